@@ -66,4 +66,6 @@ class Schedules(reference.ReferenceTest):
         for schedule in ("pb", "2bw"):
             with self.subTest(schedule):
                 self.compare(schedule, delayed_rules.RULES[schedule], [4], orthogonal=0.75)
+
+    def test_orthogonal_gradients_of_replicated_stages(self):
         self.compare("pipedream", delayed_rules.pipedream_replicated([2, 3]), [4], orthogonal=0.75, replicas=[2, 3])

@@ -147,12 +147,13 @@ void Run::learn(std::int64_t limit) {
   p.progress.source_error = p.intake.error();
   tell_of_labels(p);
   if (p.intake.hung()) p.console.tell("source: it hangs and is left to itself");
-  engine::Outcome outcome{trainer.monitor().tally().counts()};
+  engine::Outcome outcome;
   std::exception_ptr failure;
   try {
     outcome = running->get();
   } catch (...) {
     failure = std::current_exception();
+    outcome = {trainer.monitor().tally().counts()};
   }
   if (trainer.is_whole()) trainer.dismiss_ranks();
   if (p.team && !failure) {

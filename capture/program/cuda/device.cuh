@@ -9,7 +9,7 @@
 #include MILLRACE_HOST_DEVICE
 #else
 #define DEVICE __device__ __forceinline__
-#define KERNEL(threads) __global__ void __launch_bounds__(threads)
+#define KERNEL(threads) __global__ void __launch_bounds__(threads, 1)
 /// Of at most 128 registers a thread, or, with `many`, as many as there are.
 #define BOUNDED_KERNEL(threads, many) \
   __global__ void __launch_bounds__(threads, (many) || (threads) > 256 ? 1 : 512 / (threads))

@@ -174,6 +174,7 @@ const Rules& norm_rules() {
       {"aten::native_group_norm", {group_norm}},
       {"aten::native_group_norm_backward", {group_norm_backward}},
       {"aten::native_batch_norm", {batch_norm}},
+      {"aten::cudnn_batch_norm", {batch_norm}},  // the same arguments
       {"aten::native_batch_norm_backward", {batch_norm_backward}},
       {"aten::native_layer_norm", {layer_norm}},
       {"aten::native_layer_norm_backward", {layer_norm_backward}},
