@@ -51,9 +51,11 @@ std::unique_ptr<Layer> batch_norm(const LayerSpec&, ImageShape& shape, const Ima
             {.name = "running_mean", .shape = channels, .init = Init::zeros, .fixed = true},
             {.name = "running_var", .shape = channels, .init = Init::ones, .fixed = true}},
        .of = [](Values x, Values p) {
-         // Not at::batch_norm(), which is cuDNN's on a GPU.
-         return std::get<0>(at::native_batch_norm(x[0], p[0], p[1], p[2], p[3],
-                                                  /*training=*/false, 0.1, 1e-5));
+         if (x[0].is_cuda())  // where at::batch_norm() is cuDNN's
+           return std::get<0>(
+               at::native_batch_norm(x[0], p[0], p[1], p[2], p[3], false, 0.1, 1e-5));
+         return at::batch_norm(x[0], p[0], p[1], p[2], p[3], /*training=*/false, 0.1, 1e-5,
+                               /*cudnn_enabled=*/false);
        }});
 }
 
