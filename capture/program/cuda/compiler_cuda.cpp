@@ -81,18 +81,13 @@ std::string key_of(const std::string& expression, int architecture) {
          std::to_string(minor);
 }
 
-Compiled compiled_or_cached(const std::string& expression, int architecture) {
-  const std::string key = key_of(expression, architecture);
+/// False: the cache has it not.
+bool read_compiled(const std::string& key, Compiled& made) {
   std::string content;
-  Compiled made;
-  if (read_cached(key, content) && content.find('\n') != content.npos) {
-    made.name = content.substr(0, content.find('\n'));
-    made.binary = content.substr(made.name.size() + 1);
-    return made;
-  }
-  made = compile(expression, architecture);
-  write_cached(key, made.name + '\n' + made.binary);
-  return made;
+  if (!read_cached(key, content) || content.find('\n') == content.npos) return false;
+  made.name = content.substr(0, content.find('\n'));
+  made.binary = content.substr(made.name.size() + 1);
+  return true;
 }
 
 }  // namespace
@@ -160,32 +155,35 @@ void prepare_kernels(const std::vector<std::string>& expressions, int device) {
   std::sort(wanted.begin(), wanted.end());
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
   std::vector<Compiled> made(wanted.size());
-  std::string content;
-  const auto to_compile = std::count_if(wanted.begin(), wanted.end(), [&](const auto& expression) {
-    return !read_cached(key_of(expression, architecture), content);
-  });
+  std::vector<std::size_t> missing;  // of wanted
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (!read_compiled(key_of(wanted[i], architecture), made[i])) missing.push_back(i);
+  }
   static std::atomic<bool> said = false;
-  constexpr int kFew = 3;  // soon done
-  if (to_compile > kFew && !said.exchange(true))
+  constexpr std::size_t kFew = 3;  // soon done
+  if (missing.size() > kFew && !said.exchange(true))
     std::fprintf(stderr, "compiling kernels for the GPU, %d at first; later starts have them\n",
-                 int(to_compile));
+                 int(missing.size()));
   std::atomic<std::size_t> next = 0;
   std::mutex failing;
   std::exception_ptr failure;
   const auto work = [&] {
-    for (std::size_t i; (i = next++) < wanted.size();) {
+    for (std::size_t i; (i = next++) < missing.size();) {
       try {
-        made[i] = compiled_or_cached(wanted[i], architecture);
+        const std::string& expression = wanted[missing[i]];
+        Compiled& one = made[missing[i]];
+        one = compile(expression, architecture);
+        write_cached(key_of(expression, architecture), one.name + '\n' + one.binary);
       } catch (...) {
-        const std::lock_guard one(failing);
+        const std::lock_guard alone(failing);
         failure = std::current_exception();
-        next = wanted.size();
+        next = missing.size();
       }
     }
   };
   std::vector<std::thread> threads;
-  const std::size_t count = std::min<std::size_t>(std::max(1u, std::thread::hardware_concurrency()),
-                                                  std::size_t(to_compile));
+  const std::size_t count =
+      std::min<std::size_t>(std::max(1u, std::thread::hardware_concurrency()), missing.size());
   for (std::size_t i = 1; i < count; ++i) threads.emplace_back(work);
   work();
   for (std::thread& thread : threads) thread.join();

@@ -55,9 +55,7 @@ struct Shape {
                                   rows.dilation, columns.dilation, rows.padding, columns.padding) +
                           ">");
     const auto side = [&](const kernels::Taps& t) {
-      return gradient ? gpu::Side{t.count, 1, t.stride, t.dilation,
-                                  (t.count - 1) * t.dilation - t.padding}
-                      : gpu::Side{t.count, t.stride, 1, t.dilation, t.padding};
+      return gpu::side_of(t.count, t.stride, t.dilation, t.padding, gradient);
     };
     y = side(rows);
     x = side(columns);

@@ -32,21 +32,21 @@ struct Side {
   int taps, step, apart, dilation, pad;
   PLAN int reach() const { return (taps - 1) * dilation + 1; }
 };
+/// As the forward or the data gradient goes over its input.
+PLAN Side side_of(int taps, int step, int dilation, int pad, bool gradient) {
+  return gradient ? Side{taps, 1, step, dilation, (taps - 1) * dilation - pad}
+                  : Side{taps, step, 1, dilation, pad};
+}
 
 /// A convolution's window, as a template argument.
 template <int kRows, int kColumns, int kStepY, int kStepX, int kDilationY, int kDilationX,
           int kPadY, int kPadX>
 struct Window {
-  /// As the forward or the data gradient goes over its input.
-  static PLAN Side rows(bool gradient) { return side(kRows, kStepY, kDilationY, kPadY, gradient); }
-  static PLAN Side columns(bool gradient) {
-    return side(kColumns, kStepX, kDilationX, kPadX, gradient);
+  static PLAN Side rows(bool gradient) {
+    return side_of(kRows, kStepY, kDilationY, kPadY, gradient);
   }
-
- private:
-  static PLAN Side side(int taps, int step, int dilation, int pad, bool gradient) {
-    return gradient ? Side{taps, 1, step, dilation, (taps - 1) * dilation - pad}
-                    : Side{taps, step, 1, dilation, pad};
+  static PLAN Side columns(bool gradient) {
+    return side_of(kColumns, kStepX, kDilationX, kPadX, gradient);
   }
 };
 
