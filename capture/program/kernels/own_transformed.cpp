@@ -23,7 +23,7 @@ struct Kind {
 };
 constexpr Kind kKinds[] = {
     {"fft12", Transform::kFft12, 12, 0, true, 2500, 2200, 1100, 1500},
-    {"fft20", Transform::kFft20, 20, 0, true, 10000, 8500, 4500, 4900},
+    {"fft20", Transform::kFft20, 20, 0, true, 10000, 9000, 4500, 4900},
     {"fft30", Transform::kFft30, 30, 0, true, 31000, 21500, 16500, 21700},
     {"winograd4x3", Transform::kWinograd43, 6, 3, true, 420, 290, 220, 140},
     {"winograd6x3", Transform::kWinograd63, 8, 3, false, 690, 500, 330, 230},
@@ -115,14 +115,14 @@ class OwnTransformed final : public Kernel {
         from_(gradient() ? c.output : c.input),
         to_(gradient() ? c.input : c.output),
         blocks_(blocks()),
-        block_((tiles_ + blocks_ - 1) / blocks_),
+        block_(round_up((tiles_ + blocks_ - 1) / blocks_, 4)),  // rows of a product
         a_(from_.channels, block_, parts(), frequencies_),
         b_(to_.channels, block_, parts(), frequencies_),
         weights_(to_.channels, from_.channels, parts(), frequencies_) {
     const int taps = c.kernel * c.kernel;
     for (int q = 0; q < taps; ++q) {
       const int tap = gradient() ? taps - 1 - q : q;
-      places_.push_back(std::uint32_t((tap / c.kernel * kind.side + tap % c.kernel) * lanes()));
+      places_.push_back(std::uint32_t(tap * lanes()));
     }
   }
 
@@ -168,8 +168,13 @@ class OwnTransformed final : public Kernel {
   float* a(const Operands& operands) const { return operands.shared; }
   float* b(const Operands& operands) const { return operands.shared + a_.floats; }
   float* weights(const Operands& operands) const { return b(operands) + b_.floats; }
-  Square scratch(const Operands& operands) const {
-    return {operands.scratch, kind_.side * lanes_, lanes_};
+  /// A square of its own, [side][side][lanes].
+  Window window(int side) const {
+    return {.row = side * lanes_,
+            .column = lanes_,
+            .bottom = side,
+            .right = side,
+            .channels = int(lanes_)};
   }
   std::size_t tiles_in(std::size_t block) const {
     return std::min(block_, tiles_ - block * block_);
@@ -182,7 +187,6 @@ class OwnTransformed final : public Kernel {
     const int x = int(tile) % tiles_across_ * tile_ - border;
     return {.row = image.row(),
             .column = std::size_t(image.channels),
-            .side = kind_.side,
             .top = std::max(0, -y),
             .bottom = std::min(extent, image.height - y),
             .left = std::max(0, -x),
@@ -208,20 +212,30 @@ class OwnTransformed final : public Kernel {
       const std::size_t tile = block * block_ + index;
       Window w = window(tile, layout, border, extent);
       w.channels = layout.channels - int(channel);
-      const float* const corner = image + offset(tile, layout, border) + channel;
-      Square from{corner, w.row, w.column};
-      const int side_there = std::min(w.bottom - w.top, w.right - w.left);
-      if (side_there < kind_.side || w.channels < int(lanes_)) {
-        copy_square(corner, w, operands.scratch);
-        from = scratch(operands);
-      }
-      spread(kind_.transform, side, from, w.bottom, spectra.at(to, index, channel));
+      const float* corner = image + offset(tile, layout, border) + channel;
+      if (w.channels < int(lanes_)) corner = fill_lanes(corner, w, operands.scratch);
+      spread(kind_.transform, side, corner, w, spectra.at(to, index, channel));
     }
+  }
+
+  /// Copies what is there to a square of whole vectors, which becomes the window's image.
+  const float* fill_lanes(const float* image, Window& w, float* square) const {
+    const Window from = w;
+    w = window(kind_.side);
+    w.top = from.top, w.bottom = from.bottom, w.left = from.left, w.right = from.right;
+    for (int y = w.top; y < w.bottom; ++y) {
+      for (int x = w.left; x < w.right; ++x) {
+        const float* const pixel =
+            image + y * std::ptrdiff_t(from.row) + x * std::ptrdiff_t(from.column);
+        float* const to = square + y * w.row + x * w.column;
+        std::fill(std::copy_n(pixel, from.channels, to), to + lanes_, 0.0f);
+      }
+    }
+    return square;
   }
 
   void spread_weights(const Operands& operands, Share share) const {
     float* const square = operands.scratch;
-    std::fill_n(square, scratch_floats(), 0.0f);
     const std::size_t taps = places_.size(), in = c_.input.channels;
     const std::size_t vectors = weights_.channels / lanes_;
     const auto [begin, end] = share.of(from_.channels * vectors);
@@ -234,16 +248,14 @@ class OwnTransformed final : public Kernel {
         to_lanes(operands.packed + (to * in + from) * taps, in * taps, rows, places_, square);
       }
       scale_taps(square);
-      spread(kind_.transform, Side::kWeights, scratch(operands), c_.kernel,
+      spread(kind_.transform, Side::kWeights, square, window(c_.kernel),
              weights_.at(weights(operands), from, to));
     }
   }
 
   void scale_taps(float* square) const {
     const float factor = scale();
-    for (const std::uint32_t place : places_) {
-      for (std::size_t l = 0; l < lanes_; ++l) square[place + l] *= factor;
-    }
+    for (std::size_t i = 0; i < places_.size() * lanes_; ++i) square[i] *= factor;
   }
 
   void multiply(const Operands& operands, std::size_t block, Share share) const {
@@ -279,14 +291,15 @@ class OwnTransformed final : public Kernel {
       const std::size_t tile = block * block_ + index;
       Window w = window(tile, to_, 0, tile_);
       w.channels = to_.channels - int(channel);
-      gather(kind_.transform, Side::kOutput, b_.at(b(operands), index, channel), w.bottom,
-             operands.scratch);
-      const bool masked = gradient() && c_.masked;
-      finish_square(operands.scratch,
-                    !gradient() && operands.bias ? operands.bias + channel : nullptr,
-                    gradient() ? Activation::kNone : c_.activation,
-                    masked ? operands.mask + offset(tile, to_, 0) + channel : nullptr,
-                    image + offset(tile, to_, 0) + channel, w);
+      const std::ptrdiff_t at = offset(tile, to_, 0) + channel;
+      Finish finish{.image = image + at};
+      if (gradient()) {
+        if (c_.masked) finish.mask = operands.mask + at;
+      } else {
+        if (operands.bias) finish.bias = operands.bias + channel;
+        finish.activation = c_.activation;
+      }
+      gather(kind_.transform, Side::kOutput, b_.at(b(operands), index, channel), finish, w);
     }
   }
 
@@ -296,8 +309,8 @@ class OwnTransformed final : public Kernel {
     const auto [begin, end] = share.of(in * vectors);
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t from = i / vectors, to = i % vectors * lanes_;
-      gather(kind_.transform, Side::kWeights, weights_.at(weights(operands), from, to), c_.kernel,
-             operands.scratch);
+      gather(kind_.transform, Side::kWeights, weights_.at(weights(operands), from, to),
+             {.image = operands.scratch}, window(c_.kernel));
       scale_taps(operands.scratch);
       from_lanes(operands.scratch, places_, operands.weight_gradient + (to * in + from) * taps,
                  in * taps, std::min(lanes_, to_.channels - to), c_.accumulate);

@@ -33,11 +33,13 @@ void with(Transform transform, const Action& action) {
   }
 }
 
-void spread(Transform transform, Side side, const Square& from, int rows, const Spectrum& to) {
-  with(transform, [&](auto kind) { kind.spread(side, from, rows, to); });
+void spread(Transform transform, Side side, const float* image, const Window& window,
+            const Spectrum& to) {
+  with(transform, [&](auto kind) { kind.spread(side, image, window, to); });
 }
-void gather(Transform transform, Side side, const Spectrum& from, int rows, float* square) {
-  with(transform, [&](auto kind) { kind.gather(side, from, rows, square); });
+void gather(Transform transform, Side side, const Spectrum& from, const Finish& to,
+            const Window& window) {
+  with(transform, [&](auto kind) { kind.gather(side, from, to, window); });
 }
 
 /// R rows of C vectors, complex or real.
@@ -123,59 +125,6 @@ void products(const Products& p) {
   }
 }
 
-void copy_square(const float* image, const Window& window, float* square) {
-  const Window w = window;  // which no store can change
-  const D d;
-  const bool full = w.channels >= int(kLanes);
-  const auto part = first_lanes(std::size_t(w.channels));
-  for (int y = 0; y < w.side; ++y) {
-    float* to = square + y * w.side * kLanes;
-    const bool there = y >= w.top && y < w.bottom;
-    const int left = there ? w.left : w.side, right = there ? w.right : w.side;
-    const float* from = image + y * std::ptrdiff_t(w.row) + left * std::ptrdiff_t(w.column);
-    int x = 0;
-    for (; x < left; ++x) hn::Store(hn::Zero(d), d, to + x * kLanes);
-    for (; x < right; ++x, from += w.column)
-      hn::Store(full ? hn::LoadU(d, from) : load_part(part, from), d, to + x * kLanes);
-    for (; x < w.side; ++x) hn::Store(hn::Zero(d), d, to + x * kLanes);
-  }
-}
-
-void finish_square(const float* square, const float* bias, Activation activation, const float* mask,
-                   float* image, const Window& window) {
-  const Window w = window;  // which no store can change
-  const D d;
-  const auto part = first_lanes(std::size_t(w.channels));
-  const bool full = w.channels >= int(kLanes);
-  const V added = bias ? load_part(part, bias) : hn::Zero(d);
-  const auto finish = [&](const auto& finished) HWY_ATTR {
-    for (int y = w.top; y < w.bottom; ++y) {
-      const float* from = square + (y * w.side + w.left) * kLanes;
-      float* to = image + y * w.row + w.left * w.column;
-      const float* masks = mask + y * w.row + w.left * w.column;
-      for (int x = w.left; x < w.right; ++x, from += kLanes, to += w.column, masks += w.column) {
-        const V v = finished(hn::Add(hn::Load(d, from), added), masks);
-        if (full) {
-          hn::StoreU(v, d, to);
-        } else {
-          store_part(v, part, to);
-        }
-      }
-    }
-  };
-  if (mask) {
-    finish([&](V v, const float* masks) HWY_ATTR {
-      return hn::IfThenZeroElse(hn::Le(load_part(part, masks), hn::Zero(d)), v);
-    });
-  } else if (activation == Activation::kRelu) {
-    finish([](V v, const float*) HWY_ATTR { return relu_of(v); });
-  } else if (activation == Activation::kSigmoid) {
-    finish([](V v, const float*) HWY_ATTR { return sigmoid_of(v); });
-  } else {
-    finish([](V v, const float*) HWY_ATTR { return v; });
-  }
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace millrace::kernels
 HWY_AFTER_NAMESPACE();
@@ -186,25 +135,17 @@ namespace millrace::kernels {
 HWY_EXPORT(spread);
 HWY_EXPORT(gather);
 HWY_EXPORT(products);
-HWY_EXPORT(copy_square);
-HWY_EXPORT(finish_square);
 
-void spread(Transform transform, Side side, const Square& from, int rows, const Spectrum& to) {
-  HWY_DYNAMIC_DISPATCH(spread)(transform, side, from, rows, to);
+void spread(Transform transform, Side side, const float* image, const Window& window,
+            const Spectrum& to) {
+  HWY_DYNAMIC_DISPATCH(spread)(transform, side, image, window, to);
 }
-void gather(Transform transform, Side side, const Spectrum& from, int rows, float* square) {
-  HWY_DYNAMIC_DISPATCH(gather)(transform, side, from, rows, square);
+void gather(Transform transform, Side side, const Spectrum& from, const Finish& to,
+            const Window& window) {
+  HWY_DYNAMIC_DISPATCH(gather)(transform, side, from, to, window);
 }
 void products(const Products& p) {
   HWY_DYNAMIC_DISPATCH(products)(p);
-}
-void copy_square(const float* image, const Window& window, float* square) {
-  HWY_DYNAMIC_DISPATCH(copy_square)(image, window, square);
-}
-void finish_square(const float* square, const float* bias, Activation activation, const float* mask,
-                   float* image, const Window& window) {
-  HWY_DYNAMIC_DISPATCH(finish_square)
-  (square, bias, activation, mask, image, window);
 }
 
 }  // namespace millrace::kernels

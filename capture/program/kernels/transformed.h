@@ -21,17 +21,30 @@ struct Spectrum {
   std::size_t plane = 0, imaginary = 0;
 };
 
-/// Where the pixels of a square lie, in floats.
-struct Square {
-  const float* first = nullptr;
-  std::size_t row = 0, column = 0;
+/// The part of an image that a square meets: its rows and columns [.., ..) are there. The square's
+/// pixel (y, x) lies y * row + x * column after the address that goes with the window, where its
+/// pixel (0, 0) is or would be.
+struct Window {
+  std::size_t row = 0, column = 0;  ///< floats to the next of the image
+  int top = 0, bottom = 0, left = 0, right = 0;
+  int channels = 0;  ///< from the address on; more than `lanes`: the first of them
 };
 
-/// Rows of the square from `rows` on are zeros; an FFT does not read them.
-void spread(Transform transform, Side side, const Square& from, int rows, const Spectrum& to);
-/// Makes at least the first `rows` rows of outputs or, with kWeights, of weight gradients:
-/// [side][side][lanes].
-void gather(Transform transform, Side side, const Spectrum& from, int rows, float* square);
+/// The frequencies of `lanes` channels; pixels outside the window are zeros.
+void spread(Transform transform, Side side, const float* image, const Window& window,
+            const Spectrum& to);
+
+/// What becomes of a square's pixels: activation(pixel + bias), or with a mask (pixel + bias),
+/// zeros where it is at most 0. Bias and mask may be null; the mask lies as the image.
+struct Finish {
+  const float* bias = nullptr;
+  Activation activation = Activation::kNone;
+  const float* mask = nullptr;
+  float* image = nullptr;
+};
+/// Writes the window's part of the square.
+void gather(Transform transform, Side side, const Spectrum& from, const Finish& to,
+            const Window& window);
 
 /// For each row and column the sum over k of a[row][k] * b[k][column], of complex numbers a times
 /// b's conjugate.
@@ -46,20 +59,5 @@ struct Products {
   bool complex = false, accumulate = false;
 };
 void products(const Products& p);
-
-/// The part of an image that a square meets: its rows and columns [.., ..) are there, all else is
-/// outside.
-struct Window {
-  std::size_t row = 0, column = 0;  ///< floats to the next of the image
-  int side = 0;                     ///< of the square
-  int top = 0, bottom = 0, left = 0, right = 0;
-  int channels = 0;  ///< from the address on; more than `lanes`: the first of them
-};
-/// Copies what is there, zeros elsewhere. `image`: where the square's pixel (0, 0) is or would be.
-void copy_square(const float* image, const Window& window, float* square);
-/// image = activation(square + bias), or with a mask (square + bias), zeros where it is at most 0.
-/// Bias and mask may be null; the mask lies as the image.
-void finish_square(const float* square, const float* bias, Activation activation, const float* mask,
-                   float* image, const Window& window);
 
 }  // namespace millrace::kernels
