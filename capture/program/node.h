@@ -50,13 +50,14 @@ struct Node {
   const Call* call = nullptr;  ///< that it was made of
   std::vector<at::Tensor> reads, writes;
   kernels::Convolution convolution{};
+  bool weights_early = false;  ///< a convolution's are there before the program runs
   std::vector<kernels::Convolution>
       group;  ///< whose weights' gradients it makes, one after another
   kernels::Map map{};
-  float factor = 1;          ///< channel_sums: of each sum
+  float factor = 1;           ///< channel_sums: of each sum
   kernels::GroupNorm norm{};  ///< of a layer norm: eps alone
-  kernels::Matrix matrix{};  ///< layer_norm, softmax and their gradients
-  bool logarithm = false;    ///< softmax
+  kernels::Matrix matrix{};   ///< layer_norm, softmax and their gradients
+  bool logarithm = false;     ///< softmax
   kernels::Pool pool{};
   bool through_sigmoid = false;  ///< mse_gradient: on through the sigmoid before it
 };

@@ -170,6 +170,7 @@ void check(const Copy& copy) {
     return hostDeviceFault("an asynchronous copy is not aligned");
   if (copy.to < turn.shared || copy.to + copy.floats > turn.shared + current->floats - kGuard)
     return hostDeviceFault("an asynchronous copy writes outside shared memory");
+  if (!copy.there) return;
   const auto* const from = reinterpret_cast<const char*>(copy.from);
   for (const Range& range : *current->memory) {
     const auto* const begin = static_cast<const char*>(range.at);
@@ -231,7 +232,7 @@ void run_blocks(const Launch& launch, const std::vector<Range>& memory,
 
 constinit thread_local Turn turn;
 
-void start() {
+void wait_for_last() {
   self().waited = true;
 }
 void meet() {

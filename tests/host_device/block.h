@@ -33,7 +33,7 @@ struct Turn {
 };
 extern constinit thread_local Turn turn __attribute__((tls_model("initial-exec")));
 
-void start();
+void wait_for_last();
 void meet();
 void meet_cluster();
 /// The address in another block's memory that is `at` in this one's.
@@ -54,8 +54,9 @@ inline int thread() {
 inline int block() {
   return host_device::turn.block;
 }
-inline void start() {
-  host_device::start();
+inline void let_next_come() {}
+inline void wait_for_last() {
+  host_device::wait_for_last();
 }
 inline void meet() {
   host_device::meet();

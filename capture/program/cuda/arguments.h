@@ -17,6 +17,9 @@ struct ConvolutionArguments {
   int out_channels, out_height, out_width;
   int taps;
   Activation activation;
+  bool fours;          ///< rows of `in` are aligned fours of floats
+  bool writes_fours;   ///< of `out` and `mask`
+  bool weights_early;  ///< nothing that this launch may come before writes the weights
 };
 
 struct WeightGradient {
@@ -27,6 +30,8 @@ struct WeightGradient {
   int groups;
   int in_channels, in_height, in_width, out_channels, out_height, out_width;
   int taps, slices, blocks;
+  bool fours;  ///< rows of x are aligned fours of floats
+  bool dy_fours;
 };
 constexpr int kMostWeightGradients = 32;
 struct WeightGradientArguments {

@@ -24,6 +24,45 @@ DEVICE double sum_of_block(double own) {
   return combined_in_block<kThreads>(own, [](double a, double b) { return a + b; });
 }
 
+/// An image's planes.
+struct Planes {
+  const float* first;  ///< [channels][height][width]
+  int channels, height, width;
+};
+
+/// Begins to copy a tile of kChannels planes, from pixel (y, x) of `channel` on, to rows of kRow
+/// floats; zeros where there is nothing. kApart: 4 if rows are aligned fours, as the tile's are.
+template <int kThreads, int kChannels, int kRows, int kRow, int kPlane, int kApart>
+DEVICE void fetch_tile(float* to, const Planes& from, int channel, int y, int x) {
+  // Threads side by side in kStep rows: a thread keeps its column, and nothing is divided.
+  constexpr int kAcross = kRow / kApart, kOnce = kAcross < kThreads ? kAcross : kThreads;
+  constexpr int kStep = kThreads / kOnce;
+  if (thread() >= kStep * kOnce) return;
+#pragma unroll 1
+  for (int column = thread() % kOnce; column < kAcross; column += kOnce) {
+    const int from_x = x + column * kApart;
+    const bool in_row = unsigned(from_x) < unsigned(from.width);
+    int row = thread() / kOnce % kRows, c = thread() / kOnce / kRows;
+#pragma unroll 2
+    while (c < kChannels) {
+      const int from_y = y + row;
+      const bool there =
+          in_row && channel + c < from.channels && unsigned(from_y) < unsigned(from.height);
+      const long long source =
+          (long long)((channel + c) * from.height + from_y) * from.width + from_x;
+      float* const place = to + c * kPlane + row * kRow + column * kApart;
+      if constexpr (kApart == 4) {
+        copy_async_4(place, from.first + source, there);
+      } else {
+        copy_async(place, from.first + source, there);
+      }
+      row += kStep % kRows;
+      c += kStep / kRows + (row >= kRows ? 1 : 0);
+      if (row >= kRows) row -= kRows;
+    }
+  }
+}
+
 /// One float, or four at an aligned address.
 template <int kFloats>
 DEVICE void load_some(float* to, const float* from) {

@@ -57,6 +57,8 @@ class Nvrtc {
   FUNCTION(GetProgramLogSize);
   FUNCTION(GetProgramLog);
   FUNCTION(GetErrorString);
+  FUNCTION(GetNumSupportedArchs);
+  FUNCTION(GetSupportedArchs);
 #undef FUNCTION
 };
 
@@ -95,7 +97,14 @@ bool read_compiled(const std::string& key, Compiled& made) {
 std::string missing_compiler(int device) {
   if (!Nvrtc::get().there()) return Nvrtc::get().missing();
   const int architecture = architecture_of(device);
-  return architecture < 80 ? "sm_" + std::to_string(architecture) + " is older than sm_80" : "";
+  const std::string name = "sm_" + std::to_string(architecture);
+  if (architecture < 80) return name + " is older than sm_80";
+  int count = 0;
+  check(Nvrtc::get().GetNumSupportedArchs(&count), "architectures");
+  std::vector<int> known(std::size_t(count), 0);
+  check(Nvrtc::get().GetSupportedArchs(known.data()), "architectures");
+  const bool knows = std::find(known.begin(), known.end(), architecture) != known.end();
+  return knows ? "" : name + " is newer than NVRTC";
 }
 
 Compiled compile(const std::string& expression, int architecture, bool tell_registers) {
@@ -111,7 +120,8 @@ Compiled compile(const std::string& expression, int architecture, bool tell_regi
   } const destroy{&program};
   check(nvrtc.AddNameExpression(program, name.c_str()), name.c_str());
   const std::string target = "--gpu-architecture=sm_" + std::to_string(architecture);
-  std::vector<const char*> options = {target.c_str(), "--std=c++20"};
+  // Where a product and its sum are one operation, the kernels say so.
+  std::vector<const char*> options = {target.c_str(), "--std=c++20", "--fmad=false"};
   if (tell_registers) options.push_back("--ptxas-options=-v");
   const nvrtcResult result = nvrtc.CompileProgram(program, int(options.size()), options.data());
   std::size_t size = 0;

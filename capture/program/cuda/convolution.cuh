@@ -4,6 +4,7 @@
 // parts; then the blocks of a cluster, which share the input channels.
 #pragma once
 
+#include "capture/program/cuda/block.cuh"
 #include "capture/program/cuda/products.cuh"
 
 namespace millrace::gpu {
@@ -35,87 +36,119 @@ class Convolution {
     rest /= tiles;
     first_channel = rest % channel_blocks * kTile.block_channels;
     group = rest / channel_blocks;
+    image = {a.in + (long long)(group)*a.in_channels * a.in_height * a.in_width, a.in_channels,
+             a.in_height, a.in_width};
   }
 
   DEVICE void run() {
+    let_next_come();
     const int chunks = divided_up(a.in_channels, kTile.chunk);
     const int of_block = divided_up(chunks, cluster_size());
     const int first = of_block * cluster_rank();
     const int end = first + of_block < chunks ? first + of_block : chunks;
+    if (a.weights_early) {
+#pragma unroll 1
+      for (int chunk = first; chunk < end && chunk < first + 2; ++chunk) fetch_weights(chunk);
+    }
+    wait_for_last();
     Sums sums(thread() % kOwners, thread() / kOwners);
 #pragma unroll 1
     for (int chunk = first - 2; chunk < end; ++chunk) {  // in one place: it is inlined
       if (chunk >= first) {
         wait<1>();
         meet();
-        const float* const stage = shared_memory() + chunk % 2 * kPlan.stage;
-        sums.add(stage, stage + kPlan.input);
+        sums.add(stage(chunk), stage(chunk) + kPlan.input);
         meet();
       }
-      if (chunk + 2 < end) begin(chunk + 2);
+      if (chunk + 2 < end) {
+        fetch_input(chunk + 2);
+        if (chunk >= first || !a.weights_early) fetch_weights(chunk + 2);
+      }
       commit();
     }
     write_all(sums);
   }
 
  private:
-  /// Begins to fetch a chunk of input channels and their weights.
-  DEVICE void begin(int chunk) {
-    float* const stage = shared_memory() + chunk % 2 * kPlan.stage;
-    fetch_weights(stage + kPlan.input, chunk * kTile.chunk);
-    // An image whose rows are fours is read so.
-    if (kPlan.x.step == 1 && kPlan.x.apart == 1 && kPlan.y.apart == 1 && a.in_width % 4 == 0) {
-      fetch_fours(stage, chunk * kTile.chunk);
-    } else {
-      fetch_input(stage, chunk * kTile.chunk);
-    }
+  DEVICE static float* stage(int chunk) {
+    return shared_memory() + chunk % 2 * kPlan.stage;
   }
 
-  DEVICE void fetch_fours(float* to, int channel) const {
-    constexpr int kFours = kPlan.row / 4, kAll = kPlan.rows * kFours;
-#pragma unroll 1
-    for (int i = thread(); i < kTile.chunk * kAll; i += kThreads) {
-      const int c = channel + i / kAll;
-      const int y = first_y * kPlan.y.step - kPlan.y.pad + i % kAll / kFours;
-      const int x = first_x - kPlan.run.lead + i % kFours * 4;
-      const bool there = c < a.in_channels && y >= 0 && y < a.in_height && x >= 0 && x < a.in_width;
-      copy_async_4(to + i / kAll * kPlan.plane + i % kAll * 4, there ? at(c, y, x) : a.in, there);
+  /// Begins to fetch a chunk of input channels.
+  DEVICE void fetch_input(int chunk) const {
+    const int channel = chunk * kTile.chunk, y = first_y * kPlan.y.step - kPlan.y.pad;
+    const int x = first_x * kPlan.x.step - kPlan.run.lead;
+    if constexpr (kPlan.x.apart > 1 || kPlan.y.apart > 1) {
+      fetch_apart(stage(chunk), channel, y, x);
+    } else if (kPlan.x.step == 1 && a.fours) {
+      fetch_tile<kThreads, kTile.chunk, kPlan.rows, kPlan.row, kPlan.plane, 4>(stage(chunk), image,
+                                                                               channel, y, x);
+    } else {
+      fetch_tile<kThreads, kTile.chunk, kPlan.rows, kPlan.row, kPlan.plane, 1>(stage(chunk), image,
+                                                                               channel, y, x);
     }
   }
-  DEVICE void fetch_input(float* to, int channel) const {
+  /// Pixels with zeros between them.
+  DEVICE void fetch_apart(float* to, int channel, int first_row, int first_column) const {
     constexpr int kAll = kPlan.rows * kPlan.row;
 #pragma unroll 1
     for (int i = thread(); i < kTile.chunk * kAll; i += kThreads) {
       const int c = channel + i / kAll;
-      const int y = first_y * kPlan.y.step - kPlan.y.pad + i % kAll / kPlan.row;
-      const int x = first_x * kPlan.x.step - kPlan.run.lead + i % kPlan.row;
-      const bool there = c < a.in_channels && y >= 0 && y % kPlan.y.apart == 0 &&
-                         y / kPlan.y.apart < a.in_height && x >= 0 && x % kPlan.x.apart == 0 &&
-                         x / kPlan.x.apart < a.in_width;
-      copy_async(to + i / kAll * kPlan.plane + i % kAll,
-                 there ? at(c, y / kPlan.y.apart, x / kPlan.x.apart) : a.in, there);
+      const int y = first_row + i % kAll / kPlan.row, x = first_column + i % kPlan.row;
+      const bool there = c < image.channels && y >= 0 && y % kPlan.y.apart == 0 &&
+                         y / kPlan.y.apart < image.height && x >= 0 && x % kPlan.x.apart == 0 &&
+                         x / kPlan.x.apart < image.width;
+      const long long source =
+          (long long)(c * image.height + y / kPlan.y.apart) * image.width + x / kPlan.x.apart;
+      copy_async(to + i / kAll * kPlan.plane + i % kAll, image.first + source, there);
     }
-  }
-  DEVICE const float* at(int c, int y, int x) const {
-    return a.in + ((long long)(group)*a.in_channels + c) * a.in_height * a.in_width +
-           y * a.in_width + x;
   }
 
-  DEVICE void fetch_weights(float* to, int channel) const {
-    constexpr int kAll = kTile.chunk * kTaps * kTile.block_channels;
-#pragma unroll 1
-    for (int i = thread(); i < kAll; i += kThreads) {
-      // In the order of their addresses.
-      constexpr int kRun = (kGradient ? kTile.block_channels : kTile.chunk) * kTaps;
-      const int outer = i / kRun, inner = i % kRun / kTaps, tap = i % kTaps;
-      const int in = kGradient ? outer : inner, out = kGradient ? inner : outer;
-      const int c = channel + in, o = first_channel + out;
-      const bool there = c < a.in_channels && o < a.out_channels;
-      const long long row = kGradient ? ((long long)(group)*a.in_channels + c) * a.out_channels + o
-                                      : ((long long)(group)*a.out_channels + o) * a.in_channels + c;
-      copy_async(to + Sums::weight_place(in, kGradient ? kTaps - 1 - tap : tap, out),
-                 there ? a.weights + row * kTaps + tap : a.weights, there);
+  /// Begins to fetch a chunk's weights: a warp takes some that lie one after another, lanes side by
+  /// side, then others. Where a lane's go in shared memory is the same each time, but for an
+  /// offset.
+  DEVICE void fetch_weights(int chunk) const {
+    constexpr int kOuter = kGradient ? kTile.chunk : kTile.block_channels;
+    constexpr int kInner = kGradient ? kTile.block_channels : kTile.chunk;
+    constexpr int kOnce = inner_at_once(kInner), kRun = kOnce * kTaps;
+    constexpr int kWarps = kThreads / 32, kEach = divided_up(kRun, 32);
+    const int lane = thread() % 32, channel = chunk * kTile.chunk;
+    const int outers = kGradient ? a.in_channels : a.out_channels;
+    const int inners = kGradient ? a.out_channels : a.in_channels;
+    int places[kEach];
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      const int i = lane + 32 * k;
+      places[k] = place_of(0, i / kTaps, i % kTaps);
     }
+    float* const to = stage(chunk) + kPlan.input - place_of(0, 0, 0);
+#pragma unroll 1
+    for (int i = thread() / 32; i < kOuter * (kInner / kOnce); i += kWarps) {
+      const int outer = (kGradient ? channel : first_channel) + i % kOuter;
+      const int inner = (kGradient ? first_channel : channel) + i / kOuter * kOnce;
+      const float* const from =
+          a.weights + ((long long)(group * outers + outer) * inners + inner) * kTaps + lane;
+      const int there = outer < outers ? (inners - inner) * kTaps - lane : 0;
+      float* const place = to + place_of(i % kOuter, i / kOuter * kOnce, 0);
+#pragma unroll
+      for (int k = 0; k < kEach; ++k) {
+        if (lane + 32 * k < kRun) copy_async(place + places[k], from + 32 * k, 32 * k < there);
+      }
+    }
+  }
+  /// Where a weight goes, by its channels' and tap's places in memory.
+  DEVICE static int place_of(int outer, int inner, int tap) {
+    return kGradient ? Sums::weight_place(outer, kTaps - 1 - tap, inner)
+                     : Sums::weight_place(inner, tap, outer);
+  }
+  /// Whose places a lane has registers for.
+  static PLAN int inner_at_once(int all) {
+    constexpr int kMost = 8 * 32;
+    if (all * kTaps <= kMost) return all;
+    if (by_tensor_cores(kProducts)) return all % 16 == 0 && 16 * kTaps <= kMost ? 16 : 8;
+    int once = all - 1;
+    while (once > 1 && (all % once > 0 || once * kTaps > kMost)) --once;
+    return once;
   }
 
   /// By way of shared memory, so that neighbours are written by neighbours: each thread of the
@@ -135,7 +168,8 @@ class Convolution {
       for (int rank = 0; rank < cluster_size(); ++rank) {
 #pragma unroll
         for (int part = 0; part < kTile.parts; ++part) {
-          const float4 more = of_cluster(mine + part * kAll + i, rank);
+          const float4 more = cluster_size() == 1 ? mine[part * kAll + i]
+                                                  : of_cluster(mine + part * kAll + i, rank);
           sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
         }
       }
@@ -151,10 +185,12 @@ class Convolution {
     const int channel = group * a.out_channels + o;
     const long long place = (long long)(channel)*a.out_height * a.out_width + y * a.out_width + x;
     const float bias = a.bias ? a.bias[channel] : 0;
-    float made[4] = {sum.x, sum.y, sum.z, sum.w};
+    float made[4] = {sum.x + bias, sum.y + bias, sum.z + bias, sum.w + bias};
+    if (a.activation != Activation::none) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) made[i] = activated(made[i] + bias, a.activation);
-    if (a.out_width % 4 == 0) {
+      for (int i = 0; i < 4; ++i) made[i] = activated(made[i], a.activation);
+    }
+    if (a.writes_fours) {
       if (x >= a.out_width) return;
       float mask[4] = {1, 1, 1, 1};
       if (a.mask) load<4>(mask, a.mask + place);
@@ -171,13 +207,13 @@ class Convolution {
 
   const ConvolutionArguments& a;
   int group, first_channel, first_x, first_y;
+  Planes image;  ///< of the group
 };
 
 /// Blocks: those of a cluster, tiles, blocks of channels, groups.
 template <class kWindow, bool kGradient, Products kProducts, int... kNumbers>
 BOUNDED_KERNEL(ConvolutionTile{kNumbers...}.threads(kProducts), by_tensor_cores(kProducts))
 convolution(BY_VALUE ConvolutionArguments arguments) {
-  start();
   Convolution<kWindow, kGradient, kProducts, kNumbers...>(arguments).run();
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "capture/program/cuda/arguments.h"
 #include "capture/program/cuda/choices.h"
@@ -15,7 +16,9 @@ namespace millrace::program {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kEarly = 1e8;  ///< operations: with fewer, a launch that comes early is faster
+// Operations, by what was measured on an H100.
+constexpr double kEarly = 1.5e8;   ///< with fewer, a launch that comes early is faster
+constexpr double kTogether = 1e9;  ///< with fewer, weights' gradients are faster in one launch
 
 constexpr gpu::ConvolutionTile kFmaTiles[] = {
 #define TILE(...) {__VA_ARGS__},
@@ -91,15 +94,19 @@ std::vector<gpu::Products> products_of(const kernels::Convolution& c, const Shap
   return all;
 }
 
-/// About the time of so many multiply-adds in all, by blocks of so many threads: a processor needs
-/// some 256 threads, and one with few sums spends its time on loads.
-double cost(double sums, gpu::Products products, int blocks, int threads, int sums_of_thread) {
+/// Instructions of a copy to shared memory: of four pixels; of a weight.
+constexpr double kCopy = 18, kWeightCopy = 10;
+
+/// About the time of so many multiply-adds and instructions of copies in all, by blocks of so many
+/// threads: a processor needs some 256 threads, and one with few sums spends its time on loads.
+double cost(double sums, double copies, gpu::Products products, int blocks, int threads,
+            int sums_of_thread) {
   static constexpr double speeds[] = {1, 2.6, 1.3, 2.8};  // of an H100, in tiles that are full
   const double busy =
       std::min(1.0, double(blocks) * threads / (256.0 * device_properties().multiProcessorCount));
   const double in_registers =
       by_tensor_cores(products) ? 1 : sums_of_thread / (sums_of_thread + 8.);
-  return sums / busy / in_registers / speeds[int(products)];
+  return (sums / in_registers / speeds[int(products)] + copies) / busy;
 }
 
 bool fits(int floats, int threads) {
@@ -150,16 +157,16 @@ Candidate<Tile> choose(const std::vector<Candidate<Tile>>& all, bool tuned, cons
   if (!tuned) return all.front();
   bool compiled = false;
   return all[gpu::choose(task, names_of(all), [&](std::size_t i) {
-    if (!compiled) {
-      std::vector<std::string> expressions;
-      for (const auto& candidate : all) expressions.push_back(expression(candidate));
-      gpu::prepare_kernels(expressions, c10::cuda::current_device());
-      compiled = true;
-    }
     try {
+      if (!std::exchange(compiled, true)) {
+        std::vector<std::string> expressions;
+        for (const auto& candidate : all) expressions.push_back(expression(candidate));
+        gpu::prepare_kernels(expressions, c10::cuda::current_device());
+      }
       return time(all[i]);
-    } catch (const c10::OutOfMemoryError&) {
-      return kNever;  // what is chosen by shape needs no memory to be tried in
+    } catch (const std::exception&) {  // no memory to try it in, or no room for it on the device
+      cudaGetLastError();
+      return kNever;
     }
   })];
 }
@@ -198,9 +205,12 @@ double cost_of(const Shape& shape, const ConvolutionChoice& choice) {
       (gpu::by_tensor_cores(choice.products) && t.chunk < deep * t.parts) ||
       !fits(plan(shape, choice).floats, t.threads(choice.products)))
     return kNever;
-  const double sums = double(all) * t.width * t.height * t.block_channels *
-                      gpu::divided_up(chunks, choice.cluster) * t.chunk;
-  return cost(sums, choice.products, all, t.threads(choice.products), t.channels * t.run);
+  const gpu::ConvolutionPlan made = plan(shape, choice);
+  const double weights = double(made.taps) * t.chunk * t.block_channels;
+  const double of_chunks = double(all) * gpu::divided_up(chunks, choice.cluster);
+  return cost(of_chunks * t.width * t.height * t.block_channels * t.chunk * made.taps,
+              of_chunks * (made.input / 4 * kCopy + weights * kWeightCopy), choice.products, all,
+              t.threads(choice.products), t.channels * t.run);
 }
 
 std::vector<ConvolutionChoice> candidates(const kernels::Convolution& c, const Shape& shape) {
@@ -253,15 +263,22 @@ class GpuConvolution final : public Prepared {
   }
   void bind(const Node& node, char*) override {
     const bool third = node.reads.size() > 2;
-    arguments_.in = floats(node.reads[0]);
-    arguments_.weights = floats(node.reads[1]);
     arguments_.bias = third && !shape_.gradient ? floats(node.reads[2]) : nullptr;
     arguments_.mask = third && shape_.gradient ? floats(node.reads[2]) : nullptr;
-    arguments_.out = floats(node.writes[0]);
+    arguments_.weights_early = node.weights_early;
+    point(arguments_, floats(node.reads[0]), floats(node.reads[1]), floats(node.writes[0]));
   }
   void run(int, kernels::Share) override { launch_(blocks_, arguments_); }
 
  private:
+  void point(gpu::ConvolutionArguments& a, const float* in, const float* weights,
+             float* out) const {
+    a.in = in;
+    a.weights = weights;
+    a.out = out;
+    a.fours = shape_.from.width % 4 == 0 && holds_fours(in);
+    a.writes_fours = shape_.to.width % 4 == 0 && holds_fours(out) && holds_fours(a.mask);
+  }
   LaunchShape early(int threads, int floats, int cluster = 1) const {
     return {threads, std::size_t(floats), cluster, info.flops < kEarly};
   }
@@ -284,9 +301,7 @@ class GpuConvolution final : public Prepared {
                                            shape_.taps());
     take(choice);
     gpu::ConvolutionArguments arguments = arguments_;
-    arguments.in = floats(in);
-    arguments.weights = floats(weights);
-    arguments.out = floats(out);
+    point(arguments, floats(in), floats(weights), floats(out));
     C10_CUDA_CHECK(cudaDeviceSynchronize());  // the zeros are there
     return time_launches([&] { launch_(blocks_, arguments); });
   }
@@ -336,12 +351,14 @@ std::vector<GradientChoice> gradient_candidates(const kernels::Convolution& c, c
   for (const gpu::Products products : products_of(c, shape)) {
     const auto add = [&](const gpu::WeightGradientTile& tile) {
       GradientChoice choice{products, tile};
+      const gpu::WeightGradientPlan made = plan(shape, choice);
       const int threads = tile.threads(products);
-      if (fits(plan(shape, choice).floats, threads)) {
-        choice.cost = cost(double(tiles(c, tile)) * tile.width * tile.height *
-                               blocks(shape, choice) * tile.in * tile.out,
-                           products, int(tiles(c, tile) * blocks(shape, choice) / share), threads,
-                           threads >= 128 ? 64 : 32);
+      if (fits(made.floats, threads)) {
+        const double of_tiles = double(tiles(c, tile)) * blocks(shape, choice);
+        choice.cost = cost(
+            of_tiles * tile.width * tile.height * tile.in * tile.out * made.tap_rows * made.x.taps,
+            of_tiles * made.stage / 4 * kCopy, products, int(of_tiles / share), threads,
+            threads >= 128 ? 64 : 32);
       }
       all.push_back(choice);
     };
@@ -365,7 +382,8 @@ class GpuWeightGradients final : public Prepared {
     add_up_ = Launch("add_up_parts", early(gpu::kThreads, 0));
     info.name = "weight gradients of " + std::to_string(node.group.size()) + " convolutions";
     info.kernel = "gpu";
-    for (std::size_t i = 0; i < node.group.size(); ++i) place(node.group[i], i);
+    for (std::size_t i = 0; i < node.group.size(); ++i) choose_for(node.group, i);
+    for (Group& group : groups_) slice(group);
     for (const Group& group : groups_)
       info.kernel += (&group == &groups_[0] ? " " : "; ") + group.name;
   }
@@ -381,8 +399,7 @@ class GpuWeightGradients final : public Prepared {
                          &db = node.writes[2 * member.index + 1];
         gpu::WeightGradient work = member.work;
         const int weights = weights_of(work), outs = work.groups * work.out_channels;
-        work.x = floats(node.reads[2 * member.index + 1]);
-        work.dy = floats(node.reads[2 * member.index]);
+        point(work, floats(node.reads[2 * member.index + 1]), floats(node.reads[2 * member.index]));
         work.parts = memory;
         memory += std::size_t(work.slices) * weights;
         work.bias_parts = db.defined() ? memory : nullptr;
@@ -404,10 +421,14 @@ class GpuWeightGradients final : public Prepared {
   struct Member {
     std::size_t index;  ///< in the node
     gpu::WeightGradient work;
+    double flops = 0;
+    int blocks = 1, tiles = 1;  ///< of a slice; there are as many slices as tiles, at most
   };
+  /// One kernel's.
   struct Group {
     std::string expression, name;
     std::size_t together;  ///< at most, in a launch
+    int threads;
     Launch launch;
     std::vector<Member> members;
     std::vector<Batch<gpu::WeightGradientArguments>> batches;
@@ -416,6 +437,9 @@ class GpuWeightGradients final : public Prepared {
   LaunchShape early(int threads, int floats) const {
     return {threads, std::size_t(floats), 1, info.flops < 3 * kEarly};
   }
+  LaunchShape launched(const Shape& shape, const Choice& choice) const {
+    return early(choice.tile.threads(choice.products), plan(shape, choice).floats);
+  }
   static int weights_of(const gpu::WeightGradient& g) {
     return g.groups * g.out_channels * g.in_channels * g.taps;
   }
@@ -423,67 +447,108 @@ class GpuWeightGradients final : public Prepared {
     return "weight_gradients<" + shape.window + ", " + in_namespace("Products::") +
            name_of(choice.products) + ", " + text_of(choice.tile) + ">";
   }
-
-  /// Two blocks a processor, by the convolution's part of the work.
-  int slices(const kernels::Convolution& c, const Shape& shape, const Choice& choice) const {
-    const double wanted = 2.0 * device_properties().multiProcessorCount * shape.flops / info.flops;
-    return std::clamp(int(std::ceil(wanted / blocks(shape, choice))), 1, tiles(c, choice.tile));
+  static gpu::WeightGradient work_of(const kernels::Convolution& c, const Shape& shape) {
+    return {.groups = shape.groups,
+            .in_channels = shape.in,
+            .in_height = c.input.height,
+            .in_width = c.input.width,
+            .out_channels = shape.out,
+            .out_height = c.output.height,
+            .out_width = c.output.width,
+            .taps = shape.taps(),
+            .slices = 1,
+            .blocks = shape.groups * shape.out * shape.in};
+  }
+  static void point(gpu::WeightGradient& work, const float* x, const float* dy) {
+    work.x = x;
+    work.dy = dy;
+    work.fours = work.in_width % 4 == 0 && holds_fours(x);
+    work.dy_fours = work.out_width % 4 == 0 && holds_fours(dy);
   }
 
-  void place(const kernels::Convolution& c, std::size_t index) {
-    const Shape shape(c);
-    gpu::WeightGradient work{.groups = shape.groups,
-                             .in_channels = shape.in,
-                             .in_height = c.input.height,
-                             .in_width = c.input.width,
-                             .out_channels = shape.out,
-                             .out_height = c.output.height,
-                             .out_width = c.output.width,
-                             .taps = shape.taps(),
-                             .slices = 1,
-                             .blocks = shape.groups * shape.out * shape.in};
-    if (shape.plain()) {
-      add(index, work, "plain_weight_gradient<" + shape.window + ">", "plain", 1,
-          early(gpu::kThreads, 2 * gpu::kThreads));
+  /// As many blocks as the device runs at a time, by a convolution's share of a launch's work.
+  static int slices(double share, int blocks, int tiles, int threads) {
+    const int at_once = device_properties().multiProcessorCount * std::max(1, 256 / threads);
+    return std::clamp(int(std::ceil(at_once * share / blocks)), 1, tiles);
+  }
+
+  /// Those that a launch would hold if each took the kernel that is best for it: of one window, and
+  /// alike in whether their channels are few. A small launch holds all of a window.
+  bool meets(const Shape& a, const Shape& b) const {
+    constexpr int kFew = 8;
+    return !a.plain() && !b.plain() && a.window == b.window &&
+           (info.flops < kTogether ||
+            ((a.in < kFew) == (b.in < kFew) && (a.out < kFew) == (b.out < kFew)));
+  }
+
+  void choose_for(const std::vector<kernels::Convolution>& all, std::size_t index) {
+    const Shape own(all[index]);
+    if (own.plain()) {
+      Group& group = group_of("plain_weight_gradient<" + own.window + ">", "plain", 1,
+                              early(gpu::kThreads, 2 * gpu::kThreads));
+      group.members.push_back({index, work_of(all[index], own), own.flops});
       return;
     }
-    const double share = shape.flops / info.flops;
-    const auto with = [&](const Choice& choice) {
-      gpu::WeightGradient by = work;
-      by.slices = slices(c, shape, choice);
-      by.blocks = by.slices * blocks(shape, choice);
-      return by;
-    };
-    const auto launched = [&](const Choice& choice) {
-      return early(choice.tile.threads(choice.products), plan(shape, choice).floats);
-    };
-    const Choice choice = choose<gpu::WeightGradientTile>(
+    double flops = 0;
+    std::size_t largest = index;  // decides for all in a small launch
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Shape other(all[i]);
+      if (!meets(own, other)) continue;
+      flops += other.flops;
+      if (info.flops < kTogether && other.flops > kernels::flops(all[largest])) largest = i;
+    }
+    const Choice choice = choose_kernel(all[largest], flops);
+    Group& group = group_of(expression(own, choice), choice.name(), gpu::kMostWeightGradients,
+                            launched(own, choice));
+    group.members.push_back({index, work_of(all[index], own), own.flops, blocks(own, choice),
+                             tiles(all[index], choice.tile)});
+  }
+
+  /// \param flops of all that the launch would hold.
+  Choice choose_kernel(const kernels::Convolution& c, double flops) const {
+    const Shape shape(c);
+    const double share = shape.flops / flops;
+    return choose<gpu::WeightGradientTile>(
         gradient_candidates(c, shape, share), c.tuned, task_of(c, share),
         [&](const Choice& tried) { return expression(shape, tried); },
         [&](const Choice& tried) {
           const at::Tensor x = some_floats(double(c.input.floats())),
                            dy = some_floats(double(c.output.floats()));
-          gpu::WeightGradient by = with(tried);
-          const at::Tensor parts = some_floats(double(by.slices) * weights_of(by));
-          by.x = floats(x), by.dy = floats(dy), by.parts = floats(parts);
-          const Launch launch(expression(shape, tried), launched(tried));
+          gpu::WeightGradient work = work_of(c, shape);
+          work.slices = slices(share, blocks(shape, tried), tiles(c, tried.tile),
+                               tried.tile.threads(tried.products));
+          work.blocks = work.slices * blocks(shape, tried);
+          const at::Tensor parts = some_floats(double(work.slices) * weights_of(work));
+          point(work, floats(x), floats(dy));
+          work.parts = floats(parts);
+          const Launch launch(expression(shape, tried), launched(shape, tried));
           C10_CUDA_CHECK(cudaDeviceSynchronize());  // the zeros are there
           return time_launches(
-              [&] { launch(by.blocks, gpu::WeightGradientArguments{.all = {by}}); });
+              [&] { launch(work.blocks, gpu::WeightGradientArguments{.all = {work}}); });
         });
-    add(index, with(choice), expression(shape, choice), choice.name(), gpu::kMostWeightGradients,
-        launched(choice));
   }
 
-  void add(std::size_t index, const gpu::WeightGradient& work, const std::string& expression,
-           const std::string& name, std::size_t together, const LaunchShape& how) {
-    scratch_floats_ +=
-        std::size_t(work.slices) * (weights_of(work) + work.groups * work.out_channels);
-    auto group = std::find_if(groups_.begin(), groups_.end(),
-                              [&](const Group& g) { return g.expression == expression; });
-    if (group == groups_.end())
-      group = groups_.insert(group, {expression, name, together, Launch(expression, how), {}, {}});
-    group->members.push_back({index, work});
+  Group& group_of(const std::string& expression, const std::string& name, std::size_t together,
+                  const LaunchShape& how) {
+    for (Group& group : groups_) {
+      if (group.expression == expression) return group;
+    }
+    groups_.push_back({expression, name, together, how.threads, Launch(expression, how), {}, {}});
+    return groups_.back();
+  }
+
+  void slice(Group& group) {
+    double flops = 0;
+    for (const Member& member : group.members) flops += member.flops;
+    for (Member& member : group.members) {
+      gpu::WeightGradient& work = member.work;
+      if (group.together > 1) {
+        work.slices = slices(member.flops / flops, member.blocks, member.tiles, group.threads);
+        work.blocks = work.slices * member.blocks;
+      }
+      scratch_floats_ +=
+          std::size_t(work.slices) * (weights_of(work) + work.groups * work.out_channels);
+    }
   }
 
   void add_sum(const float* parts, float* sum, int slices, int count, bool accumulate) {
@@ -517,17 +582,21 @@ std::unique_ptr<Prepared> gpu_weight_gradients(const Node& node) {
   return std::make_unique<GpuWeightGradients>(node);
 }
 
+namespace {
+
+bool meets(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const at::Tensor& t) {
+    return t.defined() && std::any_of(b.begin(), b.end(), [&](const at::Tensor& u) {
+             return u.defined() && range_of(t).overlaps(range_of(u));
+           });
+  });
+}
+
+/// Each keeps few of a GPU's processors busy; a launch at the last one's place makes several.
 void gather_weight_gradients(std::vector<Node>& nodes) {
   std::size_t last = nodes.size();
   for (std::size_t i = nodes.size(); i-- > 0;) {
     if (nodes[i].kind != Kind::weight_gradient) continue;
-    const auto meets = [](const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
-      return std::any_of(a.begin(), a.end(), [&](const at::Tensor& t) {
-        return t.defined() && std::any_of(b.begin(), b.end(), [&](const at::Tensor& u) {
-                 return u.defined() && range_of(t).overlaps(range_of(u));
-               });
-      });
-    };
     Node& node = nodes[i];
     bool can_wait =
         true;  // nobody in between writes what it reads, or has to do with what it writes
@@ -545,6 +614,18 @@ void gather_weight_gradients(std::vector<Node>& nodes) {
     there.writes.insert(there.writes.end(), node.writes.begin(), node.writes.end());
     nodes.erase(nodes.begin() + std::ptrdiff_t(i));
     --last;
+  }
+}
+
+}  // namespace
+
+void arrange_for_gpu(std::vector<Node>& nodes) {
+  gather_weight_gradients(nodes);
+  std::vector<at::Tensor> written;
+  for (Node& node : nodes) {
+    if (node.kind == Kind::convolution || node.kind == Kind::data_gradient)
+      node.weights_early = !meets(written, {node.reads[1]});
+    written.insert(written.end(), node.writes.begin(), node.writes.end());
   }
 }
 

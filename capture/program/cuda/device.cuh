@@ -36,14 +36,14 @@ DEVICE float* shared_memory() {
 // Copies to shared memory that go on while the thread computes: those begun before commit() are
 // done after a wait() that leaves fewer commits open, and seen by others after a meet().
 
-/// Four bytes, or a zero; `from` is an address that can be read even so.
+/// Four bytes, or, `from` unread, a zero.
 DEVICE void copy_async(float* to, const float* from, bool there) {
   asm volatile(
       "cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(unsigned(__cvta_generic_to_shared(to))),
       "l"(from), "r"(there ? 4 : 0)
       : "memory");
 }
-/// Sixteen bytes, or zeros; both addresses 16-byte aligned.
+/// Sixteen bytes, or zeros, likewise; both addresses 16-byte aligned.
 DEVICE void copy_async_4(float* to, const float* from, bool there) {
   asm volatile(
       "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(unsigned(__cvta_generic_to_shared(to))),
@@ -58,11 +58,16 @@ DEVICE void wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
 }
 
-/// At a kernel's begin, before it reads or writes what others may: a launch that comes early waits
-/// here for the one before it, and the next may come.
-DEVICE void start() {
+/// The next launch may come, if it is one that comes early.
+DEVICE void let_next_come() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+/// A launch that comes early waits here for the one before it.
+DEVICE void wait_for_last() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
@@ -142,6 +147,12 @@ DEVICE void multiply_halves(float (&sums)[4], const unsigned (&a)[4], unsigned b
 #endif
 
 namespace millrace::gpu {
+
+/// At a kernel's begin, before it reads or writes what others may.
+DEVICE void start() {
+  let_next_come();
+  wait_for_last();
+}
 
 DEVICE float activated(float value, Activation activation) {
   if (activation == Activation::relu) return value <= 0 ? 0 : value;  // a NaN stays one

@@ -89,6 +89,7 @@ DEVICE void read(float* to, const Spread& from, int offset, int stride) {
 template <class F, int kFloats>
 KERNEL(kThreads)
 map(BY_VALUE MapArguments m) {
+  start();
   int i = (block() * kThreads + thread()) * kFloats;
   if (i >= m.count) return;
   int left = 0, right = 0, made = 0;
@@ -118,12 +119,14 @@ KERNEL(kThreads) add_up_parts(BY_VALUE PartsArguments arguments) {
   const int i = own * kThreads + thread();
   if (i >= p.count) return;
   float sum = 0;
+#pragma unroll 8
   for (int slice = 0; slice < p.slices; ++slice) sum += p.parts[(long long)(slice)*p.count + i];
   p.sum[i] = p.accumulate ? p.sum[i] + sum : sum;
 }
 
 /// A thread a pixel. Each float is the one nearest to the quotient, as a core's.
 KERNEL(kThreads) sample_of_bytes(BY_VALUE BytesArguments b) {
+  start();
   const int pixel = block() * kThreads + thread();
   if (pixel >= b.pixels) return;
   for (int c = 0; c < b.channels; ++c)
@@ -132,6 +135,7 @@ KERNEL(kThreads) sample_of_bytes(BY_VALUE BytesArguments b) {
 
 /// The mean of squared differences, or a block's part of their sum.
 KERNEL(kSumThreads) squared_error(BY_VALUE SquaredErrorArguments a) {
+  start();
   float part = 0;
   for (int i = block() * kSumThreads + thread(); i < a.count; i += a.blocks * kSumThreads) {
     const float difference = a.prediction[i] - a.target[i];
@@ -143,11 +147,13 @@ KERNEL(kSumThreads) squared_error(BY_VALUE SquaredErrorArguments a) {
   if (a.blocks > 1) a.parts[block()] = sum;
 }
 KERNEL(kSumThreads) squared_error_of_parts(BY_VALUE SquaredErrorArguments a) {
+  start();
   const double sum = sum_of_block<kSumThreads>(thread() < a.blocks ? a.parts[thread()] : 0);
   if (thread() == 0) *a.out = float(sum / a.count);
 }
 
 KERNEL(kThreads) squared_error_gradient(BY_VALUE SquaredErrorArguments a) {
+  start();
   const int i = block() * kThreads + thread();
   if (i >= a.count) return;
   const float made = a.prediction[i];

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 
 #include "capture/graph_cuda.h"
 #include "capture/own_stream_cuda.h"
@@ -54,14 +55,17 @@ bool can_come_early() {
     if (device_properties().major < 9) return false;
     const void* const kernel = gpu::kernel("add_up_parts", c10::cuda::current_device(), 0);
     const capture::OwnStream stream(c10::Device(at::kCUDA, c10::cuda::current_device()));
+    gpu::PartsArguments nothing{.all = {{.blocks = 1}}};
+    void* arguments[] = {&nothing};
+    const auto launch = [&](bool early) {
+      C10_CUDA_CHECK(launch_kernel(kernel, {.threads = gpu::kThreads, .early = early}, 1, arguments,
+                                   stream.get()));
+    };
     try {
+      launch(false);  // loads the kernel, which a capture may not
       const capture::OwnGraph part = captured(stream.get(), [&] {
-        gpu::PartsArguments nothing{.all = {{.blocks = 1}}};
-        void* arguments[] = {&nothing};
-        for (int i = 0; i < 2; ++i) {
-          C10_CUDA_CHECK(launch_kernel(kernel, {.threads = gpu::kThreads, .early = i > 0}, 1,
-                                       arguments, stream.get()));
-        }
+        launch(false);
+        launch(true);
       });
       cudaGraph_t made = nullptr;
       C10_CUDA_CHECK(cudaGraphCreate(&made, 0));
@@ -90,17 +94,29 @@ Launch::Launch(const std::string& expression, const LaunchShape& shape)
 }
 
 void Launch::launch(int blocks, void** arguments) const {
+  if (blocks == 0) return;
   C10_CUDA_CHECK(
       launch_kernel(kernel_, shape_, blocks, arguments, c10::cuda::getCurrentCUDAStream()));
 }
 
 double time_launches(const std::function<void()>& launch) {
   constexpr int kLaunches = 20, kTries = 4;
+  launch();  // loads the kernel, which a capture may not
+  C10_CUDA_CHECK(cudaDeviceSynchronize());
   const capture::OwnStream stream(c10::Device(at::kCUDA, c10::cuda::current_device()));
   const capture::OwnGraph graph = captured(stream.get(), [&] {
     for (int i = 0; i < kLaunches; ++i) launch();
   });
   const capture::OwnGraphExec run = executable(graph);
+  static const bool warm = [&] {  // an idle device's clocks rise in some milliseconds
+    const auto begin = std::chrono::steady_clock::now();
+    do {
+      C10_CUDA_CHECK(cudaGraphLaunch(run.get(), stream.get()));
+      C10_CUDA_CHECK(cudaStreamSynchronize(stream.get()));
+    } while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(30));
+    return true;
+  }();
+  static_cast<void>(warm);
   const capture::CudaEvent begin(cudaEventDefault), end(cudaEventDefault);
   float least = 0;
   for (int i = 0; i < kTries; ++i) {

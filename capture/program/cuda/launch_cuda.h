@@ -37,9 +37,7 @@ class Launch {
   Launch() = default;
   /// Compiles the kernel if need be: gpu::kernel().
   Launch(const std::string& expression, const LaunchShape& shape);
-  Launch(const std::string& expression, int threads, std::size_t shared_floats = 0)
-      : Launch(expression, LaunchShape{threads, shared_floats}) {}
-  /// On the current stream.
+  /// On the current stream; of no blocks: nothing.
   template <class Arguments>
   void operator()(int blocks, Arguments arguments) const {
     void* all[] = {&arguments};
@@ -79,7 +77,7 @@ class GpuCall final : public Prepared {
           std::size_t scratch_bytes = 0)
       : bind_(std::move(bind)), scratch_bytes_(scratch_bytes) {
     for (const Kernel& k : kernels)
-      launches_.emplace_back(Launch(k.expression, k.threads, k.shared_floats), k.blocks);
+      launches_.emplace_back(Launch(k.expression, {k.threads, k.shared_floats, 1, true}), k.blocks);
     info.name = name_of(node);
     info.kernel = "gpu";
   }
@@ -97,8 +95,8 @@ class GpuCall final : public Prepared {
 };
 
 /// Whether fours of its floats can be read at once, which begin at each multiple of four.
-inline bool holds_fours(const at::Tensor& tensor) {
-  return reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
+inline bool holds_fours(const float* first) {
+  return reinterpret_cast<std::uintptr_t>(first) % 16 == 0;
 }
 /// "true" or "false", as kernels' names have it.
 inline std::string name_of(bool value) {

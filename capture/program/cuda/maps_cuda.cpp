@@ -84,9 +84,10 @@ std::unique_ptr<Prepared> gpu_map(const Node& node) {
   for (const at::Tensor& operand : node.reads)
     tensors.push_back(operand.expand(node.writes[0].sizes()));
   const Together together(tensors);
-  bool fours = together.in_fours(0) && holds_fours(tensors[0]);
+  bool fours = together.in_fours(0) && holds_fours(floats(tensors[0]));
   for (std::size_t i = 1; i < tensors.size(); ++i)
-    fours = fours && (tensors[i].is_cpu() || (together.in_fours(i) && holds_fours(tensors[i])));
+    fours =
+        fours && (tensors[i].is_cpu() || (together.in_fours(i) && holds_fours(floats(tensors[i]))));
   const std::string function = node.kind == Kind::map ? "Mapped<(millrace::kernels::Function)" +
                                                             numbers(int(node.map.function)) + ">"
                                                       : "Copied";

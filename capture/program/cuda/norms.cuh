@@ -56,6 +56,7 @@ DEVICE NormPart moments(const float* x, int count) {
 template <int kFloats, int kThreads>
 KERNEL(kThreads)
 norm_parts(BY_VALUE NormArguments n) {
+  start();
   const Slice slice(n.size, n.slices);
   const NormPart part = moments<kFloats, kThreads>(
       n.x + (long long)(slice.group) * n.size + slice.begin, slice.count());
@@ -89,6 +90,7 @@ DEVICE float rstd_of(const NormArguments& n, int group) {
 template <Norm kHow, int kFloats, int kThreads>
 KERNEL(kThreads)
 norm(BY_VALUE NormArguments n) {
+  start();
   const Slice slice(n.size, n.slices);
   const long long first = (long long)(slice.group) * n.size;
   float mean, rstd;
@@ -119,6 +121,7 @@ norm(BY_VALUE NormArguments n) {
 template <int kFloats, int kThreads>
 KERNEL(kThreads)
 norm_gradient_parts(BY_VALUE NormArguments n) {
+  start();
   const Slice slice(n.pixels, n.slices);
   const int channel = slice.group;
   const long long first = (long long)(channel)*n.pixels;
@@ -183,6 +186,7 @@ DEVICE void weight_gradients_of_parts(const NormArguments& n, int group, float r
 template <Norm kHow, int kFloats, int kThreads>
 KERNEL(kThreads)
 norm_gradient(BY_VALUE NormArguments n) {
+  start();
   const Slice slice(n.size, kHow == Norm::whole ? 1 : n.weights * n.slices);
   const long long first = (long long)(slice.group) * n.size;
   const float mean = n.mean[slice.group], rstd = rstd_of<kHow>(n, slice.group);

@@ -101,7 +101,7 @@ std::unique_ptr<Prepared> gpu_norm(const Node& node) {
   bool fours = n.pixels % 4 == 0;
   for (const at::Tensor& t :
        {node.reads[0], gradient ? node.reads[1] : at::Tensor(), node.writes[0]})
-    fours = fours && (!t.defined() || holds_fours(t));
+    fours = fours && (!t.defined() || holds_fours(floats(t)));
   const int floats_each = fours ? 4 : 1;
   const std::size_t parts =
       layer ? 0 : std::size_t(n.groups) * n.slices * (gradient ? n.weights : 1);

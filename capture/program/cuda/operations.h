@@ -25,8 +25,7 @@ KernelChoice kernel_choice(const kernels::Convolution& convolution);
 /// Compiles those that are new.
 std::unique_ptr<Prepared> prepare_on_gpu(const Node& node);
 
-/// Moves the weights' gradients of a program to the place of the last one, where a launch makes
-/// several: each keeps few of a GPU's processors busy.
-void gather_weight_gradients(std::vector<Node>& nodes);
+/// Gathers the weights' gradients of a program, and notes whose weights no node before it writes.
+void arrange_for_gpu(std::vector<Node>& nodes);
 
 }  // namespace millrace::program

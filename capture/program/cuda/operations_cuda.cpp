@@ -14,7 +14,7 @@ namespace {
 std::unique_ptr<Prepared> squared_error(const Node& node) {
   const bool gradient = node.kind == Kind::mse_gradient;
   const int count = int(node.reads[gradient ? 1 : 0].numel());
-  const int blocks = std::min(gpu::divided_up(count, 16 * gpu::kSumThreads), gpu::kSumThreads);
+  const int blocks = std::min(gpu::divided_up(count, 64 * gpu::kSumThreads), gpu::kSumThreads);
   std::vector<Kernel> kernels;
   if (gradient) {
     kernels = {{"squared_error_gradient", gpu::kThreads, gpu::divided_up(count, gpu::kThreads)}};

@@ -19,6 +19,6 @@ capture::Lowering gpu_lowering(c10::Device, const kernels::Numerics&) {
 std::unique_ptr<Prepared> prepare_on_gpu(const Node&) {
   return nullptr;
 }
-void gather_weight_gradients(std::vector<Node>&) {}
+void arrange_for_gpu(std::vector<Node>&) {}
 
 }  // namespace millrace::program

@@ -99,7 +99,7 @@ struct ConvolutionPlan {
   Run run;
   int taps;
   int rows, row, plane;      ///< of an input channel
-  int weight_row;            ///< FMA: of a tap
+  int weight_row;            ///< of a tap: so many that few threads meet in a bank
   int input, stage, floats;  ///< of a chunk; with its weights; in all
 
   PLAN ConvolutionPlan(const Side& y, const Side& x, Products products, const ConvolutionTile& t)
@@ -111,11 +111,35 @@ struct ConvolutionPlan {
         row(rounded_up(
             (t.width - (by_tensor_cores(products) ? 4 : t.run)) * x.step + run.first + run.window,
             4)),
-        plane(by_tensor_cores(products) ? banked(rows * row, 8, 24) : rows * row),
-        weight_row(t.block_channels + 4),  // so that fewer threads meet in a bank
-        input(t.chunk * plane),
-        stage(input + t.chunk * taps * (by_tensor_cores(products) ? t.block_channels : weight_row)),
-        floats(most(2 * stage, t.threads(products) * t.vectors(products) * 4)) {}
+        plane(0),
+        weight_row(by_tensor_cores(products) ? 132 : t.block_channels + 4),
+        input(0),
+        stage(0),
+        floats(0) {
+    if (!by_tensor_cores(products)) row = apart_in_banks(row, t);
+    plane = by_tensor_cores(products) ? banked(rows * row, 8, 24) : rows * row;
+    input = t.chunk * plane;
+    // Tensor cores: of a tap, 16 outputs and 8 inputs lie together.
+    stage =
+        input + taps * weight_row *
+                    (by_tensor_cores(products) ? t.block_channels / 16 * (t.chunk / 8) : t.chunk);
+    floats = most(2 * stage, t.threads(products) * t.vectors(products) * 4);
+  }
+
+ private:
+  /// The least row from `row` on with which the fours that eight threads load at a time lie in
+  /// banks of their own, if a few floats more do it.
+  PLAN int apart_in_banks(int row, const ConvolutionTile& t) const {
+    for (int longer = row; longer < row + 32; longer += 4) {
+      unsigned met = 0;
+      for (int place = 0; place < 8; ++place) {
+        const int runs = t.width / t.run;
+        met |= 1u << (place / runs * y.step * longer + place % runs * t.run * x.step) / 4 % 8;
+      }
+      if (met == 0xff) return longer;
+    }
+    return row;
+  }
 };
 
 // What may be chosen from; of those that take as long the first.
@@ -172,6 +196,7 @@ struct WeightGradientPlan {
   int row_blocks;  ///< blocks for all rows of taps
   int in_rows, in_row, in_plane, out_plane;
   int stage, sums, floats;  ///< sums: of a thread
+  int taps_at_once;         ///< of which the sums are in shared memory in the end
 
   PLAN WeightGradientPlan(const Side& y, const Side& x, Products products,
                           const WeightGradientTile& t)
@@ -187,20 +212,28 @@ struct WeightGradientPlan {
         in_rows(0),
         in_row(rounded_up((t.width - pixels) * x.step + run.first + run.window, 4)),
         in_plane(0),
-        out_plane(by_tensor_cores(products) ? banked(t.height * t.width, 16, 16)
-                                            : banked(t.height * t.width, 4, 4)),
+        out_plane(plane(t.height * t.width, products, t)),
         stage(0),
         sums(0),
-        floats(0) {
+        floats(0),
+        taps_at_once(0) {
     if (tap_rows > y.taps) tap_rows = y.taps;
     row_blocks = divided_up(y.taps, tap_rows);
     in_rows = (t.height - 1) * y.step + (tap_rows - 1) * y.dilation + 1;
-    in_plane = by_tensor_cores(products) ? banked(in_rows * in_row, 16, 16)
-                                         : banked(in_rows * in_row, 4, 4);
+    in_plane = plane(in_rows * in_row, products, t);
     stage = t.in * in_plane + t.out * out_plane;
-    sums = tap_rows * x.taps * 4 * (by_tensor_cores(products) ? t.warp_out / 16 : 1);
-    floats = most(2 * stage, (t.threads(products) - t.owners(products)) * sums);
-    floats = most(floats, t.threads(products));
+    const int taps = tap_rows * x.taps, of_tap = t.sharers * t.in * t.out;
+    sums = taps * 4 * (by_tensor_cores(products) ? t.warp_out / 16 : 1);
+    constexpr int kRoom = 24 << 10;  // floats, which every device has
+    taps_at_once = most(1, most(2 * stage, kRoom) / of_tap);
+    if (taps_at_once > taps) taps_at_once = taps;
+    floats = most(most(2 * stage, of_tap * taps_at_once), t.threads(products));
+  }
+
+ private:
+  static PLAN int plane(int floats, Products products, const WeightGradientTile& t) {
+    if (!by_tensor_cores(products)) return banked(floats, 4, 4);
+    return t.width < 16 ? banked(floats, 8, 24) : banked(floats, 16, 16);
   }
 };
 #define MILLRACE_FMA_GRADIENT_TILES(TILE) \

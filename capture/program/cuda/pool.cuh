@@ -55,6 +55,7 @@ struct PoolWindow {
 template <bool kLargest>
 KERNEL(kThreads)
 pool(BY_VALUE PoolArguments p) {
+  start();
   const int i = block() * kThreads + thread(), pixels = p.out_height * p.out_width;
   if (i >= p.channels * pixels) return;
   const float* const plane = p.x + (long long)(i / pixels) * p.in_height * p.in_width;
@@ -88,6 +89,7 @@ DEVICE bool meets(const PoolTaps& taps, int output, int input) {
 template <bool kLargest>
 KERNEL(kThreads)
 pool_gradient(BY_VALUE PoolArguments p) {
+  start();
   const int i = block() * kThreads + thread(), pixels = p.in_height * p.in_width;
   if (i >= p.channels * pixels) return;
   const int channel = i / pixels, y = i % pixels / p.in_width, x = i % p.in_width;

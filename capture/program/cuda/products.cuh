@@ -13,13 +13,20 @@ namespace millrace::gpu {
 DEVICE unsigned rounded_tf32(float value) {
   return float_bits(value) + 0x1000u;
 }
+/// Of a number that may be none: a GPU's NaN, 0x7fffffff, would become a zero.
+DEVICE unsigned rounded_tf32_or_nan(float value) {
+  constexpr int kMost = 0x7fffefff;
+  const int bits = int(float_bits(value));
+  return unsigned(bits < kMost ? bits : kMost) + 0x1000u;
+}
 /// What TF32 leaves of a number, which TF32 has in turn.
 DEVICE float rest_of_tf32(float value) {
   return value - bits_float(float_bits(value) & 0xffffe000u);
 }
 
-/// A lane's numbers of a matrix: of `kCount` registers, for products of that kind.
-template <Products kProducts, int kCount>
+/// A lane's numbers of a matrix: of `kCount` registers, for products of that kind. Weights are
+/// kFinite always.
+template <Products kProducts, int kCount, bool kFinite = false>
 struct Lane {
   unsigned high[kCount], low[kProducts == Products::exact_tf32 ? kCount : 1];
 
@@ -28,16 +35,16 @@ struct Lane {
       high[i] = float_bits(value);
       low[i] = float_bits(rest_of_tf32(value));
     } else {
-      high[i] = rounded_tf32(value);
+      high[i] = kFinite ? rounded_tf32(value) : rounded_tf32_or_nan(value);
     }
   }
   DEVICE void set(int i, float first, float second) { high[i] = two_halves(first, second); }
 };
 
 /// sums += a b. In three products of TF32, the smallest first.
-template <Products kProducts>
-DEVICE void add_product(float (&sums)[4], const Lane<kProducts, 4>& a, unsigned b0, unsigned b1,
-                        unsigned low0, unsigned low1) {
+template <Products kProducts, bool kFinite>
+DEVICE void add_product(float (&sums)[4], const Lane<kProducts, 4, kFinite>& a, unsigned b0,
+                        unsigned b1, unsigned low0, unsigned low1) {
   if constexpr (kProducts == Products::half) {
     multiply_halves(sums, a.high, b0, b1);
   } else {
@@ -70,8 +77,8 @@ class TileSums {
   DEVICE TileSums(int owner, int part) : owner(owner), part(part) {}
 
   DEVICE static int weight_place(int in, int tap, int out) {
-    return ((out / 16 * kBlocks + in / 8) * kPlan.taps + tap) * 128 + (out % 8 * 4 + in % 4) * 4 +
-           out % 16 / 8 + in % 8 / 4 * 2;
+    return ((out / 16 * kBlocks + in / 8) * kPlan.taps + tap) * kPlan.weight_row +
+           (out % 8 * 4 + in % 4) * 4 + out % 16 / 8 + in % 8 / 4 * 2;
   }
   DEVICE static TilePlace place(int owner, int v) {
     const int warp = owner / 32, lane = owner % 32;
@@ -103,18 +110,17 @@ class TileSums {
     for (int r = 0; r < kRuns; ++r) read_window(window[r], input, c, ky, r);
 #pragma unroll
     for (int kx = 0; kx < kPlan.x.taps; ++kx) {
-      Lane<kProducts, 4> a[kM];
+      Lane<kProducts, 4, true> a[kM];
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
         const float* const from =
-            weights +
-            ((((warp % kWarps * kM + m) * kBlocks + c) * kPlan.taps + ky * kPlan.x.taps + kx) * 32 +
-             lane) *
-                4;
+            weights + lane * 4 +
+            (((warp % kWarps * kM + m) * kBlocks + c) * kPlan.taps + ky * kPlan.x.taps + kx) *
+                kPlan.weight_row;
         float own[4 * kDepth];
         load<4>(own, from);
         if constexpr (kDepth == 2) {
-          load<4>(own + 4, from + kPlan.taps * 128);
+          load<4>(own + 4, from + kPlan.taps * kPlan.weight_row);
           a[m].set(0, own[0], own[2]), a[m].set(1, own[1], own[3]);
           a[m].set(2, own[4], own[6]), a[m].set(3, own[5], own[7]);
         } else {
@@ -130,9 +136,8 @@ class TileSums {
           for (int j = 0; j < 4; ++j) {
             const int at = kPlan.run.skip + j * kPlan.x.step + kx * kPlan.x.dilation;
             constexpr int kLow = kPromotes ? 1 : 0;
-            add_product<kProducts>(sums[m][r][j], a[m], window[r][0].high[at],
-                                   window[r][1].high[at], window[r][0].low[at * kLow],
-                                   window[r][1].low[at * kLow]);
+            add_product(sums[m][r][j], a[m], window[r][0].high[at], window[r][1].high[at],
+                        window[r][0].low[at * kLow], window[r][1].low[at * kLow]);
           }
         }
       }

@@ -10,6 +10,7 @@ namespace millrace::gpu {
 template <int kThreads>
 KERNEL(kThreads)
 softmax(BY_VALUE RowArguments r) {
+  start();
   const float* const x = r.a + (long long)(block()) * r.row;
   float* const to = r.to + (long long)(block()) * r.row;
   const auto larger = [](double a, double b) { return b > a || b != b ? b : a; };  // a NaN most
@@ -28,6 +29,7 @@ softmax(BY_VALUE RowArguments r) {
 template <int kThreads>
 KERNEL(kThreads)
 softmax_gradient(BY_VALUE RowArguments r) {
+  start();
   const long long first = (long long)(block()) * r.row;
   const float *const dy = r.a + first, *const y = r.b + first;
   float part = 0;
@@ -39,6 +41,7 @@ softmax_gradient(BY_VALUE RowArguments r) {
 
 /// A block a channel.
 KERNEL(kThreads) channel_sums(BY_VALUE SumArguments s) {
+  start();
   const float* const x = s.x + (long long)(block()) * s.count;
   float part = 0;
   for (int i = thread(); i < s.count; i += kThreads) part += x[i];
@@ -66,6 +69,7 @@ DEVICE float column_sum(int rows, int columns, const Of& of) {
 }
 
 KERNEL(kSumThreads) column_sums(BY_VALUE SumArguments s) {
+  start();
   const float sum = column_sum(s.count, s.columns, [&](int, int i) { return s.x[i]; });
   const int column = block() * kColumns + thread();
   if (thread() < kColumns && column < s.columns) s.sums[column] = sum * s.factor;
@@ -73,6 +77,7 @@ KERNEL(kSumThreads) column_sums(BY_VALUE SumArguments s) {
 
 /// The gradients of a layer norm's weights and biases.
 KERNEL(kSumThreads) layer_norm_weight_gradients(BY_VALUE NormArguments n) {
+  start();
   const float product = column_sum(
       n.groups, n.size, [&](int r, int i) { return n.dy[i] * ((n.x[i] - n.mean[r]) * n.rstd[r]); });
   const float sum = column_sum(n.groups, n.size, [&](int, int i) { return n.dy[i]; });

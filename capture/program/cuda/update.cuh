@@ -90,6 +90,7 @@ DEVICE void each_element(const UpdateArguments& u, const Work& work) {
 }
 
 KERNEL(kThreads) look_at_gradient(BY_VALUE UpdateArguments u) {
+  start();
   if (block() == 0 && thread() == 0) {
     if (u.state.steps) u.notes->steps = *u.state.steps + 1;
     if (u.memory.newest)
@@ -175,6 +176,7 @@ DEVICE void note_update(const UpdateArguments& u, bool finite) {
 template <int kOptimizer, CorrectionRule kRule>
 KERNEL(kThreads)
 update(BY_VALUE UpdateArguments u) {
+  start();
   const bool finite = is_finite(u);
   if (block() == 0 && thread() == 0) note_update(u, finite);
   if (!finite) {
@@ -188,6 +190,7 @@ update(BY_VALUE UpdateArguments u) {
 
 /// The running mean of a weight's way.
 KERNEL(kThreads) measure_step(BY_VALUE UpdateArguments u) {
+  start();
   double own = 0;
   for (int i = thread(); i < u.blocks; i += kThreads) own += u.notes->ways[i];
   const float step = float(sum_of_block<kThreads>(own) / u.count);

@@ -82,9 +82,9 @@ class TapSums {
           const unsigned b0 = two_halves(from[0], from[kPlan.x.step]),
                          b1 = two_halves(from[2 * kPlan.x.step], from[3 * kPlan.x.step]);
 #pragma unroll
-          for (int m = 0; m < kM; ++m) add_product<kProducts>(sums[m][tap], a[m][0], b0, b1, 0, 0);
+          for (int m = 0; m < kM; ++m) add_product(sums[m][tap], a[m][0], b0, b1, 0, 0);
         } else {
-          Lane<kProducts, 4> b;
+          Lane<kProducts, 4, true> b;
 #pragma unroll
           for (int p = 0; p < 4; ++p) b.set(p, from[p * kPlan.x.step]);
 #pragma unroll
@@ -92,8 +92,8 @@ class TapSums {
 #pragma unroll
             for (int m = 0; m < kM; ++m) {
               constexpr int kLow = kPromotes ? 1 : 0;
-              add_product<kProducts>(sums[m][tap], a[m][s], b.high[2 * s], b.high[2 * s + 1],
-                                     b.low[2 * s * kLow], b.low[(2 * s + 1) * kLow]);
+              add_product(sums[m][tap], a[m][s], b.high[2 * s], b.high[2 * s + 1],
+                          b.low[2 * s * kLow], b.low[(2 * s + 1) * kLow]);
             }
           }
         }
@@ -219,7 +219,7 @@ class WeightGradientSum {
       meet();
     }
     wait<0>();
-    reduce(sums);
+    write_all(sums);
     if (has_bias()) reduce_bias(bias);
   }
 
@@ -234,32 +234,24 @@ class WeightGradientSum {
       const int across = divided_up(g.out_width, kTile.width);
       const int x = tile % across * kTile.width, y = tile / across * kTile.height;
       float* const to = shared_memory() + stage * kPlan.stage;
-      fetch<kTile.in, kPlan.in_rows, kPlan.in_row, kPlan.in_plane, kPlan.x.step == 1>(
-          to, g.x, group * g.in_channels, first_in, g.in_channels,
-          y * kPlan.y.step - kPlan.y.pad + first_tap_row * kPlan.y.dilation, g.in_height,
-          x * kPlan.x.step - kPlan.run.lead, g.in_width);
-      fetch<kTile.out, kTile.height, kTile.width, kPlan.out_plane, true>(
-          to + kTile.in * kPlan.in_plane, g.dy, group * g.out_channels, first_out, g.out_channels,
-          y, g.out_height, x, g.out_width);
+      const long long in = (long long)(group)*g.in_channels * g.in_height * g.in_width;
+      fetch<kTile.in, kPlan.in_rows, kPlan.in_row, kPlan.in_plane>(
+          to, {g.x + in, g.in_channels, g.in_height, g.in_width}, first_in,
+          y * kPlan.y.step - kPlan.y.pad + first_tap_row * kPlan.y.dilation,
+          x * kPlan.x.step - kPlan.run.lead, kPlan.x.step == 1 && g.fours);
+      const long long out = (long long)(group)*g.out_channels * g.out_height * g.out_width;
+      fetch<kTile.out, kTile.height, kTile.width, kPlan.out_plane>(
+          to + kTile.in * kPlan.in_plane, {g.dy + out, g.out_channels, g.out_height, g.out_width},
+          first_out, y, x, g.dy_fours);
     }
     commit();
   }
-
-  /// A tile of some channels' planes, zeros where there is nothing.
-  template <int kChannels, int kRows, int kRow, int kPlane, bool kAligned>
-  DEVICE void fetch(float* to, const float* from, int before, int first, int channels, int first_y,
-                    int height, int first_x, int width) const {
-    const int apart = kAligned && width % 4 == 0 ? 4 : 1, row = kRow / apart;
-#pragma unroll 2
-    for (int i = thread(); i < kChannels * kRows * row; i += kThreads) {
-      const int c = first + i / (kRows * row), y = first_y + i / row % kRows;
-      const int x = first_x + i % row * apart;
-      const bool there = c < channels && y >= 0 && y < height && x >= 0 && x < width;
-      float* const place =
-          to + i / (kRows * row) * kPlane + i / row % kRows * kRow + i % row * apart;
-      const float* const source =
-          there ? from + (long long)(before + c) * height * width + y * width + x : from;
-      apart == 4 ? copy_async_4(place, source, there) : copy_async(place, source, there);
+  template <int kChannels, int kRows, int kRow, int kPlane>
+  DEVICE static void fetch(float* to, const Planes& from, int channel, int y, int x, bool fours) {
+    if (fours) {
+      fetch_tile<kThreads, kChannels, kRows, kRow, kPlane, 4>(to, from, channel, y, x);
+    } else {
+      fetch_tile<kThreads, kChannels, kRows, kRow, kPlane, 1>(to, from, channel, y, x);
     }
   }
 
@@ -272,33 +264,37 @@ class WeightGradientSum {
     return sum;
   }
 
-  /// The first sharer of each sum takes the others', one after another, and writes it.
-  DEVICE void reduce(Sums& sums) const {
-    constexpr int kOthers = kThreads - kOwners;
-    const int owner = thread() % kOwners, sharer = thread() / kOwners;
-    float* const others = shared_memory() + owner;
-    if (sharer > 0) {
-#pragma unroll
-      for (int i = 0; i < kPlan.sums; ++i)
-        others[i * kOthers + (sharer - 1) * kOwners] = sums.at(i);
-    }
-    meet();
-    if (sharer > 0) return;
-    for (int other = 0; other < kTile.sharers - 1; ++other) {
-#pragma unroll
-      for (int i = 0; i < kPlan.sums; ++i) sums.at(i) += others[i * kOthers + other * kOwners];
-    }
+  /// By way of shared memory, some taps at a time: there each thread adds up the sharers' sums of
+  /// some weights, so that neighbours are written by neighbours.
+  DEVICE void write_all(Sums& sums) const {
+    constexpr int kOnce = kPlan.taps_at_once, kTaps = kPlan.tap_rows * kPlan.x.taps;
+    constexpr int kAll = kTile.out * kTile.in * kOnce;
     const int taps = kPlan.y.taps * kPlan.x.taps;
     float* const slice_parts =
         g.parts + (long long)(slice)*g.groups * g.out_channels * g.in_channels * taps;
+    float* const own = shared_memory() + thread() / kOwners * kAll;
 #pragma unroll
-    for (int i = 0; i < kPlan.sums; ++i) {
-      const typename Sums::Place place = Sums::place(owner, i);
-      const int o = first_out + place.out, c = first_in + place.in,
-                tap = first_tap_row * kPlan.x.taps + place.tap;
-      if (o < g.out_channels && c < g.in_channels && tap < taps)
-        slice_parts[(((long long)(group)*g.out_channels + o) * g.in_channels + c) * taps + tap] =
-            sums.at(i);
+    for (int first = 0; first < kTaps; first += kOnce) {
+      meet();
+#pragma unroll
+      for (int i = 0; i < kPlan.sums; ++i) {
+        const typename Sums::Place p = Sums::place(thread() % kOwners, i);
+        if (p.tap >= first && p.tap < first + kOnce)
+          own[(p.out * kTile.in + p.in) * kOnce + p.tap - first] = sums.at(i);
+      }
+      meet();
+#pragma unroll 1
+      for (int i = thread(); i < kAll; i += kThreads) {
+        float sum = 0;
+#pragma unroll
+        for (int sharer = 0; sharer < kTile.sharers; ++sharer)
+          sum += shared_memory()[sharer * kAll + i];
+        const int o = first_out + i / (kTile.in * kOnce), c = first_in + i / kOnce % kTile.in;
+        const int tap = first + i % kOnce, of_all = first_tap_row * kPlan.x.taps + tap;
+        if (o < g.out_channels && c < g.in_channels && tap < kTaps && of_all < taps)
+          slice_parts[(((long long)(group)*g.out_channels + o) * g.in_channels + c) * taps +
+                      of_all] = sum;
+      }
     }
   }
 
