@@ -39,6 +39,14 @@ struct StepBytes {
 struct StageCosts {
   StepCosts ms;
   StepBytes bytes;  ///< activation, gradient: those of the last module
+
+  /// `next`: of the module behind.
+  StageCosts& operator+=(const StageCosts& next) {
+    ms += next.ms;
+    bytes = {next.bytes.activation, next.bytes.gradient, bytes.weight + next.bytes.weight,
+             bytes.state + next.bytes.state, bytes.stash + next.bytes.stash};
+    return *this;
+  }
   bool operator==(const StageCosts&) const = default;
 };
 
