@@ -1,9 +1,11 @@
-// printf into a string.
+// printf into a string, and the parts of one.
 #pragma once
 
 #include <cstdarg>
 #include <cstdio>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace millrace::engine {
 
@@ -17,6 +19,15 @@ __attribute__((format(printf, 1, 2))) inline std::string format(const char* patt
   va_end(again);
   va_end(arguments);
   return text;
+}
+
+/// The parts of `text` between each `by`, one at least.
+inline std::vector<std::string> split(std::string_view text, std::string_view by) {
+  std::vector<std::string> parts;
+  for (std::size_t at; (at = text.find(by)) != text.npos; text.remove_prefix(at + by.size()))
+    parts.emplace_back(text.substr(0, at));
+  parts.emplace_back(text);
+  return parts;
 }
 
 }  // namespace millrace::engine

@@ -6,7 +6,6 @@
 namespace millrace::engine {
 namespace {
 
-constexpr auto relaxed = std::memory_order_relaxed;
 constexpr double kFactor = 10;                           // above the usual
 constexpr double kBeganFactor = 2;                       // above the first loss,
 constexpr double kSceneFactor = 3;                       // and above the mean frame's error
@@ -27,25 +26,14 @@ void LossGuard::go_on_from(const State& state, const Told& told) {
   mirror(told);
 }
 
-LossGuard::Told LossGuard::told() const {
-  return {roll_backs_.load(relaxed), judged_.load(relaxed),    last_sample_.load(relaxed),
-          last_frame_.load(relaxed), last_loss_.load(relaxed), last_median_.load(relaxed),
-          astray_.load(relaxed)};
-}
-
 void LossGuard::mirror(const Told& told) {
-  if (told.judged < judged_.load(relaxed)) return;
-  roll_backs_.store(told.roll_backs, relaxed);
-  last_sample_.store(told.last_sample, relaxed);
-  last_frame_.store(told.last_frame, relaxed);
-  last_loss_.store(told.last_loss, relaxed);
-  last_median_.store(told.last_median, relaxed);
-  astray_.store(told.astray, relaxed);
-  judged_.store(told.judged, relaxed);
+  const std::lock_guard lock(mutex_);
+  if (told.judged >= told_.judged) told_ = told;
 }
 
 bool LossGuard::proved(const Told& then) const {
-  return roll_backs() == then.roll_backs && judged_.load(relaxed) >= then.judged + window();
+  const Told now = told();
+  return now.roll_backs == then.roll_backs && now.judged >= then.judged + window();
 }
 
 bool LossGuard::disproved(const Told& then) const {
@@ -54,8 +42,10 @@ bool LossGuard::disproved(const Told& then) const {
 
 Alarm LossGuard::judge(const SampleInfo& sample, float loss) {
   const Alarm alarm = sample.has_target ? verdict(sample, loss) : Alarm::none;
-  astray_.store(sample.sample < is_.discard_until || is_.not_finite > 1 || leaps(), relaxed);
-  judged_.store(sample.sample + 1, relaxed);
+  const bool astray = sample.sample < is_.discard_until || is_.not_finite > 1 || leaps();
+  const std::lock_guard lock(mutex_);
+  told_.astray = astray;
+  told_.judged = sample.sample + 1;
   return alarm;
 }
 
@@ -133,11 +123,13 @@ void LossGuard::measure_by(double loss) {
 }
 
 Alarm LossGuard::roll_back(const SampleInfo& sample, double loss) {
-  last_sample_.store(sample.sample, relaxed);
-  last_frame_.store(sample.frame < 0 ? sample.sample : sample.frame, relaxed);
-  last_loss_.store(loss, relaxed);
-  last_median_.store(usual_loss(), relaxed);
-  roll_backs_.store(roll_backs() + 1, relaxed);
+  {
+    const std::lock_guard lock(mutex_);
+    ++told_.roll_backs;
+    told_.last_frame = sample.frame < 0 ? sample.sample : sample.frame;
+    told_.last_loss = loss;
+    told_.last_median = usual_loss();
+  }
   is_.seen = is_.excused_until = 0;
   is_.not_finite = is_.raised_for = is_.probed = 0;
   is_.discard_until = sample.sample + 1 + in_flight_ + kProbe;

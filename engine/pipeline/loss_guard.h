@@ -2,8 +2,8 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
+#include <mutex>
 
 #include "engine/pipeline/sample.h"
 
@@ -40,9 +40,8 @@ class LossGuard {
   /// What others may know of it.
   struct Told {
     std::int64_t roll_backs = 0;
-    std::int64_t judged = 0;       ///< samples; those without a target count, too
-    std::int64_t last_sample = 0;  ///< of the last roll-back, and its frame at the source
-    std::int64_t last_frame = 0;
+    std::int64_t judged = 0;      ///< samples; those without a target count, too
+    std::int64_t last_frame = 0;  ///< of the last roll-back, by its number at the source
     double last_loss = 0, last_median = 0;
     bool astray = false;  ///< whether weights made by now may have diverged
   };
@@ -71,11 +70,14 @@ class LossGuard {
   const State& state() const { return is_; }
   void go_on_from(const State& state, const Told& told);
   /// Any thread.
-  Told told() const;
+  Told told() const {
+    const std::lock_guard lock(mutex_);
+    return told_;
+  }
   /// What another process's guard has told, if it has judged more: this one judges nothing.
   void mirror(const Told& told);
 
-  std::int64_t roll_backs() const { return roll_backs_.load(std::memory_order_relaxed); }
+  std::int64_t roll_backs() const { return told().roll_backs; }
   /// Whether weights that were copied when `then` was told have proved good: losses since have
   /// shown no roll-back.
   bool proved(const Told& then) const;
@@ -102,9 +104,8 @@ class LossGuard {
   const std::int64_t in_flight_;
   State is_;
   std::array<float, kHistory> sorted_;  ///< scratch
-  std::atomic<std::int64_t> roll_backs_{0}, judged_{0}, last_sample_{0}, last_frame_{0};
-  std::atomic<double> last_loss_{0}, last_median_{0};
-  std::atomic<bool> astray_{false};
+  mutable std::mutex mutex_;
+  Told told_;  ///< under mutex_
 };
 
 }  // namespace millrace::engine

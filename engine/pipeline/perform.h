@@ -1,7 +1,10 @@
-// What an action asks of a stage's step.
+// What actions ask of stages' steps, and the pass that records the answers before workers start.
 #pragma once
 
+#include <vector>
+
 #include "capture/step.h"
+#include "engine/schedule/launch_groups.h"
 #include "engine/schedule/lowering.h"
 
 namespace millrace::engine {
@@ -27,5 +30,12 @@ inline void perform(capture::Step& step, const Lowered& next, int slots) {
       return step.update();
   }
 }
+
+/// Before the workers start: leads the recording ones of `steps` (by Schedule::replica_id())
+/// through what they will replay, in an order that the schedule allows, launch group by launch
+/// group, until slots, versions and minibatches have met in every way. Nothing is computed that
+/// stays. `schedule`: without replicas.
+void capture_steps(const Schedule& schedule, const LaunchGroups& groups,
+                   const std::vector<capture::Step*>& steps);
 
 }  // namespace millrace::engine

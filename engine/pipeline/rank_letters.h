@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "engine/pipeline/bytes.h"
-#include "engine/pipeline/rank_clocks.h"
 #include "engine/pipeline/rank_ports.h"
 #include "engine/pipeline/rank_pulse.h"
 

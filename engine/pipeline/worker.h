@@ -4,9 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/pipeline/completions.h"
 #include "engine/pipeline/edge.h"
-#include "engine/pipeline/stage_of_worker.h"
+#include "engine/pipeline/worker_state.h"
 
 namespace millrace::engine {
 

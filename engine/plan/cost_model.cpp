@@ -19,6 +19,14 @@ StepCosts part_of(const ModuleProfile& module, int ways) {
   return {ms.forward / rest, ms.input_gradient / rest, ms.weight_gradient / rest, ms.update / rest};
 }
 
+/// Of module `index`. The first has no input gradient.
+StageCosts costs_of(const Profile& profile, int index) {
+  const ModuleProfile& module = profile.modules[std::size_t(index)];
+  StageCosts costs{module.ms(), module.bytes};
+  if (index == 0) costs.ms.input_gradient = 0;
+  return costs;
+}
+
 /// The slowest link between devices that share modules.
 const Link& worst_link(const Machine& machine, int tensor) {
   int level = 0;
@@ -42,19 +50,8 @@ std::vector<StageCosts> stage_costs(const Profile& profile, const std::vector<in
   begins.push_back(modules);
   std::vector<StageCosts> stages(begins.size() - 1);
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    StageCosts& stage = stages[i];
-    stage.ms.update = profile.agree_ms;
-    for (int at = begins[i]; at < begins[i + 1]; ++at) {
-      const ModuleProfile& module = profile.modules[at];
-      StepCosts ms = module.ms();
-      if (at == 0) ms.input_gradient = 0;
-      stage.ms += ms;
-      stage.bytes.weight += module.bytes.weight;
-      stage.bytes.state += module.bytes.state;
-      stage.bytes.stash += module.bytes.stash;
-      stage.bytes.activation = module.bytes.activation;
-      stage.bytes.gradient = module.bytes.gradient;
-    }
+    stages[i].ms.update = profile.agree_ms;
+    for (int at = begins[i]; at < begins[i + 1]; ++at) stages[i] += costs_of(profile, at);
   }
   return stages;
 }
@@ -108,25 +105,16 @@ CostModel::CostModel(const Profile& profile, const Machine& machine, const Metho
   }
   places_ = machine.devices() / pipelines * method.virtual_stages;
   const int n = int(profile.modules.size());
-  for (auto* sums : {&compute_, &weight_, &state_, &stash_}) sums->assign(n + 1, 0.0);
-  steps_.resize(n + 1);
-  activation_.assign(n + 1, 0.0);
-  gradient_.assign(n + 1, 0.0);
-  activation_[0] = profile.input_bytes;
   const Profile each = shared_by(profile, method.tensor, machine);
   agree_ms_ = each.agree_ms;
+  sums_.push_back({{}, {.activation = profile.input_bytes}});
+  compute_.push_back(0);
   for (int i = 0; i < n; ++i) {
-    const ModuleProfile& module = each.modules[i];
-    StepCosts ms = module.ms();
-    if (i == 0) ms.input_gradient = 0;
-    steps_[i + 1] = steps_[i];
-    steps_[i + 1] += ms;
-    compute_[i + 1] = compute_[i] + ms.forward * (method.recompute ? 2 : 1) + ms.backward();
-    weight_[i + 1] = weight_[i] + module.bytes.weight;
-    state_[i + 1] = state_[i] + module.bytes.state;
-    stash_[i + 1] = stash_[i] + module.bytes.stash;
-    activation_[i + 1] = module.bytes.activation;
-    gradient_[i + 1] = module.bytes.gradient;
+    const StageCosts module = costs_of(each, i);
+    sums_.push_back(sums_.back());
+    sums_.back() += module;
+    compute_.push_back(compute_.back() + module.ms.forward * (method.recompute ? 2 : 1) +
+                       module.ms.backward());
   }
   levels_.assign(places_, std::vector<int>(places_, 0));
   for (int a = 0; a < places_; ++a) {
@@ -168,7 +156,7 @@ const Link& CostModel::agree_link(const Stage& stage) const {
 }
 
 double CostModel::transfer_ms(const Link& link, int cut) const {
-  return link.ms(activation_[cut]) + link.ms(gradient_[cut]);
+  return link.ms(sums_[cut].bytes.activation) + link.ms(sums_[cut].bytes.gradient);
 }
 
 double CostModel::speedup(int threads) const {
@@ -180,7 +168,7 @@ int CostModel::group(int replicas) const {
 }
 
 StepCosts CostModel::step(int begin, int end) const {
-  const StepCosts &to = steps_[end], &from = steps_[begin];
+  const StepCosts &to = sums_[end].ms, &from = sums_[begin].ms;
   return {to.forward - from.forward, to.input_gradient - from.input_gradient,
           to.weight_gradient - from.weight_gradient, to.update - from.update + agree_ms_};
 }
@@ -188,7 +176,7 @@ StepCosts CostModel::step(int begin, int end) const {
 double CostModel::work(int begin, int end, int replicas, int threads) const {
   const double speed = speedup(threads);
   return (compute_[end] - compute_[begin]) / (replicas * speed) +
-         (steps_[end].update - steps_[begin].update) / (group(replicas) * speed);
+         (sums_[end].ms.update - sums_[begin].ms.update) / (group(replicas) * speed);
 }
 
 StageTime CostModel::time(const Stage& stage) const {
@@ -218,9 +206,10 @@ StageMemory CostModel::memory(const Stage& stage, int behind, int stages) const 
   memory.versions = entry_.versions_kept(deep);
   memory.samples = entry_.samples_kept(deep, stages, method_.microbatches);
   const double weights = weight_bytes(stage.begin, stage.end);
-  const double stash = stash_[stage.end] - stash_[stage.begin];
+  const StepBytes &to = sums_[stage.end].bytes, &from = sums_[stage.begin].bytes;
+  const double stash = to.stash - from.stash;
   memory.weights = memory.versions * weights;
-  memory.optimizer = weights + state_[stage.end] - state_[stage.begin];
+  memory.optimizer = weights + to.state - from.state;
   memory.stash =
       method_.recompute ? stash + input_bytes(stage.begin, memory.samples) : memory.samples * stash;
   if (stage.begin == 0) memory.replay = machine_.replay_bytes;
@@ -228,16 +217,16 @@ StageMemory CostModel::memory(const Stage& stage, int behind, int stages) const 
 }
 
 std::vector<double> CostModel::memory_sums(int versions, int samples) const {
-  std::vector<double> sums(weight_.size());
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    sums[i] =
-        (versions + 1) * weight_[i] + state_[i] + (method_.recompute ? 1 : samples) * stash_[i];
+  std::vector<double> sums;
+  for (const auto& [ms, bytes] : sums_) {
+    sums.push_back((versions + 1) * bytes.weight + bytes.state +
+                   (method_.recompute ? 1 : samples) * bytes.stash);
   }
   return sums;
 }
 
 double CostModel::input_bytes(int begin, int samples) const {
-  return method_.recompute ? samples * activation_[begin] : 0.0;
+  return method_.recompute ? samples * sums_[begin].bytes.activation : 0.0;
 }
 
 }  // namespace millrace::engine::plan

@@ -96,7 +96,9 @@ class CostModel {
   bool allows(const Stage& stage, int behind) const;
   /// Forward, backward and update of modules [begin, end) on one place, not shared by replicas.
   StepCosts step(int begin, int end) const;
-  double weight_bytes(int begin, int end) const { return weight_[end] - weight_[begin]; }
+  double weight_bytes(int begin, int end) const {
+    return sums_[end].bytes.weight - sums_[begin].bytes.weight;
+  }
 
   /// Forward and backward of modules [0, i).
   const std::vector<double>& compute_sums() const { return compute_; }
@@ -112,7 +114,9 @@ class CostModel {
   /// Messages across `cut` (activation there, gradient back) over `link`.
   double transfer_ms(const Link& link, int cut) const;
   /// The activation alone.
-  double activation_ms(const Link& link, int cut) const { return link.ms(activation_[cut]); }
+  double activation_ms(const Link& link, int cut) const {
+    return link.ms(sums_[cut].bytes.activation);
+  }
   /// Samples of a pipeline between two updates of a stage with `replicas`.
   int group(int replicas) const;
 
@@ -126,11 +130,9 @@ class CostModel {
   std::vector<double> speedup_;
   double agree_ms_ = 0;  ///< of those that share modules, on an update
   int places_ = 1;
-  std::vector<StepCosts> steps_;                ///< sums
-  std::vector<double> compute_;                 ///< sums: forward, again if recomputed, backward
-  std::vector<double> weight_, state_, stash_;  ///< sums
-  std::vector<double> activation_, gradient_;   ///< that cross before a module
-  std::vector<std::vector<int>> levels_;        ///< worst between two places, of any copy
+  std::vector<StageCosts> sums_;          ///< of modules [0, i); messages: that cross before i
+  std::vector<double> compute_;           ///< the same of forward, again if recomputed, backward
+  std::vector<std::vector<int>> levels_;  ///< worst between two places, of any copy
 };
 
 }  // namespace millrace::engine::plan

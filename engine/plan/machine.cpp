@@ -4,20 +4,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
-#include <sstream>
 #include <stdexcept>
+
+#include "engine/format.h"
 
 namespace millrace::engine::plan {
 namespace {
 
 constexpr int kMostDevices = 4096;
-
-std::vector<std::string> split(const std::string& text, char by) {
-  std::vector<std::string> parts;
-  std::istringstream all(text + by);
-  for (std::string part; std::getline(all, part, by);) parts.push_back(part);
-  return parts;
-}
 
 /// The number >= 0 that `text`, a part of `option`, is.
 double number(const std::string& text, const std::string& option) {
@@ -30,7 +24,7 @@ double number(const std::string& text, const std::string& option) {
 }
 
 Link parse_link(const std::string& text, const std::string& option) {
-  const std::vector<std::string> parts = split(text, ':');
+  const std::vector<std::string> parts = split(text, ":");
   if (parts.size() > 2) throw std::invalid_argument("\"" + option + "\": a link is GB/s[:ms]");
   return {parts.size() == 2 ? number(parts[1], option) : 0.0, 1e6 * number(parts[0], option)};
 }
@@ -41,7 +35,7 @@ Machine parse_machine(const std::string& devices, const std::string& links,
                       const std::string& overlap, double memory_bytes, const Profile& profile) {
   Machine machine{.levels = {}, .memory_bytes = memory_bytes};
   long product = 1;
-  for (const std::string& part : split(devices, 'x')) {
+  for (const std::string& part : split(devices, "x")) {
     const double count = number(part, devices);
     if (count < 1 || count != std::floor(count) || (product *= long(count)) > kMostDevices) {
       throw std::invalid_argument("\"" + devices + "\" is no number of devices, 1 to " +
@@ -51,7 +45,7 @@ Machine parse_machine(const std::string& devices, const std::string& links,
   }
   std::vector<Link> given;
   if (!links.empty()) {
-    for (const std::string& part : split(links, ',')) given.push_back(parse_link(part, links));
+    for (const std::string& part : split(links, ",")) given.push_back(parse_link(part, links));
   } else if (!profile.hand_offs.empty()) {
     given.push_back(fit_link(profile.hand_offs.front().points));
     const HandOff* const sums = hand_off_of(profile, kSums);

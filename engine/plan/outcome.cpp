@@ -153,11 +153,8 @@ Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cu
   outcome.latency_ms = latency_of(model, cut);
   outcome.gradient_age = ages_of(model, cut);
   outcome.memory = memory_of(model, cut);
-  for (std::size_t i = 0; i < outcome.memory.size(); ++i) {
-    if (outcome.memory[i].total() <= outcome.peak_bytes) continue;
-    outcome.peak_bytes = outcome.memory[i].total();
-    outcome.peak_stage = int(i);
-  }
+  for (const StageMemory& memory : outcome.memory)
+    outcome.peak_bytes = std::max(outcome.peak_bytes, memory.total());
   return outcome;
 }
 

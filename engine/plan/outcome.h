@@ -20,7 +20,6 @@ struct Outcome {
   double T_ms = 0;                  ///< a sample's steps on one device after another
   std::vector<StageMemory> memory;  ///< by stage; interleaved: by worker. Of one device
   double peak_bytes = 0;
-  int peak_stage = 0;
   /// By stage. Exact where nothing is replicated; else as if each replica were a stage.
   std::vector<std::int64_t> gradient_age;
 };

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <map>
-#include <queue>
+#include <set>
 #include <sstream>
+
+#include "engine/format.h"
 
 namespace millrace::engine::plan {
 namespace {
@@ -36,16 +37,6 @@ class Reader {
  private:
   [[noreturn]] void fail(const std::string& what) const {
     throw ProfileError(name_ + ":" + std::to_string(number_) + ": " + what);
-  }
-
-  static std::vector<std::string> split(const std::string& text, const std::string& by) {
-    std::vector<std::string> parts;
-    std::size_t from = 0;
-    for (std::size_t at; (at = text.find(by, from)) != std::string::npos; from = at + by.size()) {
-      parts.push_back(text.substr(from, at - from));
-    }
-    parts.push_back(text.substr(from));
-    return parts;
   }
 
   void layer(const std::string& line) {
@@ -102,20 +93,18 @@ int number_of(const Layer& layer) {
 }
 
 /// Every layer after what it reads, in the order of their numbers where that leaves a choice.
-std::vector<int> chain_of(const std::vector<Layer>& layers, const std::string& name) {
-  std::vector<int> waiting, order;
-  using Ready = std::pair<int, int>;  // number, index
-  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    waiting.push_back(layers[i].reads);
-    if (layers[i].reads == 0) ready.push({number_of(layers[i]), int(i)});
-  }
+std::vector<int> chain_of(std::vector<Layer> layers, const std::string& name) {
+  std::set<std::pair<int, int>> ready;  // number, index
+  const auto add_ready = [&](int index) {
+    if (layers[index].reads == 0) ready.insert({number_of(layers[index]), index});
+  };
+  for (std::size_t i = 0; i < layers.size(); ++i) add_ready(int(i));
+  std::vector<int> order;
   while (!ready.empty()) {
-    const int next = ready.top().second;
-    ready.pop();
-    order.push_back(next);
-    for (const int reader : layers[next].readers) {
-      if (--waiting[reader] == 0) ready.push({number_of(layers[reader]), reader});
+    order.push_back(ready.extract(ready.begin()).value().second);
+    for (const int reader : layers[order.back()].readers) {
+      --layers[reader].reads;
+      add_ready(reader);
     }
   }
   if (order.size() < layers.size()) throw ProfileError(name + ": the edges form a cycle");

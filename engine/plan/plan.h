@@ -68,9 +68,4 @@ struct LeastMemory {
 LeastMemory least_memory(const Profile& profile, const Machine& machine,
                          const Candidate& candidate);
 
-/// One line that names the binding limit: too many stages, or memory, with the least that would do,
-/// of which method and stage.
-std::string why_nothing_fits(const Profile& profile, const Request& request,
-                             const std::vector<Candidate>& tried);
-
 }  // namespace millrace::engine::plan

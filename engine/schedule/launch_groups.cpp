@@ -2,71 +2,49 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <utility>
 
 #include "engine/schedule/mailbox.h"
 
 namespace millrace::engine {
-namespace {
-
-/// Walks the workers through their programs, one at a time, without threads. Signals are given at
-/// the ends of groups.
-class GroupWalk {
- public:
-  GroupWalk(const Schedule& schedule, const LaunchGroups& groups, std::int64_t samples)
-      : schedule_(schedule),
-        groups_(groups),
-        applied_(schedule.applied(samples)),
-        unsent_(schedule.workers.size()) {}
-
-  bool run(const std::function<void(int, const Action&)>& on_action,
-           const std::function<void(int)>& on_end) {
-    return walk_programs(schedule_, applied_, at_, [&](int worker, std::int64_t at) {
-      const Program& program = schedule_.workers[worker];
-      const Action action = program.at(at);
-      std::vector<Signal>& unsent = unsent_[worker];
-      if (action.sample < applied_) {
-        const Lowered next = lowering_(worker, action);
-        if (!mail_.have(next.needs, {})) return false;
-        for (const Signal& need : next.needs) mail_.take(need, [](char) {});
-        if (on_action) on_action(worker, action);
-        unsent.insert(unsent.end(), next.gives.begin(), next.gives.end());
-      }
-      if (groups_.ends(worker, at) || program.over(at + 1, applied_)) {
-        for (const Signal& signal : unsent) mail_.give(signal, {});
-        unsent.clear();
-        if (on_end) on_end(worker);
-      }
-      return true;
-    });
-  }
-
-  /// The workers that could not go on within a group: worker, action.
-  std::vector<std::pair<int, std::int64_t>> stuck() const {
-    std::vector<std::pair<int, std::int64_t>> all;
-    for (int worker = 0; worker < int(at_.size()); ++worker) {
-      if (!unsent_[worker].empty()) all.emplace_back(worker, at_[worker]);
-    }
-    return all;
-  }
-
- private:
-  const Schedule& schedule_;
-  const LaunchGroups& groups_;
-  std::int64_t applied_;
-  Lowering lowering_{schedule_};
-  Mailbox<char> mail_{lowering_};
-  std::vector<std::int64_t> at_;
-  std::vector<std::vector<Signal>> unsent_;  ///< by worker: until its group ends
-};
-
-}  // namespace
 
 LaunchGroups::LaunchGroups(const Schedule& schedule) {
   for (const Program& program : schedule.workers) {
     marks_.push_back(
         {std::int64_t(program.prologue.size()), std::vector<char>(program.period.size(), true)});
   }
+}
+
+GroupWalk walk_groups(const Schedule& schedule, const LaunchGroups& groups, std::int64_t samples,
+                      const std::function<void(int, const Action&)>& on_action,
+                      const std::function<void(int)>& on_end) {
+  const std::int64_t applied = schedule.applied(samples);
+  const Lowering lowering(schedule);
+  Mailbox<char> mail(lowering);
+  std::vector<std::vector<Signal>> unsent(schedule.workers.size());  // until the group ends
+  std::vector<std::int64_t> at;
+  GroupWalk walk;
+  walk.ended = walk_programs(schedule, applied, at, [&](int worker, std::int64_t index) {
+    const Program& program = schedule.workers[std::size_t(worker)];
+    const Action action = program.at(index);
+    std::vector<Signal>& mine = unsent[std::size_t(worker)];
+    if (action.sample < applied) {
+      const Lowered next = lowering(worker, action);
+      if (!mail.have(next.needs, {})) return false;
+      for (const Signal& need : next.needs) mail.take(need, [](char) {});
+      if (on_action) on_action(worker, action);
+      mine.insert(mine.end(), next.gives.begin(), next.gives.end());
+    }
+    if (groups.ends(worker, index) || program.over(index + 1, applied)) {
+      for (const Signal& signal : mine) mail.give(signal, {});
+      mine.clear();
+      if (on_end) on_end(worker);
+    }
+    return true;
+  });
+  for (std::size_t worker = 0; worker < at.size(); ++worker) {
+    if (!unsent[worker].empty()) walk.stuck.emplace_back(int(worker), at[worker]);
+  }
+  return walk;
 }
 
 LaunchGroups longest_launch_groups(const Schedule& schedule) {
@@ -77,13 +55,12 @@ LaunchGroups longest_launch_groups(const Schedule& schedule) {
   }
   const std::int64_t samples = samples_to_record(schedule);
   for (;;) {
-    GroupWalk walk(schedule, groups, samples);
-    if (walk.run(nullptr, nullptr)) return groups;
-    const auto stuck = walk.stuck();
-    if (stuck.empty()) throw std::logic_error("schedule " + schedule.name + " deadlocks");
-    for (const auto& [worker, at] : stuck) {
+    const GroupWalk walk = walk_groups(schedule, groups, samples);
+    if (walk.ended) return groups;
+    if (walk.stuck.empty()) throw std::logic_error("schedule " + schedule.name + " deadlocks");
+    for (const auto& [worker, at] : walk.stuck) {
       // Others may wait for what this worker has done: end its group before the action.
-      LaunchGroups::Marks& marks = groups.marks_[worker];
+      LaunchGroups::Marks& marks = groups.marks_[std::size_t(worker)];
       const std::int64_t length = std::int64_t(marks.ends.size());
       marks.ends[std::size_t((at - 1 - marks.prologue + length) % length)] = true;
     }
@@ -105,12 +82,6 @@ std::int64_t samples_to_record(const Schedule& schedule) {
   }
   const std::int64_t round = std::int64_t(schedule.slots()) * schedule.group;
   return schedule.applied(begins + 2 * round * schedule.most_versions() + schedule.group);
-}
-
-bool walk_groups(const Schedule& schedule, const LaunchGroups& groups, std::int64_t samples,
-                 const std::function<void(int, const Action&)>& on_action,
-                 const std::function<void(int)>& on_end) {
-  return GroupWalk(schedule, groups, samples).run(on_action, on_end);
 }
 
 }  // namespace millrace::engine

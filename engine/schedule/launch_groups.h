@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "engine/schedule/schedule.h"
@@ -43,10 +44,17 @@ Schedule for_recording(Schedule schedule);
 /// Samples after which slots, versions and minibatches have met in every combination.
 std::int64_t samples_to_record(const Schedule& schedule);
 
+/// How far the workers of a schedule got in launch groups.
+struct GroupWalk {
+  bool ended = false;
+  /// Those that can't go on within a group: worker, index of the action in its program.
+  std::vector<std::pair<int, std::int64_t>> stuck;
+};
+
 /// Walks `schedule` through `samples` samples, every action as soon as signals at the ends of
-/// groups allow. False if it gets stuck.
-bool walk_groups(const Schedule& schedule, const LaunchGroups& groups, std::int64_t samples,
-                 const std::function<void(int worker, const Action&)>& on_action,
-                 const std::function<void(int worker)>& on_end);
+/// groups allow.
+GroupWalk walk_groups(const Schedule& schedule, const LaunchGroups& groups, std::int64_t samples,
+                      const std::function<void(int worker, const Action&)>& on_action = {},
+                      const std::function<void(int worker)>& on_end = {});
 
 }  // namespace millrace::engine

@@ -16,6 +16,12 @@ std::string microseconds(std::int64_t ns) {
                 int(std::abs(ns % 1000)));
 }
 
+/// With quotes. Bytes that are not UTF-8 become U+FFFD.
+std::string json_string(const std::string& text) {
+  using Json = nlohmann::json;
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 std::string thread_name(int worker, const std::string& name) {
   return format(
       R"({"name":"thread_name","ph":"M","pid":1,"tid":%d,"args":{"name":%s}},)"
@@ -59,11 +65,6 @@ std::string counters(const Counts& counts) {
 }
 
 }  // namespace
-
-std::string json_string(const std::string& text) {
-  using Json = nlohmann::json;
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 std::string trace_json(const std::string& name, const std::vector<std::string>& workers,
                        const std::vector<Span>& spans, const std::vector<Counts>& counts) {

@@ -36,7 +36,4 @@ struct Counts {
 std::string trace_json(const std::string& name, const std::vector<std::string>& workers,
                        const std::vector<Span>& spans, const std::vector<Counts>& counts = {});
 
-/// `text` as a JSON string, with quotes. Bytes that are not UTF-8 become U+FFFD.
-std::string json_string(const std::string& text);
-
 }  // namespace millrace::engine

@@ -9,16 +9,13 @@ namespace {
 Device parse(const std::string& text, int cores, int cuda_devices) {
   const std::size_t colon = text.find(':');
   const std::string kind = text.substr(0, colon);
+  const std::string index = colon == std::string::npos ? "" : text.substr(colon + 1);
   Device device{.cuda = kind == "cuda"};
-  if (kind != "cpu" && kind != "cuda") {
+  const char* const end = index.data() + index.size();
+  const auto [rest, error] = std::from_chars(index.data(), end, device.index);
+  const bool known = kind == "cpu" || device.cuda;
+  if (!known || error != std::errc() || rest != end || device.index < 0)
     throw std::invalid_argument("\"" + text + "\" is no device; one of \"cpu:0\", \"cuda:0\"");
-  }
-  const char* first = text.data() + (colon == std::string::npos ? text.size() : colon + 1);
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(first, end, device.index);
-  if (colon == std::string::npos || error != std::errc() || rest != end || device.index < 0) {
-    throw std::invalid_argument("\"" + text + "\" is no device; one of \"cpu:0\", \"cuda:0\"");
-  }
   const int there = device.cuda ? cuda_devices : cores;
   if (device.index >= there) {
     throw std::invalid_argument("\"" + text + "\" is not there: " + std::to_string(there) +

@@ -24,12 +24,17 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
 double sgemm_flops();
 
 /// `costs` by module. Where stages learn from heads of their own, all from the last but one layer
-/// with weights on is put on that one, so that no cut parts it while there are modules enough: a last
-/// stage of one layer learns no more than the head before it. As they are if the options' cut parts
-/// them already.
+/// with weights on is put on that one, so that no cut parts it while there are modules enough: a
+/// last stage of one layer learns no more than the head before it. As they are if the options' cut
+/// parts them already.
 std::vector<double> cuttable(const TrainerOptions& options, std::vector<double> costs);
 
 /// What each module costs as a step program of its own, in ms.
 std::vector<double> module_times_by_programs(TrainerOptions options, int threads = 1);
+
+/// Chooses threads that were left open, the cut for stages of unequal threads if it was, and then
+/// their cores, by the times that modules take as step programs. False if there was nothing to
+/// weigh: then each stage whose threads were left open has one, and the cut is as it was.
+bool balance_threads(TrainerOptions& options);
 
 }  // namespace millrace::engine

@@ -10,6 +10,7 @@
 
 #include "capture/program/program_stage.h"
 #include "engine/pipeline/scene_watch.h"
+#include "engine/schedule/lowering.h"
 
 namespace millrace::engine {
 namespace {
@@ -34,21 +35,13 @@ class Oracle {
         updates_(stages.size(), 0) {}
 
   std::vector<float> run() {
-    std::vector<std::int64_t> at(schedule_.workers.size(), 0);
-    for (bool moved = true, done = false; !done;) {
-      if (!moved) throw std::logic_error("schedule " + schedule_.name + " deadlocks");
-      moved = false;
-      done = true;
-      for (std::size_t worker = 0; worker < at.size(); ++worker) {
-        const Program& program = schedule_.workers[worker];
-        if (program.over(at[worker], applied_)) continue;
-        done = false;
-        const Action action = program.at(at[worker]);
-        if (action.sample < applied_ && !perform(program, action)) continue;
-        ++at[worker];
-        moved = true;
-      }
-    }
+    std::vector<std::int64_t> at;
+    const bool ended = walk_programs(schedule_, applied_, at, [&](int worker, std::int64_t index) {
+      const Program& program = schedule_.workers[std::size_t(worker)];
+      const Action action = program.at(index);
+      return action.sample >= applied_ || perform(program, action);
+    });
+    if (!ended) throw std::logic_error("schedule " + schedule_.name + " deadlocks");
     for (std::size_t i = 0; guard_ && guard_->told().astray && i < stages_.size(); ++i)
       apply(stages_[i], int(i), false, Alarm::roll_back);
     return losses_;

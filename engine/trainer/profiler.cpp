@@ -57,6 +57,7 @@ std::unique_ptr<capture::Backend> backend_of(const Subject& subject, c10::Device
 }
 
 enum class Part { forward, backward, backward_weight, update };  ///< backward: or its first part
+constexpr std::size_t kParts = 4;
 
 /// A stage on one input, whose parts run again and again as its step's would: recorded by a backend
 /// that records.
@@ -178,7 +179,7 @@ class Rig {
   Tensors outputs_, gradients_, passed_on_;
   double stash_ = 0;
   std::vector<std::unique_ptr<capture::Recording>> recordings_;
-  std::array<std::unique_ptr<capture::Graph>, 4> graphs_;  ///< by Part, where it records
+  std::array<std::unique_ptr<capture::Graph>, kParts> graphs_;  ///< by Part, where it records
 };
 
 /// Runs a whole-network step again and again on every usable core but the first.
@@ -208,31 +209,26 @@ class Neighbours {
   std::vector<std::thread> threads_;
 };
 
-/// Times of one stage's step, by part.
-struct Times {
-  std::vector<double> forward, input_gradient, weight_gradient, update;
+/// Repeats of each Part in milliseconds; none of what is no part of the step.
+using Times = std::array<std::vector<double>, kParts>;
 
-  /// Parts too short to tell from the clock's grain cost nothing that matters.
-  bool known() const {
-    constexpr double kShare = 0.05, kGrainMs = 0.002;
-    for (const auto* part : {&forward, &input_gradient, &weight_gradient, &update})
-      if (!settled(*part, kShare) && median(*part) > kGrainMs) return false;
-    return true;
-  }
-};
+/// Parts too short to tell from the clock's grain cost nothing that matters.
+bool are_known(const Times& times) {
+  constexpr double kShare = 0.05, kGrainMs = 0.002;
+  return std::ranges::all_of(times, [](const std::vector<double>& part) {
+    return settled(part, kShare) || median(part) <= kGrainMs;
+  });
+}
 
 /// Times `rig`'s parts, `repeats` to `most` times.
 Times time_parts(Rig& rig, bool split, int repeats, int most) {
   Times times;
-  for (int repeat = 0; repeat < repeats + 2 || (repeat < most + 2 && !times.known()); ++repeat) {
-    const double forward = rig.time(Part::forward), input = rig.time(Part::backward);
-    const double weight = split ? rig.time(Part::backward_weight) : 0;
-    const double update = rig.time(Part::update);
-    if (repeat < 2) continue;  // warm-up
-    times.forward.push_back(forward);
-    times.input_gradient.push_back(input);
-    times.weight_gradient.push_back(weight);
-    times.update.push_back(update);
+  for (int repeat = 0; repeat < repeats + 2 || (repeat < most + 2 && !are_known(times)); ++repeat) {
+    for (std::size_t part = 0; part < kParts; ++part) {
+      if (Part(part) == Part::backward_weight && !split) continue;
+      const double ms = rig.time(Part(part));
+      if (repeat >= 2) times[part].push_back(ms);  // warm
+    }
   }
   return times;
 }
@@ -246,11 +242,9 @@ plan::ModuleProfile profile_module(const Subject& subject, int index, Tensors& x
           backend_of(subject, device, options.recorded), x, {});
   const Times times = time_parts(rig, true, options.repeats, options.most_repeats);
   plan::ModuleProfile module{.name = subject.network->module(index).describe(),
-                             .forward = measured(times.forward),
-                             .input_gradient = measured(times.input_gradient),
-                             .weight_gradient = measured(times.weight_gradient),
-                             .update = measured(times.update),
                              .bytes = rig.bytes()};
+  for (std::size_t part = 0; part < kParts; ++part)
+    module.*plan::kTimes[part].second = measured(times[part]);
   if (index == 0) module.input_gradient = {};
   if (module.bytes.weight == 0) module.weight_gradient = module.update = {};
   x = rig.outputs();
@@ -327,8 +321,10 @@ std::vector<double> steps_ms(const Subject& subject, int threads, bool programs,
             backend_of(subject, at::kCPU, programs, threads), first_input(subject, at::kCPU),
             target_of(subject));
     const Times times = time_parts(rig, false, count, count);
-    for (int i = 0; i < count; ++i)
-      steps.push_back(times.forward[i] + times.input_gradient[i] + times.update[i]);
+    for (int i = 0; i < count; ++i) {
+      steps.push_back(0);
+      for (const std::vector<double>& part : times) steps.back() += part.empty() ? 0 : part[i];
+    }
   }).join();
   return steps;
 }

@@ -1,4 +1,4 @@
-// What a network costs on this machine, measured module by module where it will run.
+// What a network costs on this machine: its modules, a schedule's stages, messages.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,7 @@
 #include "engine/pipeline/exchange.h"
 #include "engine/plan/profile.h"
 #include "engine/trainer/device.h"
+#include "engine/trainer/trainer_options.h"
 #include "stages/network.h"
 #include "stages/optimizer.h"
 
@@ -20,9 +21,9 @@ struct ProfilerOptions {
   Device device;  ///< where the modules run; hand-offs are between CPU cores
   /// Keep the other usable cores busy with the same network meanwhile, as a pipeline would.
   bool neighbours = false;
-  bool recorded = false;  ///< as recorded steps do it; else operator by operator
+  bool recorded = false;       ///< as recorded steps do it; else operator by operator
   kernels::Numerics numerics;  ///< of recorded steps
-  bool parts = false;  ///< of modules that ranks may share, too; on a core
+  bool parts = false;          ///< of modules that ranks may share, too; on a core
 };
 
 /// Times each module's forward, input gradient, weight gradient and update on the activations that
@@ -47,5 +48,16 @@ plan::HandOff measure_sums(Exchange& exchange);
 std::vector<plan::Measured> measure_thread_speedup(
     const std::shared_ptr<const stages::Network>& network, const stages::ImageShape& sample,
     const stages::OptimizerSpec& optimizer, bool programs, const kernels::Numerics& numerics);
+
+/// Has every worker of the schedule do its own actions in their order, as many workers at once as
+/// there are cores, each on its own core, for `seconds` and at least a few rounds of its period:
+/// with recorded steps or eagerly, as `options` would run. Nobody waits for anybody: what
+/// neighbours send was made beforehand and lies in the slots. What is measured is hence the stages'
+/// own work, on as many slots and versions as the schedule keeps and with the cores beside it busy,
+/// and nothing of how workers wait for each other. Times are medians in milliseconds; a backward
+/// that is not in two parts stands as the weights' gradient. Bytes: messages, weights, optimizer's
+/// state. `options`: with cut and weights; CPU cores alone, no replicas. Blocks; uses threads of
+/// its own. Throws std::invalid_argument, as schedule_of() does.
+std::vector<plan::StageCosts> measure_stages(const TrainerOptions& options, double seconds);
 
 }  // namespace millrace::engine

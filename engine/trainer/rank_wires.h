@@ -3,16 +3,42 @@
 
 #include <ATen/ATen.h>
 
+#include <chrono>
 #include <map>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "capture/buffers.h"
+#include "engine/monitor/clock.h"
 #include "engine/pipeline/bytes.h"
+#include "engine/pipeline/exchange.h"
+#include "engine/pipeline/rank_options.h"
 #include "engine/trainer/trainer_options.h"
-#include "engine/trainer/trainer_ranks.h"
 
 namespace millrace::engine {
+
+/// Waits for `step` to be true, which is asked under the exchange's mutex. Throws RankLost if it
+/// does not come true.
+template <class Step>
+void await_ranks(Exchange& exchange, const Step& step) {
+  using namespace std::chrono_literals;
+  for (const auto began = Clock::now(); Clock::now() - began < 30s;) {
+    {
+      const std::lock_guard lock(exchange.mutex());
+      if (step()) return;
+    }
+    std::this_thread::sleep_for(200us);
+  }
+  throw RankLost("a rank is gone: nothing was heard of it for 30 s");
+}
+
+/// Whose worker has it. `options`: of a trainer that is spread over ranks.
+inline int rank_of(const TrainerOptions& options, const Schedule& schedule, int replica_id) {
+  const int worker = workers_of_replicas(schedule)[std::size_t(replica_id)];
+  return options.rank_of_worker[std::size_t(worker)];
+}
 
 /// Lays wires over the cuts between recorded steps on GPUs of two ranks. Thread-bound.
 class RankWires {

@@ -1,4 +1,4 @@
-#include "engine/trainer/stage_profiler.h"
+#include "engine/trainer/profiler.h"
 
 #include <ATen/ATen.h>
 
@@ -14,7 +14,6 @@
 #include "engine/pipeline/pinning.h"
 #include "engine/schedule/launch_groups.h"
 #include "engine/trainer/backends.h"
-#include "engine/trainer/stage_building.h"
 
 namespace millrace::engine {
 namespace {
@@ -22,43 +21,33 @@ namespace {
 constexpr int kLeastRounds = 3;  ///< of a worker's period that are measured
 
 /// A stage by itself: its step, and buffers that no neighbour touches.
-class Bench {
- public:
+struct Bench {
   /// `activations` and `gradients`: what neighbours send; undefined at the ends of the network.
   Bench(stages::Stage stage, std::unique_ptr<capture::Backend> backend, const Schedule& schedule,
         const at::Tensor& sample, const at::Tensor& target, const stages::Tensors& activations,
         const stages::Tensors& gradients)
-      : samples_(schedule.slots(), sample.sizes(), target.sizes()),
-        up_(schedule.slots()),
-        down_(schedule.slots()),
-        first_(stage.range().first),
-        last_(stage.range().last),
-        step_(std::move(stage), std::move(backend), at::kCPU, samples_, first_ ? nullptr : &up_,
-              last_ ? nullptr : &down_) {
-    const auto copies = [](const stages::Tensors& tensors) {
-      stages::Tensors made;
-      for (const at::Tensor& tensor : tensors) made.push_back(tensor.clone());
-      return made;
-    };
+      : samples(schedule.slots(), sample.sizes(), target.sizes()),
+        up(schedule.slots()),
+        down(schedule.slots()),
+        range(stage.range()),
+        step(std::move(stage), std::move(backend), at::kCPU, samples, range.first ? nullptr : &up,
+             range.last ? nullptr : &down) {
     for (int slot = 0; slot < schedule.slots(); ++slot) {
-      samples_.input[slot].copy_(sample);
-      samples_.target[slot].copy_(target);
-      up_.activations.tensors[slot] = copies(activations);
-      down_.gradients.tensors[slot] = copies(gradients);
+      samples.input[slot].copy_(sample);
+      samples.target[slot].copy_(target);
+      for (const at::Tensor& one : activations) up.activations.tensors[slot].push_back(one.clone());
+      for (const at::Tensor& one : gradients) down.gradients.tensors[slot].push_back(one.clone());
     }
   }
 
-  capture::StageStep& step() { return step_; }
-
- private:
-  capture::SampleBuffers samples_;
-  capture::Boundary up_, down_;
-  bool first_, last_;
-  capture::StageStep step_;
+  capture::SampleBuffers samples;
+  capture::Boundary up, down;
+  const stages::StageRange range;
+  capture::StageStep step;
 };
 
 /// Times of a stage's actions, by operation.
-using Times = std::array<std::vector<double>, std::size_t(Op::update) + 1>;
+using ActionTimes = std::array<std::vector<double>, std::size_t(Op::update) + 1>;
 
 /// A worker's stages, and its walk through its program.
 class Walk {
@@ -99,7 +88,7 @@ class Walk {
   }
 
  private:
-  capture::StageStep& bench(int stage) { return benches_[stage]->step(); }
+  capture::StageStep& bench(int stage) { return benches_[stage]->step; }
 
   /// Calls everything at every slot and weight buffer once, where steps are recorded.
   void record() {
@@ -121,7 +110,7 @@ class Walk {
   int worker_;
   std::vector<std::unique_ptr<Bench>>& benches_;
   Lowering lowering_{schedule_};
-  std::vector<Times> times_;  ///< by stage
+  std::vector<ActionTimes> times_;  ///< by stage
   std::int64_t at_ = 0, warm_ = 0;
 };
 

@@ -10,17 +10,15 @@
 #include "capture/devices.h"
 #include "capture/plain_errors.h"
 #include "capture/ranges.h"
-#include "engine/pipeline/capture_pass.h"
+#include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/backends.h"
-#include "engine/trainer/balance_threads.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
 #include "engine/trainer/rank_wires.h"
 #include "engine/trainer/tensor_freight.h"
-#include "engine/trainer/trainer_ranks.h"
 #include "engine/trainer/trainer_sample.h"
 
 namespace millrace::engine {
@@ -172,13 +170,6 @@ bool Trainer::may_cut_at(const std::vector<int>& cut) const {
   } catch (const std::invalid_argument&) {
     return false;
   }
-}
-
-void Trainer::recut(const std::vector<int>& cut) {
-  cut_at(cut);
-  stages::StateDict weights = checkpoint();
-  if (options_.exchange) tell_of_cut(*options_.exchange, cut, weights, backed_off());
-  recut(cut, std::move(weights), backed_off());
 }
 
 void Trainer::recut(const std::vector<int>& cut, stages::StateDict weights, double backed_off) {

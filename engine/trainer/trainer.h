@@ -16,7 +16,6 @@
 #include "engine/pipeline/feed.h"
 #include "engine/pipeline/pipeline.h"
 #include "engine/schedule/schedule.h"
-#include "engine/trainer/stage_facts.h"
 #include "engine/trainer/trainer_options.h"
 
 namespace millrace::engine {
@@ -24,6 +23,33 @@ namespace millrace::engine {
 class Exchange;
 class RankWires;
 class TensorFreight;
+
+/// Bytes that one worker of a stage holds.
+struct StageMemory {
+  std::int64_t weights = 0;      ///< the newest version
+  std::int64_t stashes = 0;      ///< older versions
+  std::int64_t optimizer = 0;    ///< its state
+  std::int64_t gradients = 0;    ///< sums, until the update
+  std::int64_t activations = 0;  ///< peak of what is kept between forward and backward
+  std::int64_t total() const { return weights + stashes + optimizer + gradients + activations; }
+};
+
+/// Channels of a stage that a ReLU follows, and how many of them it has silenced.
+struct DeadUnits {
+  int dead = 0, units = 0;
+};
+
+/// How a stage's step is run.
+struct StageCapture {
+  bool recorded = false;
+  std::vector<std::string> left;  ///< left_to_libtorch() of its step program
+};
+
+struct StageFacts {
+  StageMemory memory;
+  DeadUnits dead_units;
+  StageCapture capture;
+};
 
 /// Owns stages, buffers, schedule and monitor. Not thread-safe, but monitor() may be read and cut()
 /// called while run() or recut() run.

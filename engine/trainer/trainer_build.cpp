@@ -6,7 +6,6 @@
 #include "capture/devices.h"
 #include "engine/trainer/backends.h"
 #include "engine/trainer/rank_wires.h"
-#include "engine/trainer/stage_building.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer.h"
 

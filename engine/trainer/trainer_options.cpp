@@ -5,7 +5,6 @@
 
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/backends.h"
-#include "engine/trainer/stage_building.h"
 
 namespace millrace::engine {
 

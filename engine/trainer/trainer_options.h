@@ -93,4 +93,17 @@ c10::Device place_of(const TrainerOptions& options, int replica_id);
 /// For each worker of `schedule`, the most that any of its stages has.
 std::vector<int> threads_of_workers(const TrainerOptions& options, const Schedule& schedule);
 
+/// Stage `index` of `network` at `cut`, with `weights`, for Schedule::replica_id() `replica_id`.
+/// The oracle and the trainer build them alike. Replicas are not tied yet: tie_replicas() does it
+/// where they will stay.
+stages::Stage build_stage(const TrainerOptions& options, const Schedule& schedule, int index,
+                          int replica_id);
+/// All of them, by Schedule::replica_id().
+std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule);
+
+/// Has the replicas of each stage share their gradients. `stages`: by Schedule::replica_id(); null:
+/// in another process, and `elsewhere` gives what of replica `from` comes to `to`.
+void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& stages,
+                  const std::function<const stages::Tensors*(int from, int to)>& elsewhere = {});
+
 }  // namespace millrace::engine

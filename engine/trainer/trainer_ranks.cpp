@@ -1,10 +1,7 @@
 // A trainer as one of several ranks.
-#include "engine/trainer/trainer_ranks.h"
-
 #include <set>
 #include <stdexcept>
 
-#include "engine/pipeline/bytes.h"
 #include "engine/trainer/rank_wires.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer.h"
@@ -39,15 +36,15 @@ StageFacts read_facts(ByteReader& from, int& stage) {
 
 }  // namespace
 
-int rank_of(const TrainerOptions& options, const Schedule& schedule, int replica_id) {
-  const int worker = workers_of_replicas(schedule)[std::size_t(replica_id)];
-  return options.rank_of_worker[std::size_t(worker)];
-}
-
-void tell_of_cut(Exchange& exchange, const std::vector<int>& cut, const stages::StateDict& weights,
-                 double backed_off) {
-  post_to_all(exchange,
-              ByteWriter().put('C').put(backed_off).put(cut).raw(stages::to_safetensors(weights)).bytes());
+void Trainer::recut(const std::vector<int>& cut) {
+  cut_at(cut);
+  stages::StateDict weights = checkpoint();
+  if (options_.exchange) {
+    ByteWriter letter;
+    letter.put('C').put(backed_off()).put(cut).raw(stages::to_safetensors(weights));
+    post_to_all(*options_.exchange, letter.bytes());
+  }
+  recut(cut, std::move(weights), backed_off());
 }
 
 void Trainer::check_ranks() {

@@ -6,7 +6,6 @@
 
 #include "capture/program/program_stage.h"
 #include "engine/trainer/oracle.h"
-#include "engine/trainer/stage_building.h"
 #include "tests/engine/sample_feed.h"
 #include "tests/engine/stall_watch.h"
 

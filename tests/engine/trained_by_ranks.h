@@ -13,12 +13,12 @@
 
 namespace millrace::engine {
 
-/// Rank 0's weights and losses of a run over `count` ranks. `spoiled`: as the feed has it.
-inline Trained by_ranks(const TrainerOptions& options, std::int64_t samples, int count,
-                        const std::function<bool(std::int64_t)>& spoiled = {}) {
+/// Does `work` on each of `count` ranks, all at once. The trainers record one after another:
+/// processes do so beside each other, threads must not.
+inline void on_ranks(const TrainerOptions& options, int count,
+                     const std::function<void(int rank, Trainer&)>& work) {
   const auto sea = std::make_shared<Sea>();
-  Trained result;
-  std::mutex recording;  // processes record beside each other, threads must not
+  std::mutex recording;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < count; ++rank) {
     threads.emplace_back([&, rank] {
@@ -30,20 +30,26 @@ inline Trained by_ranks(const TrainerOptions& options, std::int64_t samples, int
       Trainer trainer(mine);
       trainer.prepare();
       alone.unlock();
-      SampleFeed feed(options.sample, rank == 0 ? samples : 0);
-      feed.spoiled = spoiled;
-      LossLog log;
-      const Outcome outcome = trainer.run(feed, rank == 0 ? &log : nullptr, {});
-      EXPECT_EQ(outcome.admitted, samples);
-      if (rank != 0) {
-        EXPECT_FALSE(trainer.follow());
-        return;
-      }
-      trainer.dismiss_ranks();
-      result = {trainer.state(), log.losses};
+      work(rank, trainer);
+      if (rank == 0) return trainer.dismiss_ranks();
+      EXPECT_FALSE(trainer.follow());
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+/// Rank 0's weights and losses of a run over `count` ranks. `spoiled`: as the feed has it.
+inline Trained by_ranks(const TrainerOptions& options, std::int64_t samples, int count,
+                        const std::function<bool(std::int64_t)>& spoiled = {}) {
+  Trained result;
+  on_ranks(options, count, [&](int rank, Trainer& trainer) {
+    SampleFeed feed(options.sample, rank == 0 ? samples : 0);
+    feed.spoiled = spoiled;
+    LossLog log;
+    const Outcome outcome = trainer.run(feed, rank == 0 ? &log : nullptr, {});
+    EXPECT_EQ(outcome.admitted, samples);
+    if (rank == 0) result = {trainer.state(), log.losses};
+  });
   return result;
 }
 

@@ -1,6 +1,5 @@
 // A bare step is the engine's work and no other: it learns to the same bits.
 #include "tools/bench/gpu/bare_step.h"
-#include "engine/trainer/stage_building.h"
 
 #include <ATen/Parallel.h>  // one intra-op thread
 

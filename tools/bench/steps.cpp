@@ -14,8 +14,6 @@
 #include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
-#include "engine/trainer/stage_building.h"
-#include "engine/trainer/stage_profiler.h"
 #include "tools/app/provenance.h"
 #include "tools/bench/bench_arm.h"
 #include "tools/bench/measure.h"

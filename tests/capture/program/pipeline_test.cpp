@@ -6,7 +6,6 @@
 
 #include "capture/program/program_stage.h"
 #include "engine/pipeline/pinning.h"
-#include "engine/trainer/stage_building.h"
 #include "tests/engine/late_feed.h"
 #include "tests/engine/trained.h"
 #include "tests/stages/thread_reducer.h"

@@ -5,54 +5,24 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cmath>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 
+#include "engine/pipeline/rank_patience.h"
 #include "engine/schedule/registry.h"
 #include "tests/complaint.h"
-#include "tests/engine/counted_feed.h"
-#include "tests/engine/empty_step.h"
+#include "tests/engine/fake_pipeline.h"
 #include "tests/engine/random_sleeps.h"
 #include "tests/engine/thread_exchange.h"
 
 namespace millrace::engine {
 namespace {
 
-using Number = std::uint64_t;
-
-Number mixed(Number a, Number b) {
-  a ^= b + 0x9e3779b97f4a7c15u + (a << 6) + (a >> 2);
-  return a * 0xbf58476d1ce4e5b9u;
-}
-
-/// What one process holds of the samples in flight, by slot: plain memory, so that a missing
-/// hand-off is a data race and a wrong number.
-struct Memory {
-  explicit Memory(const Schedule& schedule)
-      : input(std::size_t(schedule.slots())),
-        target(input),
-        prediction(input),
-        activations(std::size_t(schedule.stages), input),
-        gradients(std::size_t(schedule.stages), input),
-        sums(std::size_t(schedule.replica_ids())),
-        updates(sums.size()),
-        met(sums.size(), sums) {}
-  std::vector<Number> input, target, prediction;
-  std::vector<std::vector<Number>> activations, gradients;  ///< by the stage that gives them
-  // By replica_id: what the gradients for an update add up to, in turn for even and odd ones; how
-  // many there were; and what came from other processes, by giver and taker.
-  std::vector<std::array<Number, 2>> sums;
-  std::vector<Number> updates;
-  std::vector<std::vector<std::array<Number, 2>>> met;
-};
+using namespace std::chrono_literals;
 
 class MemoryFreight final : public Freight {
  public:
@@ -69,21 +39,22 @@ class MemoryFreight final : public Freight {
  private:
   Payload meeting() {
     struct Sum {
-      Number at, number;
+      std::int64_t half, sample;
     };
     const auto sum = std::make_shared<Sum>();
     return {.parts = {std::as_writable_bytes(std::span(sum.get(), 1))},
             .pack =
                 [=, this](int from, int) {
-                  const Number at = memory_.updates[std::size_t(from)] % 2;
-                  *sum = {at, memory_.sums[std::size_t(from)][at]};
+                  const std::int64_t half = memory_.updates[std::size_t(from)] % 2;
+                  *sum = {half, memory_.sums[std::size_t(from)][std::size_t(half)]};
                 },
             .unpack =
                 [=, this](int from, int to) {
-                  memory_.met[std::size_t(from)][std::size_t(to)][sum->at] = sum->number;
+                  memory_.met[std::size_t(from)][std::size_t(to)][std::size_t(sum->half)] =
+                      sum->sample;
                 }};
   }
-  Number& at(Cargo cargo, int stage, int slot) {
+  std::int64_t& at(Cargo cargo, int stage, int slot) {
     switch (cargo) {
       case Cargo::sample:
         return memory_.input[std::size_t(slot)];
@@ -102,165 +73,29 @@ class MemoryFreight final : public Freight {
   Memory& memory_;
 };
 
-/// Makes a number of all that it is asked to do, in order.
-class DigestStep final : public EmptyStep {
- public:
-  /// `here`: of the stage's replicas, by replica_id.
-  DigestStep(Memory& memory, int stage, bool last, int replica_id, std::map<int, bool> here)
-      : memory_(memory),
-        stage_(std::size_t(stage)),
-        last_(last),
-        replica_id_(replica_id),
-        here_(std::move(here)),
-        kept_(memory.input.size()) {}
-  void forward(int slot, std::int64_t version) override {
-    const std::size_t at = std::size_t(slot);
-    kept_[at] = stage_ > 0 ? memory_.activations[stage_ - 1][at] : memory_.input[at];
-    note(1, kept_[at], Number(version));
-    const Number made = mixed(kept_[at], stage_);
-    if (!last_) {
-      memory_.activations[stage_][at] = made;
-      return;
-    }
-    memory_.prediction[at] = made;
-    kept_[at] = mixed(made, memory_.target[at]);
-  }
-  void backward(int slot, int gradient_slot) override {
-    const std::size_t at = std::size_t(slot);
-    const Number gradient =
-        last_ ? kept_[at] : memory_.gradients[stage_ + 1][std::size_t(gradient_slot)];
-    note(2, kept_[at], gradient);
-    Number& sum = memory_.sums[std::size_t(replica_id_)][sum_()];
-    sum = mixed(sum, mixed(gradient, kept_[at]));
-    if (stage_ > 0) memory_.gradients[stage_][at] = mixed(gradient, kept_[at]);
-  }
-  void backward_input(int slot, int gradient_slot) override { backward(slot, gradient_slot); }
-  void backward_weight(int slot) override { note(3, kept_[std::size_t(slot)], 0); }
-  void recompute(int slot) override { note(4, kept_[std::size_t(slot)], 0); }
-  void leave_out(int slot) override { note(5, kept_[std::size_t(slot)], 0); }
-  void update() override { count(6); }
-  void skip_update() override { count(7); }
-  float loss(int slot) const override { return float(kept_[std::size_t(slot)] % 4096); }
-
-  Number digest = 0;
-
- private:
-  std::size_t sum_() const { return memory_.updates[std::size_t(replica_id_)] % 2; }
-  void count(Number what) {
-    for (const auto& [other, here] : here_) {
-      const std::size_t from = std::size_t(other);
-      note(what, other,
-           here ? memory_.sums[from][sum_()] : memory_.met[from][std::size_t(replica_id_)][sum_()]);
-    }
-    // The other half was met at the last update, so that nobody reads it any longer.
-    ++memory_.updates[std::size_t(replica_id_)];
-    memory_.sums[std::size_t(replica_id_)][sum_()] = 0;
-  }
-  void note(Number what, Number a, Number b) { digest = mixed(mixed(mixed(digest, what), a), b); }
-  Memory& memory_;
-  const std::size_t stage_;
-  const bool last_;
-  const int replica_id_;
-  const std::map<int, bool> here_;
-  std::vector<Number> kept_;
-};
-
-class NumberFeed final : public CountedFeed {
- public:
-  NumberFeed(Memory& memory, std::int64_t samples) : CountedFeed(samples), memory_(memory) {}
-
- private:
-  void fill(std::int64_t n, Sample& sample) override {
-    memory_.input[std::size_t(sample.slot)] = mixed(17, Number(n));
-    memory_.target[std::size_t(sample.slot)] = mixed(19, Number(n));
-    sample.info.has_target = n % 7 != 3;
-    sample.info.replayed = n % 5 == 2;
-  }
-  Memory& memory_;
-};
-
-class Seen final : public Observer {
- public:
-  explicit Seen(Memory& memory) : memory_(memory) {}
-  void predicted(Sample& sample, float loss) override {
-    const std::size_t slot = std::size_t(sample.slot);
-    Number number = mixed(Number(sample.info.frame), Number(sample.info.sample));
-    number = mixed(number, std::isnan(loss) ? 1 : Number(loss));
-    number = mixed(number, memory_.prediction[slot]);
-    all.push_back(mixed(number, memory_.input[slot]));
-  }
-  std::vector<Number> all;
-
- private:
-  Memory& memory_;
-};
-
-/// One process's pipeline.
-struct Process {
-  /// `here`: which replicas it runs, by replica_id; others have no step.
-  Process(const Schedule& of, std::int64_t samples, const std::function<bool(int)>& here = {})
-      : schedule(of),
-        monitor(schedule.replica_counts(), 0),
-        memory(schedule),
-        freight(memory),
-        feed(memory, samples),
-        seen(memory) {
-    for (int stage = 0; stage < schedule.stages; ++stage) {
-      std::map<int, bool> replicas;
-      for (int replica = 0; replica < schedule.replicas_of(stage); ++replica) {
-        const int replica_id = schedule.replica_id(stage, replica);
-        replicas[replica_id] = !here || here(replica_id);
-      }
-      for (const auto& [replica_id, is_here] : replicas) {
-        steps.push_back(!is_here ? nullptr
-                                 : std::make_unique<DigestStep>(memory, stage,
-                                                                stage + 1 == schedule.stages,
-                                                                replica_id, replicas));
-      }
-    }
-  }
-  void run(PipelineOptions options) {
-    std::vector<capture::Step*> list;
-    for (const auto& step : steps) list.push_back(step.get());
-    const bool observes = !options.ranks || options.ranks->exchange->rank() == 0;
-    outcome =
-        Pipeline(schedule, list, feed, observes ? &seen : nullptr, monitor, std::move(options))
-            .run();
-  }
-
-  const Schedule schedule;
-  Monitor monitor;
-  Memory memory;
-  MemoryFreight freight;
-  NumberFeed feed;
-  Seen seen;
-  std::vector<std::unique_ptr<DigestStep>> steps;
-  Outcome outcome;
-};
-
 /// A run over ranks that are threads here.
 struct Ranks {
   Ranks(const Schedule& of, std::int64_t samples, std::vector<int> dealt, int count)
       : schedule(of), rank_of_worker(std::move(dealt)) {
     for (int rank = 0; rank < count; ++rank) {
       exchanges.push_back(std::make_unique<ThreadExchange>(sea, rank, count));
-      processes.push_back(std::make_unique<Process>(schedule, samples, [&](int replica_id) {
-        const int worker = workers_of_replicas(schedule)[std::size_t(replica_id)];
-        return rank_of_worker[std::size_t(worker)] == rank;
-      }));
+      processes.push_back(std::make_unique<FakePipeline>(
+          schedule, samples, [&](int replica_id) { return rank_of(replica_id) == rank; }, true));
     }
   }
   /// Each with what `options` gives it. What a rank threw is kept.
   void run(const std::function<PipelineOptions(int rank)>& options) {
     std::vector<std::thread> threads;
     failures.assign(processes.size(), "");
+    outcomes.resize(processes.size());
     for (std::size_t rank = 0; rank < processes.size(); ++rank) {
       threads.emplace_back([&, rank] {
-        const RankOptions ranks{exchanges[rank].get(), &processes[rank]->freight, rank_of_worker};
+        MemoryFreight freight(processes[rank]->memory);
+        const RankOptions ranks{exchanges[rank].get(), &freight, rank_of_worker};
         PipelineOptions mine = options(int(rank));
         mine.ranks = &ranks;
         try {
-          processes[rank]->run(std::move(mine));
+          outcomes[rank] = processes[rank]->run(std::move(mine));
         } catch (const std::exception& error) {
           failures[rank] = error.what();
         }
@@ -268,18 +103,16 @@ struct Ranks {
     }
     for (std::thread& thread : threads) thread.join();
   }
-  /// The step of a replica where it ran.
-  const DigestStep& step(int replica_id) const {
-    const int worker = workers_of_replicas(schedule)[std::size_t(replica_id)];
-    return *processes[std::size_t(rank_of_worker[std::size_t(worker)])]
-                ->steps[std::size_t(replica_id)];
+  int rank_of(int replica_id) const {
+    return rank_of_worker[std::size_t(workers_of_replicas(schedule)[std::size_t(replica_id)])];
   }
 
   const Schedule schedule;
   const std::vector<int> rank_of_worker;
   const std::shared_ptr<Sea> sea = std::make_shared<Sea>();
   std::vector<std::unique_ptr<ThreadExchange>> exchanges;
-  std::vector<std::unique_ptr<Process>> processes;
+  std::vector<std::unique_ptr<FakePipeline>> processes;
+  std::vector<Outcome> outcomes;
   std::vector<std::string> failures;
 };
 
@@ -287,8 +120,8 @@ void expect_as_in_one_process(const Schedule& schedule, const std::vector<int>& 
                               const std::atomic<std::int64_t>* train_every = nullptr) {
   constexpr std::int64_t kSamples =
       96;  // whole minibatches: of others it is not known how far they go
-  Process alone(schedule, kSamples);
-  alone.run({.train_every = train_every});
+  FakePipeline alone(schedule, kSamples, {}, true);
+  const Outcome expected = alone.run({.train_every = train_every});
   Ranks ranks(schedule, kSamples, dealt, count);
   ranks.run([&](int rank) {
     PipelineOptions options = random_sleeps();
@@ -296,23 +129,23 @@ void expect_as_in_one_process(const Schedule& schedule, const std::vector<int>& 
     return options;
   });
   for (const std::string& failure : ranks.failures) EXPECT_EQ(failure, "");
-  for (int replica_id = 0; replica_id < schedule.replica_ids(); ++replica_id)
-    EXPECT_EQ(ranks.step(replica_id).digest, alone.steps[std::size_t(replica_id)]->digest)
+  for (int replica_id = 0; replica_id < schedule.replica_ids(); ++replica_id) {
+    const FakePipeline& process = *ranks.processes[std::size_t(ranks.rank_of(replica_id))];
+    EXPECT_EQ(process.steps[std::size_t(replica_id)]->noted,
+              alone.steps[std::size_t(replica_id)]->noted)
         << "replica_id " << replica_id;
-  const Process& first = *ranks.processes[0];
+  }
+  FakePipeline& first = *ranks.processes[0];
   EXPECT_EQ(first.seen.all, alone.seen.all);
-  EXPECT_EQ(first.outcome.admitted, alone.outcome.admitted);
-  EXPECT_EQ(first.outcome.trained, alone.outcome.trained);
-  EXPECT_EQ(first.outcome.replayed, alone.outcome.replayed);
-  EXPECT_GT(first.outcome.replayed, 0);
-  EXPECT_EQ(first.outcome.untold, alone.outcome.untold);
-  EXPECT_EQ(first.outcome.predicted_only, alone.outcome.predicted_only);
-  EXPECT_EQ(first.outcome.rejected, alone.outcome.rejected);
-  const Reading there = ranks.processes[0]->monitor.read(), here = alone.monitor.read();
+  const Outcome& got = ranks.outcomes[0];
+  for (const auto count_of : kCountOfFate) EXPECT_EQ(got.*count_of, expected.*count_of);
+  EXPECT_EQ(got.admitted, expected.admitted);
+  EXPECT_EQ(got.rejected, expected.rejected);
+  EXPECT_GT(got.replayed, 0);
+  const Reading there = first.monitor.read(), here = alone.monitor.read();
   EXPECT_EQ(there.updates, here.updates);
   EXPECT_EQ(there.gradient_age, here.gradient_age);
-  EXPECT_EQ(ranks.processes[0]->monitor.tally().counts().trained,
-            alone.monitor.tally().counts().trained);
+  EXPECT_EQ(first.monitor.tally().counts().trained, alone.monitor.tally().counts().trained);
 }
 
 TEST(Ranks, DoWhatOneProcessDoesInEverySchedule) {
@@ -397,7 +230,7 @@ TEST(Ranks, DrainWhenRankZeroIsAskedTo) {
     return options;
   });
   EXPECT_EQ(ranks.failures, std::vector<std::string>(2));
-  const Outcome& outcome = ranks.processes[0]->outcome;
+  const Outcome& outcome = ranks.outcomes[0];
   const std::int64_t replays = (outcome.admitted + 2) / 5;  // samples 2, 7, 12, ...
   EXPECT_EQ(outcome.trained + outcome.untold + outcome.rejected + replays, outcome.admitted);
   EXPECT_LT(outcome.admitted, 100);
@@ -416,7 +249,6 @@ TEST(Ranks, AreRefusedWhereTheyCannotBe) {
 }
 
 TEST(RankClocks, TheShortestRoundTripTellsHowFarAClockIsAhead) {
-  using namespace std::chrono_literals;
   const auto here = [](Clock::duration t) { return Clock::time_point(100s + t); };
   const auto there = [&](Clock::duration t) { return here(t) + 7s; };
   RankClocks mine(2), theirs(2);
@@ -436,13 +268,51 @@ TEST(RankClocks, TheShortestRoundTripTellsHowFarAClockIsAhead) {
 }
 
 TEST(RankClocks, ProcessesOfOneMachineHaveOneClock) {
-  using namespace std::chrono_literals;
   const Clock::time_point now(100s);
   RankClocks mine(2, clock_of_this_machine()), theirs(2, clock_of_this_machine()), elsewhere(2, 7);
   mine.heard(1, theirs.beat_for(0, now), now + 30ms);
   EXPECT_EQ(*mine.ahead(1), 0ms);
   mine.heard(0, elsewhere.beat_for(0, now), now + 30ms);
   EXPECT_FALSE(mine.ahead(0));
+}
+
+/// Two actions before a period of two.
+Program program() {
+  const Action any;
+  return {.prologue = {any, any}, .period = {any, any}};
+}
+
+TEST(WaitForecast, TellsLessThanTheShortestOfTheLastWaitsBeforeTheSameAction) {
+  WaitForecast waits(program());
+  for (int time = 0; time < 4; ++time) {
+    EXPECT_EQ(waits.at_least(2), 0ns) << "four waits are needed to know, not " << time;
+    waits.waited(2 + 2 * time, time == 1 ? 8ms : 16ms);
+  }
+  EXPECT_EQ(waits.at_least(4), 7500us - 100us);
+  EXPECT_EQ(waits.at_least(5), 0ns) << "another action's";
+  waits.waited(2, 16ms);
+  waits.waited(2, 16ms);
+  EXPECT_EQ(waits.at_least(2), 15ms - 100us) << "the short one is long ago";
+  waits.waited(2, 0ms);
+  EXPECT_EQ(waits.at_least(2), 0ns);
+}
+
+TEST(WaitForecast, WhoeverComesTooLateIsToldLessUntilHeIsInTime) {
+  WaitForecast waits(program());
+  for (int time = 0; time < 4; ++time) waits.waited(2, 10ms);
+  constexpr auto kComes = 3ms;
+  int late = 0;
+  for (; waits.at_least(2) > kComes; ++late)
+    waits.waited(2, std::max<std::chrono::nanoseconds>(kComes, waits.at_least(2)));
+  EXPECT_GT(late, 0);
+  EXPECT_LT(late, 30);
+}
+
+TEST(WaitForecast, KnowsNothingOfWhatIsDoneOnce) {
+  WaitForecast waits(program());
+  for (int time = 0; time < 8; ++time) waits.waited(1, 10ms);
+  EXPECT_EQ(waits.at_least(1), 0ns);
+  EXPECT_EQ(waits.at_least(3), 0ns);
 }
 
 }  // namespace

@@ -43,9 +43,9 @@ TEST(LaunchGroups, EveryScheduleGetsToItsEnd) {
           for_recording(make_schedule(name, {.stages = stages, .microbatches = 8}));
       EXPECT_FALSE(verify(schedule)) << name << " " << stages;
       std::int64_t actions = 0;
-      EXPECT_TRUE(walk_groups(
-          schedule, longest_launch_groups(schedule), 10 * schedule.slots(),
-          [&](int, const Action&) { ++actions; }, nullptr))
+      EXPECT_TRUE(walk_groups(schedule, longest_launch_groups(schedule), 10 * schedule.slots(),
+                              [&](int, const Action&) { ++actions; })
+                      .ended)
           << name << " " << stages;
       EXPECT_GT(actions, 10 * schedule.slots());
     }

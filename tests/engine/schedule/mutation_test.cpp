@@ -6,11 +6,8 @@
 
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/oracle.h"
-#include "engine/trainer/stage_building.h"
-#include "tests/engine/counted_feed.h"
-#include "tests/engine/empty_step.h"
+#include "tests/engine/fake_pipeline.h"
 #include "tests/engine/sample_feed.h"
-#include "tests/engine/stall_watch.h"
 #include "tests/repetitions.h"
 
 namespace millrace::engine {
@@ -98,14 +95,7 @@ stages::StateDict meaning(const Schedule& schedule, const TrainerOptions& option
 
 /// The engine's worker threads end, and apply what the schedule says.
 void expect_to_end(const Schedule& schedule) {
-  EmptyStep step;
-  CountedFeed feed(kSamples);
-  Monitor monitor(schedule.replica_counts(), 0);
-  const std::vector<capture::Step*> steps(schedule.replica_ids(), &step);
-  PipelineOptions options;
-  const StallWatch watch(schedule, options);
-  EXPECT_EQ(Pipeline(schedule, steps, feed, nullptr, monitor, options).run().trained,
-            schedule.trained(kSamples));
+  EXPECT_EQ(FakePipeline(schedule, kSamples).run().trained, schedule.trained(kSamples));
 }
 
 TEST(Mutants, AreRejectedOrMeanTheSame) {

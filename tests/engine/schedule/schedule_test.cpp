@@ -5,6 +5,8 @@
 #include <map>
 #include <stdexcept>
 
+#include "engine/schedule/registry.h"
+
 namespace millrace::engine {
 namespace {
 
@@ -133,6 +135,22 @@ TEST(Programs, EndWhenEveryActionIsBeyondTheStream) {
   EXPECT_TRUE(s.workers[0].over(0, 0));
   EXPECT_TRUE(s.workers[0].over(2, 2));
   EXPECT_FALSE(s.workers[0].over(2, 3));
+}
+
+TEST(ScheduleTable, SaysWhatItsGeneratorsWrite) {
+  for (const ScheduleEntry& entry : schedule_table()) {
+    const Schedule schedule = make_schedule(entry.name, {.stages = 4, .microbatches = 4});
+    EXPECT_EQ(entry.minibatches, schedule.group > 1) << entry.name;
+    EXPECT_EQ(entry.flushes, schedule.flushes()) << entry.name;
+  }
+}
+
+TEST(ScheduleTable, HoldsEachNameOnce) {
+  for (const ScheduleEntry& entry : schedule_table()) {
+    EXPECT_STREQ(schedule_entry(entry.name).summary, entry.summary);
+    EXPECT_THROW(register_schedule(entry), std::invalid_argument) << entry.name;
+  }
+  EXPECT_THROW(schedule_entry("nosuch"), std::invalid_argument);
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
-#include "engine/trainer/stage_building.h"
 #include "tests/engine/late_feed.h"
 #include "tests/engine/random_sleeps.h"
 #include "tests/engine/trained.h"

@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "capture/stage_step.h"
-#include "engine/pipeline/capture_pass.h"
+#include "engine/pipeline/perform.h"
 #include "engine/schedule/launch_groups.h"
-#include "engine/trainer/stage_building.h"
 #include "tests/capture/double_stream.h"
 #include "tests/engine/late_feed.h"
 #include "tests/engine/recording_place.h"

@@ -1,5 +1,5 @@
 // What is measured of a schedule's stages; nothing is said of how fast they are.
-#include "engine/trainer/stage_profiler.h"
+#include "engine/trainer/profiler.h"
 
 #include "tests/engine/tiny.h"
 

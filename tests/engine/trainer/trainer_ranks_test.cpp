@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "tests/engine/trained_by_ranks.h"
 
@@ -98,32 +97,18 @@ TEST(Ranks, GoOnAtAnotherCutWithTheWeightsAndOptimizerStateOfAll) {
   alone.recut({3, 6});
   alone.run(more, nullptr, {});
 
-  const auto sea = std::make_shared<Sea>();
   stages::StateDict got;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 3; ++rank) {
-    threads.emplace_back([&, rank] {
-      ThreadExchange exchange(sea, rank, 3);
-      TrainerOptions mine = options;
-      mine.exchange = &exchange;
-      Trainer trainer(mine);
-      SampleFeed first(kShape, 30), second(kShape, 60, 30);
-      trainer.run(first, nullptr, {});
-      if (rank == 0) {
-        trainer.recut({3, 6});
-      } else {
-        EXPECT_TRUE(trainer.follow());
-      }
-      trainer.run(second, nullptr, {});
-      if (rank == 0) {
-        trainer.dismiss_ranks();
-        got = trainer.checkpoint();
-      } else {
-        EXPECT_FALSE(trainer.follow());
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  on_ranks(options, 3, [&](int rank, Trainer& trainer) {
+    SampleFeed first(kShape, 30), second(kShape, 60, 30);
+    trainer.run(first, nullptr, {});
+    if (rank == 0) {
+      trainer.recut({3, 6});
+    } else {
+      EXPECT_TRUE(trainer.follow());
+    }
+    trainer.run(second, nullptr, {});
+    if (rank == 0) got = trainer.checkpoint();
+  });
   expect_equal_bits(got, alone.checkpoint());
 }
 

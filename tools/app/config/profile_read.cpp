@@ -6,7 +6,6 @@
 #include "engine/plan/pipedream_graph.h"
 #include "engine/plan_files/profile_json.h"
 #include "engine/trainer/backends.h"
-#include "engine/trainer/balance_threads.h"
 #include "engine/trainer/profiler.h"
 #include "tools/app/assembly.h"
 

@@ -5,7 +5,6 @@
 
 #include "capture/devices.h"
 #include "engine/trainer/backends.h"
-#include "engine/trainer/stage_building.h"
 
 namespace millrace::bench {
 namespace {

@@ -5,10 +5,9 @@
 #include <atomic>
 
 #include "capture/devices.h"
-#include "engine/pipeline/capture_pass.h"
+#include "engine/pipeline/perform.h"
 #include "engine/schedule/launch_groups.h"
 #include "engine/trainer/backends.h"
-#include "engine/trainer/stage_building.h"
 
 namespace millrace::bench {
 namespace {

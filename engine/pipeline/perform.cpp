@@ -1,8 +1,6 @@
-#include "engine/pipeline/capture_pass.h"
+#include "engine/pipeline/perform.h"
 
 #include <stdexcept>
-
-#include "engine/pipeline/perform.h"
 
 namespace millrace::engine {
 
@@ -15,7 +13,7 @@ void capture_steps(const Schedule& schedule, const LaunchGroups& groups,
   };
   of_recorded(&capture::Step::begin_capture_pass);
   const Lowering lowering(schedule);
-  const bool done = walk_groups(
+  const GroupWalk walk = walk_groups(
       schedule, groups, samples_to_record(schedule),
       [&](int worker, const Action& action) {
         capture::Step* const step = steps[action.stage];
@@ -28,7 +26,7 @@ void capture_steps(const Schedule& schedule, const LaunchGroups& groups,
           if (steps[stage]) steps[stage]->launch();
         }
       });
-  if (!done) throw std::logic_error("schedule " + schedule.name + " deadlocks in its groups");
+  if (!walk.ended) throw std::logic_error("schedule " + schedule.name + " deadlocks in its groups");
   of_recorded(&capture::Step::end_capture_pass);
 }
 
