@@ -9,9 +9,6 @@
 #include <vector>
 
 #include "capture/program/kernels/kernels.h"
-#include "capture/program/kernels/map.h"
-#include "capture/program/kernels/pool.h"
-#include "capture/program/kernels/row_functions.h"
 #include "capture/program/recording.h"
 
 namespace millrace::program {
@@ -53,14 +50,16 @@ struct Node {
   std::vector<kernels::Convolution>
       group;  ///< whose weights' gradients it makes, one after another
   kernels::Map map{};
-  float factor = 1;          ///< channel_sums: of each sum
+  float factor = 1;           ///< channel_sums: of each sum
   kernels::GroupNorm norm{};  ///< of a layer norm: eps alone
-  kernels::Matrix matrix{};  ///< layer_norm, softmax and their gradients
-  bool logarithm = false;    ///< softmax
+  kernels::Matrix matrix{};   ///< layer_norm, softmax and their gradients
+  bool logarithm = false;     ///< softmax
   kernels::Pool pool{};
   bool through_sigmoid = false;  ///< mse_gradient: on through the sigmoid before it
 };
 
+/// Of a norm, softmax, pool or loss.
+bool is_gradient(Kind kind);
 inline bool is_map(const Node& node, kernels::Function function) {
   return node.kind == Kind::map && node.map.function == function;
 }

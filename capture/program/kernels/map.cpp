@@ -1,8 +1,7 @@
-#include "capture/program/kernels/map.h"
-
+// Functions of each element.
 #include <algorithm>
 
-#include "capture/program/kernels/simd.h"
+#include "capture/program/kernels/internal.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "capture/program/kernels/map.cpp"
@@ -44,9 +43,6 @@ HWY_INLINE V erf_of(V v) {
   return least_of(most_of(hn::Div(hn::Mul(x, p), q), of(-1)), of(1));
 }
 
-HWY_INLINE V through_sigmoid(V gradient, V made) {
-  return hn::Mul(hn::Mul(gradient, hn::Sub(of(1), made)), made);
-}
 HWY_INLINE V through_silu(V gradient, V x) {
   const V s = sigmoid_of(x);
   return hn::Mul(gradient, hn::Mul(s, hn::MulAdd(x, hn::Sub(of(1), s), of(1))));
@@ -116,7 +112,7 @@ void with(const Map& m, const Action& action) {
     case Function::sigmoid:
       return action([](V x, V) HWY_ATTR { return sigmoid_of(x); });
     case Function::sigmoid_gradient:
-      return action([](V dy, V y) HWY_ATTR { return through_sigmoid(dy, y); });
+      return action([](V dy, V y) HWY_ATTR { return sigmoid_gradient_of(dy, y); });
     case Function::tanh:
       return action([](V x, V) HWY_ATTR { return tanh_of(x); });
     case Function::tanh_gradient:
@@ -174,20 +170,13 @@ void with(const Map& m, const Action& action) {
 template <bool kEachLeft, bool kEachRight, class F>
 HWY_INLINE void map_row(const F& f, const float* left, const float* right, float* made,
                         std::size_t count) {
-  const D d;
-  const V one_left = kEachLeft ? hn::Zero(d) : of(*left);
-  const V one_right = kEachRight ? hn::Zero(d) : of(*right);
-  std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    const V x = kEachLeft ? hn::LoadU(d, left + i) : one_left;
-    const V y = kEachRight ? hn::LoadU(d, right + i) : one_right;
-    hn::StoreU(f(x, y), d, made + i);
-  }
-  if (i == count) return;
-  const auto part = first_lanes(count - i);
-  const V x = kEachLeft ? load_part(part, left + i) : one_left;
-  const V y = kEachRight ? load_part(part, right + i) : one_right;
-  store_part(f(x, y), part, made + i);
+  const V one_left = kEachLeft ? hn::Zero(D()) : of(*left);
+  const V one_right = kEachRight ? hn::Zero(D()) : of(*right);
+  each_vector(0, count, [&](const auto& e) HWY_ATTR {
+    const V x = kEachLeft ? e.load(left) : one_left;
+    const V y = kEachRight ? e.load(right) : one_right;
+    e.store(made, f(x, y));
+  });
 }
 
 void map_rows(const Map& m, const float* left, const float* right, float* made) {

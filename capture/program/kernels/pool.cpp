@@ -1,9 +1,8 @@
-#include "capture/program/kernels/pool.h"
-
+// Pooling and its gradient.
 #include <algorithm>
 #include <limits>
 
-#include "capture/program/kernels/simd.h"
+#include "capture/program/kernels/internal.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "capture/program/kernels/pool.cpp"
@@ -15,16 +14,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
-
-/// The taps of a side that meet the input, at `begin` + i * dilation.
-struct Met {
-  int begin = 0, first = 0, last = 0;
-  Met(const Taps& taps, int output, int size)
-      : begin(output * taps.stride - taps.padding),
-        first(begin < 0 ? (-begin + taps.dilation - 1) / taps.dilation : 0),
-        last(std::min(taps.count, (size - begin + taps.dilation - 1) / taps.dilation)) {}
-  int count() const { return std::max(0, last - first); }
-};
 
 /// Calls work(output pixel, what its window meets of rows and of columns).
 template <class Work>

@@ -10,7 +10,6 @@
 #include <hwy/highway.h>
 
 #include "capture/program/kernels/transform_numbers.h"
-#include "capture/program/kernels/transformed.h"
 // Highway wants its own contributions after highway.h.
 #include "capture/program/kernels/epilogue-inl.h"
 

@@ -3,41 +3,13 @@
 #include <algorithm>
 
 #include "capture/program/kernels/bf16_tiles.h"
-#include "capture/program/kernels/own.h"
-#include "capture/program/kernels/simd.h"
+#include "capture/program/kernels/internal.h"
 
 namespace millrace::kernels {
 namespace {
 
 /// Of the source at a time, so that it stays in the core's own cache for all weights.
 constexpr std::size_t kCacheNumbers = 128 << 10;
-
-/// Along one side: destination index to + to_step * i, i < size, takes `count` of the kernel's
-/// indices, first + step * m, from source index from + pace * i + m.
-struct Axis {
-  int count = 0, first = 0, step = 1;
-  int from = 0, pace = 1;
-  int to = 0, to_step = 1, size = 0;
-};
-
-/// A gradient's destination falls into pieces by the remainder of its index by the stride.
-std::vector<Axis> axes_of(Pass pass, const Taps& taps, int size) {
-  if (pass == Pass::kForward)
-    return {{.count = taps.count, .from = -taps.padding, .pace = taps.stride, .size = size}};
-  std::vector<Axis> axes;
-  const int s = taps.stride;
-  for (int to = 0; to < std::min(s, size); ++to) {
-    const int first = (to + taps.padding) % s, count = (taps.count - first + s - 1) / s;
-    axes.push_back({.count = count,
-                    .first = first + s * (count - 1),
-                    .step = -s,
-                    .from = (to + taps.padding - first) / s - (count - 1),
-                    .to = to,
-                    .to_step = s,
-                    .size = (size - to + s - 1) / s});
-  }
-  return axes;
-}
 
 /// Zeros that all pieces meet before and after a side of so many indices.
 struct Border {
@@ -54,8 +26,8 @@ class Bf16Correlation final : public Kernel {
  public:
   explicit Bf16Correlation(const Convolution& given)
       : c_(in_one_row(given)),
-        from_(forward() ? c_.input : c_.output),
-        to_(forward() ? c_.output : c_.input),
+        from_(source_of(c_)),
+        to_(made_by(c_)),
         rows_(axes_of(c_.pass, window_of(c_).rows, to_.height)),
         columns_(axes_of(c_.pass, window_of(c_).columns, to_.width)),
         above_(rows_, from_.height),
@@ -70,19 +42,16 @@ class Bf16Correlation final : public Kernel {
               [&](std::size_t a, std::size_t b) { return offsets_[a] < offsets_[b]; });
   }
 
-  std::string name() const override { return kBf16; }
-  std::size_t packed_floats() const override { return 0; }
   std::size_t scratch_floats() const override { return 4 * kTile * kTile; }
   std::size_t shared_floats(int) const override {
     return (image_numbers() + blocks() * offsets_.size() * kTile) / 2;
   }
-  void pack(const float*, float*, Share) const override {}
   int phases(int) const override { return 2; }
 
   void run(const Operands& operands, int phase, Share share) const override {
     if (phase == 0) {
-      round_source(forward() ? operands.x : operands.dy, image(operands), share);
-      return round_weights(operands.packed, weights(operands), share);
+      round_source(operands.source, image(operands), share);
+      return round_weights(operands.weights, weights(operands), share);
     }
     const Tiles tiles;
     for (const Piece& piece : pieces_) {
@@ -110,7 +79,6 @@ class Bf16Correlation final : public Kernel {
     std::size_t tiles() const { return std::size_t(rows.size) * tiles_across(); }
   };
 
-  bool forward() const { return c_.pass == Pass::kForward; }
   std::size_t blocks() const { return round_up(std::size_t(to_.channels), kTile) / kTile; }
   /// Behind the last row is what a tile reads beyond it.
   std::size_t slack() const {
@@ -129,7 +97,7 @@ class Bf16Correlation final : public Kernel {
       for (std::size_t k = 0; k < round_up(of_row, kDeep); ++k) {
         const std::size_t tap = std::size_t(rows.first + rows.step * i) * width +
                                 std::size_t(columns.first + columns.step * int(k / channels));
-        const std::size_t place = k % channels * (forward() ? 1 : in) * taps + tap;
+        const std::size_t place = k % channels * (forward(c_) ? 1 : in) * taps + tap;
         offsets_.push_back(k < of_row ? std::int32_t(place) : -1);
       }
     }
@@ -153,14 +121,14 @@ class Bf16Correlation final : public Kernel {
   /// A tile's lines of weights are output channels forward, input channels in the gradient.
   void round_weights(const float* weights, Bf16* to, Share share) const {
     const std::size_t taps = std::size_t(taps_of(window_of(c_))), in = c_.input.channels;
-    const std::size_t line = taps * (forward() ? in : 1);
+    const std::size_t line = taps * (forward(c_) ? in : 1);
     const auto [begin, end] = share.of(blocks() * order_.size());
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t channel = i / order_.size() * kTile, first = order_[i % order_.size()];
       const int lines = int(std::min(kTile, std::size_t(to_.channels) - channel));
       const float* const from = weights + channel * line;
       Bf16* const tile = to + (channel / kTile * offsets_.size() + first) * kTile;
-      if (forward() || taps > 1) {
+      if (forward(c_) || taps > 1) {
         pack_weights(from, line, lines, &offsets_[first], tile);
       } else {  // lines lie side by side
         const int count = int(std::min(kDeep, from_.channels - first));
@@ -197,10 +165,10 @@ class Bf16Correlation final : public Kernel {
                              std::size_t(columns.to + x * columns.to_step) * to_.channels + channel;
       finish_rows({.values = p.sums[t - tile][0],
                    .values_row = p.sums_line,
-                   .bias = forward() && operands.bias ? operands.bias + channel : nullptr,
+                   .bias = operands.bias ? operands.bias + channel : nullptr,
                    .activation = c_.activation,
-                   .mask = c_.masked ? operands.mask + at : nullptr,
-                   .to = (forward() ? operands.y : operands.dx) + at,
+                   .mask = operands.mask ? operands.mask + at : nullptr,
+                   .to = operands.made + at,
                    .row = std::size_t(columns.to_step) * to_.channels,
                    .rows = std::min(kTile, std::size_t(columns.size - x)),
                    .count = std::min(2 * kTile, std::size_t(to_.channels) - channel)});
@@ -250,8 +218,7 @@ bool bf16_is_faster(const Convolution& c) {
   return channels >= (c.pass == Pass::kWeightGradient ? 8 : 3) && pixels >= 256;
 }
 
-std::unique_ptr<Kernel> own_bf16(const Convolution& convolution) {
-  if (convolution.pass == Pass::kWeightGradient) return own_bf16_weights(convolution);
+std::unique_ptr<Kernel> make_bf16(const Convolution& convolution) {
   return std::make_unique<Bf16Correlation>(convolution);
 }
 

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "capture/program/kernels/bf16_tiles.h"
-#include "capture/program/kernels/own.h"
-#include "capture/program/kernels/simd.h"
+#include "capture/program/kernels/internal.h"
 
 namespace millrace::kernels {
 namespace {
@@ -44,14 +43,10 @@ class Bf16WeightGradient final : public Kernel {
     }
   }
 
-  std::string name() const override { return kBf16; }
-  std::size_t packed_floats() const override { return 0; }
-  std::size_t scratch_floats() const override { return 0; }
   std::size_t shared_floats(int) const override {
     return (plane_numbers() + pictures() * picture()) / 2 +
            (there_ ? 0 : outputs_ * right_tiles() * kTile * kTile);
   }
-  void pack(const float*, float*, Share) const override {}
   int phases(int threads) const override {
     return int(2 * bands()) + (there_ || by_outputs(threads) ? 0 : 1);
   }
@@ -65,8 +60,8 @@ class Bf16WeightGradient final : public Kernel {
     if (!operands.bias_gradient) return;
     const Layout rows{int(height_of(band)), c_.output.width, c_.output.channels};
     const auto [first, last] = share.of(rows.channels, lanes());
-    channel_sums(operands.dy + band * band_ * rows.row(), rows, first, last, operands.bias_gradient,
-                 c_.accumulate || band > 0);
+    channel_sums(operands.source + band * band_ * rows.row(), rows, first, last,
+                 operands.bias_gradient, c_.accumulate || band > 0);
   }
 
  private:
@@ -129,7 +124,7 @@ class Bf16WeightGradient final : public Kernel {
     const int top = int(band * band_);
     each_run(height, outputs_, share, [&](int y, int x, std::size_t block, bool last) {
       Bf16* const to = planes(operands) + block * kTile * plane_;
-      pack_planes(pixels(operands.dy, c_.output, {}, block, top + y, x), run_length(x),
+      pack_planes(pixels(operands.source, c_.output, {}, block, top + y, x), run_length(x),
                   to + std::size_t(y) * pitch_ + x, plane_);
       for (std::size_t c = 0; last && c < kTile; ++c)
         std::fill(to + c * plane_ + height * pitch_, to + (c + 1) * plane_, Bf16(0));
@@ -211,7 +206,7 @@ class Bf16WeightGradient final : public Kernel {
       p.left[o - output] = planes(operands) + o * kTile * plane_ + chunk * kDeep;
       for (std::size_t t = tile; t < last_tile; ++t)
         p.sums[o - output][t - tile] =
-            there_ ? operands.weight_gradient + (o * p.sums_line + t) * kTile
+            there_ ? operands.made + (o * p.sums_line + t) * kTile
                    : sums(operands) + (o * right_tiles() + t) * kTile * kTile;
     }
     return p;
@@ -234,7 +229,7 @@ class Bf16WeightGradient final : public Kernel {
     for (std::size_t b = block; b < last_block; ++b) {
       from_lanes(sums(operands) + b * right_tiles() * kTile * kTile,
                  std::span(places_).subspan(begin, end - begin),
-                 operands.weight_gradient + b * kTile * places_.size() + begin, places_.size(),
+                 operands.made + b * kTile * places_.size() + begin, places_.size(),
                  std::min(kTile, c_.output.channels - b * kTile), c_.accumulate);
     }
   }
@@ -250,7 +245,7 @@ class Bf16WeightGradient final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> own_bf16_weights(const Convolution& convolution) {
+std::unique_ptr<Kernel> make_bf16_weights(const Convolution& convolution) {
   return std::make_unique<Bf16WeightGradient>(convolution);
 }
 
