@@ -15,6 +15,8 @@
 namespace millrace::program {
 namespace {
 
+using kernels::Share;
+
 float* floats(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<float*>(tensor.data_ptr()) : nullptr;
 }
@@ -27,7 +29,7 @@ class TorchOperation final : public Prepared {
     info.kernel = capture::kLibTorch;
   }
   void bind(const Node&, char*) override {}
-  void run(int, kernels::Share) override {
+  void run(int, Share) override {
     stack_.assign(call_.arguments.begin(), call_.arguments.end());
     call_.operation.callBoxed(stack_);
     for (std::size_t i = 0; i < stack_.size(); ++i) keep(call_.results[i], stack_[i]);
@@ -81,7 +83,7 @@ class ConvolutionOperation final : public Prepared {
   std::vector<bool> phases() const override {
     return std::vector<bool>(std::size_t(kernel_->phases(threads_)), true);
   }
-  void run(int phase, kernels::Share share) override {
+  void run(int phase, Share share) override {
     kernels::Operands operands = operands_;
     operands.scratch += std::size_t(share.index) * scratch_;
     kernel_->run(operands, phase, share);
@@ -100,7 +102,7 @@ class KernelCall final : public Prepared {
   struct Addresses {
     std::array<float*, 3> reads{}, writes{};
   };
-  using Call = std::function<void(const Addresses& at, kernels::Share share)>;
+  using Call = std::function<void(const Addresses& at, Share share)>;
 
   /// \param shared a team shares the call; else its first thread makes it.
   KernelCall(const Node& node, bool shared, Call call) : shared_(shared), call_(std::move(call)) {
@@ -112,7 +114,7 @@ class KernelCall final : public Prepared {
     std::transform(node.reads.begin(), node.reads.end(), at_.reads.begin(), floats);
     std::transform(node.writes.begin(), node.writes.end(), at_.writes.begin(), floats);
   }
-  void run(int, kernels::Share share) override { call_(at_, share); }
+  void run(int, Share share) override { call_(at_, share); }
 
  private:
   const bool shared_;
@@ -122,7 +124,6 @@ class KernelCall final : public Prepared {
 using Addresses = KernelCall::Addresses;
 
 std::unique_ptr<Prepared> kernel_call(const Node& node) {
-  using kernels::Share;
   const auto shared = [&](KernelCall::Call call) {
     return std::make_unique<KernelCall>(node, true, std::move(call));
   };
@@ -178,7 +179,7 @@ std::unique_ptr<Prepared> add_up(const Node& node) {
   auto* const reducer = reinterpret_cast<stages::Reducer*>(node.call->arguments[1].toInt());
   const int place = int(node.call->arguments[2].toInt());
   const auto count = std::size_t(node.writes[0].numel());
-  auto made = std::make_unique<KernelCall>(node, false, [=](const Addresses& at, kernels::Share) {
+  auto made = std::make_unique<KernelCall>(node, false, [=](const Addresses& at, Share) {
     std::memcpy(at.writes[0], at.reads[0], count * sizeof(float));
     reducer->add_up({at.writes[0], count}, place);
   });
@@ -221,7 +222,7 @@ class Norm final : public Prepared {
   std::vector<bool> phases() const override {
     return layer_ ? std::vector<bool>{true} : std::vector<bool>{true, false, true};
   }
-  void run(int phase, kernels::Share share) override {
+  void run(int phase, Share share) override {
     if (layer_) {
       gradient_ ? kernels::layer_norm_gradient(matrix_, operands_, share)
                 : kernels::layer_norm(matrix_, norm_.eps, operands_, share);
@@ -267,7 +268,7 @@ class Update final : public Prepared {
     skipped_ = floats(node.writes[1]);
   }
   std::vector<bool> phases() const override { return {true, true, false}; }
-  void run(int phase, kernels::Share share) override {
+  void run(int phase, Share share) override {
     if (phase == 0) {
       all_finite_[std::size_t(share.index)].value =
           given_ ? *given_ : kernels::is_finite(operands_, share);
@@ -303,55 +304,46 @@ class Update final : public Prepared {
   float* skipped_ = nullptr;
 };
 
-class Copy final : public Prepared {
- public:
-  explicit Copy(const Node& node) : from_(node.reads[0]), to_(node.writes[0]) {
-    info.name = "copy";
-    info.kernel = kernels::instruction_set();
-    if (lie_alike(from_, to_)) {
-      run_ = &Copy::as_it_lies;
-    } else if (is_image(to_) && from_.is_contiguous()) {
-      run_ = &Copy::from_planes;
-      info.name = "copy of planes to pixels";
-    } else if (is_image(from_) && to_.is_contiguous()) {
-      run_ = &Copy::to_planes;
-      info.name = "copy of pixels to planes";
-    } else if (has_pixels(from_) && has_pixels(to_)) {
-      run_ = &Copy::pixels;
-      info.name = "copy of some channels";
-    } else {
-      run_ = &Copy::strided;
-      info.kernel = capture::kLibTorch;
-    }
-  }
-  void bind(const Node&, char*) override {
-    source_ = floats(from_);
-    made_ = floats(to_);
-  }
-  void run(int, kernels::Share) override { (this->*run_)(); }
+/// Whether a pixel's channels lie side by side, whatever lies between pixels.
+bool has_pixels(const at::Tensor& t) {
+  return t.dim() == 4 && t.size(0) == 1 && t.stride(1) == 1;
+}
 
- private:
-  void as_it_lies() { std::memcpy(made_, source_, from_.nbytes()); }
-  void from_planes() { kernels::from_planes(source_, made_, layout_of(to_)); }
-  void to_planes() { kernels::to_planes(source_, layout_of(from_), made_); }
-  /// Whether a pixel's channels lie side by side, whatever lies between pixels.
-  static bool has_pixels(const at::Tensor& t) {
-    return t.dim() == 4 && t.size(0) == 1 && t.stride(1) == 1;
+std::unique_ptr<Prepared> copy(const Node& node) {
+  const at::Tensor from = node.reads[0], to = node.writes[0];
+  const auto call = [&](const char* name, KernelCall::Call call) {
+    auto made = std::make_unique<KernelCall>(node, false, std::move(call));
+    made->info.name = name;
+    return made;
+  };
+  if (lie_alike(from, to)) {
+    return call("copy", [bytes = from.nbytes()](const Addresses& at, Share) {
+      std::memcpy(at.writes[0], at.reads[0], bytes);
+    });
   }
-  void pixels() {
-    for (std::int64_t y = 0; y < to_.size(2); ++y) {
-      for (std::int64_t x = 0; x < to_.size(3); ++x)
-        std::copy_n(source_ + y * from_.stride(2) + x * from_.stride(3), to_.size(1),
-                    made_ + y * to_.stride(2) + x * to_.stride(3));
-    }
+  if (is_image(to) && from.is_contiguous()) {
+    return call("copy of planes to pixels", [=](const Addresses& at, Share) {
+      kernels::from_planes(at.reads[0], at.writes[0], layout_of(to));
+    });
   }
-  void strided() { to_.copy_(from_); }
-
-  at::Tensor from_, to_;
-  const float* source_ = nullptr;
-  float* made_ = nullptr;
-  void (Copy::*run_)() = nullptr;
-};
+  if (is_image(from) && to.is_contiguous()) {
+    return call("copy of pixels to planes", [=](const Addresses& at, Share) {
+      kernels::to_planes(at.reads[0], layout_of(from), at.writes[0]);
+    });
+  }
+  if (has_pixels(from) && has_pixels(to)) {
+    return call("copy of some channels", [=](const Addresses& at, Share) {
+      for (std::int64_t y = 0; y < to.size(2); ++y) {
+        for (std::int64_t x = 0; x < to.size(3); ++x)
+          std::copy_n(at.reads[0] + y * from.stride(2) + x * from.stride(3), to.size(1),
+                      at.writes[0] + y * to.stride(2) + x * to.stride(3));
+      }
+    });
+  }
+  auto made = call("copy", [=](const Addresses&, Share) { to.copy_(from); });
+  made->info.kernel = capture::kLibTorch;
+  return made;
+}
 
 }  // namespace
 
@@ -374,7 +366,7 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
     case Kind::layer_norm_gradient:
       return std::make_unique<Norm>(node);
     case Kind::copy:
-      return std::make_unique<Copy>(node);
+      return copy(node);
     case Kind::update:
       return std::make_unique<Update>(node, threads);
     case Kind::add_up:
