@@ -37,7 +37,7 @@ std::vector<std::string> float32_candidates(const Convolution& convolution) {
 
 std::unique_ptr<Kernel> kernel_of(const Convolution& c, const std::string& name) {
   const bool of_weights = c.pass == Pass::kWeightGradient;
-  if (name == kBf16) return of_weights ? make_bf16_weights(c) : make_bf16(c);
+  if (name == kBf16) return make_bf16(c);
   if (name == kMatrix) return make_matrix(c);
   if (name == kRows) return make_rows(c);
   if (name == kDepthwise) return make_depthwise(c);

@@ -53,9 +53,6 @@ constexpr const char* kBf16 = "bf16";
 bool bf16_can_do(const Convolution& convolution);
 bool bf16_is_faster(const Convolution& convolution);
 std::unique_ptr<Kernel> make_bf16(const Convolution& convolution);
-std::unique_ptr<Kernel> make_bf16_weights(const Convolution& convolution);
-/// A convolution of one tap that takes each pixel, with all pixels in one row.
-Convolution in_one_row(const Convolution& convolution);
 
 /// A kernel of one group's channels, group by group, on copies of them.
 constexpr const char* kGrouped = "grouped-";  ///< and the kernel's name
@@ -142,8 +139,7 @@ struct Correlation {
 /// The gradient of a correlation's weights for `lanes` channels of `vectors`:
 /// [kernel_rows][taps][lanes] at `sums`, of which taps [tap_begin, tap_end) are made.
 struct WeightSums {
-  const float* broadcast =
-      nullptr;  ///< pixel (0, 0) of the side with the taps; zeros left and right
+  const float* broadcast = nullptr;  ///< the side with the taps, zeros left and right: pixel (0, 0)
   std::size_t broadcast_row = 0;
   int broadcast_height = 0, broadcast_channels = 0;
   const float* vectors = nullptr;  ///< pixel (0, 0) of the other side

@@ -208,10 +208,9 @@ struct GroupNormOperands {
   const float* source = nullptr;    ///< of the norm: read
   const float* weight = nullptr;    ///< [channels], read; null: 1
   const float* bias = nullptr;      ///< [channels], read by the norm; null: 0
-  float* mean =
-      nullptr;  ///< [groups], written by the norm, read by the gradient; if frozen, by both
-  float* rstd = nullptr;         ///< likewise: 1 / sqrt(variance + eps); if frozen, the variance
-  float* destination = nullptr;  ///< written: output, or the source's gradient (null: unwanted)
+  float* mean = nullptr;            ///< [groups], made by the norm; if frozen, read by both
+  float* rstd = nullptr;            ///< likewise: 1 / sqrt(variance + eps); if frozen, the variance
+  float* destination = nullptr;     ///< written: output, or the source's gradient (null: unwanted)
   float* weight_gradient = nullptr;  ///< [channels], written by the gradient; null: unwanted
   float* bias_gradient = nullptr;    ///< likewise
   double* scratch = nullptr;         ///< GroupNorm::scratch(), the same in every phase

@@ -6,9 +6,8 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "capture/program/kernels/map.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-// Highway wants its own contributions after highway.h.
-#include "capture/program/kernels/epilogue-inl.h"
+
+#include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
@@ -166,17 +165,24 @@ void with(const Map& m, const Action& action) {
   }
 }
 
-/// `count` elements of a row.
+/// `count` elements of a row, of which there are often few: each_vector() takes longer.
 template <bool kEachLeft, bool kEachRight, class F>
 HWY_INLINE void map_row(const F& f, const float* left, const float* right, float* made,
                         std::size_t count) {
-  const V one_left = kEachLeft ? hn::Zero(D()) : of(*left);
-  const V one_right = kEachRight ? hn::Zero(D()) : of(*right);
-  each_vector(0, count, [&](const auto& e) HWY_ATTR {
-    const V x = kEachLeft ? e.load(left) : one_left;
-    const V y = kEachRight ? e.load(right) : one_right;
-    e.store(made, f(x, y));
-  });
+  const D d;
+  const V one_left = kEachLeft ? hn::Zero(d) : of(*left);
+  const V one_right = kEachRight ? hn::Zero(d) : of(*right);
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const V x = kEachLeft ? hn::LoadU(d, left + i) : one_left;
+    const V y = kEachRight ? hn::LoadU(d, right + i) : one_right;
+    hn::StoreU(f(x, y), d, made + i);
+  }
+  if (i == count) return;
+  const auto part = first_lanes(count - i);
+  const V x = kEachLeft ? load_part(part, left + i) : one_left;
+  const V y = kEachRight ? load_part(part, right + i) : one_right;
+  store_part(f(x, y), part, made + i);
 }
 
 void map_rows(const Map& m, const float* left, const float* right, float* made) {

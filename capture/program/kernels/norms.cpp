@@ -8,9 +8,8 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "capture/program/kernels/norms.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-// Highway wants its own contributions after highway.h.
-#include "capture/program/kernels/epilogue-inl.h"
+
+#include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {

@@ -11,9 +11,8 @@
 #define HWY_TARGET_INCLUDE "capture/program/kernels/rows.cpp"
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-// Highway wants its own contributions after highway.h.
-#include "capture/program/kernels/epilogue-inl.h"
+
+#include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {

@@ -9,8 +9,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "capture/program/kernels/transformed.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-// Highway wants its own contributions after highway.h.
+
 #include "capture/program/kernels/transform-inl.h"
 
 HWY_BEFORE_NAMESPACE();

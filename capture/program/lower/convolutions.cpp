@@ -162,16 +162,13 @@ bool product_and_bias(Lowering& lower, const Call& call) {
 
 }  // namespace
 
-const Rules& convolution_rules() {
-  static const Rules rules = {
-      {"aten::convolution", {convolution}},
-      // A traced module's; more flags follow.
-      {"aten::_convolution", {convolution}},
-      {"aten::convolution_backward", {convolution_backward}},
-      {"aten::mm", {product, false}},
-      {"aten::addmm", {product_and_bias, false}},
-  };
-  return rules;
-}
+const Rules convolution_rules = {
+    {"aten::convolution", {convolution}},
+    // A traced module's; more flags follow.
+    {"aten::_convolution", {convolution}},
+    {"aten::convolution_backward", {convolution_backward}},
+    {"aten::mm", {product, false}},
+    {"aten::addmm", {product_and_bias, false}},
+};
 
 }  // namespace millrace::program

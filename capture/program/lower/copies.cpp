@@ -82,21 +82,18 @@ bool update(Lowering& lower, const Call& call) {
 
 }  // namespace
 
-const Rules& copy_rules() {
-  static const Rules rules = {
-      {"aten::new_zeros", {zero}},
-      {"aten::zeros", {zero}},
-      {"aten::zeros_like", {zero}},
-      {"aten::zero_", {zero}},
-      {"aten::cat", {concatenation}},
-      {"aten::copy_", {copy}},
-      {"aten::clone", {clone}},
-      {"aten::_to_copy", {clone}},
-      {"millrace::add_up", {add_up, false}},
-      {"millrace::check_and_update", {update}},
-      {"millrace::sample_of_bytes", {sample_of_bytes}},
-  };
-  return rules;
-}
+const Rules copy_rules = {
+    {"aten::new_zeros", {zero}},
+    {"aten::zeros", {zero}},
+    {"aten::zeros_like", {zero}},
+    {"aten::zero_", {zero}},
+    {"aten::cat", {concatenation}},
+    {"aten::copy_", {copy}},
+    {"aten::clone", {clone}},
+    {"aten::_to_copy", {clone}},
+    {"millrace::add_up", {add_up, false}},
+    {"millrace::check_and_update", {update}},
+    {"millrace::sample_of_bytes", {sample_of_bytes}},
+};
 
 }  // namespace millrace::program

@@ -148,6 +148,10 @@ bool channel_sums(Lowering& lower, const Call& call, bool mean) {
                     .factor = mean ? float(made.numel()) / float(x.numel()) : 1});
 }
 
+Rule sums(bool mean) {
+  return {[mean](Lowering& lower, const Call& call) { return channel_sums(lower, call, mean); }};
+}
+
 /// Its kernels take operands as they lie, and numbers of the host.
 bool spread_on_gpu(Lowering& lower, const kernels::Map& map, std::vector<at::Tensor> operands,
                    const at::Tensor& made) {
@@ -201,43 +205,36 @@ bool lower_map(Lowering& lower, kernels::Map map, std::vector<at::Tensor> operan
   return lower.written(made, to);
 }
 
-const Rules& element_rules() {
-  const auto sums = [](bool mean) {
-    return Rule{
-        [mean](Lowering& lower, const Call& call) { return channel_sums(lower, call, mean); }};
-  };
-  static const Rules rules = {
-      {"aten::add", sum(Function::add)},
-      {"aten::sub", sum(Function::subtract)},
-      {"aten::mul", mapped(Function::multiply, {0, 1})},
-      {"aten::div", {division}},
-      {"aten::neg", mapped(Function::negate, {0})},
-      {"aten::abs", mapped(Function::absolute, {0})},
-      {"aten::sgn", mapped(Function::sign, {0})},
-      {"aten::relu", mapped(Function::relu, {0})},
-      {"aten::threshold_backward", {threshold_backward}},
-      {"aten::sigmoid", mapped(Function::sigmoid, {0})},
-      {"aten::sigmoid_backward", mapped(Function::sigmoid_gradient, {0, 1})},
-      {"aten::tanh", mapped(Function::tanh, {0})},
-      {"aten::tanh_backward", mapped(Function::tanh_gradient, {0, 1})},
-      {"aten::silu", mapped(Function::silu, {0})},
-      {"aten::silu_backward", mapped(Function::silu_gradient, {0, 1})},
-      {"aten::gelu", gelu(Function::gelu, Function::gelu_tanh, {0})},
-      {"aten::gelu_backward", gelu(Function::gelu_gradient, Function::gelu_tanh_gradient, {0, 1})},
-      {"aten::hardsigmoid", mapped(Function::hard_sigmoid, {0})},
-      {"aten::hardsigmoid_backward", mapped(Function::hard_sigmoid_gradient, {0, 1})},
-      {"aten::hardswish", mapped(Function::hard_swish, {0})},
-      {"aten::hardswish_backward", mapped(Function::hard_swish_gradient, {0, 1})},
-      {"aten::hardtanh", mapped(Function::clamp, {0}, {1, 2})},
-      {"aten::hardtanh_backward", mapped(Function::clamp_gradient, {0, 1}, {2, 3})},
-      {"aten::leaky_relu", mapped(Function::leaky_relu, {0}, {1})},
-      {"aten::leaky_relu_backward", mapped(Function::leaky_relu_gradient, {0, 1}, {2})},
-      {"aten::elu", mapped(Function::elu, {0}, {1, 2, 3})},
-      {"aten::elu_backward", {elu_backward}},
-      {"aten::sum", sums(false)},
-      {"aten::mean", sums(true)},
-  };
-  return rules;
-}
+const Rules element_rules = {
+    {"aten::add", sum(Function::add)},
+    {"aten::sub", sum(Function::subtract)},
+    {"aten::mul", mapped(Function::multiply, {0, 1})},
+    {"aten::div", {division}},
+    {"aten::neg", mapped(Function::negate, {0})},
+    {"aten::abs", mapped(Function::absolute, {0})},
+    {"aten::sgn", mapped(Function::sign, {0})},
+    {"aten::relu", mapped(Function::relu, {0})},
+    {"aten::threshold_backward", {threshold_backward}},
+    {"aten::sigmoid", mapped(Function::sigmoid, {0})},
+    {"aten::sigmoid_backward", mapped(Function::sigmoid_gradient, {0, 1})},
+    {"aten::tanh", mapped(Function::tanh, {0})},
+    {"aten::tanh_backward", mapped(Function::tanh_gradient, {0, 1})},
+    {"aten::silu", mapped(Function::silu, {0})},
+    {"aten::silu_backward", mapped(Function::silu_gradient, {0, 1})},
+    {"aten::gelu", gelu(Function::gelu, Function::gelu_tanh, {0})},
+    {"aten::gelu_backward", gelu(Function::gelu_gradient, Function::gelu_tanh_gradient, {0, 1})},
+    {"aten::hardsigmoid", mapped(Function::hard_sigmoid, {0})},
+    {"aten::hardsigmoid_backward", mapped(Function::hard_sigmoid_gradient, {0, 1})},
+    {"aten::hardswish", mapped(Function::hard_swish, {0})},
+    {"aten::hardswish_backward", mapped(Function::hard_swish_gradient, {0, 1})},
+    {"aten::hardtanh", mapped(Function::clamp, {0}, {1, 2})},
+    {"aten::hardtanh_backward", mapped(Function::clamp_gradient, {0, 1}, {2, 3})},
+    {"aten::leaky_relu", mapped(Function::leaky_relu, {0}, {1})},
+    {"aten::leaky_relu_backward", mapped(Function::leaky_relu_gradient, {0, 1}, {2})},
+    {"aten::elu", mapped(Function::elu, {0}, {1, 2, 3})},
+    {"aten::elu_backward", {elu_backward}},
+    {"aten::sum", sums(false)},
+    {"aten::mean", sums(true)},
+};
 
 }  // namespace millrace::program

@@ -28,7 +28,7 @@ bool only_names(const Call& call) {
 
 const Rule* rule_of(const std::string& name, bool on_gpu) {
   for (const Rules* rules :
-       {&convolution_rules(), &element_rules(), &norm_rules(), &pool_rules(), &copy_rules()}) {
+       {&convolution_rules, &element_rules, &norm_rules, &pool_rules, &copy_rules}) {
     const auto found = rules->find(name);
     if (found != rules->end() && (!on_gpu || found->second.on_gpu)) return &found->second;
   }

@@ -73,11 +73,7 @@ struct Rule {
   bool on_gpu = true;  ///< a GPU has such kernels, too
 };
 using Rules = std::map<std::string, Rule>;  ///< by the operator's name
-const Rules& convolution_rules();
-const Rules& element_rules();
-const Rules& norm_rules();
-const Rules& pool_rules();
-const Rules& copy_rules();
+extern const Rules convolution_rules, element_rules, norm_rules, pool_rules, copy_rules;
 
 /// Adds the map's function of the operands, each of which is spread over `made`, if that can be.
 bool lower_map(Lowering& lower, kernels::Map map, std::vector<at::Tensor> operands,

@@ -153,23 +153,20 @@ bool softmax_backward(Lowering& lower, const Call& call) {
 
 }  // namespace
 
-const Rules& norm_rules() {
-  static const Rules rules = {
-      {"aten::mse_loss", {mse_loss}},
-      {"aten::mse_loss_backward", {mse_loss_backward}},
-      {"aten::native_group_norm", {group_norm}},
-      {"aten::native_group_norm_backward", {group_norm_backward}},
-      {"aten::native_batch_norm", {batch_norm}},
-      {"aten::cudnn_batch_norm", {batch_norm}},  // the same arguments
-      {"aten::native_batch_norm_backward", {batch_norm_backward}},
-      {"aten::native_layer_norm", {layer_norm}},
-      {"aten::native_layer_norm_backward", {layer_norm_backward}},
-      {"aten::_softmax", {softmax}},
-      {"aten::_log_softmax", {softmax}},
-      {"aten::_softmax_backward_data", {softmax_backward}},
-      {"aten::_log_softmax_backward_data", {softmax_backward}},
-  };
-  return rules;
-}
+const Rules norm_rules = {
+    {"aten::mse_loss", {mse_loss}},
+    {"aten::mse_loss_backward", {mse_loss_backward}},
+    {"aten::native_group_norm", {group_norm}},
+    {"aten::native_group_norm_backward", {group_norm_backward}},
+    {"aten::native_batch_norm", {batch_norm}},
+    {"aten::cudnn_batch_norm", {batch_norm}},  // the same arguments
+    {"aten::native_batch_norm_backward", {batch_norm_backward}},
+    {"aten::native_layer_norm", {layer_norm}},
+    {"aten::native_layer_norm_backward", {layer_norm_backward}},
+    {"aten::_softmax", {softmax}},
+    {"aten::_log_softmax", {softmax}},
+    {"aten::_softmax_backward_data", {softmax_backward}},
+    {"aten::_log_softmax_backward_data", {softmax_backward}},
+};
 
 }  // namespace millrace::program

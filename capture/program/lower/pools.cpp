@@ -125,18 +125,15 @@ bool upsample_backward(Lowering& lower, const Call& call) {
 
 }  // namespace
 
-const Rules& pool_rules() {
-  static const Rules rules = {
-      {"aten::max_pool2d_with_indices", {max_pool}},
-      {"aten::max_pool2d_with_indices_backward", {pool_backward}},
-      {"aten::avg_pool2d", {mean_pool}},
-      {"aten::avg_pool2d_backward", {pool_backward}},
-      {"aten::_adaptive_avg_pool2d", {adaptive_pool}},
-      {"aten::_adaptive_avg_pool2d_backward", {adaptive_pool_backward}},
-      {"aten::upsample_nearest2d", {upsample}},
-      {"aten::upsample_nearest2d_backward", {upsample_backward}},
-  };
-  return rules;
-}
+const Rules pool_rules = {
+    {"aten::max_pool2d_with_indices", {max_pool}},
+    {"aten::max_pool2d_with_indices_backward", {pool_backward}},
+    {"aten::avg_pool2d", {mean_pool}},
+    {"aten::avg_pool2d_backward", {pool_backward}},
+    {"aten::_adaptive_avg_pool2d", {adaptive_pool}},
+    {"aten::_adaptive_avg_pool2d_backward", {adaptive_pool_backward}},
+    {"aten::upsample_nearest2d", {upsample}},
+    {"aten::upsample_nearest2d_backward", {upsample_backward}},
+};
 
 }  // namespace millrace::program

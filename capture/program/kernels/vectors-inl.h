@@ -1,13 +1,14 @@
-// Vectors of float and the activations on them, once for each instruction set.
-#if defined(MILLRACE_KERNELS_EPILOGUE) == defined(HWY_TARGET_TOGGLE)
-#ifdef MILLRACE_KERNELS_EPILOGUE
-#undef MILLRACE_KERNELS_EPILOGUE
+// Vectors of float, loops over them and activations, once for each instruction set.
+#if defined(MILLRACE_KERNELS_VECTORS) == defined(HWY_TARGET_TOGGLE)
+#ifdef MILLRACE_KERNELS_VECTORS
+#undef MILLRACE_KERNELS_VECTORS
 #else
-#define MILLRACE_KERNELS_EPILOGUE
+#define MILLRACE_KERNELS_VECTORS
 #endif
 
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
+// Highway wants its own contributions after highway.h.
+#include <hwy/contrib/math/math-inl.h>
 
 #include "capture/program/kernels/kernels.h"
 
