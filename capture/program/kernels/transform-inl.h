@@ -118,6 +118,57 @@ HWY_INLINE void dft(Complex (&x)[N]) {
   }
 }
 
+alignas(64) inline constexpr float kZeros[kLanes] = {};
+
+/// A square's row in an image; what the window does not hold lies among zeros.
+struct Row {
+  HWY_INLINE Row(const float* image, const Window& w, int y)
+      : there(y >= w.top && y < w.bottom),
+        first(there ? image + y * std::ptrdiff_t(w.row) : kZeros),
+        column(there ? w.column : 0),
+        left(w.left),
+        columns(unsigned(w.right - w.left)) {}
+  HWY_INLINE V at(int x) const {
+    return hn::LoadU(D(), unsigned(x - left) < columns ? first + x * column : kZeros);
+  }
+  bool there;
+  const float* first;
+  std::ptrdiff_t column;
+  int left;
+  unsigned columns;
+};
+
+/// Writes a square's row y, whose pixels lie as [side][lanes].
+HWY_INLINE void finish_row(const float* pixels, int y, const Finish& f, const Window& w) {
+  if (y < w.top || y >= w.bottom) return;
+  const D d;
+  const auto part = first_lanes(std::size_t(w.channels));
+  const bool full = w.channels >= int(kLanes);
+  const V bias = f.bias ? load_part(part, f.bias) : hn::Zero(d);
+  const auto finish = [&](const auto& finished) HWY_ATTR {
+    std::ptrdiff_t at = y * std::ptrdiff_t(w.row) + w.left * std::ptrdiff_t(w.column);
+    for (int x = w.left; x < w.right; ++x, at += w.column) {
+      const V v = finished(hn::Add(hn::Load(d, pixels + x * kLanes), bias), at);
+      if (full) {
+        hn::StoreU(v, d, f.image + at);
+      } else {
+        store_part(v, part, f.image + at);
+      }
+    }
+  };
+  if (f.mask) {
+    finish([&](V v, std::ptrdiff_t at) HWY_ATTR {
+      return hn::IfThenZeroElse(hn::Le(load_part(part, f.mask + at), hn::Zero(d)), v);
+    });
+  } else if (f.activation == Activation::kRelu) {
+    finish([](V v, std::ptrdiff_t) HWY_ATTR { return relu_of(v); });
+  } else if (f.activation == Activation::kSigmoid) {
+    finish([](V v, std::ptrdiff_t) HWY_ATTR { return sigmoid_of(v); });
+  } else {
+    finish([](V v, std::ptrdiff_t) HWY_ATTR { return v; });
+  }
+}
+
 /// Real squares and half of their spectrum: columns 0 to N / 2, of which the first and the last are
 /// their own mirror images, so that half of each is left out. Neither way divides: both together
 /// multiply by (2 N)^2.
@@ -134,23 +185,22 @@ struct Fourier {
   }
   static bool mirrored(int k) { return k == 0 || k == kHalf; }
 
-  /// Rows from `rows` on hold zeros and are not read, nor columns and rows from kFilled on.
+  /// Columns and rows from kFilled on are zeros.
   template <int kFilled>
-  static void forward(Square from, int rows, Spectrum to) {
+  static void forward(const float* image, const Window& window, Spectrum to) {
     const D d;
     Complex columns[kHalf + 1][N];
     for (int y = 0; y < kFilled; y += 2) {
-      if (y >= rows) {
+      // Two real rows are one complex row.
+      const Row even(image, window, y), odd(image, window, y + 1);
+      if (!even.there && !odd.there) {
         for (int k = 0; k <= kHalf; ++k)
           columns[k][y] = columns[k][y + 1] = {hn::Zero(d), hn::Zero(d)};
         continue;
       }
-      // Two real rows are one complex row.
       Complex z[N];
-      const float* pixel = from.first + y * from.row;
 #pragma GCC unroll 32
-      for (int x = 0; x < kFilled; ++x, pixel += from.column)
-        z[x] = {hn::LoadU(d, pixel), hn::LoadU(d, pixel + from.row)};
+      for (int x = 0; x < kFilled; ++x) z[x] = {even.at(x), odd.at(x)};
       dft<N, kFilled>(z);
 #pragma GCC unroll 32
       for (int k = 0; k <= kHalf; ++k) {
@@ -179,9 +229,9 @@ struct Fourier {
     }
   }
 
-  /// The first `rows` rows, at most kWanted, and as many columns.
+  /// The window is no larger than kWanted.
   template <int kWanted>
-  static void inverse(Spectrum from, int rows, float* HWY_RESTRICT square) {
+  static void inverse(Spectrum from, const Finish& finish, const Window& window) {
     const D d;
     Complex columns[kHalf + 1][N];
     for (int k = 0; k <= kHalf; ++k) {
@@ -203,7 +253,7 @@ struct Fourier {
 #pragma GCC unroll 32
       for (int y = 0; y < kWanted; ++y) columns[k][y] = z[y];
     }
-    for (int y = 0; y < rows; y += 2) {
+    for (int y = 0; y < window.bottom; y += 2) {
       Complex z[N];
 #pragma GCC unroll 32
       for (int k = 0; k <= kHalf; ++k) {
@@ -213,20 +263,22 @@ struct Fourier {
         if (k > 0 && k < kHalf) z[N - k] = {hn::Sub(b.im, a.re), hn::Add(a.im, b.re)};
       }
       dft<N, N>(z);
-      float* to = square + y * N * kLanes;
+      HWY_ALIGN float even[kWanted * kLanes], odd[kWanted * kLanes];
 #pragma GCC unroll 32
       for (int x = 0; x < kWanted; ++x) {
-        hn::Store(z[x].im, d, to + x * kLanes);
-        hn::Store(z[x].re, d, to + (N + x) * kLanes);
+        hn::Store(z[x].im, d, even + x * kLanes);
+        hn::Store(z[x].re, d, odd + x * kLanes);
       }
+      finish_row(even, y, finish, window);
+      finish_row(odd, y + 1, finish, window);
     }
   }
 
-  static void spread(Side side, const Square& from, int rows, const Spectrum& to) {
-    side == Side::kWeights ? forward<kKernel>(from, rows, to) : forward<N>(from, rows, to);
+  static void spread(Side side, const float* image, const Window& window, const Spectrum& to) {
+    side == Side::kWeights ? forward<kKernel>(image, window, to) : forward<N>(image, window, to);
   }
-  static void gather(Side side, const Spectrum& from, int rows, float* square) {
-    side == Side::kWeights ? inverse<kKernel>(from, rows, square) : inverse<N>(from, rows, square);
+  static void gather(Side side, const Spectrum& from, const Finish& to, const Window& window) {
+    side == Side::kWeights ? inverse<kKernel>(from, to, window) : inverse<N>(from, to, window);
   }
 };
 
@@ -292,15 +344,15 @@ struct Winograd {
 
   /// To the frequencies: matrix * square * matrix^T.
   template <const auto& kMatrix>
-  static void there(Square from, Spectrum to) {
+  static void there(const float* image, const Window& window, Spectrum to) {
     constexpr int kFrom = kMatrix.columns, kTo = kMatrix.rows;
     const D d;
     V half[kFrom][kTo];
     for (int y = 0; y < kFrom; ++y) {
+      const Row pixels(image, window, y);
       V row[kFrom];
 #pragma GCC unroll 16
-      for (int x = 0; x < kFrom; ++x)
-        row[x] = hn::LoadU(d, from.first + y * from.row + x * from.column);
+      for (int x = 0; x < kFrom; ++x) row[x] = pixels.at(x);
       multiply<kMatrix>(row, half[y]);
     }
     for (int x = 0; x < kTo; ++x) {
@@ -315,10 +367,11 @@ struct Winograd {
 
   /// From the frequencies.
   template <const auto& kMatrix>
-  static void back(Spectrum from, float* HWY_RESTRICT square) {
+  static void back(Spectrum from, const Finish& finish, const Window& window) {
     constexpr int kTo = kMatrix.rows;
     const D d;
     V half[N][kTo];
+    HWY_ALIGN float square[kTo][kTo * kLanes];
     for (int y = 0; y < N; ++y) {
       V row[N];
 #pragma GCC unroll 16
@@ -331,18 +384,19 @@ struct Winograd {
       for (int y = 0; y < N; ++y) column[y] = half[y][x];
       multiply<kMatrix>(column, made);
 #pragma GCC unroll 16
-      for (int y = 0; y < kTo; ++y) hn::Store(made[y], d, square + (y * N + x) * kLanes);
+      for (int y = 0; y < kTo; ++y) hn::Store(made[y], d, square[y] + x * kLanes);
     }
+    for (int y = 0; y < kTo; ++y) finish_row(square[y], y, finish, window);
   }
 
-  static void spread(Side side, const Square& from, int, const Spectrum& to) {
-    if (side == Side::kInput) return there<kInput<M, R>>(from, to);
-    if (side == Side::kWeights) return there<kWeights<M, R>>(from, to);
-    there<kGradient<M, R>>(from, to);
+  static void spread(Side side, const float* image, const Window& window, const Spectrum& to) {
+    if (side == Side::kInput) return there<kInput<M, R>>(image, window, to);
+    if (side == Side::kWeights) return there<kWeights<M, R>>(image, window, to);
+    there<kGradient<M, R>>(image, window, to);
   }
-  static void gather(Side side, const Spectrum& from, int, float* square) {
-    if (side == Side::kWeights) return back<kWeightGradient<M, R>>(from, square);
-    back<kOutput<M, R>>(from, square);
+  static void gather(Side side, const Spectrum& from, const Finish& to, const Window& window) {
+    if (side == Side::kWeights) return back<kWeightGradient<M, R>>(from, to, window);
+    back<kOutput<M, R>>(from, to, window);
   }
 };
 

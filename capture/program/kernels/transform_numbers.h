@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "capture/program/kernels/kernels.h"
+
 namespace millrace::kernels {
 
 /// FFT by the side of its squares, Winograd by F(outputs, kernel).
@@ -19,21 +21,25 @@ struct Spectrum {
   std::size_t plane = 0, imaginary = 0;
 };
 
-/// Where the pixels of a square lie, in floats.
-struct Square {
-  const float* first = nullptr;
-  std::size_t row = 0, column = 0;
-};
-
-/// The part of an image that a square meets: its rows and columns [.., ..) are there, all else is
-/// outside.
+/// The part of an image that a square meets: its rows and columns [.., ..) are there. The square's
+/// pixel (y, x) lies y * row + x * column after the address that goes with the window, where its
+/// pixel (0, 0) is or would be.
 struct Window {
   std::size_t row = 0, column = 0;  ///< floats to the next of the image
-  int side = 0;                     ///< of the square
   int top = 0, bottom = 0, left = 0, right = 0;
-  int channels = 0;           ///< from the offset on; more than `lanes`: the first of them
-  std::ptrdiff_t offset = 0;  ///< floats from the image's pixel (0, 0) to the square's
+  int channels = 0;           ///< from the address on; more than `lanes`: the first of them
+  std::ptrdiff_t offset = 0;  ///< floats from the image's pixel (0, 0) to that address
 };
+
+/// What becomes of a square's pixels: activation(pixel + bias), or with a mask (pixel + bias),
+/// zeros where it is at most 0. Bias and mask may be null; the mask lies as the image.
+struct Finish {
+  const float* bias = nullptr;
+  Activation activation = Activation::kNone;
+  const float* mask = nullptr;
+  float* image = nullptr;
+};
+
 /// 4 if it divides n, else its smallest prime factor.
 constexpr int first_factor(int n) {
   if (n % 4 == 0) return 4;

@@ -34,70 +34,15 @@ void with(Transform transform, const Action& action) {
   }
 }
 
-/// Rows of the square from `rows` on are zeros; an FFT does not read them.
-void spread(Transform transform, Side side, const Square& from, int rows, const Spectrum& to) {
-  with(transform, [&](auto kind) { kind.spread(side, from, rows, to); });
+/// The frequencies of `lanes` channels; pixels outside the window are zeros.
+void spread(Transform transform, Side side, const float* image, const Window& window,
+            const Spectrum& to) {
+  with(transform, [&](auto kind) { kind.spread(side, image, window, to); });
 }
-/// Makes at least the first `rows` rows of outputs or, with kWeights, of weight gradients:
-/// [side][side][lanes].
-void gather(Transform transform, Side side, const Spectrum& from, int rows, float* square) {
-  with(transform, [&](auto kind) { kind.gather(side, from, rows, square); });
-}
-
-/// Copies what is there, zeros elsewhere. `image`: where the square's pixel (0, 0) is or would be.
-void copy_square(const float* image, const Window& window, float* square) {
-  const Window w = window;  // which no store can change
-  const D d;
-  const bool full = w.channels >= int(kLanes);
-  const auto part = first_lanes(std::size_t(w.channels));
-  for (int y = 0; y < w.side; ++y) {
-    float* to = square + y * w.side * kLanes;
-    const bool there = y >= w.top && y < w.bottom;
-    const int left = there ? w.left : w.side, right = there ? w.right : w.side;
-    const float* from = image + y * std::ptrdiff_t(w.row) + left * std::ptrdiff_t(w.column);
-    int x = 0;
-    for (; x < left; ++x) hn::Store(hn::Zero(d), d, to + x * kLanes);
-    for (; x < right; ++x, from += w.column)
-      hn::Store(full ? hn::LoadU(d, from) : load_part(part, from), d, to + x * kLanes);
-    for (; x < w.side; ++x) hn::Store(hn::Zero(d), d, to + x * kLanes);
-  }
-}
-
-/// image = activation(square + bias), or with a mask (square + bias), zeros where it is at most 0.
-/// Bias and mask may be null; the mask lies as the image.
-void finish_square(const float* square, const float* bias, Activation activation, const float* mask,
-                   float* image, const Window& window) {
-  const Window w = window;  // which no store can change
-  const D d;
-  const auto part = first_lanes(std::size_t(w.channels));
-  const bool full = w.channels >= int(kLanes);
-  const V added = bias ? load_part(part, bias) : hn::Zero(d);
-  const auto finish = [&](const auto& finished) HWY_ATTR {
-    for (int y = w.top; y < w.bottom; ++y) {
-      const float* from = square + (y * w.side + w.left) * kLanes;
-      float* to = image + y * w.row + w.left * w.column;
-      const float* masks = mask + y * w.row + w.left * w.column;
-      for (int x = w.left; x < w.right; ++x, from += kLanes, to += w.column, masks += w.column) {
-        const V v = finished(hn::Add(hn::Load(d, from), added), masks);
-        if (full) {
-          hn::StoreU(v, d, to);
-        } else {
-          store_part(v, part, to);
-        }
-      }
-    }
-  };
-  if (mask) {
-    finish([&](V v, const float* masks) HWY_ATTR {
-      return hn::IfThenZeroElse(hn::Le(load_part(part, masks), hn::Zero(d)), v);
-    });
-  } else if (activation == Activation::kRelu) {
-    finish([](V v, const float*) HWY_ATTR { return relu_of(v); });
-  } else if (activation == Activation::kSigmoid) {
-    finish([](V v, const float*) HWY_ATTR { return sigmoid_of(v); });
-  } else {
-    finish([](V v, const float*) HWY_ATTR { return v; });
-  }
+/// Writes the window's part of the square.
+void gather(Transform transform, Side side, const Spectrum& from, const Finish& to,
+            const Window& window) {
+  with(transform, [&](auto kind) { kind.gather(side, from, to, window); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -109,8 +54,6 @@ namespace millrace::kernels {
 
 HWY_EXPORT(spread);
 HWY_EXPORT(gather);
-HWY_EXPORT(copy_square);
-HWY_EXPORT(finish_square);
 
 namespace {
 
@@ -125,7 +68,7 @@ struct Kind {
 };
 constexpr Kind kKinds[] = {
     {"fft12", Transform::kFft12, 12, 0, true, 2500, 2200, 1100, 1500},
-    {"fft20", Transform::kFft20, 20, 0, true, 10000, 8500, 4500, 4900},
+    {"fft20", Transform::kFft20, 20, 0, true, 10000, 9000, 4500, 4900},
     {"fft30", Transform::kFft30, 30, 0, true, 31000, 21500, 16500, 21700},
     {"winograd4x3", Transform::kWinograd43, 6, 3, true, 420, 290, 220, 140},
     {"winograd6x3", Transform::kWinograd63, 8, 3, false, 690, 500, 330, 230},
@@ -234,14 +177,14 @@ class TransformedKernel final : public Kernel {
         from_(sides_of(c).first),
         to_(sides_of(c).second),
         blocks_(blocks()),
-        block_((tiles_ + blocks_ - 1) / blocks_),
+        block_(round_up((tiles_ + blocks_ - 1) / blocks_, 4)),  // rows of a product
         a_(0, from_.channels, block_, parts(), frequencies_),
         b_(a_.floats, to_.channels, block_, parts(), frequencies_),
         weights_(a_.floats + b_.floats, to_.channels, from_.channels, parts(), frequencies_) {
     const int taps = c.kernel * c.kernel;
     for (int q = 0; q < taps; ++q) {
       const int tap = gradient() ? taps - 1 - q : q;
-      places_.push_back(std::uint32_t((tap / c.kernel * kind.side + tap % c.kernel) * lanes()));
+      places_.push_back(std::uint32_t(tap * lanes()));
     }
   }
 
@@ -279,8 +222,13 @@ class TransformedKernel final : public Kernel {
     const std::size_t most = std::max<std::size_t>(12, kBlockFloats / of_tile);
     return (tiles_ + most - 1) / most;
   }
-  Square scratch(const Operands& operands) const {
-    return {operands.scratch, kind_.side * lanes_, lanes_};
+  /// A square of its own, [side][side][lanes].
+  Window window(int side) const {
+    return {.row = side * lanes_,
+            .column = lanes_,
+            .bottom = side,
+            .right = side,
+            .channels = int(lanes_)};
   }
   std::size_t tiles_in(std::size_t block) const {
     return std::min(block_, tiles_ - block * block_);
@@ -294,7 +242,6 @@ class TransformedKernel final : public Kernel {
     const int x = int(tile) % tiles_across_ * tile_ - border;
     return {.row = image.row(),
             .column = std::size_t(image.channels),
-            .side = kind_.side,
             .top = std::max(0, -y),
             .bottom = std::min(extent, image.height - y),
             .left = std::max(0, -x),
@@ -310,22 +257,32 @@ class TransformedKernel final : public Kernel {
     const int border = input ? c_.kernel / 2 : 0, extent = input ? kind_.side : tile_;
     const Spectra& spectra = input ? a_ : b_;
     spectra.each(tiles_in(block), share, [&](std::size_t index, std::size_t channel) {
-      const Window w = window(block * block_ + index, layout, channel, border, extent);
-      const float* const corner = image + w.offset;
-      Square from{corner, w.row, w.column};
-      const int side_there = std::min(w.bottom - w.top, w.right - w.left);
-      if (side_there < kind_.side || w.channels < int(lanes_)) {
-        HWY_DYNAMIC_DISPATCH(copy_square)(corner, w, operands.scratch);
-        from = scratch(operands);
-      }
+      Window w = window(block * block_ + index, layout, channel, border, extent);
+      const float* corner = image + w.offset;
+      if (w.channels < int(lanes_)) corner = fill_lanes(corner, w, operands.scratch);
       HWY_DYNAMIC_DISPATCH(spread)
-      (kind_.transform, side, from, w.bottom, spectra.at(operands, index, channel));
+      (kind_.transform, side, corner, w, spectra.at(operands, index, channel));
     });
+  }
+
+  /// Copies what is there to a square of whole vectors, which becomes the window's image.
+  const float* fill_lanes(const float* image, Window& w, float* square) const {
+    const Window from = w;
+    w = window(kind_.side);
+    w.top = from.top, w.bottom = from.bottom, w.left = from.left, w.right = from.right;
+    for (int y = w.top; y < w.bottom; ++y) {
+      for (int x = w.left; x < w.right; ++x) {
+        const float* const pixel =
+            image + y * std::ptrdiff_t(from.row) + x * std::ptrdiff_t(from.column);
+        float* const to = square + y * w.row + x * w.column;
+        std::fill(std::copy_n(pixel, from.channels, to), to + lanes_, 0.0f);
+      }
+    }
+    return square;
   }
 
   void spread_weights(const Operands& operands, Share share) const {
     float* const square = operands.scratch;
-    std::fill_n(square, scratch_floats(), 0.0f);
     const std::size_t taps = places_.size(), in = c_.input.channels;
     weights_.each(from_.channels, share, [&](std::size_t from, std::size_t to) {
       const std::size_t rows = std::min(lanes_, to_.channels - to);
@@ -336,16 +293,13 @@ class TransformedKernel final : public Kernel {
       }
       scale_taps(square);
       HWY_DYNAMIC_DISPATCH(spread)
-      (kind_.transform, Side::kWeights, scratch(operands), c_.kernel,
-       weights_.at(operands, from, to));
+      (kind_.transform, Side::kWeights, square, window(c_.kernel), weights_.at(operands, from, to));
     });
   }
 
   void scale_taps(float* square) const {
     const float factor = scale();
-    for (const std::uint32_t place : places_) {
-      for (std::size_t l = 0; l < lanes_; ++l) square[place + l] *= factor;
-    }
+    for (std::size_t i = 0; i < places_.size() * lanes_; ++i) square[i] *= factor;
   }
 
   void multiply(const Operands& operands, std::size_t block, Share share) const {
@@ -374,11 +328,12 @@ class TransformedKernel final : public Kernel {
   void finish_images(const Operands& operands, std::size_t block, Share share) const {
     b_.each(tiles_in(block), share, [&](std::size_t index, std::size_t channel) {
       const Window w = window(block * block_ + index, to_, channel, 0, tile_);
+      const Finish finish{.bias = operands.bias ? operands.bias + channel : nullptr,
+                          .activation = c_.activation,
+                          .mask = operands.mask ? operands.mask + w.offset : nullptr,
+                          .image = operands.made + w.offset};
       HWY_DYNAMIC_DISPATCH(gather)
-      (kind_.transform, Side::kOutput, b_.at(operands, index, channel), w.bottom, operands.scratch);
-      HWY_DYNAMIC_DISPATCH(finish_square)
-      (operands.scratch, operands.bias ? operands.bias + channel : nullptr, c_.activation,
-       operands.mask ? operands.mask + w.offset : nullptr, operands.made + w.offset, w);
+      (kind_.transform, Side::kOutput, b_.at(operands, index, channel), finish, w);
     });
   }
 
@@ -386,8 +341,8 @@ class TransformedKernel final : public Kernel {
     const std::size_t taps = places_.size(), in = c_.input.channels;
     weights_.each(in, share, [&](std::size_t from, std::size_t to) {
       HWY_DYNAMIC_DISPATCH(gather)
-      (kind_.transform, Side::kWeights, weights_.at(operands, from, to), c_.kernel,
-       operands.scratch);
+      (kind_.transform, Side::kWeights, weights_.at(operands, from, to),
+       Finish{.image = operands.scratch}, window(c_.kernel));
       scale_taps(operands.scratch);
       from_lanes(operands.scratch, places_, operands.made + (to * in + from) * taps, in * taps,
                  std::min(lanes_, to_.channels - to), c_.accumulate);
