@@ -15,12 +15,8 @@ namespace millrace::capture {
 
 /// A failure is told, and is not the next launch's.
 struct DestroyGraph {
-  void operator()(cudaGraph_t graph) const {
-    C10_CUDA_CHECK_WARN(cudaGraphDestroy(graph));
-  }
-  void operator()(cudaGraphExec_t graph) const {
-    C10_CUDA_CHECK_WARN(cudaGraphExecDestroy(graph));
-  }
+  void operator()(cudaGraph_t graph) const { C10_CUDA_CHECK_WARN(cudaGraphDestroy(graph)); }
+  void operator()(cudaGraphExec_t graph) const { C10_CUDA_CHECK_WARN(cudaGraphExecDestroy(graph)); }
 };
 using OwnGraph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
 using OwnGraphExec = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;

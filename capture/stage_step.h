@@ -105,7 +105,7 @@ class StageStep final : public Step {
     at::Tensor loss;        ///< undefined: its target is yet to come
   };
 
-  // The calls: stage_step.cpp.
+  // The calls.
   int slots() const { return int(samples_.input.size()); }
   std::vector<BoundaryBuffers*> written() const;  ///< what this stage leaves for its neighbours
   /// What a call's recording depends on.
@@ -125,14 +125,11 @@ class StageStep final : public Step {
   void follow_rate(double rate);
   void tell_rate();
 
-  // Their bodies: stage_step_bodies.cpp.
+  // Their bodies.
   void run_forward(int slot, int buffer);
   void run_show(int slot, int buffer);
-  void run_compare(int slot, int buffer);
-  void run_recompute(int slot, int buffer);
   void run_backward(Kind kind, Backward part, int slot, int buffer, int gradient_slot,
                     stages::Adding adding);
-  void run_update(const stages::Change& change);
   at::Tensor brought(const at::Tensor& from, at::Tensor& mine);
   at::Tensor fed(const at::Tensor& from, Fed& mine);
   stages::Tensors take(const BoundaryBuffers& from, int slot, std::vector<stages::Tensors>& mine);

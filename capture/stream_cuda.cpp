@@ -1,21 +1,91 @@
 // Streams of CUDA devices: what runs on one is captured and replayed.
 #include <ATen/ATen.h>
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/cuda/MemPool.h>  // a new pool's number
 #include <ATen/cuda/PeerToPeerAccess.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <torch/library.h>
 
 #include <map>
 
 #include "capture/backend.h"
-#include "capture/copy_cuda.h"
 #include "capture/devices.h"
 #include "capture/graph_cuda.h"
 #include "capture/one_thread.h"
 #include "capture/own_stream_cuda.h"
 #include "capture/plain_errors.h"
-#include "capture/pool_cuda.h"
 
 namespace millrace::capture {
 namespace {
+
+namespace device_half = c10::cuda::CUDACachingAllocator;
+
+at::HostAllocator& host_half() {
+  return *at::getHostAllocator(at::kCUDA);
+}
+
+/// Memory on a device and, pinned, on the host, which LibTorch gives to nobody else while the pool
+/// lives. LibTorch counts the users of each half by itself and takes no pool again that had none
+/// left, as after a trial or a capture that failed: so the pool counts as one of both.
+class Pool {
+ public:
+  explicit Pool(c10::Device device)
+      : device_(device.index()), id_(at::cuda::MemPool::graph_pool_handle()) {
+    device_half::createOrIncrefPool(device_, id_);
+    host_half().begin_allocate_to_pool(id_, [](c10::Stream) { return false; });  // counts, too
+    host_half().end_allocate_to_pool(id_);
+  }
+  ~Pool() {
+    host_half().release_pool(id_);
+    device_half::releasePool(device_, id_);
+  }
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  /// While it lives, what is allocated on `stream` comes from the pool. One a pool at a time.
+  class Use {
+   public:
+    Use(const Pool& pool, c10::cuda::CUDAStream stream) : pool_(pool) {
+      device_half::beginAllocateToPool(
+          pool_.device_, pool_.id_,
+          [mine = stream.stream()](cudaStream_t other) { return other == mine; });
+      host_half().begin_allocate_to_pool(
+          pool_.id_, [mine = stream.unwrap()](c10::Stream other) { return other == mine; });
+    }
+    ~Use() {
+      host_half().end_allocate_to_pool(pool_.id_);
+      host_half().release_pool(pool_.id_);
+      device_half::endAllocateToPool(pool_.device_, pool_.id_);
+      device_half::releasePool(pool_.device_, pool_.id_);
+    }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    const Pool& pool_;
+  };
+
+ private:
+  c10::DeviceIndex device_;
+  c10::MempoolId_t id_;
+};
+
+/// From and to the host (pinned), this device or a peer, on the current stream. One call for every
+/// kind of copy, and an operator, so that step programs record it; LibTorch's own brings in the
+/// other device's stream.
+void copy_bytes(const at::Tensor& to, const at::Tensor& from) {
+  C10_CUDA_CHECK(cudaMemcpyAsync(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes(),
+                                 cudaMemcpyDefault, c10::cuda::getCurrentCUDAStream()));
+}
+
+TORCH_LIBRARY_FRAGMENT(millrace, library) {
+  library.def("copy_bytes(Tensor(a!) to, Tensor from) -> ()");
+}
+TORCH_LIBRARY_IMPL(millrace, CompositeExplicitAutograd, library) {
+  library.impl("copy_bytes", &copy_bytes);
+}
 
 class CudaStream final : public Backend {
  public:
@@ -26,7 +96,7 @@ class CudaStream final : public Backend {
         stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {
     // While anything is captured, no memory goes back to the device: that of earlier recordings
     // must go now.
-    c10::cuda::CUDACachingAllocator::emptyCache();
+    device_half::emptyCache();
   }
 
   std::unique_ptr<Event> make_event() override {
@@ -64,7 +134,12 @@ class CudaStream final : public Backend {
     const OneThread alone;
     body();
   }
-  void copy(at::Tensor& to, const at::Tensor& from) override { copy_bytes(to, from); }
+  void copy(at::Tensor& to, const at::Tensor& from) override {
+    static const auto called = c10::Dispatcher::singleton()
+                                   .findSchemaOrThrow("millrace::copy_bytes", "")
+                                   .typed<decltype(copy_bytes)>();
+    called.call(to, from);
+  }
   void synchronize() override { stream_.synchronize(); }
 
  private:

@@ -55,20 +55,21 @@ class Fuser {
   bool writes(std::size_t node, const Range& range) const {
     return touches(nodes_[node].writes, range);
   }
-  /// Whether nodes in (begin, end) leave it alone.
-  bool untouched(std::size_t begin, std::size_t end, const at::Tensor& tensor) const {
-    const Range range = range_of(tensor);
-    for (std::size_t i = begin + 1; i < end; ++i) {
-      if (reads(i, range) || writes(i, range)) return false;
-    }
-    return true;
-  }
+  /// Whether nodes in (begin, end) do not write it.
   bool unwritten(std::size_t begin, std::size_t end, const at::Tensor& tensor) const {
     const Range range = range_of(tensor);
     for (std::size_t i = begin + 1; i < end; ++i) {
       if (writes(i, range)) return false;
     }
     return true;
+  }
+  /// Nor read it.
+  bool untouched(std::size_t begin, std::size_t end, const at::Tensor& tensor) const {
+    const Range range = range_of(tensor);
+    for (std::size_t i = begin + 1; i < end; ++i) {
+      if (reads(i, range)) return false;
+    }
+    return unwritten(begin, end, tensor);
   }
   /// The one node that uses what `node` writes to memory of the recording's own.
   Place only_user(std::size_t node, const at::Tensor& made) const {
@@ -99,55 +100,50 @@ class Fuser {
     }
   }
 
+  /// Has node i make what `function` makes of its result, if nobody else uses that.
+  /// \param right the function's other operand, if it must be this one.
+  /// \returns the function's node, which is gone; nothing: it has to stay.
+  std::optional<Node> take_over(std::size_t i, Function function, const at::Tensor& right = {}) {
+    Node& node = nodes_[i];
+    const Place user = only_user(i, node.writes[0]);
+    if (!user || !is_map(nodes_[*user], function)) return {};
+    const Node next = nodes_[*user];
+    if (!same_memory(next.reads[0], node.writes[0]) || !is_image(next.writes[0]) ||
+        !untouched(i, *user, next.writes[0]))
+      return {};
+    if (next.reads.size() > 1 && (!is_image(next.reads[1]) || !unwritten(i, *user, next.reads[1]) ||
+                                  (right.defined() && !same_memory(next.reads[1], right))))
+      return {};
+    node.writes = next.writes;
+    erase(*user);
+    return next;
+  }
+
   bool activate(std::size_t i) {
     Node& node = nodes_[i];
     if (node.kind != Kind::convolution || node.convolution.activation != Activation::kNone)
       return false;
-    const Place user = only_user(i, node.writes[0]);
-    if (!user) return false;
-    const Node& next = nodes_[*user];
-    const bool relu = is_map(next, Function::relu);
-    if (!relu && !is_map(next, Function::sigmoid)) return false;
-    if (!same_memory(next.reads[0], node.writes[0]) || !is_image(next.writes[0]) ||
-        !untouched(i, *user, next.writes[0]))
-      return false;
+    const bool relu = take_over(i, Function::relu).has_value();
+    if (!relu && !take_over(i, Function::sigmoid)) return false;
     node.convolution.activation = relu ? Activation::kRelu : Activation::kSigmoid;
-    node.writes = next.writes;
-    erase(*user);
     return true;
   }
 
   bool mask(std::size_t i) {
     Node& node = nodes_[i];
     if (node.kind != Kind::data_gradient || node.convolution.masked) return false;
-    const Place user = only_user(i, node.writes[0]);
-    if (!user || !is_map(nodes_[*user], Function::relu_gradient)) return false;
-    const Node& next = nodes_[*user];
-    if (!same_memory(next.reads[0], node.writes[0]) || !is_image(next.reads[1]) ||
-        !is_image(next.writes[0]) || !unwritten(i, *user, next.reads[1]) ||
-        !untouched(i, *user, next.writes[0]))
-      return false;
+    const std::optional<Node> masks = take_over(i, Function::relu_gradient);
+    if (!masks) return false;
     node.convolution.masked = true;
-    node.reads.push_back(next.reads[1]);
-    node.writes = next.writes;
-    erase(*user);
+    node.reads.push_back(masks->reads[1]);
     return true;
   }
 
   bool through_sigmoid(std::size_t i) {
     Node& node = nodes_[i];
     if (node.kind != Kind::mse_gradient || node.through_sigmoid) return false;
-    const Place user = only_user(i, node.writes[0]);
-    if (!user || !is_map(nodes_[*user], Function::sigmoid_gradient)) return false;
-    const Node& next = nodes_[*user];
-    if (!same_memory(next.reads[0], node.writes[0]) || !same_memory(next.reads[1], node.reads[1]) ||
-        !is_image(next.writes[0]) || !unwritten(i, *user, next.reads[1]) ||
-        !untouched(i, *user, next.writes[0]))
-      return false;
-    node.through_sigmoid = true;
-    node.writes = next.writes;
-    erase(*user);
-    return true;
+    node.through_sigmoid = take_over(i, Function::sigmoid_gradient, node.reads[1]).has_value();
+    return node.through_sigmoid;
   }
 
   /// A value that is only copied is computed at the copy's destination.

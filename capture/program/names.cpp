@@ -9,11 +9,11 @@
 namespace millrace::program {
 namespace {
 
-std::string of_norm(const Node& node, std::size_t source) {
+std::string of_norm(const Node& node) {
   const std::string kind = node.norm.frozen                         ? "batch norm "
                            : node.norm.groups == node.norm.channels ? "instance norm "
                                                                     : "group norm ";
-  return kind + text_of(layout_of(node.reads[source]));
+  return kind + text_of(layout_of(node.reads[is_gradient(node.kind) ? 1 : 0]));
 }
 
 std::string of_pool(const kernels::Pool& p) {
@@ -36,8 +36,25 @@ std::string text_of(const kernels::Layout& layout) {
          std::to_string(layout.width);
 }
 
+std::string describe(const kernels::Convolution& c) {
+  static constexpr const char* passes[] = {"forward ", "data-gradient ", "weight-gradient "};
+  static constexpr const char* activations[] = {"", " relu", " sigmoid"};
+  const auto [rows, columns] = kernels::window_of(c);
+  const auto sides = [](int of_rows, int of_columns) {
+    return std::to_string(of_rows) +
+           (of_rows == of_columns ? "" : "x" + std::to_string(of_columns));
+  };
+  std::string text = passes[int(c.pass)] + text_of(c.input) + " -> " + text_of(c.output) + " k" +
+                     sides(rows.count, columns.count) + " s" + sides(rows.stride, columns.stride);
+  if (c.window)
+    text +=
+        " p" + sides(rows.padding, columns.padding) + " d" + sides(rows.dilation, columns.dilation);
+  if (c.groups > 1) text += " of " + std::to_string(c.groups) + " groups";
+  return text + activations[int(c.activation)] + (c.masked ? " masked" : "");
+}
+
 std::string name_of(const Node& node) {
-  const char* const softmax = node.logarithm ? "log softmax" : "softmax";
+  const std::string gradient = is_gradient(node.kind) ? " gradient" : "";
   switch (node.kind) {
     case Kind::torch:
       return node.call->name();
@@ -52,11 +69,10 @@ std::string name_of(const Node& node) {
     case Kind::mse_gradient:
       return "mean squared error's gradient";
     case Kind::group_norm:
-    case Kind::frozen_norm:
-      return of_norm(node, 0);
     case Kind::group_norm_gradient:
+    case Kind::frozen_norm:
     case Kind::frozen_norm_gradient:
-      return of_norm(node, 1) + " gradient";
+      return of_norm(node) + gradient;
     case Kind::copy:
       return "copy";
     case Kind::update:
@@ -64,17 +80,14 @@ std::string name_of(const Node& node) {
     case Kind::add_up:
       return "sum over ranks " + text_of(layout_of(node.writes[0]));
     case Kind::layer_norm:
-      return "layer norm";
     case Kind::layer_norm_gradient:
-      return "layer norm gradient";
+      return "layer norm" + gradient;
     case Kind::softmax:
-      return softmax;
     case Kind::softmax_gradient:
-      return softmax + std::string(" gradient");
+      return (node.logarithm ? "log softmax" : "softmax") + gradient;
     case Kind::pool:
-      return of_pool(node.pool);
     case Kind::pool_gradient:
-      return of_pool(node.pool) + " gradient";
+      return of_pool(node.pool) + gradient;
     case Kind::zero:
       return "zero";
     case Kind::channel_sums:

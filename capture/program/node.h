@@ -9,9 +9,6 @@
 #include <vector>
 
 #include "capture/program/kernels/kernels.h"
-#include "capture/program/kernels/map.h"
-#include "capture/program/kernels/pool.h"
-#include "capture/program/kernels/row_functions.h"
 #include "capture/program/recording.h"
 
 namespace millrace::program {
@@ -62,6 +59,8 @@ struct Node {
   bool through_sigmoid = false;  ///< mse_gradient: on through the sigmoid before it
 };
 
+/// Of a norm, softmax, pool or loss.
+bool is_gradient(Kind kind);
 inline bool is_map(const Node& node, kernels::Function function) {
   return node.kind == Kind::map && node.map.function == function;
 }

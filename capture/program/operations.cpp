@@ -9,20 +9,16 @@
 #include <stdexcept>
 
 #include "capture/program/cuda/operations.h"
-#include "capture/program/kernels/norm.h"
 #include "stages/guarded_update.h"
 #include "stages/tensor_split.h"
 
 namespace millrace::program {
 namespace {
 
+using kernels::Share;
+
 float* floats(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<float*>(tensor.data_ptr()) : nullptr;
-}
-
-const char* text_of(kernels::Activation activation) {
-  static constexpr const char* texts[] = {"", " relu", " sigmoid"};
-  return texts[int(activation)];
 }
 
 /// The operator that was called, on the tensors of its recording.
@@ -33,7 +29,7 @@ class TorchOperation final : public Prepared {
     info.kernel = capture::kLibTorch;
   }
   void bind(const Node&, char*) override {}
-  void run(int, kernels::Share) override {
+  void run(int, Share) override {
     stack_.assign(call_.arguments.begin(), call_.arguments.end());
     call_.operation.callBoxed(stack_);
     for (std::size_t i = 0; i < stack_.size(); ++i) keep(call_.results[i], stack_[i]);
@@ -64,60 +60,40 @@ class ConvolutionOperation final : public Prepared {
   ConvolutionOperation(const Node& node, int threads)
       : kernel_(kernels::make_kernel(node.convolution)),
         threads_(threads),
-        packed_(rounded(kernel_->packed_floats())),
-        scratch_(rounded(kernel_->scratch_floats())) {
+        scratch_((kernel_->scratch_floats() + 15) / 16 * 16) {
     info.name = describe(node.convolution);
-    info.kernel = kernel_->name();
+    info.kernel = kernel_->name;
     info.flops = kernels::flops(node.convolution);
   }
   std::size_t scratch_bytes() const override {
-    return (std::size_t(threads_) * (packed_ + scratch_) + kernel_->shared_floats(threads_)) *
-           sizeof(float);
+    return (std::size_t(threads_) * scratch_ + kernel_->shared_floats(threads_)) * sizeof(float);
   }
   void bind(const Node& node, char* scratch) override {
-    memory_ = reinterpret_cast<float*>(scratch);
-    operands_.shared = memory_ + std::size_t(threads_) * (packed_ + scratch_);
-    weights_ = floats(node.reads[1]);
-    switch (node.convolution.pass) {
-      case kernels::Pass::kForward:
-        operands_.x = floats(node.reads[0]);
-        if (node.reads.size() > 2) operands_.bias = floats(node.reads[2]);
-        operands_.y = floats(node.writes[0]);
-        return;
-      case kernels::Pass::kDataGradient:
-        operands_.dy = floats(node.reads[0]);
-        if (node.reads.size() > 2) operands_.mask = floats(node.reads[2]);
-        operands_.dx = floats(node.writes[0]);
-        return;
-      case kernels::Pass::kWeightGradient:
-        operands_.dy = floats(node.reads[0]);
-        operands_.x = floats(node.reads[1]);
-        operands_.weight_gradient = floats(node.writes[0]);
-        operands_.bias_gradient = floats(node.writes[1]);
-        return;
-    }
+    using kernels::Pass;
+    const Pass pass = node.convolution.pass;
+    operands_.scratch = reinterpret_cast<float*>(scratch);
+    operands_.shared = operands_.scratch + std::size_t(threads_) * scratch_;
+    operands_.source = floats(node.reads[0]);
+    (pass == Pass::kWeightGradient ? operands_.x : operands_.weights) = floats(node.reads[1]);
+    if (node.reads.size() > 2)
+      (pass == Pass::kForward ? operands_.bias : operands_.mask) = floats(node.reads[2]);
+    operands_.made = floats(node.writes[0]);
+    if (node.writes.size() > 1) operands_.bias_gradient = floats(node.writes[1]);
   }
   std::vector<bool> phases() const override {
     return std::vector<bool>(std::size_t(kernel_->phases(threads_)), true);
   }
-  void run(int phase, kernels::Share share) override {
-    float* const packed = memory_ + std::size_t(share.index) * (packed_ + scratch_);
+  void run(int phase, Share share) override {
     kernels::Operands operands = operands_;
-    operands.packed = packed_ > 0 ? packed : weights_;
-    operands.scratch = packed + packed_;
-    if (packed_ > 0) kernel_->pack(weights_, packed, share);
+    operands.scratch += std::size_t(share.index) * scratch_;
     kernel_->run(operands, phase, share);
   }
 
  private:
-  static std::size_t rounded(std::size_t floats) { return (floats + 15) / 16 * 16; }
-
-  std::unique_ptr<kernels::Kernel> kernel_;
+  const std::unique_ptr<kernels::Kernel> kernel_;
   const int threads_;
-  const std::size_t packed_, scratch_;  ///< floats of a thread
+  const std::size_t scratch_;  ///< floats of a thread
   kernels::Operands operands_;
-  const float* weights_ = nullptr;
-  float* memory_ = nullptr;
 };
 
 /// One call of a kernel, on the addresses of the node's tensors.
@@ -126,7 +102,7 @@ class KernelCall final : public Prepared {
   struct Addresses {
     std::array<float*, 3> reads{}, writes{};
   };
-  using Call = std::function<void(const Addresses& at, kernels::Share share)>;
+  using Call = std::function<void(const Addresses& at, Share share)>;
 
   /// \param shared a team shares the call; else its first thread makes it.
   KernelCall(const Node& node, bool shared, Call call) : shared_(shared), call_(std::move(call)) {
@@ -138,7 +114,7 @@ class KernelCall final : public Prepared {
     std::transform(node.reads.begin(), node.reads.end(), at_.reads.begin(), floats);
     std::transform(node.writes.begin(), node.writes.end(), at_.writes.begin(), floats);
   }
-  void run(int, kernels::Share share) override { call_(at_, share); }
+  void run(int, Share share) override { call_(at_, share); }
 
  private:
   const bool shared_;
@@ -147,37 +123,55 @@ class KernelCall final : public Prepared {
 };
 using Addresses = KernelCall::Addresses;
 
-std::unique_ptr<Prepared> map(const Node& node) {
-  return std::make_unique<KernelCall>(
-      node, true, [m = node.map](const Addresses& at, kernels::Share share) {
+std::unique_ptr<Prepared> kernel_call(const Node& node) {
+  const auto shared = [&](KernelCall::Call call) {
+    return std::make_unique<KernelCall>(node, true, std::move(call));
+  };
+  const auto alone = [&](KernelCall::Call call) {
+    return std::make_unique<KernelCall>(node, false, std::move(call));
+  };
+  switch (node.kind) {
+    case Kind::map:
+      return shared([m = node.map](const Addresses& at, Share share) {
         kernels::map(m, at.reads[0], at.reads[1], at.writes[0], share);
       });
-}
-
-std::unique_ptr<Prepared> mean_squared_error(const Node& node) {
-  const kernels::Layout l = layout_of(node.reads[0]);
-  return std::make_unique<KernelCall>(
-      node, false, [l](const Addresses& at, kernels::Share) {
+    case Kind::mse:
+      return alone([l = layout_of(node.reads[0])](const Addresses& at, Share) {
         *at.writes[0] = kernels::mse(l, at.reads[0], at.reads[1], nullptr, false);
       });
-}
-
-std::unique_ptr<Prepared> mean_squared_error_gradient(const Node& node) {
-  const kernels::Layout l = layout_of(node.reads[1]);
-  return std::make_unique<KernelCall>(
-      node, false,
-      [l, through_sigmoid = node.through_sigmoid](const Addresses& at, kernels::Share) {
+    case Kind::mse_gradient:
+      return alone([l = layout_of(node.reads[1]), through_sigmoid = node.through_sigmoid](
+                       const Addresses& at, Share) {
         kernels::mse(l, at.reads[1], at.reads[2], at.writes[0], through_sigmoid, *at.reads[0]);
       });
-}
-
-std::unique_ptr<Prepared> channel_sums(const Node& node) {
-  const kernels::Layout l = layout_of(node.reads[0]);
-  return std::make_unique<KernelCall>(
-      node, true,
-      [l, factor = node.factor](const Addresses& at, kernels::Share share) {
-        kernels::channel_sums(l, at.reads[0], factor, at.writes[0], share);
+    case Kind::channel_sums:
+      return shared(
+          [l = layout_of(node.reads[0]), factor = node.factor](const Addresses& at, Share share) {
+            kernels::channel_sums(l, at.reads[0], factor, at.writes[0], share);
+          });
+    case Kind::zero:
+      return alone([bytes = node.writes[0].nbytes()](const Addresses& at, Share) {
+        std::memset(at.writes[0], 0, bytes);
       });
+    case Kind::softmax:
+      return shared([m = node.matrix, log = node.logarithm](const Addresses& at, Share share) {
+        kernels::softmax(m, log, at.reads[0], at.writes[0], share);
+      });
+    case Kind::softmax_gradient:
+      return shared([m = node.matrix, log = node.logarithm](const Addresses& at, Share share) {
+        kernels::softmax_gradient(m, log, at.reads[0], at.reads[1], at.writes[0], share);
+      });
+    case Kind::pool:
+      return shared([p = node.pool](const Addresses& at, Share share) {
+        kernels::pool(p, at.reads[0], at.writes[0], share);
+      });
+    case Kind::pool_gradient:
+      return shared([p = node.pool](const Addresses& at, Share share) {
+        kernels::pool_gradient(p, at.reads[0], at.reads[1], at.writes[0], share);
+      });
+    default:
+      throw std::logic_error("a node of no kind");
+  }
 }
 
 /// millrace::add_up. Whoever shares the modules runs the same programs.
@@ -185,49 +179,18 @@ std::unique_ptr<Prepared> add_up(const Node& node) {
   auto* const reducer = reinterpret_cast<stages::Reducer*>(node.call->arguments[1].toInt());
   const int place = int(node.call->arguments[2].toInt());
   const auto count = std::size_t(node.writes[0].numel());
-  auto made =
-      std::make_unique<KernelCall>(node, false, [=](const Addresses& at, kernels::Share) {
-        std::memcpy(at.writes[0], at.reads[0], count * sizeof(float));
-        reducer->add_up({at.writes[0], count}, place);
-      });
+  auto made = std::make_unique<KernelCall>(node, false, [=](const Addresses& at, Share) {
+    std::memcpy(at.writes[0], at.reads[0], count * sizeof(float));
+    reducer->add_up({at.writes[0], count}, place);
+  });
   made->info.kernel = "ranks";
   return made;
-}
-
-std::unique_ptr<Prepared> zero(const Node& node) {
-  return std::make_unique<KernelCall>(
-      node, false, [bytes = node.writes[0].nbytes()](const Addresses& at, kernels::Share) {
-        std::memset(at.writes[0], 0, bytes);
-      });
-}
-
-std::unique_ptr<Prepared> softmax(const Node& node) {
-  const bool gradient = node.kind == Kind::softmax_gradient;
-  return std::make_unique<KernelCall>(
-      node, true,
-      [m = node.matrix, logarithm = node.logarithm, gradient](const Addresses& at,
-                                                              kernels::Share share) {
-        gradient
-            ? kernels::softmax_gradient(m, logarithm, at.reads[0], at.reads[1], at.writes[0], share)
-            : kernels::softmax(m, logarithm, at.reads[0], at.writes[0], share);
-      });
-}
-
-std::unique_ptr<Prepared> pool(const Node& node) {
-  const bool gradient = node.kind == Kind::pool_gradient;
-  return std::make_unique<KernelCall>(
-      node, true, [p = node.pool, gradient](const Addresses& at, kernels::Share share) {
-        gradient ? kernels::pool_gradient(p, at.reads[0], at.reads[1], at.writes[0], share)
-                 : kernels::pool(p, at.reads[0], at.writes[0], share);
-      });
 }
 
 class Norm final : public Prepared {
  public:
   explicit Norm(const Node& node)
-      : gradient_(node.kind == Kind::group_norm_gradient ||
-                  node.kind == Kind::frozen_norm_gradient ||
-                  node.kind == Kind::layer_norm_gradient),
+      : gradient_(is_gradient(node.kind)),
         layer_(node.kind == Kind::layer_norm || node.kind == Kind::layer_norm_gradient),
         matrix_(node.matrix),
         norm_(node.norm) {
@@ -259,7 +222,7 @@ class Norm final : public Prepared {
   std::vector<bool> phases() const override {
     return layer_ ? std::vector<bool>{true} : std::vector<bool>{true, false, true};
   }
-  void run(int phase, kernels::Share share) override {
+  void run(int phase, Share share) override {
     if (layer_) {
       gradient_ ? kernels::layer_norm_gradient(matrix_, operands_, share)
                 : kernels::layer_norm(matrix_, norm_.eps, operands_, share);
@@ -305,7 +268,7 @@ class Update final : public Prepared {
     skipped_ = floats(node.writes[1]);
   }
   std::vector<bool> phases() const override { return {true, true, false}; }
-  void run(int phase, kernels::Share share) override {
+  void run(int phase, Share share) override {
     if (phase == 0) {
       all_finite_[std::size_t(share.index)].value =
           given_ ? *given_ : kernels::is_finite(operands_, share);
@@ -341,81 +304,52 @@ class Update final : public Prepared {
   float* skipped_ = nullptr;
 };
 
-class Copy final : public Prepared {
- public:
-  explicit Copy(const Node& node) : from_(node.reads[0]), to_(node.writes[0]) {
-    info.name = "copy";
-    info.kernel = kernels::instruction_set();
-    if (lie_alike(from_, to_)) {
-      run_ = &Copy::as_it_lies;
-    } else if (is_image(to_) && from_.is_contiguous()) {
-      run_ = &Copy::from_planes;
-      info.name = "copy of planes to pixels";
-    } else if (is_image(from_) && to_.is_contiguous()) {
-      run_ = &Copy::to_planes;
-      info.name = "copy of pixels to planes";
-    } else if (has_pixels(from_) && has_pixels(to_)) {
-      run_ = &Copy::pixels;
-      info.name = "copy of some channels";
-    } else {
-      run_ = &Copy::strided;
-      info.kernel = capture::kLibTorch;
-    }
-  }
-  void bind(const Node&, char*) override {
-    source_ = floats(from_);
-    made_ = floats(to_);
-  }
-  void run(int, kernels::Share) override { (this->*run_)(); }
+/// Whether a pixel's channels lie side by side, whatever lies between pixels.
+bool has_pixels(const at::Tensor& t) {
+  return t.dim() == 4 && t.size(0) == 1 && t.stride(1) == 1;
+}
 
- private:
-  void as_it_lies() { std::memcpy(made_, source_, from_.nbytes()); }
-  void from_planes() { kernels::from_planes(source_, made_, layout_of(to_)); }
-  void to_planes() { kernels::to_planes(source_, layout_of(from_), made_); }
-  /// Whether a pixel's channels lie side by side, whatever lies between pixels.
-  static bool has_pixels(const at::Tensor& t) {
-    return t.dim() == 4 && t.size(0) == 1 && t.stride(1) == 1;
+std::unique_ptr<Prepared> copy(const Node& node) {
+  const at::Tensor from = node.reads[0], to = node.writes[0];
+  const auto call = [&](const char* name, KernelCall::Call call) {
+    auto made = std::make_unique<KernelCall>(node, false, std::move(call));
+    made->info.name = name;
+    return made;
+  };
+  if (lie_alike(from, to)) {
+    return call("copy", [bytes = from.nbytes()](const Addresses& at, Share) {
+      std::memcpy(at.writes[0], at.reads[0], bytes);
+    });
   }
-  void pixels() {
-    for (std::int64_t y = 0; y < to_.size(2); ++y) {
-      for (std::int64_t x = 0; x < to_.size(3); ++x)
-        std::copy_n(source_ + y * from_.stride(2) + x * from_.stride(3), to_.size(1),
-                    made_ + y * to_.stride(2) + x * to_.stride(3));
-    }
+  if (is_image(to) && from.is_contiguous()) {
+    return call("copy of planes to pixels", [=](const Addresses& at, Share) {
+      kernels::from_planes(at.reads[0], at.writes[0], layout_of(to));
+    });
   }
-  void strided() { to_.copy_(from_); }
-
-  at::Tensor from_, to_;
-  const float* source_ = nullptr;
-  float* made_ = nullptr;
-  void (Copy::*run_)() = nullptr;
-};
+  if (is_image(from) && to.is_contiguous()) {
+    return call("copy of pixels to planes", [=](const Addresses& at, Share) {
+      kernels::to_planes(at.reads[0], layout_of(from), at.writes[0]);
+    });
+  }
+  if (has_pixels(from) && has_pixels(to)) {
+    return call("copy of some channels", [=](const Addresses& at, Share) {
+      for (std::int64_t y = 0; y < to.size(2); ++y) {
+        for (std::int64_t x = 0; x < to.size(3); ++x)
+          std::copy_n(at.reads[0] + y * from.stride(2) + x * from.stride(3), to.size(1),
+                      at.writes[0] + y * to.stride(2) + x * to.stride(3));
+      }
+    });
+  }
+  auto made = call("copy", [=](const Addresses&, Share) { to.copy_(from); });
+  made->info.kernel = capture::kLibTorch;
+  return made;
+}
 
 }  // namespace
 
-std::string describe(const kernels::Convolution& c) {
-  using kernels::Pass;
-  const char* pass = c.pass == Pass::kForward        ? "forward "
-                     : c.pass == Pass::kDataGradient ? "data-gradient "
-                                                     : "weight-gradient ";
-  const auto [rows, columns] = kernels::window_of(c);
-  const auto sides = [](int of_rows, int of_columns) {
-    return std::to_string(of_rows) +
-           (of_rows == of_columns ? "" : "x" + std::to_string(of_columns));
-  };
-  std::string text = pass + text_of(c.input) + " -> " + text_of(c.output) + " k" +
-                     sides(rows.count, columns.count) + " s" + sides(rows.stride, columns.stride);
-  if (c.window)
-    text +=
-        " p" + sides(rows.padding, columns.padding) + " d" + sides(rows.dilation, columns.dilation);
-  if (c.groups > 1) text += " of " + std::to_string(c.groups) + " groups";
-  return text + text_of(c.activation) + (c.masked ? " masked" : "");
-}
-
 std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
-  const bool on_gpu = std::any_of(node.writes.begin(), node.writes.end(), [](const at::Tensor& t) {
-    return t.defined() && t.is_cuda();
-  });
+  const bool on_gpu = std::any_of(node.writes.begin(), node.writes.end(),
+                                  [](const at::Tensor& t) { return t.defined() && t.is_cuda(); });
   if (node.kind != Kind::torch && on_gpu) return prepare_on_gpu(node);
   switch (node.kind) {
     case Kind::torch:
@@ -424,12 +358,6 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
     case Kind::data_gradient:
     case Kind::weight_gradient:
       return std::make_unique<ConvolutionOperation>(node, threads);
-    case Kind::map:
-      return map(node);
-    case Kind::mse:
-      return mean_squared_error(node);
-    case Kind::mse_gradient:
-      return mean_squared_error_gradient(node);
     case Kind::group_norm:
     case Kind::group_norm_gradient:
     case Kind::frozen_norm:
@@ -437,26 +365,15 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
     case Kind::layer_norm:
     case Kind::layer_norm_gradient:
       return std::make_unique<Norm>(node);
-    case Kind::softmax:
-    case Kind::softmax_gradient:
-      return softmax(node);
-    case Kind::pool:
-    case Kind::pool_gradient:
-      return pool(node);
-    case Kind::zero:
-      return zero(node);
     case Kind::copy:
-      return std::make_unique<Copy>(node);
+      return copy(node);
     case Kind::update:
       return std::make_unique<Update>(node, threads);
     case Kind::add_up:
       return add_up(node);
-    case Kind::channel_sums:
-      return channel_sums(node);
-    case Kind::sample_of_bytes:
-      break;
+    default:
+      return kernel_call(node);
   }
-  throw std::logic_error("a node of no kind");
 }
 
 }  // namespace millrace::program

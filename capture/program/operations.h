@@ -1,18 +1,28 @@
 // Nodes made ready to run.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "capture/program/node.h"
 #include "capture/program/program.h"
 
 namespace millrace::program {
 
-/// An operation that is told where its memory lies once all of a program is known.
-class Prepared : public Program::Operation {
+/// One prepared call, which is told where its memory lies once all of a program is known.
+class Prepared {
  public:
+  virtual ~Prepared() = default;
   /// What it needs while it runs.
   virtual std::size_t scratch_bytes() const { return 0; }
   /// Takes the addresses of `node`'s tensors as they are from now on.
   virtual void bind(const Node& node, char* scratch) = 0;
+  /// Its parts, one after another: whether a team shares the part, or its first thread does it
+  /// alone.
+  virtual std::vector<bool> phases() const { return {false}; }
+  virtual void run(int phase, kernels::Share share) = 0;
+  capture::OperationInfo info;
 };
 
 /// "8x16x24".

@@ -1,8 +1,10 @@
 #include "capture/program/program.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>  // below autograd
 
 #include <algorithm>
+#include <cfenv>
 #include <chrono>
 #include <exception>
 #include <map>
@@ -12,26 +14,19 @@
 
 #include "capture/operation_watch.h"
 #include "capture/program/cuda/operations.h"
-#include "capture/program/kernels/denormals.h"
-#include "capture/program/node.h"
 #include "capture/program/operations.h"
 
 namespace millrace::program {
 
-namespace {
-
-/// A part of an operation.
-struct Step {
-  Program::Operation* operation;
-  int phase;
-  bool shared;  ///< by a team; else its first thread does it
-};
-
-}  // namespace
-
 struct Program::Parts {
+  /// A part of an operation.
+  struct Step {
+    Prepared* operation;
+    int phase;
+    bool shared;  ///< by a team; else its first thread does it
+  };
   std::vector<Node> nodes;  ///< hold the memory
-  std::vector<std::unique_ptr<Operation>> operations;
+  std::vector<std::unique_ptr<Prepared>> operations;
   std::vector<const char*> names;  ///< of them, for a watch
   std::vector<Step> steps;
   std::vector<std::size_t> first_steps;  ///< of each operation, and the end
@@ -41,6 +36,22 @@ struct Program::Parts {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// While it lives, this thread flushes denormals to zero, which slow some processors down a
+/// hundredfold: vanishing gradients and running means reach them sooner or later.
+class DenormalsAreZeros {
+ public:
+  DenormalsAreZeros() {
+    std::fegetenv(&before_);
+    at::globalContext().setFlushDenormal(true);
+  }
+  ~DenormalsAreZeros() { std::fesetenv(&before_); }
+  DenormalsAreZeros(const DenormalsAreZeros&) = delete;
+  DenormalsAreZeros& operator=(const DenormalsAreZeros&) = delete;
+
+ private:
+  std::fenv_t before_;
+};
 
 /// Temporaries and their lifetimes.
 struct Values {
@@ -108,10 +119,9 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
 
   Values values = values_of(nodes, own);
   const std::size_t own_values = values.tensors.size();
-  std::vector<std::unique_ptr<Prepared>> prepared;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    prepared.push_back(prepare(nodes[i], options.team ? options.team->threads() : 1));
-    values.lifetimes.push_back({i, i, prepared.back()->scratch_bytes()});
+    parts_->operations.push_back(prepare(nodes[i], options.team ? options.team->threads() : 1));
+    values.lifetimes.push_back({i, i, parts_->operations.back()->scratch_bytes()});
   }
   const ArenaPlan plan = plan_arena(values.lifetimes);
   char* block = arena.block(plan.bytes);
@@ -120,15 +130,14 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
         c10::DataPtr(block + plan.offsets[i], arena.device()));
   }
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    prepared[i]->bind(nodes[i], block + plan.offsets[own_values + i]);
-    Operation* const operation = prepared[i].get();
-    operation->info.bytes = bytes_of(nodes[i]);
-    parts_->names.push_back(kept_name(operation->info.name));
-    parts_->operations.push_back(std::move(prepared[i]));
+    Prepared& operation = *parts_->operations[i];
+    operation.bind(nodes[i], block + plan.offsets[own_values + i]);
+    operation.info.bytes = bytes_of(nodes[i]);
+    parts_->names.push_back(kept_name(operation.info.name));
     parts_->first_steps.push_back(parts_->steps.size());
-    const std::vector<bool> phases = operation->phases();
+    const std::vector<bool> phases = operation.phases();
     for (std::size_t phase = 0; phase < phases.size(); ++phase)
-      parts_->steps.push_back({operation, int(phase), phases[phase]});
+      parts_->steps.push_back({&operation, int(phase), phases[phase]});
   }
   parts_->first_steps.push_back(parts_->steps.size());
   for (Node& node : nodes) node.call = nullptr;  // the calls end here
@@ -162,19 +171,19 @@ void Program::run(std::size_t begin, std::size_t end) {
   begin = parts_->first_steps[begin];
   end = parts_->first_steps[end];
   if (parts_->team) return run_by_team(begin, end);
-  const kernels::DenormalsAreZeros here;
+  const DenormalsAreZeros here;
   for (std::size_t i = begin; i < end; ++i)
     parts_->steps[i].operation->run(parts_->steps[i].phase, {});
 }
 
 void Program::run_by_team(std::size_t begin, std::size_t end) {
-  const std::vector<Step>& steps = parts_->steps;
+  const std::vector<Parts::Step>& steps = parts_->steps;
   kernels::Team& team = *parts_->team;
   std::exception_ptr failure;
   team.run([&](kernels::Share share) {
-    const kernels::DenormalsAreZeros here;
+    const DenormalsAreZeros here;
     for (std::size_t i = begin; i < end; ++i) {
-      const Step& step = steps[i];
+      const Parts::Step& step = steps[i];
       const bool first = share.index == 0;
       if (step.shared) {
         step.operation->run(step.phase, share);  // a kernel, which throws nothing

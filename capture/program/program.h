@@ -21,17 +21,6 @@ struct ProgramOptions {
 /// operators that have no kernel here. Denormals are flushed to zero. Thread-bound, with its team.
 class Program {
  public:
-  /// One prepared call.
-  class Operation {
-   public:
-    virtual ~Operation() = default;
-    /// Its parts, one after another: whether a team shares the part, or its first thread does it
-    /// alone.
-    virtual std::vector<bool> phases() const { return {false}; }
-    virtual void run(int phase, kernels::Share share) = 0;
-    capture::OperationInfo info;
-  };
-
   /// Records one run of `body`. Its temporaries move to `arena`, other tensors keep their
   /// addresses. Arena and team outlive the program.
   /// Throws std::runtime_error if `body` can't be recorded.

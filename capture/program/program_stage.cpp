@@ -95,36 +95,34 @@ void ProgramStage::record_all(const stages::Tensors& inputs, const at::Tensor& t
 
 void ProgramStage::record(Place& place, int buffer) {
   Recorded& made = place.recorded[buffer];
-  const auto program = [&](const std::function<void()>& body) {
-    return std::make_unique<Program>(body, arena_, options_);
+  const auto record = [&](Part part, bool first, const std::function<void()>& body) {
+    made.programs[{part, first}] = std::make_unique<Program>(body, arena_, options_);
   };
-  made.forward = program([&] { made.kept = stage_.forward(place.inputs, place.target, buffer); });
+  record(Part::forward, true,
+         [&] { made.kept = stage_.forward(place.inputs, place.target, buffer); });
   made.outputs = made.kept.outputs;  // recomputing makes others
   made.loss = made.kept.loss;
-  if (stage_.options().recompute) made.recompute = program([&] { stage_.recompute(made.kept); });
+  if (stage_.options().recompute)
+    record(Part::recompute, true, [&] { stage_.recompute(made.kept); });
   if (place.gradients.empty()) place.gradients = copies(made.kept.outputs);
-  if (stage_.options().split) {  // once: the weights' part reads what this one leaves
-    made.backward[{Part::backward_input, true}] = program([&] {
+  const bool split = stage_.options().split;
+  if (split) {  // once: the weights' part reads what this one leaves
+    record(Part::backward_input, true, [&] {
       made.made =
           stage_.backward_input(made.kept, place.gradients, {.first = true, .retain = true});
     });
   }
   for (const bool first : {true, false}) {
-    const stages::Adding adding{.first = first, .retain = true};
-    if (stage_.options().split) {
-      made.backward[{Part::backward_weight, first}] =
-          program([&] { stage_.backward_weight(made.kept, adding); });
-    } else {
-      stages::Tensors& left = made.made;
-      made.backward[{Part::backward, first}] = program([&] {
-        const stages::Tensors found = stage_.backward(made.kept, place.gradients, adding);
-        const c10::NoGradGuard no_grad;
-        for (std::size_t i = 0; i < found.size(); ++i) {
-          if (left.size() <= i) left.push_back(at::empty_like(found[i]));
-          left[i].copy_(found[i]);
-        }
-      });
-    }
+    record(split ? Part::backward_weight : Part::backward, first, [&] {
+      const stages::Adding adding{.first = first, .retain = true};
+      if (split) return stage_.backward_weight(made.kept, adding);
+      const stages::Tensors found = stage_.backward(made.kept, place.gradients, adding);
+      const c10::NoGradGuard no_grad;
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        if (made.made.size() <= i) made.made.push_back(at::empty_like(found[i]));
+        made.made[i].copy_(found[i]);
+      }
+    });
   }
 }
 
@@ -143,36 +141,20 @@ ProgramStage::Activations ProgramStage::forward(const stages::Tensors& inputs,
   copy(inputs, place.inputs);
   if (target.defined()) copy({target}, {place.target});
   Recorded& recorded = place.recorded[kept.buffer];
-  recorded.forward->run();
+  recorded.programs.at({Part::forward, true})->run();
   kept.outputs = copies(recorded.outputs);
   if (recorded.loss.defined()) kept.loss = recorded.loss.clone();
   return kept;
 }
 
-void ProgramStage::recompute(Activations& kept) {
-  places_[*kept.place].recorded[kept.buffer].recompute->run();
-}
-
-stages::Tensors ProgramStage::run_backward(Part part, Activations& kept,
-                                           const stages::Tensors& gradients, bool first) {
+stages::Tensors ProgramStage::run(Part part, Activations& kept, const stages::Tensors& gradients,
+                                  bool first) {
   Place& place = places_[*kept.place];
   Recorded& recorded = place.recorded[kept.buffer];
   if (!gradients.empty()) copy(gradients, place.gradients);
-  recorded.backward.at({part, first})->run();
-  return part == Part::backward_weight ? stages::Tensors() : copies(recorded.made);
-}
-
-stages::Tensors ProgramStage::backward(Activations& kept, const stages::Tensors& gradients,
-                                       stages::Adding adding) {
-  return run_backward(Part::backward, kept, gradients, adding.first);
-}
-
-stages::Tensors ProgramStage::backward_input(Activations& kept, const stages::Tensors& gradients) {
-  return run_backward(Part::backward_input, kept, gradients, true);
-}
-
-void ProgramStage::backward_weight(Activations& kept, stages::Adding adding) {
-  run_backward(Part::backward_weight, kept, {}, adding.first);
+  recorded.programs.at({part, first})->run();
+  return part == Part::backward || part == Part::backward_input ? copies(recorded.made)
+                                                                : stages::Tensors();
 }
 
 bool ProgramStage::update(const stages::Change& change, double rate) {
@@ -185,12 +167,9 @@ bool ProgramStage::update(const stages::Change& change, double rate) {
 }
 
 std::vector<capture::OperationInfo> ProgramStage::operations(int rounds) {
-  Recorded& recorded = places_.at(0).recorded.at(0);
-  std::vector<Program*> step = {recorded.forward.get()};
-  if (recorded.recompute) step.push_back(recorded.recompute.get());
-  for (const Part part : {Part::backward, Part::backward_input, Part::backward_weight}) {
-    const auto found = recorded.backward.find({part, true});
-    if (found != recorded.backward.end()) step.push_back(found->second.get());
+  std::vector<Program*> step;
+  for (const auto& [key, program] : places_.at(0).recorded.at(0).programs) {
+    if (key.second) step.push_back(program.get());
   }
   step.push_back(updates_.at(0).get());
   if (arena_.device().is_cuda()) return timed_by_graphs(step, arena_.device(), rounds);

@@ -26,11 +26,17 @@ class ProgramStage {
     int buffer = 0;
   };
   Activations forward(const stages::Tensors& inputs, const at::Tensor& target, int buffer);
-  void recompute(Activations& kept);
+  void recompute(Activations& kept) { run(Part::recompute, kept, {}, true); }
   stages::Tensors backward(Activations& kept, const stages::Tensors& gradients,
-                           stages::Adding adding);
-  stages::Tensors backward_input(Activations& kept, const stages::Tensors& gradients);
-  void backward_weight(Activations& kept, stages::Adding adding);
+                           stages::Adding adding) {
+    return run(Part::backward, kept, gradients, adding.first);
+  }
+  stages::Tensors backward_input(Activations& kept, const stages::Tensors& gradients) {
+    return run(Part::backward_input, kept, gradients, true);
+  }
+  void backward_weight(Activations& kept, stages::Adding adding) {
+    run(Part::backward_weight, kept, {}, adding.first);
+  }
   bool update(const stages::Change& change, double rate);
 
   int buffer_of(std::int64_t version) const { return stage_.buffer_of(version); }
@@ -49,14 +55,14 @@ class ProgramStage {
   std::vector<capture::OperationInfo> operations(int rounds);
 
  private:
-  enum class Part { backward, backward_input, backward_weight };
+  enum class Part { forward, recompute, backward, backward_input, backward_weight };
   /// What was recorded of one sample's way at one weight buffer.
   struct Recorded {
     stages::Activations kept;
     stages::Tensors outputs, made;  ///< the latter: gradients of the inputs
     at::Tensor loss;
-    std::unique_ptr<Program> forward, recompute;
-    std::map<std::pair<Part, bool>, std::unique_ptr<Program>> backward;  ///< and whether first
+    /// By whether gradients overwrite what was there, too.
+    std::map<std::pair<Part, bool>, std::unique_ptr<Program>> programs;
   };
   struct Place {
     stages::Tensors inputs, gradients;
@@ -66,8 +72,8 @@ class ProgramStage {
 
   void record_all(const stages::Tensors& inputs, const at::Tensor& target);
   void record(Place& place, int buffer);
-  stages::Tensors run_backward(Part part, Activations& kept, const stages::Tensors& gradients,
-                               bool first);
+  /// \returns gradients of the inputs.
+  stages::Tensors run(Part part, Activations& kept, const stages::Tensors& gradients, bool first);
 
   stages::Stage stage_;
   int count_;

@@ -1,10 +1,10 @@
 #include "capture/program/recording.h"
 
 #include <ATen/ATen.h>
+#include <ATen/native/ConvUtils.h>              // sizes
 #include <c10/core/impl/LocalDispatchKeySet.h>  // recording on and off
 #include <torch/library.h>
 
-#include <algorithm>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -41,36 +41,27 @@ at::Tensor zeros(at::IntArrayRef sizes, const at::Tensor& like) {
 bool make_up_convolution(torch::jit::Stack& stack) {
   const auto argument = [&](std::size_t i) { return stack[stack.size() - 9 + i]; };
   const at::Tensor input = argument(0).toTensor(), weight = argument(1).toTensor();
-  if (input.dim() != 4 || argument(6).toBool() || argument(8).toInt() != 1) return false;
-  std::vector<std::int64_t> sizes = {input.size(0), weight.size(0)};
-  for (std::size_t side = 0; side < 2; ++side) {
-    const auto along = [&](std::size_t i) {
-      const std::vector<std::int64_t> list = argument(i).toIntVector();
-      return list[std::min(side, list.size() - 1)];
-    };
-    const std::int64_t reach = along(5) * (weight.size(2 + std::int64_t(side)) - 1) + 1;
-    sizes.push_back((input.size(2 + std::int64_t(side)) + 2 * along(4) - reach) / along(3) + 1);
-  }
+  const std::vector<std::int64_t> stride = argument(3).toIntVector(),
+                                  padding = argument(4).toIntVector(),
+                                  dilation = argument(5).toIntVector();
+  if (input.dim() != 4 || stride.size() != 2 || argument(6).toBool()) return false;
   torch::jit::drop(stack, 9);
-  torch::jit::push(stack, zeros(sizes, input));
+  torch::jit::push(stack, zeros(at::native::conv_output_size(input.sizes(), weight.sizes(), padding,
+                                                             stride, dilation),
+                                input));
   return true;
 }
 
 /// convolution_backward(gradient, input, weight, bias_sizes?, stride, ..., output_mask)
-bool make_up_convolution_backward(torch::jit::Stack& stack) {
+void make_up_convolution_backward(torch::jit::Stack& stack) {
   const auto argument = [&](std::size_t i) { return stack[stack.size() - 11 + i]; };
   const at::Tensor input = argument(1).toTensor(), weight = argument(2).toTensor();
+  const c10::IValue bias = argument(3);
   const c10::List<bool> wanted = argument(10).toBoolList();
-  const auto made = [&](std::size_t i, at::IntArrayRef sizes, const at::Tensor& like) {
-    return wanted.get(i) ? zeros(sizes, like) : at::Tensor();
-  };
-  if (input.dim() != 4 || argument(7).toBool() || argument(9).toInt() != 1) return false;
-  const at::Tensor dx = made(0, input.sizes(), input), dw = made(1, weight.sizes(), weight),
-                   db =
-                       wanted.get(2) ? at::zeros({weight.size(0)}, weight.options()) : at::Tensor();
   torch::jit::drop(stack, 11);
-  torch::jit::push(stack, dx, dw, db);
-  return true;
+  torch::jit::push(stack, wanted.get(0) ? zeros(input.sizes(), input) : at::Tensor(),
+                   wanted.get(1) ? zeros(weight.sizes(), weight) : at::Tensor(),
+                   wanted.get(2) ? at::zeros(bias.toIntVector(), weight.options()) : at::Tensor());
 }
 
 /// check_and_update(weights, to, ...) as of a gradient that is turned down: passes over all weights
@@ -94,7 +85,7 @@ void make_up_sum(torch::jit::Stack& stack) {
 void run_once(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   const std::string& name = operation.schema().name();
   if (name == "aten::convolution" && make_up_convolution(*stack)) return;
-  if (name == "aten::convolution_backward" && make_up_convolution_backward(*stack)) return;
+  if (name == "aten::convolution_backward") return make_up_convolution_backward(*stack);
   if (name == "millrace::check_and_update")
     return make_up_update(*stack, operation.schema().arguments().size());
   if (name == "millrace::add_up") return make_up_sum(*stack);

@@ -1,24 +1,30 @@
 #include "tests/capture/double_stream.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/LegacyTypeDispatch.h>  // below autograd
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <limits>
 #include <mutex>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
 #include "capture/eager.h"
-#include "tests/capture/operator_tape.h"
+#include "capture/program/node.h"
 
 namespace millrace::capture {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using program::Call, program::each_tensor;
 
 std::atomic<bool> refuses{false};
 
@@ -49,10 +55,63 @@ class DoubleEvent final : public Event {
   std::int64_t done_ = 0;
 };
 
+/// Leaves `made` where the recorded call left its result.
+void keep(const at::Tensor& recorded, const at::Tensor& made) {
+  if (recorded.const_data_ptr() == made.const_data_ptr()) return;
+  if (recorded.sizes() != made.sizes() || recorded.strides() != made.strides())
+    throw std::logic_error("a result has another layout than when it was recorded");
+  at::Tensor(recorded).copy_(made);
+}
+
+void spoil(const std::vector<at::Tensor>& all) {
+  for (const at::Tensor& tensor : all) {
+    if (tensor.is_floating_point())
+      at::Tensor(tensor).fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+}
+
+/// Does on a core what a CUDA Graph does: repeats recorded operators on the tensors they were
+/// recorded with, whatever the host would do by now. As there, what a body reads with item() can't
+/// be recorded; memory that nobody holds once the body is done belongs to whoever is recorded next
+/// (here it is spoiled at the end of each replay, and all that recording made is spoiled once); and
+/// what the body does past LibTorch's operators is not repeated.
 class DoubleRecording final : public Recording {
  public:
-  explicit DoubleRecording(const std::function<void()>& body) : tape(body) {}
-  OperatorTape tape;
+  /// Runs `body` to note what it does. Throws std::runtime_error for what can't be recorded.
+  explicit DoubleRecording(const std::function<void()>& body)
+      : calls_(program::record_calls(body)) {
+    const at::AutoDispatchBelowADInplaceOrView plain;
+    std::vector<at::Tensor> made;  // whose memory no call had seen before
+    std::set<const c10::StorageImpl*> seen;
+    for (const Call& call : calls_) {
+      each_tensor(call.arguments,
+                  [&](const auto& t) { seen.insert(t.storage().unsafeGetStorageImpl()); });
+      each_tensor(call.results, [&](const auto& t) {
+        if (seen.insert(t.storage().unsafeGetStorageImpl()).second) made.push_back(t);
+      });
+    }
+    const program::OwnMemory own(calls_);
+    std::copy_if(made.begin(), made.end(), std::back_inserter(temporary_),
+                 [&](const at::Tensor& tensor) { return own.holds(tensor); });
+    spoil(made);
+  }
+
+  void replay() const {
+    const at::AutoDispatchBelowADInplaceOrView plain;
+    for (const Call& call : calls_) {
+      torch::jit::Stack stack = call.arguments;
+      call.operation.callBoxed(stack);
+      std::vector<at::Tensor> recorded;
+      each_tensor(call.results, [&](const at::Tensor& t) { recorded.push_back(t); });
+      auto next = recorded.begin();
+      each_tensor(stack, [&](const at::Tensor& made) { keep(*next++, made); });
+    }
+    spoil(temporary_);
+  }
+
+ private:
+  std::vector<Call> calls_;
+  std::vector<at::Tensor> temporary_;  ///< made by the calls, and held by nobody else
 };
 
 /// The thread and what it has still to do.
@@ -127,7 +186,7 @@ class DoubleGraph final : public Graph {
       if (wait) wait->wait(needs);
       pause();
       const auto begin = Clock::now();
-      static_cast<const DoubleRecording*>(node.recording)->tape.replay();
+      static_cast<const DoubleRecording*>(node.recording)->replay();
       passed_ += (Clock::now() - begin).count();
       if (signal) signal->signal(gives);
     });
@@ -178,7 +237,7 @@ class ProgramGraph final : public Graph {
   explicit ProgramGraph(std::vector<GraphNode> nodes) : nodes_(std::move(nodes)) {}
   void launch() override {
     for (const GraphNode& node : nodes_)
-      static_cast<const DoubleRecording*>(node.recording)->tape.replay();
+      static_cast<const DoubleRecording*>(node.recording)->replay();
   }
 
  private:

@@ -8,8 +8,8 @@
 namespace millrace::capture {
 
 /// Runs recordings on a thread a stream, with random pauses before them if `disturbed`, as a device
-/// would: launches return at once, events order streams and nothing else does. A recording is an
-/// OperatorTape: what the host would do by now has no part in a launch.
+/// would: launches return at once, events order streams and nothing else does. A recording repeats
+/// operators alone: what the host would do by now has no part in a launch.
 std::unique_ptr<Backend> make_double_stream(bool disturbed);
 
 /// Records as that one does, and replays on the calling thread when it is called: as a step program

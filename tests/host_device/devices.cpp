@@ -68,31 +68,16 @@ API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
 }
 API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (!there(device)) return cudaErrorInvalidDevice;
-  switch (attribute) {
-    case cudaDevAttrMultiProcessorCount:
-      *value = kProcessors;
-      break;
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = 9;
-      break;
-    case cudaDevAttrMaxThreadsPerBlock:
-      *value = 1024;
-      break;
-    case cudaDevAttrWarpSize:
-      *value = 32;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = 232448;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *value = 49152;
-      break;
-    case cudaDevAttrUnifiedAddressing:
-      *value = 1;
-      break;
-    default:
-      *value = 0;
-  }
+  static const std::map<cudaDeviceAttr, int> values = {
+      {cudaDevAttrMultiProcessorCount, kProcessors},
+      {cudaDevAttrComputeCapabilityMajor, 9},
+      {cudaDevAttrMaxThreadsPerBlock, 1024},
+      {cudaDevAttrWarpSize, 32},
+      {cudaDevAttrMaxSharedMemoryPerBlockOptin, 232448},
+      {cudaDevAttrMaxSharedMemoryPerBlock, 49152},
+      {cudaDevAttrUnifiedAddressing, 1}};
+  const auto found = values.find(attribute);
+  *value = found == values.end() ? 0 : found->second;
   return cudaSuccess;
 }
 API cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {

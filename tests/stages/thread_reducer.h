@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "stages/tensor_split.h"
@@ -57,5 +58,23 @@ class ThreadReducer final : public Reducer {
   int rank_;
   std::mutex mutex_;
 };
+
+/// What each rank makes of its parts: make(network, weights, reducer), a thread each.
+template <class Make>
+auto by_sharing_ranks(const std::shared_ptr<const Network>& network, const std::vector<int>& cut,
+                      const StateDict& weights, const Make& make) {
+  const TensorSplit split(network, cut, kWays);
+  const auto table = std::make_shared<Table>();
+  std::vector<decltype(make(network, weights, std::declval<ThreadReducer&>()))> results(kWays);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kWays; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const auto reducer = std::make_shared<ThreadReducer>(table, rank);
+      results[rank] = make(split.part(reducer), split.part_of(weights, rank), *reducer);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return results;
+}
 
 }  // namespace millrace::stages

@@ -3,32 +3,10 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "capture/program/kernels/kernels.h"
-#include "capture/program/kernels/own.h"
+#include "capture/program/kernels/internal.h"
 
 namespace millrace::kernels {
 namespace {
-
-void require(bool met, const char* what) {
-  if (!met) throw std::invalid_argument(std::string("convolution: ") + what);
-}
-
-void check(const Convolution& c) {
-  require(c.window || (c.kernel > 0 && c.kernel % 2 == 1), "the kernel is not odd");
-  const auto [rows, columns] = window_of(c);
-  for (const Taps& taps : {rows, columns}) {
-    require(taps.count > 0 && taps.stride > 0 && taps.dilation > 0 && taps.padding >= 0,
-            "a kernel's side, stride or dilation is not positive");
-  }
-  for (const Layout& side : {c.input, c.output}) {
-    require(side.height > 0 && side.width > 0 && side.channels > 0, "an image is empty");
-  }
-  require(c.output.height == rows.outputs(c.input.height) &&
-              c.output.width == columns.outputs(c.input.width),
-          "the output's size is not what the window makes of the input's");
-  require(c.groups > 0 && c.input.channels % c.groups == 0 && c.output.channels % c.groups == 0,
-          "the groups do not divide the channels");
-}
 
 /// Names of what does a part of the work, behind what does the rest.
 std::vector<std::string> with_prefix(const char* prefix, std::vector<std::string> names) {
@@ -44,10 +22,9 @@ std::vector<std::string> float32_candidates(const Convolution& convolution) {
   if (convolution.groups > 1) return with_prefix(kGrouped, candidates(of_one_group(convolution)));
   if (convolution.window) return with_prefix(kUnfolded, candidates(of_one_tap(convolution)));
   std::vector<std::string> names = convolution.pass == Pass::kWeightGradient
-                                       ? own_weight_gradients(convolution)
-                                       : own_correlations(convolution);
-  const std::vector<std::string> transforms = own_transforms(convolution);
-  names.insert(names.end(), transforms.begin(), transforms.end());
+                                       ? weight_gradients(convolution)
+                                       : correlations(convolution);
+  for (const std::string& name : transforms(convolution)) names.push_back(name);
   if (matrix_can_do(convolution)) {
     const bool first = names.front() == kWide || names.front() == kPlain;
     names.insert(first && matrix_is_faster(convolution) ? names.begin() : names.end(), kMatrix);
@@ -58,19 +35,54 @@ std::vector<std::string> float32_candidates(const Convolution& convolution) {
   return names;
 }
 
+std::unique_ptr<Kernel> kernel_of(const Convolution& c, const std::string& name) {
+  const bool of_weights = c.pass == Pass::kWeightGradient;
+  if (name == kBf16) return make_bf16(c);
+  if (name == kMatrix) return make_matrix(c);
+  if (name == kRows) return make_rows(c);
+  if (name == kDepthwise) return make_depthwise(c);
+  if (name.starts_with(kGrouped)) return make_grouped(c, name.substr(std::strlen(kGrouped)));
+  if (name.starts_with(kUnfolded)) return make_unfolded(c, name.substr(std::strlen(kUnfolded)));
+  if (auto made = make_transformed(c, name)) return made;
+  return of_weights ? make_weight_gradient(c, name) : make_correlation(c, name);
+}
+
 }  // namespace
 
-const float* PaddedRows::copy(const float* source, const Layout& from, int first, int last,
-                              float* buffer) const {
-  const std::size_t border = std::size_t(padding) * channels;
-  const std::size_t filled = std::size_t(width) * channels;
+std::vector<Axis> axes_of(Pass pass, const Taps& taps, int size) {
+  if (pass == Pass::kForward)
+    return {{.count = taps.count, .from = -taps.padding, .pace = taps.stride, .size = size}};
+  std::vector<Axis> axes;
+  const int s = taps.stride;
+  for (int to = 0; to < s; ++to) {
+    const int first = (to + taps.padding) % s, count = (taps.count - first + s - 1) / s;
+    axes.push_back({.count = count,
+                    .first = first + s * (count - 1),
+                    .step = -s,
+                    .from = (to + taps.padding - first) / s - (count - 1),
+                    .to = to,
+                    .to_step = s,
+                    .size = (size - to + s - 1) / s});
+  }
+  return axes;
+}
+
+const float* pad_rows(const Layout& image, int padding, const float* source, int first, int last,
+                      float* buffer) {
+  const std::size_t border = std::size_t(padding) * image.channels, filled = image.row();
   float* to = buffer;
-  for (int y = first; y < last; ++y, to += row()) {
+  for (int y = first; y < last; ++y, to += padded_row(image, padding)) {
     std::fill_n(to, border, 0.0f);
-    std::copy_n(source + y * from.row(), filled, to + border);
+    std::copy_n(source + y * image.row(), filled, to + border);
     std::fill_n(to + border + filled, border, 0.0f);
   }
   return buffer + border;
+}
+
+void bias_gradient(const Convolution& c, const Operands& operands, Share share) {
+  if (!operands.bias_gradient) return;
+  const auto [first, last] = share.of(c.output.channels, lanes());
+  channel_sums(operands.source, c.output, first, last, operands.bias_gradient, c.accumulate);
 }
 
 TapGrid window_of(const Convolution& c) {
@@ -84,7 +96,6 @@ double flops(const Convolution& c) {
 }
 
 std::vector<std::string> candidates(const Convolution& convolution) {
-  check(convolution);
   std::vector<std::string> names = float32_candidates(convolution);
   if (bf16_can_do(convolution))
     names.insert(bf16_is_faster(convolution) ? names.begin() : names.end(), kBf16);
@@ -95,22 +106,11 @@ std::unique_ptr<Kernel> make_kernel(const Convolution& convolution,
                                     const std::string& implementation) {
   const std::vector<std::string> names = candidates(convolution);
   const std::string name = implementation.empty() ? names.front() : implementation;
-  if (std::find(names.begin(), names.end(), name) == names.end()) {
-    std::string known;
-    for (const std::string& each : names) known += (known.empty() ? "" : ", ") + each;
-    throw std::invalid_argument("convolution: no implementation \"" + name + "\" here, only " +
-                                known);
-  }
-  if (name == kBf16) return own_bf16(convolution);
-  if (name == kMatrix) return own_matrix(convolution);
-  if (name == kDepthwise) return own_depthwise(convolution);
-  if (name.starts_with(kGrouped))
-    return own_grouped(convolution, name.substr(std::strlen(kGrouped)));
-  if (name.starts_with(kUnfolded))
-    return own_unfolded(convolution, name.substr(std::strlen(kUnfolded)));
-  if (auto made = own_transformed(convolution, name)) return made;
-  return convolution.pass == Pass::kWeightGradient ? own_weight_gradient(convolution, name)
-                                                   : own_correlation(convolution, name);
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    throw std::invalid_argument("convolution: no implementation \"" + name + "\" here");
+  std::unique_ptr<Kernel> made = kernel_of(convolution, name);
+  made->name = name;
+  return made;
 }
 
 }  // namespace millrace::kernels

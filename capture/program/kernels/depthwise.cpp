@@ -2,27 +2,17 @@
 // two.
 #include <algorithm>
 
-#include "capture/program/kernels/own.h"
-#include "capture/program/kernels/simd.h"
+#include "capture/program/kernels/internal.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "capture/program/kernels/depthwise.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-// Highway wants its own contributions after highway.h.
-#include "capture/program/kernels/epilogue-inl.h"
+
+#include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
-
-/// Taps [from, to) that lie inside the input if tap 0 lies at `first`.
-struct Inside {
-  Inside(const Taps& taps, int first, int inputs)
-      : from(first < 0 ? (-first + taps.dilation - 1) / taps.dilation : 0),
-        to(inputs > first ? std::min(taps.count, (inputs - 1 - first) / taps.dilation + 1) : 0) {}
-  const int from, to;
-};
 
 /// Outputs [first, last) of which tap `tap` lies inside the input.
 struct Outputs {
@@ -46,36 +36,36 @@ struct Block {
   const float* weights(const Operands& o, std::size_t taps) const {
     for (std::size_t tap = 0; tap < taps; ++tap) {
       for (std::size_t lane = 0; lane < kLanes; ++lane)
-        o.scratch[tap * kLanes + lane] = lane < count ? o.packed[(channel + lane) * taps + tap] : 0;
+        o.scratch[tap * kLanes + lane] =
+            lane < count ? o.weights[(channel + lane) * taps + tap] : 0;
     }
     return o.scratch;
   }
 };
 
-void forward(const Convolution& c, const Operands& o, std::size_t channel) {
+void make_output(const Convolution& c, const Operands& o, std::size_t channel) {
   const Block block(c, channel);
   const auto [rows, columns] = window_of(c);
   const float* const weights = block.weights(o, std::size_t(rows.count * columns.count));
   const std::size_t step = std::size_t(c.input.channels);
   const V bias = o.bias ? block.load(o.bias + channel) : hn::Zero(D());
   for (int y = 0; y < c.output.height; ++y) {
-    const int top = y * rows.stride - rows.padding;
-    const Inside down(rows, top, c.input.height);
+    const Met down(rows, y, c.input.height);
     for (int x = 0; x < c.output.width; ++x) {
-      const int left = x * columns.stride - columns.padding;
-      const Inside right(columns, left, c.input.width);
+      const Met right(columns, x, c.input.width);
       V sum = bias;
-      for (int i = down.from; i < down.to; ++i) {
-        const float* source = o.x + std::size_t(top + i * rows.dilation) * c.input.row() +
-                              std::size_t(left + right.from * columns.dilation) * step + channel;
-        const float* weight = weights + std::size_t(i * columns.count + right.from) * kLanes;
-        for (int j = right.from; j < right.to; ++j, weight += kLanes) {
+      for (int i = down.first; i < down.last; ++i) {
+        const float* source =
+            o.source + std::size_t(down.begin + i * rows.dilation) * c.input.row() +
+            std::size_t(right.begin + right.first * columns.dilation) * step + channel;
+        const float* weight = weights + std::size_t(i * columns.count + right.first) * kLanes;
+        for (int j = right.first; j < right.last; ++j, weight += kLanes) {
           sum = hn::MulAdd(block.load(source), hn::Load(D(), weight), sum);
           source += std::size_t(columns.dilation) * step;
         }
       }
       block.store(activated(sum, c.activation),
-                  o.y + std::size_t(y) * c.output.row() + std::size_t(x) * step + channel);
+                  o.made + std::size_t(y) * c.output.row() + std::size_t(x) * step + channel);
     }
   }
 }
@@ -92,7 +82,8 @@ void data_gradient(const Convolution& c, const Operands& o, std::size_t channel)
       for (int i = 0; i < rows.count; ++i) {
         const int down = y + rows.padding - i * rows.dilation;
         if (down < 0 || down % rows.stride || down / rows.stride >= c.output.height) continue;
-        const float* const row = o.dy + std::size_t(down / rows.stride) * c.output.row() + channel;
+        const float* const row =
+            o.source + std::size_t(down / rows.stride) * c.output.row() + channel;
         for (int j = 0; j < columns.count; ++j) {
           const int right = x + columns.padding - j * columns.dilation;
           if (right < 0 || right % columns.stride || right / columns.stride >= c.output.width)
@@ -103,11 +94,11 @@ void data_gradient(const Convolution& c, const Operands& o, std::size_t channel)
         }
       }
       const std::size_t at = std::size_t(x) * step + channel;
-      if (c.masked) {
+      if (o.mask) {
         const V made = block.load(o.mask + std::size_t(y) * c.input.row() + at);
         sum = hn::IfThenZeroElse(hn::Le(made, hn::Zero(D())), sum);
       }
-      block.store(sum, o.dx + std::size_t(y) * c.input.row() + at);
+      block.store(sum, o.made + std::size_t(y) * c.input.row() + at);
     }
   }
 }
@@ -125,7 +116,7 @@ void weight_gradient(const Convolution& c, const Operands& o, std::size_t channe
     V sum = hn::Zero(d);
     for (int y = down.first; y < down.last; ++y) {
       const float* gradient =
-          o.dy + std::size_t(y) * c.output.row() + std::size_t(right.first) * step + channel;
+          o.source + std::size_t(y) * c.output.row() + std::size_t(right.first) * step + channel;
       const float* source = o.x + std::size_t(y * rows.stride + down.offset) * c.input.row() +
                             std::size_t(right.first * columns.stride + right.offset) * step +
                             channel;
@@ -139,7 +130,7 @@ void weight_gradient(const Convolution& c, const Operands& o, std::size_t channe
     }
     hn::Store(sum, d, lanes);
     for (std::size_t lane = 0; lane < block.count; ++lane) {
-      float& made = o.weight_gradient[(channel + lane) * taps + tap];
+      float& made = o.made[(channel + lane) * taps + tap];
       made = c.accumulate ? made + lanes[lane] : lanes[lane];
     }
   }
@@ -147,7 +138,7 @@ void weight_gradient(const Convolution& c, const Operands& o, std::size_t channe
 
 void depthwise(const Convolution& c, const Operands& o, std::size_t begin, std::size_t end) {
   for (std::size_t channel = begin; channel < end; channel += kLanes) {
-    if (c.pass == Pass::kForward) forward(c, o, channel);
+    if (c.pass == Pass::kForward) make_output(c, o, channel);
     if (c.pass == Pass::kDataGradient) data_gradient(c, o, channel);
     if (c.pass == Pass::kWeightGradient) weight_gradient(c, o, channel);
   }
@@ -164,22 +155,18 @@ HWY_EXPORT(depthwise);
 
 namespace {
 
-class Depthwise final : public Kernel {
+class DepthwiseKernel final : public Kernel {
  public:
-  explicit Depthwise(const Convolution& c) : convolution_(c) {}
-  std::string name() const override { return kDepthwise; }
-  std::size_t packed_floats() const override { return 0; }
+  explicit DepthwiseKernel(const Convolution& c) : convolution_(c) {}
   std::size_t scratch_floats() const override {
     return std::size_t(taps_of(window_of(convolution_))) * lanes();
   }
-  void pack(const float*, float*, Share) const override {}
   /// Threads share the channels.
   void run(const Operands& operands, int, Share share) const override {
     const Convolution& c = convolution_;
     const auto [begin, end] = share.of(std::size_t(c.input.channels), lanes());
     HWY_DYNAMIC_DISPATCH(depthwise)(c, operands, begin, end);
-    if (c.pass == Pass::kWeightGradient && operands.bias_gradient)
-      channel_sums(operands.dy, c.output, begin, end, operands.bias_gradient, c.accumulate);
+    bias_gradient(c, operands, share);
   }
 
  private:
@@ -188,8 +175,8 @@ class Depthwise final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> own_depthwise(const Convolution& convolution) {
-  return std::make_unique<Depthwise>(convolution);
+std::unique_ptr<Kernel> make_depthwise(const Convolution& convolution) {
+  return std::make_unique<DepthwiseKernel>(convolution);
 }
 
 }  // namespace millrace::kernels

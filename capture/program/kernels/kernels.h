@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/program/kernels/function.h"
 #include "capture/program/kernels/team.h"
 #include "stages/update_numbers.h"
 
@@ -84,36 +85,28 @@ struct Convolution {
   bool accumulate = false;
 };
 
-/// Addresses of images and numbers; null where a pass does not use them. Weights are packed by
-/// pack(), or, if packed_floats() is 0, in PyTorch's order (OIHW, I in a group); weight gradients
-/// always are. Nothing overlaps. Scratch and shared need not last between runs.
+/// Addresses of images and numbers; null where a pass does not use them. Weights and their
+/// gradients are [O, I, kernel, kernel] as PyTorch orders them, I in a group. Nothing overlaps.
+/// Scratch and shared need not last between runs.
 struct Operands {
-  const float* x = nullptr;          ///< kForward, kWeightGradient: read
-  float* y = nullptr;                ///< kForward: written
-  const float* dy = nullptr;         ///< both gradients: read
-  float* dx = nullptr;               ///< kDataGradient: written
-  const float* mask = nullptr;       ///< kDataGradient with masked: read
-  const float* packed = nullptr;     ///< kForward, kDataGradient: read; 64-byte aligned if packed
-  const float* bias = nullptr;       ///< kForward: read [output channels]; null: none
-  float* weight_gradient = nullptr;  ///< kWeightGradient: written [O, I, kernel, kernel]
-  float* bias_gradient = nullptr;    ///< kWeightGradient: written [O]; null: not wanted
-  float* scratch = nullptr;          ///< 64-byte aligned, scratch_floats(), of each thread's own
-  float* shared = nullptr;           ///< 64-byte aligned, shared_floats(), one for all threads
+  const float* source = nullptr;   ///< kForward: x; both gradients: dy
+  const float* weights = nullptr;  ///< kForward, kDataGradient
+  const float* x = nullptr;        ///< kWeightGradient
+  const float* bias = nullptr;     ///< kForward: [output channels]; null: none
+  const float* mask = nullptr;     ///< kDataGradient with masked
+  float* made = nullptr;           ///< written: y, dx or the weights' gradient
+  float* bias_gradient = nullptr;  ///< kWeightGradient: written [O]; null: not wanted
+  float* scratch = nullptr;        ///< 64-byte aligned, scratch_floats(), of each thread's own
+  float* shared = nullptr;         ///< 64-byte aligned, shared_floats(), one for all threads
 };
 
 /// A pass made ready.
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  /// The implementation, as candidates() names it.
-  virtual std::string name() const = 0;
-  /// Size of the weights as this kernel wants them; 0 where it reads none, or PyTorch's.
-  virtual std::size_t packed_floats() const = 0;
-  virtual std::size_t scratch_floats() const = 0;
+  std::string name;  ///< the implementation, as candidates() names it
+  virtual std::size_t scratch_floats() const { return 0; }
   virtual std::size_t shared_floats(int threads) const { return 0; }
-  /// From PyTorch's [O, I, kernel, kernel] to packed_floats() floats at `packed`: what run() with
-  /// that share reads.
-  virtual void pack(const float* weights, float* packed, Share share = {}) const = 0;
   /// How many parts a team of so many threads runs one after another: all have done one before any
   /// begins the next.
   virtual int phases(int threads) const { return 1; }
@@ -130,7 +123,7 @@ class Kernel {
 std::vector<std::string> candidates(const Convolution& convolution);
 
 /// \param implementation one of candidates(); empty: the first.
-/// \throws std::invalid_argument for an impossible shape or a name that candidates() does not list.
+/// \throws std::invalid_argument for a name that candidates() does not list.
 std::unique_ptr<Kernel> make_kernel(const Convolution& convolution,
                                     const std::string& implementation = "");
 
@@ -141,8 +134,6 @@ inline int taps_of(const TapGrid& window) {
 
 /// Operations that the limit counts: 2 for each tap, those on the padding too.
 double flops(const Convolution& convolution);
-
-bool all_finite(const float* values, std::size_t count);
 
 // ---- Images.
 
@@ -161,6 +152,96 @@ void channel_sums(const Layout& layout, const float* source, float factor, float
 /// \returns the loss: a row's squares summed in float, the rows in double.
 float mse(const Layout& layout, const float* prediction, const float* target, float* gradient,
           bool through_sigmoid, float scale = 1);
+
+// ---- Functions of each element, of one or two operands, either of which may be spread over the
+// other.
+
+/// "silu gradient".
+const char* name_of(Function function);
+
+/// Where an operand lies: element k of row r at `r * row + k`, or, if not `each`, at `r * row`.
+struct Operand {
+  std::size_t row = 0;
+  bool each = true;
+};
+
+/// made[r][k] = function(left[r][k], right[r][k]).
+struct Map {
+  Function function = Function::add;
+  float numbers[3] = {};
+  std::size_t rows = 1, row = 0;  ///< of the result, which has no gaps
+  Operand left, right;
+};
+
+/// \param right null for a function of one. \param made may be either, if it lies alike.
+void map(const Map& map, const float* left, const float* right, float* made, Share share = {});
+
+// ---- Pooling. A team shares the channels.
+
+struct Pool {
+  Layout input, output;
+  TapGrid window;
+  bool largest = false;      ///< of a window, the first if there are several; else its mean
+  bool counts_zeros = true;  ///< the mean: what lies outside counts as zeros, else not at all
+  float divisor = 0;         ///< of the sum, if not the number of taps
+};
+
+void pool(const Pool& pool, const float* x, float* y, Share share);
+/// \param x read for the largest alone, which a gradient goes to.
+void pool_gradient(const Pool& pool, const float* dy, const float* x, float* dx, Share share);
+
+// ---- Group norm of an image; instance norm is one channel a group. Batch norm with the statistics
+// of earlier samples is that, too, with nothing to measure.
+
+struct GroupNorm {
+  std::size_t pixels = 0;
+  int channels = 0, groups = 1;
+  double eps = 0;
+  bool frozen = false;  ///< mean and variance are given, a channel a group
+  /// Doubles that each call needs beside.
+  std::size_t scratch() const { return 4 * std::size_t(channels); }
+};
+
+/// Images are [pixels][channels], the rest [channels] or [groups].
+struct GroupNormOperands {
+  const float* gradient = nullptr;  ///< of the output: read by the gradient
+  const float* source = nullptr;    ///< of the norm: read
+  const float* weight = nullptr;    ///< [channels], read; null: 1
+  const float* bias = nullptr;      ///< [channels], read by the norm; null: 0
+  float* mean = nullptr;            ///< [groups], made by the norm; if frozen, read by both
+  float* rstd = nullptr;            ///< likewise: 1 / sqrt(variance + eps); if frozen, the variance
+  float* destination = nullptr;     ///< written: output, or the source's gradient (null: unwanted)
+  float* weight_gradient = nullptr;  ///< [channels], written by the gradient; null: unwanted
+  float* bias_gradient = nullptr;    ///< likewise
+  double* scratch = nullptr;         ///< GroupNorm::scratch(), the same in every phase
+};
+
+// In three phases, as Kernel has them: a team shares the first and the last, the second is one
+// thread's alone.
+
+/// destination = (source - mean) * rstd * weight + bias. Sums are taken in float over 64 pixels,
+/// about the first pixel's values, and in double over those.
+void group_norm(const GroupNorm& norm, const GroupNormOperands& operands, int phase, Share share);
+void group_norm_gradient(const GroupNorm& norm, const GroupNormOperands& operands, int phase,
+                         Share share);
+
+// ---- Functions of each row of a matrix [rows][row]. A team shares the rows.
+
+struct Matrix {
+  std::size_t rows = 0, row = 0;
+};
+
+/// destination = (source - mean) * rstd * weight + bias, with weight and bias [row] and a mean and
+/// rstd a row. Operands as a group norm's, without scratch.
+void layer_norm(const Matrix& matrix, double eps, const GroupNormOperands& operands, Share share);
+/// A team shares the rows, and for the gradients of weight and bias their elements.
+void layer_norm_gradient(const Matrix& matrix, const GroupNormOperands& operands, Share share);
+
+/// made = exp(source) over its row's sum, or the logarithm of that.
+void softmax(const Matrix& matrix, bool logarithm, const float* source, float* made, Share share);
+/// \param made by softmax().
+void softmax_gradient(const Matrix& matrix, bool logarithm, const float* gradient,
+                      const float* made, float* destination, Share share);
 
 // ---- The update: one pass over a stage's flat buffers, the formulas of
 // stages/optimizer_formulas-inl.h and stages/correction.cpp.

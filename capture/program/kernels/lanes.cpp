@@ -1,14 +1,15 @@
-// Weights between PyTorch's order and vectors along the channels.
+// What vectors there are, how fast they are, and what several kernels do with them: weights between
+// PyTorch's order and vectors along the channels, rows of sums made final.
 #include <algorithm>
+#include <chrono>
 
-#include "capture/program/kernels/simd.h"
+#include "capture/program/kernels/internal.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "capture/program/kernels/lanes.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-// Highway wants its own contributions after highway.h.
-#include "capture/program/kernels/epilogue-inl.h"
+
+#include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
@@ -20,6 +21,23 @@ std::size_t lanes() {
 
 const char* target_name() {
   return hwy::TargetName(HWY_TARGET);
+}
+
+/// 12 chains of fused multiply-adds, `rounds` each. Returns the operations done.
+double multiply_add(int rounds, float* result) {
+  constexpr int kChains = 12;
+  const hn::ScalableTag<float> d;
+  const auto factor = hn::Set(d, result[0]), term = hn::Set(d, result[1]);
+  hn::Vec<decltype(d)> chains[kChains];
+#pragma GCC unroll 16
+  for (int i = 0; i < kChains; ++i) chains[i] = hn::Set(d, result[0] * i);  // else one would do
+  for (int i = 0; i < rounds; ++i) {
+#pragma GCC unroll 16
+    for (auto& chain : chains) chain = hn::MulAdd(chain, factor, term);
+  }
+#pragma GCC unroll 16
+  for (auto& chain : chains) result[2] += hn::GetLane(chain);
+  return 2.0 * kChains * hn::Lanes(d) * rounds;
 }
 
 #if HWY_TARGET == HWY_SCALAR
@@ -112,6 +130,35 @@ void from_lanes(const float* packed, std::span<const std::uint32_t> places, floa
   }
 }
 
+void finish_rows(const FinishRows& given) {
+  const FinishRows f = given;  // which no store can change
+  // finished(sum, elements, what lies where the mask does, or the sum goes)
+  const auto finish = [&](const auto& finished) HWY_ATTR {
+    for (std::size_t r = 0; r < f.rows; ++r) {
+      const float* const from = f.values + r * f.values_row;
+      float* const to = f.to + r * f.row;
+      const float* const with = f.mask ? f.mask + r * f.row : to;
+      each_vector(0, f.count, [&](const auto& e) HWY_ATTR {
+        const V v = e.load(from);
+        e.store(to, finished(f.bias ? hn::Add(v, e.load(f.bias)) : v, e, with));
+      });
+    }
+  };
+  if (f.mask) {
+    finish([](V v, const auto& e, const float* mask)
+               HWY_ATTR { return hn::IfThenZeroElse(hn::Le(e.load(mask), hn::Zero(D())), v); });
+  } else if (f.accumulate) {
+    finish([](V v, const auto& e, const float* total)
+               HWY_ATTR { return hn::Add(e.load(total), v); });
+  } else if (f.activation == Activation::kRelu) {
+    finish([](V v, const auto&, const float*) HWY_ATTR { return relu_of(v); });
+  } else if (f.activation == Activation::kSigmoid) {
+    finish([](V v, const auto&, const float*) HWY_ATTR { return sigmoid_of(v); });
+  } else {
+    finish([](V v, const auto&, const float*) HWY_ATTR { return v; });
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace millrace::kernels
 HWY_AFTER_NAMESPACE();
@@ -123,6 +170,8 @@ HWY_EXPORT(lanes);
 HWY_EXPORT(target_name);
 HWY_EXPORT(to_lanes);
 HWY_EXPORT(from_lanes);
+HWY_EXPORT(finish_rows);
+HWY_EXPORT(multiply_add);
 
 std::size_t lanes() {
   return HWY_DYNAMIC_DISPATCH(lanes)();
@@ -132,6 +181,22 @@ std::string instruction_set() {
 }
 bool has_vectors() {
   return lanes() > 1;
+}
+
+double fma_peak(int repeats) {
+  using Clock = std::chrono::steady_clock;
+  float values[3] = {0.5f, 1e-3f, 0};
+  double best = 0;
+  for (int i = 0; i < repeats; ++i) {
+    const auto begin = Clock::now();
+    const double operations = HWY_DYNAMIC_DISPATCH(multiply_add)(100'000, values);
+    best = std::max(best, operations / std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return values[2] > 0 ? best : 0;  // reading the result keeps the loop
+}
+
+void finish_rows(const FinishRows& f) {
+  HWY_DYNAMIC_DISPATCH(finish_rows)(f);
 }
 
 void to_lanes(const float* rows, std::size_t stride, std::size_t row_count,

@@ -1,15 +1,13 @@
-#include "capture/program/kernels/map.h"
-
+// Functions of each element.
 #include <algorithm>
 
-#include "capture/program/kernels/simd.h"
+#include "capture/program/kernels/internal.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "capture/program/kernels/map.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-// Highway wants its own contributions after highway.h.
-#include "capture/program/kernels/epilogue-inl.h"
+
+#include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
@@ -44,9 +42,6 @@ HWY_INLINE V erf_of(V v) {
   return least_of(most_of(hn::Div(hn::Mul(x, p), q), of(-1)), of(1));
 }
 
-HWY_INLINE V through_sigmoid(V gradient, V made) {
-  return hn::Mul(hn::Mul(gradient, hn::Sub(of(1), made)), made);
-}
 HWY_INLINE V through_silu(V gradient, V x) {
   const V s = sigmoid_of(x);
   return hn::Mul(gradient, hn::Mul(s, hn::MulAdd(x, hn::Sub(of(1), s), of(1))));
@@ -116,7 +111,7 @@ void with(const Map& m, const Action& action) {
     case Function::sigmoid:
       return action([](V x, V) HWY_ATTR { return sigmoid_of(x); });
     case Function::sigmoid_gradient:
-      return action([](V dy, V y) HWY_ATTR { return through_sigmoid(dy, y); });
+      return action([](V dy, V y) HWY_ATTR { return sigmoid_gradient_of(dy, y); });
     case Function::tanh:
       return action([](V x, V) HWY_ATTR { return tanh_of(x); });
     case Function::tanh_gradient:
@@ -170,7 +165,7 @@ void with(const Map& m, const Action& action) {
   }
 }
 
-/// `count` elements of a row.
+/// `count` elements of a row, of which there are often few: each_vector() takes longer.
 template <bool kEachLeft, bool kEachRight, class F>
 HWY_INLINE void map_row(const F& f, const float* left, const float* right, float* made,
                         std::size_t count) {

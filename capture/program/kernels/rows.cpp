@@ -1,17 +1,18 @@
-// Convolutions to a few pixels: their weights lie in PyTorch's order, a row an output channel, and
-// are read once from memory, which takes longer than the arithmetic.
+// Forward and data gradient where there are few output pixels and many weights: a product of the
+// weights' matrix, a row an output channel, with a column a pixel. Weights are read once from
+// memory, where PyTorch has them, which takes longer than the arithmetic.
 #include <algorithm>
+#include <tuple>
 #include <type_traits>
 
-#include "capture/program/kernels/simd.h"
+#include "capture/program/kernels/internal.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "capture/program/kernels/rows.cpp"
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-// Highway wants its own contributions after highway.h.
-#include "capture/program/kernels/epilogue-inl.h"
+
+#include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
@@ -19,14 +20,14 @@ namespace HWY_NAMESPACE {
 
 constexpr int kPixels = HWY_TARGET == HWY_AVX3 ? 4 : 2;  ///< at a time, so that sums fit registers
 
-/// w[o] = the elements of row o from `weights` on, rows being `row` elements apart.
+/// w[o] = elements of row o, rows being `row` elements apart.
 template <int O>
-HWY_INLINE void load_rows(const auto& load, const float* HWY_RESTRICT weights, std::size_t row,
+HWY_INLINE void load_rows(const auto& e, const float* HWY_RESTRICT weights, std::size_t row,
                           V (&w)[O]) {
 #pragma GCC unroll 8
   for (int o = 0; o < O; ++o) {
-    w[o] = load(weights + std::size_t(o) * row);
-    hwy::Prefetch(weights + std::size_t(o + O) * row);  // the next rows come from afar
+    w[o] = e.load(weights + std::size_t(o) * row);
+    hwy::Prefetch(weights + e.at + std::size_t(o + O) * row);  // the next rows come from afar
   }
 }
 
@@ -37,28 +38,17 @@ HWY_INLINE void products(const Rows& r, std::size_t row, int pixel) {
   const float* HWY_RESTRICT weights = r.rows + row * r.row;
   const float* HWY_RESTRICT columns = r.columns + std::size_t(pixel) * r.row;
   V sums[O][P];
-#pragma GCC unroll 8
-  for (int o = 0; o < O; ++o) {
-#pragma GCC unroll 8
-    for (int p = 0; p < P; ++p) sums[o][p] = hn::Zero(d);
-  }
-  const auto add = [&](const auto& load, std::size_t k) HWY_ATTR {
+  clear(sums);
+  each_vector(0, r.row, [&](const auto& e) HWY_ATTR {
     V w[O];
-    load_rows(load, weights + k, r.row, w);
+    load_rows(e, weights, r.row, w);
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      const V value = load(columns + std::size_t(p) * r.row + k);
+      const V value = e.load(columns + std::size_t(p) * r.row);
 #pragma GCC unroll 8
       for (int o = 0; o < O; ++o) sums[o][p] = hn::MulAdd(value, w[o], sums[o][p]);
     }
-  };
-  std::size_t k = 0;
-  for (; k + kLanes <= r.row; k += kLanes)
-    add([&](const float* from) HWY_ATTR { return hn::LoadU(d, from); }, k);
-  if (k < r.row) {
-    const auto part = first_lanes(r.row - k);
-    add([&](const float* from) HWY_ATTR { return load_part(part, from); }, k);
-  }
+  });
   for (int p = 0; p < P; ++p) {
     for (int o = 0; o < O; ++o) {
       r.values[std::size_t(pixel + p) * r.channels + row + std::size_t(o)] =
@@ -87,29 +77,20 @@ HWY_INLINE void add_rows(const Rows& r, std::size_t row, int pixel, std::size_t 
   const float* HWY_RESTRICT weights = r.rows + row * r.row;
   const float* HWY_RESTRICT values = r.values + std::size_t(pixel) * r.channels + row;
   float* HWY_RESTRICT columns = r.columns + std::size_t(pixel) * r.row;
-  const auto add = [&](const auto& load, const auto& store, std::size_t k) HWY_ATTR {
+  each_vector(begin, end, [&](const auto& e) HWY_ATTR {
     V w[O];
-    load_rows(load, weights + k, r.row, w);
+    load_rows(e, weights, r.row, w);
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      float* const to = columns + std::size_t(p) * r.row + k;
-      V sum = load(to);
+      float* const to = columns + std::size_t(p) * r.row;
+      V sum = e.load(to);
 #pragma GCC unroll 8
       for (int o = 0; o < O; ++o)
         sum =
             hn::MulAdd(hn::Set(d, values[std::size_t(p) * r.channels + std::size_t(o)]), w[o], sum);
-      store(sum, to);
+      e.store(to, sum);
     }
-  };
-  std::size_t k = begin;
-  for (; k + kLanes <= end; k += kLanes) {
-    add([&](const float* from) HWY_ATTR { return hn::LoadU(d, from); },
-        [&](V v, float* to) HWY_ATTR { hn::StoreU(v, d, to); }, k);
-  }
-  if (k == end) return;
-  const auto part = first_lanes(end - k);
-  add([&](const float* from) HWY_ATTR { return load_part(part, from); },
-      [&](V v, float* to) HWY_ATTR { store_part(v, part, to); }, k);
+  });
 }
 
 void row_sums(const Rows& r) {
@@ -135,42 +116,6 @@ void row_sums(const Rows& r) {
   }
 }
 
-void finish_rows(const FinishRows& given) {
-  const FinishRows f = given;  // which no store can change
-  const D d;
-  const std::size_t whole = f.count / kLanes * kLanes;
-  const auto part = first_lanes(f.count - whole);
-  const auto finish = [&](const auto& finished) HWY_ATTR {
-    for (std::size_t r = 0; r < f.rows; ++r) {
-      const float* const from = f.values + r * f.values_row;
-      float* const to = f.to + r * f.row;
-      const float* const with = f.mask ? f.mask + r * f.row : to;
-      const auto sum = [&](const auto& load, std::size_t i) HWY_ATTR {
-        const V v = load(from + i);
-        return f.bias ? hn::Add(v, load(f.bias + i)) : v;
-      };
-      const auto load = [&](const float* p) HWY_ATTR { return hn::LoadU(d, p); };
-      const auto load_last = [&](const float* p) HWY_ATTR { return load_part(part, p); };
-      std::size_t i = 0;
-      for (; i < whole; i += kLanes) hn::StoreU(finished(sum(load, i), load, with + i), d, to + i);
-      if (i < f.count) store_part(finished(sum(load_last, i), load_last, with + i), part, to + i);
-    }
-  };
-  if (f.mask) {
-    finish([](V v, const auto& load, const float* mask)
-               HWY_ATTR { return hn::IfThenZeroElse(hn::Le(load(mask), hn::Zero(D())), v); });
-  } else if (f.accumulate) {
-    finish([](V v, const auto& load, const float* total)
-               HWY_ATTR { return hn::Add(load(total), v); });
-  } else if (f.activation == Activation::kRelu) {
-    finish([](V v, const auto&, const float*) HWY_ATTR { return relu_of(v); });
-  } else if (f.activation == Activation::kSigmoid) {
-    finish([](V v, const auto&, const float*) HWY_ATTR { return sigmoid_of(v); });
-  } else {
-    finish([](V v, const auto&, const float*) HWY_ATTR { return v; });
-  }
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace millrace::kernels
 HWY_AFTER_NAMESPACE();
@@ -180,16 +125,121 @@ namespace millrace::kernels {
 
 HWY_EXPORT(row_products);
 HWY_EXPORT(row_sums);
-HWY_EXPORT(finish_rows);
 
-void row_products(const Rows& r) {
-  HWY_DYNAMIC_DISPATCH(row_products)(r);
+namespace {
+
+class RowsKernel final : public Kernel {
+ public:
+  explicit RowsKernel(const Convolution& c)
+      : convolution_(c),
+        taps_(std::size_t(c.kernel) * c.kernel),
+        row_(taps_ * c.input.channels),
+        pixels_(c.output.height * c.output.width) {}
+
+  std::size_t scratch_floats() const override {
+    return pixels() * (row_ + std::size_t(convolution_.output.channels)) +
+           convolution_.input.channels;
+  }
+
+  void run(const Operands& operands, int, Share share) const override {
+    Rows r{.rows = operands.weights,
+           .row = row_,
+           .channels = std::size_t(convolution_.output.channels),
+           .columns = operands.scratch,
+           .values = operands.scratch + pixels() * row_,
+           .pixels = pixels_};
+    forward(convolution_) ? make_output(operands, r, share) : make_gradient(operands, r, share);
+  }
+
+ private:
+  std::size_t pixels() const { return std::size_t(pixels_); }
+
+  /// Calls with (pixel of the output, tap, row and column of the input) where a tap meets a pixel.
+  template <class Meets>
+  void each_tap(const Meets& meets) const {
+    const Convolution& c = convolution_;
+    for (int pixel = 0; pixel < pixels_; ++pixel) {
+      const int top = pixel / c.output.width * c.stride - c.kernel / 2;
+      const int left = pixel % c.output.width * c.stride - c.kernel / 2;
+      for (int ky = std::max(0, -top); ky < std::min(c.kernel, c.input.height - top); ++ky) {
+        for (int kx = std::max(0, -left); kx < std::min(c.kernel, c.input.width - left); ++kx)
+          meets(std::size_t(pixel), std::size_t(ky * c.kernel + kx), std::size_t(top + ky),
+                std::size_t(left + kx));
+      }
+    }
+  }
+  /// Of an input pixel.
+  std::size_t at(std::size_t y, std::size_t x) const {
+    return y * convolution_.input.row() + x * std::size_t(convolution_.input.channels);
+  }
+
+  /// Threads share the output channels.
+  void make_output(const Operands& operands, Rows& r, Share share) const {
+    const Convolution& c = convolution_;
+    std::tie(r.begin, r.end) = share.of(r.channels, 16);
+    if (r.begin == r.end) return;
+    const std::size_t in = c.input.channels;
+    std::fill_n(r.columns, pixels() * row_, 0.0f);
+    each_tap([&](std::size_t pixel, std::size_t tap, std::size_t y, std::size_t x) {
+      const float* from = operands.source + at(y, x);
+      float* to = r.columns + pixel * row_ + tap;
+      for (std::size_t i = 0; i < in; ++i) to[i * taps_] = from[i];
+    });
+    HWY_DYNAMIC_DISPATCH(row_products)(r);
+    finish_rows({.values = r.values + r.begin,
+                 .values_row = r.channels,
+                 .bias = operands.bias ? operands.bias + r.begin : nullptr,
+                 .activation = c.activation,
+                 .to = operands.made + r.begin,
+                 .row = r.channels,
+                 .rows = pixels(),
+                 .count = r.end - r.begin});
+  }
+
+  /// Threads share the input channels.
+  void make_gradient(const Operands& operands, Rows& r, Share share) const {
+    const Convolution& c = convolution_;
+    const auto [begin, end] = share.of(std::size_t(c.input.channels), 16);
+    if (begin == end) return;
+    r.begin = begin * taps_;
+    r.end = end * taps_;
+    std::copy_n(operands.source, c.output.floats(), r.values);
+    HWY_DYNAMIC_DISPATCH(row_sums)(r);
+    // What each input pixel gets of the taps that met it.
+    float* const sum = r.values + pixels() * r.channels;
+    for (std::size_t y = 0; y < std::size_t(c.input.height); ++y) {
+      for (std::size_t x = 0; x < std::size_t(c.input.width); ++x) {
+        std::fill(sum + begin, sum + end, 0.0f);
+        each_tap([&, begin = begin, end = end](std::size_t pixel, std::size_t tap, std::size_t row,
+                                               std::size_t column) {
+          if (row != y || column != x) return;
+          const float* from = r.columns + pixel * row_ + tap;
+          for (std::size_t i = begin; i < end; ++i) sum[i] += from[i * taps_];
+        });
+        finish_rows({.values = sum + begin,
+                     .mask = operands.mask ? operands.mask + at(y, x) + begin : nullptr,
+                     .to = operands.made + at(y, x) + begin,
+                     .count = end - begin});
+      }
+    }
+  }
+
+  const Convolution convolution_;
+  const std::size_t taps_, row_;
+  const int pixels_;
+};
+
+}  // namespace
+
+/// Packing weights for vectors along channels takes longer than a few pixels' arithmetic.
+bool rows_are_faster(const Convolution& c) {
+  const int pixels = c.output.height * c.output.width;
+  const double weights = double(c.input.channels) * c.output.channels * c.kernel * c.kernel;
+  return pixels <= 16 && weights >= 1 << 15;
 }
-void row_sums(const Rows& r) {
-  HWY_DYNAMIC_DISPATCH(row_sums)(r);
-}
-void finish_rows(const FinishRows& f) {
-  HWY_DYNAMIC_DISPATCH(finish_rows)(f);
+
+std::unique_ptr<Kernel> make_rows(const Convolution& convolution) {
+  return std::make_unique<RowsKernel>(convolution);
 }
 
 }  // namespace millrace::kernels

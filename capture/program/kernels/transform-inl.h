@@ -7,12 +7,8 @@
 #define MILLRACE_KERNELS_TRANSFORM
 #endif
 
-#include <hwy/highway.h>
-
 #include "capture/program/kernels/transform_numbers.h"
-#include "capture/program/kernels/transformed.h"
-// Highway wants its own contributions after highway.h.
-#include "capture/program/kernels/epilogue-inl.h"
+#include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {

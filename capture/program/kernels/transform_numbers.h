@@ -1,7 +1,44 @@
-// The numbers of the transforms, made by the compiler. Internal to this folder.
+// Squares of pixels, and the numbers of their transforms, made by the compiler. Internal to this
+// folder.
 #pragma once
 
+#include <cstddef>
+
+#include "capture/program/kernels/kernels.h"
+
 namespace millrace::kernels {
+
+/// FFT by the side of its squares, Winograd by F(outputs, kernel).
+enum class Transform { kFft12, kFft20, kFft30, kWinograd43, kWinograd63, kWinograd45 };
+
+/// What a square of pixels is. An FFT treats all alike.
+enum class Side { kInput, kOutput, kWeights, kGradient };
+
+/// A square's frequencies for `lanes` channels: the real part of frequency f at first + f * plane,
+/// the imaginary one, if the transform has one, `imaginary` floats on.
+struct Spectrum {
+  float* first = nullptr;
+  std::size_t plane = 0, imaginary = 0;
+};
+
+/// The part of an image that a square meets: its rows and columns [.., ..) are there. The square's
+/// pixel (y, x) lies y * row + x * column after the address that goes with the window, where its
+/// pixel (0, 0) is or would be.
+struct Window {
+  std::size_t row = 0, column = 0;  ///< floats to the next of the image
+  int top = 0, bottom = 0, left = 0, right = 0;
+  int channels = 0;           ///< from the address on; more than `lanes`: the first of them
+  std::ptrdiff_t offset = 0;  ///< floats from the image's pixel (0, 0) to that address
+};
+
+/// What becomes of a square's pixels: activation(pixel + bias), or with a mask (pixel + bias),
+/// zeros where it is at most 0. Bias and mask may be null; the mask lies as the image.
+struct Finish {
+  const float* bias = nullptr;
+  Activation activation = Activation::kNone;
+  const float* mask = nullptr;
+  float* image = nullptr;
+};
 
 /// 4 if it divides n, else its smallest prime factor.
 constexpr int first_factor(int n) {
@@ -36,7 +73,7 @@ template <int N>
 inline constexpr Roots<N> kRoots;
 
 template <int Rows, int Columns>
-struct Matrix {
+struct Factors {
   static constexpr int rows = Rows, columns = Columns;
   float at[Rows][Columns] = {};
   bool points_are_rows = true;
@@ -54,8 +91,8 @@ struct Matrix {
     }
     return true;
   }
-  constexpr Matrix<Columns, Rows> transposed() const {
-    Matrix<Columns, Rows> made;
+  constexpr Factors<Columns, Rows> transposed() const {
+    Factors<Columns, Rows> made;
     made.points_are_rows = !points_are_rows;
     for (int i = 0; i < Rows; ++i) {
       for (int j = 0; j < Columns; ++j) made.at[j][i] = at[i][j];
@@ -69,9 +106,9 @@ struct Matrix {
 template <int M, int R>
 struct WinogradMatrices {
   static constexpr int N = M + R - 1;
-  Matrix<N, N> input;
-  Matrix<N, R> weights;
-  Matrix<N, M> gradient;
+  Factors<N, N> input;
+  Factors<N, R> weights;
+  Factors<N, M> gradient;
 
   constexpr WinogradMatrices() {
     constexpr double kAccurate[] = {0, 0.625, -0.625, 1.5, -1.5};

@@ -1,38 +1,40 @@
 // The update: one pass over flat buffers.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <type_traits>
 
-#include "capture/program/kernels/simd.h"
+#include "capture/program/kernels/internal.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "capture/program/kernels/update.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-// Highway wants its own contributions after highway.h.
-#include "capture/program/kernels/epilogue-inl.h"
+
+#include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-/// A whole vector of each buffer. Stores with a mask are slow on some processors.
-struct Whole {
-  std::size_t at;
-  V load(const float* buffer) const { return hn::LoadU(D(), buffer + at); }
-  void store(float* buffer, V v) const { hn::StoreU(v, D(), buffer + at); }
-  V only(V v) const { return v; }
-};
-
-/// The last few elements.
-struct Rest {
-  std::size_t at;
-  Lanes part;
-  V load(const float* buffer) const { return load_part(part, buffer + at); }
-  void store(float* buffer, V v) const { store_part(v, part, buffer + at); }
-  V only(V v) const { return only_part(part, v); }
-};
+bool all_finite(const float* values, std::size_t count) {
+  const D d;
+  const V most = hn::Set(d, std::numeric_limits<float>::max());
+  const auto finite = [&](V v) { return hn::Le(hn::Abs(v), most); };
+  std::size_t i = 0;
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
+    const auto first =
+        hn::And(finite(hn::LoadU(d, values + i)), finite(hn::LoadU(d, values + i + kLanes)));
+    const auto second = hn::And(finite(hn::LoadU(d, values + i + 2 * kLanes)),
+                                finite(hn::LoadU(d, values + i + 3 * kLanes)));
+    if (!hn::AllTrue(d, hn::And(first, second))) return false;
+  }
+  for (; i < count; i += kLanes) {
+    const V v = load_part(first_lanes(count - i), values + i);
+    if (!hn::AllTrue(d, finite(v))) return false;
+  }
+  return true;
+}
 
 HWY_INLINE V constant(double value) {
   return hn::Set(D(), float(value));
@@ -132,10 +134,8 @@ HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& operands, do
     corrected.updated(elements, before, weights);
   };
   for (std::size_t block = 0; block * kUpdateBlock < o.count; ++block) {
-    std::size_t i = block * kUpdateBlock;
-    const std::size_t end = std::min(o.count, i + kUpdateBlock);
-    for (; i + kLanes <= end; i += kLanes) step(Whole{i});
-    if (i < end) step(Rest{i, first_lanes(end - i)});
+    const std::size_t begin = block * kUpdateBlock;
+    each_vector(begin, std::min(o.count, begin + kUpdateBlock), step);
     if constexpr (Corrected::kMeasures) {
       o.sums[block] = double(hn::GetLane(hn::SumOfLanes(d, corrected.way)));
       corrected.way = hn::Zero(d);
@@ -161,6 +161,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace::kernels {
 
+HWY_EXPORT(all_finite);
 HWY_EXPORT(update);
 
 namespace {
@@ -188,7 +189,7 @@ UpdateOperands share_of(const UpdateOperands& o, Share share) {
 
 bool is_finite(const UpdateOperands& operands, Share share) {
   const UpdateOperands mine = share_of(operands, share);
-  return all_finite(mine.gradient, mine.count);
+  return HWY_DYNAMIC_DISPATCH(all_finite)(mine.gradient, mine.count);
 }
 
 void update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate,

@@ -22,7 +22,7 @@ bool is_transposed(const Call& call, std::size_t first) {
 std::optional<kernels::Convolution> described(const at::Tensor& input, const at::Tensor& output,
                                               const at::Tensor& weight, const Call& call,
                                               std::size_t first) {
-  if (!is_picture(input) || !is_picture(output) || weight.dim() != 4 || !is_dense(weight) ||
+  if (!are_pictures(input, output) || weight.dim() != 4 || !is_dense(weight) ||
       !weight.is_contiguous())
     return {};
   const auto taps = [&](std::size_t side) {
@@ -62,21 +62,20 @@ bool convolution(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &w = tensor(call, 1), &y = result(call);
   std::optional<kernels::Convolution> c = described(x, y, w, call, 3);
   if (!c) return false;
-  const at::Tensor bias = optional(call, 2), from = lower.read(x), image = lower.image_for(y);
-  if (is_transposed(call, 3)) {
-    c->pass = kernels::Pass::kDataGradient;
-    const at::Tensor sums =
-        bias.defined() ? lower.own(y.sizes(), image_format(y.device()), y.device()) : image;
-    lower.add(Kind::data_gradient, {from, w}, {sums}).convolution = *c;
-    if (bias.defined())
-      lower_map(lower, kernels::Function::add, {}, {sums, bias.view({-1, 1, 1})}, image);
-  } else {
+  const at::Tensor bias = optional(call, 2), from = lower.read(x);
+  if (!is_transposed(call, 3)) {
     std::vector<at::Tensor> reads = {from, w};
     if (bias.defined()) reads.push_back(bias);
-    lower.add(Kind::convolution, std::move(reads), {image}).convolution = *c;
+    return lower.add_image(
+        y, {.kind = Kind::convolution, .reads = std::move(reads), .convolution = *c});
   }
-  lower.written(y, image);
-  return true;
+  c->pass = kernels::Pass::kDataGradient;
+  Node node{.kind = Kind::data_gradient, .reads = {from, w}, .convolution = *c};
+  if (!bias.defined()) return lower.add_image(y, std::move(node));
+  const at::Tensor sums = lower.own(y.sizes(), image_format(y.device()), y.device());
+  node.writes = {sums};
+  lower.add(std::move(node));
+  return lower_map(lower, {.function = kernels::Function::add}, {sums, bias.view({-1, 1, 1})}, y);
 }
 
 // convolution_backward(gradient, input, weight, bias_sizes?, stride, ..., output_mask)
@@ -88,22 +87,24 @@ bool convolution_backward(Lowering& lower, const Call& call) {
   const bool transposed = is_transposed(call, 4);
   const at::Tensor gradient = lower.read(dy);
   if (dx.defined()) {
-    const at::Tensor image = lower.image_for(dx);
     c->pass = transposed ? kernels::Pass::kForward : kernels::Pass::kDataGradient;
-    lower.add(transposed ? Kind::convolution : Kind::data_gradient, {gradient, w}, {image})
-        .convolution = *c;
-    lower.written(dx, image);
+    lower.add_image(dx, {.kind = transposed ? Kind::convolution : Kind::data_gradient,
+                         .reads = {gradient, w},
+                         .convolution = *c});
   }
-  if (dw.defined()) {
-    const at::Tensor plain =
-        dw.is_contiguous() ? dw : lower.own(dw.sizes(), at::MemoryFormat::Contiguous, dw.device());
-    const at::Tensor from = lower.read(x);
-    c->pass = kernels::Pass::kWeightGradient;
-    transposed ? lower.add(Kind::weight_gradient, {from, gradient}, {plain, {}}).convolution = *c
-               : lower.add(Kind::weight_gradient, {gradient, from}, {plain, db}).convolution = *c;
-    if (!plain.is_same(dw)) lower.add(Kind::copy, {plain}, {dw});
-    if (transposed && db.defined()) lower.add(Kind::channel_sums, {gradient}, {db});
-  }
+  if (!dw.defined()) return true;
+  const at::Tensor plain =
+      dw.is_contiguous() ? dw : lower.own(dw.sizes(), at::MemoryFormat::Contiguous, dw.device());
+  Node node{.kind = Kind::weight_gradient,
+            .reads = {gradient, lower.read(x)},
+            .writes = {plain, transposed ? at::Tensor() : db},
+            .convolution = *c};
+  node.convolution.pass = kernels::Pass::kWeightGradient;
+  if (transposed) std::swap(node.reads[0], node.reads[1]);
+  lower.add(std::move(node));
+  if (!plain.is_same(dw)) lower.add({.kind = Kind::copy, .reads = {plain}, .writes = {dw}});
+  if (transposed && db.defined())
+    lower.add({.kind = Kind::channel_sums, .reads = {gradient}, .writes = {db}});
   return true;
 }
 
@@ -112,9 +113,15 @@ bool convolution_backward(Lowering& lower, const Call& call) {
 bool is_matrix(const at::Tensor& tensor) {
   return is_dense(tensor) && tensor.dim() == 2;
 }
-kernels::Convolution pointwise(kernels::Pass pass, const at::Tensor& input,
-                               const at::Tensor& output) {
-  return {.pass = pass, .input = layout_of(input), .output = layout_of(output)};
+bool add_pointwise(Lowering& lower, kernels::Pass pass, const at::Tensor& input,
+                   const at::Tensor& output, std::vector<at::Tensor> reads,
+                   std::vector<at::Tensor> writes) {
+  static constexpr Kind kinds[] = {Kind::convolution, Kind::data_gradient, Kind::weight_gradient};
+  return lower.add(
+      {.kind = kinds[int(pass)],
+       .reads = std::move(reads),
+       .writes = std::move(writes),
+       .convolution = {.pass = pass, .input = layout_of(input), .output = layout_of(output)}});
 }
 
 /// a times b, of which the memory's order says what they are: of samples [T,C] and weights [N,C],
@@ -129,23 +136,17 @@ bool add_product(Lowering& lower, const at::Tensor& a, const at::Tensor& b, cons
   if (!bias.defined() && a_turned.is_contiguous() && b.is_contiguous() &&
       (a.size(1) == 1 || !a.is_contiguous())) {
     const at::Tensor dy = as_pixels(a_turned), x = as_pixels(b);
-    lower.add(Kind::weight_gradient, {dy, x}, {made, {}}).convolution =
-        pointwise(kernels::Pass::kWeightGradient, x, dy);
-    return true;
+    return add_pointwise(lower, kernels::Pass::kWeightGradient, x, dy, {dy, x}, {made, {}});
   }
   if (!a.is_contiguous()) return false;
   const at::Tensor from = as_pixels(a), to = as_pixels(made);
   if (b_turned.is_contiguous()) {
     std::vector<at::Tensor> reads = {from, b_turned};
     if (bias.defined()) reads.push_back(bias);
-    lower.add(Kind::convolution, std::move(reads), {to}).convolution =
-        pointwise(kernels::Pass::kForward, from, to);
-    return true;
+    return add_pointwise(lower, kernels::Pass::kForward, from, to, std::move(reads), {to});
   }
-  if (bias.defined() || !b.is_contiguous()) return false;
-  lower.add(Kind::data_gradient, {from, b}, {to}).convolution =
-      pointwise(kernels::Pass::kDataGradient, to, from);
-  return true;
+  return !bias.defined() && b.is_contiguous() &&
+         add_pointwise(lower, kernels::Pass::kDataGradient, to, from, {from, b}, {to});
 }
 bool product(Lowering& lower, const Call& call) {
   return add_product(lower, tensor(call, 0), tensor(call, 1), {}, result(call));
@@ -161,16 +162,13 @@ bool product_and_bias(Lowering& lower, const Call& call) {
 
 }  // namespace
 
-const Rules& convolution_rules() {
-  static const Rules rules = {
-      {"aten::convolution", {convolution}},
-      // A traced module's; more flags follow.
-      {"aten::_convolution", {convolution}},
-      {"aten::convolution_backward", {convolution_backward}},
-      {"aten::mm", {product, false}},
-      {"aten::addmm", {product_and_bias, false}},
-  };
-  return rules;
-}
+const Rules convolution_rules = {
+    {"aten::convolution", {convolution}},
+    // A traced module's; more flags follow.
+    {"aten::_convolution", {convolution}},
+    {"aten::convolution_backward", {convolution_backward}},
+    {"aten::mm", {product, false}},
+    {"aten::addmm", {product_and_bias, false}},
+};
 
 }  // namespace millrace::program

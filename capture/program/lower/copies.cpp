@@ -11,19 +11,13 @@ namespace {
 // add_up(part, reducer, place)
 bool add_up(Lowering& lower, const Call& call) {
   const at::Tensor &part = tensor(call, 0), &made = result(call);
-  if (!is_picture(part) || !is_picture(made)) return false;
-  const at::Tensor from = lower.read(part), image = lower.image_for(made);
-  lower.add(Kind::add_up, {from}, {image});
-  lower.written(made, image);
-  return true;
+  return are_pictures(part, made) &&
+         lower.add_image(made, {.kind = Kind::add_up, .reads = {lower.read(part)}});
 }
 
 // new_zeros, zeros, zeros_like, zero_
 bool zero(Lowering& lower, const Call& call) {
-  const at::Tensor& made = result(call);
-  if (!is_dense(made)) return false;
-  lower.add(Kind::zero, {}, {made});
-  return true;
+  return is_dense(result(call)) && lower.add({.kind = Kind::zero, .writes = {result(call)}});
 }
 
 bool copies(Lowering& lower, const at::Tensor& from, const at::Tensor& to) {
@@ -32,8 +26,8 @@ bool copies(Lowering& lower, const at::Tensor& from, const at::Tensor& to) {
     return false;
   const bool image =
       is_picture(from) && !lie_alike(from, to) && is_image(to) && lower.has_image(from);
-  lower.add(Kind::copy, {image ? lower.read(from) : from}, {to});
-  return true;
+  return lower.add(
+      {.kind = Kind::copy, .reads = {image ? lower.read(from) : from}, .writes = {to}});
 }
 // cat(tensors, dim)
 bool concatenation(Lowering& lower, const Call& call) {
@@ -46,12 +40,12 @@ bool concatenation(Lowering& lower, const Call& call) {
   const at::Tensor image = lower.image_for(made);
   std::int64_t channel = 0;
   for (const at::Tensor& part : parts) {
-    const at::Tensor from = lower.read(part);
-    lower.add(Kind::copy, {from}, {image.narrow(1, channel, part.size(1))});
+    lower.add({.kind = Kind::copy,
+               .reads = {lower.read(part)},
+               .writes = {image.narrow(1, channel, part.size(1))}});
     channel += part.size(1);
   }
-  lower.written(made, image);
-  return true;
+  return lower.written(made, image);
 }
 
 bool copy(Lowering& lower, const Call& call) {
@@ -64,9 +58,8 @@ bool clone(Lowering& lower, const Call& call) {
 // sample_of_bytes(bytes, sample)
 bool sample_of_bytes(Lowering& lower, const Call& call) {
   const at::Tensor &bytes = tensor(call, 0), &sample = tensor(call, 1);
-  if (!lower.on_gpu() || !bytes.is_contiguous() || !is_image(sample)) return false;
-  lower.add(Kind::sample_of_bytes, {bytes}, {sample});
-  return true;
+  return lower.on_gpu() && bytes.is_contiguous() && is_image(sample) &&
+         lower.add({.kind = Kind::sample_of_bytes, .reads = {bytes}, .writes = {sample}});
 }
 
 // check_and_update(weights, to, gradient, state[], memory[], numbers, rate, skipped, finite?)
@@ -84,27 +77,23 @@ bool update(Lowering& lower, const Call& call) {
       writes.push_back(kept);
     }
   }
-  lower.add(Kind::update, std::move(reads), std::move(writes));
-  return true;
+  return lower.add({.kind = Kind::update, .reads = std::move(reads), .writes = std::move(writes)});
 }
 
 }  // namespace
 
-const Rules& copy_rules() {
-  static const Rules rules = {
-      {"aten::new_zeros", {zero}},
-      {"aten::zeros", {zero}},
-      {"aten::zeros_like", {zero}},
-      {"aten::zero_", {zero}},
-      {"aten::cat", {concatenation}},
-      {"aten::copy_", {copy}},
-      {"aten::clone", {clone}},
-      {"aten::_to_copy", {clone}},
-      {"millrace::add_up", {add_up, false}},
-      {"millrace::check_and_update", {update}},
-      {"millrace::sample_of_bytes", {sample_of_bytes}},
-  };
-  return rules;
-}
+const Rules copy_rules = {
+    {"aten::new_zeros", {zero}},
+    {"aten::zeros", {zero}},
+    {"aten::zeros_like", {zero}},
+    {"aten::zero_", {zero}},
+    {"aten::cat", {concatenation}},
+    {"aten::copy_", {copy}},
+    {"aten::clone", {clone}},
+    {"aten::_to_copy", {clone}},
+    {"millrace::add_up", {add_up, false}},
+    {"millrace::check_and_update", {update}},
+    {"millrace::sample_of_bytes", {sample_of_bytes}},
+};
 
 }  // namespace millrace::program

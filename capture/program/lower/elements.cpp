@@ -29,9 +29,8 @@ std::optional<std::int64_t> step(const at::Tensor& tensor, Dimensions dimensions
 }
 
 /// Puts the elements of `made` into rows so that each operand, spread over `made`, has one step
-/// from row to row and one, 0 or 1, in a row. Nothing if they can't be.
-std::optional<kernels::Map> in_rows(const at::Tensor& made,
-                                    const std::vector<at::Tensor>& operands) {
+/// from row to row and one, 0 or 1, in a row. False if they can't be.
+bool in_rows(const at::Tensor& made, const std::vector<at::Tensor>& operands, kernels::Map& map) {
   std::vector<std::int64_t> order;  // of dimensions, in that of memory
   for (std::int64_t d = 0; d < made.dim(); ++d) {
     if (made.size(d) > 1) order.push_back(d);
@@ -41,21 +40,24 @@ std::optional<kernels::Map> in_rows(const at::Tensor& made,
   for (std::size_t split = 0; split <= order.size(); ++split) {
     const Dimensions outer = Dimensions(order).first(split),
                      inner = Dimensions(order).subspan(split);
-    kernels::Map map;
-    map.rows = std::size_t(elements(made, outer));
-    map.row = std::size_t(elements(made, inner));
+    kernels::Operand found[2];
     const auto fits = [&](std::size_t i) {
       const at::Tensor spread = operands[i].expand(made.sizes());
       const std::optional<std::int64_t> row = step(spread, outer), each = step(spread, inner);
       if (!row || !each || *each < 0 || *each > 1) return false;
-      (i == 0 ? map.left : map.right) = {std::size_t(*row), *each == 1};
+      found[i] = {std::size_t(*row), *each == 1};
       return true;
     };
     bool all = true;
     for (std::size_t i = 0; i < operands.size(); ++i) all = all && fits(i);
-    if (all) return map;
+    if (!all) continue;
+    map.rows = std::size_t(elements(made, outer));
+    map.row = std::size_t(elements(made, inner));
+    map.left = found[0];
+    map.right = found[1];
+    return true;
   }
-  return {};
+  return false;
 }
 
 /// A number is an operand of one element.
@@ -69,10 +71,10 @@ Rule mapped(Function function, std::vector<std::size_t> operands,
   const auto apply = [=](Lowering& lower, const Call& call) {
     std::vector<at::Tensor> tensors;
     for (const std::size_t i : operands) tensors.push_back(operand(call.arguments[i]));
-    std::array<float, 3> values{};
+    kernels::Map map{.function = function};
     for (std::size_t i = 0; i < numbers.size(); ++i)
-      values[i] = float(call.arguments[numbers[i]].toScalar().toDouble());
-    return lower_map(lower, function, values, std::move(tensors), result(call));
+      map.numbers[i] = float(call.arguments[numbers[i]].toScalar().toDouble());
+    return lower_map(lower, map, std::move(tensors), result(call));
   };
   return {apply};
 }
@@ -119,21 +121,14 @@ bool is_of_channels(const at::Tensor& tensor, const at::Tensor& picture) {
   return tensor.numel() == picture.size(1) &&
          (tensor.dim() != 4 || tensor.size(1) == picture.size(1));
 }
-/// Whether a sum leaves the last dimension alone.
-bool all_but_the_last(const at::Tensor& x, const c10::IValue& dimensions) {
+/// Whether a sum is over all dimensions but `kept`, or those of one element.
+bool all_but(std::int64_t kept, const at::Tensor& x, const c10::IValue& dimensions) {
   std::set<std::int64_t> summed;
   for (const std::int64_t d : dimensions.toIntVector()) summed.insert(d < 0 ? d + x.dim() : d);
-  for (std::int64_t d = 0; d + 1 < x.dim(); ++d) {
-    if (x.size(d) > 1 && summed.count(d) == 0) return false;
+  for (std::int64_t d = 0; d < x.dim(); ++d) {
+    if (d != kept && x.size(d) > 1 && summed.count(d) == 0) return false;
   }
-  return summed.count(x.dim() - 1) == 0;
-}
-/// Whether it leaves the channels of a picture alone.
-bool all_but_channels(const at::Tensor& x, const c10::IValue& dimensions) {
-  std::set<std::int64_t> summed;
-  for (const std::int64_t d : dimensions.toIntVector()) summed.insert(d < 0 ? d + x.dim() : d);
-  return summed.count(1) == 0 && (x.size(2) == 1 || summed.count(2) > 0) &&
-         (x.size(3) == 1 || summed.count(3) > 0);
+  return summed.count(kept) == 0;
 }
 
 // sum(input, dim[], keepdim, dtype?), mean alike
@@ -143,19 +138,23 @@ bool channel_sums(Lowering& lower, const Call& call, bool mean) {
       !call.arguments[3].isNone())
     return false;
   const bool of_rows = is_dense(x) && x.is_contiguous() && x.dim() > 1 &&
-                       made.numel() == x.size(-1) && all_but_the_last(x, call.arguments[1]);
-  if (!of_rows &&
-      !(is_picture(x) && is_of_channels(made, x) && all_but_channels(x, call.arguments[1])))
+                       made.numel() == x.size(-1) && all_but(x.dim() - 1, x, call.arguments[1]);
+  if (!of_rows && !(is_picture(x) && is_of_channels(made, x) && all_but(1, x, call.arguments[1])))
     return false;
   const at::Tensor from = of_rows ? as_pixels(x.view({-1, x.size(-1)})) : lower.read(x);
-  lower.add(Kind::channel_sums, {from}, {made}).factor =
-      mean ? float(made.numel()) / float(x.numel()) : 1;
-  return true;
+  return lower.add({.kind = Kind::channel_sums,
+                    .reads = {from},
+                    .writes = {made},
+                    .factor = mean ? float(made.numel()) / float(x.numel()) : 1});
+}
+
+Rule sums(bool mean) {
+  return {[mean](Lowering& lower, const Call& call) { return channel_sums(lower, call, mean); }};
 }
 
 /// Its kernels take operands as they lie, and numbers of the host.
-bool spread_on_gpu(Lowering& lower, Function function, const std::array<float, 3>& numbers,
-                   std::vector<at::Tensor> operands, const at::Tensor& made) {
+bool spread_on_gpu(Lowering& lower, const kernels::Map& map, std::vector<at::Tensor> operands,
+                   const at::Tensor& made) {
   for (const at::Tensor& operand : operands) {
     const bool number = operand.is_cpu() && operand.dim() == 0;
     if (!number && (operand.scalar_type() != at::kFloat || operand.device() != made.device() ||
@@ -167,20 +166,16 @@ bool spread_on_gpu(Lowering& lower, Function function, const std::array<float, 3
   for (at::Tensor& operand : operands) {
     if (is_picture(operand) && lower.has_image(operand)) operand = lower.read(operand);
   }
-  kernels::Map map;
-  map.function = function;
-  std::copy(numbers.begin(), numbers.end(), map.numbers);
-  lower.add(Kind::map, std::move(operands), {to}).map = map;
-  lower.written(made, to);
-  return true;
+  lower.add({.kind = Kind::map, .reads = std::move(operands), .writes = {to}, .map = map});
+  return lower.written(made, to);
 }
 
 }  // namespace
 
-bool lower_map(Lowering& lower, Function function, const std::array<float, 3>& numbers,
-               std::vector<at::Tensor> operands, const at::Tensor& made) {
+bool lower_map(Lowering& lower, kernels::Map map, std::vector<at::Tensor> operands,
+               const at::Tensor& made) {
   if (!is_dense(made) || made.numel() == 0) return false;
-  if (lower.on_gpu()) return spread_on_gpu(lower, function, numbers, std::move(operands), made);
+  if (lower.on_gpu()) return spread_on_gpu(lower, map, std::move(operands), made);
   std::vector<at::Tensor> wide, narrow;  // of made's size, and smaller
   for (const at::Tensor& operand : operands) {
     if (!is_copyable(operand) || operand.device() != made.device() ||
@@ -194,63 +189,52 @@ bool lower_map(Lowering& lower, Function function, const std::array<float, 3>& n
   const bool as_it_lies =
       std::all_of(wide.begin(), wide.end(), lies_well) && (!wide.empty() || !is_picture(made));
   const at::Tensor to = as_it_lies || !is_picture(made) ? made : lower.image_for(made);
-  if (!narrow.empty() && !in_rows(to, narrow)) return false;
+  if (kernels::Map any; !narrow.empty() && !in_rows(to, narrow, any)) return false;
   for (at::Tensor& operand : operands) {
     if (operand.sizes() != made.sizes() || lie_alike(operand, to)) continue;
     if (is_picture(made)) {
       operand = lower.read(operand);
     } else {
       const at::Tensor alike = lower.own_like(made);
-      lower.add(Kind::copy, {operand}, {alike});
+      lower.add({.kind = Kind::copy, .reads = {operand}, .writes = {alike}});
       operand = alike;
     }
   }
-  kernels::Map map =
-      in_rows(to, operands).value_or(kernels::Map{.row = std::size_t(to.numel())});  // alike
-  map.function = function;
-  std::copy(numbers.begin(), numbers.end(), map.numbers);
-  lower.add(Kind::map, std::move(operands), {to}).map = map;
-  lower.written(made, to);
-  return true;
+  if (!in_rows(to, operands, map)) map.row = std::size_t(to.numel());  // alike
+  lower.add({.kind = Kind::map, .reads = std::move(operands), .writes = {to}, .map = map});
+  return lower.written(made, to);
 }
 
-const Rules& element_rules() {
-  const auto sums = [](bool mean) {
-    return Rule{
-        [mean](Lowering& lower, const Call& call) { return channel_sums(lower, call, mean); }};
-  };
-  static const Rules rules = {
-      {"aten::add", sum(Function::add)},
-      {"aten::sub", sum(Function::subtract)},
-      {"aten::mul", mapped(Function::multiply, {0, 1})},
-      {"aten::div", {division}},
-      {"aten::neg", mapped(Function::negate, {0})},
-      {"aten::abs", mapped(Function::absolute, {0})},
-      {"aten::sgn", mapped(Function::sign, {0})},
-      {"aten::relu", mapped(Function::relu, {0})},
-      {"aten::threshold_backward", {threshold_backward}},
-      {"aten::sigmoid", mapped(Function::sigmoid, {0})},
-      {"aten::sigmoid_backward", mapped(Function::sigmoid_gradient, {0, 1})},
-      {"aten::tanh", mapped(Function::tanh, {0})},
-      {"aten::tanh_backward", mapped(Function::tanh_gradient, {0, 1})},
-      {"aten::silu", mapped(Function::silu, {0})},
-      {"aten::silu_backward", mapped(Function::silu_gradient, {0, 1})},
-      {"aten::gelu", gelu(Function::gelu, Function::gelu_tanh, {0})},
-      {"aten::gelu_backward", gelu(Function::gelu_gradient, Function::gelu_tanh_gradient, {0, 1})},
-      {"aten::hardsigmoid", mapped(Function::hard_sigmoid, {0})},
-      {"aten::hardsigmoid_backward", mapped(Function::hard_sigmoid_gradient, {0, 1})},
-      {"aten::hardswish", mapped(Function::hard_swish, {0})},
-      {"aten::hardswish_backward", mapped(Function::hard_swish_gradient, {0, 1})},
-      {"aten::hardtanh", mapped(Function::clamp, {0}, {1, 2})},
-      {"aten::hardtanh_backward", mapped(Function::clamp_gradient, {0, 1}, {2, 3})},
-      {"aten::leaky_relu", mapped(Function::leaky_relu, {0}, {1})},
-      {"aten::leaky_relu_backward", mapped(Function::leaky_relu_gradient, {0, 1}, {2})},
-      {"aten::elu", mapped(Function::elu, {0}, {1, 2, 3})},
-      {"aten::elu_backward", {elu_backward}},
-      {"aten::sum", sums(false)},
-      {"aten::mean", sums(true)},
-  };
-  return rules;
-}
+const Rules element_rules = {
+    {"aten::add", sum(Function::add)},
+    {"aten::sub", sum(Function::subtract)},
+    {"aten::mul", mapped(Function::multiply, {0, 1})},
+    {"aten::div", {division}},
+    {"aten::neg", mapped(Function::negate, {0})},
+    {"aten::abs", mapped(Function::absolute, {0})},
+    {"aten::sgn", mapped(Function::sign, {0})},
+    {"aten::relu", mapped(Function::relu, {0})},
+    {"aten::threshold_backward", {threshold_backward}},
+    {"aten::sigmoid", mapped(Function::sigmoid, {0})},
+    {"aten::sigmoid_backward", mapped(Function::sigmoid_gradient, {0, 1})},
+    {"aten::tanh", mapped(Function::tanh, {0})},
+    {"aten::tanh_backward", mapped(Function::tanh_gradient, {0, 1})},
+    {"aten::silu", mapped(Function::silu, {0})},
+    {"aten::silu_backward", mapped(Function::silu_gradient, {0, 1})},
+    {"aten::gelu", gelu(Function::gelu, Function::gelu_tanh, {0})},
+    {"aten::gelu_backward", gelu(Function::gelu_gradient, Function::gelu_tanh_gradient, {0, 1})},
+    {"aten::hardsigmoid", mapped(Function::hard_sigmoid, {0})},
+    {"aten::hardsigmoid_backward", mapped(Function::hard_sigmoid_gradient, {0, 1})},
+    {"aten::hardswish", mapped(Function::hard_swish, {0})},
+    {"aten::hardswish_backward", mapped(Function::hard_swish_gradient, {0, 1})},
+    {"aten::hardtanh", mapped(Function::clamp, {0}, {1, 2})},
+    {"aten::hardtanh_backward", mapped(Function::clamp_gradient, {0, 1}, {2, 3})},
+    {"aten::leaky_relu", mapped(Function::leaky_relu, {0}, {1})},
+    {"aten::leaky_relu_backward", mapped(Function::leaky_relu_gradient, {0, 1}, {2})},
+    {"aten::elu", mapped(Function::elu, {0}, {1, 2, 3})},
+    {"aten::elu_backward", {elu_backward}},
+    {"aten::sum", sums(false)},
+    {"aten::mean", sums(true)},
+};
 
 }  // namespace millrace::program

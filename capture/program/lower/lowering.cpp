@@ -28,7 +28,7 @@ bool only_names(const Call& call) {
 
 const Rule* rule_of(const std::string& name, bool on_gpu) {
   for (const Rules* rules :
-       {&convolution_rules(), &element_rules(), &norm_rules(), &pool_rules(), &copy_rules()}) {
+       {&convolution_rules, &element_rules, &norm_rules, &pool_rules, &copy_rules}) {
     const auto found = rules->find(name);
     if (found != rules->end() && (!on_gpu || found->second.on_gpu)) return &found->second;
   }
@@ -61,19 +61,26 @@ void Lowering::left(const Call& call) {
     if (!arguments[i].alias_info() || !arguments[i].alias_info()->isWrite()) continue;
     each_tensor({call.arguments[i]}, [&](const at::Tensor& t) { writes.push_back(t); });
   }
-  add(Kind::torch, std::move(reads), std::move(writes));
+  add({.kind = Kind::torch, .reads = std::move(reads), .writes = std::move(writes)});
 }
 
-Node& Lowering::add(Kind kind, std::vector<at::Tensor> reads, std::vector<at::Tensor> writes) {
-  for (const at::Tensor& written : writes) {
+bool Lowering::add(Node node) {
+  for (const at::Tensor& written : node.writes) {
     if (!written.defined()) continue;
     std::erase_if(images_, [&](const auto& entry) {
       return range_of(entry.second.first).overlaps(range_of(written));
     });
   }
-  nodes_.push_back(
-      {.kind = kind, .call = call_, .reads = std::move(reads), .writes = std::move(writes)});
-  return nodes_.back();
+  node.call = call_;
+  nodes_.push_back(std::move(node));
+  return true;
+}
+
+bool Lowering::add_image(const at::Tensor& made, Node node) {
+  const at::Tensor image = made.defined() ? image_for(made) : at::Tensor();
+  node.writes.insert(node.writes.begin(), image);
+  add(std::move(node));
+  return !made.defined() || written(made, image);
 }
 
 at::Tensor Lowering::own(at::IntArrayRef sizes, at::MemoryFormat format, c10::Device device) {
@@ -96,7 +103,7 @@ at::Tensor Lowering::read(const at::Tensor& tensor) {
       found->second.first.strides() == tensor.strides())
     return found->second.second;
   const at::Tensor image = own(tensor.sizes(), image_format(tensor.device()), tensor.device());
-  add(Kind::copy, {tensor}, {image});
+  add({.kind = Kind::copy, .reads = {tensor}, .writes = {image}});
   images_[tensor.const_data_ptr()] = {tensor, image};
   return image;
 }
@@ -106,16 +113,17 @@ at::Tensor Lowering::image_for(const at::Tensor& tensor) {
                           : own(tensor.sizes(), image_format(tensor.device()), tensor.device());
 }
 
-void Lowering::written(const at::Tensor& tensor, const at::Tensor& image) {
-  if (tensor.is_same(image)) return;
-  add(Kind::copy, {image}, {tensor});
+bool Lowering::written(const at::Tensor& tensor, const at::Tensor& image) {
+  if (tensor.is_same(image)) return true;
+  add({.kind = Kind::copy, .reads = {image}, .writes = {tensor}});
   images_[tensor.const_data_ptr()] = {tensor, image};
+  return true;
 }
 
 at::Tensor Lowering::contiguous(const at::Tensor& tensor) {
   if (tensor.is_contiguous()) return tensor;
   const at::Tensor made = own(tensor.sizes(), at::MemoryFormat::Contiguous, tensor.device());
-  add(Kind::copy, {tensor}, {made});
+  add({.kind = Kind::copy, .reads = {tensor}, .writes = {made}});
   return made;
 }
 

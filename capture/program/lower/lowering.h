@@ -3,7 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -31,7 +30,11 @@ class Lowering {
   /// All of them.
   std::span<const Call> calls() const { return calls_; }
 
-  Node& add(Kind kind, std::vector<at::Tensor> reads, std::vector<at::Tensor> writes);
+  /// Of the call under way. \returns true, as a rule does that was followed.
+  bool add(Node node);
+  /// The same for a node that makes `made`'s image, which comes first among its writes; undefined:
+  /// it is not wanted.
+  bool add_image(const at::Tensor& made, Node node);
 
   /// Memory of the program's own.
   at::Tensor own(at::IntArrayRef sizes, at::MemoryFormat format, c10::Device device);
@@ -45,7 +48,7 @@ class Lowering {
   }
   /// An image for what `tensor` is to hold; to be followed by written().
   at::Tensor image_for(const at::Tensor& tensor);
-  void written(const at::Tensor& tensor, const at::Tensor& image);
+  bool written(const at::Tensor& tensor, const at::Tensor& image);
   /// It, or a copy without gaps.
   at::Tensor contiguous(const at::Tensor& tensor);
 
@@ -70,15 +73,11 @@ struct Rule {
   bool on_gpu = true;  ///< a GPU has such kernels, too
 };
 using Rules = std::map<std::string, Rule>;  ///< by the operator's name
-const Rules& convolution_rules();
-const Rules& element_rules();
-const Rules& norm_rules();
-const Rules& pool_rules();
-const Rules& copy_rules();
+extern const Rules convolution_rules, element_rules, norm_rules, pool_rules, copy_rules;
 
-/// Adds function(operands), each of which is spread over `made`, if that can be.
-bool lower_map(Lowering& lower, kernels::Function function, const std::array<float, 3>& numbers,
-               std::vector<at::Tensor> operands, const at::Tensor& made);
+/// Adds the map's function of the operands, each of which is spread over `made`, if that can be.
+bool lower_map(Lowering& lower, kernels::Map map, std::vector<at::Tensor> operands,
+               const at::Tensor& made);
 
 // What an operator was given and gave.
 
@@ -103,9 +102,14 @@ inline bool is_copyable(const at::Tensor& tensor) {
 inline bool is_picture(const at::Tensor& tensor) {
   return is_copyable(tensor) && tensor.dim() == 4 && tensor.size(0) == 1;
 }
-/// Whether it is undefined or float32 without gaps.
-inline bool is_plain(const at::Tensor& tensor) {
-  return !tensor.defined() || (is_dense(tensor) && tensor.is_contiguous());
+template <class... Tensors>
+bool are_pictures(const Tensors&... tensors) {
+  return (is_picture(tensors) && ...);
+}
+/// Whether each is undefined or float32 without gaps.
+template <class... Tensors>
+bool are_plain(const Tensors&... tensors) {
+  return ((!tensors.defined() || (is_dense(tensors) && tensors.is_contiguous())) && ...);
 }
 /// A matrix's rows as the pixels of an image.
 inline at::Tensor as_pixels(const at::Tensor& rows) {

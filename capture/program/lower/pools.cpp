@@ -13,7 +13,7 @@ namespace {
 
 std::optional<kernels::Pool> pooling(const at::Tensor& x, const at::Tensor& y, const Call& call,
                                      std::size_t first, bool largest) {
-  if (!is_picture(x) || !is_picture(y)) return {};
+  if (!are_pictures(x, y)) return {};
   const auto taps = [&](std::size_t side) {
     const auto number = [&](std::size_t argument) {
       const std::vector<std::int64_t> sides = call.arguments[first + argument].toIntVector();
@@ -39,25 +39,27 @@ std::optional<kernels::Pool> pooling(const at::Tensor& x, const at::Tensor& y, c
 }
 bool pools(Lowering& lower, const std::optional<kernels::Pool>& pool, const at::Tensor& x,
            const at::Tensor& y) {
-  if (!pool) return false;
-  const at::Tensor from = lower.read(x), image = lower.image_for(y);
-  lower.add(Kind::pool, {from}, {image}).pool = *pool;
-  lower.written(y, image);
-  return true;
+  return pool && lower.add_image(y, {.kind = Kind::pool, .reads = {lower.read(x)}, .pool = *pool});
 }
 bool pools_back(Lowering& lower, const std::optional<kernels::Pool>& pool, const at::Tensor& dy,
                 const at::Tensor& x, const at::Tensor& dx) {
-  if (!pool || !is_picture(dy) || !is_picture(dx)) return false;
+  if (!pool || !are_pictures(dy, dx)) return false;
   std::vector<at::Tensor> reads = {lower.read(dy)};
   if (pool->largest) reads.push_back(lower.read(x));
-  const at::Tensor image = lower.image_for(dx);
-  lower.add(Kind::pool_gradient, std::move(reads), {image}).pool = *pool;
-  lower.written(dx, image);
-  return true;
+  return lower.add_image(dx,
+                         {.kind = Kind::pool_gradient, .reads = std::move(reads), .pool = *pool});
 }
 
-// max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil) -> {y, indices}, which the
-// gradient finds anew.
+// avg_pool2d(x, kernel, stride, padding, ceil, counts zeros, divisor?),
+// max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil)
+bool pool(Lowering& lower, const Call& call, bool largest) {
+  const at::Tensor &x = tensor(call, 0), &y = result(call);
+  return pools(lower, pooling(x, y, call, 1, largest), x, y);
+}
+bool mean_pool(Lowering& lower, const Call& call) {
+  return pool(lower, call, false);
+}
+/// Its indices are left out: the gradient finds them anew.
 bool max_pool(Lowering& lower, const Call& call) {
   const at::Tensor& indices = result(call, 1);
   for (const Call& other : lower.calls()) {
@@ -65,28 +67,18 @@ bool max_pool(Lowering& lower, const Call& call) {
     each_tensor(other.arguments, [&](const at::Tensor& t) { reads |= t.is_alias_of(indices); });
     if (reads && other.name() != "aten::max_pool2d_with_indices_backward") return false;
   }
-  return pools(lower, pooling(tensor(call, 0), result(call), call, 1, true), tensor(call, 0),
-               result(call));
+  return pool(lower, call, true);
 }
-// max_pool2d_with_indices_backward(gradient, x, kernel, ...)
-bool max_pool_backward(Lowering& lower, const Call& call) {
+// The same with the gradient before.
+bool pool_backward(Lowering& lower, const Call& call) {
   const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1);
-  return pools_back(lower, pooling(x, dy, call, 2, true), dy, x, result(call));
-}
-// avg_pool2d(x, kernel, stride, padding, ceil, counts zeros, divisor?)
-bool mean_pool(Lowering& lower, const Call& call) {
-  return pools(lower, pooling(tensor(call, 0), result(call), call, 1, false), tensor(call, 0),
-               result(call));
-}
-// avg_pool2d_backward(gradient, x, kernel, ...)
-bool mean_pool_backward(Lowering& lower, const Call& call) {
-  const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1);
-  return pools_back(lower, pooling(x, dy, call, 2, false), dy, x, result(call));
+  const bool largest = call.name().starts_with("aten::max");
+  return pools_back(lower, pooling(x, dy, call, 2, largest), dy, x, result(call));
 }
 
 /// Windows of equal size, side by side: the way from `fine` to `coarse`.
 std::optional<kernels::Pool> tiles(const at::Tensor& fine, const at::Tensor& coarse) {
-  if (!is_picture(fine) || !is_picture(coarse)) return {};
+  if (!are_pictures(fine, coarse)) return {};
   kernels::Pool pool{.input = layout_of(fine), .output = layout_of(coarse)};
   const auto side = [](int from, int to) {
     return kernels::Taps{.count = from / to, .stride = from / to};
@@ -133,18 +125,15 @@ bool upsample_backward(Lowering& lower, const Call& call) {
 
 }  // namespace
 
-const Rules& pool_rules() {
-  static const Rules rules = {
-      {"aten::max_pool2d_with_indices", {max_pool}},
-      {"aten::max_pool2d_with_indices_backward", {max_pool_backward}},
-      {"aten::avg_pool2d", {mean_pool}},
-      {"aten::avg_pool2d_backward", {mean_pool_backward}},
-      {"aten::_adaptive_avg_pool2d", {adaptive_pool}},
-      {"aten::_adaptive_avg_pool2d_backward", {adaptive_pool_backward}},
-      {"aten::upsample_nearest2d", {upsample}},
-      {"aten::upsample_nearest2d_backward", {upsample_backward}},
-  };
-  return rules;
-}
+const Rules pool_rules = {
+    {"aten::max_pool2d_with_indices", {max_pool}},
+    {"aten::max_pool2d_with_indices_backward", {pool_backward}},
+    {"aten::avg_pool2d", {mean_pool}},
+    {"aten::avg_pool2d_backward", {pool_backward}},
+    {"aten::_adaptive_avg_pool2d", {adaptive_pool}},
+    {"aten::_adaptive_avg_pool2d_backward", {adaptive_pool_backward}},
+    {"aten::upsample_nearest2d", {upsample}},
+    {"aten::upsample_nearest2d_backward", {upsample_backward}},
+};
 
 }  // namespace millrace::program

@@ -1,8 +1,12 @@
 #include "tests/capture/program/kernels_reference.h"
 
+#include <gtest/gtest.h>
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <list>
 
 namespace millrace::kernels {
 namespace {
@@ -10,30 +14,19 @@ namespace {
 constexpr std::size_t kGuard = 64;
 constexpr float kGuardValue = 12345;
 
-float* aligned(std::vector<float>& memory) {
-  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-  return memory.data() + (64 - address % 64) % 64 / sizeof(float);
-}
-
-void fill_range(std::mt19937& random, float* begin, std::size_t count) {
-  std::uniform_real_distribution<float> range(-1, 1);
-  for (std::size_t i = 0; i < count; ++i) begin[i] = range(random);
-}
-
-/// Calls visit(output y, x, ky, kx, input y, x) for each meeting of an output pixel and a tap.
+/// Calls visit(output y, x, tap, input y, x) for each meeting of an output pixel and a tap.
 template <typename Visit>
 void each_tap(const Convolution& c, const Visit& visit) {
   const auto [rows, columns] = window_of(c);
   for (int y = 0; y < c.output.height; ++y) {
     for (int x = 0; x < c.output.width; ++x) {
-      for (int ky = 0; ky < rows.count; ++ky) {
-        for (int kx = 0; kx < columns.count; ++kx) {
-          const int from_y = y * rows.stride + ky * rows.dilation - rows.padding;
-          const int from_x = x * columns.stride + kx * columns.dilation - columns.padding;
-          if (from_y < 0 || from_y >= c.input.height) continue;
-          if (from_x < 0 || from_x >= c.input.width) continue;
-          visit(y, x, ky * columns.count + kx, from_y, from_x);
-        }
+      for (int tap = 0; tap < rows.count * columns.count; ++tap) {
+        const int from_y = y * rows.stride + tap / columns.count * rows.dilation - rows.padding;
+        const int from_x =
+            x * columns.stride + tap % columns.count * columns.dilation - columns.padding;
+        if (from_y < 0 || from_y >= c.input.height) continue;
+        if (from_x < 0 || from_x >= c.input.width) continue;
+        visit(y, x, tap, from_y, from_x);
       }
     }
   }
@@ -53,138 +46,144 @@ void each_pair(const Convolution& c, int tap, const Visit& visit) {
 std::size_t weights_of(const Convolution& c) {
   return std::size_t(c.input.channels / c.groups * c.output.channels * taps_of(window_of(c)));
 }
-
-class Sums {
- public:
-  explicit Sums(std::size_t count)
-      : made_{std::vector<double>(count), std::vector<double>(count)} {}
-  void add(std::size_t i, double value) {
-    made_.values[i] += value;
-    made_.magnitudes[i] += std::abs(value);
-  }
-  Reference made_;
-};
-
-std::size_t index(const Layout& l, int y, int x, int c) {
-  return (std::size_t(y) * l.width + x) * l.channels + c;
+std::size_t made_by(const Convolution& c) {
+  return c.pass == Pass::kForward        ? c.output.floats()
+         : c.pass == Pass::kDataGradient ? c.input.floats()
+                                         : weights_of(c);
 }
 
 }  // namespace
 
 TestFloats::TestFloats(std::size_t count, float value)
-    : count_(count), memory_(count + 2 * kGuard, value), data_(aligned(memory_)) {}
+    : count_(count), memory_(count + 3 * kGuard, kGuardValue) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
+  data_ = memory_.data() + (64 - address % 64) % 64 / sizeof(float) + kGuard;
+  std::fill(data_, data_ + count, value);
+}
 
 void TestFloats::fill(std::mt19937& random) {
-  fill_range(random, data_, count_);
+  std::uniform_real_distribution<float> range(-1, 1);
+  std::generate(data_, data_ + count_, [&] { return range(random); });
 }
 
-TestImage::TestImage(const Layout& layout)
-    : layout_(layout), memory_(layout.floats() + 3 * kGuard, kGuardValue) {
-  data_ = aligned(memory_) + kGuard;
-  std::fill(data_, data_ + layout.floats(), 0.0f);
+bool TestFloats::border_is_untouched() const {
+  const auto is_guard = [](float value) { return value == kGuardValue; };
+  return std::all_of(data_ - kGuard, data_, is_guard) &&
+         std::all_of(data_ + count_, data_ + count_ + kGuard, is_guard);
 }
 
-double TestImage::value(int y, int x, int c) {
-  if (y < 0 || y >= layout_.height || x < 0 || x >= layout_.width) return 0;
-  return at(y, x, c);
+std::string words(const Shape& s) {
+  return std::to_string(s.height) + "x" + std::to_string(s.width) + " " + std::to_string(s.in) +
+         "->" + std::to_string(s.out) + " k" + std::to_string(s.kernel) + " stride " +
+         std::to_string(s.stride) + (s.window ? " window " : " ") + std::to_string(s.groups) +
+         " groups with " + instruction_set() + " ";
 }
 
-void TestImage::fill(std::mt19937& random) {
-  fill_range(random, data_, layout_.floats());
+Convolution convolution(const Shape& s, Pass pass) {
+  Convolution c{.pass = pass,
+                .input = {s.height, s.width, s.in},
+                .kernel = s.kernel,
+                .stride = s.stride,
+                .window = s.window,
+                .groups = s.groups};
+  const auto [rows, columns] = window_of(c);
+  c.output = {rows.outputs(s.height), columns.outputs(s.width), s.out};
+  return c;
 }
 
-bool TestImage::border_is_untouched() {
-  for (std::size_t i = 1; i <= kGuard; ++i) {
-    if (data_[-std::ptrdiff_t(i)] != kGuardValue) return false;
-    if (data_[layout_.floats() + i - 1] != kGuardValue) return false;
-  }
-  return true;
-}
-
-std::vector<float> TestImage::values() {
-  return {data_, data_ + layout_.floats()};
-}
-
-Reference reference_forward(const Convolution& c, TestImage& x, const float* weights,
-                            const float* bias) {
-  const Layout& out = c.output;
-  Sums sums(std::size_t(out.height) * out.width * out.channels);
-  for (std::size_t i = 0; i < sums.made_.values.size() && bias; ++i)
-    sums.add(i, bias[i % out.channels]);
-  each_tap(c, [&](int y, int at_x, int tap, int from_y, int from_x) {
-    each_pair(c, tap, [&](int o, int i, std::size_t weight) {
-      sums.add(index(out, y, at_x, o), x.value(from_y, from_x, i) * weights[weight]);
-    });
-  });
-  for (double& v : sums.made_.values) {
-    if (c.activation == Activation::kRelu) v = v < 0 ? 0 : v;
-    if (c.activation == Activation::kSigmoid) v = 1 / (1 + std::exp(-v));
-  }
-  return sums.made_;
-}
-
-Reference reference_data_gradient(const Convolution& c, TestImage& dy, const float* weights,
-                                  TestImage* mask) {
-  const Layout& in = c.input;
-  Sums sums(std::size_t(in.height) * in.width * in.channels);
-  each_tap(c, [&](int y, int x, int tap, int from_y, int from_x) {
-    each_pair(c, tap, [&](int o, int i, std::size_t weight) {
-      sums.add(index(in, from_y, from_x, i), dy.value(y, x, o) * weights[weight]);
-    });
-  });
-  if (mask) {
-    const std::vector<float> masks = mask->values();
-    for (std::size_t i = 0; i < masks.size(); ++i)
-      if (masks[i] <= 0) sums.made_.values[i] = 0;
-  }
-  return sums.made_;
-}
-
-Reference reference_weight_gradient(const Convolution& c, TestImage& x, TestImage& dy) {
-  Sums sums(weights_of(c));
-  each_tap(c, [&](int y, int at_x, int tap, int from_y, int from_x) {
-    each_pair(c, tap, [&](int o, int i, std::size_t weight) {
-      sums.add(weight, x.value(from_y, from_x, i) * dy.value(y, at_x, o));
-    });
-  });
-  return sums.made_;
-}
-
-Reference reference_bias_gradient(TestImage& dy) {
-  Sums sums(dy.layout().channels);
-  const std::vector<float> values = dy.values();
-  for (std::size_t i = 0; i < values.size(); ++i) sums.add(i % dy.layout().channels, values[i]);
-  return sums.made_;
+std::vector<Convolution> variants(const Shape& shape, Pass pass) {
+  std::vector<Convolution> all(pass == Pass::kForward ? 3 : 2, convolution(shape, pass));
+  for (std::size_t i = 0; pass == Pass::kForward && i < 3; ++i) all[i].activation = Activation(i);
+  all[1].masked = pass == Pass::kDataGradient;
+  all[1].accumulate = pass == Pass::kWeightGradient;
+  return all;
 }
 
 TestConvolution::TestConvolution(const Convolution& c)
-    : x(c.input),
-      y(c.output),
-      dy(c.output),
-      dx(c.input),
-      mask(c.input),
+    : c(c),
+      source((c.pass == Pass::kForward ? c.input : c.output).floats()),
+      x(c.input.floats()),
       weights(weights_of(c)),
       bias(c.output.channels),
-      weight_gradient(weights.size()),
-      bias_gradient(bias.size()) {
+      mask(c.input.floats()),
+      made(made_by(c)),
+      bias_gradient(c.output.channels) {
   std::mt19937 random(7);
-  for (TestImage* image : {&x, &dy, &mask}) image->fill(random);
-  for (TestFloats* floats : {&weights, &bias, &weight_gradient, &bias_gradient})
+  for (TestFloats* floats : {&source, &x, &weights, &bias, &mask, &made, &bias_gradient})
     floats->fill(random);
-  for (std::size_t i = 0; i < c.input.floats(); ++i)
-    mask.first()[i] = std::max(0.0f, mask.first()[i]);
+  for (std::size_t i = 0; i < mask.size(); ++i) mask.data()[i] = std::max(0.0f, mask.data()[i]);
 }
 
-Operands TestConvolution::operands(const Convolution& c) {
-  return {.x = x.first(),
-          .y = y.first(),
-          .dy = dy.first(),
-          .dx = dx.first(),
-          .mask = c.masked ? mask.first() : nullptr,
-          .packed = weights.data(),
-          .bias = bias.data(),
-          .weight_gradient = weight_gradient.data(),
-          .bias_gradient = bias_gradient.data()};
+void TestConvolution::run(const std::string& name, int threads) {
+  const auto kernel = make_kernel(c, name);
+  EXPECT_EQ(kernel->name, name);
+  TestFloats shared(kernel->shared_floats(threads), NAN);
+  std::list<TestFloats> scratch;
+  for (int i = 0; i < threads; ++i) scratch.emplace_back(kernel->scratch_floats(), NAN);
+  Operands all{.source = source.data(), .made = made.data(), .shared = shared.data()};
+  if (c.pass == Pass::kForward) all.bias = bias.data();
+  if (c.masked) all.mask = mask.data();
+  if (c.pass == Pass::kWeightGradient) {
+    all.x = x.data();
+    all.bias_gradient = bias_gradient.data();
+  } else {
+    all.weights = weights.data();
+  }
+  Team team(threads);
+  team.run([&](Share share) {
+    Operands mine = all;
+    mine.scratch = std::next(scratch.begin(), share.index)->data();
+    for (int phase = 0; phase < kernel->phases(threads); ++phase) {
+      kernel->run(mine, phase, share);
+      team.meet();
+    }
+  });
+  EXPECT_TRUE(made.border_is_untouched()) << name;
+}
+
+Reference reference(TestConvolution& given) {
+  const Convolution& c = given.c;
+  Reference made(given.made.size());
+  for (std::size_t i = 0; c.pass == Pass::kForward && i < given.made.size(); ++i)
+    made.add(i, given.bias.data()[i % given.bias.size()]);
+  each_tap(c, [&](int y, int x, int tap, int from_y, int from_x) {
+    each_pair(c, tap, [&](int o, int i, std::size_t weight) {
+      const std::size_t out = place(c.output, y, x, o), in = place(c.input, from_y, from_x, i);
+      const double w = given.weights.data()[weight];
+      if (c.pass == Pass::kForward) made.add(out, w * given.source.data()[in]);
+      if (c.pass == Pass::kDataGradient) made.add(in, w * given.source.data()[out]);
+      if (c.pass == Pass::kWeightGradient)
+        made.add(weight, double(given.x.data()[in]) * given.source.data()[out]);
+    });
+  });
+  for (std::size_t i = 0; i < made.values.size(); ++i) {
+    double& v = made.values[i];
+    if (c.activation == Activation::kRelu) v = v < 0 ? 0 : v;
+    if (c.activation == Activation::kSigmoid) v = 1 / (1 + std::exp(-v));
+    if (c.masked && given.mask.data()[i] <= 0) v = 0;
+    if (c.accumulate) made.add(i, given.made.data()[i]);
+  }
+  return made;
+}
+
+Reference reference_bias_gradient(TestConvolution& given) {
+  const std::size_t channels = given.bias_gradient.size();
+  Reference made(channels);
+  for (std::size_t i = 0; i < given.source.size(); ++i)
+    made.add(i % channels, given.source.data()[i]);
+  for (std::size_t i = 0; given.c.accumulate && i < channels; ++i)
+    made.add(i, given.bias_gradient.data()[i]);
+  return made;
+}
+
+void each_instruction_set(const std::function<void()>& check) {
+  for (auto left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
+    const auto target = left & ~(left - 1);
+    if (target & (HWY_SSE4 | HWY_SSSE3)) continue;  // not built
+    hwy::GetChosenTarget().Update(target);
+    check();
+  }
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 }  // namespace millrace::kernels

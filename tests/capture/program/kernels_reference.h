@@ -1,39 +1,20 @@
-// Plain kernels in double precision, which the fast ones are held against.
+// Plain kernels in double precision, which the fast ones are held against, and what their tests
+// share.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
+#include <functional>
+#include <optional>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "capture/program/kernels/kernels.h"
 
 namespace millrace::kernels {
 
-/// UpdateNumbers::optimizer of adam.
-constexpr int kAdam = 0;
-
-/// A buffer of a layout, 64-byte aligned, with room to see writes that go beyond.
-class TestImage {
- public:
-  explicit TestImage(const Layout& layout);
-  TestImage(const TestImage&) = delete;
-  float* first() { return data_; }
-  float& at(int y, int x, int c) { return first()[y * layout_.row() + x * layout_.channels + c]; }
-  /// Zero outside the image.
-  double value(int y, int x, int c);
-  const Layout& layout() const { return layout_; }
-  void fill(std::mt19937& random);
-  /// Whether the floats before and behind it hold what the constructor put there.
-  bool border_is_untouched();
-  std::vector<float> values();
-
- private:
-  Layout layout_;
-  std::vector<float> memory_;
-  float* data_;
-};
-
-/// 64-byte aligned floats.
+/// 64-byte aligned floats, with room to see writes that go beyond.
 class TestFloats {
  public:
   explicit TestFloats(std::size_t count, float value = 0);
@@ -41,6 +22,9 @@ class TestFloats {
   float* data() { return data_; }
   std::size_t size() const { return count_; }
   void fill(std::mt19937& random);
+  std::vector<float> values() const { return {data_, data_ + count_}; }
+  /// Whether the floats before and behind them hold what the constructor put there.
+  bool border_is_untouched() const;
 
  private:
   std::size_t count_;
@@ -48,30 +32,47 @@ class TestFloats {
   float* data_;
 };
 
+/// Of a channel of a pixel.
+inline std::size_t place(const Layout& l, int y, int x, int c) {
+  return std::size_t(y) * l.row() + std::size_t(x) * l.channels + c;
+}
+
+struct Shape {
+  int height, width, in, out, kernel, stride = 1;
+  int groups = 1;
+  std::optional<TapGrid> window{};
+};
+std::string words(const Shape& shape);
+Convolution convolution(const Shape& shape, Pass pass);
+/// Without and with each activation, mask, and gradients to add to.
+std::vector<Convolution> variants(const Shape& shape, Pass pass);
+constexpr Pass kPasses[] = {Pass::kForward, Pass::kDataGradient, Pass::kWeightGradient};
+
 /// What a convolution reads and writes, filled alike each time: what is written, too.
 struct TestConvolution {
   explicit TestConvolution(const Convolution& c);
-  /// With plain weights, and neither scratch nor shared memory.
-  Operands operands(const Convolution& c);
+  /// Runs an implementation; scratch comes full of NaN, since its contents may be anything.
+  void run(const std::string& name, int threads = 1);
 
-  TestImage x, y, dy, dx, mask;
-  TestFloats weights, bias, weight_gradient, bias_gradient;
+  const Convolution c;
+  TestFloats source, x, weights, bias, mask, made, bias_gradient;
 };
 
-/// One pass as the definition has it; results in the order of memory, or OIHW.
-/// `magnitudes` are the same sums over absolute values: what rounding is relative to.
+/// Results as a pass has them in memory. `magnitudes` are the same sums over absolute values: what
+/// rounding is relative to.
 struct Reference {
+  explicit Reference(std::size_t count) : values(count), magnitudes(count) {}
+  void add(std::size_t place, double value) {
+    values[place] += value;
+    magnitudes[place] += std::abs(value);
+  }
   std::vector<double> values, magnitudes;
 };
-Reference reference_forward(const Convolution& c, TestImage& x, const float* weights,
-                            const float* bias);
-Reference reference_data_gradient(const Convolution& c, TestImage& dy, const float* weights,
-                                  TestImage* mask);
-Reference reference_weight_gradient(const Convolution& c, TestImage& x, TestImage& dy);
-Reference reference_bias_gradient(TestImage& dy);
+/// One pass as the definition has it.
+Reference reference(TestConvolution& given);
+Reference reference_bias_gradient(TestConvolution& given);
 
-inline std::vector<float> copy(TestFloats& floats) {
-  return {floats.data(), floats.data() + floats.size()};
-}
+/// Calls check() with each instruction set that this machine and this build have.
+void each_instruction_set(const std::function<void()>& check);
 
 }  // namespace millrace::kernels

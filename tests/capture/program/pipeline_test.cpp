@@ -2,8 +2,6 @@
 // programs, bit for bit.
 #include <gtest/gtest.h>
 
-#include <thread>
-
 #include "capture/program/program_stage.h"
 #include "engine/pipeline/pinning.h"
 #include "tests/engine/late_feed.h"
@@ -50,39 +48,35 @@ struct Case {
   bool recompute = false;
 };
 
-class ProgramPipeline : public testing::TestWithParam<Case> {};
+class ProgramPipeline : public testing::TestWithParam<Case> {
+ protected:
+  static TrainerOptions options() {
+    TrainerOptions options = by_programs(GetParam().schedule, GetParam().stages, GetParam().cut);
+    options.recompute = GetParam().recompute;
+    return options;
+  }
+};
 
 TEST_P(ProgramPipeline, EqualsTheOracleAfter100Samples) {
-  const auto& [schedule, stages, cut, recompute] = GetParam();
-  TrainerOptions options = by_programs(schedule, stages, cut);
-  options.recompute = recompute;
-  expect_equals_the_oracle(options, 100);
+  expect_equals_the_oracle(options(), 100);
 }
 
 TEST_P(ProgramPipeline, ThreadsThatShareAStagesWorkLeaveTheOraclesBits) {
   if (usable_cores() < 2) GTEST_SKIP() << "a stage's threads want cores of their own";
-  const auto& [schedule, stages, cut, recompute] = GetParam();
-  TrainerOptions options = by_programs(schedule, stages, cut);
-  options.recompute = recompute;
-  for (int stage = 0; stage < stages; ++stage) options.threads.push_back(2 - stage % 2);
-  expect_equals_the_oracle(options, 40);
+  TrainerOptions shared = options();
+  for (int stage = 0; stage < shared.stages; ++stage) shared.threads.push_back(2 - stage % 2);
+  expect_equals_the_oracle(shared, 40);
 }
 
 TEST_P(ProgramPipeline, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
-  const auto& [schedule, stages, cut, recompute] = GetParam();
-  TrainerOptions options = late(by_programs(schedule, stages, cut));
-  options.recompute = recompute;
-  expect_equal_with_late_targets(options,
-                                 by_oracle_of_programs(options, 100, late_sample, told_most));
+  const TrainerOptions told = late(options());
+  expect_equal_with_late_targets(told, by_oracle_of_programs(told, 100, late_sample, told_most));
 }
 
 TEST_P(ProgramPipeline, StaysCloseToEager) {
-  const auto& [schedule, stages, cut, recompute] = GetParam();
-  TrainerOptions options = by_programs(schedule, stages, cut);
-  options.recompute = recompute;
-  const Trained got = by_pipeline(options, 40);
-  options.capture = Capture::eager;
-  const Trained expected = by_pipeline(options, 40);
+  TrainerOptions eager = options();
+  eager.capture = Capture::eager;
+  const Trained got = by_pipeline(options(), 40), expected = by_pipeline(eager, 40);
   for (std::size_t i = 0; i < got.losses.size(); ++i)
     EXPECT_NEAR(got.losses[i], expected.losses[i], 1e-5f);
 }
@@ -123,20 +117,14 @@ TEST(ProgramPipeline, ProductsOfBfloat16EqualTheOracle) {
 /// What two ranks that share each module, threads here, make of their parts.
 template <class Learn>
 std::vector<Trained> by_sharing_ranks(const TrainerOptions& whole, const Learn& learn) {
-  const stages::TensorSplit split(whole.network, whole.cut, stages::kWays);
-  const auto table = std::make_shared<stages::Table>();
-  std::vector<Trained> results(stages::kWays);
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < stages::kWays; ++rank) {
-    ranks.emplace_back([&, rank] {
-      TrainerOptions mine = whole;
-      mine.network = split.part(std::make_shared<stages::ThreadReducer>(table, rank));
-      mine.weights = split.part_of(whole.weights, rank);
-      results[rank] = learn(mine);
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
-  return results;
+  return stages::by_sharing_ranks(
+      whole.network, whole.cut, whole.weights,
+      [&](const auto& network, const stages::StateDict& weights, stages::ThreadReducer&) {
+        TrainerOptions mine = whole;
+        mine.network = network;
+        mine.weights = weights;
+        return learn(mine);
+      });
 }
 
 TEST(ProgramPipeline, RanksThatShareModulesEqualTheOracle) {

@@ -5,14 +5,15 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
 
+#include "capture/program/program_stage.h"
 #include "stages/stage.h"
+#include "tests/capture/program/kernels_reference.h"
 
 namespace millrace::program {
 namespace {
@@ -35,60 +36,33 @@ stages::ModelSpec partime_cnn(int features, int kernel, const std::string& norm 
   return {.layers = 4, .features = features, .kernel = kernel, .norm = norm};
 }
 
-/// One stage's forward, backward and update as three programs at one slot.
+/// One stage's programs at one slot.
 class Step {
  public:
-  Step(stages::Stage stage, bool accumulate = false)
-      : stage_(std::move(stage)), input_(at::zeros({1, 3, 12, 16})) {
-    const auto nan = std::numeric_limits<double>::quiet_NaN();
-    forward_ = record([&] { kept_ = stage_.forward({input_}, input_, 0); });
-    backward_ = record([&] { stage_.backward(kept_, {}, {.first = true, .retain = true}); });
-    if (accumulate)
-      again_ = record([&] { stage_.backward(kept_, {}, {.first = false, .retain = true}); });
-    stage_.fill_gradients(nan);
-    update_ =
-        record([&] { stage_.guarded_update({.count = accumulate ? 2 : 1}, rate_, skipped_); });
-    stage_.fill_gradients(0);
-    skipped_.zero_();
+  explicit Step(stages::Stage stage, int backwards = 1)
+      : backwards_(backwards), programs_(std::move(stage), 1, backwards) {
+    const at::Tensor any = at::zeros({1, 3, 12, 16});
+    programs_.forward({any}, any, 0);  // records all
   }
   float train(const at::Tensor& sample) {
-    const c10::NoGradGuard no_grad;
-    input_.copy_(sample);
-    forward_->run();
-    backward_->run();
-    if (again_) again_->run();
-    update_->run();
-    return kept_.loss.item<float>();
+    ProgramStage::Activations kept = programs_.forward({sample}, sample, 0);
+    for (int i = 0; i < backwards_; ++i) programs_.backward(kept, {}, {.first = i == 0});
+    programs_.update({.count = backwards_}, 1.0);
+    return kept.loss.item<float>();
   }
-  /// Names of all operations, in order.
-  std::vector<std::string> names() const {
+  /// Names of all operations, in order; or of those that have no kernel.
+  std::vector<std::string> names(bool left_to_libtorch = false) {
     std::vector<std::string> all;
-    for (const Program* program : {forward_.get(), backward_.get(), update_.get()}) {
-      for (const capture::OperationInfo& info : program->operations()) all.push_back(info.name);
+    for (const capture::OperationInfo& info : programs_.operations(0)) {
+      if (!left_to_libtorch || info.kernel == capture::kLibTorch) all.push_back(info.name);
     }
     return all;
   }
-  std::vector<std::string> left_to_libtorch() const {
-    std::vector<std::string> all;
-    for (const Program* program : {forward_.get(), backward_.get(), update_.get()}) {
-      for (const capture::OperationInfo& info : program->operations()) {
-        if (info.kernel == capture::kLibTorch) all.push_back(info.name);
-      }
-    }
-    return all;
-  }
-  const stages::Stage& stage() const { return stage_; }
-  float skipped() const { return skipped_.item<float>(); }
+  const stages::Stage& stage() const { return programs_.stage(); }
 
  private:
-  std::unique_ptr<Program> record(const std::function<void()>& body) {
-    return std::make_unique<Program>(body, arena_);
-  }
-  stages::Stage stage_;
-  at::Tensor input_, rate_ = at::ones({}, at::kDouble), skipped_ = at::zeros({});
-  stages::Activations kept_;
-  Arena arena_;
-  std::unique_ptr<Program> forward_, backward_, again_, update_;
+  const int backwards_;
+  ProgramStage programs_;
 };
 
 float train_eagerly(stages::Stage& stage, const at::Tensor& sample, int backwards = 1) {
@@ -139,7 +113,7 @@ TEST_P(ProgramTest, GradientsAreEagersWithinRounding) {
       EXPECT_LT(difference(value, theirs[i].second), 1e-5) << name;
     }
   }
-  EXPECT_EQ(step.left_to_libtorch(), std::vector<std::string>());
+  EXPECT_EQ(step.names(true), std::vector<std::string>());
 }
 
 TEST_P(ProgramTest, DriftsFromEagerByRoundingOnlyOver500Frames) {
@@ -164,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, ProgramTest,
                          });
 
 TEST(Program, MergesNeighbours) {
-  const Step step(make_stage(partime_cnn(16, 5), true));
+  Step step(make_stage(partime_cnn(16, 5), true));
   const std::vector<std::string> names = step.names();
   const auto count = [&](const std::string& part) {
     return std::count_if(names.begin(), names.end(), [&](const std::string& name) {
@@ -181,7 +155,7 @@ TEST(Program, MergesNeighbours) {
 }
 
 TEST(Program, AddsUpGradientsWhereTheyAreMade) {
-  Step step(make_stage(partime_cnn(16, 5), true), /*accumulate=*/true);
+  Step step(make_stage(partime_cnn(16, 5), true), 2);
   stages::Stage eager = make_stage(partime_cnn(16, 5), false);
   const at::Tensor before = eager.parameters().flat().clone();
   step.train(sample(0));
@@ -208,7 +182,7 @@ TEST(Program, EveryOptimizerWithEveryCorrection) {
           EXPECT_NEAR(step.train(sample(n)), train_eagerly(eager, sample(n)), 1e-5);
         const at::Tensor change = eager.parameters().flat() - before;
         EXPECT_LT(difference(step.stage().parameters().flat() - before, change), 2e-3);
-        EXPECT_EQ(step.left_to_libtorch(), std::vector<std::string>());
+        EXPECT_EQ(step.names(true), std::vector<std::string>());
         const std::vector<std::string> names = step.names();
         EXPECT_EQ(std::count_if(names.begin(), names.end(),
                                 [](const auto& name) { return name.starts_with("update by"); }),
@@ -235,8 +209,27 @@ TEST(Program, RunsWhatItDoesNotKnowAsLibTorch) {
     stages::Stage eager = make_stage(model, false);
     for (int n = 0; n < 20; ++n)
       EXPECT_NEAR(step.train(sample(n)), train_eagerly(eager, sample(n)), 1e-4);
-    EXPECT_EQ(step.left_to_libtorch().empty(), !attends);
+    EXPECT_EQ(step.names(true).empty(), !attends);
   }
+}
+
+/// A program of the body leaves what LibTorch does, by kernels and copies alone: on each
+/// instruction set, shared by three threads, into memory full of NaN.
+void expect_kernels(const std::function<std::vector<at::Tensor>()>& body) {
+  kernels::each_instruction_set([&] {
+    std::vector<at::Tensor> found;
+    Arena arena;
+    kernels::Team team(3);
+    Program program([&] { found = body(); }, arena, {.team = &team});
+    for (at::Tensor& made : found) made.fill_(NAN);
+    program.run();
+    const std::vector<at::Tensor> expected = body();
+    for (std::size_t i = 0; i < found.size(); ++i)
+      EXPECT_LT(difference(found[i], expected[i]), 2e-6) << i << " " << kernels::instruction_set();
+    for (const capture::OperationInfo& operation : program.operations())
+      EXPECT_TRUE(operation.kernel != capture::kLibTorch || operation.name == "copy")
+          << operation.name;
+  });
 }
 
 /// Of any window, in groups, transposed.
@@ -262,29 +255,14 @@ TEST(Program, ConvolutionsOfAllKinds) {
       return at::convolution(x, w, b, k.stride, k.padding, k.dilation, k.transposed, {0, 0},
                              k.groups);
     };
-    const at::Tensor expected = forward();
-    const at::Tensor dy = at::empty(expected.sizes(), images).uniform_(-1, 1, generator);
-    const auto backward = [&] {
-      return at::convolution_backward(dy, x, w, b.sizes(), k.stride, k.padding, k.dilation,
-                                      k.transposed, {0, 0}, k.groups, {true, true, true});
-    };
-    const auto [dx, dw, db] = backward();
-    at::Tensor y;
-    std::tuple<at::Tensor, at::Tensor, at::Tensor> gradients;
-    Arena arena;
-    Program program(
-        [&] {
-          y = forward();
-          gradients = backward();
-        },
-        arena);
-    program.run();
-    EXPECT_LT(difference(y, expected), 1e-6);
-    EXPECT_LT(difference(std::get<0>(gradients), dx), 1e-6);
-    EXPECT_LT(difference(std::get<1>(gradients), dw), 1e-6);
-    EXPECT_LT(difference(std::get<2>(gradients), db), 1e-6);
-    for (const capture::OperationInfo& operation : program.operations())
-      EXPECT_TRUE(operation.kernel != capture::kLibTorch || operation.name == "copy");
+    const at::Tensor dy = at::empty(forward().sizes(), images).uniform_(-1, 1, generator);
+    expect_kernels([&] {
+      const at::Tensor y = forward();
+      const auto [dx, dw, db] =
+          at::convolution_backward(dy, x, w, b.sizes(), k.stride, k.padding, k.dilation,
+                                   k.transposed, {0, 0}, k.groups, {true, true, true});
+      return std::vector<at::Tensor>{y, dx, dw, db};
+    });
   }
 }
 
@@ -295,20 +273,11 @@ TEST(Program, ConcatenationAndItsPartsAreCopiesOfChannels) {
     return at::empty({1, channels, 5, 6}, images).uniform_(-1, 1, generator);
   };
   const at::Tensor a = picture(3), b = picture(20), w = at::rand({7, 8, 1, 1});
-  at::Tensor all, y;
-  Arena arena;
-  Program program(
-      [&] {
-        all = at::cat({a, b}, 1);
-        y = at::convolution(all.narrow(1, 10, 8), w, {}, {1, 1}, {0, 0}, {1, 1}, false, {0, 0}, 1);
-      },
-      arena);
-  b.fill_(0.25);
-  program.run();
-  EXPECT_TRUE(all.equal(at::cat({a, b}, 1)));
-  EXPECT_LT(difference(y, at::conv2d(all.narrow(1, 10, 8), w)), 1e-6);
-  for (const capture::OperationInfo& operation : program.operations())
-    EXPECT_NE(operation.kernel, capture::kLibTorch) << operation.name;
+  expect_kernels([&] {
+    const at::Tensor all = at::cat({a, b}, 1);
+    return std::vector<at::Tensor>{all, at::convolution(all.narrow(1, 10, 8), w, {}, {1, 1}, {0, 0},
+                                                        {1, 1}, false, {0, 0}, 1)};
+  });
 }
 
 /// Functions of elements, of operands that are spread over pixels, channels, rows or all.
@@ -319,46 +288,14 @@ TEST(Program, FunctionsOfElementsAreSpread) {
                    planes = made({1, 20, 5, 7}), gate = made({1, 20, 1, 1}),
                    scale = made({20, 1, 1}), pixels = made({1, 1, 5, 7}), rows = made({9, 33}),
                    columns = made({33, 9}), bias = made({33}), number = made({});
-  const auto body = [&] {
+  expect_kernels([&] {
     at::Tensor y = at::silu(x) * gate + gate / 3;
     y = at::gelu(y * scale, "none").mul_(pixels) - at::hardswish(planes);
     y = at::leaky_relu(y, 0.1) + x.mean({2, 3}, true) + (gate.expand({1, 20, 5, 7}) / 35);
     const at::Tensor z = at::elu((rows + bias) * number, 0.5, 1.5, 2).add_(columns.t());
     return std::vector<at::Tensor>{y, y.sum({0, 2, 3}), z, at::tanh(z.view({1, 9, 33}).mean(1)),
                                    at::hardtanh(y.narrow(1, 3, 11), -0.1, 0.2)};
-  };
-  std::vector<at::Tensor> found;
-  Arena arena;
-  Program program([&] { found = body(); }, arena);
-  x.neg_();
-  program.run();
-  const std::vector<at::Tensor> expected = body();
-  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_LT(difference(found[i], expected[i]), 1e-6);
-  for (const capture::OperationInfo& operation : program.operations())
-    EXPECT_TRUE(operation.kernel != capture::kLibTorch || operation.name == "copy")
-        << operation.name;
-}
-
-/// On each instruction set, shared by three threads, into memory full of NaN.
-void expect_kernels(const std::function<std::vector<at::Tensor>()>& body) {
-  for (auto left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
-    const auto target = left & ~(left - 1);
-    if (target & (HWY_SSE4 | HWY_SSSE3)) continue;  // not built
-    hwy::GetChosenTarget().Update(target);
-    std::vector<at::Tensor> found;
-    Arena arena;
-    kernels::Team team(3);
-    Program program([&] { found = body(); }, arena, {.team = &team});
-    for (at::Tensor& made : found) made.fill_(NAN);
-    program.run();
-    const std::vector<at::Tensor> expected = body();
-    for (std::size_t i = 0; i < found.size(); ++i)
-      EXPECT_LT(difference(found[i], expected[i]), 2e-6) << i << " " << kernels::instruction_set();
-    for (const capture::OperationInfo& operation : program.operations())
-      EXPECT_TRUE(operation.kernel != capture::kLibTorch || operation.name == "copy")
-          << operation.name;
-  }
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  });
 }
 
 TEST(Program, PoolsAndTheirGradients) {
@@ -371,7 +308,7 @@ TEST(Program, PoolsAndTheirGradients) {
     };
     const at::Tensor dy = g({6, 5}), planes = g({12, 9}), dilated = g({6, 2}), wide = g({24, 36}),
                      small = g({3, 3});
-    const auto body = [&] {
+    expect_kernels([&] {
       using Sides = std::vector<std::int64_t>;
       const auto largest = [&](const at::Tensor& of, Sides k, Sides s, Sides p, Sides d,
                                bool ceil) {
@@ -393,8 +330,7 @@ TEST(Program, PoolsAndTheirGradients) {
           at::_adaptive_avg_pool2d_backward(small, x),
           at::upsample_nearest2d(x, {24, 36}),
           at::upsample_nearest2d_backward(wide, {24, 36}, {1, channels, 12, 9})};
-    };
-    expect_kernels(body);
+    });
   }
 }
 
@@ -404,21 +340,24 @@ TEST(Program, LayerNormAndSoftmaxOfRows) {
     const at::Tensor x = at::rand({2, 7, row}, generator) * 3,
                      dy = at::rand({2, 7, row}, generator), turned = at::rand({row, 7}, generator),
                      w = at::rand({row}, generator), b = at::rand({row}, generator);
-    const auto body = [&] {
-      std::vector<at::Tensor> all;
+    expect_kernels([&] {
       const auto [y, mean, rstd] = at::native_layer_norm(x, {row}, w, b, 1e-5);
       const auto [dx, dw, db] =
           at::native_layer_norm_backward(dy, x, {row}, mean, rstd, w, b, {true, true, true});
       const auto [z, means, rstds] = at::native_layer_norm(x, {7, row}, {}, {}, 1e-5);
-      for (const at::Tensor& made : {y, mean, rstd, dx, dw, db, z}) all.push_back(made);
       const at::Tensor s = at::_softmax(x, -1, false), l = at::_log_softmax(turned.t(), 1, false);
-      all.push_back(s);
-      all.push_back(l);
-      all.push_back(at::_softmax_backward_data(dy, s, 2, at::kFloat));
-      all.push_back(at::_log_softmax_backward_data(turned.t(), l, 1, at::kFloat));
-      return all;
-    };
-    expect_kernels(body);
+      return std::vector<at::Tensor>{y,
+                                     mean,
+                                     rstd,
+                                     dx,
+                                     dw,
+                                     db,
+                                     z,
+                                     s,
+                                     l,
+                                     at::_softmax_backward_data(dy, s, 2, at::kFloat),
+                                     at::_log_softmax_backward_data(turned.t(), l, 1, at::kFloat)};
+    });
   }
 }
 
@@ -429,26 +368,10 @@ TEST(Program, LinearLayersAreConvolutions) {
     SCOPED_TRACE(std::to_string(rows) + " rows");
     const at::Tensor x = at::rand({rows, 50}, generator), w = at::rand({20, 50}, generator),
                      b = at::rand({20}, generator), dy = at::rand({rows, 20}, generator);
-    at::Tensor y, dx, dw, db, turned;
-    Arena arena;
-    Program program(
-        [&] {
-          y = at::addmm(b, x, w.t());
-          dx = dy.mm(w);
-          dw = dy.t().mm(x);
-          db = dy.sum(0, true);
-          turned = w.t().mm(dy.t());
-        },
-        arena);
-    program.run();
-    EXPECT_LT(difference(y, at::addmm(b, x, w.t())), 1e-6);
-    EXPECT_LT(difference(dx, dy.mm(w)), 1e-6);
-    EXPECT_LT(difference(dw, dy.t().mm(x)), 1e-6);
-    EXPECT_LT(difference(db, dy.sum(0, true)), 1e-6);
-    EXPECT_LT(difference(turned, w.t().mm(dy.t())), 1e-6);
-    for (const capture::OperationInfo& operation : program.operations())
-      EXPECT_TRUE(operation.kernel != capture::kLibTorch || operation.name == "copy")
-          << operation.name;
+    expect_kernels([&] {
+      return std::vector<at::Tensor>{at::addmm(b, x, w.t()), dy.mm(w), dy.t().mm(x),
+                                     dy.sum(0, true), w.t().mm(dy.t())};
+    });
   }
 }
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <stdexcept>
-#include <thread>
 
 #include "capture/program/program_stage.h"
 #include "tests/stages/thread_reducer.h"
@@ -62,33 +61,31 @@ struct Result {
   std::vector<capture::OperationInfo> operations;
 };
 
-/// Some updates by step programs, two samples each.
-Result learn(stages::Stage stage, int threads) {
+/// Some updates, two samples each, by a stage or its step programs.
+template <class Stage>
+Result learn_by(Stage& learner, const at::Tensor& wanted) {
+  Result result;
+  for (int i = 0; i < kSamples; ++i) {
+    auto kept = learner.forward({sample(i)}, wanted, 0);
+    result.losses.push_back(kept.loss.template item<float>());
+    learner.backward(kept, {}, {.first = i % 2 == 0});
+    if (i % 2 == 1) learner.update({.count = 2}, 1.0);
+  }
+  return result;
+}
+
+Result learn(stages::Stage stage, int threads = 1) {
   const at::Tensor wanted = target(stage.network());
   kernels::Team team(threads);
   ProgramStage program(std::move(stage), 1, 2, {.team = threads > 1 ? &team : nullptr});
-  Result result;
-  for (int i = 0; i < kSamples; ++i) {
-    ProgramStage::Activations kept = program.forward({sample(i)}, wanted, 0);
-    result.losses.push_back(kept.loss.item<float>());
-    program.backward(kept, {}, {.first = i % 2 == 0});
-    if (i % 2 == 1) program.update({.count = 2}, 1.0);
-  }
+  Result result = learn_by(program, wanted);
   result.state = program.stage().checkpoint();
-  for (const capture::OperationInfo& operation : program.operations(0))
-    result.operations.push_back(operation);
+  result.operations = program.operations(0);
   return result;
 }
 
 Result learn_eagerly(stages::Stage stage) {
-  const at::Tensor wanted = target(stage.network());
-  Result result;
-  for (int i = 0; i < kSamples; ++i) {
-    stages::Activations kept = stage.forward({sample(i)}, wanted);
-    result.losses.push_back(kept.loss.item<float>());
-    stage.backward(kept, {}, {.first = i % 2 == 0});
-    if (i % 2 == 1) stage.update({.count = 2}, 1.0);
-  }
+  Result result = learn_by(stage, target(stage.network()));
   result.state = stage.checkpoint();
   return result;
 }
@@ -97,20 +94,18 @@ Result learn_eagerly(stages::Stage stage) {
 template <class Learn>
 std::vector<Result> shared(const std::shared_ptr<const stages::Network>& network, bool programs,
                            const Learn& learn) {
-  const TensorSplit split(network, {}, kWays);
-  const stages::StateDict weights = initial_state(*network, 1);
-  const auto table = std::make_shared<stages::Table>();
-  std::vector<Result> results(kWays);
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < kWays; ++rank) {
-    ranks.emplace_back([&, rank] {
-      const auto reducer = std::make_shared<ThreadReducer>(table, rank);
-      results[rank] = learn(stage_of(split.part(reducer), split.part_of(weights, rank), programs));
-      results[rank].places = reducer->places;
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
-  return results;
+  return stages::by_sharing_ranks(
+      network, {}, initial_state(*network, 1),
+      [&](const auto& part, const stages::StateDict& weights, ThreadReducer& reducer) {
+        Result result = learn(stage_of(part, weights, programs));
+        result.places = reducer.places;
+        return result;
+      });
+}
+std::vector<Result> shared_by_programs(const std::shared_ptr<const stages::Network>& network,
+                                       int threads = 1) {
+  return shared(network, true,
+                [=](stages::Stage stage) { return learn(std::move(stage), threads); });
 }
 
 void expect_close(const stages::StateDict& got, const stages::StateDict& expected) {
@@ -131,8 +126,7 @@ TEST(SharedModules, ProgramsLearnWhatEagerStepsDoByTheSameSums) {
   for (const Net& net : nets()) {
     SCOPED_TRACE(net.name);
     const auto eager = shared(net.network, false, learn_eagerly);
-    const auto programs =
-        shared(net.network, true, [](stages::Stage stage) { return learn(std::move(stage), 1); });
+    const auto programs = shared_by_programs(net.network);
     for (int rank = 0; rank < kWays; ++rank) {
       SCOPED_TRACE("rank " + std::to_string(rank));
       expect_close(programs[rank].state, eager[rank].state);
@@ -145,8 +139,7 @@ TEST(SharedModules, ProgramsLearnWhatEagerStepsDoByTheSameSums) {
 }
 
 TEST(SharedModules, ConvolutionsLeaveNothingToLibTorch) {
-  const auto programs = shared(nets()[0].network, true,
-                               [](stages::Stage stage) { return learn(std::move(stage), 1); });
+  const auto programs = shared_by_programs(nets()[0].network);
   int copies = 0;
   for (const capture::OperationInfo& operation : programs[0].operations) {
     EXPECT_NE(operation.kernel, capture::kLibTorch) << operation.name;
@@ -157,10 +150,7 @@ TEST(SharedModules, ConvolutionsLeaveNothingToLibTorch) {
 
 TEST(SharedModules, ARanksThreadsLeaveTheSameBits) {
   const auto network = nets()[0].network;
-  const auto alone =
-      shared(network, true, [](stages::Stage stage) { return learn(std::move(stage), 1); });
-  const auto team =
-      shared(network, true, [](stages::Stage stage) { return learn(std::move(stage), 3); });
+  const auto alone = shared_by_programs(network), team = shared_by_programs(network, 3);
   for (int rank = 0; rank < kWays; ++rank) expect_same(team[rank].state, alone[rank].state);
 }
 

@@ -1,13 +1,14 @@
-// Vectors of float and the activations on them, once for each instruction set.
-#if defined(MILLRACE_KERNELS_EPILOGUE) == defined(HWY_TARGET_TOGGLE)
-#ifdef MILLRACE_KERNELS_EPILOGUE
-#undef MILLRACE_KERNELS_EPILOGUE
+// Vectors of float, loops over them and activations, once for each instruction set.
+#if defined(MILLRACE_KERNELS_VECTORS) == defined(HWY_TARGET_TOGGLE)
+#ifdef MILLRACE_KERNELS_VECTORS
+#undef MILLRACE_KERNELS_VECTORS
 #else
-#define MILLRACE_KERNELS_EPILOGUE
+#define MILLRACE_KERNELS_VECTORS
 #endif
 
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
+// Highway wants its own contributions after highway.h.
+#include <hwy/contrib/math/math-inl.h>
 
 #include "capture/program/kernels/kernels.h"
 
@@ -60,6 +61,38 @@ HWY_INLINE V only_part(Lanes part, V v) {
 }
 #endif
 
+/// Elements of any buffer from `at` on: a whole vector, or the last few. Stores with a mask are
+/// slow on some processors.
+struct Whole {
+  std::size_t at;
+  HWY_INLINE V load(const float* buffer) const { return hn::LoadU(D(), buffer + at); }
+  HWY_INLINE void store(float* buffer, V v) const { hn::StoreU(v, D(), buffer + at); }
+  HWY_INLINE V only(V v) const { return v; }
+};
+struct Rest {
+  std::size_t at;
+  Lanes part;
+  HWY_INLINE V load(const float* buffer) const { return load_part(part, buffer + at); }
+  HWY_INLINE void store(float* buffer, V v) const { store_part(v, part, buffer + at); }
+  /// Zeros where there is no element.
+  HWY_INLINE V only(V v) const { return only_part(part, v); }
+};
+/// Calls work() with elements [begin, end), vector by vector.
+template <class Work>
+HWY_INLINE void each_vector(std::size_t begin, std::size_t end, const Work& work) {
+  for (; begin + kLanes <= end; begin += kLanes) work(Whole{begin});
+  if (begin < end) work(Rest{begin, first_lanes(end - begin)});
+}
+
+template <int R, int P>
+HWY_INLINE void clear(V (&sums)[R][P]) {
+#pragma GCC unroll 32
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 32
+    for (int p = 0; p < P; ++p) sums[r][p] = hn::Zero(D());
+  }
+}
+
 HWY_INLINE V relu_of(V v) {  // keeps NaN, as LibTorch does
   return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(D())), v);
 }
@@ -70,6 +103,11 @@ HWY_INLINE V sigmoid_of(V v) {
   const V most = hn::Set(d, 104.0f);  // beyond, Exp has no defined value; here it is infinite
   const V made = hn::Div(one, hn::Add(one, hn::Exp(d, hn::Min(hn::Neg(v), most))));
   return hn::IfThenElse(hn::IsNaN(v), v, made);  // Exp takes a NaN for a small number
+}
+
+/// By what the sigmoid was given.
+HWY_INLINE V sigmoid_gradient_of(V gradient, V made) {
+  return hn::Mul(hn::Mul(gradient, hn::Sub(hn::Set(D(), 1.0f), made)), made);
 }
 
 /// exp of what is at most 0. Exp takes a NaN for a small number.

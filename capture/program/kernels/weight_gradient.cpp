@@ -1,13 +1,13 @@
+// The gradients of weights and bias.
 #include <algorithm>
 
-#include "capture/program/kernels/simd.h"
+#include "capture/program/kernels/internal.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "capture/program/kernels/weight_sums.cpp"
+#define HWY_TARGET_INCLUDE "capture/program/kernels/weight_gradient.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-// Highway wants its own contributions after highway.h.
-#include "capture/program/kernels/epilogue-inl.h"
+
+#include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
@@ -74,11 +74,7 @@ HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap) {
   const std::size_t step = std::size_t(w.stride) * w.broadcast_channels;
   const std::size_t channels = w.channels - w.channel;
   V sums[R][T];
-#pragma GCC unroll 8
-  for (int k = 0; k < R; ++k) {
-#pragma GCC unroll 32
-    for (int t = 0; t < T; ++t) sums[k][t] = hn::Zero(d);
-  }
+  clear(sums);
   for (int r = part.row_begin; r < part.row_end; ++r) {
     // The row of the broadcast side, and for each kernel row the row that it meets there.
     const int source = w.stride == 1 ? r : r * w.stride + first_row - padding;
@@ -161,25 +157,6 @@ void weight_sums(const WeightSums& w) {
   }
 }
 
-void channel_sums(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
-                  float* sums, bool accumulate, float factor) {
-  const D d;
-  for (std::size_t channel = begin; channel < end; channel += kLanes) {
-    const auto part = first_lanes(end - channel);
-    V total = hn::Zero(d);
-    for (int y = 0; y < layout.height; ++y) {
-      const float* from = source + y * layout.row() + channel;
-      V row[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-      for (int x = 0; x < layout.width; ++x, from += layout.channels)
-        row[x % 4] = hn::Add(row[x % 4], load_part(part, from));
-      total = hn::Add(total, hn::Add(hn::Add(row[0], row[1]), hn::Add(row[2], row[3])));
-    }
-    total = hn::Mul(total, hn::Set(d, factor));
-    if (accumulate) total = hn::Add(total, load_part(part, sums + channel));
-    store_part(total, part, sums + channel);
-  }
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace millrace::kernels
 HWY_AFTER_NAMESPACE();
@@ -188,19 +165,132 @@ HWY_AFTER_NAMESPACE();
 namespace millrace::kernels {
 
 HWY_EXPORT(weight_sums);
-HWY_EXPORT(channel_sums);
 
-void weight_sums(const WeightSums& w) {
-  HWY_DYNAMIC_DISPATCH(weight_sums)(w);
+namespace {
+
+constexpr const char* kSwapped = "swapped";
+
+class WeightGradientKernel final : public Kernel {
+ public:
+  /// Plain: vectors along the output channels, taps from x. Swapped: vectors along the input
+  /// channels, taps from dy, which meets x through the flipped kernel.
+  WeightGradientKernel(const Convolution& c, bool swapped)
+      : convolution_(c),
+        swapped_(swapped),
+        taps_side_(swapped ? c.output : c.input),
+        lane_side_(swapped ? c.input : c.output) {
+    const std::size_t of_kernel = std::size_t(c.kernel) * c.kernel;
+    sums_ = of_kernel * taps_side_.channels * lanes();
+    zeros_ = round_up(std::size_t(lane_side_.width) * lane_side_.channels, 16);
+    const int taps = int(of_kernel);
+    for (int q = 0; q < (swapped ? taps : taps * c.input.channels); ++q) {
+      const int place =
+          swapped ? (taps - 1 - q) * c.output.channels : q % taps * c.input.channels + q / taps;
+      places_.push_back(place * lanes());
+    }
+  }
+
+  std::size_t scratch_floats() const override {
+    return round_up(sums_, 16) + zeros_ +
+           (copies() ? padded_row(taps_side_, convolution_.kernel / 2) * taps_side_.height : 0);
+  }
+  std::size_t shared_floats(int threads) const override {
+    return by_channels(threads) ? 0 : blocks() * round_up(sums_, 16);
+  }
+  int phases(int threads) const override { return by_channels(threads) ? 1 : 2; }
+
+  void run(const Operands& operands, int phase, Share share) const override {
+    const Convolution& c = convolution_;
+    for (std::size_t b = 0; phase == 1 && b < blocks(); ++b)  // what the others have summed, too
+      unpack(operands.shared + b * round_up(sums_, 16), b * lanes(), operands.made, share);
+    if (phase == 1) return;
+    float* zeros = operands.scratch + round_up(sums_, 16);
+    std::fill(zeros, zeros + zeros_, 0.0f);
+    const float* taps = swapped_ ? operands.source : operands.x;
+    WeightSums w{.broadcast = taps,
+                 .broadcast_row = padded_row(taps_side_, c.kernel / 2),
+                 .broadcast_height = taps_side_.height,
+                 .broadcast_channels = taps_side_.channels,
+                 .vectors = swapped_ ? operands.x : operands.source,
+                 .vectors_row = lane_side_.row(),
+                 .height = lane_side_.height,
+                 .width = lane_side_.width,
+                 .channels = lane_side_.channels,
+                 .kernel = c.kernel,
+                 .stride = c.stride,
+                 .zeros = zeros};
+    if (copies())
+      w.broadcast = pad_rows(taps_side_, c.kernel / 2, taps, 0, taps_side_.height, zeros + zeros_);
+    const std::size_t taps_of_row = std::size_t(c.kernel) * taps_side_.channels;
+    if (by_channels(share.count)) {
+      w.tap_end = int(taps_of_row);
+      w.sums = operands.scratch;
+      const auto [begin, end] = share.of(lane_side_.channels, lanes());
+      for (std::size_t channel = begin; channel < end; channel += lanes()) {
+        w.channel = int(channel);
+        HWY_DYNAMIC_DISPATCH(weight_sums)(w);
+        unpack(w.sums, channel, operands.made, {});
+      }
+    } else {
+      const auto [begin, end] = share.of(taps_of_row);
+      w.tap_begin = int(begin);
+      w.tap_end = int(end);
+      w.sums = operands.shared;
+      for (w.channel = 0; w.channel < w.channels; w.channel += int(lanes())) {
+        HWY_DYNAMIC_DISPATCH(weight_sums)(w);
+        w.sums += round_up(sums_, 16);
+      }
+    }
+    bias_gradient(c, operands, share);
+  }
+
+ private:
+  bool copies() const { return convolution_.kernel > 1; }
+  std::size_t blocks() const { return round_up(lane_side_.channels, lanes()) / lanes(); }
+  /// Whether threads share the channels, each with sums of its own; else the taps, since there are
+  /// too few channels for all to have as many.
+  bool by_channels(int threads) const {
+    const auto all = std::size_t(threads);
+    return blocks() % all == 0 || blocks() >= 4 * all;
+  }
+
+  /// A share of the sums of `lanes` channels to their place in PyTorch's order.
+  void unpack(const float* sums, std::size_t channel, float* gradient, Share share) const {
+    const Convolution& c = convolution_;
+    const std::size_t in = c.input.channels, out = c.output.channels;
+    const std::size_t taps = std::size_t(c.kernel) * c.kernel;
+    const std::size_t rows = std::min(lanes(), lane_side_.channels - channel);
+    if (!swapped_) {
+      const auto [begin, end] = share.of(places_.size(), 16);
+      from_lanes(sums, std::span(places_).subspan(begin, end - begin),
+                 gradient + channel * in * taps + begin, in * taps, rows, c.accumulate);
+      return;
+    }
+    const auto [begin, end] = share.of(out);
+    for (std::size_t o = begin; o < end; ++o)
+      from_lanes(sums + o * lanes(), places_, gradient + (o * in + channel) * taps, taps, rows,
+                 c.accumulate);
+  }
+
+  const Convolution convolution_;
+  const bool swapped_;
+  const Layout taps_side_, lane_side_;
+  std::size_t sums_ = 0, zeros_ = 0;
+  std::vector<std::uint32_t> places_;  ///< for from_lanes
+};
+
+}  // namespace
+
+std::vector<std::string> weight_gradients(const Convolution& c) {
+  if (c.stride != 1 || std::size_t(c.output.channels) >= lanes()) return {kPlain};
+  // The side with more channels fills the lanes better.
+  if (c.output.channels < c.input.channels) return {kSwapped, kPlain};
+  return {kPlain, kSwapped};
 }
-void channel_sums(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
-                  float* sums, bool accumulate, float factor) {
-  HWY_DYNAMIC_DISPATCH(channel_sums)(source, layout, begin, end, sums, accumulate, factor);
-}
-void channel_sums(const Layout& layout, const float* source, float factor, float* sums,
-                  Share share) {
-  const auto [begin, end] = share.of(std::size_t(layout.channels), lanes());
-  channel_sums(source, layout, begin, end, sums, /*accumulate=*/false, factor);
+
+std::unique_ptr<Kernel> make_weight_gradient(const Convolution& convolution,
+                                             const std::string& name) {
+  return std::make_unique<WeightGradientKernel>(convolution, name == kSwapped);
 }
 
 }  // namespace millrace::kernels

@@ -1,3 +1,8 @@
+#include "capture/program/kernels/bf16_tiles.h"
+
+#include "capture/program/kernels/kernels.h"
+
+#if defined(__x86_64__)
 // Intel's tile registers, of eight: sums in 0 to 3, the left side in 4 and 5, the right in 6 and 7.
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -10,9 +15,6 @@
 #pragma GCC diagnostic pop
 
 #include <algorithm>
-
-#include "capture/program/kernels/bf16_tiles.h"
-#include "capture/program/kernels/kernels.h"
 
 // Of single functions, so that none that other files share is compiled for this processor.
 #define MILLRACE_AMX \
@@ -233,3 +235,27 @@ MILLRACE_AMX void transpose_sums(float* sums) {
 }
 
 }  // namespace millrace::kernels
+
+#else  // processors without them
+#include <cstdlib>
+
+namespace millrace::kernels {
+
+bool has_bf16() {
+  return false;
+}
+
+// Not called where there is no bf16.
+Tiles::Tiles() {
+  std::abort();
+}
+Tiles::~Tiles() = default;
+void Tiles::multiply(const TileProducts&) const {}
+void round_row(const float*, std::size_t, Bf16*) {}
+void pack_pairs(const PixelRun&, int, Bf16*) {}
+void pack_planes(const PixelRun&, int, Bf16*, std::size_t) {}
+void pack_weights(const float*, std::size_t, int, const std::int32_t*, Bf16*) {}
+void transpose_sums(float*) {}
+
+}  // namespace millrace::kernels
+#endif

@@ -1,0 +1,485 @@
+// Forward and data gradient: correlations of the source with the weights, flipped for the gradient.
+#include <algorithm>
+
+#include "capture/program/kernels/internal.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "capture/program/kernels/correlation.cpp"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+
+#include "capture/program/kernels/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace millrace::kernels {
+namespace HWY_NAMESPACE {
+
+constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;
+
+/// Adds one source row to the sums of output rows kFirst..kLast of a tile.
+/// `weights`: of kernel row (source row - kFirst); the later output rows use earlier kernel rows.
+template <int kFirst, int kLast, int R, int P>
+HWY_INLINE void add_source_row(const float* HWY_RESTRICT source, std::size_t step,
+                               const float* HWY_RESTRICT weights, std::size_t weights_row, int taps,
+                               V (&sums)[R][P]) {
+  const D d;
+  for (int t = 0; t < taps; ++t) {
+    V w[kLast + 1];
+#pragma GCC unroll 8
+    for (int j = kFirst; j <= kLast; ++j)
+      w[j] = hn::Load(d, weights + t * kLanes - (j - kFirst) * weights_row);
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) {
+      const V value = hn::Set(d, source[p * step + t]);
+#pragma GCC unroll 8
+      for (int j = kFirst; j <= kLast; ++j) sums[j][p] = hn::MulAdd(value, w[j], sums[j][p]);
+    }
+  }
+}
+
+/// The kernel's first rows: source rows kLast.. that only the tile's upper output rows reach.
+template <int kLast, int R, int P>
+HWY_INLINE void add_first_rows(const float* source, const Correlation& c, const float* weights,
+                               std::size_t weights_row, int begin, int end, V (&sums)[R][P]) {
+  if constexpr (kLast < R - 1) {
+    if (kLast >= begin && kLast < end)
+      add_source_row<0, kLast>(source, c.pixel_step, weights, weights_row, c.taps, sums);
+    add_first_rows<kLast + 1>(source + c.source_row, c, weights + weights_row, weights_row, begin,
+                              end, sums);
+  }
+}
+
+/// Its last rows, which only the lower output rows reach.
+template <int kFirst, int R, int P>
+HWY_INLINE void add_last_rows(const float* source, const Correlation& c, const float* weights,
+                              std::size_t weights_row, int begin, int end, V (&sums)[R][P]) {
+  if constexpr (kFirst < R) {
+    const int row = c.kernel_rows - 1 + kFirst;
+    if (row >= begin && row < end)
+      add_source_row<kFirst, R - 1>(source, c.pixel_step, weights, weights_row, c.taps, sums);
+    add_last_rows<kFirst + 1>(source + c.source_row, c, weights, weights_row, begin, end, sums);
+  }
+}
+
+/// R x P output pixels at (y, x), channels from `channel` on. R > 1 wants R <= kernel_rows and
+/// output rows that are neighbours in the source.
+template <int R, int P>
+HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, const float* weights) {
+  const D d;
+  const std::size_t weights_row = std::size_t(c.taps) * kLanes;
+  const float* source = c.source + y * c.row_step * c.source_row + x * c.pixel_step;
+  // Of the tile's source rows, those that hold values.
+  const int top = c.top + y * c.row_step;
+  const int begin = std::max(0, -top), end = c.source_height - top;
+  V sums[R][P];
+  clear(sums);
+  const auto at = [&](int j, int p) { return (y + j) * c.step_y + (x + p) * c.step_x + channel; };
+  // What the end touches comes from afar while the sums are made.
+#pragma GCC unroll 8
+  for (int j = 0; j < R; ++j) {
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) {
+      if (c.mask) hwy::Prefetch(c.mask + at(j, p));
+      hwy::Prefetch(c.destination + at(j, p));
+    }
+  }
+  add_first_rows<0>(source, c, weights, weights_row, begin, end, sums);
+  for (int r = std::max(R - 1, begin); r < std::min(c.kernel_rows, end); ++r) {
+    add_source_row<0, R - 1>(source + r * c.source_row, c.pixel_step, weights + r * weights_row,
+                             weights_row, c.taps, sums);
+  }
+  add_last_rows<1>(source + c.kernel_rows * c.source_row, c,
+                   weights + (c.kernel_rows - 1) * weights_row, weights_row, begin, end, sums);
+  const std::size_t left = c.channels - channel;
+  const auto part = first_lanes(left);
+  const V bias = c.bias ? load_part(part, c.bias + channel) : hn::Zero(d);
+#pragma GCC unroll 8
+  for (int j = 0; j < R; ++j) {
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) {
+      V v = activated(hn::Add(sums[j][p], bias), c.activation);
+      if (c.mask)
+        v = hn::IfThenZeroElse(hn::Le(load_part(part, c.mask + at(j, p)), hn::Zero(d)), v);
+      float* to = c.destination + at(j, p);
+      if (left >= kLanes) {
+        hn::StoreU(v, d, to);
+      } else {
+        store_part(v, part, to);
+      }
+    }
+  }
+}
+
+/// Calls tile(x) so that tiles of P, and of Q and 1 at the end, cover `width`. The last may overlap
+/// the one before: it writes the same values again.
+template <int P, int Q, typename Wide, typename Medium, typename Single>
+HWY_INLINE void cover(int width, const Wide& wide, const Medium& medium, const Single& single) {
+  int x = 0;
+  for (; x + P <= width; x += P) wide(x);
+  if (x == width) return;
+  if (width - x <= Q && width >= Q) return medium(width - Q);
+  if (width >= P) return wide(width - P);
+  for (; x + Q <= width; x += Q) medium(x);
+  if (x < width && width >= Q) return medium(width - Q);
+  for (; x < width; ++x) single(x);
+}
+
+/// R rows of every channel, block by block, so that the source rows stay close.
+template <int R, int P>
+void wide_rows(const Correlation& c, int y) {
+  constexpr int kHalf = P / 2;
+  const float* weights = c.weights;
+  for (int channel = 0; channel < c.channels; channel += kLanes, weights += c.weights_block) {
+    cover<P, kHalf>(
+        c.width, [&](int x) { wide_tile<R, P>(c, y, x, channel, weights); },
+        [&](int x) { wide_tile<R, kHalf>(c, y, x, channel, weights); },
+        [&](int x) { wide_tile<R, 1>(c, y, x, channel, weights); });
+  }
+}
+
+/// Vectors along the output channels; one broadcast source float meets every kernel row that
+/// reaches it. Weights: [channel block][kernel_rows][taps][lanes], zeros beyond the channels.
+void correlate_wide(const Correlation& c) {
+  // Three rows meet each broadcast value; their tile fills the registers.
+  constexpr int kRows = 3, kColumns = kManyRegisters ? 8 : 4, kSingle = kManyRegisters ? 16 : 8;
+  int y = 0;
+  const bool neighbours = c.row_step == 1 && c.kernel_rows >= kRows;
+  if (neighbours) {
+    // A single row left over costs more than two pairs.
+    const int rest = c.height % kRows == 1 && c.height > kRows ? kRows + 1 : c.height % kRows;
+    for (; y + rest < c.height; y += kRows) wide_rows<kRows, kColumns>(c, y);
+    for (; y + 2 <= c.height; y += 2) wide_rows<2, kColumns>(c, y);
+  }
+  for (; y < c.height; ++y) wide_rows<1, kSingle>(c, y);
+}
+
+/// The sums of the lanes of four vectors, stored side by side.
+HWY_INLINE void store_sums_of_four(V a, V b, V c, V d, float* to) {
+#if HWY_TARGET == HWY_SCALAR
+  const V vectors[] = {a, b, c, d};
+  for (int i = 0; i < 4; ++i) to[i] = hn::GetLane(vectors[i]);
+#else
+  const D f;
+  const hn::RepartitionToWide<D> pairs;
+  const auto halves = [&](V x, V y) {
+    return hn::BitCast(pairs, hn::Add(hn::InterleaveLower(f, x, y), hn::InterleaveUpper(f, x, y)));
+  };
+  const auto ab = halves(a, b), cd = halves(c, d);
+  V sums = hn::Add(hn::BitCast(f, hn::InterleaveLower(pairs, ab, cd)),
+                   hn::BitCast(f, hn::InterleaveUpper(pairs, ab, cd)));
+  if constexpr (kLanes >= 8) sums = hn::Add(sums, hn::ConcatLowerUpper(f, sums, sums));
+  if constexpr (kLanes >= 16) sums = hn::Add(sums, hn::SwapAdjacentBlocks(sums));
+  store_part(sums, first_lanes(4), to);
+#endif
+}
+
+/// The sums of the lanes, channels of a pixel side by side, zeros up to a multiple of four.
+template <int O, int P>
+HWY_INLINE void store_sums(const V (&sums)[O][P], float* to) {
+  const auto sum = [&](int i) { return i < O * P ? sums[i % O][i / O] : hn::Zero(D()); };
+#pragma GCC unroll 8
+  for (int i = 0; i < O * P; i += 4)
+    store_sums_of_four(sum(i), sum(i + 1), sum(i + 2), sum(i + 3), to + i);
+}
+
+/// P pixels, O channels.
+template <int O, int P>
+HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
+  const D d;
+  const std::size_t vectors = (c.taps + kLanes - 1) / kLanes;
+  const std::size_t of_channel = c.kernel_rows * vectors * kLanes;
+  const float* source = c.source + y * c.row_step * c.source_row + x * c.pixel_step;
+  const float* channel_weights = c.weights + channel * of_channel;
+  const int top = c.top + y * c.row_step;
+  const int begin = std::max(0, -top), end = std::min(c.kernel_rows, c.source_height - top);
+  const auto part = first_lanes(c.taps - (vectors - 1) * kLanes);
+  V sums[O][P];
+  clear(sums);
+  for (int r = begin; r < end; ++r) {
+    const float* weights = channel_weights + r * vectors * kLanes;
+    for (std::size_t t = 0; t < vectors; ++t, weights += kLanes) {
+      V w[O];
+#pragma GCC unroll 8
+      for (int o = 0; o < O; ++o) w[o] = hn::Load(d, weights + o * of_channel);
+      const float* from = source + r * c.source_row + t * kLanes;
+#pragma GCC unroll 16
+      for (int p = 0; p < P; ++p, from += c.pixel_step) {
+        const V value = t + 1 < vectors ? hn::LoadU(d, from) : load_part(part, from);
+#pragma GCC unroll 8
+        for (int o = 0; o < O; ++o) sums[o][p] = hn::MulAdd(value, w[o], sums[o][p]);
+      }
+    }
+  }
+  alignas(64) float values[(P * O + 3 + kLanes) / kLanes * kLanes] = {};
+  float bias[O];
+  for (int o = 0; o < O; ++o) bias[o] = c.bias ? c.bias[channel + o] : 0;
+  store_sums<O, P>(sums, values);
+  for (int i = 0; i < O * P; ++i) values[i] += bias[i % O];
+  for (int i = 0; i < P * O; i += int(kLanes))
+    hn::Store(activated(hn::Load(d, values + i), c.activation), d, values + i);
+  for (int p = 0; p < P; ++p) {
+    const std::size_t at = y * c.step_y + (x + p) * c.step_x + channel;
+    float* to = c.destination + at;
+    const float* mask = c.mask ? c.mask + at : nullptr;
+    for (int o = 0; o < O; ++o) to[o] = mask && mask[o] <= 0 ? 0 : values[p * O + o];
+  }
+}
+
+template <int O>
+void narrow_channels(const Correlation& c, int channel) {
+  constexpr int kPixels = kManyRegisters ? (O < 4 ? 8 : 6) : (O < 3 ? 4 : 3);
+  for (int y = 0; y < c.height; ++y) {
+    cover<kPixels, kPixels / 2>(
+        c.width, [&](int x) { narrow_tile<O, kPixels>(c, y, x, channel); },
+        [&](int x) { narrow_tile<O, kPixels / 2>(c, y, x, channel); },
+        [&](int x) { narrow_tile<O, 1>(c, y, x, channel); });
+  }
+}
+
+/// Vectors along the taps, summed at the end: for a few output channels.
+/// Weights: [channels][kernel_rows][taps rounded up to lanes], zeros beyond the taps.
+void correlate_narrow(const Correlation& c) {
+  int channel = 0;
+  for (; channel + 4 <= c.channels; channel += 4) narrow_channels<4>(c, channel);
+  const int left = c.channels - channel;
+  if (left == 3) narrow_channels<3>(c, channel);
+  if (left == 2) narrow_channels<2>(c, channel);
+  if (left == 1) narrow_channels<1>(c, channel);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace millrace::kernels {
+
+HWY_EXPORT(correlate_wide);
+HWY_EXPORT(correlate_narrow);
+
+namespace {
+
+constexpr std::size_t kAhead = 4;
+constexpr std::size_t kBandFloats = 32 << 10;
+constexpr const char* kNarrow = "narrow";
+
+class CorrelationKernel final : public Kernel {
+ public:
+  CorrelationKernel(const Convolution& c, bool narrow)
+      : c_(c),
+        narrow_(narrow),
+        from_(source_of(c)),
+        to_(made_by(c)),
+        row_(padded_row(from_, c.kernel / 2)),
+        // So many output rows at a time that the copy of what they read stays in the cache.
+        band_(std::max(1, int(kBandFloats / row_) / 6) * 6) {
+    const std::size_t channels = to_.channels, of_row = std::size_t(c.kernel) * from_.channels;
+    block_ = narrow ? 0 : of_row * c.kernel * lanes();
+    packed_ = narrow ? channels * c.kernel * round_up(of_row, lanes())
+                     : round_up(channels, lanes()) / lanes() * block_;
+    const auto [rows, columns] = window_of(c);
+    tap_places_.resize(c.kernel * c.kernel);
+    std::size_t weights = 0;
+    for (const Axis& y : axes_of(c.pass, rows, to_.height)) {
+      for (const Axis& x : axes_of(c.pass, columns, to_.width)) {
+        add_piece(y, x, weights);
+        weights += std::size_t(y.count * x.count) * from_.channels * lanes();
+      }
+    }
+    for (std::size_t q = 0; forward(c) && q < tap_places_.size() * c.input.channels; ++q)
+      places_.push_back(tap_places_[q % tap_places_.size()] + q / tap_places_.size() * lanes());
+  }
+
+  std::size_t scratch_floats() const override {
+    const int reach = (band_ - 1) * row_step() + bottom_ - top_;
+    return round_up(packed_, 16) + (copies() ? row_ * std::min(from_.height, reach) : 0);
+  }
+
+  void run(const Operands& operands, int, Share share) const override {
+    const Part part = part_of(share);
+    narrow_ ? pack_narrow(operands.weights, operands.scratch)
+            : pack_wide(operands.weights, operands.scratch, part.channels);
+    const auto [rows_begin, rows_end] = part.rows.of(std::size_t(rows_));
+    const int begin = int(rows_begin), rows = int(rows_end);
+    if (!copies()) return run_rows(operands, operands.source, 0, begin, rows, part.channels);
+    float* const band = operands.scratch + round_up(packed_, 16);
+    for (int y = begin; y < rows; y += band_) {
+      const int end = std::min(y + band_, rows);
+      const int first = std::max(0, y * row_step() + top_);
+      const int last = std::min(from_.height, (end - 1) * row_step() + bottom_);
+      run_rows(operands, pad_rows(from_, c_.kernel / 2, operands.source, first, last, band), first,
+               y, end, part.channels);
+    }
+  }
+
+ private:
+  /// The data gradient of a strided convolution falls into pieces, see axes_of(). Else there is
+  /// one.
+  struct Piece {
+    Correlation correlation;  ///< without addresses
+    int left = 0;             ///< source column of the first tap
+    std::size_t destination = 0, weights = 0;
+  };
+
+  bool copies() const { return c_.kernel > 1; }
+  int row_step() const { return pieces_[0].correlation.row_step; }
+
+  void add_piece(const Axis& y, const Axis& x, std::size_t weights) {
+    for (int i = 0; i < y.count; ++i) {
+      for (int j = 0; j < x.count; ++j)
+        tap_places_[(y.first + y.step * i) * c_.kernel + x.first + x.step * j] =
+            weights + std::size_t(i * x.count + j) * from_.channels * lanes();
+    }
+    const Correlation made{.source_row = row_,
+                           .source_height = from_.height,
+                           .top = y.from,
+                           .row_step = y.pace,
+                           .pixel_step = std::size_t(x.pace) * from_.channels,
+                           .kernel_rows = y.count,
+                           .taps = x.count * from_.channels,
+                           .weights_block = block_,
+                           .step_y = y.to_step * to_.row(),
+                           .step_x = std::size_t(x.to_step) * to_.channels,
+                           .height = y.size,
+                           .width = x.size,
+                           .activation = c_.activation};
+    pieces_.push_back({made, x.from, y.to * to_.row() + std::size_t(x.to) * to_.channels, weights});
+    rows_ = std::max(rows_, made.height);
+    top_ = std::min(top_, made.top);
+    bottom_ = std::max(bottom_, made.top + made.kernel_rows);
+  }
+
+  /// What a thread does of the output: some rows of some blocks of channels.
+  struct Part {
+    Share rows, channels;
+  };
+
+  /// So that the slowest thread is done soonest: each packs the weights that it uses, which takes
+  /// about as long as eight pixels.
+  Part part_of(Share share) const {
+    constexpr std::size_t kPacking = 8;
+    const std::size_t blocks = narrow_ ? 1 : round_up(std::size_t(to_.channels), lanes()) / lanes();
+    const std::size_t width = to_.width;
+    std::size_t best = 0;
+    int across = 1;  // threads that share the channels
+    for (int n = 1; n <= share.count; ++n) {
+      if (share.count % n != 0) continue;
+      const std::size_t above = std::size_t(share.count / n);
+      const std::size_t rows = (std::size_t(rows_) + above - 1) / above;
+      const std::size_t cost =
+          (blocks + std::size_t(n) - 1) / std::size_t(n) * (rows * width + kPacking);
+      if (n > 1 && cost >= best) continue;
+      best = cost;
+      across = n;
+    }
+    return {.rows = {share.index / across, share.count / across},
+            .channels = {share.index % across, across}};
+  }
+
+  /// Rows [begin, end) of each piece. `source`: pixel (source_row, 0).
+  void run_rows(const Operands& operands, const float* source, int source_row, int begin, int end,
+                Share share) const {
+    const auto [channel, channels_end] = share.of(std::size_t(to_.channels), lanes());
+    if (channel >= channels_end) return;
+    for (const Piece& piece : pieces_) {
+      Correlation made = piece.correlation;
+      made.channels = int(channels_end - channel);
+      made.height = std::min(end, made.height) - begin;
+      if (made.height <= 0) continue;
+      made.top += begin * made.row_step;
+      made.source = source + (made.top - source_row) * std::ptrdiff_t(row_) +
+                    piece.left * std::ptrdiff_t(from_.channels);
+      const std::size_t at = piece.destination + begin * made.step_y + channel;
+      made.destination = operands.made + at;
+      made.mask = operands.mask ? operands.mask + at : nullptr;
+      made.weights = operands.scratch + piece.weights + channel / lanes() * block_;
+      made.bias = operands.bias ? operands.bias + channel : nullptr;
+      narrow_ ? HWY_DYNAMIC_DISPATCH(correlate_narrow)(made)
+              : HWY_DYNAMIC_DISPATCH(correlate_wide)(made);
+    }
+  }
+
+  void pack_wide(const float* weights, float* packed, Share share) const {
+    // PyTorch's order is [output][input][taps]. The lanes are output channels in the forward pass,
+    // where the other two indices are one, and input channels in the gradient.
+    const std::size_t in = c_.input.channels, out = c_.output.channels, channels = to_.channels;
+    const std::size_t taps = tap_places_.size();
+    const auto [begin, end] = share.of(channels, lanes());
+    packed += begin / lanes() * block_;
+    for (std::size_t c = begin; c < end; c += lanes(), packed += block_) {
+      const std::size_t rows = std::min(lanes(), channels - c);
+      if (forward(c_)) {
+        to_lanes(weights + c * in * taps, in * taps, rows, places_, packed);
+        continue;
+      }
+      for (std::size_t o = 0; o < out; ++o) {
+        const float* from = weights + (o * in + c) * taps;
+        // The next rows lie far apart, where the processor does not look ahead by itself.
+        const float* ahead = from + kAhead * in * taps;
+        for (std::size_t i = 0; o + kAhead < out && i < rows * taps; i += 16)
+          __builtin_prefetch(ahead + i);
+        to_lanes(from, taps, rows, tap_places_, packed + o * lanes());
+      }
+    }
+  }
+
+  void pack_narrow(const float* weights, float* packed) const {
+    const int to = to_.channels, from = from_.channels, taps = c_.kernel * c_.kernel;
+    const std::size_t row = round_up(std::size_t(c_.kernel) * from, lanes());
+    std::fill(packed, packed + packed_, 0.0f);
+    for (int d = 0; d < to; ++d) {
+      for (int s = 0; s < from; ++s) {
+        const float* kernel = weights + (forward(c_) ? d * from + s : s * to + d) * taps;
+        for (int tap = 0; tap < taps; ++tap) {
+          const int ky = tap / c_.kernel, kx = tap % c_.kernel;
+          packed[(std::size_t(d) * c_.kernel + ky) * row + kx * from + s] =
+              kernel[forward(c_) ? tap : taps - 1 - tap];
+        }
+      }
+    }
+  }
+
+  const Convolution c_;
+  const bool narrow_;
+  const Layout from_, to_;
+  const std::size_t row_;                  ///< floats of a source row as correlations read it
+  const int band_;                         ///< output rows of a piece at a time
+  int rows_ = 0;                           ///< the most of a piece
+  int top_ = 0, bottom_ = 0;               ///< source rows that output row 0 reaches
+  std::size_t block_ = 0, packed_ = 0;     ///< packed weights: of `lanes` channels, of all
+  std::vector<std::uint32_t> tap_places_;  ///< of an input channel of a block
+  std::vector<std::uint32_t> places_;      ///< of all of them: for to_lanes in a forward
+  std::vector<Piece> pieces_;
+};
+
+/// For fewer output channels than lanes. In multiply-adds of a vector: wide has one a tap, narrow
+/// one a channel and vector of taps, and more for each sum over lanes and each packed weight. The
+/// factors were fitted to both kernels' times over 1,558 shapes (1 to 64 channels, k1 to k15, 4x4
+/// to 128x96) on an EPYC of 2024: what the rule takes is 3 % slower than the faster one in the mean
+/// with 16 lanes, 1 % with 8.
+bool narrow_is_faster(const Convolution& c) {
+  const Layout& made = made_by(c);
+  const double to = made.channels, from = source_of(c).channels;
+  const double pixels = double(made.height) * made.width;
+  const std::size_t vectors = c.kernel * round_up(std::size_t(c.kernel * from), lanes()) / lanes();
+  const double weights = from * to * c.kernel * c.kernel;
+  const double narrow = pixels * to * (1.5 * double(vectors) + 4) + 8 * weights;
+  const double wide = pixels * (from * c.kernel * c.kernel + double(lanes()) - 4);
+  return narrow < wide;
+}
+
+}  // namespace
+
+std::vector<std::string> correlations(const Convolution& c) {
+  if (rows_are_faster(c)) return {kRows, kWide};
+  if (std::size_t(made_by(c).channels) >= lanes() || (!forward(c) && c.stride > 1)) return {kWide};
+  return narrow_is_faster(c) ? std::vector<std::string>{kNarrow, kWide}
+                             : std::vector<std::string>{kWide, kNarrow};
+}
+
+std::unique_ptr<Kernel> make_correlation(const Convolution& convolution, const std::string& name) {
+  return std::make_unique<CorrelationKernel>(convolution, name == kNarrow);
+}
+
+}  // namespace millrace::kernels
+#endif

@@ -1,0 +1,361 @@
+// Group norm, layer norm and softmax, and their gradients.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "capture/program/kernels/internal.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "capture/program/kernels/norms.cpp"
+#include <hwy/foreach_target.h>
+
+#include "capture/program/kernels/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace millrace::kernels {
+namespace HWY_NAMESPACE {
+
+constexpr std::size_t kChunk = 64;  ///< pixels summed in float
+
+/// sums[c] += sum of left, products[c] += sum of left * (right - origin) for channels [first,
+/// last); with `squares` left is right - origin, too.
+template <bool squares>
+HWY_INLINE void add_up(const float* left, const float* right, const float* origin,
+                       std::size_t pixels, std::size_t channels, std::size_t first,
+                       std::size_t last, double* sums, double* products) {
+  const D d;
+  HWY_ALIGN float s[kLanes], p[kLanes];
+  for (std::size_t begin = 0; begin < pixels; begin += kChunk) {
+    const std::size_t end = std::min(begin + kChunk, pixels);
+    each_vector(first, last, [&](const auto& e) HWY_ATTR {
+      const V about = e.load(origin);
+      V sum[2] = {hn::Zero(d), hn::Zero(d)}, product[2] = {hn::Zero(d), hn::Zero(d)};
+      for (std::size_t i = begin; i < end; ++i) {
+        const V r = hn::Sub(e.load(right + i * channels), about);
+        const V l = squares ? r : e.load(left + i * channels);
+        sum[i % 2] = hn::Add(sum[i % 2], l);
+        product[i % 2] = hn::MulAdd(l, r, product[i % 2]);
+      }
+      hn::Store(hn::Add(sum[0], sum[1]), d, s);
+      hn::Store(hn::Add(product[0], product[1]), d, p);
+      for (std::size_t lane = 0; lane < std::min(kLanes, last - e.at); ++lane) {
+        sums[e.at + lane] += double(s[lane]);
+        products[e.at + lane] += double(p[lane]);
+      }
+    });
+  }
+}
+
+void moments(const float* source, const float* origin, std::size_t pixels, std::size_t channels,
+             std::size_t first, std::size_t last, double* sums, double* squares) {
+  add_up<true>(source, source, origin, pixels, channels, first, last, sums, squares);
+}
+
+void products(const float* gradient, const float* source, const float* origin, std::size_t pixels,
+              std::size_t channels, std::size_t first, std::size_t last, double* sums,
+              double* of_both) {
+  add_up<false>(gradient, source, origin, pixels, channels, first, last, sums, of_both);
+}
+
+/// destination = source * scale[c] + shift[c].
+void scale_and_shift(const float* source, const float* scale, const float* shift,
+                     std::size_t pixels, std::size_t channels, float* destination) {
+  for (std::size_t i = 0; i < pixels; ++i, source += channels, destination += channels) {
+    each_vector(0, channels, [&](const auto& e) HWY_ATTR {
+      e.store(destination, hn::MulAdd(e.load(source), e.load(scale), e.load(shift)));
+    });
+  }
+}
+
+/// destination = gradient * of_gradient[c] + source * of_source[c] + shift[c].
+void combine(const float* gradient, const float* of_gradient, const float* source,
+             const float* of_source, const float* shift, std::size_t pixels, std::size_t channels,
+             float* destination) {
+  for (std::size_t i = 0; i < pixels; ++i) {
+    each_vector(0, channels, [&](const auto& e) HWY_ATTR {
+      const V from_source = hn::MulAdd(e.load(source), e.load(of_source), e.load(shift));
+      e.store(destination, hn::MulAdd(e.load(gradient), e.load(of_gradient), from_source));
+    });
+    gradient += channels;
+    source += channels;
+    destination += channels;
+  }
+}
+
+/// The sum over a row of of(elements), in float.
+template <class Of>
+HWY_INLINE float sum_of_row(std::size_t count, const Of& of) {
+  V sum = hn::Zero(D());
+  each_vector(0, count, [&](const auto& e) HWY_ATTR { sum = hn::Add(sum, e.only(of(e))); });
+  return hn::GetLane(hn::SumOfLanes(D(), sum));
+}
+
+void norm_row(const float* x, const GroupNormOperands& o, double eps, std::size_t count,
+              std::size_t r) {
+  const D d;
+  const float n = float(count);
+  const float mean = sum_of_row(count, [&](const auto& e) HWY_ATTR { return e.load(x); }) / n;
+  const V about = hn::Set(d, mean);
+  const float squares = sum_of_row(count, [&](const auto& e) HWY_ATTR {
+    const V away = hn::Sub(e.load(x), about);
+    return hn::Mul(away, away);
+  });
+  const float rstd = float(1 / std::sqrt(double(squares / n) + eps));
+  const V factor = hn::Set(d, rstd);
+  float* const to = o.destination + r * count;
+  each_vector(0, count, [&](const auto& e) HWY_ATTR {
+    V v = hn::Mul(hn::Sub(e.load(x), about), factor);
+    if (o.weight) v = hn::Mul(v, e.load(o.weight));
+    if (o.bias) v = hn::Add(v, e.load(o.bias));
+    e.store(to, v);
+  });
+  o.mean[r] = mean;
+  o.rstd[r] = rstd;
+}
+
+/// With g the gradient by the normed x, h: rstd * (g - mean of g - h * mean of g * h).
+void norm_gradient_row(const GroupNormOperands& o, std::size_t count, std::size_t r) {
+  const D d;
+  const V mean = hn::Set(d, o.mean[r]), rstd = hn::Set(d, o.rstd[r]);
+  const float *x = o.source + r * count, *dy = o.gradient + r * count;
+  const auto normed = [&](const auto& e)
+                          HWY_ATTR { return hn::Mul(hn::Sub(e.load(x), mean), rstd); };
+  const auto gradient = [&](const auto& e) HWY_ATTR {
+    const V g = e.load(dy);
+    return o.weight ? hn::Mul(g, e.load(o.weight)) : g;
+  };
+  const V sum = hn::Set(d, sum_of_row(count, gradient) / float(count));
+  const float products =
+      sum_of_row(count, [&](const auto& e) HWY_ATTR { return hn::Mul(gradient(e), normed(e)); });
+  const V product = hn::Set(d, products / float(count));
+  float* const to = o.destination + r * count;
+  each_vector(0, count, [&](const auto& e) HWY_ATTR {
+    const V rest = hn::NegMulAdd(normed(e), product, hn::Sub(gradient(e), sum));
+    e.store(to, hn::Mul(rest, rstd));
+  });
+}
+
+/// Of weight and bias, elements [begin, end).
+void norm_weight_gradients(const GroupNormOperands& o, const Matrix& m, std::size_t begin,
+                           std::size_t end) {
+  const D d;
+  each_vector(begin, end, [&](const auto& e) HWY_ATTR {
+    V of_weight = hn::Zero(d), of_bias = hn::Zero(d);
+    for (std::size_t r = 0; r < m.rows; ++r) {
+      const V dy = e.load(o.gradient + r * m.row);
+      const V away = hn::Sub(e.load(o.source + r * m.row), hn::Set(d, o.mean[r]));
+      of_weight = hn::MulAdd(dy, hn::Mul(away, hn::Set(d, o.rstd[r])), of_weight);
+      of_bias = hn::Add(of_bias, dy);
+    }
+    if (o.weight_gradient) e.store(o.weight_gradient, of_weight);
+    if (o.bias_gradient) e.store(o.bias_gradient, of_bias);
+  });
+}
+
+void softmax_row(const float* x, bool logarithm, float* made, std::size_t count) {
+  const D d;
+  float most = -std::numeric_limits<float>::infinity();
+  for (std::size_t i = 0; i < count; ++i) most = x[i] > most || std::isnan(x[i]) ? x[i] : most;
+  const V largest = hn::Set(d, most);
+  const auto power = [&](const auto& e) HWY_ATTR { return exp_below(hn::Sub(e.load(x), largest)); };
+  const float sum = sum_of_row(count, power);
+  const V shift = hn::Set(d, most + std::log(sum)), factor = hn::Set(d, 1 / sum);
+  each_vector(0, count, [&](const auto& e) HWY_ATTR {
+    e.store(made, logarithm ? hn::Sub(e.load(x), shift) : hn::Mul(power(e), factor));
+  });
+}
+
+/// Softmax y: y * (dy - sum of dy * y). Its logarithm z: dy - exp(z) * sum of dy.
+void softmax_gradient_row(const float* dy, const float* y, bool logarithm, float* to,
+                          std::size_t count) {
+  const V sum = hn::Set(D(), sum_of_row(count, [&](const auto& e) HWY_ATTR {
+                          const V g = e.load(dy);
+                          return logarithm ? g : hn::Mul(g, e.load(y));
+                        }));
+  each_vector(0, count, [&](const auto& e) HWY_ATTR {
+    const V g = e.load(dy), made = e.load(y);
+    e.store(to,
+            logarithm ? hn::NegMulAdd(exp_below(made), sum, g) : hn::Mul(made, hn::Sub(g, sum)));
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace millrace::kernels {
+
+HWY_EXPORT(moments);
+HWY_EXPORT(products);
+HWY_EXPORT(scale_and_shift);
+HWY_EXPORT(combine);
+HWY_EXPORT(norm_row);
+HWY_EXPORT(norm_gradient_row);
+HWY_EXPORT(norm_weight_gradients);
+HWY_EXPORT(softmax_row);
+HWY_EXPORT(softmax_gradient_row);
+
+namespace {
+
+/// Room for a call: two sums a channel, and three numbers.
+struct Room {
+  Room(const GroupNorm& norm, double* scratch)
+      : channels(std::size_t(norm.channels)),
+        sums(scratch),
+        products(scratch + channels),
+        first(reinterpret_cast<float*>(scratch + 2 * channels)),
+        second(first + channels),
+        third(second + channels) {}
+  void clear(std::size_t begin, std::size_t end) const {
+    std::fill(sums + begin, sums + end, 0.0);
+    std::fill(products + begin, products + end, 0.0);
+  }
+  const std::size_t channels;
+  double *const sums, *const products;
+  float *const first, *const second, *const third;
+};
+
+double weight_of(const GroupNormOperands& o, std::size_t channel) {
+  return o.weight ? double(o.weight[channel]) : 1.0;
+}
+/// By the variance that is given.
+double rstd_of(const GroupNorm& norm, const GroupNormOperands& o, std::size_t channel) {
+  return 1 / std::sqrt(double(o.rstd[channel]) + norm.eps);
+}
+
+/// What scales and shifts a channel.
+void set_scale(const Room& room, const GroupNormOperands& o, std::size_t c, float mean,
+               double rstd) {
+  const double factor = rstd * weight_of(o, c);
+  room.first[c] = float(factor);
+  room.second[c] = float((o.bias ? double(o.bias[c]) : 0.0) - double(mean) * factor);
+}
+
+/// The groups' mean and rstd, and the scales of their channels.
+void sum_groups(const GroupNorm& norm, const Room& room, const GroupNormOperands& o) {
+  const std::size_t each = room.channels / std::size_t(norm.groups);
+  const double count = double(norm.pixels);
+  for (std::size_t group = 0; group < std::size_t(norm.groups); ++group) {
+    const std::size_t begin = group * each, end = begin + each;
+    double sum = 0;
+    for (std::size_t c = begin; c < end; ++c) sum += room.sums[c] + count * double(o.source[c]);
+    const double middle = sum / (count * double(each));
+    double squares = 0;  // about the middle
+    for (std::size_t c = begin; c < end; ++c) {
+      const double off = double(o.source[c]) - middle;
+      squares += room.products[c] + off * (2 * room.sums[c] + count * off);
+    }
+    const double variance = std::max(0.0, squares / (count * double(each)));
+    o.mean[group] = float(middle);
+    o.rstd[group] = float(1 / std::sqrt(variance + norm.eps));
+    for (std::size_t c = begin; c < end; ++c) set_scale(room, o, c, o.mean[group], o.rstd[group]);
+  }
+}
+
+/// The gradients of weight and bias, and what the source's is made of, by channel.
+void sum_groups_of_gradient(const GroupNorm& norm, const Room& room, const GroupNormOperands& o) {
+  float *const of_gradient = room.first, *const of_source = room.second, *const shift = room.third;
+  const std::size_t each = room.channels / std::size_t(norm.groups);
+  for (std::size_t c = 0; c < room.channels; ++c) {
+    const double r = norm.frozen ? rstd_of(norm, o, c) : double(o.rstd[c / each]);
+    if (o.weight_gradient) o.weight_gradient[c] = float(room.products[c] * r);
+    if (o.bias_gradient) o.bias_gradient[c] = float(room.sums[c]);
+    of_gradient[c] = float(r * weight_of(o, c));
+    of_source[c] = 0;  // frozen: by which the gradient is shifted, too
+  }
+  for (std::size_t group = 0; !norm.frozen && group < std::size_t(norm.groups); ++group) {
+    const std::size_t begin = group * each, end = begin + each;
+    const double r = o.rstd[group], share = 1 / (double(norm.pixels) * double(each));
+    double sum = 0, product = 0;
+    for (std::size_t c = begin; c < end; ++c) {
+      sum += weight_of(o, c) * room.sums[c];
+      product += weight_of(o, c) * room.products[c];
+    }
+    const double factor = -r * r * r * product * share;
+    std::fill(of_source + begin, of_source + end, float(factor));
+    std::fill(shift + begin, shift + end, float(-r * sum * share - double(o.mean[group]) * factor));
+  }
+}
+
+constexpr std::size_t kBlock = 16;  ///< channels, of any vector's width
+
+}  // namespace
+
+void group_norm(const GroupNorm& norm, const GroupNormOperands& o, int phase, Share share) {
+  const Room room(norm, o.scratch);
+  if (norm.frozen && phase == 0) return;
+  for (std::size_t c = 0; norm.frozen && phase == 1 && c < room.channels; ++c)
+    set_scale(room, o, c, o.mean[c], rstd_of(norm, o, c));
+  if (norm.frozen && phase == 1) return;
+  if (phase == 0) {
+    const auto [begin, end] = share.of(room.channels, kBlock);
+    room.clear(begin, end);
+    return HWY_DYNAMIC_DISPATCH(moments)(o.source, o.source, norm.pixels, room.channels, begin, end,
+                                         room.sums, room.products);
+  }
+  if (phase == 1) return sum_groups(norm, room, o);
+  const auto [begin, end] = share.of(norm.pixels);
+  const std::size_t at = begin * room.channels;
+  HWY_DYNAMIC_DISPATCH(scale_and_shift)
+  (o.source + at, room.first, room.second, end - begin, room.channels, o.destination + at);
+}
+
+void group_norm_gradient(const GroupNorm& norm, const GroupNormOperands& o, int phase,
+                         Share share) {
+  const Room room(norm, o.scratch);
+  if (phase == 0) {
+    const std::size_t each = room.channels / std::size_t(norm.groups);
+    const auto [begin, end] = share.of(room.channels, kBlock);
+    room.clear(begin, end);
+    float* const origin = room.first;
+    for (std::size_t c = begin; c < end; ++c) origin[c] = o.mean[c / each];
+    return HWY_DYNAMIC_DISPATCH(products)(o.gradient, o.source, origin, norm.pixels, room.channels,
+                                          begin, end, room.sums, room.products);
+  }
+  if (phase == 1) return sum_groups_of_gradient(norm, room, o);
+  if (!o.destination) return;
+  const auto [begin, end] = share.of(norm.pixels);
+  const std::size_t at = begin * room.channels;
+  if (norm.frozen) {
+    return HWY_DYNAMIC_DISPATCH(scale_and_shift)(o.gradient + at, room.first, room.second,
+                                                 end - begin, room.channels, o.destination + at);
+  }
+  HWY_DYNAMIC_DISPATCH(combine)
+  (o.gradient + at, room.first, o.source + at, room.second, room.third, end - begin, room.channels,
+   o.destination + at);
+}
+
+void layer_norm(const Matrix& m, double eps, const GroupNormOperands& o, Share share) {
+  const auto [begin, end] = share.of(m.rows);
+  for (std::size_t r = begin; r < end; ++r)
+    HWY_DYNAMIC_DISPATCH(norm_row)(o.source + r * m.row, o, eps, m.row, r);
+}
+
+void layer_norm_gradient(const Matrix& m, const GroupNormOperands& o, Share share) {
+  const auto [begin, end] = share.of(m.rows);
+  for (std::size_t r = begin; r < end && o.destination; ++r)
+    HWY_DYNAMIC_DISPATCH(norm_gradient_row)(o, m.row, r);
+  if (!o.weight_gradient && !o.bias_gradient) return;
+  const auto [first, last] = share.of(m.row, lanes());
+  HWY_DYNAMIC_DISPATCH(norm_weight_gradients)(o, m, first, last);
+}
+
+void softmax(const Matrix& m, bool logarithm, const float* source, float* made, Share share) {
+  const auto [begin, end] = share.of(m.rows);
+  for (std::size_t r = begin; r < end; ++r)
+    HWY_DYNAMIC_DISPATCH(softmax_row)(source + r * m.row, logarithm, made + r * m.row, m.row);
+}
+
+void softmax_gradient(const Matrix& m, bool logarithm, const float* gradient, const float* made,
+                      float* destination, Share share) {
+  const auto [begin, end] = share.of(m.rows);
+  for (std::size_t r = begin; r < end; ++r) {
+    const std::size_t at = r * m.row;
+    HWY_DYNAMIC_DISPATCH(softmax_gradient_row)
+    (gradient + at, made + at, logarithm, destination + at, m.row);
+  }
+}
+
+}  // namespace millrace::kernels
+#endif
