@@ -8,7 +8,7 @@
 #include "engine/trainer/rank_wires.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer.h"
-#include "stages/entry_names.h"
+#include "stages/parameters.h"
 #include "stages/safetensors.h"
 
 namespace millrace::engine {
@@ -46,8 +46,9 @@ int rank_of(const TrainerOptions& options, const Schedule& schedule, int replica
 
 void tell_of_cut(Exchange& exchange, const std::vector<int>& cut, const stages::StateDict& weights,
                  double backed_off) {
-  post_to_all(exchange,
-              ByteWriter().put('C').put(backed_off).put(cut).raw(stages::to_safetensors(weights)).bytes());
+  post_to_all(
+      exchange,
+      ByteWriter().put('C').put(backed_off).put(cut).raw(stages::to_safetensors(weights)).bytes());
 }
 
 void Trainer::check_ranks() {
