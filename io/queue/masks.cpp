@@ -7,15 +7,11 @@
 
 #include <opencv2/imgcodecs.hpp>
 
-#include "io/source/file_headers.h"
 #include "io/source/image_list.h"
+#include "io/source/picture_headers.h"
 
 namespace millrace::io {
 namespace {
-
-std::string sized(std::int64_t width, std::int64_t height) {
-  return std::to_string(width) + "x" + std::to_string(height);
-}
 
 /// The number that a file's name ends in; -1: none.
 std::int64_t number_of(const std::string& path) {
@@ -40,12 +36,12 @@ std::map<std::int64_t, std::string> masks_in(const std::string& folder) {
   return all;
 }
 
-class MaskTeller : public Teller {
+class MaskTeller {
  public:
   MaskTeller(std::map<std::int64_t, std::string> masks, int classes, const ResizerOptions& view)
       : masks_(std::move(masks)), classes_(classes), view_(view) {}
 
-  void tell(Frame& frame, std::int64_t number, std::chrono::nanoseconds) override {
+  void operator()(Frame& frame, std::int64_t number, std::chrono::nanoseconds) {
     const auto found = masks_.find(number);
     bool told = false;
     if (found != masks_.end()) {
@@ -70,8 +66,8 @@ class MaskTeller : public Teller {
     if (picture.type() != CV_8UC1)
       throw MaskError(path + ": is not grey with 8 bits a pixel, its class");
     if (picture.cols != frame.width || picture.rows != frame.height)
-      throw MaskError(path + ": is " + sized(picture.cols, picture.rows) + ", its frame " +
-                      sized(frame.width, frame.height));
+      throw MaskError(path + ": is " + size_text(picture.cols, picture.rows) + ", its frame " +
+                      size_text(frame.width, frame.height));
     mask_.width = picture.cols;
     mask_.height = picture.rows;
     mask_.channels = 1;
@@ -90,17 +86,17 @@ void require_masks(const std::string& folder) {
   masks_in(folder);
 }
 
-std::unique_ptr<Teller> mask_teller(const std::string& folder, int classes,
-                                    const ResizerOptions& view, int width, int height) {
+Teller mask_teller(const std::string& folder, int classes, const ResizerOptions& view, int width,
+                   int height) {
   std::map<std::int64_t, std::string> masks = masks_in(folder);
   for (const auto& [number, path] : masks) {
     const std::optional<PictureSize> size = picture_size(path);
     if (!size) throw MaskError(path + ": is no picture");
     if (size->width != width || size->height != height)
-      throw MaskError(path + ": is " + sized(size->width, size->height) + ", frames are " +
-                      sized(width, height));
+      throw MaskError(path + ": is " + size_text(size->width, size->height) + ", frames are " +
+                      size_text(width, height));
   }
-  return std::make_unique<MaskTeller>(std::move(masks), classes, view);
+  return {.tell = MaskTeller(std::move(masks), classes, view)};
 }
 
 bool spread_classes(const Frame& mask, int classes, const ResizerOptions& view,
