@@ -1,7 +1,6 @@
 #include "io/queue/masks.h"
 
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 #include <map>
 
@@ -41,22 +40,15 @@ class MaskTeller {
   MaskTeller(std::map<std::int64_t, std::string> masks, int classes, const ResizerOptions& view)
       : masks_(std::move(masks)), classes_(classes), view_(view) {}
 
-  void operator()(Frame& frame, std::int64_t number, std::chrono::nanoseconds) {
+  void operator()(Frame& frame, std::int64_t number, std::chrono::nanoseconds) const {
     const auto found = masks_.find(number);
-    bool told = false;
-    if (found != masks_.end()) {
-      read(found->second, frame);
-      try {
-        told = spread_classes(mask_, classes_, view_, frame.target);
-      } catch (const MaskError& error) {
-        throw MaskError(found->second + ": " + error.what());
-      }
-    }
+    const bool told =
+        found != masks_.end() && spread(read(found->second, frame), found->second, frame.target);
     if (!told) frame.target.clear();
   }
 
  private:
-  void read(const std::string& path, const Frame& frame) {
+  static cv::Mat read(const std::string& path, const Frame& frame) {
     cv::Mat picture;
     try {
       picture = cv::imread(path, cv::IMREAD_UNCHANGED);
@@ -68,16 +60,37 @@ class MaskTeller {
     if (picture.cols != frame.width || picture.rows != frame.height)
       throw MaskError(path + ": is " + size_text(picture.cols, picture.rows) + ", its frame " +
                       size_text(frame.width, frame.height));
-    mask_.width = picture.cols;
-    mask_.height = picture.rows;
-    mask_.channels = 1;
-    mask_.pixels.assign(picture.datastart, picture.dataend);
+    return picture;
+  }
+
+  /// One-hot at the view's size: [classes][height][width]. False if no pixel has a class.
+  bool spread(const cv::Mat& mask, const std::string& path, std::vector<float>& out) const {
+    const Region seen = clipped(view_.region, mask.cols, mask.rows);
+    const auto [from, to] = place(seen, view_.width, view_.height, view_.fit);
+    const std::size_t plane = std::size_t(view_.width) * view_.height;
+    out.assign(plane * classes_, 0.0f);
+    bool told = false;
+    for (int y = 0; y < to.height; ++y) {
+      // Nearest neighbour, by centres.
+      const auto* const row =
+          mask.ptr<std::uint8_t>(from.y + (2 * y + 1) * from.height / (2 * to.height));
+      for (int x = 0; x < to.width; ++x) {
+        const int label = row[from.x + (2 * x + 1) * from.width / (2 * to.width)];
+        if (label == kNoClass) continue;
+        if (label >= classes_) {
+          throw MaskError(path + ": tells class " + std::to_string(label) + ", the network has " +
+                          std::to_string(classes_));
+        }
+        out[label * plane + std::size_t(to.y + y) * view_.width + (to.x + x)] = 1;
+        told = true;
+      }
+    }
+    return told;
   }
 
   const std::map<std::int64_t, std::string> masks_;
   const int classes_;
   const ResizerOptions view_;
-  Frame mask_;
 };
 
 }  // namespace
@@ -97,31 +110,6 @@ Teller mask_teller(const std::string& folder, int classes, const ResizerOptions&
                       size_text(width, height));
   }
   return {.tell = MaskTeller(std::move(masks), classes, view)};
-}
-
-bool spread_classes(const Frame& mask, int classes, const ResizerOptions& view,
-                    std::vector<float>& out) {
-  const Region seen = clipped(view.region, mask.width, mask.height);
-  const auto [from, to] = place(seen, view.width, view.height, view.fit);
-  const std::size_t plane = std::size_t(view.width) * view.height;
-  out.assign(plane * classes, 0.0f);
-  bool told = false;
-  for (int y = 0; y < to.height; ++y) {
-    // Nearest neighbour, by centres.
-    const std::size_t row = std::size_t(from.y + (2 * y + 1) * from.height / (2 * to.height));
-    for (int x = 0; x < to.width; ++x) {
-      const int column = from.x + (2 * x + 1) * from.width / (2 * to.width);
-      const int label = mask.pixels[row * mask.width + column];
-      if (label == kNoClass) continue;
-      if (label >= classes) {
-        throw MaskError("tells class " + std::to_string(label) + ", the network has " +
-                        std::to_string(classes));
-      }
-      out[label * plane + std::size_t(to.y + y) * view.width + (to.x + x)] = 1;
-      told = true;
-    }
-  }
-  return told;
 }
 
 }  // namespace millrace::io

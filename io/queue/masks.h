@@ -29,9 +29,4 @@ void require_masks(const std::string& folder);
 Teller mask_teller(const std::string& folder, int classes, const ResizerOptions& view, int width,
                    int height);
 
-/// `mask`, [height][width] classes, one-hot at the view's size: [classes][height][width]. False if
-/// no pixel has a class. Throws MaskError for an unknown one.
-bool spread_classes(const Frame& mask, int classes, const ResizerOptions& view,
-                    std::vector<float>& out);
-
 }  // namespace millrace::io

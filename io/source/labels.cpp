@@ -46,10 +46,6 @@ bool parse_key(std::string_view text, bool whole, double& key) {
          (!whole || (key == std::floor(key) && key <= kLastFrame));
 }
 
-bool plain(const std::string& name) {
-  return std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < ' '; });
-}
-
 }  // namespace
 
 LabelRow parse_label(std::string_view text) {
@@ -65,7 +61,7 @@ LabelRow parse_label(std::string_view text) {
     if (key == "class") {
       if (value.is_number_integer())
         row.name = value.dump();
-      else if (value.is_string() && value != "" && plain(value.get<std::string>()))
+      else if (value.is_string())
         row.name = value.get<std::string>();
       else if (!value.is_null())
         fail();
@@ -80,6 +76,8 @@ LabelRow parse_label(std::string_view text) {
     if (place == &row.frame && number != std::floor(number)) fail();
     *place = number;
   }
+  const auto control = [](unsigned char c) { return c < ' '; };
+  if (row.name && (row.name->empty() || std::ranges::any_of(*row.name, control))) fail();
   if (row.frame && row.time) fail();
   return row;
 }
