@@ -2,7 +2,6 @@
 #include <stdexcept>
 
 #include "io/source/source_kinds.h"
-#include "io/source/versions.h"
 #include "io/video/video_writer.h"
 
 namespace millrace::io {
@@ -14,11 +13,8 @@ constexpr const char* kMissing =
 
 }  // namespace
 
-std::unique_ptr<Source> open_gstreamer(const SourceOptions& options) {
+std::unique_ptr<Source> open_gstreamer(const SourceOptions& options, bool) {
   throw NoDecoder(source_error(options, kMissing).what());
-}
-std::unique_ptr<Source> start_gstreamer_source(const SourceOptions& options) {
-  return open_gstreamer(options);
 }
 
 std::string gstreamer_version() {

@@ -5,7 +5,6 @@
 #include "io/queue/masks.h"
 #include "io/queue/resizer.h"
 #include "io/source/source_kinds.h"
-#include "io/source/versions.h"
 
 namespace millrace::io {
 namespace {
@@ -37,20 +36,18 @@ std::string opencv_version() {
 }
 
 void Resizer::scale(const Frame&, const Placement& placement) {
-  const auto size = [](const Region& r) {
-    return std::to_string(r.width) + "x" + std::to_string(r.height);
-  };
-  throw std::runtime_error("this build has no OpenCV: a frame of " + size(placement.from) +
-                           " can't be rescaled to " + size(placement.to));
+  throw std::runtime_error("this build has no OpenCV: a frame of " +
+                           size_text(placement.from.width, placement.from.height) +
+                           " can't be rescaled to " +
+                           size_text(placement.to.width, placement.to.height));
 }
 
 void require_masks(const std::string& folder) {
   throw MaskError(folder + ": this build has no OpenCV to decode masks with");
 }
-std::unique_ptr<Teller> mask_teller(const std::string& folder, int, const ResizerOptions&, int,
-                                    int) {
+Teller mask_teller(const std::string& folder, int, const ResizerOptions&, int, int) {
   require_masks(folder);
-  return nullptr;
+  return {};
 }
 
 void write_chart(const Chart&, const std::string&) {

@@ -13,8 +13,7 @@ namespace millrace::stages {
 
 AuxiliaryHead::AuxiliaryHead(std::int64_t channels, std::int64_t target, int kernel,
                              const Loss& loss, const OptimizerSpec& optimizer,
-                             std::optional<std::uint64_t> seed,
-                             const at::TensorOptions& tensors)
+                             std::optional<std::uint64_t> seed, const at::TensorOptions& tensors)
     : padding_(kernel / 2), loss_(loss), spec_(optimizer) {
   const c10::NoGradGuard no_grad;
   const std::int64_t weights = target * channels * kernel * kernel;
@@ -24,15 +23,13 @@ AuxiliaryHead::AuxiliaryHead(std::int64_t channels, std::int64_t target, int ker
   if (seed) flat_.uniform_(-bound, bound, at::detail::createCPUGenerator(*seed));
   flat_ = flat_.to(tensors.dtype(at::kFloat));
   gradient_ = at::zeros_like(flat_);
-  for (at::Tensor* flat : {&flat_, &gradient_}) {
-    std::vector<at::Tensor> views = {
-        flat->narrow(0, 0, weights).view({target, channels, kernel, kernel}),
-        flat->narrow(0, weights, target)};
-    if (flat == &gradient_) gradient_views_ = views;
-    for (at::Tensor& view : views) {
-      if (flat == &flat_) parameters_.push_back(view.variable_data().set_requires_grad(true));
-    }
-  }
+  const auto views = [&](const at::Tensor& flat) -> std::vector<at::Tensor> {
+    return {flat.narrow(0, 0, weights).view({target, channels, kernel, kernel}),
+            flat.narrow(0, weights, target)};
+  };
+  gradient_views_ = views(gradient_);
+  for (const at::Tensor& view : views(flat_))
+    parameters_.push_back(view.variable_data().set_requires_grad(true));
   optimizer_.emplace(optimizer, flat_, std::vector{std::int64_t(0), weights, weights, target});
 }
 

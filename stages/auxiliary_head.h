@@ -14,10 +14,10 @@ namespace millrace::stages {
 
 /// One convolution from what a stage gives to the target (a vector: the mean of its maps), sigmoid
 /// (unless the loss is of scores), loss; of a network of changes: begun at zero, the change to the
-/// frame that it is added to in the sigmoid's place; trained beside the stage and thrown away after training. A
-/// stage that learns from its head alone learns from the sample it has just seen, whatever the
-/// pipeline's length: decoupled greedy learning (Belilovsky et al., arXiv 1901.08164) with one
-/// layer. Thread-bound.
+/// frame that it is added to in the sigmoid's place; trained beside the stage and thrown away after
+/// training. A stage that learns from its head alone learns from the sample it has just seen,
+/// whatever the pipeline's length: decoupled greedy learning (Belilovsky et al., arXiv 1901.08164)
+/// with one layer. Thread-bound.
 class AuxiliaryHead {
  public:
   /// `channels`: what the stage gives; `target`: channels of the target. `optimizer`: the

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "stages/correction_spec.h"
+#include "stages/training_spec.h"
 #include "stages/update_numbers.h"
 
 namespace millrace::stages {
@@ -74,6 +75,27 @@ class Correction {
   Delay delay_;
   CorrectionNumbers numbers_;
   Memory memory_;
+};
+
+/// Adds `shift` (undefined: nothing) to `weights` while it lives.
+class Shifted {
+ public:
+  Shifted(const at::Tensor& weights, const at::Tensor& shift) : weights_(weights) {
+    if (!shift.defined()) return;
+    const c10::NoGradGuard no_grad;
+    kept_ = weights.clone();
+    weights_.add_(shift);
+  }
+  ~Shifted() {
+    if (!kept_.defined()) return;
+    const c10::NoGradGuard no_grad;
+    weights_.copy_(kept_);
+  }
+  Shifted(const Shifted&) = delete;
+  Shifted& operator=(const Shifted&) = delete;
+
+ private:
+  at::Tensor weights_, kept_;
 };
 
 /// None where nothing is to be done: "none", "local" and "spike-compensation", which are not beside

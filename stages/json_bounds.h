@@ -43,9 +43,9 @@ inline JsonExtent json_extent(std::string_view text) {
   return extent;
 }
 
-/// Parses `text` as a `Json` (nlohmann::ordered_json, which looks keys up one after another), if the
-/// memory and time that takes are of the order of its length; else throws std::length_error. What is
-/// not JSON comes back discarded.
+/// Parses `text` as a `Json` (nlohmann::ordered_json, which looks keys up one after another), if
+/// the memory and time that takes are of the order of its length; else throws std::length_error.
+/// What is not JSON comes back discarded.
 template <class Json>
 Json parse_bounded(const std::string& text) {
   const JsonExtent extent = json_extent(text);

@@ -59,12 +59,15 @@ std::vector<LayerType>& layer_table() {
 }  // namespace
 
 const std::vector<LayerField>& layer_fields() {
-  static const std::vector<LayerField> table = {
-      {"out", &LayerSpec::out, 1, 65536},    {"kernel", &LayerSpec::kernel, 1, 63},
-      {"stride", &LayerSpec::stride, 1, 64}, {"groups", &LayerSpec::groups, 1, 65536},
-      {"factor", &LayerSpec::factor, 1, 64}, {"slope", &LayerSpec::slope},
-      {"from", &LayerSpec::from, -1, 65536}, {"kind", &LayerSpec::kind},
-      {"init", &LayerSpec::init}};
+  static const std::vector<LayerField> table = {{"out", &LayerSpec::out, 1, 65536},
+                                                {"kernel", &LayerSpec::kernel, 1, 63},
+                                                {"stride", &LayerSpec::stride, 1, 64},
+                                                {"groups", &LayerSpec::groups, 1, 65536},
+                                                {"factor", &LayerSpec::factor, 1, 64},
+                                                {"slope", &LayerSpec::slope},
+                                                {"from", &LayerSpec::from, -1, 65536},
+                                                {"kind", &LayerSpec::kind},
+                                                {"init", &LayerSpec::init}};
   return table;
 }
 

@@ -125,14 +125,6 @@ Loss::Loss(const LossSpec& spec) {
   for (const LossTerm& term : spec.terms) terms_.push_back({&loss_type(term.kind), term});
 }
 
-at::Tensor Loss::of(const at::Tensor& prediction, const at::Tensor& target) const {
-  return sum(prediction, target, false);
-}
-
-at::Tensor Loss::of_mean(const at::Tensor& mean, const at::Tensor& target) const {
-  return sum(mean, target, true);
-}
-
 at::Tensor Loss::part(const at::Tensor& whole, const LossTerm& term) {
   return term.channels.empty() ? whole : whole.narrow(1, term.channels[0], term.channels[1]);
 }
@@ -154,7 +146,7 @@ at::Tensor Loss::counted(const at::Tensor& target) const {
   return told;
 }
 
-at::Tensor Loss::sum(const at::Tensor& prediction, const at::Tensor& target, bool mean) const {
+at::Tensor Loss::of(const at::Tensor& prediction, const at::Tensor& target, bool mean) const {
   at::Tensor total;
   for (const auto& [type, spec] : terms_) {
     const at::Tensor told = part(prediction, spec);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "stages/loss_spec.h"
+#include "stages/training_spec.h"
 
 namespace at {
 class Tensor;
@@ -44,9 +44,8 @@ class Loss {
   /// Throws std::invalid_argument, "task.loss: ...", for a kind that is not in the table.
   explicit Loss(const LossSpec& spec);
   /// Of `prediction` and `target`, of one shape [1,C,H,W]: a scalar with its graph.
-  at::Tensor of(const at::Tensor& prediction, const at::Tensor& target) const;
-  /// The same of targets' running mean in the prediction's place.
-  at::Tensor of_mean(const at::Tensor& mean, const at::Tensor& target) const;
+  /// `mean`: the prediction is targets' running mean, so that classes have probabilities.
+  at::Tensor of(const at::Tensor& prediction, const at::Tensor& target, bool mean = false) const;
   /// Targets' mean before any was seen, as `target`: 0; of classes: all alike.
   at::Tensor prior(const at::Tensor& target) const;
   /// As `target`: 1 where it tells something, 0 where a pixel has no class.
@@ -65,7 +64,6 @@ class Loss {
     LossTerm spec;
   };
   static at::Tensor part(const at::Tensor& whole, const LossTerm& term);
-  at::Tensor sum(const at::Tensor& prediction, const at::Tensor& target, bool mean) const;
 
   std::vector<Term> terms_;
 };

@@ -9,56 +9,41 @@
 #include <stdexcept>
 
 #include "stages/layers.h"
-#include "stages/network_file.h"
 
 namespace millrace::stages {
 namespace {
-
-LayerSpec conv(std::int64_t out, std::int64_t kernel, std::int64_t stride = 1) {
-  LayerSpec spec{.type = "conv"};
-  spec.out = out;
-  spec.kernel = kernel;
-  spec.stride = stride;
-  return spec;
-}
 
 /// (layers-1) x {conv, relu}, conv, sigmoid: the network of PARTIME's experiments
 /// (Meloni et al., arXiv 2210.09147); with a norm before each activation, if one is asked for.
 std::vector<LayerSpec> partime_cnn(const ModelSpec& model) {
   std::vector<LayerSpec> list;
   for (int i = 0; i + 1 < model.layers; ++i) {
-    list.push_back(conv(model.features, model.kernel));
+    list.push_back({.type = "conv", .out = model.features, .kernel = model.kernel});
     if (model.norm == "instance") list.push_back({.type = "instancenorm"});
-    if (model.norm == "group") {
-      list.push_back({.type = "groupnorm"});
-      list.back().groups = std::gcd(model.features, 8);
-    }
+    if (model.norm == "group")
+      list.push_back({.type = "groupnorm", .groups = std::gcd(model.features, 8)});
     list.push_back({.type = model.activation});
     if (model.activation == "leaky-relu") list.back().slope = model.slope;
   }
-  list.push_back(conv(model.out_channels, model.kernel));
+  list.push_back({.type = "conv", .out = model.out_channels, .kernel = model.kernel});
   list.push_back({.type = "sigmoid"});
   return list;
 }
 
-/// conv, relu, (layers-2) x residual, conv, scale: a network of changes. It begins at zero, and each
-/// block passes its gradient on whole, however late it comes. Changes are small: adam moves every
-/// weight of the last convolution by about the rate, which at full scale would be worse than no change
-/// for hundreds of frames.
+/// conv, relu, (layers-2) x residual, conv, scale: a network of changes. It begins at zero, and
+/// each block passes its gradient on whole, however late it comes. Changes are small: adam moves
+/// every weight of the last convolution by about the rate, which at full scale would be worse than
+/// no change for hundreds of frames.
 std::vector<LayerSpec> residual_cnn(const ModelSpec& model) {
   std::vector<LayerSpec> list;
+  const std::int64_t kernel = model.kernel;
   if (model.layers > 1) {
-    list = {conv(model.features, model.kernel), {.type = "relu"}};
-    list.front().init = "he";
+    list = {{.type = "conv", .out = model.features, .kernel = kernel, .init = "he"},
+            {.type = "relu"}};
   }
-  for (int i = 0; i + 2 < model.layers; ++i) {
-    list.push_back({.type = "residual"});
-    list.back().kernel = model.kernel;
-  }
-  list.push_back(conv(model.out_channels, model.kernel));
-  list.back().init = "zero";
-  list.push_back({.type = "multiply"});
-  list.back().slope = 0.25;
+  for (int i = 0; i + 2 < model.layers; ++i) list.push_back({.type = "residual", .kernel = kernel});
+  list.push_back({.type = "conv", .out = model.out_channels, .kernel = kernel, .init = "zero"});
+  list.push_back({.type = "multiply", .slope = 0.25});
   return list;
 }
 
@@ -67,22 +52,17 @@ std::vector<LayerSpec> residual_cnn(const ModelSpec& model) {
 std::vector<LayerSpec> resnet(const ModelSpec& model, const std::string& block,
                               const std::vector<int>& depths) {
   constexpr std::int64_t kStride = 32;
-  LayerSpec norm{.type = "groupnorm"};
-  norm.groups = 32;
-  std::vector<LayerSpec> list = {conv(64, 7, 2), norm, {.type = "relu"}, {.type = "maxpool"}};
+  std::vector<LayerSpec> list = {{.type = "conv", .out = 64, .kernel = 7, .stride = 2},
+                                 {.type = "groupnorm", .groups = 32},
+                                 {.type = "relu"},
+                                 {.type = "maxpool"}};
   std::int64_t width = 64;
   for (std::size_t group = 0; group < depths.size(); ++group, width *= 2) {
-    for (int i = 0; i < depths[group]; ++i) {
-      LayerSpec spec{.type = block};
-      spec.out = width;
-      spec.stride = group > 0 && i == 0 ? 2 : 1;
-      list.push_back(spec);
-    }
+    for (int i = 0; i < depths[group]; ++i)
+      list.push_back({.type = block, .out = width, .stride = group > 0 && i == 0 ? 2 : 1});
   }
-  list.push_back(conv(model.out_channels * kStride * kStride, 1));
-  LayerSpec shuffle{.type = "pixel-shuffle"};
-  shuffle.factor = kStride;
-  list.push_back(shuffle);
+  list.push_back({.type = "conv", .out = model.out_channels * kStride * kStride, .kernel = 1});
+  list.push_back({.type = "pixel-shuffle", .factor = kStride});
   list.push_back({.type = "sigmoid"});
   return list;
 }
@@ -212,9 +192,9 @@ std::shared_ptr<Network> make_network(const ModelSpec& spec, const ImageShape& i
 std::shared_ptr<const Network> build_network(const ModelSpec& spec, const ImageShape& frame,
                                              Gives gives, Forecast forecast) {
   const ImageShape input{frame.channels * forecast.context, frame.height, frame.width};
-  const std::shared_ptr<Network> network =
-      spec.preset == "file" ? read_network(spec.file, input, spec.channels_last)
-                            : make_network(spec, input);
+  const std::shared_ptr<Network> network = spec.preset == "file"
+                                               ? read_network(spec.file, input, spec.channels_last)
+                                               : make_network(spec, input);
   const ImageShape& made = network->shape(network->size() - 1);
   require_gives(forecast.change ? Gives::picture : gives, frame, made);
   if (forecast.change) network->predict_change(frame.channels);

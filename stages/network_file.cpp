@@ -1,5 +1,3 @@
-#include "stages/network_file.h"
-
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/jit/passes/inliner.h>
@@ -10,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "stages/network.h"
 #include "stages/torchscript.h"
 
 namespace millrace::stages {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "stages/optimizer_spec.h"
+#include "stages/training_spec.h"
 #include "stages/update_numbers.h"
 
 namespace millrace::stages {
@@ -29,7 +29,7 @@ class Optimizer {
   Optimizer(const OptimizerSpec& spec, const at::Tensor& weights,
             std::vector<std::int64_t> places = {});
   /// Before each update: projects `gradient`, a sum of `count`, if OptimizerSpec::orthogonal says
-  /// so (orthogonal.h). May be recorded. Must run in no-grad mode.
+  /// so: orthogonalize(). May be recorded. Must run in no-grad mode.
   void orthogonalize(at::Tensor& gradient, int count);
   /// Updates `weights` in place; both are flat buffers of one layout. `gradient` may be
   /// overwritten. Must run in no-grad mode.
@@ -50,6 +50,19 @@ class Optimizer {
   at::Tensor mean_;  ///< of gradients; undefined where they are not projected
   at::Tensor scratch_;
 };
+
+/// Orthogonal gradients, Han et al., arXiv 2504.01961: takes from each tensor's part g of
+/// `gradient`, a sum of `count`, its projection on the same part c of `mean`,
+///   g <- g - (g.c / c.c) c,
+/// and then makes c <- decay c + (1 - decay) g / count, with g as it came. The paper writes g and
+/// c for a network as a whole, and its authors have published no code. Here each tensor is
+/// projected by itself, as the optimizers go through parameters, so that the cut does not change
+/// the rule. A gradient that is not finite leaves `mean` as it is; one whose products overflow, or
+/// that meets a mean of 0, stays whole. Both are flat, float, of one layout and device; `places`:
+/// Parameters::places(). One call of the operator millrace::orthogonalize, made of LibTorch's
+/// operators, none of which asks the host, so that it may be recorded. Reentrant; no-grad mode.
+void orthogonalize(at::Tensor& gradient, at::Tensor& mean, at::IntArrayRef places, double decay,
+                   int count);
 
 /// The optimizer's formula with a rate that lies on the device: changes `weights` and `state`, as
 /// Optimizer::buffers(), in place. Weight decay is done already.

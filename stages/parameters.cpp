@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/accumulate.h>
 
 #include <cmath>
 #include <stdexcept>
@@ -13,38 +14,26 @@ namespace {
 
 constexpr std::int64_t kAlign = 16;  // floats: one cache line, one AVX-512 register
 
-std::int64_t count(const std::vector<std::int64_t>& shape) {
-  std::int64_t n = 1;
-  for (const std::int64_t d : shape) n *= d;
-  return n;
-}
-
 void init_parameter(at::Tensor& tensor, const ParameterSpec& spec, const at::Generator& generator) {
   // The same double arithmetic as torch.nn.init, so that the bounds agree to the last bit.
+  const double root = std::sqrt(double(spec.fan_in)), a = std::sqrt(5.0);
+  double bound = 0;
   switch (spec.init) {
-    case Init::kaiming_uniform: {
-      const double a = std::sqrt(5.0), gain = std::sqrt(2.0 / (1 + a * a));
-      const double bound = std::sqrt(3.0) * (gain / std::sqrt(double(spec.fan_in)));
-      tensor.uniform_(-bound, bound, generator);
-      return;
-    }
-    case Init::fan_in_uniform: {
-      const double bound = 1 / std::sqrt(double(spec.fan_in));
-      tensor.uniform_(-bound, bound, generator);
-      return;
-    }
-    case Init::he_uniform: {
-      const double bound = std::sqrt(3.0) * (std::sqrt(2.0) / std::sqrt(double(spec.fan_in)));
-      tensor.uniform_(-bound, bound, generator);
-      return;
-    }
+    case Init::kaiming_uniform:
+      bound = std::sqrt(3.0) * (std::sqrt(2.0 / (1 + a * a)) / root);
+      break;
+    case Init::fan_in_uniform:
+      bound = 1 / root;
+      break;
+    case Init::he_uniform:
+      bound = std::sqrt(3.0) * (std::sqrt(2.0) / root);
+      break;
     case Init::ones:
-      tensor.fill_(1);
-      return;
     case Init::zeros:
-      tensor.zero_();
+      tensor.fill_(spec.init == Init::ones ? 1 : 0);
       return;
   }
+  tensor.uniform_(-bound, bound, generator);
 }
 
 std::string shape_text(at::IntArrayRef shape) {
@@ -61,7 +50,7 @@ Parameters::Parameters(std::vector<ParameterSpec> specs, const at::TensorOptions
   std::int64_t end = 0;
   for (const ParameterSpec& spec : specs_) {
     offsets_.push_back(end);
-    if (!spec.fixed) end += (count(spec.shape) + kAlign - 1) / kAlign * kAlign;
+    if (!spec.fixed) end += (c10::multiply_integers(spec.shape) + kAlign - 1) / kAlign * kAlign;
   }
   flat_ = at::zeros({end}, options.dtype(at::kFloat));
   // variable_data: a leaf of its own on the same storage, whose version counter the update of
@@ -80,10 +69,10 @@ Parameters::Parameters(std::vector<ParameterSpec> specs, const at::TensorOptions
 std::vector<at::Tensor> Parameters::views_of(const at::Tensor& flat) const {
   std::vector<at::Tensor> views;
   for (std::size_t i = 0; i < specs_.size(); ++i) {
-    views.push_back(
-        specs_[i].fixed
-            ? at::Tensor()
-            : flat.narrow(0, offsets_[i], count(specs_[i].shape)).view(specs_[i].shape));
+    views.push_back(specs_[i].fixed
+                        ? at::Tensor()
+                        : flat.narrow(0, offsets_[i], c10::multiply_integers(specs_[i].shape))
+                              .view(specs_[i].shape));
   }
   return views;
 }
@@ -91,7 +80,8 @@ std::vector<at::Tensor> Parameters::views_of(const at::Tensor& flat) const {
 std::vector<std::int64_t> Parameters::places() const {
   std::vector<std::int64_t> all;
   for (std::size_t i = 0; i < specs_.size(); ++i) {
-    if (!specs_[i].fixed) all.insert(all.end(), {offsets_[i], count(specs_[i].shape)});
+    if (!specs_[i].fixed)
+      all.insert(all.end(), {offsets_[i], c10::multiply_integers(specs_[i].shape)});
   }
   return all;
 }

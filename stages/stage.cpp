@@ -7,7 +7,6 @@
 #include <stdexcept>
 
 #include "stages/layers.h"
-#include "stages/shifted.h"
 
 namespace millrace::stages {
 
@@ -57,12 +56,10 @@ std::unique_ptr<AuxiliaryHead> Stage::make_head(OptimizerSpec optimizer,
   const ImageShape &mine = network_->shape(range_.end - 1),
                    &target = network_->shape(network_->size() - 1);
   optimizer.lr *= options_.correction.rate;
-  return std::make_unique<AuxiliaryHead>(mine.channels, target.channels, options_.correction.kernel,
-                                         *loss_, optimizer,
-                                         network_->predicts_change()
-                                             ? std::nullopt
-                                             : std::optional(std::uint64_t(range_.end)),
-                                         tensors);
+  return std::make_unique<AuxiliaryHead>(
+      mine.channels, target.channels, options_.correction.kernel, *loss_, optimizer,
+      network_->predicts_change() ? std::nullopt : std::optional(std::uint64_t(range_.end)),
+      tensors);
 }
 
 void Stage::replicate(std::vector<const Tensors*> sums) {
@@ -119,10 +116,6 @@ Activations Stage::forward(const Tensors& inputs, const at::Tensor& target, int 
 at::Tensor Stage::entering(const at::Tensor& tensor, bool channels_last) const {
   if (tensor.dim() != 4 || !(channels_last || options_.channels_last)) return tensor;
   return tensor.contiguous(at::MemoryFormat::ChannelsLast);
-}
-
-void Stage::recompute(Activations& activations) const {
-  run(activations, true);
 }
 
 void Stage::run(Activations& a, bool keep) const {

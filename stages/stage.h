@@ -123,7 +123,7 @@ class Stage {
   /// backward(), and after recompute().
   void compare(Activations& activations, const at::Tensor& target) const;
   /// Makes the graphs of `activations` again, at the weights of their forward.
-  void recompute(Activations& activations) const;
+  void recompute(Activations& activations) const { run(activations, true); }
   /// Backpropagates `output_gradients` (the last stage: its loss; they are not looked at) through
   /// `activations`, which are used up unless retained; adds the weights' gradient to what the next
   /// update will apply. Returns the inputs' gradients, {} for the first stage.
@@ -214,7 +214,7 @@ class Stage {
   bool passes_on() const { return !range_.first && !learns_locally() && learns_before_; }
   Tensors wanted_of(const Segment& segment, int buffer) const;
   void add_found(const Segment& segment, Tensors found, bool first);
-  Tensors lasting(int buffer) const;    ///< all that a snapshot holds; aliases
+  Tensors lasting(int buffer) const;  ///< all that a snapshot holds; aliases
   bool keeps_count() const { return !has_constant_rate(spec_) && parameters().learn(); }
   StateDict optimizer_entries() const;  ///< as checkpoint() names them; aliases
 
@@ -239,8 +239,8 @@ class Stage {
   std::unique_ptr<AuxiliaryHead> head_;   ///< null: none
   std::int64_t applied_ = 0;              ///< updates that the correction's rate has counted
   std::int64_t updates_ = 0;  ///< that the rate's schedule has counted; checkpoints keep it
-  double rate_ = 1.0;                     ///< backed_off()
-  double asked_rate_ = 1.0;               ///< what set_rate() asked for
+  double rate_ = 1.0;         ///< backed_off()
+  double asked_rate_ = 1.0;   ///< what set_rate() asked for
   bool as_recorded_ = false;
   std::vector<Tensors> snapshots_;  ///< two, the older one first
 };

@@ -5,7 +5,6 @@
 
 #include <stdexcept>
 
-#include "stages/shifted.h"
 #include "stages/stage.h"
 
 namespace millrace::stages {

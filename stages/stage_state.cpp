@@ -4,7 +4,6 @@
 
 #include <unordered_map>
 
-#include "stages/entry_names.h"
 #include "stages/stage.h"
 
 namespace millrace::stages {

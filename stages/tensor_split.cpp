@@ -5,7 +5,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include "stages/entry_names.h"
 #include "stages/layers.h"
 
 namespace millrace::stages {

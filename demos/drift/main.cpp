@@ -44,12 +44,14 @@ class Scenes : public engine::Feed, public engine::Observer {
   }
   void draw(int number) {
     io::Frame frame{.width = kSide, .height = kSide, .channels = 3};
-    (number / frames_ == 1 ? b_ : a_).draw(number, frame.pixels);
+    (number / frames_ == 1 ? b_ : a_)(number, frame.pixels);
     io::to_planar(frame, picture_.data());
   }
 
-  const io::SynthScene a_{{.width = kSide, .height = kSide, .speed = 3, .seed = 1}};
-  const io::SynthScene b_{{.width = kSide, .height = kSide, .speed = 3, .seed = 2}};
+  const io::SynthScene a_ =
+      io::synth_scene({.width = kSide, .height = kSide, .speed = 3, .seed = 1});
+  const io::SynthScene b_ =
+      io::synth_scene({.width = kSide, .height = kSide, .speed = 3, .seed = 2});
   const int frames_;
   engine::Trainer trainer_;
   int number_ = 0;

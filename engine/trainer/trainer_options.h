@@ -11,11 +11,11 @@
 #include "capture/wire.h"
 #include "engine/schedule/schedule.h"
 #include "engine/trainer/device.h"
-#include "stages/loss_spec.h"
 #include "stages/network.h"
 #include "stages/optimizer.h"
 #include "stages/parameters.h"
 #include "stages/stage.h"
+#include "stages/training_spec.h"
 
 namespace millrace::engine {
 

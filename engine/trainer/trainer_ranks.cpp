@@ -5,7 +5,7 @@
 #include "engine/trainer/rank_wires.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer.h"
-#include "stages/entry_names.h"
+#include "stages/parameters.h"
 #include "stages/safetensors.h"
 
 namespace millrace::engine {

@@ -26,31 +26,10 @@ namespace fs = std::filesystem;
   fail(path, std::strerror(errno));
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() { close(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  int get() const { return fd_; }
-  int close() {
-    const int result = fd_ < 0 ? 0 : ::close(fd_);
-    fd_ = -1;
-    return result;
-  }
-
- private:
-  int fd_;
-};
-
-// Removes the temporary unless it has been renamed.
+/// A name whose file is removed; after a rename there is none.
 struct Temporary {
-  std::string path;
-  bool kept = false;
-  ~Temporary() {
-    if (!kept) ::unlink(path.c_str());
-  }
+  std::string name;
+  ~Temporary() { ::unlink(name.c_str()); }
 };
 
 constexpr int kReaderPatience = 5000;  // ms, with a pipe's reader
@@ -75,13 +54,13 @@ fs::path folder_of(const fs::path& file) {
 void sync_folder(const fs::path& folder, const std::string& path) {
   const Descriptor dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // Some file systems can't sync a folder (EINVAL); the rename has been done all the same.
-  if (dir.get() < 0 || (::fsync(dir.get()) != 0 && errno != EINVAL)) fail(path);
+  if (!dir || (::fsync(dir.get()) != 0 && errno != EINVAL)) fail(path);
 }
 
 // /dev/stdout, a pipe: it must be written to, not replaced.
 void write_stream(const std::string& path, std::string_view bytes) {
   Descriptor out(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
-  if (out.get() < 0) fail(path, errno == ENXIO ? "nobody reads it" : std::strerror(errno));
+  if (!out) fail(path, errno == ENXIO ? "nobody reads it" : std::strerror(errno));
   write_all(out.get(), bytes, path);
   if (out.close() != 0) fail(path);
 }
@@ -103,8 +82,7 @@ void remove_leftovers(const fs::path& folder, const std::string& target) {
     if (!is_temporary(entry.path().filename().string(), target)) continue;
     const Descriptor file(
         ::open(entry.path().c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0)
-      ::unlink(entry.path().c_str());
+    if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(entry.path().c_str());
   }
 }
 
@@ -119,25 +97,21 @@ void remove_leftovers_once(const fs::path& folder, const std::string& target) {
   remove_leftovers(folder, target);
 }
 
-/// A new, locked file beside `target`, with the mode of the file that it will replace. Its digits
-/// are random: in a container every run has the same process number.
+/// Its digits are random: in a container every run has the same process number.
+std::string temporary_name(const fs::path& target) {
+  return target.string() + std::string(kMark) + std::to_string(std::random_device()());
+}
+
+/// A new, locked file beside `target`.
 Descriptor open_temporary(const fs::path& target, std::string& name, const std::string& path) {
-  struct stat before {};
-  const bool replaces = ::stat(target.c_str(), &before) == 0;
-  std::random_device random;
   for (int attempt = 0; attempt < 100; ++attempt) {
-    name = target.string() + std::string(kMark) + std::to_string(random());
+    name = temporary_name(target);
     Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (file.get() < 0 && errno != EEXIST) fail(path);
+    if (!file && errno != EEXIST) fail(path);
     // Another process may have removed it as a leftover before it was locked.
-    if (file.get() < 0 || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) continue;
     struct stat now {};
-    if (::fstat(file.get(), &now) != 0 || now.st_nlink == 0) continue;
-    if (replaces && ::fchmod(file.get(), before.st_mode & 07777) != 0) {
-      ::unlink(name.c_str());
-      fail(path);
-    }
-    return file;
+    if (::fstat(file.get(), &now) == 0 && now.st_nlink > 0) return file;
   }
   fail(path, "cannot create a temporary beside it");
 }
@@ -146,8 +120,7 @@ Descriptor open_temporary(const fs::path& target, std::string& name, const std::
 void keep_as(const fs::path& previous, const fs::path& target, const std::string& path) {
   std::error_code error;
   if (!fs::exists(target, error)) return;
-  const fs::path name =
-      target.string() + std::string(kMark) + std::to_string(std::random_device()());
+  const fs::path name = temporary_name(target);
   fs::create_hard_link(target, name, error);
   if (error) {  // a file system without hard links
     fs::rename(target, previous, error);
@@ -161,6 +134,14 @@ void keep_as(const fs::path& previous, const fs::path& target, const std::string
   if (error) fail(path, error.message());
 }
 
+/// Gives the finished file `from` the name `to`, for good.
+void put_at(const fs::path& from, const fs::path& to, const std::string& path) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) fail(path, error.message());
+  sync_folder(folder_of(to), path);
+}
+
 void replace_file(const fs::path& target, std::string_view bytes, const std::string& previous,
                   const std::string& path) {
   const fs::path folder = folder_of(target);
@@ -171,15 +152,15 @@ void replace_file(const fs::path& target, std::string_view bytes, const std::str
 
   std::string name;
   Descriptor file = open_temporary(target, name, path);
-  Temporary temporary{name};
+  const Temporary temporary{name};
+  struct stat before {};
+  const bool replaces = ::stat(target.c_str(), &before) == 0;
+  if (replaces && ::fchmod(file.get(), before.st_mode & 07777) != 0) fail(path);
   write_all(file.get(), bytes, path);
   if (::fsync(file.get()) != 0) fail(path);
   if (!previous.empty()) keep_as(folder / previous, target, path);
-  fs::rename(temporary.path, target, error);  // still locked
-  if (error) fail(path, error.message());
-  temporary.kept = true;
+  put_at(name, target, path);  // still locked
   if (file.close() != 0) fail(path);
-  sync_folder(folder, path);
 }
 
 }  // namespace
@@ -195,11 +176,8 @@ std::filesystem::path behind_links(const std::string& path) {
 
 void put_in_place(const std::string& temporary, const std::string& path) {
   Descriptor file(::open(temporary.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0 || ::fsync(file.get()) != 0 || file.close() != 0) fail(path);
-  std::error_code error;
-  fs::rename(temporary, path, error);
-  if (error) fail(path, error.message());
-  sync_folder(folder_of(path), path);
+  if (!file || ::fsync(file.get()) != 0 || file.close() != 0) fail(path);
+  put_at(temporary, path, path);
 }
 
 void write_whole(const std::string& path, std::string_view bytes, const std::string& previous) {
@@ -210,19 +188,13 @@ void write_whole(const std::string& path, std::string_view bytes, const std::str
   replace_file(behind_links(path), bytes, previous, path);
 }
 
-FolderClaim::FolderClaim(const std::string& path)
-    : folder_([&] {
-        std::error_code ignored;  // a later write reports it
-        fs::create_directories(path, ignored);
-        return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-      }()) {
-  if (folder_ < 0 || ::flock(folder_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-  ::close(folder_);
-  fail(path, "another run writes it");
-}
-
-FolderClaim::~FolderClaim() {
-  if (folder_ >= 0) ::close(folder_);
+Descriptor claim_folder(const std::string& path) {
+  std::error_code ignored;  // a later write reports it
+  fs::create_directories(path, ignored);
+  Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const bool taken = folder && ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0;
+  if (taken && errno == EWOULDBLOCK) fail(path, "another run writes it");
+  return folder;
 }
 
 }  // namespace millrace::io

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "io/files/descriptor.h"
+
 namespace millrace::io {
 
 /// Writes `bytes` to a temporary beside `path`, fsyncs it, renames it to `path` and fsyncs the
@@ -21,18 +23,9 @@ std::filesystem::path behind_links(const std::string& path);
 /// folder. Throws std::runtime_error.
 void put_in_place(const std::string& temporary, const std::string& path);
 
-/// Locks a folder against other writers until this object or its process ends. Has no effect on
-/// file systems without locks.
-class FolderClaim {
- public:
-  /// Creates missing folders. Throws std::runtime_error "PATH: another run writes it".
-  explicit FolderClaim(const std::string& path);
-  ~FolderClaim();
-  FolderClaim(const FolderClaim&) = delete;
-  FolderClaim& operator=(const FolderClaim&) = delete;
-
- private:
-  const int folder_;
-};
+/// Locks a folder, which it makes if it is missing, against other writers while the result lives,
+/// or until the process ends. Has no effect on file systems without locks. Throws
+/// std::runtime_error "PATH: another run writes it".
+Descriptor claim_folder(const std::string& path);
 
 }  // namespace millrace::io

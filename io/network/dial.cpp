@@ -4,7 +4,6 @@
 #include <netdb.h>
 #include <poll.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -62,21 +61,17 @@ std::string numeric(const Address& address) {
 Dial::Dial(const Address& to)
     : socket_(::socket(to.bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
   const bool connected =
-      socket_ >= 0 &&
-      ::connect(socket_, reinterpret_cast<const sockaddr*>(&to.bytes), to.length) == 0;
+      socket_ &&
+      ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&to.bytes), to.length) == 0;
   if (connected || errno != EINPROGRESS) result_ = connected ? 0 : errno;
 }
 
-Dial::~Dial() {
-  if (socket_ >= 0) ::close(socket_);
-}
-
 std::optional<int> Dial::result() {
-  pollfd wanted{socket_, POLLOUT, 0};
+  pollfd wanted{socket_.get(), POLLOUT, 0};
   if (result_ || ::poll(&wanted, 1, 0) == 0) return result_;
   int error = 0;
   socklen_t length = sizeof error;
-  ::getsockopt(socket_, SOL_SOCKET, SO_ERROR, &error, &length);
+  ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &length);
   return result_ = error;
 }
 

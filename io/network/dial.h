@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "io/files/descriptor.h"
+
 namespace millrace::io {
 
 /// Whether only this machine can reach what is served at `host`, an address or "localhost".
@@ -36,16 +38,13 @@ std::string numeric(const Address& address);
 class Dial {
  public:
   explicit Dial(const Address& to);
-  ~Dial();
-  Dial(const Dial&) = delete;
-  Dial& operator=(const Dial&) = delete;
 
   /// 0 if it is connected, or the errno of the failure; nothing while the attempt lasts.
   std::optional<int> result();
-  int socket() const { return socket_; }
+  int socket() const { return socket_.get(); }
 
  private:
-  int socket_;
+  Descriptor socket_;
   std::optional<int> result_;
 };
 

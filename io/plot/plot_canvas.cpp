@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <stdexcept>
 
 #include <opencv2/imgcodecs.hpp>
@@ -39,26 +40,15 @@ std::size_t character_length(const std::string& text, std::size_t at) {
 }
 
 std::string in_ascii(const std::string& text) {
+  static const std::map<std::string, std::string> alike = {{"×", "x"}, {"µ", "u"}, {"μ", "u"},
+                                                           {"–", "-"}, {"—", "-"}, {"−", "-"},
+                                                           {"·", "."}, {"→", "->"}};
   std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = character_length(text, at);
+  for (std::size_t at = 0, length; at < text.size(); at += length) {
+    length = character_length(text, at);
     const std::string letter = text.substr(at, length);
-    at += length;
-    if (length == 1) {
-      out += letter;
-    } else if (letter == "×") {
-      out += 'x';
-    } else if (letter == "µ" || letter == "μ") {
-      out += 'u';
-    } else if (letter == "–" || letter == "—" || letter == "−") {
-      out += '-';
-    } else if (letter == "·") {
-      out += '.';
-    } else if (letter == "→") {
-      out += "->";
-    } else {
-      out += '?';
-    }
+    const auto found = alike.find(letter);
+    out += length == 1 ? letter : found == alike.end() ? "?" : found->second;
   }
   return out;
 }
@@ -156,28 +146,6 @@ std::string fitted(const std::string& text, double width, double size, bool bold
     kept = longer;
   }
   return kept + "..";
-}
-
-double draw_legend(Canvas& canvas, const std::vector<LegendEntry>& entries, double left,
-                   double right, double top) {
-  constexpr double row = 22.0, swatch = 24.0, gap = 8.0, between = 26.0, size = 9.0;
-  double x = left, y = top;
-  bool any = false;
-  for (const LegendEntry& entry : entries) {
-    if (entry.label.empty()) continue;
-    const std::string label = fitted(entry.label, right - left - swatch - gap, size);
-    const double needed = swatch + gap + Canvas::text_width(label, size);
-    if (any && x + needed > right) {
-      x = left;
-      y += row;
-    }
-    any = true;
-    const double middle = y + row / 2.0;
-    canvas.path({{x, middle}, {x + swatch, middle}}, entry.colour, 2.0, entry.dashed);
-    canvas.text(label, {x + swatch + gap, middle + size / 2.0}, {size, ink::text});
-    x += needed + between;
-  }
-  return any ? y + row - top : 0.0;
 }
 
 }  // namespace millrace::io

@@ -32,11 +32,6 @@ inline const cv::Scalar& series(std::size_t number) {
 }
 }  // namespace ink
 
-// Of a chart, in pixels.
-inline constexpr int kWidth = 1200;
-inline constexpr int kHeight = 640;
-inline constexpr double kMargin = 36.0;
-
 enum class Align { left, centre, right };
 
 /// `size` is the height of a capital letter.
@@ -76,16 +71,5 @@ class Canvas {
 
 /// `text`, or its beginning and "..", so that it is at most `width` wide.
 std::string fitted(const std::string& text, double width, double size, bool bold = false);
-
-struct LegendEntry {
-  std::string label;
-  cv::Scalar colour;
-  bool dashed = false;
-};
-
-/// Writes a legend from `left` to `right` in as many rows as it takes, the first at `top`; returns
-/// the height used.
-double draw_legend(Canvas& canvas, const std::vector<LegendEntry>& entries, double left,
-                   double right, double top);
 
 }  // namespace millrace::io

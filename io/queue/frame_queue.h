@@ -78,8 +78,8 @@ class FrameQueue {
   SlotRing free_;              ///< fed by the consumer
   int writing_ = 0;            ///< the producer's slot
   int held_ = 0;               ///< by the consumer
-  // Any thread's. `accepted_` is raised before a frame can be popped or dropped, so an observer that
-  // reads it last never sees more frames leave than arrive.
+  // Any thread's. `accepted_` is raised before a frame can be popped or dropped, so an observer
+  // that reads it last never sees more frames leave than arrive.
   std::atomic<std::int64_t> accepted_{0}, popped_{0}, dropped_{0}, rejected_{0};
   std::atomic<bool> closed_{false};
   std::atomic<int> stopped_{0};  ///< a number, since std::atomic<bool> has no fetch_or

@@ -1,21 +1,16 @@
 #include "io/queue/masks.h"
 
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 #include <map>
 
 #include <opencv2/imgcodecs.hpp>
 
-#include "io/source/file_headers.h"
 #include "io/source/image_list.h"
+#include "io/source/picture_headers.h"
 
 namespace millrace::io {
 namespace {
-
-std::string sized(std::int64_t width, std::int64_t height) {
-  return std::to_string(width) + "x" + std::to_string(height);
-}
 
 /// The number that a file's name ends in; -1: none.
 std::int64_t number_of(const std::string& path) {
@@ -40,27 +35,20 @@ std::map<std::int64_t, std::string> masks_in(const std::string& folder) {
   return all;
 }
 
-class MaskTeller : public Teller {
+class MaskTeller {
  public:
   MaskTeller(std::map<std::int64_t, std::string> masks, int classes, const ResizerOptions& view)
       : masks_(std::move(masks)), classes_(classes), view_(view) {}
 
-  void tell(Frame& frame, std::int64_t number, std::chrono::nanoseconds) override {
+  void operator()(Frame& frame, std::int64_t number, std::chrono::nanoseconds) const {
     const auto found = masks_.find(number);
-    bool told = false;
-    if (found != masks_.end()) {
-      read(found->second, frame);
-      try {
-        told = spread_classes(mask_, classes_, view_, frame.target);
-      } catch (const MaskError& error) {
-        throw MaskError(found->second + ": " + error.what());
-      }
-    }
+    const bool told =
+        found != masks_.end() && spread(read(found->second, frame), found->second, frame.target);
     if (!told) frame.target.clear();
   }
 
  private:
-  void read(const std::string& path, const Frame& frame) {
+  static cv::Mat read(const std::string& path, const Frame& frame) {
     cv::Mat picture;
     try {
       picture = cv::imread(path, cv::IMREAD_UNCHANGED);
@@ -70,18 +58,39 @@ class MaskTeller : public Teller {
     if (picture.type() != CV_8UC1)
       throw MaskError(path + ": is not grey with 8 bits a pixel, its class");
     if (picture.cols != frame.width || picture.rows != frame.height)
-      throw MaskError(path + ": is " + sized(picture.cols, picture.rows) + ", its frame " +
-                      sized(frame.width, frame.height));
-    mask_.width = picture.cols;
-    mask_.height = picture.rows;
-    mask_.channels = 1;
-    mask_.pixels.assign(picture.datastart, picture.dataend);
+      throw MaskError(path + ": is " + size_text(picture.cols, picture.rows) + ", its frame " +
+                      size_text(frame.width, frame.height));
+    return picture;
+  }
+
+  /// One-hot at the view's size: [classes][height][width]. False if no pixel has a class.
+  bool spread(const cv::Mat& mask, const std::string& path, std::vector<float>& out) const {
+    const Region seen = clipped(view_.region, mask.cols, mask.rows);
+    const auto [from, to] = place(seen, view_.width, view_.height, view_.fit);
+    const std::size_t plane = std::size_t(view_.width) * view_.height;
+    out.assign(plane * classes_, 0.0f);
+    bool told = false;
+    for (int y = 0; y < to.height; ++y) {
+      // Nearest neighbour, by centres.
+      const auto* const row =
+          mask.ptr<std::uint8_t>(from.y + (2 * y + 1) * from.height / (2 * to.height));
+      for (int x = 0; x < to.width; ++x) {
+        const int label = row[from.x + (2 * x + 1) * from.width / (2 * to.width)];
+        if (label == kNoClass) continue;
+        if (label >= classes_) {
+          throw MaskError(path + ": tells class " + std::to_string(label) + ", the network has " +
+                          std::to_string(classes_));
+        }
+        out[label * plane + std::size_t(to.y + y) * view_.width + (to.x + x)] = 1;
+        told = true;
+      }
+    }
+    return told;
   }
 
   const std::map<std::int64_t, std::string> masks_;
   const int classes_;
   const ResizerOptions view_;
-  Frame mask_;
 };
 
 }  // namespace
@@ -90,42 +99,17 @@ void require_masks(const std::string& folder) {
   masks_in(folder);
 }
 
-std::unique_ptr<Teller> mask_teller(const std::string& folder, int classes,
-                                    const ResizerOptions& view, int width, int height) {
+Teller mask_teller(const std::string& folder, int classes, const ResizerOptions& view, int width,
+                   int height) {
   std::map<std::int64_t, std::string> masks = masks_in(folder);
   for (const auto& [number, path] : masks) {
     const std::optional<PictureSize> size = picture_size(path);
     if (!size) throw MaskError(path + ": is no picture");
     if (size->width != width || size->height != height)
-      throw MaskError(path + ": is " + sized(size->width, size->height) + ", frames are " +
-                      sized(width, height));
+      throw MaskError(path + ": is " + size_text(size->width, size->height) + ", frames are " +
+                      size_text(width, height));
   }
-  return std::make_unique<MaskTeller>(std::move(masks), classes, view);
-}
-
-bool spread_classes(const Frame& mask, int classes, const ResizerOptions& view,
-                    std::vector<float>& out) {
-  const Region seen = clipped(view.region, mask.width, mask.height);
-  const auto [from, to] = place(seen, view.width, view.height, view.fit);
-  const std::size_t plane = std::size_t(view.width) * view.height;
-  out.assign(plane * classes, 0.0f);
-  bool told = false;
-  for (int y = 0; y < to.height; ++y) {
-    // Nearest neighbour, by centres.
-    const std::size_t row = std::size_t(from.y + (2 * y + 1) * from.height / (2 * to.height));
-    for (int x = 0; x < to.width; ++x) {
-      const int column = from.x + (2 * x + 1) * from.width / (2 * to.width);
-      const int label = mask.pixels[row * mask.width + column];
-      if (label == kNoClass) continue;
-      if (label >= classes) {
-        throw MaskError("tells class " + std::to_string(label) + ", the network has " +
-                        std::to_string(classes));
-      }
-      out[label * plane + std::size_t(to.y + y) * view.width + (to.x + x)] = 1;
-      told = true;
-    }
-  }
-  return told;
+  return {.tell = MaskTeller(std::move(masks), classes, view)};
 }
 
 }  // namespace millrace::io

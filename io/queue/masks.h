@@ -1,7 +1,6 @@
 // Classes of pixels from a folder of pictures.
 #pragma once
 
-#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -27,12 +26,7 @@ void require_masks(const std::string& folder);
 /// a mask, or whose mask has no class, has no target. Checks every file's size first, which must be
 /// `width` x `height`. Throws MaskError, also later, if a mask can't be decoded or has an unknown
 /// class.
-std::unique_ptr<Teller> mask_teller(const std::string& folder, int classes,
-                                    const ResizerOptions& view, int width, int height);
-
-/// `mask`, [height][width] classes, one-hot at the view's size: [classes][height][width]. False if
-/// no pixel has a class. Throws MaskError for an unknown one.
-bool spread_classes(const Frame& mask, int classes, const ResizerOptions& view,
-                    std::vector<float>& out);
+Teller mask_teller(const std::string& folder, int classes, const ResizerOptions& view, int width,
+                   int height);
 
 }  // namespace millrace::io

@@ -1,24 +1,14 @@
 #include "io/queue/planar.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace millrace::io {
 namespace {
 
-constexpr std::array<float, 256> kUnit = [] {
-  std::array<float, 256> table{};
-  for (int v = 0; v < 256; ++v) table[v] = float(v) / 255.0f;
-  return table;
-}();
-
 #if defined(__x86_64__) && defined(__GNUC__)
 
 constexpr std::size_t kBlock = 64;
-
-// Vector division gives the same floats as the table and is no slower, since memory bandwidth is
-// the limit. Converts whole blocks of pixels and returns how many pixels those are.
 
 [[gnu::target("avx2")]] std::size_t planes_in_blocks(const std::uint8_t* in, std::size_t plane,
                                                      float* out) {
@@ -38,28 +28,15 @@ constexpr std::size_t kBlock = 64;
   return i;
 }
 
-[[gnu::target("avx2")]] std::size_t plane_in_blocks(const std::uint8_t* in, std::size_t plane,
-                                                    float* out) {
-  const std::size_t whole = plane / kBlock * kBlock;
-  for (std::size_t i = 0; i < whole; ++i) out[i] = float(in[i]) / 255.0f;
-  return whole;
-}
-
-bool has_vectors() {
-  static const bool has = __builtin_cpu_supports("avx2") != 0;
-  return has;
+/// Converts whole blocks of RGB pixels by vectors; returns how many pixels those are.
+std::size_t convert_blocks(const std::uint8_t* in, std::size_t plane, float* out) {
+  return __builtin_cpu_supports("avx2") ? planes_in_blocks(in, plane, out) : 0;
 }
 
 #else
 
-std::size_t planes_in_blocks(const std::uint8_t*, std::size_t, float*) {
+std::size_t convert_blocks(const std::uint8_t*, std::size_t, float*) {
   return 0;
-}
-std::size_t plane_in_blocks(const std::uint8_t*, std::size_t, float*) {
-  return 0;
-}
-bool has_vectors() {
-  return false;
 }
 
 #endif
@@ -67,15 +44,12 @@ bool has_vectors() {
 }  // namespace
 
 void to_planar(const Frame& frame, float* out) {
-  const std::size_t plane = std::size_t(frame.width) * frame.height;
+  const std::size_t plane = std::size_t(frame.width) * frame.height, channels = frame.channels;
   const std::uint8_t* const in = frame.pixels.data();
-  if (frame.channels == 3) {
-    for (std::size_t i = has_vectors() ? planes_in_blocks(in, plane, out) : 0; i < plane; ++i) {
-      for (std::size_t c = 0; c < 3; ++c) out[c * plane + i] = kUnit[in[3 * i + c]];
-    }
-  } else {
-    for (std::size_t i = has_vectors() ? plane_in_blocks(in, plane, out) : 0; i < plane; ++i)
-      out[i] = kUnit[in[i]];
+  const std::size_t done = channels == 3 ? convert_blocks(in, plane, out) : 0;
+  for (std::size_t c = 0; c < channels; ++c) {
+    for (std::size_t i = done; i < plane; ++i)
+      out[c * plane + i] = float(in[channels * i + c]) / 255.0f;
   }
 }
 

@@ -1,7 +1,6 @@
 // A picture's bytes as a sample's floats, and back.
 #pragma once
 
-
 #include <algorithm>
 #include <cmath>
 #include <span>

@@ -5,7 +5,7 @@
 #include <exception>
 #include <utility>
 
-#include "io/source/stream_health.h"
+#include "io/source/source.h"
 #include "io/source/teardown.h"
 #include "io/source/timeline.h"
 
@@ -42,16 +42,106 @@ struct Reader::Work {
         live(source->info().live),
         timeline(frame_period(source->info().fps, options.fps), kJump) {}
 
-  void run();
-  void read_all();
-  bool read_pass();
-  bool deliver();
-  void stamp();
-  bool wait_until_due();
-  bool limit_reached() const { return options.limit > 0 && counted >= options.limit; }
+  /// What the source says to `call`. Throws Left if it comes back too late.
   template <typename Call>
-  auto ask(const Call& call);
-  bool leave();
+  auto ask(const Call& call) {
+    const auto come_back = [&] {
+      Place from = Place::in_source;
+      if (!place.compare_exchange_strong(from, Place::here)) throw Left();
+    };
+    place = Place::in_source;
+    try {
+      const auto said = call(*source);
+      come_back();
+      return said;
+    } catch (const std::exception&) {
+      come_back();
+      throw;
+    }
+  }
+
+  void run() {
+    try {
+      read_all();
+    } catch (const Left&) {
+      return;
+    } catch (const std::exception& broken) {
+      error = broken.what();
+    }
+    queue.close();  // first: a source that hangs must not delay saving what was learned
+    finished = true;
+    hung = !Teardown().destroy(std::move(source), options.teardown);
+  }
+
+  /// Leaves the thread to itself if it is in the source. Any thread.
+  bool leave() {
+    Place from = Place::in_source;
+    return place.compare_exchange_strong(from, Place::left);
+  }
+
+  void read_all() {
+    for (;;) {
+      const std::int64_t before = delivered;
+      if (!read_pass() || !options.loop) return;
+      // Without any good frame this would loop for ever.
+      if (delivered == before || !ask([](Source& from) { return from.rewind(); })) return;
+      timeline.broke_off();
+      ++breaks;
+    }
+  }
+
+  // True if the source's end was reached, false if no more frames are wanted.
+  bool read_pass() {
+    while (!stop.load() && !limit_reached()) {
+      switch (ask([this](Source& from) { return from.read(frame, kPaceSlice); })) {
+        case ReadStatus::frame:
+          if (!deliver()) return false;
+          break;
+        case ReadStatus::corrupt:
+          queue.reject();
+          ++breaks;
+          break;
+        case ReadStatus::timeout:
+          break;
+        case ReadStatus::end:
+          return true;
+      }
+    }
+    return false;
+  }
+
+  bool deliver() {
+    stamp();
+    if (options.paced && !wait_until_due()) return false;
+    frame.segment = breaks + health->reconnects.load();
+    if (std::exchange(last_segment, frame.segment) != frame.segment) in_segment = 0;
+    if (++in_segment > options.ahead) ++counted;
+    ++delivered;
+    std::swap(frame, queue.writable());
+    return queue.push();
+  }
+
+  void stamp() {
+    frame.captured = Clock::now();
+    // Elapsed time means nothing for a file.
+    frame.pts = timeline.map(frame.pts, live ? frame.captured - last_captured : nanoseconds(0));
+    last_captured = frame.captured;
+    fps.store(timeline.rate(), std::memory_order_relaxed);
+  }
+
+  // False if stop() came first.
+  bool wait_until_due() {
+    const Clock::time_point now = Clock::now();
+    if (delivered == 0 || now > start + frame.pts + kStall) start = now - frame.pts;
+    const Clock::time_point due = start + frame.pts;
+    for (auto left = due - now; left > nanoseconds::zero(); left = due - Clock::now()) {
+      if (stop.load()) return false;
+      std::this_thread::sleep_for(std::min<nanoseconds>(left, kPaceSlice));
+    }
+    frame.captured = due;
+    return true;
+  }
+  bool limit_reached() const { return options.limit > 0 && counted >= options.limit; }
 
   // The thread's alone.
   std::unique_ptr<Source> source;
@@ -127,106 +217,6 @@ bool Reader::hung() const {
 
 double Reader::fps() const {
   return work_->fps.load(std::memory_order_relaxed);
-}
-
-void Reader::Work::run() {
-  try {
-    read_all();
-  } catch (const Left&) {
-    return;
-  } catch (const std::exception& broken) {
-    error = broken.what();
-  }
-  queue.close();  // first: a source that hangs must not delay saving what was learned
-  finished = true;
-  hung = !Teardown().destroy(std::move(source), options.teardown);
-}
-
-/// What the source says to `call`. Throws Left if it comes back too late.
-template <typename Call>
-auto Reader::Work::ask(const Call& call) {
-  const auto come_back = [&] {
-    Place from = Place::in_source;
-    if (!place.compare_exchange_strong(from, Place::here)) throw Left();
-  };
-  place = Place::in_source;
-  try {
-    const auto said = call(*source);
-    come_back();
-    return said;
-  } catch (const std::exception&) {
-    come_back();
-    throw;
-  }
-}
-
-/// Leaves the thread to itself if it is in the source. Any thread.
-bool Reader::Work::leave() {
-  Place from = Place::in_source;
-  return place.compare_exchange_strong(from, Place::left);
-}
-
-void Reader::Work::read_all() {
-  for (;;) {
-    const std::int64_t before = delivered;
-    if (!read_pass() || !options.loop) return;
-    // Without any good frame this would loop for ever.
-    if (delivered == before || !ask([](Source& from) { return from.rewind(); })) return;
-    timeline.broke_off();
-    ++breaks;
-  }
-}
-
-// True if the source's end was reached, false if no more frames are wanted.
-bool Reader::Work::read_pass() {
-  while (!stop.load() && !limit_reached()) {
-    switch (ask([this](Source& from) { return from.read(frame, kPaceSlice); })) {
-      case ReadStatus::frame:
-        if (!deliver()) return false;
-        break;
-      case ReadStatus::corrupt:
-        queue.reject();
-        ++breaks;
-        break;
-      case ReadStatus::timeout:
-        break;
-      case ReadStatus::end:
-        return true;
-    }
-  }
-  return false;
-}
-
-bool Reader::Work::deliver() {
-  stamp();
-  if (options.paced && !wait_until_due()) return false;
-  frame.segment = breaks + health->reconnects.load();
-  if (std::exchange(last_segment, frame.segment) != frame.segment) in_segment = 0;
-  if (++in_segment > options.ahead) ++counted;
-  ++delivered;
-  std::swap(frame, queue.writable());
-  return queue.push();
-}
-
-void Reader::Work::stamp() {
-  frame.captured = Clock::now();
-  // Elapsed time means nothing for a file.
-  frame.pts = timeline.map(frame.pts, live ? frame.captured - last_captured : nanoseconds(0));
-  last_captured = frame.captured;
-  fps.store(timeline.rate(), std::memory_order_relaxed);
-}
-
-// False if stop() came first.
-bool Reader::Work::wait_until_due() {
-  const Clock::time_point now = Clock::now();
-  if (delivered == 0 || now > start + frame.pts + kStall) start = now - frame.pts;
-  const Clock::time_point due = start + frame.pts;
-  for (auto left = due - now; left > nanoseconds::zero(); left = due - Clock::now()) {
-    if (stop.load()) return false;
-    std::this_thread::sleep_for(std::min<nanoseconds>(left, kPaceSlice));
-  }
-  frame.captured = due;
-  return true;
 }
 
 }  // namespace millrace::io

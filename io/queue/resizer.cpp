@@ -73,9 +73,8 @@ std::string squash_note(const Region& view, int width, int height, Fit fit) {
   const std::int64_t down = std::int64_t(view.height) * width;
   const std::int64_t apart = across > down ? across - down : down - across;
   if (100 * apart <= kNoticedPercent * std::max(across, down)) return "";
-  const auto size = [](int w, int h) { return std::to_string(w) + "x" + std::to_string(h); };
-  return "frames of " + size(view.width, view.height) + " are squashed to " + size(width, height) +
-         "; source.fit = \"crop\" or \"pad\" keeps their shape";
+  return "frames of " + size_text(view.width, view.height) + " are squashed to " +
+         size_text(width, height) + "; source.fit = \"crop\" or \"pad\" keeps their shape";
 }
 
 const Frame& Resizer::fit(const Frame& frame) {

@@ -1,6 +1,5 @@
 #include "io/queue/second_stream.h"
 
-
 #include "io/queue/planar.h"
 #include "io/queue/reader.h"
 
@@ -16,12 +15,12 @@ void show(Resizer& resizer, const Frame& from, std::vector<float>& to) {
 }
 
 /// Frame by frame.
-class InStep : public Teller {
+class InStep {
  public:
   InStep(std::unique_ptr<Source> source, const ResizerOptions& size)
       : source_(std::move(source)), resizer_(size) {}
 
-  void tell(Frame& frame, std::int64_t number, std::chrono::nanoseconds) override {
+  void tell(Frame& frame, std::int64_t number) {
     frame.target.clear();
     while (next_ <= number) {
       const ReadStatus status = source_->read(frame_, 10s);
@@ -29,7 +28,7 @@ class InStep : public Teller {
       if (next_++ == number && status == ReadStatus::frame) show(resizer_, frame_, frame.target);
     }
   }
-  bool rewind() override {
+  bool rewind() {
     next_ = 0;
     return source_->rewind();
   }
@@ -42,12 +41,12 @@ class InStep : public Teller {
 };
 
 /// Each at its own time.
-class Newest : public Teller {
+class Newest {
  public:
   Newest(std::unique_ptr<Source> source, const ResizerOptions& size)
       : resizer_(size), reader_(std::move(source), queue_, {.paced = true}) {}
 
-  void tell(Frame& frame, std::int64_t, std::chrono::nanoseconds) override {
+  void tell(Frame& frame) {
     while (Frame* const next = queue_.pop(0us)) {
       captured_ = next->captured;
       show(resizer_, *next, newest_);
@@ -69,10 +68,14 @@ class Newest : public Teller {
 
 }  // namespace
 
-std::unique_ptr<Teller> stream_teller(std::unique_ptr<Source> source, const ResizerOptions& size,
-                                      bool live) {
-  if (live) return std::make_unique<Newest>(std::move(source), size);
-  return std::make_unique<InStep>(std::move(source), size);
+Teller stream_teller(std::unique_ptr<Source> source, const ResizerOptions& size, bool live) {
+  if (live) {
+    const auto newest = std::make_shared<Newest>(std::move(source), size);
+    return {.tell = [newest](Frame& frame, auto, auto) { newest->tell(frame); }};
+  }
+  const auto in_step = std::make_shared<InStep>(std::move(source), size);
+  return {.tell = [in_step](Frame& frame, auto number, auto) { in_step->tell(frame, number); },
+          .rewind = [in_step] { return in_step->rewind(); }};
 }
 
 }  // namespace millrace::io

@@ -3,11 +3,17 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace millrace::io {
 
 using Clock = std::chrono::steady_clock;
+
+/// "64x48"
+inline std::string size_text(std::int64_t width, std::int64_t height) {
+  return std::to_string(width) + "x" + std::to_string(height);
+}
 
 /// A picture as bytes: [height][width][channels], rows without padding, RGB (3) or grey (1).
 struct Frame {

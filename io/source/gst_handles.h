@@ -1,22 +1,31 @@
-// Owning pointers to GStreamer's and GLib's objects, and callbacks that own what they are given.
+// Owning pointers to GStreamer's and GLib's objects, callbacks that own what they are given, and
+// pixels between our frames, whose rows have no padding, and GStreamer's, whose rows may.
 #pragma once
 
+#include <gst/gst.h>
+#include <gst/video/video.h>
+
+#include <cstring>
 #include <memory>
 #include <utility>
 
-#include <gst/gst.h>
+#include "io/source/frame.h"
 
 namespace millrace::io {
 
 struct GstRelease {
-  void operator()(GstElement* element) const { gst_object_unref(element); }
-  void operator()(GstBus* bus) const { gst_object_unref(bus); }
-  void operator()(GstPad* pad) const { gst_object_unref(pad); }
+  void operator()(gpointer object) const { g_object_unref(object); }  // of any other class
   void operator()(GstSample* sample) const { gst_sample_unref(sample); }
   void operator()(GstCaps* caps) const { gst_caps_unref(caps); }
   void operator()(GstMessage* message) const { gst_message_unref(message); }
   void operator()(GstQuery* query) const { gst_query_unref(query); }
   void operator()(GstIterator* iterator) const { gst_iterator_free(iterator); }
+  void operator()(GMainContext* context) const { g_main_context_unref(context); }
+  void operator()(GMainLoop* loop) const { g_main_loop_unref(loop); }
+  void operator()(GSource* source) const {
+    g_source_destroy(source);
+    g_source_unref(source);
+  }
   void operator()(GError* error) const { g_error_free(error); }
   void operator()(gchar* text) const { g_free(text); }
 };
@@ -37,6 +46,26 @@ template <typename Data>
 void add_probe(GstPad* pad, int types, GstPadProbeCallback callback, Data data) {
   gst_pad_add_probe(pad, GstPadProbeType(types), callback, new Data(std::move(data)),
                     [](gpointer kept) { delete static_cast<Data*>(kept); });
+}
+
+/// Copies size and pixels of a mapped RGB or GRAY8 picture; storage is reused.
+inline void copy_pixels(const GstVideoFrame& from, Frame& to) {
+  to.reshape(GST_VIDEO_FRAME_WIDTH(&from), GST_VIDEO_FRAME_HEIGHT(&from),
+             GST_VIDEO_FRAME_N_COMPONENTS(&from));
+  const std::size_t row = std::size_t(to.width) * to.channels;
+  const auto* rows = static_cast<const std::uint8_t*>(GST_VIDEO_FRAME_PLANE_DATA(&from, 0));
+  for (int y = 0; y < to.height; ++y)
+    std::memcpy(&to.pixels[y * row], rows + y * GST_VIDEO_FRAME_PLANE_STRIDE(&from, 0), row);
+}
+
+/// Copies the pixels of a frame into a buffer of format `info`, which has the frame's size.
+inline void copy_pixels(const Frame& from, const GstVideoInfo& info, GstBuffer* to) {
+  GstMapInfo map;
+  gst_buffer_map(to, &map, GST_MAP_WRITE);
+  const std::size_t row = std::size_t(from.width) * from.channels;
+  for (int y = 0; y < from.height; ++y)
+    std::memcpy(map.data + y * GST_VIDEO_INFO_PLANE_STRIDE(&info, 0), &from.pixels[y * row], row);
+  gst_buffer_unmap(to, &map);
 }
 
 }  // namespace millrace::io

@@ -6,11 +6,10 @@
 #include <mutex>
 
 #include <fcntl.h>
-#include <unistd.h>
 
+#include "io/files/descriptor.h"
 #include "io/source/gst_watch.h"
 #include "io/source/source_kinds.h"
-#include "io/source/versions.h"
 
 namespace millrace::io {
 namespace {
@@ -98,24 +97,15 @@ GstParts decode_uri(const SourceOptions& options, const std::string& uri) {
   return parts;
 }
 
-void close_descriptor(gpointer descriptor) {
-  ::close(GPOINTER_TO_INT(descriptor));
-}
-
 // A pipe may have no writer (yet, or any more). With a non-blocking descriptor of our own, neither
 // opening nor closing it blocks.
 GstParts decode_pipe(const SourceOptions& options, const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (descriptor < 0) throw source_error(options, std::strerror(errno));
-  GstParts parts;
-  try {
-    parts = decode_uri(options, "fd://" + std::to_string(descriptor));
-  } catch (...) {
-    ::close(descriptor);
-    throw;
-  }
+  Descriptor pipe(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!pipe) throw source_error(options, std::strerror(errno));
+  GstParts parts = decode_uri(options, "fd://" + std::to_string(pipe.get()));
   g_object_set_data_full(G_OBJECT(parts.pipeline.get()), "millrace_pipe",
-                         GINT_TO_POINTER(descriptor), close_descriptor);
+                         new Descriptor(std::move(pipe)),
+                         [](gpointer kept) { delete static_cast<Descriptor*>(kept); });
   return parts;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "io/source/coded_size.h"
+#include "io/source/picture_headers.h"
 #include "io/source/source_kinds.h"
 
 namespace millrace::io {
@@ -31,8 +31,7 @@ struct Watch {
       GST_ELEMENT_ERROR(pipeline, STREAM, DECODE, ("%s", why.c_str()), (nullptr));
   }
   void check(const std::optional<PictureSize>& size) {
-    if (size && size->width * size->height > most)
-      refuse(too_many_pixels(size->width, size->height, most));
+    if (size && size->exceeds(most)) refuse(too_many_pixels(size->width, size->height, most));
   }
   void count(std::uint64_t more) {
     if ((bytes += more) > most_bytes(most))
@@ -51,7 +50,7 @@ void check_buffer(GstPad* pad, GstBuffer* buffer, Watch& watch) {
   const std::string format = format_of(pad);
   GstMapInfo map;
   if (!gst_buffer_map(buffer, &map, GST_MAP_READ)) return;
-  const std::span<const std::uint8_t> bytes(map.data, map.size);
+  const std::string_view bytes(reinterpret_cast<const char*>(map.data), map.size);
   if (format == "image/jpeg") {
     const std::optional<PictureSize> size = watch.jpeg.read(bytes);
     if (size) watch.bytes = 0;

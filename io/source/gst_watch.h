@@ -1,4 +1,5 @@
-// What is watched in a running pipeline: its errors, how far a file got, pictures that are too large.
+// What is watched in a running pipeline: its errors, how far a file got, pictures that are too
+// large.
 #pragma once
 
 #include <atomic>

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
+#include <set>
 #include <stdexcept>
 
 #include <fnmatch.h>
@@ -117,22 +118,21 @@ std::vector<std::string> list_pictures(const std::string& folder_or_glob) {
   return found;
 }
 
-ClassFolders list_classes(const std::string& folder, std::uint64_t seed) {
-  constexpr std::size_t kMostClasses = 1000;
-  ClassFolders found;
+LabelledPictures list_classes(const std::string& folder, std::uint64_t seed) {
+  constexpr int kMostClasses = 1000;
+  LabelledPictures found;
   std::error_code error;
   if (!fs::is_directory(folder, error) || !list_pictures(folder).empty()) return found;
+  std::set<fs::path> folders;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.is_directory(error) && !list_pictures(entry.path().string()).empty())
-      found.classes.push_back(entry.path().filename().string());
+    if (entry.is_directory(error)) folders.insert(entry.path());
   }
-  if (found.classes.size() > kMostClasses) throw std::invalid_argument("more than 1000 classes");
-  std::sort(found.classes.begin(), found.classes.end());
-  for (int label = 0; label < int(found.classes.size()); ++label) {
-    const fs::path place = fs::path(folder) / found.classes[std::size_t(label)];
-    for (std::string& path : list_pictures(place.string()))
-      found.pictures.push_back({std::move(path), label});
+  for (const fs::path& place : folders) {
+    const std::vector<std::string> pictures = list_pictures(place.string());
+    for (const std::string& path : pictures) found.pictures.emplace_back(path, found.classes);
+    found.classes += !pictures.empty();
   }
+  if (found.classes > kMostClasses) throw std::invalid_argument("more than 1000 classes");
   Random random(seed);
   for (std::size_t left = found.pictures.size(); left > 1; --left)
     std::swap(found.pictures[left - 1],

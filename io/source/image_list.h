@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace millrace::io {
@@ -27,19 +28,14 @@ std::int64_t first_number(const NumberedName& name);
 /// The pictures in a folder, or the files that match a name with * and ?, sorted by name.
 std::vector<std::string> list_pictures(const std::string& folder_or_glob);
 
-/// A picture and its class.
-struct LabelledPicture {
-  std::string path;
-  int label = -1;
+/// Pictures and the classes they are of.
+struct LabelledPictures {
+  std::vector<std::pair<std::string, int>> pictures;
+  int classes = 0;
 };
-/// Pictures that lie in a folder for each class.
-struct ClassFolders {
-  std::vector<std::string> classes;  ///< the folders' names, sorted
-  std::vector<LabelledPicture> pictures;
-};
-/// Those of all folders in `folder`, shuffled: a `seed` gives the same order on every machine.
-/// Empty if `folder` holds pictures itself, or if none of its folders does. Throws
-/// std::invalid_argument beyond 1000 classes.
-ClassFolders list_classes(const std::string& folder, std::uint64_t seed);
+/// Of a folder that holds a folder for each class, whose numbers follow the folders' names;
+/// shuffled: a `seed` gives the same order on every machine. Empty if `folder` holds pictures
+/// itself, or if none of its folders does. Throws std::invalid_argument beyond 1000 classes.
+LabelledPictures list_classes(const std::string& folder, std::uint64_t seed);
 
 }  // namespace millrace::io

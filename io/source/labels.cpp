@@ -11,6 +11,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "io/text/nearest_name.h"
+
 namespace millrace::io {
 namespace {
 
@@ -19,7 +21,8 @@ constexpr std::size_t kMostRows = 4'000'000;
 constexpr std::size_t kMostClasses = 1000;
 constexpr std::size_t kLongestName = 200;
 constexpr std::size_t kLongestJson = 4096;
-constexpr double kLastFrame = 9e15;  // whole in a double
+constexpr double kLastFrame = 9e15;            // whole in a double
+constexpr std::size_t kMostWaiting = 100'000;  // labels
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r";
@@ -43,25 +46,6 @@ bool parse_key(std::string_view text, bool whole, double& key) {
          (!whole || (key == std::floor(key) && key <= kLastFrame));
 }
 
-/// The numbers 0 to N-1, in any order, each once.
-bool are_numbers(const std::vector<std::string>& names) {
-  std::vector<bool> seen(names.size());
-  for (const std::string& name : names) {
-    std::size_t number = 0;
-    const auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (bad != std::errc() || end != name.data() + name.size() || number >= names.size() ||
-        seen[number]) {
-      return false;
-    }
-    seen[number] = true;
-  }
-  return true;
-}
-
-bool plain(const std::string& name) {
-  return std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < ' '; });
-}
-
 }  // namespace
 
 LabelRow parse_label(std::string_view text) {
@@ -77,7 +61,7 @@ LabelRow parse_label(std::string_view text) {
     if (key == "class") {
       if (value.is_number_integer())
         row.name = value.dump();
-      else if (value.is_string() && value != "" && plain(value.get<std::string>()))
+      else if (value.is_string())
         row.name = value.get<std::string>();
       else if (!value.is_null())
         fail();
@@ -92,6 +76,8 @@ LabelRow parse_label(std::string_view text) {
     if (place == &row.frame && number != std::floor(number)) fail();
     *place = number;
   }
+  const auto control = [](unsigned char c) { return c < ' '; };
+  if (row.name && (row.name->empty() || std::ranges::any_of(*row.name, control))) fail();
   if (row.frame && row.time) fail();
   return row;
 }
@@ -130,7 +116,7 @@ class LabelReader {
       if (++line_ == 1) json_ = all.starts_with('{');
       json_ ? read_json(all) : line_ == 1 ? read_header(all) : read_row(all);
     }
-    if (names_.empty()) throw LabelError(path_ + ": tells no class");
+    if (known_.empty()) throw LabelError(path_ + ": tells no class");
     name_classes();
     return std::move(labels_);
   }
@@ -187,21 +173,20 @@ class LabelReader {
       fail("a class is one name of at most 200 bytes, not " + shown(name));
     if (name.empty() && !labels_.by_time_) fail("the class is missing");
     if (name.empty()) return -1;
-    const auto [found, fresh] = known_.try_emplace(std::string(name), int(names_.size()));
-    if (fresh) names_.emplace_back(name);
-    if (names_.size() > kMostClasses) fail("more than 1000 classes");
-    return found->second;
+    const int number = known_.try_emplace(std::string(name), int(known_.size())).first->second;
+    if (known_.size() > kMostClasses) fail("more than 1000 classes");
+    return number;
   }
 
+  /// The numbers 0 to N-1 in their order, names in the alphabet's.
   void name_classes() {
-    std::vector<std::string>& classes = labels_.classes_ = names_;
-    const bool numbers = are_numbers(names_);
-    std::sort(classes.begin(), classes.end(), [numbers](const auto& a, const auto& b) {
-      return numbers ? std::stoul(a) < std::stoul(b) : a < b;
-    });
-    std::vector<int> place;
-    for (const std::string& name : names_)
-      place.push_back(int(std::find(classes.begin(), classes.end(), name) - classes.begin()));
+    std::vector<std::string>& classes = labels_.classes_;
+    for (const auto& [name, number] : known_) classes.push_back(name);
+    std::vector<std::string> numbers;
+    for (std::size_t n = 0; n < known_.size(); ++n) numbers.push_back(std::to_string(n));
+    if (std::is_permutation(numbers.begin(), numbers.end(), classes.begin())) classes = numbers;
+    std::vector<int> place(classes.size());
+    for (std::size_t n = 0; n < classes.size(); ++n) place[known_.at(classes[n])] = int(n);
     for (Labels::Row& row : labels_.rows_)
       if (row.label >= 0) row.label = place[std::size_t(row.label)];
   }
@@ -210,19 +195,73 @@ class LabelReader {
   Labels labels_;
   bool json_ = false;
   std::size_t line_ = 0, row_line_ = 0;  ///< this one; the row's before
-  std::map<std::string, int, std::less<>> known_;
-  std::vector<std::string> names_;  ///< as they appear
+  std::map<std::string, int> known_;     ///< classes, numbered as they appear
 };
 
 Labels read_labels(const std::string& path) {
   return LabelReader(path).read();
 }
 
-std::unique_ptr<Teller> teller_of(Labels labels) {
+std::string LiveLabels::hear(std::string_view text) {
+  LabelRow row;
+  try {
+    row = parse_label(text);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  if (row.time) return "during a run a label is for a frame number, or for all frames from now on";
+  const auto found = std::find(classes_.begin(), classes_.end(), row.name.value_or(""));
+  if (row.name && found == classes_.end()) {
+    const std::vector<std::string_view> names(classes_.begin(), classes_.end());
+    const std::string told = row.name->substr(0, 40);
+    std::string known;
+    for (const std::string& name : classes_) known += (known.empty() ? "" : ", ") + name;
+    return "unknown class \"" + told + "\"; there are " + known + "; the nearest is \"" +
+           nearest_name(told, names) + "\"";
+  }
+  const int label = row.name ? int(found - classes_.begin()) : -1;
+  const std::lock_guard lock(mutex_);
+  if (!row.frame) {
+    now_ = label;
+    return "";
+  }
+  const auto frame = std::int64_t(*row.frame);
+  if (frame < next_) return "frame " + std::to_string(frame) + " has gone by";
+  if (to_come_.size() == kMostWaiting)
+    return "more than 100000 labels of frames that have not arrived yet";
+  to_come_[frame] = label;
+  return "";
+}
+
+std::string LiveLabels::now() const {
+  const std::lock_guard lock(mutex_);
+  return now_ < 0 ? "" : classes_[std::size_t(now_)];
+}
+
+int LiveLabels::of(std::int64_t number) {
+  const std::lock_guard lock(mutex_);
+  next_ = number + 1;
+  const auto told = to_come_.extract(number);
+  return told ? told.mapped() : now_;
+}
+
+std::pair<std::size_t, std::int64_t> LiveLabels::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return {to_come_.size(), to_come_.empty() ? -1 : to_come_.rbegin()->first};
+}
+
+Teller teller_of(Labels labels) {
   const int classes = int(labels.classes().size());
-  return label_teller(
-      [labels = std::move(labels)](auto number, auto since) { return labels.of(number, since); },
-      classes);
+  return {
+      .tell = [labels = std::move(labels)](Frame& frame, auto number,
+                                           auto since) { frame.label = labels.of(number, since); },
+      .classes = classes};
+}
+
+Teller teller_of(std::shared_ptr<LiveLabels> labels) {
+  return {.tell = [labels = std::move(labels)](Frame& frame, auto number, auto) {
+    frame.label = labels->of(number);
+  }};
 }
 
 }  // namespace millrace::io

@@ -16,11 +16,11 @@ constexpr std::chrono::milliseconds kInterval(250);
 constexpr std::chrono::milliseconds kNoAnswer(1000);
 
 /// Tries a server's addresses in turn.
-class PortProbe : public OriginProbe {
+class PortProbe {
  public:
   explicit PortProbe(std::vector<Address> addresses) : addresses_(std::move(addresses)) {}
 
-  std::optional<bool> poll() override {
+  std::optional<bool> poll() {
     const Clock::time_point now = Clock::now();
     if (!dial_) {
       if (now < asked_ + kInterval) return std::nullopt;
@@ -42,27 +42,19 @@ class PortProbe : public OriginProbe {
   Clock::time_point asked_;
 };
 
-class DeviceProbe : public OriginProbe {
- public:
-  explicit DeviceProbe(std::string path) : path_(std::move(path)) {}
-  std::optional<bool> poll() override { return ::access(path_.c_str(), R_OK) == 0; }
-
- private:
-  const std::string path_;
-};
-
 }  // namespace
 
-std::unique_ptr<OriginProbe> make_origin_probe(const std::string& uri) {
+OriginProbe make_origin_probe(const std::string& uri) {
   const Uri parts = split_uri(uri);
-  if (parts.scheme == "v4l2") return std::make_unique<DeviceProbe>(file_path(parts));
+  if (parts.scheme == "v4l2")
+    return [device = file_path(parts)] { return ::access(device.c_str(), R_OK) == 0; };
   const SourceKind* const kind = source_kind(uri);
   const std::string usual = kind ? kind->port : "";
   if (usual.empty()) return nullptr;
   const Authority at = authority(parts);
   std::vector<Address> addresses = addresses_of(at.host, at.port.empty() ? usual : at.port);
   if (addresses.empty()) return nullptr;
-  return std::make_unique<PortProbe>(std::move(addresses));
+  return [probe = std::make_shared<PortProbe>(std::move(addresses))] { return probe->poll(); };
 }
 
 }  // namespace millrace::io

@@ -1,15 +1,16 @@
 // Where frames come from: one interface, one opener, one file for each kind of source.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
 
 #include "io/source/frame.h"
-#include "io/source/stream_health.h"
 
 namespace millrace::io {
 
@@ -30,9 +31,9 @@ struct SourceOptions {
   std::string uri;
   int width = 0;
   int height = 0;
-  int channels = 3;        ///< 3: RGB, 1: grey
-  double fps = 0.0;        ///< rate of sources that have none (images, synth); 0: 25
-  std::uint64_t seed = 0;  ///< synth: which scene; images by class: their order
+  int channels = 3;                       ///< 3: RGB, 1: grey
+  double fps = 0.0;                       ///< rate of sources that have none (images, synth); 0: 25
+  std::uint64_t seed = 0;                 ///< synth: which scene; images by class: their order
   std::int64_t max_pixels = 7680 * 4320;  ///< of a picture; larger ones are not decoded
   ReconnectOptions reconnect;
 };
@@ -60,6 +61,33 @@ enum class ReadStatus {
   timeout,  ///< nothing came in time; ask again
   corrupt,  ///< one picture could not be decoded and was skipped
   end,      ///< the stream is over
+};
+
+/// The state of a source's connection. Written by the source, read by any thread; outlives the
+/// source. The frame counts of a run do not include any of it: they start where a frame arrives.
+class StreamHealth {
+ public:
+  std::atomic<bool> connected{true};
+  std::atomic<std::int64_t> breaks{0};         ///< times the stream broke off or fell silent
+  std::atomic<std::int64_t> attempts{0};       ///< to open it again, failed ones included
+  std::atomic<std::int64_t> reconnects{0};     ///< attempts that gave a picture
+  std::atomic<std::int64_t> frames_since{0};   ///< frames since it was last connected
+  std::atomic<std::int64_t> lost_upstream{0};  ///< estimate: frames that never reached us
+  std::atomic<std::int64_t> away_ms{0};        ///< in all breaks that are over
+
+  /// Why it last broke off or could not be opened: one line without credentials; "": never.
+  std::string last_error() const {
+    const std::lock_guard lock(mutex_);
+    return last_error_;
+  }
+  void set_last_error(const std::string& error) {
+    const std::lock_guard lock(mutex_);
+    last_error_ = error;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string last_error_;
 };
 
 /// A stream of frames. Used by one thread at a time, not always the same.
@@ -109,5 +137,8 @@ std::unique_ptr<Source> open_source(const SourceOptions& options);
 
 /// `text` with every user:password@ and every secret in a query or property replaced by ***.
 std::string redacted(const std::string& text);
+
+std::string gstreamer_version();  ///< "1.22.0", or "" in a build without it
+std::string opencv_version();     ///< "4.6.0", or "" in a build without it
 
 }  // namespace millrace::io

@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include <gst/video/video.h>
-
-#include "io/source/file_headers.h"
 #include "io/source/gst_pipeline.h"
-#include "io/source/gst_rows.h"
 #include "io/source/gst_watch.h"
+#include "io/source/picture_headers.h"
 #include "io/source/source_kinds.h"
 
 namespace millrace::io {
@@ -18,6 +15,7 @@ using std::chrono::milliseconds;
 
 // Frames decoded before a stream broke are still delivered for this long.
 constexpr milliseconds kDrainLimit(500);
+
 double seconds(GstClockTime time) {
   return double(time) / double(GST_SECOND);
 }
@@ -244,12 +242,8 @@ class GStreamerSource : public Source {
 
 }  // namespace
 
-std::unique_ptr<Source> open_gstreamer(const SourceOptions& options) {
-  return std::make_unique<GStreamerSource>(options, true);
-}
-
-std::unique_ptr<Source> start_gstreamer_source(const SourceOptions& options) {
-  return std::make_unique<GStreamerSource>(options, false);
+std::unique_ptr<Source> open_gstreamer(const SourceOptions& options, bool wait) {
+  return std::make_unique<GStreamerSource>(options, wait);
 }
 
 }  // namespace millrace::io

@@ -8,8 +8,8 @@
 #include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
 
-#include "io/source/file_headers.h"
 #include "io/source/image_list.h"
+#include "io/source/picture_headers.h"
 #include "io/source/source_kinds.h"
 
 namespace millrace::io {
@@ -20,9 +20,9 @@ class PictureNames {
  public:
   PictureNames(const std::string& text, std::uint64_t seed) {
     if (text.find('%') == std::string::npos) {
-      names_ = list_pictures(text);
-      if (names_.empty()) by_class_ = list_classes(text, seed);
-      for (const LabelledPicture& picture : by_class_.pictures) names_.push_back(picture.path);
+      labelled_ = list_classes(text, seed);
+      if (labelled_.classes > 0) return;
+      for (std::string& path : list_pictures(text)) labelled_.pictures.emplace_back(path, -1);
       return;
     }
     numbered_ = parse_numbered(text);
@@ -30,23 +30,22 @@ class PictureNames {
   }
 
   std::string at(std::int64_t index) const {
-    if (first_ < 0) return index < std::int64_t(names_.size()) ? names_[index] : "";
+    if (first_ < 0) return index < count() ? labelled_.pictures[std::size_t(index)].first : "";
     std::string path = numbered_.path(first_ + index);
     std::error_code ignored;
     return std::filesystem::exists(path, ignored) ? path : "";
   }
 
   /// 0 if unknown: a numbered stream ends at the first missing number.
-  std::int64_t count() const { return std::int64_t(names_.size()); }
+  std::int64_t count() const { return std::int64_t(labelled_.pictures.size()); }
 
   int label(std::int64_t index) const {
-    return by_class_.pictures.empty() ? -1 : by_class_.pictures[std::size_t(index)].label;
+    return first_ < 0 ? labelled_.pictures[std::size_t(index)].second : -1;
   }
-  int classes() const { return int(by_class_.classes.size()); }
+  int classes() const { return labelled_.classes; }
 
  private:
-  std::vector<std::string> names_;
-  ClassFolders by_class_;
+  LabelledPictures labelled_;
   NumberedName numbered_;
   std::int64_t first_ = -1;
 };
@@ -100,7 +99,7 @@ class ImagesSource : public Source {
   bool decode(const std::string& path) {
     const std::optional<PictureSize> size = picture_size(path);
     if (!size) return false;
-    if (size->width * size->height > options_.max_pixels) {
+    if (size->exceeds(options_.max_pixels)) {
       large_ = too_many_pixels(size->width, size->height, options_.max_pixels);
       return false;
     }

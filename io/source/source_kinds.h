@@ -25,7 +25,7 @@ inline SourceError source_error(const SourceOptions& options, const std::string&
 
 /// Of a picture that is refused.
 inline std::string too_many_pixels(std::int64_t width, std::int64_t height, std::int64_t most) {
-  return "a picture of " + std::to_string(width) + "x" + std::to_string(height) +
+  return "a picture of " + size_text(width, height) +
          " has more pixels than source.max_pixels = " + std::to_string(most) + " allows";
 }
 
@@ -54,10 +54,9 @@ std::unique_ptr<Source> open_synth(const SourceOptions& options);
 std::unique_ptr<Source> open_images(const SourceOptions& options);
 void check_synth(const SourceOptions& options);
 void check_images(const SourceOptions& options);
-std::unique_ptr<Source> open_gstreamer(const SourceOptions& options);  ///< or NoDecoder
-/// The same without waiting for the first picture: read() returns it, or throws what went wrong.
-/// info() is valid from the first picture on.
-std::unique_ptr<Source> start_gstreamer_source(const SourceOptions& options);
+/// Or NoDecoder. Without `wait` for the first picture, read() returns it, or throws what went
+/// wrong; info() is then valid from the first picture on.
+std::unique_ptr<Source> open_gstreamer(const SourceOptions& options, bool wait = true);
 std::unique_ptr<Source> open_opencv(const SourceOptions& options, const std::string& path);
 
 }  // namespace millrace::io

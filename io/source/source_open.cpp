@@ -52,7 +52,7 @@ std::unique_ptr<Source> open_stream(const SourceOptions& options) {
   if (!info.live || !options.reconnect.enabled) return first;
   ReconnectParts parts;
   parts.first = std::move(first);
-  parts.reopen = [options] { return start_gstreamer_source(options); };
+  parts.reopen = [options] { return open_gstreamer(options, /*wait=*/false); };
   parts.probe = make_origin_probe(options.uri);
   parts.end_is_loss = split_uri(options.uri).scheme != "gst" && info.duration_s <= 0.0;
   return std::make_unique<ReconnectingSource>(std::move(parts), options.reconnect);

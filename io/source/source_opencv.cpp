@@ -5,7 +5,6 @@
 #include <opencv2/videoio.hpp>
 
 #include "io/source/source_kinds.h"
-#include "io/source/versions.h"
 
 namespace millrace::io {
 namespace {

@@ -6,17 +6,45 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <random>
 #include <thread>
 #include <utility>
 
-#include "io/source/backoff.h"
 #include "io/source/origin_probe.h"
 #include "io/source/source.h"
-#include "io/source/stream_health.h"
 #include "io/source/teardown.h"
 #include "io/source/timeline.h"
 
 namespace millrace::io {
+
+/// Waits that double from `least` up to `most`, each drawn from the upper half of its range, so
+/// that many clients of one camera do not all come back at the same moment. Thread-bound.
+class Backoff {
+ public:
+  using milliseconds = std::chrono::milliseconds;
+
+  /// Both 0: no waits at all.
+  Backoff(milliseconds least, milliseconds most, std::uint64_t seed)
+      : least_(std::max(least, milliseconds(0))), most_(std::max(most, least_)), random_(seed) {
+    reset();
+  }
+
+  /// The next wait, never below `least` nor above `most`.
+  milliseconds next() {
+    const milliseconds floor = std::max(least_, ceiling_ / 2);
+    std::uniform_int_distribution<std::int64_t> draw(floor.count(), ceiling_.count());
+    ceiling_ = std::min(2 * ceiling_, most_);
+    return milliseconds(draw(random_));
+  }
+  /// All is well again: the next wait is a short one.
+  void reset() { ceiling_ = std::min(2 * least_, most_); }
+
+ private:
+  const milliseconds least_;
+  const milliseconds most_;
+  milliseconds ceiling_;  // of the next wait
+  std::mt19937_64 random_;
+};
 
 /// What a ReconnectingSource is made of.
 struct ReconnectParts {
@@ -24,8 +52,8 @@ struct ReconnectParts {
   /// Starts to open the same stream again and returns at once: pictures and errors come through
   /// read(). May throw SourceError.
   std::function<std::unique_ptr<Source>()> reopen;
-  std::unique_ptr<OriginProbe> probe;  ///< may be null: attempts then follow time alone
-  bool end_is_loss = true;             ///< an end of the stream counts as a break
+  OriginProbe probe;        ///< may be null: attempts then follow time alone
+  bool end_is_loss = true;  ///< an end of the stream counts as a break
 };
 
 /// Gives the frames of one connection after another with strictly growing stamps. While the stream
@@ -167,7 +195,7 @@ class ReconnectingSource : public Source {
   // probes would fill the accept queue of a frozen server.
   bool came_back() {
     if (!parts_.probe || reached_ == true) return false;
-    const std::optional<bool> answer = parts_.probe->poll();
+    const std::optional<bool> answer = parts_.probe();
     if (!answer) return false;
     const bool back = *answer && reached_ == false;
     reached_ = answer;

@@ -17,18 +17,11 @@
 namespace millrace::io {
 namespace {
 
-constexpr std::array<std::string_view, 7> kParameters = {"drift",  "frames", "order", "scenes",
-                                                         "shapes", "speed",  "switch"};
-constexpr std::array<std::string_view, 2> kOrders = {"turns", "random"};
 constexpr int kMaxSide = 16384;
-constexpr double kMaxFrames = 1e15;
-constexpr double kMaxShapes = 1000;
-constexpr double kMaxSpeed = 1e4;
-constexpr double kMaxScenes = 100;
 constexpr std::int64_t kDriftPeriod = 500;
 
-/// The stream's parameters other than the scenes'.
 struct StreamOptions {
+  SceneOptions scene;       ///< of scene 0; the others have other seeds
   std::int64_t frames = 0;  ///< 0: endless
   int scenes = 1;
   std::int64_t turn = 100;  ///< frames a scene lasts
@@ -39,8 +32,7 @@ struct StreamOptions {
 /// Which scene each frame shows.
 class SceneOrder {
  public:
-  SceneOrder(const StreamOptions& stream, std::uint64_t seed)
-      : stream_(stream), seed_(seed), random_(seed) {}
+  explicit SceneOrder(const StreamOptions& stream) : stream_(stream), random_(stream.scene.seed) {}
 
   /// Of the next frame.
   int next() {
@@ -50,11 +42,10 @@ class SceneOrder {
       scene_ = int((scene_ + 1 + random_.below(stream_.scenes - 1)) % stream_.scenes);
     return scene_;
   }
-  void rewind() { *this = SceneOrder(stream_, seed_); }
+  void rewind() { *this = SceneOrder(stream_); }
 
  private:
   StreamOptions stream_;
-  std::uint64_t seed_;
   Random random_;
   std::int64_t number_ = 0;
   int scene_ = 0;
@@ -62,34 +53,29 @@ class SceneOrder {
 
 class SynthSource : public Source {
  public:
-  SynthSource(const SceneOptions& scene, const StreamOptions& stream, double fps)
-      : options_(scene), stream_(stream), fps_(fps), order_(stream, scene.seed) {
-    for (int i = 0; i < stream.scenes; ++i) {
-      SceneOptions one = scene;
-      one.seed += std::uint64_t(i);
-      scenes_.push_back(std::make_unique<SynthScene>(one));
-    }
+  SynthSource(const StreamOptions& stream, double fps)
+      : stream_(stream), fps_(fps), order_(stream) {
+    SceneOptions scene = stream.scene;
+    for (int i = 0; i < stream.scenes; ++i, ++scene.seed) scenes_.push_back(synth_scene(scene));
   }
 
   SourceInfo info() const override {
-    SourceInfo info;
-    info.kind = "synth";
-    info.caps = options_.channels == 3 ? "synthetic RGB" : "synthetic GRAY8";
-    info.width = options_.width;
-    info.height = options_.height;
-    info.fps = fps_;
-    info.classes = stream_.scenes > 1 ? stream_.scenes : 0;
-    info.duration_s = double(stream_.frames) / fps_;
-    return info;
+    return {.kind = "synth",
+            .caps = stream_.scene.channels == 3 ? "synthetic RGB" : "synthetic GRAY8",
+            .width = stream_.scene.width,
+            .height = stream_.scene.height,
+            .fps = fps_,
+            .duration_s = double(stream_.frames) / fps_,
+            .classes = stream_.scenes > 1 ? stream_.scenes : 0};
   }
 
   ReadStatus read(Frame& out, std::chrono::milliseconds) override {
     if (stream_.frames > 0 && next_ >= stream_.frames) return ReadStatus::end;
-    out.reshape(options_.width, options_.height, options_.channels);
+    out.reshape(stream_.scene.width, stream_.scene.height, stream_.scene.channels);
     out.pts = std::chrono::nanoseconds(std::int64_t(double(next_) * 1e9 / fps_));
     const int scene = order_.next();
     out.label = scenes_.size() > 1 ? scene : -1;
-    scenes_[std::size_t(scene)]->draw(next_, out.pixels);
+    scenes_[std::size_t(scene)](next_, out.pixels);
     dim(out.pixels);
     ++next_;
     return ReadStatus::frame;
@@ -111,68 +97,66 @@ class SynthSource : public Source {
     for (std::uint8_t& pixel : pixels) pixel = std::uint8_t(pixel * light / 256);
   }
 
-  const SceneOptions options_;
   const StreamOptions stream_;
-  std::vector<std::unique_ptr<const SynthScene>> scenes_;
+  std::vector<SynthScene> scenes_;
   const double fps_;
   SceneOrder order_;
   std::int64_t next_ = 0;
 };
 
-double parse_number(const SourceOptions& options, std::string_view name, std::string_view text,
-                    double most) {
-  double value = -1.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  if (!whole || !(value >= 0.0 && value <= most)) {
-    throw source_error(options, std::string(name) + " must be a number from 0 to " +
-                                    std::to_string(std::int64_t(most)));
-  }
-  return value;
-}
+constexpr std::array<std::string_view, 2> kOrders = {"turns", "random"};
 
-void read_query(const SourceOptions& options, std::string_view query, SceneOptions& scene,
-                StreamOptions& stream) {
-  while (!query.empty()) {
-    const std::string_view item = query.substr(0, query.find('&'));
-    query.remove_prefix(std::min(item.size() + 1, query.size()));
-    const std::string_view name = item.substr(0, item.find('='));
-    const std::string_view value = item.substr(std::min(name.size() + 1, item.size()));
-    if (name == "frames") {
-      stream.frames = std::int64_t(parse_number(options, name, value, kMaxFrames));
-    } else if (name == "scenes") {
-      stream.scenes = std::max(1, int(parse_number(options, name, value, kMaxScenes)));
-    } else if (name == "switch") {
-      stream.turn =
-          std::max<std::int64_t>(1, std::int64_t(parse_number(options, name, value, kMaxFrames)));
-    } else if (name == "order") {
-      if (std::find(kOrders.begin(), kOrders.end(), value) == kOrders.end()) {
-        throw source_error(options, "order is \"" + std::string(value) + "\"; the nearest known " +
-                                        "one is \"" + nearest_name(value, kOrders) + "\"");
-      }
-      stream.random = value == "random";
-    } else if (name == "drift") {
-      stream.drift = parse_number(options, name, value, 1.0);
-    } else if (name == "shapes") {
-      scene.shapes = int(parse_number(options, name, value, kMaxShapes));
-    } else if (name == "speed") {
-      scene.speed = parse_number(options, name, value, kMaxSpeed);
-    } else {
-      throw source_error(options, "unknown parameter \"" + std::string(name) +
-                                      "\"; the nearest known one is \"" +
-                                      nearest_name(name, kParameters) + "\"");
-    }
+/// A numeric parameter of the query.
+struct Parameter {
+  std::string_view name;
+  double most;
+  void (*set)(StreamOptions& stream, double value);
+};
+constexpr Parameter kParameters[] = {
+    {"drift", 1, [](StreamOptions& s, double value) { s.drift = value; }},
+    {"frames", 1e15, [](StreamOptions& s, double value) { s.frames = std::int64_t(value); }},
+    {"scenes", 100, [](StreamOptions& s, double value) { s.scenes = std::max(1, int(value)); }},
+    {"shapes", 1000, [](StreamOptions& s, double value) { s.scene.shapes = int(value); }},
+    {"speed", 1e4, [](StreamOptions& s, double value) { s.scene.speed = value; }},
+    {"switch", 1e15, [](StreamOptions& s, double value) {
+       s.turn = std::max<std::int64_t>(1, std::int64_t(value));
+     }}};
+
+void set_parameter(const SourceOptions& options, std::string_view name, std::string_view text,
+                   StreamOptions& stream) {
+  if (name == "order") {
+    stream.random = text == "random";
+    if (std::find(kOrders.begin(), kOrders.end(), text) != kOrders.end()) return;
+    throw source_error(options, "order is \"" + std::string(text) +
+                                    "\"; the nearest known one is \"" +
+                                    nearest_name(text, kOrders) + "\"");
   }
+  std::vector<std::string_view> known = {"order"};
+  for (const Parameter& parameter : kParameters) {
+    known.push_back(parameter.name);
+    if (parameter.name != name) continue;
+    double value = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool whole = error == std::errc() && end == text.data() + text.size();
+    if (whole && value >= 0 && value <= parameter.most) return parameter.set(stream, value);
+    throw source_error(options, std::string(name) + " must be a number from 0 to " +
+                                    std::to_string(std::int64_t(parameter.most)));
+  }
+  std::sort(known.begin(), known.end());
+  throw source_error(options, "unknown parameter \"" + std::string(name) +
+                                  "\"; the nearest known one is \"" + nearest_name(name, known) +
+                                  "\"");
 }
 
 /// What the URI asks for. Throws SourceError.
-std::pair<SceneOptions, StreamOptions> asked_of(const SourceOptions& options) {
+StreamOptions asked_of(const SourceOptions& options) {
   const std::string rest = split_uri(options.uri).rest;
   const std::size_t question = std::min(rest.find('?'), rest.size());
   if (rest.substr(0, question) != "shapes") {
     throw source_error(options, "unknown synthetic stream; the one there is: synth:shapes");
   }
-  SceneOptions scene;
+  StreamOptions stream;
+  SceneOptions& scene = stream.scene;
   if (options.width > 0) scene.width = options.width;
   if (options.height > 0) scene.height = options.height;
   if (scene.width > kMaxSide || scene.height > kMaxSide) {
@@ -180,10 +164,14 @@ std::pair<SceneOptions, StreamOptions> asked_of(const SourceOptions& options) {
   }
   scene.channels = options.channels;
   scene.seed = options.seed;
-  StreamOptions stream;
-  read_query(options, std::string_view(rest).substr(std::min(question + 1, rest.size())), scene,
-             stream);
-  return {scene, stream};
+  std::string_view query = std::string_view(rest).substr(std::min(question + 1, rest.size()));
+  while (!query.empty()) {
+    const std::string_view item = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(item.size() + 1, query.size()));
+    const std::string_view name = item.substr(0, item.find('='));
+    set_parameter(options, name, item.substr(std::min(name.size() + 1, item.size())), stream);
+  }
+  return stream;
 }
 
 }  // namespace
@@ -193,8 +181,7 @@ void check_synth(const SourceOptions& options) {
 }
 
 std::unique_ptr<Source> open_synth(const SourceOptions& options) {
-  const auto [scene, stream] = asked_of(options);
-  return std::make_unique<SynthSource>(scene, stream, rate_or_default(options.fps));
+  return std::make_unique<SynthSource>(asked_of(options), rate_or_default(options.fps));
 }
 
 }  // namespace millrace::io

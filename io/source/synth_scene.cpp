@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <span>
+#include <utility>
 
 #include "io/source/split_mix.h"
 
@@ -135,67 +137,53 @@ std::vector<std::uint8_t> paint_background(Random& random, const SceneOptions& o
   return pixels;
 }
 
-}  // namespace
-
-struct SynthScene::Parts {
-  int width, height, channels;
-  std::vector<std::uint8_t> background;
-  std::vector<Shape> shapes;
-
-  void draw(const Shape& shape, std::int64_t number, std::uint8_t* pixels) const {
-    const std::int64_t cx = shape.x.at(number), cy = shape.y.at(number);
-    const auto first = [&](std::int64_t centre) {
-      return int(std::max<std::int64_t>(0, (centre - shape.radius) / kPixel - 1));
-    };
-    const auto last = [&](std::int64_t centre, int side) {
-      return int(std::min<std::int64_t>(side - 1, (centre + shape.radius) / kPixel + 1));
-    };
-    for (int y = first(cy); y <= last(cy, height); ++y) {
-      const std::int64_t dy = y * kPixel + kPixel / 2 - cy;
-      for (int x = first(cx); x <= last(cx, width); ++x) {
-        const std::int64_t dx = x * kPixel + kPixel / 2 - cx;
-        // Anti-aliasing: a pixel on the outline is blended by the share that is covered.
-        const int cover =
-            int(std::clamp<std::int64_t>(shape.depth(dx, dy) + kPixel / 2, 0, kPixel));
-        if (cover == 0) continue;
-        blend(shape, shape.texture(dx, dy), cover,
-              pixels + (std::size_t(y) * width + x) * channels);
-      }
-    }
+void blend(const Shape& shape, int texture, int cover, std::span<std::uint8_t> pixel) {
+  for (std::size_t c = 0; c < pixel.size(); ++c) {
+    const int own = (shape.dark[c] * (255 - texture) + shape.light[c] * texture) / 255;
+    pixel[c] = std::uint8_t((own * cover + pixel[c] * (int(kPixel) - cover)) / kPixel);
   }
-
-  void blend(const Shape& shape, int texture, int cover, std::uint8_t* pixel) const {
-    for (int c = 0; c < channels; ++c) {
-      const int own = (shape.dark[c] * (255 - texture) + shape.light[c] * texture) / 255;
-      pixel[c] = std::uint8_t((own * cover + pixel[c] * (int(kPixel) - cover)) / kPixel);
-    }
-  }
-};
-
-SynthScene::SynthScene(const SceneOptions& options) {
-  Random random(options.seed);
-  auto parts = std::make_unique<Parts>();
-  parts->width = options.width;
-  parts->height = options.height;
-  parts->channels = options.channels;
-  parts->background = paint_background(random, options);
-  const std::int64_t speed = std::llround(options.speed * double(kPixel));
-  for (int i = 0; i < options.shapes; ++i) {
-    Shape shape = make_shape(random, i, options.width, options.height, speed);
-    if (options.channels == 1) {
-      shape.light = as_grey(shape.light);
-      shape.dark = as_grey(shape.dark);
-    }
-    parts->shapes.push_back(shape);
-  }
-  parts_ = std::move(parts);
 }
 
-SynthScene::~SynthScene() = default;
+void draw(const Shape& shape, const SceneOptions& scene, std::int64_t number,
+          std::span<std::uint8_t> pixels) {
+  const std::int64_t cx = shape.x.at(number), cy = shape.y.at(number);
+  const auto first = [&](std::int64_t centre) {
+    return int(std::max<std::int64_t>(0, (centre - shape.radius) / kPixel - 1));
+  };
+  const auto last = [&](std::int64_t centre, int side) {
+    return int(std::min<std::int64_t>(side - 1, (centre + shape.radius) / kPixel + 1));
+  };
+  for (int y = first(cy); y <= last(cy, scene.height); ++y) {
+    const std::int64_t dy = y * kPixel + kPixel / 2 - cy;
+    for (int x = first(cx); x <= last(cx, scene.width); ++x) {
+      const std::int64_t dx = x * kPixel + kPixel / 2 - cx;
+      // Anti-aliasing: a pixel on the outline is blended by the share that is covered.
+      const int cover = int(std::clamp<std::int64_t>(shape.depth(dx, dy) + kPixel / 2, 0, kPixel));
+      if (cover == 0) continue;
+      const std::size_t at = (std::size_t(y) * scene.width + x) * scene.channels;
+      blend(shape, shape.texture(dx, dy), cover, pixels.subspan(at, scene.channels));
+    }
+  }
+}
 
-void SynthScene::draw(std::int64_t number, std::vector<std::uint8_t>& pixels) const {
-  pixels = parts_->background;
-  for (const Shape& shape : parts_->shapes) parts_->draw(shape, number, pixels.data());
+}  // namespace
+
+SynthScene synth_scene(const SceneOptions& options) {
+  Random random(options.seed);
+  std::vector<std::uint8_t> background = paint_background(random, options);
+  const std::int64_t speed = std::llround(options.speed * double(kPixel));
+  std::vector<Shape> shapes;
+  for (int i = 0; i < options.shapes; ++i) {
+    Shape& shape = shapes.emplace_back(make_shape(random, i, options.width, options.height, speed));
+    if (options.channels > 1) continue;
+    shape.light = as_grey(shape.light);
+    shape.dark = as_grey(shape.dark);
+  }
+  return [options, background = std::move(background), shapes = std::move(shapes)](
+             std::int64_t number, std::vector<std::uint8_t>& pixels) {
+    pixels = background;
+    for (const Shape& shape : shapes) draw(shape, options, number, pixels);
+  };
 }
 
 }  // namespace millrace::io

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <vector>
 
 namespace millrace::io {
@@ -16,19 +16,12 @@ struct SceneOptions {
   std::uint64_t seed = 0;
 };
 
+/// Fills `pixels` with frame `number`; storage is reused. Reentrant.
+using SynthScene = std::function<void(std::int64_t number, std::vector<std::uint8_t>& pixels)>;
+
 /// Textured shapes that move at constant velocity over a textured, still background and bounce off
 /// its edges. Every frame is a function of its number, in integer arithmetic: the same options
-/// give the same bytes on every machine. Reentrant.
-class SynthScene {
- public:
-  explicit SynthScene(const SceneOptions& options);
-  ~SynthScene();
-  /// Fills `pixels` with frame `number`; storage is reused.
-  void draw(std::int64_t number, std::vector<std::uint8_t>& pixels) const;
-
- private:
-  struct Parts;
-  std::unique_ptr<const Parts> parts_;
-};
+/// give the same bytes on every machine.
+SynthScene synth_scene(const SceneOptions& options);
 
 }  // namespace millrace::io

@@ -32,8 +32,8 @@ class Teardown {
   /// Sources that are still being destroyed.
   int pending() {
     using std::chrono::seconds;
-    std::erase_if(
-        left_, [](auto& one) { return one.wait_for(seconds(0)) == std::future_status::ready; });
+    std::erase_if(left_,
+                  [](auto& one) { return one.wait_for(seconds(0)) == std::future_status::ready; });
     return int(left_.size());
   }
 

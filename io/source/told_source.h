@@ -11,23 +11,16 @@
 namespace millrace::io {
 
 /// Gives frames their labels or targets. Used by one thread at a time.
-class Teller {
- public:
-  virtual ~Teller() = default;
+struct Teller {
   /// Sets `frame`'s label or target. `number` counts from 0, frames that could not be decoded
   /// included; `since` is the time since the first frame. A std::runtime_error ends the stream.
-  virtual void tell(Frame& frame, std::int64_t number, std::chrono::nanoseconds since) = 0;
-  /// Number of classes of its labels; 0: it gives no labels.
-  virtual int classes() const { return 0; }
+  std::function<void(Frame& frame, std::int64_t number, std::chrono::nanoseconds since)> tell;
+  int classes = 0;  ///< of its labels; 0: it gives no labels
   /// Starts again from the first frame; false if it can't.
-  virtual bool rewind() { return true; }
+  std::function<bool()> rewind = [] { return true; };
 };
 
-/// Gives labels by `label`, which is told a frame's number and time as Teller::tell() is.
-std::unique_ptr<Teller> label_teller(
-    std::function<int(std::int64_t number, std::chrono::nanoseconds since)> label, int classes = 0);
-
 /// `source` with labels or targets by `teller`. A rewind starts again at number 0.
-std::unique_ptr<Source> with_teller(std::unique_ptr<Source> source, std::unique_ptr<Teller> teller);
+std::unique_ptr<Source> with_teller(std::unique_ptr<Source> source, Teller teller);
 
 }  // namespace millrace::io

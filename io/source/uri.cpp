@@ -18,13 +18,6 @@ bool can_be_scheme(std::string_view text) {
   });
 }
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 // Length of the "user:password@" that `text`, which follows "://", begins with; 0 if none does.
 std::size_t credentials_length(std::string_view text) {
   for (const std::string_view form : {"[USER:PASSWORD@]", "USER:PASSWORD@"}) {
@@ -118,15 +111,12 @@ std::string percent_decoded(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool escape = text[i] == '%' && i + 2 < text.size();
-    const int high = escape ? hex_digit(text[i + 1]) : -1;
-    const int low = escape ? hex_digit(text[i + 2]) : -1;
-    if (high >= 0 && low >= 0) {
-      out += char(high * 16 + low);
-      i += 2;
-    } else {
-      out += text[i];
-    }
+    unsigned value = 0;
+    const char* const digits = text.data() + i + 1;
+    const bool escape = text[i] == '%' && i + 2 < text.size() &&
+                        std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2;
+    out += escape ? char(value) : text[i];
+    if (escape) i += 2;
   }
   return out;
 }

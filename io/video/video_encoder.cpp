@@ -1,11 +1,8 @@
-#include "io/video/video_encoder.h"
-
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
-#include "io/source/gst_handles.h"
-#include "io/source/source_kinds.h"  // rate_or_default
+#include "io/video/video_feed.h"
 
 namespace millrace::io {
 namespace {

@@ -1,14 +1,14 @@
-// Frames into a GStreamer pipeline without ever waiting for it.
+// Frames into a GStreamer pipeline without ever waiting for it, and the best encoder for them that
+// is installed.
 #pragma once
 
 #include <gst/app/gstappsrc.h>
-#include <gst/video/video.h>
 
 #include <atomic>
 #include <stdexcept>
+#include <string>
 
 #include "io/source/gst_handles.h"
-#include "io/source/gst_rows.h"
 #include "io/source/source_kinds.h"  // rate_or_default
 #include "io/video/video_writer.h"
 
@@ -81,5 +81,15 @@ class VideoFeed {
   std::atomic<std::int64_t> written_{0};
   std::atomic<std::int64_t> dropped_{0};
 };
+
+enum class VideoUse { mp4, mkv, rtsp };
+
+/// Elements from raw video to a muxer's input, or for RTSP to a payloader named pay0. The encoder
+/// is named encoder, runs on one thread and makes a key frame at least every second. Throws
+/// std::runtime_error if none is installed. Call start_gstreamer() first.
+std::string encoder_text(const VideoWriterOptions& options, VideoUse use);
+
+/// The writer for rtsp:// of open_video_writer().
+std::unique_ptr<VideoWriter> open_video_server(const VideoWriterOptions& options);
 
 }  // namespace millrace::io

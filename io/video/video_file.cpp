@@ -1,21 +1,17 @@
 // A video file, written by GStreamer's threads and renamed when it is complete.
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <iterator>
 #include <stdexcept>
 #include <string_view>
 
 #include "io/files/whole_file.h"
 #include "io/source/gst_pipeline.h"
 #include "io/source/uri.h"
-#include "io/video/video_encoder.h"
 #include "io/video/video_feed.h"
 
 namespace millrace::io {
@@ -51,33 +47,20 @@ void keep_quiet_at_end(GstElement* encoder) {
                     nullptr);
 }
 
-struct Container {
-  const char* ending;
-  VideoUse use;
-  const char* muxer;
-};
-
 // Both can be played up to their last second if they are not finished: MP4 is written in fragments,
 // which are merged at the end, and Matroska consists of clusters.
-constexpr Container kContainers[] = {
-    {".mp4", VideoUse::mp4, "mp4mux fragment-duration=1000 fragment-mode=first-moov-then-finalise"},
-    {".mkv", VideoUse::mkv, "matroskamux"}};
-
-/// `path` has one of the endings.
-const Container& container_of(const std::string& path) {
-  return *std::find_if(std::begin(kContainers), std::end(kContainers),
-                       [&](const Container& one) { return path.ends_with(one.ending); });
-}
+constexpr char kMp4[] = "mp4mux fragment-duration=1000 fragment-mode=first-moov-then-finalise";
+constexpr char kMatroska[] = "matroskamux";
 
 class VideoFile : public VideoWriter {
  public:
   explicit VideoFile(const VideoWriterOptions& options)
       : options_(options), path_(options.to), part_(path_ + ".part"), feed_(options) {
-    const Container& container = container_of(path_);
+    const bool mp4 = path_.ends_with(".mp4");
     make_folder();
     claim();
-    build("appsrc name=from ! " + encoder_text(options, container.use) + " ! " + container.muxer +
-          " ! filesink name=to");
+    build("appsrc name=from ! " + encoder_text(options, mp4 ? VideoUse::mp4 : VideoUse::mkv) +
+          " ! " + (mp4 ? kMp4 : kMatroska) + " ! filesink name=to");
   }
   ~VideoFile() override {
     try {
@@ -122,8 +105,8 @@ class VideoFile : public VideoWriter {
 
   /// Two runs that write one file would mix their frames.
   void claim() {
-    claim_.reset(new int(::open(part_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)));
-    if (*claim_ >= 0 && ::flock(*claim_, LOCK_EX | LOCK_NB) == 0) return;
+    claim_ = Descriptor(::open(part_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    if (claim_ && ::flock(claim_.get(), LOCK_EX | LOCK_NB) == 0) return;
     throw std::runtime_error(
         path_ + ": " + (errno == EWOULDBLOCK ? "another run writes it" : std::strerror(errno)));
   }
@@ -162,13 +145,7 @@ class VideoFile : public VideoWriter {
   const VideoWriterOptions options_;
   const std::string path_;
   const std::string part_;
-  struct Close {
-    void operator()(const int* file) const {
-      if (*file >= 0) ::close(*file);
-      delete file;
-    }
-  };
-  std::unique_ptr<int, Close> claim_;  ///< part_, locked
+  Descriptor claim_;  ///< part_, locked
   VideoFeed feed_;
   GstOwned<GstElement> pipeline_;
   GstAppSrc* from_ = nullptr;

@@ -9,7 +9,6 @@
 #include "io/network/dial.h"
 #include "io/source/gst_pipeline.h"
 #include "io/source/uri.h"
-#include "io/video/video_encoder.h"
 #include "io/video/video_feed.h"
 
 namespace millrace::io {
@@ -92,17 +91,11 @@ GstRTSPFilterResult remove_client(GstRTSPServer*, GstRTSPClient*, gpointer) {
   return GST_RTSP_FILTER_REMOVE;
 }
 
-struct Unref {
-  void operator()(gpointer object) const { g_object_unref(object); }
-};
-template <typename T>
-using Owned = std::unique_ptr<T, Unref>;
-
 constexpr char kViewer[] = "viewer";  // role of those who know the password
 
 /// Asks viewers for user and password.
 void require_password(GstRTSPServer* server, GstRTSPMediaFactory* factory, const Authority& at) {
-  const Owned<GstRTSPAuth> auth(gst_rtsp_auth_new());
+  const GstOwned<GstRTSPAuth> auth(gst_rtsp_auth_new());
   gst_rtsp_auth_set_supported_methods(auth.get(), GST_RTSP_AUTH_DIGEST);
   GstRTSPToken* const token =
       gst_rtsp_token_new(GST_RTSP_TOKEN_MEDIA_FACTORY_ROLE, G_TYPE_STRING, kViewer, nullptr);
@@ -116,7 +109,8 @@ void require_password(GstRTSPServer* server, GstRTSPMediaFactory* factory, const
 
 // A UDP viewer that vanishes leaves its session behind and would be sent pictures for ever.
 gboolean clean_up(gpointer server) {
-  const Owned<GstRTSPSessionPool> pool(gst_rtsp_server_get_session_pool(GST_RTSP_SERVER(server)));
+  const GstOwned<GstRTSPSessionPool> pool(
+      gst_rtsp_server_get_session_pool(GST_RTSP_SERVER(server)));
   gst_rtsp_session_pool_cleanup(pool.get());
   bound_strangers(GST_RTSP_SERVER(server), G_MAXINT);
   return G_SOURCE_CONTINUE;
@@ -129,7 +123,7 @@ void on_session(GstRTSPClient*, GstRTSPSession* session, gpointer seconds) {
 void on_client(GstRTSPServer* server, GstRTSPClient* client, gpointer seconds) {
   g_object_set_data(G_OBJECT(client), kSince, GSIZE_TO_POINTER(gsize(g_get_monotonic_time())));
   const int most = connection_limit(kMostClients);
-  const Owned<GstRTSPSessionPool> pool(gst_rtsp_server_get_session_pool(server));
+  const GstOwned<GstRTSPSessionPool> pool(gst_rtsp_server_get_session_pool(server));
   gst_rtsp_session_pool_set_max_sessions(pool.get(), guint(most / 2));
   bound_strangers(server, most);
   g_signal_connect(client, "new-session", G_CALLBACK(on_session), seconds);
@@ -150,16 +144,10 @@ class VideoServer : public VideoWriter {
     const std::size_t slash = uri.rest.find('/', 2);
     path_ = slash == std::string::npos || slash + 1 == uri.rest.size() ? "/live"
                                                                        : uri.rest.substr(slash);
-    server_ = gst_rtsp_server_new();
-    gst_rtsp_server_set_address(server_, host_.c_str());
-    gst_rtsp_server_set_service(server_, at.port.empty() ? "8554" : at.port.c_str());
+    gst_rtsp_server_set_address(server_.get(), host_.c_str());
+    gst_rtsp_server_set_service(server_.get(), at.port.empty() ? "8554" : at.port.c_str());
     add_stream(options, at);
-    try {
-      listen();
-    } catch (...) {
-      g_object_unref(server_);
-      throw;
-    }
+    listen();
   }
   ~VideoServer() override { finish(); }
 
@@ -172,17 +160,13 @@ class VideoServer : public VideoWriter {
 
   void finish() override {
     if (!thread_.joinable()) return;
-    gst_rtsp_server_client_filter(server_, remove_client, nullptr);
+    gst_rtsp_server_client_filter(server_.get(), remove_client, nullptr);
     // Invoked in the loop's thread, since g_main_loop_quit() has no effect before the loop runs.
-    g_main_context_invoke(context_, quit, loop_);
+    g_main_context_invoke(context_.get(), quit, loop_.get());
     thread_.join();
-    for (GSource* source : {door_, cleaner_}) {
-      g_source_destroy(source);
-      g_source_unref(source);
-    }
-    g_object_unref(server_);
-    g_main_loop_unref(loop_);
-    g_main_context_unref(context_);
+    cleaner_.reset();
+    door_.reset();
+    server_.reset();
   }
 
   std::int64_t written() const override { return stage_->feed.written(); }
@@ -200,33 +184,29 @@ class VideoServer : public VideoWriter {
     gst_rtsp_media_factory_set_launch(factory, text.c_str());
     gst_rtsp_media_factory_set_shared(factory, TRUE);
     connect(factory, "media-configure", G_CALLBACK(on_media), stage_);
-    if (!at.user.empty()) require_password(server_, factory, at);
-    g_signal_connect(server_, "client-connected", G_CALLBACK(on_client),
+    if (!at.user.empty()) require_password(server_.get(), factory, at);
+    g_signal_connect(server_.get(), "client-connected", G_CALLBACK(on_client),
                      GUINT_TO_POINTER(guint(options.patience.count())));
-    GstRTSPMountPoints* const mounts = gst_rtsp_server_get_mount_points(server_);
-    gst_rtsp_mount_points_add_factory(mounts, path_.c_str(), factory);
-    g_object_unref(mounts);
+    const GstOwned<GstRTSPMountPoints> mounts(gst_rtsp_server_get_mount_points(server_.get()));
+    gst_rtsp_mount_points_add_factory(mounts.get(), path_.c_str(), factory);
   }
 
   void listen() {
     GError* raw_error = nullptr;
-    door_ = gst_rtsp_server_create_source(server_, nullptr, &raw_error);
+    door_.reset(gst_rtsp_server_create_source(server_.get(), nullptr, &raw_error));
     const GstOwned<GError> error(raw_error);
     if (!door_) {
       throw std::runtime_error(redacted(uri_) + ": " +
                                (error ? error->message : "can't be served at"));
     }
-    port_ = gst_rtsp_server_get_bound_port(server_);
-    context_ = g_main_context_new();
-    loop_ = g_main_loop_new(context_, FALSE);
-    g_source_attach(door_, context_);
-    cleaner_ = g_timeout_source_new_seconds(1);
-    g_source_set_callback(cleaner_, clean_up, server_, nullptr);
-    g_source_attach(cleaner_, context_);
+    port_ = gst_rtsp_server_get_bound_port(server_.get());
+    g_source_attach(door_.get(), context_.get());
+    g_source_set_callback(cleaner_.get(), clean_up, server_.get(), nullptr);
+    g_source_attach(cleaner_.get(), context_.get());
     thread_ = std::thread([this] {
-      g_main_context_push_thread_default(context_);
-      g_main_loop_run(loop_);
-      g_main_context_pop_thread_default(context_);
+      g_main_context_push_thread_default(context_.get());
+      g_main_loop_run(loop_.get());
+      g_main_context_pop_thread_default(context_.get());
     });
   }
 
@@ -235,12 +215,12 @@ class VideoServer : public VideoWriter {
   std::string host_;
   std::string path_;
   int port_ = 0;
-  GstRTSPServer* server_ = nullptr;
-  GSource* door_ = nullptr;
-  GSource* cleaner_ = nullptr;  ///< removes stale sessions
-  GMainContext* context_ = nullptr;
-  GMainLoop* loop_ = nullptr;
-  std::thread thread_;  // runs loop_
+  const GstOwned<GMainContext> context_{g_main_context_new()};
+  const GstOwned<GMainLoop> loop_{g_main_loop_new(context_.get(), FALSE)};
+  GstOwned<GstRTSPServer> server_{gst_rtsp_server_new()};
+  GstOwned<GSource> door_;
+  GstOwned<GSource> cleaner_{g_timeout_source_new_seconds(1)};  ///< removes stale sessions
+  std::thread thread_;                                          // runs loop_
 };
 
 }  // namespace

@@ -18,8 +18,8 @@ std::string video_target_error(const std::string& to) {
   const Authority at = authority(uri);
   if (at.host.empty()) uri.rest = "//localhost" + (at.port.empty() ? "" : ":" + at.port);
   const std::string wrong = authority_error(uri, 0);
-  const bool safe = at.host.empty() || is_loopback(at.host) ||
-                    (!at.user.empty() && !at.password.empty());
+  const bool safe =
+      at.host.empty() || is_loopback(at.host) || (!at.user.empty() && !at.password.empty());
   if (!wrong.empty() || safe) return wrong;
   return "others can reach " + at.host + ": serving there needs rtsp://USER:PASSWORD@" + at.host;
 }

@@ -1,21 +1,15 @@
-// The fuzz targets, by name.
+// The fuzz targets: functions of bytes that must neither crash nor report anything, whatever they
+// are.
 #pragma once
 
+#include <map>
 #include <string>
-#include <utility>
-#include <vector>
-
-#define MILLRACE_TARGETS(each)                                                           \
-  each(config) each(csv) each(graph) each(headers) each(http) each(labels) each(profile) \
-      each(report) each(safetensors) each(wish)
-#define MILLRACE_DECLARE(name) void fuzz_##name(const std::string& text);
-MILLRACE_TARGETS(MILLRACE_DECLARE)
 
 namespace millrace::fuzz {
 
-inline std::vector<std::pair<std::string, void (*)(const std::string&)>> targets() {
-#define MILLRACE_TARGET(name) {#name, fuzz_##name},
-  return {MILLRACE_TARGETS(MILLRACE_TARGET)};
-}
+using Target = void (*)(const std::string& text);
+
+/// By name.
+const std::map<std::string, Target>& targets();
 
 }  // namespace millrace::fuzz

@@ -1,6 +1,5 @@
 // Labels of a stream: a wrong one would silently teach the network nonsense.
 #include "io/source/labels.h"
-#include "io/source/live_labels.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,6 @@
 #include "io/plot/plot.h"
 #include "io/queue/resizer.h"
 #include "io/source/source.h"
-#include "io/source/versions.h"
 #include "io/video/video_writer.h"
 #include "tests/io/reading.h"
 

@@ -61,14 +61,14 @@ std::vector<nanoseconds> every(milliseconds period, int frames) {
   return pts;
 }
 
-struct Seen {
+struct Delivered {
   std::vector<Frame> frames;
   std::string error;
   std::int64_t received = 0, rejected = 0;
 };
 
-Seen read_all(Script script, ReaderOptions options) {
-  Seen seen;
+Delivered read_all(Script script, ReaderOptions options) {
+  Delivered seen;
   FrameQueue queue(4, Drop::never);
   Reader reader(std::make_unique<ScriptedSource>(std::move(script)), queue, options);
   while (!queue.drained()) {
@@ -86,7 +86,7 @@ Seen read_all(Script script, ReaderOptions options) {
 
 TEST(Reader, ReadsToTheEnd) {
   const Clock::time_point before = Clock::now();
-  const Seen seen = read_all({every(milliseconds(10), 50), {}}, {});
+  const Delivered seen = read_all({every(milliseconds(10), 50), {}}, {});
   ASSERT_EQ(seen.frames.size(), 50u);
   for (int n = 0; n < 50; ++n) {
     EXPECT_EQ(seen.frames[n].id, n);
@@ -101,7 +101,7 @@ TEST(Reader, PacedFramesFallDueAtTheirTime) {
   std::vector<nanoseconds> pts = every(milliseconds(15), 8);
   for (nanoseconds& one : pts) one += seconds(5);  // a stream need not start at 0
   const Clock::time_point before = Clock::now();
-  const Seen seen = read_all({pts, {}}, {.paced = true});
+  const Delivered seen = read_all({pts, {}}, {.paced = true});
   ASSERT_EQ(seen.frames.size(), 8u);
   EXPECT_GE(Clock::now() - before, milliseconds(7 * 15));
   EXPECT_GE(seen.frames[0].captured, before);
@@ -112,8 +112,8 @@ TEST(Reader, PacedFramesFallDueAtTheirTime) {
 
 TEST(Reader, LoopsWithGrowingPts) {
   // At 25 a second a pass begins 40 ms after the last frame of the one before.
-  const Seen seen = read_all({.pts = every(milliseconds(10), 10), .fps = 25.0},
-                             {.loop = true, .limit = 25});
+  const Delivered seen =
+      read_all({.pts = every(milliseconds(10), 10), .fps = 25.0}, {.loop = true, .limit = 25});
   ASSERT_EQ(seen.frames.size(), 25u);
   for (int n = 0; n < 25; ++n) {
     EXPECT_EQ(seen.frames[n].pts, milliseconds(10 * (n % 10) + n / 10 * (90 + 40)));
@@ -125,7 +125,7 @@ TEST(Reader, AJumpOfAnHourIsNotWaitedFor) {
   Script script{every(milliseconds(10), 20), {}};
   for (int n = 10; n < 20; ++n) script.pts[n] += seconds(3600);
   script.pts[15] = script.pts[16] = seconds(0);  // back again, and then none
-  const Seen seen = read_all(script, {.paced = true});
+  const Delivered seen = read_all(script, {.paced = true});
   ASSERT_EQ(seen.frames.size(), 20u);
   for (int n = 0; n < 20; ++n) EXPECT_EQ(seen.frames[n].pts, milliseconds(10 * n)) << n;
 }
@@ -138,20 +138,20 @@ TEST(Reader, EndsWhereItCannotLoop) {
 }
 
 TEST(Reader, MissingTimesAreMadeUpFromTheRate) {
-  const Seen seen = read_all({.pts = std::vector<nanoseconds>(4), .fps = 0.0}, {.fps = 50.0});
+  const Delivered seen = read_all({.pts = std::vector<nanoseconds>(4), .fps = 0.0}, {.fps = 50.0});
   ASSERT_EQ(seen.frames.size(), 4u);
   for (int n = 0; n < 4; ++n) EXPECT_EQ(seen.frames[n].pts, milliseconds(20 * n));
 }
 
 TEST(Reader, CountsGoodFramesTowardsTheLimit) {
-  const Seen seen = read_all({every(milliseconds(10), 10), {1, 3}}, {.limit = 6});
+  const Delivered seen = read_all({every(milliseconds(10), 10), {1, 3}}, {.limit = 6});
   EXPECT_EQ(seen.frames.size(), 6u);
   EXPECT_EQ(seen.received, 8);
   EXPECT_EQ(seen.rejected, 2);
 }
 
 TEST(Reader, ABrokenStreamIsReportedAfterItsFrames) {
-  const Seen seen = read_all({.pts = every(milliseconds(10), 5), .breaks = true}, {});
+  const Delivered seen = read_all({.pts = every(milliseconds(10), 5), .breaks = true}, {});
   EXPECT_EQ(seen.frames.size(), 5u);
   EXPECT_EQ(seen.error, "scripted: cut");
 }

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "io/source/source.h"
-#include "io/source/stream_health.h"
 #include "tests/io/reading.h"
 #include "tests/io/web_camera.h"
 
@@ -52,8 +51,8 @@ TEST(ReconnectHttp, APictureThatWouldFillTheMemoryIsABreak) {
     camera.send_once(bytes, length);
     EXPECT_TRUE(read_until(*source, [&] { return health->breaks > 0; }));
     EXPECT_NE(health->last_error().find(why), std::string::npos) << health->last_error();
-    EXPECT_TRUE(read_until(
-        *source, [&] { return health->reconnects == 1 && health->frames_since >= 10; }));
+    EXPECT_TRUE(
+        read_until(*source, [&] { return health->reconnects == 1 && health->frames_since >= 10; }));
   }
 }
 

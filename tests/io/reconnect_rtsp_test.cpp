@@ -6,7 +6,7 @@
 
 #include "io/queue/reader.h"
 #include "io/queue/resizer.h"
-#include "io/source/stream_health.h"
+#include "io/source/source.h"
 #include "tests/io/rtsp_process.h"
 
 namespace millrace::io {

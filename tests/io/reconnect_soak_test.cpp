@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "io/source/source.h"
-#include "io/source/stream_health.h"
 #include "tests/io/reading.h"
 
 namespace millrace::io {
@@ -45,7 +44,8 @@ TEST(ReconnectSoak, AThousandReconnectsLeaveNothingBehind) {
   const auto source = open_source(options);
   const auto health = source->health();
   const auto reconnected = [&](std::int64_t times) {
-    return read_until(*source, [&] { return health->reconnects >= times; }, seconds(100));
+    return read_until(
+        *source, [&] { return health->reconnects >= times; }, seconds(100));
   };
   ASSERT_TRUE(reconnected(100));
   const Held early;

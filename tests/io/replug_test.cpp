@@ -6,7 +6,6 @@
 
 #include "io/source/gst_pipeline.h"
 #include "io/source/source.h"
-#include "io/source/stream_health.h"
 #include "tests/io/reading.h"
 #include "tests/io/test_folder.h"
 

@@ -8,6 +8,7 @@ namespace {
 Frame picture(int width, int height, int channels) {
   Frame frame;
   frame.id = 12;
+  frame.label = 3;
   frame.pts = std::chrono::seconds(3);
   frame.width = width;
   frame.height = height;
@@ -35,6 +36,7 @@ TEST(Resizer, TheFirstFrameSetsWhatWasNotAsked) {
   EXPECT_EQ(fitted.height, 4);
   EXPECT_EQ(fitted.pixels.size(), 6u * 4u * 3u);
   EXPECT_EQ(fitted.id, 12);
+  EXPECT_EQ(fitted.label, 3);
   EXPECT_EQ(fitted.pts, other.pts);
 }
 
@@ -64,12 +66,6 @@ TEST(Resizer, EnlargingIsBetweenTheNeighbours) {
   frame.pixels = {0, 200};
   Resizer resizer(4, 1);
   EXPECT_EQ(resizer.fit(frame).pixels, (std::vector<std::uint8_t>{0, 50, 150, 200}));
-}
-
-TEST(Resizer, ALabelSurvivesScaling) {
-  Frame frame = picture(4, 2, 1);
-  frame.label = 3;
-  EXPECT_EQ(Resizer(2, 1).fit(frame).label, 3);
 }
 
 /// A picture whose every pixel tells its place: 10 * row + column.

@@ -11,7 +11,6 @@
 
 #include "io/source/source.h"
 #include "io/source/source_kinds.h"
-#include "io/source/versions.h"
 #include "tests/io/reading.h"
 #include "tests/io/test_folder.h"
 
@@ -46,7 +45,8 @@ TEST_F(OpenSource, SaysWhyAFileCannotBeRead) {
 
 TEST_F(OpenSource, RefusesOddRequests) {
   EXPECT_EQ(open_error(""), "source: no URI is given");
-  EXPECT_NE(open_error(SourceOptions{.uri = "synth:shapes", .channels = 4}).find("channels"), std::string::npos);
+  EXPECT_NE(open_error(SourceOptions{.uri = "synth:shapes", .channels = 4}).find("channels"),
+            std::string::npos);
 }
 
 TEST_F(OpenSource, ATextIsNoVideo) {

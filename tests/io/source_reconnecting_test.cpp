@@ -2,6 +2,7 @@
 #include "io/source/source_reconnecting.h"
 
 #include <functional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -45,15 +46,12 @@ class ScriptedConnection : public Source {
 };
 
 /// Answers `there` and counts the calls.
-struct ScriptedProbe : OriginProbe {
-  ScriptedProbe(bool& there, int& asked) : there(there), asked(asked) {}
-  std::optional<bool> poll() override {
+OriginProbe scripted_probe(const bool& there, int& asked) {
+  return [&there, &asked] {
     ++asked;
     return there;
-  }
-  bool& there;
-  int& asked;
-};
+  };
+}
 
 ReconnectOptions quick() {
   ReconnectOptions options;
@@ -66,7 +64,7 @@ ReconnectOptions quick() {
 /// A source of one connection after another; the last one repeats.
 struct Bench {
   explicit Bench(std::vector<Connection> script, ReconnectOptions options = quick(),
-                 std::unique_ptr<OriginProbe> probe = nullptr, bool end_is_loss = true)
+                 OriginProbe probe = nullptr, bool end_is_loss = true)
       : script(std::move(script)) {
     ReconnectParts parts;
     parts.first = open();
@@ -105,6 +103,26 @@ struct Bench {
   std::vector<Frame> seen;
   bool ended = false;
 };
+
+TEST(Backoff, DoublesWithinItsBoundsByItsSeed) {
+  std::set<milliseconds> firsts;
+  for (std::uint64_t seed = 1; seed < 200; ++seed) {
+    Backoff backoff(milliseconds(500), milliseconds(10000), seed);
+    Backoff same(milliseconds(500), milliseconds(10000), seed);
+    const int most[] = {1000, 2000, 4000, 8000, 10000, 10000, 10000};
+    for (int n = 0; n < 7; ++n) {
+      const milliseconds wait = backoff.next();
+      EXPECT_GE(wait, milliseconds(most[n] / 2)) << n;
+      EXPECT_LE(wait, milliseconds(most[n])) << n;
+      EXPECT_EQ(wait, same.next()) << n;
+    }
+    backoff.reset();
+    firsts.insert(backoff.next());
+    EXPECT_LE(*firsts.rbegin(), milliseconds(1000));
+  }
+  EXPECT_GT(firsts.size(), 10u) << "not all clients come back at once";
+  EXPECT_EQ(Backoff(milliseconds(0), milliseconds(0), 1).next(), milliseconds(0));
+}
 
 TEST(Reconnecting, GoesOnAfterWhateverHappens) {
   using C = Connection;
@@ -199,7 +217,7 @@ TEST(Reconnecting, AnOriginThatIsBackIsTriedAtOnce) {
   bool there = false;
   int asked = 0;
   Bench bench({{1, Connection::breaks}, {1, Connection::silence}}, options,
-              std::make_unique<ScriptedProbe>(there, asked));
+              scripted_probe(there, asked));
   ASSERT_TRUE(bench.read_until([&] { return asked > 3; }));
   EXPECT_EQ(bench.health->attempts, 0);
   there = true;
@@ -213,7 +231,7 @@ TEST(Reconnecting, AVainAttemptGivesWayToAnOriginThatIsBack) {
   bool there = false;
   int asked = 0;
   Bench bench({{1, Connection::breaks}, {0, Connection::silence}, {1, Connection::silence}},
-              options, std::make_unique<ScriptedProbe>(there, asked));
+              options, scripted_probe(there, asked));
   ASSERT_TRUE(bench.read_until([&] { return bench.opened == 2 && asked > 10; }));
   there = true;
   EXPECT_TRUE(bench.read_frames(2));
@@ -223,7 +241,7 @@ TEST(Reconnecting, AVainAttemptGivesWayToAnOriginThatIsBack) {
 TEST(Reconnecting, AFrozenOriginIsAskedOnce) {
   bool there = true;
   int asked = 0;
-  Bench bench({{1, Connection::silence}}, quick(), std::make_unique<ScriptedProbe>(there, asked));
+  Bench bench({{1, Connection::silence}}, quick(), scripted_probe(there, asked));
   bench.script.push_back({0, Connection::silence});
   ASSERT_TRUE(bench.read_until([&] { return bench.health->attempts == 3; }));
   EXPECT_EQ(asked, 1);

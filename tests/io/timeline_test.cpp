@@ -47,16 +47,6 @@ TEST(Timeline, AResetOrAJumpCostsOnePeriodOfTime) {
   }
 }
 
-TEST(Timeline, AJumpInAFileCostsOnePeriodOfTime) {
-  Timeline time(kPeriod, seconds(10));
-  std::vector<nanoseconds> out;
-  for (const nanoseconds stamp :
-       {nanoseconds(0), nanoseconds(hours(1)), nanoseconds(hours(1) + kPeriod)}) {
-    out.push_back(time.map(stamp));
-  }
-  EXPECT_EQ(out, steady(seconds(0), 3));
-}
-
 TEST(Timeline, FewFramesASecondAreNoJump) {
   Timeline time(seconds(30), kSlack);
   EXPECT_EQ(time.map(seconds(0)), seconds(0));

@@ -53,36 +53,41 @@ TEST(Uri, NearestName) {
   EXPECT_EQ(nearest_name("synthetic", known), "synth");
 }
 
-TEST(Redacted, HidesCredentials) {
-  EXPECT_EQ(redacted("rtsp://user:secret@host:554/x"), "rtsp://***@host:554/x");
-  EXPECT_EQ(redacted("http://user@host/"), "http://***@host/");
-  EXPECT_EQ(redacted("rtsp://u:p@ss@host/x"), "rtsp://***@host/x");
-  EXPECT_EQ(redacted("rtsp://u:a/b?c#d@host/x"), "rtsp://***@host/x");
-  EXPECT_EQ(redacted("gst:rtspsrc location=\"rtsp://u:p@h/x\" ! appsink"),
-            "gst:rtspsrc location=\"rtsp://***@h/x\" ! appsink");
-  EXPECT_EQ(redacted("gst:rtspsrc user-id=me user-pw=secret ! fakesink"),
-            "gst:rtspsrc user-id=me user-pw=*** ! fakesink");
-  EXPECT_EQ(redacted("gst:x user-pw=\"a b\" ! y"), "gst:x user-pw=*** ! y");
-  EXPECT_EQ(redacted("rtsp://a:b@h and http://c:d@i"), "rtsp://***@h and http://***@i");
+TEST(Redacted, HidesCredentialsAndSecrets) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"rtsp://user:secret@host:554/x", "rtsp://***@host:554/x"},
+      {"http://user@host/", "http://***@host/"},
+      {"rtsp://u:p@ss@host/x", "rtsp://***@host/x"},
+      {"rtsp://u:a/b?c#d@host/x", "rtsp://***@host/x"},
+      {"gst:rtspsrc location=\"rtsp://u:p@h/x\" ! appsink",
+       "gst:rtspsrc location=\"rtsp://***@h/x\" ! appsink"},
+      {"gst:rtspsrc user-id=me user-pw=secret ! fakesink",
+       "gst:rtspsrc user-id=me user-pw=*** ! fakesink"},
+      {"gst:x user-pw=\"a b\" ! y", "gst:x user-pw=*** ! y"},
+      {"rtsp://a:b@h and http://c:d@i", "rtsp://***@h and http://***@i"},
+      {"http://h/x?a=1&token=abc&b=2", "http://h/x?a=1&token=***&b=2"},
+      {"http://h/x?PWD=abc#top", "http://h/x?PWD=***#top"},
+      {"http://h/x?my_api_key=k", "http://h/x?my_api_key=***"},
+      {"gst:rtspsrc user-pw = x ! y", "gst:rtspsrc user-pw = *** ! y"},
+      {"gst:rtspsrc user-pw = \"a b\" ! y", "gst:rtspsrc user-pw = *** ! y"}};
+  for (const auto& [text, shown] : cases) EXPECT_EQ(redacted(text), shown);
 }
 
 TEST(Redacted, LeavesTheRest) {
-  for (const char* const uri : {"rtsp://host/x", "rtsp://host:554/x@y", "http://[::1]:80/a",
-                                "file:///a@b", "/a/b@c", "gst:a ! b", "synth:shapes"}) {
-    EXPECT_EQ(redacted(uri), uri);
-  }
-}
-
-TEST(Redacted, LeavesHelp) {
-  for (const char* const help : {"must be mqtt://[USER:PASSWORD@]HOST", "rtsp://USER:PASSWORD@0.0.0.0"})
-    EXPECT_EQ(redacted(help), help);
+  std::string many;  // in time linear in its length
+  for (int n = 0; n < 20000; ++n) many += "==";
+  for (const char* const text :
+       {"rtsp://host/x", "rtsp://host:554/x@y", "http://[::1]:80/a", "file:///a@b", "/a/b@c",
+        "gst:a ! b", "synth:shapes", "token=", "a=1 tokens=3",
+        "must be mqtt://[USER:PASSWORD@]HOST", "rtsp://USER:PASSWORD@0.0.0.0", many.c_str()})
+    EXPECT_EQ(redacted(text), text);
 }
 
 TEST(Uri, HostsAndPorts) {
   for (const char* const uri : {"http://h", "http://h:1/x", "http://[::1]:65535", "rtsp://u:p@h"})
     EXPECT_EQ(authority_error(split_uri(uri)), "") << uri;
-  for (const char* const uri : {"http://", "http://[::1", "http://::1]", "http://h:0", "http://h:65536",
-                                "http://h:x", "http://h:1x"})
+  for (const char* const uri : {"http://", "http://[::1", "http://::1]", "http://h:0",
+                                "http://h:65536", "http://h:x", "http://h:1x"})
     EXPECT_NE(authority_error(split_uri(uri)), "") << uri;
   EXPECT_EQ(authority_error(split_uri("rtsp://h:0"), 0), "");
 }
@@ -100,19 +105,6 @@ TEST(Uri, LoopbackIsWhatOnlyThisMachineReaches) {
     EXPECT_TRUE(is_loopback(host)) << host;
   for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "127.example.org", "", "localhost.evil"})
     EXPECT_FALSE(is_loopback(host)) << host;
-}
-
-TEST(Redacted, SecretsInQueriesAndPropertiesAreHidden) {
-  EXPECT_EQ(redacted("http://h/x?a=1&token=abc&b=2"), "http://h/x?a=1&token=***&b=2");
-  EXPECT_EQ(redacted("http://h/x?PWD=abc#top"), "http://h/x?PWD=***#top");
-  EXPECT_EQ(redacted("http://h/x?my_api_key=k"), "http://h/x?my_api_key=***");
-  EXPECT_EQ(redacted("gst:rtspsrc user-pw = x ! y"), "gst:rtspsrc user-pw = *** ! y");
-  EXPECT_EQ(redacted("gst:rtspsrc user-pw = \"a b\" ! y"), "gst:rtspsrc user-pw = *** ! y");
-  EXPECT_EQ(redacted("token="), "token=");
-  EXPECT_EQ(redacted("a=1 tokens=3"), "a=1 tokens=3");
-  std::string many;  // in time linear in its length
-  for (int n = 0; n < 20000; ++n) many += "==";
-  EXPECT_EQ(redacted(many), many);
 }
 
 }  // namespace

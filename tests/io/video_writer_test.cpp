@@ -5,14 +5,11 @@
 #include <thread>
 #include <vector>
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <gtest/gtest.h>
 
 #include "io/source/source.h"
 #include "tests/complaint.h"
+#include "tests/io/loopback.h"
 #include "tests/io/reading.h"
 #include "tests/io/test_folder.h"
 
@@ -257,14 +254,7 @@ class SlowViewer {
  public:
   SlowViewer(const std::string& uri, int port,
              const std::string& transport = "RTP/AVP/TCP;unicast;interleaved=0-1")
-      : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    const int little = 2048;
-    ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &little, sizeof little);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(std::uint16_t(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address);
+      : socket_(connected(port, 2048)) {
     ask("DESCRIBE " + uri + " RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n");
     const std::string set_up = ask("SETUP " + uri +
                                    "/stream=0 RTSP/1.0\r\nCSeq: 2\r\n"
@@ -276,17 +266,16 @@ class SlowViewer {
     plays = ask("PLAY " + uri + " RTSP/1.0\r\nCSeq: 3\r\nSession: " + session + "\r\n\r\n")
                 .find("200 OK") != std::string::npos;
   }
-  ~SlowViewer() { ::close(socket_); }
   bool plays = false;
 
  private:
   std::string ask(const std::string& request) {
-    ::send(socket_, request.data(), request.size(), MSG_NOSIGNAL);
+    ::send(socket_.get(), request.data(), request.size(), MSG_NOSIGNAL);
     std::string answer(4096, 0);
-    const ssize_t length = ::recv(socket_, answer.data(), answer.size(), 0);
+    const ssize_t length = ::recv(socket_.get(), answer.data(), answer.size(), 0);
     return answer.substr(0, length > 0 ? std::size_t(length) : 0);
   }
-  int socket_;
+  Descriptor socket_;
 };
 
 // True if so many frames come within `limit`; the last of them is in `frame`.
@@ -374,21 +363,13 @@ TEST(VideoServer, WhereOthersReachItViewersNeedThePassword) {
 TEST(VideoServer, SilentConnectionsGiveWay) {
   const auto writer = open_video_writer(writer_options("rtsp://eve:password@127.0.0.1:0/live"));
   Camera camera(*writer, pictures(10));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port =
-      htons(std::uint16_t(port_of(writer->where().substr(0, writer->where().rfind('/')))));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  std::vector<int> crowd;
-  for (int i = 0; i < 100; ++i) {
-    crowd.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    ::connect(crowd.back(), reinterpret_cast<sockaddr*>(&address), sizeof address);
-  }
+  const int port = port_of(writer->where().substr(0, writer->where().rfind('/')));
+  std::vector<Descriptor> crowd;
+  for (int i = 0; i < 100; ++i) crowd.push_back(connected(port));
   char byte;
   for (int i = 0; i < 30; ++i)
-    EXPECT_EQ(::recv(crowd[std::size_t(i)], &byte, 1, 0), 0) << i << ": it was hung up on";
+    EXPECT_EQ(::recv(crowd[std::size_t(i)].get(), &byte, 1, 0), 0) << i << ": it was hung up on";
   expect_pictures(*open_source({.uri = "rtsp://eve:password@" + writer->where().substr(7)}), 5);
-  for (const int one : crowd) ::close(one);
 }
 
 TEST(VideoServer, ComesAndGoes) {

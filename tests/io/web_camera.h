@@ -11,12 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include <arpa/inet.h>
 #include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <opencv2/imgcodecs.hpp>
+
+#include "tests/io/loopback.h"
 
 namespace millrace::io {
 
@@ -28,26 +27,19 @@ class WebCamera {
     cv::imencode(".jpg", cv::Mat(48, 64, CV_8UC3, cv::Scalar(20, 200, 60)), picture);
     part_ = "--x\r\nContent-Type: image/jpeg\r\nContent-Length: " + std::to_string(picture.size()) +
             "\r\n\r\n" + std::string(picture.begin(), picture.end()) + "\r\n";
-    socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    ::bind(socket_, reinterpret_cast<sockaddr*>(&address), length);
-    if (::listen(socket_, 5) != 0) throw std::runtime_error("no web camera");
-    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
+    if (!port_.listen()) throw std::runtime_error("no web camera");
     thread_ = std::thread([this] { serve(); });
   }
   ~WebCamera() {
     stop_ = true;
     thread_.join();
-    ::close(socket_);
   }
   WebCamera(const WebCamera&) = delete;
   WebCamera& operator=(const WebCamera&) = delete;
 
-  std::string uri() const { return "http://127.0.0.1:" + std::to_string(port_) + "/live.mjpg"; }
+  std::string uri() const {
+    return "http://127.0.0.1:" + std::to_string(port_.number) + "/live.mjpg";
+  }
 
   std::atomic<bool> hang_up{false};  ///< on the viewer; reset when done
   std::atomic<bool> frozen{false};   ///< sends nothing on open connections
@@ -60,44 +52,36 @@ class WebCamera {
 
  private:
   void serve() {
-    int viewer = -1;
+    Descriptor viewer;
     while (!stop_) {
-      pollfd door{socket_, POLLIN, 0};
-      if (viewer < 0 && !frozen && ::poll(&door, 1, 20) > 0) viewer = let_in();
+      pollfd door{port_.socket.get(), POLLIN, 0};
+      if (!viewer && !frozen && ::poll(&door, 1, 20) > 0) viewer = let_in();
       const bool hang = hang_up.exchange(false);
-      if (viewer >= 0 && (hang || (!frozen && !say(viewer, next_part())))) {
-        ::close(viewer);
-        viewer = -1;
-      }
+      if (viewer && (hang || (!frozen && !say(viewer, next_part())))) viewer.close();
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    if (viewer >= 0) ::close(viewer);
   }
-  int let_in() const {
-    const int viewer = ::accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC);
+  Descriptor let_in() const {
+    Descriptor viewer(::accept4(port_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
     char request[4096];
-    const bool asked = ::recv(viewer, request, sizeof request, 0) > 0;
-    if (asked && say(viewer,
-                     "HTTP/1.0 200 OK\r\n"
-                     "Content-Type: multipart/x-mixed-replace;boundary=x\r\n\r\n")) {
-      return viewer;
-    }
-    ::close(viewer);
-    return -1;
+    const bool asked = ::recv(viewer.get(), request, sizeof request, 0) > 0;
+    const bool told = asked && say(viewer,
+                                   "HTTP/1.0 200 OK\r\n"
+                                   "Content-Type: multipart/x-mixed-replace;boundary=x\r\n\r\n");
+    return told ? std::move(viewer) : Descriptor();
   }
   std::string next_part() {
     const std::lock_guard lock(mutex_);
     return once_.empty() ? part_ : std::exchange(once_, {});
   }
-  static bool say(int to, const std::string& text) {
-    return ::send(to, text.data(), text.size(), MSG_NOSIGNAL) == ssize_t(text.size());
+  static bool say(const Descriptor& to, const std::string& text) {
+    return ::send(to.get(), text.data(), text.size(), MSG_NOSIGNAL) == ssize_t(text.size());
   }
 
   std::string part_;
   std::mutex mutex_;
   std::string once_;
-  int socket_ = -1;
-  int port_ = 0;
+  Port port_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -32,18 +32,13 @@ std::string error_of(const std::string& path) {
   return complaint<std::runtime_error>([&] { write_whole(path, "new"); });
 }
 
-TEST_F(WholeFile, WritesAndReplaces) {
-  const std::string bytes("a\0b\nc", 5);
-  write_whole(folder / "file", bytes);
-  EXPECT_EQ(bytes_of(folder / "file"), bytes);
-  write_whole(folder / "file", "");
-  EXPECT_EQ(bytes_of(folder / "file"), "");
-  EXPECT_EQ(entries(folder.path()), 1) << "no temporary is left";
-}
-
-TEST_F(WholeFile, MakesParentFolders) {
-  write_whole(folder / "a/b/file", "x");
-  EXPECT_EQ(bytes_of(folder / "a/b/file"), "x");
+TEST_F(WholeFile, WritesAndReplacesAndMakesFolders) {
+  const std::string bytes("a\0b\nc", 5), file = folder / "a/b/file";
+  write_whole(file, bytes);
+  EXPECT_EQ(bytes_of(file), bytes);
+  write_whole(file, "");
+  EXPECT_EQ(bytes_of(file), "");
+  EXPECT_EQ(entries(folder / "a/b"), 1) << "no temporary is left";
 }
 
 TEST_F(WholeFile, FollowsALink) {
@@ -146,12 +141,12 @@ TEST_F(WholeFile, WhatIsReplacedStaysUnderItsOtherName) {
 TEST_F(ClaimedFolder, HasOneWriter) {
   const std::string there = folder / "made/for/it";
   {
-    const FolderClaim first(there);
-    EXPECT_EQ(complaint<std::runtime_error>([&] { FolderClaim{there}; }),
+    const Descriptor first = claim_folder(there);
+    EXPECT_EQ(complaint<std::runtime_error>([&] { claim_folder(there); }),
               there + ": another run writes it");
-    EXPECT_NO_THROW(FolderClaim(folder / "made/for"));
+    EXPECT_NO_THROW(claim_folder(folder / "made/for"));
   }
-  EXPECT_NO_THROW(FolderClaim{there});
+  EXPECT_NO_THROW(claim_folder(there));
   EXPECT_TRUE(fs::is_empty(there));
 }
 

@@ -40,7 +40,7 @@ void record(engine::Histogram& histogram, double seconds) {
 
 InventedRun::InventedRun(const InventedOptions& options)
     : options_(options),
-      scene_({.width = options.size, .height = options.size, .speed = 1.5}),
+      scene_(io::synth_scene({.width = options.size, .height = options.size, .speed = 1.5})),
       compute_(std::size_t(options.stages)),
       handoff_(std::size_t(options.stages)),
       board_(shape(options), options.classes > 0 ? class_shape(options) : shape(options)) {
@@ -127,7 +127,7 @@ void InventedRun::step() {
   }
   if (paused) return;
   input_.swap(target_);
-  scene_.draw(++number_, bytes_);
+  scene_(++number_, bytes_);
   const std::size_t plane = bytes_.size() / 3;
   for (std::size_t i = 0; i < bytes_.size(); ++i) {
     target_[i % 3 * plane + i / 3] = float(bytes_[i]) / 255.0f;

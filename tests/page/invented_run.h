@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "io/source/live_labels.h"
+#include "io/source/labels.h"
 #include "io/source/synth_scene.h"
 #include "tools/page/controls.h"
 #include "tools/page/live_state.h"

@@ -36,22 +36,13 @@ int dead_after(int updates, int silenced, const std::string& activation,
   return dead.dead();
 }
 
-TEST(DeadUnits, ChannelsThatNothingPassesAreCounted) {
-  const int enough = DeadUnits::kEvery * DeadUnits::kLooks;
-  EXPECT_EQ(dead_after(enough, 3, "relu"), 3);
-  EXPECT_EQ(dead_after(enough, 0, "relu"), 0);
-}
-
-TEST(DeadUnits, AChannelThatIsSilentForAWhileIsNotDeadYet) {
-  EXPECT_EQ(dead_after(DeadUnits::kEvery * DeadUnits::kLooks - 1, 3, "relu"), 0);
-}
-
-TEST(DeadUnits, ALeakyReluSilencesNone) {
-  EXPECT_EQ(dead_after(DeadUnits::kEvery * DeadUnits::kLooks, 3, "leaky-relu"), 0);
-}
-
-TEST(DeadUnits, FrozenBiasesTellNothing) {
-  EXPECT_EQ(dead_after(DeadUnits::kEvery * DeadUnits::kLooks, 3, "relu", {"0.bias"}), 0);
+TEST(DeadUnits, AreChannelsThatNothingPassesForLong) {
+  constexpr int kEnough = DeadUnits::kEvery * DeadUnits::kLooks;
+  EXPECT_EQ(dead_after(kEnough, 3, "relu"), 3);
+  EXPECT_EQ(dead_after(kEnough, 0, "relu"), 0);
+  EXPECT_EQ(dead_after(kEnough - 1, 3, "relu"), 0) << "silent for a while";
+  EXPECT_EQ(dead_after(kEnough, 3, "leaky-relu"), 0);
+  EXPECT_EQ(dead_after(kEnough, 3, "relu", {"0.bias"}), 0) << "frozen biases tell nothing";
 }
 
 }  // namespace

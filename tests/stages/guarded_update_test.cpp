@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "stages/optimizer.h"
-#include "stages/orthogonal.h"
 
 namespace millrace::stages {
 namespace {

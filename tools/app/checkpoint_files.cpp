@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "io/files/whole_file.h"
-#include "stages/entry_names.h"
+#include "stages/parameters.h"
 #include "stages/safetensors.h"
 
 namespace millrace::app {

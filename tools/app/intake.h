@@ -11,7 +11,6 @@
 #include "io/queue/reader.h"
 #include "io/queue/resizer.h"
 #include "io/source/source.h"
-#include "io/source/stream_health.h"
 #include "stages/model_spec.h"
 #include "tools/app/config/task.h"
 #include "tools/app/feeds/run_source.h"

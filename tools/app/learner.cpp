@@ -30,10 +30,10 @@ engine::TrainerOptions complete(engine::TrainerOptions options, const Request& r
   return options;
 }
 
-/// What gives frames their targets; null: they come with them, or are made from them.
-std::unique_ptr<io::Teller> make_teller(const Request& request, const Intake& intake,
-                                        const engine::Trainer& trainer) {
-  if (intake.given) return nullptr;
+/// What gives frames their targets; nothing: they come with them, or are made from them.
+io::Teller make_teller(const Request& request, const Intake& intake,
+                       const engine::Trainer& trainer) {
+  if (intake.given) return {};
   if (request.labels) return io::teller_of(*request.labels);
   if (request.live_labels) return io::teller_of(request.live_labels);
   return open_teller(request.config, intake.info, resizer_options(request.config, intake.info),
@@ -69,7 +69,7 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team)
       feed(make_feed(request.config, intake, trainer)),
       overload(request.config, trainer, intake.live) {
   assembled.weights.clear();
-  if (std::unique_ptr<io::Teller> teller = make_teller(request, intake, trainer))
+  if (io::Teller teller = make_teller(request, intake, trainer); teller.tell)
     intake.source = io::with_teller(std::move(intake.source), std::move(teller));
   const ReplayOptions again = replay_options(request.config, assembled, request.resumed.frames);
   if (again.kind != ReplayKind::none)

@@ -7,7 +7,6 @@
 
 #include "engine/trainer/trainer.h"
 #include "io/source/labels.h"
-#include "io/source/live_labels.h"
 #include "tools/app/checkpoint_files.h"
 #include "tools/app/plugins/plugin.h"
 #include "tools/app/run.h"

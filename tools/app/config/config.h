@@ -8,10 +8,8 @@
 #include <vector>
 
 #include "engine/schedule/schedule.h"
-#include "stages/correction_spec.h"
-#include "stages/loss_spec.h"
 #include "stages/model_spec.h"
-#include "stages/optimizer_spec.h"
+#include "stages/training_spec.h"
 
 namespace millrace::app {
 

@@ -41,16 +41,15 @@ std::shared_ptr<io::LiveLabels> live_labels(const Config& config) {
   return told_live(config) ? std::make_shared<io::LiveLabels>(config.task.classes) : nullptr;
 }
 
-std::unique_ptr<io::Teller> open_teller(const Config& config, const io::SourceInfo& info,
-                                        const io::ResizerOptions& view,
-                                        const stages::ImageShape& target) {
+io::Teller open_teller(const Config& config, const io::SourceInfo& info,
+                       const io::ResizerOptions& view, const stages::ImageShape& target) {
   if (!config.task.masks.empty()) {
     return check_key<io::MaskError>(config, "task.masks", [&] {
       return io::mask_teller(config.task.masks, int(target.channels - channels_before(config)),
                              view, info.width, info.height);
     });
   }
-  if (config.task.stream.empty()) return nullptr;
+  if (config.task.stream.empty()) return {};
   io::SourceOptions options = source_options(config);
   options.uri = config.task.stream;
   options.width = int(target.width);
@@ -67,9 +66,8 @@ std::unique_ptr<io::Teller> open_teller(const Config& config, const io::SourceIn
 io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info) {
   const io::Region region = region_of(config);
   if (!io::lies_within(region, info.width, info.height)) {
-    throw config.error("source.roi", "does not lie within the source's " +
-                                         std::to_string(info.width) + "x" +
-                                         std::to_string(info.height));
+    throw config.error(
+        "source.roi", "does not lie within the source's " + io::size_text(info.width, info.height));
   }
   const io::Region view = io::clipped(region, info.width, info.height);
   return {.width = config.source.width ? config.source.width : view.width,

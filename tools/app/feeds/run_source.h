@@ -8,7 +8,6 @@
 #include "io/queue/reader.h"
 #include "io/queue/resizer.h"
 #include "io/source/labels.h"
-#include "io/source/live_labels.h"
 #include "io/source/source.h"
 #include "stages/model_spec.h"
 #include "tools/app/config/config.h"
@@ -21,11 +20,10 @@ std::optional<io::Labels> configured_labels(const Config& config);
 /// Takes the labels that users give during the run; null if they give none.
 std::shared_ptr<io::LiveLabels> live_labels(const Config& config);
 /// Gives targets to frames of `info`: masks for the part of the picture that `view` shows, or
-/// another stream's frames of the size of `target`. Null if task names neither. Throws ConfigError,
-/// io::SourceError.
-std::unique_ptr<io::Teller> open_teller(const Config& config, const io::SourceInfo& info,
-                                        const io::ResizerOptions& view,
-                                        const stages::ImageShape& target);
+/// another stream's frames of the size of `target`. Nothing if task names neither. Throws
+/// ConfigError, io::SourceError.
+io::Teller open_teller(const Config& config, const io::SourceInfo& info,
+                       const io::ResizerOptions& view, const stages::ImageShape& target);
 /// The view and the size of samples. Throws ConfigError if source.roi lies outside the picture.
 io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info);
 /// One line if samples have another aspect ratio than the view; else "".

@@ -61,7 +61,7 @@ float MeanFrame::compare_tensors(const float* target) {
   const c10::NoGradGuard no_grad;
   const at::Tensor seen = tensor_of(target, shape_);
   at::Tensor mean = tensor_of(mean_.data(), shape_), counts = tensor_of(counts_.data(), shape_);
-  const float loss = loss_.of_mean(mean, seen).item<float>();
+  const float loss = loss_.of(mean, seen, /*mean=*/true).item<float>();
   const at::Tensor counted = loss_.counted(seen);
   counts.add_(counted);
   mean.add_((seen - mean) * counted / counts.clamp_min(1));

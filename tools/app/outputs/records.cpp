@@ -7,9 +7,9 @@ namespace millrace::app {
 namespace {
 
 NoveltyWatch novelty_watch(const Config& config, const Intake& intake) {
-  NoveltyWatch watch{.options = {.minimum = config.novelty.minimum,
-                                 .cooldown = config.novelty.cooldown},
-                     .fps = intake.info.fps};
+  NoveltyWatch watch{
+      .options = {.minimum = config.novelty.minimum, .cooldown = config.novelty.cooldown},
+      .fps = intake.info.fps};
   if (config.novelty.threshold > 0) watch.options.deviations = config.novelty.threshold;
   if (task_type(config.task.kind).target == TargetFrom::later_frame)
     watch.horizon = config.task.horizon;
@@ -53,7 +53,7 @@ Records::Records(Request& request, const Intake& intake, Learner& learner, RankT
   observers.add([this](engine::Sample& sample, float loss) { show(sample, loss); });
   if (config.checkpoint.dir.empty()) return;
   // Even without checkpoint.every: the page or a reloaded config may ask for a snapshot.
-  claim.emplace(config.checkpoint.dir);
+  claim = io::claim_folder(config.checkpoint.dir);
   if (request.resumed.none_intact) checkpoints.set_aside();
   checkpointer = std::make_unique<engine::Checkpointer>(
       config.pipeline.stages * config.pipeline.tensor, config.checkpoint.every,

@@ -87,7 +87,7 @@ struct Records {
   std::unique_ptr<FrameLog> lines;
   std::unique_ptr<engine::ActionLog> actions;
   std::unique_ptr<Alerts> alerts;
-  std::optional<io::FolderClaim> claim;  ///< keeps other runs out of the folder
+  io::Descriptor claim;  ///< keeps other runs out of the folder
   CheckpointFiles checkpoints;
   std::unique_ptr<engine::Checkpointer> checkpointer;
 

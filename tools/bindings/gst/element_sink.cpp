@@ -1,6 +1,5 @@
 // The sink pad: frames, events and queries from upstream.
 #include "io/source/gst_handles.h"
-#include "io/source/gst_rows.h"
 #include "tools/bindings/gst/element.h"
 
 namespace millrace::gst {

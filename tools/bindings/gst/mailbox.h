@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "io/source/source.h"
-#include "io/source/stream_health.h"
 
 namespace millrace::gst {
 

@@ -7,8 +7,7 @@
 #include <cmath>
 
 #include "io/queue/planar.h"
-#include "io/source/frame.h"
-#include "io/source/gst_rows.h"
+#include "io/source/gst_handles.h"
 #include "io/video/video_writer.h"
 #include "tools/bindings/gst/outlet.h"
 

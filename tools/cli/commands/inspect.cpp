@@ -7,7 +7,6 @@
 #include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "io/source/source.h"
-#include "io/source/versions.h"
 #include "tools/app/assembly.h"
 #include "tools/app/provenance.h"
 #include "tools/cli/commands/command.h"

@@ -1,15 +1,19 @@
-// A line chart.
+#include "io/plot/plot.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "io/files/whole_file.h"
-#include "io/plot/plot.h"
 #include "io/plot/plot_axis.h"
 #include "io/plot/plot_canvas.h"
 
 namespace millrace::io {
 namespace {
 
+// Of a chart, in pixels.
+constexpr int kWidth = 1200;
+constexpr int kHeight = 640;
+constexpr double kMargin = 36.0;
 constexpr std::size_t kCrowd = 400;
 constexpr std::size_t kDotsUpTo = 24;  // points of a line that are worth a mark each
 
@@ -25,6 +29,13 @@ struct Range {
 bool drawable(const Chart& chart, double x, double y) {
   return std::isfinite(x) && std::isfinite(y) && (!chart.log_y || y > 0.0);
 }
+
+// Of a strip.
+constexpr int kBorder = 28;
+constexpr int kGap = 20;
+constexpr int kPanelWidth = 320;  // at least
+constexpr double kTitle = 12.0;
+constexpr double kLabel = 9.0;
 
 /// The frame of a chart: where the data goes, and the axes around it.
 struct Plot {
@@ -58,14 +69,37 @@ Plot lay_out(const Chart& chart) {
   return plot;
 }
 
+/// Writes a legend from the left margin to `right` in as many rows as it takes, the first at `top`;
+/// returns the height used.
+double draw_legend(Canvas& canvas, const std::vector<Series>& all, double right, double top) {
+  constexpr double row = 22.0, swatch = 24.0, gap = 8.0, between = 26.0, size = 9.0;
+  double x = kMargin, y = top;
+  bool any = false;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].label.empty()) continue;
+    const std::string label = fitted(all[i].label, right - kMargin - swatch - gap, size);
+    const double needed = swatch + gap + Canvas::text_width(label, size);
+    if (any && x + needed > right) {
+      x = kMargin;
+      y += row;
+    }
+    any = true;
+    const double middle = y + row / 2.0;
+    canvas.path({{x, middle}, {x + swatch, middle}}, ink::series(i), 2.0, all[i].dashed);
+    canvas.text(label, {x + swatch + gap, middle + size / 2.0}, {size, ink::text});
+    x += needed + between;
+  }
+  return any ? y + row - top : 0.0;
+}
+
 void draw_axes(Canvas& canvas, const Chart& chart, const Plot& plot) {
   for (const Tick& tick : plot.y.ticks()) {
-    const double y = plot.bottom - plot.y.place(tick.value) * (plot.bottom - plot.top);
+    const double y = plot.at(0.0, tick.value).y;
     canvas.line({plot.left, y}, {plot.right, y}, ink::grid);
     canvas.text(tick.label, {plot.left - 10.0, y + 4.0}, {8.5, ink::muted, Align::right});
   }
   for (const Tick& tick : plot.x.ticks()) {
-    const double x = plot.left + plot.x.place(tick.value) * (plot.right - plot.left);
+    const double x = plot.at(tick.value, 1.0).x;
     canvas.line({x, plot.top}, {x, plot.bottom}, ink::grid);
     canvas.line({x, plot.bottom}, {x, plot.bottom + 5.0}, ink::axis);
     canvas.text(tick.label, {x, plot.bottom + 21.0}, {8.5, ink::muted, Align::centre});
@@ -96,19 +130,41 @@ void draw_series(Canvas& canvas, const Chart& chart, const Plot& plot, const Ser
   finish();
 }
 
+struct Placed {
+  int factor = 1;
+  int width = kPanelWidth;
+  int height = kPanelWidth;
+};
+
+// Each panel large enough to see, then all as near one height as whole factors allow.
+std::vector<Placed> place(const std::vector<Panel>& panels) {
+  int height = 0;
+  for (const Panel& panel : panels) {
+    const int wide = std::max(1, panel.picture.width);
+    height = std::max(height, panel.picture.height * ((kPanelWidth + wide - 1) / wide));
+  }
+  std::vector<Placed> placed;
+  for (const Panel& panel : panels) {
+    Placed one;
+    if (panel.picture.bytes() > 0) {
+      one.factor = std::max(1, int(std::lround(double(height) / panel.picture.height)));
+      one.width = panel.picture.width * one.factor;
+      one.height = panel.picture.height * one.factor;
+    }
+    placed.push_back(one);
+  }
+  return placed;
+}
+
 }  // namespace
 
 void write_chart(const Chart& chart, const std::string& path) {
   Plot plot = lay_out(chart);
-  std::vector<LegendEntry> legend;
-  for (std::size_t i = 0; i < chart.series.size(); ++i) {
-    legend.push_back({chart.series[i].label, ink::series(i), chart.series[i].dashed});
-  }
   Canvas canvas(kWidth, kHeight);
   const double wide = kWidth - 2.0 * kMargin;
   canvas.text(fitted(chart.title, wide, 13.0, true), {kMargin, 46.0},
               {13.0, ink::text, Align::left, true});
-  const double legend_height = draw_legend(canvas, legend, kMargin, plot.right, 62.0);
+  const double legend_height = draw_legend(canvas, chart.series, plot.right, 62.0);
   // The label of the y axis stands above it, where it can be read without turning the head.
   const double label_line = 62.0 + legend_height + 24.0;
   canvas.text(fitted(chart.y_label, wide, 9.0), {kMargin, label_line}, {9.0, ink::text});
@@ -118,6 +174,33 @@ void write_chart(const Chart& chart, const std::string& path) {
   // The first series is the one to see, so it is drawn last.
   for (std::size_t i = chart.series.size(); i-- > 0;) {
     draw_series(canvas, chart, plot, chart.series[i], ink::series(i));
+  }
+  write_whole(path, canvas.png());
+}
+
+void write_strip(const std::string& title, const std::vector<Panel>& panels,
+                 const std::string& path) {
+  const std::vector<Placed> placed = place(panels);
+  int width = 2 * kBorder - kGap, height = 0;
+  for (const Placed& one : placed) {
+    width += one.width + kGap;
+    height = std::max(height, one.height);
+  }
+  const int top = kBorder + (title.empty() ? 0 : 34) + 24;
+  Canvas canvas(std::max(width, kPanelWidth), top + height + 30 + kBorder);
+  canvas.text(fitted(title, canvas.width() - 2.0 * kBorder, kTitle, true),
+              {kBorder, kBorder + 14.0}, {kTitle, ink::text, Align::left, true});
+
+  int left = kBorder;
+  for (std::size_t i = 0; i < panels.size(); ++i) {
+    const Placed& one = placed[i];
+    canvas.text(fitted(panels[i].title, one.width, kLabel, true), {double(left), top - 10.0},
+                {kLabel, ink::text, Align::left, true});
+    canvas.box({left - 1.0, top - 1.0, one.width + 2.0, one.height + 2.0}, ink::grid);
+    canvas.picture(panels[i].picture, {left, top}, one.factor);
+    canvas.text(fitted(panels[i].caption, one.width, kLabel),
+                {double(left), top + one.height + 24.0}, {kLabel, ink::muted});
+    left += one.width + kGap;
   }
   write_whole(path, canvas.png());
 }

@@ -1,0 +1,181 @@
+#include "io/source/picture_headers.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace millrace::io {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::size_t kHead = 1 << 20;
+
+/// An unsigned number of `size` bytes at `at`; 0 beyond the end.
+std::int64_t number(std::string_view bytes, std::size_t at, int size, bool big_endian) {
+  if (at > bytes.size() || bytes.size() - at < std::size_t(size)) return 0;
+  std::int64_t value = 0;
+  for (int i = 0; i < size; ++i)
+    value = value << 8 | std::uint8_t(bytes[at + std::size_t(big_endian ? i : size - 1 - i)]);
+  return value;
+}
+std::int64_t big(std::string_view bytes, std::size_t at, int size) {
+  return number(bytes, at, size, true);
+}
+std::int64_t little(std::string_view bytes, std::size_t at, int size) {
+  return number(bytes, at, size, false);
+}
+
+std::optional<PictureSize> positive(std::int64_t width, std::int64_t height) {
+  if (width <= 0 || height <= 0) return std::nullopt;
+  return PictureSize{width, height};
+}
+
+/// Of a key frame: RFC 6386, 9.1.
+std::optional<PictureSize> vp8_size(std::string_view frame) {
+  return positive(little(frame, 6, 2) & 0x3fff, little(frame, 8, 2) & 0x3fff);
+}
+
+std::optional<PictureSize> webp_size(std::string_view head) {
+  const std::string_view kind = head.substr(12, 4);
+  if (kind == "VP8X") return positive(little(head, 24, 3) + 1, little(head, 27, 3) + 1);
+  if (kind == "VP8 ") return vp8_size(head.substr(20));
+  const std::int64_t bits = little(head, 21, 4);  // lossless
+  return positive((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1);
+}
+
+/// The first picture's; its table may lie anywhere in the file.
+std::optional<PictureSize> tiff_size(std::ifstream& file, std::string_view head) {
+  const bool big_endian = head[0] == 'M';
+  constexpr std::int64_t kEntry = 12, kMost = 512;
+  file.clear();
+  file.seekg(std::streamoff(number(head, 4, 4, big_endian)));
+  std::string table(2 + kEntry * kMost, 0);
+  file.read(table.data(), std::streamsize(table.size()));
+  table.resize(std::size_t(file.gcount()));
+  std::int64_t width = 0, height = 0;
+  const std::int64_t entries = std::min(kMost, number(table, 0, 2, big_endian));
+  for (std::int64_t i = 0; i < entries; ++i) {
+    const auto at = std::size_t(2 + i * kEntry);
+    const std::int64_t tag = number(table, at, 2, big_endian);
+    const int bytes = number(table, at + 2, 2, big_endian) == 3 ? 2 : 4;  // SHORT or LONG
+    const std::int64_t value = number(table, at + 8, bytes, big_endian);
+    if (tag == 256) width = value;
+    if (tag == 257) height = value;
+  }
+  return positive(width, height);
+}
+
+std::optional<PictureSize> bmp_size(std::string_view head) {
+  if (little(head, 14, 4) < 40)  // the first header
+    return positive(little(head, 18, 2), little(head, 20, 2));
+  const auto side = [&](std::size_t at) {
+    return std::abs(std::int64_t(std::int32_t(little(head, at, 4))));
+  };
+  return positive(side(18), side(22));  // rows from the top have a negative height
+}
+
+/// "P6", then width and height as words, perhaps behind lines of comment.
+std::optional<PictureSize> pnm_size(std::string_view head) {
+  std::istringstream words{std::string(head.substr(2, 4096))};
+  std::int64_t sides[2] = {};
+  for (std::int64_t& side : sides) {
+    while ((words >> std::ws).peek() == '#') words.ignore(4096, '\n');
+    words >> side;
+  }
+  return positive(sides[0], sides[1]);
+}
+
+/// Of the picture whose file begins with `head`; not of a TIFF.
+std::optional<PictureSize> head_size(std::string_view head) {
+  const std::string_view tag = head.substr(0, 4);
+  if (tag == "\x89PNG") return positive(big(head, 16, 4), big(head, 20, 4));
+  if (tag == "RIFF" && head.size() >= 30 && head.substr(8, 4) == "WEBP") return webp_size(head);
+  if (tag.starts_with("\xff\xd8")) return JpegHeaders().read(head);
+  if (tag.starts_with("BM")) return bmp_size(head);
+  const bool pnm = tag.size() == 4 && tag[0] == 'P' && tag[1] >= '1' && tag[1] <= '6';
+  return pnm ? pnm_size(head) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<PictureSize> JpegHeaders::read(std::string_view bytes) {
+  std::optional<PictureSize> largest;
+  for (std::size_t at = 0; at < bytes.size();) {
+    if (skip_ > 0) {
+      const std::size_t skipped = std::min(skip_, bytes.size() - at);
+      skip_ -= skipped;
+      at += skipped;
+      continue;
+    }
+    if (head_.empty()) at = bytes.find('\xff', at);  // entropy-coded data has a 0 after each
+    if (at == bytes.npos) break;
+    head_ += bytes[at++];
+    const std::optional<PictureSize> size = look();
+    if (size && (!largest || size->exceeds(largest->width * largest->height))) largest = size;
+  }
+  return largest;
+}
+
+/// After each byte of a segment's head; a size where that is a picture's and complete.
+std::optional<PictureSize> JpegHeaders::look() {
+  if (head_.size() < 2) return std::nullopt;
+  const auto marker = std::uint8_t(head_[1]);
+  if (marker == 0xff) {  // it fills
+    head_.pop_back();
+  } else if (marker <= 1 || (marker >= 0xd0 && marker <= 0xd9)) {  // it has no segment
+    head_.clear();
+  } else if (head_.size() == 4 || head_.size() == 9) {
+    // Marker, length (its own two bytes included), bits a sample, height, width.
+    const auto length = std::size_t(std::max<std::int64_t>(big(head_, 2, 2), 2));
+    const bool frame = marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 &&
+                       marker != 0xcc && length >= 7;
+    if (frame && head_.size() == 4) return std::nullopt;
+    const std::optional<PictureSize> size = positive(big(head_, 7, 2), big(head_, 5, 2));
+    skip_ = length + 2 - head_.size();
+    head_.clear();
+    return size;
+  }
+  return std::nullopt;
+}
+
+std::optional<PictureSize> coded_size(std::string_view format, std::string_view bytes) {
+  if (format == "video/x-vp8") {
+    const bool key_frame =
+        bytes.size() > 3 && (bytes[0] & 1) == 0 && bytes.substr(3).starts_with("\x9d\x01\x2a");
+    return key_frame ? vp8_size(bytes) : std::nullopt;
+  }
+  if (format == "video/x-theora" && bytes.starts_with("\x80theora"))  // in blocks of 16 pixels
+    return positive(16 * big(bytes, 10, 2), 16 * big(bytes, 12, 2));
+  if (!format.starts_with("image/")) return std::nullopt;
+  if (format == "image/png" && !bytes.starts_with("\x89PNG")) return std::nullopt;
+  return head_size(bytes);
+}
+
+std::optional<PictureSize> picture_size(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string head(kHead, 0);
+  file.read(head.data(), std::streamsize(head.size()));
+  head.resize(std::size_t(file.gcount()));
+  const bool tiff = head.starts_with("II*\0"sv) || head.starts_with("MM\0*"sv);
+  return tiff ? tiff_size(file, head) : head_size(head);
+}
+
+double cut_avi_duration(const std::string& path) {
+  // RIFF size "AVI " LIST size "hdrl" "avih" size, then the main header: microseconds a frame
+  // comes first, the number of frames fifth.
+  std::string head(52, 0);
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return 0.0;
+  if (!std::ifstream(path, std::ios::binary).read(head.data(), 52)) return 0.0;
+  const std::string_view all(head);
+  if (all.substr(0, 4) != "RIFF" || all.substr(8, 4) != "AVI " || all.substr(24, 4) != "avih")
+    return 0.0;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  const bool cut = !error && size < std::uintmax_t(little(all, 4, 4)) + 8;
+  return cut ? double(little(all, 32, 4)) * 1e-6 * double(little(all, 48, 4)) : 0.0;
+}
+
+}  // namespace millrace::io
