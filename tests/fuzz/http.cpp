@@ -38,8 +38,7 @@ MILLRACE_FUZZ(http) {
   const WebSubject subject{.look = [] { return Snapshot{}; }, .controls = &controls};
   net::io_context context{1};
   Publisher publisher(context, subject);
-  std::atomic<int> viewers{0};
-  Site site{gate, subject, publisher, viewers};
+  Site site{gate, subject, publisher};
   net::co_spawn(context, serve(site, net::ip::tcp::socket(context, net::ip::tcp::v4(), ends[0])),
                 [](std::exception_ptr thrown) {
                   if (thrown) std::rethrow_exception(thrown);  // none may be

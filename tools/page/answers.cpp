@@ -3,7 +3,6 @@
 
 #include "tools/page/assets.h"
 #include "tools/page/json.h"
-#include "tools/page/metrics.h"
 #include "tools/page/site.h"
 
 namespace millrace::page {
@@ -69,7 +68,8 @@ Response welcome(const Site& site, const Request& request) {
 
 /// What a POST asks for: "" if it is done, or why it is not.
 std::string obey(Site& site, const Request& request) {
-  if (path_of(request) == "/label") return site.subject.controls->offered().hear_label(request.body());
+  if (path_of(request) == "/label")
+    return site.subject.controls->offered().hear_label(request.body());
   return obey(request.body(), *site.subject.controls);
 }
 
