@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 struct Snapshot {
   /// What /state shows, but for what follows from several snapshots and from the server; see
-  /// assets/openapi.json. Texts may contain URIs with credentials: shown() takes them out.
+  /// assets/openapi.json. Texts may contain URIs with credentials, which json.h takes out.
   Json state = Json::object();
   engine::FrameCounts frames;
   std::vector<engine::Histogram> busy;  ///< by stage: every step of every replica
