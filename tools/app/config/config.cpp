@@ -130,13 +130,14 @@ void apply_file(Config& config, const std::string& text) {
     if (name == kPlugins) continue;
     const std::string at = place(config.name, name.source());
     const toml::table* table = node.as_table();
-    if (nearest_table(name.str()) == name.str() && !table) {
+    const std::string nearest = nearest_table(name.str());
+    if (nearest == name.str() && !table) {
       throw ConfigError(at + ": " + std::string(name.str()) + " must be a table, written [" +
                         std::string(name.str()) + "]");
     }
-    if (!table || nearest_table(name.str()) != name.str()) {
+    if (nearest != name.str()) {
       throw ConfigError(at + ": unknown table [" + std::string(name.str()) + "]; the nearest is [" +
-                        nearest_table(name.str()) + "]");
+                        nearest + "]");
     }
     for (const auto& [key, value] : *table) {
       set_key(config, std::string(name.str()) + "." + std::string(key.str()), value,
