@@ -15,8 +15,8 @@
 namespace millrace::engine {
 
 /// First, last, mean, the mean of the latest kRecent, all nan before the first loss, and a curve of
-/// at most kPoints points. One writer; last(), recent() and count() from any thread, the rest when
-/// the writer has stopped. Never allocates after construction.
+/// at most kPoints points. One writer; all but curve() from any thread. Never allocates after
+/// construction.
 class LossHistory {
  public:
   static constexpr std::int64_t kRecent = 100;
@@ -25,11 +25,12 @@ class LossHistory {
   LossHistory() : ring_(kRecent, 0.0f) {
     last_ = kNone;
     recent_ = kNone;
+    first_ = kNone;
   }
   void add(float loss) {
     const std::int64_t n = count();
     if (n == 0) first_ = loss;
-    if (!std::isfinite(loss)) ++not_finite_;
+    if (!std::isfinite(loss)) not_finite_ += 1;
     sum_ += loss;
     ring_[n % kRecent] = loss;
     const std::int64_t filled = std::min(n + 1, kRecent);
@@ -61,10 +62,8 @@ class LossHistory {
  private:
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-  Counter<std::int64_t> count_;
-  Counter<double> last_, recent_;
-  double first_ = kNone, sum_ = 0;
-  std::int64_t not_finite_ = 0;
+  Counter<std::int64_t> count_, not_finite_;
+  Counter<double> last_, recent_, first_, sum_;
   std::vector<float> ring_;  ///< the latest kRecent losses
   Downsampled<1> curve_{kPoints};
 };

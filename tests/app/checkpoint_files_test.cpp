@@ -45,7 +45,7 @@ TEST_F(CheckpointFolder, TheLastTwoAreKeptAndNoMore) {
   EXPECT_EQ(entries(), 2);
 }
 
-TEST_F(CheckpointFolder, AnyFlippedBitIsNoticedAndTheOneBeforeTakesOver) {
+TEST_F(CheckpointFolder, AnyDamageIsNoticedAndTheOneBeforeTakesOver) {
   files.write(state_of(1));
   files.write(state_of(2));
   const std::string good = bytes_of(newest);
@@ -62,12 +62,6 @@ TEST_F(CheckpointFolder, AnyFlippedBitIsNoticedAndTheOneBeforeTakesOver) {
     unnoticed += noticed ? 0 : 1;
   }
   EXPECT_LE(unnoticed, 8 * 10) << "more than the name of the hash";
-}
-
-TEST_F(CheckpointFolder, ATruncatedOneFallsBackWithALineThatNamesBoth) {
-  files.write(state_of(1));
-  files.write(state_of(2));
-  const std::string good = bytes_of(newest);
   for (const std::size_t length :
        {std::size_t(0), std::size_t(7), good.size() / 2, good.size() - 1}) {
     put_bytes(newest, good.substr(0, length));

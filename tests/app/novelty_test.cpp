@@ -1,5 +1,4 @@
 // Unusual losses are marked, and what lasts becomes usual.
-#include "tools/app/outputs/changed_share.h"
 #include "tools/app/outputs/novelty.h"
 
 #include <gtest/gtest.h>

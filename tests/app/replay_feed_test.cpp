@@ -118,17 +118,24 @@ TEST_P(EverySchedule, AccountsForFreshFramesAlone) {
   EXPECT_GE(number, outcome.trained);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Replay, EverySchedule,
-    testing::Combine(testing::ValuesIn(std::vector<engine::ScheduleCase>{
-        {"sequential", 2, {3}}, {"partime", 3, {2, 5}}, {"pb", 3, {2, 5}},
-        {"pipedream", 3, {2, 5}}, {"pipedream", 2, {3}, {2, 1}}, {"2bw", 2, {3}},
-        {"gpipe", 2, {3}}, {"1f1b", 3, {2, 5}}, {"interleaved", 4, {2, 4, 6}}, {"zb-h1", 2, {3}}}),
-                     testing::Values(ReplayKind::recent, ReplayKind::reservoir, ReplayKind::hard)),
-    [](const auto& info) {
-      return engine::name_of(std::get<0>(info.param)) + "_" +
-             replay_names()[std::size_t(std::get<1>(info.param))];
-    });
+INSTANTIATE_TEST_SUITE_P(Replay, EverySchedule,
+                         testing::Combine(testing::ValuesIn(std::vector<engine::ScheduleCase>{
+                                              {"sequential", 2, {3}},
+                                              {"partime", 3, {2, 5}},
+                                              {"pb", 3, {2, 5}},
+                                              {"pipedream", 3, {2, 5}},
+                                              {"pipedream", 2, {3}, {2, 1}},
+                                              {"2bw", 2, {3}},
+                                              {"gpipe", 2, {3}},
+                                              {"1f1b", 3, {2, 5}},
+                                              {"interleaved", 4, {2, 4, 6}},
+                                              {"zb-h1", 2, {3}}}),
+                                          testing::Values(ReplayKind::recent, ReplayKind::reservoir,
+                                                          ReplayKind::hard)),
+                         [](const auto& info) {
+                           return engine::name_of(std::get<0>(info.param)) + "_" +
+                                  replay_names()[std::size_t(std::get<1>(info.param))];
+                         });
 
 TEST(ReplayFeed, AFixedShareIsTheSameInEveryRun) {
   const auto run = [] {
@@ -239,21 +246,19 @@ class Live : public testing::Test {
   int taken_ = 0;
 };
 
-TEST_F(Live, AFrameThatWaitsGoesFirst) {
-  pass_fresh();
-  for (int n = 0; n < 5; ++n) push();
-  for (int n = 0; n < 5; ++n) {
-    ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
-    EXPECT_FALSE(pass().replayed) << "a fresh frame waited";
-  }
-}
-
-TEST_F(Live, ReplaysWhileTheStreamLeavesTime) {
+TEST_F(Live, ReplaysWhileTheStreamLeavesTimeAndAFrameThatWaitsGoesFirst) {
   pass_fresh();
   for (int n = 0; n < 5; ++n) {
     ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
     EXPECT_TRUE(pass().replayed);
   }
+  for (int n = 0; n < 5; ++n) push();
+  for (int n = 0; n < 5; ++n) {
+    ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
+    EXPECT_FALSE(pass().replayed) << "a fresh frame waited";
+  }
+  EXPECT_EQ(feed_.fresh(19), 15) << "they are counted apart";
+  EXPECT_EQ(feed_.fresh(14), 10);
 }
 
 TEST_F(Live, NothingIsReplayedThatWouldTakeTooLong) {
@@ -294,12 +299,6 @@ TEST_F(Live, TheLatestFrameIsPredictedBeforeAnythingIsReplayed) {
   feed_.shown(sample);
   ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
   EXPECT_TRUE(pass().replayed);
-}
-
-TEST_F(Live, FreshFramesAreCountedApart) {
-  pass_fresh();
-  EXPECT_EQ(feed_.fresh(9), 10);
-  EXPECT_EQ(feed_.fresh(8), 9);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 """`millrace run --serve`: what a viewer sees and controls of a real run. tests/page tests the page itself."""
 
+import json
 import os
 import resource
 import signal
@@ -58,6 +59,25 @@ class Serve(KeepingTest):
         self.ask(action="save")
         self.wait_until((self.kept / NEWEST).exists, "nothing is saved")
         self.stop(process)
+
+    def test_openapi_tells_of_every_number(self):
+        def differ(value, schema, at):
+            """Names that are only in one of the two."""
+            if isinstance(value, dict):
+                yield from (f"{at}.{name}" for name in value.keys() ^ schema["properties"].keys())
+                for name in value.keys() & schema["properties"].keys():
+                    yield from differ(value[name], schema["properties"][name], f"{at}.{name}")
+            elif isinstance(value, list) and value:
+                yield from differ(value[0], schema["items"], at)
+
+        self.start(task={"kind": "next-frame"}, model={"preset": "auto"})
+        self.wait_until(lambda: self.page.trained() > 5, "nothing is trained")
+        api = json.loads(self.page.request("openapi.json")[1])
+        schemas = {path: ways["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+                   for path, ways in api["paths"].items() if path in ("/history", "/healthz")}
+        schemas["/state"] = api["components"]["schemas"]["State"]
+        for path, schema in schemas.items():
+            self.assertEqual(sorted(differ(json.loads(self.page.request(path[1:])[1]), schema, path)), [])
 
     def test_stopping_ends_a_paused_run(self):
         self.stop(self.start_paused(), signal.SIGTERM)

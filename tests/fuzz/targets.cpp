@@ -96,8 +96,7 @@ void http(const std::string& text) {
   const WebSubject subject{.look = [] { return Snapshot{}; }, .controls = &controls};
   net::io_context context{1};
   Publisher publisher(context, subject);
-  std::atomic<int> viewers{0};
-  Site site{gate, subject, publisher, viewers};
+  Site site{gate, subject, publisher};
   net::co_spawn(context, serve(site, net::ip::tcp::socket(context, net::ip::tcp::v4(), ends[0])),
                 [](std::exception_ptr thrown) {
                   if (thrown) std::rethrow_exception(thrown);  // none may be

@@ -1,5 +1,6 @@
 #include "tools/page/picture_set.h"
 
+#include <algorithm>
 #include <array>
 
 #include <gtest/gtest.h>
@@ -12,20 +13,28 @@ cv::Mat decoded(const Bytes& file) {
   return cv::imdecode(std::vector<char>(file->begin(), file->end()), cv::IMREAD_UNCHANGED);
 }
 
+/// The pictures of sample 258 that `draw` fills.
+template <class Draw>
+PictureSet drawn(const PictureShape& input, const PictureShape& output, const Draw& draw) {
+  PictureBoard board(input, output);
+  board.ask();
+  draw(*board.room());
+  board.show(258);
+  return PictureSet(*board.take());
+}
+
 TEST(PictureSet, KeepsColoursAndPixels) {
   const PictureShape shape{.channels = 3, .height = 48, .width = 64};
-  PictureBoard board(shape, shape);
-  board.ask();
-  Pictures& room = *board.room();
-  const std::size_t plane = 48 * 64;
-  for (std::size_t i = 0; i < plane; ++i) {
-    room.input[i] = i % 64 < 32 ? 1.0f : 0.0f;  // red on the left
-    room.input[2 * plane + i] = i % 64 < 32 ? 0.0f : 1.0f;
-    room.target[i] = room.target[plane + i] = room.target[2 * plane + i] = 0.5f;
-    for (const std::size_t c : {0, 1, 2}) room.prediction[c * plane + i] = i < plane / 2 ? 0.5f : 9;
-  }
-  board.show(258);
-  PictureSet set(*board.take());
+  PictureSet set = drawn(shape, shape, [](Pictures& room) {
+    const std::size_t plane = 48 * 64;
+    for (std::size_t i = 0; i < plane; ++i) {
+      room.input[i] = i % 64 < 32 ? 1.0f : 0.0f;  // red on the left
+      room.input[2 * plane + i] = i % 64 < 32 ? 0.0f : 1.0f;
+      room.target[i] = room.target[plane + i] = room.target[2 * plane + i] = 0.5f;
+      for (const std::size_t c : {0, 1, 2})
+        room.prediction[c * plane + i] = i < plane / 2 ? 0.5f : 9;
+    }
+  });
 
   const cv::Mat input = decoded(set.jpeg(0));
   ASSERT_EQ(input.size(), cv::Size(128, 96)) << "small pictures are doubled";
@@ -48,16 +57,13 @@ TEST(PictureSet, KeepsColoursAndPixels) {
 
 TEST(PictureSet, PixelsHaveTheColourOfTheirClass) {
   const PictureShape shape{.channels = 1, .height = 16, .width = 32, .classes = true};
-  PictureBoard board({.channels = 3, .height = 16, .width = 32}, shape);
-  board.ask();
-  Pictures& room = *board.room();
-  for (std::size_t i = 0; i < 16 * 32; ++i) {
-    const bool left = i % 32 < 16, top = i < 8 * 32;
-    room.target[i] = left ? 1 : top ? 2 : -1;
-    room.prediction[i] = left ? 1 : 3;
-  }
-  board.show(0);
-  PictureSet set(*board.take());
+  PictureSet set = drawn({.channels = 3, .height = 16, .width = 32}, shape, [](Pictures& room) {
+    for (std::size_t i = 0; i < 16 * 32; ++i) {
+      const bool left = i % 32 < 16, top = i < 8 * 32;
+      room.target[i] = left ? 1 : top ? 2 : -1;
+      room.prediction[i] = left ? 1 : 3;
+    }
+  });
   using Colour = std::array<int, 3>;
   const auto colour = [&](std::size_t picture, int y, int x) {
     const auto pixel = decoded(set.jpeg(picture)).at<cv::Vec3b>(2 * y, 2 * x);
@@ -75,23 +81,18 @@ TEST(PictureSet, PixelsHaveTheColourOfTheirClass) {
 
 TEST(PictureSet, ATargetThatIsNotThereIsBlack) {
   const PictureShape shape{.channels = 1, .height = 16, .width = 16};
-  PictureBoard board(shape, shape);
-  board.ask();
-  std::fill(board.room()->prediction.begin(), board.room()->prediction.end(), 0.5f);
-  std::fill(board.room()->target.begin(), board.room()->target.end(), std::nanf(""));
-  board.show(0);
-  PictureSet set(*board.take());
+  PictureSet set = drawn(shape, shape, [](Pictures& room) {
+    std::ranges::fill(room.prediction, 0.5f);
+    std::ranges::fill(room.target, std::nanf(""));
+  });
   EXPECT_EQ(cv::countNonZero(decoded(set.jpeg(1))), 0);
   EXPECT_LT(cv::norm(decoded(set.jpeg(3)).at<cv::Vec3b>(9, 9)), 30) << "nothing to err from";
 }
 
 TEST(PictureSet, GreyAndLargeAndNotANumber) {
   const PictureShape shape{.channels = 1, .height = 200, .width = 160};
-  PictureBoard board(shape, shape);
-  board.ask();
-  std::fill(board.room()->prediction.begin(), board.room()->prediction.end(), std::nanf(""));
-  board.show(0);
-  PictureSet set(*board.take());
+  PictureSet set = drawn(shape, shape,
+                         [](Pictures& room) { std::ranges::fill(room.prediction, std::nanf("")); });
   EXPECT_EQ(decoded(set.jpeg(2)).size(), cv::Size(160, 200));
   EXPECT_EQ(decoded(set.jpeg(2)).channels(), 1);
   EXPECT_EQ(decoded(set.jpeg(3)).channels(), 3);

@@ -1,51 +1,188 @@
 // Serves an invented run, to develop and test the page with.
-//   page_play [--serve ADDR:PORT] [--token TOKEN] [--size N] [--stages N] [--fps F] [--classes N]
+//   page_play SERVE TOKEN CLASSES
 // Prints its URL, then takes a command a line from stdin until that ends.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
+#include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
-#include "tests/page/invented_run.h"
+#include "io/source/labels.h"
 #include "tools/page/server.h"
 
 namespace millrace::page {
 namespace {
 
-struct Usage {
-  std::string serve = "127.0.0.1:0";
-  std::string token;
-  InventedOptions run;
-};
+constexpr int kStages = 4, kSide = 64;
+constexpr double kFps = 25, kBudget = 1 / kFps;  // seconds
 
-Usage read(int argc, char** argv) {
-  Usage usage;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i], value = argv[i + 1];
-    if (name == "--serve") {
-      usage.serve = value;
-    } else if (name == "--token") {
-      usage.token = value;
-    } else if (name == "--size") {
-      usage.run.size = std::stoi(value);
-    } else if (name == "--stages") {
-      usage.run.stages = std::stoi(value);
-    } else if (name == "--fps") {
-      usage.run.fps = std::stod(value);
-    } else if (name == "--classes") {
-      usage.run.classes = std::stoi(value);
-    } else {
-      throw std::invalid_argument("unknown option " + name);
-    }
-  }
-  return usage;
+Json first_state() {
+  return Json::parse(R"({
+    "version": "0.1.0", "source": "rtsp://viewer:secret@camera.example/street",
+    "task": "next-frame", "classes": [], "schedule": "partime", "cut": [5, 10, 15],
+    "correction": "none", "local_note": "",
+    "loss": {"last": 0.1, "recent": 0.1, "mean_frame": {"recent": 0.1},
+             "last_frame": {"recent": 0.05}, "linear": {"recent": null}},
+    "learned": {"yes": false, "strongest": "last frame", "times": 0.5},
+    "accuracy": null, "iou": null,
+    "psnr_db": {"recent": 20, "mean_frame": {"recent": 18}, "last_frame": {"recent": 21}},
+    "novelty": {"unexpected": 0, "events": 0, "deviation": 0.5, "in_event": false},
+    "guard": {"roll_backs": 0, "last_frame": null, "rate": 1}, "learning_rate": 0.003,
+    "realtime": {"judged": true, "holds": true, "reason": ""},
+    "stream": {"connected": true, "breaks": 0, "reconnects": 0, "frames_since": 0,
+               "lost_upstream": 0, "last_error": ""},
+    "controls": {"paused": false, "learning_rate": 0.003, "saves": 0, "failed_saves": 0,
+                 "trouble": "", "notice": "", "label": null}})");
 }
 
-void play(const Usage& usage) {
-  InventedRun run(usage.run);
-  WebServer server(web_options(usage.serve, usage.token), {.look = [&run] { return run.look(); },
-                                                           .pictures = &run.board(),
-                                                           .controls = &run.controls()});
+/// Learns nothing, at a fixed rate. Its pictures are waves that move.
+class InventedRun {
+ public:
+  explicit InventedRun(int classes)
+      : classes_(classes),
+        board_({.channels = 3, .height = kSide, .width = kSide}, {.channels = classes > 0 ? 1 : 3,
+                                                                  .height = kSide,
+                                                                  .width = kSide,
+                                                                  .classes = classes > 0}) {
+    constexpr const char* kColours[] = {"#000000", "#800000", "#008000", "#808000"};
+    now_.state = first_state();
+    for (int i = 0; i < classes; ++i)
+      now_.state["classes"].push_back(
+          {{"name", "class " + std::to_string(i)}, {"colour", kColours[i]}});
+    now_.busy.resize(kStages);
+    step();
+    thread_ = std::thread([this] { train(); });
+  }
+  ~InventedRun() {
+    stop_ = true;
+    thread_.join();
+  }
+
+  // Any thread.
+  Snapshot look() const {
+    const std::lock_guard lock(mutex_);
+    return now_;
+  }
+  PictureBoard& board() { return board_; }
+  Controls& controls() { return controls_; }
+  /// The source breaks off or comes back.
+  void set_connected(bool connected) {
+    const std::lock_guard lock(mutex_);
+    Json& stream = now_.state["stream"];
+    if (stream["connected"] == connected) return;
+    stream["connected"] = connected;
+    Json& count = stream[connected ? "reconnects" : "breaks"];
+    count = count.get<int>() + 1;
+    stream["last_error"] = "rtsp://viewer:secret@camera.example/street: no picture for 2.5 s";
+  }
+
+ private:
+  void train() {
+    for (io::Clock::time_point due = io::Clock::now(); !stop_;) {
+      due += std::chrono::nanoseconds(std::int64_t(1e9 / kFps));
+      std::this_thread::sleep_until(due);
+      const std::lock_guard lock(mutex_);
+      obey();
+      if (now_.state["stream"]["connected"] == true) step();
+    }
+  }
+  void obey() {
+    Json& controls = now_.state["controls"];
+    const std::string label = labels_.now();
+    controls["paused"] = controls_.paused();
+    controls["label"] = label.empty() ? Json() : Json(label);
+    if (const auto rate = controls_.take_learning_rate()) controls["learning_rate"] = *rate;
+    if (controls_.take_save()) {
+      controls["saves"] = controls["saves"].get<int>() + 1;
+      controls["notice"] = "saved at frame " + std::to_string(now_.frames.trained);
+    }
+  }
+  void step() {
+    engine::FrameCounts& frames = now_.frames;
+    ++(controls_.paused() ? frames.dropped : frames.trained);
+    ++frames.received;
+    Json& state = now_.state;
+    state["frames"] = {{"received", frames.received},
+                       {"trained", frames.trained},
+                       {"dropped", frames.dropped},
+                       {"rejected", 0},
+                       {"in_flight", 0},
+                       {"predicted_only", 0},
+                       {"replayed", 0},
+                       {"before", 0}};
+    if (controls_.paused()) return;
+    const double varies = 1 + 0.1 * std::sin(double(frames.trained));
+    state["loss"]["last"] = state["loss"]["recent"] = 0.1 / (1 + double(frames.trained) / kFps);
+    const double slower = 1 + 0.3 * std::sin(double(frames.trained) / 50);
+    now_.latency.record(std::int64_t(4e9 * kBudget * varies * slower));
+    double sum = 0;
+    Json stages;
+    for (int i = 0; i < kStages; ++i) {
+      const double busy = kBudget * (0.5 + 0.1 * i) * varies;
+      now_.busy[std::size_t(i)].record(std::int64_t(1e9 * busy));
+      sum += 1e3 * busy;
+      stages.push_back({{"device", "cpu:" + std::to_string(i)},
+                        {"replicas", 1},
+                        {"compute_ms", 1e3 * busy},
+                        {"handoff_ms", 0.5},
+                        {"busy_ms", 1e3 * busy},
+                        {"updates", frames.trained},
+                        {"misses", 98765 * i},
+                        {"gradient_age", 2 * (kStages - 1 - i)},
+                        {"dead_units", 32 * i},
+                        {"units", 128}});
+    }
+    state["timing_ms"] = {{"T", sum},
+                          {"T_over_N", sum / kStages},
+                          {"bottleneck", stages.back()["busy_ms"]},
+                          {"bottleneck_stage", kStages - 1},
+                          {"step_p50", 1e3 * kBudget},
+                          {"step_p99", 1.1e3 * kBudget},
+                          {"speedup_K", sum / (1e3 * kBudget)}};
+    state["stages"] = std::move(stages);
+    state["realtime"].update(Json{{"F", kFps}, {"budget_ms", 1e3 * kBudget}});
+    state["latency_ms"] = {{"p50", now_.latency.median_ms()},
+                           {"p99", now_.latency.quantile_ms(0.99)},
+                           {"max", now_.latency.max_ms()}};
+    show();
+  }
+  void show() {
+    Pictures* const room = board_.room();
+    if (!room) return;
+    const auto draw = [&](std::vector<float>& picture, double share, int classes) {
+      for (std::size_t i = 0; i < picture.size(); ++i) {
+        const double wave = double(i % kSide + i / kSide + std::size_t(now_.frames.trained));
+        const double value = share * (0.5 + 0.5 * std::sin(wave / 7 + double(i) / 4000));
+        picture[i] = float(classes > 0 ? std::floor(value * 0.99 * classes) : value);
+      }
+    };
+    draw(room->input, 1, 0);
+    draw(room->target, 1, classes_);
+    draw(room->prediction, 0.8, classes_);
+    board_.show(now_.frames.trained);
+  }
+
+  const int classes_;  ///< above 0: target and prediction show this many
+  PictureBoard board_;
+  io::LiveLabels labels_{{"day", "night"}};
+  Controls controls_{
+      {.labels = {"day", "night"}, .hear_label = [this](auto text) { return labels_.hear(text); }}};
+  mutable std::mutex mutex_;
+  Snapshot now_;  ///< under mutex_
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+void play(const std::string& serve, const std::string& token, int classes) {
+  const WebOptions options = web_options(serve, token);
+  InventedRun run(classes);
+  WebServer server(options, {.look = [&run] { return run.look(); },
+                             .pictures = &run.board(),
+                             .controls = &run.controls()});
   std::printf("%s\n", server.url().c_str());
   std::fflush(stdout);
   for (std::string command; std::getline(std::cin, command);) {
@@ -63,7 +200,8 @@ void play(const Usage& usage) {
 
 int main(int argc, char** argv) {
   try {
-    millrace::page::play(millrace::page::read(argc, argv));
+    if (argc != 4) throw std::invalid_argument("page_play SERVE TOKEN CLASSES");
+    millrace::page::play(argv[1], argv[2], std::stoi(argv[3]));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "page_play: %s\n", error.what());
     return 1;

@@ -21,9 +21,8 @@ TOKEN = "a-token-of-at-least-16-characters"
 class Play:
     """A running page_play; a context manager."""
 
-    def __init__(self, *options, serve="127.0.0.1:0", token=""):
-        command = [PLAY, "--serve", serve, *map(str, options), *(["--token", token] if token else [])]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, serve="127.0.0.1:0", token="", classes=0):
+        self.process = subprocess.Popen([PLAY, serve, token, str(classes)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().strip()
         self.port = urlsplit(self.url).port
 
@@ -111,8 +110,8 @@ def messages(viewer):
 
 
 class PlayTest(unittest.TestCase):
-    def play(self, *options, **more):
-        play = Play(*options, **more)
+    def play(self, **options):
+        play = Play(**options)
         self.addCleanup(play.__exit__)
         return play
 

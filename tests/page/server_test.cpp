@@ -35,10 +35,10 @@ TEST(WebServer, AFailureForAMomentDoesNotFreezeThePage) {
   std::atomic<bool> fails{false};
   std::atomic<int> looks{0};
   WebServer server(web_options("127.0.0.1:0", ""), {.look = [&] {
-    ++looks;
-    if (fails) throw std::bad_alloc();
-    return Snapshot{};
-  }});
+                     ++looks;
+                     if (fails) throw std::bad_alloc();
+                     return Snapshot{};
+                   }});
   EXPECT_EQ(status_of(server.port(), "/state"), 200u);
   fails = true;
   const int before = looks;

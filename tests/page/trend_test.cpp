@@ -26,11 +26,11 @@ class Looks {
 
  private:
   void add_frames() {
-    snapshot.stages.resize(1);
+    snapshot.busy.resize(1);
     snapshot.frames.trained += 5;
     snapshot.frames.dropped += 1;
     for (int i = 0; i < 5; ++i) {
-      snapshot.stages[0].busy.record(std::int64_t(1e9 * step));
+      snapshot.busy[0].record(std::int64_t(1e9 * step));
       snapshot.latency.record(std::int64_t(2e9 * step));
     }
   }
@@ -65,10 +65,10 @@ TEST(Trend, PercentilesForgetWhatIsLongAgo) {
 
 TEST(Trend, CountsFramesSinceTheSourceCameBack) {
   Looks looks;
-  looks.snapshot.stream.reconnects = 3;  // before anybody looked
+  looks.snapshot.state["stream"]["reconnects"] = 3;  // before anybody looked
   looks.look(8);
   EXPECT_EQ(looks.trend.live().trained_since_reconnect, 40);
-  looks.snapshot.stream.reconnects = 4;
+  looks.snapshot.state["stream"]["reconnects"] = 4;
   looks.look(1);
   EXPECT_EQ(looks.trend.live().trained_since_reconnect, 0);
   looks.look(2);
@@ -91,7 +91,7 @@ TEST(Trend, RemembersFiveMinutesByTheSecondAndTheWholeRunInBoundedMemory) {
 TEST(Trend, LooksByTheThousandTakeNoMemory) {
   Trend trend;
   Snapshot snapshot;
-  snapshot.stages.resize(2);
+  snapshot.busy.resize(2);
   const std::size_t before = mallinfo2().uordblks;
   Clock::time_point now{};
   for (int i = 0; i < 27000; ++i) trend.add(snapshot, now += std::chrono::microseconds(350));

@@ -2,7 +2,6 @@
 
 #include "io/queue/planar.h"
 #include "tools/app/config/task.h"
-#include "tools/app/feeds/run_source.h"
 
 namespace millrace::app {
 namespace {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <unordered_map>
+#include <utility>
 
 #include "io/source/timeline.h"
 #include "stages/loss.h"
@@ -120,8 +121,7 @@ struct GivenRun::Parts {
 
   /// Holds results back until their update is complete.
   void take(const Results::Entry& entry) {
-    held.push_back(entry);
-    predictions.push_back(results->prediction(entry));
+    held.emplace_back(entry, results->prediction(entry));
     if (int(held.size()) % trainer().schedule().samples_a_choice() == 0) complete = held.size();
   }
   /// After the engine has ended. Samples that no update covers have no result.
@@ -146,9 +146,8 @@ struct GivenRun::Parts {
   std::unique_ptr<Results> results;
   std::future<void> running;
   bool closed = true;
-  std::deque<Results::Entry> held;
-  std::deque<std::vector<float>> predictions;  ///< of `held`
-  std::size_t complete = 0;                    ///< the first so many of `held` may be returned
+  std::deque<std::pair<Results::Entry, std::vector<float>>> held;  ///< with the predictions
+  std::size_t complete = 0;  ///< the first so many of `held` may be returned
   // The giver's.
   std::int64_t given = 0;
   std::optional<io::Timeline> timeline;
@@ -172,7 +171,6 @@ void GivenRun::start(const GivenPace& pace) {
   p.parts().records.observers.add(p.results.get());
   p.closed = false;
   p.held.clear();
-  p.predictions.clear();
   p.complete = 0;
   p.given = 0;
   p.timeline.emplace(0ns, 10s);
@@ -230,12 +228,10 @@ std::optional<GivenResult> GivenRun::next(std::chrono::milliseconds patience) {
     }
     p.take(entry);
   }
-  const Results::Entry& first = p.held.front();
+  auto& [first, prediction] = p.held.front();
   const std::chrono::duration<double, std::milli> latency = engine::Clock::now() - first.captured;
-  GivenResult result{first.index, first.frame, first.loss, latency.count(),
-                     std::move(p.predictions.front())};
+  GivenResult result{first.index, first.frame, first.loss, latency.count(), std::move(prediction)};
   p.held.pop_front();
-  p.predictions.pop_front();
   --p.complete;
   return result;
 }

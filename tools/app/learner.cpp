@@ -3,7 +3,6 @@
 #include "tools/app/assembly.h"
 #include "tools/app/config/task.h"
 #include "tools/app/feeds/next_frame_feed.h"
-#include "tools/app/feeds/run_source.h"
 #include "tools/app/feeds/teacher_feed.h"
 
 namespace millrace::app {

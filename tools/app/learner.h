@@ -7,11 +7,10 @@
 
 #include "engine/monitor/real_time.h"
 #include "tools/app/feeds/frame_feed.h"
-#include "tools/app/feeds/lockstep_feed.h"
 #include "tools/app/feeds/replay_feed.h"
-#include "tools/app/feeds/shared_feed.h"
 #include "tools/app/intake.h"
 #include "tools/app/overload_watch.h"
+#include "tools/app/ranks/rank_feeds.h"
 #include "tools/app/ranks/rank_team.h"
 #include "tools/app/rate_watch.h"
 #include "tools/app/request.h"

@@ -1,6 +1,7 @@
 #include "tools/app/provenance.h"
 
 #include <torch/version.h>  // TORCH_VERSION
+#include <unistd.h>
 
 #include <fstream>
 
@@ -19,6 +20,12 @@ std::string cpu_name() {
 }
 
 }  // namespace
+
+std::string host_name() {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  return host;
+}
 
 nlohmann::ordered_json provenance(int threads) {
   nlohmann::ordered_json p;

@@ -9,7 +9,7 @@
 
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
-#include "tools/app/feeds/run_source.h"
+#include "tools/app/intake.h"
 #include "tools/app/outputs/outputs.h"
 #include "tools/app/plugins/plugins.h"
 #include "tools/app/ranks/rank_team.h"
@@ -17,16 +17,6 @@
 
 namespace millrace::app {
 namespace {
-
-/// Turns what `check` throws into a ConfigError about the option `name`.
-template <typename Check>
-void check_option(const char* name, Check check) {
-  try {
-    check();
-  } catch (const std::invalid_argument& error) {
-    throw ConfigError(name + std::string(": ") + error.what());
-  }
-}
 
 /// The sinks in output.sinks, "NAME:ARGUMENT" each, which plug-ins provide.
 std::vector<std::unique_ptr<Sink>> make_sinks(const Config& config) {
@@ -127,8 +117,11 @@ Request::Request(const Config& given, RunOptions asked)
   if (config.task.labels == "http" && !options.serve && config.mqtt.broker.empty())
     throw config.error("task.labels", "\"http\" needs the page, --serve, or mqtt.broker");
   require_outputs(config, options.trace);
-  if (options.serve)
-    check_option("--serve", [&] { page::web_options(options.serve_at, options.token); });
+  try {
+    if (options.serve) page::web_options(options.serve_at, options.token);
+  } catch (const std::invalid_argument& error) {
+    throw ConfigError(std::string("--serve: ") + error.what());
+  }
   sinks = make_sinks(config);
   require_threads(config);
 }

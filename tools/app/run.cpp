@@ -8,7 +8,6 @@
 #include "stages/safetensors.h"
 #include "tools/app/correction_choice.h"
 #include "tools/app/feeds/replay_feed.h"
-#include "tools/app/feeds/run_source.h"
 #include "tools/app/outputs/report.h"
 #include "tools/app/parts.h"
 

@@ -3,7 +3,6 @@
 
 #include "tools/page/assets.h"
 #include "tools/page/json.h"
-#include "tools/page/metrics.h"
 #include "tools/page/site.h"
 
 namespace millrace::page {
@@ -67,15 +66,9 @@ Response welcome(const Site& site, const Request& request) {
   return response;
 }
 
-/// What a POST asks for: "" if it is done, or why it is not.
-std::string obey(Site& site, const Request& request) {
-  if (path_of(request) == "/label") return site.subject.controls->offered().hear_label(request.body());
-  return obey(request.body(), *site.subject.controls);
-}
-
 Response control(Site& site, const Request& request) {
   const bool label = path_of(request) == "/label";
-  const Controls* const controls = site.subject.controls;
+  Controls* const controls = site.subject.controls;
   if (!controls || (label && !controls->offered().hear_label)) {
     return refuse(
         request, http::status::not_found,
@@ -87,7 +80,8 @@ Response control(Site& site, const Request& request) {
     return refuse(request, http::status::forbidden,
                   "a wish is JSON and has the header \"X-Millrace: control\"");
   }
-  const std::string wrong = obey(site, request);
+  const std::string wrong =
+      label ? controls->offered().hear_label(request.body()) : obey(request.body(), *controls);
   if (!wrong.empty()) return refuse(request, http::status::bad_request, wrong);
   site.publisher.look();
   return reply(request, http::status::accepted, kJson, "{\"accepted\": true}");

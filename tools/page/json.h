@@ -1,4 +1,4 @@
-// The state of a run as JSON, for the page and for scripts, without credentials in URIs.
+// The state of a run as texts, for the page and for scripts, without credentials in URIs.
 #pragma once
 
 #include <string>
@@ -8,11 +8,15 @@
 
 namespace millrace::page {
 
-/// One line. `controls` null: there are none. Non-finite numbers become null.
+/// One line of JSON. `controls` null: there are none. Non-finite numbers become null.
 std::string state_json(const Live& live, const Controls* controls, int viewers);
 
 /// {"columns": [...], "recent": [[...], ...], "whole": [[...], ...]}: the points of the charts.
 std::string history_json(const Trend& trend);
+
+/// Prometheus' text format: counters and histograms since the run began, and gauges. Prometheus
+/// derives rates itself.
+std::string metrics_text(const Snapshot& snapshot, int viewers);
 
 /// Whether training is alive, and JSON with the reason.
 struct Health {

@@ -13,8 +13,8 @@
 namespace millrace::page {
 namespace {
 
-constexpr int kSmall = 160;         // sides below this are doubled
-constexpr int kQuality = 90;        // per cent, JPEG
+constexpr int kSmall = 160;   // sides below this are doubled
+constexpr int kQuality = 90;  // per cent, JPEG
 
 // JPEG stores colour at half the resolution, which smears small pictures. Doubling them avoids
 // that.
@@ -51,7 +51,8 @@ cv::Mat plain(const PictureShape& shape, const float* planar) {
   const std::size_t plane = std::size_t(shape.height) * shape.width;
   return draw(shape, shape.channels, [&](int y, int x, std::uint8_t* out) {
     const float* at = planar + std::size_t(y) * shape.width + x;
-    for (int c = shape.channels - 1; c >= 0; --c) *out++ = io::byte_of(at[c * plane]);  // RGB to BGR
+    for (int c = shape.channels - 1; c >= 0; --c)
+      *out++ = io::byte_of(at[c * plane]);  // RGB to BGR
   });
 }
 
@@ -75,7 +76,8 @@ cv::Mat error(const PictureShape& shape, const float* target, const float* predi
       sum += std::abs(target[at + c * plane] - prediction[at + c * plane]);
     }
     if (shape.classes && target[at] < 0) sum = 0;  // a pixel without a class cannot be wrong
-    std::copy_n(colours.ptr(0) + 3 * io::byte_of(sum * io::kErrorGain / float(shape.channels)), 3, out);
+    std::copy_n(colours.ptr(0) + 3 * io::byte_of(sum * io::kErrorGain / float(shape.channels)), 3,
+                out);
   });
 }
 

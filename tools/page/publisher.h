@@ -1,6 +1,7 @@
 // The latest there is to see, and who waits for something later.
 #pragma once
 
+#include <atomic>    // a count that others read
 #include <cstdint>   // versions
 #include <memory>    // texts that several viewers send
 #include <optional>  // a set of pictures or none
@@ -93,6 +94,7 @@ class Publisher {
     beat_.cancel();
   }
   void went() { --viewers_; }
+  /// Any thread.
   int viewers() const { return viewers_; }
 
  private:
@@ -116,7 +118,7 @@ class Publisher {
   std::optional<PictureSet> pictures_;
   Bytes state_;  ///< null: to be made of the latest look
   std::uint64_t state_version_ = 0, picture_version_ = 0;
-  int viewers_ = 0;
+  std::atomic<int> viewers_{0};
   int ready_ = 0;  ///< viewers that wait for a change
   bool stopped_ = false;
 };

@@ -138,14 +138,13 @@ struct WebServer::Parts {
 
   const WebOptions options;
   const WebSubject subject;
-  std::atomic<int> viewers{0};
   net::io_context context{1};
   tcp::acceptor acceptor;
   const std::uint16_t port;
   const Gate gate;
   Publisher publisher;
   net::steady_timer clock;
-  Site site{gate, subject, publisher, viewers};
+  Site site{gate, subject, publisher};
   std::thread thread;
 };
 
@@ -164,7 +163,7 @@ std::string WebServer::url() const {
 }
 
 int WebServer::viewers() const {
-  return parts_->viewers;
+  return parts_->publisher.viewers();
 }
 
 }  // namespace millrace::page

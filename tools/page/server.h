@@ -1,10 +1,10 @@
 // A page on which people watch a run learn, and what scripts and Prometheus read of it.
 #pragma once
 
-#include <cstdint>      // ports
-#include <functional>   // where snapshots come from
-#include <memory>       // hides the network
-#include <string>       // where it is served
+#include <cstdint>     // ports
+#include <functional>  // where snapshots come from
+#include <memory>      // hides the network
+#include <string>      // where it is served
 
 #include "tools/page/controls.h"
 #include "tools/page/gate.h"

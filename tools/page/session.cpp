@@ -75,7 +75,7 @@ net::awaitable<void> serve(Site& site, net::ip::tcp::socket socket) {
     const bool live =
         welcome && path_of(request) == "/live" && beast::websocket::is_upgrade(request);
     const bool stays = (pictures || live) && site.has_room_to_watch();
-    if (stays) doing = Doing::watches;
+    if (stays) enrolled.watch();
     if (stays && pictures) {
       co_await watch_picture(site, stream, picture);
       break;

@@ -1,8 +1,7 @@
 // What the connections of a server share.
 #pragma once
 
-#include <algorithm>  // counting
-#include <atomic>      // a count that others read
+#include <algorithm>   // counting
 #include <functional>  // hanging up
 #include <list>        // open connections
 #include <utility>     // Asio 1.74 takes it for granted
@@ -32,7 +31,7 @@ struct Line {
   std::function<void()> hang_up;                          ///< makes all that waits on it fail
   Clock::time_point deadline = Clock::time_point::max();  ///< then it is hung up
   Doing doing = Doing::asks;
-  bool hung_up = false;                                   ///< it is about to go
+  bool hung_up = false;  ///< it is about to go
 };
 
 /// One a server; the server's thread alone.
@@ -40,7 +39,6 @@ struct Site {
   const Gate& gate;
   const WebSubject& subject;
   Publisher& publisher;
-  std::atomic<int>& viewers;
   std::list<Line> lines{};
 
   /// Connections that may be open at a time.
@@ -51,37 +49,26 @@ struct Site {
   }
 };
 
-/// While it lives the connection is on the list.
+/// While it lives the connection is on the list, and is a viewer once it watches.
 class Enrolled {
  public:
   Enrolled(Site& site, std::function<void()> hang_up)
       : site_(site), at_(site.lines.insert(site.lines.end(), {std::move(hang_up)})) {}
-  ~Enrolled() { site_.lines.erase(at_); }
+  ~Enrolled() {
+    if (at_->doing == Doing::watches) site_.publisher.went();
+    site_.lines.erase(at_);
+  }
   Enrolled(const Enrolled&) = delete;
   Enrolled& operator=(const Enrolled&) = delete;
   Line& line() { return *at_; }
+  void watch() {
+    at_->doing = Doing::watches;
+    site_.publisher.came();
+  }
 
  private:
   Site& site_;
   std::list<Line>::iterator at_;
-};
-
-/// While it lives there is a viewer more.
-class Watching {
- public:
-  explicit Watching(Site& site) : site_(site) {
-    site_.publisher.came();
-    site_.viewers = site_.publisher.viewers();
-  }
-  ~Watching() {
-    site_.publisher.went();
-    site_.viewers = site_.publisher.viewers();
-  }
-  Watching(const Watching&) = delete;
-  Watching& operator=(const Watching&) = delete;
-
- private:
-  Site& site_;
 };
 
 /// A connection from its first request to its end. Errors end it; nobody else learns of them.

@@ -49,13 +49,13 @@ class Trend {
     live_.stalled =
         frames > 0 && live_.still_s > std::max(kStalledSeconds, kStalledPeriods * period);
     // The source may have reconnected before the first snapshot.
-    if (marks_.empty()) reconnects_ = live_.now.stream.reconnects;
+    if (marks_.empty()) reconnects_ = reconnects();
     // Not for every snapshot: a mark takes some KiB, and there may be thousands of requests.
     if (marks_.empty() || seconds(now - marks_.back().at) >= kMarkSeconds) {
       const engine::FrameCounts& frames = live_.now.frames;
       marks_.push_back({now, frames.trained, frames.dropped, {}, live_.now.latency});
-      for (const StageState& stage : live_.now.stages)
-        marks_.back().busy_ns.push_back(stage.busy.sum());
+      for (const engine::Histogram& busy : live_.now.busy)
+        marks_.back().busy_ns.push_back(busy.sum());
     }
     while (marks_.size() > 1 && seconds(now - marks_[1].at) >= kLatencySeconds) marks_.pop_front();
     count_since_reconnect();
@@ -98,15 +98,16 @@ class Trend {
     const Snapshot& latest = live_.now;
     const Mark& mark = mark_before(now, kRateSeconds);
     const double passed = seconds(now - mark.at);
-    live_.load.assign(latest.stages.size(), 0.0);
+    live_.load.assign(latest.busy.size(), 0.0);
     if (passed > 0) {
       live_.fps = double(latest.frames.trained - mark.trained) / passed;
       live_.dropped_fps = double(latest.frames.dropped - mark.dropped) / passed;
-      const std::size_t stages = std::min(latest.stages.size(), mark.busy_ns.size());
+      const std::size_t stages = std::min(latest.busy.size(), mark.busy_ns.size());
       for (std::size_t i = 0; i < stages; ++i) {
-        const StageState& stage = latest.stages[i];
-        const double busy = (stage.busy.sum() - mark.busy_ns[i]) * 1e-9;
-        live_.load[i] = std::clamp(busy / passed / std::max(1, stage.replicas), 0.0, 1.0);
+        const double busy = (latest.busy[i].sum() - mark.busy_ns[i]) * 1e-9;
+        const double replicas =
+            number_at(latest.state, "/stages/" + std::to_string(i) + "/replicas");
+        live_.load[i] = std::clamp(busy / passed / std::max(1.0, replicas), 0.0, 1.0);
       }
     }
     engine::Histogram latency = latest.latency;
@@ -114,11 +115,13 @@ class Trend {
     live_.latency_p50 = latency.median_ms();
     live_.latency_p99 = latency.quantile_ms(0.99);
   }
+  std::int64_t reconnects() const {
+    return live_.now.state.value("/stream/reconnects"_json_pointer, std::int64_t(0));
+  }
   // A reconnect is noticed at the next snapshot; frames trained before that are not counted.
   void count_since_reconnect() {
-    const StreamState& stream = live_.now.stream;
-    if (stream.reconnects != reconnects_) {
-      reconnects_ = stream.reconnects;
+    if (reconnects() != reconnects_) {
+      reconnects_ = reconnects();
       trained_at_reconnect_ = live_.now.frames.trained;
     }
     live_.trained_since_reconnect = live_.now.frames.trained - trained_at_reconnect_;
@@ -127,12 +130,20 @@ class Trend {
     const bool first = whole_.points().empty() && recent_.empty();
     if (!first && seconds(now - last_point_) < kPointSeconds) return;
     last_point_ = now;
-    const Snapshot& s = live_.now;
-    if (s.frames.trained == 0) return;  // nothing to draw yet
-    const TrendPoint point = {
-        live_.seconds,    double(s.frames.trained), s.loss_recent,      s.mean_frame_recent,
-        live_.fps,        live_.dropped_fps,        s.reading.T_over_N, s.reading.bottleneck,
-        s.reading.budget, live_.latency_p50,        live_.latency_p99,  double(s.events)};
+    if (live_.now.frames.trained == 0) return;  // nothing to draw yet
+    const auto at = [&](const char* path) { return number_at(live_.now.state, path); };
+    const TrendPoint point = {live_.seconds,
+                              double(live_.now.frames.trained),
+                              at("/loss/recent"),
+                              at("/loss/mean_frame/recent"),
+                              live_.fps,
+                              live_.dropped_fps,
+                              at("/timing_ms/T_over_N"),
+                              at("/timing_ms/bottleneck"),
+                              at("/realtime/budget_ms"),
+                              live_.latency_p50,
+                              live_.latency_p99,
+                              at("/novelty/events")};
     recent_.push_back(point);
     if (recent_.size() > kRecentPoints) recent_.pop_front();
     whole_.add(point);

@@ -21,7 +21,7 @@ namespace beast = boost::beast;
 namespace websocket = beast::websocket;
 
 constexpr std::chrono::seconds kViewerPatience{10};  // for taking one state or picture
-constexpr std::chrono::seconds kSilence{2};    // then the same again: somebody may have left
+constexpr std::chrono::seconds kSilence{2};          // then the same again: somebody may have left
 constexpr int kUnderWay = 2;  // messages not taken in yet: one travels while one is looked at
 
 /// A WebSocket that one coroutine reads and one writes.
@@ -90,7 +90,6 @@ net::awaitable<void> watch_live(Site& site, beast::tcp_stream stream, Line& line
   line.hang_up = [socket] { beast::get_lowest_layer(socket->ws).close(); };
   const bool accepted = co_await accept(*socket, request);
   if (!accepted) co_return;
-  const Watching watching(site);
   net::co_spawn(socket->ws.get_executor(), read_to_end(socket), net::detached);
   std::uint64_t state_seen = 0, pictures_seen = 0;
   for (bool good = true; good && !site.publisher.stopped();) {
@@ -113,7 +112,6 @@ net::awaitable<void> watch_live(Site& site, beast::tcp_stream stream, Line& line
 }
 
 net::awaitable<void> watch_picture(Site& site, beast::tcp_stream& stream, std::size_t index) {
-  const Watching watching(site);
   boost::system::error_code error;
   const auto write = [&](const auto& buffers) {
     stream.expires_after(kViewerPatience);

@@ -110,7 +110,7 @@ void set_key(Config& config, const std::string& path, const toml::node& value,
   if (fits && path == kPlugins) load_plugins(config, where);
   if (fits) return;
   throw ConfigError(where + ": " + path + " = " + on_one_line(value) + ": must be " +
-                    key->range.text);
+                    key->may_hold(config));
 }
 
 void apply_file(Config& config, const std::string& text) {
@@ -130,13 +130,14 @@ void apply_file(Config& config, const std::string& text) {
     if (name == kPlugins) continue;
     const std::string at = place(config.name, name.source());
     const toml::table* table = node.as_table();
-    if (nearest_table(name.str()) == name.str() && !table) {
+    const std::string nearest = nearest_table(name.str());
+    if (nearest == name.str() && !table) {
       throw ConfigError(at + ": " + std::string(name.str()) + " must be a table, written [" +
                         std::string(name.str()) + "]");
     }
-    if (!table || nearest_table(name.str()) != name.str()) {
+    if (nearest != name.str()) {
       throw ConfigError(at + ": unknown table [" + std::string(name.str()) + "]; the nearest is [" +
-                        nearest_table(name.str()) + "]");
+                        nearest + "]");
     }
     for (const auto& [key, value] : *table) {
       set_key(config, std::string(name.str()) + "." + std::string(key.str()), value,
@@ -170,31 +171,22 @@ void Config::set(const std::string& key, const std::string& value) {
 }
 
 void settle(Config& config) {
-  for (const std::string& uri : config.source.uris) {
-    const std::string scheme = io::scheme_error(uri);
-    if (!scheme.empty()) throw config.error("source.uris", scheme);
-  }
+  const auto require = [&](const char* key, const std::string& wrong) {
+    if (!wrong.empty()) throw config.error(key, wrong);
+  };
+  const auto if_any = [](const std::string& text, std::string (*wrong)(const std::string&)) {
+    return text.empty() ? "" : wrong(text);
+  };
+  for (const std::string& uri : config.source.uris) require("source.uris", io::scheme_error(uri));
   if (!config.source.uris.empty()) config.source.uri = config.source.uris.front();
-  const std::string scheme = io::scheme_error(config.source.uri);
-  if (!scheme.empty()) throw config.error("source.uri", scheme);
-  const std::string beside = config.task.stream.empty() ? "" : io::scheme_error(config.task.stream);
-  if (!beside.empty()) throw config.error("task.stream", beside);
-  const auto& novelty = config.novelty;
-  const std::string hook = novelty.webhook.empty() ? "" : webhook_error(novelty.webhook);
-  if (!hook.empty()) throw config.error("novelty.webhook", hook);
-  using Named = std::pair<const char*, const std::string*>;
-  for (const auto& [key, broker] :
-       {Named{"novelty.mqtt", &novelty.mqtt}, Named{"mqtt.broker", &config.mqtt.broker}}) {
-    const std::string wrong = broker->empty() ? "" : mqtt_error(*broker);
-    if (!wrong.empty()) throw config.error(key, wrong);
-  }
-  for (const auto& [key, topic] : {Named{"novelty.topic", &novelty.topic},
-                                   Named{"mqtt.topic_prefix", &config.mqtt.topic_prefix},
-                                   Named{"mqtt.discovery_prefix", &config.mqtt.discovery_prefix}}) {
-    const bool none = topic->empty() && topic == &config.mqtt.discovery_prefix;
-    const std::string wrong = none ? "" : topic_error(*topic);
-    if (!wrong.empty()) throw config.error(key, wrong);
-  }
+  require("source.uri", io::scheme_error(config.source.uri));
+  require("task.stream", if_any(config.task.stream, io::scheme_error));
+  require("novelty.webhook", if_any(config.novelty.webhook, webhook_error));
+  require("novelty.mqtt", if_any(config.novelty.mqtt, mqtt_error));
+  require("mqtt.broker", if_any(config.mqtt.broker, mqtt_error));
+  require("novelty.topic", topic_error(config.novelty.topic));
+  require("mqtt.topic_prefix", topic_error(config.mqtt.topic_prefix));
+  require("mqtt.discovery_prefix", if_any(config.mqtt.discovery_prefix, topic_error));
   if (!config.places.contains("model.out_channels"))
     config.model.out_channels = config.source.channels;
   if (config.model.preset == "layers" && config.model.layer.empty()) {
@@ -318,7 +310,7 @@ std::vector<KeyEntry> key_entries() {
     std::vector<std::string> choices = key.range.choices;
     if (choices.empty() && std::holds_alternative<bool*>(key.at(defaults)))
       choices = {"true", "false"};
-    entries.push_back({key.path, key.show(defaults), key.meaning, key.range.text, choices});
+    entries.push_back({key.path, key.show(defaults), key.meaning, key.may_hold(defaults), choices});
   }
   return entries;
 }

@@ -20,67 +20,38 @@ namespace {
 
 constexpr double kMany = 1e12;
 
-Range text(std::string form = "text") {
-  return {.text = std::move(form)};
-}
-
-Range texts(std::string form = "a list of texts") {
-  return {.text = std::move(form)};
-}
-
-Range flag() {
-  return {.text = "true or false"};
-}
-
-/// `range`, which has choices, with its text.
-Range listed(Range range, const std::string& more = "") {
-  range.text = "one of";
-  for (const std::string& name : range.choices)
-    range.text += (name == range.choices.front() ? " " : ", ") + value_text(name);
-  range.text += more;
-  return range;
+Range from(double least, double most) {
+  return {.least = least, .most = most};
 }
 
 Range one_of(std::vector<std::string> names) {
-  return listed({.choices = std::move(names)});
+  return {.choices = std::move(names)};
 }
 
-std::string from_to(double least, double most) {
-  return "from " + std::to_string(std::int64_t(least)) + " to " +
-         std::to_string(std::int64_t(most));
-}
-
-Range whole(double least, double most) {
-  return {.text = "a whole number " + from_to(least, most), .least = least, .most = most};
-}
-
-Range wholes(double least, double most) {
-  return {.text = "a list of whole numbers " + from_to(least, most), .least = least, .most = most};
-}
-
-Range real(double least, double most) {
-  return {.text = "a number from " + value_text(least) + " to " + value_text(most),
-          .least = least,
-          .most = most};
+template <class Table>
+std::vector<std::string> names_of(const Table& table) {
+  std::vector<std::string> names;
+  for (const auto& entry : table) names.push_back(entry.name);
+  return names;
 }
 
 /// The side of a kernel that padding can centre.
 Range kernel_side() {
   return {
-      .text = "an odd whole number from 1 to 63", .least = 1, .most = 63, .fits = [](Place side) {
+      .least = 1, .most = 63, .text = "an odd whole number from 1 to 63", .fits = [](Place side) {
         return *std::get<int*>(side) % 2 == 1;
       }};
 }
 
 Range channels() {
-  return {.text = "1 or 3", .least = 1, .most = 3, .fits = [](Place count) {
+  return {.least = 1, .most = 3, .text = "1 or 3", .fits = [](Place count) {
             return *std::get<int*>(count) != 2;
           }};
 }
 
 Range rectangle() {
-  return {.text = "[x, y, w, h] in pixels, w and h above 0, or []",
-          .most = 16384,
+  return {.most = 16384,
+          .text = "[x, y, w, h] in pixels, w and h above 0, or []",
           .fits = [](Place place) {
             const auto& roi = *std::get<std::vector<int>*>(place);
             return roi.empty() || (roi.size() == 4 && roi[2] > 0 && roi[3] > 0);
@@ -101,8 +72,9 @@ Range presets() {
 }
 
 Range schedules() {
-  return listed({.choices = engine::schedule_names(), .or_if = engine::is_schedule_file},
-                " or a .csv file");
+  return {.choices = engine::schedule_names(),
+          .text = choices_text(engine::schedule_names()) + " or a .csv file",
+          .or_if = engine::is_schedule_file};
 }
 
 Range corrections() {
@@ -111,11 +83,41 @@ Range corrections() {
   return one_of(names);
 }
 
-template <class Table>
-std::vector<std::string> names_of(const Table& table) {
-  std::vector<std::string> names;
-  for (const auto& entry : table) names.push_back(entry.name);
-  return names;
+Range losses() {
+  const std::vector<std::string> names = names_of(stages::loss_types());
+  return {.choices = names,
+          .text = choices_text(names) +
+                  ", or a list of these or of tables as {kind = \"mse\", weight = 0.5}"};
+}
+
+Range devices() {
+  return {.text = "\"auto\", \"cpu\", \"cuda\" or a list as [\"cpu:0\", \"cuda:0\"]",
+          .single = true,
+          .fits = [](Place place) {
+            const auto& names = *std::get<std::vector<std::string>*>(place);
+            const auto& one = names.size() == 1 ? names[0] : "";
+            return one == "auto" || one == "cpu" || one == "cuda" ||
+                   (!names.empty() && std::ranges::all_of(names, [](const std::string& name) {
+                     return name.find(':') != name.npos;
+                   }));
+          }};
+}
+
+Range threads() {
+  return {.least = 1,
+          .most = 1024,
+          .text = "a whole number from 1 to 1024, a list of them, or \"auto\"",
+          .single = true,
+          .automatic = 0,
+          .fits = [](Place place) {
+            const auto& counts = *std::get<std::vector<int>*>(place);
+            return counts.size() == 1 || (!counts.empty() && std::ranges::count(counts, 0) == 0);
+          }};
+}
+
+/// Below 0 stands for "auto".
+Range share() {
+  return {.least = 0, .most = 0.99, .text = "\"auto\" or a number from 0 to 0.99", .automatic = -1};
 }
 
 /// "NAME: what it is; NAME: what it is".
@@ -143,11 +145,11 @@ std::string described_sources() {
 
 std::vector<ConfigKey> make_table() {
   return {
-      KEY(plugins, texts(),
+      KEY(plugins, {},
           "shared objects that add layers, losses, sources and sinks: code, so load only what you "
           "trust"),
-      KEY(source.uri, text("a path or URI"), described_sources()),
-      KEY(source.uris, texts(),
+      KEY(source.uri, {.text = "a path or URI"}, described_sources()),
+      KEY(source.uris, {},
           "under mpirun: one URI for each of several pipelines that train one network, each read "
           "where the pipeline's first rank runs; empty: one pipeline, source.uri"),
       KEY(source.pace, one_of({"auto", "live", "asap"}),
@@ -156,100 +158,98 @@ std::vector<ConfigKey> make_table() {
       KEY(source.drop, one_of({"auto", "newest", "never"}),
           "newest: keep the newest frame, count the rest as dropped; never: block the source; "
           "auto: newest when paced live, else never"),
-      KEY(source.width, whole(0, 16384), "pixels; 0: the source's own"),
-      KEY(source.height, whole(0, 16384), "pixels; 0: the source's own"),
+      KEY(source.width, from(0, 16384), "pixels; 0: the source's own"),
+      KEY(source.height, from(0, 16384), "pixels; 0: the source's own"),
       KEY(source.fit, one_of(io::fit_names()),
           "how a picture of another shape is made width x height; stretch: squash it; crop: keep "
           "the centre; pad: keep all of it, between black bars"),
       KEY(source.roi, rectangle(), "part of each picture to use; empty: all of it"),
       KEY(source.channels, channels(), "3: RGB, 1: grey"),
-      KEY(source.fps, real(0, 10000), "rate of sources that have none (images, synth); 0: 25"),
-      KEY(source.loop, flag(), "start again at the end"),
-      KEY(source.seed, whole(0, kMany), "synth: which scene; images by class: their order"),
-      KEY(source.reconnect, flag(), "reopen a live source that breaks off or falls silent"),
-      KEY(source.silence_s, real(0.1, 3600),
+      KEY(source.fps, from(0, 10000), "rate of sources that have none (images, synth); 0: 25"),
+      KEY(source.loop, {}, "start again at the end"),
+      KEY(source.seed, from(0, kMany), "synth: which scene; images by class: their order"),
+      KEY(source.reconnect, {}, "reopen a live source that breaks off or falls silent"),
+      KEY(source.silence_s, from(0.1, 3600),
           "seconds without a picture after which a live source counts as broken off"),
-      KEY(source.max_pixels, whole(1, kMany),
+      KEY(source.max_pixels, from(1, kMany),
           "pixels of a picture that may be decoded; a larger one breaks the stream off"),
       KEY(task.kind, one_of(names_of(task_types())), described(task_types(), &TaskType::meaning)),
-      KEY(task.loss,
-          listed(loss_range(),
-                 ", or a list of these or of tables as {kind = \"mse\", weight = 0.5}"),
+      KEY(task.loss, losses(),
           described(stages::loss_types(), &stages::LossType::summary) +
               "; a list: their sum, as [{kind = \"mse\"}, {kind = \"ssim\", weight = 0.5}]; "
               "cross-entropy takes label_smoothing, each takes channels = [FIRST, COUNT]"),
-      KEY(task.horizon, whole(1, 1000), "next-frame: frames from the input to the predicted frame"),
-      KEY(task.context, whole(1, 64),
+      KEY(task.horizon, from(1, 1000), "next-frame: frames from the input to the predicted frame"),
+      KEY(task.context, from(1, 64),
           "next-frame: frames that the network sees, the latest one's channels last; unset: 1 for "
           "a network that predicts the frame itself"),
       KEY(task.predict, one_of({"auto", "change", "frame"}),
           "next-frame: change: the network's output is added to the latest frame; frame: it is the "
           "frame; auto: frame for networks that end in a sigmoid, else change"),
-      KEY(task.labels, text(),
+      KEY(task.labels, {},
           "label: a CSV of classes, its first line \"frame,class\" or \"time,class\" (seconds), or "
           "JSON lines as {\"frame\": 17, \"class\": \"day\"}; \"http\": POSTed to the page's "
           "/label, or by mqtt.broker; \"-\": standard input"),
-      KEY(task.classes, texts(),
+      KEY(task.classes, {},
           "names of classes: for labels over http or standard input; for masks, from class 0 on"),
-      KEY(task.masks, text(),
+      KEY(task.masks, {},
           "mask: a folder of grey pictures as large as the frames; 00017.png is frame 17's mask, a "
           "pixel's value its class, 255 no class"),
-      KEY(task.stream, text(), "stream: the URI of the stream to predict, as source.uri"),
-      KEY(task.teacher, text(),
+      KEY(task.stream, {}, "stream: the URI of the stream to predict, as source.uri"),
+      KEY(task.teacher, {},
           "teacher: the network to learn from: a .pt file from millrace.export, or weights of this "
           "config's own network, .safetensors"),
-      KEY(task.with_input, flag(),
+      KEY(task.with_input, {},
           "mask, stream: predict the input as well, by the network's first channels"),
       KEY(model.preset, presets(),
           "auto: residual-cnn where a change is predicted, else partime-cnn; layers: as written in "
           "[[model.layer]]; file: model.file"),
-      KEY(model.layers, whole(1, 1000), "partime-cnn, residual-cnn: convolutions"),
-      KEY(model.features, whole(1, 4096),
+      KEY(model.layers, from(1, 1000), "partime-cnn, residual-cnn: convolutions"),
+      KEY(model.features, from(1, 4096),
           "partime-cnn, residual-cnn: channels between convolutions"),
       KEY(model.kernel, kernel_side(), "partime-cnn, residual-cnn: side of a convolution's kernel"),
       KEY(model.norm, one_of({"none", "instance", "group"}),
           "partime-cnn: normalization between a convolution and its activation"),
       KEY(model.activation, one_of({"relu", "leaky-relu"}),
           "partime-cnn: after each convolution but the last"),
-      KEY(model.slope, real(0, 1), "leaky-relu: slope below 0"),
-      KEY(model.out_channels, whole(1, 4096),
+      KEY(model.slope, from(0, 1), "leaky-relu: slope below 0"),
+      KEY(model.out_channels, from(1, 4096),
           "channels of the prediction; unset: as source.channels"),
-      KEY(model.file, text(),
+      KEY(model.file, {},
           "file: a network from PyTorch, as python -m millrace.export writes it; TorchScript, and "
           "so code: load only what you would run"),
       KEY(model.freeze, patterns(),
           "names of parameters that stay as they are, * standing for anything: they cost no "
           "gradient, no optimizer state and no time"),
-      KEY_AT("model.memory_format", model.channels_last, listed(memory_format_range()),
+      KEY_AT("model.memory_format", model.channels_last, one_of({"contiguous", "channels_last"}),
              "layout of samples and activations; on CPU cores channels_last is faster for kernels "
              "up to 5 and far slower for large ones; results differ by rounding"),
-      KEY_AT("model.weights", weights.file, text(), "a .safetensors file to start from"),
-      KEY_AT("model.learn", weights.learn, flag(),
+      KEY_AT("model.weights", weights.file, {}, "a .safetensors file to start from"),
+      KEY_AT("model.learn", weights.learn, {},
              "false: predict and mark what is new with the weights as they are"),
-      KEY_AT("model.seed", weights.seed, whole(0, kMany), "initial weights, as torch.manual_seed"),
+      KEY_AT("model.seed", weights.seed, from(0, kMany), "initial weights, as torch.manual_seed"),
       KEY(pipeline.schedule, schedules(),
           "which worker does what when, and so the update rule; a .csv: as "
           "torch.distributed.pipelining writes it"),
-      KEY(pipeline.stages, whole(1, 4096), "stages the network is cut into"),
-      KEY(pipeline.cut, wholes(0, 1'000'000),
+      KEY(pipeline.stages, from(1, 4096), "stages the network is cut into"),
+      KEY(pipeline.cut, from(0, 1'000'000),
           "modules where stages 1.. begin; empty: balanced by measured times"),
-      KEY(pipeline.devices, devices_range(), "where stages run; a list names one per stage"),
-      KEY(pipeline.threads, threads_range(),
+      KEY(pipeline.devices, devices(), "where stages run; a list names one per stage"),
+      KEY(pipeline.threads, threads(),
           "cores that share each operation of a stage's step program, one thread each; a list "
           "names them by stage; auto: measured at the start, as many as make the slowest stage "
           "fastest. Results do not depend on it"),
-      KEY(pipeline.microbatches, whole(1, 65536),
+      KEY(pipeline.microbatches, from(1, 65536),
           "samples per minibatch, in schedules that have minibatches"),
-      KEY(pipeline.virtual_stages, whole(1, 1024), "interleaved: stages per worker"),
-      KEY(pipeline.vertical_sync, flag(),
+      KEY(pipeline.virtual_stages, from(1, 1024), "interleaved: stages per worker"),
+      KEY(pipeline.vertical_sync, {},
           "pipedream: every stage uses the weight version that stage 0 used"),
-      KEY(pipeline.replicas, wholes(1, 1024),
+      KEY(pipeline.replicas, from(1, 1024),
           "pipedream: workers that share each stage and take samples in turn; empty: 1 everywhere"),
-      KEY(pipeline.ranks, wholes(0, 4095),
+      KEY(pipeline.ranks, from(0, 4095),
           "under mpirun: the rank of each worker; empty: workers are dealt to ranks in order"),
-      KEY(pipeline.tensor, whole(1, 64),
+      KEY(pipeline.tensor, from(1, 64),
           "under mpirun: ranks that share each worker's convolutions and linear layers"),
-      KEY(pipeline.recompute, flag(),
+      KEY(pipeline.recompute, {},
           "keep only a sample's input and run forward again to go back: less memory, more time"),
       KEY(pipeline.capture, one_of({"auto", "graph", "eager"}),
           "graph: record each step once and replay it, as a CUDA Graph or, on a core, a step "
@@ -268,96 +268,93 @@ std::vector<ConfigKey> make_table() {
       KEY(pipeline.kernels, one_of({"tuned", "fixed"}),
           "a GPU's: tuned: timed once on the device; fixed: chosen by shape"),
       KEY(optimizer.kind, one_of(stages::optimizer_names()), "as in torch.optim"),
-      KEY(optimizer.lr, real(0, 1000), "learning rate"),
-      KEY(optimizer.momentum, real(0, 1), "sgd, rmsprop"),
-      KEY(optimizer.weight_decay, real(0, 1),
+      KEY(optimizer.lr, from(0, 1000), "learning rate"),
+      KEY(optimizer.momentum, from(0, 1), "sgd, rmsprop"),
+      KEY(optimizer.weight_decay, from(0, 1),
           "decoupled in adamw, added to the gradient elsewhere"),
-      KEY(optimizer.beta1, real(0, 0.9999999), "adam, adamw: decay of the mean"),
-      KEY(optimizer.beta2, real(0, 0.9999999), "adam, adamw: decay of the square"),
-      KEY(optimizer.alpha, real(0, 0.9999999), "rmsprop: decay of the square"),
-      KEY(optimizer.eps, real(0, 1), "rmsprop, adam, adamw"),
-      KEY(optimizer.orthogonal, real(0, 0.9999999),
+      KEY(optimizer.beta1, from(0, 0.9999999), "adam, adamw: decay of the mean"),
+      KEY(optimizer.beta2, from(0, 0.9999999), "adam, adamw: decay of the square"),
+      KEY(optimizer.alpha, from(0, 0.9999999), "rmsprop: decay of the square"),
+      KEY(optimizer.eps, from(0, 1), "rmsprop, adam, adamw"),
+      KEY(optimizer.orthogonal, from(0, 0.9999999),
           "orthogonal gradients: each weight tensor's gradient loses its projection on the running "
           "mean of those before, which decays by this; 0: off"),
       KEY(optimizer.schedule, one_of({"constant", "step", "cosine"}),
           "how the rate changes from update to update, as torch.optim.lr_scheduler's StepLR and "
           "CosineAnnealingLR, whose rate rises again after T_max"),
-      KEY(optimizer.step_size, whole(1, kMany), "step: updates from one rate to the next"),
-      KEY(optimizer.gamma, real(0, 1), "step: the next rate over the one before"),
-      KEY(optimizer.T_max, whole(1, kMany),
-          "cosine: updates from the largest rate to the smallest"),
-      KEY(optimizer.eta_min, real(0, 1000), "cosine: the smallest rate"),
-      KEY(optimizer.warmup, whole(0, kMany),
+      KEY(optimizer.step_size, from(1, kMany), "step: updates from one rate to the next"),
+      KEY(optimizer.gamma, from(0, 1), "step: the next rate over the one before"),
+      KEY(optimizer.T_max, from(1, kMany), "cosine: updates from the largest rate to the smallest"),
+      KEY(optimizer.eta_min, from(0, 1000), "cosine: the smallest rate"),
+      KEY(optimizer.warmup, from(0, kMany),
           "updates in which the rate rises to lr, as LinearLR's total_iters, before the schedule "
           "begins; 0: none; unset, a network of changes whose optimizer is the default has 50"),
-      KEY(optimizer.start_factor, real(0, 1), "warmup: the first rate over lr"),
+      KEY(optimizer.start_factor, from(0, 1), "warmup: the first rate over lr"),
       KEY(correction.kind, corrections(),
           "what to do about old gradients; none: the schedule's bare rule; auto: none where "
           "gradients are fresh; else local for a network of changes, where it fits, and for others "
           "inverse-age, with optimizer.beta1 = 0 unless that is set"),
-      KEY(correction.anneal, whole(1, kMany), "pipemare: updates until the full rate is reached"),
-      KEY(correction.lambda, real(0, 1000), "dc-asgd: strength"),
-      KEY(correction.decay, real(0.000001, 1),
+      KEY(correction.anneal, from(1, kMany), "pipemare: updates until the full rate is reached"),
+      KEY(correction.lambda, from(0, 1000), "dc-asgd: strength"),
+      KEY(correction.decay, from(0.000001, 1),
           "discrepancy: share of a change of the weights that is left after a delay"),
       KEY(correction.kernel, kernel_side(),
           "local: side of the auxiliary heads' kernel; what auto takes has 3 unless that is set"),
-      KEY(correction.rate, real(0, 1000), "local: the auxiliary heads' rate over the stage's"),
+      KEY(correction.rate, from(0, 1000), "local: the auxiliary heads' rate over the stage's"),
       KEY(guard.kind, one_of({"none", "roll-back"}),
           "roll-back: if the loss diverges, which a change of scene does not, go back to the last "
           "good weights and learn more slowly for a while"),
       KEY(replay.kind, one_of(replay_names()),
           "samples to learn from again while the stream leaves time; recent: the latest; "
           "reservoir: a uniform choice of all so far; hard: those with a large loss"),
-      KEY(replay.size, whole(1, 1 << 24), "samples kept in memory for replay"),
-      KEY(replay.share, share_range(),
+      KEY(replay.size, from(1, 1 << 24), "samples kept in memory for replay"),
+      KEY(replay.share, share(),
           "share of replayed samples among all that are learned from; auto: as many as real time "
           "leaves room for; a live stream never gets more than that"),
-      KEY(monitor.fps, real(0, 100000), "F of the rule T/N < 1/F; 0: the source's own"),
+      KEY(monitor.fps, from(0, 100000), "F of the rule T/N < 1/F; 0: the source's own"),
       KEY(monitor.policy, one_of(engine::policy_names()),
           "what to do if the stream outruns the slowest stage; drop: keep the newest frame; skip: "
           "predict every frame, learn from every k-th; recut: measure again and move the cut"),
-      KEY(novelty.threshold, real(0, 1000),
+      KEY(novelty.threshold, from(0, 1000),
           "deviations above the usual, as the stream itself has shown it, from which a frame is "
           "unexpected; 0: 4"),
-      KEY(novelty.minimum, whole(1, 100000), "unexpected frames in a row that make an event"),
-      KEY(novelty.cooldown, real(0, 1e9),
+      KEY(novelty.minimum, from(1, 100000), "unexpected frames in a row that make an event"),
+      KEY(novelty.cooldown, from(0, 1e9),
           "seconds of the stream after an event in which none begins"),
-      KEY(novelty.snapshots, text(),
+      KEY(novelty.snapshots, {},
           "folder for a picture of each event of unexpected frames; empty: none"),
-      KEY(novelty.clip_seconds, real(0, 60),
+      KEY(novelty.clip_seconds, from(0, 60),
           "with novelty.snapshots: seconds before and after an event's first frame that are kept "
           "as a video; 0: none"),
-      KEY(novelty.webhook, text(),
+      KEY(novelty.webhook, {},
           "http://[USER:PASSWORD@]HOST:PORT/PATH: each event is posted there as JSON; empty: none"),
-      KEY(novelty.mqtt, text(),
+      KEY(novelty.mqtt, {},
           "mqtt://[USER:PASSWORD@]HOST[:PORT]: each event is published there; empty: none"),
-      KEY(novelty.topic, text(), "topic that novelty.mqtt publishes to"),
-      KEY(mqtt.broker, text(),
+      KEY(novelty.topic, {}, "topic that novelty.mqtt publishes to"),
+      KEY(mqtt.broker, {},
           "mqtt://[USER:PASSWORD@]HOST[:PORT]: the run's state is published there each second, and "
           "wishes are heard; empty: none"),
-      KEY(mqtt.topic_prefix, text(), "of the topics state, availability, event and control"),
-      KEY(mqtt.discovery_prefix, text(),
-          "Home Assistant's, which is told what there is; empty: not"),
-      KEY(checkpoint.dir, text(), "folder for checkpoints; empty: none"),
-      KEY(checkpoint.every, whole(0, kMany), "frames between checkpoints; 0: only at the end"),
-      KEY(checkpoint.resume, flag(),
-          "go on from the checkpoint in checkpoint.dir, if there is one"),
+      KEY(mqtt.topic_prefix, {}, "of the topics state, availability, event and control"),
+      KEY(mqtt.discovery_prefix, {}, "Home Assistant's, which is told what there is; empty: not"),
+      KEY(checkpoint.dir, {}, "folder for checkpoints; empty: none"),
+      KEY(checkpoint.every, from(0, kMany), "frames between checkpoints; 0: only at the end"),
+      KEY(checkpoint.resume, {}, "go on from the checkpoint in checkpoint.dir, if there is one"),
       KEY(checkpoint.damaged, one_of({"set-aside", "refuse"}),
           "what to do if no checkpoint is intact; set-aside: rename it and start from "
           "model.weights or anew; refuse: end the run with 2"),
-      KEY(output.report, text(), "the report, .json"),
-      KEY(output.weights, text(), "final weights, .safetensors"),
-      KEY(output.loss_plot, text(), "the loss curve, .png"),
-      KEY(output.prediction, text(),
+      KEY(output.report, {}, "the report, .json"),
+      KEY(output.weights, {}, "final weights, .safetensors"),
+      KEY(output.loss_plot, {}, "the loss curve, .png"),
+      KEY(output.prediction, {},
           "input, target and prediction of the last frame side by side, .png"),
-      KEY(output.video, text(),
+      KEY(output.video, {},
           "prediction beside input, .mp4 or .mkv, or served at "
           "rtsp://[USER:PASSWORD@]ADDRESS:PORT/PATH"),
-      KEY(output.log, text(),
+      KEY(output.log, {},
           "a line of JSON for every output.log_every-th frame, appended during the run; \"-\": "
           "stdout, and the summary then goes to stderr"),
-      KEY(output.log_every, whole(1, kMany), "frames from one line of output.log to the next"),
-      KEY(output.sinks, texts(),
+      KEY(output.log_every, from(1, kMany), "frames from one line of output.log to the next"),
+      KEY(output.sinks, {},
           std::string("plug-ins' sinks, each as \"NAME:ARGUMENT\"") +
               (sink_types().empty() ? "" : "; ") + described(sink_types(), &SinkType::summary)),
   };

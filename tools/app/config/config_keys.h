@@ -1,6 +1,7 @@
 // The table of config keys, for config.cpp alone.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -17,16 +18,15 @@ using Place = std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, 
 
 /// What a key may hold. Lists: what each element may hold.
 struct Range {
-  std::string text;                  ///< "a whole number from 0 to 16384"
   double least = 0, most = 0;        ///< of a number
-  std::vector<std::string> choices;  ///< of a text; empty: any
+  std::vector<std::string> choices;  ///< of a text; of a flag, its names for false and true
+  std::string text;                  ///< in words; "": as its type and the above say
+  bool single = false;               ///< a list of one may be given as its element
+  std::optional<double> automatic;   ///< the number that "auto" stands for
   /// Tells texts beside the choices; null: there are none.
   bool (*or_if)(const std::string&) = nullptr;
   /// Checks a value that was read; null: nothing is left to check.
   bool (*fits)(Place) = nullptr;
-  /// Read and show values of another form than the member has; null: by its type.
-  bool (*read)(const toml::node&, const Range&, Place) = nullptr;
-  std::string (*show)(Place) = nullptr;
 };
 
 /// A key: an entry of the table.
@@ -40,6 +40,8 @@ struct ConfigKey {
   bool set(Config& config, const toml::node& node) const;
   /// The value as TOML.
   std::string show(const Config& config) const;
+  /// "a whole number from 0 to 16384".
+  std::string may_hold(const Config& config) const;
 };
 
 /// In the order in which they are shown.
@@ -47,17 +49,14 @@ const std::vector<ConfigKey>& config_keys();
 
 /// Reads a value of `place`'s type. Returns false if it is of another type or not in `range`.
 bool read_value(const toml::node& node, const Range& range, Place place);
-/// A value as TOML.
-std::string value_text(Place place);
+/// A value as TOML, as `range` has it read.
+std::string value_text(Place place, const Range& range = {});
 /// The fewest digits that read as `value` again: 0.9, 1000.0, 1e-08.
 std::string value_text(double value);
-
-/// Ranges whose values have a form of their own.
-Range loss_range();
-Range devices_range();
-Range threads_range();
-Range share_range();
-Range memory_format_range();
+/// `one of "a", "b"`.
+std::string choices_text(const std::vector<std::string>& choices);
+/// What `place` may hold by `range`, in words.
+std::string range_text(const Range& range, Place place);
 
 /// Reads one [[model.layer]] table. Throws std::invalid_argument saying what is wrong.
 stages::LayerSpec read_layer(const toml::table& table);

@@ -16,16 +16,12 @@ template <class T>
 void read_into(std::optional<T>& value, const toml::table& table, const stages::LayerField& field) {
   const toml::node* const node = table.get(field.name);
   if (!node) return;
-  constexpr bool whole = std::is_integral_v<T>, real = std::is_floating_point_v<T>;
   const double any = std::numeric_limits<double>::max();
-  const Range range{.least = whole ? double(field.least) : -any,
-                    .most = whole ? double(field.most) : any};
-  if (read_value(*node, range, &value.emplace())) return;
-  throw std::invalid_argument(field.name + " must be " +
-                              (whole ? "a whole number from " + std::to_string(field.least) +
-                                           " to " + std::to_string(field.most)
-                               : real ? "a number"
-                                      : "text"));
+  Range range{.least = -any, .most = any};
+  if (std::is_integral_v<T>) range = {.least = double(field.least), .most = double(field.most)};
+  if (std::is_floating_point_v<T>) range.text = "a number";
+  if (!read_value(*node, range, &value.emplace()))
+    throw std::invalid_argument(field.name + " must be " + range_text(range, &*value));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -11,7 +10,7 @@
 namespace millrace::app {
 
 /// Mean intersection over union, over the classes that occurred or were predicted; of all frames
-/// and of the latest kRecent. Written by one thread; recent() from any.
+/// and of the latest kRecent. Written by one thread; mean() and recent() from any.
 class Overlap {
  public:
   explicit Overlap(std::size_t classes)
@@ -34,10 +33,11 @@ class Overlap {
     }
     oldest.swap(now_);
     std::fill(now_.begin(), now_.end(), 0);
-    recent_.store(share(latest_), std::memory_order_relaxed);
+    mean_ = share(all_);
+    recent_ = share(latest_);
   }
-  double mean() const { return share(all_); }
-  double recent() const { return recent_.load(std::memory_order_relaxed); }
+  double mean() const { return mean_; }
+  double recent() const { return recent_; }
 
  private:
   static constexpr std::size_t kRecent = std::size_t(engine::LossHistory::kRecent);
@@ -59,7 +59,7 @@ class Overlap {
   Counts now_, latest_, all_;
   std::vector<Counts> ring_;
   std::size_t frames_ = 0;
-  std::atomic<double> recent_{0};
+  engine::Counter<double> mean_, recent_;
 };
 
 /// Written by the last stage's worker, without allocation. LossHistory and Overlap say what other

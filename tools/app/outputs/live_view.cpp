@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/format.h"
 #include "tools/app/assembly.h"
 #include "tools/app/config/task.h"
 #include "tools/app/correction_choice.h"
+#include "tools/app/outputs/report.h"
 #include "tools/app/ranks/rank_grid.h"
+#include "tools/page/class_colours.h"
 
 namespace millrace::app {
 namespace {
@@ -26,13 +29,17 @@ page::Controls::Offered offered(const Request& request, const Records& records) 
   return offered;
 }
 
-/// Names of the classes that pixels have; empty: they have none.
-std::vector<std::string> pixel_classes(const Config& config, const stages::ImageShape& made) {
-  if (!task_type(config.task.kind).pixel_classes()) return {};
-  std::vector<std::string> names = config.task.classes;
-  for (auto i = std::int64_t(names.size()); i < made.channels - channels_before(config); ++i)
-    names.push_back(std::to_string(i));
-  return names;
+/// Names and colours, "#rrggbb", of the classes that pixels have; empty: they have none.
+page::Json pixel_classes(const Config& config, const stages::ImageShape& made) {
+  page::Json classes = page::Json::array();
+  if (!task_type(config.task.kind).pixel_classes()) return classes;
+  const std::vector<std::string>& names = config.task.classes;
+  for (std::size_t i = 0; i < std::size_t(made.channels - channels_before(config)); ++i) {
+    const auto [red, green, blue] = page::class_colour(int(i));
+    classes.push_back({{"name", i < names.size() ? names[i] : std::to_string(i)},
+                       {"colour", engine::format("#%02x%02x%02x", red, green, blue)}});
+  }
+  return classes;
 }
 
 /// By pixel of `numbers` [classes][pixels], the class of the largest above `floor`; -1: none is.
@@ -64,7 +71,10 @@ LiveView::LiveView(const Request& request, const Intake& intake, Learner& learne
       controls_(offered(request, records)),
       classes_(pixel_classes(config_, learner.trainer.output_shape())) {
   if (request.options.serve) serve_page();
-  if (!config_.mqtt.broker.empty()) join_broker();
+  if (!config_.mqtt.broker.empty()) {
+    mqtt_ = std::make_unique<MqttView>(
+        config_, [this] { return look(); }, records.alerts.get(), controls_);
+  }
 }
 
 void LiveView::serve_page() {
@@ -75,18 +85,6 @@ void LiveView::serve_page() {
       .look = [this] { return look(); }, .pictures = board_.get(), .controls = &controls_};
   server_ = std::make_unique<page::WebServer>(
       page::web_options(request_.options.serve_at, request_.options.token), std::move(subject));
-}
-
-void LiveView::join_broker() {
-  const Alerts* const alerts = records_.alerts.get();
-  mqtt_ = std::make_unique<MqttView>(
-      MqttViewOptions{.broker = config_.mqtt.broker,
-                      .prefix = config_.mqtt.topic_prefix,
-                      .discovery_prefix = config_.mqtt.discovery_prefix},
-      MqttView::Subject{.look = [this] { return look(); },
-                        .snapshot = [alerts] { return alerts ? alerts->last_snapshot() : ""; },
-                        .snapshots = alerts && !config_.novelty.snapshots.empty(),
-                        .controls = controls_});
 }
 
 /// The shape of targets and predictions; those that are not pictures are not shown.
@@ -143,85 +141,30 @@ std::string LiveView::trouble() const {
 
 page::Snapshot LiveView::look() const {
   engine::Trainer& trainer = learner_.trainer;
-  const engine::LossGuard::Told guard = trainer.guard().told();
-  const capture::RateInForce rate = trainer.rate();
-  const Novelty& novelty = records_.log.novelty();
-  page::Snapshot now{
-      .version = MILLRACE_VERSION,
-      .source = request_.source(),
-      .task = config_.task.kind,
-      .schedule = trainer.schedule().name,
-      .cut = trainer.cut(),
-      .correction = correction_,
-      .local_note = local_note_,
-      .frames_before = request_.resumed.frames,
-      .stages = stages(),
-      .classes = classes_,
-      .frames = intake_.frames(trainer.monitor().tally().counts()),
-      .loss_last = records_.log.network().last(),
-      .loss_recent = records_.log.network().recent(),
-      .mean_frame_recent = records_.log.baseline().recent(),
-      .last_frame_recent = records_.log.losses().last_frame.recent(),
-      .linear_recent = records_.log.losses().linear.recent(),
-      .unexpected = novelty.marked(),
-      .events = novelty.events(),
-      .deviation = novelty.deviation(),
-      .in_event = novelty.in_event(),
-      .reading = trainer.monitor().read(),
-      .latency = trainer.monitor().latency(),
-      .rate_in_force = rate.lr,
-      .backed_off = rate.backed_off,
-      .roll_backs = guard.roll_backs,
-      .last_roll_back = guard.last_frame,
-      .learning_rate = config_.optimizer.lr * learner_.rate.load(std::memory_order_relaxed),
-      .paused = controls_.paused(),
-      .saves = records_.checkpointer ? records_.checkpointer->written() : 0,
-      .label = request_.live_labels ? request_.live_labels->now() : "",
-      .notice = saving_ && !intake_.health->connected ? "it saves when pictures come again" : "",
-      .failed_saves = records_.checkpointer ? records_.checkpointer->failed() : 0,
-      .trouble = trouble()};
-  const RunLog& log = records_.log;
-  const Standing standing = log.standing();
-  now.strongest = standing.strongest;
-  now.times = standing.times;
-  if (const ClassScores* const classes = log.classes()) {
-    now.accuracy = {classes->hits().recent(), classes->majority_hits().recent()};
-    if (classes->pixels())
-      now.iou = {classes->overlap().recent(), classes->majority_overlap().recent()};
-  }
-  const Compared* const squared = log.squared();
-  if (squared && squared->network.count() > 0) {
-    now.psnr = {psnr(squared->network.recent()), psnr(squared->mean_frame.recent()),
-                psnr(squared->last_frame.recent())};
-  }
-  now.verdict = learner_.real_time.verdict(now.reading);
-  const io::StreamHealth& health = *intake_.health;
-  now.stream = {.connected = health.connected.load(),
-                .breaks = health.breaks.load(),
-                .reconnects = health.reconnects.load(),
-                .frames_since = health.frames_since.load(),
-                .lost_upstream = health.lost_upstream.load(),
-                .last_error = health.last_error()};
-  // A source that never breaks off does not count for itself.
-  if (now.stream.frames_since == 0 && now.stream.breaks == 0)
-    now.stream.frames_since = now.frames.received;
-  return now;
-}
-
-std::vector<page::StageState> LiveView::stages() const {
-  const engine::Schedule& schedule = learner_.trainer.schedule();
-  std::vector<page::StageState> stages(std::size_t(schedule.stages));
-  const std::vector<engine::DeadUnits> dead = learner_.trainer.dead_units();
+  const engine::Checkpointer* const checkpointer = records_.checkpointer.get();
+  const std::string label = request_.live_labels ? request_.live_labels->now() : "";
+  page::Snapshot now{.state = live_report(request_, intake_, learner_, records_.log),
+                     .frames = intake_.frames(trainer.monitor().tally().counts()),
+                     .latency = trainer.monitor().latency()};
+  now.state["classes"] = classes_;
+  now.state["correction"] = correction_;
+  now.state["local_note"] = local_note_;
+  now.state["controls"] = {
+      {"paused", controls_.paused()},
+      {"learning_rate", config_.optimizer.lr * learner_.rate.load(std::memory_order_relaxed)},
+      {"saves", checkpointer ? checkpointer->written() : 0},
+      {"failed_saves", checkpointer ? checkpointer->failed() : 0},
+      {"trouble", trouble()},
+      {"notice", saving_ && !intake_.health->connected ? "it saves when pictures come again" : ""},
+      {"label", label.empty() ? page::Json() : page::Json(label)}};
+  const engine::Schedule& schedule = trainer.schedule();
+  now.busy.resize(std::size_t(schedule.stages));
   for (int stage = 0; stage < schedule.stages; ++stage) {
-    page::StageState& state = stages[std::size_t(stage)];
-    state.device = learner_.trainer.devices()[schedule.replica_id(stage, 0)].name();
-    state.replicas = schedule.replicas_of(stage);
-    state.dead = dead[std::size_t(stage)].dead;
-    state.units = dead[std::size_t(stage)].units;
-    for (int replica = 0; replica < state.replicas; ++replica)
-      state.busy += learner_.trainer.monitor().meter(schedule.replica_id(stage, replica)).measured().busy;
+    for (int replica = 0; replica < schedule.replicas_of(stage); ++replica)
+      now.busy[std::size_t(stage)] +=
+          trainer.monitor().meter(schedule.replica_id(stage, replica)).measured().busy;
   }
-  return stages;
+  return now;
 }
 
 }  // namespace millrace::app

@@ -37,11 +37,9 @@ class LiveView final : public engine::Observer {
 
  private:
   void serve_page();
-  void join_broker();
   page::PictureShape shown_shape(const stages::ImageShape& sample) const;
   page::Snapshot look() const;
   std::string trouble() const;  ///< which output can't be written; "": none
-  std::vector<page::StageState> stages() const;
 
   const Config& config_;
   const Request& request_;
@@ -51,8 +49,8 @@ class LiveView final : public engine::Observer {
   const std::string correction_, local_note_;
   page::Controls controls_;
   std::atomic<bool> saving_{false};
-  std::int64_t saves_before_ = 0;     ///< written and failed
-  std::vector<std::string> classes_;  ///< of pixels; empty: pixels have none
+  std::int64_t saves_before_ = 0;  ///< written and failed
+  const page::Json classes_;       ///< of pixels: names and colours; empty: pixels have none
   std::unique_ptr<page::PictureBoard> board_;
   // Last: they read all of the above.
   std::unique_ptr<page::WebServer> server_;

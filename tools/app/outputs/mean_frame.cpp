@@ -40,20 +40,12 @@ float MeanFrame::compare(const float* target) {
 
 template <class Element>
 float MeanFrame::compare(const float* target, const Element& element) {
-  constexpr std::size_t kLanes = 16;  // independent sums
   const float share = 1.0f / float(++seen_);
-  float sums[kLanes] = {};
-  const auto learn = [&](std::size_t i, float& sum) {
-    sum += element(mean_[i], target[i]);
+  const float sum = sum_in_lanes(mean_.size(), [&](std::size_t i) {
+    const float loss = element(mean_[i], target[i]);
     mean_[i] += (target[i] - mean_[i]) * share;
-  };
-  std::size_t i = 0;
-  for (; i + kLanes <= mean_.size(); i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) learn(i + lane, sums[lane]);
-  }
-  for (; i < mean_.size(); ++i) learn(i, sums[0]);
-  float sum = 0;
-  for (const float lane : sums) sum += lane;
+    return loss;
+  });
   return single_->scores ? sum : sum / float(mean_.size());
 }
 

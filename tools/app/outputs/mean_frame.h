@@ -1,6 +1,7 @@
 // The baseline: always predicting the mean of the targets so far.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -8,6 +9,21 @@
 #include "stages/model_spec.h"
 
 namespace millrace::app {
+
+/// The sum of term(0), term(1), ... up to `count`, in independent sums that can be vectorized.
+template <class Term>
+float sum_in_lanes(std::size_t count, const Term& term) {
+  constexpr std::size_t kLanes = 16;
+  float sums[kLanes] = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) sums[lane] += term(i + lane);
+  }
+  for (; i < count; ++i) sums[0] += term(i);
+  float sum = 0;
+  for (const float lane : sums) sum += lane;
+  return sum;
+}
 
 /// The running mean of targets and its loss; for classes: how often each came. If the loss is a sum
 /// over elements, only the constructor allocates.

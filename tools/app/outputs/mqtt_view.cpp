@@ -7,8 +7,6 @@
 #include <iterator>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "io/source/source.h"  // redacted
 #include "io/text/nearest_name.h"
 #include "tools/app/alerts/mqtt.h"
@@ -19,7 +17,7 @@ namespace millrace::app {
 namespace {
 
 using namespace std::chrono_literals;
-using Json = nlohmann::ordered_json;
+using page::Json;
 
 /// One of Home Assistant's: https://www.home-assistant.io/integrations/mqtt#mqtt-discovery.
 struct Entity {
@@ -63,7 +61,7 @@ std::vector<Entity> entities(const page::Snapshot& now, const page::Controls::Of
   all.back().more["device_class"] = "connectivity";
   all.insert(all.end(),
              {{"sensor", "accuracy", "Accuracy", measured("100 * value_json.accuracy.recent", "%"),
-               now.accuracy.has_value()},
+               !now.state["accuracy"].is_null()},
               {"image", "event", "Last event", {{"content_type", "image/png"}}, snapshots},
               {"button", "pause", "Pause", pressed("pause"), offered.pause},
               {"button", "resume", "Resume", pressed("resume"), offered.pause},
@@ -82,31 +80,30 @@ std::string id_of(std::string text) {
   return text;
 }
 
-std::vector<MqttMessage> discovery(const MqttViewOptions& options, const page::Snapshot& now,
+std::vector<MqttMessage> discovery(const Config& config, const page::Snapshot& now,
                                    const page::Controls::Offered& offered, bool snapshots) {
   std::vector<MqttMessage> all;
-  if (options.discovery_prefix.empty()) return all;
-  const std::string id = id_of(options.prefix);
+  const std::string &prefix = config.mqtt.topic_prefix, id = id_of(prefix);
+  if (config.mqtt.discovery_prefix.empty()) return all;
   for (Entity& entity : entities(now, offered, snapshots)) {
     Json& json = entity.more;
     const std::string platform = entity.platform;
     json["name"] = entity.name;
     json["unique_id"] = id + "_" + entity.id;
-    json["availability_topic"] = options.prefix + "/availability";
+    json["availability_topic"] = prefix + "/availability";
     if (platform == "image") {
-      json["image_topic"] = options.prefix + "/event";
+      json["image_topic"] = prefix + "/event";
     } else if (platform != "button") {
-      json["state_topic"] = options.prefix + "/state";
+      json["state_topic"] = prefix + "/state";
     }
-    if (platform == "button" || platform == "select")
-      json["command_topic"] = options.prefix + "/control";
+    if (platform == "button" || platform == "select") json["command_topic"] = prefix + "/control";
     json["device"] = {{"identifiers", {id}},
-                      {"name", options.prefix},
+                      {"name", prefix},
                       {"manufacturer", "Millrace"},
-                      {"model", now.task},
-                      {"sw_version", now.version}};
+                      {"model", now.state["task"]},
+                      {"sw_version", now.state["version"]}};
     all.push_back(
-        {options.discovery_prefix + "/" + platform + "/" + id + "/" + entity.id + "/config",
+        {config.mqtt.discovery_prefix + "/" + platform + "/" + id + "/" + entity.id + "/config",
          entity.offered ? json.dump(-1, ' ', false, Json::error_handler_t::replace) : "", true});
   }
   return all;
@@ -137,8 +134,13 @@ std::string bytes_of(const std::string& path) {
 
 }  // namespace
 
-MqttView::MqttView(const MqttViewOptions& options, Subject subject)
-    : subject_(std::move(subject)), thread_([this, options] { run(options); }) {}
+MqttView::MqttView(const Config& config, std::function<page::Snapshot()> look, const Alerts* alerts,
+                   page::Controls& controls)
+    : config_(config),
+      look_(std::move(look)),
+      alerts_(alerts),
+      controls_(controls),
+      thread_([this] { run(); }) {}
 
 MqttView::~MqttView() {
   stop_ = true;
@@ -155,19 +157,20 @@ void MqttView::note(const std::string& line) {
   note_ = "mqtt: " + line;
 }
 
-void MqttView::run(const MqttViewOptions& options) {
-  const std::string control = options.prefix + "/control";
+void MqttView::run() {
+  const std::string& prefix = config_.mqtt.topic_prefix;
+  const std::string control = prefix + "/control";
   const auto hear = [&](std::string_view topic, std::string_view text) {
     const std::string wrong =
         topic == control
-            ? page::obey(std::string(text), subject_.controls)
-            : obey_word(std::string(topic.substr(control.size() + 1)), text, subject_.controls);
+            ? page::obey(std::string(text), controls_)
+            : obey_word(std::string(topic.substr(control.size() + 1)), text, controls_);
     if (!wrong.empty()) note(std::string(topic.substr(0, control.size() + 200)) + ": " + wrong);
   };
-  MqttClient client({.url = options.broker,
-                     .presence = options.prefix + "/availability",
-                     .births = discovery(options, subject_.look(), subject_.controls.offered(),
-                                         subject_.snapshots),
+  const bool snapshots = alerts_ && !config_.novelty.snapshots.empty();
+  MqttClient client({.url = config_.mqtt.broker,
+                     .presence = prefix + "/availability",
+                     .births = discovery(config_, look_(), controls_.offered(), snapshots),
                      .subscription = control + "/#",  // and itself
                      .heard = hear});
   page::Trend trend;
@@ -178,16 +181,15 @@ void MqttView::run(const MqttViewOptions& options) {
     client.work(last ? 0ms : 100ms);
     if (client.error() != before) {
       before = client.error();
-      note(before.empty() ? "connected to " + io::redacted(options.broker) : before);
+      note(before.empty() ? "connected to " + io::redacted(config_.mqtt.broker) : before);
     }
     const io::Clock::time_point now = io::Clock::now();
     if (!client.connected() || (now < next && !last)) continue;
     next = now + 1s;
-    client.publish({options.prefix + "/state",
-                    page::state_json(trend.add(subject_.look(), now), &subject_.controls, 0),
-                    true});
-    if (const std::string path = subject_.snapshot(); path != shown)
-      client.publish({options.prefix + "/event", bytes_of(shown = path), true});
+    client.publish(
+        {prefix + "/state", page::state_json(trend.add(look_(), now), &controls_, 0), true});
+    if (const std::string path = alerts_ ? alerts_->last_snapshot() : ""; path != shown)
+      client.publish({prefix + "/event", bytes_of(shown = path), true});
   }
 }
 

@@ -7,32 +7,24 @@
 #include <string>
 #include <thread>
 
+#include "tools/app/alerts/alerts.h"
+#include "tools/app/config/config.h"
 #include "tools/page/controls.h"
 #include "tools/page/live_state.h"
 
 namespace millrace::app {
 
-struct MqttViewOptions {
-  std::string broker;            ///< mqtt://[USER:PASSWORD@]HOST[:PORT]
-  std::string prefix;            ///< of all topics
-  std::string discovery_prefix;  ///< Home Assistant's; "": it is told of nothing
-};
-
-/// Publishes, retained: PREFIX/availability, "online" or "offline"; PREFIX/state, once a second,
-/// what the page has at /state; PREFIX/event, the latest snapshot as PNG; and Home Assistant's
-/// discovery. Obeys PREFIX/control as the page obeys /control, and single words:
-/// PREFIX/control/pause, PREFIX/control/label "night". On a thread of its own, which a broker that
-/// is away does not end.
+/// At the broker that [mqtt] names. Publishes, retained: PREFIX/availability, "online" or
+/// "offline"; PREFIX/state, once a second, what the page has at /state; PREFIX/event, the latest
+/// snapshot as PNG; and Home Assistant's discovery. Obeys PREFIX/control as the page obeys
+/// /control, and single words: PREFIX/control/pause, PREFIX/control/label "night". On a thread of
+/// its own, which a broker that is away does not end.
 class MqttView {
  public:
-  /// What it shows. All outlives the view and may be called by any thread.
-  struct Subject {
-    std::function<page::Snapshot()> look;
-    std::function<std::string()> snapshot;  ///< path of the latest event's picture; "": none yet
-    bool snapshots = false;                 ///< there will be some
-    page::Controls& controls;
-  };
-  MqttView(const MqttViewOptions& options, Subject subject);
+  /// All outlives the view; `look` may be called by any thread. `alerts`: who takes pictures of
+  /// events; null: nobody.
+  MqttView(const Config& config, std::function<page::Snapshot()> look, const Alerts* alerts,
+           page::Controls& controls);
   /// Says that it is offline: a second at most.
   ~MqttView();
 
@@ -40,10 +32,13 @@ class MqttView {
   std::string take_note();
 
  private:
-  void run(const MqttViewOptions& options);
+  void run();
   void note(const std::string& line);
 
-  const Subject subject_;
+  const Config& config_;
+  const std::function<page::Snapshot()> look_;
+  const Alerts* const alerts_;
+  page::Controls& controls_;
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::string note_;

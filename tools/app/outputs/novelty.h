@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <vector>
+
+#include "engine/monitor/histogram.h"  // Counter
 
 namespace millrace::app {
 
@@ -47,6 +49,55 @@ class Usual {
   double mean_ = 0, variance_ = 0;
 };
 
+/// Compares pictures with the mean of the latest 1,000 (longer than anybody stands still), by cells
+/// of about 1/32 of a side. One thread; only the constructor allocates.
+class ChangedShare {
+ public:
+  ChangedShare(std::int64_t channels, std::int64_t height, std::int64_t width)
+      : channels_(channels),
+        height_(height),
+        width_(width),
+        rows_(std::min(height, kCells * 3 / 4)),
+        columns_(std::min(width, kCells)),
+        mean_(std::size_t(channels * height * width)),
+        cells_(std::size_t(rows_ * columns_)) {}
+
+  /// The share of cells whose mean squared difference is above 0.01; then the mean follows.
+  /// `picture`: float32 [channels][height][width] in 0..1.
+  double see(const float* picture) {
+    const float share = 1.0f / float(std::min(++seen_, kMemory));
+    std::fill(cells_.begin(), cells_.end(), 0.0f);
+    std::size_t at = 0;
+    for (std::int64_t c = 0; c < channels_; ++c) {
+      for (std::int64_t y = 0; y < height_; ++y) {
+        float* const row = cells_.data() + y * rows_ / height_ * columns_;
+        for (std::int64_t column = 0; column < columns_; ++column) {
+          const std::size_t end =
+              at + std::size_t((column + 1) * width_ / columns_ - column * width_ / columns_);
+          for (; at < end; ++at) {
+            const float off = picture[at] - mean_[at];
+            mean_[at] += share * off;
+            row[column] += off * off;
+          }
+        }
+      }
+    }
+    const float much = kMuch * float(mean_.size()) / float(cells_.size());
+    const auto changed = std::ranges::count_if(cells_, [&](float sum) { return sum > much; });
+    return double(changed) / double(cells_.size());
+  }
+
+ private:
+  static constexpr std::int64_t kCells = 32;     ///< a side
+  static constexpr std::int64_t kMemory = 1000;  ///< frames
+  static constexpr float kMuch = 0.01f;          ///< a tenth of full scale
+
+  const std::int64_t channels_, height_, width_;
+  const std::int64_t rows_, columns_;  ///< of cells
+  std::vector<float> mean_, cells_;
+  std::int64_t seen_ = 0;
+};
+
 /// What is seen of a frame.
 struct Sight {
   float loss = 0;
@@ -61,42 +112,41 @@ struct Sight {
 /// from any thread.
 class Novelty {
  public:
-  explicit Novelty(NoveltyOptions options = {}) : options_(options) {}
+  explicit Novelty(NoveltyOptions options = {}) : options_(options) { event_began_ = -1; }
 
   /// Whether the frame is unexpected. One whose loss is not finite is.
   bool see(const Sight& now) {
-    const auto relaxed = std::memory_order_relaxed;
     const bool settled = seen_++ >= options_.settling;
     if (!std::isfinite(now.loss)) {
-      deviation_.store(options_.deviations, relaxed);
+      deviation_ = options_.deviations;
       mark(options_.deviations, now);  // the usual stays as it is
       return true;
     }
     const double deviation = deviation_of(now);
     const bool unexpected = settled && deviation > options_.deviations;
-    deviation_.store(settled ? deviation : 0, relaxed);
+    deviation_ = settled ? deviation : 0;
     if (unexpected) {
       mark(deviation, now);
       return true;
     }
     unexpected_in_a_row_ = 0;
     if (in_event() && ++usual_in_a_row_ >= options_.calm) {
-      in_event_.store(false, relaxed);
+      in_event_ = false;
       rests_until_ = now.seconds + options_.cooldown;
     }
     return false;
   }
 
   /// The last frame's deviations from the usual; 0 while settling.
-  double deviation() const { return deviation_.load(std::memory_order_relaxed); }
+  double deviation() const { return deviation_; }
   /// Whether an event is going on: unexpected frames with few usual ones between.
-  bool in_event() const { return in_event_.load(std::memory_order_relaxed); }
-  std::int64_t marked() const { return marked_.load(std::memory_order_relaxed); }
-  std::int64_t events() const { return events_.load(std::memory_order_relaxed); }
+  bool in_event() const { return in_event_; }
+  std::int64_t marked() const { return marked_; }
+  std::int64_t events() const { return events_; }
   /// The last event's first frame, by its number at the source; -1: none yet.
-  std::int64_t event_began() const { return event_began_.load(std::memory_order_relaxed); }
+  std::int64_t event_began() const { return event_began_; }
   /// The largest deviation in the last event.
-  double event_peak() const { return event_peak_.load(std::memory_order_relaxed); }
+  double event_peak() const { return event_peak_; }
 
  private:
   static constexpr double kLeastChange = 1e-3;  ///< of a picture: less is noise
@@ -111,18 +161,17 @@ class Novelty {
     return deviation;
   }
   void mark(double deviation, const Sight& now) {
-    const auto relaxed = std::memory_order_relaxed;
     usual_in_a_row_ = 0;
-    marked_.store(marked() + 1, relaxed);
+    marked_ += 1;
     if (unexpected_in_a_row_++ == 0) began_ = now.frame;
     if (!in_event()) {
       if (unexpected_in_a_row_ < options_.minimum || now.seconds < rests_until_) return;
-      event_began_.store(began_, relaxed);
-      event_peak_.store(deviation, relaxed);
-      events_.store(events() + 1, relaxed);
-      in_event_.store(true, relaxed);
+      event_began_ = began_;
+      event_peak_ = deviation;
+      events_ += 1;
+      in_event_ = true;
     }
-    event_peak_.store(std::max(event_peak(), deviation), relaxed);
+    event_peak_ = std::max(event_peak(), deviation);
   }
 
   const NoveltyOptions options_;
@@ -132,9 +181,9 @@ class Novelty {
   double rests_until_ = -1;  ///< no event begins before
   double below_ = 0;         ///< running mean of the loss's deviations below the usual
   Usual loss_, changed_;
-  std::atomic<double> deviation_{0}, event_peak_{0};
-  std::atomic<bool> in_event_{false};
-  std::atomic<std::int64_t> marked_{0}, events_{0}, event_began_{-1};
+  engine::Counter<double> deviation_, event_peak_;
+  engine::Counter<bool> in_event_;
+  engine::Counter<std::int64_t> marked_, events_, event_began_;
 };
 
 }  // namespace millrace::app

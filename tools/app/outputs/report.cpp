@@ -1,7 +1,5 @@
 #include "tools/app/outputs/report.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -78,7 +76,40 @@ Json memory_json(const engine::Trainer& trainer) {
   return memory;
 }
 
-Json real_time_json(const engine::Reading& r, const engine::Verdict& verdict, bool F_estimated) {
+Json frames_json(const engine::FrameCounts& frames) {
+  return {{"received", frames.received},
+          {"trained", frames.trained},
+          {"dropped", frames.dropped},
+          {"rejected", frames.rejected},
+          {"in_flight", frames.in_flight()}};
+}
+
+Json timing_json(const engine::Reading& r) {
+  return {{"stage", r.stage},
+          {"handoff", r.handoff},
+          {"stage_with_handoff", r.stage_busy},
+          {"T", r.T},
+          {"T_over_N", r.T_over_N},
+          {"bottleneck", r.bottleneck},
+          {"bottleneck_stage", r.bottleneck_stage},
+          {"step_p50", r.step_p50},
+          {"step_p99", r.step_p99},
+          {"speedup_K", r.speedup_K}};
+}
+
+Json latency_json(const engine::Reading& r) {
+  return {{"p50", r.latency_p50}, {"p99", r.latency_p99}, {"max", r.latency_max}};
+}
+
+Json guard_json(const engine::Trainer& trainer, const engine::Reading& r) {
+  const engine::LossGuard::Told guard = trainer.guard().told();
+  return {{"roll_backs", guard.roll_backs},
+          {"last_frame", guard.roll_backs > 0 ? Json(guard.last_frame) : Json()},
+          {"rate", trainer.rate().backed_off},
+          {"skipped_updates", r.skipped}};
+}
+
+Json real_time_json(const engine::Reading& r, const engine::Verdict& verdict) {
   return {{"F", r.F},
           {"budget_ms", r.budget},
           {"judged", verdict.judged},
@@ -89,8 +120,7 @@ Json real_time_json(const engine::Reading& r, const engine::Verdict& verdict, bo
             {"trained", verdict.window.trained},
             {"dropped", verdict.window.dropped},
             {"predicted_only", verdict.window.predicted_only}}},
-          {"misses", r.misses},
-          {"F_estimated", F_estimated}};
+          {"misses", r.misses}};
 }
 
 /// How the connection to the source fared.
@@ -114,12 +144,10 @@ Json optimizer_json(const stages::OptimizerSpec& optimizer, double rate) {
 
 /// What two runs are compared by: config, source, host, duration.
 Json about_run(const About& run, std::int64_t trained, engine::Clock::time_point ended) {
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
   const std::chrono::duration<double> seconds = ended - run.progress.began;
   Json about = {{"uri", run.request.source()},
                 {"seed", run.request.config.weights.seed},
-                {"host", host},
+                {"host", host_name()},
                 {"duration_s", seconds.count()},
                 {"fps", seconds.count() > 0 ? double(trained) / seconds.count() : 0.0},
                 {"config", to_toml(as_run(run.request.config, run.learner.assembled))}};
@@ -164,7 +192,6 @@ Json learned_report(const RunLog& log) {
 /// `idle`: no worker runs, so that the stages' steps can be read.
 Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
                     const engine::FrameCounts& frames, bool idle) {
-  const engine::LossGuard::Told guard = trainer.guard().told();
   Json devices = Json::array(), steps = Json::array();
   for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
   if (idle) {
@@ -178,34 +205,15 @@ Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
           {"devices", devices},
           {"cut", trainer.cut()},
           {"threads", trainer.threads()},
-          {"frames",
-           {{"received", frames.received},
-            {"trained", frames.trained},
-            {"dropped", frames.dropped},
-            {"rejected", frames.rejected},
-            {"in_flight", frames.in_flight()}}},
+          {"frames", frames_json(frames)},
           {"updates", r.updates},
-          {"timing_ms",
-           {{"stage", r.stage},
-            {"handoff", r.handoff},
-            {"stage_with_handoff", r.stage_busy},
-            {"T", r.T},
-            {"T_over_N", r.T_over_N},
-            {"bottleneck", r.bottleneck},
-            {"bottleneck_stage", r.bottleneck_stage},
-            {"step_p50", r.step_p50},
-            {"step_p99", r.step_p99},
-            {"speedup_K", r.speedup_K}}},
-          {"latency_ms", {{"p50", r.latency_p50}, {"p99", r.latency_p99}, {"max", r.latency_max}}},
+          {"timing_ms", timing_json(r)},
+          {"latency_ms", latency_json(r)},
           {"gradient_age", r.gradient_age},
           {"gradient_age_spread", r.gradient_age_spread},
           {"correction", trainer.correction().kind},
           {"optimizer", optimizer_json(trainer.optimizer(), trainer.rate().lr)},
-          {"guard",
-           {{"roll_backs", guard.roll_backs},
-            {"last_frame", guard.roll_backs > 0 ? Json(guard.last_frame) : Json()},
-            {"rate", trainer.rate().backed_off},
-            {"skipped_updates", r.skipped}}},
+          {"guard", guard_json(trainer, r)},
           {"capture", trainer.recorded() ? "graph" : "eager"},
           {"steps", steps}};
 }
@@ -233,6 +241,60 @@ stages::Metadata about_weights(const About& run, std::int64_t samples,
   return all;
 }
 
+Json live_report(const Request& request, const Intake& intake, Learner& learner,
+                 const RunLog& log) {
+  engine::Trainer& trainer = learner.trainer;
+  const engine::Reading r = trainer.monitor().read();
+  const engine::FrameCounts frames = intake.frames(trainer.monitor().tally().counts());
+  const Novelty& novelty = log.novelty();
+  const Json none = {{"recent", nullptr}};
+  Json report = {{"version", MILLRACE_VERSION},
+                 {"source", request.source()},
+                 {"task", request.config.task.kind},
+                 {"schedule", trainer.schedule().name},
+                 {"cut", trainer.cut()},
+                 {"frames", frames_json(frames)},
+                 {"loss", {{"last_frame", none}, {"linear", none}}},
+                 {"accuracy", nullptr},
+                 {"iou", nullptr},
+                 {"psnr_db", log.squared() ? Json{{"last_frame", none}} : Json()},
+                 {"novelty",
+                  {{"unexpected", novelty.marked()},
+                   {"events", novelty.events()},
+                   {"deviation", novelty.deviation()},
+                   {"in_event", novelty.in_event()}}},
+                 {"guard", guard_json(trainer, r)},
+                 {"learning_rate", trainer.rate().lr},
+                 {"timing_ms", timing_json(r)},
+                 {"realtime", real_time_json(r, learner.real_time.verdict(r))},
+                 {"latency_ms", latency_json(r)},
+                 {"stream", source_json(intake)}};
+  report.update(learned_report(log), /*merge_objects=*/true);
+  report["frames"]["predicted_only"] = frames.predicted_only;
+  report["frames"]["replayed"] = frames.replayed;
+  report["frames"]["before"] = request.resumed.frames;
+  // A source that never breaks off does not count for itself.
+  const io::StreamHealth& health = *intake.health;
+  const std::int64_t since = health.frames_since.load();
+  report["stream"]["frames_since"] =
+      since > 0 || health.breaks.load() > 0 ? since : frames.received;
+  const std::vector<engine::DeadUnits> dead = trainer.dead_units();
+  for (std::size_t stage = 0; stage < dead.size(); ++stage) {
+    const int first = trainer.schedule().replica_id(int(stage), 0);
+    report["stages"].push_back({{"device", trainer.devices()[std::size_t(first)].name()},
+                                {"replicas", trainer.schedule().replicas_of(int(stage))},
+                                {"compute_ms", r.stage[stage]},
+                                {"handoff_ms", r.handoff[stage]},
+                                {"busy_ms", r.stage_busy[stage]},
+                                {"updates", r.updates[stage]},
+                                {"misses", r.misses[stage]},
+                                {"gradient_age", r.gradient_age[stage]},
+                                {"dead_units", dead[stage].dead},
+                                {"units", dead[stage].units}});
+  }
+  return report;
+}
+
 Json make_report(RunParts& p) {
   const Config& config = p.request.config;
   const engine::Trainer& trainer = p.learner.trainer;
@@ -244,8 +306,8 @@ Json make_report(RunParts& p) {
   report["task"] = {{"kind", config.task.kind},
                     {"loss", config.task.loss.text()},
                     {"without_target", frames.untold}};
-  report["realtime"] = real_time_json(r, p.learner.real_time.verdict(r),
-                                      p.learner.rate_watch && p.learner.rate_watch->estimated());
+  report["realtime"] = real_time_json(r, p.learner.real_time.verdict(r));
+  report["realtime"]["F_estimated"] = p.learner.rate_watch && p.learner.rate_watch->estimated();
   report["dead_units"] = dead_units_json(trainer);
   report.update(learned_report(log));
   if (idle) report["memory_bytes"] = memory_json(trainer);

@@ -15,6 +15,7 @@ class Trainer;
 
 namespace millrace::app {
 
+struct Intake;
 struct Learner;
 struct Progress;
 struct Request;
@@ -24,6 +25,9 @@ class RunLog;
 /// The report of a run; docs/report.md explains each key. Called by learn()'s thread, or when that
 /// has ended.
 nlohmann::ordered_json make_report(RunParts& run);
+/// What viewers see of the run itself, of which the page makes /state. Any thread.
+nlohmann::ordered_json live_report(const Request& request, const Intake& intake, Learner& learner,
+                                   const RunLog& log);
 /// How often the guard rolled back, in a line; "": never.
 std::string guard_remark(const engine::Trainer& trainer);
 /// make_report()'s report in a few lines, for people; the last one is the verdict.

@@ -10,7 +10,6 @@
 #include "engine/pipeline/feed.h"
 #include "engine/trainer/trainer.h"
 #include "tools/app/config/task.h"
-#include "tools/app/outputs/changed_share.h"
 #include "tools/app/outputs/class_scores.h"
 #include "tools/app/outputs/mean_frame.h"
 #include "tools/app/outputs/novelty.h"
@@ -155,18 +154,8 @@ class RunLog final : public engine::Observer {
   }
   float squared_error(const float* made, const float* target) const {
     const std::size_t count = mean_frame_.mean().size();
-    constexpr std::size_t kLanes = 16;  // independent sums
-    float sums[kLanes] = {};
-    std::size_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) {
-      for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        const float error = made[i + lane] - target[i + lane];
-        sums[lane] += error * error;
-      }
-    }
-    for (; i < count; ++i) sums[0] += (made[i] - target[i]) * (made[i] - target[i]);
-    float sum = 0;
-    for (const float lane : sums) sum += lane;
+    const float sum = sum_in_lanes(
+        count, [&](std::size_t i) { return (made[i] - target[i]) * (made[i] - target[i]); });
     return sum / float(count);
   }
   const float* extrapolated(engine::Sample& sample) {

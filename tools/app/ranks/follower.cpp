@@ -12,9 +12,9 @@
 
 #include "stages/safetensors.h"
 #include "tools/app/assembly.h"
-#include "tools/app/feeds/lockstep_feed.h"
-#include "tools/app/feeds/shared_feed.h"
 #include "tools/app/learner.h"
+#include "tools/app/provenance.h"
+#include "tools/app/ranks/rank_feeds.h"
 #include "tools/app/ranks/rank_grid.h"
 #include "tools/app/ranks/rank_letters.h"
 
@@ -23,46 +23,25 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The source of a pipeline beside rank 0's, on the pipeline's first rank.
-class CopySource {
- public:
-  /// Of the `copy`-th pipeline, for samples of `sample`. Throws ConfigError, io::SourceError.
-  CopySource(const Config& config, int copy, const stages::ImageShape& sample)
-      : config_(with_uri(config, copy)), intake_(config_) {
-    const stages::ImageShape shape = intake_.shape();
-    if (shape.width == sample.width && shape.height == sample.height) return;
-    throw config.error("source.uris", "frames of " + io::redacted(config_.source.uri) + " are " +
-                                          size_text(shape) + ", the first source's " +
-                                          size_text(sample) +
+Config of_copy(Config config, int copy) {
+  if (copies_of(config) > 1) config.source.uri = config.source.uris[std::size_t(copy)];
+  return config;
+}
+
+/// The source of `config`, for samples of the size of `sample`. Throws ConfigError,
+/// io::SourceError.
+std::unique_ptr<Intake> open_intake(const Config& config, const stages::ImageShape& sample) {
+  auto intake = std::make_unique<Intake>(config);
+  const auto size = [](const stages::ImageShape& shape) {
+    return std::to_string(shape.width) + "x" + std::to_string(shape.height);
+  };
+  if (const std::string ours = size(intake->shape()); ours != size(sample)) {
+    throw config.error("source.uris", "frames of " + io::redacted(config.source.uri) + " are " +
+                                          ours + ", the first source's " + size(sample) +
                                           ": set source.width and source.height");
   }
-
-  /// What `trainer` takes samples from. `trainer` outlives this.
-  FrameFeed& feed(const engine::Trainer& trainer) {
-    return *(feed_ = make_feed(config_, intake_, trainer));
-  }
-  void start() { intake_.start(); }
-  /// After the run. Waits for the reader.
-  SourceReport finish(const engine::Outcome& outcome, const engine::Reading& times) {
-    intake_.stop();
-    engine::FrameCounts frames = intake_.frames(outcome);
-    frames.rejected += outcome.rejected + feed_->pending();
-    return {config_.source.uri, frames, times.stage, times.handoff, intake_.error()};
-  }
-
- private:
-  static Config with_uri(Config config, int copy) {
-    config.source.uri = config.source.uris[std::size_t(copy)];
-    return config;
-  }
-  static std::string size_text(const stages::ImageShape& shape) {
-    return std::to_string(shape.width) + "x" + std::to_string(shape.height);
-  }
-
-  const Config config_;
-  Intake intake_;
-  std::unique_ptr<FrameFeed> feed_;
-};
+  return intake;
+}
 
 /// For ranks without frames.
 class NoFeed final : public engine::Feed {
@@ -77,9 +56,8 @@ class Follower {
   Follower(engine::Exchange& exchange, RankGrid& grid, const Config& config, RankPlan plan)
       : exchange_(exchange),
         grid_(grid),
-        source_(leads() && grid.part() == 0
-                    ? std::make_unique<CopySource>(config, grid.copy(), plan.sample)
-                    : nullptr),
+        config_(of_copy(config, grid.copy())),
+        intake_(leads() && grid.part() == 0 ? open_intake(config_, plan.sample) : nullptr),
         trainer_(options_of(config, std::move(plan))) {
     // All copies of a pipeline have the same weights; the first one writes them.
     if (config.checkpoint.dir.empty() || grid.copy() > 0) return;
@@ -104,8 +82,7 @@ class Follower {
     } while (!leads() && trainer_.follow());
     if (!leads()) return;
     trainer_.dismiss_ranks();
-    if (source_)
-      post(exchange_, 0, write(Word::source, source_->finish(outcome_, trainer_.monitor().read())));
+    if (intake_) post(exchange_, 0, write(Word::source, end_source()));
     if (grid_.copy() == 0)
       post(exchange_, 0, letter(Word::share).put(stages::to_safetensors(trainer_.checkpoint())));
     await_posted(exchange_, 30s);
@@ -134,7 +111,7 @@ class Follower {
         checkpointer_->after_sample(stage, sample);
       };
     }
-    if (source_) return learn_from_source(std::move(options));
+    if (intake_) return learn_from_source(std::move(options));
     NoFeed none;
     std::unique_ptr<ReceivedFeed> received;
     if (leads()) received = std::make_unique<ReceivedFeed>(grid_.group(), trainer_);
@@ -142,15 +119,24 @@ class Follower {
                  std::move(options));
   }
   void learn_from_source(engine::PipelineOptions options) {
-    LockstepFeed lockstep(source_->feed(trainer_), grid_.copies_group());
+    feed_ = make_feed(config_, *intake_, trainer_);
+    LockstepFeed lockstep(*feed_, grid_.copies_group());
     std::unique_ptr<SharedFeed> shared;
     if (grid_.tensor() > 1)
       shared = std::make_unique<SharedFeed>(lockstep, grid_.group(), trainer_);
     if (shared) grid_.pipeline().on_end_of_stream = [&] { shared->end(); };
-    source_->start();
+    intake_->start();
     outcome_ = trainer_.run(shared ? static_cast<engine::Feed&>(*shared) : lockstep, nullptr,
                             std::move(options));
     grid_.pipeline().on_end_of_stream = nullptr;
+  }
+  /// After the run. Waits for the reader.
+  SourceReport end_source() {
+    intake_->stop();
+    engine::FrameCounts frames = intake_->frames(outcome_);
+    frames.rejected += outcome_.rejected + feed_->pending();
+    const engine::Reading times = trainer_.monitor().read();
+    return {config_.source.uri, frames, times.stage, times.handoff, intake_->error()};
   }
   /// Whether it is the first rank of its pipeline.
   bool leads() { return grid_.pipeline().rank() == 0; }
@@ -174,9 +160,11 @@ class Follower {
 
   engine::Exchange& exchange_;
   RankGrid& grid_;
-  const std::unique_ptr<CopySource> source_;  ///< null: on another rank
+  const Config config_;                   ///< its source is this copy's
+  const std::unique_ptr<Intake> intake_;  ///< null: on another rank
   engine::Trainer trainer_;
-  engine::Outcome outcome_;  ///< of `source_`
+  std::unique_ptr<FrameFeed> feed_;  ///< from `intake_`
+  engine::Outcome outcome_;          ///< of `feed_`
   std::atomic<double> rate_{1.0};
   std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: no checkpoints
   bool told_ = false;
@@ -254,9 +242,7 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
     reader.get<Word>();
     follower = std::make_unique<Follower>(exchange, grid, config, read_as<RankPlan>(reader));
     follower->prepare();
-    char host[256] = "";
-    gethostname(host, sizeof host - 1);
-    post(exchange, 0, letter(Word::ready).put(std::string(host)).put(std::int64_t(getpid())));
+    post(exchange, 0, letter(Word::ready).put(host_name()).put(std::int64_t(getpid())));
   } catch (const ConfigError& error) {
     fail(exchange, 2, error.what());
   } catch (const io::SourceError& error) {

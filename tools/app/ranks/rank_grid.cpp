@@ -149,7 +149,8 @@ void require_grid(const Config& config, const engine::TrainerOptions& options, i
         shared + ": \"gap-aware\" goes by the mean step of all of a stage's weights");
   }
   if (options.optimizer.orthogonal > 0)
-    throw config.error("optimizer.orthogonal", shared + ": a gradient is projected on its whole tensor's mean");
+    throw config.error("optimizer.orthogonal",
+                       shared + ": a gradient is projected on its whole tensor's mean");
   if (config.pipeline.stages > 1 && config.pipeline.cut.empty()) {
     throw config.error("pipeline.cut",
                        shared + ": name the cut, at modules that none is split across");

@@ -5,10 +5,6 @@
 #include <sstream>
 #include <stdexcept>
 #include <thread>
-#include <tuple>
-#include <type_traits>
-
-#include "stages/safetensors.h"
 
 namespace millrace::app {
 namespace {
@@ -27,41 +23,6 @@ std::uint64_t build_number() {
              1099511628211u;
   }
   return hash;
-}
-
-// The fields of a letter's content, in the order in which they are written and read.
-template <class Content>
-auto fields(Content& of) {
-  using Plain = std::remove_const_t<Content>;
-  if constexpr (std::is_same_v<Plain, RankPlan>) {
-    return std::tie(of.sample, of.cut, of.module_ms, of.fps, of.weights);
-  } else if constexpr (std::is_same_v<Plain, SourceReport>) {
-    return std::tie(of.uri, of.frames, of.stage_ms, of.handoff_ms, of.error);
-  } else {
-    return std::tie(of.stage, of.sample, of.due.first, of.due.second, of.state);
-  }
-}
-
-template <class Field>
-void put(engine::ByteWriter& to, const Field& field) {
-  if constexpr (std::is_same_v<Field, stages::StateDict>) {
-    to.put(stages::to_safetensors(field));
-  } else {
-    to.put(field);
-  }
-}
-
-template <class Field>
-void get(engine::ByteReader& from, Field& field) {
-  if constexpr (std::is_same_v<Field, stages::StateDict>) {
-    field = stages::from_safetensors(std::string(from.text()));
-  } else if constexpr (std::is_same_v<Field, std::string>) {
-    field = from.text();
-  } else if constexpr (requires { field.push_back({}); }) {
-    field = from.list<typename Field::value_type>();
-  } else {
-    field = from.get<Field>();
-  }
 }
 
 }  // namespace
@@ -119,26 +80,5 @@ engine::GpusOfRanks read_gpus(engine::ByteReader& letter) {
   for (auto& of_rank : gpus) of_rank = letter.list<capture::GpuId>();
   return gpus;
 }
-
-template <class Content>
-engine::ByteWriter write(Word word, const Content& content) {
-  engine::ByteWriter bytes = letter(word);
-  std::apply([&](const auto&... field) { (put(bytes, field), ...); }, fields(content));
-  return bytes;
-}
-
-template <class Content>
-Content read_as(engine::ByteReader& letter) {
-  Content content;
-  std::apply([&](auto&... field) { (get(letter, field), ...); }, fields(content));
-  return content;
-}
-
-template engine::ByteWriter write(Word, const RankPlan&);
-template RankPlan read_as(engine::ByteReader&);
-template engine::ByteWriter write(Word, const SourceReport&);
-template SourceReport read_as(engine::ByteReader&);
-template engine::ByteWriter write(Word, const engine::Checkpointer::Part&);
-template engine::Checkpointer::Part read_as(engine::ByteReader&);
 
 }  // namespace millrace::app

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "engine/monitor/real_time.h"
@@ -12,6 +14,7 @@
 #include "engine/pipeline/exchange.h"
 #include "engine/trainer/checkpointer.h"
 #include "engine/trainer/trainer.h"
+#include "stages/safetensors.h"
 #include "tools/app/config/config.h"
 
 namespace millrace::app {
@@ -81,10 +84,48 @@ std::string difference(engine::ByteReader& from, const Config& config);
 
 engine::GpusOfRanks read_gpus(engine::ByteReader& letter);  ///< of Word::join
 
-// RankPlan, SourceReport and engine::Checkpointer::Part as letters.
+// The fields of a letter's content, in the order in which they are written and read.
+inline auto fields(RankPlan& of) {
+  return std::tie(of.sample, of.cut, of.module_ms, of.fps, of.weights);
+}
+inline auto fields(SourceReport& of) {
+  return std::tie(of.uri, of.frames, of.stage_ms, of.handoff_ms, of.error);
+}
+inline auto fields(engine::Checkpointer::Part& of) {
+  return std::tie(of.stage, of.sample, of.due.first, of.due.second, of.state);
+}
+
+/// A letter of `word` with `content`, which has fields().
 template <class Content>
-engine::ByteWriter write(Word word, const Content& content);
+engine::ByteWriter write(Word word, Content content) {
+  engine::ByteWriter bytes = letter(word);
+  const auto put = [&](const auto& field) {
+    if constexpr (std::is_same_v<decltype(field), const stages::StateDict&>) {
+      bytes.put(stages::to_safetensors(field));
+    } else {
+      bytes.put(field);
+    }
+  };
+  std::apply([&](const auto&... field) { (put(field), ...); }, fields(content));
+  return bytes;
+}
+
 template <class Content>
-Content read_as(engine::ByteReader& letter);
+Content read_as(engine::ByteReader& letter) {
+  Content content;
+  const auto get = [&]<class Field>(Field& field) {
+    if constexpr (std::is_same_v<Field, stages::StateDict>) {
+      field = stages::from_safetensors(std::string(letter.text()));
+    } else if constexpr (std::is_same_v<Field, std::string>) {
+      field = letter.text();
+    } else if constexpr (requires { field.push_back({}); }) {
+      field = letter.list<typename Field::value_type>();
+    } else {
+      field = letter.get<Field>();
+    }
+  };
+  std::apply([&](auto&... field) { (get(field), ...); }, fields(content));
+  return content;
+}
 
 }  // namespace millrace::app

@@ -10,6 +10,7 @@
 #include "io/source/source.h"
 #include "stages/safetensors.h"
 #include "tools/app/assembly.h"
+#include "tools/app/provenance.h"
 
 namespace millrace::app {
 namespace {
@@ -47,9 +48,7 @@ void require_ranks(const Config& config, const engine::TrainerOptions& options, 
 
 RankTeam::RankTeam(engine::Exchange& exchange, const Config& config)
     : exchange_(exchange), members_(std::size_t(exchange.ranks())) {
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
-  members_[0] = {host, getpid()};
+  members_[0] = {host_name(), getpid()};
   engine::GpusOfRanks gpus(members_.size());
   gpus[0] = capture::gpus_here();
   each(Word::hello, [&](int rank, engine::ByteReader& letter) {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "tools/app/feeds/run_source.h"
+#include "tools/app/intake.h"
 #include "tools/app/run.h"
 #include "tools/bindings/gst/mailbox.h"
 

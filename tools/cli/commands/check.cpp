@@ -10,7 +10,7 @@
 #include "tools/app/assembly.h"
 #include "tools/app/correction_choice.h"
 #include "tools/app/feeds/replay_feed.h"
-#include "tools/app/feeds/run_source.h"
+#include "tools/app/intake.h"
 #include "tools/app/outputs/outputs.h"
 #include "tools/cli/commands/command.h"
 

@@ -1,19 +1,131 @@
-// Sends frames to the ranks that share modules with the rank that reads the source.
+// Feeds of pipelines that learn one network together.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "engine/pipeline/exchange.h"
 #include "engine/pipeline/feed.h"
+#include "engine/trainer/sum_group.h"
 #include "engine/trainer/trainer.h"
 
 namespace millrace::app {
+
+/// A copy's feed. Each copy takes its n-th sample when all have one, so that their n-th updates can
+/// be summed. The other copies report that they are ready or at their end; the first one answers go
+/// or end. Frames stay on their rank. Threads as engine::Feed; poll() throws RankLost.
+class LockstepFeed final : public engine::Feed {
+ public:
+  /// `own`: this copy's source. `copies`: the first ranks of all copies. Both outlive it.
+  LockstepFeed(engine::Feed& own, engine::SumGroup& copies)
+      : own_(own), copies_(copies), exchange_(copies.exchange()) {
+    const std::lock_guard lock(exchange_.mutex());
+    peers_.resize(leads() ? std::size_t(exchange_.ranks() - 1) : 1);
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      const int rank = leads() ? int(i) + 1 : 0;
+      peers_[i].out =
+          exchange_.open_to(rank, engine::Exchange::kFeedTag, {bytes_of(peers_[i].says)});
+      peers_[i].in =
+          exchange_.open_from(rank, engine::Exchange::kFeedTag, {bytes_of(peers_[i].said)});
+      listen(peers_[i]);
+    }
+  }
+  /// Closes the exchange's ports, also those of the sums.
+  ~LockstepFeed() override {
+    const std::lock_guard lock(exchange_.mutex());
+    exchange_.close_ports();
+  }
+  Status poll(std::chrono::microseconds patience) override {
+    if (over_) return Status::end;
+    if (leads() || !said_) {
+      const Status own = own_.poll(patience);
+      if (leads() && own != Status::ready) {
+        const bool ends = own == Status::end || all_ready() == Status::end;
+        return ends ? Status::end : Status::wait;
+      }
+      if (!leads() && own != Status::wait) {
+        say(peers_.front(), own == Status::ready ? Word::ready : Word::end);
+        said_ = true;
+      }
+    }
+    const Status all = all_ready();
+    over_ = all == Status::end;
+    if (all == Status::wait && patience.count() > 0) std::this_thread::sleep_for(patience);
+    return all;
+  }
+  void take(engine::Sample& sample) override {
+    if (leads()) {
+      for (Peer& peer : peers_) say(peer, Word::ready);
+    }
+    own_.take(sample);
+    said_ = false;
+    const std::lock_guard lock(exchange_.mutex());
+    for (Peer& peer : peers_) listen(peer);
+  }
+  /// Ends all copies. On the first one, by the worker that takes samples.
+  void end() {
+    for (Peer& peer : peers_) say(peer, Word::end);
+  }
+
+ private:
+  /// What a copy reports of its next sample, and the first copy's answer.
+  enum class Word : std::int64_t { end, ready };
+  struct Peer {
+    Word said = Word::end;
+    int in = -1, out = -1;  ///< ports
+    Word says = Word::end;
+    bool heard = false;  ///< an answer to the last listen()
+  };
+  static std::span<std::byte> bytes_of(Word& word) {
+    return std::as_writable_bytes(std::span(&word, 1));
+  }
+  bool leads() const { return exchange_.rank() == 0; }
+  void listen(Peer& peer) {
+    peer.heard = false;
+    exchange_.start(peer.in);
+  }
+  /// Under the mutex.
+  bool hears(Peer& peer) {
+    peer.heard = peer.heard || exchange_.over(peer.in);
+    return peer.heard;
+  }
+  void say(Peer& peer, Word word) {
+    std::unique_lock lock(exchange_.mutex());
+    while (!exchange_.over(peer.out)) {  // the word before was answered, so this ends soon
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    }
+    peer.says = word;
+    exchange_.start(peer.out);
+  }
+  Status all_ready() {
+    const std::lock_guard lock(exchange_.mutex());
+    copies_.require_alive();
+    bool all = true;
+    for (Peer& peer : peers_) {
+      if (!hears(peer)) {
+        all = false;
+      } else if (peer.said == Word::end) {
+        return Status::end;
+      }
+    }
+    return all ? Status::ready : Status::wait;
+  }
+
+  engine::Feed& own_;
+  engine::SumGroup& copies_;
+  engine::Exchange& exchange_;
+  std::vector<Peer> peers_;  ///< the first copy's: all others; another's: the first
+  bool said_ = false;        ///< on the other copies: of the next sample
+  bool over_ = false;
+};
 
 /// A sample as a message: info, input, and the target if it is not the input.
 class SampleMessage {

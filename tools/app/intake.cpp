@@ -1,4 +1,4 @@
-#include "tools/app/feeds/run_source.h"
+#include "tools/app/intake.h"
 
 #include <chrono>
 #include <cmath>
