@@ -12,13 +12,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-import delayed_rules
 import millrace
 from millrace import _cut
 import networks
 import program
 import reference
-from test_package import LR, PLAIN, SameWeights, not_in_place, pictures
+from test_package import LR, PLAIN, SameWeights, expected, not_in_place, pictures
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -101,31 +100,6 @@ def packed(net):
         Carry(lambda up, out, y, b, a: (out(torch.cat([up(y), b], 1)), a), [y, b, a], net.up2, net.out2),
         Carry(lambda up, out, head, y, a: torch.sigmoid(head(out(torch.cat([up(y), a], 1)))), [(6, 8, 12), a],
               net.up1, net.out1, net.head))
-
-
-def saved_activations(stages, samples, **_):
-    """pb: stage i forwards sample m at version max(0, m-2d) and takes it back at version m. Autograd saved the inputs; the
-    weights are changed under it."""
-    losses = []
-    for m, (x, target) in enumerate(samples):
-        ends = []
-        for i, stage in enumerate(stages):
-            version = max(0, m - 2 * (len(stages) - 1 - i))
-            kept, stage.versions[version] = stage.versions[version], [w.clone() for w in stage.versions[version]]
-            ends.append(stage.forward(x, version, first=i == 0))
-            stage.versions[version] = kept
-            x = ends[-1][2]
-        loss = nn.functional.mse_loss(x, target)
-        losses.append(loss.item())
-        gradient = torch.autograd.grad(loss, x, retain_graph=True)[0]
-        for i in reversed(range(len(stages))):
-            x, weights, y = ends[i]
-            for weight, now in zip(weights, stages[i].versions[m]):
-                weight.data.copy_(now)
-            found = list(torch.autograd.grad(y, weights + ([x] if i else []), gradient))
-            gradient = found.pop() if i else None
-            stages[i].update([found])
-    return losses
 
 
 class Export(SameWeights):
@@ -212,16 +186,7 @@ class Export(SameWeights):
             self.assertEqual(len(list(trainer.run(frames))), 8)
             state[schedule] = trainer.state_dict()
         own = made(networks.UNet)
-        for begin in (0, 4):  # the mean gradient of four
-            gradients = []
-            for x in frames[begin:begin + 4]:
-                gradients.append(torch.autograd.grad(of_picture(own(x[None]), x), list(own.parameters())))
-            with torch.no_grad():
-                for parameter, *found in zip(own.parameters(), *gradients):
-                    total = found[0].clone()
-                    for more in found[1:]:
-                        total += more
-                    parameter.add_(total / 4, alpha=-LR)
+        expected(nn.Sequential(own), "gpipe", [(x[None], x[None]) for x in frames], [])
         for schedule, found in state.items():
             with self.subTest(schedule):
                 self.assert_same(found, own)
@@ -229,19 +194,11 @@ class Export(SameWeights):
     def test_asynchronous_schedules_carry_skips_as_pytorch_would(self):
         frames = pictures(14)
         samples = [(x[None], x[None]) for x in frames]
-        for schedule, rule in {"partime": None, "pb": saved_activations, "pipedream": delayed_rules.pipedream,
-                               "2bw": delayed_rules.two_buffered}.items():
+        for schedule in ("partime", "pb", "pipedream", "2bw"):
             for cut, places in (([5, 12], [2, 4]), ([2, 8], [1, 3])):
                 with self.subTest(schedule, cut=cut):
                     own = made(networks.UNet)
-                    chain = packed(own)
-                    if rule is None:
-                        stages = reference.cut_network(chain, places, reference.sgd(0.0, LR))
-                        losses = reference.partime(stages, samples).losses
-                    else:
-                        stages = delayed_rules.cut_network(chain, places, LR)
-                        losses = rule(stages, samples, group=4)
-                        delayed_rules.take_versions(stages)
+                    losses = expected(packed(own), schedule, samples, places)
                     trainer = millrace.Trainer(made(networks.UNet), schedule=schedule, stages=3, cut=cut, microbatches=4,
                                                **PLAIN)
                     self.assertEqual([r.loss for r in trainer.run(frames)], losses)
