@@ -70,18 +70,3 @@ class AtTheSourcesRate(AccountingTest):
     def test_frames_trains_exactly_as_many(self):
         self.assert_learns(self.live(drop="never"), "--frames", 9, received=9, trained=9, dropped=0)
         self.assert_learns(self.live(drop="newest"), "--frames", 9, trained=9, rejected=0)
-
-
-class CorruptPictures(AccountingTest):
-
-    def test_frames_counts_only_trained_frames(self):
-        for count, corrupt, frames, loop in ((10, (2, 4), 6, False), (4, (2,), 9, True)):
-            with self.subTest(loop=loop):
-                uri = self.pictures(count)
-                for number in corrupt:
-                    (self.folder / str(count) / f"{number:05d}.png").write_bytes(b"")
-                report = self.assert_learns(self.config(uri, loop=loop), "--frames", frames, trained=frames, dropped=0)
-                if loop:  # at every pass
-                    self.assertGreaterEqual(report["frames"]["rejected"], 2)
-                else:
-                    self.assertEqual(report["frames"]["rejected"], 2)
