@@ -12,6 +12,7 @@
 #include <toml++/toml.h>
 
 #include "engine/format.h"
+#include "engine/monitor/downsampled.h"
 #include "stages/json_bounds.h"
 #include "tools/app/config/deep_key.h"
 
@@ -158,20 +159,6 @@ std::string aligned(const Table& table) {
   return text;
 }
 
-/// Averages neighbours until few enough points are left.
-void thin(std::vector<std::pair<double, double>>& points) {
-  const std::size_t group = (points.size() + kMostPoints - 1) / kMostPoints;
-  if (group < 2) return;
-  std::vector<std::pair<double, double>> few;
-  for (std::size_t begin = 0; begin < points.size(); begin += group) {
-    const std::size_t end = std::min(points.size(), begin + group);
-    double sum = 0;
-    for (std::size_t i = begin; i < end; ++i) sum += points[i].second;
-    few.emplace_back(points[begin].first, sum / double(end - begin));
-  }
-  points = std::move(few);
-}
-
 /// A discarded value if it is not JSON.
 Json parse_in(const std::string& path, const std::string& text) {
   try {
@@ -231,21 +218,24 @@ std::string compare_text(const std::vector<NamedReport>& runs) {
 LossCurves read_curves(const std::string& log) {
   std::ifstream file(log);
   if (!file) throw std::invalid_argument(log + ": cannot be read");
-  LossCurves curves;
+  engine::Downsampled<2> network(kMostPoints), mean_frame(kMostPoints);  // frame and loss
   for (std::string text; std::getline(file, text);) {
     const Json line = parse_in(log, text);
     if (!line.is_object() || !line.contains("frame") || !line["frame"].is_number()) continue;
     const double frame = line["frame"];
     if (const Json* loss = at(line, "/loss"); loss && loss->is_number())
-      curves.network.emplace_back(frame, loss->get<double>());
+      network.add({frame, loss->get<double>()});
     if (const Json* loss = at(line, "/mean_frame_loss"); loss && loss->is_number())
-      curves.mean_frame.emplace_back(frame, loss->get<double>());
+      mean_frame.add({frame, loss->get<double>()});
   }
-  if (curves.network.empty())
+  if (network.points().empty())
     throw std::invalid_argument(log + ": holds no line that output.log wrote");
-  thin(curves.network);
-  thin(curves.mean_frame);
-  return curves;
+  const auto points_of = [](const engine::Downsampled<2>& curve) {
+    std::vector<std::pair<double, double>> points;
+    for (const auto& [at, loss] : curve.points()) points.emplace_back(at, loss);
+    return points;
+  };
+  return {points_of(network), points_of(mean_frame)};
 }
 
 io::Chart compare_chart(const std::vector<std::pair<std::string, LossCurves>>& runs) {
