@@ -95,7 +95,11 @@ def sets(*each):
 
 
 def toml_value(value):
-    """Strings, numbers, booleans and lists are written alike in JSON and TOML."""
+    """As TOML on one line. Strings, numbers and booleans are written as in JSON."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml_value(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     return json.dumps(str(value) if isinstance(value, Path) else value)
 
 
@@ -122,16 +126,10 @@ def small(uri="synth:shapes", **tables):
 
 
 def write_toml(path, tables):
-    """A config file; a list of dicts becomes [[table.key]]s."""
+    """A config file."""
     lines = []
     for table, keys in tables.items():
-        lines.append(f"[{table}]")
-        lists = {key: value for key, value in keys.items() if isinstance(value, list) and value and isinstance(value[0], dict)}
-        lines += [f"{key} = {toml_value(value)}" for key, value in keys.items() if key not in lists]
-        for key, items in lists.items():
-            for item in items:
-                lines.append(f"[[{table}.{key}]]")
-                lines += [f"{name} = {toml_value(value)}" for name, value in item.items()]
+        lines += [f"[{table}]", *(f"{key} = {toml_value(value)}" for key, value in keys.items())]
     path.write_text("\n".join(lines) + "\n")
     return path
 

@@ -62,7 +62,7 @@ class Schedules(reference.ReferenceTest):
                              replicas=replicas)
 
     def test_orthogonal_gradients(self):
-        for schedule in ("pb", "2bw"):
+        for schedule in ("sequential", "partime", "pb", "2bw"):
             with self.subTest(schedule):
                 self.compare(schedule, reference.RULES[schedule], [4], orthogonal=0.75)
 
