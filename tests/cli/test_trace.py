@@ -76,11 +76,7 @@ class Trace(program.CliTest):
 
     def test_ctrl_c_still_writes_it(self):
         file = self.folder / "trace.json"
-        config = program.write_toml(self.folder / "endless.toml", {
-            "source": {"uri": "synth:shapes", "pace": "live", "width": 16, "height": 16},
-            "task": {"kind": "autoencode"}, "model": {"layers": 2, "features": 2, "kernel": 3},
-            "pipeline": {"stages": 2, "cut": [2]},
-            "output": {"report": self.folder / "report.json"}})
+        config = self.write(program.small(source={"pace": "live"}, output={"report": self.folder / "report.json"}))
         process = self.start_run(config, "--trace", file)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)

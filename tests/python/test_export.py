@@ -2,10 +2,8 @@
 
 import json
 import os
-import pathlib
 import subprocess
 import sys
-import tempfile
 
 import numpy
 import torch
@@ -102,12 +100,7 @@ def packed(net):
               net.up1, net.out1, net.head))
 
 
-class Export(SameWeights):
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+class Export(SameWeights, program.CliTest):
 
     def test_a_sequential_has_a_part_for_each_child(self):
         nested = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Sequential(nn.ReLU(), nn.Conv2d(4, 3, 1)), nn.Sigmoid())
@@ -278,7 +271,7 @@ class Export(SameWeights):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("Sequential in 6 parts", done.stdout)
         frames = program.random_frames(seed=3, count=12, channels=3)
-        uri = program.write_frames(pathlib.Path(self.folder) / "frames", frames)
+        uri = program.write_frames(self.folder / "frames", frames)
         own = not_in_place(networks.make())
         stages = reference.cut_network(own, [2], reference.sgd(0.0, LR))
         reference.partime(stages, reference.autoencode(frames))
@@ -288,21 +281,20 @@ class Export(SameWeights):
         done = self.program("run", *keys, *program.settings({"pipeline": {"cut": [2], "capture": "eager"}}),
                             "--set", "output.weights=out.safetensors", "--quiet")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        weights = load_file(os.path.join(self.folder, "out.safetensors"))
+        weights = load_file(self.folder / "out.safetensors")
         for name, value in own.state_dict().items():
             self.assertTrue(torch.equal(weights[name], value), name)
         # Weights of its own names load, and what knows no such file says so.
-        save_file(made(networks.make).state_dict(), os.path.join(self.folder, "start.safetensors"))
+        save_file(made(networks.make).state_dict(), self.folder / "start.safetensors")
         self.assertEqual(self.program("check", *keys, "--set", "model.weights=start.safetensors").returncode, 0)
-        with open(os.path.join(self.folder, "net.pt"), "wb") as file:
-            file.write(b"no archive")
+        (self.folder / "net.pt").write_bytes(b"no archive")
         done = self.program("check", *keys)
         self.assertEqual(done.returncode, 2)
         self.assertIn("net.pt: not a TorchScript file", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
 
     def test_a_teacher_that_fails_midway_ends_the_run_and_loses_nothing(self):
-        folder = pathlib.Path(self.folder)
+        folder = self.folder
         (folder / "teacher.py").write_text(
             "import torch\n\n\nclass Teacher(torch.nn.Module):\n"
             "    def __init__(self):\n        super().__init__()\n        self.table = torch.nn.Parameter(torch.zeros(1))\n\n"
@@ -341,4 +333,4 @@ class Export(SameWeights):
                 self.assertEqual(done.returncode, 2)
                 self.assertIn(words, done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-                self.assertFalse(os.path.exists(os.path.join(self.folder, "net.pt")))
+                self.assertFalse((self.folder / "net.pt").exists())

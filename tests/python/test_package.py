@@ -10,7 +10,6 @@ import tempfile
 import threading
 import unittest
 
-import numpy
 import torch
 from torch import nn
 
@@ -77,19 +76,6 @@ class Package(SameWeights):
         self.assertEqual(first.prediction.shape, (3, 16, 24))
         self.assertGreater(first.latency, 0)
         self.assertEqual(first.age, 0)
-
-    def test_capture_auto_equals_eager_within_rounding(self):
-        frames = pictures(30)
-        runs = []
-        for capture in ["auto", "eager"]:
-            trainer = millrace.Trainer(network(), stages=2, cut=[2], **{**PLAIN, "capture": capture})
-            runs.append(([r.loss for r in trainer.run(frames)], trainer.state_dict()))
-            self.assertEqual([stage["left_to_libtorch"] for stage in trainer.report()["steps"]], [[], []])
-            self.assertEqual(trainer.report()["frames"], {"received": 30, "trained": 30, "dropped": 0, "rejected": 0,
-                                                          "in_flight": 0})
-        self.assertTrue(numpy.allclose(runs[0][0], runs[1][0], rtol=1e-4))
-        for name, value in runs[1][1].items():
-            self.assertTrue(torch.allclose(runs[0][1][name], value, atol=1e-5), name)
 
     def test_targets_of_ones_own(self):
         net, frames = network(), pictures(12)
