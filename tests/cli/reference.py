@@ -154,7 +154,8 @@ class Stage:
 
     def __init__(self, modules, make_optimizer):
         self.modules = modules
-        self.names, self.parameters = [list(each) for each in zip(*modules.named_parameters())] or ([], [])
+        named = dict(modules.named_parameters())
+        self.names, self.parameters = list(named), list(named.values())
         self.optimizer = make_optimizer(self.parameters) if self.parameters else None
         self.versions = []  # after 0, 1, ... updates
         self.keep()
