@@ -131,7 +131,8 @@ TEST(Alerts, ASnapshotIsWrittenAndToldOf) {
   }
   io::put_bytes(folder / "shots/kept.png", "not ours");
   {
-    Alerts later({.snapshots = folder / "shots", .channels = 3, .height = 4, .width = 6, .keep = 1});
+    Alerts later(
+        {.snapshots = folder / "shots", .channels = 3, .height = 4, .width = 6, .keep = 1});
     later.raise({.event = 4, .frame = 40}, picture.data(), picture.data());
     EXPECT_TRUE(comes_true([&] { return later.told() == 1; })) << later.last_error();
   }
