@@ -4,17 +4,16 @@ import json
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import tempfile
 import time
 import unittest
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy
+from PIL import Image
 
 from forked import ForkServer
 
@@ -96,7 +95,11 @@ def sets(*each):
 
 
 def toml_value(value):
-    """Strings, numbers, booleans and lists are written alike in JSON and TOML."""
+    """As TOML on one line. Strings, numbers and booleans are written as in JSON."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml_value(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     return json.dumps(str(value) if isinstance(value, Path) else value)
 
 
@@ -123,16 +126,10 @@ def small(uri="synth:shapes", **tables):
 
 
 def write_toml(path, tables):
-    """A config file; a list of dicts becomes [[table.key]]s."""
+    """A config file."""
     lines = []
     for table, keys in tables.items():
-        lines.append(f"[{table}]")
-        lists = {key: value for key, value in keys.items() if isinstance(value, list) and value and isinstance(value[0], dict)}
-        lines += [f"{key} = {toml_value(value)}" for key, value in keys.items() if key not in lists]
-        for key, items in lists.items():
-            for item in items:
-                lines.append(f"[[{table}.{key}]]")
-                lines += [f"{name} = {toml_value(value)}" for name, value in item.items()]
+        lines += [f"[{table}]", *(f"{key} = {toml_value(value)}" for key, value in keys.items())]
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -160,24 +157,14 @@ def write_frames(folder, frames):
 
 
 def write_png(path, pixels):
-    """Writes [H,W,1] grey or [H,W,3] RGB bytes as a minimal PNG, without a picture library."""
-    height, width, channels = pixels.shape
-    colour = {1: 0, 3: 2}[channels]
-    rows = b"".join(b"\0" + row.tobytes() for row in pixels)  # 0: no filter
-    path.write_bytes(b"\x89PNG\r\n\x1a\n"
-                     + png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0))
-                     + png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND", b""))
-
-
-def png_chunk(name, data):
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    """Writes [H,W,1] grey or [H,W,3] RGB bytes."""
+    Image.fromarray(pixels.squeeze(2) if pixels.shape[2] == 1 else pixels).save(path)
 
 
 def png_size(path):
-    """(width, height) from a PNG's header."""
-    head = path.read_bytes()[:24]
-    assert head[:8] == b"\x89PNG\r\n\x1a\n" and head[12:16] == b"IHDR", f"{path} is not a PNG"
-    return struct.unpack(">II", head[16:24])
+    """(width, height)"""
+    with Image.open(path, formats=["PNG"]) as picture:
+        return picture.size
 
 
 class CliTest(unittest.TestCase):

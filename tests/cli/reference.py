@@ -1,7 +1,9 @@
 """The update rules in plain PyTorch, written from their definitions, independently of the program.
 
 A network is an nn.Sequential, a stage a slice of it with an optimizer of its own, a sample a pair
-(input, target) of float32 [1,C,H,W]. Each rule trains the stages in place and returns a Trace.
+(input, target) of float32 [1,C,H,W]. Each rule trains the stages in place and returns a Trace. Most are
+written by versions: W[i][v] is what v updates made of stage i's weights, and a sample names the version at
+which each stage runs it. There is no pipeline, so there is no timing to get wrong.
 """
 
 from dataclasses import dataclass, field
@@ -148,35 +150,43 @@ class Trace:
 
 
 class Stage:
-    """Modules between two cuts; gradients are passed in and out by hand."""
+    """Modules between two cuts, run at any version of their weights; gradients are passed in and out by hand."""
 
     def __init__(self, modules, make_optimizer):
         self.modules = modules
-        self.parameters = list(modules.parameters())
+        named = dict(modules.named_parameters())
+        self.names, self.parameters = list(named), list(named.values())
         self.optimizer = make_optimizer(self.parameters) if self.parameters else None
-        self.updates = 0
+        self.versions = []  # after 0, 1, ... updates
+        self.keep()
         self.age = 0
 
-    def forward(self, x, first):
-        """The graph's two ends; x is detached from the graph of the stage before."""
+    def keep(self):
+        self.versions.append([parameter.detach().clone() for parameter in self.parameters])
+
+    def forward(self, x, first, version=-1):
+        """The graph's input, detached from the stage before, its weights and its output."""
         x = x.detach().requires_grad_(not first)
-        return x, self.modules(x)
+        weights = [weight.detach().requires_grad_() for weight in self.versions[version]]
+        return x, weights, torch.func.functional_call(self.modules, dict(zip(self.names, weights)), (x,))
 
-    def backward(self, x, y, gradient):
-        """Fills the parameters' gradients; returns the input's, or None for the first stage."""
-        wanted = self.parameters + ([x] if x.requires_grad else [])
-        if not wanted:
-            return None
-        gradients = list(torch.autograd.grad(y, wanted, gradient))
+    def backward(self, x, weights, y, gradient):
+        """The weights' gradients, and the input's, or None for the first stage."""
+        wanted = weights + ([x] if x.requires_grad else [])
+        gradients = list(torch.autograd.grad(y, wanted, gradient)) if wanted else []
         into = gradients.pop() if x.requires_grad else None
-        for parameter, value in zip(self.parameters, gradients):
-            parameter.grad = value
-        return into
+        return gradients, into
 
-    def update(self, age):
+    def update(self, gradients, age=0):
+        """By the mean of `gradients`, lists of one tensor a parameter, as sum and then quotient."""
+        for parameter, *found in zip(self.parameters, *gradients):
+            total = found[0].clone()
+            for more in found[1:]:
+                total += more
+            parameter.grad = total / len(found) if len(found) > 1 else total
         if self.optimizer:
             self.optimizer.step()
-        self.updates += 1
+        self.keep()
         self.age = age
 
 
@@ -186,27 +196,41 @@ def cut_network(network, cut, make_optimizer):
 
 
 def traced(stages, losses):
-    return Trace(losses, [stage.updates for stage in stages], [stage.age for stage in stages])
+    return Trace(losses, [len(stage.versions) - 1 for stage in stages], [stage.age for stage in stages])
 
 
-def sequential(stages, samples):
-    """Each sample through all stages and back before the next one."""
-    losses = []
-    for sample in samples:
+def loss_and_gradient(y, sample):
+    loss = loss_of(y, sample)
+    return loss.item(), torch.autograd.grad(loss, y, retain_graph=True)[0]
+
+
+def train_by_versions(stages, samples, spans, version_of):
+    """Stage i updates after each spans[i] samples, with their mean gradient; sample m goes forward and back at
+    stage i at version_of(m, i). Updates that the stream cannot fill are skipped."""
+    losses, pending = [], [[] for _ in stages]
+    for m, sample in enumerate(samples):
         ends, x = [], sample[0]
-        for index, stage in enumerate(stages):
-            ends.append(stage.forward(x, first=index == 0))
-            x = ends[-1][1]
-        loss = loss_of(x, sample)
-        losses.append(loss.item())
-        gradient = torch.autograd.grad(loss, x, retain_graph=True)[0]
-        for stage, (x, y) in zip(reversed(stages), reversed(ends)):
-            gradient = stage.backward(x, y, gradient)
-            stage.update(age=0)
+        for i, stage in enumerate(stages):
+            ends.append(stage.forward(x, i == 0, version_of(m, i)))
+            x = ends[-1][2]
+        loss, gradient = loss_and_gradient(x, sample)
+        losses.append(loss)
+        for stage, end, waiting in zip(reversed(stages), reversed(ends), reversed(pending)):
+            found, gradient = stage.backward(*end, gradient)
+            waiting.append(found)
+        for stage, waiting, span in zip(stages, pending, spans):
+            if len(waiting) == span:
+                stage.update(waiting)
+                waiting.clear()
     return traced(stages, losses)
 
 
-def partime(stages, samples):
+def sequential(stages, samples, **_):
+    """Each sample through all stages and back before the next one."""
+    return train_by_versions(stages, samples, [1] * len(stages), lambda m, i: m)
+
+
+def partime(stages, samples, **_):
     """Step t: stage i forwards sample t-i and backpropagates through it the gradient that stage i+1
     sent at step t-1; the last stage that of its own loss, at once. Then it updates."""
     count, losses = len(stages), []
@@ -217,20 +241,20 @@ def partime(stages, samples):
             sample = step - index
             if not 0 <= sample < len(samples):
                 continue
-            last = index == count - 1
-            x, y = stage.forward(samples[sample][0] if index == 0 else activations[index], first=index == 0)
-            if last:
-                loss = loss_of(y, samples[sample])
-                losses.append(loss.item())
-                arrived = (torch.autograd.grad(loss, y, retain_graph=True)[0], sample)
+            end = stage.forward(samples[sample][0] if index == 0 else activations[index], index == 0)
+            if index == count - 1:
+                loss, gradient = loss_and_gradient(end[2], samples[sample])
+                losses.append(loss)
+                arrived = gradient, sample
             else:
-                sent_activations[index + 1] = y
+                sent_activations[index + 1] = end[2]
                 arrived = gradients.get(index)
             if arrived is None:
                 continue  # no gradient yet, no update
             gradient, origin = arrived
-            sent_gradients[index - 1] = (stage.backward(x, y, gradient), origin)
-            stage.update(age=sample - origin)
+            found, into = stage.backward(*end, gradient)
+            sent_gradients[index - 1] = into, origin
+            stage.update([found], age=sample - origin)
         activations, gradients = sent_activations, sent_gradients
     return traced(stages, losses)
 
@@ -259,20 +283,76 @@ def partime_local(stages, heads, samples):
     losses, count = [], len(stages)
     for m, (x, target) in enumerate(samples):
         for index, stage in enumerate(stages):
-            x, y = stage.forward(x, first=True)
+            _, weights, y = stage.forward(x, first=True)
             head = heads[index] if index < count - 1 else None
             loss = head.loss(y, target) if head else nn.functional.mse_loss(y, target)
             if not head:
                 losses.append(loss.item())
             if m >= 2 * (count - 1 - index):
-                wanted = stage.parameters + (head.parameters if head else [])
-                for parameter, gradient in zip(wanted, torch.autograd.grad(loss, wanted)):
-                    parameter.grad = gradient
-                stage.update(age=0)
+                found = torch.autograd.grad(loss, weights + (head.parameters if head else []))
+                stage.update([found[:len(weights)]])
                 if head:
+                    for parameter, gradient in zip(head.parameters, found[len(weights):]):
+                        parameter.grad = gradient
                     head.optimizer.step()
             x = y
     return losses
 
 
-RULES = {"sequential": sequential, "partime": partime}
+def pipedream(stages, samples, **_):
+    n = len(stages)
+    return train_by_versions(stages, samples, [1] * n, lambda m, i: max(0, m - (n - i) + 1))
+
+
+def pipedream_vertical_sync(stages, samples, **_):
+    n = len(stages)
+    return train_by_versions(stages, samples, [1] * n, lambda m, i: max(0, m - n + 1))
+
+
+def pipedream_replicated(replicas):
+    """Each replica of stage i keeps as many samples in flight as its share of the workers from i on, rounded up; an
+    update takes one sample of each replica."""
+    in_flight = [-(-sum(replicas[i:]) // count) for i, count in enumerate(replicas)]
+
+    def rule(stages, samples, **_):
+        return train_by_versions(stages, samples, replicas, lambda m, i: max(0, m // replicas[i] - in_flight[i] + 1))
+    return rule
+
+
+def whole_groups(samples, group):
+    return samples[:len(samples) // group * group]
+
+
+def two_buffered(stages, samples, group):
+    return train_by_versions(stages, whole_groups(samples, group), [group] * len(stages),
+                             lambda m, i: max(0, m // group - 1))
+
+
+def flushed(stages, samples, group):
+    return train_by_versions(stages, whole_groups(samples, group), [group] * len(stages), lambda m, i: m // group)
+
+
+def pb(stages, samples, **_):
+    """Stage i, d stages from the end, forwards sample m at version max(0, m-2d). 2d samples later it takes m back at
+    version m, through the saved activations: autograd saved the inputs, and the weights are changed under it."""
+    losses = []
+    for m, sample in enumerate(samples):
+        ends, x = [], sample[0]
+        for i, stage in enumerate(stages):
+            version = max(0, m - 2 * (len(stages) - 1 - i))
+            kept, stage.versions[version] = stage.versions[version], [w.clone() for w in stage.versions[version]]
+            ends.append(stage.forward(x, i == 0, version))
+            stage.versions[version] = kept
+            x = ends[-1][2]
+        loss, gradient = loss_and_gradient(x, sample)
+        losses.append(loss)
+        for stage, end in zip(reversed(stages), reversed(ends)):
+            for weight, now in zip(end[1], stage.versions[m]):
+                weight.data.copy_(now)
+            found, gradient = stage.backward(*end, gradient)
+            stage.update([found])
+    return traced(stages, losses)
+
+
+RULES = {"sequential": sequential, "partime": partime, "pb": pb, "pipedream": pipedream, "2bw": two_buffered,
+         "gpipe": flushed, "1f1b": flushed, "zb-h1": flushed}

@@ -57,12 +57,6 @@ class Alerts(program.CliTest):
         self.assertRegex(shot.name, "-event-1-frame-380.png$")
         self.assertIn("32x16", program.call("inspect", clip).out, "the frame beside its error")
 
-    def test_what_is_asked_of_events(self):
-        for novelty, events in (({"threshold": 1000}, 0), ({"minimum": 10}, 0), ({"cooldown": 1}, 1)):
-            with self.subTest(novelty):
-                report, _ = self.learn(self.config(**novelty))
-                self.assertEqual(report["novelty"]["events"], events)
-
     def test_an_event_of_the_last_frame_is_reported(self):
         _, outcome = self.learn(self.config(unexpected=slice(399, None)))
         self.assertIn("unexpected: since frame 399\n", outcome.err)

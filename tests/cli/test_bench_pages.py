@@ -74,15 +74,9 @@ class Pages(unittest.TestCase):
 
 class Published(unittest.TestCase):
 
-    @classmethod
-    def setUpClass(cls):
-        cls.machine = measuring.Machine(Path(program.MILLRACE).with_name("millrace-bench"))
-        cls.rows = tables.published(cls.machine, SimpleNamespace(profiles=""))["arms"]
-        cls.schedules = tables.schedules(cls.machine)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.machine.close()
+    def setUp(self):
+        self.machine = measuring.Machine(Path(program.MILLRACE).with_name("millrace-bench"))
+        self.addCleanup(self.machine.close)
 
     def test_networks_are_their_architectures(self):
         for name, millions in (("vgg16", 138.36), ("resnet50", 25.557)):
@@ -90,43 +84,18 @@ class Published(unittest.TestCase):
             weights = sum(module["weight_bytes"] for module in network["modules"])
             self.assertAlmostEqual(weights / 4e6, millions, 2)  # as torchvision counts them
 
-    def test_pipedreams_configurations_and_speed_ups(self):
-        found = {row["what"]: row for row in self.rows}
-        for what, same, speedup in (("VGG-16, 4x4 V100, Cluster-A", True, 4.69), ("VGG-16, 2x8 V100, Cluster-B", True, 1.88),
-                                    ("ResNet-50, 4x4 V100, Cluster-A", True, 1), ("ResNet-50, 2x8 V100, Cluster-B", True, 1),
-                                    ("GNMT-8, 3x4 V100, Cluster-A", False, 9.51)):
-            row = found[what]
-            self.assertEqual(row["ours"].split(",")[0] == row["published"].split(",")[0], same, row)
-            self.assertAlmostEqual(row["our_figure"], speedup, delta=0.01, msg=what)
+    def test_what_is_published_is_planned_here_as_well(self):
+        """PipeDream's configurations and speed-ups, PARTIME's speed-up by depth and resolution."""
+        made = tables.published(self.machine, SimpleNamespace(profiles=""))["arms"]
+        published = json.loads((BENCHMARKS / "published.json").read_text())["arms"]
+        found = {row["arm"]: row for row in published}
+        for row in made:
+            self.assertAlmostEqual(row.pop("our_figure"), found[row["arm"]].pop("our_figure"), 9)
+            self.assertEqual(row, found[row["arm"]])
+        self.assertEqual(len(made), 5 + 12)
 
     def test_bubbles_and_two_buffered_weights_are_the_formulas(self):
-        self.assertEqual(len(self.schedules), 3 + 6 + 8)
-        for row in self.schedules:
+        rows = tables.schedules(self.machine)
+        self.assertEqual(len(rows), 3 + 6 + 8)
+        for row in rows:
             self.assertAlmostEqual(row["our_figure"], row["published_figure"], 12, row["what"])
-
-    def test_partimes_speed_up_grows_with_depth_and_resolution(self):
-        found = {}  # K on 2 to 8 GPUs, to two digits
-        for row in self.rows:
-            if row["source"].startswith("PARTIME"):
-                layers, side, recorded = row["what"].split()[0], row["what"].split()[2], "recorded" in row["what"]
-                found[int(layers), int(side), recorded] = [float(value) for value in row["ours"].split()]
-        self.assertEqual(len(found), 12)
-        for side in (64, 256, 512):
-            for recorded in (True, False):
-                for deep, shallow in zip(found[30, side, recorded][1:], found[10, side, recorded][1:]):
-                    self.assertGreaterEqual(deep, shallow)
-        for small, middle, large in zip(*(found[30, side, False][1:] for side in (64, 256, 512))):
-            self.assertLessEqual(small, middle)
-            self.assertLessEqual(middle, large + 0.02)
-        # Shallow networks level off: ten layers do not gain from eight GPUs what six do not give.
-        self.assertEqual(found[10, 512, True][-1], found[10, 512, True][-3])
-        self.assertGreater(found[30, 512, True][-1], 1.2 * found[30, 512, True][-3])
-        # Small frames wait for the host, and no longer once recorded.
-        self.assertEqual(found[30, 64, False][-1], 1)
-        self.assertGreater(found[30, 64, True][-1], 7)
-
-    def test_every_row_explains_itself(self):
-        self.assertEqual(len(self.rows), 5 + 12)
-        for row in self.rows + self.schedules:
-            for text in ("published", "ours", "explanation"):
-                self.assertTrue(row[text], row["what"])

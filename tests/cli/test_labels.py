@@ -74,15 +74,6 @@ class Labels(reference.ReferenceTest):
         self.assertAlmostEqual(report["accuracy"]["mean"], sum(hits) / 32)
         self.assertAlmostEqual(report["accuracy"]["majority"]["mean"], sum(majority) / 32)
 
-    def test_classes_by_time_hold_until_the_next_row(self):
-        frames = program.write_frames(self.folder / "frames", program.random_frames(1, 20))
-        (self.folder / "classes.csv").write_text("time,class\n0.2,a\n0.4,b\n0.6,\n")
-        tables = self.config(uri=frames, layers=[{"type": "flatten"}, {"type": "linear", "out": 2}], cut=())
-        tables["task"] = {"kind": "label", "labels": self.folder / "classes.csv"}
-        report, _ = self.learn(tables)  # at 25 frames a second: 5 to 9 are a, 10 to 14 b
-        self.assertEqual(report["frames"]["trained"], 10)
-        self.assertEqual(report["task"]["without_target"], 10)
-
     def test_what_a_label_file_says_wrong_is_told_with_its_line(self):
         frames = program.write_frames(self.folder / "frames", program.random_frames(1, 2))
         linear = [{"type": "flatten"}, {"type": "linear", "out": 2}]

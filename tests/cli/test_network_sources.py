@@ -54,10 +54,6 @@ class RtspCamera(NetworkTest):
         self.addCleanup(camera.stop)
         self.uri = camera.uri
 
-    def test_a_live_stream_is_learned_from(self):
-        report, _ = self.learn_frames(40, f"{self.uri}/ball")
-        self.assertEqual(report["realtime"]["F"], 25)
-
     def test_a_camera_that_names_no_rate_gets_a_verdict_and_the_policy_acts(self):
         # 2 stages of this network take far longer than 1/25 s.
         report, outcome = self.learn_frames(

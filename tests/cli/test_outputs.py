@@ -67,12 +67,6 @@ class Outputs(program.CliTest):
         # Going on where an earlier run ended is no mistake.
         self.learn(program.small("synth:shapes?frames=3", model={"weights": one}, output={"weights": one}))
 
-    def test_a_dangling_link_is_written_through(self):
-        (self.folder / "link.json").symlink_to(self.folder / "there.json")
-        self.succeed("run", self.write(program.small("synth:shapes?frames=3")), "--quiet", "--report", self.folder / "link.json")
-        self.assertTrue((self.folder / "link.json").is_symlink())
-        self.report("there.json")
-
     def test_without_standard_streams_no_file_takes_their_place(self):
         tables = program.small("synth:shapes?frames=60", source={"pace": "live", "fps": 10.0},
                                checkpoint={"dir": self.folder / "kept", "every": 1},

@@ -5,17 +5,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 import unittest
 from pathlib import Path
 
 import program
 from keeping import FPS, NEWEST, PREVIOUS, figure, frames_of
-from test_ranks import ENVIRONMENT, LAUNCH, MPI, RanksTest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools" / "bench"))
-import hosts
+from test_ranks import ENVIRONMENT, LAUNCH, MPI, RanksTest, hosts
 
 HOSTS = os.geteuid() == 0 and os.path.exists("/dev/net/tun") and shutil.which("ip") and shutil.which("tc")
 SOON = 60  # seconds by which every rank has ended; 10 are promised on an idle machine

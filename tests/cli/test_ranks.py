@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import unittest
 from pathlib import Path
 
@@ -12,6 +13,9 @@ import numpy
 from safetensors.numpy import save_file
 
 import program
+
+sys.path.insert(0, str(program.ROOT / "tools" / "bench"))
+import hosts  # noqa: E402
 
 # Relative to a tensor's largest number, after 40 updates: float32 sums in another order.
 BOUND = 1e-4
@@ -35,18 +39,8 @@ def ranks(count, *command, shell=False):
 
 def processes_under(parent):
     """The processes that a launcher has started, by rank."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) != parent:
-                continue
-            environment = (folder / "environ").read_bytes().split(b"\0")
-        except (OSError, IndexError):
-            continue
-        for entry in environment:
-            if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
-                found[int(entry.partition(b"=")[2])] = int(folder.name)
-    return found
+    children = [child for task in Path(f"/proc/{parent}/task").glob("*/children") for child in task.read_text().split()]
+    return {rank: int(child) for child in children if (rank := hosts.rank_of(child)) is not None}
 
 
 MPI = MPIRUN and (Path(program.MILLRACE).parent / "libmillrace_mpi.so").exists()

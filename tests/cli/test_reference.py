@@ -171,17 +171,6 @@ class Optimizers(Reference):
                 self.assertTrue(math.isclose(report["loss"]["last"], expected.losses[-1], rel_tol=1e-5))
                 self.assert_weights(network.state_dict(), rtol=1e-5, atol=1e-7)
 
-    def test_orthogonal_gradients(self):
-        frames, uri = self.frames()
-        for schedule, cut in (("sequential", []), ("partime", [2, 5])):
-            with self.subTest(schedule):
-                network = self.network()
-                make = reference.orthogonal(reference.sgd(0.9, LR), 0.75)
-                expected = reference.RULES[schedule](reference.cut_network(network, cut, make), reference.autoencode(frames))
-                report, _ = self.learn(self.config(uri, cut, schedule=schedule, momentum=0.9, orthogonal=0.75))
-                self.assert_weights(network.state_dict())
-                self.assert_same_trace(expected, report)
-
     def test_inverse_age_divides_a_stages_rate(self):
         # Gradients of the first of two stages are 2 frames old.
         frames, uri = self.frames()

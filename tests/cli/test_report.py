@@ -219,16 +219,6 @@ class Outputs(ReportTest):
         left = sorted(path.name for path in self.folder.iterdir())
         self.assertEqual(left, ["a.json", "config.toml", "frames"])  # no temporary file stays
 
-    def test_folders_of_outputs_are_made(self):
-        output = {"report": "a/b/report.json", "weights": "c/weights.safetensors", "loss_plot": "d/loss.png",
-                  "prediction": "e/f/g/prediction.png"}
-        paths = {key: self.folder / name for key, name in output.items()}
-        self.run_with("--quiet", **paths)
-        for key, path in paths.items():
-            self.assertTrue(path.exists(), path)
-            if path.suffix == ".png":
-                self.assertGreater(min(program.png_size(path)), 100, key)
-
     def test_one_that_cannot_be_written_costs_no_other(self):
         outcome = self.run_with("--quiet", report="/dev/full", loss_plot=self.folder / "loss.png", prediction="/dev/full",
                                 weights=self.folder / "out.safetensors", code=program.FAILED)

@@ -20,13 +20,14 @@ class Simulate(program.CliTest):
     def profile(self, *modules, **more):
         return write_profile(self.folder / "profile.json", list(modules), **more)
 
-    def test_the_slowest_stage_sets_the_pace(self):
+    def test_what_is_simulated_is_told(self):
         found, out = self.simulated("partime", "--stages", "3", "--forward", "1,2,1", "--backward", "2,3,2",
                                     "--update", "0.5")
         self.assertAlmostEqual(found["period_ms"], 5.5)
         self.assertTrue(found["settled"])
         self.assertEqual(found["gradient_age"], [4, 2, 0])
         self.assertIn("period       5.5 ms, 181.8 frames a second\n", out)
+        self.assertIn("not settled", self.simulated("partime", "--stages", "8", "--samples", "10")[1])
 
     def test_the_terminal_shows_the_staircase_and_bars(self):
         out = self.simulated("1f1b", "--stages", "2", "--microbatches", "2", "--samples", "2", "--backward", "1")[1]
@@ -48,7 +49,9 @@ class Simulate(program.CliTest):
         for arguments, period in (
                 ([*links, "--link-latency", "0.1", "--link-gbps", "8"], 3 + 2 * 1.1),  # an activation, a gradient: 1 GB/s
                 ([*links, "--links", "1:0.1"], 3 + 2 * 1.1), ([*links, "--links", "1:0.1", "--overlap", "transfers"], 3),
-                (["partime", "--stages", "4", "--cores", "2"], 6), (["partime", "--stages", "2", "--recompute"], 4)):
+                (["partime", "--stages", "4", "--cores", "2"], 6), (["partime", "--stages", "2", "--recompute"], 4),
+                (["partime", "--stages", "2", "--fps", "100"], 10),
+                (["pipedream", "--stages", "2", "--replicas", "2,1", "--forward", "2,1", "--backward", "4,2"], 3)):
             self.assertAlmostEqual(self.simulated(*arguments)[0]["period_ms"], period, delta=0.02, msg=arguments)
 
     def test_a_live_source(self):
@@ -57,15 +60,6 @@ class Simulate(program.CliTest):
         # Every 3 ms one of the frames that come every 2 ms; which ones, one can count on fingers.
         self.assertAlmostEqual(found["dropped"], 50, delta=5)
         self.assertIn(f"dropped      {found['dropped']} frames", out)
-        found, _ = self.simulated("partime", "--stages", "2", "--fps", "100")
-        self.assertAlmostEqual(found["period_ms"], 10)
-        self.assertEqual(found["dropped"], 0)
-
-    def test_replicas(self):
-        found, out = self.simulated("pipedream", "--stages", "2", "--replicas", "2,1", "--forward", "2,1",
-                                    "--backward", "4,2")
-        self.assertAlmostEqual(found["period_ms"], 3)
-        self.assertIn("stage 0.1 ", out)
 
     def test_trace(self):
         path = self.folder / "trace.json"
@@ -87,11 +81,6 @@ class Simulate(program.CliTest):
         self.assertEqual(len(found["workers"]), 4096)
         self.assertGreater(found["bubble"], 0.9)
         self.assertLess(len(out.splitlines()), 150)
-
-    def test_what_is_not_settled_says_so(self):
-        found, out = self.simulated("partime", "--stages", "8", "--samples", "10")
-        self.assertFalse(found["settled"])
-        self.assertIn("not settled", out)
 
     def test_a_file_of_pytorch(self):
         path = self.folder / "two.csv"

@@ -175,7 +175,7 @@ class Targets(reference.ReferenceTest):
                           lambda y, t: functional.l1_loss(y, t) + functional.huber_loss(y[:, 1:3], t[:, 1:3]))):
             with self.subTest(loss=loss):
                 tables = self.config(frames, PICTURE)
-                settings = ["--set", "task.loss=" + self.inline(loss)]
+                settings = ["--set", "task.loss=" + program.toml_value(loss)]
                 report, _ = self.learn(tables, *settings)
                 network = network_of(PICTURE)
                 losses, told = reference.train(network, pairs, of)
@@ -187,12 +187,6 @@ class Targets(reference.ReferenceTest):
                 tables["pipeline"]["capture"] = "graph"
                 recorded, _ = self.learn(tables, *settings)
                 self.assertAlmostEqual(recorded["loss"]["mean"], report["loss"]["mean"], places=5)
-
-    def inline(self, loss):
-        """A value of TOML on one line."""
-        if isinstance(loss, dict):
-            return "{" + ", ".join(f"{key} = {json.dumps(value)}" for key, value in loss.items()) + "}"
-        return "[" + ", ".join(map(self.inline, loss)) + "]" if isinstance(loss, list) else json.dumps(loss)
 
     def test_labels_are_smoothed_as_pytorch_does_it(self):
         frames = program.random_frames(3, 10)
@@ -214,7 +208,7 @@ class Targets(reference.ReferenceTest):
         folder, masks = self.masks(12)
         layers = [{**CONV, "out": 4}, {"type": "relu"}, {**CONV, "out": 3 + CLASSES}]
         tables = self.config(frames, layers, kind="mask", masks=folder, with_input=True)
-        report, _ = self.learn(tables, "--set", "task.loss=" + self.inline(
+        report, _ = self.learn(tables, "--set", "task.loss=" + program.toml_value(
             [{"kind": "mse", "channels": [0, 3]}, {"kind": "cross-entropy", "weight": 0.1, "channels": [3, CLASSES]}]))
         network = network_of(layers)
         x = reference.tensors(frames)

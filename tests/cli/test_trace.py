@@ -48,20 +48,6 @@ class Trace(program.CliTest):
                 self.assertEqual(updates, report["updates"])
                 self.assertTrue(all(event["args"]["version"] >= 0 for event in done))
 
-    def test_no_action_takes_the_time_that_it_waits(self):
-        # Nobody can go on at a flush before the other has sent it something.
-        events, _ = self.traced("gpipe", 2)
-        waits = 0
-        for worker in (0, 1):
-            mine = [event for event in events if event["ph"] == "X" and event["tid"] == worker]
-            ends = [event["ts"] + event["dur"] for event in mine]
-            self.assertTrue(all(end <= after["ts"] + 1e-3 for end, after in zip(ends, mine[1:])), mine)
-            for wait, action in zip(mine, mine[1:]):
-                if wait["name"] == "wait":
-                    waits += 1
-                    self.assertEqual(wait["args"]["frame"], action["args"]["frame"])
-        self.assertGreater(waits, 0)
-
     def test_operators_lie_within_their_actions(self):
         plain, _ = self.traced("partime", 2)
         self.assertFalse([event for event in plain if event.get("cat") == "operator"])
@@ -90,11 +76,7 @@ class Trace(program.CliTest):
 
     def test_ctrl_c_still_writes_it(self):
         file = self.folder / "trace.json"
-        config = program.write_toml(self.folder / "endless.toml", {
-            "source": {"uri": "synth:shapes", "pace": "live", "width": 16, "height": 16},
-            "task": {"kind": "autoencode"}, "model": {"layers": 2, "features": 2, "kernel": 3},
-            "pipeline": {"stages": 2, "cut": [2]},
-            "output": {"report": self.folder / "report.json"}})
+        config = self.write(program.small(source={"pace": "live"}, output={"report": self.folder / "report.json"}))
         process = self.start_run(config, "--trace", file)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)

@@ -2,7 +2,6 @@
 the same bits is test_reference.py's."""
 
 import json
-import struct
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -16,12 +15,6 @@ SMALL = {"layers": 4, "features": 4, "kernel": 3}
 def network():
     torch.manual_seed(7)
     return reference.partime_cnn(4, 4, 3, 3)
-
-
-def safetensors(header, data=b""):
-    """A file with any header, fitting or not."""
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + data
 
 
 class Exchange(reference.ReferenceTest):
@@ -108,39 +101,24 @@ class Refusals(program.CliTest):
     def refused(self, *parts):
         self.assert_refused(program.BAD_USAGE, self.outcome(), f"{self.folder}/config.toml:8:3: ", *parts)
 
-    def refused_state(self, change, *parts):
-        save_file({**self.good, **change}, self.weights)
-        self.refused(*parts)
-
-    def refused_bytes(self, data, *parts):
-        self.weights.write_bytes(data)
-        self.refused(*parts)
-
     def test_good_weights_get_as_far_as_the_source(self):
         # Else the refusals below would say nothing about the order.
         self.assert_refused(program.NO_SOURCE, self.outcome(), "/is/not/there")
 
-    def test_wrong_shape(self):
-        self.refused_state({"2.weight": torch.zeros(4, 4, 5, 5)}, '"2.weight"', "[4,4,5,5]", "[4,4,3,3]")
-        self.refused_state({"6.bias": torch.zeros(1, 3)}, '"6.bias"')
-
-    def test_missing_and_extra_names(self):
-        self.refused_state({"9.bias": torch.zeros(3)}, '"9.bias"')
-        del self.good["4.bias"]
-        self.refused_state({}, '"4.bias"')
-
-    def test_wrong_dtype(self):
-        self.refused_state({"2.bias": torch.zeros(4, dtype=torch.float16)}, '"2.bias"', "F16")
-        self.refused_state({"2.bias": torch.zeros(4, dtype=torch.int64)}, '"2.bias"', "I64")
+    def test_names_shapes_and_types_that_do_not_fit(self):
+        for change, *parts in (({"2.weight": torch.zeros(4, 4, 5, 5)}, '"2.weight"', "[4,4,5,5]", "[4,4,3,3]"),
+                               ({"6.bias": torch.zeros(1, 3)}, '"6.bias"'), ({"9.bias": torch.zeros(3)}, '"9.bias"'),
+                               ({"2.bias": torch.zeros(4, dtype=torch.float16)}, '"2.bias"', "F16"),
+                               ({"2.bias": torch.zeros(4, dtype=torch.int64)}, '"2.bias"', "I64")):
+            save_file({**self.good, **change}, self.weights)
+            self.refused(*parts)
+        save_file({name: value for name, value in self.good.items() if name != "4.bias"}, self.weights)
+        self.refused('"4.bias"')
 
     def test_what_is_no_safetensors_file(self):
-        whole = self.weights.read_bytes()
-        for data in (b"", b"this is the text of no such file at all", safetensors(b"this is no JSON"), safetensors([]),
-                     whole[:20]):
-            with self.subTest(data=data[:40]):
-                self.refused_bytes(data, self.weights)
-        for data in (whole[:-1], whole[:len(whole) // 2]):
-            self.refused_bytes(data, '"')
+        for data in (b"this is the text of no such file at all", self.weights.read_bytes()[:20]):
+            self.weights.write_bytes(data)
+            self.refused(self.weights)
         self.weights.unlink()
         self.refused(self.weights)
         self.weights.mkdir()

@@ -86,7 +86,7 @@ namespace {
 
 struct Arguments {};
 
-void add_options(Options&, Arguments&) {}
+void add_options(CLI::App&, Arguments&) {}
 
 int greet(const Arguments&) {
   std::cout << "hello\\n";

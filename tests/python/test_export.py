@@ -2,23 +2,20 @@
 
 import json
 import os
-import pathlib
 import subprocess
 import sys
-import tempfile
 
 import numpy
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-import delayed_rules
 import millrace
 from millrace import _cut
 import networks
 import program
 import reference
-from test_package import LR, PLAIN, SameWeights, not_in_place, pictures
+from test_package import LR, PLAIN, SameWeights, expected, not_in_place, pictures
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -103,37 +100,7 @@ def packed(net):
               net.up1, net.out1, net.head))
 
 
-def saved_activations(stages, samples, **_):
-    """pb: stage i forwards sample m at version max(0, m-2d) and takes it back at version m. Autograd saved the inputs; the
-    weights are changed under it."""
-    losses = []
-    for m, (x, target) in enumerate(samples):
-        ends = []
-        for i, stage in enumerate(stages):
-            version = max(0, m - 2 * (len(stages) - 1 - i))
-            kept, stage.versions[version] = stage.versions[version], [w.clone() for w in stage.versions[version]]
-            ends.append(stage.forward(x, version, first=i == 0))
-            stage.versions[version] = kept
-            x = ends[-1][2]
-        loss = nn.functional.mse_loss(x, target)
-        losses.append(loss.item())
-        gradient = torch.autograd.grad(loss, x, retain_graph=True)[0]
-        for i in reversed(range(len(stages))):
-            x, weights, y = ends[i]
-            for weight, now in zip(weights, stages[i].versions[m]):
-                weight.data.copy_(now)
-            found = list(torch.autograd.grad(y, weights + ([x] if i else []), gradient))
-            gradient = found.pop() if i else None
-            stages[i].update([found])
-    return losses
-
-
-class Export(SameWeights):
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+class Export(SameWeights, program.CliTest):
 
     def test_a_sequential_has_a_part_for_each_child(self):
         nested = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Sequential(nn.ReLU(), nn.Conv2d(4, 3, 1)), nn.Sigmoid())
@@ -212,16 +179,7 @@ class Export(SameWeights):
             self.assertEqual(len(list(trainer.run(frames))), 8)
             state[schedule] = trainer.state_dict()
         own = made(networks.UNet)
-        for begin in (0, 4):  # the mean gradient of four
-            gradients = []
-            for x in frames[begin:begin + 4]:
-                gradients.append(torch.autograd.grad(of_picture(own(x[None]), x), list(own.parameters())))
-            with torch.no_grad():
-                for parameter, *found in zip(own.parameters(), *gradients):
-                    total = found[0].clone()
-                    for more in found[1:]:
-                        total += more
-                    parameter.add_(total / 4, alpha=-LR)
+        expected(nn.Sequential(own), "gpipe", [(x[None], x[None]) for x in frames], [])
         for schedule, found in state.items():
             with self.subTest(schedule):
                 self.assert_same(found, own)
@@ -229,19 +187,11 @@ class Export(SameWeights):
     def test_asynchronous_schedules_carry_skips_as_pytorch_would(self):
         frames = pictures(14)
         samples = [(x[None], x[None]) for x in frames]
-        for schedule, rule in {"partime": None, "pb": saved_activations, "pipedream": delayed_rules.pipedream,
-                               "2bw": delayed_rules.two_buffered}.items():
+        for schedule in ("partime", "pb", "pipedream", "2bw"):
             for cut, places in (([5, 12], [2, 4]), ([2, 8], [1, 3])):
                 with self.subTest(schedule, cut=cut):
                     own = made(networks.UNet)
-                    chain = packed(own)
-                    if rule is None:
-                        stages = reference.cut_network(chain, places, reference.sgd(0.0, LR))
-                        losses = reference.partime(stages, samples).losses
-                    else:
-                        stages = delayed_rules.cut_network(chain, places, LR)
-                        losses = rule(stages, samples, group=4)
-                        delayed_rules.take_versions(stages)
+                    losses = expected(packed(own), schedule, samples, places)
                     trainer = millrace.Trainer(made(networks.UNet), schedule=schedule, stages=3, cut=cut, microbatches=4,
                                                **PLAIN)
                     self.assertEqual([r.loss for r in trainer.run(frames)], losses)
@@ -321,7 +271,7 @@ class Export(SameWeights):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("Sequential in 6 parts", done.stdout)
         frames = program.random_frames(seed=3, count=12, channels=3)
-        uri = program.write_frames(pathlib.Path(self.folder) / "frames", frames)
+        uri = program.write_frames(self.folder / "frames", frames)
         own = not_in_place(networks.make())
         stages = reference.cut_network(own, [2], reference.sgd(0.0, LR))
         reference.partime(stages, reference.autoencode(frames))
@@ -331,21 +281,20 @@ class Export(SameWeights):
         done = self.program("run", *keys, *program.settings({"pipeline": {"cut": [2], "capture": "eager"}}),
                             "--set", "output.weights=out.safetensors", "--quiet")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        weights = load_file(os.path.join(self.folder, "out.safetensors"))
+        weights = load_file(self.folder / "out.safetensors")
         for name, value in own.state_dict().items():
             self.assertTrue(torch.equal(weights[name], value), name)
         # Weights of its own names load, and what knows no such file says so.
-        save_file(made(networks.make).state_dict(), os.path.join(self.folder, "start.safetensors"))
+        save_file(made(networks.make).state_dict(), self.folder / "start.safetensors")
         self.assertEqual(self.program("check", *keys, "--set", "model.weights=start.safetensors").returncode, 0)
-        with open(os.path.join(self.folder, "net.pt"), "wb") as file:
-            file.write(b"no archive")
+        (self.folder / "net.pt").write_bytes(b"no archive")
         done = self.program("check", *keys)
         self.assertEqual(done.returncode, 2)
         self.assertIn("net.pt: not a TorchScript file", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
 
     def test_a_teacher_that_fails_midway_ends_the_run_and_loses_nothing(self):
-        folder = pathlib.Path(self.folder)
+        folder = self.folder
         (folder / "teacher.py").write_text(
             "import torch\n\n\nclass Teacher(torch.nn.Module):\n"
             "    def __init__(self):\n        super().__init__()\n        self.table = torch.nn.Parameter(torch.zeros(1))\n\n"
@@ -384,4 +333,4 @@ class Export(SameWeights):
                 self.assertEqual(done.returncode, 2)
                 self.assertIn(words, done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-                self.assertFalse(os.path.exists(os.path.join(self.folder, "net.pt")))
+                self.assertFalse((self.folder / "net.pt").exists())

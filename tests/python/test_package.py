@@ -10,11 +10,9 @@ import tempfile
 import threading
 import unittest
 
-import numpy
 import torch
 from torch import nn
 
-import delayed_rules
 import millrace
 import networks
 import profiles
@@ -42,13 +40,7 @@ def not_in_place(net):
 
 def expected(net, schedule, samples, cut, group=4):
     """Losses, and `net` trained, by tests/cli's rules in plain PyTorch."""
-    if schedule in reference.RULES:
-        stages = reference.cut_network(net, cut, reference.sgd(0.0, LR))
-        return reference.RULES[schedule](stages, samples).losses
-    stages = delayed_rules.cut_network(net, cut, LR)
-    losses = delayed_rules.RULES[schedule](stages, samples, group=group)
-    delayed_rules.take_versions(stages)
-    return losses
+    return reference.RULES[schedule](reference.cut_network(net, cut, reference.sgd(0.0, LR)), samples, group=group).losses
 
 
 class SameWeights(unittest.TestCase):
@@ -64,7 +56,7 @@ class Package(SameWeights):
     def test_every_schedule_gives_pytorchs_own_bits(self):
         frames = pictures(22)
         samples = [(x[None], x[None]) for x in frames]
-        for schedule in ["sequential", "partime", *delayed_rules.RULES]:
+        for schedule in reference.RULES:
             for cut in [[], [2], [1, 4]]:
                 with self.subTest(schedule=schedule, cut=cut):
                     net, own = network(), not_in_place(network())
@@ -84,19 +76,6 @@ class Package(SameWeights):
         self.assertEqual(first.prediction.shape, (3, 16, 24))
         self.assertGreater(first.latency, 0)
         self.assertEqual(first.age, 0)
-
-    def test_capture_auto_equals_eager_within_rounding(self):
-        frames = pictures(30)
-        runs = []
-        for capture in ["auto", "eager"]:
-            trainer = millrace.Trainer(network(), stages=2, cut=[2], **{**PLAIN, "capture": capture})
-            runs.append(([r.loss for r in trainer.run(frames)], trainer.state_dict()))
-            self.assertEqual([stage["left_to_libtorch"] for stage in trainer.report()["steps"]], [[], []])
-            self.assertEqual(trainer.report()["frames"], {"received": 30, "trained": 30, "dropped": 0, "rejected": 0,
-                                                          "in_flight": 0})
-        self.assertTrue(numpy.allclose(runs[0][0], runs[1][0], rtol=1e-4))
-        for name, value in runs[1][1].items():
-            self.assertTrue(torch.allclose(runs[0][1][name], value, atol=1e-5), name)
 
     def test_targets_of_ones_own(self):
         net, frames = network(), pictures(12)

@@ -27,7 +27,6 @@ class WatchdogTest : public testing::Test {
     ASSERT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&name_), sizeof name_), 0);
     setenv("NOTIFY_SOCKET", name_.sun_path, 1);
     setenv("WATCHDOG_USEC", "4000000", 1);
-    unsetenv("WATCHDOG_PID");
   }
   void TearDown() override {
     unsetenv("NOTIFY_SOCKET");
@@ -47,15 +46,6 @@ class WatchdogTest : public testing::Test {
   int socket_ = -1;
   Watchdog::Clock::time_point now_ = Watchdog::Clock::now();
 };
-
-TEST_F(WatchdogTest, ReadyAndStopping) {
-  Watchdog watchdog;
-  EXPECT_EQ(heard(), "");
-  watchdog.ready();
-  EXPECT_TRUE(heard().starts_with("READY=1\n"));
-  watchdog.stopping();
-  EXPECT_TRUE(heard().starts_with("STOPPING=1\n"));
-}
 
 TEST_F(WatchdogTest, SpeaksOnlyWhenMoreFramesWereTrained) {
   Watchdog watchdog;
@@ -112,14 +102,6 @@ TEST_F(WatchdogTest, NobodyListens) {
   watchdog.trained(1, "", now_);
   watchdog.stopping();
   EXPECT_EQ(heard(), "");
-}
-
-TEST_F(WatchdogTest, WordsForAnotherProcessAreNotOurs) {
-  setenv("WATCHDOG_PID", "1", 1);
-  Watchdog watchdog;
-  watchdog.trained(1, "", now_);
-  EXPECT_TRUE(watchdog.due(2, now_ + 1s)) << "as if no limit was set";
-  unsetenv("WATCHDOG_PID");
 }
 
 }  // namespace

@@ -92,7 +92,8 @@ Json quantiles(std::vector<double> values) {
 
 }  // namespace
 
-Json camera(const Json& question) {
+/// {"size", "frames"}: from the moment that an RTSP camera shows a picture to its prediction.
+const Question kCamera("camera", [](const Json& question) -> Json {
   const Camera camera;
   const int width = question.at("size"), height = width * kHeight / kWidth;
   const std::int64_t frames = question.at("frames");
@@ -120,6 +121,6 @@ Json camera(const Json& question) {
           {"unreadable", unreadable},
           {"shown_to_prediction_ms", quantiles(std::move(whole))},
           {"capture_to_prediction_ms", quantiles(std::move(inside))}};
-}
+});
 
 }  // namespace millrace::bench

@@ -150,12 +150,13 @@ double by_gstreamer(Meeting meeting) {
 
 }  // namespace
 
-Json hop(const Json& question) {
+/// {"pause_us", "seconds"}: a frame from thread to thread, nanoseconds by way.
+const Question kHop("hop", [](const Json& question) -> Json {
   const std::chrono::microseconds pause(question.at("pause_us").get<int>());
   const double seconds = question.at("seconds");
   return {{"queue_ns", by_frame_queue({pause, seconds})},
           {"gstreamer_ns", by_gstreamer({pause, seconds})},
           {"mutex_ns", by_mutex({pause, seconds})}};
-}
+});
 
 }  // namespace millrace::bench

@@ -151,21 +151,21 @@ class Hosts:
 
     def processes(self, host):
         """Those of ranks, by rank."""
-        found = {}
-        for process in self._all_on(host):
-            try:
-                environment = pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            for entry in environment:
-                if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
-                    found[int(entry.partition(b"=")[2])] = process
-        return found
+        return {rank: process for process in self._all_on(host) if (rank := rank_of(process)) is not None}
 
     def _all_on(self, host):
         pids = subprocess.run(["ip", "netns", "pids", self.names[host]], stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True)
         return [int(pid) for pid in pids.stdout.split()]
+
+
+def rank_of(process):
+    """The rank that mpirun gave a process; None: it is none of its ranks, or gone."""
+    with contextlib.suppress(OSError):
+        for entry in pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
+            if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
+                return int(entry.partition(b"=")[2])
+    return None
 
 
 def on_host(name, command):

@@ -36,7 +36,8 @@ double median_us(double seconds, const Work& work) {
 
 }  // namespace
 
-Json ingest(const Json& question) {
+/// {"width", "height", "channels", "seconds"}: a decoded frame to a sample, microseconds by way.
+const Question kIngest("ingest", [](const Json& question) -> Json {
   at::set_num_threads(1);
   cv::setNumThreads(1);
   const int width = question.at("width"), height = question.at("height"),
@@ -79,6 +80,6 @@ Json ingest(const Json& question) {
   return {{"ingest_us", median_us(seconds, ours)},
           {"memcpy_us", median_us(seconds, by_memcpy)},
           {"opencv_us", median_us(seconds, by_opencv)}};
-}
+});
 
 }  // namespace millrace::bench

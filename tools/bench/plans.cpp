@@ -24,12 +24,15 @@ Machine machine_in(const Json& question, const Profile& profile) {
 
 }  // namespace
 
-Json profile(const Json& question) {
+/// {"path", "frames"}: a profile file as JSON.
+const Question kProfile("profile", [](const Json& question) -> Json {
   return Json::parse(
       profile_to_json(app::read_profile(question.at("path"), question.at("frames"))));
-}
+});
 
-Json cuts(const Json& question) {
+/// {"profile", "devices", "links", "overlap", "schedule"}: periods of the best cut with and without
+/// replicas and of data parallelism, and the work of all modules.
+const Question kCuts("cuts", [](const Json& question) -> Json {
   const Profile profile = profile_in(question);
   const Machine machine = machine_in(question, profile);
   const CostModel model(profile, machine, {.schedule = question.at("schedule")});
@@ -41,9 +44,11 @@ Json cuts(const Json& question) {
           {"straight_ms", best_cut(model, {}).value().period_ms},
           {"parallel_ms", weigh(model, {{0, model.modules(), 0, machine.devices(), 1}}).period_ms},
           {"work_ms", model.step(0, model.modules()).total()}};
-}
+});
 
-Json outcome(const Json& question) {
+/// {"profile", "devices", "schedule", "microbatches", "virtual_stages"}: what the best plan comes
+/// to.
+const Question kOutcome("outcome", [](const Json& question) -> Json {
   const Profile profile = profile_in(question);
   Request request{.machine = machine_in(question, profile)};
   request.schedules = {question.at("schedule")};
@@ -53,6 +58,6 @@ Json outcome(const Json& question) {
   return {{"bubble", outcome.bubble},
           {"sample_ms", outcome.sample_ms},
           {"peak_bytes", outcome.peak_bytes}};
-}
+});
 
 }  // namespace millrace::bench

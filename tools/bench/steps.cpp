@@ -112,16 +112,19 @@ engine::plan::Profile profile_of(const engine::TrainerOptions& options) {
 
 }  // namespace
 
-Json describe(const Json& question) {
+/// {"arm"}: {"cut", "workers", "group", "programs"}: where it is cut, samples an update, whether
+/// steps are programs.
+const Question kDescribe("describe", [](const Json& question) -> Json {
   const BenchArm& arm = arm_of(question);
   const engine::Schedule schedule = engine::schedule_of(arm.options());
   return {{"cut", arm.cut()},
           {"workers", schedule.workers.size()},
           {"group", schedule.group},
           {"programs", engine::runs_programs(arm.options(), 0)}};
-}
+});
 
-Json turn(const Json& question) {
+/// {"arm", "seconds"}: figures of the running pipeline.
+const Question kTurn("turn", [](const Json& question) -> Json {
   constexpr int kLeastUpdates = 8;
   BenchArm& arm = arm_of(question);
   const int group = engine::schedule_of(arm.options()).group;
@@ -138,9 +141,12 @@ Json turn(const Json& question) {
           {"handoff_percent", 100 * handoff / (handoff + r.stage[slowest])},
           {"latency_p50_ms", r.latency_p50},
           {"latency_p99_ms", r.latency_p99}};
-}
+});
 
-Json predict(const Json& question) {
+/// {"arm", "seconds", "link"}: stages measured alone and the step that the simulator makes of them.
+/// With "delay_ms" and "message_ms": as over ranks, each end of a message being work of half
+/// "message_ms".
+const Question kPredict("predict", [](const Json& question) -> Json {
   const engine::TrainerOptions& options = arm_of(question).options();
   const auto stages = engine::measure_stages(options, question.at("seconds"));
   engine::Schedule schedule = engine::schedule_of(options);
@@ -158,9 +164,11 @@ Json predict(const Json& question) {
   input.machine.levels.front().link.latency_ms = question.at("message_ms").get<double>() / 2;
   figures["predicted_ms"] = simulate(schedule, input).period_ms;
   return figures;
-}
+});
 
-Json predict_by_modules(const Json& question) {
+/// {"arm", "link"}: the same from what each module costs by itself, cut by those costs, a core a
+/// stage.
+const Question kPredictByModules("predict_by_modules", [](const Json& question) -> Json {
   static std::map<std::string, engine::plan::Profile> profiles;  // by network, size and capture
   const Json& arm = question.at("arm");
   engine::TrainerOptions options = options_of(arm);
@@ -181,9 +189,11 @@ Json predict_by_modules(const Json& question) {
           {"step_ms", engine::predict(engine::schedule_of(options), stages, link_of(question))},
           {"T_ms", total_of(stages, 1).total()},
           {"slowest_ms", slowest}};
-}
+});
 
-Json memory(const Json& question) {
+/// {"arm"}: [{"versions", "samples", "weights", "stashes", "activations", "total"}], bytes by
+/// stage.
+const Question kMemory("memory", [](const Json& question) -> Json {
   constexpr int kMinibatches = 4;
   BenchArm& arm = arm_of(question);
   const engine::Schedule schedule = engine::schedule_of(arm.options());
@@ -201,9 +211,11 @@ Json memory(const Json& question) {
                       {"total", bytes.total()}});
   }
   return stages;
-}
+});
 
-Json equal_stages_bubble(const Json& question) {
+/// {"arm"}: the share of time that workers wait if stages are equal and a backward takes twice the
+/// forward.
+const Question kEqualStagesBubble("equal_stages_bubble", [](const Json& question) -> Json {
   const engine::Schedule schedule = engine::schedule_of(options_of(question.at("arm")));
   engine::SimulationInput input{.samples = engine::enough_samples(schedule)};
   for (int stage = 0; stage < schedule.stages; ++stage) {
@@ -213,9 +225,10 @@ Json equal_stages_bubble(const Json& question) {
   }
   const double work = total_of(input.stages, 1).total();
   return 1 - work / (double(schedule.workers.size()) * simulate(schedule, input).period_ms);
-}
+});
 
-Json bare_loop(const Json& question) {
+/// {"arm", "seconds"}: a step of the one stage called in a loop, without links, monitor or threads.
+const Question kBareLoop("bare_loop", [](const Json& question) -> Json {
   const BenchArm& arm = arm_of(question);
   engine::pin_this_thread(0);
   std::vector<stages::Stage> stage =
@@ -233,18 +246,21 @@ Json bare_loop(const Json& question) {
     start = end;
   }
   return median(steps);
-}
+});
 
-Json flops(const Json& question) {
+/// {"arm"}: floating-point operations of a step's multiply-adds.
+const Question kFlops("flops", [](const Json& question) -> Json {
   engine::TrainerOptions options = arm_of(question).options();
   options.cut.clear();
   double sum = 0;
   const auto stages = engine::stage_operations(options, 0);
   for (const capture::OperationInfo& operation : stages.front()) sum += operation.flops;
   return sum;
-}
+});
 
-Json monitor(const Json&) {
+/// {}: nanoseconds that the monitor takes from a step, with as many calls as a worker of a middle
+/// stage makes.
+const Question kMonitor("monitor", [](const Json&) -> Json {
   constexpr int kSteps = 20000;
   engine::Monitor monitor({1}, 30.0);
   engine::StageMeter& meter = monitor.meter(0);
@@ -259,20 +275,21 @@ Json monitor(const Json&) {
     monitor.predicted(start, Clock::now());
   }
   return milliseconds(Clock::now() - start) * 1e6 / kSteps;
-}
+});
 
-Json peak(const Json&) {
-  return kernels::fma_peak();
-}
+/// {}: FLOP/s of a core's multiply-adds on its registers alone.
+const Question kPeak("peak", [](const Json&) -> Json { return kernels::fma_peak(); });
 
-Json link(const Json&) {
+/// {}: {"latency_ms", "bytes_per_ms"}: a hand-off between cores, now.
+const Question kLink("link", [](const Json&) -> Json {
   const engine::plan::Link link = engine::plan::fit_link(engine::measure_hand_off().points);
   return {{"latency_ms", link.latency_ms}, {"bytes_per_ms", link.bytes_per_ms}};
-}
+});
 
-Json machine(const Json& question) {
+/// {"threads"}: {"cores", "provenance"}: this machine.
+const Question kMachine("machine", [](const Json& question) -> Json {
   return {{"cores", engine::usable_cores()},
           {"provenance", app::provenance(question.value("threads", engine::usable_cores()))}};
-}
+});
 
 }  // namespace millrace::bench

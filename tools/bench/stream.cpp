@@ -12,12 +12,12 @@
 
 namespace millrace::bench {
 
-Json frames(const Json& question) {
+/// {"uri", "seed", "width", "height", "frames", "folder"}: writes the first frames there as
+/// 00000.ppm and so on. Answers with their classes, -1 where there is none.
+const Question kStreamFrames("frames", [](const Json& question) -> Json {
   const int width = question.at("width"), height = question.at("height");
-  const auto source = io::open_source({.uri = question.at("uri"),
-                                       .width = width,
-                                       .height = height,
-                                       .seed = question.at("seed")});
+  const auto source = io::open_source(
+      {.uri = question.at("uri"), .width = width, .height = height, .seed = question.at("seed")});
   const std::filesystem::path folder = question.at("folder").get<std::string>();
   io::Resizer resizer(width, height);
   Json labels = Json::array();
@@ -36,9 +36,11 @@ Json frames(const Json& question) {
     labels.push_back(frame.label);
   }
   return labels;
-}
+});
 
-Json learn(const Json& question) {
+/// {"settings", "frames", "weights"}: the report of a run with these keys, which leaves its weights
+/// there.
+const Question kLearn("learn", [](const Json& question) -> Json {
   app::Config config;
   for (const auto& [key, value] : question.at("settings").items())
     config.set(key, value.get<std::string>());
@@ -46,9 +48,10 @@ Json learn(const Json& question) {
   run.learn(question.at("frames"));
   run.save_weights(question.at("weights"));
   return Json::parse(run.report());
-}
+});
 
-Json schedules(const Json&) {
+/// {}: [{"name", "flushes", "minibatches", "vertical_sync"}]: ScheduleEntry.
+const Question kSchedules("schedules", [](const Json&) -> Json {
   Json list = Json::array();
   for (const engine::ScheduleEntry& entry : engine::schedule_table())
     list.push_back({{"name", entry.name},
@@ -56,6 +59,6 @@ Json schedules(const Json&) {
                     {"minibatches", entry.minibatches},
                     {"vertical_sync", entry.vertical_sync}});
   return list;
-}
+});
 
 }  // namespace millrace::bench

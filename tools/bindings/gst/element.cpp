@@ -102,10 +102,6 @@ void Element::unblock() {
   outlet_.flush(true, position_);
 }
 
-void Element::finish() {
-  end_learner();
-}
-
 void Element::start_learner() {
   const Settings now = copy_of_settings();
   const io::GstOwned<GstQuery> query(gst_query_new_latency());
@@ -149,7 +145,7 @@ void Element::start_learner() {
   learner_ = std::move(learner);
 }
 
-void Element::end_learner() {
+void Element::finish() {
   std::unique_ptr<Learner> ended;
   {
     const std::lock_guard lock(mutex_);

@@ -61,7 +61,6 @@ class Element {
  private:
   Settings copy_of_settings() const;
   void start_learner();
-  void end_learner();
   void restart_if_over();
   void flush_start(GstEvent* event);
   void flush_stop(GstEvent* event);

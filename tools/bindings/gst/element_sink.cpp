@@ -107,7 +107,7 @@ void Element::flush_stop(GstEvent* event) {
 /// If the stream goes on after its end, another run starts.
 void Element::restart_if_over() {
   if (!eos_ && !over_) return;
-  end_learner();
+  finish();
   eos_ = over_ = false;
   outlet_.flush(false, position_);
   activate_src(TRUE);

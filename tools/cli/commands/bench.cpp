@@ -8,14 +8,17 @@
 namespace millrace::cli {
 namespace {
 
-void add_options(Options& options, std::vector<std::string>& words) {
-  options.take_all(words);
+/// Its words are the other program's, --help too.
+void add_options(CLI::App& options, const CLI::App*& self) {
+  options.prefix_command();
+  options.set_help_flag();
+  self = &options;
 }
 
-int bench(const std::vector<std::string>& arguments) {
+int bench(const CLI::App* const& self) {
   const std::filesystem::path program =
       std::filesystem::read_symlink("/proc/self/exe").parent_path() / "millrace-bench";
-  std::vector<std::string> words = arguments;
+  std::vector<std::string> words = self->remaining();
   words.insert(words.begin(), program);
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -28,6 +31,6 @@ int bench(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kBench = {100, "bench", "Measure, and publish what was measured",
-                        add<std::vector<std::string>, add_options, bench>};
+                        add<const CLI::App*, add_options, bench>};
 
 }  // namespace millrace::cli

@@ -159,8 +159,7 @@ int check(const CheckArguments& arguments) {
   if (!classes.empty() && !masks)
     app::require_classes(config, *options.network, int(classes.size()));
   app::require_outputs(config);
-  if (config.empty_file)
-    std::cerr << config.name << " is empty, so every key has its default\n";
+  if (config.empty_file) std::cerr << config.name << " is empty, so every key has its default\n";
   describe_source(config);
   describe_pipeline(options);
   std::cout << "#   correction " << app::describe_correction(config, options) << "\n";
@@ -183,11 +182,10 @@ int check(const CheckArguments& arguments) {
   return kDone;
 }
 
-void add_options(Options& options, CheckArguments& arguments) {
-  options.add("config", arguments.config, "Config file; none: every key at its default");
-  options.add_set(arguments.settings);
-  options.add("--keys", arguments.keys,
-              "Print every config key with its default, meaning and range");
+void add_options(CLI::App& options, CheckArguments& arguments) {
+  add_config(options, arguments.config, arguments.settings);
+  options.add_flag("--keys", arguments.keys,
+                   "Print every config key with its default, meaning and range");
 }
 
 }  // namespace

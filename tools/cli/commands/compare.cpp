@@ -53,12 +53,14 @@ int compare(const CompareArguments& arguments) {
   }
 }
 
-void add_options(Options& options, CompareArguments& arguments) {
-  options.add("reports", arguments.reports, "Reports, JSON", {.required = true});
-  options.add("--plot", arguments.plot, "Where to draw their losses, .png");
-  options.add("--logs", arguments.logs,
-              "Files that output.log wrote, one per report, by commas; unset: as the reports say",
-              {.commas = true});
+void add_options(CLI::App& options, CompareArguments& arguments) {
+  options.add_option("reports", arguments.reports, "Reports, JSON")->required();
+  options.add_option("--plot", arguments.plot, "Where to draw their losses, .png");
+  options
+      .add_option(
+          "--logs", arguments.logs,
+          "Files that output.log wrote, one per report, by commas; unset: as the reports say")
+      ->delimiter(',');
 }
 
 }  // namespace

@@ -58,38 +58,33 @@ app::Config config_of(const EvaluateArguments& arguments) {
   return config;
 }
 
-/// A figure of the network and of the trivial predictors.
+/// A figure of the network and of the strongest trivial predictor.
 struct Figure {
   std::string name, unit;
-  double network = 0;
-  std::vector<std::pair<std::string, double>> trivial;
   bool more_is_better = false;
-
-  const std::pair<std::string, double>& strongest() const {
-    const auto worse = [&](const auto& a, const auto& b) {
-      return more_is_better ? a.second < b.second : a.second > b.second;
-    };
-    return *std::max_element(trivial.begin(), trivial.end(), worse);
-  }
+  double network = 0;
+  std::string rival;
+  double best = 0;  ///< of the rival
 };
 
-std::optional<Figure> figure(const Json& report, const std::string& key, const std::string& name,
-                             const std::string& unit, bool more_is_better) {
+/// `one` with what the report says under `key`; none if it lacks either.
+std::optional<Figure> filled(Figure one, const Json& report, const std::string& key) {
   if (!report.contains(key) || !report[key]["mean"].is_number()) return std::nullopt;
-  Figure one{name, unit, report[key]["mean"], {}, more_is_better};
+  one.network = report[key]["mean"];
   for (const auto& [trivial, value] : report[key].items()) {
     if (!value.is_object() || !value.contains("mean") || !value["mean"].is_number()) continue;
-    std::string text = trivial;
-    for (char& c : text) c = c == '_' ? ' ' : c;
-    one.trivial.emplace_back(text, value["mean"]);
+    const double mean = value["mean"];
+    if (!one.rival.empty() && (one.more_is_better ? mean <= one.best : mean >= one.best)) continue;
+    one.rival = trivial;
+    one.best = mean;
   }
-  return one.trivial.empty() ? std::nullopt : std::optional(one);
+  std::replace(one.rival.begin(), one.rival.end(), '_', ' ');
+  return one.rival.empty() ? std::nullopt : std::optional(one);
 }
 
 std::string line(const Figure& one) {
-  const auto& [name, best] = one.strongest();
-  return engine::format("%-9s %.4g%s, %s %.4g%s\n", one.name.c_str(), one.network,
-                        one.unit.c_str(), name.c_str(), best, one.unit.c_str());
+  return engine::format("%-9s %.4g%s, %s %.4g%s\n", one.name.c_str(), one.network, one.unit.c_str(),
+                        one.rival.c_str(), one.best, one.unit.c_str());
 }
 
 int evaluate(const EvaluateArguments& arguments) {
@@ -103,36 +98,36 @@ int evaluate(const EvaluateArguments& arguments) {
   if (!arguments.report.empty()) io::write_whole(arguments.report, text + "\n");
   if (!run.source_error().empty()) throw std::runtime_error(run.source_error());
   const Json report = Json::parse(text);
-  const std::optional<Figure> loss = figure(report, "loss", "loss", "", false);
+  const std::optional<Figure> loss = filled({"loss", ""}, report, "loss");
   if (!loss) throw std::runtime_error(arguments.source + ": no frame could be evaluated");
   std::cout << "frames    " << report["frames"]["trained"] << ", none of them learned from\n"
             << line(*loss);
-  for (const auto& one : {figure(report, "psnr_db", "PSNR", " dB", true),
-                          figure(report, "accuracy", "accuracy", "", true),
-                          figure(report, "iou", "IoU", "", true)}) {
+  const auto accuracy = filled({"accuracy", "", true}, report, "accuracy");
+  for (const auto& one : {filled({"PSNR", " dB", true}, report, "psnr_db"), accuracy,
+                          filled({"IoU", "", true}, report, "iou")}) {
     if (one) std::cout << line(*one);
   }
-  const std::optional<Figure> scores = figure(report, "accuracy", "", "", true);
-  const Figure& judged = scores ? *scores : *loss;
-  const auto& [name, best] = judged.strongest();
-  const bool better = judged.more_is_better ? judged.network > best : judged.network < best;
-  const double ratio = judged.more_is_better ? judged.network / best : best / judged.network;
+  const Figure& judged = accuracy ? *accuracy : *loss;
+  const double ratio =
+      judged.more_is_better ? judged.network / judged.best : judged.best / judged.network;
+  const bool better =
+      judged.more_is_better ? judged.network > judged.best : judged.network < judged.best;
   std::cout << "verdict   "
             << (better ? engine::format("better: %.3g times better than ", ratio)
                        : engine::format("not better: %.3g times worse than ", 1 / ratio))
-            << "the strongest trivial predictor, " << name << "\n";
+            << "the strongest trivial predictor, " << judged.rival << "\n";
   return kDone;
 }
 
-void add_options(Options& options, EvaluateArguments& arguments) {
-  options.add("weights", arguments.weights, "Weights or a checkpoint, .safetensors",
-              {.required = true});
-  options.add("source", arguments.source, "The stream to predict, as source.uri",
-              {.required = true});
-  options.add_set(arguments.settings);
-  options.add("--frames", arguments.frames, "Frames to predict; 0: until the source ends",
-              {.range = {{0, 1e12}}});
-  options.add("--report", arguments.report, "Where to write the report, JSON");
+void add_options(CLI::App& options, EvaluateArguments& arguments) {
+  options.add_option("weights", arguments.weights, "Weights or a checkpoint, .safetensors")
+      ->required();
+  options.add_option("source", arguments.source, "The stream to predict, as source.uri")
+      ->required();
+  add_set(options, arguments.settings);
+  options.add_option("--frames", arguments.frames, "Frames to predict; 0: until the source ends")
+      ->check(kFrameCount);
+  options.add_option("--report", arguments.report, "Where to write the report, JSON");
 }
 
 }  // namespace

@@ -1,12 +1,11 @@
 // `millrace export`: learned weights as a model that others run.
-#include <sys/wait.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
-#include "io/files/whole_file.h"
 #include "stages/safetensors.h"
 #include "stages/torchscript.h"
 #include "tools/app/assembly.h"
@@ -42,34 +41,24 @@ stages::ImageShape sample_shape(const app::Config& config) {
                      "source.width=128 --set source.height=96");
 }
 
-/// Runs `words`; returns its exit code.
-int call(std::vector<std::string> words) {
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  const pid_t child = fork();
-  if (child < 0) throw std::runtime_error(std::string("fork: ") + std::strerror(errno));
-  if (child == 0) {
-    execvp(argv[0], argv.data());
-    _exit(127);
-  }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : kRunFailed;
+/// Where a program that replaces this one reads `bytes`: a file in memory, which goes with it.
+std::string handed_on(const std::string& bytes) {
+  const int file = memfd_create("net.pt", 0);
+  if (file < 0 || write(file, bytes.data(), bytes.size()) != ssize_t(bytes.size()))
+    throw std::runtime_error(std::string("the network finds no room: ") + std::strerror(errno));
+  return "/proc/self/fd/" + std::to_string(file);
 }
 
 /// Python with this build's package: beside the program in a build tree, else the one on PATH.
-std::vector<std::string> python() {
+std::string python() {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
-  const fs::path own = here / "../../.venv/bin/python";
-  std::vector<std::string> words;
   if (fs::exists(here / "python" / "millrace")) {
     const char* const before = std::getenv("PYTHONPATH");
     const std::string path = (here / "python").string() + (before ? std::string(":") + before : "");
     setenv("PYTHONPATH", path.c_str(), 1);
   }
-  return {fs::exists(own) ? own.string() : "python3"};
+  const fs::path own = here / "../../.venv/bin/python";
+  return fs::exists(own) ? own.string() : "python3";
 }
 
 /// Prints a missing package as one line.
@@ -94,32 +83,34 @@ int export_weights(const ExportArguments& arguments) {
   stages::ImageShape shape = sample_shape(config);
   std::string script;
   try {
-    const auto network = stages::build_network(app::model_of(config), shape,
-                                               stages::Gives::anything, forecast);
+    const auto network =
+        stages::build_network(app::model_of(config), shape, stages::Gives::anything, forecast);
     script = stages::to_torchscript(*network, state);
   } catch (const std::invalid_argument& error) {
     throw app::ConfigError(arguments.weights + ": " + error.what());
   }
   shape.channels *= forecast.context;
-  const fs::path traced = arguments.onnx + "." + std::to_string(getpid()) + ".pt";
-  io::write_whole(traced, script);
-  std::vector<std::string> words = python();
-  for (const std::string& word :
-       {std::string("-c"), std::string(kPython), traced.string(), arguments.onnx,
-        std::to_string(shape.channels), std::to_string(shape.height), std::to_string(shape.width)})
-    words.push_back(word);
-  const int code = call(words);
-  fs::remove(traced);
-  if (code == 127) throw std::runtime_error("--onnx: needs Python: " + words[0] + " can't be run");
-  return code;
+  std::vector<std::string> words = {python(),
+                                    "-c",
+                                    kPython,
+                                    handed_on(script),
+                                    arguments.onnx,
+                                    std::to_string(shape.channels),
+                                    std::to_string(shape.height),
+                                    std::to_string(shape.width)};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  throw std::runtime_error("--onnx: needs Python: " + words[0] + " can't be run");
 }
 
-void add_options(Options& options, ExportArguments& arguments) {
-  options.add("weights", arguments.weights, "Weights that a run wrote, .safetensors",
-              {.required = true});
-  options.add("--onnx", arguments.onnx, "The ONNX model to write", {.required = true});
-  options.add("--config", arguments.config, "The run's config; unset: as the weights say");
-  options.add_set(arguments.settings);
+void add_options(CLI::App& options, ExportArguments& arguments) {
+  options.add_option("weights", arguments.weights, "Weights that a run wrote, .safetensors")
+      ->required();
+  options.add_option("--onnx", arguments.onnx, "The ONNX model to write")->required();
+  options.add_option("--config", arguments.config, "The run's config; unset: as the weights say");
+  add_set(options, arguments.settings);
 }
 
 }  // namespace

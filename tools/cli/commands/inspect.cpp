@@ -84,8 +84,8 @@ int inspect(const std::string& what) {
   return kDone;
 }
 
-void add_options(Options& options, std::string& what) {
-  options.add("uri", what, "A source; or a config (.toml): its source and its steps");
+void add_options(CLI::App& options, std::string& what) {
+  options.add_option("uri", what, "A source; or a config (.toml): its source and its steps");
 }
 
 }  // namespace

@@ -8,8 +8,11 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <iostream>
 #include <limits>
 
+#include "io/source/source.h"
+#include "io/text/nearest_name.h"
 #include "tools/app/config/config.h"
 #include "tools/cli/commands/command.h"
 #include "tools/cli/commands/signals.h"
@@ -23,7 +26,7 @@ std::vector<Command>& command_table() {
 }
 
 Command::Command(int place, std::string name, std::string summary,
-                 std::function<int()> (*add)(Options& options))
+                 std::function<int()> (*add)(CLI::App& options))
     : place(place), name(std::move(name)), summary(std::move(summary)), add(add) {
   auto& table = command_table();
   const auto next = std::find_if(table.begin(), table.end(),
@@ -31,28 +34,93 @@ Command::Command(int place, std::string name, std::string summary,
   table.insert(next, *this);
 }
 
+void add_set(CLI::App& options, std::vector<std::string>& settings) {
+  options
+      .add_option(
+          "--set", settings,
+          "A key and its value, on top of the config; once for each: --set a.b=1 --set c.d=2")
+      ->option_text("table.key=value")
+      ->allow_extra_args(false);  // what follows a key and its value is not taken for another
+}
+
+void add_config(CLI::App& options, std::string& config, std::vector<std::string>& settings) {
+  options.add_option("config", config, "Config file; none: every key at its default");
+  add_set(options, settings);
+}
+
 namespace {
 
-int main_program(int argc, char** argv) {
-  Program program{
-      .meaning = "A neural network that learns from a live video stream, frame by frame.",
-      .version = MILLRACE_VERSION};
-  for (const Command& command : command_table()) {
-    CommandLine& line = program.commands.emplace_back(CommandLine{command.name, command.summary});
-    line.run = command.add(line.options);
+/// Prints "millrace: error: WHAT" as one line on stderr. Returns `code`.
+int fail(ExitCode code, const std::string& what) {
+  // Never shows a URI's password, never sends control characters to a terminal.
+  constexpr std::size_t kLongest = 2000;  // a library may tell all it knows
+  std::string line = io::redacted(what.substr(0, what.find('\n'))).substr(0, kLongest);
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < ' ') c = '?';
   }
-  Options& own = program.options;
-  own.add("--version", Option::Value(), "Display program version information and exit");
-  own.add("--man", Option::Answer([&](const std::string&) {
-            return man_page(program, app::key_entries(), stages::layer_types());
-          }),
-          "Print the man page, as roff: millrace --man | man -l -");
-  own.add("--completion", Option::Answer([&](const std::string& shell) {
-            return completion(program, app::key_entries(), shell);
-          }),
-          "Print completion for a shell: source <(millrace --completion bash)",
-          {.choices = {"bash", "zsh", "fish"}});
-  return parse_and_run(program, argc, argv);
+  std::cerr << "millrace: error: " << line << "\n";
+  return code;
+}
+
+/// The first argument, if it is no command: CLI11 would take what follows for options of the
+/// program.
+std::string unknown_command(int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return "";
+  std::vector<std::string_view> names;
+  for (const Command& command : command_table()) {
+    if (command.name == argv[1]) return "";
+    names.push_back(command.name);
+  }
+  return "unknown command \"" + std::string(argv[1]) + "\"; the nearest is \"" +
+         io::nearest_name(argv[1], names) + "\"";
+}
+
+/// Options that print something before the program ends.
+void add_answers(CLI::App& program) {
+  program.set_version_flag("--version", MILLRACE_VERSION);
+  program.add_flag_callback(
+      "--man",
+      [&] {
+        std::cout << man_page(program, app::key_entries(), stages::layer_types());
+        throw CLI::Success();
+      },
+      "Print the man page, as roff: millrace --man | man -l -");
+  program
+      .add_option_function<std::string>(
+          "--completion",
+          [&](const std::string& shell) {
+            std::cout << completion(program, app::key_entries(), shell);
+            throw CLI::Success();
+          },
+          "Print completion for a shell: source <(millrace --completion bash)")
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+}
+
+int main_program(int argc, char** argv) {
+  const std::string unknown = unknown_command(argc, argv);
+  if (!unknown.empty()) return fail(kBadUsage, unknown);
+  CLI::App program{"A neural network that learns from a live video stream, frame by frame."};
+  program.require_subcommand(1);
+  int code = kDone;
+  for (const Command& command : command_table()) {
+    CLI::App* const options = program.add_subcommand(command.name, command.summary);
+    options->callback([&code, run = command.add(*options)] { code = run(); });
+  }
+  add_answers(program);
+  try {
+    program.parse(argc, argv);
+    return code;
+  } catch (const CLI::Success& success) {
+    return program.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return fail(kBadUsage, std::string(error.what()) + " (see millrace --help)");
+  } catch (const app::ConfigError& error) {
+    return fail(kBadUsage, error.what());
+  } catch (const io::SourceError& error) {
+    return fail(kNoSource, error.what());
+  } catch (const std::exception& error) {
+    return fail(kRunFailed, error.what());
+  }
 }
 
 /// Without standard streams the first files that are opened would be them, and would get progress
@@ -116,5 +184,5 @@ int main(int argc, char** argv) {
   // returns them to the system in between and gets them back page by page: some 4 % of a step.
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  return run_program([&] { return main_program(argc, argv); });
+  return main_program(argc, argv);
 }

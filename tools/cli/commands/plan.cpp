@@ -35,26 +35,18 @@ struct PlanArguments {
 using engine::plan::Profile;
 using engine::plan::Request;
 
-/// What holds unless the command line says otherwise: a config's choices.
-struct Defaults {
-  std::string schedule = "partime";
-  int microbatches = 4;
-  int virtual_stages = 2;
-  double fps = 0;
-  bool pairs = false;  ///< a sample is two frames
-};
-
-Request request_of(const PlanArguments& arguments, const Defaults& defaults,
+/// What the command line leaves out is as the config has it.
+Request request_of(const PlanArguments& arguments, const app::Config& config,
                    const Profile& profile) {
   Request request = arguments.request;
   request.machine = engine::plan::parse_machine(
       arguments.devices, arguments.links, arguments.overlap, 1e9 * arguments.memory_gb, profile);
-  if (request.schedules.empty()) request.schedules = {defaults.schedule};
+  if (request.schedules.empty()) request.schedules = {config.pipeline.schedule};
   if (request.schedules == std::vector<std::string>{"any"})
     request.schedules = engine::schedule_names();
-  if (request.microbatches.empty()) request.microbatches = {defaults.microbatches};
-  if (request.virtual_stages.empty()) request.virtual_stages = {defaults.virtual_stages};
-  if (!(request.fps > 0)) request.fps = defaults.fps;
+  if (request.microbatches.empty()) request.microbatches = {config.pipeline.microbatches};
+  if (request.virtual_stages.empty()) request.virtual_stages = {config.pipeline.virtual_stages};
+  if (!(request.fps > 0)) request.fps = config.monitor.fps;
   return request;
 }
 
@@ -64,10 +56,6 @@ struct Replay {
   double bytes = 0;   ///< in all
   double share = -1;  ///< replayed samples of all; < 0: unknown, since there is no rate
 };
-
-double sample_bytes(const Defaults& defaults, const Profile& profile) {
-  return profile.input_bytes * (defaults.pairs ? 2 : 1);
-}
 
 /// As many samples as the memory limit leaves room for; without a limit as many as asked for.
 Replay replay_of(const PlanArguments& arguments, const Request& request,
@@ -139,25 +127,25 @@ Json planned_json(const Profile& profile, const engine::plan::Planned& planned) 
 }
 
 int plan(const PlanArguments& arguments) {
-  Defaults defaults;
+  app::Config config;
   Profile profile;
-  if (arguments.input.ends_with(".toml")) {
-    const app::Config config = app::load_config(arguments.input, arguments.settings);
-    defaults = {config.pipeline.schedule, config.pipeline.microbatches,
-                config.pipeline.virtual_stages, config.monitor.fps,
-                config.task.kind == "next-frame"};
+  const bool measured = arguments.input.ends_with(".toml");
+  if (measured) {
+    config = app::load_config(arguments.input, arguments.settings);
     profile = app::profile_of(config);
   } else {
     profile = app::read_profile(arguments.input, arguments.frames);
   }
+  const bool pairs = measured && config.task.kind == "next-frame";  // a sample is two frames
+  const double sample_bytes = profile.input_bytes * (pairs ? 2 : 1);
   Request request;
   engine::plan::Planned planned;
   try {
-    request = request_of(arguments, defaults, profile);
+    request = request_of(arguments, config, profile);
     if (arguments.replay > 0 && profile.input_bytes <= 0)
       throw app::ConfigError("--replay: " + arguments.input +
                              " does not say how large a sample is");
-    request.machine.replay_bytes = double(arguments.replay) * sample_bytes(defaults, profile);
+    request.machine.replay_bytes = double(arguments.replay) * sample_bytes;
     planned = engine::plan::make_plan(profile, request);
   } catch (const std::invalid_argument& error) {
     throw app::ConfigError(error.what());
@@ -169,7 +157,7 @@ int plan(const PlanArguments& arguments) {
   Json json = planned_json(profile, planned);
   std::cout << engine::plan::plan_text(profile, request, planned);
   if (arguments.replay > 0) {
-    const Replay replay = replay_of(arguments, request, best, sample_bytes(defaults, profile));
+    const Replay replay = replay_of(arguments, request, best, sample_bytes);
     std::cout << replay_text(replay);
     table += "\n[replay]\nkind = \"reservoir\"\nsize = " + std::to_string(replay.size) + "\n";
     json["replay"] = {{"size", replay.size}, {"bytes", replay.bytes}};
@@ -185,47 +173,54 @@ int plan(const PlanArguments& arguments) {
   return kDone;
 }
 
-void add_options(Options& options, PlanArguments& arguments) {
+void add_options(CLI::App& options, PlanArguments& arguments) {
   Request& request = arguments.request;
-  options.add("input", arguments.input,
-              "Profile (JSON or PipeDream's graph.txt), or config (.toml) to measure",
-              {.required = true});
-  options.add_set(arguments.settings);
-  options.add("--devices", arguments.devices, "8, or 2x8: servers x devices",
-              {.show_default = true});
-  options.add("--links", arguments.links, "GB/s[:ms] for each of --devices' levels, by commas");
-  options.add("--overlap", arguments.overlap, "What runs beside computing",
-              {.show_default = true, .choices = {"none", "transfers", "all"}});
-  options.add("--memory", arguments.memory_gb, "GB of a device; 0: no limit",
-              {.range = {{0.0, 1e6}}});
-  options.add("--replay", arguments.replay,
-              "Samples to keep room for beside the first stage, at least; with --memory all "
-              "that the plan leaves",
-              {.range = {{0, double(kMostReplay)}}});
+  options
+      .add_option("input", arguments.input,
+                  "Profile (JSON or PipeDream's graph.txt), or config (.toml) to measure")
+      ->required();
+  add_set(options, arguments.settings);
+  options.add_option("--devices", arguments.devices, "8, or 2x8: servers x devices")
+      ->capture_default_str();
+  options.add_option("--links", arguments.links,
+                     "GB/s[:ms] for each of --devices' levels, by commas");
+  options.add_option("--overlap", arguments.overlap, "What runs beside computing")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"none", "transfers", "all"}));
+  options.add_option("--memory", arguments.memory_gb, "GB of a device; 0: no limit")
+      ->check(CLI::Range(0.0, 1e6));
+  options
+      .add_option(
+          "--replay", arguments.replay,
+          "Samples to keep room for beside the first stage, at least; with --memory all that "
+          "the plan leaves")
+      ->check(CLI::Range(std::int64_t{0}, kMostReplay));
   std::vector<std::string> schedules = engine::schedule_names();
   schedules.push_back("any");
-  options.add("--schedules", request.schedules, "To choose from, by commas; or any",
-              {.commas = true, .choices = schedules});
-  options.add("--microbatches", request.microbatches, "Samples an update, to choose from",
-              {.commas = true, .range = {{1, 65536}}});
-  options.add("--virtual-stages", request.virtual_stages, "interleaved: to choose from",
-              {.commas = true, .range = {{1, 1024}}});
-  options.add("--recompute", request.recompute, "Activations may be computed again");
-  options.add("--replicas", request.replicas, "Stages may be replicated");
-  options.add("--threads", request.threads, "Stages may take several cores");
-  options.add("--tensor", request.most_tensor, "Devices that may share a module",
-              {.range = {{1, 4096}}});
-  options.add("--copies", request.most_copies, "Pipelines that may run side by side",
-              {.range = {{1, 4096}}});
-  options.add("--stages", request.stages, "Exactly so many; 0: as are best",
-              {.range = {{0, 4096}}});
-  options.add("--frames", arguments.frames, "graph.txt: frames its figures are for",
-              {.range = {{1, 1'000'000}}});
-  options.add("--fps", request.fps, "F for the rule T/N < 1/F", {.range = {{0.0, 1e6}}});
-  options.add("--kind", arguments.kind, "What the table calls devices: cpu | cuda",
-              {.show_default = true, .choices = {"cpu", "cuda"}});
-  options.add("--output", arguments.output, "Where to write the [pipeline] table");
-  options.add("--json", arguments.json, "Where to write every plan that was weighed");
+  options.add_option("--schedules", request.schedules, "To choose from, by commas; or any")
+      ->delimiter(',')
+      ->check(CLI::IsMember(schedules));
+  const auto choose = [&](const char* name, std::vector<int>& from, const char* text, int most) {
+    options.add_option(name, from, text)->delimiter(',')->check(CLI::Range(1, most));
+  };
+  choose("--microbatches", request.microbatches, "Samples an update, to choose from", 65536);
+  choose("--virtual-stages", request.virtual_stages, "interleaved: to choose from", 1024);
+  options.add_flag("--recompute", request.recompute, "Activations may be computed again");
+  options.add_flag("--replicas", request.replicas, "Stages may be replicated");
+  options.add_flag("--threads", request.threads, "Stages may take several cores");
+  const auto count = [&](const char* name, int& into, const char* text, int least, int most) {
+    options.add_option(name, into, text)->check(CLI::Range(least, most));
+  };
+  count("--tensor", request.most_tensor, "Devices that may share a module", 1, 4096);
+  count("--copies", request.most_copies, "Pipelines that may run side by side", 1, 4096);
+  count("--stages", request.stages, "Exactly so many; 0: as are best", 0, 4096);
+  count("--frames", arguments.frames, "graph.txt: frames its figures are for", 1, 1'000'000);
+  options.add_option("--fps", request.fps, "F for the rule T/N < 1/F")->check(CLI::Range(0.0, 1e6));
+  options.add_option("--kind", arguments.kind, "What the table calls devices: cpu | cuda")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  options.add_option("--output", arguments.output, "Where to write the [pipeline] table");
+  options.add_option("--json", arguments.json, "Where to write every plan that was weighed");
 }
 
 }  // namespace

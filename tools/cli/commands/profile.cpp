@@ -145,12 +145,11 @@ int profile(const ProfileArguments& arguments) {
   return kDone;
 }
 
-void add_options(Options& options, ProfileArguments& arguments) {
-  options.add("config", arguments.config, "Config file; none: every key at its default");
-  options.add_set(arguments.settings);
-  options.add("--json", arguments.json, "Where to write it, for plan and simulate");
-  options.add("--operators", arguments.operators,
-              "Instead, each operator of the stages' step programs: kernel, time, GFLOP/s");
+void add_options(CLI::App& options, ProfileArguments& arguments) {
+  add_config(options, arguments.config, arguments.settings);
+  options.add_option("--json", arguments.json, "Where to write it, for plan and simulate");
+  options.add_flag("--operators", arguments.operators,
+                   "Instead, each operator of the stages' step programs: kernel, time, GFLOP/s");
 }
 
 }  // namespace

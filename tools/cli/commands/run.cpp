@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <optional>
 #include <stdexcept>
 
 #include "io/source/source.h"
@@ -28,11 +27,8 @@ struct RunArguments {
   std::vector<std::string> settings;
   std::int64_t frames = 0;  ///< 0: until the source ends
   std::string report;
-  std::string trace;  ///< where to write what workers did and when; "": nowhere
-  bool trace_operators = false;
-  std::optional<std::string> serve;  ///< the page's "ADDR:PORT", "": loopback, port 8080
-  std::string token;                 ///< that viewers must give; "": none
-  std::string token_file;            ///< holds it instead; "": none
+  app::RunOptions options;
+  std::string token_file;  ///< holds the token; "": none
   bool quiet = false;
 };
 
@@ -163,14 +159,11 @@ std::function<app::Config()> config_reader(const RunArguments& arguments) {
 int learn(const RunArguments& arguments, engine::Exchange* ranks) {
   const auto read = config_reader(arguments);
   const app::Config config = read();
-  app::Run run(config, {.trace = arguments.trace,
-                        .trace_operators = arguments.trace_operators,
-                        .serve = arguments.serve.has_value(),
-                        .serve_at = arguments.serve.value_or(""),
-                        .token = arguments.token_file.empty() ? arguments.token
-                                                              : token_in(arguments.token_file),
-                        .read_again = read,
-                        .ranks = ranks});
+  app::RunOptions options = arguments.options;
+  if (!arguments.token_file.empty()) options.token = token_in(arguments.token_file);
+  options.read_again = read;
+  options.ranks = ranks;
+  app::Run run(config, options);
   if (!ranks) catch_signals();  // from here on there is something to save
   std::string failure;
   const auto failed = [&](const std::string& what) {
@@ -205,8 +198,8 @@ int run(const RunArguments& arguments) {
     try {
       return learn(arguments, nullptr);
     } catch (const io::SourceError& error) {
-      const bool path = app::names_a_source(arguments.config) &&
-                        arguments.config.find(':') == std::string::npos;
+      const bool path =
+          app::names_a_source(arguments.config) && arguments.config.find(':') == std::string::npos;
       throw io::SourceError(error.what() + std::string(path ? " (a config is called *.toml)" : ""));
     }
   }
@@ -226,27 +219,36 @@ int run(const RunArguments& arguments) {
   }
 }
 
-void add_options(Options& options, RunArguments& arguments) {
-  options.add("config", arguments.config, "Config file; none: every key at its default");
-  options.add_set(arguments.settings);
-  options.add("--frames", arguments.frames, "Frames to train; 0: until the source ends",
-              {.range = {{0, 1e12}}});
-  options.add("--report", arguments.report, "Where to write the report, JSON");
-  const Option& trace =
-      options.add("--trace", arguments.trace,
-                  "Where to write what each worker did and when, for Chrome or Perfetto: the last "
-                  "1000000 actions and waits");
-  options.add("--trace-operators", arguments.trace_operators,
-              "Trace each operator of the step programs as well, with its name and time",
-              {.needs = {&trace}});
-  options.add("--serve", arguments.serve,
-              "Serve a page to watch the run, at ADDR:PORT (default 127.0.0.1:8080); an address "
-              "other than loopback needs --token");
-  const Option& token = options.add("--token", arguments.token, "Token that viewers must give");
-  options.add("--token-file", arguments.token_file,
-              "A file that holds the token, which keeps it out of the list of processes",
-              {.excludes = {&token}});
-  options.add("--quiet", arguments.quiet, "No progress and no summary");
+void add_options(CLI::App& options, RunArguments& arguments) {
+  add_config(options, arguments.config, arguments.settings);
+  options.add_option("--frames", arguments.frames, "Frames to train; 0: until the source ends")
+      ->check(kFrameCount);
+  options.add_option("--report", arguments.report, "Where to write the report, JSON");
+  CLI::Option* const trace = options.add_option(
+      "--trace", arguments.options.trace,
+      "Where to write what each worker did and when, for Chrome or Perfetto: the last 1000000 "
+      "actions and waits");
+  options
+      .add_flag("--trace-operators", arguments.options.trace_operators,
+                "Trace each operator of the step programs as well, with its name and time")
+      ->needs(trace);
+  options
+      .add_option_function<std::string>(
+          "--serve",
+          [&](const std::string& at) {
+            arguments.options.serve = true;
+            arguments.options.serve_at = at;
+          },
+          "Serve a page to watch the run, at ADDR:PORT (default 127.0.0.1:8080); an address other "
+          "than loopback needs --token")
+      ->expected(0, 1);
+  CLI::Option* const token =
+      options.add_option("--token", arguments.options.token, "Token that viewers must give");
+  options
+      .add_option("--token-file", arguments.token_file,
+                  "A file that holds the token, which keeps it out of the list of processes")
+      ->excludes(token);
+  options.add_flag("--quiet", arguments.quiet, "No progress and no summary");
 }
 
 }  // namespace

@@ -64,9 +64,9 @@ std::string facts_text(const engine::Schedule& schedule, const engine::Staircase
   list("activations   ", staircase.activations);
   list("gradient age  ", engine::gradient_ages(schedule));
   if (const std::int64_t left = samples - schedule.applied(samples); left > 0) {
-    text += engine::format("left out       the last %lld of %lld samples, which fill no minibatch of %d\n",
-                           static_cast<long long>(left), static_cast<long long>(samples),
-                           schedule.group);
+    text += engine::format(
+        "left out       the last %lld of %lld samples, which fill no minibatch of %d\n",
+        static_cast<long long>(left), static_cast<long long>(samples), schedule.group);
   }
   return text;
 }
@@ -93,21 +93,23 @@ std::string csv_text(const engine::Schedule& schedule, const engine::Staircase& 
 int schedule(const ScheduleArguments& arguments) {
   const engine::Schedule schedule = chosen_schedule(arguments);
   const engine::Staircase staircase = engine::draw_staircase(schedule, arguments.samples);
-  std::cout << (arguments.format == "csv"
-                    ? csv_text(schedule, staircase)
-                    : grid_text(schedule, staircase) + facts_text(schedule, staircase, arguments.samples));
+  std::cout << (arguments.format == "csv" ? csv_text(schedule, staircase)
+                                          : grid_text(schedule, staircase) +
+                                                facts_text(schedule, staircase, arguments.samples));
   return kDone;
 }
 
-void add_options(Options& options, ScheduleArguments& arguments) {
+void add_options(CLI::App& options, ScheduleArguments& arguments) {
   add_schedule_choice(options, arguments, 1024);
-  std::vector<std::pair<std::string, std::string>> schedules;
+  std::string names = "Schedules:";
   for (const engine::ScheduleEntry& entry : engine::schedule_table())
-    schedules.emplace_back(entry.name, entry.summary);
-  options.list_names("Schedules", schedules);
-  options.add("--samples", arguments.samples, "How many",
-              {.show_default = true, .range = {{1, 100000}}});
-  options.add("--format", arguments.format, "grid | csv", {.choices = {"grid", "csv"}});
+    names += engine::format("\n  %-11s  %s", entry.name, entry.summary);
+  options.footer(names);
+  options.add_option("--samples", arguments.samples, "How many")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  options.add_option("--format", arguments.format, "grid | csv")
+      ->check(CLI::IsMember({"grid", "csv"}));
 }
 
 }  // namespace

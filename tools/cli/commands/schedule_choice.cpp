@@ -16,22 +16,32 @@ constexpr std::size_t kMostVerified = 128;
 
 }  // namespace
 
-void add_schedule_choice(Options& options, ScheduleChoice& choice, std::int64_t most_stages) {
-  options.add(
-      "name", choice.schedule, "Schedule, or a CSV file of torch.distributed.pipelining",
-      {.required = true, .choices = engine::schedule_names(), .or_if = engine::is_schedule_file});
-  options.add("--stages", choice.stages, "N; unset: 4, or as many as the file has",
-              {.range = {{1, double(most_stages)}}});
-  options.add("--microbatches", choice.microbatches, "Samples per minibatch",
-              {.show_default = true, .range = {{1, 65536}}});
-  options.add("--virtual-stages", choice.virtual_stages, "interleaved: stages per worker",
-              {.show_default = true, .range = {{1, 1024}}});
-  options.add("--vertical-sync", choice.vertical_sync,
-              "pipedream: every stage at stage 0's version");
-  options.add("--replicas", choice.replicas, "pipedream: workers per stage, as 2,1",
-              {.commas = true, .range = {{1, 1024}}});
-  options.add("--recompute", choice.recompute,
-              "Keep only a sample's input and run forward again to go back");
+void add_schedule_choice(CLI::App& options, ScheduleChoice& choice, int most_stages) {
+  const CLI::Validator named = CLI::IsMember(engine::schedule_names());
+  options
+      .add_option("name", choice.schedule,
+                  "Schedule, or a CSV file of torch.distributed.pipelining")
+      ->required()
+      ->check(
+          [named](const std::string& name) {
+            return engine::is_schedule_file(name) ? std::string() : named(name);
+          },
+          named.get_description());
+  options.add_option("--stages", choice.stages, "N; unset: 4, or as many as the file has")
+      ->check(CLI::Range(1, most_stages));
+  options.add_option("--microbatches", choice.microbatches, "Samples per minibatch")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 65536));
+  options.add_option("--virtual-stages", choice.virtual_stages, "interleaved: stages per worker")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  options.add_flag("--vertical-sync", choice.vertical_sync,
+                   "pipedream: every stage at stage 0's version");
+  options.add_option("--replicas", choice.replicas, "pipedream: workers per stage, as 2,1")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024));
+  options.add_flag("--recompute", choice.recompute,
+                   "Keep only a sample's input and run forward again to go back");
 }
 
 engine::Schedule chosen_schedule(const ScheduleChoice& choice, int stages) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/schedule/schedule.h"
-#include "tools/cli/options.h"
+#include "tools/cli/commands/command.h"
 
 namespace millrace::cli {
 
@@ -12,7 +12,7 @@ struct ScheduleChoice : engine::ScheduleSpec {
 };
 
 /// Adds the name and the options, which go to `choice`.
-void add_schedule_choice(Options& options, ScheduleChoice& choice, std::int64_t most_stages);
+void add_schedule_choice(CLI::App& options, ScheduleChoice& choice, int most_stages);
 
 /// The schedule, verified unless a generator made it for many workers. `stages`: how many without
 /// --stages; 0: 4, or as many as the file has. Throws ConfigError.

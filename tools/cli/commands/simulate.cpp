@@ -182,63 +182,83 @@ int simulate_costs(const SimulateArguments& arguments) {
   return kDone;
 }
 
-void add_costs(Options& options, SimulateArguments& simulate) {
-  Option& profile = options.add("--profile", simulate.profile,
-                                "What modules cost: JSON, or PipeDream's graph.txt");
-  options.add("--cut", simulate.cut, "Modules where stages 1.. begin, as 3,6; unset: balanced",
-              {.commas = true, .needs = {&profile}});
-  options.add("--tensor", simulate.tensor,
-              "Ranks that share each module of the profile, as far as it can be shared",
-              {.range = {{1, 64}}, .needs = {&profile}});
-  // A cost that the profile tells instead, of a stage, or by stage.
-  const auto cost = [&](const char* name, auto& value, const char* text, double most, bool stages) {
-    options.add(
-        name, value, text,
-        {.commas = stages, .show_default = stages, .range = {{0, most}}, .excludes = {&profile}});
+void add_costs(CLI::App& options, SimulateArguments& simulate) {
+  CLI::Option* const profile = options.add_option(
+      "--profile", simulate.profile, "What modules cost: JSON, or PipeDream's graph.txt");
+  options
+      .add_option("--cut", simulate.cut, "Modules where stages 1.. begin, as 3,6; unset: balanced")
+      ->delimiter(',')
+      ->needs(profile);
+  options
+      .add_option("--tensor", simulate.tensor,
+                  "Ranks that share each module of the profile, as far as it can be shared")
+      ->check(CLI::Range(1, 64))
+      ->needs(profile);
+  // A cost that the profile tells instead, by stage or of every stage.
+  const auto by_stage = [&](const char* name, std::vector<double>& value, const char* text) {
+    options.add_option(name, value, text)
+        ->delimiter(',')
+        ->capture_default_str()
+        ->check(CLI::Range(0.0, 1e9))
+        ->excludes(profile);
   };
-  cost("--forward", simulate.forward, "ms of a sample: one value, or one per stage", 1e9, true);
-  cost("--backward", simulate.backward, "ms; half each for input and weights", 1e9, true);
-  cost("--update", simulate.update, "ms", 1e9, true);
-  cost("--message-bytes", simulate.message_bytes, "Of an activation, and of its gradient", 1e15,
-       false);
-  cost("--weight-bytes", simulate.weight_bytes, "Of a stage's weights", 1e15, false);
-  cost("--stash-bytes", simulate.stash_bytes, "That a stage keeps of a sample to go back", 1e15,
-       false);
+  by_stage("--forward", simulate.forward, "ms of a sample: one value, or one per stage");
+  by_stage("--backward", simulate.backward, "ms; half each for input and weights");
+  by_stage("--update", simulate.update, "ms");
+  const auto bytes = [&](const char* name, double& value, const char* text) {
+    options.add_option(name, value, text)->check(CLI::Range(0.0, 1e15))->excludes(profile);
+  };
+  bytes("--message-bytes", simulate.message_bytes, "Of an activation, and of its gradient");
+  bytes("--weight-bytes", simulate.weight_bytes, "Of a stage's weights");
+  bytes("--stash-bytes", simulate.stash_bytes, "That a stage keeps of a sample to go back");
 }
 
-void add_machine(Options& options, SimulateArguments& simulate) {
-  Option& links = options.add("--links", simulate.links,
-                              "GB/s[:ms] for each of --devices' levels, by commas, as for plan");
-  options.add("--devices", simulate.devices, "8, or 2x8: servers x devices; unset: as needed");
-  options.add("--link-latency", simulate.link_latency_ms, "ms of a message",
-              {.range = {{0.0, 1e9}}, .excludes = {&links}});
-  options.add("--link-gbps", simulate.link_gbps, "Gbit/s of a link; 0: bytes cost nothing",
-              {.range = {{0.0, 1e9}}, .excludes = {&links}});
-  options.add("--delay", simulate.input.delay_ms,
-              "ms that a message is under way besides, however many are, as over a long cable",
-              {.range = {{0.0, 1e9}}});
-  options.add("--overlap", simulate.overlap, "What runs beside computing",
-              {.show_default = true, .choices = {"none", "transfers", "all"}});
-  options.add("--overhead", simulate.input.overhead_ms, "ms to launch an action",
-              {.range = {{0.0, 1e9}}});
-  options.add("--contention", simulate.input.contention, "Computing takes so many times longer",
-              {.show_default = true, .range = {{1e-3, 1e3}}});
-  options.add("--cores", simulate.input.cores, "That workers are dealt to in turn; 0: one for each",
-              {.range = {{0, 65536}}});
-  options.add("--fps", simulate.fps, "Frames a second of a live source; 0: not live",
-              {.range = {{0.0, 1e9}}});
+void add_machine(CLI::App& options, SimulateArguments& simulate) {
+  const CLI::Range any(0.0, 1e9);
+  CLI::Option* const links = options.add_option(
+      "--links", simulate.links, "GB/s[:ms] for each of --devices' levels, by commas, as for plan");
+  options.add_option("--devices", simulate.devices,
+                     "8, or 2x8: servers x devices; unset: as needed");
+  options.add_option("--link-latency", simulate.link_latency_ms, "ms of a message")
+      ->check(any)
+      ->excludes(links);
+  options.add_option("--link-gbps", simulate.link_gbps, "Gbit/s of a link; 0: bytes cost nothing")
+      ->check(any)
+      ->excludes(links);
+  options
+      .add_option("--delay", simulate.input.delay_ms,
+                  "ms that a message is under way besides, however many are, as over a long cable")
+      ->check(any);
+  options.add_option("--overlap", simulate.overlap, "What runs beside computing")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"none", "transfers", "all"}));
+  options.add_option("--overhead", simulate.input.overhead_ms, "ms to launch an action")
+      ->check(any);
+  options
+      .add_option("--contention", simulate.input.contention, "Computing takes so many times longer")
+      ->capture_default_str()
+      ->check(CLI::Range(1e-3, 1e3));
+  options
+      .add_option("--cores", simulate.input.cores,
+                  "That workers are dealt to in turn; 0: one for each")
+      ->check(CLI::Range(0, 65536));
+  options.add_option("--fps", simulate.fps, "Frames a second of a live source; 0: not live")
+      ->check(any);
 }
 
-void add_options(Options& options, SimulateArguments& simulate) {
+void add_options(CLI::App& options, SimulateArguments& simulate) {
   add_schedule_choice(options, simulate, 4096);
-  options.add("--samples", simulate.input.samples, "How many; unset: enough for a steady period",
-              {.range = {{1, 10'000'000}}});
+  options
+      .add_option("--samples", simulate.input.samples,
+                  "How many; unset: enough for a steady period")
+      ->check(CLI::Range(1, 10'000'000));
   add_costs(options, simulate);
   add_machine(options, simulate);
-  options.add("--trace", simulate.trace, "Where to write a trace for Chrome or Perfetto");
-  options.add("--svg", simulate.svg, "Where to draw the time line");
-  options.add("--until", simulate.until_ms, "ms that the drawing shows", {.range = {{0.0, 1e12}}});
-  options.add("--json", simulate.json, "Where to write the results");
+  options.add_option("--trace", simulate.trace, "Where to write a trace for Chrome or Perfetto");
+  options.add_option("--svg", simulate.svg, "Where to draw the time line");
+  options.add_option("--until", simulate.until_ms, "ms that the drawing shows")
+      ->check(CLI::Range(0.0, 1e12));
+  options.add_option("--json", simulate.json, "Where to write the results");
 }
 
 }  // namespace

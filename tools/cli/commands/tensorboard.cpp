@@ -1,5 +1,4 @@
 // `millrace tensorboard`: a run's log for TensorBoard to show.
-#include <array>
 #include <bit>
 #include <cstdint>
 #include <fstream>
@@ -25,21 +24,13 @@ using Scalars = std::vector<std::pair<std::string, double>>;
 // framework/summary.proto (all at github.com/tensorflow/tensorflow), protobuf's wire format as in
 // protobuf.dev/programming-guides/encoding.
 
-/// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78; RFC 3720, B.4), a byte at a time.
-constexpr std::array<std::uint32_t, 256> kCrc = [] {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t byte = 0; byte < 256; ++byte) {
-    std::uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? 0x82f63b78u : 0u);
-    table[byte] = crc;
-  }
-  return table;
-}();
-
+/// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78; RFC 3720, B.4), a bit at a time.
 std::uint32_t masked_crc(const std::string& bytes) {
   std::uint32_t crc = ~0u;
-  for (const char byte : bytes)
-    crc = kCrc[(crc ^ static_cast<unsigned char>(byte)) & 0xff] ^ (crc >> 8);
+  for (const char byte : bytes) {
+    crc ^= static_cast<unsigned char>(byte);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? 0x82f63b78u : 0u);
+  }
   crc = ~crc;
   // So that a CRC over bytes that hold CRCs is not weaker for it.
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
@@ -169,9 +160,9 @@ int tensorboard(const TensorboardArguments& arguments) {
   return kDone;
 }
 
-void add_options(Options& options, TensorboardArguments& arguments) {
-  options.add("log", arguments.log, "Log from output.log", {.required = true});
-  options.add("folder", arguments.folder, "Folder to write to", {.required = true});
+void add_options(CLI::App& options, TensorboardArguments& arguments) {
+  options.add_option("log", arguments.log, "Log from output.log")->required();
+  options.add_option("folder", arguments.folder, "Folder to write to")->required();
 }
 
 }  // namespace

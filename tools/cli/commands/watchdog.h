@@ -7,9 +7,9 @@
 
 namespace millrace::cli {
 
-/// systemd's notifications (Type=notify, WatchdogSec=). It notifies only if more frames were trained,
-/// so a stuck camera, stage or main thread leads to a restart. Without systemd every call does
-/// nothing. One thread.
+/// systemd's notifications (Type=notify, WatchdogSec=). It notifies only if more frames were
+/// trained, so a stuck camera, stage or main thread leads to a restart. Without systemd every call
+/// does nothing. One thread.
 class Watchdog {
  public:
   using Clock = std::chrono::steady_clock;
@@ -19,8 +19,8 @@ class Watchdog {
 
   /// The source is open and the pipeline runs.
   void ready();
-  /// Call often with the number of frames trained so far and a line for `systemctl status`. Notifies
-  /// at most four times within WatchdogSec, and only if `frames` has grown.
+  /// Call often with the number of frames trained so far and a line for `systemctl status`.
+  /// Notifies at most four times within WatchdogSec, and only if `frames` has grown.
   void trained(std::int64_t frames, const std::string& status, Clock::time_point now);
   void trained(std::int64_t frames, const std::string& status = "") {
     trained(frames, status, Clock::now());

@@ -6,13 +6,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <set>
 #include <sstream>
 #include <stdexcept>
 
 #include <toml++/toml.h>
 
 #include "engine/format.h"
+#include "engine/monitor/downsampled.h"
 #include "stages/json_bounds.h"
 #include "tools/app/config/deep_key.h"
 
@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uintmax_t kMostBytes = 64 << 20;  // of a report
-constexpr std::size_t kMostConfig = 1 << 20;      // bytes of its config
+constexpr std::size_t kMostConfig = 1 << 20;     // bytes of its config
 constexpr std::size_t kMostPoints = 4000;
 
 /// A row of the table: where its figure stands in a report.
@@ -30,7 +30,7 @@ struct Row {
   const char* label;
   const char* pointer;  ///< JSON pointer
 };
-constexpr std::array<Row, 24> kRows = {{
+constexpr std::array<Row, 25> kRows = {{
     {"frames received", "/frames/received"},
     {"frames trained", "/frames/trained"},
     {"frames dropped", "/frames/dropped"},
@@ -52,12 +52,13 @@ constexpr std::array<Row, 24> kRows = {{
     {"mean frame, last 100", "/loss/mean_frame/recent"},
     {"last frame, last 100", "/loss/last_frame/recent"},
     {"strongest trivial", "/learned/strongest"},
+    {"times better than it", "/learned/times"},
     {"accuracy, last 100", "/accuracy/recent"},
     {"roll-backs", "/guard/roll_backs"},
     {"unexpected frames", "/novelty/marked"},
 }};
 
-/// Settings that reports of every version have, beside the config.
+/// Settings as they turned out, beside the config.
 constexpr std::array<const char*, 6> kAsked = {"schedule", "stages",     "devices",
                                                "cut",      "correction", "capture"};
 
@@ -92,19 +93,17 @@ bool differ(const std::vector<std::string>& row) {
 
 /// Every value within "config" by its path, in the order of the first report that has it.
 std::vector<std::string> config_paths(const std::vector<NamedReport>& runs) {
-  std::vector<std::string> paths;
-  std::set<std::string> seen;
+  Json all = Json::object();
   for (const NamedReport& run : runs) {
-    const Json* config = at(run.report, "/config");
-    if (!config || !config->is_object()) continue;
-    for (const auto& [table, keys] : config->items()) {
-      if (!keys.is_object()) {
-        if (seen.insert(table).second) paths.push_back(table);
-        continue;
-      }
-      for (const auto& [key, value] : keys.items())
-        if (seen.insert(table + "/" + key).second) paths.push_back(table + "/" + key);
-    }
+    const Json* const config = at(run.report, "/config");
+    if (config && config->is_object()) all.update(*config, true);
+  }
+  std::vector<std::string> paths;
+  for (const auto& [table, keys] : all.items()) {
+    if (!keys.is_object())
+      paths.push_back(table);
+    else
+      for (const auto& [key, value] : keys.items()) paths.push_back(table + "/" + key);
   }
   return paths;
 }
@@ -125,38 +124,20 @@ Table asked_table(const std::vector<NamedReport>& runs) {
   return table;
 }
 
-/// How many times better than the strongest trivial predictor, or, in older reports, the mean frame.
-Json learned(const Json& report) {
-  if (const Json* times = at(report, "/learned/times")) return *times;
-  const Json *loss = at(report, "/loss/recent"), *mean = at(report, "/loss/mean_frame/recent");
-  if (!loss || !mean || !loss->is_number() || !mean->is_number()) return nullptr;
-  const double ratio = mean->get<double>() / loss->get<double>();
-  return std::isfinite(ratio) ? Json(ratio) : Json(nullptr);
-}
-
-void add_figures(Table& table, const std::string& label, const std::vector<Json>& values) {
-  std::vector<std::string> row = {label};
-  for (const Json& value : values)
-    row.push_back(text_of(&value) + (&value == &values[0] ? "" : ratio_text(&values[0], &value)));
-  const bool any =
-      std::any_of(row.begin() + 1, row.end(), [](const auto& text) { return text != "-"; });
-  if (any) table.push_back(std::move(row));
-}
-
+/// Without what no run has.
 Table figures_table(const std::vector<NamedReport>& runs) {
   Table table;
-  const auto column = [&](auto read) {
-    std::vector<Json> values;
-    for (const NamedReport& run : runs) values.push_back(read(run.report));
-    return values;
-  };
   for (const Row& row : kRows) {
-    add_figures(table, row.label, column([&](const Json& report) {
-                  const Json* value = at(report, row.pointer);
-                  return value ? *value : Json(nullptr);
-                }));
+    const Json* const first = at(runs[0].report, row.pointer);
+    std::vector<std::string> fields = {row.label};
+    bool any = false;
+    for (const NamedReport& run : runs) {
+      const Json* const value = at(run.report, row.pointer);
+      any = any || (value && !value->is_null());
+      fields.push_back(text_of(value) + (value == first ? "" : ratio_text(first, value)));
+    }
+    if (any) table.push_back(std::move(fields));
   }
-  add_figures(table, "times better than it", column(learned));
   return table;
 }
 
@@ -176,20 +157,6 @@ std::string aligned(const Table& table) {
     text += line + "\n";
   }
   return text;
-}
-
-/// Averages neighbours until few enough points are left.
-void thin(std::vector<std::pair<double, double>>& points) {
-  const std::size_t group = (points.size() + kMostPoints - 1) / kMostPoints;
-  if (group < 2) return;
-  std::vector<std::pair<double, double>> few;
-  for (std::size_t begin = 0; begin < points.size(); begin += group) {
-    const std::size_t end = std::min(points.size(), begin + group);
-    double sum = 0;
-    for (std::size_t i = begin; i < end; ++i) sum += points[i].second;
-    few.emplace_back(points[begin].first, sum / double(end - begin));
-  }
-  points = std::move(few);
 }
 
 /// A discarded value if it is not JSON.
@@ -228,7 +195,8 @@ NamedReport read_report(const std::string& path) {
   Json report = parse_in(path, {std::istreambuf_iterator<char>(file), {}});
   if (!report.is_object() || !report.contains("frames") || !report.contains("timing_ms"))
     throw std::invalid_argument(path + ": is no report of a run");
-  if (Json config = config_in(path, report); config.is_object()) report["config"] = std::move(config);
+  if (Json config = config_in(path, report); config.is_object())
+    report["config"] = std::move(config);
   return {path, std::move(report)};
 }
 
@@ -250,21 +218,24 @@ std::string compare_text(const std::vector<NamedReport>& runs) {
 LossCurves read_curves(const std::string& log) {
   std::ifstream file(log);
   if (!file) throw std::invalid_argument(log + ": cannot be read");
-  LossCurves curves;
+  engine::Downsampled<2> network(kMostPoints), mean_frame(kMostPoints);  // frame and loss
   for (std::string text; std::getline(file, text);) {
     const Json line = parse_in(log, text);
     if (!line.is_object() || !line.contains("frame") || !line["frame"].is_number()) continue;
     const double frame = line["frame"];
     if (const Json* loss = at(line, "/loss"); loss && loss->is_number())
-      curves.network.emplace_back(frame, loss->get<double>());
+      network.add({frame, loss->get<double>()});
     if (const Json* loss = at(line, "/mean_frame_loss"); loss && loss->is_number())
-      curves.mean_frame.emplace_back(frame, loss->get<double>());
+      mean_frame.add({frame, loss->get<double>()});
   }
-  if (curves.network.empty())
+  if (network.points().empty())
     throw std::invalid_argument(log + ": holds no line that output.log wrote");
-  thin(curves.network);
-  thin(curves.mean_frame);
-  return curves;
+  const auto points_of = [](const engine::Downsampled<2>& curve) {
+    std::vector<std::pair<double, double>> points;
+    for (const auto& [at, loss] : curve.points()) points.emplace_back(at, loss);
+    return points;
+  };
+  return {points_of(network), points_of(mean_frame)};
 }
 
 io::Chart compare_chart(const std::vector<std::pair<std::string, LossCurves>>& runs) {

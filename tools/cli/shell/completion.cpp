@@ -19,26 +19,28 @@ void write_line(std::ostream& out, const std::string& command, const std::string
   out << command << '\t' << before << '\t' << word << '\t' << meaning << '\n';
 }
 
-void write_options(std::ostream& out, const std::string& command, const Options& options) {
-  for (const Option& option : options.all) {
-    for (const std::string& name : option.names) {
-      const std::string before = option.positional() ? "" : name;
-      if (!option.positional()) write_line(out, command, "", name, option.meaning);
-      if (!option.takes_value() || name == "--set") continue;
-      for (const std::string& choice : option.choices) write_line(out, command, before, choice);
-      if (option.takes_path()) write_line(out, command, before, "<file>");
-      if (!option.positional()) write_line(out, command, before, "");
+void write_options(std::ostream& out, const std::string& command, const CLI::App& app) {
+  for (const CLI::Option* const option : app.get_options()) {
+    const bool positional = option->get_positional();
+    for (const std::string& name : names_of(*option)) {
+      const std::string before = positional ? "" : name;
+      if (!positional) write_line(out, command, "", name, option->get_description());
+      if (option->get_items_expected_max() == 0 || name == "--set") continue;
+      for (const std::string& choice : choices_of(*option))
+        write_line(out, command, before, choice);
+      if (option->get_type_name() == "TEXT") write_line(out, command, before, "<file>");
+      if (!positional) write_line(out, command, before, "");
     }
   }
 }
 
-std::string table(const Program& program, const std::vector<app::KeyEntry>& keys) {
+std::string table(const CLI::App& program, const std::vector<app::KeyEntry>& keys) {
   std::ostringstream out;
-  write_options(out, "", program.options);
-  for (const CommandLine& command : program.commands)
-    write_line(out, "", "", command.name, command.meaning);
-  for (const CommandLine& command : program.commands)
-    write_options(out, command.name, command.options);
+  const auto commands = program.get_subcommands({});
+  write_options(out, "", program);
+  for (const CLI::App* const command : commands)
+    write_line(out, "", "", command->get_name(), command->get_description());
+  for (const CLI::App* const command : commands) write_options(out, command->get_name(), *command);
   for (const app::KeyEntry& key : keys) {
     write_line(out, "*", "--set", key.path + "=", key.meaning);
     for (const std::string& choice : key.choices)
@@ -49,7 +51,18 @@ std::string table(const Program& program, const std::vector<app::KeyEntry>& keys
 
 }  // namespace
 
-std::string completion(const Program& program, const std::vector<app::KeyEntry>& keys,
+std::vector<std::string> names_of(const CLI::Option& option) {
+  return CLI::detail::split(option.get_name(false, true), ',');
+}
+
+std::vector<std::string> choices_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name();  // as "TEXT:{grid,csv}"
+  const std::size_t open = type.find('{');
+  if (open == type.npos) return {};
+  return CLI::detail::split(type.substr(open + 1, type.rfind('}') - open - 1), ',');
+}
+
+std::string completion(const CLI::App& program, const std::vector<app::KeyEntry>& keys,
                        const std::string& shell) {
   const bool fish = shell == "fish";
   const std::string assign = fish ? "set -g __millrace_" : "_millrace_", is = fish ? " '" : "='";

@@ -38,36 +38,32 @@ std::string italic(const std::string& text) {
   return "\\fI" + plain(text) + "\\fR";
 }
 
-/// 65536, 0.001, 1e+15.
-std::string number(double value) {
-  std::ostringstream out;
-  out.precision(13);
-  out << value;
-  return out.str();
-}
-
 std::string list(const std::vector<std::string>& names) {
   std::string out;
   for (const std::string& name : names) out += (out.empty() ? "" : ", ") + bold(name);
   return out;
 }
 
-void write_option(std::ostream& out, const Option& option) {
-  out << ".TP\n" << (option.positional() ? italic(option.names[0]) : list(option.names));
-  if (option.takes_value() && !option.positional()) out << " " << italic(option.value_name());
-  out << "\n" << plain(option.meaning) << "\n";
-  if (option.range)
-    out << "(" << plain(number(option.range->first) + " to " + number(option.range->second))
-        << ")\n";
-  if (!option.choices.empty()) out << "(" << list(option.choices) << ")\n";
+void write_option(std::ostream& out, const CLI::Option& option) {
+  const bool positional = option.get_positional();
+  const std::string type = option.get_type_name();  // as "INT:INT in [0 - 9]"
+  const std::size_t colon = type.find(':');
+  out << ".TP\n" << (positional ? italic(option.get_name(true)) : list(names_of(option)));
+  if (!type.empty() && !positional) out << " " << italic(type.substr(0, colon));
+  out << "\n" << plain(option.get_description()) << "\n";
+  const std::vector<std::string> choices = choices_of(option);
+  if (!choices.empty())
+    out << "(" << list(choices) << ")\n";
+  else if (colon != type.npos)
+    out << "(" << plain(type.substr(colon + 1)) << ")\n";
 }
 
-void write_synopsis(std::ostream& out, const CommandLine& command) {
-  out << ".B millrace " << command.name << "\n";
-  for (const Option& option : command.options.all) {
-    if (!option.positional()) continue;
-    const std::string name = italic(option.names[0]);
-    out << (option.required ? name : "[" + name + "]") << "\n";
+void write_synopsis(std::ostream& out, const CLI::App& command) {
+  out << ".B millrace " << command.get_name() << "\n";
+  for (const CLI::Option* const option : command.get_options()) {
+    if (!option->get_positional()) continue;
+    const std::string name = italic(option->get_name(true));
+    out << (option->get_required() ? name : "[" + name + "]") << "\n";
   }
   out << "[" << italic("option") << "]...\n.br\n";
 }
@@ -116,25 +112,27 @@ Draw which worker does what when.
 
 }  // namespace
 
-std::string man_page(const Program& program, const std::vector<app::KeyEntry>& keys,
+std::string man_page(const CLI::App& program, const std::vector<app::KeyEntry>& keys,
                      const std::vector<stages::LayerType>& layers) {
   std::ostringstream out;
-  out << ".TH MILLRACE 1 \"\" \"millrace " << program.version << "\" \"User Commands\"\n"
-      << ".SH NAME\nmillrace \\- " << plain(as_clause(program.meaning)) << "\n"
+  const auto commands = program.get_subcommands({});
+  out << ".TH MILLRACE 1 \"\" \"millrace " << program.version() << "\" \"User Commands\"\n"
+      << ".SH NAME\nmillrace \\- " << plain(as_clause(program.get_description())) << "\n"
       << ".SH SYNOPSIS\n.nh\n.ad l\n";
-  for (const CommandLine& command : program.commands) write_synopsis(out, command);
+  for (const CLI::App* const command : commands) write_synopsis(out, *command);
   out << ".SH DESCRIPTION\n"
          "Frames of a video stream pass through a pipeline of stages, one on each GPU or CPU core. "
          "Each stage\nforwards, backpropagates and updates at every step, so N stages learn from N "
          "frames at once.\n"
       << ".SH OPTIONS\n";
-  for (const Option& option : program.options.all) write_option(out, option);
+  for (const CLI::Option* const option : program.get_options()) write_option(out, *option);
   out << ".SH COMMANDS\n";
-  for (const CommandLine& command : program.commands) {
-    out << ".SS millrace " << command.name << "\n" << plain(command.meaning) << "\n";
-    for (const Option& option : command.options.all) write_option(out, option);
-    if (!command.options.footer.empty())
-      out << ".PP\n.nf\n" << plain(command.options.footer) << "\n.fi\n";
+  for (const CLI::App* const command : commands) {
+    out << ".SS millrace " << command->get_name() << "\n"
+        << plain(command->get_description()) << "\n";
+    for (const CLI::Option* const option : command->get_options()) write_option(out, *option);
+    if (!command->get_footer().empty())
+      out << ".PP\n.nf\n" << plain(command->get_footer()) << "\n.fi\n";
   }
   out << ".SH CONFIG KEYS\nA config is TOML. "
       << "\\fB\\-\\-set\\fR \\fItable.key\\fR=\\fIvalue\\fR overrides a key of it; a bare word is "

@@ -97,29 +97,6 @@ class Stream:
             self._run.next(WAIT_MS)
 
 
-class Giver:
-    """Gives the frames of an iterator to a stream, on a thread of its own: the iterator may wait for its next frame as
-    long as it likes, results come meanwhile."""
-
-    def __init__(self, stream: Stream, items: Iterator[Any]) -> None:
-        self._stream, self._items = stream, items
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._give, name="millrace-frames", daemon=True)
-        self._thread.start()
-
-    def _give(self) -> None:
-        try:
-            self._stream.give_all(self._items)
-        except BaseException as error:  # the user's, whose loop it ends
-            self.error = error
-        finally:
-            self._stream.end()
-
-    def join(self) -> None:
-        """Waits for the iterator's frame at hand, but not for ever."""
-        self._thread.join(1.0)
-
-
 class Inbox:
     """Takes the results of a stream on a thread of its own, and passes them to `see`. Keeps the latest for take()."""
 

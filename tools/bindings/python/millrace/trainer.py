@@ -20,7 +20,7 @@ from millrace._config import settings, toml
 from millrace._cut import cut, ends_in_sigmoid
 from millrace._error import Error
 from millrace._export import export, prepared
-from millrace._stream import WAIT_MS, Giver, Inbox, Result, Stream
+from millrace._stream import WAIT_MS, Inbox, Result, Stream
 from millrace.schedule import Schedule
 
 _NOTHING = object()
@@ -158,17 +158,29 @@ class Trainer:
             return
         pairs = isinstance(item, (tuple, list))
         stream = self._start("run", item[0] if pairs else item, pairs, ahead)
-        giver = Giver(stream, itertools.chain([item], frames))
+        raised: list[BaseException] = []
+
+        def give() -> None:
+            try:
+                stream.give_all(itertools.chain([item], frames))
+            except BaseException as error:  # the user's, whose loop it ends
+                raised.append(error)
+            finally:
+                stream.end()
+
+        # The iterator may wait for its next frame as long as it likes: results come meanwhile.
+        giver = threading.Thread(target=give, name="millrace-frames", daemon=True)
+        giver.start()
         try:
             while not stream.over():
                 result = stream.take(WAIT_MS)
                 if result is not None:
                     yield result
-            if giver.error is not None:
-                raise giver.error
+            if raised:
+                raise raised[0]
         finally:
             stream.stop()
-            giver.join()
+            giver.join(1.0)  # for the frame at hand, but not for ever
             self._mode, self._stream = "", None
 
     def submit(self, frame: Any, target: Any = _NOTHING, *, time: float | None = None) -> int:
