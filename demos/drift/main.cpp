@@ -48,10 +48,8 @@ class Scenes : public engine::Feed, public engine::Observer {
     io::to_planar(frame, picture_.data());
   }
 
-  const io::SynthScene a_ =
-      io::synth_scene({.width = kSide, .height = kSide, .speed = 3, .seed = 1});
-  const io::SynthScene b_ =
-      io::synth_scene({.width = kSide, .height = kSide, .speed = 3, .seed = 2});
+  io::SynthScene a_ = io::synth_scene({.width = kSide, .height = kSide, .speed = 3, .seed = 1});
+  io::SynthScene b_ = io::synth_scene({.width = kSide, .height = kSide, .speed = 3, .seed = 2});
   const int frames_;
   engine::Trainer trainer_;
   int number_ = 0;
