@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -113,6 +114,13 @@ std::vector<std::string> take_any(std::mt19937& random, const Case& c, const at:
   return taken;
 }
 
+/// On the device, by chance at an address that no four floats begin at.
+at::Tensor put(std::mt19937& random, const at::Tensor& x) {
+  const std::int64_t offset = random() % 2;
+  const at::Tensor memory = at::empty({x.numel() + offset}, x.options().device(kGpu));
+  return memory.slice(0, offset).view(x.sizes()).copy_(x);
+}
+
 class AnyGpuConvolution : public testing::TestWithParam<kernels::Precision> {};
 
 TEST_P(AnyGpuConvolution, EqualsDouble) {
@@ -131,7 +139,7 @@ TEST_P(AnyGpuConvolution, EqualsDouble) {
     const Results wanted =
         compute(c, x.to(at::kDouble), w.to(at::kDouble), b.to(at::kDouble), dy.to(at::kDouble));
     const std::vector<std::string> taken = take_any(random, c, x, dy, GetParam());
-    const at::Tensor on_gpu[] = {x.to(kGpu), w.to(kGpu), b.to(kGpu), dy.to(kGpu)};
+    const at::Tensor on_gpu[] = {put(random, x), put(random, w), put(random, b), put(random, dy)};
     Arena arena(kGpu);
     Results got;
     Program program([&] { got = compute(c, on_gpu[0], on_gpu[1], on_gpu[2], on_gpu[3]); }, arena,
@@ -149,6 +157,26 @@ TEST_P(AnyGpuConvolution, EqualsDouble) {
     }
     for (const std::string& name : taken)
       EXPECT_NE(kernels.find(name + "\n"), kernels.npos) << name;
+  }
+}
+TEST_P(AnyGpuConvolution, KeepsANaN) {
+  const Case c{{3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 16, 16, 8, 8, false, false, false, false};
+  std::mt19937 random(3);
+  for (int i = 0; i < 6; ++i) {
+    at::Tensor x = at::randn({1, 16, 8, 8}), w = at::randn({16, 16, 3, 3}), dy = at::randn_like(x);
+    for (at::Tensor* of : {&x, &dy})  // as a GPU has it
+      of->data_ptr<float>()[5 * 64 + 4 * 8 + 4] = std::bit_cast<float>(0x7fffffffu);
+    const Results wanted = compute(c, x, w, {}, dy);
+    take_any(random, c, x, dy, GetParam());
+    Arena arena(kGpu);
+    Results got;
+    const at::Tensor on_gpu[] = {x.to(kGpu), w.to(kGpu), dy.to(kGpu)};
+    Program program([&] { got = compute(c, on_gpu[0], on_gpu[1], {}, on_gpu[2]); }, arena,
+                    {.numerics = {.precision = GetParam(), .tuned = true}});
+    program.run();
+    EXPECT_TRUE(got.y.cpu().isnan().equal(wanted.y.isnan()));
+    EXPECT_TRUE(got.dx.cpu().isnan().equal(wanted.dx.isnan()));
+    EXPECT_TRUE(got.dw.cpu()[5].isnan().all().item<bool>());
   }
 }
 INSTANTIATE_TEST_SUITE_P(GpuKernels, AnyGpuConvolution,
