@@ -1,7 +1,10 @@
 // Backends on CPU cores.
 #include "capture/program/core_backend.h"
 
+#include <utility>
+
 #include "capture/eager.h"
+#include "capture/operation_watch.h"
 #include "capture/program/program.h"
 #include "capture/program/recording.h"
 
@@ -17,16 +20,46 @@ class CoreRecording final : public Recording {
   mutable program::Program program;
 };
 
+/// Programs that run one after another, of which an update makes the large gradients that the one
+/// right before it has left to it. Nobody sees that: they are made before anything else is done.
+class Sequence {
+ public:
+  void run(program::Program& next) {
+    if (operation_watch) {
+      catch_up();
+      return next.run();
+    }
+    if (behind_ && next.run_with(*behind_)) {
+      behind_ = nullptr;
+      return;
+    }
+    catch_up();
+    if (next.run_early()) {
+      behind_ = &next;
+    } else {
+      next.run();
+    }
+  }
+  void catch_up() {
+    if (behind_) std::exchange(behind_, nullptr)->make_late();
+  }
+
+ private:
+  program::Program* behind_ = nullptr;  ///< whose late gradients are not made yet
+};
+
 class CoreGraph final : public Graph {
  public:
-  explicit CoreGraph(std::vector<GraphNode> nodes) : nodes_(std::move(nodes)) {}
+  CoreGraph(std::vector<GraphNode> nodes, Sequence& sequence)
+      : nodes_(std::move(nodes)), sequence_(sequence) {}
   void launch() override {
     for (const GraphNode& node : nodes_)
-      static_cast<const CoreRecording*>(node.recording)->program.run();
+      sequence_.run(static_cast<const CoreRecording*>(node.recording)->program);
   }
 
  private:
   std::vector<GraphNode> nodes_;
+  Sequence& sequence_;
 };
 
 /// What is not recorded runs as it does eagerly.
@@ -44,13 +77,19 @@ class CoreBackend final : public EagerBackend {
                                            program::ProgramOptions{team_.get(), numerics_});
   }
   std::unique_ptr<Graph> assemble(const std::vector<GraphNode>& nodes) override {
-    return std::make_unique<CoreGraph>(nodes);
+    return std::make_unique<CoreGraph>(nodes, sequence_);
   }
+  void run(std::function<void()> body) override {
+    sequence_.catch_up();
+    body();
+  }
+  void synchronize() override { sequence_.catch_up(); }
 
  private:
   const kernels::Numerics numerics_;
   program::Arena arena_;
   std::unique_ptr<kernels::Team> team_;  ///< null: the launching thread alone
+  Sequence sequence_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <stdexcept>
 
 #include "capture/program/cuda/operations.h"
@@ -55,10 +56,10 @@ class TorchOperation final : public Prepared {
   torch::jit::Stack stack_;
 };
 
-class ConvolutionOperation final : public Prepared {
+class ConvolutionOperation : public Prepared {
  public:
-  ConvolutionOperation(const Node& node, int threads)
-      : kernel_(kernels::make_kernel(node.convolution)),
+  ConvolutionOperation(const Node& node, std::unique_ptr<kernels::Kernel> kernel, int threads)
+      : kernel_(std::move(kernel)),
         threads_(threads),
         scratch_((kernel_->scratch_floats() + 15) / 16 * 16) {
     info.name = describe(node.convolution);
@@ -89,12 +90,65 @@ class ConvolutionOperation final : public Prepared {
     kernel_->run(operands, phase, share);
   }
 
- private:
+ protected:
   const std::unique_ptr<kernels::Kernel> kernel_;
   const int threads_;
   const std::size_t scratch_;  ///< floats of a thread
   kernels::Operands operands_;
 };
+
+/// A weights' gradient that may wait.
+class LateConvolution final : public ConvolutionOperation, public LateGradient {
+ public:
+  LateConvolution(const Node& node, std::unique_ptr<kernels::Kernel> kernel, int threads)
+      : ConvolutionOperation(node, std::move(kernel), threads),
+        output_(node.convolution.output),
+        count_(std::size_t(node.writes[0].numel())),
+        source_(std::size_t(node.reads[0].numel())),
+        x_(std::size_t(node.reads[1].numel())) {}
+  LateGradient* late() override { return this; }
+  void keep() override {
+    std::copy_n(operands_.source, source_.size(), source_.begin());
+    std::copy_n(operands_.x, x_.size(), x_.begin());
+    // Each sum is of at most a product a pixel; what rounding adds is far less than the factor.
+    const double pixels = double(output_.height) * output_.width;
+    surely_finite_ = 2 * pixels * double(kernels::largest(source_)) * double(kernels::largest(x_)) <
+                     std::numeric_limits<float>::max();
+    if (operands_.bias_gradient)
+      kernels::channel_sums(output_, operands_.source, 1, operands_.bias_gradient, {});
+  }
+
+  std::span<float> place() const override { return {operands_.made, count_}; }
+  bool surely_finite() const override { return surely_finite_; }
+  std::span<float> scratch(int thread) const override {
+    return {operands_.scratch + std::size_t(thread) * scratch_, scratch_};
+  }
+  void make(const kernels::GradientTaker* taker, Share share, float* scratch) const override {
+    kernels::Operands operands = operands_;
+    operands.source = source_.data();
+    operands.x = x_.data();
+    operands.bias_gradient = nullptr;
+    operands.taker = taker;
+    operands.scratch = scratch;
+    kernel_->run(operands, 0, share);
+  }
+
+ private:
+  const kernels::Layout output_;
+  const std::size_t count_;
+  std::vector<float> source_, x_;
+  bool surely_finite_ = false;
+};
+
+std::unique_ptr<Prepared> convolution(const Node& node, int threads, bool may_wait) {
+  constexpr std::int64_t kFewWeights = 1 << 16;
+  auto kernel = kernels::make_kernel(node.convolution);
+  // What is kept aside should be little beside the gradient.
+  if (may_wait && kernel->gives_parts() && node.writes[0].numel() >= kFewWeights &&
+      4 * (node.reads[0].numel() + node.reads[1].numel()) <= node.writes[0].numel())
+    return std::make_unique<LateConvolution>(node, std::move(kernel), threads);
+  return std::make_unique<ConvolutionOperation>(node, std::move(kernel), threads);
+}
 
 /// One call of a kernel, on the addresses of the node's tensors.
 class KernelCall final : public Prepared {
@@ -267,18 +321,27 @@ class Update final : public Prepared {
     finite_ = static_cast<bool*>(node.writes[0].data_ptr());
     skipped_ = floats(node.writes[1]);
   }
+  bool take(std::span<LateGradient* const> gradients) override {
+    if (given_ || scratch_bytes() > 0) return false;
+    const auto inside = [&](const LateGradient* gradient) {
+      const float* const begin = operands_.gradient;
+      const std::span<float> place = gradient->place();
+      return begin <= place.data() && place.data() + place.size() <= begin + count_;
+    };
+    if (!std::all_of(gradients.begin(), gradients.end(), inside)) return false;
+    late_ = gradients;
+    return true;
+  }
   std::vector<bool> phases() const override { return {true, true, false}; }
   void run(int phase, Share share) override {
     if (phase == 0) {
-      all_finite_[std::size_t(share.index)].value =
-          given_ ? *given_ : kernels::is_finite(operands_, share);
+      all_finite_[std::size_t(share.index)].value = given_ ? *given_ : is_finite(share);
       return;
     }
     const bool finite = std::all_of(all_finite_.begin(), all_finite_.end(),
                                     [](const Finite& part) { return part.value; });
     if (phase == 1) {
-      finite ? kernels::update(numbers_, operands_, *rate_, share)
-             : kernels::keep(operands_, share);
+      finite ? update(share) : kernels::keep(operands_, share);
       return;
     }
     *finite_ = finite;
@@ -287,6 +350,7 @@ class Update final : public Prepared {
     } else if (!given_) {
       *skipped_ += 1;
     }
+    late_ = {};
   }
 
  private:
@@ -294,10 +358,80 @@ class Update final : public Prepared {
   struct alignas(64) Finite {
     bool value = true;
   };
+
+  /// Enough for each late gradient: threads do not wait for each other in between.
+  float* scratch(Share share) const {
+    const auto less = [](const LateGradient* a, const LateGradient* b) {
+      return a->scratch(0).size() < b->scratch(0).size();
+    };
+    return (*std::max_element(late_.begin(), late_.end(), less))->scratch(share.index).data();
+  }
+
+  bool is_finite(Share share) const {
+    bool finite = true;
+    if (late_.empty()) return kernels::is_finite(operands_, share);
+    each_made([&](std::size_t begin, std::size_t count) {
+      finite &= kernels::is_finite({.gradient = operands_.gradient + begin, .count = count}, share);
+    });
+    for (const LateGradient* gradient : late_) {
+      if (!finite || gradient->surely_finite()) continue;
+      struct Check final : kernels::GradientTaker {
+        void take(const float* part, std::size_t, std::size_t count) const override {
+          finite &= kernels::is_finite({.gradient = part, .count = count}, {});
+        }
+        mutable bool finite = true;
+      } check;
+      gradient->make(&check, share, scratch(share));
+      finite = check.finite;
+    }
+    return finite;
+  }
+
+  void update(Share share) const {
+    if (late_.empty()) return kernels::update(numbers_, operands_, *rate_, share);
+    each_made([&](std::size_t begin, std::size_t count) {
+      const auto [first, last] = share.of(count, 16);
+      kernels::update_part(numbers_, operands_, *rate_, operands_.gradient + begin + first,
+                           begin + first, last - first);
+    });
+    struct Apply final : kernels::GradientTaker {
+      explicit Apply(const Update& update) : update(update) {}
+      void take(const float* part, std::size_t begin, std::size_t count) const override {
+        kernels::update_part(update.numbers_, update.operands_, *update.rate_, part, first + begin,
+                             count);
+      }
+      const Update& update;
+      std::size_t first = 0;
+    } apply(*this);
+    for (const LateGradient* gradient : late_) {
+      apply.first = std::size_t(gradient->place().data() - operands_.gradient);
+      gradient->make(&apply, share, scratch(share));
+    }
+  }
+
+  /// Calls with (begin, count) of what the gradient already holds, between the late ones.
+  template <class Call>
+  void each_made(const Call& call) const {
+    std::size_t at = 0;
+    for (;;) {
+      std::size_t next = count_, end = count_;
+      for (const LateGradient* gradient : late_) {
+        const auto begin = std::size_t(gradient->place().data() - operands_.gradient);
+        if (begin < at || begin >= next) continue;
+        next = begin;
+        end = begin + gradient->place().size();
+      }
+      if (next > at) call(at, next - at);
+      if (next == count_) return;
+      at = end;
+    }
+  }
+
   std::vector<Finite> all_finite_;
   stages::UpdateNumbers numbers_;
   kernels::UpdateOperands operands_;
   std::size_t count_ = 0, states_ = 0;
+  std::span<LateGradient* const> late_;  ///< of the next run
   const double* rate_ = nullptr;
   const bool* given_ = nullptr;  ///< null: whether the gradient is finite
   bool* finite_ = nullptr;
@@ -347,7 +481,7 @@ std::unique_ptr<Prepared> copy(const Node& node) {
 
 }  // namespace
 
-std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
+std::unique_ptr<Prepared> prepare(const Node& node, int threads, bool may_wait) {
   const bool on_gpu = std::any_of(node.writes.begin(), node.writes.end(),
                                   [](const at::Tensor& t) { return t.defined() && t.is_cuda(); });
   if (node.kind != Kind::torch && on_gpu) return prepare_on_gpu(node);
@@ -357,7 +491,7 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
     case Kind::convolution:
     case Kind::data_gradient:
     case Kind::weight_gradient:
-      return std::make_unique<ConvolutionOperation>(node, threads);
+      return convolution(node, threads, may_wait);
     case Kind::group_norm:
     case Kind::group_norm_gradient:
     case Kind::frozen_norm:

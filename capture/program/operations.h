@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,22 @@
 #include "capture/program/program.h"
 
 namespace millrace::program {
+
+/// A large weight's gradient that may wait for the update, which makes it part by part and needs no
+/// memory for it. What it is made of is kept aside until then.
+class LateGradient {
+ public:
+  virtual ~LateGradient() = default;
+  /// Where it lies once it was made.
+  virtual std::span<float> place() const = 0;
+  /// Whether it holds neither infinity nor NaN, by a bound of its sums: false may be wrong.
+  virtual bool surely_finite() const = 0;
+  /// Memory for a thread while it makes it, which may be another's for the program's next one.
+  virtual std::span<float> scratch(int thread) const = 0;
+  /// Makes it, one thread's share; `taker` gets it, or, if null, its place.
+  virtual void make(const kernels::GradientTaker* taker, kernels::Share share,
+                    float* scratch) const = 0;
+};
 
 /// One prepared call, which is told where its memory lies once all of a program is known.
 class Prepared {
@@ -22,6 +39,13 @@ class Prepared {
   /// alone.
   virtual std::vector<bool> phases() const { return {false}; }
   virtual void run(int phase, kernels::Share share) = 0;
+  /// Null: what it makes can't wait.
+  virtual LateGradient* late() { return nullptr; }
+  /// Keeps aside what its late gradient is made of, instead of run(). One thread's.
+  virtual void keep() {}
+  /// Of an update: has its next run make these, which must outlive that, and need not lie where
+  /// they belong. Returns false for what can't, and changes nothing then.
+  virtual bool take(std::span<LateGradient* const> gradients) { return false; }
   capture::OperationInfo info;
 };
 
@@ -33,6 +57,7 @@ std::string name_of(const Node& node);
 std::string describe(const kernels::Convolution& convolution);
 
 /// For a team of so many threads. A LibTorch operator takes over what it needs of its call.
-std::unique_ptr<Prepared> prepare(const Node& node, int threads);
+/// \param may_wait nothing else in the program reads or writes the weights' gradient it makes.
+std::unique_ptr<Prepared> prepare(const Node& node, int threads, bool may_wait = false);
 
 }  // namespace millrace::program

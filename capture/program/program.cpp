@@ -18,18 +18,32 @@
 
 namespace millrace::program {
 
+/// A part of an operation.
+struct Program::Step {
+  Prepared* operation;
+  int phase;    ///< or one of the two below
+  bool shared;  ///< by a team; else its first thread does it
+
+  static constexpr int kKeep = -1, kMakeLate = -2;
+  void run(kernels::Share share) const {
+    if (phase == kKeep) return operation->keep();
+    if (phase == kMakeLate) {
+      const LateGradient& late = *operation->late();
+      return late.make(nullptr, share, late.scratch(share.index).data());
+    }
+    operation->run(phase, share);
+  }
+};
+
 struct Program::Parts {
-  /// A part of an operation.
-  struct Step {
-    Prepared* operation;
-    int phase;
-    bool shared;  ///< by a team; else its first thread does it
-  };
   std::vector<Node> nodes;  ///< hold the memory
   std::vector<std::unique_ptr<Prepared>> operations;
   std::vector<const char*> names;  ///< of them, for a watch
   std::vector<Step> steps;
   std::vector<std::size_t> first_steps;  ///< of each operation, and the end
+  std::vector<LateGradient*> late;
+  std::vector<Step> early_steps, late_steps;  ///< all but those gradients, and they
+  Prepared* first_update = nullptr;  ///< the first operation, if nothing else meets its gradient
   kernels::Team* team;
 };
 
@@ -79,6 +93,25 @@ Values values_of(const std::vector<Node>& nodes, const OwnMemory& own) {
   return values;
 }
 
+/// Whether another node reads or writes it.
+bool is_met(const std::vector<Node>& nodes, std::size_t node, const at::Tensor& tensor) {
+  const Range range = range_of(tensor);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    for (const auto* tensors : {&nodes[i].reads, &nodes[i].writes}) {
+      for (const at::Tensor& other : *tensors) {
+        if (i != node && other.defined() && range_of(other).overlaps(range)) return true;
+      }
+    }
+  }
+  return false;
+}
+/// Whether its gradient, of weights, is read after the program alone.
+bool may_wait(const std::vector<Node>& nodes, std::size_t node, const OwnMemory& own) {
+  const Node& n = nodes[node];
+  return n.kind == Kind::weight_gradient && n.writes[0].defined() && !own.holds(n.writes[0]) &&
+         !n.convolution.accumulate && !is_met(nodes, node, n.writes[0]);
+}
+
 double bytes_of(const Node& node) {
   std::map<const void*, std::size_t> memory;
   for (const auto* tensors : {&node.reads, &node.writes}) {
@@ -120,7 +153,8 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
   Values values = values_of(nodes, own);
   const std::size_t own_values = values.tensors.size();
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    parts_->operations.push_back(prepare(nodes[i], options.team ? options.team->threads() : 1));
+    parts_->operations.push_back(
+        prepare(nodes[i], options.team ? options.team->threads() : 1, may_wait(nodes, i, own)));
     values.lifetimes.push_back({i, i, parts_->operations.back()->scratch_bytes()});
   }
   const ArenaPlan plan = plan_arena(values.lifetimes);
@@ -138,8 +172,18 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
     const std::vector<bool> phases = operation.phases();
     for (std::size_t phase = 0; phase < phases.size(); ++phase)
       parts_->steps.push_back({&operation, int(phase), phases[phase]});
+    if (LateGradient* const late = operation.late()) {
+      parts_->late.push_back(late);
+      parts_->early_steps.push_back({&operation, Step::kKeep, false});
+      parts_->late_steps.push_back({&operation, Step::kMakeLate, true});
+    } else {
+      const auto first = parts_->steps.begin() + std::ptrdiff_t(parts_->first_steps.back());
+      parts_->early_steps.insert(parts_->early_steps.end(), first, parts_->steps.end());
+    }
   }
   parts_->first_steps.push_back(parts_->steps.size());
+  if (!nodes.empty() && nodes[0].kind == Kind::update && !is_met(nodes, 0, nodes[0].reads[1]))
+    parts_->first_update = parts_->operations[0].get();
   for (Node& node : nodes) node.call = nullptr;  // the calls end here
 }
 
@@ -166,36 +210,53 @@ void Program::run_timed() {
   }
 }
 
-void Program::run(std::size_t begin, std::size_t end) {
-  const at::AutoDispatchBelowADInplaceOrView plain;
-  begin = parts_->first_steps[begin];
-  end = parts_->first_steps[end];
-  if (parts_->team) return run_by_team(begin, end);
-  const DenormalsAreZeros here;
-  for (std::size_t i = begin; i < end; ++i)
-    parts_->steps[i].operation->run(parts_->steps[i].phase, {});
+bool Program::run_early() {
+  if (parts_->late.empty()) return false;
+  run(parts_->early_steps);
+  return true;
 }
 
-void Program::run_by_team(std::size_t begin, std::size_t end) {
-  const std::vector<Parts::Step>& steps = parts_->steps;
+void Program::make_late() {
+  run(parts_->late_steps);
+}
+
+bool Program::run_with(Program& before) {
+  if (!parts_->first_update || !parts_->first_update->take(before.parts_->late)) return false;
+  run(parts_->steps);
+  return true;
+}
+
+void Program::run(std::size_t begin, std::size_t end) {
+  begin = parts_->first_steps[begin];
+  end = parts_->first_steps[end];
+  run(std::span(parts_->steps).subspan(begin, end - begin));
+}
+
+void Program::run(std::span<const Step> steps) {
+  const at::AutoDispatchBelowADInplaceOrView plain;
+  if (parts_->team) return run_by_team(steps);
+  const DenormalsAreZeros here;
+  for (const Step& step : steps) step.run({});
+}
+
+void Program::run_by_team(std::span<const Step> steps) {
   kernels::Team& team = *parts_->team;
   std::exception_ptr failure;
   team.run([&](kernels::Share share) {
     const DenormalsAreZeros here;
-    for (std::size_t i = begin; i < end; ++i) {
-      const Parts::Step& step = steps[i];
+    for (std::size_t i = 0; i < steps.size(); ++i) {
       const bool first = share.index == 0;
-      if (step.shared) {
-        step.operation->run(step.phase, share);  // a kernel, which throws nothing
+      if (steps[i].shared) {
+        steps[i].run(share);  // a kernel, which throws nothing
       } else if (first && !failure) {
         try {
-          step.operation->run(step.phase, {});
+          steps[i].run({});
         } catch (...) {
           failure = std::current_exception();  // the others are waiting
         }
       }
       // What the first thread does alone needs nobody in between; the run's end waits for all.
-      if (i + 1 < end && (step.shared || steps[i + 1].shared)) team.meet();
+      if (i + 1 < steps.size() && (steps[i].shared || steps[i + 1].shared)) team.meet();
     }
   });
   if (failure) std::rethrow_exception(failure);

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "capture/operation_info.h"
@@ -28,17 +29,27 @@ class Program {
   ~Program();
 
   void run();
-  /// The same, timing each operation; on a core.
+  /// The same, but for large weights' gradients, which then have to be made by make_late() or an
+  /// update's run_with(), before another program of the arena runs. False: there are none, and
+  /// nothing was done.
+  bool run_early();
+  void make_late();
+  /// Runs an update, which makes the late gradients of `before` itself, part by part, so that they
+  /// never lie in memory. False: it is no such update, and nothing was done.
+  bool run_with(Program& before);
+  /// The same as run(), timing each operation; on a core.
   void run_timed();
   /// One of operations() alone.
   void run_operation(std::size_t index) { run(index, index + 1); }
   std::vector<capture::OperationInfo> operations() const;
 
  private:
-  void run(std::size_t begin, std::size_t end);          ///< of the operations
-  void run_by_team(std::size_t begin, std::size_t end);  ///< of their parts
-
+  struct Step;
   struct Parts;
+  void run(std::size_t begin, std::size_t end);  ///< of the operations
+  void run(std::span<const Step> steps);
+  void run_by_team(std::span<const Step> steps);
+
   std::unique_ptr<Parts> parts_;
 };
 

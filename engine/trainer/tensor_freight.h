@@ -28,7 +28,7 @@ class TensorFreight final : public Freight {
   /// What a recorded one reads or leaves keeps its address.
   TensorFreight(const TrainerOptions& options, capture::SampleBuffers& samples,
                 const std::vector<std::unique_ptr<capture::Boundary>>& boundaries,
-                std::function<const capture::StageStep*(int stage)> step,
+                std::function<capture::StageStep*(int stage)> step,
                 std::function<const capture::StageStep&(int replica_id)> replica)
       : options_(options),
         samples_(samples),
@@ -70,6 +70,7 @@ class TensorFreight final : public Freight {
     if (arrived) arrived->wait();
   }
   std::vector<float>& gradient(int stage, std::size_t more) override {
+    step_(stage)->synchronize();  // a step may leave gradients to its update
     const stages::Tensors& views = step_(stage)->stage().gradients();
     std::vector<float>& all = gradients_[std::size_t(stage)];
     all.clear();
@@ -172,7 +173,7 @@ class TensorFreight final : public Freight {
   const TrainerOptions& options_;
   capture::SampleBuffers& samples_;
   const std::vector<std::unique_ptr<capture::Boundary>>& boundaries_;
-  const std::function<const capture::StageStep*(int)> step_;
+  const std::function<capture::StageStep*(int)> step_;
   const std::function<const capture::StageStep&(int)> replica_;
   std::vector<std::vector<float>> gradients_;              ///< by stage
   std::map<std::pair<int, int>, stages::Tensors> others_;  ///< gradients_of()

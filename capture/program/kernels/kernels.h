@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -85,19 +86,28 @@ struct Convolution {
   bool accumulate = false;
 };
 
+/// Is given a weight's gradient part by part, by several threads at once.
+class GradientTaker {
+ public:
+  virtual ~GradientTaker() = default;
+  /// Elements [begin, begin + count) of the gradient, which lie at `part`.
+  virtual void take(const float* part, std::size_t begin, std::size_t count) const = 0;
+};
+
 /// Addresses of images and numbers; null where a pass does not use them. Weights and their
 /// gradients are [O, I, kernel, kernel] as PyTorch orders them, I in a group. Nothing overlaps.
 /// Scratch and shared need not last between runs.
 struct Operands {
-  const float* source = nullptr;   ///< kForward: x; both gradients: dy
-  const float* weights = nullptr;  ///< kForward, kDataGradient
-  const float* x = nullptr;        ///< kWeightGradient
-  const float* bias = nullptr;     ///< kForward: [output channels]; null: none
-  const float* mask = nullptr;     ///< kDataGradient with masked
-  float* made = nullptr;           ///< written: y, dx or the weights' gradient
-  float* bias_gradient = nullptr;  ///< kWeightGradient: written [O]; null: not wanted
-  float* scratch = nullptr;        ///< 64-byte aligned, scratch_floats(), of each thread's own
-  float* shared = nullptr;         ///< 64-byte aligned, shared_floats(), one for all threads
+  const float* source = nullptr;         ///< kForward: x; both gradients: dy
+  const float* weights = nullptr;        ///< kForward, kDataGradient
+  const float* x = nullptr;              ///< kWeightGradient
+  const float* bias = nullptr;           ///< kForward: [output channels]; null: none
+  const float* mask = nullptr;           ///< kDataGradient with masked
+  float* made = nullptr;                 ///< written: y, dx or the weights' gradient
+  const GradientTaker* taker = nullptr;  ///< kWeightGradient that gives_parts(): gets it instead
+  float* bias_gradient = nullptr;        ///< kWeightGradient: written [O]; null: not wanted
+  float* scratch = nullptr;  ///< 64-byte aligned, scratch_floats(), of each thread's own
+  float* shared = nullptr;   ///< 64-byte aligned, shared_floats(), one for all threads
 };
 
 /// A pass made ready.
@@ -110,6 +120,8 @@ class Kernel {
   /// How many parts a team of so many threads runs one after another: all have done one before any
   /// begins the next.
   virtual int phases(int threads) const { return 1; }
+  /// Whether Operands::taker may have the weights' gradient, each element once, in one phase.
+  virtual bool gives_parts() const { return false; }
   virtual void run(const Operands& operands, int phase, Share share) const = 0;
   /// On one thread.
   void run(const Operands& operands) const {
@@ -264,9 +276,15 @@ std::size_t update_sums(const stages::UpdateNumbers& numbers, std::size_t count)
 // every share, update, else keep; then one of them counts the step, unless it was kept.
 
 bool is_finite(const UpdateOperands& operands, Share share);
+/// The largest magnitude; infinity if there is a NaN.
+float largest(std::span<const float> values);
 /// \param rate multiplies numbers.lr.
 void update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate,
             Share share);
+/// The same of elements [begin, begin + count) alone, whose gradient lies at `gradient`: without
+/// update_sums().
+void update_part(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate,
+                 const float* gradient, std::size_t begin, std::size_t count);
 /// `to` takes `from`'s weights, the state stays.
 void keep(const UpdateOperands& operands, Share share);
 /// Adam's step, the row of old weights, the mean of a weight's way.

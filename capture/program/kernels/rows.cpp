@@ -1,6 +1,6 @@
-// Forward and data gradient where there are few output pixels and many weights: a product of the
-// weights' matrix, a row an output channel, with a column a pixel. Weights are read once from
-// memory, where PyTorch has them, which takes longer than the arithmetic.
+// Convolutions of few output pixels and many weights: products with the weights' matrix, a row an
+// output channel, of a column a pixel. Weights are read once from memory, where PyTorch has them,
+// which takes longer than the arithmetic; their gradient need not lie in memory at all.
 #include <algorithm>
 #include <tuple>
 #include <type_traits>
@@ -134,14 +134,18 @@ class RowsKernel final : public Kernel {
       : convolution_(c),
         taps_(std::size_t(c.kernel) * c.kernel),
         row_(taps_ * c.input.channels),
+        of_column_(round_up(row_, 16)),
         pixels_(c.output.height * c.output.width) {}
 
   std::size_t scratch_floats() const override {
+    if (convolution_.pass == Pass::kWeightGradient) return pixels() * of_column_ + kPart * kColumns;
     return pixels() * (row_ + std::size_t(convolution_.output.channels)) +
            convolution_.input.channels;
   }
+  bool gives_parts() const override { return convolution_.pass == Pass::kWeightGradient; }
 
   void run(const Operands& operands, int, Share share) const override {
+    if (convolution_.pass == Pass::kWeightGradient) return make_weights(operands, share);
     Rows r{.rows = operands.weights,
            .row = row_,
            .channels = std::size_t(convolution_.output.channels),
@@ -173,18 +177,23 @@ class RowsKernel final : public Kernel {
     return y * convolution_.input.row() + x * std::size_t(convolution_.input.channels);
   }
 
+  /// What each pixel's taps meet, in the order of a row of weights, zeros elsewhere.
+  void fill_columns(const float* input, float* columns, std::size_t of_column) const {
+    const std::size_t in = convolution_.input.channels;
+    std::fill_n(columns, pixels() * of_column, 0.0f);
+    each_tap([&](std::size_t pixel, std::size_t tap, std::size_t y, std::size_t x) {
+      const float* from = input + at(y, x);
+      float* to = columns + pixel * of_column + tap;
+      for (std::size_t i = 0; i < in; ++i) to[i * taps_] = from[i];
+    });
+  }
+
   /// Threads share the output channels.
   void make_output(const Operands& operands, Rows& r, Share share) const {
     const Convolution& c = convolution_;
     std::tie(r.begin, r.end) = share.of(r.channels, 16);
     if (r.begin == r.end) return;
-    const std::size_t in = c.input.channels;
-    std::fill_n(r.columns, pixels() * row_, 0.0f);
-    each_tap([&](std::size_t pixel, std::size_t tap, std::size_t y, std::size_t x) {
-      const float* from = operands.source + at(y, x);
-      float* to = r.columns + pixel * row_ + tap;
-      for (std::size_t i = 0; i < in; ++i) to[i * taps_] = from[i];
-    });
+    fill_columns(operands.source, r.columns, row_);
     HWY_DYNAMIC_DISPATCH(row_products)(r);
     finish_rows({.values = r.values + r.begin,
                  .values_row = r.channels,
@@ -224,8 +233,51 @@ class RowsKernel final : public Kernel {
     }
   }
 
+  /// Threads share the output channels, of which some are made at a time, a piece of their rows
+  /// after another, so that pieces stay in the first-level cache.
+  void make_weights(const Operands& operands, Share share) const {
+    const Convolution& c = convolution_;
+    bias_gradient(c, operands, share);
+    const std::size_t channels = c.output.channels;
+    const auto [first, last] = share.of(channels, kPart);
+    if (first == last) return;
+    float *const columns = operands.scratch, *const part = columns + pixels() * of_column_;
+    fill_columns(operands.x, columns, of_column_);
+    Products p{.a_row = 1,
+               .a_k = channels,
+               .b_k = of_column_,
+               .c = part,
+               .c_row = kColumns,
+               .depth = pixels_};
+    for (std::size_t row = first; row < last; row += kPart) {
+      p.a = operands.source + row;
+      p.rows = int(std::min(kPart, last - row));
+      for (std::size_t begin = 0; begin < row_; begin += kColumns) {
+        const std::size_t count = std::min(kColumns, row_ - begin), at = row * row_ + begin;
+        p.b = columns + begin;
+        p.vectors = int(round_up(count, lanes()) / lanes());
+        products(p);
+        if (!operands.taker) {
+          finish_rows({.values = part,
+                       .values_row = kColumns,
+                       .accumulate = c.accumulate,
+                       .to = operands.made + at,
+                       .row = row_,
+                       .rows = std::size_t(p.rows),
+                       .count = count});
+          continue;
+        }
+        for (std::size_t r = 0; r < std::size_t(p.rows); ++r)
+          operands.taker->take(part + r * kColumns, at + r * row_, count);
+      }
+    }
+  }
+
+  static constexpr std::size_t kPart = 12, kColumns = 256;  ///< of a weight's gradient at a time
+
   const Convolution convolution_;
   const std::size_t taps_, row_;
+  const std::size_t of_column_;  ///< floats of a column in whole vectors
   const int pixels_;
 };
 

@@ -36,6 +36,17 @@ bool all_finite(const float* values, std::size_t count) {
   return true;
 }
 
+float largest(std::span<const float> values) {
+  const D d;
+  const V infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+  V most = hn::Zero(d);
+  each_vector(0, values.size(), [&](const auto& e) HWY_ATTR {
+    const V v = e.load(values.data());
+    most = hn::Max(most, hn::IfThenElse(hn::IsNaN(v), infinity, hn::Abs(v)));
+  });
+  return hn::GetLane(hn::MaxOfLanes(d, most));
+}
+
 HWY_INLINE V constant(double value) {
   return hn::Set(D(), float(value));
 }
@@ -162,13 +173,14 @@ HWY_AFTER_NAMESPACE();
 namespace millrace::kernels {
 
 HWY_EXPORT(all_finite);
+HWY_EXPORT(largest);
 HWY_EXPORT(update);
 
 namespace {
 
-UpdateOperands share_of(const UpdateOperands& o, Share share) {
-  const auto [begin, end] = share.of(o.count, kUpdateBlock);
-  const auto from = [begin = begin](auto* buffer) { return buffer ? buffer + begin : nullptr; };
+/// Elements [begin, end) of flat buffers.
+UpdateOperands part_of(const UpdateOperands& o, std::size_t begin, std::size_t end) {
+  const auto from = [begin](auto* buffer) { return buffer ? buffer + begin : nullptr; };
   return {.from = from(o.from),
           .to = from(o.to),
           .gradient = from(o.gradient),
@@ -184,6 +196,10 @@ UpdateOperands share_of(const UpdateOperands& o, Share share) {
           .count = end - begin,
           .row = o.count};
 }
+UpdateOperands share_of(const UpdateOperands& operands, Share share) {
+  const auto [begin, end] = share.of(operands.count, kUpdateBlock);
+  return part_of(operands, begin, end);
+}
 
 }  // namespace
 
@@ -192,9 +208,20 @@ bool is_finite(const UpdateOperands& operands, Share share) {
   return HWY_DYNAMIC_DISPATCH(all_finite)(mine.gradient, mine.count);
 }
 
+float largest(std::span<const float> values) {
+  return HWY_DYNAMIC_DISPATCH(largest)(values);
+}
+
 void update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate,
             Share share) {
   HWY_DYNAMIC_DISPATCH(update)(numbers, share_of(operands, share), rate);
+}
+
+void update_part(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate,
+                 const float* gradient, std::size_t begin, std::size_t count) {
+  UpdateOperands part = part_of(operands, begin, begin + count);
+  part.gradient = gradient;
+  HWY_DYNAMIC_DISPATCH(update)(numbers, part, rate);
 }
 
 void keep(const UpdateOperands& operands, Share share) {

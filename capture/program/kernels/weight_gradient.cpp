@@ -282,6 +282,7 @@ class WeightGradientKernel final : public Kernel {
 }  // namespace
 
 std::vector<std::string> weight_gradients(const Convolution& c) {
+  if (rows_are_faster(c)) return {kRows, kPlain};
   if (c.stride != 1 || std::size_t(c.output.channels) >= lanes()) return {kPlain};
   // The side with more channels fills the lanes better.
   if (c.output.channels < c.input.channels) return {kSwapped, kPlain};

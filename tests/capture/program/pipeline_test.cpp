@@ -167,6 +167,34 @@ TEST(ProgramPipeline, EveryOptimizerWithEveryCorrection) {
   }
 }
 
+/// Few pixels meet many weights, whose gradients an update makes itself where one follows at once
+/// and its correction lets it.
+TEST(ProgramPipeline, LargeWeightsEqualTheOracle) {
+  for (const ScheduleCase& of : std::vector<ScheduleCase>{{"partime", 2, {3}},
+                                                          {"sequential", 1, {}},
+                                                          {"pb", 2, {4}},
+                                                          {"pipedream", 2, {3}},
+                                                          {"2bw", 2, {4}},
+                                                          {"gpipe", 2, {3}},
+                                                          {"zb-h1", 2, {3}}}) {
+    for (const char* correction : {"none", "discrepancy", "gap-aware", "dc-asgd"}) {
+      for (const int threads : {1, 2}) {
+        if (threads > usable_cores()) continue;
+        const bool stashes = of.schedule == "pipedream" || of.schedule == "2bw";
+        if (stashes && correction == std::string("discrepancy")) continue;
+        SCOPED_TRACE(of.schedule + ", " + correction + ", " + std::to_string(threads));
+        TrainerOptions options = by_programs(of.schedule, of.stages, of.cut);
+        options.network = stages::build_network(kLargeWeights, kShape);
+        options.weights = stages::initial_state(*options.network, 7);
+        options.optimizer = {.kind = "adam", .lr = 1e-3, .weight_decay = 0.01};
+        options.correction.kind = correction;
+        if (threads > 1) options.threads = std::vector<int>(std::size_t(of.stages), threads);
+        expect_equals_the_oracle(options, 20);
+      }
+    }
+  }
+}
+
 /// The weights of old that these look at come round in another beat than slots and versions.
 TEST(ProgramPipeline, CorrectionsBesideStashedWeights) {
   for (const char* kind : {"gap-aware", "dc-asgd"}) {

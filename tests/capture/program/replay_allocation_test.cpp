@@ -103,6 +103,14 @@ TEST(Replay, AllocatesNothingWhereThreadsShareAStage) {
   expect_no_allocation(options_of("partime", {}, {2}));
 }
 
+/// Whose gradients wait for the update.
+TEST(Replay, AllocatesNothingWithLargeWeights) {
+  TrainerOptions options = options_of("partime", {3}, {});
+  options.network = stages::build_network(kLargeWeights, kShape);
+  options.weights = stages::initial_state(*options.network, 7);
+  expect_no_allocation(options);
+}
+
 /// Whose other part is nothing.
 class Alone final : public stages::Reducer {
  public:
