@@ -154,9 +154,9 @@ StateDict read_safetensors(const std::string& path, Metadata* metadata) {
   return read(file, metadata);
 }
 
-StateDict from_safetensors(std::string bytes) {
+StateDict from_safetensors(std::string bytes, Metadata* metadata) {
   std::istringstream file(std::move(bytes));
-  return read(file, nullptr);
+  return read(file, metadata);
 }
 
 }  // namespace millrace::stages

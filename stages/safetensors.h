@@ -27,6 +27,6 @@ std::string to_safetensors(const StateDict& state, const Metadata& metadata = {}
 /// set to what the file says about them. Throws WeightsError.
 StateDict read_safetensors(const std::string& path, Metadata* metadata = nullptr);
 /// The same of a file's bytes, as to_safetensors() gave them.
-StateDict from_safetensors(std::string bytes);
+StateDict from_safetensors(std::string bytes, Metadata* metadata = nullptr);
 
 }  // namespace millrace::stages

@@ -152,7 +152,7 @@ ADDITIONS = {
     "A command": [new("tools/cli/commands/greet.cpp", COMMAND)],
     "A config key": [
         put("tools/app/config/config.h", "double silence_s", "    int answer = 42;\n"),
-        put("tools/app/config/config_keys.cpp", "KEY(source.silence_s", '      KEY(source.answer, whole(0, 100), "of everything"),\n'),
+        put("tools/app/config/config_keys.cpp", "KEY(source.silence_s", '      KEY(source.answer, from(0, 100), "of everything"),\n'),
     ],
 }
 

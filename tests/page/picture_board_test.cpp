@@ -78,15 +78,10 @@ TEST(PictureBoard, PicturesOfOneSampleStayTogether) {
 TEST(Controls, EachWishIsTakenOnce) {
   Controls controls(Controls::Offered{});
   EXPECT_FALSE(controls.take_save());
-  EXPECT_EQ(controls.take_learning_rate(), std::nullopt);
   controls.save();
   controls.save();
-  controls.set_learning_rate(0.1);
-  controls.set_learning_rate(0.2);
   EXPECT_TRUE(controls.take_save());
   EXPECT_FALSE(controls.take_save());
-  EXPECT_EQ(controls.take_learning_rate(), 0.2);
-  EXPECT_EQ(controls.take_learning_rate(), std::nullopt);
   controls.pause(true);
   EXPECT_TRUE(controls.paused());
   controls.pause(false);

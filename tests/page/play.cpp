@@ -95,7 +95,6 @@ class InventedRun {
     const std::string label = labels_.now();
     controls["paused"] = controls_.paused();
     controls["label"] = label.empty() ? Json() : Json(label);
-    if (const auto rate = controls_.take_learning_rate()) controls["learning_rate"] = *rate;
     if (controls_.take_save()) {
       controls["saves"] = controls["saves"].get<int>() + 1;
       controls["notice"] = "saved at frame " + std::to_string(now_.frames.trained);
@@ -169,8 +168,13 @@ class InventedRun {
   const int classes_;  ///< above 0: target and prediction show this many
   PictureBoard board_;
   io::LiveLabels labels_{{"day", "night"}};
-  Controls controls_{
-      {.labels = {"day", "night"}, .hear_label = [this](auto text) { return labels_.hear(text); }}};
+  Controls controls_{{.set_learning_rate =
+                          [this](double rate) {
+                            const std::lock_guard lock(mutex_);
+                            now_.state["controls"]["learning_rate"] = rate;
+                          },
+                      .labels = {"day", "night"},
+                      .hear_label = [this](auto text) { return labels_.hear(text); }}};
   mutable std::mutex mutex_;
   Snapshot now_;  ///< under mutex_
   std::atomic<bool> stop_{false};
@@ -180,17 +184,17 @@ class InventedRun {
 void play(const std::string& serve, const std::string& token, int classes) {
   const WebOptions options = web_options(serve, token);
   InventedRun run(classes);
-  WebServer server(options, {.look = [&run] { return run.look(); },
-                             .pictures = &run.board(),
-                             .controls = &run.controls()});
-  std::printf("%s\n", server.url().c_str());
+  const auto server = start_server(options, {.look = [&run] { return run.look(); },
+                                             .pictures = &run.board(),
+                                             .controls = &run.controls()});
+  std::printf("%s\n", server->url().c_str());
   std::fflush(stdout);
   for (std::string command; std::getline(std::cin, command);) {
     if (command == "break") run.set_connected(false);
     if (command == "mend") run.set_connected(true);
     // Every command is answered: {frames trained, pictures shown, viewers}.
     std::printf("%lld %lld %d\n", static_cast<long long>(run.look().frames.trained),
-                static_cast<long long>(run.board().shown()), server.viewers());
+                static_cast<long long>(run.board().shown()), server->viewers());
     std::fflush(stdout);
   }
 }

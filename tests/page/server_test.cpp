@@ -34,19 +34,19 @@ unsigned status_of(std::uint16_t port, const std::string& path) {
 TEST(WebServer, AFailureForAMomentDoesNotFreezeThePage) {
   std::atomic<bool> fails{false};
   std::atomic<int> looks{0};
-  WebServer server(web_options("127.0.0.1:0", ""), {.look = [&] {
-                     ++looks;
-                     if (fails) throw std::bad_alloc();
-                     return Snapshot{};
-                   }});
-  EXPECT_EQ(status_of(server.port(), "/state"), 200u);
+  const auto server = start_server(web_options("127.0.0.1:0", ""), {.look = [&] {
+                                     ++looks;
+                                     if (fails) throw std::bad_alloc();
+                                     return Snapshot{};
+                                   }});
+  EXPECT_EQ(status_of(server->port(), "/state"), 200u);
   fails = true;
   const int before = looks;
   while (looks < before + 2) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   fails = false;
   const int after = looks;  // nobody asks, and it looks again all the same
   while (looks < after + 2) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_EQ(status_of(server.port(), "/state"), 200u);
+  EXPECT_EQ(status_of(server->port(), "/state"), 200u);
 }
 
 }  // namespace

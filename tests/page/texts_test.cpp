@@ -111,7 +111,8 @@ TEST(HealthJson, SaysWhatIsWrong) {
 }
 
 TEST(Obey, TakesWishesAndRefusesTheRest) {
-  Controls controls(Controls::Offered{});
+  double set = 0;
+  Controls controls({.set_learning_rate = [&](double rate) { set = rate; }});
   EXPECT_EQ(obey(R"({"action": "pause"})", controls), "");
   EXPECT_TRUE(controls.paused());
   EXPECT_EQ(obey(R"({"action": "resume"})", controls), "");
@@ -119,20 +120,21 @@ TEST(Obey, TakesWishesAndRefusesTheRest) {
   EXPECT_EQ(obey(R"({"action": "save"})", controls), "");
   EXPECT_TRUE(controls.take_save());
   EXPECT_EQ(obey(R"({"learning_rate": 0.5})", controls), "");
-  EXPECT_EQ(controls.take_learning_rate(), 0.5);
+  EXPECT_EQ(set, 0.5);
   for (const char* wrong :
        {"", "[]", "{}", "{", R"({"action": "stop"})", R"({"action": 1})",
         R"({"learning_rate": "1"})", R"({"learning_rate": -1})", R"({"learning_rate": 1e9})",
         R"({"rate": 1})", R"({"action": "save", "learning_rate": 1})"}) {
     EXPECT_NE(obey(wrong, controls), "") << wrong;
   }
-  Controls none({.pause = false, .save = false, .learning_rate = false});
+  Controls none({.pause = false, .save = false});
   for (const char* refused : {R"({"action": "pause"})", R"({"action": "save"})",
                               R"({"learning_rate": 1})", R"({"label": "day"})"}) {
     EXPECT_NE(obey(refused, none), "") << refused;
   }
   EXPECT_FALSE(controls.take_save());
   EXPECT_FALSE(none.paused());
+  EXPECT_EQ(set, 0.5);
   std::string heard;
   Controls labels({.labels = {"day"}, .hear_label = [&](std::string_view text) {
                      heard = text;

@@ -94,21 +94,18 @@ CheckpointFiles::Loaded find_start(const Config& config, const stages::Network& 
                  (file.empty() ? "new weights" : file);
   }
   resumes = resumes && !start.none_intact;
-  const std::string key = resumes ? "checkpoint.resume" : "model.weights";
   if (!resumes && file.empty()) return start;
-  if (!resumes) {
-    check_key<stages::WeightsError>(config, key, [&] {
-      try {
-        start.state = read_checked(file);
-      } catch (const stages::WeightsError& error) {
-        throw stages::WeightsError(file + ": " + error.what());
-      }
-    });
-  }
+  const auto refuse = [&](const std::exception& error) {
+    throw config.error(resumes ? "checkpoint.resume" : "model.weights",
+                       (resumes ? start.path : file) + ": " + error.what());
+  };
   try {
+    if (!resumes) start.state = read_checked(file);
     require_fit(start.state, network);
+  } catch (const stages::WeightsError& error) {
+    refuse(error);
   } catch (const std::invalid_argument& error) {
-    throw config.error(key, (resumes ? start.path : file) + ": " + error.what());
+    refuse(error);
   }
   return start;
 }

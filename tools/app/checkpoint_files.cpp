@@ -34,45 +34,23 @@ std::size_t digits_at(std::string_view header) {
   return at + before.size();
 }
 
-class Hash {
- public:
-  Hash() : state_(XXH3_createState()) { XXH3_128bits_reset(state_); }
-  ~Hash() { XXH3_freeState(state_); }
-  Hash(const Hash&) = delete;
-  Hash& operator=(const Hash&) = delete;
-  void add(std::string_view bytes) { XXH3_128bits_update(state_, bytes.data(), bytes.size()); }
-  std::string digits() const {
-    const XXH128_hash_t hash = XXH3_128bits_digest(state_);
-    char text[kDigits + 1];
-    std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                  static_cast<unsigned long long>(hash.low64));
-    return text;
-  }
+std::string hash_of(std::string_view bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  char text[kDigits + 1];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return text;
+}
 
- private:
-  XXH3_state_t* const state_;
-};
-
-/// "" if the file holds no hash or the right one. Its header must be valid.
-std::string damage(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
+/// Whether a file's `bytes` hold no hash or the right one, whose digits become '0'.
+bool intact(std::string& bytes) {
   std::uint64_t size = 0;
-  file.read(reinterpret_cast<char*>(&size), kHeaderSize);
-  std::string head(kHeaderSize + size, '\0');
-  std::memcpy(head.data(), &size, kHeaderSize);
-  file.read(head.data() + kHeaderSize, std::streamsize(size));
-  const std::size_t at = digits_at(head);
-  if (at == head.npos) return "";
-  const std::string stored = head.substr(at, kDigits);
-  std::fill_n(head.begin() + std::ptrdiff_t(at), kDigits, '0');
-  Hash hash;
-  hash.add(head);
-  std::string block(1 << 20, '\0');
-  while (file) {
-    file.read(block.data(), std::streamsize(block.size()));
-    hash.add({block.data(), std::size_t(file.gcount())});
-  }
-  return file.eof() && hash.digits() == stored ? "" : "its bytes are not those that were written";
+  std::memcpy(&size, bytes.data(), std::min(bytes.size(), kHeaderSize));
+  const std::size_t at = digits_at(std::string_view(bytes).substr(0, kHeaderSize + size));
+  if (at == bytes.npos) return true;
+  const std::string stored = bytes.substr(at, kDigits);
+  bytes.replace(at, kDigits, kDigits, '0');
+  return hash_of(bytes) == stored;
 }
 
 /// Throws WeightsError that names the first tensor with a NaN or an infinity.
@@ -131,16 +109,20 @@ std::string missing(const std::map<std::string, at::Tensor>& these,
 std::string to_hashed_safetensors(const stages::StateDict& state, stages::Metadata metadata) {
   metadata[kKey] = std::string(kDigits, '0');
   std::string bytes = stages::to_safetensors(state, metadata);
-  Hash hash;
-  hash.add(bytes);
-  bytes.replace(digits_at(bytes), kDigits, hash.digits());
+  bytes.replace(digits_at(bytes), kDigits, hash_of(bytes));
   return bytes;
 }
 
 stages::StateDict read_checked(const std::string& path, stages::Metadata* metadata) {
-  stages::StateDict state = stages::read_safetensors(path, metadata);
-  const std::string wrong = damage(path);
-  if (!wrong.empty()) throw stages::WeightsError(wrong);
+  std::ifstream file(path, std::ios::binary);
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (!file || error) throw stages::WeightsError("cannot be opened");
+  std::string bytes(size, '\0');
+  file.read(bytes.data(), std::streamsize(size));
+  const bool good = intact(bytes);
+  stages::StateDict state = stages::from_safetensors(std::move(bytes), metadata);
+  if (!file || !good) throw stages::WeightsError("its bytes are not those that were written");
   require_finite(state);
   return state;
 }

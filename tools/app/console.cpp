@@ -9,20 +9,17 @@
 #include "engine/format.h"
 #include "tools/app/assembly.h"
 #include "tools/app/outputs/outputs.h"
+#include "tools/app/parts.h"
 #include "tools/app/ranks/rank_grid.h"
 
 namespace millrace::app {
 
-Console::Console(const Request& request, Intake& intake, Learner& learner, Records& records)
-    : page(LiveView::wanted(request) ? std::make_unique<LiveView>(request, intake, learner, records)
-                                     : nullptr),
-      config(request.config),
-      request_(request),
-      intake_(intake),
-      learner_(learner),
-      records_(records),
-      stdin_open_(request.config.task.labels == "-") {
-  if (page) records.observers.add(page.get());
+Console::Console(RunParts& run)
+    : page(LiveView::wanted(run.request) ? std::make_unique<LiveView>(run) : nullptr),
+      config(run.request.config),
+      run_(run),
+      stdin_open_(config.task.labels == "-") {
+  if (page) run.records.observers.add(page.get());
 }
 
 void Console::look() {
@@ -30,18 +27,19 @@ void Console::look() {
   tell_source();
   tell_novelty();
   tell_dead_units();
-  if (const std::string rate = learner_.rate_watch->look(); !rate.empty()) tell("source: " + rate);
-  if (const std::string change = learner_.overload.look(); !change.empty())
+  if (const std::string rate = run_.learner.rate_watch->look(); !rate.empty())
+    tell("source: " + rate);
+  if (const std::string change = run_.learner.overload.look(); !change.empty())
     tell("overload: " + change);
-  if (records_.lines) records_.lines->write();
-  tell_failure("checkpoint", records_.checkpoint_error(), checkpoint_error_);
-  tell_failure("log", records_.log_error(), log_error_);
+  if (run_.records.lines) run_.records.lines->write();
+  tell_failure("checkpoint", run_.records.checkpoint_error(), checkpoint_error_);
+  tell_failure("log", run_.records.log_error(), log_error_);
   if (page) {
     page->obey();
     if (const std::string line = page->take_note(); !line.empty()) complain(line);
   }
   hear_labels();
-  const std::string failed = records_.alerts ? records_.alerts->last_error() : "";
+  const std::string failed = run_.records.alerts ? run_.records.alerts->last_error() : "";
   if (failed != alert_error_) tell("alert: " + (alert_error_ = failed));
 }
 
@@ -53,7 +51,7 @@ void Console::tell_failure(const std::string& output, const std::string& now, st
 void Console::tell_dead_units() {
   constexpr int kMany = 4;  // a quarter of a stage's
   if (dead_told_) return;
-  const std::vector<engine::DeadUnits> stages = learner_.trainer.dead_units();
+  const std::vector<engine::DeadUnits> stages = run_.learner.trainer.dead_units();
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     const auto& [dead, units] = stages[stage];
     if (dead == 0 || kMany * dead < units) continue;
@@ -67,7 +65,7 @@ void Console::tell_dead_units() {
 }
 
 void Console::tell_novelty() {
-  const Novelty& novelty = records_.log.novelty();
+  const Novelty& novelty = run_.records.log.novelty();
   const std::int64_t begun = novelty.events() - events_;  // read first: it is counted first
   const bool now = novelty.in_event();
   if (begun == 0 && now == in_event_) return;
@@ -81,7 +79,7 @@ void Console::tell_novelty() {
 }
 
 void Console::tell_source() {
-  const io::StreamHealth& health = *intake_.health;
+  const io::StreamHealth& health = *run_.intake.health;
   const bool connected = health.connected.load();
   if (connected == connected_) return;
   connected_ = connected;
@@ -93,7 +91,7 @@ void Console::tell_source() {
 }
 
 void Console::tell_roll_backs() {
-  const engine::LossGuard::Told guard = learner_.trainer.guard().told();
+  const engine::LossGuard::Told guard = run_.learner.trainer.guard().told();
   if (guard.roll_backs == roll_backs_) return;
   roll_backs_ = guard.roll_backs;
   tell(engine::format(
@@ -119,7 +117,8 @@ void Console::hear_labels() {
   constexpr std::size_t kLongest = 4096;
   constexpr int kBlocks = 16;  // endless input must not block the caller
   const auto hear = [&] {
-    const std::string wrong = stdin_line_.empty() ? "" : request_.live_labels->hear(stdin_line_);
+    const std::string wrong =
+        stdin_line_.empty() ? "" : run_.request.live_labels->hear(stdin_line_);
     if (!wrong.empty()) complain("task.labels: " + wrong);
     stdin_line_.clear();
   };
@@ -140,18 +139,19 @@ void Console::hear_labels() {
 }
 
 std::string Console::status() {
-  const engine::Reading r = learner_.trainer.monitor().read();
+  const engine::Reading r = run_.learner.trainer.monitor().read();
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - shown_at_).count();
-  const std::int64_t trained = learner_.trainer.trained(), every = learner_.overload.train_every(),
-                     replayed = learner_.trainer.monitor().tally().counts().replayed;
-  const RunLog& log = records_.log;
+  const std::int64_t trained = run_.learner.trainer.trained(),
+                     every = run_.learner.overload.train_every(),
+                     replayed = run_.learner.trainer.monitor().tally().counts().replayed;
+  const RunLog& log = run_.records.log;
   std::string text =
       engine::format("frame %lld  %.1f fps  %s  latency %.0f/%.0f ms  dropped %lld",
-                     static_cast<long long>(request_.resumed.frames + trained),
+                     static_cast<long long>(run_.request.resumed.frames + trained),
                      double(trained - shown_) / std::max(1e-9, seconds),
-                     engine::rule_text(r, learner_.real_time.verdict(r)).c_str(), r.latency_p50,
-                     r.latency_p99, static_cast<long long>(intake_.queue.dropped()));
+                     engine::rule_text(r, run_.learner.real_time.verdict(r)).c_str(), r.latency_p50,
+                     r.latency_p99, static_cast<long long>(run_.intake.queue.dropped()));
   if (const double loss = log.network().recent(); log.network().count() > 0) {
     text += engine::format("  loss %.4f", loss);
     const Standing standing = log.standing();
@@ -166,12 +166,12 @@ std::string Console::status() {
 }
 
 std::string Console::reload() {
-  if (!request_.options.read_again) return "there is no file to read";
+  if (!run_.request.options.read_again) return "there is no file to read";
   Config fresh;
   try {
-    fresh = request_.options.read_again();
+    fresh = run_.request.options.read_again();
     assemble(fresh, configured_shape(fresh));  // finds what a restart would
-    require_outputs(fresh, request_.options.trace);
+    require_outputs(fresh, run_.request.options.trace);
   } catch (const std::exception& error) {
     return std::string(error.what()) + "; nothing has changed";
   }
@@ -190,18 +190,18 @@ bool Console::apply(const std::string& key, const Config& fresh) {
     here = there;
     return true;
   };
-  const double first_lr = request_.config.optimizer.lr;
+  const double first_lr = run_.request.config.optimizer.lr;
   if (key == "optimizer.lr" && first_lr > 0 && weights_are_apart(fresh)) {
-    learner_.rate = fresh.optimizer.lr / first_lr;
+    run_.learner.rate = fresh.optimizer.lr / first_lr;
     return take(config.optimizer.lr, fresh.optimizer.lr);
   }
   if (key == "monitor.fps") {
-    learner_.trainer.monitor().set_fps(fresh.monitor.fps > 0 ? fresh.monitor.fps
-                                                             : intake_.info.fps);
+    run_.learner.trainer.monitor().set_fps(fresh.monitor.fps > 0 ? fresh.monitor.fps
+                                                                 : run_.intake.info.fps);
     return take(config.monitor.fps, fresh.monitor.fps);
   }
-  if (key == "checkpoint.every" && records_.checkpointer) {
-    records_.checkpointer->set_every(fresh.checkpoint.every);
+  if (key == "checkpoint.every" && run_.records.checkpointer) {
+    run_.records.checkpointer->set_every(fresh.checkpoint.every);
     return take(config.checkpoint.every, fresh.checkpoint.every);
   }
   if (key == "output.report") return take(config.output.report, fresh.output.report);

@@ -7,15 +7,17 @@
 #include <string>
 
 #include "tools/app/outputs/live_view.h"
-#include "tools/app/outputs/records.h"
 
 namespace millrace::app {
+
+struct RunParts;
 
 /// Used by the main thread.
 class Console {
  public:
-  /// All arguments outlive this. Throws std::runtime_error if the page can't be served.
-  Console(const Request& request, Intake& intake, Learner& learner, Records& records);
+  /// Of a run whose other parts stand; it outlives this. Throws std::runtime_error if the page
+  /// can't be served.
+  explicit Console(RunParts& run);
 
   bool paused() const { return page && page->paused(); }
   /// Passes `line` on, unless it is empty.
@@ -48,10 +50,7 @@ class Console {
   void hear_labels();  ///< from standard input; never waits
   bool apply(const std::string& key, const Config& fresh);
 
-  const Request& request_;
-  Intake& intake_;
-  Learner& learner_;
-  Records& records_;
+  RunParts& run_;
   // What was told already.
   bool connected_ = true, in_event_ = false, dead_told_ = false;
   std::int64_t roll_backs_ = 0, events_ = 0;

@@ -1,18 +1,15 @@
 #include "tools/app/given_run.h"
 
 #include <ATen/ATen.h>
+
 #include <algorithm>
-#include <deque>
-#include <future>
-#include <mutex>
 #include <stdexcept>
-#include <unordered_map>
 #include <utility>
 
-#include "io/source/timeline.h"
+#include "io/queue/planar.h"
 #include "stages/loss.h"
 #include "tools/app/assembly.h"
-#include "tools/app/outputs/results.h"
+#include "tools/app/config/task.h"
 #include "tools/app/parts.h"
 
 namespace millrace::app {
@@ -42,14 +39,14 @@ Config for_given(Config config, const stages::ImageShape& shape, bool targets) {
   return config;
 }
 
-at::Tensor tensor_of(const NamedWeights& one) {
-  std::int64_t count = 1;
-  for (const std::int64_t side : one.shape) count *= side;
-  if (count != std::int64_t(one.values.size()))
-    throw std::invalid_argument("\"" + one.name + "\" has not the values that its shape says");
-  at::Tensor tensor = at::empty(one.shape, at::kFloat);
-  std::copy(one.values.begin(), one.values.end(), tensor.mutable_data_ptr<float>());
-  return tensor;
+std::unique_ptr<io::Source> told_source(const Config& config) {
+  const TaskType& task = task_type(config.task.kind);
+  if (task.gives != stages::Gives::picture && task.target != TargetFrom::label)
+    throw config.error("task.kind", task.name + ": give (frame, target) pairs");
+  std::optional<io::Labels> labels = configured_labels(config);
+  std::unique_ptr<io::Source> source = io::open_source(source_options(config));
+  return labels ? io::with_teller(std::move(source), io::teller_of(*std::move(labels)))
+                : std::move(source);
 }
 
 }  // namespace
@@ -68,232 +65,206 @@ int context_of(const Config& config) {
   return forecast_of(config).context;
 }
 
-struct GivenRun::Parts {
-  Parts(const Config& given, const stages::ImageShape& shape, bool with_targets, bool live)
-      : config(for_given(given, shape, with_targets)), frame(shape), targets(with_targets) {
-    build(live);
-  }
-  ~Parts() {
-    if (!running.valid()) return;
-    queue().stop();
-    queue().close();
-    // The last stage may wait for room.
-    for (Results::Entry entry; running.wait_for(0s) != std::future_status::ready;)
-      results->take(entry, 10ms);
-  }
+GivenFrames::GivenFrames(const Config& config)
+    : config_(config), intake_(config_, [this] { return told_source(config_); }) {
+  intake_.start();
+}
 
-  /// A run that starts with the config's weights or what was learned.
-  void build(bool live) {
-    auto stream = std::make_shared<GivenStream>();
-    stream->shape = {frame.channels, frame.height, frame.width};
-    stream->targets = targets;
-    stream->live = live;
-    stream->adjust = [this](engine::TrainerOptions& options) {
-      if (learned.empty()) return;
-      options.weights = std::move(learned);
-      options.cut = cut;
-    };
-    ready = {};
-    stream->ready = [this] { ready.set_value(); };
-    run.reset();
-    run = std::make_unique<Run>(config, RunOptions{.given = std::move(stream)});
-    run->on_tick([this] { answer(false); });
-    ran = false;
-    is_live = live;
+std::optional<GivenFrame> GivenFrames::next(std::chrono::milliseconds patience) {
+  const bool drained = intake_.queue.drained();  // asked first: a frame may come between
+  io::Frame* const frame = intake_.queue.pop(drained ? 0ms : patience);
+  if (!frame) {
+    if (drained) {
+      over_ = true;
+      intake_.stop();
+      const std::string error = intake_.error();
+      if (!error.empty()) throw io::SourceError(error);
+    }
+    return std::nullopt;
   }
-  /// A run that goes on from `state` instead.
-  void rebuild(stages::StateDict state, bool live) {
-    cut = trainer().cut();
-    learned = std::move(state);
-    build(live);
-  }
-  /// Gives the report to the threads that wait for it. Called by the run's thread.
-  void answer(bool ended) {
-    const std::lock_guard lock(mutex);
-    for (std::promise<std::string>* const one : asking) one->set_value(run->report());
-    asking.clear();
-    learning = !ended;
-  }
-
-  RunParts& parts() const { return run->parts(); }
-  engine::Trainer& trainer() const { return parts().learner.trainer; }
-  io::FrameQueue& queue() const { return parts().intake.queue; }
-
-  /// Holds results back until their update is complete.
-  void take(const Results::Entry& entry) {
-    held.emplace_back(entry, results->prediction(entry));
-    if (int(held.size()) % trainer().schedule().samples_a_choice() == 0) complete = held.size();
-  }
-  /// After the engine has ended. Samples that no update covers have no result.
-  void finish() {
-    closed = true;
-    held.resize(complete);
-    running.get();
-  }
-
-  const Config config;
-  const stages::ImageShape frame;
-  const bool targets;
-  stages::StateDict learned;  ///< what the next run starts from; empty: the config's weights
-  std::vector<int> cut;
-  std::unique_ptr<Run> run;
-  bool ran = false, is_live = false;
-  std::promise<void> ready;
-  std::mutex mutex;  ///< of the next two
-  bool learning = false;
-  std::vector<std::promise<std::string>*> asking;  ///< for a report
-  // Of the latest start().
-  std::unique_ptr<Results> results;
-  std::future<void> running;
-  bool closed = true;
-  std::deque<std::pair<Results::Entry, std::vector<float>>> held;  ///< with the predictions
-  std::size_t complete = 0;  ///< the first so many of `held` may be returned
-  // The giver's.
-  std::int64_t given = 0;
-  std::optional<io::Timeline> timeline;
-  engine::Clock::time_point last;
-};
+  const io::Frame& fit = intake_.resizer.fit(*frame);
+  GivenFrame given{at::empty({fit.channels, fit.height, fit.width}, at::kFloat), frame->label};
+  io::to_planar(fit, given.input.mutable_data_ptr<float>());
+  intake_.queue.release(frame);
+  return given;
+}
 
 GivenRun::GivenRun(const Config& config, const stages::ImageShape& frame, bool targets, bool live)
-    : parts_(std::make_unique<Parts>(config, frame, targets, live)) {}
+    : config_(for_given(config, frame, targets)), frame_(frame), targets_(targets) {
+  build(live);
+}
 
-GivenRun::~GivenRun() = default;
+GivenRun::~GivenRun() {
+  if (!running_.valid()) return;
+  stop();
+  // The last stage may wait for room.
+  for (GivenResult result; running_.wait_for(0s) != std::future_status::ready;)
+    results_->wait_dequeue_timed(result, 10ms);
+}
 
-void GivenRun::start(const GivenPace& pace) {
-  Parts& p = *parts_;
+void GivenRun::build(bool live) {
+  auto stream = std::make_shared<GivenStream>();
+  stream->shape = {frame_.channels, frame_.height, frame_.width};
+  stream->targets = targets_;
+  stream->live = live;
+  stream->adjust = [this](engine::TrainerOptions& options) {
+    if (learned_.empty()) return;
+    options.weights = std::move(learned_);
+    options.cut = cut_;
+  };
+  ready_ = {};
+  stream->ready = [this] { ready_.set_value(); };
+  run_.reset();
+  run_ = std::make_unique<Run>(config_, RunOptions{.given = std::move(stream)});
+  run_->on_tick([this] { answer(false); });
+  ran_ = false;
+  live_ = live;
+}
+
+void GivenRun::rebuild(stages::StateDict state, bool live) {
+  cut_ = trainer().cut();
+  learned_ = std::move(state);
+  build(live);
+}
+
+engine::Trainer& GivenRun::trainer() const {
+  return run_->parts().learner.trainer;
+}
+
+io::FrameQueue& GivenRun::queue() const {
+  return run_->parts().intake.queue;
+}
+
+void GivenRun::start(bool live, int ahead) {
   if (!over()) throw std::logic_error("it runs already");
-  if (p.ran || p.is_live != pace.live) p.rebuild(p.trainer().checkpoint(), pace.live);
-  p.ran = true;
-  const engine::Schedule& schedule = p.trainer().schedule();
-  p.results =
-      std::make_unique<Results>(p.trainer().target_elements(),
-                                std::size_t(std::max(pace.ahead, 1) + schedule.samples_a_choice()));
-  p.parts().records.observers.add(p.results.get());
-  p.closed = false;
-  p.held.clear();
-  p.complete = 0;
-  p.given = 0;
-  p.timeline.emplace(0ns, 10s);
-  const std::future<void> ready = p.ready.get_future();
-  p.learning = true;
-  p.running = std::async(std::launch::async, [&p] {
-    struct Close {
-      Parts& p;
-      ~Close() {
-        p.answer(true);
-        p.results->close();
-      }
-    } const close{p};
-    p.run->learn();
+  if (ran_ || live_ != live) rebuild(trainer().checkpoint(), live);
+  ran_ = true;
+  results_ = std::make_unique<Results>(
+      std::size_t(std::max(ahead, 1) + trainer().schedule().samples_a_choice()));
+  run_->parts().records.observers.add([this, shape = prediction_shape()](engine::Sample& sample,
+                                                                         float loss) {
+    const engine::SampleInfo& info = sample.info;
+    at::Tensor prediction = at::empty({shape.channels, shape.height, shape.width}, at::kFloat);
+    std::ranges::copy(sample.prediction(), prediction.mutable_data_ptr<float>());
+    results_->wait_enqueue({info.index, info.frame, loss, info.captured, std::move(prediction)});
   });
+  closed_ = false;
+  held_.clear();
+  complete_ = 0;
+  given_ = 0;
+  timeline_.emplace(0ns, 10s);
+  const std::future<void> ready = ready_.get_future();
+  learning_ = true;
+  running_ = std::async(std::launch::async, [this] { learn(); });
   while (ready.wait_for(1ms) != std::future_status::ready &&
-         p.running.wait_for(0s) != std::future_status::ready) {
+         running_.wait_for(0s) != std::future_status::ready) {
   }
+}
+
+void GivenRun::learn() {
+  struct Close {
+    GivenRun& of;
+    ~Close() {
+      of.answer(true);
+      of.results_->wait_enqueue({});
+    }
+  } const close{*this};
+  run_->learn();
+}
+
+void GivenRun::answer(bool ended) {
+  const std::lock_guard lock(mutex_);
+  for (std::promise<std::string>* const one : asking_) one->set_value(run_->report());
+  asking_.clear();
+  learning_ = !ended;
 }
 
 std::int64_t GivenRun::give(const float* input, const float* target, double time) {
-  Parts& p = *parts_;
-  io::Frame& frame = p.queue().writable();
-  frame.width = int(p.frame.width);
-  frame.height = int(p.frame.height);
-  frame.channels = int(p.frame.channels);
+  io::Frame& frame = queue().writable();
+  frame.width = int(frame_.width);
+  frame.height = int(frame_.height);
+  frame.channels = int(frame_.channels);
   frame.values.assign(input, input + frame.bytes());
   frame.target.clear();
-  if (target) frame.target.assign(target, target + p.trainer().target_elements());
+  if (target) frame.target.assign(target, target + trainer().target_elements());
   frame.captured = engine::Clock::now();
   const io::Timeline::nanoseconds stamp(std::int64_t(1e9 * time));
-  frame.pts = p.timeline->map(stamp, p.is_live && p.given > 0 ? frame.captured - p.last : 0ns);
-  p.last = frame.captured;
-  if (p.is_live || time != 0) p.parts().intake.given_fps.store(p.timeline->rate());
-  const bool wanted = p.queue().push();
-  return wanted ? p.given++ : -1;
+  frame.pts = timeline_->map(stamp, live_ && given_ > 0 ? frame.captured - last_ : 0ns);
+  last_ = frame.captured;
+  if (live_ || time != 0) run_->parts().intake.given_fps.store(timeline_->rate());
+  return queue().push() ? given_++ : -1;
 }
 
 void GivenRun::end() {
-  parts_->queue().close();
+  queue().close();
 }
 
 void GivenRun::stop() {
-  parts_->queue().stop();
-  parts_->queue().close();
+  queue().stop();
+  queue().close();
 }
 
 std::optional<GivenResult> GivenRun::next(std::chrono::milliseconds patience) {
-  Parts& p = *parts_;
-  for (Results::Entry entry; p.complete == 0;) {
-    if (p.closed || !p.results->take(entry, patience)) return std::nullopt;
-    if (entry.index < 0) {
-      p.finish();
+  while (complete_ == 0) {
+    GivenResult result;
+    if (closed_ || !results_->wait_dequeue_timed(result, patience)) return std::nullopt;
+    if (result.index < 0) {
+      closed_ = true;
+      held_.clear();  // samples that no update covers have no result
+      running_.get();
       return std::nullopt;
     }
-    p.take(entry);
+    held_.push_back(std::move(result));
+    if (std::int64_t(held_.size()) % trainer().schedule().samples_a_choice() == 0)
+      complete_ = held_.size();
   }
-  auto& [first, prediction] = p.held.front();
-  const std::chrono::duration<double, std::milli> latency = engine::Clock::now() - first.captured;
-  GivenResult result{first.index, first.frame, first.loss, latency.count(), std::move(prediction)};
-  p.held.pop_front();
-  --p.complete;
-  return result;
-}
-
-bool GivenRun::over() const {
-  return parts_->closed && parts_->complete == 0;
+  GivenResult first = std::move(held_.front());
+  held_.pop_front();
+  --complete_;
+  return first;
 }
 
 stages::ImageShape GivenRun::prediction_shape() const {
-  return parts_->trainer().output_shape();
+  return trainer().output_shape();
 }
 
 int GivenRun::frames_an_update() const {
-  return int(parts_->trainer().schedule().samples_a_choice());
+  return int(trainer().schedule().samples_a_choice());
 }
 
 std::vector<std::int64_t> GivenRun::gradient_age() const {
-  const engine::Trainer& trainer = parts_->trainer();
-  return trainer.correction().kind == "local" ? engine::own_gradient_ages(trainer.schedule())
-                                              : engine::gradient_ages(trainer.schedule());
+  return trainer().correction().kind == "local" ? engine::own_gradient_ages(trainer().schedule())
+                                                : engine::gradient_ages(trainer().schedule());
 }
 
-std::vector<NamedWeights> GivenRun::weights() const {
-  if (!parts_->closed) throw std::logic_error("weights are read when the run is over");
-  std::vector<NamedWeights> all;
-  for (const auto& [name, tensor] : parts_->trainer().state()) {
-    const at::Tensor plain = tensor.contiguous();
-    const float* const values = plain.const_data_ptr<float>();
-    all.push_back({name, plain.sizes().vec(), {values, values + plain.numel()}});
-  }
+stages::StateDict GivenRun::weights() const {
+  if (!closed_) throw std::logic_error("weights are read when the run is over");
+  stages::StateDict all = trainer().state();
+  for (auto& [name, tensor] : all) tensor = tensor.clone(at::MemoryFormat::Contiguous);
   return all;
 }
 
-void GivenRun::set_weights(const std::vector<NamedWeights>& weights) {
-  Parts& p = *parts_;
-  if (!p.closed) throw std::logic_error("weights are set when the run is over");
-  stages::StateDict state = p.trainer().checkpoint();
-  std::unordered_map<std::string, at::Tensor> given;
-  for (const NamedWeights& one : weights) given[one.name] = tensor_of(one);
+void GivenRun::set_weights(const stages::StateDict& weights) {
+  if (!closed_) throw std::logic_error("weights are set when the run is over");
+  stages::StateDict state = trainer().checkpoint();
   for (auto& [name, tensor] : state) {
-    const auto found = given.find(name);
-    if (found == given.end()) continue;
-    if (found->second.sizes() != tensor.sizes())
+    const auto given = std::ranges::find(weights, name, &stages::StateDict::value_type::first);
+    if (given == weights.end()) continue;
+    if (given->second.sizes() != tensor.sizes())
       throw std::invalid_argument("\"" + name + "\" has another shape than the network's");
-    tensor = found->second;
+    tensor = given->second;
   }
-  p.rebuild(std::move(state), p.is_live);
+  rebuild(std::move(state), live_);
 }
 
 std::string GivenRun::report() const {
-  Parts& p = *parts_;
   std::promise<std::string> report;
   {
-    const std::lock_guard lock(p.mutex);
-    if (!p.learning) return p.run->report();
-    p.asking.push_back(&report);
+    const std::lock_guard lock(mutex_);
+    if (!learning_) return run_->report();
+    asking_.push_back(&report);
   }
   return report.get_future().get();
-}
-
-std::vector<std::string> GivenRun::remarks() const {
-  return parts_->run->remarks();
 }
 
 }  // namespace millrace::app

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "tools/app/console.h"
+#include "tools/app/outputs/records.h"
 
 namespace millrace::app {
 
@@ -20,9 +21,6 @@ struct RunParts {
   stages::StateDict with_other_ranks(stages::StateDict state) const {
     return team ? team->whole(std::move(state)) : state;
   }
-
-  /// What the final weights say of the run.
-  stages::Metadata about_weights() const;
 
   Request request;
   Progress progress;

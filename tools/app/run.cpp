@@ -59,6 +59,12 @@ class DrainWatch {
   engine::Clock::time_point moved_;
 };
 
+/// What the final weights say of the run.
+stages::Metadata about_final(const RunParts& p) {
+  const engine::FrameCounts& frames = p.progress.frames;
+  return about_weights(p, frames.trained + frames.predicted_only, p.progress.ended);
+}
+
 /// Records the steps before frames come, which would otherwise wait. Ticks go on meanwhile.
 void prepare(RunParts& p) {
   auto prepared = std::async(std::launch::async, [&] { p.learner.trainer.prepare(); });
@@ -77,16 +83,13 @@ RunParts::RunParts(const Config& given, RunOptions options)
                : nullptr),
       intake(request.config, request.options.open_source, request.options.given),
       learner(request, intake, team.get()),
-      records(request, intake, learner, team.get(), progress),
-      console(request, intake, learner, records) {
+      records(request, intake, learner, team.get(),
+              [this](std::int64_t samples) {
+                return about_weights(*this, samples, engine::Clock::now());
+              }),
+      console(*this) {
   learner.feed->rest_while(
       [this] { return console.paused() && !progress.stopping.load(std::memory_order_relaxed); });
-}
-
-stages::Metadata RunParts::about_weights() const {
-  return app::about_weights({request, learner, progress},
-                            progress.frames.trained + progress.frames.predicted_only,
-                            progress.ended);
 }
 
 Run::Run(const Config& config, RunOptions options)
@@ -110,8 +113,8 @@ void Run::learn(std::int64_t limit) {
   RunParts& p = *parts_;
   engine::Trainer& trainer = p.learner.trainer;
   if (p.learner.rate_watch) throw std::logic_error("a run learns once");
-  p.learner.rate_watch = std::make_unique<RateWatch>([&p] { return p.intake.seen_fps(); },
-                                                     trainer.monitor());
+  p.learner.rate_watch =
+      std::make_unique<RateWatch>([&p] { return p.intake.seen_fps(); }, trainer.monitor());
   prepare(p);
   p.intake.start(limit);
   p.progress.began = engine::Clock::now();
@@ -194,7 +197,7 @@ std::vector<std::string> Run::save() {
   // First what was learned.
   write(whole ? p.request.config.checkpoint.dir : "", [&](const std::string&) {
     if (records.checkpointer) records.checkpointer->finish();
-    records.checkpoints.write(p.with_other_ranks(trainer.checkpoint()), p.about_weights());
+    records.checkpoints.write(p.with_other_ranks(trainer.checkpoint()), about_final(p));
   });
   write(whole ? output.weights : "", [&](const std::string& file) { save_weights(file); });
   write(video(), [&](const std::string&) { records.video->finish(); });  // the report counts it
@@ -220,8 +223,8 @@ std::vector<std::string> Run::save() {
 
 void Run::save_weights(const std::string& path) const {
   const RunParts& p = *parts_;
-  io::write_whole(path, stages::to_safetensors(p.with_other_ranks(p.learner.trainer.state()),
-                                               p.about_weights()));
+  io::write_whole(
+      path, stages::to_safetensors(p.with_other_ranks(p.learner.trainer.state()), about_final(p)));
 }
 
 std::array<int, 3> Run::shape() const {

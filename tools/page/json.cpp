@@ -34,41 +34,37 @@ std::string text(Json json) {
 
 std::string state_json(const Live& live, const Controls* controls, int viewers) {
   const Controls::Offered offered =
-      controls ? controls->offered()
-               : Controls::Offered{.pause = false, .save = false, .learning_rate = false};
-  Json state = {{"t", live.seconds}, {"viewers", viewers}};
-  state.update(live.now.state);
-  state["frames"]["trained_since_reconnect"] = live.trained_since_reconnect;
-  state["rate"] = {{"fps", live.fps}, {"dropped_fps", live.dropped_fps}};
-  state["latency_ms"]["recent_p50"] = live.latency_p50;
-  state["latency_ms"]["recent_p99"] = live.latency_p99;
-  for (std::size_t i = 0; i < live.load.size(); ++i) state["stages"][i]["load"] = live.load[i];
+      controls ? controls->offered() : Controls::Offered{.pause = false, .save = false};
+  Json state = live.now.state;
+  state["viewers"] = viewers;
   state["controls"]["pause_asked"] = controls && controls->paused();
   state["controls"]["offered"] = {{"pause", offered.pause},
                                   {"save", offered.save},
-                                  {"learning_rate", offered.learning_rate},
+                                  {"learning_rate", bool(offered.set_learning_rate)},
                                   {"labels", offered.labels}};
   return text(std::move(state));
 }
 
 std::string history_json(const Trend& trend) {
-  return text({{"columns", kTrendColumns},
-               {"recent", Json(trend.recent())},
-               {"whole", Json(trend.whole())}});
+  Json columns;
+  for (const TrendColumn& column : kTrendColumns) columns.push_back(column.name);
+  return text(
+      {{"columns", columns}, {"recent", Json(trend.recent())}, {"whole", Json(trend.whole())}});
 }
 
 Health health_json(const Live& live) {
   const Json& state = live.now.state;
   const std::string trouble = text_at(state, "/controls/trouble");
+  const double trained = number_at(state, "/frames/trained_since_reconnect");
   const char* status = number_at(state, "/stream/connected") == 0 ? "source away"
                        : !trouble.empty()                         ? "not saving"
                        : number_at(state, "/controls/paused") > 0 ? "paused"
                        : live.stalled                             ? "stalled"
-                       : live.trained_since_reconnect <= 0        ? "starting"
+                       : trained <= 0                             ? "starting"
                                                                   : "ok";
   const bool ok = std::string(status) == "ok" || std::string(status) == "paused";
   return {ok, text({{"status", status},
-                    {"frames_trained_since_reconnect", live.trained_since_reconnect},
+                    {"frames_trained_since_reconnect", std::int64_t(trained)},
                     {"seconds_since_last_frame", live.still_s},
                     {"trouble", trouble},
                     {"reconnects", state.value("/stream/reconnects"_json_pointer, 0)}})};
@@ -82,11 +78,11 @@ std::string obey(const std::string& json, Controls& controls) {
   const Json& value = wish.begin().value();
   const Controls::Offered& offered = controls.offered();
   if (name == "learning_rate") {
-    if (!offered.learning_rate) return "the learning rate of this run is fixed";
+    if (!offered.set_learning_rate) return "the learning rate of this run is fixed";
     if (!value.is_number()) return "learning_rate must be a number";
     const double rate = value.get<double>();
     if (!(rate >= 0 && rate <= 1000)) return "learning_rate must be from 0 to 1000";
-    controls.set_learning_rate(rate);
+    offered.set_learning_rate(rate);
     return "";
   }
   if (name == "label") {

@@ -1,6 +1,7 @@
 // Hands the latest pictures from training to the viewers. Training never waits.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <stdexcept>
@@ -16,6 +17,16 @@ struct PictureShape {
 
   std::size_t elements() const { return std::size_t(channels) * height * width; }
 };
+
+/// Red, green and blue of class `number`, 0 to 255, in Pascal VOC's colour map: the number's bits
+/// become the highest bits of the three colours in turn. io::kNoClass is VOC's pale yellow.
+inline std::array<std::uint8_t, 3> class_colour(int number) {
+  std::array<std::uint8_t, 3> colour{};
+  for (int bit = 7; number > 0; --bit, number >>= 3) {
+    for (int c = 0; c < 3; ++c) colour[std::size_t(c)] |= std::uint8_t((number >> c & 1) << bit);
+  }
+  return colour;
+}
 
 /// One sample's pictures, float32 [channels][height][width] in [0, 1], or classes.
 struct Pictures {

@@ -8,7 +8,6 @@
 
 #include "io/queue/masks.h"  // kNoClass
 #include "io/queue/planar.h"
-#include "tools/page/class_colours.h"
 
 namespace millrace::page {
 namespace {

@@ -41,15 +41,12 @@ tcp::acceptor listen(net::io_context& context, const WebOptions& options) {
   }
 }
 
-}  // namespace
-
-struct WebServer::Parts {
-  Parts(const WebOptions& web_options, WebSubject web_subject)
+struct Server final : WebServer {
+  Server(const WebOptions& web_options, WebSubject web_subject)
       : options(web_options),
         subject(std::move(web_subject)),
         acceptor(listen(context, options)),
-        port(acceptor.local_endpoint().port()),
-        gate(options, port),
+        gate(options, port()),
         publisher(context, subject),
         clock(context) {
     net::co_spawn(context, keep([this] { return publisher.run(); }), net::detached);
@@ -57,10 +54,18 @@ struct WebServer::Parts {
     net::co_spawn(context, keep([this] { return watch_deadlines(); }), net::detached);
     thread = std::thread([this] { run(); });
   }
-  ~Parts() {
+  ~Server() override {
     net::post(context, [this] { stop(); });
     thread.join();
   }
+
+  std::uint16_t port() const override { return listens_at; }
+  std::string url() const override {
+    const std::string& at = options.address;
+    const std::string host = at.find(':') == std::string::npos ? at : "[" + at + "]";
+    return "http://" + host + ":" + std::to_string(port()) + "/";
+  }
+  int viewers() const override { return publisher.viewers(); }
 
   void run() {
     pthread_setname_np(pthread_self(), "millrace-web");
@@ -91,17 +96,12 @@ struct WebServer::Parts {
 
   net::awaitable<void> let_in() {
     while (!publisher.stopped()) {
-      boost::system::error_code error;
-      tcp::socket socket =
-          co_await acceptor.async_accept(net::redirect_error(net::use_awaitable, error));
-      if (error && !publisher.stopped()) {  // no descriptors left, say
-        net::steady_timer pause(context, std::chrono::milliseconds(100));
-        co_await pause.async_wait(net::redirect_error(net::use_awaitable, error));
-        continue;
-      }
-      if (error || !make_room()) continue;  // hangs up
-      socket.set_option(net::socket_base::send_buffer_size(kSendBuffer), error);
-      socket.set_option(tcp::no_delay(true), error);
+      // Throws where no descriptors are left, say; keep() then waits.
+      tcp::socket socket = co_await acceptor.async_accept(net::use_awaitable);
+      if (!make_room()) continue;  // hangs up
+      boost::system::error_code ignored;
+      socket.set_option(net::socket_base::send_buffer_size(kSendBuffer), ignored);
+      socket.set_option(tcp::no_delay(true), ignored);
       net::co_spawn(context, serve(site, std::move(socket)), net::detached);
     }
   }
@@ -140,7 +140,7 @@ struct WebServer::Parts {
   const WebSubject subject;
   net::io_context context{1};
   tcp::acceptor acceptor;
-  const std::uint16_t port;
+  const std::uint16_t listens_at = acceptor.local_endpoint().port();
   const Gate gate;
   Publisher publisher;
   net::steady_timer clock;
@@ -148,22 +148,10 @@ struct WebServer::Parts {
   std::thread thread;
 };
 
-WebServer::WebServer(const WebOptions& options, WebSubject subject)
-    : parts_(std::make_unique<Parts>(options, std::move(subject))) {}
-WebServer::~WebServer() = default;
+}  // namespace
 
-std::uint16_t WebServer::port() const {
-  return parts_->port;
-}
-
-std::string WebServer::url() const {
-  const std::string& at = parts_->options.address;
-  const std::string host = at.find(':') == std::string::npos ? at : "[" + at + "]";
-  return "http://" + host + ":" + std::to_string(port()) + "/";
-}
-
-int WebServer::viewers() const {
-  return parts_->publisher.viewers();
+std::unique_ptr<WebServer> start_server(const WebOptions& options, WebSubject subject) {
+  return std::make_unique<Server>(options, std::move(subject));
 }
 
 }  // namespace millrace::page

@@ -3,7 +3,7 @@
 
 #include <cstdint>     // ports
 #include <functional>  // where snapshots come from
-#include <memory>      // hides the network
+#include <memory>      // a server of this build
 #include <string>      // where it is served
 
 #include "tools/page/controls.h"
@@ -31,21 +31,17 @@ struct WebSubject {
 /// asked of training only while a viewer is ready for them.
 class WebServer {
  public:
-  /// Listens when this returns. Throws std::runtime_error "ADDR:PORT: cause".
-  WebServer(const WebOptions& options, WebSubject subject);
   /// Hangs up on everybody and joins.
-  ~WebServer();
+  virtual ~WebServer() = default;
 
   // Any thread.
-  std::uint16_t port() const;
+  virtual std::uint16_t port() const = 0;
   /// "http://127.0.0.1:8080/", to be told to people; without the token.
-  std::string url() const;
+  virtual std::string url() const = 0;
   /// Pages and picture streams being watched.
-  int viewers() const;
-
- private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  virtual int viewers() const = 0;
 };
+/// Listens when this returns. Throws std::runtime_error "ADDR:PORT: cause".
+std::unique_ptr<WebServer> start_server(const WebOptions& options, WebSubject subject);
 
 }  // namespace millrace::page

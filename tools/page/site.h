@@ -74,7 +74,7 @@ class Enrolled {
 /// A connection from its first request to its end. Errors end it; nobody else learns of them.
 boost::asio::awaitable<void> serve(Site& site, boost::asio::ip::tcp::socket socket);
 
-/// What is said to any request but those that stay: see watch_live() and watch_picture().
+/// What is said to any request but those that stay: /live and /picture.
 Response answer(Site& site, const Request& request);
 /// What is said to one who would watch where too many do.
 Response crowded(const Request& request);
@@ -82,12 +82,5 @@ Response crowded(const Request& request);
 bool admitted(const Site& site, const Request& request, Response& refusal);
 /// "/state" of "/state?x=y".
 std::string_view path_of(const Request& request);
-
-/// State and pictures over a WebSocket until the viewer leaves. Takes the stream over.
-boost::asio::awaitable<void> watch_live(Site& site, boost::beast::tcp_stream stream, Line& line,
-                                        Request request);
-/// One of kPictureNames as parts of an endless answer.
-boost::asio::awaitable<void> watch_picture(Site& site, boost::beast::tcp_stream& stream,
-                                           std::size_t index);
 
 }  // namespace millrace::page

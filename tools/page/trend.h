@@ -17,21 +17,30 @@ using io::Clock;
 
 /// A snapshot and what follows from earlier ones.
 struct Live {
+  /// Its state also has "t", seconds since the first snapshot; "rate" and the stages' "load", of
+  /// the last two seconds; the latency's "recent_p50" and "recent_p99", of the last ten; and
+  /// "trained_since_reconnect", a lower bound.
   Snapshot now;
-  double seconds = 0;        ///< since the first snapshot
-  double fps = 0;            ///< frames trained a second, of the last two seconds
-  double dropped_fps = 0;    ///< frames dropped a second, of the last two seconds
-  std::vector<double> load;  ///< by stage: share of the last two seconds at work, 0 to 1
-  double latency_p50 = 0, latency_p99 = 0;   ///< of the last ten seconds, milliseconds
-  std::int64_t trained_since_reconnect = 0;  ///< a lower bound
-  double still_s = 0;                        ///< since the last frame was done
-  bool stalled = false;                      ///< that is long, by the stream's own pace
+  double still_s = 0;    ///< since the last frame was done
+  bool stalled = false;  ///< that is long, by the stream's own pace
 };
 
-/// The names of a TrendPoint's numbers.
-inline constexpr std::array<const char*, 12> kTrendColumns = {
-    "t",        "frame",      "loss",   "mean_frame",  "fps",         "dropped_fps",
-    "T_over_N", "bottleneck", "budget", "latency_p50", "latency_p99", "events"};
+/// A number of a TrendPoint: its name and where it is in the state.
+struct TrendColumn {
+  const char *name, *where;
+};
+inline constexpr std::array kTrendColumns = {TrendColumn{"t", "/t"},
+                                             TrendColumn{"frame", "/frames/trained"},
+                                             TrendColumn{"loss", "/loss/recent"},
+                                             TrendColumn{"mean_frame", "/loss/mean_frame/recent"},
+                                             TrendColumn{"fps", "/rate/fps"},
+                                             TrendColumn{"dropped_fps", "/rate/dropped_fps"},
+                                             TrendColumn{"T_over_N", "/timing_ms/T_over_N"},
+                                             TrendColumn{"bottleneck", "/timing_ms/bottleneck"},
+                                             TrendColumn{"budget", "/realtime/budget_ms"},
+                                             TrendColumn{"latency_p50", "/latency_ms/recent_p50"},
+                                             TrendColumn{"latency_p99", "/latency_ms/recent_p99"},
+                                             TrendColumn{"events", "/novelty/events"}};
 using TrendHistory = engine::Downsampled<kTrendColumns.size()>;
 using TrendPoint = TrendHistory::Row;
 
@@ -42,7 +51,7 @@ class Trend {
     if (marks_.empty()) first_ = last_moved_ = now;
     if (done(snapshot.frames) != done(live_.now.frames)) last_moved_ = now;
     live_.now = std::move(snapshot);
-    live_.seconds = seconds(now - first_);
+    state()["t"] = seconds(now - first_);
     live_.still_s = seconds(now - last_moved_);
     const std::int64_t frames = done(live_.now.frames);
     const double period = seconds(last_moved_ - first_) / double(std::max<std::int64_t>(1, frames));
@@ -94,26 +103,24 @@ class Trend {
     }
     return marks_.front();
   }
+  Json& state() { return live_.now.state; }
   void derive(Clock::time_point now) {
     const Snapshot& latest = live_.now;
     const Mark& mark = mark_before(now, kRateSeconds);
     const double passed = seconds(now - mark.at);
-    live_.load.assign(latest.busy.size(), 0.0);
-    if (passed > 0) {
-      live_.fps = double(latest.frames.trained - mark.trained) / passed;
-      live_.dropped_fps = double(latest.frames.dropped - mark.dropped) / passed;
-      const std::size_t stages = std::min(latest.busy.size(), mark.busy_ns.size());
-      for (std::size_t i = 0; i < stages; ++i) {
-        const double busy = (latest.busy[i].sum() - mark.busy_ns[i]) * 1e-9;
-        const double replicas =
-            number_at(latest.state, "/stages/" + std::to_string(i) + "/replicas");
-        live_.load[i] = std::clamp(busy / passed / std::max(1.0, replicas), 0.0, 1.0);
-      }
+    const auto rate = [&](double count) { return passed > 0 ? count / passed : 0.0; };
+    state()["rate"] = {{"fps", rate(double(latest.frames.trained - mark.trained))},
+                       {"dropped_fps", rate(double(latest.frames.dropped - mark.dropped))}};
+    for (std::size_t i = 0; i < latest.busy.size(); ++i) {
+      const double before = i < mark.busy_ns.size() ? mark.busy_ns[i] : latest.busy[i].sum();
+      const double busy = (latest.busy[i].sum() - before) * 1e-9;
+      const double replicas = number_at(state(), "/stages/" + std::to_string(i) + "/replicas");
+      state()["stages"][i]["load"] = std::clamp(rate(busy) / std::max(1.0, replicas), 0.0, 1.0);
     }
     engine::Histogram latency = latest.latency;
     if (marks_.size() > 1) latency -= marks_.front().latency;
-    live_.latency_p50 = latency.median_ms();
-    live_.latency_p99 = latency.quantile_ms(0.99);
+    state()["latency_ms"]["recent_p50"] = latency.median_ms();
+    state()["latency_ms"]["recent_p99"] = latency.quantile_ms(0.99);
   }
   std::int64_t reconnects() const {
     return live_.now.state.value("/stream/reconnects"_json_pointer, std::int64_t(0));
@@ -124,26 +131,17 @@ class Trend {
       reconnects_ = reconnects();
       trained_at_reconnect_ = live_.now.frames.trained;
     }
-    live_.trained_since_reconnect = live_.now.frames.trained - trained_at_reconnect_;
+    state()["frames"]["trained_since_reconnect"] = live_.now.frames.trained - trained_at_reconnect_;
   }
   void remember(Clock::time_point now) {
     const bool first = whole_.points().empty() && recent_.empty();
     if (!first && seconds(now - last_point_) < kPointSeconds) return;
     last_point_ = now;
     if (live_.now.frames.trained == 0) return;  // nothing to draw yet
-    const auto at = [&](const char* path) { return number_at(live_.now.state, path); };
-    const TrendPoint point = {live_.seconds,
-                              double(live_.now.frames.trained),
-                              at("/loss/recent"),
-                              at("/loss/mean_frame/recent"),
-                              live_.fps,
-                              live_.dropped_fps,
-                              at("/timing_ms/T_over_N"),
-                              at("/timing_ms/bottleneck"),
-                              at("/realtime/budget_ms"),
-                              live_.latency_p50,
-                              live_.latency_p99,
-                              at("/novelty/events")};
+    TrendPoint point;
+    std::ranges::transform(kTrendColumns, point.begin(), [&](const TrendColumn& column) {
+      return number_at(state(), column.where);
+    });
     recent_.push_back(point);
     if (recent_.size() > kRecentPoints) recent_.pop_front();
     whole_.add(point);

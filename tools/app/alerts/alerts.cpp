@@ -7,6 +7,8 @@
 #include <ctime>
 #include <exception>
 #include <filesystem>
+#include <stdexcept>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -65,6 +67,22 @@ std::string alert_json(const Alert& alert, const std::string& source) {
                                        {"source", io::redacted(source)}};
   // A path need not be UTF-8.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void publish(const std::string& url, const std::string& topic, const std::string& text,
+             std::chrono::milliseconds limit) {
+  const auto client = mqtt_client({.url = url});
+  bool sent = false;
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (std::chrono::steady_clock::now() < end && !(sent && client->idle())) {
+    client->work(std::min(10ms, limit));
+    if (client->connected() && !std::exchange(sent, true)) client->publish({topic, text});
+  }
+  if (!client->error().empty()) throw std::runtime_error(client->error());
+  if (!sent || !client->idle()) {
+    throw std::runtime_error(io::redacted(url) + ": no confirmation by the broker within " +
+                             std::to_string(limit.count()) + " ms");
+  }
 }
 
 Alerts::Alerts(AlertOptions options) : options_(std::move(options)), slots_(kWaiting) {
@@ -176,11 +194,12 @@ void Alerts::write_snapshot(Slot& slot) {
     return io::from_planar(data.data(), options_.channels, options_.height, options_.width);
   };
   const std::string caption = engine::format("%.1f deviations off", slot.alert.deviation);
-  io::write_strip("Unexpected: frame " + std::to_string(slot.alert.frame),
-                  {{"input", "", picture(slot.frame)},
-                   {"prediction", caption, picture(slot.prediction)},
-                   {"error x4", "input - prediction", picture(io::shown_error(slot.prediction, slot.frame))}},
-                  path);
+  io::write_strip(
+      "Unexpected: frame " + std::to_string(slot.alert.frame),
+      {{"input", "", picture(slot.frame)},
+       {"prediction", caption, picture(slot.prediction)},
+       {"error x4", "input - prediction", picture(io::shown_error(slot.prediction, slot.frame))}},
+      path);
   slot.alert.snapshot = path;
   keep(path);
   const std::lock_guard lock(mutex_);

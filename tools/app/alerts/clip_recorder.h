@@ -29,28 +29,24 @@ class ClipRecorder {
   explicit ClipRecorder(const ClipOptions& options)
       : options_(options),
         before_(std::max<std::int64_t>(1, std::llround(options.seconds * options.fps))),
-        picture_(2 * std::size_t(options.channels) * std::size_t(options.height) *
-                 std::size_t(options.width)) {
-    for (Film& film : films_) film.bytes.resize(std::size_t(places()) * picture_);
+        off_(std::size_t(options.channels * options.height * options.width)) {
+    seen_.reshape(options.width, options.height, options.channels);
+    error_ = seen_;
+    for (Film& film : films_) {
+      film.pictures.resize(std::size_t(places()));
+      for (io::Frame& both : film.pictures) io::side_by_side(seen_, error_, both);
+    }
   }
 
   // The thread that sees.
   /// float32 [channels][height][width] in 0..1.
   void see(const float* frame, const float* prediction) {
+    io::from_planar(frame, options_.channels, options_.height, options_.width, seen_);
+    for (std::size_t i = 0; i < off_.size(); ++i)
+      off_[i] = io::kErrorGain * std::abs(frame[i] - prediction[i]);
+    io::from_planar(off_.data(), options_.channels, options_.height, options_.width, error_);
     Film& film = films_[recorded_];
-    const std::size_t plane = std::size_t(options_.height) * std::size_t(options_.width);
-    const std::size_t channels = std::size_t(options_.channels),
-                      width = std::size_t(options_.width);
-    std::uint8_t* const out = film.bytes.data() + std::size_t(film.seen++ % places()) * picture_;
-    for (std::size_t c = 0; c < channels; ++c) {
-      for (std::size_t i = 0; i < plane; ++i) {
-        const float there = frame[c * plane + i];
-        const std::size_t at = (i / width * 2 * width + i % width) * channels + c;
-        out[at] = io::byte_of(there);
-        out[at + width * channels] =
-            io::byte_of(io::kErrorGain * std::abs(there - prediction[c * plane + i]));
-      }
-    }
+    io::side_by_side(seen_, error_, film.pictures[std::size_t(film.seen++ % places())]);
     if (left_ > 0) --left_;
     if (left_ == 0) end();
   }
@@ -73,7 +69,7 @@ class ClipRecorder {
   bool ready() const { return turn_.load(std::memory_order_acquire) == Turn::full; }
   /// Writes what is ready(), and gives the film back. Throws std::runtime_error.
   void write(const std::string& path) {
-    const Film& film = films_[1 - recorded_];
+    Film& film = films_[1 - recorded_];
     struct GiveBack {
       std::atomic<Turn>& turn;
       ~GiveBack() { turn.store(Turn::recording, std::memory_order_release); }
@@ -85,13 +81,8 @@ class ClipRecorder {
                                                .channels = options_.channels,
                                                .fps = options_.fps,
                                                .waiting = int(places()) + 1});
-    io::Frame picture;
-    picture.width = 2 * options_.width;
-    picture.height = options_.height;
-    picture.channels = options_.channels;
     for (std::int64_t n = film.seen - count; n < film.seen; ++n) {
-      const auto from = film.bytes.begin() + std::ptrdiff_t(std::size_t(n % places()) * picture_);
-      picture.pixels.assign(from, from + std::ptrdiff_t(picture_));
+      io::Frame& picture = film.pictures[std::size_t(n % places())];
       picture.pts = std::chrono::nanoseconds(
           std::llround(1e9 * double(n - film.seen + count) / options_.fps));
       writer->write(picture);
@@ -101,7 +92,7 @@ class ClipRecorder {
 
  private:
   struct Film {
-    std::vector<std::uint8_t> bytes;  ///< a ring of pictures, [height][2 * width][channels]
+    std::vector<io::Frame> pictures;  ///< a ring
     std::int64_t seen = 0;
   };
   enum class Turn { recording, full };  ///< full: the other film is the writer's
@@ -110,7 +101,8 @@ class ClipRecorder {
 
   const ClipOptions options_;
   const std::int64_t before_;  ///< frames
-  const std::size_t picture_;  ///< bytes
+  std::vector<float> off_;
+  io::Frame seen_, error_;
   Film films_[2];
   int recorded_ = 0;        ///< which film is
   std::int64_t left_ = -1;  ///< frames until the clip is whole; -1: none is under way

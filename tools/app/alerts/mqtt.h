@@ -29,28 +29,24 @@ struct MqttOptions {
   std::function<void(std::string_view topic, std::string_view text)> heard;
 };
 
-/// A connection that comes back by itself. Thread-bound.
+/// A connection that comes back by itself. Thread-bound. Its destructor says that it is offline and
+/// disconnects: a second at most.
 class MqttClient {
  public:
-  explicit MqttClient(MqttOptions options);
-  /// Says that it is offline and disconnects: a second at most.
-  ~MqttClient();
-
+  virtual ~MqttClient() = default;
   /// Receives, sends and, a second after a failure, connects again. Returns after `limit`, later
   /// only where the name service is silent, and then a second.
-  void work(std::chrono::milliseconds limit);
-  bool connected() const;
+  virtual void work(std::chrono::milliseconds limit) = 0;
+  virtual bool connected() const = 0;
   /// "WHERE: cause" of the latest failure, without the password; "" while connected.
-  const std::string& error() const;
+  virtual const std::string& error() const = 0;
   /// Sends in work(), at least once. Dropped if not connected.
-  void publish(const MqttMessage& message);
+  virtual void publish(const MqttMessage& message) = 0;
   /// All that was published has been confirmed.
-  bool idle() const;
-
- private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  virtual bool idle() const = 0;
 };
+/// Throws std::runtime_error if this build has no client.
+std::unique_ptr<MqttClient> mqtt_client(MqttOptions options);
 
 /// Publishes one message over a connection of its own and waits for the confirmation, `limit` at
 /// most. Throws std::runtime_error "WHERE: cause", without the password.

@@ -20,6 +20,110 @@ constexpr int kKeepAliveSeconds = 10;
 constexpr int kAtLeastOnce = 1;
 constexpr auto kRetry = 1s;
 
+class Client final : public MqttClient {
+ public:
+  explicit Client(MqttOptions options) : options_(std::move(options)) {
+    [[maybe_unused]] static const int started = mosquitto_lib_init();
+    client_ = mosquitto_new(nullptr, true, this);
+    if (!client_) throw std::runtime_error(where_ + ": no client");
+    mosquitto_connect_callback_set(client_, on_connect);
+    mosquitto_publish_callback_set(client_, on_publish);
+    mosquitto_message_callback_set(client_, on_message);
+    if (!at_.user.empty())
+      mosquitto_username_pw_set(client_, at_.user.c_str(), at_.password.c_str());
+    if (const std::string& topic = options_.presence; !topic.empty())
+      mosquitto_will_set(client_, topic.c_str(), 7, "offline", kAtLeastOnce, true);
+  }
+  ~Client() override {
+    if (!options_.presence.empty()) publish({options_.presence, "offline", true});
+    for (const auto end = Clock::now() + 1s; connected_ && !idle() && Clock::now() < end;)
+      work(10ms);
+    mosquitto_disconnect(client_);
+    mosquitto_destroy(client_);
+  }
+
+  void work(std::chrono::milliseconds limit) override {
+    const Clock::time_point end = Clock::now() + limit;
+    do {
+      if (!dialled_) {
+        if (Clock::now() >= next_try_) dial();
+        if (!dialled_) {
+          std::this_thread::sleep_until(std::min(end, next_try_));
+          continue;
+        }
+      }
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+      const int failed = mosquitto_loop(client_, int(std::max(0ms, left).count()), 1);
+      if (failed && dialled_) fail(mosquitto_strerror(failed));
+    } while (Clock::now() < end);
+  }
+  bool connected() const override { return connected_; }
+  const std::string& error() const override { return error_; }
+  void publish(const MqttMessage& message) override {
+    if (!connected_) return;
+    const int failed =
+        mosquitto_publish(client_, nullptr, message.topic.c_str(), int(message.text.size()),
+                          message.text.data(), kAtLeastOnce, message.retain);
+    if (failed == MOSQ_ERR_SUCCESS) ++unconfirmed_;
+  }
+  bool idle() const override { return unconfirmed_ <= 0; }
+
+ private:
+  void fail(const std::string& cause) {
+    connected_ = dialled_ = false;
+    unconfirmed_ = 0;
+    if (!addresses_.empty()) return;  // the next one may answer
+    error_ = where_ + ": " + cause;
+    next_try_ = Clock::now() + kRetry;
+  }
+  void dial() {
+    // Asked here, since the library would wait for a silent name service.
+    if (addresses_.empty()) {
+      const auto found = io::addresses_of(at_.host, "1883", kRetry);
+      if (!found || found->empty())
+        return fail(found ? "unknown host" : "the name service is silent");
+      addresses_ = *found;
+    }
+    const std::string address = io::numeric(addresses_.front());
+    addresses_.erase(addresses_.begin());
+    const int failed = mosquitto_connect_async(
+        client_, address.c_str(), at_.port.empty() ? 1883 : std::stoi(at_.port), kKeepAliveSeconds);
+    if (failed) return fail(mosquitto_strerror(failed));
+    dialled_ = true;
+  }
+
+  static void on_connect(mosquitto*, void* object, int code) {
+    Client& self = *static_cast<Client*>(object);
+    if (code != 0) return self.fail(mosquitto_connack_string(code));
+    self.connected_ = true;
+    self.error_.clear();
+    self.addresses_.clear();
+    if (!self.options_.presence.empty()) self.publish({self.options_.presence, "online", true});
+    for (const MqttMessage& birth : self.options_.births) self.publish(birth);
+    const std::string& topic = self.options_.subscription;
+    if (!topic.empty()) mosquitto_subscribe(self.client_, nullptr, topic.c_str(), kAtLeastOnce);
+  }
+  static void on_publish(mosquitto*, void* object, int) {
+    --static_cast<Client*>(object)->unconfirmed_;
+  }
+  static void on_message(mosquitto*, void* object, const mosquitto_message* message) {
+    if (message->retain) return;  // a wish of long ago
+    static_cast<Client*>(object)->options_.heard(
+        message->topic,
+        {static_cast<const char*>(message->payload), std::size_t(message->payloadlen)});
+  }
+
+  const MqttOptions options_;
+  const std::string where_ = io::redacted(options_.url);
+  const io::Authority at_ = io::authority(io::split_uri(options_.url));
+  mosquitto* client_ = nullptr;
+  bool connected_ = false, dialled_ = false;
+  int unconfirmed_ = 0;
+  Clock::time_point next_try_;
+  std::vector<io::Address> addresses_;  ///< of the broker, still to be tried
+  std::string error_ = where_ + ": not connected yet";
+};
+
 }  // namespace
 
 std::string mqtt_error(const std::string& url) {
@@ -35,140 +139,8 @@ std::string topic_error(const std::string& topic) {
   return "";
 }
 
-struct MqttClient::Parts {
-  const MqttOptions options;
-  const std::string where = io::redacted(options.url);
-  mosquitto* client = nullptr;
-  bool connected = false;
-  bool dialled = false;
-  int unconfirmed = 0;
-  Clock::time_point next_try;
-  std::vector<io::Address> addresses;  ///< of the broker, still to be tried
-  std::string error = where + ": not connected yet";
-
-  void fail(const std::string& cause) {
-    connected = dialled = false;
-    unconfirmed = 0;
-    if (!addresses.empty()) return;  // the next one may answer
-    error = where + ": " + cause;
-    next_try = Clock::now() + kRetry;
-  }
-
-  void send(const MqttMessage& message) {
-    const int failed =
-        mosquitto_publish(client, nullptr, message.topic.c_str(), int(message.text.size()),
-                          message.text.data(), kAtLeastOnce, message.retain);
-    if (failed == MOSQ_ERR_SUCCESS) ++unconfirmed;
-  }
-
-  void dial() {
-    const io::Authority at = io::authority(io::split_uri(options.url));
-    // Asked here, since the library would wait for a silent name service.
-    if (addresses.empty()) {
-      const auto found = io::addresses_of(at.host, "1883", kRetry);
-      if (!found || found->empty())
-        return fail(found ? "unknown host" : "the name service is silent");
-      addresses = *found;
-    }
-    const std::string address = io::numeric(addresses.front());
-    addresses.erase(addresses.begin());
-    const int failed = mosquitto_connect_async(
-        client, address.c_str(), at.port.empty() ? 1883 : std::stoi(at.port), kKeepAliveSeconds);
-    if (failed) return fail(mosquitto_strerror(failed));
-    dialled = true;
-  }
-
-  static void on_connect(mosquitto*, void* object, int code) {
-    Parts& parts = *static_cast<Parts*>(object);
-    if (code != 0) return parts.fail(mosquitto_connack_string(code));
-    parts.connected = true;
-    parts.error.clear();
-    parts.addresses.clear();
-    if (!parts.options.presence.empty()) parts.send({parts.options.presence, "online", true});
-    for (const MqttMessage& birth : parts.options.births) parts.send(birth);
-    const std::string& topic = parts.options.subscription;
-    if (!topic.empty()) mosquitto_subscribe(parts.client, nullptr, topic.c_str(), kAtLeastOnce);
-  }
-  static void on_publish(mosquitto*, void* object, int) {
-    --static_cast<Parts*>(object)->unconfirmed;
-  }
-  static void on_message(mosquitto*, void* object, const mosquitto_message* message) {
-    if (message->retain) return;  // a wish of long ago
-    static_cast<Parts*>(object)->options.heard(
-        message->topic,
-        {static_cast<const char*>(message->payload), std::size_t(message->payloadlen)});
-  }
-};
-
-MqttClient::MqttClient(MqttOptions options)
-    : parts_(std::make_unique<Parts>(Parts{.options = std::move(options)})) {
-  [[maybe_unused]] static const int started = mosquitto_lib_init();
-  parts_->client = mosquitto_new(nullptr, true, parts_.get());
-  if (!parts_->client) throw std::runtime_error(parts_->where + ": no client");
-  mosquitto* const client = parts_->client;
-  mosquitto_connect_callback_set(client, Parts::on_connect);
-  mosquitto_publish_callback_set(client, Parts::on_publish);
-  mosquitto_message_callback_set(client, Parts::on_message);
-  const io::Authority at = io::authority(io::split_uri(parts_->options.url));
-  if (!at.user.empty()) mosquitto_username_pw_set(client, at.user.c_str(), at.password.c_str());
-  if (const std::string& topic = parts_->options.presence; !topic.empty())
-    mosquitto_will_set(client, topic.c_str(), 7, "offline", kAtLeastOnce, true);
-}
-
-MqttClient::~MqttClient() {
-  if (!parts_->options.presence.empty()) publish({parts_->options.presence, "offline", true});
-  for (const auto end = Clock::now() + 1s; connected() && !idle() && Clock::now() < end;)
-    work(10ms);
-  mosquitto_disconnect(parts_->client);
-  mosquitto_destroy(parts_->client);
-}
-
-void MqttClient::work(std::chrono::milliseconds limit) {
-  Parts& parts = *parts_;
-  const Clock::time_point end = Clock::now() + limit;
-  do {
-    if (!parts.dialled) {
-      if (Clock::now() >= parts.next_try) parts.dial();
-      if (!parts.dialled) {
-        std::this_thread::sleep_until(std::min(end, parts.next_try));
-        continue;
-      }
-    }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
-    const int failed = mosquitto_loop(parts.client, int(std::max(0ms, left).count()), 1);
-    if (failed && parts.dialled) parts.fail(mosquitto_strerror(failed));
-  } while (Clock::now() < end);
-}
-
-bool MqttClient::connected() const {
-  return parts_->connected;
-}
-
-const std::string& MqttClient::error() const {
-  return parts_->error;
-}
-
-void MqttClient::publish(const MqttMessage& message) {
-  if (connected()) parts_->send(message);
-}
-
-bool MqttClient::idle() const {
-  return parts_->unconfirmed <= 0;
-}
-
-void publish(const std::string& url, const std::string& topic, const std::string& text,
-             std::chrono::milliseconds limit) {
-  MqttClient client({.url = url});
-  bool sent = false;
-  for (const auto end = Clock::now() + limit; Clock::now() < end && !(sent && client.idle());) {
-    client.work(std::min(10ms, limit));
-    if (client.connected() && !std::exchange(sent, true)) client.publish({topic, text});
-  }
-  if (!client.error().empty()) throw std::runtime_error(client.error());
-  if (!sent || !client.idle()) {
-    throw std::runtime_error(io::redacted(url) + ": no confirmation by the broker within " +
-                             std::to_string(limit.count()) + " ms");
-  }
+std::unique_ptr<MqttClient> mqtt_client(MqttOptions options) {
+  return std::make_unique<Client>(std::move(options));
 }
 
 }  // namespace millrace::app

@@ -22,24 +22,21 @@ constexpr seconds kPatience{5};  // with the reader of the last lines
 
 /// Whether the file's last line was cut short, by a crash or a full disk.
 bool ends_amid_a_line(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const io::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   char last = '\n';
-  if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
-      pread(file, &last, 1, status.st_size - 1) != 1) {
-    last = '\n';
-  }
-  if (file >= 0) close(file);
-  return last != '\n';
+  return file && fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
+         pread(file.get(), &last, 1, status.st_size - 1) == 1 && last != '\n';
 }
 
 /// Throws std::runtime_error. Never blocks, not even on a pipe.
-int open_to_append(const std::string& path) {
+io::Descriptor open_to_append(const std::string& path) {
   std::error_code ignored;  // open() reports it
   const auto folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
-  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
-  if (file < 0) throw std::runtime_error(path + ": " + std::strerror(errno));
+  io::Descriptor file(
+      open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666));
+  if (!file) throw std::runtime_error(path + ": " + std::strerror(errno));
   return file;
 }
 
@@ -57,12 +54,8 @@ FrameLog::FrameLog(const std::string& path, std::int64_t every, LogSubject subje
   open();
 }
 
-FrameLog::~FrameLog() {
-  if (file_ >= 0) close(file_);
-}
-
 void FrameLog::open() {
-  file_ = path_ == "-" ? dup(STDOUT_FILENO) : open_to_append(path_);
+  file_ = path_ == "-" ? io::Descriptor(dup(STDOUT_FILENO)) : open_to_append(path_);
 }
 
 void FrameLog::note(const engine::SampleInfo& info, float loss) {
@@ -86,7 +79,7 @@ void FrameLog::resumed(std::int64_t frames) {
 }
 
 void FrameLog::write(milliseconds patience) {
-  if (file_ < 0 && !reopen()) return;
+  if (!file_ && !reopen()) return;
   Note note;
   if (!flush(patience) || !notes_.try_dequeue(note)) return;
   const engine::Reading reading = subject_.monitor.read();
@@ -138,9 +131,9 @@ std::string FrameLog::line(const Note& note, const engine::Reading& r) {
 
 bool FrameLog::flush(milliseconds patience) {
   while (done_ < text_.size()) {
-    if (!takes_more(file_, patience)) return false;
+    if (!takes_more(file_.get(), patience)) return false;
     const std::size_t piece = std::min<std::size_t>(text_.size() - done_, PIPE_BUF);
-    const ssize_t wrote = ::write(file_, text_.data() + done_, piece);
+    const ssize_t wrote = ::write(file_.get(), text_.data() + done_, piece);
     if (wrote >= 0) {
       done_ += std::size_t(wrote);
     } else if (errno != EINTR) {
@@ -159,9 +152,7 @@ void FrameLog::fail(const std::string& cause) {
   // Write the line again, after the part that may be there.
   if (done_ > 0) text_ = "\n" + text_;
   done_ = 0;
-  if (path_ == "-") return;
-  close(file_);
-  file_ = -1;
+  if (path_ != "-") file_.close();
 }
 
 }  // namespace millrace::app

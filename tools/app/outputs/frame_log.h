@@ -12,6 +12,7 @@
 #include "engine/monitor/loss_history.h"
 #include "engine/monitor/monitor.h"
 #include "engine/pipeline/feed.h"
+#include "io/files/descriptor.h"
 #include "io/queue/frame_queue.h"
 #include "tools/app/outputs/novelty.h"
 
@@ -39,7 +40,6 @@ class FrameLog final : public engine::Observer {
   /// `path`: created with its folders if missing; "-": stdout. `subject` outlives this. Throws
   /// std::runtime_error "PATH: cause".
   FrameLog(const std::string& path, std::int64_t every, LogSubject subject);
-  ~FrameLog() override;
 
   void predicted(engine::Sample& sample, float loss) override {
     if (sample.info.index % every_ == 0) note(sample.info, loss);
@@ -85,7 +85,7 @@ class FrameLog final : public engine::Observer {
   const std::int64_t every_;
   const LogSubject subject_;
   std::int64_t before_run_ = 0;  ///< frames before the checkpoint
-  int file_ = -1;
+  io::Descriptor file_;
   moodycamel::BlockingReaderWriterCircularBuffer<Note> notes_{kRoom};
   std::atomic<std::int64_t> missed_{0};
   Note before_;       ///< the line before; time 0: none

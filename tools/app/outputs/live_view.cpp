@@ -8,21 +8,23 @@
 #include "tools/app/config/task.h"
 #include "tools/app/correction_choice.h"
 #include "tools/app/outputs/report.h"
+#include "tools/app/parts.h"
 #include "tools/app/ranks/rank_grid.h"
-#include "tools/page/class_colours.h"
 
 namespace millrace::app {
 namespace {
 
-page::Controls::Offered offered(const Request& request, const Records& records) {
-  const Config& config = request.config;
+page::Controls::Offered offered(RunParts& run) {
+  const Config& config = run.request.config;
   page::Controls::Offered offered = {
-      .pause = true,
-      .save = records.checkpointer != nullptr && config.pipeline.tensor == 1,
-      .learning_rate = config.optimizer.lr > 0 && weights_are_apart(config)};
+      .pause = true, .save = run.records.checkpointer != nullptr && config.pipeline.tensor == 1};
+  if (config.optimizer.lr > 0 && weights_are_apart(config)) {
+    offered.set_learning_rate = [&rate_of = run.learner.rate, first = config.optimizer.lr](
+                                    double rate) { rate_of = rate / first; };
+  }
   if (config.task.labels == "http") {
     offered.labels = config.task.classes;
-    offered.hear_label = [labels = request.live_labels](std::string_view text) {
+    offered.hear_label = [labels = run.request.live_labels](std::string_view text) {
       return labels->hear(text);
     };
   }
@@ -59,37 +61,34 @@ void largest(const float* numbers, std::size_t classes, float floor, std::vector
 
 }  // namespace
 
-LiveView::LiveView(const Request& request, const Intake& intake, Learner& learner,
-                   const Records& records)
-    : config_(request.config),
-      request_(request),
-      intake_(intake),
-      learner_(learner),
-      records_(records),
-      correction_(describe_correction(config_, learner.assembled)),
-      local_note_(local_note(learner.assembled)),
-      controls_(offered(request, records)),
-      classes_(pixel_classes(config_, learner.trainer.output_shape())) {
-  if (request.options.serve) serve_page();
+LiveView::LiveView(RunParts& run)
+    : run_(run),
+      config_(run.request.config),
+      correction_(describe_correction(config_, run.learner.assembled)),
+      local_note_(local_note(run.learner.assembled)),
+      controls_(offered(run)),
+      classes_(pixel_classes(config_, run.learner.trainer.output_shape())) {
+  if (run.request.options.serve) serve_page();
   if (!config_.mqtt.broker.empty()) {
     mqtt_ = std::make_unique<MqttView>(
-        config_, [this] { return look(); }, records.alerts.get(), controls_);
+        config_, [this] { return look(); }, run.records.alerts.get(), controls_);
   }
 }
 
 void LiveView::serve_page() {
-  const stages::ImageShape sample = intake_.shape();
+  const stages::ImageShape sample = run_.intake.shape();
   const page::PictureShape shape{int(sample.channels), int(sample.height), int(sample.width)};
   board_ = std::make_unique<page::PictureBoard>(shape, shown_shape(sample));
   page::WebSubject subject{
       .look = [this] { return look(); }, .pictures = board_.get(), .controls = &controls_};
-  server_ = std::make_unique<page::WebServer>(
-      page::web_options(request_.options.serve_at, request_.options.token), std::move(subject));
+  server_ = page::start_server(
+      page::web_options(run_.request.options.serve_at, run_.request.options.token),
+      std::move(subject));
 }
 
 /// The shape of targets and predictions; those that are not pictures are not shown.
 page::PictureShape LiveView::shown_shape(const stages::ImageShape& sample) const {
-  const stages::ImageShape& made = learner_.trainer.output_shape();
+  const stages::ImageShape& made = run_.learner.trainer.output_shape();
   if (!classes_.empty()) {
     return {.channels = 1, .height = int(made.height), .width = int(made.width), .classes = true};
   }
@@ -118,14 +117,12 @@ void LiveView::predicted(engine::Sample& sample, float) {
 }
 
 void LiveView::obey() {
-  if (const auto rate = controls_.take_learning_rate())
-    learner_.rate = *rate / config_.optimizer.lr;
-  engine::Checkpointer* const checkpointer = records_.checkpointer.get();
+  engine::Checkpointer* const checkpointer = run_.records.checkpointer.get();
   if (!checkpointer) return;
   const std::int64_t saves = checkpointer->written() + checkpointer->failed();
   if (controls_.take_save()) {
     // Beyond what any stage can be at by now.
-    checkpointer->ask(learner_.trainer.trained() + 4 * learner_.trainer.schedule().slots());
+    checkpointer->ask(run_.learner.trainer.trained() + 4 * run_.learner.trainer.schedule().slots());
     saves_before_ = saves;
     saving_ = true;
   } else if (saves > saves_before_) {
@@ -134,28 +131,28 @@ void LiveView::obey() {
 }
 
 std::string LiveView::trouble() const {
-  const std::string checkpoint = records_.checkpoint_error(), log = records_.log_error();
+  const std::string checkpoint = run_.records.checkpoint_error(), log = run_.records.log_error();
   if (!checkpoint.empty()) return "checkpoint: " + checkpoint;
   return log.empty() ? "" : "log: " + log;
 }
 
 page::Snapshot LiveView::look() const {
-  engine::Trainer& trainer = learner_.trainer;
-  const engine::Checkpointer* const checkpointer = records_.checkpointer.get();
-  const std::string label = request_.live_labels ? request_.live_labels->now() : "";
-  page::Snapshot now{.state = live_report(request_, intake_, learner_, records_.log),
-                     .frames = intake_.frames(trainer.monitor().tally().counts()),
-                     .latency = trainer.monitor().latency()};
+  engine::Trainer& trainer = run_.learner.trainer;
+  const engine::Checkpointer* const checkpointer = run_.records.checkpointer.get();
+  const std::string label = run_.request.live_labels ? run_.request.live_labels->now() : "";
+  page::Snapshot now{
+      .state = live_report(run_), .frames = run_.frames(), .latency = trainer.monitor().latency()};
   now.state["classes"] = classes_;
   now.state["correction"] = correction_;
   now.state["local_note"] = local_note_;
   now.state["controls"] = {
       {"paused", controls_.paused()},
-      {"learning_rate", config_.optimizer.lr * learner_.rate.load(std::memory_order_relaxed)},
+      {"learning_rate", config_.optimizer.lr * run_.learner.rate.load(std::memory_order_relaxed)},
       {"saves", checkpointer ? checkpointer->written() : 0},
       {"failed_saves", checkpointer ? checkpointer->failed() : 0},
       {"trouble", trouble()},
-      {"notice", saving_ && !intake_.health->connected ? "it saves when pictures come again" : ""},
+      {"notice",
+       saving_ && !run_.intake.health->connected ? "it saves when pictures come again" : ""},
       {"label", label.empty() ? page::Json() : page::Json(label)}};
   const engine::Schedule& schedule = trainer.schedule();
   now.busy.resize(std::size_t(schedule.stages));

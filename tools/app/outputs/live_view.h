@@ -5,21 +5,21 @@
 #include <memory>
 #include <string>
 
-#include "tools/app/intake.h"
-#include "tools/app/learner.h"
 #include "tools/app/outputs/mqtt_view.h"
-#include "tools/app/outputs/records.h"
+#include "tools/app/request.h"
 #include "tools/page/server.h"
 
 namespace millrace::app {
+
+struct RunParts;
 
 /// Serves the page, if one was asked for, and the broker that the config names, from construction
 /// to destruction. predicted() is called by the last stage's worker, obey() and take_note() by the
 /// main thread, paused() by any thread.
 class LiveView final : public engine::Observer {
  public:
-  /// All arguments outlive this. Throws std::runtime_error if the page can't be served.
-  LiveView(const Request& request, const Intake& intake, Learner& learner, const Records& records);
+  /// As Console.
+  explicit LiveView(RunParts& run);
 
   static bool wanted(const Request& request) {
     return request.options.serve || !request.config.mqtt.broker.empty();
@@ -41,11 +41,8 @@ class LiveView final : public engine::Observer {
   page::Snapshot look() const;
   std::string trouble() const;  ///< which output can't be written; "": none
 
+  RunParts& run_;
   const Config& config_;
-  const Request& request_;
-  const Intake& intake_;
-  Learner& learner_;
-  const Records& records_;
   const std::string correction_, local_note_;
   page::Controls controls_;
   std::atomic<bool> saving_{false};

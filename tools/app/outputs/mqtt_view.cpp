@@ -168,28 +168,29 @@ void MqttView::run() {
     if (!wrong.empty()) note(std::string(topic.substr(0, control.size() + 200)) + ": " + wrong);
   };
   const bool snapshots = alerts_ && !config_.novelty.snapshots.empty();
-  MqttClient client({.url = config_.mqtt.broker,
-                     .presence = prefix + "/availability",
-                     .births = discovery(config_, look_(), controls_.offered(), snapshots),
-                     .subscription = control + "/#",  // and itself
-                     .heard = hear});
+  const auto client =
+      mqtt_client({.url = config_.mqtt.broker,
+                   .presence = prefix + "/availability",
+                   .births = discovery(config_, look_(), controls_.offered(), snapshots),
+                   .subscription = control + "/#",  // and itself
+                   .heard = hear});
   page::Trend trend;
-  std::string before = client.error(), shown;
+  std::string before = client->error(), shown;
   io::Clock::time_point next;
   for (bool last = false; !last;) {
     last = stop_;  // asked first: what came before is then published
-    client.work(last ? 0ms : 100ms);
-    if (client.error() != before) {
-      before = client.error();
+    client->work(last ? 0ms : 100ms);
+    if (client->error() != before) {
+      before = client->error();
       note(before.empty() ? "connected to " + io::redacted(config_.mqtt.broker) : before);
     }
     const io::Clock::time_point now = io::Clock::now();
-    if (!client.connected() || (now < next && !last)) continue;
+    if (!client->connected() || (now < next && !last)) continue;
     next = now + 1s;
-    client.publish(
+    client->publish(
         {prefix + "/state", page::state_json(trend.add(look_(), now), &controls_, 0), true});
     if (const std::string path = alerts_ ? alerts_->last_snapshot() : ""; path != shown)
-      client.publish({prefix + "/event", bytes_of(shown = path), true});
+      client->publish({prefix + "/event", bytes_of(shown = path), true});
   }
 }
 

@@ -1,7 +1,6 @@
 #include "tools/app/outputs/records.h"
 
 #include "tools/app/assembly.h"
-#include "tools/app/outputs/report.h"
 
 namespace millrace::app {
 namespace {
@@ -19,7 +18,7 @@ NoveltyWatch novelty_watch(const Config& config, const Intake& intake) {
 }  // namespace
 
 Records::Records(Request& request, const Intake& intake, Learner& learner, RankTeam* team,
-                 const Progress& progress)
+                 AboutWeights about)
     : log(learner.trainer, task_type(request.config.task.kind), channels_before(request.config),
           novelty_watch(request.config, intake)),
       checkpoints(request.config.checkpoint.dir) {
@@ -58,10 +57,8 @@ Records::Records(Request& request, const Intake& intake, Learner& learner, RankT
   checkpointer = std::make_unique<engine::Checkpointer>(
       config.pipeline.stages * config.pipeline.tensor, config.checkpoint.every,
       [&trainer](int stage) { return trainer.checkpoint(stage); },
-      [this, team, about = About{request, learner, progress}](const stages::StateDict& state,
-                                                              std::int64_t samples) {
-        checkpoints.write(team ? team->grid().put_together(state) : state,
-                          about_weights(about, samples, engine::Clock::now()));
+      [this, team, about = std::move(about)](const stages::StateDict& state, std::int64_t samples) {
+        checkpoints.write(team ? team->grid().put_together(state) : state, about(samples));
       },
       learner.assembled.guard ? &trainer.guard() : nullptr);
 }

@@ -67,9 +67,11 @@ class VideoOut final : public engine::Observer {
 
 /// Parts that the config does not ask for are null.
 struct Records {
+  /// What weights say of the run, so many samples after its start. Any thread.
+  using AboutWeights = std::function<stages::Metadata(std::int64_t samples)>;
   /// All arguments outlive this.
   Records(Request& request, const Intake& intake, Learner& learner, RankTeam* team,
-          const Progress& progress);
+          AboutWeights about);
 
   /// `limit`: number of frames to train on; 0: no limit.
   engine::PipelineOptions pipeline_options(Learner& learner, std::int64_t limit);

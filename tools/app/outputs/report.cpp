@@ -76,14 +76,6 @@ Json memory_json(const engine::Trainer& trainer) {
   return memory;
 }
 
-Json frames_json(const engine::FrameCounts& frames) {
-  return {{"received", frames.received},
-          {"trained", frames.trained},
-          {"dropped", frames.dropped},
-          {"rejected", frames.rejected},
-          {"in_flight", frames.in_flight()}};
-}
-
 Json timing_json(const engine::Reading& r) {
   return {{"stage", r.stage},
           {"handoff", r.handoff},
@@ -143,7 +135,7 @@ Json optimizer_json(const stages::OptimizerSpec& optimizer, double rate) {
 }
 
 /// What two runs are compared by: config, source, host, duration.
-Json about_run(const About& run, std::int64_t trained, engine::Clock::time_point ended) {
+Json about_run(const RunParts& run, std::int64_t trained, engine::Clock::time_point ended) {
   const std::chrono::duration<double> seconds = ended - run.progress.began;
   Json about = {{"uri", run.request.source()},
                 {"seed", run.request.config.weights.seed},
@@ -220,6 +212,14 @@ Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
 
 }  // namespace
 
+Json frames_json(const engine::FrameCounts& frames) {
+  return {{"received", frames.received},
+          {"trained", frames.trained},
+          {"dropped", frames.dropped},
+          {"rejected", frames.rejected},
+          {"in_flight", frames.in_flight()}};
+}
+
 std::string guard_remark(const engine::Trainer& trainer) {
   const engine::LossGuard::Told guard = trainer.guard().told();
   if (guard.roll_backs == 0) return "";
@@ -231,7 +231,7 @@ std::string guard_remark(const engine::Trainer& trainer) {
                               : "");
 }
 
-stages::Metadata about_weights(const About& run, std::int64_t samples,
+stages::Metadata about_weights(const RunParts& run, std::int64_t samples,
                                engine::Clock::time_point now) {
   stages::Metadata all = {{"millrace", MILLRACE_VERSION},
                           {"frames", std::to_string(run.request.resumed.frames + samples)}};
@@ -241,16 +241,16 @@ stages::Metadata about_weights(const About& run, std::int64_t samples,
   return all;
 }
 
-Json live_report(const Request& request, const Intake& intake, Learner& learner,
-                 const RunLog& log) {
-  engine::Trainer& trainer = learner.trainer;
+Json live_report(RunParts& run) {
+  engine::Trainer& trainer = run.learner.trainer;
+  const RunLog& log = run.records.log;
   const engine::Reading r = trainer.monitor().read();
-  const engine::FrameCounts frames = intake.frames(trainer.monitor().tally().counts());
+  const engine::FrameCounts frames = run.frames();
   const Novelty& novelty = log.novelty();
   const Json none = {{"recent", nullptr}};
   Json report = {{"version", MILLRACE_VERSION},
-                 {"source", request.source()},
-                 {"task", request.config.task.kind},
+                 {"source", run.request.source()},
+                 {"task", run.request.config.task.kind},
                  {"schedule", trainer.schedule().name},
                  {"cut", trainer.cut()},
                  {"frames", frames_json(frames)},
@@ -266,15 +266,15 @@ Json live_report(const Request& request, const Intake& intake, Learner& learner,
                  {"guard", guard_json(trainer, r)},
                  {"learning_rate", trainer.rate().lr},
                  {"timing_ms", timing_json(r)},
-                 {"realtime", real_time_json(r, learner.real_time.verdict(r))},
+                 {"realtime", real_time_json(r, run.learner.real_time.verdict(r))},
                  {"latency_ms", latency_json(r)},
-                 {"stream", source_json(intake)}};
+                 {"stream", source_json(run.intake)}};
   report.update(learned_report(log), /*merge_objects=*/true);
   report["frames"]["predicted_only"] = frames.predicted_only;
   report["frames"]["replayed"] = frames.replayed;
-  report["frames"]["before"] = request.resumed.frames;
+  report["frames"]["before"] = run.request.resumed.frames;
   // A source that never breaks off does not count for itself.
-  const io::StreamHealth& health = *intake.health;
+  const io::StreamHealth& health = *run.intake.health;
   const std::int64_t since = health.frames_since.load();
   report["stream"]["frames_since"] =
       since > 0 || health.breaks.load() > 0 ? since : frames.received;
@@ -315,8 +315,7 @@ Json make_report(RunParts& p) {
   report["source"] = source_json(p.intake);
   report["overload"] = p.learner.overload.report();
   report["overload"]["predicted_only"] = frames.predicted_only;
-  report["run"] = about_run({p.request, p.learner, p.progress}, frames.trained,
-                            idle ? p.progress.ended : engine::Clock::now());
+  report["run"] = about_run(p, frames.trained, idle ? p.progress.ended : engine::Clock::now());
   report["novelty"] = {{"marked", log.novelty().marked()}, {"events", log.novelty().events()}};
   if (log.novelty().events() > 0) report["novelty"]["frame"] = log.novelty().event_began();
   if (!config.weights.learn) report["updates"] = std::vector<int>(r.updates.size(), 0);

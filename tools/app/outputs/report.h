@@ -10,15 +10,12 @@
 #include "stages/safetensors.h"
 
 namespace millrace::engine {
+struct FrameCounts;
 class Trainer;
-}
+}  // namespace millrace::engine
 
 namespace millrace::app {
 
-struct Intake;
-struct Learner;
-struct Progress;
-struct Request;
 struct RunParts;
 class RunLog;
 
@@ -26,8 +23,7 @@ class RunLog;
 /// has ended.
 nlohmann::ordered_json make_report(RunParts& run);
 /// What viewers see of the run itself, of which the page makes /state. Any thread.
-nlohmann::ordered_json live_report(const Request& request, const Intake& intake, Learner& learner,
-                                   const RunLog& log);
+nlohmann::ordered_json live_report(RunParts& run);
 /// How often the guard rolled back, in a line; "": never.
 std::string guard_remark(const engine::Trainer& trainer);
 /// make_report()'s report in a few lines, for people; the last one is the verdict.
@@ -42,12 +38,10 @@ void draw_prediction(const RunLog& log, const stages::ImageShape& shape, const s
 /// What weights say of the run that made them, `samples` after its start: version, config, seed,
 /// uri, host, duration, rate, and frames including those before the checkpoint it continues. Any
 /// thread, once learning has begun.
-struct About {
-  const Request& request;
-  const Learner& learner;
-  const Progress& progress;
-};
-stages::Metadata about_weights(const About& run, std::int64_t samples,
+stages::Metadata about_weights(const RunParts& run, std::int64_t samples,
                                engine::Clock::time_point now);
+
+/// "frames" of a report.
+nlohmann::ordered_json frames_json(const engine::FrameCounts& frames);
 
 }  // namespace millrace::app

@@ -10,6 +10,7 @@
 #include "io/source/source.h"
 #include "stages/safetensors.h"
 #include "tools/app/assembly.h"
+#include "tools/app/outputs/report.h"
 #include "tools/app/provenance.h"
 
 namespace millrace::app {
@@ -193,13 +194,8 @@ nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
                    {"links", links_to(rank)}});
     if (grid_->copies() > 1) all.back()["copy"] = copy;
     if (rank % in_copy == 0 && other != sources_.end()) {
-      const engine::FrameCounts& frames = other->second.frames;
-      all.back()["source"] = {{"uri", io::redacted(other->second.uri)},
-                              {"received", frames.received},
-                              {"trained", frames.trained},
-                              {"dropped", frames.dropped},
-                              {"rejected", frames.rejected},
-                              {"in_flight", frames.in_flight()}};
+      all.back()["source"] = {{"uri", io::redacted(other->second.uri)}};
+      all.back()["source"].update(frames_json(other->second.frames));
     }
   }
   return all;

@@ -68,7 +68,7 @@ GstStructure* Element::stats() const {
   return gst_structure_new("millrace-stats", "frames", G_TYPE_INT64, position_.load(), "lost",
                            G_TYPE_INT64, lost, "pictures", G_TYPE_INT64, pushed_.load(), "late",
                            G_TYPE_INT64, late_.load(), "not-shown", G_TYPE_INT64, outlet_.dropped(),
-                           "loss", G_TYPE_DOUBLE, double(loss_.load()), nullptr);
+                           "loss", G_TYPE_DOUBLE, outlet_.loss(), nullptr);
 }
 
 bool Element::read_config() {
@@ -84,7 +84,7 @@ bool Element::read_config() {
 void Element::reset() {
   outlet_.reset();
   position_ = pushed_ = late_ = 0;
-  eos_ = over_ = false;
+  eos_ = false;
   downstream_ = GST_FLOW_OK;
   earliest_ = GST_CLOCK_TIME_NONE;
   latency_ = 0;
@@ -117,30 +117,8 @@ void Element::start_learner() {
                                 &info.fps);
   info.live = live;
   live_ = live;
-  over_ = false;
   auto learner = std::make_unique<Learner>(
-      LearnerOptions{config_, info, now.serve, now.frames, now.rate},
-      LearnerCalls{.shown =
-                       [this](const app::Prediction& prediction, const Stamp& stamp, bool wait) {
-                         loss_.store(prediction.loss, std::memory_order_relaxed);
-                         outlet_.put(prediction, stamp, wait);
-                       },
-                   .tell =
-                       [this](const std::string& line) {
-                         // gst-launch prints the second of the two.
-                         GST_ELEMENT_INFO(element_, STREAM, FAILED, ("%s", line.c_str()),
-                                          ("%s", line.c_str()));
-                       },
-                   .fail =
-                       [this](const std::string& why) {
-                         GST_ELEMENT_ERROR(element_, STREAM, FAILED, ("%s", why.c_str()),
-                                           (nullptr));
-                       },
-                   .over =
-                       [this] {
-                         over_ = true;
-                         outlet_.end();
-                       }});
+      LearnerOptions{config_, info, now.serve, now.frames, now.rate}, element_, outlet_);
   const std::lock_guard lock(mutex_);
   learner_ = std::move(learner);
 }

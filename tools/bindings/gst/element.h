@@ -89,8 +89,7 @@ class Element {
   // The sink pad's.
   std::atomic<std::int64_t> position_{0};  ///< buffers received
   io::Frame frame_;                        ///< swapped with the mailbox's
-  std::atomic<bool> eos_{false}, over_{false};
-  std::atomic<bool> live_{false};
+  std::atomic<bool> eos_{false}, live_{false};
   std::atomic<guint32> eos_seqnum_{0};
 
   // The source pad's.
@@ -102,7 +101,6 @@ class Element {
   std::atomic<GstClockTime> earliest_{GST_CLOCK_TIME_NONE};  ///< running time that is not too late
   std::atomic<GstClockTime> latency_{0};                     ///< as reported last
   std::atomic<std::int64_t> pushed_{0}, late_{0};
-  std::atomic<float> loss_{0};
 };
 
 }  // namespace millrace::gst

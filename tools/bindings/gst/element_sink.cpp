@@ -13,7 +13,7 @@ GstFlowReturn Element::chain(GstBuffer* buffer) {
   } const unref{buffer};
   if (const GstFlowReturn flow = downstream_; flow != GST_FLOW_OK) return flow;
   if (!in_) return GST_FLOW_NOT_NEGOTIATED;
-  if (eos_ || over_) return GST_FLOW_EOS;
+  if (eos_ || (learner_ && learner_->over())) return GST_FLOW_EOS;
   if (!learner_) start_learner();
   GstVideoFrame from;
   if (!gst_video_frame_map(&from, &*in_, buffer, GST_MAP_READ)) {
@@ -24,16 +24,7 @@ GstFlowReturn Element::chain(GstBuffer* buffer) {
   gst_video_frame_unmap(&from);
   const Stamp stamp{position_++, GST_BUFFER_PTS(buffer), GST_BUFFER_DURATION(buffer)};
   if (GST_CLOCK_TIME_IS_VALID(stamp.pts)) frame_.pts = std::chrono::nanoseconds(stamp.pts);
-  const bool gap = GST_BUFFER_IS_DISCONT(buffer);
-  switch (learner_->mailbox().put(frame_, stamp, gap, !learner_->drops())) {
-    case Mailbox::Put::taken:
-      return GST_FLOW_OK;
-    case Mailbox::Put::flushing:
-      return GST_FLOW_FLUSHING;
-    case Mailbox::Put::over:
-      return GST_FLOW_EOS;
-  }
-  return GST_FLOW_OK;
+  return learner_->mailbox().put(frame_, stamp, GST_BUFFER_IS_DISCONT(buffer), !learner_->drops());
 }
 
 gboolean Element::sink_event(GstEvent* event) {
@@ -106,9 +97,9 @@ void Element::flush_stop(GstEvent* event) {
 
 /// If the stream goes on after its end, another run starts.
 void Element::restart_if_over() {
-  if (!eos_ && !over_) return;
+  if (!eos_ && !(learner_ && learner_->over())) return;
   finish();
-  eos_ = over_ = false;
+  eos_ = false;
   outlet_.flush(false, position_);
   activate_src(TRUE);
 }

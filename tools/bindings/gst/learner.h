@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -14,6 +13,7 @@
 #include "tools/app/intake.h"
 #include "tools/app/run.h"
 #include "tools/bindings/gst/mailbox.h"
+#include "tools/bindings/gst/outlet.h"
 
 namespace millrace::gst {
 
@@ -25,21 +25,15 @@ struct LearnerOptions {
   double rate = 1.0;        ///< times optimizer.lr
 };
 
-/// Called on the learner's thread, except for `shown`, which the last stage's worker calls.
-struct LearnerCalls {
-  /// `wait`: block rather than drop the prediction; set if frames block, too.
-  std::function<void(const app::Prediction&, const Stamp&, bool wait)> shown;
-  std::function<void(const std::string&)> tell;  ///< a log line
-  std::function<void(const std::string&)> fail;  ///< why it ended, or what could not be saved
-  std::function<void()> over;                    ///< everything is saved; nothing follows
-};
-
-/// Learns from the frames in mailbox() until that ends, and saves what the config names.
+/// Learns from the frames in mailbox() until that ends, puts its predictions into an outlet, and
+/// saves what the config names. Says as the element what happens.
 class Learner {
  public:
-  Learner(LearnerOptions options, LearnerCalls calls)
+  /// Element and outlet outlive this.
+  Learner(LearnerOptions options, GstElement* element, Outlet& outlet)
       : options_(std::move(options)),
-        calls_(std::move(calls)),
+        element_(element),
+        outlet_(outlet),
         drops_(
             app::drop_policy(options_.config, app::paced_live(options_.config, options_.source) ||
                                                   options_.source.live) == io::Drop::newest),
@@ -65,6 +59,8 @@ class Learner {
     const std::lock_guard lock(mutex_);
     return shape_;
   }
+  /// Whether everything is saved and no prediction follows. Any thread.
+  bool over() const { return over_; }
   /// Longest time from a frame to its prediction, in ms. Any thread.
   double latency_ms() const { return latency_ms_.load(std::memory_order_relaxed); }
 
@@ -79,12 +75,20 @@ class Learner {
     try {
       learn();
     } catch (const std::exception& error) {
-      calls_.fail(error.what());
+      fail(error.what());
     }
     mailbox_->end();
-    calls_.over();
+    over_ = true;
+    outlet_.end();
     const std::lock_guard lock(sight_->mutex);
     sight_->learner = nullptr;
+  }
+  void tell(const std::string& line) {
+    // gst-launch prints the second of the two.
+    GST_ELEMENT_INFO(element_, STREAM, FAILED, ("%s", line.c_str()), ("%s", line.c_str()));
+  }
+  void fail(const std::string& why) {
+    GST_ELEMENT_ERROR(element_, STREAM, FAILED, ("%s", why.c_str()), (nullptr));
   }
   void learn() {
     auto run = std::make_unique<app::Run>(
@@ -97,9 +101,9 @@ class Learner {
       const std::lock_guard lock(mutex_);
       shape_ = run->shape();
     }
-    for (const std::string& remark : run->remarks()) calls_.tell(remark);
-    if (!run->page().empty()) calls_.tell("page: " + run->page());
-    run->on_event(calls_.tell);
+    for (const std::string& remark : run->remarks()) tell(remark);
+    if (!run->page().empty()) tell("page: " + run->page());
+    run->on_event([this](const std::string& line) { tell(line); });
     run->on_prediction([sight = sight_](const app::Prediction& prediction) {
       const std::lock_guard lock(sight->mutex);
       if (sight->learner) sight->learner->see(prediction);
@@ -125,24 +129,25 @@ class Learner {
     }
     for (const std::string& what : run->save()) failed(what);
     if (!run->source_error().empty()) failed(run->source_error());
-    if (!failure.empty()) calls_.fail(failure);
-    calls_.tell(run->summary());
+    if (!failure.empty()) fail(failure);
+    tell(run->summary());
   }
   void see(const app::Prediction& prediction) {
     latency_ms_.store(std::max(latency_ms(), prediction.latency_ms), std::memory_order_relaxed);
     // A prediction has the time of the frame that it predicts.
     const std::optional<Stamp> stamp = mailbox_->stamp_of(prediction.frame + ahead_);
-    if (stamp) calls_.shown(prediction, *stamp, !drops_);
+    if (stamp) outlet_.put(prediction, *stamp, !drops_);
     mailbox_->forget_before(prediction.frame);
   }
 
   const LearnerOptions options_;
-  const LearnerCalls calls_;
+  GstElement* const element_;
+  Outlet& outlet_;
   const bool drops_;
   const int ahead_;  ///< frames from a prediction's input to what it predicts
   const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
   const std::shared_ptr<Sight> sight_ = std::make_shared<Sight>();
-  std::atomic<bool> stopping_{false};
+  std::atomic<bool> stopping_{false}, over_{false};
   std::atomic<double> rate_;
   std::atomic<double> latency_ms_{0};
   mutable std::mutex mutex_;

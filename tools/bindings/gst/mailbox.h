@@ -24,22 +24,20 @@ struct Stamp {
 /// last stage's worker stamp_of().
 class Mailbox {
  public:
-  enum class Put { taken, flushing, over };
-
   /// Swaps `frame` into the mailbox. `wait`: blocks until there is room; otherwise the frame in the
   /// mailbox is lost and counted. `gap`: frames are missing before it.
-  Put put(io::Frame& frame, const Stamp& stamp, bool gap, bool wait) {
+  GstFlowReturn put(io::Frame& frame, const Stamp& stamp, bool gap, bool wait) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !full_ || !wait || flushing_ || ended_; });
-    if (flushing_) return Put::flushing;
-    if (ended_) return Put::over;
+    if (flushing_) return GST_FLOW_FLUSHING;
+    if (ended_) return GST_FLOW_EOS;
     if (full_) ++lost_;
     gap_ = gap_ || gap || full_;
     std::swap(frame_, frame);
     stamp_ = stamp;
     full_ = true;
     changed_.notify_all();
-    return Put::taken;
+    return GST_FLOW_OK;
   }
   /// No frame follows.
   void end() {

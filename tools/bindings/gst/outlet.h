@@ -32,6 +32,7 @@ class Outlet {
   /// If there is no room, waits for it or drops the picture.
   void put(const app::Prediction& prediction, const Stamp& stamp, bool wait) {
     std::unique_lock lock(mutex_);
+    loss_ = prediction.loss;
     const auto unwanted = [&] { return flushing_ || stamp.position < from_; };
     if (wait) changed_.wait(lock, [&] { return waiting_.size() < room_ || unwanted(); });
     if (unwanted()) return;
@@ -114,6 +115,11 @@ class Outlet {
     const std::lock_guard lock(mutex_);
     return dropped_;
   }
+  /// Of the latest prediction.
+  double loss() const {
+    const std::lock_guard lock(mutex_);
+    return loss_;
+  }
 
  private:
   void drop_pictures() {
@@ -146,6 +152,7 @@ class Outlet {
   std::deque<Event> events_;
   std::int64_t from_ = 0;  ///< pictures of earlier frames were flushed
   std::int64_t dropped_ = 0;
+  double loss_ = 0;
   bool ended_ = false, flushing_ = true;
 };
 

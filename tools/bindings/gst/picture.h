@@ -45,23 +45,21 @@ class Picture {
   /// picture, it shows the input.
   GstBuffer* draw(const Shown& shown) {
     const bool pictures = shown.prediction.size() == shown.input.size();
-    const io::Frame* out = &right_;
-    if (!pictures || output_ == Output::prediction) {
-      planar(pictures ? shown.prediction : shown.input, right_);
-    } else if (output_ == Output::error) {
+    const bool beside = output_ == Output::input_beside;
+    if (pictures && output_ == Output::error) {
       std::vector<float> error = io::shown_error(shown.prediction, shown.target);
       error.resize(shown.prediction.size());  // black where there was no target
       planar(error, right_);
-    }
-    if (output_ == Output::input_beside) {
-      planar(shown.input, left_);
+    } else {
       planar(pictures ? shown.prediction : shown.input, right_);
+    }
+    if (beside) {
+      planar(shown.input, left_);
       io::side_by_side(left_, right_, both_);
-      out = &both_;
     }
     GstBuffer* const buffer =
         gst_buffer_new_allocate(nullptr, GST_VIDEO_INFO_SIZE(&info_), nullptr);
-    io::copy_pixels(*out, info_, buffer);
+    io::copy_pixels(beside ? both_ : right_, info_, buffer);
     GST_BUFFER_PTS(buffer) = shown.stamp.pts;
     GST_BUFFER_DURATION(buffer) = shown.stamp.duration;
     return buffer;

@@ -192,25 +192,21 @@ void gst_millrace_class_init(GstMillraceClass* made) {
   gst_type_mark_as_plugin_api(output_type(), GstPluginAPIFlags(0));
 }
 
+/// What a pad receives, to the element.
+template <auto kMethod, class Received>
+auto pass_on(GstPad*, GstObject* parent, Received* received) {
+  return (element_of(parent).*kMethod)(received);
+}
+
 void gst_millrace_init(GstMillrace* self) {
   GstPad* const sink = gst_pad_new_from_static_template(&sink_template, "sink");
   GstPad* const src = gst_pad_new_from_static_template(&src_template, "src");
   self->element = new Element(GST_ELEMENT(self), sink, src);
-  gst_pad_set_chain_function(sink, [](GstPad*, GstObject* parent, GstBuffer* buffer) {
-    return element_of(parent).chain(buffer);
-  });
-  gst_pad_set_event_function(sink, [](GstPad*, GstObject* parent, GstEvent* event) {
-    return element_of(parent).sink_event(event);
-  });
-  gst_pad_set_query_function(sink, [](GstPad*, GstObject* parent, GstQuery* query) {
-    return element_of(parent).sink_query(query);
-  });
-  gst_pad_set_event_function(src, [](GstPad*, GstObject* parent, GstEvent* event) {
-    return element_of(parent).src_event(event);
-  });
-  gst_pad_set_query_function(src, [](GstPad*, GstObject* parent, GstQuery* query) {
-    return element_of(parent).src_query(query);
-  });
+  gst_pad_set_chain_function(sink, (pass_on<&Element::chain, GstBuffer>));
+  gst_pad_set_event_function(sink, (pass_on<&Element::sink_event, GstEvent>));
+  gst_pad_set_query_function(sink, (pass_on<&Element::sink_query, GstQuery>));
+  gst_pad_set_event_function(src, (pass_on<&Element::src_event, GstEvent>));
+  gst_pad_set_query_function(src, (pass_on<&Element::src_query, GstQuery>));
   gst_pad_set_activatemode_function(
       src, [](GstPad*, GstObject* parent, GstPadMode mode, gboolean active) -> gboolean {
         return mode == GST_PAD_MODE_PUSH && element_of(parent).activate_src(active);

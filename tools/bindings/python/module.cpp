@@ -1,9 +1,9 @@
 // The C++ part of the Python package, which millrace/*.py builds on.
+#include <ATen/ATen.h>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include "tools/app/given_frames.h"
 #include "tools/app/given_run.h"
 #include "tools/bindings/python/gil_release.h"
 
@@ -15,16 +15,16 @@ namespace {
 
 namespace py = pybind11;
 
-/// An array of `shape` that owns `values`.
-py::array_t<float> array_of(std::vector<float>&& values, const std::vector<std::int64_t>& shape) {
-  auto* const kept = new std::vector<float>(std::move(values));
-  const py::capsule owner(kept, [](void* p) { delete static_cast<std::vector<float>*>(p); });
-  return py::array_t<float>(shape, kept->data(), owner);
+/// An array of the numbers of `tensor`, which it owns.
+py::array_t<float> array_of(at::Tensor tensor) {
+  auto* const kept = new at::Tensor(std::move(tensor));
+  const py::capsule owner(kept, [](void* p) { delete static_cast<at::Tensor*>(p); });
+  return py::array_t<float>(kept->sizes().vec(), kept->const_data_ptr<float>(), owner);
 }
 
 /// A config file ("": none) with settings (key, TOML) on top. Errors do not name the command line.
 app::Config make_config(const std::string& file,
-                   const std::vector<std::pair<std::string, std::string>>& settings) {
+                        const std::vector<std::pair<std::string, std::string>>& settings) {
   app::Config config = app::load_config(file, {});
   for (const auto& [key, value] : settings) config.set(key, value);
   return config;
@@ -32,19 +32,19 @@ app::Config make_config(const std::string& file,
 
 py::list weights_of(const app::GivenRun& run) {
   py::list all;
-  for (app::NamedWeights& one : run.weights())
-    all.append(py::make_tuple(one.name, array_of(std::move(one.values), one.shape)));
+  for (auto& [name, tensor] : run.weights())
+    all.append(py::make_tuple(name, array_of(std::move(tensor))));
   return all;
 }
 
 using FloatArray = py::array_t<float, py::array::c_style | py::array::forcecast>;
 
-void set_weights(app::GivenRun& run, const std::vector<std::pair<std::string, FloatArray>>& arrays) {
-  std::vector<app::NamedWeights> weights;
+void set_weights(app::GivenRun& run,
+                 const std::vector<std::pair<std::string, FloatArray>>& arrays) {
+  stages::StateDict weights;
   for (const auto& [name, array] : arrays) {
-    weights.push_back({name,
-                       {array.shape(), array.shape() + array.ndim()},
-                       {array.data(), array.data() + array.size()}});
+    const at::IntArrayRef shape(array.shape(), std::size_t(array.ndim()));
+    weights.emplace_back(name, at::from_blob(const_cast<float*>(array.data()), shape).clone());
   }
   const GilRelease engine_works;
   run.set_weights(weights);
@@ -53,18 +53,14 @@ void set_weights(app::GivenRun& run, const std::vector<std::pair<std::string, Fl
 /// (index, frame, loss, prediction, latency in ms), or None if no result comes within `ms`.
 py::object next_result(app::GivenRun& run, int ms) {
   std::optional<app::GivenResult> result;
-  if (ms == 0) {
-    result = run.next(std::chrono::milliseconds(0));
-  } else {
+  {
     const GilRelease engine_works;
     result = run.next(std::chrono::milliseconds(ms));
   }
   if (!result) return py::none();
-  const stages::ImageShape shape = run.prediction_shape();
-  return py::make_tuple(
-      result->index, result->frame, result->loss,
-      array_of(std::move(result->prediction), {shape.channels, shape.height, shape.width}),
-      result->latency_ms);
+  const std::chrono::duration<double, std::milli> latency = engine::Clock::now() - result->given;
+  return py::make_tuple(result->index, result->frame, result->loss,
+                        array_of(std::move(result->prediction)), latency.count());
 }
 
 /// (frame, its class or -1); (): no frame came within `ms`; None: the stream is over.
@@ -75,8 +71,7 @@ py::object next_frame(app::GivenFrames& frames, int ms) {
     frame = frames.next(std::chrono::milliseconds(ms));
   }
   if (!frame) return frames.over() ? py::object(py::none()) : py::object(py::tuple());
-  const auto [channels, height, width] = frame->shape;
-  return py::make_tuple(array_of(std::move(frame->input), {channels, height, width}), frame->label);
+  return py::make_tuple(array_of(std::move(frame->input)), frame->label);
 }
 
 /// Turns library errors into millrace.Error, on one line. Passes Python's own on.
@@ -108,27 +103,24 @@ PYBIND11_MODULE(_millrace, m) {
       .def(py::init(&make_config))
       .def_property_readonly("task", [](const app::Config& c) { return c.task.kind; })
       .def_property_readonly("loss", [](const app::Config& c) { return c.task.loss.text(); })
-      .def_property_readonly("context", [](const app::Config& c) { return app::context_of(c); });
+      .def_property_readonly("context", &app::context_of);
   m.def("config_keys", [] {
     std::vector<std::string> names = {"model.layer"};
     for (const app::KeyEntry& key : app::key_entries()) names.push_back(key.path);
     return names;
   });
-  m.def("check",
-        [](const app::Config& config, std::int64_t modules) { app::check_modules(config, modules); });
-  py::class_<app::GivenFrames>(m, "GivenFrames").def(py::init<const app::Config&>()).def("next", &next_frame);
+  m.def("check", &app::check_modules);
+  py::class_<app::GivenFrames>(m, "GivenFrames")
+      .def(py::init<const app::Config&>())
+      .def("next", &next_frame);
   py::class_<app::GivenRun>(m, "GivenRun")
-      .def(py::init([](const app::Config& config, const std::array<std::int64_t, 3>& s, bool targets,
-                       bool live) {
+      .def(py::init([](const app::Config& config, const std::array<std::int64_t, 3>& s,
+                       bool targets, bool live) {
         const GilRelease engine_works;
-        return std::make_unique<app::GivenRun>(config, stages::ImageShape{s[0], s[1], s[2]}, targets,
-                                               live);
+        return std::make_unique<app::GivenRun>(config, stages::ImageShape{s[0], s[1], s[2]},
+                                               targets, live);
       }))
-      .def("start",
-           [](app::GivenRun& run, bool live, int ahead) {
-             const GilRelease engine_works;
-             run.start({live, ahead});
-           })
+      .def("start", &app::GivenRun::start, py::call_guard<GilRelease>())
       .def("give",
            [](app::GivenRun& run, std::uintptr_t input, std::uintptr_t target, double time) {
              const GilRelease engine_works;
