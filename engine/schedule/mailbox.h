@@ -29,6 +29,19 @@ class Mailbox {
     if (signal.from != signal.to) boxes_[key(signal)].push_back({signal.sample, signal.from, note});
   }
 
+  /// Whether `need` was given. Throws WrongSample.
+  bool has(const Signal& need) const {
+    if (never_held(need)) return true;
+    const auto found = boxes_.find(key(need));
+    if (found == boxes_.end() || found->second.empty()) return false;
+    const Box& box = found->second;
+    if (box.front().sample != need.sample) throw WrongSample{box.front().sample};
+    if (need.kind == Signal::Kind::release) return int(box.size()) == lowering_.schedule().stages;
+    if (need.kind == Signal::Kind::meeting)
+      return int(box.size()) == lowering_.replicas(need.stage);
+    return true;
+  }
+
   /// Whether all of `needs` were given. Asking for a meeting is also arriving there.
   /// Throws WrongSample.
   bool have(const Signals& needs, const Note& arrival) {
@@ -71,18 +84,6 @@ class Mailbox {
   /// Nothing has used the slot yet.
   static bool never_held(const Signal& need) {
     return need.kind == Signal::Kind::release && need.sample < 0;
-  }
-
-  bool has(const Signal& need) const {
-    if (never_held(need)) return true;
-    const auto found = boxes_.find(key(need));
-    if (found == boxes_.end() || found->second.empty()) return false;
-    const Box& box = found->second;
-    if (box.front().sample != need.sample) throw WrongSample{box.front().sample};
-    if (need.kind == Signal::Kind::release) return int(box.size()) == lowering_.schedule().stages;
-    if (need.kind == Signal::Kind::meeting)
-      return int(box.size()) == lowering_.replicas(need.stage);
-    return true;
   }
 
   void arrive(const Signal& meeting, const Note& note) {
