@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/monitor/median.h"
 #include "engine/schedule/lowering.h"
 #include "engine/simulate/simulator.h"
 
@@ -108,13 +109,6 @@ class SimulationFacts {
   }
 
  private:
-  /// The quantile `q` of `values`, with the monitor's rank; 0 of none.
-  static double quantile(std::vector<double>& values, double q) {
-    if (values.empty()) return 0;
-    const auto at = values.begin() + std::ptrdiff_t(q * double(values.size() - 1));
-    std::nth_element(values.begin(), at, values.end());
-    return *at;
-  }
   /// Activations that are kept.
   struct Kept {
     std::int64_t samples = 0, most_samples = 0;
