@@ -12,7 +12,8 @@
 namespace millrace::engine {
 namespace {
 
-/// A worker that has all that its action needs gets its core: of several whoever waited longest.
+/// Of a worker that has all that its action needs, to have its core. Of several workers whoever
+/// waited longest comes first.
 struct Turn {
   double start_ms;  ///< when the core may be free
   double ready_ms;  ///< since when the worker waits for it
