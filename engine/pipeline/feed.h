@@ -1,15 +1,70 @@
-// Where the pipeline's samples come from and where its predictions go.
+// Samples in flight: where they come from, and where their predictions go.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
-#include "engine/pipeline/sample.h"
+#include "engine/monitor/clock.h"
 
 namespace millrace::engine {
 
+/// How wrong a mean frame is about a sample: mean squared errors; see SceneWatch.
+struct SceneErrors {
+  float input = 0, target = 0;
+};
+
+/// What is known of a sample besides its numbers.
+struct SampleInfo {
+  std::int64_t sample = -1;  ///< 0, 1, ... in order of admission
+  std::int64_t index = -1;  ///< 0, 1, ... without replayed samples; from the feed, else as `sample`
+  std::int64_t frame = -1;  ///< the frame's number at its source
+  Clock::time_point captured;
+  bool learns = true;      ///< false: predicted, but not trained on
+  bool has_target = true;  ///< false: no target is known, so the loss means nothing
+  SceneErrors scene;       ///< where a guard judges
+  bool replayed =
+      false;  ///< trained on before: counted apart, and its times say nothing of the stream
+  Clock::time_point predicted;  ///< when its prediction was ready
+};
+
+/// A sample and the slot that holds its numbers until every stage has released it. A feed fills it,
+/// observers read it. The base class holds no numbers.
+class Sample {
+ public:
+  explicit Sample(int slot) : slot(slot) {}
+  virtual ~Sample() = default;
+
+  SampleInfo info;
+  const int slot;
+
+  // For Feed::take() and Feed::target(). Floats are [C,H,W], values 0 to 1; bytes are the frame as
+  // it came, [H,W,C]. Of each pair one is empty. Ask for each frame anew.
+  virtual std::span<float> input() { return {}; }
+  virtual std::span<std::uint8_t> input_bytes() { return {}; }
+  virtual std::span<float> target() { return {}; }  ///< as the network gives it
+  virtual std::span<std::uint8_t> target_bytes() { return {}; }
+
+  /// The memory that input and target lie in; the second is empty where the target is the input.
+  std::array<std::span<std::byte>, 2> memory() {
+    const auto one = [](std::span<float> floats, std::span<std::uint8_t> bytes) {
+      return floats.empty() ? std::as_writable_bytes(bytes) : std::as_writable_bytes(floats);
+    };
+    const auto in = one(input(), input_bytes()), out = one(target(), target_bytes());
+    return {in, out.data() == in.data() ? std::span<std::byte>() : out};
+  }
+
+  // For Observer: floats [C,H,W] on the CPU, until the call returns.
+  virtual std::span<const float> shown_context() { return {}; }  ///< every frame of the input
+  virtual std::span<const float> shown_input() { return {}; }    ///< the latest of them
+  virtual std::span<const float> shown_target() { return {}; }
+  virtual std::span<const float> prediction() { return {}; }
+};
+
 /// Gives samples to stage 0, and targets to the stages that compute a loss. poll(), take() and
-/// targets_known() are called by stage 0's worker; if that stage is replicated, by one replica at a time,
-/// in sample order.
+/// targets_known() are called by stage 0's worker; if that stage is replicated, by one replica at a
+/// time, in sample order.
 class Feed {
  public:
   enum class Status { ready, wait, end };

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "engine/pipeline/sample.h"
+#include "engine/pipeline/feed.h"
 
 namespace millrace::engine {
 

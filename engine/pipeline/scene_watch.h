@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/pipeline/sample.h"
+#include "engine/pipeline/feed.h"
 
 namespace millrace::engine {
 

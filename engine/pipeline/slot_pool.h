@@ -20,14 +20,14 @@ class SlotPool {
 
   int slot_of(std::int64_t sample) const { return int(sample % slots_); }
 
-  bool try_acquire(std::int64_t sample) {
-    return take(slot_of(sample), state_[slot_of(sample)].free.tryWait());
-  }
   /// Waits until the sample's slot is free; false if it was not within `patience`; of 0 it looks
   /// once.
   bool acquire(std::int64_t sample, std::chrono::microseconds patience) {
-    if (patience.count() == 0) return try_acquire(sample);
-    return take(slot_of(sample), state_[slot_of(sample)].free.wait(patience.count()));
+    State& state = state_[slot_of(sample)];
+    const bool taken =
+        patience.count() == 0 ? state.free.tryWait() : state.free.wait(patience.count());
+    if (taken) state.holders.store(stages_, std::memory_order_relaxed);
+    return taken;
   }
   void release(std::int64_t sample) {
     State& state = state_[slot_of(sample)];
@@ -39,11 +39,6 @@ class SlotPool {
     std::atomic<int> holders{0};
     moodycamel::LightweightSemaphore free;
   };
-
-  bool take(int slot, bool taken) {
-    if (taken) state_[slot].holders.store(stages_, std::memory_order_relaxed);
-    return taken;
-  }
 
   int slots_;
   int stages_;

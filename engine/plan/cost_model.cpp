@@ -145,18 +145,25 @@ const Link& CostModel::arrive_link(const Stage& stage) const {
   return worst_link(stage.place - 1, stage.place + stage.places() - 1);
 }
 
-const Link& CostModel::leave_link(const Stage& stage) const {
-  return worst_link(stage.place, stage.place + stage.places());
+double CostModel::arrive_ms(const Stage& stage) const {
+  if (stage.begin == 0) return 0;
+  return activation_ms(stage) + arrive_link(stage).ms(sums_[stage.begin].bytes.gradient);
+}
+
+double CostModel::leave_ms(const Stage& stage) const {
+  if (stage.end == modules()) return 0;
+  const Link& link = worst_link(stage.place, stage.place + stage.places());
+  return link.ms(sums_[stage.end].bytes.activation) + link.ms(sums_[stage.end].bytes.gradient);
+}
+
+double CostModel::activation_ms(const Stage& stage) const {
+  return stage.begin > 0 ? arrive_link(stage).ms(sums_[stage.begin].bytes.activation) : 0;
 }
 
 const Link& CostModel::agree_link(const Stage& stage) const {
   return machine_.link_between(
       device(stage.place, 0),
       device(stage.place + stage.places() - 1, method_.copies - 1) + method_.tensor - 1);
-}
-
-double CostModel::transfer_ms(const Link& link, int cut) const {
-  return link.ms(sums_[cut].bytes.activation) + link.ms(sums_[cut].bytes.gradient);
 }
 
 double CostModel::speedup(int threads) const {
@@ -187,21 +194,22 @@ StageTime CostModel::time(const Stage& stage) const {
     time.agree =
         all_reduce_ms(agree_link(stage), weight_bytes(begin, end), members) / group(replicas);
   }
-  if (begin > 0) time.arrive = transfer_ms(arrive_link(stage), begin) / replicas;
-  if (end < modules()) time.leave = transfer_ms(leave_link(stage), end) / replicas;
+  time.arrive = arrive_ms(stage) / replicas;
+  time.leave = leave_ms(stage) / replicas;
   return time;
 }
 
-int CostModel::depth(const Stage& stage, int behind) const {
+int CostModel::depth(const Stage& stage) const {
+  const int behind = places_ - stage.place - stage.places();
   return 1 + (behind + stage.replicas - 1) / stage.replicas;
 }
 
-bool CostModel::allows(const Stage& stage, int behind) const {
-  return !entry_.fits_minibatch || depth(stage, behind) * stage.replicas <= method_.microbatches;
+bool CostModel::allows(const Stage& stage) const {
+  return !entry_.fits_minibatch || depth(stage) * stage.replicas <= method_.microbatches;
 }
 
-StageMemory CostModel::memory(const Stage& stage, int behind, int stages) const {
-  const int deep = depth(stage, behind);
+StageMemory CostModel::memory(const Stage& stage, int stages) const {
+  const int deep = depth(stage);
   StageMemory memory;
   memory.versions = entry_.versions_kept(deep);
   memory.samples = entry_.samples_kept(deep, stages, method_.microbatches);

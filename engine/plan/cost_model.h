@@ -86,14 +86,14 @@ class CostModel {
   StageTime time(const Stage& stage) const;
   /// Forward, backward and update of modules [begin, end) on such a stage; part of time().work.
   double work(int begin, int end, int replicas, int threads) const;
-  /// `behind`: places of the stages downstream. A stage's depth is the number of samples between it
-  /// and the loss: its own, and one for each turn of its replicas that fits the places behind it:
-  /// N - i if nothing is replicated (PipeDream's NOAM, SOSP 2019, section 3.2). `stages`: how many
-  /// the pipeline has, or the most it can have.
-  StageMemory memory(const Stage& stage, int behind, int stages) const;
+  /// A stage's depth is the number of samples between it and the loss: its own, and one for each
+  /// turn of its replicas that fits the places behind it: N - i if nothing is replicated
+  /// (PipeDream's NOAM, SOSP 2019, section 3.2). `stages`: how many the pipeline has, or the most
+  /// it can have.
+  StageMemory memory(const Stage& stage, int stages) const;
   /// Whether the schedule can have the stage there: 2bw's two versions suffice only if an update
   /// covers all samples in flight, depth x replicas (arXiv 2006.09503, section 3.1).
-  bool allows(const Stage& stage, int behind) const;
+  bool allows(const Stage& stage) const;
   /// Forward, backward and update of modules [begin, end) on one place, not shared by replicas.
   StepCosts step(int begin, int end) const;
   double weight_bytes(int begin, int end) const {
@@ -106,22 +106,21 @@ class CostModel {
   std::vector<double> memory_sums(int versions, int samples) const;
   /// Besides, memory keeps the inputs that recomputing starts from.
   double input_bytes(int begin, int samples) const;
-  int depth(const Stage& stage, int behind) const;
+  int depth(const Stage& stage) const;
 
-  const Link& arrive_link(const Stage& stage) const;
-  const Link& leave_link(const Stage& stage) const;
+  /// Of a sample's messages from upstream and to downstream, activation and gradient; 0 at the
+  /// network's ends.
+  double arrive_ms(const Stage& stage) const;
+  double leave_ms(const Stage& stage) const;
+  /// The activation from upstream alone.
+  double activation_ms(const Stage& stage) const;
   const Link& agree_link(const Stage& stage) const;
-  /// Messages across `cut` (activation there, gradient back) over `link`.
-  double transfer_ms(const Link& link, int cut) const;
-  /// The activation alone.
-  double activation_ms(const Link& link, int cut) const {
-    return link.ms(sums_[cut].bytes.activation);
-  }
   /// Samples of a pipeline between two updates of a stage with `replicas`.
   int group(int replicas) const;
 
  private:
   int device(int place, int copy) const;
+  const Link& arrive_link(const Stage& stage) const;
   const Link& worst_link(int place, int other) const;
 
   Machine machine_;

@@ -72,10 +72,8 @@ Cut weigh(const CostModel& model, const std::vector<Stage>& stages) {
 
 double peak_memory(const CostModel& model, const std::vector<Stage>& stages) {
   double peak = 0;
-  for (const Stage& stage : stages) {
-    const int behind = model.places() - stage.place - stage.places();
-    peak = std::max(peak, model.memory(stage, behind, int(stages.size())).total());
-  }
+  for (const Stage& stage : stages)
+    peak = std::max(peak, model.memory(stage, int(stages.size())).total());
   return peak;
 }
 

@@ -108,7 +108,7 @@ class CutSearch {
     limits.assign(modules_ + 1, std::int16_t(modules_));
     if (memory <= 0) return limits;
     const Stage stage = stage_at(width, tail, 0, modules_);
-    const StageMemory kept = model_.memory(stage, tail - stage.places(), places_);
+    const StageMemory kept = model_.memory(stage, places_);
     const std::vector<double> sums = model_.memory_sums(kept.versions, kept.samples);
     for (int begin = 0; begin < modules_; ++begin) {
       const double free = memory - model_.input_bytes(begin, kept.samples) -
@@ -164,7 +164,7 @@ class CutSearch {
     const int begin = known[at].begin, tail = model_.places() - known[at].place;
     for (int width = 0; width < int(widths_.size()); ++width) {
       const int behind = tail - widths_[width].places();
-      if (behind < 0 || !model_.allows(stage_at(width, tail, begin, modules_), behind)) continue;
+      if (behind < 0 || !model_.allows(stage_at(width, tail, begin, modules_))) continue;
       for (int end = begin + 1; end <= memory_limits(width, tail)[begin]; ++end) {
         if (!is_end(behind, end)) continue;
         const Stage stage = stage_at(width, tail, begin, end);
@@ -197,7 +197,7 @@ class CutSearch {
   }
   void extend(int width, int tail, double period) {
     const Stage stage = stage_at(width, tail, 0, modules_);
-    if (!model_.allows(stage, tail - stage.places())) return;
+    if (!model_.allows(stage)) return;
     const Limits& by_time = time_limits(width, model_.agree_link(stage), period);
     const Limits& by_memory = memory_limits(width, tail);
     limits_.resize(modules_ + 1);
@@ -213,20 +213,17 @@ class CutSearch {
   /// Messages run in parallel, so only those that take longer than the rest matter: of all ends
   /// within the limits the nearest is as good as any.
   void extend_beside(int width, int tail, double period, const Limits& limits) {
-    const Stage stage = stage_at(width, tail, 0, modules_);
-    const int behind = tail - stage.places();
-    const double room = period * stage.replicas;
+    const int behind = tail - widths_[width].places();
+    const double room = period * widths_[width].replicas;
     int nearest = modules_ + 1;
     for (int begin = modules_ - 1; begin >= first_[tail]; --begin) {
       const int end = begin + 1;
-      if (is_end(behind, end) &&
-          (end == modules_ || model_.transfer_ms(model_.leave_link(stage), end) <= room)) {
+      if (is_end(behind, end) && model_.leave_ms(stage_at(width, tail, begin, end)) <= room)
         nearest = end;
-      }
       if (nearest > limits[begin] || begin > last_[tail] || origin_[tail][begin].width >= 0)
         continue;
       if (!may_begin(tail, begin)) continue;
-      if (begin > 0 && model_.transfer_ms(model_.arrive_link(stage), begin) > room) continue;
+      if (model_.arrive_ms(stage_at(width, tail, begin, nearest)) > room) continue;
       origin_[tail][begin] = {std::int16_t(width), std::int16_t(nearest)};
     }
   }

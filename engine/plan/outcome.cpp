@@ -42,9 +42,7 @@ std::vector<WorkerTime> worker_times(const CostModel& model, const Cut& cut) {
 double way_ms(const CostModel& model, const Cut& cut) {
   double ms = 0;
   if (model.machine().overlap == Overlap::none) return ms;
-  for (const Stage& stage : cut.stages) {
-    if (stage.begin > 0) ms += model.transfer_ms(model.arrive_link(stage), stage.begin);
-  }
+  for (const Stage& stage : cut.stages) ms += model.arrive_ms(stage);
   return ms;
 }
 
@@ -72,9 +70,7 @@ double latency_of(const CostModel& model, const Cut& cut) {
   const bool alone = schedule == "sequential" || schedule == "gpipe";  // no backward in between
   double ms = 0;
   for (const Stage& stage : cut.stages) {
-    if (alone && stage.begin > 0) {
-      ms += model.activation_ms(model.arrive_link(stage), stage.begin);
-    }
+    if (alone) ms += model.activation_ms(stage);
     const double forward =
         model.step(stage.begin, stage.end).forward / model.speedup(stage.threads);
     const bool last = &stage == &cut.stages.back();
@@ -103,10 +99,7 @@ std::vector<std::int64_t> ages_of(const CostModel& model, const Cut& cut) {
 
 std::vector<StageMemory> memory_of(const CostModel& model, const Cut& cut) {
   std::vector<StageMemory> list;
-  for (const Stage& stage : cut.stages) {
-    list.push_back(
-        model.memory(stage, model.places() - stage.place - stage.places(), int(cut.stages.size())));
-  }
+  for (const Stage& stage : cut.stages) list.push_back(model.memory(stage, int(cut.stages.size())));
   const Method& method = model.method();
   if (!model.entry().virtual_stages) return list;
   // A worker's chunks share a device, and its saved activations equally.
@@ -142,9 +135,7 @@ Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cu
     for (const Stage& stage : cut.stages) {
       outcome.sample_ms +=
           model.step(stage.begin, stage.end).total() / model.speedup(stage.threads);
-      if (stage.begin > 0) {
-        outcome.sample_ms += model.transfer_ms(model.arrive_link(stage), stage.begin);
-      }
+      outcome.sample_ms += model.arrive_ms(stage);
     }
   } else {
     outcome.sample_ms = cut.period_ms / method.copies;

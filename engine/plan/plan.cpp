@@ -155,78 +155,67 @@ std::tuple<double, double, std::int64_t> rank(const Plan& plan) {
   return {std::round(ms / unit) * unit, plan.outcome.peak_bytes, oldest(plan)};
 }
 
-std::string memory_text(const CostModel& model, const LeastMemory& least) {
-  const Method& method = model.method();
-  std::string text = "the least that does is " + bytes_text(least.bytes) + " (" + method.schedule +
-                     (method.recompute ? ", recomputing" : "");
-  for (const Stage& stage : least.stages) {
-    const StageMemory memory = model.memory(stage, model.places() - stage.place - stage.places(),
-                                            int(least.stages.size()));
-    if (model.entry().virtual_stages || memory.total() < least.bytes) continue;
-    return text + ", modules " + std::to_string(stage.begin) + " to " +
-           std::to_string(stage.end - 1) + ": weights " + bytes_text(memory.weights) + " in " +
-           std::to_string(memory.versions) + " version(s), gradient and optimizer " +
-           bytes_text(memory.optimizer) + ", activations " + bytes_text(memory.stash) + " of " +
-           std::to_string(memory.samples) + " sample(s)" +
-           (memory.replay > 0 ? ", samples to replay " + bytes_text(memory.replay) : "") + ")";
-  }
-  return text + ")";
-}
-
-/// interleaved's chunks are cut for time alone.
-LeastMemory of_interleaved(const Profile& profile, Machine machine, const Candidate& candidate) {
-  machine.memory_bytes = 0;
-  const CostModel model(profile, machine, candidate.method);
-  const std::optional<Cut> cut = best_cut(model, candidate.freedom);
-  if (!cut) return {};
-  return {outcome_of(profile, model, *cut).peak_bytes, cut->stages};
+/// Which stage needs most, and what for. interleaved's workers have several.
+std::string memory_text(const Plan& plan) {
+  std::string text = "the least that does is " + bytes_text(plan.outcome.peak_bytes) + " (" +
+                     plan.method.schedule + (plan.method.recompute ? ", recomputing" : "");
+  if (schedule_entry(plan.method.schedule).virtual_stages) return text + ")";
+  const auto& memory = plan.outcome.memory;
+  const auto most = std::ranges::max_element(memory, {}, &StageMemory::total);
+  const Stage& stage = plan.cut.stages[std::size_t(most - memory.begin())];
+  return text + ", modules " + std::to_string(stage.begin) + " to " +
+         std::to_string(stage.end - 1) + ": weights " + bytes_text(most->weights) + " in " +
+         std::to_string(most->versions) + " version(s), gradient and optimizer " +
+         bytes_text(most->optimizer) + ", activations " + bytes_text(most->stash) + " of " +
+         std::to_string(most->samples) + " sample(s)" +
+         (most->replay > 0 ? ", samples to replay " + bytes_text(most->replay) : "") + ")";
 }
 
 /// One line that names the binding limit: too many stages, or memory, with the least that would do,
 /// of which method and stage.
 std::string why_nothing_fits(const Profile& profile, const Request& request,
                              const std::vector<Candidate>& tried) {
-  LeastMemory best;
-  Candidate of;
+  std::optional<Plan> best;
   for (const Candidate& candidate : tried) {
-    const LeastMemory least = least_memory(profile, request.machine, candidate);
-    if (least.stages.empty() || (!best.stages.empty() && least.bytes >= best.bytes)) continue;
-    best = least;
-    of = candidate;
+    const std::optional<Plan> plan = leanest_plan(profile, request.machine, candidate);
+    if (plan && (!best || plan->outcome.peak_bytes < best->outcome.peak_bytes)) best = plan;
   }
-  if (best.stages.empty() || request.machine.memory_bytes <= 0) {
+  if (!best || request.machine.memory_bytes <= 0) {
     return "no plan fits: " + std::to_string(profile.modules.size()) +
            " modules cannot be cut into as many stages as asked on " +
            std::to_string(request.machine.devices()) + " devices";
   }
-  const CostModel model(profile, request.machine, of.method);
   return "no plan fits memory of " + bytes_text(request.machine.memory_bytes) + " a device; " +
-         memory_text(model, best);
+         memory_text(*best);
 }
 
 }  // namespace
 
-LeastMemory least_memory(const Profile& profile, const Machine& machine,
-                         const Candidate& candidate) {
-  if (schedule_entry(candidate.method.schedule).virtual_stages)
-    return of_interleaved(profile, machine, candidate);
-  Machine trial = machine;
-  LeastMemory least;
+std::optional<Plan> leanest_plan(const Profile& profile, Machine machine,
+                                 const Candidate& candidate) {
+  double least = 0;
+  std::optional<Cut> cut;
   const auto fits = [&](double bytes) {
-    trial.memory_bytes = bytes;
-    const CostModel model(profile, trial, candidate.method);
+    machine.memory_bytes = bytes;
+    const CostModel model(profile, machine, candidate.method);
     const std::vector<Stage> stages = any_cut(model, candidate.freedom);
     if (stages.empty()) return false;
-    least = {peak_memory(model, stages), stages};
+    least = peak_memory(model, stages);
+    cut = weigh(model, stages);
     return true;
   };
-  if (!fits(0)) return {};
-  double low = 0;
-  while (least.bytes - low > 1e-6 * least.bytes) {
-    const double middle = low + (least.bytes - low) / 2;
-    if (!fits(middle)) low = middle;
+  machine.memory_bytes = 0;
+  const CostModel model(profile, machine, candidate.method);
+  if (model.entry().virtual_stages) {
+    cut = best_cut(model, candidate.freedom);  // chunks are cut for time alone
+  } else if (fits(0)) {
+    for (double low = 0; least - low > 1e-6 * least;) {
+      const double middle = low + (least - low) / 2;
+      if (!fits(middle)) low = middle;
+    }
   }
-  return least;
+  if (!cut) return {};
+  return Plan{candidate.method, *cut, outcome_of(profile, model, *cut)};
 }
 
 Planned make_plan(const Profile& profile, const Request& request) {

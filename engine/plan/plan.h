@@ -11,8 +11,8 @@
 namespace millrace::engine::plan {
 
 /// Nothing fits. The message is one line and names the binding limit.
-struct PlanError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct PlanError : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
 };
 
 /// What to choose from. Every combination is tried.
@@ -59,13 +59,8 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
-/// The least memory a device with which some cut fits, and that cut; without stages if none fits at
-/// any memory.
-struct LeastMemory {
-  double bytes = 0;
-  std::vector<Stage> stages;
-};
-LeastMemory least_memory(const Profile& profile, const Machine& machine,
-                         const Candidate& candidate);
+/// The plan of the least memory a device, whatever its time; none if nothing fits at any memory.
+std::optional<Plan> leanest_plan(const Profile& profile, Machine machine,
+                                 const Candidate& candidate);
 
 }  // namespace millrace::engine::plan

@@ -93,8 +93,7 @@ std::string why_text(const CostModel& model, const Plan& plan) {
 std::string idle_text(const Plan& plan, const Request& request) {
   int used = 0;
   for (const Stage& stage : plan.cut.stages) used += stage.places();
-  const int idle =
-      request.machine.devices() - used * plan.method.copies * plan.method.tensor;
+  const int idle = request.machine.devices() - used * plan.method.copies * plan.method.tensor;
   if (idle <= 0) return "";
   const int slowest = plan.cut.bottleneck;
   const Stage& stage = plan.cut.stages[slowest];
@@ -187,7 +186,8 @@ std::string plan_text(const Profile& profile, const Request& request, const Plan
   text += "plan      " + method_text(plan.method) + ", " + std::to_string(plan.cut.stages.size()) +
           " stages, " + cut_text(plan.cut.stages) + "\n";
   text += stage_rows(profile, model, plan);
-  text += why_text(model, plan) + idle_text(plan, request) + next_text(planned) + others_text(planned);
+  text +=
+      why_text(model, plan) + idle_text(plan, request) + next_text(planned) + others_text(planned);
   text +=
       format("expect    %.4g frames a second, latency %.4g ms, at most %s a device",
              outcome.frames_a_second, outcome.latency_ms, bytes_text(outcome.peak_bytes).c_str());

@@ -29,11 +29,6 @@ struct Signal {
   int from, to;  ///< Schedule::replica_id() that gives and takes it; equal: nobody else needs it
 };
 
-/// Whether a signal orders only moments within actions, not the actions themselves.
-constexpr bool orders_moments(Signal::Kind kind) {
-  return kind == Signal::Kind::admission || kind == Signal::Kind::prediction;
-}
-
 /// The signals that an action needs or gives, at most three.
 class Signals {
  public:

@@ -12,10 +12,9 @@
 
 namespace millrace::engine {
 
-/// An action receives the signal of another sample than it needs.
-struct WrongSample : std::logic_error {
-  explicit WrongSample(std::int64_t came)
-      : std::logic_error("receives what belongs to sample " + std::to_string(came)) {}
+/// What is wrong with a schedule that is walked through; who walks says where.
+struct Wrong : std::logic_error {
+  using std::logic_error::logic_error;
 };
 
 /// Signals given and not yet taken, each with the giver's note. One replica's signals to another
@@ -29,8 +28,22 @@ class Mailbox {
     if (signal.from != signal.to) boxes_[key(signal)].push_back({signal.sample, signal.from, note});
   }
 
+  /// Whether `need` was given. Throws Wrong.
+  bool has(const Signal& need) const {
+    if (never_held(need)) return true;
+    const auto found = boxes_.find(key(need));
+    if (found == boxes_.end() || found->second.empty()) return false;
+    const Box& box = found->second;
+    if (box.front().sample != need.sample)
+      throw Wrong("receives what belongs to sample " + std::to_string(box.front().sample));
+    if (need.kind == Signal::Kind::release) return int(box.size()) == lowering_.schedule().stages;
+    if (need.kind == Signal::Kind::meeting)
+      return int(box.size()) == lowering_.replicas(need.stage);
+    return true;
+  }
+
   /// Whether all of `needs` were given. Asking for a meeting is also arriving there.
-  /// Throws WrongSample.
+  /// Throws Wrong.
   bool have(const Signals& needs, const Note& arrival) {
     for (const Signal& need : needs) {
       if (need.kind == Signal::Kind::meeting) arrive(need, arrival);
@@ -71,18 +84,6 @@ class Mailbox {
   /// Nothing has used the slot yet.
   static bool never_held(const Signal& need) {
     return need.kind == Signal::Kind::release && need.sample < 0;
-  }
-
-  bool has(const Signal& need) const {
-    if (never_held(need)) return true;
-    const auto found = boxes_.find(key(need));
-    if (found == boxes_.end() || found->second.empty()) return false;
-    const Box& box = found->second;
-    if (box.front().sample != need.sample) throw WrongSample{box.front().sample};
-    if (need.kind == Signal::Kind::release) return int(box.size()) == lowering_.schedule().stages;
-    if (need.kind == Signal::Kind::meeting)
-      return int(box.size()) == lowering_.replicas(need.stage);
-    return true;
   }
 
   void arrive(const Signal& meeting, const Note& note) {

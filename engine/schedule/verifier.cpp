@@ -68,8 +68,6 @@ class Proof {
         return unfinished();
       }
     } catch (const Wrong& wrong) {
-      return fault(wrong.what);
-    } catch (const WrongSample& wrong) {
       return fault(wrong.what());
     }
     for (worker_ = 0; schedule_.workers[worker_].over(at[worker_], samples_);) ++worker_;

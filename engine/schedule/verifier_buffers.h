@@ -9,14 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/schedule/schedule.h"
+#include "engine/schedule/mailbox.h"
 
 namespace millrace::engine {
-
-/// Thrown from within a walk; verify() adds where.
-struct Wrong {
-  std::string what;
-};
 
 /// How many of each worker's actions are known to be over.
 using Knowledge = std::vector<std::int64_t>;

@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
-#include <map>
-#include <utility>
 #include <vector>
 
+#include "engine/monitor/median.h"
 #include "engine/schedule/lowering.h"
 #include "engine/simulate/simulator.h"
 
@@ -86,16 +84,14 @@ class SimulationFacts {
     if (a.op == Op::recompute) keep(now.worker, replica_id, 0, stash);
   }
   void predicted(double ms) { predicted_.push_back(ms); }  ///< the next sample
-  /// Whether the sample has left the stage with it.
-  bool ends(int worker, const Lowered& done) {
-    if (!done.gives.find(Signal::Kind::release)) return false;
+  /// The sample has left the stage with it.
+  void released(int worker, const Lowered& done) {
     const Action& a = done.action;
     const double stash = input_.stages[a.stage].bytes.stash;
     double bytes = stash;
     if (lowering_.recomputes(a.stage))
       bytes = input_bytes(a.stage) + (a.op == Op::forward ? 0.0 : stash);
     keep(worker, done.replica_id, -1, -bytes);
-    return true;
   }
 
   Simulation simulation(double total_ms, std::int64_t dropped) {
@@ -113,13 +109,6 @@ class SimulationFacts {
   }
 
  private:
-  /// The quantile `q` of `values`, with the monitor's rank; 0 of none.
-  static double quantile(std::vector<double>& values, double q) {
-    if (values.empty()) return 0;
-    const auto at = values.begin() + std::ptrdiff_t(q * double(values.size() - 1));
-    std::nth_element(values.begin(), at, values.end());
-    return *at;
-  }
   /// Activations that are kept.
   struct Kept {
     std::int64_t samples = 0, most_samples = 0;
@@ -193,49 +182,6 @@ class SimulationFacts {
   std::vector<WorkerUse> workers_;
   std::vector<Kept> by_replica_, by_worker_;
   std::vector<SimulatedAction> events_;
-};
-
-/// Messages of one kind from one replica to another, received in the order they were sent.
-struct Wire {
-  int to = 0;  ///< the receiving worker
-  /// When the link from worker to worker, which other wires share, is free; null: one worker.
-  double* link_free = nullptr;
-  double ms = 0;                     ///< of a message; 0 within a worker
-  std::deque<std::int64_t> arrived;  ///< the samples that the messages are about
-};
-
-class Wires {
- public:
-  Wires(const Lowering& lowering, const SimulationInput& input) {
-    for (int stage = 0; stage + 1 < lowering.schedule().stages; ++stage) {
-      const plan::StepBytes& bytes = input.stages[stage].bytes;
-      for (int above = 0; above < lowering.replicas(stage); ++above) {
-        for (int below = 0; below < lowering.replicas(stage + 1); ++below) {
-          const int upper = lowering.replica_id(stage, above);
-          const int lower = lowering.replica_id(stage + 1, below);
-          add(lowering, input.machine, upper, lower, bytes.activation);
-          add(lowering, input.machine, lower, upper, bytes.gradient);
-        }
-      }
-    }
-  }
-
-  /// The wire of an activation or a gradient.
-  Wire& of(const Signal& signal) { return wires_.at({signal.from, signal.to}); }
-
- private:
-  void add(const Lowering& lowering, const plan::Machine& machine, int giver, int taker,
-           double bytes) {
-    const int from = lowering.worker(giver), to = lowering.worker(taker);
-    Wire& wire = wires_[{giver, taker}];
-    wire.to = to;
-    if (from == to) return;
-    wire.link_free = &link_free_[{from, to}];
-    wire.ms = machine.link_between(from, to).ms(bytes);
-  }
-
-  std::map<std::pair<int, int>, Wire> wires_;        ///< by giving and taking replica
-  std::map<std::pair<int, int>, double> link_free_;  ///< by sending and receiving worker
 };
 
 }  // namespace millrace::engine

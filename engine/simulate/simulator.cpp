@@ -1,95 +1,96 @@
 #include "engine/simulate/simulator.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <queue>
 #include <stdexcept>
 
+#include "engine/schedule/mailbox.h"
 #include "engine/simulate/simulation.h"
 
 namespace millrace::engine {
 namespace {
 
-struct Event {
-  enum class Kind { done, agreed, frame, message };
+/// Of a worker that has all that its action needs, to have its core. Of several workers whoever
+/// waited longest comes first.
+struct Turn {
+  double start_ms;  ///< when the core may be free
+  double ready_ms;  ///< since when the worker waits for it
+  std::int64_t order;
+  int worker;
 
-  double ms;
-  std::int64_t order;  ///< equal times: in the order of their causes
-  Kind kind;
-  int worker = 0;           ///< done, agreed
-  Wire* wire = nullptr;     ///< message
-  std::int64_t sample = 0;  ///< message: what it is about
-
-  bool operator>(const Event& other) const {
-    return ms != other.ms ? ms > other.ms : order > other.order;
-  }
-};
-
-struct Core {
-  bool busy = false;
-  std::queue<int> queue;  ///< workers that need it
+  auto operator<=>(const Turn&) const = default;
 };
 
 /// A worker on its way through its program.
 struct Walker {
-  /// The next action needs something, waits for its replicas, waits for a core, is at work; its
-  /// prediction waits for an earlier sample's; the program is over.
-  enum class State { needs, meets, queues, works, holds, over };
-
-  std::int64_t at = 0;
-  std::int64_t end = 0;
-  State state = State::needs;
-  Wire* wire = nullptr;  ///< State::needs: it waits for a message; null: for admission
+  std::int64_t at = 0, end = 0;
+  double free_ms = 0;  ///< when the action before was over
+  bool waits = false;  ///< the next action needs a signal
+  bool holds = false;  ///< its prediction waits for an earlier sample's
   SimulatedAction now;
   Lowered lowered;
 };
 
+/// Replicas of a stage on their way to an update.
+struct Meeting {
+  int arrived = 0;
+  double last_ms = 0;    ///< when the last one came
+  double agreed_ms = 0;  ///< when the all-reduce was over
+};
+
+/// Takes actions in the order of their starts. What one gives is known by then: so each is walked
+/// through at once, and signals carry the time from which others have them.
 class Run {
  public:
   Run(const Schedule& schedule, const SimulationInput& input)
       : schedule_(schedule),
         input_(input),
+        beside_(input.machine.overlap != plan::Overlap::none),
         lowering_(schedule),
-        wires_(lowering_, input),
+        mail_(lowering_),
         facts_(schedule, input, lowering_),
         applied_(schedule.applied(input.samples)),
-        cores_(std::size_t(input.cores > 0 ? input.cores : int(schedule.workers.size()))),
+        core_free_ms_(std::size_t(input.cores > 0 ? input.cores : int(schedule.workers.size())),
+                      0.0),
         walkers_(schedule.workers.size()),
-        left_(schedule.in_flight, schedule.stages),
-        met_(schedule.stages, 0),
-        agreed_(schedule.stages, 0.0) {
+        meetings_(schedule.stages) {
     for (std::size_t w = 0; w < walkers_.size(); ++w)
       walkers_[w].end = schedule.workers[w].end(applied_);
   }
 
   Simulation run() {
     for (int worker = 0; worker < int(walkers_.size()); ++worker) advance(worker);
-    while (!next_.empty()) {
-      const Event event = next_.top();
-      next_.pop();
-      now_ = event.ms;
-      if (event.kind == Event::Kind::done) finish(event.worker);
-      if (event.kind == Event::Kind::agreed) take_core(event.worker);
-      if (event.kind == Event::Kind::frame) admit_next();
-      if (event.kind == Event::Kind::message) deliver(*event.wire, event.sample);
+    while (!turns_.empty()) {
+      Turn turn = turns_.top();
+      turns_.pop();
+      double& free_ms = core_free_ms_[std::size_t(turn.worker) % core_free_ms_.size()];
+      if (free_ms > turn.start_ms) {
+        turn.start_ms = free_ms;
+        turns_.push(turn);
+      } else {
+        free_ms = work(turn.worker, turn.start_ms);
+        total_ms_ = std::max(total_ms_, free_ms);
+      }
     }
     for (std::size_t worker = 0; worker < walkers_.size(); ++worker) {
-      if (walkers_[worker].state == Walker::State::over) continue;
+      if (walkers_[worker].at == walkers_[worker].end) continue;
       throw std::logic_error("schedule " + schedule_.name + " deadlocks: worker " +
                              std::to_string(worker) + " waits before " +
                              action_text(walkers_[worker].now.action, true));
     }
-    return facts_.simulation(now_, dropped_);
+    return facts_.simulation(total_ms_, dropped_);
   }
 
  private:
   using Kind = Signal::Kind;
 
-  void at(double ms, Event::Kind kind, int worker, Wire* wire = nullptr, std::int64_t sample = 0) {
-    next_.push({ms, order_++, kind, worker, wire, sample});
+  static bool is_message(const Signal& signal) {
+    return signal.kind == Kind::activation || signal.kind == Kind::gradient;
   }
 
-  /// To the worker's next action, which begins if it can.
+  /// To the worker's next action.
   void advance(int worker) {
     Walker& walker = walkers_[worker];
     const Program& program = schedule_.workers[worker];
@@ -97,192 +98,157 @@ class Run {
       walker.now = {worker, program.at(walker.at)};
       if (walker.now.action.sample < applied_) break;
     }
-    walker.state = walker.at < walker.end ? Walker::State::needs : Walker::State::over;
-    if (walker.state != Walker::State::needs) return;
+    if (walker.at == walker.end) return;
     walker.lowered = lowering_(worker, walker.now.action);
-    if (!has_all(walker)) return;
-    take_core(worker);
+    if (walker.lowered.needs.find(Kind::meeting)) return meet(walker);
+    walker.waits = true;
+    look(worker);
   }
 
-  /// Takes what the action needs, or notes what it waits for. Admission and prediction are in order
-  /// anyway.
-  bool has_all(Walker& walker) {
-    walker.wire = nullptr;
-    for (const Signal& need : walker.lowered.needs) {
-      if (orders_moments(need.kind)) continue;
-      if (need.kind == Kind::release && !admitted(walker.now.action)) return false;
-      if (need.kind == Kind::meeting && !meets(walker)) return false;
-      if ((need.kind == Kind::activation || need.kind == Kind::gradient) && !takes(walker, need))
-        return false;
+  /// If the worker waits for signals, and has all of them, it is ready.
+  void look(int worker) {
+    Walker& walker = walkers_[worker];
+    if (walker.holds) return finish(worker);
+    const Signals& needs = walker.lowered.needs;
+    const auto has = [&](const Signal& n) { return n.kind == Kind::prediction || mail_.has(n); };
+    if (!walker.waits || !std::all_of(needs.begin(), needs.end(), has)) return;
+    double ready_ms = walker.free_ms;
+    for (const Signal& need : needs) {
+      if (need.kind == Kind::prediction) continue;  // needed at the action's end
+      mail_.take(need, [&](double ms) { ready_ms = std::max(ready_ms, ms); });
+      if (is_message(need) && !beside_) walker.now.receive_ms = message_ms(need);
     }
-    return true;
+    if (walker.lowered.gives.find(Kind::admission)) ready_ms = admitted(ready_ms);
+    ready(worker, ready_ms);
   }
 
-  bool takes(Walker& walker, const Signal& need) {
-    Wire& wire = wires_.of(need);
-    walker.wire = &wire;
-    if (wire.arrived.empty()) return false;
-    if (wire.arrived.front() != need.sample)
-      throw std::logic_error("a link delivers another sample than the schedule says");
-    wire.arrived.pop_front();
-    if (input_.machine.overlap == plan::Overlap::none) walker.now.receive_ms = wire.ms;
-    return true;
-  }
-
-  /// In order, once the slot's last sample has left every stage and a frame is there.
-  bool admitted(const Action& a) {
-    int& left = left_[a.sample % schedule_.in_flight];
-    if (a.sample != next_admitted_ || left < schedule_.stages) return false;
-    double came = now_;
-    if (const double period = input_.source_period_ms; period > 0) {
-      if (now_ < double(next_frame_) * period) {
-        at(double(next_frame_) * period, Event::Kind::frame, 0);
-        return false;
-      }
-      const std::int64_t oldest = next_frame_;
-      next_frame_ = std::max(oldest, std::int64_t(std::min(now_ / period, 1e18)));
-      // A quotient may be off by one.
-      if (next_frame_ > oldest && double(next_frame_) * period > now_) --next_frame_;
-      if (double(next_frame_ + 1) * period <= now_) ++next_frame_;
-      dropped_ += next_frame_ - oldest;
-      came = double(next_frame_++) * period;
-    }
-    left = 0;
-    facts_.admitted(now_, came);
-    return true;
-  }
-
-  /// If a worker waits to admit the next sample, it tries again.
-  void admit_next() {
-    const int worker = lowering_.worker(lowering_.replica_with(0, next_admitted_));
-    const Walker& walker = walkers_[worker];
-    if (walker.state == Walker::State::needs && walker.lowered.gives.find(Kind::admission) &&
-        walker.now.action.sample == next_admitted_) {
-      advance(worker);
-    }
+  void ready(int worker, double ms) {
+    walkers_[worker].waits = false;
+    turns_.push({ms, ms, order_++, worker});
   }
 
   /// Replicas begin an update together.
-  bool meets(Walker& walker) {
+  void meet(const Walker& walker) {
     const int stage = walker.now.action.stage, replicas = lowering_.replicas(stage);
-    walker.state = Walker::State::meets;
-    if (++met_[stage] < replicas) return false;
-    met_[stage] = 0;
+    Meeting& meeting = meetings_[stage];
+    meeting.last_ms = std::max(meeting.last_ms, walker.free_ms);
+    if (++meeting.arrived < replicas) return;
+    meeting.arrived = 0;
     const double ms = facts_.agree_ms(stage);
     const bool beside = input_.machine.overlap == plan::Overlap::all;
-    agreed_[stage] = beside ? std::max(now_, agreed_[stage] + ms) : now_;
+    meeting.agreed_ms =
+        beside ? std::max(meeting.last_ms, meeting.agreed_ms + ms) : meeting.last_ms;
     for (int replica = 0; replica < replicas; ++replica) {
       const int other = lowering_.worker(lowering_.replica_id(stage, replica));
       if (!beside) walkers_[other].now.receive_ms = ms;
-      at(agreed_[stage], Event::Kind::agreed, other);
-    }
-    return false;
-  }
-
-  Core& core_of(int worker) { return cores_[std::size_t(worker) % cores_.size()]; }
-
-  void take_core(int worker) {
-    Core& core = core_of(worker);
-    if (!core.busy) {
-      core.busy = true;
-      work(worker);
-    } else {
-      walkers_[worker].state = Walker::State::queues;
-      core.queue.push(worker);
+      ready(other, meeting.agreed_ms);
     }
   }
 
-  void work(int worker) {
-    SimulatedAction& now = walkers_[worker].now;
-    walkers_[worker].state = Walker::State::works;
-    now.start_ms = now_;
+  /// When the next sample is admitted whose slot is free from `ms` on: once a frame is there.
+  double admitted(double ms) {
+    double came_ms = ms;
+    if (const double period = input_.source_period_ms; period > 0) {
+      const std::int64_t oldest = next_frame_;
+      ms = std::max(ms, double(oldest) * period);
+      next_frame_ = std::max(oldest, std::int64_t(std::min(ms / period, 1e18)));
+      // A quotient may be off by one.
+      if (next_frame_ > oldest && double(next_frame_) * period > ms) --next_frame_;
+      if (double(next_frame_ + 1) * period <= ms) ++next_frame_;
+      dropped_ += next_frame_ - oldest;
+      came_ms = double(next_frame_++) * period;
+    }
+    facts_.admitted(ms, came_ms);
+    return ms;
+  }
+
+  /// Returns when the core is free again.
+  double work(int worker, double start_ms) {
+    Walker& walker = walkers_[worker];
+    SimulatedAction& now = walker.now;
+    const Signals& gives = walker.lowered.gives;
+    now.start_ms = start_ms;
     now.compute_ms = facts_.compute_ms(now.action);
-    const Wire* wire = outgoing(walkers_[worker].lowered);
-    if (wire && input_.machine.overlap == plan::Overlap::none) now.send_ms = wire->ms;
+    for (const Signal& signal : gives) {
+      if (is_message(signal) && !beside_) now.send_ms = message_ms(signal);
+    }
     facts_.begins(now);
-    at(now.end_ms(), Event::Kind::done, worker);
-    if (!walkers_[worker].lowered.gives.find(Kind::admission)) return;
-    ++next_admitted_;
-    admit_next();
-  }
-
-  /// The wire that carries the action's result; null: it stays.
-  Wire* outgoing(const Lowered& action) {
-    for (const Kind kind : {Kind::activation, Kind::gradient}) {
-      if (const Signal* signal = action.gives.find(kind)) return &wires_.of(*signal);
+    const double end_ms = walker.free_ms = now.end_ms();
+    for (const Signal& signal : gives) {
+      if (signal.kind == Kind::admission) give(signal, start_ms);
+      if (is_message(signal)) give(signal, arrival_ms(signal, end_ms));
     }
-    return nullptr;
+    finish(worker);
+    return end_ms;
   }
 
+  /// Ends the action, or holds it: replicas of the last stage predict in order, and wait for that.
   void finish(int worker) {
-    const Lowered done = walkers_[worker].lowered;
-    Core& core = core_of(worker);
-    core.busy = !core.queue.empty();
-    if (core.busy) {
-      work(core.queue.front());
-      core.queue.pop();
+    Walker& walker = walkers_[worker];
+    const Lowered done = walker.lowered;
+    if (const Signal* const earlier = done.needs.find(Kind::prediction)) {
+      walker.holds = !mail_.has(*earlier);
+      if (walker.holds) return;
+      mail_.take(*earlier, [&](double ms) { walker.free_ms = std::max(walker.free_ms, ms); });
     }
-    if (Wire* wire = outgoing(done)) send(*wire, done.action.sample);
-    if (done.gives.find(Kind::prediction)) {
-      walkers_[worker].state = Walker::State::holds;
-      held_[done.action.sample] = worker;
-      predict_held();
-    } else {
-      end(worker);
+    const Signal* const prediction = done.gives.find(Kind::prediction);
+    const double end_ms = walker.free_ms;
+    if (prediction) facts_.predicted(end_ms);
+    if (const Signal* const release = done.gives.find(Kind::release)) {
+      facts_.released(worker, done);
+      give(*release, end_ms);
     }
-  }
-
-  /// Replicas of the last stage predict in order, and wait for that.
-  void predict_held() {
-    while (!held_.empty() && held_.begin()->first == next_predicted_) {
-      const int worker = held_.begin()->second;
-      held_.erase(held_.begin());
-      ++next_predicted_;
-      facts_.predicted(now_);
-      end(worker);
-    }
-  }
-
-  void end(int worker) {
-    const Lowered done = walkers_[worker].lowered;
-    ++walkers_[worker].at;
-    if (facts_.ends(worker, done)) {
-      const std::int64_t sample = done.action.sample;
-      if (++left_[sample % schedule_.in_flight] == schedule_.stages) admit_next();
-    }
+    ++walker.at;
     advance(worker);
+    if (prediction) give(*prediction, end_ms);
   }
 
-  void send(Wire& wire, std::int64_t sample) {
-    const bool beside = input_.machine.overlap != plan::Overlap::none;
-    if (!wire.link_free || (!beside && input_.delay_ms == 0)) return deliver(wire, sample);
-    double sent = now_;
-    if (beside) sent = *wire.link_free = std::max(*wire.link_free, now_) + wire.ms;
-    at(sent + input_.delay_ms, Event::Kind::message, wire.to, &wire, sample);
+  /// Whoever needs the signal has it from `ms` on.
+  void give(const Signal& signal, double ms) {
+    mail_.give(signal, ms);
+    const int taker = signal.kind == Kind::release
+                          ? lowering_.replica_with(0, signal.sample + schedule_.slots())
+                          : signal.to;
+    look(lowering_.worker(taker));
   }
 
-  void deliver(Wire& wire, std::int64_t sample) {
-    wire.arrived.push_back(sample);
-    const Walker& to = walkers_[wire.to];
-    if (to.state == Walker::State::needs && to.wire == &wire) advance(wire.to);
+  /// The time that a message takes, of the link or of both workers.
+  double message_ms(const Signal& signal) const {
+    const int from = lowering_.worker(signal.from), to = lowering_.worker(signal.to);
+    if (from == to) return 0;
+    const bool back = signal.kind == Kind::gradient;
+    const plan::StepBytes& bytes = input_.stages[signal.stage - (back ? 1 : 0)].bytes;
+    return input_.machine.link_between(from, to).ms(back ? bytes.gradient : bytes.activation);
+  }
+
+  /// Sends a message that is ready at `ms`. Returns when it is there.
+  double arrival_ms(const Signal& signal, double ms) {
+    const std::pair way{lowering_.worker(signal.from), lowering_.worker(signal.to)};
+    if (way.first == way.second) return ms;
+    if (beside_) {
+      double& free_ms = link_free_ms_[way];
+      ms = free_ms = std::max(free_ms, ms) + message_ms(signal);
+    }
+    ms += input_.delay_ms;
+    total_ms_ = std::max(total_ms_, ms);  // nobody reads the last ones
+    return ms;
   }
 
   const Schedule& schedule_;
   const SimulationInput& input_;
-  Lowering lowering_;
-  Wires wires_;
+  const bool beside_;  ///< messages take no time of the workers
+  const Lowering lowering_;
+  Mailbox<double> mail_;
   SimulationFacts facts_;
-  std::int64_t applied_;
-  double now_ = 0;
+  const std::int64_t applied_;
+  double total_ms_ = 0;
   std::int64_t order_ = 0;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> next_;
-  std::vector<Core> cores_;
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
+  std::vector<double> core_free_ms_;
+  std::map<std::pair<int, int>, double> link_free_ms_;  ///< by sending and receiving worker
   std::vector<Walker> walkers_;
-  std::vector<int> left_;  ///< by slot: stages that its sample has left
-  std::int64_t next_admitted_ = 0, next_frame_ = 0, dropped_ = 0, next_predicted_ = 0;
-  std::vector<int> met_;              ///< by stage: replicas that wait in an update
-  std::vector<double> agreed_;        ///< by stage: when the all-reduce was over
-  std::map<std::int64_t, int> held_;  ///< predictions that wait for earlier ones: sample, worker
+  std::vector<Meeting> meetings_;  ///< by stage
+  std::int64_t next_frame_ = 0, dropped_ = 0;
 };
 
 }  // namespace

@@ -58,7 +58,7 @@ struct WorkerUse {
 struct Simulation {
   std::int64_t samples = 0;  ///< worked on
   std::int64_t dropped = 0;  ///< frames that a live source dropped meanwhile
-  double total_ms = 0;       ///< until the last worker has done its last action
+  double total_ms = 0;       ///< until the last action is over and the last message there
   /// Mean time between predictions, over the second half of those made while samples still came, in
   /// complete updates: filling and draining do not count, except a flush's. Of a single minibatch:
   /// total_ms over its samples.
@@ -85,8 +85,8 @@ struct Simulation {
   double bubble() const;       ///< mean share of time in which a worker has nothing to do
 };
 
-/// Runs `schedule`, which verify() must have passed or would pass, by discrete events. O(actions x
-/// log(workers)) time; memory for workers, samples and messages in transit. Throws
+/// Runs `schedule`, which verify() must have passed or would pass. O(actions x log(workers)) time
+/// if workers share no cores; memory for workers, samples and messages in transit. Throws
 /// std::invalid_argument for invalid input, std::logic_error if the schedule deadlocks.
 Simulation simulate(const Schedule& schedule, const SimulationInput& input);
 

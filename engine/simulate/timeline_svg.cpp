@@ -37,8 +37,7 @@ constexpr int kHandOff = 6;
 
 /// At most two decimals, none of them idle.
 std::string number(double value) {
-  const std::string digits = format("%.2f", value);
-  std::string text = digits;
+  std::string text = format("%.2f", value);
   text.erase(text.find_last_not_of('0') + 1);
   if (text.back() == '.') text.pop_back();
   return text == "-0" ? "0" : text;

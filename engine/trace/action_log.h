@@ -1,8 +1,12 @@
 // Records what each worker does and when, while a pipeline runs.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "capture/operation_watch.h"
@@ -16,7 +20,8 @@ namespace millrace::engine {
 class alignas(64) ActionTrack final : public capture::OperationWatch {
  public:
   /// `capacity` > 0. Times are kept as nanoseconds since `origin`.
-  ActionTrack(int worker, std::size_t capacity, Clock::time_point origin);
+  ActionTrack(int worker, std::size_t capacity, Clock::time_point origin)
+      : worker_(worker), origin_(origin), ring_(capacity) {}
 
   void begin(const Action& action, Clock::time_point now) {
     action_ = action;
@@ -38,9 +43,18 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
   }
 
   /// Ordered by start.
-  std::vector<Span> spans() const;
+  std::vector<Span> spans() const {
+    const auto kept = std::ptrdiff_t(count_ - lost());
+    std::vector<Span> spans(ring_.begin(), ring_.begin() + kept);
+    std::ranges::sort(spans, {}, [](const Span& span) {
+      return std::pair{span.start_ns, span.end_ns};
+    });
+    return spans;
+  }
   /// How many earlier spans were overwritten.
-  std::int64_t lost() const;
+  std::int64_t lost() const {
+    return std::max<std::int64_t>(0, count_ - std::int64_t(ring_.size()));
+  }
 
  private:
   /// Shorter ones are the time to look for a message, not a wait.
@@ -72,7 +86,11 @@ class ActionLog {
   static constexpr std::size_t kCapacity = 1'000'000, kCounts = 200'000;
 
   /// `operations`: step programs log their operations, too.
-  explicit ActionLog(int workers, std::size_t capacity = kCapacity, bool operations = false);
+  explicit ActionLog(int workers, std::size_t capacity = kCapacity, bool operations = false)
+      : operations_(operations), counts_(kCounts) {
+    const std::size_t each = std::max<std::size_t>(1, capacity / std::size_t(workers));
+    for (int worker = 0; worker < workers; ++worker) tracks_.emplace_back(worker, each, origin_);
+  }
   bool operations() const { return operations_; }
 
   ActionTrack& track(int worker) { return tracks_[std::size_t(worker)]; }
@@ -82,10 +100,24 @@ class ActionLog {
     counts_[counted_++ % kCounts] = counts;
   }
   /// In their order, when the pipeline has stopped.
-  std::vector<Counts> counts() const;
+  std::vector<Counts> counts() const {
+    if (counted_ <= kCounts) return {counts_.begin(), counts_.begin() + std::ptrdiff_t(counted_)};
+    std::vector<Counts> all = counts_;
+    std::ranges::rotate(all, all.begin() + std::ptrdiff_t(counted_ % kCounts));
+    return all;
+  }
   /// Worker by worker, when the pipeline has stopped.
-  std::vector<Span> spans() const;
-  std::int64_t lost() const;
+  std::vector<Span> spans() const {
+    std::vector<Span> all;
+    for (const ActionTrack& track : tracks_)
+      std::ranges::copy(track.spans(), std::back_inserter(all));
+    return all;
+  }
+  std::int64_t lost() const {
+    std::int64_t lost = 0;
+    for (const ActionTrack& track : tracks_) lost += track.lost();
+    return lost;
+  }
 
  private:
   const Clock::time_point origin_ = Clock::now();
@@ -96,6 +128,11 @@ class ActionLog {
 };
 
 /// The log as trace_json() of trace.h; its title says if events were lost.
-std::string trace_json(const ActionLog& actions, const Schedule& schedule);
+inline std::string trace_json(const ActionLog& actions, const Schedule& schedule) {
+  const std::int64_t lost = actions.lost();
+  const std::string title =
+      schedule.name + (lost > 0 ? ", without its first " + std::to_string(lost) + " events" : "");
+  return trace_json(title, worker_names(schedule), actions.spans(), actions.counts());
+}
 
 }  // namespace millrace::engine

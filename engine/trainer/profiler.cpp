@@ -26,34 +26,29 @@ namespace {
 using stages::Stage;
 using stages::Tensors;
 
-/// What is measured.
-struct Subject {
-  const std::shared_ptr<const stages::Network>& network;
-  const stages::ImageShape& sample;
-  const stages::OptimizerSpec& optimizer;
-  kernels::Numerics numerics;
-  stages::StageRange whole() const { return {0, network->size(), true, true}; }
-};
+stages::StageRange whole(const TrainerOptions& options) {
+  return {0, options.network->size(), true, true};
+}
 
-Tensors first_input(const Subject& subject, c10::Device device) {
-  const stages::ImageShape& sample = subject.sample;
+Tensors first_input(const TrainerOptions& options, c10::Device device) {
+  const stages::ImageShape& sample = options.sample;
   at::Tensor x = at::rand({1, sample.channels, sample.height, sample.width});
-  if (subject.network->channels_last()) x = x.contiguous(at::MemoryFormat::ChannelsLast);
+  if (options.network->channels_last()) x = x.contiguous(at::MemoryFormat::ChannelsLast);
   return {x.to(device)};
 }
 
-at::Tensor target_of(const Subject& subject) {
-  const stages::ImageShape& made = subject.network->shape(subject.network->size() - 1);
+at::Tensor target_of(const TrainerOptions& options) {
+  const stages::ImageShape& made = options.network->shape(options.network->size() - 1);
   return at::rand({1, made.channels, made.height, made.width});
 }
 
 /// As a recorded step has it, or operator by operator.
-std::unique_ptr<capture::Backend> backend_of(const Subject& subject, c10::Device device,
+std::unique_ptr<capture::Backend> backend_of(const TrainerOptions& options, c10::Device device,
                                              bool recorded, int threads = 1) {
   if (!recorded) return capture::make_eager_backend(device);
   if (!device.is_cuda())
-    return capture::make_core_backend(threads, pin_this_thread, subject.numerics);
-  return capture::make_graph_backend(device, program::gpu_lowering(device, subject.numerics));
+    return capture::make_core_backend(threads, pin_this_thread, options.numerics);
+  return capture::make_graph_backend(device, program::gpu_lowering(device, options.numerics));
 }
 
 enum class Part { forward, backward, backward_weight, update };  ///< backward: or its first part
@@ -64,11 +59,11 @@ constexpr std::size_t kParts = 4;
 class Rig {
  public:
   /// `split`: the two parts of a backward apart.
-  Rig(const Subject& subject, stages::StageRange range, bool split, c10::Device device,
+  Rig(const TrainerOptions& options, stages::StageRange range, bool split, c10::Device device,
       std::unique_ptr<capture::Backend> backend, const Tensors& inputs, const at::Tensor& target)
       : split_(split),
         backend_(std::move(backend)),
-        stage_(made(subject, range, device)),
+        stage_(made(options, range, device)),
         inputs_(inputs),
         target_(target),
         rate_(at::ones({}, at::TensorOptions(device).dtype(at::kDouble))),
@@ -119,11 +114,11 @@ class Rig {
  private:
   static constexpr int kInARow = 20;
 
-  Stage made(const Subject& subject, stages::StageRange range, c10::Device device) const {
+  Stage made(const TrainerOptions& options, stages::StageRange range, c10::Device device) const {
     const bool channels_last = backend_->records() && device.is_cpu();  // as its kernels like it
-    Stage stage(subject.network, range, subject.optimizer, device,
+    Stage stage(options.network, range, options.optimizer, device,
                 {.split = split_, .channels_last = channels_last});
-    stages::load_state(stage.parameters(), stages::initial_state(*subject.network, 0));
+    stages::load_state(stage.parameters(), stages::initial_state(*options.network, 0));
     return stage;
   }
 
@@ -185,14 +180,14 @@ class Rig {
 /// Runs a whole-network step again and again on every usable core but the first.
 class Neighbours {
  public:
-  Neighbours(const Subject& subject, const ProfilerOptions& options) {
-    for (int core = 1; options.neighbours && core < usable_cores(); ++core) {
+  Neighbours(const TrainerOptions& options, const ProfilerOptions& how) {
+    for (int core = 1; how.neighbours && core < usable_cores(); ++core) {
       threads_.emplace_back([=, this] {
         pin_this_thread(core);
         at::set_num_threads(1);
-        Rig rig(subject, subject.whole(), /*split=*/false, at::kCPU,
-                backend_of(subject, at::kCPU, options.recorded), first_input(subject, at::kCPU),
-                target_of(subject));
+        Rig rig(options, whole(options), /*split=*/false, at::kCPU,
+                backend_of(options, at::kCPU, how.recorded), first_input(options, at::kCPU),
+                target_of(options));
         while (!stop_.load(std::memory_order_relaxed)) {
           for (const Part part : {Part::forward, Part::backward, Part::update}) rig.time(part);
         }
@@ -235,13 +230,13 @@ Times time_parts(Rig& rig, bool split, int repeats, int most) {
 
 /// Times module `index` alone, without the loss: its gradients come from outside. `x`: what reaches
 /// it; becomes what it gives.
-plan::ModuleProfile profile_module(const Subject& subject, int index, Tensors& x,
-                                   const ProfilerOptions& options) {
-  const c10::Device device = torch_device(options.device);
-  Rig rig(subject, {index, index + 1, index == 0, false}, /*split=*/true, device,
-          backend_of(subject, device, options.recorded), x, {});
-  const Times times = time_parts(rig, true, options.repeats, options.most_repeats);
-  plan::ModuleProfile module{.name = subject.network->module(index).describe(),
+plan::ModuleProfile profile_module(const TrainerOptions& options, int index, Tensors& x,
+                                   const ProfilerOptions& how) {
+  const c10::Device device = torch_device(how.device);
+  Rig rig(options, {index, index + 1, index == 0, false}, /*split=*/true, device,
+          backend_of(options, device, how.recorded), x, {});
+  const Times times = time_parts(rig, true, how.repeats, how.most_repeats);
+  plan::ModuleProfile module{.name = options.network->module(index).describe(),
                              .bytes = rig.bytes()};
   for (std::size_t part = 0; part < kParts; ++part)
     module.*plan::kTimes[part].second = measured(times[part]);
@@ -259,11 +254,11 @@ class Alone final : public stages::Reducer {
 
 /// What modules cost of which `ways` ranks have a part each. Of two that are split, the second adds
 /// up what it gives, and the first the gradient of what it takes. `given`: what each module takes.
-void profile_parts(plan::Profile& profile, const Subject& subject, int ways,
-                   const std::vector<Tensors>& given, const ProfilerOptions& options) {
-  const stages::TensorSplit split(subject.network, {}, ways);
-  const std::shared_ptr<const stages::Network> network = split.part(std::make_shared<Alone>());
-  const Subject part{network, subject.sample, subject.optimizer, subject.numerics};
+void profile_parts(plan::Profile& profile, const TrainerOptions& options, int ways,
+                   const std::vector<Tensors>& given, const ProfilerOptions& how) {
+  const stages::TensorSplit split(options.network, {}, ways);
+  TrainerOptions part = options;
+  part.network = split.part(std::make_shared<Alone>());
   for (const auto& [first, second] : split.pairs()) {
     plan::ModuleProfile& taker = profile.modules[std::size_t(first)];
     plan::ModuleProfile& giver = profile.modules[std::size_t(second)];
@@ -275,51 +270,48 @@ void profile_parts(plan::Profile& profile, const Subject& subject, int ways,
       plan::ModuleProfile& module = profile.modules[std::size_t(index)];
       module.tensor_ways = ways;
       if (ways > std::max(2, usable_cores())) continue;  // as of fewer parts
-      module.parts[ways] = profile_module(part, index, x, options).ms();
+      module.parts[ways] = profile_module(part, index, x, how).ms();
     }
   }
 }
 
-plan::Profile profile_here(const Subject& subject, const ProfilerOptions& options) {
+plan::Profile profile_here(const TrainerOptions& options, const ProfilerOptions& how) {
   constexpr int kMostWays = 16;
-  const Neighbours neighbours(subject, options);
-  plan::Profile profile{.device = options.device.name()};
-  Tensors x = first_input(subject, torch_device(options.device));
+  const Neighbours neighbours(options, how);
+  plan::Profile profile{.device = how.device.name()};
+  Tensors x = first_input(options, torch_device(how.device));
   profile.input_bytes = double(x[0].nbytes());
   std::vector<Tensors> given;
-  for (int index = 0; index < subject.network->size(); ++index) {
+  for (int index = 0; index < options.network->size(); ++index) {
     given.push_back(x);
-    profile.modules.push_back(profile_module(subject, index, x, options));
+    profile.modules.push_back(profile_module(options, index, x, how));
   }
-  for (int ways = 2; options.parts && ways <= kMostWays; ways *= 2)
-    profile_parts(profile, subject, ways, given, options);
+  for (int ways = 2; how.parts && ways <= kMostWays; ways *= 2)
+    profile_parts(profile, options, ways, given, how);
   return profile;
 }
 
 }  // namespace
 
-plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& network,
-                              const stages::ImageShape& sample,
-                              const stages::OptimizerSpec& optimizer,
-                              const ProfilerOptions& options) {
+plan::Profile measure_profile(const TrainerOptions& options, const ProfilerOptions& how) {
   return on_core(0, [&] {
     at::set_num_threads(1);
-    return profile_here({network, sample, optimizer, options.numerics}, options);
+    return profile_here(options, how);
   });
 }
 
 namespace {
 
 /// A few steps of the whole network on a thread of its own and its helpers, in milliseconds.
-std::vector<double> steps_ms(const Subject& subject, int threads, bool programs, int count) {
+std::vector<double> steps_ms(const TrainerOptions& options, int threads, bool programs, int count) {
   std::vector<double> steps;
   std::thread([&] {
     // A team has cores of its own; LibTorch's threads spread by themselves.
     if (programs) pin_this_thread(0);
     at::set_num_threads(programs ? 1 : threads);
-    Rig rig(subject, subject.whole(), /*split=*/false, at::kCPU,
-            backend_of(subject, at::kCPU, programs, threads), first_input(subject, at::kCPU),
-            target_of(subject));
+    Rig rig(options, whole(options), /*split=*/false, at::kCPU,
+            backend_of(options, at::kCPU, programs, threads), first_input(options, at::kCPU),
+            target_of(options));
     const Times times = time_parts(rig, false, count, count);
     for (int i = 0; i < count; ++i) {
       steps.push_back(0);
@@ -331,9 +323,7 @@ std::vector<double> steps_ms(const Subject& subject, int threads, bool programs,
 
 }  // namespace
 
-std::vector<plan::Measured> measure_thread_speedup(
-    const std::shared_ptr<const stages::Network>& network, const stages::ImageShape& sample,
-    const stages::OptimizerSpec& optimizer, bool programs, const kernels::Numerics& numerics) {
+std::vector<plan::Measured> measure_thread_speedup(const TrainerOptions& options, bool programs) {
   constexpr int kTurn = 5, kMostTurns = 20;
   constexpr double kKnown = 0.1;
   const auto cores = std::size_t(usable_cores());
@@ -346,9 +336,7 @@ std::vector<plan::Measured> measure_thread_speedup(
   for (int turn = 0; turn < kMostTurns && !(turn > 1 && known()); ++turn) {
     for (int threads = 1; threads <= usable_cores(); ++threads) {
       std::vector<double>& all = steps[std::size_t(threads - 1)];
-      for (const double ms :
-           steps_ms({network, sample, optimizer, numerics}, threads, programs, kTurn))
-        all.push_back(ms);
+      for (const double ms : steps_ms(options, threads, programs, kTurn)) all.push_back(ms);
     }
   }
   std::vector<plan::Measured> speeds;

@@ -1,16 +1,11 @@
 // What a network costs on this machine: its modules, a schedule's stages, messages.
 #pragma once
 
-#include <memory>
 #include <vector>
 
-#include "capture/program/kernels/kernels.h"
 #include "engine/pipeline/exchange.h"
 #include "engine/plan/profile.h"
-#include "engine/trainer/device.h"
 #include "engine/trainer/trainer_options.h"
-#include "stages/network.h"
-#include "stages/optimizer.h"
 
 namespace millrace::engine {
 
@@ -21,18 +16,15 @@ struct ProfilerOptions {
   Device device;  ///< where the modules run; hand-offs are between CPU cores
   /// Keep the other usable cores busy with the same network meanwhile, as a pipeline would.
   bool neighbours = false;
-  bool recorded = false;       ///< as recorded steps do it; else operator by operator
-  kernels::Numerics numerics;  ///< of recorded steps
-  bool parts = false;          ///< of modules that ranks may share, too; on a core
+  bool recorded = false;  ///< as recorded steps do it; else operator by operator
+  bool parts = false;     ///< of modules that ranks may share, too; on a core
 };
 
 /// Times each module's forward, input gradient, weight gradient and update on the activations that
-/// reach it from a sample of shape `sample` (every size known), and counts its bytes. Measures on
-/// a thread of its own. Throws std::invalid_argument for a device this build can't use.
-plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& network,
-                              const stages::ImageShape& sample,
-                              const stages::OptimizerSpec& optimizer,
-                              const ProfilerOptions& options = {});
+/// reach it from a sample, and counts its bytes. `options`: network, sample (every size known),
+/// optimizer and numerics count. Measures on a thread of its own. Throws std::invalid_argument for
+/// a device this build can't use.
+plan::Profile measure_profile(const TrainerOptions& options, const ProfilerOptions& how = {});
 
 /// What handing a message of some sizes from one core to another takes, one way: the token, and the
 /// bytes as the receiver's core reads them. A size whose time does not stand out from its noise
@@ -44,10 +36,8 @@ plan::HandOff measure_hand_off();
 plan::HandOff measure_sums(Exchange& exchange);
 
 /// Speed of the whole network on 1, 2, ... cores against one, in turns until it is known to 10 %,
-/// or for some seconds a count of cores; by `programs`, or by operators.
-std::vector<plan::Measured> measure_thread_speedup(
-    const std::shared_ptr<const stages::Network>& network, const stages::ImageShape& sample,
-    const stages::OptimizerSpec& optimizer, bool programs, const kernels::Numerics& numerics);
+/// or for some seconds a count of cores; by `programs`, or by operators. `options`: as above.
+std::vector<plan::Measured> measure_thread_speedup(const TrainerOptions& options, bool programs);
 
 /// Has every worker of the schedule do its own actions in their order, as many workers at once as
 /// there are cores, each on its own core, for `seconds` and at least a few rounds of its period:

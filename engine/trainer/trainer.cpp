@@ -49,13 +49,10 @@ TrainerOptions completed(TrainerOptions options) {
   if (measures && programs) {
     options.module_ms = module_times_by_programs(options, 1);
   } else if (measures) {
-    ProfilerOptions where;
+    ProfilerOptions how;
     if (!options.make_backend && place_of(options, 0).is_cuda())
-      where = {.device = options.devices.front(),
-               .recorded = records_any(options),
-               .numerics = options.numerics};
-    const plan::Profile profile =
-        measure_profile(options.network, options.sample, options.optimizer, where);
+      how = {.device = options.devices.front(), .recorded = records_any(options)};
+    const plan::Profile profile = measure_profile(options, how);
     for (const plan::ModuleProfile& module : profile.modules)
       options.module_ms.push_back(module.ms().total());
   }

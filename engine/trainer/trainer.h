@@ -39,16 +39,11 @@ struct DeadUnits {
   int dead = 0, units = 0;
 };
 
-/// How a stage's step is run.
-struct StageCapture {
-  bool recorded = false;
-  std::vector<std::string> left;  ///< left_to_libtorch() of its step program
-};
-
 struct StageFacts {
   StageMemory memory;
   DeadUnits dead_units;
-  StageCapture capture;
+  bool recorded = false;          ///< its step
+  std::vector<std::string> left;  ///< left_to_libtorch() of its step program
 };
 
 /// Owns stages, buffers, schedule and monitor. Not thread-safe, but monitor() may be read and cut()

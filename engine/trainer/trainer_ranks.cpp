@@ -22,16 +22,15 @@ void post_to_all(Exchange& exchange, const std::string& text) {
 }
 
 void write(ByteWriter& to, int stage, const StageFacts& facts) {
-  to.put(stage).put(facts.memory).put(facts.dead_units).put(facts.capture.recorded);
-  to.put(facts.capture.left);
+  to.put(stage).put(facts.memory).put(facts.dead_units).put(facts.recorded).put(facts.left);
 }
 
 StageFacts read_facts(ByteReader& from, int& stage) {
   stage = from.get<int>();
-  StageFacts facts{.memory = from.get<StageMemory>(), .dead_units = from.get<DeadUnits>()};
-  facts.capture.recorded = from.get<bool>();
-  facts.capture.left = from.list<std::string>();
-  return facts;
+  return {.memory = from.get<StageMemory>(),
+          .dead_units = from.get<DeadUnits>(),
+          .recorded = from.get<bool>(),
+          .left = from.list<std::string>()};
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "capture/buffers.h"
-#include "engine/pipeline/sample.h"
+#include "engine/pipeline/feed.h"
 #include "stages/sample_of_bytes.h"
 
 namespace millrace::engine {

@@ -41,7 +41,8 @@ StageFacts Trainer::facts(int stage) const {
                      .gradients = step->stage().gradient_bytes(),
                      .activations = step->peak_activation_bytes()},
           .dead_units = dead_units(stage),
-          .capture = {.recorded = step->records(), .left = left_to_libtorch(step->operations())}};
+          .recorded = step->records(),
+          .left = left_to_libtorch(step->operations())};
 }
 
 capture::RateInForce Trainer::rate() const {

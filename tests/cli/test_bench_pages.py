@@ -32,7 +32,7 @@ class Pages(unittest.TestCase):
                 page = pages.page(results)
                 published = file.with_suffix(".md")
                 if published.exists():
-                    self.assertEqual(tables_in(page), tables_in(published.read_text()), "run tools/bench/pages.py again")
+                    self.assertEqual(tables_in(page), tables_in(published.read_text()), "run bench --from again")
                 if results["suite"] in plots.PLOTS:
                     plots.draw(results, Path(folder, "plot.png"))
                     drawn = {path.name: path.read_bytes() for path in Path(folder).iterdir()}

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/monitor/clock.h"
+#include "engine/monitor/median.h"
 #include "io/video/video_writer.h"
 #include "tools/app/run.h"
 #include "tools/bench/measure.h"
@@ -82,12 +83,10 @@ class Camera {
   std::thread thread_;
 };
 
-Json quantiles(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const auto at = [&](double share) {
-    return values.empty() ? 0.0 : values[std::size_t(share * double(values.size() - 1))];
-  };
-  return {{"p50", at(0.5)}, {"p99", at(0.99)}, {"max", at(1)}};
+Json quantiles(const std::vector<double>& values) {
+  return {{"p50", engine::quantile(values, 0.5)},
+          {"p99", engine::quantile(values, 0.99)},
+          {"max", engine::quantile(values, 1)}};
 }
 
 }  // namespace
@@ -119,8 +118,8 @@ const Question kCamera("camera", [](const Json& question) -> Json {
           {"size", width},
           {"frames", frames},
           {"unreadable", unreadable},
-          {"shown_to_prediction_ms", quantiles(std::move(whole))},
-          {"capture_to_prediction_ms", quantiles(std::move(inside))}};
+          {"shown_to_prediction_ms", quantiles(whole)},
+          {"capture_to_prediction_ms", quantiles(inside)}};
 });
 
 }  // namespace millrace::bench

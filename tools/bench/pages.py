@@ -1,7 +1,5 @@
-"""A benchmark's results as a page, Markdown, and as plots: `pages.py RESULTS.json --page PAGE.md --plot PLOT.png`."""
+"""A benchmark's results as a page, Markdown."""
 
-import argparse
-import json
 from pathlib import Path
 
 import plots
@@ -363,20 +361,3 @@ PAGES = {"camera": camera, "framerate": framerate, "gpu": gpu, "ingest": ingest,
 
 def page(results):
     return PAGES[results["suite"]](results)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("results")
-    parser.add_argument("--page")
-    parser.add_argument("--plot")
-    options = parser.parse_args()
-    results = json.loads(Path(options.results).read_text())
-    if options.page:
-        Path(options.page).write_text(page(results))
-    if options.plot:
-        plots.draw(results, options.plot)
-
-
-if __name__ == "__main__":
-    main()

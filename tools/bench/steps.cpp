@@ -27,6 +27,18 @@ double milliseconds(Clock::duration d) {
   return std::chrono::duration<double, std::milli>(d).count();
 }
 
+/// The PARTIME slides' networks: basic (10 layers, 16 features, kernel 5), layers (x3), features
+/// (x3), kernel (x3); or the preset of that name.
+stages::ModelSpec model_of(const std::string& name) {
+  stages::ModelSpec model;  // basic is the default network
+  if (name == "layers") model.layers *= 3;
+  if (name == "features") model.features *= 3;
+  if (name == "kernel") model.kernel *= 3;
+  if (name == "resnet18") model.preset = name;
+  return model;
+}
+
+/// As an arm says, without weights, and without a cut if it names none.
 engine::TrainerOptions options_of(const Json& arm) {
   static const std::map<std::string, engine::Capture> captures = {
       {"auto", engine::Capture::automatic},
@@ -41,19 +53,25 @@ engine::TrainerOptions options_of(const Json& arm) {
   options.cut = arm.value("cut", std::vector<int>());
   options.threads = arm.value("threads", std::vector<int>());
   options.capture = captures.at(arm.value("capture", "auto"));
+  options.sample = {3, arm.at("size"), arm.at("size")};
+  stages::ModelSpec model = model_of(arm.at("network"));
+  model.channels_last = arm.value("channels_last", false);
+  options.network = stages::build_network(model, options.sample);
   return options;
 }
 
-/// The arm of a question, made at its first one.
-BenchArm& arm_of(const Json& question) {
-  static std::map<std::string, BenchArm> arms;
+/// The arm of a question. Set up at its first one and kept, so that turns are turns of one thing.
+const engine::TrainerOptions& arm_of(const Json& question) {
+  static std::map<std::string, engine::TrainerOptions> arms;
   const Json& arm = question.at("arm");
-  const auto found = arms.find(arm.dump());
-  if (found != arms.end()) return found->second;
-  return arms
-      .emplace(arm.dump(), BenchArm(arm.at("network"), arm.at("size"), options_of(arm),
-                                    arm.value("channels_last", false)))
-      .first->second;
+  auto found = arms.find(arm.dump());
+  if (found == arms.end()) {
+    engine::TrainerOptions options = options_of(arm);
+    options.weights = stages::initial_state(*options.network, 0);
+    if (options.cut.empty()) options.cut = engine::Trainer(options).cut();
+    found = arms.emplace(arm.dump(), std::move(options)).first;
+  }
+  return found->second;
 }
 
 engine::plan::Link link_of(const Json& question) {
@@ -97,8 +115,7 @@ engine::plan::StepCosts total_of(const std::vector<engine::plan::StageCosts>& st
 /// operators; eager, medians.
 engine::plan::Profile profile_of(const engine::TrainerOptions& options) {
   if (options.capture == engine::Capture::eager) {
-    return engine::measure_profile(options.network, options.sample, options.optimizer,
-                                   {.repeats = 3, .most_repeats = 3});
+    return engine::measure_profile(options, {.repeats = 3, .most_repeats = 3});
   }
   engine::plan::Profile profile;
   for (const double ms : engine::module_times_by_programs(options)) {
@@ -115,22 +132,22 @@ engine::plan::Profile profile_of(const engine::TrainerOptions& options) {
 /// {"arm"}: {"cut", "workers", "group", "programs"}: where it is cut, samples an update, whether
 /// steps are programs.
 const Question kDescribe("describe", [](const Json& question) -> Json {
-  const BenchArm& arm = arm_of(question);
-  const engine::Schedule schedule = engine::schedule_of(arm.options());
-  return {{"cut", arm.cut()},
+  const engine::TrainerOptions& arm = arm_of(question);
+  const engine::Schedule schedule = engine::schedule_of(arm);
+  return {{"cut", arm.cut},
           {"workers", schedule.workers.size()},
           {"group", schedule.group},
-          {"programs", engine::runs_programs(arm.options(), 0)}};
+          {"programs", engine::runs_programs(arm, 0)}};
 });
 
 /// {"arm", "seconds"}: figures of the running pipeline.
 const Question kTurn("turn", [](const Json& question) -> Json {
   constexpr int kLeastUpdates = 8;
-  BenchArm& arm = arm_of(question);
-  const int group = engine::schedule_of(arm.options()).group;
+  const engine::TrainerOptions& arm = arm_of(question);
+  const int group = engine::schedule_of(arm).group;
   Periods periods;
   const engine::Reading r =
-      arm.turn(question.at("seconds"), kLeastUpdates * group, &periods).reading;
+      take_turn(arm, question.at("seconds"), kLeastUpdates * group, &periods).reading;
   const int slowest = r.bottleneck_stage;
   const double handoff = r.handoff[slowest];
   return {{"step_ms", r.step_p50},
@@ -147,7 +164,7 @@ const Question kTurn("turn", [](const Json& question) -> Json {
 /// With "delay_ms" and "message_ms": as over ranks, each end of a message being work of half
 /// "message_ms".
 const Question kPredict("predict", [](const Json& question) -> Json {
-  const engine::TrainerOptions& options = arm_of(question).options();
+  const engine::TrainerOptions& options = arm_of(question);
   const auto stages = engine::measure_stages(options, question.at("seconds"));
   engine::Schedule schedule = engine::schedule_of(options);
   Json figures = {{"work_ms", total_of(stages, schedule.group).total()},
@@ -172,8 +189,6 @@ const Question kPredictByModules("predict_by_modules", [](const Json& question) 
   static std::map<std::string, engine::plan::Profile> profiles;  // by network, size and capture
   const Json& arm = question.at("arm");
   engine::TrainerOptions options = options_of(arm);
-  options.sample = {3, arm.at("size"), arm.at("size")};
-  options.network = stages::build_network(bench_network(arm.at("network")), options.sample);
   const std::string name = Json{arm["network"], arm["size"], arm.at("capture")}.dump();
   if (!profiles.contains(name)) profiles[name] = profile_of(options);
   std::vector<double> costs;
@@ -195,12 +210,12 @@ const Question kPredictByModules("predict_by_modules", [](const Json& question) 
 /// stage.
 const Question kMemory("memory", [](const Json& question) -> Json {
   constexpr int kMinibatches = 4;
-  BenchArm& arm = arm_of(question);
-  const engine::Schedule schedule = engine::schedule_of(arm.options());
-  const int samples = kMinibatches * arm.options().microbatches;
+  const engine::TrainerOptions& arm = arm_of(question);
+  const engine::Schedule schedule = engine::schedule_of(arm);
+  const int samples = kMinibatches * arm.microbatches;
   const std::vector<std::int64_t> kept = engine::draw_staircase(schedule, samples).activations;
   Json stages = Json::array();
-  for (const engine::StageFacts& facts : arm.turn(0, samples).facts) {
+  for (const engine::StageFacts& facts : take_turn(arm, 0, samples).facts) {
     const engine::StageMemory& bytes = facts.memory;
     const int stage = int(stages.size());
     stages.push_back({{"versions", schedule.versions_of(stage)},
@@ -229,11 +244,11 @@ const Question kEqualStagesBubble("equal_stages_bubble", [](const Json& question
 
 /// {"arm", "seconds"}: a step of the one stage called in a loop, without links, monitor or threads.
 const Question kBareLoop("bare_loop", [](const Json& question) -> Json {
-  const BenchArm& arm = arm_of(question);
+  const engine::TrainerOptions& arm = arm_of(question);
   engine::pin_this_thread(0);
   std::vector<stages::Stage> stage =
-      engine::build_stages(arm.options(), engine::make_schedule("partime", {.stages = 1}));
-  const at::Tensor frame = at::rand({1, 3, arm.size(), arm.size()});
+      engine::build_stages(arm, engine::make_schedule("partime", {.stages = 1}));
+  const at::Tensor frame = at::rand({1, 3, arm.sample.height, arm.sample.width});
   std::vector<double> steps;
   const std::chrono::duration<double> enough(question.at("seconds").get<double>());
   const Clock::time_point begin = Clock::now();
@@ -250,7 +265,7 @@ const Question kBareLoop("bare_loop", [](const Json& question) -> Json {
 
 /// {"arm"}: floating-point operations of a step's multiply-adds.
 const Question kFlops("flops", [](const Json& question) -> Json {
-  engine::TrainerOptions options = arm_of(question).options();
+  engine::TrainerOptions options = arm_of(question);
   options.cut.clear();
   double sum = 0;
   const auto stages = engine::stage_operations(options, 0);

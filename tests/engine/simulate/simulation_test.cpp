@@ -175,7 +175,7 @@ TEST(Simulation, FindsAMessageOutOfOrder) {
   EXPECT_EQ(complaint<std::logic_error>([&] {
               simulate(schedule, {.samples = 2, .stages = equal_costs(2, {1, 1, 1, 0})});
             }),
-            "a link delivers another sample than the schedule says");
+            "receives what belongs to sample 0");
 }
 
 }  // namespace

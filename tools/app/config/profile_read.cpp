@@ -20,13 +20,11 @@ engine::plan::Profile profile_of(const Config& config,
   const bool programs = engine::runs_programs(options, 0), cuda = options.devices.front().cuda,
              recorded = engine::records_any(options) && engine::records(options, 0);
   engine::plan::Profile profile =
-      engine::measure_profile(options.network, sample, options.optimizer,
-                              {.most_repeats = kMostRepeats,
-                               .device = options.devices.front(),
-                               .neighbours = !cuda,
-                               .recorded = recorded,
-                               .numerics = options.numerics,
-                               .parts = !cuda});
+      engine::measure_profile(options, {.most_repeats = kMostRepeats,
+                                        .device = options.devices.front(),
+                                        .neighbours = !cuda,
+                                        .recorded = recorded,
+                                        .parts = !cuda});
   profile.network = model_of(config).preset + " at " + std::to_string(sample.width) + "x" +
                     std::to_string(sample.height);
   profile.source = std::string("measured by millrace " MILLRACE_VERSION) +
@@ -35,8 +33,8 @@ engine::plan::Profile profile_of(const Config& config,
                                : ", operator by operator");
   profile.hand_offs = {engine::measure_hand_off()};
   if (cuda) return profile;
-  const std::vector<engine::plan::Measured> tried = engine::measure_thread_speedup(
-      options.network, sample, options.optimizer, programs, options.numerics);
+  const std::vector<engine::plan::Measured> tried =
+      engine::measure_thread_speedup(options, programs);
   profile.thread_speedup = engine::plan::speeds_that_help(tried);
   if (speeds) *speeds = tried;
   return profile;

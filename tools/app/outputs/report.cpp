@@ -65,7 +65,7 @@ Json score_json(const History& network, const History& majority) {
 /// Bytes that one worker of each stage holds.
 Json memory_json(const engine::Trainer& trainer) {
   Json memory;
-  for (const auto& [stage, dead_units, capture] : trainer.facts()) {
+  for (const auto& [stage, dead_units, recorded, left] : trainer.facts()) {
     memory["weights"].push_back(stage.weights);
     memory["stashes"].push_back(stage.stashes);
     memory["optimizer"].push_back(stage.optimizer);
@@ -187,7 +187,7 @@ Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
   Json devices = Json::array(), steps = Json::array();
   for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
   if (idle) {
-    for (const auto& [memory, dead_units, stage] : trainer.facts()) {
+    for (const engine::StageFacts& stage : trainer.facts()) {
       steps.push_back(
           {{"capture", stage.recorded ? "graph" : "eager"}, {"left_to_libtorch", stage.left}});
     }

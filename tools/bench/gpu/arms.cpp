@@ -63,12 +63,11 @@ engine::TrainerOptions options_of(const GpuBench& how, const Json& question, int
                        kernels::kPrecisionNames)},
       .capture = engine::Capture::graph};
   options.stages = stages;
-  options.network =
-      stages::build_network({.preset = network.value("preset", "partime-cnn"),
-                             .layers = network.value("layers", 10),
-                             .features = network.value("features", 16),
-                             .kernel = network.value("kernel", 5)},
-                            options.sample);
+  options.network = stages::build_network({.preset = network.value("preset", "partime-cnn"),
+                                           .layers = network.value("layers", 10),
+                                           .features = network.value("features", 16),
+                                           .kernel = network.value("kernel", 5)},
+                                          options.sample);
   options.module_ms = multiplications(*options.network);  // in proportion is enough
   options.cut = engine::balanced_cut(options.module_ms, stages);
   options.devices.assign(std::size_t(stages), how.device);
@@ -158,17 +157,15 @@ Json profile_arm(const GpuBench& how, const Json& question) {
   const engine::TrainerOptions options = options_of(how, question, 1);
   const auto alone = std::make_shared<BareStep>(options, BareWork::compute);
   const auto modules_ms = [=](double) {
-    const engine::plan::Profile profile = engine::measure_profile(
-        options.network, options.sample, options.optimizer,
-        {.device = options.devices[0], .recorded = true, .numerics = options.numerics});
+    const engine::plan::Profile profile =
+        engine::measure_profile(options, {.device = options.devices[0], .recorded = true});
     double ms = 0;
     for (const engine::plan::ModuleProfile& module : profile.modules) ms += module.ms().total();
     return ms;
   };
-  return in_turn(
-      {{"modules_ms", modules_ms},
-       {"step_ms", [=](double seconds) { return back_to_back_ms(*alone, seconds); }}},
-      question);
+  return in_turn({{"modules_ms", modules_ms},
+                  {"step_ms", [=](double seconds) { return back_to_back_ms(*alone, seconds); }}},
+                 question);
 }
 
 Json kernels_arm(const GpuBench& how, const Json& question) {
@@ -188,12 +185,9 @@ Json kernels_arm(const GpuBench& how, const Json& question) {
 }  // namespace
 
 Json answer(const GpuBench& how, const Json& question) {
-  static const std::map<std::string, Arm> arms = {{"step", step_arm},
-                                                  {"stages", stages_arm},
-                                                  {"processor time", processor_time_arm},
-                                                  {"latency", latency_arm},
-                                                  {"profile", profile_arm},
-                                                  {"kernels", kernels_arm}};
+  static const std::map<std::string, Arm> arms = {
+      {"step", step_arm},       {"stages", stages_arm},   {"processor time", processor_time_arm},
+      {"latency", latency_arm}, {"profile", profile_arm}, {"kernels", kernels_arm}};
   try {
     return arms.at(question.at("arm"))(how, question);
   } catch (const std::exception& error) {

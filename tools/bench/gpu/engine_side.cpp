@@ -39,8 +39,7 @@ class Predictions final : public engine::Observer {
 /// Gives a sample when the one before was predicted and the device has been idle for kRest.
 class LoneFeed final : public engine::Feed, public engine::Observer {
  public:
-  LoneFeed(std::size_t elements, const engine::Device& device, double seconds,
-           std::int64_t warm_up)
+  LoneFeed(std::size_t elements, const engine::Device& device, double seconds, std::int64_t warm_up)
       : frame_(elements, 0.5f), device_(device), seconds_(seconds), warm_up_(warm_up) {
     ms_.reserve(std::size_t(seconds_ / kRest) + 3 * std::size_t(warm_up));
   }
@@ -102,14 +101,14 @@ class LoneFeed final : public engine::Feed, public engine::Observer {
 }  // namespace
 
 std::function<double(double)> engine_fps(const engine::TrainerOptions& options) {
-  return [arm = std::make_shared<BenchArm>("", 0, options)](double seconds) {
+  return [options](double seconds) {
     // Before, stages have no gradients yet; and as many samples as have slots may be told of
     // together when the stream has ended.
-    const std::int64_t filled = 2 * arm->stages();
-    const std::int64_t slots = engine::for_recording(engine::schedule_of(arm->options())).slots();
+    const std::int64_t filled = 2 * options.stages;
+    const std::int64_t slots = engine::for_recording(engine::schedule_of(options)).slots();
     Predictions predictions(filled);
     const double warm_up = std::chrono::duration<double>(kWarmUp).count();
-    arm->turn(warm_up + seconds, filled + slots + 6, &predictions);
+    take_turn(options, warm_up + seconds, filled + slots + 6, &predictions);
     return predictions.a_second();
   };
 }
@@ -149,9 +148,9 @@ std::unique_ptr<capture::StageStep> CalledStep::make_step(const engine::TrainerO
   capture::use_repeatable_kernels();
   std::vector<stages::Stage> stages = engine::build_stages(options, schedule_);
   const c10::Device device = stages[0].parameters().flat().device();
-  return std::make_unique<capture::StageStep>(
-      std::move(stages[0]), std::move(engine::make_backends(options, 1, true)[0]), device,
-      samples_, nullptr, nullptr);
+  return std::make_unique<capture::StageStep>(std::move(stages[0]),
+                                              std::move(engine::make_backends(options, 1, true)[0]),
+                                              device, samples_, nullptr, nullptr);
 }
 
 }  // namespace millrace::bench

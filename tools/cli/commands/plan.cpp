@@ -149,8 +149,6 @@ int plan(const PlanArguments& arguments) {
     planned = engine::plan::make_plan(profile, request);
   } catch (const std::invalid_argument& error) {
     throw app::ConfigError(error.what());
-  } catch (const engine::plan::PlanError& error) {
-    throw app::ConfigError(error.what());
   }
   const engine::plan::Plan& best = planned.ranked.front();
   std::string table = engine::plan::pipeline_toml(best, request.machine, arguments.kind);
