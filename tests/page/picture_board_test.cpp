@@ -6,8 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tools/page/controls.h"
-
 namespace millrace::page {
 namespace {
 
@@ -73,24 +71,6 @@ TEST(PictureBoard, PicturesOfOneSampleStayTogether) {
   }
   stop = true;
   training.join();
-}
-
-TEST(Controls, EachWishIsTakenOnce) {
-  Controls controls(Controls::Offered{});
-  EXPECT_FALSE(controls.take_save());
-  EXPECT_EQ(controls.take_learning_rate(), std::nullopt);
-  controls.save();
-  controls.save();
-  controls.set_learning_rate(0.1);
-  controls.set_learning_rate(0.2);
-  EXPECT_TRUE(controls.take_save());
-  EXPECT_FALSE(controls.take_save());
-  EXPECT_EQ(controls.take_learning_rate(), 0.2);
-  EXPECT_EQ(controls.take_learning_rate(), std::nullopt);
-  controls.pause(true);
-  EXPECT_TRUE(controls.paused());
-  controls.pause(false);
-  EXPECT_FALSE(controls.paused());
 }
 
 }  // namespace

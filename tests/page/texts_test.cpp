@@ -120,6 +120,7 @@ TEST(Obey, TakesWishesAndRefusesTheRest) {
   EXPECT_TRUE(controls.take_save());
   EXPECT_EQ(obey(R"({"learning_rate": 0.5})", controls), "");
   EXPECT_EQ(controls.take_learning_rate(), 0.5);
+  EXPECT_EQ(controls.take_learning_rate(), std::nullopt);
   for (const char* wrong :
        {"", "[]", "{}", "{", R"({"action": "stop"})", R"({"action": 1})",
         R"({"learning_rate": "1"})", R"({"learning_rate": -1})", R"({"learning_rate": 1e9})",
