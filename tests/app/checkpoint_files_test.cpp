@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "stages/safetensors.h"
-#include "tests/complaint.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::app {
@@ -90,13 +89,6 @@ TEST_F(CheckpointFolder, NumbersThatAreNotFiniteAreNeitherWrittenNorLearnedFrom)
     EXPECT_THROW(read_checked(folder / "bad"), stages::WeightsError);
   }
   EXPECT_FALSE(fs::exists(previous));
-}
-
-TEST_F(CheckpointFolder, WhereNoneIsGoodTheNewestIsNamed) {
-  put_bytes(newest, "no");
-  put_bytes(previous, "neither");
-  const std::string told = complaint<stages::WeightsError>([&] { files.read(); });
-  EXPECT_TRUE(told.starts_with(newest + ": ")) << told;
 }
 
 TEST_F(CheckpointFolder, ACountThatNoRunReachesIsNone) {

@@ -2,7 +2,6 @@
 #include "tools/app/outputs/frame_log.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,16 +15,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/io/test_folder.h"
+
 namespace millrace::app {
 namespace {
 
-class FrameLogTest : public testing::Test {
+class FrameLogTest : public io::FolderTest {
  protected:
-  FrameLogTest()
-      : folder_(testing::TempDir() + "/frame-log-" + std::to_string(getpid())),
-        path_(folder_ + "/log.jsonl") {}
-  ~FrameLogTest() override { std::filesystem::remove_all(folder_); }
-
   std::vector<nlohmann::json> lines() const {
     std::vector<nlohmann::json> lines;
     std::ifstream file(path_);
@@ -39,7 +35,7 @@ class FrameLogTest : public testing::Test {
     log.predicted(sample, loss);
   }
 
-  std::string folder_, path_;
+  const std::string path_ = folder / "log.jsonl";
   engine::Monitor monitor_{{1, 1}, 0};
   io::FrameQueue queue_{1, io::Drop::newest};
   engine::LossHistory network_, baseline_;
@@ -108,7 +104,6 @@ TEST_F(FrameLogTest, ADiskThatIsFullForAWhileCostsNoLine) {
 }
 
 TEST_F(FrameLogTest, APipeThatNobodyReadsHoldsUpNothing) {
-  std::filesystem::create_directories(folder_);
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_THROW(FrameLog(path_, 1, subject_), std::runtime_error) << "nobody is there";
   const int reader = open(path_.c_str(), O_RDONLY | O_NONBLOCK);

@@ -137,16 +137,6 @@ INSTANTIATE_TEST_SUITE_P(Replay, EverySchedule,
                                   replay_names()[std::size_t(std::get<1>(info.param))];
                          });
 
-TEST(ReplayFeed, AFixedShareIsTheSameInEveryRun) {
-  const auto run = [] {
-    return learn(engine::small("partime", 3, {2, 5}), 50,
-                 {.kind = ReplayKind::hard, .places = 8, .share = 0.5, .seed = 5});
-  };
-  const Learned first = run(), second = run();
-  EXPECT_EQ(first.seen.samples, second.seen.samples);
-  engine::expect_equal_bits(first.weights, second.weights);
-}
-
 TEST(ReplayFeed, TheShareIsThatOfAllSamples) {
   for (const double share : {0.0, 0.25, 0.5, 0.75, 0.9}) {
     const engine::Outcome outcome =

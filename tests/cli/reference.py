@@ -37,6 +37,15 @@ class ReferenceTest(program.CliTest):
             close = torch.allclose(weights[name], want, **near) if near else torch.equal(weights[name], want)
             self.assertTrue(close, f"{name} is off by {(weights[name] - want).abs().max()}")
 
+    def learn_as(self, network, samples, loss_of, tables, *options, lr=0.1):
+        """Learns as train() does, to the bit. Returns the report and what the network told."""
+        report, _ = self.learn(tables, *options)
+        losses, told = train(network, samples, loss_of, lr)
+        self.assert_weights(network.state_dict())
+        self.assertEqual(report["frames"]["trained"], len(samples))
+        self.assertAlmostEqual(report["loss"]["mean"], sum(losses) / len(samples), places=6)
+        return report, told
+
 
 class Residual(nn.Conv2d):
     """x + relu(conv(x))."""

@@ -219,9 +219,10 @@ class Vectors(LayersTest):
 class Refusals(LayersTest):
 
     # The bad layer, and what the error must name.
-    BAD = [({}, "type"), (layer(3), "type"), (layer("cnov"), "cnov"), (layer("conv", kernel=3), "out"),
+    KNOWN = "known ones: add, attention, avgpool, basic-block, batchnorm, bottleneck, concat, conv, dropout, flatten"
+    BAD = [({}, "type"), (layer(3), "type"), (layer("cnov"), KNOWN), (layer("conv", kernel=3), "out"),
            (layer("conv", out=3), "kernel"), (conv(3, 4), "odd"), (conv(3, 0), "kernel"), (conv(-1), "out"),
-           (conv("3"), "out"), (conv(3, knerel=3), "knerel"), (conv(3, stride=0), "stride"),
+           (conv("3"), "out"), (conv(3, knerel=3), '"kernel"'), (conv(3, stride=0), "stride"),
            (layer("groupnorm", groups=3), "groups"), (layer("groupnorm"), "groups"),
            (layer("pixel-shuffle", factor=3), "pixel-shuffle"), (layer("upsample", factor=0), "factor"),
            (layer("maxpool", kernel=17), "17"), (layer("linear", out=3), "linear"),
@@ -244,11 +245,6 @@ class Refusals(LayersTest):
                 line = int(outcome.err.split(f"{file}:")[1].split(":")[0])
                 self.assertIn(line, range(10, 11 + len(bad)), outcome.err)
 
-    def test_nearest_names(self):
-        known = "known ones: add, attention, avgpool, basic-block, batchnorm, bottleneck, concat, conv, dropout, flatten"
-        self.assert_each_refused((("check", self.bad_file(number, bad)), nearest) for number, (bad, nearest) in enumerate((
-            (layer("cnov"), known), (conv(3, knerel=3), '"kernel"'))))
-
     def test_layers_and_preset_need_one_another(self):
         layers = [conv(3)]
         for model in ({"preset": "layers"}, {"preset": "resnet18", "layer": layers}, {"layer": layers}):
@@ -259,10 +255,6 @@ class Refusals(LayersTest):
             file = program.write_toml(self.folder / "config.toml", self.config(layers, []))
             outcome = program.call("run", file)
             self.assert_refused(program.BAD_USAGE, outcome, f"{file}:", "24x16")
-
-    def test_more_stages_than_modules(self):
-        file = program.write_toml(self.folder / "config.toml", self.config([conv(3), layer("relu")], [1, 2, 3]))
-        self.assert_refused(program.BAD_USAGE, program.call("run", file), f"{file}:", "pipeline.stages", "3")
 
     def test_sizes_known_when_the_source_is_open(self):
         # 0 is the source's own: check can't know it and must not mind.

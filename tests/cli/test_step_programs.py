@@ -76,19 +76,15 @@ class StepPrograms(reference.ReferenceTest):
                 outcome = program.call("check", config)
                 self.assert_refused(program.BAD_USAGE, outcome, "bad.toml:", "threads", words)
 
-    def test_auto_is_graph_on_cores(self):
-        auto, weights = self.train()
-        graph, others = self.train(capture="graph")
+    def test_auto_is_graph_on_cores_and_eager_another_way_to_the_same_step(self):
+        (auto, weights), (graph, others), (eager, plain) = (self.train(**how) for how in (
+            {}, {"capture": "graph"}, {"capture": "eager"}))
         self.assertEqual([stage["capture"] for stage in auto["steps"]], ["graph", "graph"])
-        self.assertEqual(auto["capture"], "graph")
+        self.assertEqual((auto["capture"], graph["capture"]), ("graph", "graph"))
         self.assert_same_bits(weights, others)
-
-    def test_eager_is_another_way_to_the_same_step(self):
-        auto, weights = self.train()
-        eager, others = self.train(capture="eager")
         self.assertEqual(eager["steps"], [{"capture": "eager", "left_to_libtorch": []}] * 2)
         for name, value in weights.items():
-            self.assertTrue(torch.allclose(value, others[name], rtol=1e-4, atol=1e-5), name)
+            self.assertTrue(torch.allclose(value, plain[name], rtol=1e-4, atol=1e-5), name)
         self.assertAlmostEqual(auto["loss"]["last"], eager["loss"]["last"], delta=1e-5)
 
     def test_a_norm_before_which_nothing_is_learned(self):

@@ -1,6 +1,9 @@
 // Feeds of so many frames.
 #pragma once
 
+#include <algorithm>
+#include <functional>
+
 #include "engine/pipeline/pipeline.h"
 
 namespace millrace::engine {
@@ -23,6 +26,24 @@ class CountedFeed : public Feed {
  private:
   std::int64_t next_;
   const std::int64_t end_;
+};
+
+/// Frames of zeros until `end`; counts something at the `first` and the `last` frame.
+class MeasuringFeed final : public CountedFeed {
+ public:
+  MeasuringFeed(std::int64_t first, std::int64_t last, std::int64_t end,
+                std::function<long()> count)
+      : CountedFeed(end), first_(first), last_(last), count_(std::move(count)) {}
+  long before = 0, after = -1;
+
+ private:
+  void fill(std::int64_t n, Sample& sample) override {
+    if (n == first_) before = count_();
+    if (n == last_) after = count_();
+    std::ranges::fill(sample.input(), 0.0f);
+  }
+  const std::int64_t first_, last_;
+  const std::function<long()> count_;
 };
 
 }  // namespace millrace::engine

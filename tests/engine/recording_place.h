@@ -1,12 +1,14 @@
-// Where a test program records: on doubles (tests/engine), on a CUDA device (tests/host_device).
+// Where a test program records: on doubles and by step programs (tests/engine), on a CUDA device
+// (tests/host_device).
 #pragma once
 
 #include "engine/trainer/trainer.h"
 
 namespace millrace::engine {
 
-/// Has all stages of `options` recorded there.
-void record_there(TrainerOptions& options);
+/// `options` with all stages recorded, in each way there is. The first one is on backend_there(),
+/// which is behind; others do what they are given at once.
+std::vector<TrainerOptions> recorded(TrainerOptions options);
 /// For one stage.
 std::unique_ptr<capture::Backend> backend_there();
 c10::Device device_there();

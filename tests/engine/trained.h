@@ -72,6 +72,27 @@ inline void PrintTo(const ScheduleCase& of, std::ostream* out) {
   *out << name_of(of);
 }
 
+/// Every schedule that can be recorded.
+inline std::vector<ScheduleCase> recorded_cases() {
+  return {{"partime", 1, {}},
+          {"partime", 2, {4}},
+          {"partime", 4, {2, 4, 6}},
+          {"partime", 8, {1, 2, 3, 4, 5, 6, 7}},
+          {"pb", 2, {4}},
+          {"pb", 4, {1, 2, 3}},
+          {"pipedream", 2, {4}},
+          {"pipedream", 4, {2, 4, 6}},
+          {"2bw", 1, {}},
+          {"2bw", 3, {2, 5}},
+          {"gpipe", 1, {}},
+          {"gpipe", 3, {2, 5}},
+          {"gpipe", 2, {4}, {}, true},
+          {"1f1b", 4, {2, 4, 6}},
+          {"interleaved", 4, {2, 4, 6}},
+          {"zb-h1", 2, {4}},
+          {"sequential", 3, {2, 5}}};
+}
+
 struct Trained {
   stages::StateDict weights;
   std::vector<float> losses;
@@ -118,15 +139,16 @@ inline std::vector<program::ProgramStage> program_stages(std::vector<stages::Sta
 }
 
 /// On a core. `train_every`: of the smallest groups that whole updates cover. `as_recorded`: stages
-/// stay on their devices and update as recorded ones do, whose formulas round differently. `sample`
-/// empty: sample_at(). `guard`, `guard_lag`: see run_oracle().
+/// stay on their devices, and are step programs or, on doubles, update as recorded ones do, whose
+/// formulas round differently. `sample` empty: sample_at(). `guard`, `guard_lag`: see run_oracle().
 inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int64_t train_every = 1,
                          bool as_recorded = false, SampleFunction sample = {},
                          const LearnFunction& told = {}, LossGuard* guard = nullptr,
                          std::int64_t guard_lag = 0) {
   if (!sample) sample = [&](std::int64_t n) { return sample_at(n, options.sample); };
+  const bool by_programs = as_recorded && !options.make_backend;
   if (!as_recorded) options.devices.clear();
-  options.capture = Capture::eager;  // on a core, LibTorch's operators and no step program
+  if (!by_programs) options.capture = Capture::eager;
   const Schedule schedule = schedule_of(options);
   std::vector<stages::Stage> stages = build_stages(options, schedule);
   std::vector<stages::Stage*> places;
@@ -143,9 +165,9 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
   const auto run = [&](auto& of) {
     result.losses = run_oracle(schedule, of, brought, samples, learns, guard, guard_lag);
   };
-  std::vector<program::ProgramStage> programs;  // what a GPU records
-  if (as_recorded && stages[0].parameters().flat().device().is_cuda()) {
-    programs = program_stages(std::move(stages), schedule);
+  std::vector<program::ProgramStage> programs;
+  if (by_programs) {
+    programs = program_stages(std::move(stages), schedule, options.numerics);
     run(programs);
   } else {
     run(stages);

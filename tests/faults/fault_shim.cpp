@@ -31,6 +31,7 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 extern "C" void* __libc_malloc(std::size_t size);
@@ -182,17 +183,20 @@ bool comes(State& s, const char* kind, long count) {
   return true;
 }
 
+/// What `ask` makes of the state, under its lock; nothing where nothing is planned.
+template <class Ask>
+auto if_planned(const Ask& ask) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  return planned(s) ? ask(s) : decltype(ask(s))();
+}
+
 /// Whether a wait is interrupted. One that is overslept has been so on return.
 bool interrupted() {
-  bool overslept = false, ends = false;
-  {
-    State& s = state();
-    const std::lock_guard lock(s.mutex);
-    if (!planned(s)) return false;
+  const auto [overslept, ends] = if_planned([](State& s) {
     ++s.waits;
-    overslept = comes(s, "overslept", s.waits);
-    ends = comes(s, "interrupted", s.waits);
-  }
+    return std::pair{comes(s, "overslept", s.waits), comes(s, "interrupted", s.waits)};
+  });
   if (overslept) sleep(1);
   return ends;
 }
@@ -207,39 +211,33 @@ bool starves(std::size_t size) {
 
 /// The same for a call on `fd`; 0 if it is not below the folder.
 int fate_of(int fd, bool writes) {
-  State& s = state();
-  const std::lock_guard lock(s.mutex);
-  if (!planned(s) || path_of(s, fd).empty()) return 0;
-  return fate(s, writes);
+  return if_planned([=](State& s) { return path_of(s, fd).empty() ? 0 : fate(s, writes); });
 }
 int fate_of(const char* path) {
-  State& s = state();
-  const std::lock_guard lock(s.mutex);
-  return planned(s) && below(s, path) ? fate(s, false) : 0;
+  return if_planned([=](State& s) { return below(s, path) ? fate(s, false) : 0; });
 }
 
 void written(int fd) {
-  State& s = state();
-  const std::lock_guard lock(s.mutex);
-  struct stat status {};
-  if (!planned(s) || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
-  const std::string path = path_of(s, fd);
-  if (path.empty()) return;
-  s.unsynced.insert(status.st_ino);
-  s.paths[status.st_ino] = path;
+  if_planned([=](State& s) {
+    struct stat status {};
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
+    const std::string path = path_of(s, fd);
+    if (path.empty()) return;
+    s.unsynced.insert(status.st_ino);
+    s.paths[status.st_ino] = path;
+  });
 }
 void synced(int fd) {
-  State& s = state();
-  const std::lock_guard lock(s.mutex);
-  struct stat status {};
-  if (planned(s) && fstat(fd, &status) == 0) s.unsynced.erase(status.st_ino);
+  if_planned([=](State& s) {
+    struct stat status {};
+    if (fstat(fd, &status) == 0) s.unsynced.erase(status.st_ino);
+  });
 }
 void renamed(const char* to) {
-  State& s = state();
-  const std::lock_guard lock(s.mutex);
-  struct stat status {};
-  if (planned(s) && ::stat(to, &status) == 0 && s.paths.contains(status.st_ino))
-    s.paths[status.st_ino] = to;
+  if_planned([=](State& s) {
+    struct stat status {};
+    if (::stat(to, &status) == 0 && s.paths.contains(status.st_ino)) s.paths[status.st_ino] = to;
+  });
 }
 
 int failed(int cause) {
@@ -262,16 +260,11 @@ int posix_memalign(void** memory, std::size_t alignment, std::size_t size) {
 }
 
 ssize_t read(int fd, void* bytes, std::size_t size) {
-  bool late = false, fails = false;
-  {
-    State& s = state();
-    const std::lock_guard lock(s.mutex);
-    if (planned(s) && !path_of(s, fd).empty()) {
-      ++s.reads;
-      late = comes(s, "late", s.reads);
-      fails = comes(s, "unread", s.reads);
-    }
-  }
+  const auto [late, fails] = if_planned([=](State& s) {
+    if (path_of(s, fd).empty()) return std::pair{false, false};
+    ++s.reads;
+    return std::pair{comes(s, "late", s.reads), comes(s, "unread", s.reads)};
+  });
   if (late) sleep(1);
   return fails ? failed(EIO) : NEXT(read)(fd, bytes, size);
 }
@@ -299,13 +292,10 @@ ssize_t write(int fd, const void* bytes, std::size_t size) {
 }
 
 ssize_t writev(int fd, const iovec* parts, int count) {
-  {
-    State& s = state();
-    const std::lock_guard lock(s.mutex);
-    if (planned(s) && is_tcp(fd) && bytes_of(parts, count) >= 1024 && comes(s, "reset", ++s.sent))
-      return failed(ECONNRESET);
-  }
-  return NEXT(writev)(fd, parts, count);
+  const bool reset = if_planned([=](State& s) {
+    return is_tcp(fd) && bytes_of(parts, count) >= 1024 && comes(s, "reset", ++s.sent);
+  });
+  return reset ? failed(ECONNRESET) : NEXT(writev)(fd, parts, count);
 }
 
 int fsync(int fd) {
@@ -336,11 +326,11 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
     void* (*start)(void*);
     void* with;
   };
-  State& s = state();
-  {
-    const std::lock_guard lock(s.mutex);
-    if (const Fault* fault = planned(s, "threads"); fault && alive >= fault->number) return EAGAIN;
-  }
+  const bool too_many = if_planned([](State& s) {
+    const Fault* const fault = planned(s, "threads");
+    return fault && alive >= fault->number;
+  });
+  if (too_many) return EAGAIN;
   const auto begin = [](void* begun) -> void* {
     const std::unique_ptr<Begun> mine(static_cast<Begun*>(begun));
     void* const end = mine->start(mine->with);
@@ -354,13 +344,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
 }
 
 int getaddrinfo(const char* node, const char* service, const addrinfo* hints, addrinfo** found) {
-  bool silent = false;
-  {
-    State& s = state();
-    const std::lock_guard lock(s.mutex);
-    silent = planned(s, "names") != nullptr;
-  }
-  while (silent) pause();
+  while (if_planned([](State& s) { return planned(s, "names") != nullptr; })) pause();
   return NEXT(getaddrinfo)(node, service, hints, found);
 }
 

@@ -82,7 +82,8 @@ TEST_P(Gpu, RunsAreAlikeToTheBit) {
 TEST_P(Gpu, RecordedStepsAreTheOracleOfTheSameKernels) {
   NEEDS_A_GPU();
   const TrainerOptions options = on_gpu(GetParam(), 2, Capture::graph);
-  expect_equal(by_pipeline(options, kSamples), by_oracle(options, kSamples, 1, /*as_recorded=*/true));
+  expect_equal(by_pipeline(options, kSamples),
+               by_oracle(options, kSamples, 1, /*as_recorded=*/true));
 }
 
 TEST_P(Gpu, BesideStagesOnCores) {
@@ -97,23 +98,9 @@ INSTANTIATE_TEST_SUITE_P(Schedules, Gpu, testing::Values("partime", "pipedream",
 TEST(GpuStep, AllocatesNothingOnceRecorded) {
   NEEDS_A_GPU();
   Trainer trainer(on_gpu("partime", 4, Capture::graph));
-  /// Notes the device allocator's count at two moments of the run.
-  class Counting final : public Feed {
-   public:
-    Status poll(std::chrono::microseconds patience) override { return feed_.poll(patience); }
-    void take(Sample& sample) override {
-      feed_.take(sample);
-      if (sample.info.frame == 50) before = count();
-      if (sample.info.frame == 290) after = count();
-    }
-    std::int64_t before = 0, after = -1;
-
-   private:
-    static std::int64_t count() {
-      return c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocation[0].allocated;
-    }
-    SampleFeed feed_{kLarger, 300};
-  } feed;
+  MeasuringFeed feed(50, 290, 300, [] {
+    return long(c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocation[0].allocated);
+  });
   trainer.run(feed, nullptr);
   EXPECT_EQ(feed.before, feed.after);
 }

@@ -232,19 +232,14 @@ void run_blocks(const Launch& launch, const std::vector<Range>& memory,
 
 constinit thread_local Turn turn;
 
-void wait_for_last() {
-  self().waited = true;
-}
-void meet() {
-  rest(State::at_block);
-}
-void meet_cluster() {
-  rest(State::at_cluster);
-}
-const float* of_cluster(const float* at, int rank) {
-  return at + (rank - turn.rank) * std::ptrdiff_t(current->floats);
+namespace {
+
+void begin_copy(float* to, const float* from, int floats, bool there) {
+  self().copies.push_back({to, from, floats, there});
+  check(self().copies.back());
 }
 
+/// By the last of a warp's lanes, when all others are there.
 void multiply(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, bool halves) {
   Fiber& own = self();
   std::copy(a, a + 4, own.a.begin());
@@ -263,14 +258,42 @@ void multiply(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1
   for (int i = first; i < first + kLanes; ++i) state(i) = State::ready;
 }
 
-void copy_async(float* to, const float* from, int floats, bool there) {
-  self().copies.push_back({to, from, floats, there});
-  check(self().copies.back());
+}  // namespace
+}  // namespace host_device
+
+namespace millrace::gpu {
+
+using namespace host_device;
+
+void wait_for_last() {
+  self().waited = true;
+}
+void meet() {
+  rest(State::at_block);
+}
+void meet_cluster() {
+  rest(State::at_cluster);
+}
+float4 of_cluster(const float4* at, int rank) {
+  const float* const there = &at->x + (rank - turn.rank) * std::ptrdiff_t(current->floats);
+  return {there[0], there[1], there[2], there[3]};
+}
+void multiply_tf32(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  multiply(sums, a, b0, b1, false);
+}
+void multiply_halves(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  multiply(sums, a, b0, b1, true);
+}
+void copy_async(float* to, const float* from, bool there) {
+  begin_copy(to, from, 1, there);
+}
+void copy_async_4(float* to, const float* from, bool there) {
+  begin_copy(to, from, 4, there);
 }
 void commit() {
   self().commits.push_back(self().copies.size());
 }
-void wait(int open) {
+void wait_until(int open) {
   Fiber& of = self();
   if (of.commits.size() <= std::size_t(open)) return;
   const auto last = of.commits.end() - open;
@@ -284,4 +307,4 @@ void wait(int open) {
   for (std::size_t& count : of.commits) count -= arrived;
 }
 
-}  // namespace host_device
+}  // namespace millrace::gpu

@@ -33,17 +33,6 @@ struct Turn {
 };
 extern constinit thread_local Turn turn __attribute__((tls_model("initial-exec")));
 
-void wait_for_last();
-void meet();
-void meet_cluster();
-/// The address in another block's memory that is `at` in this one's.
-const float* of_cluster(const float* at, int rank);
-void copy_async(float* to, const float* from, int floats, bool there);
-void commit();
-void wait(int open);
-/// mma.sync: 16 x 8 numbers, `deep` or, as bfloat16, twice as deep.
-void multiply(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, bool halves);
-
 }  // namespace host_device
 
 namespace millrace::gpu {
@@ -54,42 +43,32 @@ inline int thread() {
 inline int block() {
   return host_device::turn.block;
 }
-inline void let_next_come() {}
-inline void wait_for_last() {
-  host_device::wait_for_last();
-}
-inline void meet() {
-  host_device::meet();
-}
 inline int cluster_rank() {
   return host_device::turn.rank;
 }
 inline int cluster_size() {
   return host_device::turn.cluster;
 }
-inline void meet_cluster() {
-  host_device::meet_cluster();
-}
-inline float4 of_cluster(const float4* at, int rank) {
-  const float* const there = host_device::of_cluster(&at->x, rank);
-  return {there[0], there[1], there[2], there[3]};
-}
 inline float* shared_memory() {
   return host_device::turn.shared;
 }
-inline void copy_async(float* to, const float* from, bool there) {
-  host_device::copy_async(to, from, 1, there);
-}
-inline void copy_async_4(float* to, const float* from, bool there) {
-  host_device::copy_async(to, from, 4, there);
-}
-inline void commit() {
-  host_device::commit();
-}
+inline void let_next_come() {}
+void wait_for_last();
+void meet();
+void meet_cluster();
+float4 of_cluster(const float4* at, int rank);
+void copy_async(float* to, const float* from, bool there);
+void copy_async_4(float* to, const float* from, bool there);
+void commit();
+/// Until so many commits are open.
+void wait_until(int open);
 template <int kOpen>
 void wait() {
-  host_device::wait(kOpen);
+  wait_until(kOpen);
 }
+/// mma.sync: 16 x 8 numbers, of 8 products or, as bfloat16, of 16.
+void multiply_tf32(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
+void multiply_halves(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
 inline float4 make_float4(float x, float y, float z, float w) {
   return {x, y, z, w};
 }
@@ -105,12 +84,6 @@ inline unsigned two_halves(float low, float high) {
     return std::isnan(value) ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
   };
   return rounded(low) | rounded(high) << 16;
-}
-inline void multiply_tf32(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  host_device::multiply(sums, a, b0, b1, false);
-}
-inline void multiply_halves(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  host_device::multiply(sums, a, b0, b1, true);
 }
 
 }  // namespace millrace::gpu

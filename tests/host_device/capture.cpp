@@ -25,6 +25,18 @@ bool joined(const Capture& capture) {
   return true;
 }
 
+/// Spoils the captures that `meets` holds of, and refuses with `error` if there are any.
+template <class Meets>
+cudaError_t refuse_if_any(cudaError_t error, const Meets& meets) {
+  cudaError_t result = cudaSuccess;
+  for (const CapturePtr& capture : captures) {
+    if (!meets(*capture)) continue;
+    invalidate(*capture);
+    result = error;
+  }
+  return result;
+}
+
 }  // namespace
 
 void invalidate(Capture& capture) {
@@ -33,40 +45,25 @@ void invalidate(Capture& capture) {
 
 cudaError_t unsafe() {
   if (thread_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
-  cudaError_t result = cudaSuccess;
-  for (const CapturePtr& capture : captures) {
-    const bool mine = capture->thread == std::this_thread::get_id();
-    const bool both_global =
-        thread_mode == cudaStreamCaptureModeGlobal && capture->mode == cudaStreamCaptureModeGlobal;
-    if (mine ? capture->mode == cudaStreamCaptureModeRelaxed : !both_global) continue;
-    invalidate(*capture);
-    result = cudaErrorStreamCaptureUnsupported;
-  }
-  return result;
+  return refuse_if_any(cudaErrorStreamCaptureUnsupported, [](const Capture& capture) {
+    if (capture.thread == std::this_thread::get_id())
+      return capture.mode != cudaStreamCaptureModeRelaxed;
+    return thread_mode == cudaStreamCaptureModeGlobal && capture.mode == thread_mode;
+  });
 }
 
 cudaError_t unsafe_for_device(int device) {
-  cudaError_t result = cudaSuccess;
-  for (const CapturePtr& capture : captures) {
-    for (const CUstream_st* stream : capture->streams) {
-      if (stream->device != device) continue;
-      invalidate(*capture);
-      result = cudaErrorStreamCaptureUnsupported;
-    }
-  }
-  return result;
+  return refuse_if_any(cudaErrorStreamCaptureUnsupported, [=](const Capture& capture) {
+    return std::ranges::any_of(capture.streams, [=](auto* of) { return of->device == device; });
+  });
 }
 
 cudaError_t implicit(const CUstream_st& stream) {
-  cudaError_t result = cudaSuccess;
-  for (const CapturePtr& capture : captures) {
-    for (const CUstream_st* other : capture->streams) {
-      if (!stream.legacy || other->device != stream.device || !other->blocking) continue;
-      invalidate(*capture);
-      result = cudaErrorStreamCaptureImplicit;
-    }
-  }
-  return result;
+  if (!stream.legacy) return cudaSuccess;
+  return refuse_if_any(cudaErrorStreamCaptureImplicit, [&](const Capture& capture) {
+    return std::ranges::any_of(
+        capture.streams, [&](auto* of) { return of->device == stream.device && of->blocking; });
+  });
 }
 
 cudaError_t refuse_captured(CUstream_st& stream) {

@@ -237,9 +237,9 @@ API void hostDeviceFail(const char* name, int nth, int code) {
   to_fail_in = nth;
   to_fail_with = code;
 }
-API void hostDeviceCalls(std::vector<std::pair<std::string, int>>* list) {
+API void hostDeviceCalls(std::map<std::string, int>* made) {
   const Guard guard(lock);
-  list->assign(counts.begin(), counts.end());
+  *made = counts;
 }
 API int hostDeviceViolations() {
   return told.exchange(0);

@@ -45,10 +45,7 @@ Ended train(Capture capture = Capture::automatic) {
   return ended;
 }
 
-std::map<std::string, int> calls() {
-  const auto list = host_device::calls();
-  return {list.begin(), list.end()};
-}
+using host_device::calls;
 
 /// What is held when LibTorch's caches are empty.
 host_device::Held held() {

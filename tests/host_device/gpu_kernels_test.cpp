@@ -6,18 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
-#include <regex>
-#include <thread>
 
 #include "capture/program/cuda/cache.h"
 #include "capture/program/cuda/choices.h"
-#include "capture/program/cuda/compiler.h"
 #include "capture/program/cuda/operations.h"
 #include "capture/program/cuda/plans.h"
 #include "capture/program/program.h"
@@ -74,12 +70,6 @@ Results compute(const Case& c, const at::Tensor& x, const at::Tensor& w, const a
                                c.dilation, false, {0, 0}, c.groups, {true, true, true});
   if (c.masked) made.dx = at::threshold_backward(made.dx, x, 0);
   return made;
-}
-
-void expect_near(const at::Tensor& got, const at::Tensor& wanted, double most, const char* what) {
-  const at::Tensor difference = got.cpu().to(at::kDouble) - wanted;
-  const double error = difference.norm().item<double>() / (wanted.norm().item<double>() + 1e-30);
-  EXPECT_LT(error, most) << what;
 }
 
 /// Of the kernels that could do it, one by chance. \returns their names.
@@ -146,10 +136,10 @@ TEST_P(AnyGpuConvolution, EqualsDouble) {
                     {.numerics = {.precision = GetParam(), .tuned = true}});
     program.run();
     const double most = errors[int(GetParam())];
-    expect_near(got.y, wanted.y, most, "forward");
-    expect_near(got.dx, wanted.dx, most, "data gradient");
-    expect_near(got.dw, wanted.dw, most, "weight gradient");
-    expect_near(got.db, wanted.db, 2e-6, "bias gradient");
+    EXPECT_LT(error(got.y, wanted.y), most) << "forward";
+    EXPECT_LT(error(got.dx, wanted.dx), most) << "data gradient";
+    EXPECT_LT(error(got.dw, wanted.dw), most) << "weight gradient";
+    EXPECT_LT(error(got.db, wanted.db), 2e-6) << "bias gradient";
     std::string kernels;
     for (const capture::OperationInfo& info : program.operations()) {
       EXPECT_NE(info.kernel, capture::kLibTorch) << info.name;
@@ -286,24 +276,8 @@ std::vector<std::string> every_kernel() {
   return names;
 }
 
-/// For every generation that LibTorch's wheel knows from sm_80 on; no GPU is needed.
 TEST(GpuKernels, CompileWithoutSpillsForEveryGeneration) {
-  const std::vector<int> generations = {90, 80, 86, 87, 89, 100, 120};
-  const std::vector<std::string> names = every_kernel();
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    for (std::size_t i; (i = next++) < names.size();) {
-      for (std::size_t g = 0; g < generations.size(); ++g) {
-        if (!is_long() && g != i % generations.size()) continue;
-        const gpu::Compiled made = gpu::compile(names[i], generations[g], true);
-        EXPECT_FALSE(std::regex_search(made.log, std::regex("[1-9][0-9]* bytes spill")))
-            << names[i] << " for sm_" << generations[g] << ": " << made.log;
-      }
-    }
-  };
-  std::thread other(work);
-  work();
-  other.join();
+  expect_no_spills(every_kernel());
 }
 
 }  // namespace

@@ -8,10 +8,8 @@
 #include <cstdlib>
 #include <limits>
 #include <random>
-#include <regex>
 #include <set>
 
-#include "capture/program/cuda/compiler.h"
 #include "capture/program/program.h"
 #include "capture/program/program_stage.h"
 #include "stages/guarded_update.h"
@@ -25,12 +23,6 @@ using at::Tensor;
 using Tensors = std::vector<Tensor>;
 using Sides = std::vector<std::int64_t>;
 using Body = std::function<Tensors(const Tensors& given)>;
-
-/// How far apart, by norm.
-double error(const Tensor& got, const Tensor& wanted) {
-  const Tensor difference = got.cpu().to(at::kDouble) - wanted;
-  return difference.norm().item<double>() / (wanted.norm().item<double>() + 1e-30);
-}
 
 std::set<std::string> left_to_libtorch(const std::vector<capture::OperationInfo>& operations) {
   std::set<std::string> names;
@@ -151,6 +143,13 @@ TEST(GpuNodes, FunctionsOfElementsOnAnyShape) {
   });
 }
 
+/// On a GPU and on a core by own kernels.
+void expect_as_on_a_core(const Body& body, const Tensors& given) {
+  const Tensors got = run_there(body, given), wanted = run_there(body, given, at::kCPU);
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_TRUE(at::allclose(got[i], wanted[i], 1e-5, 1e-6, true)) << i << got[i] << wanted[i];
+}
+
 TEST(GpuNodes, FunctionsKeepNaNAsOnACore) {
   const Tensor x = at::tensor({-200.f, -3.f, -1e-9f, -0.f, 0.f, 2.f, 3.f, 90.f, NAN});
   const Body body = [](const Tensors& t) {
@@ -159,10 +158,7 @@ TEST(GpuNodes, FunctionsKeepNaNAsOnACore) {
     for (const OfTwo f : kGradients) made.push_back(f(t[1], t[0]));
     return made;
   };
-  const Tensors given = {x, at::ones_like(x)};
-  const Tensors got = run_there(body, given), wanted = run_there(body, given, at::kCPU);
-  for (std::size_t i = 0; i < wanted.size(); ++i)
-    EXPECT_TRUE(at::allclose(got[i], wanted[i], 1e-5, 1e-6, true)) << i << got[i] << wanted[i];
+  expect_as_on_a_core(body, {x, at::ones_like(x)});
 }
 
 TEST(GpuNodes, GroupNormsOnAnyShape) {
@@ -245,9 +241,7 @@ TEST(GpuNodes, SoftmaxOfInfinitiesAndNaN) {
   const Body body = [](const Tensors& t) {
     return Tensors{at::_softmax(t[0], -1, false), at::_log_softmax(t[0], -1, false)};
   };
-  const Tensors got = run_there(body, {x}), wanted = body({x});
-  for (std::size_t i = 0; i < got.size(); ++i)
-    EXPECT_TRUE(at::allclose(got[i], wanted[i], 1e-5, 1e-6, true)) << got[i] << wanted[i];
+  expect_as_on_a_core(body, {x});
 }
 
 TEST(GpuNodes, PoolsOnAnyShape) {
@@ -513,7 +507,6 @@ TEST(GpuNodes, FrozenBatchNormsLeaveNothingToLibTorch) {
             std::set<std::string>());
 }
 
-/// For every generation that LibTorch's wheel knows from sm_80 on; no GPU is needed.
 TEST(GpuNodes, CompileWithoutSpillsForEveryGeneration) {
   std::vector<std::string> names = {"channel_sums",
                                     "column_sums",
@@ -542,15 +535,7 @@ TEST(GpuNodes, CompileWithoutSpillsForEveryGeneration) {
       names.push_back("update<" + std::to_string(optimizer) +
                       ", millrace::stages::CorrectionRule::" + rule + ">");
   }
-  const std::vector<int> generations = {90, 80, 86, 87, 89, 100, 120};
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    for (std::size_t g = 0; g < generations.size(); ++g) {
-      if (!is_long() && g != i % generations.size()) continue;
-      const gpu::Compiled made = gpu::compile(names[i], generations[g], true);
-      EXPECT_FALSE(std::regex_search(made.log, std::regex("[1-9][0-9]* bytes spill")))
-          << names[i] << " for sm_" << generations[g] << ": " << made.log;
-    }
-  }
+  expect_no_spills(names);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -75,10 +76,10 @@ inline void fail(const char* name, int nth, int code) {
   find<void(const char*, int, int)>("hostDeviceFail")(name, nth, code);
 }
 /// Calls of each CUDA function so far.
-inline std::vector<std::pair<std::string, int>> calls() {
-  std::vector<std::pair<std::string, int>> list;
-  find<void(std::vector<std::pair<std::string, int>>*)>("hostDeviceCalls")(&list);
-  return list;
+inline std::map<std::string, int> calls() {
+  std::map<std::string, int> made;
+  find<void(std::map<std::string, int>*)>("hostDeviceCalls")(&made);
+  return made;
 }
 /// Violations since the last time this was asked; those left at exit make the process fail.
 inline int violations() {

@@ -11,10 +11,7 @@ namespace millrace::engine {
 namespace {
 
 int calls_of(const std::string& name) {
-  for (const auto& [called, count] : host_device::calls()) {
-    if (called == name) return count;
-  }
-  return 0;
+  return host_device::calls()[name];
 }
 
 TrainerOptions on_two_gpus(const std::string& schedule) {

@@ -1,15 +1,13 @@
 // The tests' RTSP server as a process that can be killed, frozen and restarted.
 #pragma once
 
-#include <cstdio>
+#include <gio/gio.h>
+
+#include <csignal>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <vector>
-
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace millrace::io {
 
@@ -17,9 +15,7 @@ namespace millrace::io {
 class RtspProcess {
  public:
   /// `options`: words for the server, see rtsp_server.cpp.
-  explicit RtspProcess(std::vector<std::string> options = {}) : options_(std::move(options)) {
-    start();
-  }
+  explicit RtspProcess(const std::vector<std::string>& options = {}) { start(options); }
   ~RtspProcess() { kill(); }
   RtspProcess(const RtspProcess&) = delete;
   RtspProcess& operator=(const RtspProcess&) = delete;
@@ -28,54 +24,39 @@ class RtspProcess {
     return "rtsp://127.0.0.1:" + std::to_string(port_) + path;
   }
 
-  void freeze() { ::kill(pid_, SIGSTOP); }
-  void thaw() { ::kill(pid_, SIGCONT); }
+  void freeze() { g_subprocess_send_signal(process_, SIGSTOP); }
+  void thaw() { g_subprocess_send_signal(process_, SIGCONT); }
   /// Without warning.
   void kill() {
-    if (pid_ < 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    ::close(stdin_);
-    pid_ = -1;
+    if (!process_) return;
+    g_subprocess_force_exit(process_);
+    g_subprocess_wait(process_, nullptr, nullptr);
+    g_clear_object(&process_);
   }
   /// On the same port; returns when it listens.
-  void restart(std::vector<std::string> options = {}) {
+  void restart(const std::vector<std::string>& options = {}) {
     kill();
-    options_ = std::move(options);
-    start();
+    start(options);
   }
 
  private:
-  void start() {
-    int in[2], out[2];
-    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) {
-      throw std::runtime_error("no pipes");
-    }
-    std::vector<std::string> words = options_;
-    words.insert(words.begin(), {MILLRACE_RTSP_SERVER, "port=" + std::to_string(port_)});
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::dup2(in[0], 0);
-      ::dup2(out[1], 1);
-      ::execv(arguments[0], arguments.data());
-      ::_exit(127);
-    }
-    ::close(in[0]);
-    ::close(out[1]);
-    stdin_ = in[1];
-    std::FILE* const answer = ::fdopen(out[0], "r");
-    const bool told = std::fscanf(answer, "%d", &port_) == 1;
-    std::fclose(answer);
-    if (!told) throw std::runtime_error("the RTSP server did not start");
+  void start(const std::vector<std::string>& options) {
+    const std::string port = "port=" + std::to_string(port_);
+    std::vector<const char*> words = {MILLRACE_RTSP_SERVER, port.c_str()};
+    for (const std::string& option : options) words.push_back(option.c_str());
+    words.push_back(nullptr);
+    const auto pipes =
+        GSubprocessFlags(G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE);
+    process_ = g_subprocess_newv(words.data(), pipes, nullptr);
+    char answer[16] = "";
+    GInputStream* const out = process_ ? g_subprocess_get_stdout_pipe(process_) : nullptr;
+    if (!out || g_input_stream_read(out, answer, sizeof answer - 1, nullptr, nullptr) <= 0)
+      throw std::runtime_error("the RTSP server did not start");
+    port_ = std::atoi(answer);
   }
 
-  std::vector<std::string> options_;
   int port_ = 0;  // any free one the first time
-  pid_t pid_ = -1;
-  int stdin_ = -1;
+  GSubprocess* process_ = nullptr;
 };
 
 }  // namespace millrace::io

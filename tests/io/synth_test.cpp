@@ -138,12 +138,9 @@ TEST(Synth, RefusesWhatItDoesNotKnow) {
 
 TEST(Synth, ScenesTakeTurnsAndComeBack) {
   const auto frames = [](const std::string& query, int count) {
-    const auto source = open_source({.uri = "synth:shapes?" + query, .width = 16, .height = 12});
+    const auto source = open("synth:shapes?" + query, 0, 16, 12);
     std::vector<std::vector<std::uint8_t>> all;
-    Frame frame;
-    while (int(all.size()) < count &&
-           source->read(frame, std::chrono::seconds(1)) == ReadStatus::frame)
-      all.push_back(frame.pixels);
+    while (int(all.size()) < count) all.push_back(next(*source).pixels);
     return all;
   };
   const auto plain = frames("", 9), turns = frames("scenes=2&switch=3", 9);
@@ -183,12 +180,10 @@ TEST(Synth, ScenesInRandomOrderStayAWhileAndComeBack) {
 }
 
 TEST(Synth, LightDriftsAndReturns) {
-  const auto source =
-      open_source({.uri = "synth:shapes?shapes=0&drift=0.5", .width = 16, .height = 12});
+  const auto source = open("synth:shapes?shapes=0&drift=0.5", 0, 16, 12);
   std::vector<double> light;
-  Frame frame;
   for (int i = 0; i < 501; ++i) {
-    ASSERT_EQ(source->read(frame, std::chrono::seconds(1)), ReadStatus::frame);
+    const Frame frame = next(*source);
     light.push_back(std::accumulate(frame.pixels.begin(), frame.pixels.end(), 0.0));
   }
   EXPECT_EQ(light[0], light[500]);

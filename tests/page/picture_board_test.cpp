@@ -6,8 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tools/page/controls.h"
-
 namespace millrace::page {
 namespace {
 
@@ -73,19 +71,6 @@ TEST(PictureBoard, PicturesOfOneSampleStayTogether) {
   }
   stop = true;
   training.join();
-}
-
-TEST(Controls, EachWishIsTakenOnce) {
-  Controls controls(Controls::Offered{});
-  EXPECT_FALSE(controls.take_save());
-  controls.save();
-  controls.save();
-  EXPECT_TRUE(controls.take_save());
-  EXPECT_FALSE(controls.take_save());
-  controls.pause(true);
-  EXPECT_TRUE(controls.paused());
-  controls.pause(false);
-  EXPECT_FALSE(controls.paused());
 }
 
 }  // namespace

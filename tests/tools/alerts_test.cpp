@@ -4,13 +4,12 @@
 #include <cmath>
 #include <limits>
 
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 
 #include "tests/complaint.h"
+#include "tests/io/loopback.h"
 #include "tests/io/test_folder.h"
 #include "tools/app/alerts/mqtt.h"
 #include "tools/app/alerts/webhook.h"
@@ -24,34 +23,24 @@ using std::chrono::seconds;
 /// Answers one request a connection with `status`; 0: never.
 class HttpServer {
  public:
-  explicit HttpServer(int status) : status_(status), socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    ::bind(socket_, reinterpret_cast<sockaddr*>(&address), length);
-    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length);
-    port = ntohs(address.sin_port);
-    ::listen(socket_, 16);
+  explicit HttpServer(int status) : status_(status) {
+    port_.listen();
     thread_ = std::thread([this] { serve(); });
   }
   ~HttpServer() {
-    ::shutdown(socket_, SHUT_RDWR);
+    ::shutdown(port_.socket.get(), SHUT_RDWR);
     thread_.join();
-    ::close(socket_);
-    for (const int client : clients_) ::close(client);
   }
   std::string url(const std::string& before = "") const {
-    return "http://" + before + "127.0.0.1:" + std::to_string(port) + "/hook?x=1";
+    return "http://" + before + "127.0.0.1:" + std::to_string(port_.number) + "/hook?x=1";
   }
   /// Valid when the server is gone, or when the post has returned.
   std::vector<std::string> requests;
-  int port = 0;
 
  private:
   void serve() {
-    for (int client; (client = ::accept(socket_, nullptr, nullptr)) >= 0;) {
-      clients_.push_back(client);
+    for (int client; (client = ::accept(port_.socket.get(), nullptr, nullptr)) >= 0;) {
+      clients_.emplace_back(client);
       if (status_ == 0) continue;
       std::string all;
       while (all.find('}') == all.npos) {
@@ -68,8 +57,8 @@ class HttpServer {
   }
 
   const int status_;
-  const int socket_;
-  std::vector<int> clients_;
+  const io::Port port_;
+  std::vector<io::Descriptor> clients_;
   std::thread thread_;
 };
 

@@ -32,8 +32,9 @@ using Properties = std::vector<std::pair<std::string, std::string>>;
 /// The element between two test pads.
 class Harness {
  public:
-  /// `set`: keys beside those of a small network.
-  explicit Harness(const Properties& properties = {}, const std::string& set = "") {
+  /// `set`: keys beside those of a small network. `live`: with so much latency; -1: it is not live.
+  explicit Harness(const Properties& properties = {}, const std::string& set = "",
+                   GstClockTimeDiff live = -1) {
     GstElement* const element = gst_element_factory_make("millrace", nullptr);
     gst_util_set_object_arg(G_OBJECT(element), "set", (kSmall + set).c_str());
     for (const auto& [name, value] : properties)
@@ -42,7 +43,9 @@ class Harness {
     gst_element_set_bus(element, bus_);
     harness_ = gst_harness_new_with_element(element, "sink", "src");
     gst_object_unref(element);
-    gst_harness_set_live(harness_, FALSE);
+    gst_harness_set_live(harness_, live >= 0);
+    if (live >= 0) gst_harness_set_upstream_latency(harness_, GstClockTime(live));
+    start();
   }
   ~Harness() {
     gst_harness_teardown(harness_);
@@ -113,7 +116,6 @@ class GstElement : public millrace::io::FolderTest {
 
 TEST_F(GstElement, EachPictureBearsTheTimeOfTheFrameThatItPredicts) {
   Harness harness;
-  harness.start();
   for (int i = 0; i < 10; ++i) {
     ASSERT_EQ(harness.push(i), GST_FLOW_OK);
     EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);
@@ -122,14 +124,12 @@ TEST_F(GstElement, EachPictureBearsTheTimeOfTheFrameThatItPredicts) {
 
 TEST_F(GstElement, APictureOfTheNextFrameBearsThatOnesTime) {
   Harness harness({}, ";task.kind=next-frame;task.horizon=2");
-  harness.start();
   harness.push_all(0, 6);
   for (int i = 2; i < 6; ++i) EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);
 }
 
 TEST_F(GstElement, TheEndComesAfterAllPicturesAndTheWeightsAreThere) {
   Harness harness(Properties{{"weights", weights}, {"report", report}});
-  harness.start();
   harness.push_all(0, 5);
   harness.end();
   EXPECT_EQ(gst_harness_buffers_received(harness.get()), 5u);
@@ -139,7 +139,6 @@ TEST_F(GstElement, TheEndComesAfterAllPicturesAndTheWeightsAreThere) {
 
 TEST_F(GstElement, AFlushThrowsAwayPicturesButNothingThatWasLearned) {
   Harness harness(Properties{{"report", report}});
-  harness.start();
   harness.push_all(0, 4);
   for (int i = 0; i < 4; ++i) harness.pull();
   ASSERT_TRUE(harness.push_event(gst_event_new_flush_start()));
@@ -155,7 +154,6 @@ TEST_F(GstElement, AFlushThrowsAwayPicturesButNothingThatWasLearned) {
 
 TEST_F(GstElement, ASeekAfterTheEndBeginsARunThatGoesOnFromItsWeights) {
   Harness harness(Properties{{"weights", weights}});
-  harness.start();
   ASSERT_EQ(harness.push(0), GST_FLOW_OK);
   harness.end();
   const std::string first = millrace::io::bytes_of(weights);
@@ -170,7 +168,6 @@ TEST_F(GstElement, ASeekAfterTheEndBeginsARunThatGoesOnFromItsWeights) {
 TEST_F(GstElement, ToStopBeforeTheEndSavesToo) {
   {
     Harness harness(Properties{{"report", report}});
-    harness.start();
     harness.push_all(0, 3);
     harness.pull();
   }
@@ -180,7 +177,6 @@ TEST_F(GstElement, ToStopBeforeTheEndSavesToo) {
 TEST_F(GstElement, StoppedAndStartedAgainItShowsPictures) {
   Harness harness;
   for (const GstState stopped : {GST_STATE_READY, GST_STATE_NULL}) {
-    harness.start();
     for (int i = 0; i < 3; ++i) {
       ASSERT_EQ(harness.push(i), GST_FLOW_OK);
       EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);
@@ -189,12 +185,11 @@ TEST_F(GstElement, StoppedAndStartedAgainItShowsPictures) {
     gst_element_set_state(harness->element, GST_STATE_PLAYING);
     harness.push_event(gst_event_new_stream_start("again"));
   }
+  harness.start();
 }
 
 TEST_F(GstElement, ALiveStreamIsNeverBlocked) {
-  Harness harness;
-  gst_harness_set_live(harness.get(), TRUE);
-  harness.start();
+  Harness harness({}, "", 0);
   // Nothing takes the pictures: a blocking queue would fill and stop the camera.
   GstPad* const peer = harness->sinkpad;
   const gulong block = gst_pad_add_probe(
@@ -205,16 +200,12 @@ TEST_F(GstElement, ALiveStreamIsNeverBlocked) {
 }
 
 TEST_F(GstElement, LatencyIsAFrameForEachStageAndOneThatWaits) {
-  Harness harness;
-  gst_harness_set_live(harness.get(), TRUE);
-  gst_harness_set_upstream_latency(harness.get(), 10 * GST_MSECOND);
-  harness.start();
+  Harness harness({}, "", 10 * GST_MSECOND);
   EXPECT_EQ(gst_harness_query_latency(harness.get()), 10 * GST_MSECOND + 3 * kFrame);
 }
 
 TEST_F(GstElement, WhatIsTooLateIsNotDrawnButLearned) {
   Harness harness(Properties{{"report", report}});
-  harness.start();
   ASSERT_EQ(harness.push(0), GST_FLOW_OK);
   harness.pull();
   gst_harness_push_upstream_event(
@@ -229,7 +220,6 @@ TEST_F(GstElement, WhatIsTooLateIsNotDrawnButLearned) {
 
 TEST_F(GstElement, InputBesideIsTwiceAsWideAndSaysSo) {
   Harness harness(Properties{{"output", "input-beside"}});
-  harness.start();
   harness.push(0);
   GstBuffer* const buffer = gst_harness_pull(harness.get());
   ASSERT_TRUE(buffer);
@@ -245,7 +235,6 @@ TEST_F(GstElement, InputBesideIsTwiceAsWideAndSaysSo) {
 
 TEST_F(GstElement, AConfigThatDoesNotFitIsAnErrorInTheProgramsWords) {
   Harness harness({}, ";pipeline.cut=[9]");
-  harness.start();
   harness.push(0);
   EXPECT_NE(harness.error().find("pipeline.cut"), std::string::npos);
 }

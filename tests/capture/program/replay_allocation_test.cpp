@@ -48,25 +48,6 @@ int posix_memalign(void** memory, std::size_t align, std::size_t bytes) {
 namespace millrace::engine {
 namespace {
 
-/// One picture again and again; notes the count of allocations at two moments of the run.
-class CountingFeed final : public Feed {
- public:
-  Status poll(std::chrono::microseconds) override {
-    return next_ < 600 ? Status::ready : Status::end;
-  }
-  void take(Sample& sample) override {
-    if (next_ == 200) before = allocations;
-    if (next_ == 590) after = allocations;
-    std::ranges::fill(sample.input(), 0.0f);
-    sample.info.frame = next_++;
-    sample.info.captured = Clock::now();
-  }
-  long before = 0, after = -1;
-
- private:
-  std::int64_t next_ = 0;
-};
-
 TrainerOptions options_of(const std::string& schedule, const std::vector<int>& cut,
                           std::vector<int> threads, const std::string& correction = "none") {
   TrainerOptions options = small(schedule, int(cut.size()) + 1, cut);
@@ -79,7 +60,7 @@ TrainerOptions options_of(const std::string& schedule, const std::vector<int>& c
 
 void expect_no_allocation(const TrainerOptions& options) {
   Trainer trainer(options);
-  CountingFeed feed;
+  MeasuringFeed feed(200, 590, 600, [] { return allocations.load(); });
   LossLog log;
   log.losses.reserve(1000);
   trainer.run(feed, &log);

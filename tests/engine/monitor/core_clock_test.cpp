@@ -5,14 +5,15 @@
 #include <fstream>
 #include <string>
 
+#include "tests/io/test_folder.h"
+
 namespace millrace::engine {
 namespace {
 
 /// A /sys of a board whose cores run at `now` of `most` kHz.
 struct Board {
-  const std::filesystem::path sys = std::filesystem::path(testing::TempDir()) / "core_clock_sys";
-  Board() { std::filesystem::remove_all(sys); }
-  ~Board() { std::filesystem::remove_all(sys); }
+  const io::TestFolder folder;
+  const std::filesystem::path sys = folder.path();
   void put(const std::string& file, int number) const {
     std::filesystem::create_directories((sys / file).parent_path());
     std::ofstream(sys / file) << number << "\n";

@@ -43,19 +43,6 @@ void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
 namespace millrace::engine {
 namespace {
 
-/// Notes the count of allocations at two moments of the run.
-class CountingFeed final : public CountedFeed {
- public:
-  CountingFeed() : CountedFeed(3000) {}
-  long before = 0, after = -1;
-
- private:
-  void fill(std::int64_t n, Sample&) override {
-    if (n == 1000) before = allocations;
-    if (n == 2900) after = allocations;
-  }
-};
-
 class History final : public Observer {
  public:
   void predicted(Sample&, float loss) override { losses_.add(loss); }
@@ -67,7 +54,7 @@ class History final : public Observer {
 void expect_no_allocation(const std::string& name, ActionLog* actions) {
   const Schedule schedule = make_schedule(name, {.stages = 4});
   EmptyStep step;
-  CountingFeed feed;
+  MeasuringFeed feed(1000, 2900, 3000, [] { return allocations.load(); });
   History history;
   Monitor monitor({1, 1, 1, 1}, 100.0);
   Pipeline(schedule, {&step, &step, &step, &step}, feed, &history, monitor, {.actions = actions})

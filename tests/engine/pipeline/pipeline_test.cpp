@@ -210,13 +210,9 @@ TEST(Deferring, APredictionIsToldBeforeItsLaunchIsOver) {
 }
 
 /// Gives a target only once the prediction that it is held against was shown.
-class ShownFirst final : public Feed, public Observer {
+class ShownFirst final : public CountedFeed, public Observer {
  public:
-  explicit ShownFirst(std::int64_t end) : end_(end) {}
-  Status poll(std::chrono::microseconds) override {
-    return next_ < end_ ? Status::ready : Status::end;
-  }
-  void take(Sample& sample) override { sample.info = {.frame = next_++, .captured = Clock::now()}; }
+  using CountedFeed::CountedFeed;
   Status target(Sample& sample, std::chrono::microseconds patience) override {
     if (sample.info.frame % 7 == 3) return Status::end;
     if (sample.info.frame < shown_.load()) return Status::ready;
@@ -231,8 +227,6 @@ class ShownFirst final : public Feed, public Observer {
   std::int64_t told = 0;
 
  private:
-  std::int64_t next_ = 0;
-  const std::int64_t end_;
   std::atomic<std::int64_t> shown_{0};
 };
 

@@ -23,14 +23,6 @@ int count(const std::string& text, const std::string& part) {
   return found;
 }
 
-TEST(TimelineText, IsTheStaircaseToScale) {
-  const Schedule schedule = make_schedule("gpipe", {.stages = 2, .microbatches = 2});
-  EXPECT_EQ(timeline_text(schedule, simulated(schedule, 2)),
-            "stage 0 F0-F1-......B0-B1-\n"
-            "stage 1 ...F0-F1-B0-B1-...\n"
-            "a character is 0.333 ms; shown are 6 of 6 ms, 2 of 2 workers\n");
-}
-
 TEST(TimelineText, ShowsHandOffs) {
   const Schedule schedule = make_schedule("sequential", {.stages = 2});
   EXPECT_EQ(timeline_text(schedule, simulated(schedule, 1, 2.0 / 3)),
@@ -51,14 +43,6 @@ TEST(TimelineText, ColoursAreATerminals) {
   const Schedule schedule = make_schedule("gpipe", {.stages = 1, .microbatches = 1});
   const std::string text = timeline_text(schedule, simulated(schedule, 1), 80, 32, true);
   EXPECT_NE(text.find("stage 0 \x1b[34mF0-\x1b[33mB0-\x1b[0m\n"), std::string::npos) << text;
-}
-
-TEST(Utilisation, IsABarAWorker) {
-  const Schedule schedule = make_schedule("gpipe", {.stages = 2, .microbatches = 2});
-  EXPECT_EQ(utilisation_bars(schedule, simulated(schedule, 2), 9),
-            "                   work  hand  idle %\n"
-            "stage 0 ######...  66.7   0.0  33.3\n"
-            "stage 1 ######...  66.7   0.0  33.3\n");
 }
 
 TEST(Utilisation, OfManyWorkersIsAMean) {

@@ -13,151 +13,120 @@
 namespace millrace::engine {
 namespace {
 
-/// As they are, recorded.
-TrainerOptions recorded(TrainerOptions options) {
-  options.capture = Capture::graph;
-  record_there(options);
-  return options;
-}
-
-TrainerOptions replayed_at_once(TrainerOptions options) {
-  options.devices.clear();
-  options.make_backend = [](c10::Device) { return capture::make_double_program(); };
-  return options;
-}
-
 Trained by_recorded_oracle(const TrainerOptions& options, std::int64_t samples) {
   return by_oracle(options, samples, 1, /*as_recorded=*/true);
 }
 
+/// Recorded in each way.
 void expect_equals_the_oracle(const TrainerOptions& options, std::int64_t samples) {
-  expect_equal(by_pipeline(options, samples), by_recorded_oracle(options, samples));
+  for (const TrainerOptions& how : recorded(options))
+    expect_equal(by_pipeline(how, samples), by_recorded_oracle(how, samples));
 }
 
 class RecordedTest : public testing::TestWithParam<ScheduleCase> {};
 
 TEST_P(RecordedTest, EqualsTheOracleAfter100Samples) {
-  expect_equals_the_oracle(recorded(small(GetParam())), 100);
-}
-
-TEST_P(RecordedTest, EqualsTheOracleOnABackendThatReplaysAtOnce) {
-  expect_equals_the_oracle(replayed_at_once(recorded(small(GetParam()))), 100);
+  expect_equals_the_oracle(small(GetParam()), 100);
 }
 
 TEST_P(RecordedTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
-  const TrainerOptions options = recorded(late(small(GetParam())));
-  for (const TrainerOptions& how : {options, replayed_at_once(options)})
+  for (const TrainerOptions& how : recorded(late(small(GetParam()))))
     expect_equal_with_late_targets(how, by_oracle(how, 100, 1, true, late_sample, told_most));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Schedules, RecordedTest,
-    testing::ValuesIn(std::vector<ScheduleCase>{
-        {"partime", 1, {}}, {"partime", 2, {4}}, {"partime", 4, {2, 4, 6}},
-        {"partime", 8, {1, 2, 3, 4, 5, 6, 7}}, {"pb", 2, {4}}, {"pb", 4, {1, 2, 3}},
-        {"pipedream", 2, {4}}, {"pipedream", 4, {2, 4, 6}}, {"2bw", 1, {}}, {"2bw", 3, {2, 5}},
-        {"gpipe", 1, {}}, {"gpipe", 3, {2, 5}}, {"gpipe", 2, {4}, {}, true},
-        {"1f1b", 4, {2, 4, 6}}, {"interleaved", 4, {2, 4, 6}}, {"zb-h1", 2, {4}},
-        {"sequential", 3, {2, 5}}}),
-    [](const auto& info) { return name_of(info.param); });
+INSTANTIATE_TEST_SUITE_P(Schedules, RecordedTest, testing::ValuesIn(recorded_cases()),
+                         [](const auto& info) { return name_of(info.param); });
 
 TEST(Recorded, EveryOptimizer) {
   for (const std::string& kind : stages::optimizer_names()) {
-    TrainerOptions options = recorded(small("partime", 2, {4}));
+    TrainerOptions options = small("partime", 2, {4});
     options.optimizer = {.kind = kind, .lr = 0.01, .weight_decay = 0.01};
     if (kind == "sgd" || kind == "rmsprop") options.optimizer.momentum = 0.9;
     if (kind != "adamw") options.optimizer.orthogonal = 0.9;
     SCOPED_TRACE(kind);
-    for (const TrainerOptions& how : {options, replayed_at_once(options)})
-      expect_equals_the_oracle(how, 60);
+    expect_equals_the_oracle(options, 60);
   }
 }
 
 TEST(Recorded, EveryCorrection) {
   for (const std::string& kind : stages::correction_names()) {
-    TrainerOptions options = recorded(small("partime", 3, {2, 5}));
+    TrainerOptions options = small("partime", 3, {2, 5});
     options.optimizer = {.kind = "adam", .lr = 0.01};
     if (kind == "spike-compensation")
       options.optimizer = {.kind = "sgd", .lr = 0.05, .momentum = 0.9};
     options.correction.kind = kind;
     SCOPED_TRACE(kind);
-    for (const TrainerOptions& how : {options, replayed_at_once(options)})
-      expect_equals_the_oracle(how, 60);
+    expect_equals_the_oracle(options, 60);
   }
 }
 
 /// The weights of old that these look at come round in another beat than slots and versions.
 TEST(Recorded, CorrectionsBesideStashedWeights) {
   for (const char* kind : {"gap-aware", "dc-asgd"}) {
-    TrainerOptions options = recorded(small("pipedream", 3, {2, 5}));
+    TrainerOptions options = small("pipedream", 3, {2, 5});
     options.correction.kind = kind;
     SCOPED_TRACE(kind);
-    for (const TrainerOptions& how : {options, replayed_at_once(options)})
-      expect_equals_the_oracle(how, 60);
+    expect_equals_the_oracle(options, 60);
   }
 }
 
 /// Each device by itself: half of the stages as they are, half recorded.
 TEST(Recorded, BesideStagesThatAreNot) {
-  TrainerOptions options = recorded(small("partime", 4, {2, 4, 6}));
+  TrainerOptions options = recorded(small("partime", 4, {2, 4, 6})).front();
+  const Trained expected = by_pipeline(options, 60);
   options.records = [](int stage) { return stage == 1 || stage == 2; };
-  const Trained expected = by_pipeline(recorded(small("partime", 4, {2, 4, 6})), 60);
-  TrainerOptions mixed = options;
-  const Trained got = by_pipeline(mixed, 60);
+  const Trained got = by_pipeline(options, 60);
   for (std::size_t i = 0; i < got.losses.size(); ++i)
     EXPECT_NEAR(got.losses[i], expected.losses[i], 1e-5f);
 }
 
-/// Half of the stages on a device that is behind, half of them replayed at once.
-TEST(Recorded, BesideStagesThatReplayAtOnce) {
-  TrainerOptions options = replayed_at_once(recorded(small("partime", 4, {2, 4, 6})));
-  options.make_backend = [made = 0](c10::Device) mutable {
-    return made++ % 2 == 0 ? capture::make_double_stream(true) : capture::make_double_program();
-  };
-  expect_equals_the_oracle(options, 60);
-}
-
 TEST(Recorded, AnUpdateThatIsNotFiniteChangesNothing) {
-  TrainerOptions options = recorded(small("partime", 2, {4}));
+  TrainerOptions options = small("partime", 2, {4});
   options.optimizer = {.kind = "adam", .lr = 0.01};
-  Trainer trainer(options);
-  SampleFeed feed(kShape, 40);
-  feed.spoiled = [](std::int64_t n) { return n % 10 == 9; };
-  trainer.run(feed, nullptr);
-  for (const auto& [name, value] : trainer.state())
-    EXPECT_TRUE(at::isfinite(value).all().item<bool>()) << name;
-  const Reading reading = trainer.monitor().read();
-  EXPECT_EQ(reading.skipped[1], 4);
-  EXPECT_EQ(reading.updates[1], 36);
+  for (const TrainerOptions& how : recorded(options)) {
+    Trainer trainer(how);
+    SampleFeed feed(kShape, 40);
+    feed.spoiled = [](std::int64_t n) { return n % 10 == 9; };
+    trainer.run(feed, nullptr);
+    for (const auto& [name, value] : trainer.state())
+      EXPECT_TRUE(at::isfinite(value).all().item<bool>()) << name;
+    const Reading reading = trainer.monitor().read();
+    EXPECT_EQ(reading.skipped[1], 4);
+    EXPECT_EQ(reading.updates[1], 36);
+  }
 }
 
-/// The guard's verdict is known only when the work is over: it acts as many samples later as there
-/// are slots, in every run alike.
+/// Where the guard's verdict is known only when the work is over, it acts as many samples later as
+/// there are slots, in every run alike.
 TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
   for (const char* name : {"partime", "pipedream", "2bw", "gpipe"}) {
     SCOPED_TRACE(name);
-    TrainerOptions options = recorded(small(name, 3, {2, 5}));
+    TrainerOptions options = small(name, 3, {2, 5});
     options.optimizer = {.kind = "adam", .lr = 1e-3};
     options.guard = true;
     const auto spoiled = [](std::int64_t n) { return n >= 250 && n < 255; };
-    Trainer trainer(options);
-    SampleFeed feed(kShape, 400);
-    feed.spoiled = spoiled;
-    trainer.run(feed, nullptr);
-    EXPECT_GE(trainer.guard().roll_backs(), 1);
-
-    const std::int64_t slots = trainer.schedule().slots();
-    LossGuard guard(2 * slots);
     const auto sample = [&](std::int64_t n) { return spoiled_at(n, kShape, spoiled(n)); };
-    const Trained expected = by_oracle(options, 400, 1, true, sample, {}, &guard, slots);
-    expect_equal_bits(trainer.state(), expected.weights);
-    EXPECT_EQ(guard.roll_backs(), trainer.guard().roll_backs());
+    std::int64_t lag = -1;
+    for (const TrainerOptions& how : recorded(options)) {
+      Trainer trainer(how);
+      SampleFeed feed(kShape, 400);
+      feed.spoiled = spoiled;
+      trainer.run(feed, nullptr);
+      EXPECT_GE(trainer.guard().roll_backs(), 1);
+
+      const std::int64_t slots = trainer.schedule().slots();
+      lag = lag < 0 ? slots : 0;  // the first way alone is behind
+      LossGuard guard(2 * slots);
+      const Trained expected = by_oracle(how, 400, 1, true, sample, {}, &guard, lag);
+      expect_equal_bits(trainer.state(), expected.weights);
+      EXPECT_EQ(guard.roll_backs(), trainer.guard().roll_backs());
+    }
   }
 }
 
 /// Loss and prediction, though backward and update are under way.
 TEST(Recorded, APredictionIsThereBeforeItsLaunchIsOver) {
-  const TrainerOptions options = recorded(small("partime", 1, {}));
+  const TrainerOptions options = recorded(small("partime", 1, {})).front();
   const Schedule schedule = for_recording(schedule_of(options));
   capture::SampleBuffers samples(schedule.slots(),
                                  {1, kShape.channels, kShape.height, kShape.width}, {}, true);
@@ -185,22 +154,23 @@ TEST(Recorded, APredictionIsThereBeforeItsLaunchIsOver) {
 
 /// Whatever was launched before a stage's state is asked for is in it, and nothing else.
 TEST(Recorded, ACheckpointOnTheWayIsTheWeightsOfItsSample) {
-  const TrainerOptions options = recorded(small("partime", 1, {}));
-  Trainer trainer(options);
-  SampleFeed feed(kShape, 60);
-  stages::StateDict seen;
-  PipelineOptions how;
-  how.after_sample = [&](int stage, std::int64_t sample) {
-    if (sample == 30) seen = trainer.checkpoint(stage);
-  };
-  trainer.run(feed, nullptr, how);
-  expect_equal_bits(seen, by_recorded_oracle(options, 31).weights);
+  for (const TrainerOptions& options : recorded(small("partime", 1, {}))) {
+    Trainer trainer(options);
+    SampleFeed feed(kShape, 60);
+    stages::StateDict seen;
+    PipelineOptions how;
+    how.after_sample = [&](int stage, std::int64_t sample) {
+      if (sample == 30) seen = trainer.checkpoint(stage);
+    };
+    trainer.run(feed, nullptr, how);
+    expect_equal_bits(seen, by_recorded_oracle(options, 31).weights);
+  }
 }
 
 TEST(Recorded, WhatCanNotBeRecordedRunsEagerlyOrNotAtAll) {
   capture::refuse_recording(true);
-  TrainerOptions options = recorded(small("partime", 2, {4}));
-  options.devices.clear();
+  TrainerOptions options = small("partime", 2, {4});
+  options.capture = Capture::graph;
   options.make_backend = [](c10::Device) { return capture::make_double_stream(false); };
   {
     Trainer trainer(options);
@@ -217,12 +187,13 @@ TEST(Recorded, WhatCanNotBeRecordedRunsEagerlyOrNotAtAll) {
 }
 
 TEST(Recorded, RefusesReplicas) {
-  TrainerOptions options = recorded(small("pipedream", 2, {4}));
-  options.replicas = {2, 1};
-  if (!options.devices.empty()) options.devices.push_back(options.devices.back());
-  EXPECT_THROW(Trainer{options}, std::invalid_argument);
-  options.capture = Capture::automatic;
-  EXPECT_FALSE(Trainer(options).recorded());
+  for (TrainerOptions options : recorded(small("pipedream", 2, {4}))) {
+    options.replicas = {2, 1};
+    if (!options.devices.empty()) options.devices.push_back(options.devices.back());
+    EXPECT_THROW(Trainer{options}, std::invalid_argument);
+    options.capture = Capture::automatic;
+    EXPECT_FALSE(Trainer(options).recorded());
+  }
 }
 
 }  // namespace
