@@ -5,28 +5,23 @@
 #include <functional>
 #include <random>
 
-namespace host_device {
-namespace {
-
-/// A node of an executable graph, with the numbers of those that it follows.
-struct Item {
-  cudaGraphNodeType type;
-  std::shared_ptr<Work> work;
-  cudaEvent_t event;
-  std::vector<std::size_t> after;
-};
-
-}  // namespace
-}  // namespace host_device
-
 struct CUgraphExec_st {
+  /// A node, with the numbers of those that it follows.
+  struct Item {
+    cudaGraphNodeType type;
+    std::shared_ptr<host_device::Work> work;
+    cudaEvent_t event;
+    std::vector<std::size_t> after;
+  };
   unsigned alive = host_device::kAlive;
-  std::vector<host_device::Item> items;  ///< in an order that they allow
-  host_device::MarkPtr last;             ///< launch
+  std::vector<Item> items;    ///< in an order that they allow
+  host_device::MarkPtr last;  ///< launch
 };
 
 namespace host_device {
 namespace {
+
+using Item = CUgraphExec_st::Item;
 
 bool there(cudaGraph_t graph, const char* what) {
   if (alive(graph)) return true;

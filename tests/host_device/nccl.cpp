@@ -13,29 +13,22 @@
 
 using namespace host_device;
 
-namespace {
-
-/// What both ends see: a file, as large as what is written in it.
-struct Meeting {
-  std::atomic<int> process[2];
-  std::atomic<bool> aborted;
-  std::atomic<std::uint64_t> sent, taken;
-  std::size_t bytes;
-  char numbers[64 << 20];
-};
-
-/// Of ends in this process, under the device's lock: a receive that is over comes after its send
-/// and all before that.
-struct Order {
-  std::deque<Progress> sends;  ///< given, and not their receives
-  int receives = 0;            ///< given before their sends
-};
-
-auto& orders = *new std::map<std::string, Order>;
-
-}  // namespace
-
 struct ncclComm {
+  /// What both ends see: a file, as large as what is written in it.
+  struct Meeting {
+    std::atomic<int> process[2];
+    std::atomic<bool> aborted;
+    std::atomic<std::uint64_t> sent, taken;
+    std::size_t bytes;
+    char numbers[64 << 20];
+  };
+  /// Of ends in this process, under the device's lock: a receive that is over comes after its send
+  /// and all before that.
+  struct Order {
+    std::deque<Progress> sends;  ///< given, and not their receives
+    int receives = 0;            ///< given before their sends
+  };
+
   Meeting* meeting;
   Order* order;  ///< null: the other end is in another process, and so are its streams
   /// Work holds it, in graphs, too: an end waits until nobody else does.
@@ -44,6 +37,11 @@ struct ncclComm {
 };
 
 namespace {
+
+using Meeting = ncclComm::Meeting;
+using Order = ncclComm::Order;
+
+auto& orders = *new std::map<std::string, Order>;
 
 /// Counts a call, and fails it where a test says so.
 ncclResult_t counted(const char* name) {
