@@ -13,11 +13,16 @@ namespace millrace::io {
 /// Errors worth a look are a few grey levels: shown, they are so many times as large.
 constexpr float kErrorGain = 4.0f;
 
-/// Each error of `made`, as it is shown.
-inline std::vector<float> shown_error(std::span<const float> made, std::span<const float> target) {
-  std::vector<float> error(target.size());
+/// Each error of `made`, as it is shown, into `error`, whose storage is reused.
+inline void shown_error(std::span<const float> made, std::span<const float> target,
+                        std::vector<float>& error) {
+  error.resize(target.size());
   for (std::size_t i = 0; i < error.size(); ++i)
     error[i] = kErrorGain * std::abs(target[i] - made[i]);
+}
+inline std::vector<float> shown_error(std::span<const float> made, std::span<const float> target) {
+  std::vector<float> error;
+  shown_error(made, target, error);
   return error;
 }
 

@@ -61,7 +61,7 @@ struct GivenResult {
   std::int64_t frame = -1;  ///< what give() returned
   float loss = 0;           ///< before it was learned from; NaN: there was no target
   engine::Clock::time_point given;
-  at::Tensor prediction;  ///< [C,H,W], as prediction_shape() says
+  at::Tensor prediction;  ///< [C,H,W], as prediction_shape() says; allocated by the last stage
 };
 
 /// A Run on frames that the caller passes in. Reads all of the config but [source], [checkpoint],

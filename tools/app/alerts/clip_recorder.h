@@ -42,8 +42,7 @@ class ClipRecorder {
   /// float32 [channels][height][width] in 0..1.
   void see(const float* frame, const float* prediction) {
     io::from_planar(frame, options_.channels, options_.height, options_.width, seen_);
-    for (std::size_t i = 0; i < off_.size(); ++i)
-      off_[i] = io::kErrorGain * std::abs(frame[i] - prediction[i]);
+    io::shown_error({prediction, off_.size()}, {frame, off_.size()}, off_);
     io::from_planar(off_.data(), options_.channels, options_.height, options_.width, error_);
     Film& film = films_[recorded_];
     io::side_by_side(seen_, error_, film.pictures[std::size_t(film.seen++ % places())]);
