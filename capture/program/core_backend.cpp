@@ -25,7 +25,7 @@ class CoreRecording final : public Recording {
 class Sequence {
  public:
   void run(program::Program& next) {
-    if (operation_watch) {
+    if (operation_watch) {  // sees each operation in its place
       catch_up();
       return next.run();
     }
@@ -34,11 +34,7 @@ class Sequence {
       return;
     }
     catch_up();
-    if (next.run_early()) {
-      behind_ = &next;
-    } else {
-      next.run();
-    }
+    if (next.run_early()) behind_ = &next;
   }
   void catch_up() {
     if (behind_) std::exchange(behind_, nullptr)->make_late();

@@ -44,11 +44,6 @@ class Fuser {
  private:
   using Place = std::optional<std::size_t>;
 
-  static bool touches(const std::vector<at::Tensor>& tensors, const Range& range) {
-    return std::any_of(tensors.begin(), tensors.end(), [&](const at::Tensor& t) {
-      return t.defined() && range_of(t).overlaps(range);
-    });
-  }
   bool reads(std::size_t node, const Range& range) const {
     return touches(nodes_[node].reads, range);
   }

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <map>
 
 namespace millrace::program {
@@ -20,6 +21,12 @@ Range range_of(const at::Tensor& tensor) {
     last += (tensor.size(d) - 1) * tensor.stride(d);
   }
   return {begin, begin + (last + 1) * std::int64_t(tensor.itemsize())};
+}
+
+bool touches(const std::vector<at::Tensor>& tensors, const Range& range) {
+  return std::any_of(tensors.begin(), tensors.end(), [&](const at::Tensor& t) {
+    return t.defined() && range_of(t).overlaps(range);
+  });
 }
 
 Range storage_range(const at::Tensor& tensor) {

@@ -72,6 +72,8 @@ struct Range {
   bool overlaps(const Range& other) const { return begin < other.end && other.begin < end; }
 };
 Range range_of(const at::Tensor& tensor);
+/// Whether any of them, which may be undefined, has memory there.
+bool touches(const std::vector<at::Tensor>& tensors, const Range& range);
 /// All of the memory that it is a view of.
 Range storage_range(const at::Tensor& tensor);
 

@@ -322,7 +322,7 @@ class Update final : public Prepared {
     skipped_ = floats(node.writes[1]);
   }
   bool take(std::span<LateGradient* const> gradients) override {
-    if (given_ || scratch_bytes() > 0) return false;
+    if (gradients.empty() || given_ || scratch_bytes() > 0) return false;
     const auto inside = [&](const LateGradient* gradient) {
       const float* const begin = operands_.gradient;
       const std::span<float> place = gradient->place();
@@ -330,6 +330,10 @@ class Update final : public Prepared {
     };
     if (!std::all_of(gradients.begin(), gradients.end(), inside)) return false;
     late_ = gradients;
+    const auto less = [](const LateGradient* a, const LateGradient* b) {
+      return a->scratch(0).size() < b->scratch(0).size();
+    };
+    roomiest_ = *std::max_element(late_.begin(), late_.end(), less);
     return true;
   }
   std::vector<bool> phases() const override { return {true, true, false}; }
@@ -359,17 +363,8 @@ class Update final : public Prepared {
     bool value = true;
   };
 
-  /// Enough for each late gradient: threads do not wait for each other in between.
-  float* scratch(Share share) const {
-    const auto less = [](const LateGradient* a, const LateGradient* b) {
-      return a->scratch(0).size() < b->scratch(0).size();
-    };
-    return (*std::max_element(late_.begin(), late_.end(), less))->scratch(share.index).data();
-  }
-
   bool is_finite(Share share) const {
     bool finite = true;
-    if (late_.empty()) return kernels::is_finite(operands_, share);
     each_made([&](std::size_t begin, std::size_t count) {
       finite &= kernels::is_finite({.gradient = operands_.gradient + begin, .count = count}, share);
     });
@@ -381,7 +376,7 @@ class Update final : public Prepared {
         }
         mutable bool finite = true;
       } check;
-      gradient->make(&check, share, scratch(share));
+      gradient->make(&check, share, roomiest_->scratch(share.index).data());
       finite = check.finite;
     }
     return finite;
@@ -405,7 +400,7 @@ class Update final : public Prepared {
     } apply(*this);
     for (const LateGradient* gradient : late_) {
       apply.first = std::size_t(gradient->place().data() - operands_.gradient);
-      gradient->make(&apply, share, scratch(share));
+      gradient->make(&apply, share, roomiest_->scratch(share.index).data());
     }
   }
 
@@ -432,6 +427,8 @@ class Update final : public Prepared {
   kernels::UpdateOperands operands_;
   std::size_t count_ = 0, states_ = 0;
   std::span<LateGradient* const> late_;  ///< of the next run
+  /// Its scratch is enough for each of them: threads do not wait for each other in between.
+  const LateGradient* roomiest_ = nullptr;
   const double* rate_ = nullptr;
   const bool* given_ = nullptr;  ///< null: whether the gradient is finite
   bool* finite_ = nullptr;

@@ -16,6 +16,8 @@ namespace millrace::program {
 class LateGradient {
  public:
   virtual ~LateGradient() = default;
+  /// Keeps aside what it is made of. One thread's.
+  virtual void keep() = 0;
   /// Where it lies once it was made.
   virtual std::span<float> place() const = 0;
   /// Whether it holds neither infinity nor NaN, by a bound of its sums: false may be wrong.
@@ -39,10 +41,8 @@ class Prepared {
   /// alone.
   virtual std::vector<bool> phases() const { return {false}; }
   virtual void run(int phase, kernels::Share share) = 0;
-  /// Null: what it makes can't wait.
+  /// What may be kept instead of run(), and made later; null: nothing.
   virtual LateGradient* late() { return nullptr; }
-  /// Keeps aside what its late gradient is made of, instead of run(). One thread's.
-  virtual void keep() {}
   /// Of an update: has its next run make these, which must outlive that, and need not lie where
   /// they belong. Returns false for what can't, and changes nothing then.
   virtual bool take(std::span<LateGradient* const> gradients) { return false; }

@@ -26,12 +26,10 @@ struct Program::Step {
 
   static constexpr int kKeep = -1, kMakeLate = -2;
   void run(kernels::Share share) const {
-    if (phase == kKeep) return operation->keep();
-    if (phase == kMakeLate) {
-      const LateGradient& late = *operation->late();
-      return late.make(nullptr, share, late.scratch(share.index).data());
-    }
-    operation->run(phase, share);
+    if (phase >= 0) return operation->run(phase, share);
+    LateGradient& late = *operation->late();
+    if (phase == kKeep) return late.keep();
+    late.make(nullptr, share, late.scratch(share.index).data());
   }
 };
 
@@ -97,11 +95,8 @@ Values values_of(const std::vector<Node>& nodes, const OwnMemory& own) {
 bool is_met(const std::vector<Node>& nodes, std::size_t node, const at::Tensor& tensor) {
   const Range range = range_of(tensor);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    for (const auto* tensors : {&nodes[i].reads, &nodes[i].writes}) {
-      for (const at::Tensor& other : *tensors) {
-        if (i != node && other.defined() && range_of(other).overlaps(range)) return true;
-      }
-    }
+    if (i != node && (touches(nodes[i].reads, range) || touches(nodes[i].writes, range)))
+      return true;
   }
   return false;
 }
@@ -211,9 +206,8 @@ void Program::run_timed() {
 }
 
 bool Program::run_early() {
-  if (parts_->late.empty()) return false;
   run(parts_->early_steps);
-  return true;
+  return !parts_->late.empty();
 }
 
 void Program::make_late() {

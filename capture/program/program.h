@@ -29,9 +29,8 @@ class Program {
   ~Program();
 
   void run();
-  /// The same, but for large weights' gradients, which then have to be made by make_late() or an
-  /// update's run_with(), before another program of the arena runs. False: there are none, and
-  /// nothing was done.
+  /// The same, but for large weights' gradients: returns whether there are any, which then have to
+  /// be made by make_late() or an update's run_with(), before another program of the arena runs.
   bool run_early();
   void make_late();
   /// Runs an update, which makes the late gradients of `before` itself, part by part, so that they

@@ -585,11 +585,8 @@ std::unique_ptr<Prepared> gpu_weight_gradients(const Node& node) {
 namespace {
 
 bool meets(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const at::Tensor& t) {
-    return t.defined() && std::any_of(b.begin(), b.end(), [&](const at::Tensor& u) {
-             return u.defined() && range_of(t).overlaps(range_of(u));
-           });
-  });
+  return std::any_of(a.begin(), a.end(),
+                     [&](const at::Tensor& t) { return t.defined() && touches(b, range_of(t)); });
 }
 
 /// Each keeps few of a GPU's processors busy; a launch at the last one's place makes several.
