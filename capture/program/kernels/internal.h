@@ -165,16 +165,18 @@ struct Rows {
 };
 
 /// For each row and column the sum over k of a[row][k] * b[k][column], of complex numbers a times
-/// b's conjugate.
+/// b's conjugate. Complex numbers lie as a vector of real parts, then one of imaginary parts.
 struct Products {
+  bool complex = false;
+  bool transposed = false;  ///< a lies as [k][row]
   const float* a = nullptr;
-  std::size_t a_row = 0, a_k = 0, a_imaginary = 0;
+  std::size_t a_pitch = 0;  ///< floats to the next row of a, of a transposed one to the next k
   const float* b = nullptr;
-  std::size_t b_k = 0, b_imaginary = 0;
+  std::size_t b_row = 0;
   float* c = nullptr;
-  std::size_t c_row = 0, c_imaginary = 0;
+  std::size_t c_row = 0;
+  bool accumulate = false;
   int rows = 0, depth = 0, vectors = 0;  ///< vectors of columns
-  bool complex = false, accumulate = false;
 };
 void products(const Products& p);
 

@@ -14,86 +14,111 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-/// R rows of C vectors, complex or real.
-template <bool kComplex, bool kAccumulate, int R, int C>
+/// R rows of C vectors, complex or real. Integer operations take the places of multiply-adds, so
+/// that there are few: an address is a base and up to twice a register, and three rows share a
+/// base.
+template <bool kComplex, bool kTransposed, int R, int C>
 HWY_INLINE void product(const Products& p, int row, int column) {
   const D d;
-  constexpr int kParts = kComplex ? 2 : 1;
-  V sums[kParts][R][C];
+  constexpr int kParts = kComplex ? 2 : 1, kBases = kTransposed ? 1 : (R + 2) / 3;
+  // Where a row's elements are complex, a vector's real parts are followed by its imaginary ones.
+  constexpr bool kSplit = kComplex && !kTransposed;
+  V sums[R][C][kParts];
 #pragma GCC unroll 32
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
     for (int c = 0; c < C; ++c) {
 #pragma GCC unroll 2
-      for (int part = 0; part < kParts; ++part) sums[part][r][c] = hn::Zero(d);
+      for (V& part : sums[r][c]) part = hn::Zero(d);
     }
   }
-  const float* HWY_RESTRICT a = p.a + row * p.a_row;
-  const float* HWY_RESTRICT b = p.b + column * kLanes;
-  for (int k = 0; k < p.depth; ++k, a += p.a_k, b += p.b_k) {
-    V re[C], im[C];
+  const std::ptrdiff_t pitch = std::ptrdiff_t(p.a_pitch);
+  const float* HWY_RESTRICT a[kBases];
+#pragma GCC unroll 8
+  for (int i = 0; i < kBases; ++i) {
+    a[i] = p.a + (kTransposed ? (kComplex ? row / int(kLanes) * int(kLanes) : 0) + row
+                              : (row + 3 * i) * pitch);
+  }
+  const float* HWY_RESTRICT b = p.b + column * kParts * int(kLanes);
+  for (int k = 0; k < p.depth;) {
+    for (const int end = kSplit ? std::min(k + int(kLanes), p.depth) : p.depth; k < end; ++k) {
+      V re[C], im[C];
 #pragma GCC unroll 2
-    for (int c = 0; c < C; ++c) {
-      re[c] = hn::LoadU(d, b + c * kLanes);
-      if constexpr (kComplex) im[c] = hn::LoadU(d, b + p.b_imaginary + c * kLanes);
-    }
+      for (int c = 0; c < C; ++c) {
+        re[c] = hn::LoadU(d, b + c * kParts * int(kLanes));
+        if constexpr (kComplex) im[c] = hn::LoadU(d, b + (2 * c + 1) * int(kLanes));
+      }
 #pragma GCC unroll 32
-    for (int r = 0; r < R; ++r) {
-      const V x = hn::Set(d, a[r * p.a_row]);
+      for (int r = 0; r < R; ++r) {
+        const float* const at = kTransposed ? a[0] + r : a[r / 3] + r % 3 * pitch;
+        const V x = hn::Set(d, *at);
 #pragma GCC unroll 2
-      for (int c = 0; c < C; ++c) sums[0][r][c] = hn::MulAdd(x, re[c], sums[0][r][c]);
-      if constexpr (kComplex) {
-        const V y = hn::Set(d, a[r * p.a_row + p.a_imaginary]);
+        for (int c = 0; c < C; ++c) sums[r][c][0] = hn::MulAdd(x, re[c], sums[r][c][0]);
+        if constexpr (kComplex) {
+          const V y = hn::Set(d, at[kLanes]);
 #pragma GCC unroll 2
-        for (int c = 0; c < C; ++c) {
-          sums[1][r][c] = hn::NegMulAdd(x, im[c], sums[1][r][c]);
-          sums[0][r][c] = hn::MulAdd(y, im[c], sums[0][r][c]);
-          sums[1][r][c] = hn::MulAdd(y, re[c], sums[1][r][c]);
+          for (int c = 0; c < C; ++c) {
+            sums[r][c][1] = hn::NegMulAdd(x, im[c], sums[r][c][1]);
+            sums[r][c][0] = hn::MulAdd(y, im[c], sums[r][c][0]);
+            sums[r][c][1] = hn::MulAdd(y, re[c], sums[r][c][1]);
+          }
         }
       }
+#pragma GCC unroll 8
+      for (int i = 0; i < kBases; ++i) a[i] += kTransposed ? pitch : 1;
+      b += p.b_row;
+    }
+    if constexpr (kSplit) {
+#pragma GCC unroll 8
+      for (int i = 0; i < kBases; ++i) a[i] += kLanes;
     }
   }
-  float* const to = p.c + row * p.c_row + column * kLanes;
+  float* const to = p.c + row * p.c_row + column * kParts * int(kLanes);
+  const auto finish = [&](const auto& finished) HWY_ATTR {
 #pragma GCC unroll 32
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 2
-    for (int c = 0; c < C; ++c) {
-#pragma GCC unroll 2
-      for (int part = 0; part < kParts; ++part) {
-        float* const total = to + part * p.c_imaginary + r * p.c_row + c * kLanes;
-        const V sum = sums[part][r][c];
-        hn::StoreU(kAccumulate ? hn::Add(hn::LoadU(d, total), sum) : sum, d, total);
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int i = 0; i < C * kParts; ++i) {
+        float* const total = to + r * p.c_row + i * int(kLanes);
+        hn::StoreU(finished(sums[r][i / kParts][i % kParts], total), d, total);
       }
     }
+  };
+  if (p.accumulate) {
+    finish([&](V sum, const float* total) HWY_ATTR { return hn::Add(hn::LoadU(d, total), sum); });
+  } else {
+    finish([](V sum, const float*) HWY_ATTR { return sum; });
   }
 }
 
 /// Rows from `row` on, R at a time, then fewer.
-template <bool kComplex, bool kAccumulate, int R, int C>
+template <bool kComplex, bool kTransposed, int R, int C>
 HWY_NOINLINE void product_rows(const Products& given, int row, int column) {
   const Products p = given;  // which no store can change
-  for (; row + R <= p.rows; row += R) product<kComplex, kAccumulate, R, C>(p, row, column);
+  for (; row + R <= p.rows; row += R) product<kComplex, kTransposed, R, C>(p, row, column);
   if constexpr (R > 1) {
     if (row < p.rows)
-      product_rows<kComplex, kAccumulate, R % 3 == 0 ? R * 2 / 3 : R / 2, C>(given, row, column);
+      product_rows<kComplex, kTransposed, R % 3 == 0 ? R * 2 / 3 : R / 2, C>(given, row, column);
   }
 }
 
-template <bool kComplex, bool kAccumulate>
+template <bool kComplex, bool kTransposed>
 void product_columns(const Products& p) {
   // Twelve sums fill 16 registers.
   constexpr int kSums = HWY_TARGET == HWY_AVX3 ? 24 : 12, kWide = kComplex ? 1 : 2;
+  // Complex and side by side, rows are those of one vector.
+  constexpr int kRows = kComplex && kTransposed ? std::min(kSums / 3, int(kLanes)) : kSums / 2;
   int column = 0;
   for (; column + kWide <= p.vectors; column += kWide)
-    product_rows<kComplex, kAccumulate, kSums / 2, kWide>(p, 0, column);
-  if (column < p.vectors) product_rows<kComplex, kAccumulate, kSums / 2, 1>(p, 0, column);
+    product_rows<kComplex, kTransposed, kRows, kWide>(p, 0, column);
+  if (column < p.vectors) product_rows<kComplex, kTransposed, kRows, 1>(p, 0, column);
 }
 
 void products(const Products& p) {
   if (p.complex) {
-    p.accumulate ? product_columns<true, true>(p) : product_columns<true, false>(p);
+    p.transposed ? product_columns<true, true>(p) : product_columns<true, false>(p);
   } else {
-    p.accumulate ? product_columns<false, true>(p) : product_columns<false, false>(p);
+    p.transposed ? product_columns<false, true>(p) : product_columns<false, false>(p);
   }
 }
 
@@ -185,16 +210,18 @@ class MatrixKernel final : public Kernel {
     const float* const left = spreads() ? operands.shared : operands.source;
     float* const sums = operands.scratch + block_ * of_panel();
     const bool sums_there = this->sums_there(operands);
-    Products p{.b_k = reads_there() ? columns_ : width_, .c_row = sums_there ? columns_ : width_};
-    p.a_row = of_weights() ? 1 : of_line;
-    p.a_k = of_weights() ? of_line : 1;
+    Products p{.transposed = of_weights(),
+               .a_pitch = of_line,
+               .b_row = reads_there() ? columns_ : width_,
+               .c_row = sums_there ? columns_ : width_};
+    const std::size_t to_row = of_weights() ? 1 : of_line, to_k = of_weights() ? of_line : 1;
     for (std::size_t k = 0; k < depth_; k += kDepth) {
       const std::size_t depth = std::min(kDepth, depth_ - k);
       if (!reads_there()) pack_panels(operands, k, depth, panel, last_panel);
       p.depth = int(depth);
       p.accumulate = k > 0 || (sums_there && c_.accumulate);
       for (std::size_t r = row; r < last_row; r += kRows) {
-        p.a = left + r * p.a_row + k * p.a_k;
+        p.a = left + r * to_row + k * to_k;
         p.rows = int(std::min(kRows, last_row - r));
         for (std::size_t i = panel; i < last_panel; ++i) {
           const std::size_t column = i * width_, count = std::min(width_, columns_ - column);

@@ -243,9 +243,9 @@ class RowsKernel final : public Kernel {
     if (first == last) return;
     float *const columns = operands.scratch, *const part = columns + pixels() * of_column_;
     fill_columns(operands.x, columns, of_column_);
-    Products p{.a_row = 1,
-               .a_k = channels,
-               .b_k = of_column_,
+    Products p{.transposed = true,
+               .a_pitch = channels,
+               .b_row = of_column_,
                .c = part,
                .c_row = kColumns,
                .depth = pixels_};

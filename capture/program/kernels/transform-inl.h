@@ -30,90 +30,99 @@ HWY_INLINE Complex mul_add(float factor, Complex b, Complex a) {
   const V f = hn::Set(D(), factor);
   return {hn::MulAdd(f, b.re, a.re), hn::MulAdd(f, b.im, a.im)};
 }
-/// a - i * b.
-HWY_INLINE Complex minus_i(Complex a, Complex b) {
-  return {hn::Add(a.re, b.im), hn::Sub(a.im, b.re)};
-}
-/// a + i * b.
-HWY_INLINE Complex plus_i(Complex a, Complex b) {
-  return {hn::Sub(a.re, b.im), hn::Add(a.im, b.re)};
-}
-
-/// z * exp(-2 pi i index / N).
-template <int N>
-HWY_INLINE Complex rotated(Complex z, int index) {
-  constexpr const Roots<N>& roots = kRoots<N>;
-  if (index == 0) return z;
-  if (4 * index == N) return {z.im, hn::Neg(z.re)};
-  const V c = hn::Set(D(), roots.cos[index]), s = hn::Set(D(), roots.sin[index]);
-  return {hn::MulAdd(s, z.im, hn::Mul(c, z.re)), hn::NegMulAdd(s, z.re, hn::Mul(c, z.im))};
+/// a - i * factor * b.
+HWY_INLINE Complex minus_i(float factor, Complex a, Complex b) {
+  if (factor == 1) return {hn::Add(a.re, b.im), hn::Sub(a.im, b.re)};
+  if (factor == -1) return {hn::Sub(a.re, b.im), hn::Add(a.im, b.re)};
+  const V f = hn::Set(D(), factor);
+  return {hn::MulAdd(f, b.im, a.re), hn::NegMulAdd(f, b.re, a.im)};
 }
 
-template <int N, int kFilled>
-HWY_INLINE void dft(Complex (&x)[N]);
+template <int N, unsigned kFilled, class Load, class Store>
+HWY_INLINE void dft(const Load& load, const Store& store);
 
-/// The transforms of x[l], x[P + l], x[2 P + l] ... for l from L on.
-template <int L, int kFilled, int P, int Q>
-HWY_INLINE void dft_parts(const Complex (&x)[P * Q], Complex (&parts)[P][Q]) {
-  if constexpr (L < P && L < kFilled) {
-#pragma GCC unroll 16
-    for (int q = 0; q < Q; ++q) parts[L][q] = x[P * q + L];
-    dft<Q, (kFilled - L + P - 1) / P>(parts[L]);
-    dft_parts<L + 1, kFilled, P, Q>(x, parts);
+/// Which of the elements Q l, Q l + P, Q l + 2 P ..., mod N = P Q, are filled.
+template <int P, int Q>
+constexpr unsigned filled_of_part(unsigned filled, int l) {
+  unsigned part = 0;
+  for (int q = 0; q < Q; ++q) part |= (filled >> (Q * l + P * q) % (P * Q) & 1) << q;
+  return part;
+}
+
+/// Their transforms, for l from L on.
+template <int L, unsigned kFilled, int P, int Q, class Load>
+HWY_INLINE void dft_parts(const Load& load, Complex (&parts)[P][Q]) {
+  if constexpr (L < P) {
+    dft<Q, filled_of_part<P, Q>(kFilled, L)>(
+        [&](int q) HWY_ATTR { return load((Q * L + P * q) % (P * Q)); },
+        [&](int k, Complex z) HWY_ATTR { parts[L][k] = z; });
+    dft_parts<L + 1, kFilled>(load, parts);
   }
 }
 
-/// Sum over j of x[j] exp(-2 pi i j k / N), in place; straight-line for each N. Only the first
-/// kFilled are read, the others are zeros.
-template <int N, int kFilled>
-HWY_INLINE void dft(Complex (&x)[N]) {
+/// store(k, sum over j of load(j) exp(-2 pi i j k / N)) for all k; straight-line for each N. Only
+/// the elements of kFilled, a bit each, are loaded, each when it is needed; the others are zeros.
+template <int N, unsigned kFilled, class Load, class Store>
+HWY_INLINE void dft(const Load& load, const Store& store) {
   constexpr int P = first_factor(N), Q = N / P;
   if constexpr (kFilled == 1) {
+    const Complex z = load(0);
 #pragma GCC unroll 16
-    for (int k = 1; k < N; ++k) x[k] = x[0];
+    for (int k = 0; k < N; ++k) store(k, z);
   } else if constexpr (N == 2) {
-    const Complex a = x[0];
-    x[0] = a + x[1];
-    x[1] = a - x[1];
+    static_assert(kFilled == 3);
+    const Complex a = load(0), b = load(1);
+    store(0, a + b);
+    store(1, a - b);
   } else if constexpr (N == 4) {
-    const Complex a = kFilled > 2 ? x[0] + x[2] : x[0], b = kFilled > 2 ? x[0] - x[2] : x[0];
-    const Complex c = kFilled > 3 ? x[1] + x[3] : x[1], d = kFilled > 3 ? x[1] - x[3] : x[1];
-    x[0] = a + c;
-    x[1] = minus_i(b, d);
-    x[2] = a - c;
-    x[3] = plus_i(b, d);
-  } else if constexpr (Q == 1) {  // an odd prime: real and imaginary factors apart
-    constexpr int kHalf = N / 2, kPairs = kHalf < kFilled - 1 ? kHalf : kFilled - 1;
+    static_assert(kFilled == 15);
+    const Complex x0 = load(0), x2 = load(2), x1 = load(1), x3 = load(3);
+    const Complex a = x0 + x2, b = x0 - x2, c = x1 + x3, d = x1 - x3;
+    store(0, a + c);
+    store(1, minus_i(1, b, d));
+    store(2, a - c);
+    store(3, minus_i(-1, b, d));
+  } else if constexpr (Q == 1) {  // an odd prime: j and N - j have one cosine, and sines +-
+    constexpr int kHalf = N / 2;
     Complex sum[kHalf + 1], difference[kHalf + 1];
-    const Complex first = x[0];
+    float sign[kHalf + 1] = {};  // of the difference; 0: neither is there
+    const Complex first = kFilled & 1 ? load(0) : Complex{hn::Zero(D()), hn::Zero(D())};
+    Complex total = first;
 #pragma GCC unroll 8
-    for (int j = 1; j <= kPairs; ++j) {
-      sum[j] = N - j < kFilled ? x[j] + x[N - j] : x[j];
-      difference[j] = N - j < kFilled ? x[j] - x[N - j] : x[j];
-      x[0] = x[0] + sum[j];
+    for (int j = 1; j <= kHalf; ++j) {
+      const bool here = kFilled >> j & 1, there = kFilled >> (N - j) & 1;
+      if (!here && !there) continue;
+      const Complex a = load(here ? j : N - j), b = here && there ? load(N - j) : a;
+      sum[j] = here && there ? a + b : a;
+      difference[j] = here && there ? a - b : a;
+      sign[j] = here ? 1 : -1;
+      total = total + sum[j];
     }
+    store(0, total);
 #pragma GCC unroll 8
     for (int k = 1; k <= kHalf; ++k) {
-      Complex a = first, b{hn::Zero(D()), hn::Zero(D())};
+      Complex a = first, b;
+      float sine = 0;  // that b waits to be multiplied by
 #pragma GCC unroll 8
-      for (int j = 1; j <= kPairs; ++j) {
+      for (int j = 1; j <= kHalf; ++j) {
+        if (sign[j] == 0) continue;
+        const float s = sign[j] * kRoots<N>.sin[j * k % N];
         a = mul_add(kRoots<N>.cos[j * k % N], sum[j], a);
-        b = mul_add(kRoots<N>.sin[j * k % N], difference[j], b);
+        b = sine == 0 ? difference[j] : mul_add(s / sine, difference[j], b);
+        if (sine == 0) sine = s;
       }
-      x[k] = minus_i(a, b);
-      x[N - k] = plus_i(a, b);
+      store(k, minus_i(sine, a, b));
+      store(N - k, minus_i(-sine, a, b));
     }
-  } else {  // Cooley and Tukey
+  } else {  // coprime factors, of Good and Thomas: no factors between the two
+    constexpr unsigned kParts = (1u << P) - 1;  // each has an element that is filled
     Complex parts[P][Q];
-    dft_parts<0, kFilled>(x, parts);
+    dft_parts<0, kFilled>(load, parts);
 #pragma GCC unroll 16
     for (int k = 0; k < Q; ++k) {
-      Complex across[P];
-#pragma GCC unroll 8
-      for (int l = 0; l < P && l < kFilled; ++l) across[l] = rotated<N>(parts[l][k], l * k);
-      dft<P, (P < kFilled ? P : kFilled)>(across);
-#pragma GCC unroll 8
-      for (int j = 0; j < P; ++j) x[k + Q * j] = across[j];
+      dft<P, kParts>([&](int l) HWY_ATTR { return parts[l][k]; },
+                     [&](int j, Complex z)
+                         HWY_ATTR { store((kUnit<P, Q> * j + kUnit<Q, P> * k) % N, z); });
     }
   }
 }
@@ -170,115 +179,132 @@ HWY_INLINE void finish_row(const float* pixels, int y, const Finish& f, const Wi
 }
 
 /// Real squares and half of their spectrum: columns 0 to N / 2, of which the first and the last are
-/// their own mirror images, so that half of each is left out. Neither way divides: both together
-/// multiply by (2 N)^2.
+/// their own mirror images, so that half of each is left out. Only weights are divided, by what
+/// both ways together multiply by.
 template <int N>
 struct Fourier {
   static constexpr int kHalf = N / 2;
+  static constexpr float kScale = 1.0f / (4 * N * N);
   static constexpr int kKernel = (kHalf + 1) / 2 * 2;  ///< no kernel is larger
   static_assert(N % 2 == 0);
 
-  /// Index of row `y` of column `k` among the frequencies.
-  static int frequency(int k, int y) {
-    if (k == 0) return y;
-    return kHalf + 1 + (k - 1) * N + y;
+  /// Where frequency (y, k) of column k lies.
+  static std::ptrdiff_t place(const Spectrum& s, int k, int y) {
+    return std::ptrdiff_t(k == 0 ? y : kHalf + 1 + (k - 1) * N + y) * std::ptrdiff_t(s.plane);
   }
-  static bool mirrored(int k) { return k == 0 || k == kHalf; }
+  HWY_INLINE static void store(Complex z, const Spectrum& s, int k, int y) {
+    float* const to = s.first + place(s, k, y);
+    hn::Store(z.re, D(), to);
+    hn::Store(z.im, D(), to + kLanes);
+  }
+  HWY_INLINE static Complex load(const Spectrum& s, int k, int y) {
+    const float* const from = s.first + place(s, k, y);
+    return {hn::Load(D(), from), hn::Load(D(), from + kLanes)};
+  }
 
-  /// Columns and rows from kFilled on are zeros.
-  template <int kFilled>
-  static void forward(const float* image, const Window& window, Spectrum to) {
+  /// The transforms of two real sequences, each twice, from that of the first plus i times the
+  /// second: `a` is its element k, `b` its element -k.
+  HWY_INLINE static void split(Complex a, Complex b, Complex& first, Complex& second) {
+    first = {hn::Add(a.re, b.re), hn::Sub(a.im, b.im)};
+    second = {hn::Add(a.im, b.im), hn::Sub(b.re, a.re)};
+  }
+  /// The way back, parts exchanged.
+  HWY_INLINE static void join(Complex first, Complex second, Complex& a, Complex& b) {
+    a = {hn::Add(first.im, second.re), hn::Sub(first.re, second.im)};
+    b = {hn::Sub(second.re, first.im), hn::Add(first.re, second.im)};
+  }
+
+  template <bool kWeights>
+  static void forward(const float* image, const Window& window, const Spectrum& to) {
+    constexpr int kFilled = kWeights ? kKernel : N;  // columns and rows; the others are zeros
+    constexpr unsigned kBits = (1u << kFilled) - 1;
     const D d;
-    Complex columns[kHalf + 1][N];
+    const auto scaled = [&](V v) HWY_ATTR { return kWeights ? hn::Mul(hn::Set(d, kScale), v) : v; };
+    Complex columns[kHalf][N];  // column 0 and, as its imaginary part, column N / 2
     for (int y = 0; y < kFilled; y += 2) {
       // Two real rows are one complex row.
       const Row even(image, window, y), odd(image, window, y + 1);
       if (!even.there && !odd.there) {
-        for (int k = 0; k <= kHalf; ++k)
+        for (int k = 0; k < kHalf; ++k)
           columns[k][y] = columns[k][y + 1] = {hn::Zero(d), hn::Zero(d)};
         continue;
       }
       Complex z[N];
+      dft<N, kBits>(
+          [&](int x) HWY_ATTR {
+            return Complex{scaled(even.at(x)), scaled(odd.at(x))};
+          },
+          [&](int k, Complex made) HWY_ATTR { z[k] = made; });
+      columns[0][y] = {z[0].re, z[kHalf].re};
+      columns[0][y + 1] = {z[0].im, z[kHalf].im};
 #pragma GCC unroll 32
-      for (int x = 0; x < kFilled; ++x) z[x] = {even.at(x), odd.at(x)};
-      dft<N, kFilled>(z);
-#pragma GCC unroll 32
-      for (int k = 0; k <= kHalf; ++k) {
-        const Complex a = z[k], b = z[(N - k) % N];
-        columns[k][y] = {hn::Add(a.re, b.re), hn::Sub(a.im, b.im)};
-        columns[k][y + 1] = {hn::Add(a.im, b.im), hn::Sub(b.re, a.re)};
-      }
+      for (int k = 1; k < kHalf; ++k) split(z[k], z[N - k], columns[k][y], columns[k][y + 1]);
     }
-    for (int k = 0; k <= kHalf; ++k) {
-      Complex z[N];
+    Complex z[N];
+    dft<N, kBits>([&](int y) HWY_ATTR { return columns[0][y]; },
+                  [&](int y, Complex made) HWY_ATTR { z[y] = made; });
 #pragma GCC unroll 32
-      for (int y = 0; y < kFilled; ++y) z[y] = columns[k][y];
-      dft<N, kFilled>(z);
-      float* place = to.first + frequency(k, 0) * to.plane;
-#pragma GCC unroll 32
-      for (int y = 0; y <= kHalf; ++y, place += to.plane) {
-        hn::Store(z[y].re, d, place);
-        hn::Store(z[y].im, d, place + to.imaginary);
-      }
-      if (mirrored(k)) continue;
-#pragma GCC unroll 32
-      for (int y = kHalf + 1; y < N; ++y, place += to.plane) {
-        hn::Store(z[y].re, d, place);
-        hn::Store(z[y].im, d, place + to.imaginary);
-      }
+    for (int y = 0; y <= kHalf; ++y) {
+      Complex first, last;
+      split(z[y], z[(N - y) % N], first, last);
+      store(first, to, 0, y);
+      store(last, to, kHalf, y);
+    }
+    for (int k = 1; k < kHalf; ++k) {
+      dft<N, kBits>([&](int y) HWY_ATTR { return columns[k][y]; },
+                    [&](int y, Complex made) HWY_ATTR { store(made, to, k, y); });
     }
   }
 
-  /// The window is no larger than kWanted.
-  template <int kWanted>
-  static void inverse(Spectrum from, const Finish& finish, const Window& window) {
+  template <bool kWeights>
+  static void inverse(const Spectrum& from, const Finish& finish, const Window& window) {
+    constexpr int kWanted = kWeights ? kKernel : N;  // the window is no larger
+    constexpr unsigned kBits = (1u << N) - 1;
     const D d;
-    Complex columns[kHalf + 1][N];
-    for (int k = 0; k <= kHalf; ++k) {
-      // With the parts exchanged before and after, dft() is the inverse.
-      Complex z[N];
-      const float* place = from.first + frequency(k, 0) * from.plane;
+    const auto scaled = [&](V v) HWY_ATTR { return kWeights ? hn::Mul(hn::Set(d, kScale), v) : v; };
+    Complex columns[kHalf][N];  // as above
+    // With the parts exchanged before and after, dft() is the inverse.
+    const auto to_column = [&](int k) HWY_ATTR {
+      return [&columns, k](int y, Complex z) HWY_ATTR {
+        if (y < kWanted) columns[k][y] = {z.im, z.re};
+      };
+    };
+    Complex z[N];
 #pragma GCC unroll 32
-      for (int y = 0; y <= kHalf; ++y, place += from.plane)
-        z[y] = {hn::Load(d, place + from.imaginary), hn::Load(d, place)};
-      if (mirrored(k)) {
-#pragma GCC unroll 32
-        for (int y = kHalf + 1; y < N; ++y) z[y] = {hn::Neg(z[N - y].re), z[N - y].im};
-      } else {
-#pragma GCC unroll 32
-        for (int y = kHalf + 1; y < N; ++y, place += from.plane)
-          z[y] = {hn::Load(d, place + from.imaginary), hn::Load(d, place)};
-      }
-      dft<N, N>(z);
-#pragma GCC unroll 32
-      for (int y = 0; y < kWanted; ++y) columns[k][y] = z[y];
+    for (int y = 0; y <= kHalf; ++y)
+      join(load(from, 0, y), load(from, kHalf, y), z[y], z[(N - y) % N]);
+    dft<N, kBits>([&](int y) HWY_ATTR { return z[y]; }, to_column(0));
+    for (int k = 1; k < kHalf; ++k) {
+      dft<N, kBits>(
+          [&](int y) HWY_ATTR {
+            const Complex f = load(from, k, y);
+            return Complex{f.im, f.re};
+          },
+          to_column(k));
     }
     for (int y = 0; y < window.bottom; y += 2) {
-      Complex z[N];
+      const Complex first = columns[0][y], second = columns[0][y + 1];
+      z[0] = {second.re, first.re};
+      z[kHalf] = {second.im, first.im};
 #pragma GCC unroll 32
-      for (int k = 0; k <= kHalf; ++k) {
-        // Exchanged as they are: .im is the real part. The spectrum of row y plus i times the next.
-        const Complex a = columns[k][y], b = columns[k][y + 1];
-        z[k] = {hn::Add(a.re, b.im), hn::Sub(a.im, b.re)};
-        if (k > 0 && k < kHalf) z[N - k] = {hn::Sub(b.im, a.re), hn::Add(a.im, b.re)};
-      }
-      dft<N, N>(z);
+      for (int k = 1; k < kHalf; ++k) join(columns[k][y], columns[k][y + 1], z[k], z[N - k]);
       HWY_ALIGN float even[kWanted * kLanes], odd[kWanted * kLanes];
-#pragma GCC unroll 32
-      for (int x = 0; x < kWanted; ++x) {
-        hn::Store(z[x].im, d, even + x * kLanes);
-        hn::Store(z[x].re, d, odd + x * kLanes);
-      }
+      dft<N, kBits>([&](int k) HWY_ATTR { return z[k]; },
+                    [&](int x, Complex made) HWY_ATTR {
+                      if (x >= kWanted) return;
+                      hn::Store(scaled(made.im), d, even + x * kLanes);
+                      hn::Store(scaled(made.re), d, odd + x * kLanes);
+                    });
       finish_row(even, y, finish, window);
       finish_row(odd, y + 1, finish, window);
     }
   }
 
   static void spread(Side side, const float* image, const Window& window, const Spectrum& to) {
-    side == Side::kWeights ? forward<kKernel>(image, window, to) : forward<N>(image, window, to);
+    side == Side::kWeights ? forward<true>(image, window, to) : forward<false>(image, window, to);
   }
   static void gather(Side side, const Spectrum& from, const Finish& to, const Window& window) {
-    side == Side::kWeights ? inverse<kKernel>(from, to, window) : inverse<N>(from, to, window);
+    side == Side::kWeights ? inverse<true>(from, to, window) : inverse<false>(from, to, window);
   }
 };
 

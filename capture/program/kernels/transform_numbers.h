@@ -14,11 +14,11 @@ enum class Transform { kFft12, kFft20, kFft30, kWinograd43, kWinograd63, kWinogr
 /// What a square of pixels is. An FFT treats all alike.
 enum class Side { kInput, kOutput, kWeights, kGradient };
 
-/// A square's frequencies for `lanes` channels: the real part of frequency f at first + f * plane,
-/// the imaginary one, if the transform has one, `imaginary` floats on.
+/// A square's frequencies for `lanes` channels: the real parts of frequency f at first + f * plane,
+/// the imaginary ones, if the transform has them, a vector on.
 struct Spectrum {
   float* first = nullptr;
-  std::size_t plane = 0, imaginary = 0;
+  std::size_t plane = 0;
 };
 
 /// The part of an image that a square meets: its rows and columns [.., ..) are there. The square's
@@ -48,6 +48,15 @@ constexpr int first_factor(int n) {
   }
   return n;
 }
+
+/// The index below P Q that is 1 mod P and 0 mod Q, for coprime P and Q.
+constexpr int unit(int p, int q) {
+  int index = q;
+  while (index % p != 1) index += q;
+  return index;
+}
+template <int P, int Q>
+inline constexpr int kUnit = unit(P, Q);
 
 /// cos and sin of 2 pi i / N, by their series around 0, to double's precision.
 template <int N>

@@ -135,33 +135,64 @@ double direct_cost(const Convolution& c) {
 /// Floats of one plane of each image in the cache at a time.
 constexpr std::size_t kBlockFloats = 128 << 10;
 
-/// Spectra of one side of the products, [frequency][count][real and imaginary][channels].
+/// Spectra of one side of the products, [frequency][count][vectors of channels], each vector's real
+/// parts before its imaginary ones.
 struct Spectra {
   const std::size_t begin;
-  std::size_t channels = 0;  ///< in whole vectors
-  std::size_t parts = 1, plane = 0, floats = 0;
+  const std::size_t row;    ///< floats to the next of `count`
+  const std::size_t plane;  ///< floats to the next frequency
+  const std::size_t floats;
 
   /// \param begin where they lie in shared memory.
-  Spectra(std::size_t begin, std::size_t wanted, std::size_t count, std::size_t parts,
-          std::size_t frequencies)
-      : begin(begin), channels(round_up(wanted, lanes())), parts(parts) {
-    // Not a power of two, or all planes would compete for one place of the cache.
-    plane = round_up(count * row(), 16) + 16;
-    floats = plane * frequencies;
-  }
-  std::size_t row() const { return parts * channels; }
+  Spectra(std::size_t begin, std::size_t row, std::size_t count, std::size_t frequencies)
+      : begin(begin),
+        row(row),
+        // Not a power of two, or all planes would compete for one place of the cache.
+        plane(round_up(count * row, 16) + 16),
+        floats(plane * frequencies) {}
+  std::size_t end() const { return begin + floats; }
   float* of(const Operands& operands, std::size_t frequency) const {
     return operands.shared + begin + frequency * plane;
   }
-  Spectrum at(const Operands& operands, std::size_t index, std::size_t channel) const {
-    return {of(operands, 0) + index * row() + channel, plane, channels};
+  Spectrum at(const Operands& operands, std::size_t index, std::size_t offset) const {
+    return {of(operands, 0) + index * row + offset, plane};
   }
-  /// Calls work(index below `count`, first channel) for a share of all vectors of channels.
-  template <class Work>
-  void each(std::size_t count, Share share, const Work& work) const {
-    const std::size_t vectors = channels / lanes();
-    const auto [first, last] = share.of(count * vectors);
-    for (std::size_t i = first; i < last; ++i) work(i / vectors, i % vectors * lanes());
+};
+
+/// Calls work(index below `count`, first channel) for a share of all vectors of channels.
+template <class Work>
+void each_vector(std::size_t count, std::size_t channels, Share share, const Work& work) {
+  const std::size_t vectors = (channels + lanes() - 1) / lanes();
+  const auto [first, last] = share.of(count * vectors);
+  for (std::size_t i = first; i < last; ++i) work(i / vectors, i % vectors * lanes());
+}
+
+/// The products are made in rounds: each takes some tiles, or some columns of the weights' spectra,
+/// so that what it works on stays in the core's own cache.
+struct Rounds {
+  bool by_columns = false;
+  std::size_t count = 1;
+  std::size_t tiles = 0, columns = 0;  ///< of each but the last; columns: channels
+
+  /// \param tile, column floats of a tile's spectra of the depth, and of a column's.
+  Rounds(std::size_t all_tiles, std::size_t all_columns, std::size_t tile, std::size_t column,
+         std::size_t tile_of_columns)
+      : tiles(all_tiles), columns(round_up(all_columns, lanes())) {
+    const auto rounds = [](std::size_t all, std::size_t each) { return (all + each - 1) / each; };
+    const std::size_t some_tiles =
+        std::max<std::size_t>(12, kBlockFloats / (tile + tile_of_columns));
+    const std::size_t some_columns =
+        std::max<std::size_t>(1, kBlockFloats / (column * lanes())) * lanes();
+    const std::size_t of_tiles = rounds(tiles, some_tiles);
+    const std::size_t of_columns = rounds(columns, some_columns);
+    // What goes to memory and comes back every round.
+    const auto moved = [](std::size_t floats, std::size_t rounds) {
+      return floats > std::size_t(kCachedFloats) ? floats * (1 + rounds) : 0;
+    };
+    by_columns = moved(tiles * tile, of_columns) < moved(columns * column, of_tiles);
+    count = by_columns ? of_columns : of_tiles;
+    if (by_columns) columns = std::min(columns, some_columns);
+    if (!by_columns) tiles = round_up(rounds(tiles, count), 4);  // rows of a product
   }
 };
 
@@ -176,11 +207,11 @@ class TransformedKernel final : public Kernel {
         frequencies_(std::size_t(frequencies_of(kind))),
         from_(sides_of(c).first),
         to_(sides_of(c).second),
-        blocks_(blocks()),
-        block_(round_up((tiles_ + blocks_ - 1) / blocks_, 4)),  // rows of a product
-        a_(0, from_.channels, block_, parts(), frequencies_),
-        b_(a_.floats, to_.channels, block_, parts(), frequencies_),
-        weights_(a_.floats + b_.floats, to_.channels, from_.channels, parts(), frequencies_) {
+        rounds_(tiles_, to_.channels, frequencies_ * row(from_.channels),
+                frequencies_ * parts() * from_.channels, frequencies_ * row(to_.channels)),
+        a_(0, row(from_.channels), rounds_.tiles, frequencies_),
+        b_(a_.end(), row(rounds_.columns), rounds_.tiles, frequencies_),
+        weights_(b_.end(), row(rounds_.columns), from_.channels, frequencies_) {
     const int taps = c.kernel * c.kernel;
     for (int q = 0; q < taps; ++q) {
       const int tap = gradient() ? taps - 1 - q : q;
@@ -191,37 +222,55 @@ class TransformedKernel final : public Kernel {
   std::size_t scratch_floats() const override {
     return std::size_t(kind_.side) * kind_.side * lanes_;
   }
-  std::size_t shared_floats(int) const override { return a_.floats + b_.floats + weights_.floats; }
-  /// Block by block: the transforms there, the products; with the next block's the way back.
-  int phases(int) const override { return int(2 * blocks_ + 1); }
+  std::size_t shared_floats(int) const override { return weights_.end(); }
+  /// Round by round: the transforms there, the products; with the next round's the way back.
+  int phases(int) const override { return int(2 * rounds_.count + 1); }
 
   void run(const Operands& operands, int phase, Share share) const override {
-    const std::size_t block = std::size_t(phase) / 2;
-    if (phase % 2 == 1) return multiply(operands, block, share);
+    const std::size_t number = std::size_t(phase) / 2;
+    const Round round = this->round(number);
+    if (phase % 2 == 1) return multiply(operands, round, share);
+    const bool begins = number == 0, ends = number == rounds_.count;
+    const bool new_columns = rounds_.by_columns || begins;
+    const bool new_tiles = !rounds_.by_columns || begins;
     if (weight_gradient()) {
-      if (block == blocks_) return finish_weights(operands, share);
-      spread_images(operands.x, c_.input, Side::kInput, block, operands, share);
-      spread_images(operands.source, c_.output, Side::kGradient, block, operands, share);
+      if (!begins && (rounds_.by_columns || ends))
+        finish_weights(operands, this->round(number - 1), share);
+      if (ends) return bias_gradient(c_, operands, share);
+      if (new_tiles) spread_inputs(operands.x, operands, round, share);
+      spread_gradients(operands, round, share);
       return;
     }
-    if (block == 0) spread_weights(operands, share);
-    if (block > 0) finish_images(operands, block - 1, share);
-    if (block < blocks_)
-      spread_images(operands.source, from_, Side::kInput, block, operands, share);
+    if (!begins) finish_images(operands, this->round(number - 1), share);
+    if (ends) return;
+    if (new_columns) spread_weights(operands, round, share);
+    if (new_tiles) spread_inputs(operands.source, operands, round, share);
   }
 
  private:
+  /// What it takes: tiles and columns from `tile` and `column` on.
+  struct Round {
+    std::size_t tile = 0, tiles = 0, column = 0, columns = 0;
+    bool first = true;  ///< of its columns
+  };
+  Round round(std::size_t number) const {
+    Round r{.tiles = tiles_, .columns = std::size_t(to_.channels)};
+    if (rounds_.by_columns) {
+      r.column = std::min(r.columns, number * rounds_.columns);
+      r.columns = std::min(rounds_.columns, r.columns - r.column);
+    } else {
+      r.tile = std::min(r.tiles, number * rounds_.tiles);
+      r.tiles = std::min(rounds_.tiles, r.tiles - r.tile);
+      r.first = number == 0;
+    }
+    return r;
+  }
+
   bool gradient() const { return c_.pass == Pass::kDataGradient; }
   bool weight_gradient() const { return c_.pass == Pass::kWeightGradient; }
   std::size_t parts() const { return is_fft(kind_) ? 2 : 1; }
-  /// An FFT's way there and back multiplies by this.
-  float scale() const { return is_fft(kind_) ? 1.0f / float(4 * kind_.side * kind_.side) : 1.0f; }
-  std::size_t blocks() const {
-    const std::size_t of_tile = frequencies_ * parts() *
-                                (round_up(from_.channels, lanes_) + round_up(to_.channels, lanes_));
-    const std::size_t most = std::max<std::size_t>(12, kBlockFloats / of_tile);
-    return (tiles_ + most - 1) / most;
-  }
+  /// Floats of a frequency of so many channels, in whole vectors.
+  std::size_t row(std::size_t channels) const { return parts() * round_up(channels, lanes()); }
   /// A square of its own, [side][side][lanes].
   Window window(int side) const {
     return {.row = side * lanes_,
@@ -230,10 +279,6 @@ class TransformedKernel final : public Kernel {
             .right = side,
             .channels = int(lanes_)};
   }
-  std::size_t tiles_in(std::size_t block) const {
-    return std::min(block_, tiles_ - block * block_);
-  }
-
   /// Where a tile's square, its corner `border` pixels up and left of the tile, meets channels of
   /// the image; at most `extent` rows and columns of it.
   Window window(std::size_t tile, const Layout& image, std::size_t channel, int border,
@@ -251,18 +296,26 @@ class TransformedKernel final : public Kernel {
                       std::ptrdiff_t(channel)};
   }
 
-  void spread_images(const float* image, const Layout& layout, Side side, std::size_t block,
-                     const Operands& operands, Share share) const {
-    const bool input = side == Side::kInput;
-    const int border = input ? c_.kernel / 2 : 0, extent = input ? kind_.side : tile_;
-    const Spectra& spectra = input ? a_ : b_;
-    spectra.each(tiles_in(block), share, [&](std::size_t index, std::size_t channel) {
-      Window w = window(block * block_ + index, layout, channel, border, extent);
-      const float* corner = image + w.offset;
-      if (w.channels < int(lanes_)) corner = fill_lanes(corner, w, operands.scratch);
-      HWY_DYNAMIC_DISPATCH(spread)
-      (kind_.transform, side, corner, w, spectra.at(operands, index, channel));
+  void spread_inputs(const float* image, const Operands& operands, const Round& r,
+                     Share share) const {
+    each_vector(r.tiles, from_.channels, share, [&](std::size_t index, std::size_t channel) {
+      spread_image(Side::kInput, image,
+                   window(r.tile + index, from_, channel, c_.kernel / 2, kind_.side),
+                   operands.scratch, a_.at(operands, index, channel * parts()));
     });
+  }
+  void spread_gradients(const Operands& operands, const Round& r, Share share) const {
+    each_vector(r.tiles, r.columns, share, [&](std::size_t index, std::size_t channel) {
+      spread_image(Side::kGradient, operands.source,
+                   window(r.tile + index, to_, r.column + channel, 0, tile_), operands.scratch,
+                   b_.at(operands, index, channel * parts()));
+    });
+  }
+  void spread_image(Side side, const float* image, Window w, float* scratch,
+                    const Spectrum& to) const {
+    const float* corner = image + w.offset;
+    if (w.channels < int(lanes_)) corner = fill_lanes(corner, w, scratch);
+    HWY_DYNAMIC_DISPATCH(spread)(kind_.transform, side, corner, w, to);
   }
 
   /// Copies what is there to a square of whole vectors, which becomes the window's image.
@@ -281,73 +334,69 @@ class TransformedKernel final : public Kernel {
     return square;
   }
 
-  void spread_weights(const Operands& operands, Share share) const {
+  void spread_weights(const Operands& operands, const Round& r, Share share) const {
     float* const square = operands.scratch;
     const std::size_t taps = places_.size(), in = c_.input.channels;
-    weights_.each(from_.channels, share, [&](std::size_t from, std::size_t to) {
-      const std::size_t rows = std::min(lanes_, to_.channels - to);
+    each_vector(from_.channels, r.columns, share, [&](std::size_t from, std::size_t channel) {
+      const std::size_t to = r.column + channel, rows = std::min(lanes_, r.columns - channel);
       if (gradient()) {
         to_lanes(operands.weights + (from * in + to) * taps, taps, rows, places_, square);
       } else {
         to_lanes(operands.weights + (to * in + from) * taps, in * taps, rows, places_, square);
       }
-      scale_taps(square);
       HWY_DYNAMIC_DISPATCH(spread)
-      (kind_.transform, Side::kWeights, square, window(c_.kernel), weights_.at(operands, from, to));
+      (kind_.transform, Side::kWeights, square, window(c_.kernel),
+       weights_.at(operands, from, channel * parts()));
     });
   }
 
-  void scale_taps(float* square) const {
-    const float factor = scale();
-    for (std::size_t i = 0; i < places_.size() * lanes_; ++i) square[i] *= factor;
-  }
-
-  void multiply(const Operands& operands, std::size_t block, Share share) const {
-    Products p{.complex = is_fft(kind_)};
-    p.vectors = int(b_.channels / lanes_);
-    p.a_imaginary = a_.channels;
-    p.b_imaginary = p.c_imaginary = b_.channels;
-    p.b_k = p.c_row = b_.row();
-    const int tiles = int(tiles_in(block)), channels = from_.channels;
-    const bool sums_tiles = weight_gradient();
-    p.rows = sums_tiles ? channels : tiles;
-    p.depth = sums_tiles ? tiles : channels;
-    p.a_row = sums_tiles ? 1 : a_.row();
-    p.a_k = sums_tiles ? a_.row() : 1;
-    p.accumulate = sums_tiles && block > 0;
+  void multiply(const Operands& operands, const Round& r, Share share) const {
+    const int channels = from_.channels, tiles = int(r.tiles);
+    Products p{.complex = is_fft(kind_),
+               .transposed = weight_gradient(),
+               .a_pitch = a_.row,
+               .b_row = b_.row,  // the weights', too
+               .c_row = b_.row,
+               .rows = tiles,
+               .depth = channels,
+               .vectors = int(round_up(r.columns, lanes_) / lanes_)};
+    if (weight_gradient()) {  // sums over tiles
+      std::swap(p.rows, p.depth);
+      p.accumulate = !r.first;
+    }
     const auto [begin, end] = share.of(std::size_t(frequencies_));
     for (std::size_t f = begin; f < end; ++f) {
       float *const image = b_.of(operands, f), *const kernel = weights_.of(operands, f);
       p.a = a_.of(operands, f);
-      p.b = sums_tiles ? image : kernel;
-      p.c = sums_tiles ? kernel : image;
+      p.b = weight_gradient() ? image : kernel;
+      p.c = weight_gradient() ? kernel : image;
       products(p);
     }
   }
 
-  void finish_images(const Operands& operands, std::size_t block, Share share) const {
-    b_.each(tiles_in(block), share, [&](std::size_t index, std::size_t channel) {
-      const Window w = window(block * block_ + index, to_, channel, 0, tile_);
-      const Finish finish{.bias = operands.bias ? operands.bias + channel : nullptr,
+  void finish_images(const Operands& operands, const Round& r, Share share) const {
+    each_vector(r.tiles, r.columns, share, [&](std::size_t index, std::size_t channel) {
+      const std::size_t to = r.column + channel;
+      const Window w = window(r.tile + index, to_, to, 0, tile_);
+      const Finish finish{.bias = operands.bias ? operands.bias + to : nullptr,
                           .activation = c_.activation,
                           .mask = operands.mask ? operands.mask + w.offset : nullptr,
                           .image = operands.made + w.offset};
       HWY_DYNAMIC_DISPATCH(gather)
-      (kind_.transform, Side::kOutput, b_.at(operands, index, channel), finish, w);
+      (kind_.transform, Side::kOutput, b_.at(operands, index, channel * parts()), finish, w);
     });
   }
 
-  void finish_weights(const Operands& operands, Share share) const {
+  void finish_weights(const Operands& operands, const Round& r, Share share) const {
     const std::size_t taps = places_.size(), in = c_.input.channels;
-    weights_.each(in, share, [&](std::size_t from, std::size_t to) {
+    each_vector(in, r.columns, share, [&](std::size_t from, std::size_t channel) {
       HWY_DYNAMIC_DISPATCH(gather)
-      (kind_.transform, Side::kWeights, weights_.at(operands, from, to),
+      (kind_.transform, Side::kWeights, weights_.at(operands, from, channel * parts()),
        Finish{.image = operands.scratch}, window(c_.kernel));
-      scale_taps(operands.scratch);
-      from_lanes(operands.scratch, places_, operands.made + (to * in + from) * taps, in * taps,
-                 std::min(lanes_, to_.channels - to), c_.accumulate);
+      from_lanes(operands.scratch, places_,
+                 operands.made + ((r.column + channel) * in + from) * taps, in * taps,
+                 std::min(lanes_, r.columns - channel), c_.accumulate);
     });
-    bias_gradient(c_, operands, share);
   }
 
   const std::size_t lanes_ = lanes();
@@ -357,8 +406,8 @@ class TransformedKernel final : public Kernel {
   const int tiles_across_;
   const std::size_t tiles_;
   const std::size_t frequencies_;
-  const Layout from_, to_;            ///< images: of the products' depth, and of their columns
-  const std::size_t blocks_, block_;  ///< of tiles, and tiles in each but the last
+  const Layout from_, to_;  ///< images: of the products' depth, and of their columns
+  const Rounds rounds_;
   const Spectra a_, b_, weights_;
   std::vector<std::uint32_t> places_;  ///< of the taps in a square
 };
