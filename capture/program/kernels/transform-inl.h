@@ -136,15 +136,17 @@ struct Row {
         first(there ? image + y * std::ptrdiff_t(w.row) : kZeros),
         column(there ? w.column : 0),
         left(w.left),
-        columns(unsigned(w.right - w.left)) {}
+        columns(unsigned(w.right - w.left)),
+        part(first_lanes(std::size_t(w.channels))) {}
   HWY_INLINE V at(int x) const {
-    return hn::LoadU(D(), unsigned(x - left) < columns ? first + x * column : kZeros);
+    return load_part(part, unsigned(x - left) < columns ? first + x * column : kZeros);
   }
   bool there;
   const float* first;
   std::ptrdiff_t column;
   int left;
   unsigned columns;
+  Lanes part;
 };
 
 /// Writes a square's row y, whose pixels lie as [side][lanes].

@@ -32,6 +32,7 @@ HWY_INLINE Lanes first_lanes(std::size_t count) {
   return {count < kLanes ? count : kLanes};
 }
 HWY_INLINE V load_part(Lanes part, const float* from) {
+  if (part.count == kLanes) return hn::LoadU(D(), from);
   HWY_ALIGN float lanes[kLanes] = {};
   for (std::size_t i = 0; i < part.count; ++i) lanes[i] = from[i];
   return hn::Load(D(), lanes);
