@@ -40,6 +40,14 @@ struct Finish {
   float* image = nullptr;
 };
 
+/// Of a transform, for one instruction set.
+struct Functions {
+  /// The frequencies of `lanes` channels; pixels outside the window are zeros.
+  void (*spread)(Side side, const float* image, const Window& window, const Spectrum& to) = nullptr;
+  /// Writes the window's part of the square.
+  void (*gather)(Side side, const Spectrum& from, const Finish& to, const Window& window) = nullptr;
+};
+
 /// 4 if it divides n, else its smallest prime factor.
 constexpr int first_factor(int n) {
   if (n % 4 == 0) return 4;

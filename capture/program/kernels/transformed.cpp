@@ -16,33 +16,26 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-template <class Action>
-void with(Transform transform, const Action& action) {
+template <class Kind>
+Functions functions() {
+  return {Kind::spread, Kind::gather};
+}
+Functions functions_of(Transform transform) {
   switch (transform) {
     case Transform::kFft12:
-      return action(Fourier<12>());
+      return functions<Fourier<12>>();
     case Transform::kFft20:
-      return action(Fourier<20>());
+      return functions<Fourier<20>>();
     case Transform::kFft30:
-      return action(Fourier<30>());
+      return functions<Fourier<30>>();
     case Transform::kWinograd43:
-      return action(Winograd<4, 3>());
+      return functions<Winograd<4, 3>>();
     case Transform::kWinograd63:
-      return action(Winograd<6, 3>());
+      return functions<Winograd<6, 3>>();
     case Transform::kWinograd45:
-      return action(Winograd<4, 5>());
+      return functions<Winograd<4, 5>>();
   }
-}
-
-/// The frequencies of `lanes` channels; pixels outside the window are zeros.
-void spread(Transform transform, Side side, const float* image, const Window& window,
-            const Spectrum& to) {
-  with(transform, [&](auto kind) { kind.spread(side, image, window, to); });
-}
-/// Writes the window's part of the square.
-void gather(Transform transform, Side side, const Spectrum& from, const Finish& to,
-            const Window& window) {
-  with(transform, [&](auto kind) { kind.gather(side, from, to, window); });
+  return {};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -52,8 +45,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace::kernels {
 
-HWY_EXPORT(spread);
-HWY_EXPORT(gather);
+HWY_EXPORT(functions_of);
 
 namespace {
 
@@ -195,9 +187,16 @@ struct Spectra {
 /// Calls work(index below `count`, first channel) for a share of all vectors of channels.
 template <class Work>
 void each_of(std::size_t count, std::size_t channels, Share share, const Work& work) {
-  const std::size_t vectors = (channels + lanes() - 1) / lanes();
+  const std::size_t width = lanes(), vectors = (channels + width - 1) / width;
   const auto [first, last] = share.of(count * vectors);
-  for (std::size_t i = first; i < last; ++i) work(i / vectors, i % vectors * lanes());
+  std::size_t index = first / vectors, channel = first % vectors * width;
+  for (std::size_t i = first; i < last; ++i) {
+    work(index, channel);
+    channel += width;
+    if (channel < channels) continue;
+    channel = 0;
+    ++index;
+  }
 }
 
 class TransformedKernel final : public Kernel {
@@ -292,17 +291,15 @@ class TransformedKernel final : public Kernel {
                      Share share) const {
     each_of(r.tiles, plan_.from.channels, share, [&](std::size_t index, std::size_t channel) {
       const Window w = window(r.tile + index, plan_.from, channel, c_.kernel / 2, plan_.kind.side);
-      HWY_DYNAMIC_DISPATCH(spread)
-      (plan_.kind.transform, Side::kInput, image + w.offset, w,
-       a_.at(operands, index, channel * plan_.parts()));
+      functions_.spread(Side::kInput, image + w.offset, w,
+                        a_.at(operands, index, channel * plan_.parts()));
     });
   }
   void spread_gradients(const Operands& operands, const Round& r, Share share) const {
     each_of(r.tiles, r.columns, share, [&](std::size_t index, std::size_t channel) {
       const Window w = window(r.tile + index, plan_.to, r.column + channel, 0, plan_.tile);
-      HWY_DYNAMIC_DISPATCH(spread)
-      (plan_.kind.transform, Side::kGradient, operands.source + w.offset, w,
-       b_.at(operands, index, channel * plan_.parts()));
+      functions_.spread(Side::kGradient, operands.source + w.offset, w,
+                        b_.at(operands, index, channel * plan_.parts()));
     });
   }
 
@@ -316,9 +313,8 @@ class TransformedKernel final : public Kernel {
         to_lanes(operands.weights + (to * in + from) * taps, in * taps, rows, places_,
                  operands.scratch);
       }
-      HWY_DYNAMIC_DISPATCH(spread)
-      (plan_.kind.transform, Side::kWeights, operands.scratch, square(),
-       weights_.at(operands, from, channel * plan_.parts()));
+      functions_.spread(Side::kWeights, operands.scratch, square(),
+                        weights_.at(operands, from, channel * plan_.parts()));
     });
   }
 
@@ -354,18 +350,15 @@ class TransformedKernel final : public Kernel {
                           .activation = c_.activation,
                           .mask = operands.mask ? operands.mask + w.offset : nullptr,
                           .image = operands.made + w.offset};
-      HWY_DYNAMIC_DISPATCH(gather)
-      (plan_.kind.transform, Side::kOutput, b_.at(operands, index, channel * plan_.parts()), finish,
-       w);
+      functions_.gather(Side::kOutput, b_.at(operands, index, channel * plan_.parts()), finish, w);
     });
   }
 
   void finish_weights(const Operands& operands, const Round& r, Share share) const {
     const std::size_t taps = places_.size(), in = c_.input.channels;
     each_of(in, r.columns, share, [&](std::size_t from, std::size_t channel) {
-      HWY_DYNAMIC_DISPATCH(gather)
-      (plan_.kind.transform, Side::kWeights, weights_.at(operands, from, channel * plan_.parts()),
-       Finish{.image = operands.scratch}, square());
+      functions_.gather(Side::kWeights, weights_.at(operands, from, channel * plan_.parts()),
+                        Finish{.image = operands.scratch}, square());
       from_lanes(operands.scratch, places_,
                  operands.made + ((r.column + channel) * in + from) * taps, in * taps,
                  std::min(lanes_, r.columns - channel), c_.accumulate);
@@ -375,6 +368,7 @@ class TransformedKernel final : public Kernel {
   const std::size_t lanes_ = lanes();
   const Convolution c_;
   const Plan plan_;
+  const Functions functions_ = HWY_DYNAMIC_DISPATCH(functions_of)(plan_.kind.transform);
   const Spectra a_, b_, weights_;
   std::vector<std::uint32_t> places_;  ///< of the taps in a square
 };
