@@ -175,8 +175,8 @@ TEST(GpuNodes, GroupNormsOnAnyShape) {
       const auto [dx, dw, db] = at::native_group_norm_backward(
           t[1], t[0], mean, rstd, w, 1, channels, height * width, groups, {true, scaled, scaled});
       const auto [z, unused, other] =
-          at::native_batch_norm(t[0], w, b, t[2], t[4], false, 0.1, 1e-5);
-      const auto [dz, dv, dc] = at::native_batch_norm_backward(t[1], t[0], w, t[2], t[4], {}, {},
+          at::native_batch_norm(t[0], w, b, t[5], t[4], false, 0.1, 1e-5);
+      const auto [dz, dv, dc] = at::native_batch_norm_backward(t[1], t[0], w, t[5], t[4], {}, {},
                                                                false, 1e-5, {true, scaled, scaled});
       Tensors all = {y, mean, rstd, dx, z, dz};
       if (scaled) all.insert(all.end(), {dw, db, dv, dc});
@@ -184,9 +184,10 @@ TEST(GpuNodes, GroupNormsOnAnyShape) {
     };
     const Sides sizes = {1, channels, height, width};
     const Tensor x = random.numbers(sizes);
-    const Tensor dy = random.numbers(sizes) + x;  // else a weight's gradient is but rounding
+    // Of one sign with what they meet, or a weight's gradient is but rounding.
+    const Tensor dy = random.numbers(sizes) + x, mean = -random.numbers(channels).abs();
     expect_as_double(body, {x, dy, random.numbers(channels), random.numbers(channels),
-                            random.numbers(channels).abs()});
+                            random.numbers(channels).abs(), mean});
   });
 }
 

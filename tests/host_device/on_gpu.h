@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <regex>
@@ -21,10 +22,10 @@ inline bool is_long() {
   return std::getenv("MILLRACE_LONG") != nullptr;
 }
 
-/// How far apart, by norm.
-inline double error(const at::Tensor& got, const at::Tensor& wanted) {
+/// How far apart, by norm, of what is wanted, or of `least` if that is more.
+inline double error(const at::Tensor& got, const at::Tensor& wanted, double least = 0) {
   const at::Tensor difference = got.cpu().to(at::kDouble) - wanted;
-  return difference.norm().item<double>() / (wanted.norm().item<double>() + 1e-30);
+  return difference.norm().item<double>() / (std::max(wanted.norm().item<double>(), least) + 1e-30);
 }
 
 /// Compiles kernels, each for a generation that LibTorch's wheel knows from sm_80 on, or in a long

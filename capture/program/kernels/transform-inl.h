@@ -19,6 +19,10 @@ struct Complex {
   HWY_INLINE Complex(V re, V im) : re(re), im(im) {}
   V re, im;
 };
+/// GCC's own copy from memory is 16 bytes at a time, for which loads of vectors have to wait.
+HWY_INLINE Complex copy_of(const Complex& z) {
+  return {z.re, z.im};
+}
 HWY_INLINE Complex operator+(Complex a, Complex b) {
   return {hn::Add(a.re, b.re), hn::Add(a.im, b.im)};
 }
@@ -55,7 +59,7 @@ HWY_INLINE void dft_parts(const Load& load, Complex (&parts)[P][Q]) {
   if constexpr (L < P) {
     dft<Q, filled_of_part<P, Q>(kFilled, L)>(
         [&](int q) HWY_ATTR { return load((Q * L + P * q) % (P * Q)); },
-        [&](int k, Complex z) HWY_ATTR { parts[L][k] = z; });
+        [&](int k, const Complex& z) HWY_ATTR { parts[L][k] = z; });
     dft_parts<L + 1, kFilled>(load, parts);
   }
 }
@@ -92,10 +96,14 @@ HWY_INLINE void dft(const Load& load, const Store& store) {
     for (int j = 1; j <= kHalf; ++j) {
       const bool here = kFilled >> j & 1, there = kFilled >> (N - j) & 1;
       if (!here && !there) continue;
-      const Complex a = load(here ? j : N - j), b = here && there ? load(N - j) : a;
-      sum[j] = here && there ? a + b : a;
-      difference[j] = here && there ? a - b : a;
+      const Complex a = load(here ? j : N - j);
+      sum[j] = difference[j] = a;
       sign[j] = here ? 1 : -1;
+      if (here && there) {
+        const Complex b = load(N - j);
+        sum[j] = a + b;
+        difference[j] = a - b;
+      }
       total = total + sum[j];
     }
     store(0, total);
@@ -108,8 +116,12 @@ HWY_INLINE void dft(const Load& load, const Store& store) {
         if (sign[j] == 0) continue;
         const float s = sign[j] * kRoots<N>.sin[j * k % N];
         a = mul_add(kRoots<N>.cos[j * k % N], sum[j], a);
-        b = sine == 0 ? difference[j] : mul_add(s / sine, difference[j], b);
-        if (sine == 0) sine = s;
+        if (sine == 0) {
+          b = difference[j];
+          sine = s;
+        } else {
+          b = mul_add(s / sine, difference[j], b);
+        }
       }
       store(k, minus_i(sine, a, b));
       store(N - k, minus_i(-sine, a, b));
@@ -120,8 +132,8 @@ HWY_INLINE void dft(const Load& load, const Store& store) {
     dft_parts<0, kFilled>(load, parts);
 #pragma GCC unroll 16
     for (int k = 0; k < Q; ++k) {
-      dft<P, kParts>([&](int l) HWY_ATTR { return parts[l][k]; },
-                     [&](int j, Complex z)
+      dft<P, kParts>([&](int l) HWY_ATTR { return copy_of(parts[l][k]); },
+                     [&](int j, const Complex& z)
                          HWY_ATTR { store((kUnit<P, Q> * j + kUnit<Q, P> * k) % N, z); });
     }
   }
@@ -206,12 +218,13 @@ struct Fourier {
 
   /// The transforms of two real sequences, each twice, from that of the first plus i times the
   /// second: `a` is its element k, `b` its element -k.
-  HWY_INLINE static void split(Complex a, Complex b, Complex& first, Complex& second) {
+  HWY_INLINE static void split(const Complex& a, const Complex& b, Complex& first,
+                               Complex& second) {
     first = {hn::Add(a.re, b.re), hn::Sub(a.im, b.im)};
     second = {hn::Add(a.im, b.im), hn::Sub(b.re, a.re)};
   }
   /// The way back, parts exchanged.
-  HWY_INLINE static void join(Complex first, Complex second, Complex& a, Complex& b) {
+  HWY_INLINE static void join(const Complex& first, const Complex& second, Complex& a, Complex& b) {
     a = {hn::Add(first.im, second.re), hn::Sub(first.re, second.im)};
     b = {hn::Sub(second.re, first.im), hn::Add(first.re, second.im)};
   }
@@ -227,8 +240,10 @@ struct Fourier {
       // Two real rows are one complex row.
       const Row even(image, window, y), odd(image, window, y + 1);
       if (!even.there && !odd.there) {
-        for (int k = 0; k < kHalf; ++k)
-          columns[k][y] = columns[k][y + 1] = {hn::Zero(d), hn::Zero(d)};
+        for (auto& column : columns) {
+          column[y] = {hn::Zero(d), hn::Zero(d)};
+          column[y + 1] = {hn::Zero(d), hn::Zero(d)};
+        }
         continue;
       }
       Complex z[N];
@@ -236,15 +251,15 @@ struct Fourier {
           [&](int x) HWY_ATTR {
             return Complex{scaled(even.at(x)), scaled(odd.at(x))};
           },
-          [&](int k, Complex made) HWY_ATTR { z[k] = made; });
+          [&](int k, const Complex& made) HWY_ATTR { z[k] = made; });
       columns[0][y] = {z[0].re, z[kHalf].re};
       columns[0][y + 1] = {z[0].im, z[kHalf].im};
 #pragma GCC unroll 32
       for (int k = 1; k < kHalf; ++k) split(z[k], z[N - k], columns[k][y], columns[k][y + 1]);
     }
     Complex z[N];
-    dft<N, kBits>([&](int y) HWY_ATTR { return columns[0][y]; },
-                  [&](int y, Complex made) HWY_ATTR { z[y] = made; });
+    dft<N, kBits>([&](int y) HWY_ATTR { return copy_of(columns[0][y]); },
+                  [&](int y, const Complex& made) HWY_ATTR { z[y] = made; });
 #pragma GCC unroll 32
     for (int y = 0; y <= kHalf; ++y) {
       Complex first, last;
@@ -253,8 +268,8 @@ struct Fourier {
       store(last, to, kHalf, y);
     }
     for (int k = 1; k < kHalf; ++k) {
-      dft<N, kBits>([&](int y) HWY_ATTR { return columns[k][y]; },
-                    [&](int y, Complex made) HWY_ATTR { store(made, to, k, y); });
+      dft<N, kBits>([&](int y) HWY_ATTR { return copy_of(columns[k][y]); },
+                    [&](int y, const Complex& made) HWY_ATTR { store(made, to, k, y); });
     }
   }
 
@@ -267,7 +282,7 @@ struct Fourier {
     Complex columns[kHalf][N];  // as above
     // With the parts exchanged before and after, dft() is the inverse.
     const auto to_column = [&](int k) HWY_ATTR {
-      return [&columns, k](int y, Complex z) HWY_ATTR {
+      return [&columns, k](int y, const Complex& z) HWY_ATTR {
         if (y < kWanted) columns[k][y] = {z.im, z.re};
       };
     };
@@ -275,7 +290,7 @@ struct Fourier {
 #pragma GCC unroll 32
     for (int y = 0; y <= kHalf; ++y)
       join(load(from, 0, y), load(from, kHalf, y), z[y], z[(N - y) % N]);
-    dft<N, kBits>([&](int y) HWY_ATTR { return z[y]; }, to_column(0));
+    dft<N, kBits>([&](int y) HWY_ATTR { return copy_of(z[y]); }, to_column(0));
     for (int k = 1; k < kHalf; ++k) {
       dft<N, kBits>(
           [&](int y) HWY_ATTR {
@@ -285,14 +300,14 @@ struct Fourier {
           to_column(k));
     }
     for (int y = 0; y < window.bottom; y += 2) {
-      const Complex first = columns[0][y], second = columns[0][y + 1];
+      const Complex &first = columns[0][y], &second = columns[0][y + 1];
       z[0] = {second.re, first.re};
       z[kHalf] = {second.im, first.im};
 #pragma GCC unroll 32
       for (int k = 1; k < kHalf; ++k) join(columns[k][y], columns[k][y + 1], z[k], z[N - k]);
       HWY_ALIGN float even[kWanted * kLanes], odd[kWanted * kLanes];
-      dft<N, kBits>([&](int k) HWY_ATTR { return z[k]; },
-                    [&](int x, Complex made) HWY_ATTR {
+      dft<N, kBits>([&](int k) HWY_ATTR { return copy_of(z[k]); },
+                    [&](int x, const Complex& made) HWY_ATTR {
                       if (x >= kWanted) return;
                       hn::Store(scaled(made.im), d, even + x * kLanes);
                       hn::Store(scaled(made.re), d, odd + x * kLanes);
