@@ -17,7 +17,6 @@
 #include <stdexcept>
 #include <thread>
 
-#include "capture/eager.h"
 #include "capture/program/node.h"
 
 namespace millrace::capture {
@@ -27,10 +26,6 @@ using Clock = std::chrono::steady_clock;
 using program::Call, program::each_tensor;
 
 std::atomic<bool> refuses{false};
-
-void refuse_if_asked() {
-  if (refuses) throw std::runtime_error("operation not permitted when stream is capturing");
-}
 
 class DoubleEvent final : public Event {
  public:
@@ -212,7 +207,7 @@ class DoubleStream final : public Backend {
   explicit DoubleStream(bool disturbed) : disturbed_(disturbed) {}
   std::unique_ptr<Event> make_event() override { return std::make_unique<DoubleEvent>(); }
   std::unique_ptr<Recording> record(int, std::function<void()> body) override {
-    refuse_if_asked();
+    if (refuses) throw std::runtime_error("operation not permitted when stream is capturing");
     work_.drain();
     body();
     return std::make_unique<DoubleRecording>(body);
@@ -232,38 +227,7 @@ class DoubleStream final : public Backend {
   Worklist work_;
 };
 
-class ProgramGraph final : public Graph {
- public:
-  explicit ProgramGraph(std::vector<GraphNode> nodes) : nodes_(std::move(nodes)) {}
-  void launch() override {
-    for (const GraphNode& node : nodes_)
-      static_cast<const DoubleRecording*>(node.recording)->replay();
-  }
-
- private:
-  std::vector<GraphNode> nodes_;
-};
-
-class DoubleProgram final : public EagerBackend {
- public:
-  bool records() const override { return true; }
-  std::unique_ptr<Recording> record(int, std::function<void()> body) override {
-    refuse_if_asked();
-    body();
-    return std::make_unique<DoubleRecording>(body);
-  }
-  std::unique_ptr<Graph> assemble(const std::vector<GraphNode>& nodes) override {
-    if (nodes.size() != 1 || nodes[0].wait || nodes[0].signal)
-      throw std::logic_error("each call is launched by itself");
-    return std::make_unique<ProgramGraph>(nodes);
-  }
-};
-
 }  // namespace
-
-std::unique_ptr<Backend> make_double_program() {
-  return std::make_unique<DoubleProgram>();
-}
 
 std::unique_ptr<Backend> make_double_stream(bool disturbed) {
   return std::make_unique<DoubleStream>(disturbed);

@@ -12,10 +12,6 @@ namespace millrace::capture {
 /// operators alone: what the host would do by now has no part in a launch.
 std::unique_ptr<Backend> make_double_stream(bool disturbed);
 
-/// Records as that one does, and replays on the calling thread when it is called: as a step program
-/// on a core.
-std::unique_ptr<Backend> make_double_program();
-
 /// Bodies refused from now on, as work that can't be recorded; for tests of what happens then.
 void refuse_recording(bool refuse);
 

@@ -23,8 +23,9 @@ class CountedFeed : public Feed {
  protected:
   virtual void fill(std::int64_t, Sample&) {}
 
- private:
   std::int64_t next_;
+
+ private:
   const std::int64_t end_;
 };
 

@@ -11,13 +11,34 @@
 #include <utility>
 #include <vector>
 
+#include "capture/step.h"
 #include "engine/pipeline/pipeline.h"
 #include "engine/pipeline/rank_options.h"
 #include "tests/engine/counted_feed.h"
-#include "tests/engine/empty_step.h"
 #include "tests/engine/stall_watch.h"
 
 namespace millrace::engine {
+
+/// A step that computes nothing.
+class EmptyStep : public capture::Step {
+ public:
+  void prepare() override {}
+  void forward(int, std::int64_t) override {}
+  void compare(int) override {}
+  void discard(int) override {}
+  void leave_out(int) override {}
+  void recompute(int) override {}
+  void backward(int, int) override {}
+  void backward_input(int, int) override {}
+  void backward_weight(int) override {}
+  void update() override {}
+  void skip_update() override {}
+  void take_snapshot() override {}
+  void roll_back() override {}
+  void set_rate(double) override {}
+  float loss(int) const override { return 1.0f; }
+  std::int64_t skipped() const override { return 0; }
+};
 
 /// What one process holds of the samples in flight, by slot: plain memory, so that a missing
 /// hand-off is a data race that the sanitizer sees and a wrong number that the test sees.

@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "engine/trainer/oracle.h"
-#include "tests/engine/sample_feed.h"
+#include "tests/engine/trained.h"
 
 namespace millrace::engine {
 
@@ -74,5 +73,14 @@ class ShownLog final : public Observer {
   }
   SampleFunction sample_;
 };
+
+inline Trained by_frames(const TrainerOptions& options, std::int64_t samples) {
+  Trainer trainer(options);
+  FrameStream feed(options, samples);
+  ShownLog log(options);
+  trainer.run(feed, &log);
+  EXPECT_EQ(trainer.recorded(), options.capture != Capture::eager);
+  return {trainer.state(), log.losses};
+}
 
 }  // namespace millrace::engine

@@ -6,9 +6,8 @@ namespace millrace::engine {
 
 std::vector<TrainerOptions> recorded(TrainerOptions options) {
   options.capture = Capture::graph;  // on cores, by step programs
-  std::vector<TrainerOptions> ways(3, options);
+  std::vector<TrainerOptions> ways(2, options);
   ways[0].make_backend = [](c10::Device) { return backend_there(); };
-  ways[1].make_backend = [](c10::Device) { return capture::make_double_program(); };
   return ways;
 }
 

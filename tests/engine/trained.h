@@ -98,21 +98,33 @@ struct Trained {
   std::vector<float> losses;
 };
 
-/// What a trainer learns. `spoiled`: as the feed has it.
+/// A trainer that has learned from so many samples. `spoiled`: as the feed has it.
+struct PastRun {
+  explicit PastRun(const TrainerOptions& options, std::int64_t samples,
+                   const std::function<bool(std::int64_t)>& spoiled = {}, PipelineOptions how = {})
+      : trainer(options) {
+    SampleFeed feed(options.sample, samples);
+    feed.spoiled = spoiled;
+    const StallWatch watch(trainer.schedule(), how);
+    outcome = trainer.run(feed, &log, how);
+  }
+  Trained trained() const { return {trainer.state(), log.losses}; }
+
+  Trainer trainer;
+  LossLog log;
+  Outcome outcome;
+};
+
 inline Trained by_pipeline(const TrainerOptions& options, std::int64_t samples,
                            const std::function<bool(std::int64_t)>& spoiled = {},
                            PipelineOptions how = {}) {
-  Trainer trainer(options);
-  SampleFeed feed(options.sample, samples);
-  feed.spoiled = spoiled;
-  LossLog log;
-  const StallWatch watch(trainer.schedule(), how);
-  const Outcome outcome = trainer.run(feed, &log, how);
-  EXPECT_EQ(trainer.recorded(), options.capture != Capture::eager) << trainer.recording_error();
-  EXPECT_EQ(outcome.admitted, samples);
-  EXPECT_EQ(outcome.trained + outcome.predicted_only + outcome.rejected, samples);
-  EXPECT_EQ(trainer.trained(), outcome.trained);
-  return {trainer.state(), log.losses};
+  PastRun run(options, samples, spoiled, std::move(how));
+  EXPECT_EQ(run.trainer.recorded(), options.capture != Capture::eager)
+      << run.trainer.recording_error();
+  EXPECT_EQ(run.outcome.admitted, samples);
+  EXPECT_EQ(run.outcome.trained + run.outcome.predicted_only + run.outcome.rejected, samples);
+  EXPECT_EQ(run.trainer.trained(), run.outcome.trained);
+  return run.trained();
 }
 
 /// `sample`'s, on the devices of the first and the last stage.

@@ -4,13 +4,10 @@
 #include <c10/cuda/CUDACachingAllocator.h>  // what a step allocates
 #include <gtest/gtest.h>
 
-#include <cmath>   // how far apart
-#include <limits>  // what is no number
-#include <map>     // what the oracle has made
+#include <cmath>  // how far apart
+#include <map>    // what the oracle has made
 
 #include "capture/devices.h"
-#include "stages/guarded_update.h"
-#include "stages/sample_of_bytes.h"
 #include "tests/engine/frame_stream.h"
 #include "tests/engine/trained.h"
 
@@ -36,17 +33,15 @@ const Trained& by_core(const TrainerOptions& options) {
 TrainerOptions on_gpu(const std::string& schedule, int stages, Capture capture,
                       const std::vector<int>& cpu = {}) {
   at::set_num_threads(1);  // of the oracle, whose operators are too small to share
-  TrainerOptions options;
+  std::vector<int> cut;
+  for (int stage = 1; stage < stages; ++stage) cut.push_back(2 * stage);
+  TrainerOptions options = small(schedule, stages, std::move(cut));
   options.network = stages::build_network({.layers = 4, .features = 8, .kernel = 5}, kLarger);
   options.sample = kLarger;
-  options.schedule = schedule;
-  options.stages = stages;
-  for (int stage = 1; stage < stages; ++stage) options.cut.push_back(2 * stage);
   options.optimizer = {.kind = "sgd", .lr = 0.05};
   options.weights = stages::initial_state(*options.network, 7);
   options.capture = capture;
-  for (int stage = 0; stage < stages; ++stage)
-    options.devices.push_back({.cuda = true, .index = 0});
+  options.devices.assign(std::size_t(stages), {.cuda = true, .index = 0});
   for (const int stage : cpu) options.devices[stage] = {.cuda = false, .index = 0};
   return options;
 }
@@ -105,97 +100,27 @@ TEST(GpuStep, AllocatesNothingOnceRecorded) {
   EXPECT_EQ(feed.before, feed.after);
 }
 
-TEST(GpuStep, AnUpdateThatIsNotFiniteChangesNothing) {
-  NEEDS_A_GPU();
-  const auto cuda = at::TensorOptions(at::kCUDA);
-  for (const char* kind : {"sgd", "rmsprop", "adam", "adamw"}) {
-    stages::OptimizerSpec spec{.kind = kind, .momentum = 0.9};
-    const at::Tensor weights = at::rand({1000}, cuda), before = weights.clone();
-    const stages::Optimizer optimizer(spec, weights);
-    const at::Tensor gradient = at::full({1000}, std::numeric_limits<float>::infinity(), cuda);
-    const at::Tensor finite = at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
-    stages::guarded_update(stages::update_numbers(spec, 1),
-                           {.from = weights,
-                            .to = weights,
-                            .gradient = gradient,
-                            .state = optimizer.buffers(),
-                            .memory = {}},
-                           at::ones({}, cuda.dtype(at::kDouble)), finite);
-    EXPECT_TRUE(at::equal(weights, before)) << kind;
-    for (const auto& [name, buffer] : optimizer.state())
-      EXPECT_EQ(buffer.abs().sum().item<float>(), 0) << kind << " " << name;
-  }
-}
-
-TEST(GpuStep, UpdatesAsOnACore) {
-  NEEDS_A_GPU();
-  for (const char* kind : {"sgd", "rmsprop", "adam", "adamw"}) {
-    for (const double momentum : {0.0, 0.9}) {
-      const stages::OptimizerSpec spec{
-          .kind = kind, .lr = 0.01, .momentum = momentum, .weight_decay = 0.1};
-      at::Tensor weights[2];
-      for (const bool cuda : {false, true}) {
-        const at::TensorOptions here(cuda ? at::kCUDA : at::kCPU);
-        at::Tensor& w = weights[cuda] =
-            sample_at(0, kLarger).first.flatten().to(here.device()).clone();
-        const stages::Optimizer optimizer(spec, w);
-        for (int step = 1; step <= 20; ++step) {
-          const at::Tensor g =
-              sample_at(step, kLarger).first.flatten().sub(0.5).to(here.device()).clone();
-          stages::guarded_update(
-              stages::update_numbers(spec, 2),
-              {.from = w, .to = w, .gradient = g, .state = optimizer.buffers(), .memory = {}},
-              at::full({}, 0.5, here.dtype(at::kDouble)), at::ones({}, here.dtype(at::kBool)));
-        }
-      }
-      EXPECT_TRUE(at::allclose(weights[1].cpu(), weights[0], 1e-4, 1e-6)) << kind << momentum;
-    }
-  }
-}
-
-TEST(GpuStep, MakesFloatsOfBytesAsACoreDoes) {
-  NEEDS_A_GPU();
-  // Below, at and beyond a block of threads.
-  for (const std::int64_t channels : {1, 3}) {
-    for (const auto& [height, width] : {std::pair(1, 1), {16, 16}, {101, 67}}) {
-      const at::Tensor frame = frame_at(0, {channels, height, width});
-      at::Tensor sample;
-      stages::sample_of_bytes(frame.cuda(), sample);
-      EXPECT_TRUE(at::equal(sample.cpu(), floats_of(frame)))
-          << channels << "x" << height << "x" << width;
-    }
-  }
-}
-
-/// Of frames, with a target that is one of its own unless `target_is_input`.
-Trained run_on_frames(TrainerOptions options, bool target_is_input, bool as_bytes) {
-  options.target_is_input = target_is_input;
-  options.input_as_bytes = options.target_as_bytes = as_bytes;
-  Trainer trainer(options);
-  FrameStream feed(options, 20);
-  ShownLog log(options);
-  trainer.run(feed, &log);
-  return {trainer.state(), log.losses};
-}
-
 TEST(GpuStep, BytesAndFloatsAreAlikeToTheBit) {
   NEEDS_A_GPU();
   for (const Capture capture : {Capture::graph, Capture::eager}) {
     for (const std::vector<int>& cpu : std::vector<std::vector<int>>{{}, {0}, {2}}) {
       for (const bool target_is_input : {true, false}) {
-        const TrainerOptions options = on_gpu("partime", 3, capture, cpu);
-        expect_equal(run_on_frames(options, target_is_input, true),
-                     run_on_frames(options, target_is_input, false));
+        TrainerOptions options = on_gpu("partime", 3, capture, cpu);
+        options.target_is_input = target_is_input;
+        const Trained by_floats = by_frames(options, 20);
+        options.input_as_bytes = options.target_as_bytes = true;
+        expect_equal(by_frames(options, 20), by_floats);
       }
     }
   }
 }
 
-TEST(GpuStep, ModulesOfOtherKinds) {
+TEST(GpuStep, OtherOptimizersAndCorrections) {
   NEEDS_A_GPU();
-  for (const char* correction : {"inverse-age", "local"}) {
+  for (const auto& [optimizer, correction] :
+       {std::pair("adam", "inverse-age"), {"adamw", "local"}, {"rmsprop", "none"}}) {
     TrainerOptions options = on_gpu("partime", 2, Capture::graph);
-    options.optimizer = {.kind = "adam", .lr = 1e-3};
+    options.optimizer = {.kind = optimizer, .lr = 1e-3};
     options.correction.kind = correction;
     expect_near(by_pipeline(options, kSamples), by_oracle(options, kSamples));
   }

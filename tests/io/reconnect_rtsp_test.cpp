@@ -1,13 +1,16 @@
 // A real RTSP server, killed, frozen and restarted while a reader reads it.
+#include <csignal>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include <gio/gio.h>
 #include <gtest/gtest.h>
 
 #include "io/queue/reader.h"
-#include "io/queue/resizer.h"
 #include "io/source/source.h"
-#include "tests/io/rtsp_process.h"
 
 namespace millrace::io {
 namespace {
@@ -21,6 +24,55 @@ using std::chrono::seconds;
 constexpr milliseconds kNoticed(10000);
 constexpr milliseconds kBack(10000);
 constexpr milliseconds kKeyFrames(1000);
+
+/// The tests' RTSP server as a process that can be killed, frozen and restarted. Serves from its
+/// construction to its destruction. Thread-bound.
+class RtspProcess {
+ public:
+  /// `options`: words for the server, see rtsp_server.cpp.
+  explicit RtspProcess(const std::vector<std::string>& options = {}) { start(options); }
+  ~RtspProcess() { kill(); }
+  RtspProcess(const RtspProcess&) = delete;
+  RtspProcess& operator=(const RtspProcess&) = delete;
+
+  std::string uri(const std::string& path) const {
+    return "rtsp://127.0.0.1:" + std::to_string(port_) + path;
+  }
+
+  void freeze() { g_subprocess_send_signal(process_, SIGSTOP); }
+  void thaw() { g_subprocess_send_signal(process_, SIGCONT); }
+  /// Without warning.
+  void kill() {
+    if (!process_) return;
+    g_subprocess_force_exit(process_);
+    g_subprocess_wait(process_, nullptr, nullptr);
+    g_clear_object(&process_);
+  }
+  /// On the same port; returns when it listens.
+  void restart(const std::vector<std::string>& options = {}) {
+    kill();
+    start(options);
+  }
+
+ private:
+  void start(const std::vector<std::string>& options) {
+    const std::string port = "port=" + std::to_string(port_);
+    std::vector<const char*> words = {MILLRACE_RTSP_SERVER, port.c_str()};
+    for (const std::string& option : options) words.push_back(option.c_str());
+    words.push_back(nullptr);
+    const auto pipes =
+        GSubprocessFlags(G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE);
+    process_ = g_subprocess_newv(words.data(), pipes, nullptr);
+    char answer[16] = "";
+    GInputStream* const out = process_ ? g_subprocess_get_stdout_pipe(process_) : nullptr;
+    if (!out || g_input_stream_read(out, answer, sizeof answer - 1, nullptr, nullptr) <= 0)
+      throw std::runtime_error("the RTSP server did not start");
+    port_ = std::atoi(answer);
+  }
+
+  int port_ = 0;  // any free one the first time
+  GSubprocess* process_ = nullptr;
+};
 
 /// A reader and a consumer of its frames. Times are taken where a frame leaves the queue.
 class Learner {
@@ -40,9 +92,6 @@ class Learner {
       ++trained;
       monotonic = monotonic && frame->pts > last_pts;
       last_pts = frame->pts;
-      const Frame& fitted = resizer.fit(*frame);
-      sized = sized && fitted.width == 64 && fitted.height == 48;
-      width = frame->width;
       queue.release(frame);
     }
     return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
@@ -68,12 +117,9 @@ class Learner {
   std::shared_ptr<const StreamHealth> health;
   FrameQueue queue;
   Reader reader;
-  Resizer resizer{64, 48};
   std::int64_t trained = 0;
   nanoseconds last_pts{-1};
   bool monotonic = true;
-  bool sized = true;
-  int width = 0;
 };
 
 void expect_exact(Learner& learner) {
@@ -84,7 +130,6 @@ void expect_exact(Learner& learner) {
   EXPECT_EQ(counts.received, learner.trained + counts.dropped + counts.rejected);
   EXPECT_EQ(learner.reader.error(), "");
   EXPECT_TRUE(learner.monotonic);
-  EXPECT_TRUE(learner.sized);
 }
 
 struct Way {
@@ -135,18 +180,6 @@ INSTANTIATE_TEST_SUITE_P(, Rtsp,
                                          Way{"udp", "/keys", kKeyFrames}),
                          [](const auto& way) { return way.param.transport; });
 
-TEST(RtspChanges, AnotherSizeIsFitted) {
-  RtspProcess server;
-  Learner learner(server.uri("/ball"));
-  learner.take_frames(5);
-  EXPECT_EQ(learner.width, 64);
-  server.restart({"large"});
-  learner.until_trained(1);
-  learner.take_frames(5);
-  EXPECT_EQ(learner.width, 96);
-  expect_exact(learner);
-}
-
 TEST(RtspChanges, StoppingIsPromptWhileTheServerIsFrozen) {
   RtspProcess server({"tcp"});
   Learner learner(server.uri("/ball"));
@@ -175,15 +208,6 @@ TEST(RtspChanges, WithoutReconnectingABreakIsTheEnd) {
     EXPECT_EQ(status, ReadStatus::end);
   } catch (const SourceError&) {
   }
-}
-
-TEST(RtspRate, IsEstimatedFromTimeStampsWhereTheCameraNamesNone) {
-  RtspProcess server;
-  EXPECT_EQ(open_source({.uri = server.uri("/rateless")})->info().fps, 0.0);
-  EXPECT_EQ(open_source({.uri = server.uri("/ball")})->info().fps, 25.0);
-  Learner learner(server.uri("/rateless"));
-  learner.take_frames(20);
-  EXPECT_NEAR(learner.reader.fps(), 25.0, 1.0);
 }
 
 }  // namespace

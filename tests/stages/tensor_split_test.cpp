@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <thread>
+#include <algorithm>
 
 #include "stages/stage.h"
 #include "tests/stages/thread_reducer.h"
@@ -34,6 +34,7 @@ std::shared_ptr<const Network> classifier() {
 struct Result {
   StateDict state;
   at::Tensor prediction, loss;
+  std::vector<int> places;  ///< of sums
 };
 
 /// Some updates of the whole network by one stage.
@@ -55,40 +56,36 @@ Result learn(const std::shared_ptr<const Network>& network, const StateDict& wei
   return result;
 }
 
-void expect_same_learning(const std::shared_ptr<const Network>& network, std::vector<int> places) {
-  const TensorSplit split(network, {}, kWays);
+void expect_close(StateDict got, StateDict expected) {
+  std::ranges::sort(got, {}, &StateDict::value_type::first);
+  std::ranges::sort(expected, {}, &StateDict::value_type::first);
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].first, expected[i].first);
+    EXPECT_TRUE(at::allclose(got[i].second, expected[i].second, 1e-4, 1e-6)) << got[i].first;
+  }
+}
+
+void expect_same_learning(const std::shared_ptr<const Network>& network,
+                          const std::vector<int>& places) {
   const StateDict weights = initial_state(*network, 1);
   const Result expected = learn(network, weights);
-  const auto table = std::make_shared<Table>();
-  Result results[kWays];
-  std::shared_ptr<ThreadReducer> reducers[kWays];
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < kWays; ++rank) {
-    reducers[rank] = std::make_shared<ThreadReducer>(table, rank);
-    ranks.emplace_back([&, rank] {
-      results[rank] = learn(split.part(reducers[rank]), split.part_of(weights, rank));
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
+  const auto results =
+      by_sharing_ranks(network, {}, weights,
+                       [](const auto& part, const StateDict& mine, const ThreadReducer& reducer) {
+                         Result result = learn(part, mine);
+                         result.places = reducer.places;
+                         return result;
+                       });
   EXPECT_TRUE(at::equal(results[0].prediction, results[1].prediction));
   EXPECT_TRUE(at::allclose(results[0].loss, expected.loss, 1e-5));
   StateDict parts = results[0].state;
   parts.insert(parts.end(), results[1].state.begin(), results[1].state.end());
-  const StateDict whole = split.whole_of(parts);
-  ASSERT_EQ(whole.size(), expected.state.size());
-  for (const auto& [name, tensor] : expected.state) {
-    const auto found = std::find_if(whole.begin(), whole.end(),
-                                    [&](const auto& entry) { return entry.first == name; });
-    ASSERT_NE(found, whole.end()) << name;
-    EXPECT_TRUE(at::allclose(found->second, tensor, 1e-4, 1e-6)) << name;
-  }
+  expect_close(TensorSplit(network, {}, kWays).whole_of(parts), expected.state);
   // Of one sample: a sum a pair forward, and one backward but for the first of all modules.
-  for (const auto& reducer : reducers) {
-    EXPECT_EQ(std::vector<int>(reducer->places.begin(),
-                               reducer->places.begin() + std::ptrdiff_t(places.size())),
-              places);
-    EXPECT_EQ(reducer->places.size(), 5 * places.size());
-  }
+  std::vector<int> all;
+  for (int sample = 0; sample < 5; ++sample) all.insert(all.end(), places.begin(), places.end());
+  for (const Result& result : results) EXPECT_EQ(result.places, all);
 }
 
 TEST(TensorSplit, ConvolutionsLearnTheSame) {
@@ -97,22 +94,6 @@ TEST(TensorSplit, ConvolutionsLearnTheSame) {
 
 TEST(TensorSplit, LinearLayersBehindAFlattenLearnTheSame) {
   expect_same_learning(classifier(), {8});
-}
-
-TEST(TensorSplit, PutsPartsTogetherAgain) {
-  const TensorSplit split(convolutions(), {}, kWays);
-  const StateDict whole = initial_state(*convolutions(), 3);
-  StateDict parts = split.part_of(whole, 0);
-  for (auto& entry : split.part_of(whole, 1)) parts.push_back(entry);
-  const StateDict again = split.whole_of(parts);
-  ASSERT_EQ(again.size(), whole.size());
-  for (std::size_t i = 0; i < whole.size(); ++i) {
-    const auto found = std::find_if(again.begin(), again.end(), [&](const auto& entry) {
-      return entry.first == whole[i].first;
-    });
-    ASSERT_NE(found, again.end());
-    EXPECT_TRUE(at::equal(found->second, whole[i].second));
-  }
 }
 
 TEST(TensorSplit, NoPairLiesAcrossACut) {

@@ -76,13 +76,7 @@ TEST(AScheduleOfOnesOwn, IsRunAsTheOracleSays) {
   for (const std::vector<int>& cut : {std::vector<int>{4}, {2, 4, 6}}) {
     toy(1);
     const TrainerOptions options = small("toy", int(cut.size()) + 1, cut);
-    const Trained expected = by_oracle(options, 100);
-    Trainer trainer(options);
-    SampleFeed feed(kShape, 100);
-    LossLog log;
-    EXPECT_EQ(trainer.run(feed, &log).trained, 100);
-    expect_equal_bits(trainer.state(), expected.weights);
-    EXPECT_EQ(log.losses, expected.losses);
+    expect_equal(by_pipeline(options, 100), by_oracle(options, 100));
   }
 }
 

@@ -5,7 +5,6 @@
 #include "engine/trainer/trainer_sample.h"
 #include "tests/capture/double_stream.h"
 #include "tests/engine/frame_stream.h"
-#include "tests/engine/trained.h"
 
 namespace millrace::engine {
 namespace {
@@ -40,21 +39,13 @@ TrainerOptions on_doubles(TrainerOptions options) {
   return options;
 }
 
-Trained run(const TrainerOptions& options) {
-  Trainer trainer(options);
-  FrameStream feed(options, kFrames);
-  ShownLog log(options);
-  trainer.run(feed, &log);
-  EXPECT_EQ(trainer.recorded(), bool(options.make_backend));
-  return {trainer.state(), log.losses};
-}
-
 class FramesAsBytes : public testing::TestWithParam<FedCase> {};
 
 TEST_P(FramesAsBytes, EqualTheOracleOnTheirFloats) {
   const TrainerOptions eager = fed_by_bytes(GetParam()), recorded = on_doubles(eager);
-  expect_equal(run(eager), by_oracle(eager, kFrames, 1, false, samples_of(eager)));
-  expect_equal(run(recorded), by_oracle(recorded, kFrames, 1, true, samples_of(recorded)));
+  expect_equal(by_frames(eager, kFrames), by_oracle(eager, kFrames, 1, false, samples_of(eager)));
+  expect_equal(by_frames(recorded, kFrames),
+               by_oracle(recorded, kFrames, 1, true, samples_of(recorded)));
 }
 
 std::string name_of(const testing::TestParamInfo<FedCase>& info) {
@@ -75,7 +66,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(FramesAsBytes, ReadByEveryStage) {
   TrainerOptions options = on_doubles(fed_by_bytes({"partime", 3, Target::input}));
   options.correction.kind = "local";
-  expect_equal(run(options), by_oracle(options, kFrames, 1, true, samples_of(options)));
+  expect_equal(by_frames(options, kFrames),
+               by_oracle(options, kFrames, 1, true, samples_of(options)));
 }
 
 /// One stage on a device and the others on cores: whose floats are the feed's, whose its own.
@@ -86,7 +78,7 @@ TEST(FramesAsBytes, WhereOneStageIsRecorded) {
       options.records = [one](int stage) { return stage == one; };
       TrainerOptions by_floats = options;
       by_floats.input_as_bytes = by_floats.target_as_bytes = false;
-      expect_equal(run(options), run(by_floats));
+      expect_equal(by_frames(options, kFrames), by_frames(by_floats, kFrames));
     }
   }
 }

@@ -206,13 +206,10 @@ TEST(Guard, TurnsARunBackThatDivergesAsTheOracleSays) {
     TrainerOptions options = small(of);
     options.optimizer = {.kind = "adam", .lr = 1e-3};
     options.guard = true;
-    Trainer trainer(options);
-    SampleFeed feed(kShape, 900);
-    feed.spoiled = spoiled;
-    LossLog log;
-    trainer.run(feed, &log);
+    PastRun run(options, 900, spoiled);
+    Trainer& trainer = run.trainer;
     EXPECT_GE(trainer.guard().roll_backs(), 1);
-    EXPECT_LT(log.losses.back(), log.losses.front());
+    EXPECT_LT(run.log.losses.back(), run.log.losses.front());
     const Reading reading = trainer.monitor().read();
     for (int stage = 0; stage < 4; ++stage)
       EXPECT_GT(reading.skipped[stage], 0) << "stage " << stage;
@@ -223,7 +220,7 @@ TEST(Guard, TurnsARunBackThatDivergesAsTheOracleSays) {
     EXPECT_EQ(guard.roll_backs(), trainer.guard().roll_backs());
     for (std::size_t n = 0; n < losses.size(); ++n) {
       if (!std::isfinite(losses[n])) continue;
-      EXPECT_EQ(losses[n], log.losses[n]) << n;
+      EXPECT_EQ(losses[n], run.log.losses[n]) << n;
     }
     for (const auto& [entry, tensor] : expected)
       EXPECT_TRUE(at::isfinite(tensor).all().item<bool>()) << entry;
@@ -264,12 +261,9 @@ TEST(Guard, SurvivesARateThatIsFarTooHigh) {
   TrainerOptions options = small("partime", 2, {4});
   options.optimizer = {.kind = "adam", .lr = 1000};
   options.guard = true;
-  Trainer trainer(options);
-  SampleFeed feed(kShape, 400);
-  LossLog log;
-  trainer.run(feed, &log);
-  EXPECT_GE(trainer.guard().roll_backs(), 1);
-  EXPECT_LT(trainer.rate().lr, 100);
+  PastRun run(options, 400);
+  EXPECT_GE(run.trainer.guard().roll_backs(), 1);
+  EXPECT_LT(run.trainer.rate().lr, 100);
 }
 
 }  // namespace

@@ -84,13 +84,10 @@ TEST(Recorded, AnUpdateThatIsNotFiniteChangesNothing) {
   TrainerOptions options = small("partime", 2, {4});
   options.optimizer = {.kind = "adam", .lr = 0.01};
   for (const TrainerOptions& how : recorded(options)) {
-    Trainer trainer(how);
-    SampleFeed feed(kShape, 40);
-    feed.spoiled = [](std::int64_t n) { return n % 10 == 9; };
-    trainer.run(feed, nullptr);
-    for (const auto& [name, value] : trainer.state())
+    PastRun run(how, 40, [](std::int64_t n) { return n % 10 == 9; });
+    for (const auto& [name, value] : run.trainer.state())
       EXPECT_TRUE(at::isfinite(value).all().item<bool>()) << name;
-    const Reading reading = trainer.monitor().read();
+    const Reading reading = run.trainer.monitor().read();
     EXPECT_EQ(reading.skipped[1], 4);
     EXPECT_EQ(reading.updates[1], 36);
   }
@@ -108,10 +105,8 @@ TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
     const auto sample = [&](std::int64_t n) { return spoiled_at(n, kShape, spoiled(n)); };
     std::int64_t lag = -1;
     for (const TrainerOptions& how : recorded(options)) {
-      Trainer trainer(how);
-      SampleFeed feed(kShape, 400);
-      feed.spoiled = spoiled;
-      trainer.run(feed, nullptr);
+      PastRun run(how, 400, spoiled);
+      Trainer& trainer = run.trainer;
       EXPECT_GE(trainer.guard().roll_backs(), 1);
 
       const std::int64_t slots = trainer.schedule().slots();

@@ -63,18 +63,15 @@ TEST(Ranks, TurnBackTogetherWithReplicasOnSeveralRanks) {
   options.optimizer = {.kind = "adam", .lr = 1e-3};
   options.guard = true;
   const auto spoiled = [](std::int64_t n) { return n == 30 || (n >= 250 && n < 255); };
-  Trainer alone(options);
-  SampleFeed feed(kShape, 360);
-  feed.spoiled = spoiled;
-  LossLog log;
-  alone.run(feed, &log, {});
-  EXPECT_GE(alone.guard().roll_backs(), 1);
+  PastRun alone(options, 360, spoiled);
+  EXPECT_GE(alone.trainer.guard().roll_backs(), 1);
   options.rank_of_worker = {0, 1, 0, 0, 1, 2};
   const Trained got = by_ranks(options, 360, 3, spoiled);
-  expect_equal_bits(got.weights, alone.state());
-  ASSERT_EQ(got.losses.size(), log.losses.size());
+  const auto [weights, losses] = alone.trained();
+  expect_equal_bits(got.weights, weights);
+  ASSERT_EQ(got.losses.size(), losses.size());
   for (std::size_t n = 0; n < got.losses.size(); ++n)
-    EXPECT_TRUE(got.losses[n] == log.losses[n] || (got.losses[n] != got.losses[n] && spoiled(n)));
+    EXPECT_TRUE(got.losses[n] == losses[n] || (got.losses[n] != got.losses[n] && spoiled(n)));
 }
 
 TEST(Ranks, EqualTheOracleWithCorrectionsGuardAndAdam) {
