@@ -62,8 +62,8 @@ Profile shared_by(Profile profile, int tensor, const Machine& machine) {
   const auto sum_ms = [&](double bytes, int ways) {
     if (bytes == 0) return 0.0;
     // Each sends all others its part.
-    return machine.knows_sums && ways > 1 ? machine.sums.ms(bytes * (ways - 1))
-                                          : all_reduce_ms(link, bytes, ways);
+    return machine.sums && ways > 1 ? machine.sums->ms(bytes * (ways - 1))
+                                    : all_reduce_ms(link, bytes, ways);
   };
   for (ModuleProfile& module : profile.modules) {
     const int ways = std::min(module.tensor_ways, tensor);
@@ -76,7 +76,7 @@ Profile shared_by(Profile profile, int tensor, const Machine& machine) {
     module.bytes.state /= ways;
     module.bytes.stash /= ways;
   }
-  if (machine.knows_sums) profile.agree_ms = sum_ms(sizeof(float), tensor);
+  if (machine.sums) profile.agree_ms = sum_ms(sizeof(float), tensor);
   return profile;
 }
 

@@ -48,9 +48,8 @@ Machine parse_machine(const std::string& devices, const std::string& links,
     for (const std::string& part : split(links, ",")) given.push_back(parse_link(part, links));
   } else if (!profile.hand_offs.empty()) {
     given.push_back(fit_link(profile.hand_offs.front().points));
-    const HandOff* const sums = hand_off_of(profile, kSums);
-    machine.knows_sums = sums != nullptr;
-    if (sums) machine.sums = fit_link(sums->points);
+    if (const HandOff* const sums = hand_off_of(profile, kSums))
+      machine.sums = fit_link(sums->points);
   }
   if (given.size() > machine.levels.size()) {
     throw std::invalid_argument("\"" + links + "\": more links than levels in \"" + devices + "\"");

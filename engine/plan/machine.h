@@ -1,6 +1,7 @@
 // The devices that a plan or a simulation runs on.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,10 +30,8 @@ struct Machine {
   double memory_bytes = 0;           ///< of one device; 0: no limit
   double replay_bytes = 0;           ///< on the first stage's device, for samples to replay
   Overlap overlap = Overlap::none;
-  /// How long its ranks take to add up, by the bytes that each sends; unknown: a ring over the
-  /// links.
-  Link sums;
-  bool knows_sums = false;
+  /// How long its ranks take to add up, by the bytes that each sends; none: a ring over the links.
+  std::optional<Link> sums;
 
   int devices() const {
     int product = 1;

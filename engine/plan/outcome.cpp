@@ -1,4 +1,4 @@
-#include "engine/plan/outcome.h"
+#include "engine/plan/plan.h"
 
 #include <algorithm>
 

@@ -1,12 +1,13 @@
 // Chooses everything at once: schedule, minibatch, recomputing, tensor x copies x width, cut.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "engine/plan/outcome.h"
+#include "engine/plan/cut.h"
 
 namespace millrace::engine::plan {
 
@@ -31,6 +32,22 @@ struct Request {
   double fps = 0;                         ///< F for the rule T/N < 1/F; 0: no rule
 };
 
+/// What to expect of a cut under a schedule. All figures are predictions from a profile.
+struct Outcome {
+  /// Milliseconds a sample, all copies together, fill and drain included where a schedule flushes.
+  double sample_ms = 0;
+  double frames_a_second = 0;
+  /// Fill and drain against the bottleneck's own work: (p-1)/m with equal stages (GPipe, arXiv
+  /// 1811.06965), (p-1)/(v m) interleaved (arXiv 2104.04473, section 2.2). 0 without a flush.
+  double bubble = 0;
+  double latency_ms = 0;            ///< from admission to prediction, all devices busy
+  double T_ms = 0;                  ///< a sample's steps on one device after another
+  std::vector<StageMemory> memory;  ///< by stage; interleaved: by worker. Of one device
+  double peak_bytes = 0;
+  /// By stage. Exact where nothing is replicated; else as if each replica were a stage.
+  std::vector<std::int64_t> gradient_age;
+};
+
 struct Plan {
   Method method;
   Cut cut;
@@ -44,6 +61,17 @@ struct Planned {
   /// The best other cut for the best plan's method; none if there is no other.
   std::optional<Cut> next_cut;
 };
+
+/// Asynchronous schedules take a sample every period of the slowest stage. Flushing ones spend m
+/// periods on a minibatch, plus once the other stages' steps (fill and drain), the messages on the
+/// way and the longest update with its all-reduce. sequential adds everything up. In zb-h1 weight
+/// gradients fill the drain, so that forward + input gradient - weight gradient of each other stage
+/// remains (Qi et al., arXiv 2401.10241, section 2.3).
+Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cut);
+
+/// interleaved: the most chunks that worker `worker` of `workers` keeps activations of. Its warm-up
+/// is 2(p - w - 1) + (v - 1)p chunks (Megatron-LM, arXiv 2104.04473, section 2.2), and one more.
+int chunks_kept(int worker, int workers, int virtual_stages, int microbatches);
 
 /// Tries every method of the request, each with its exact best cut. For flushing schedules the cut
 /// minimises the slowest stage, and methods are compared by a complete minibatch; without replicas

@@ -16,6 +16,22 @@ bool fine_number(double value) {
 
 }  // namespace
 
+std::vector<plan::StageCosts> GivenCosts::of(int stages, const std::string& prefix) const {
+  const auto at = [&](const char* name, const std::vector<double>& values, int stage) {
+    require(values.size() == 1 || int(values.size()) == stages,
+            prefix + name + " has " + std::to_string(values.size()) +
+                " values: it takes one, or one for each of the " + std::to_string(stages) +
+                " stages");
+    return values.size() == 1 ? values[0] : values[stage];
+  };
+  std::vector<plan::StageCosts> costs;
+  for (int i = 0; i < stages; ++i) {
+    const double back = at("backward", backward, i) / 2;
+    costs.push_back({{at("forward", forward, i), back, back, at("update", update, i)}, bytes});
+  }
+  return costs;
+}
+
 std::int64_t last_of_prologues(const Schedule& schedule) {
   std::int64_t last = -1;
   for (const Program& program : schedule.workers) {

@@ -24,9 +24,9 @@ class SimulationFacts {
       : schedule_(schedule),
         input_(input),
         lowering_(lowering),
-        workers_(schedule.workers.size()),
         by_replica_(lowering.replica_ids()),
         by_worker_(schedule.workers.size()) {
+    made_.workers.resize(schedule.workers.size());
     for (int stage = 0; stage < schedule.stages; ++stage) {
       const int first = lowering.replica_id(stage, 0), members = lowering.replicas(stage);
       plan::Link slowest;
@@ -72,9 +72,9 @@ class SimulationFacts {
     came_.push_back(came_ms);
   }
   void begins(const SimulatedAction& now) {
-    workers_[now.worker].compute_ms += now.compute_ms;
-    workers_[now.worker].handoff_ms += now.receive_ms + now.send_ms;
-    if (input_.events) events_.push_back(now);
+    made_.workers[now.worker].compute_ms += now.compute_ms;
+    made_.workers[now.worker].handoff_ms += now.receive_ms + now.send_ms;
+    if (input_.events) made_.events.push_back(now);
     // Recomputing keeps a sample's input alone until its activations are made again.
     const Action& a = now.action;
     const double stash = input_.stages[a.stage].bytes.stash;
@@ -94,18 +94,16 @@ class SimulationFacts {
     keep(worker, done.replica_id, -1, -bytes);
   }
 
+  /// At the end.
   Simulation simulation(double total_ms, std::int64_t dropped) {
-    Simulation result;
-    result.samples = std::int64_t(predicted_.size());
-    result.dropped = dropped;
-    result.total_ms = total_ms;
-    result.workers = workers_;
-    set_period(result);
-    set_latency(result);
-    set_memory(result);
-    result.gradient_age = gradient_ages(schedule_);
-    result.events = std::move(events_);
-    return result;
+    made_.samples = std::int64_t(predicted_.size());
+    made_.dropped = dropped;
+    made_.total_ms = total_ms;
+    set_period();
+    set_latency();
+    set_memory();
+    made_.gradient_age = gradient_ages(schedule_);
+    return std::move(made_);
   }
 
  private:
@@ -124,36 +122,36 @@ class SimulationFacts {
     by_replica_[replica_id].add(samples, bytes);
     by_worker_[worker].add(samples, bytes);
   }
-  void set_period(Simulation& result) const {
+  void set_period() {
     std::vector<double> steps;
     for (std::size_t m = 1; m < predicted_.size(); ++m)
       steps.push_back(predicted_[m] - predicted_[m - 1]);
-    result.step_p50_ms = quantile(steps, 0.5);
+    made_.step_p50_ms = quantile(steps, 0.5);
     // After the last admission the pipeline drains, faster. A flush drains each time.
-    const std::int64_t count = result.samples, together = schedule_.samples_a_choice();
+    const std::int64_t count = made_.samples, together = schedule_.samples_a_choice();
     const auto before = std::upper_bound(predicted_.begin(), predicted_.end(), last_admission_);
     const std::int64_t undrained = (before - predicted_.begin()) / together * together;
     const std::int64_t end = undrained >= 2 * together ? undrained : count / together * together;
     const std::int64_t half = end / 2 / together * together;
     if (half == 0) {
-      result.period_ms = result.total_ms / double(count);
+      made_.period_ms = made_.total_ms / double(count);
       return;
     }
-    result.period_ms = (predicted_[end - 1] - predicted_[end - 1 - half]) / double(half);
-    result.settled =
+    made_.period_ms = (predicted_[end - 1] - predicted_[end - 1 - half]) / double(half);
+    made_.settled =
         end - 1 - half > last_of_prologues(schedule_) && (end == undrained || schedule_.flushes());
   }
-  void set_latency(Simulation& result) const {
+  void set_latency() {
     std::vector<double> latencies;
     for (std::size_t m = 0; m < predicted_.size(); ++m)
       latencies.push_back(predicted_[m] - came_[m]);
-    result.latency_p50_ms = quantile(latencies, 0.5);
-    result.latency_p99_ms = quantile(latencies, 0.99);
-    result.latency_max_ms = *std::max_element(latencies.begin(), latencies.end());
+    made_.latency_p50_ms = quantile(latencies, 0.5);
+    made_.latency_p99_ms = quantile(latencies, 0.99);
+    made_.latency_max_ms = *std::max_element(latencies.begin(), latencies.end());
   }
-  void set_memory(Simulation& result) const {
-    for (std::size_t worker = 0; worker < workers_.size(); ++worker)
-      result.workers[worker].peak_bytes = by_worker_[worker].most_bytes;
+  void set_memory() {
+    for (std::size_t worker = 0; worker < by_worker_.size(); ++worker)
+      made_.workers[worker].peak_bytes = by_worker_[worker].most_bytes;
     for (int stage = 0; stage < schedule_.stages; ++stage) {
       const plan::StepBytes& bytes = input_.stages[stage].bytes;
       plan::StageMemory memory{.versions = schedule_.versions_of(stage), .samples = 0};
@@ -163,10 +161,9 @@ class SimulationFacts {
         const int replica_id = lowering_.replica_id(stage, replica);
         memory.samples = std::max(memory.samples, int(by_replica_[replica_id].most_samples));
         memory.stash = std::max(memory.stash, by_replica_[replica_id].most_bytes);
-        result.workers[lowering_.worker(replica_id)].peak_bytes +=
-            memory.weights + memory.optimizer;
+        made_.workers[lowering_.worker(replica_id)].peak_bytes += memory.weights + memory.optimizer;
       }
-      result.memory.push_back(memory);
+      made_.memory.push_back(memory);
     }
   }
   double input_bytes(int stage) const {
@@ -179,9 +176,8 @@ class SimulationFacts {
   std::vector<double> agree_ms_;
   double last_admission_ = 0;
   std::vector<double> came_, predicted_;  ///< by sample
-  std::vector<WorkerUse> workers_;
   std::vector<Kept> by_replica_, by_worker_;
-  std::vector<SimulatedAction> events_;
+  Simulation made_;
 };
 
 }  // namespace millrace::engine

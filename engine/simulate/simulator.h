@@ -11,6 +11,17 @@
 
 namespace millrace::engine {
 
+/// Costs by hand, in milliseconds: one value for all stages, or one a stage.
+struct GivenCosts {
+  std::vector<double> forward = {1}, update = {0};
+  std::vector<double> backward = {2};  ///< half each for input and weights
+  plan::StepBytes bytes;               ///< of every stage
+
+  /// Throws std::invalid_argument, which calls a list by its name after `prefix`, if that has
+  /// another number of values.
+  std::vector<plan::StageCosts> of(int stages, const std::string& prefix = "") const;
+};
+
 /// What the schedule runs against. Times in milliseconds, sizes in bytes, both of one sample.
 struct SimulationInput {
   std::int64_t samples = 8;              ///< admitted; a trailing group is not worked on

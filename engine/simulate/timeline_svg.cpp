@@ -35,35 +35,25 @@ constexpr std::array<Kind, 7> kKinds = {{{'F', "forward"},
                                          {'H', "hand-off"}}};
 constexpr int kHandOff = 6;
 
-/// At most two decimals, none of them idle.
-std::string number(double value) {
-  std::string text = format("%.2f", value);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text == "-0" ? "0" : text;
-}
-
 std::string escaped(const std::string& text) {
   std::string safe;
   for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
     if (c == '<' || c == '&' || c == '>') {
       safe += c == '<' ? "&lt;" : c == '&' ? "&amp;" : "&gt;";
     } else {
-      safe += byte < 0x20 || byte > 0x7e ? '?' : c;  // XML has no place for some of them
+      safe += c < 0x20 || c > 0x7e ? '?' : c;  // XML has no place for some of them
     }
   }
   return safe;
 }
 
 std::string words(double x, double y, const std::string& text, const char* more = "") {
-  return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\"" + more + ">" + escaped(text) +
-         "</text>\n";
+  return format("<text x=\"%.2f\" y=\"%.2f\"%s>%s</text>\n", x, y, more, escaped(text).c_str());
 }
 
-std::string box(double x, double y, double width, double height, const std::string& kind) {
-  return "<rect class=\"" + kind + "\" x=\"" + number(x) + "\" y=\"" + number(y) + "\" width=\"" +
-         number(width) + "\" height=\"" + number(height) + "\"/>\n";
+std::string box(double x, double y, double width, double height, char kind) {
+  return format("<rect class=\"%c\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>\n", kind,
+                x, y, width, height);
 }
 
 /// 1, 2 or 5 times a power of ten: about eight of them in `length`.
@@ -93,10 +83,12 @@ class Picture {
 
   std::string svg() {
     const double height = top_ + rows_ * kRow + kFoot;
-    std::string text = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " +
-                       number(right_ + kShare) + " " + number(height) + "\" width=\"" +
-                       number(right_ + kShare) + "\" height=\"" + number(height) + "\">\n" +
-                       kStyle + box(0, 0, right_ + kShare, height, "p");
+    const double width = right_ + kShare;
+    std::string text = format(
+                           "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.2f %.2f\" "
+                           "width=\"%.2f\" height=\"%.2f\">\n",
+                           width, height, width, height) +
+                       kStyle + box(0, 0, width, height, 'p');
     if (!style_.title.empty())
       text += words(8, kTop + 12, style_.title, " style=\"font-size:13px;font-weight:bold\"");
     return text + frame() + boxes_ + legend(height) + "</svg>\n";
@@ -131,13 +123,13 @@ class Picture {
     for (const auto& [from, to] : {std::pair{event.start_ms, begin}, {end, event.end_ms()}}) {
       if (to <= from) continue;
       seen_[kHandOff] = true;
-      boxes_ += box(x(from), y + kBox / 4, x(to) - x(from), kBox / 2, "H");
+      boxes_ += box(x(from), y + kBox / 4, x(to) - x(from), kBox / 2, 'H');
     }
     seen_[kind] = true;
     const double width = x(end) - x(begin);
     // Neighbours stay apart where there is room for it.
-    boxes_ += box(x(begin), y, width > 3 ? width - 0.7 : std::max(width, 0.6), kBox,
-                  std::string(1, kKinds[kind].letter));
+    boxes_ +=
+        box(x(begin), y, width > 3 ? width - 0.7 : std::max(width, 0.6), kBox, kKinds[kind].letter);
     Action action = event.action;
     action.version = -1;
     for (const std::string& name : {action_text(action, staged_), std::to_string(action.sample)}) {
@@ -153,18 +145,17 @@ class Picture {
     const double bottom = top_ + rows_ * kRow;
     for (int row = 0; row < rows_; ++row) {
       const double y = top_ + row * kRow;
-      text += box(left_, y + 1, right_ - left_, kRow - 2, "r") + words(8, y + 15, names_[row]) +
-              words(right_ + 6, y + 15,
-                    number(std::round(1000 * simulation_.compute_share(row)) / 10) + " %",
-                    " class=\"m\"");
+      const std::string share = format("%.3g %%", 100 * simulation_.compute_share(row));
+      text += box(left_, y + 1, right_ - left_, kRow - 2, 'r') + words(8, y + 15, names_[row]) +
+              words(right_ + 6, y + 15, share, " class=\"m\"");
     }
     const double every = until_ > 0 ? mark_every(until_) : 0;
     for (int i = 0; every > 0 && i * every <= until_ * 1.0001; ++i) {
-      const std::string at = number(x(i * every));
+      const double at = x(i * every);
       const std::string label = format("%.6g", i * every);
-      text += "<line class=\"g\" x1=\"" + at + "\" x2=\"" + at + "\" y1=\"" + number(top_) +
-              "\" y2=\"" + number(bottom + 4) + "\"/>\n" +
-              words(x(i * every), bottom + 16, label, " class=\"m\" text-anchor=\"middle\"");
+      text += format("<line class=\"g\" x1=\"%.2f\" x2=\"%.2f\" y1=\"%.2f\" y2=\"%.2f\"/>\n", at,
+                     at, top_, bottom + 4) +
+              words(at, bottom + 16, label, " class=\"m\" text-anchor=\"middle\"");
     }
     return text + words(right_ + 6, bottom + 16, "ms", " class=\"m\"");
   }
@@ -174,16 +165,15 @@ class Picture {
     double at = left_;
     for (std::size_t kind = 0; kind < kKinds.size(); ++kind) {
       if (!seen_[kind]) continue;
-      text += box(at, height - 22, 12, 12, std::string(1, kKinds[kind].letter)) +
+      text += box(at, height - 22, 12, 12, kKinds[kind].letter) +
               words(at + 17, height - 12, kKinds[kind].meaning);
       at += 17 + kLetter * double(std::string(kKinds[kind].meaning).size()) + 18;
     }
     std::string rest;
-    if (rows_ < int(names_.size()))
-      rest = "first " + std::to_string(rows_) + " of " + std::to_string(names_.size()) + " workers";
+    if (rows_ < int(names_.size())) rest = format("first %d of %zu workers", rows_, names_.size());
     if (until_ < simulation_.total_ms)
-      rest += (rest.empty() ? "first " : ", first ") + number(until_) + " of " +
-              number(simulation_.total_ms) + " ms";
+      rest +=
+          format("%sfirst %.6g of %.6g ms", rest.empty() ? "" : ", ", until_, simulation_.total_ms);
     return rest.empty() ? text : text + words(at, height - 12, rest, " class=\"m\"");
   }
 

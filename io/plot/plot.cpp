@@ -130,30 +130,20 @@ void draw_series(Canvas& canvas, const Chart& chart, const Plot& plot, const Ser
   finish();
 }
 
-struct Placed {
-  int factor = 1;
-  int width = kPanelWidth;
-  int height = kPanelWidth;
-};
-
-// Each panel large enough to see, then all as near one height as whole factors allow.
-std::vector<Placed> place(const std::vector<Panel>& panels) {
+/// By what factors panels are enlarged: each to be large enough to see, then all as near one height
+/// as whole factors allow.
+std::vector<int> factors_of(const std::vector<Panel>& panels) {
   int height = 0;
   for (const Panel& panel : panels) {
     const int wide = std::max(1, panel.picture.width);
     height = std::max(height, panel.picture.height * ((kPanelWidth + wide - 1) / wide));
   }
-  std::vector<Placed> placed;
+  std::vector<int> factors;
   for (const Panel& panel : panels) {
-    Placed one;
-    if (panel.picture.bytes() > 0) {
-      one.factor = std::max(1, int(std::lround(double(height) / panel.picture.height)));
-      one.width = panel.picture.width * one.factor;
-      one.height = panel.picture.height * one.factor;
-    }
-    placed.push_back(one);
+    const int high = std::max(1, panel.picture.height);
+    factors.push_back(std::max(1, int(std::lround(double(height) / high))));
   }
-  return placed;
+  return factors;
 }
 
 }  // namespace
@@ -180,11 +170,16 @@ void write_chart(const Chart& chart, const std::string& path) {
 
 void write_strip(const std::string& title, const std::vector<Panel>& panels,
                  const std::string& path) {
-  const std::vector<Placed> placed = place(panels);
+  const std::vector<int> factors = factors_of(panels);
+  const auto size_of = [&](std::size_t i) {
+    const Frame& picture = panels[i].picture;
+    return picture.bytes() > 0 ? cv::Size(picture.width, picture.height) * factors[i]
+                               : cv::Size(kPanelWidth, kPanelWidth);
+  };
   int width = 2 * kBorder - kGap, height = 0;
-  for (const Placed& one : placed) {
-    width += one.width + kGap;
-    height = std::max(height, one.height);
+  for (std::size_t i = 0; i < panels.size(); ++i) {
+    width += size_of(i).width + kGap;
+    height = std::max(height, size_of(i).height);
   }
   const int top = kBorder + (title.empty() ? 0 : 34) + 24;
   Canvas canvas(std::max(width, kPanelWidth), top + height + 30 + kBorder);
@@ -193,14 +188,14 @@ void write_strip(const std::string& title, const std::vector<Panel>& panels,
 
   int left = kBorder;
   for (std::size_t i = 0; i < panels.size(); ++i) {
-    const Placed& one = placed[i];
-    canvas.text(fitted(panels[i].title, one.width, kLabel, true), {double(left), top - 10.0},
+    const cv::Size size = size_of(i);
+    canvas.text(fitted(panels[i].title, size.width, kLabel, true), {double(left), top - 10.0},
                 {kLabel, ink::text, Align::left, true});
-    canvas.box({left - 1.0, top - 1.0, one.width + 2.0, one.height + 2.0}, ink::grid);
-    canvas.picture(panels[i].picture, {left, top}, one.factor);
-    canvas.text(fitted(panels[i].caption, one.width, kLabel),
-                {double(left), top + one.height + 24.0}, {kLabel, ink::muted});
-    left += one.width + kGap;
+    canvas.box({left - 1, top - 1, size.width + 2, size.height + 2}, ink::grid);
+    canvas.picture(panels[i].picture, {left, top}, factors[i]);
+    canvas.text(fitted(panels[i].caption, size.width, kLabel),
+                {double(left), top + size.height + 24.0}, {kLabel, ink::muted});
+    left += size.width + kGap;
   }
   write_whole(path, canvas.png());
 }

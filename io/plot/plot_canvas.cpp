@@ -56,7 +56,7 @@ std::string in_ascii(const std::string& text) {
 }  // namespace
 
 Canvas::Canvas(int width, int height)
-    : width_(width), height_(height), sheet_(height * kZoom, width * kZoom, CV_8UC3, ink::paper) {}
+    : size_(width, height), sheet_(size_ * kZoom, CV_8UC3, ink::paper) {}
 
 void Canvas::line(Point from, Point to, const cv::Scalar& colour, double thickness) {
   cv::line(sheet_, fixed(from), fixed(to), colour, thick(thickness), cv::LINE_AA, kShift);
@@ -95,12 +95,8 @@ void Canvas::dot(Point centre, double radius, const cv::Scalar& colour) {
              cv::LINE_AA, kShift);
 }
 
-void Canvas::box(cv::Rect2d area, const cv::Scalar& colour) {
-  const auto edge = [](double v) { return int(std::lround(v * kZoom)); };
-  const cv::Point corner(edge(area.x), edge(area.y));
-  const cv::Point opposite(edge(area.x + area.width), edge(area.y + area.height));
-  const cv::Rect inside = cv::Rect(corner, opposite) & cv::Rect({}, sheet_.size());
-  sheet_(inside).setTo(colour);
+void Canvas::box(cv::Rect area, const cv::Scalar& colour) {
+  cv::rectangle(sheet_, cv::Rect(area.tl() * kZoom, area.size() * kZoom), colour, cv::FILLED);
 }
 
 void Canvas::text(const std::string& text, Point at, const Lettering& lettering) {
@@ -124,7 +120,7 @@ void Canvas::picture(const Frame& frame, cv::Point at, int factor) {
 
 std::string Canvas::png() const {
   cv::Mat smooth;
-  cv::resize(sheet_, smooth, {width_, height_}, 0, 0, cv::INTER_AREA);
+  cv::resize(sheet_, smooth, size_, 0, 0, cv::INTER_AREA);
   std::vector<unsigned char> bytes;
   if (!cv::imencode(".png", smooth, bytes)) throw std::runtime_error("a PNG can't be encoded");
   return {bytes.begin(), bytes.end()};

@@ -46,14 +46,13 @@ class Canvas {
  public:
   Canvas(int width, int height);
 
-  int width() const { return width_; }
-  int height() const { return height_; }
+  int width() const { return size_.width; }
 
   void line(Point from, Point to, const cv::Scalar& colour, double thickness = 1.0);
   void path(const std::vector<Point>& points, const cv::Scalar& colour, double thickness,
             bool dashed = false);
   void dot(Point centre, double radius, const cv::Scalar& colour);
-  void box(cv::Rect2d area, const cv::Scalar& colour);
+  void box(cv::Rect area, const cv::Scalar& colour);
   /// `at` is on the base line. Characters that Hershey's fonts lack are replaced by similar ones.
   void text(const std::string& text, Point at, const Lettering& lettering);
   /// Every pixel becomes a square of `factor` pixels.
@@ -64,8 +63,7 @@ class Canvas {
   static double text_width(const std::string& text, double size, bool bold = false);
 
  private:
-  int width_;
-  int height_;
+  cv::Size size_;
   cv::Mat sheet_;  // twice as large
 };
 

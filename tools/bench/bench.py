@@ -1,6 +1,7 @@
 """Measure, and publish what was measured. `millrace bench` runs this, with the C++ half's path as the first argument."""
 
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import seeds
 import steps
 import streams
 import tables
-from measuring import Failure, Machine
+from measuring import NETWORKS, Failure, Machine
 
 SUITES = {
     "camera": (frames.camera, "from a picture that an RTSP camera shows to its prediction"),
@@ -67,7 +68,7 @@ def parser():
                   formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     add = made.add_argument
     add("suite", choices=SUITES, metavar="suite", help="which; see below")
-    add("--networks", type=one_of(*steps.NETWORKS, "resnet18"), default=[],
+    add("--networks", type=one_of(*NETWORKS), default=[],
         help="framerate, partime, prediction: which of basic, layers, features, kernel; framerate: resnet18, too")
     add("--sizes", type=sizes, default=[], help="pixels a side, as 32,64; unset: the suite's own")
     add("--stages", type=number(int, 0, 19), default=0,
@@ -115,11 +116,12 @@ def print_ratios(mine, theirs):
 
 
 def measure(program, options):
-    machine = Machine(program)
-    try:
-        return SUITES[options.suite][0](machine, options)
-    finally:
-        machine.close()
+    """A suite returns its own results, "arms" among them, and the number of "threads" at work."""
+    with contextlib.closing(Machine(program)) as machine:
+        results = SUITES[options.suite][0](machine, options)
+        provenance = {**machine.facts["provenance"], "threads": results.pop("threads")}
+        return {"suite": options.suite, "rounds": options.rounds, "seconds": options.seconds, **results,
+                "provenance": provenance}
 
 
 def main():

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <random>
 
 namespace millrace::bench {
@@ -47,12 +48,19 @@ class TimedFeed final : public engine::Feed {
 
 }  // namespace
 
-Turn take_turn(const engine::TrainerOptions& options, double seconds, std::int64_t least,
+stages::ModelSpec model_of(const nlohmann::ordered_json& network) {
+  stages::ModelSpec model;
+  model.preset = network.value("preset", model.preset);
+  model.layers = network.value("layers", model.layers);
+  model.features = network.value("features", model.features);
+  model.kernel = network.value("kernel", model.kernel);
+  return model;
+}
+
+void take_turn(engine::Trainer& trainer, double seconds, std::int64_t least,
                engine::Observer* observer) {
-  engine::Trainer trainer(options);
   TimedFeed feed(trainer.in_slot(0), seconds, least);
   trainer.run(feed, observer);
-  return {trainer.monitor().read(), trainer.facts()};
 }
 
 }  // namespace millrace::bench

@@ -1,6 +1,7 @@
 // One turn of a benchmark's arm: a trainer fed with frames made beforehand.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "engine/monitor/median.h"
@@ -10,15 +11,24 @@ namespace millrace::bench {
 
 using engine::median;
 
-/// What a turn measured. Times in milliseconds.
-struct Turn {
-  engine::Reading reading;
-  std::vector<engine::StageFacts> facts;  ///< by stage
+/// {"preset", "layers", "features", "kernel"}; by default ten convolutions of 16 features,
+/// kernel 5.
+stages::ModelSpec model_of(const nlohmann::ordered_json& network);
+
+/// Notes when predictions were made.
+class Predictions final : public engine::Observer {
+ public:
+  Predictions() { at.reserve(1 << 18); }
+  void predicted(engine::Sample&, float) override {
+    if (at.size() < at.capacity()) at.push_back(engine::Clock::now());
+  }
+
+  std::vector<engine::Clock::time_point> at;
 };
 
-/// Trains as `options` say for about `seconds`, and on at least `least` samples, so that every
-/// figure exists however long one takes. `observer` may be null.
-Turn take_turn(const engine::TrainerOptions& options, double seconds, std::int64_t least,
+/// Trains for about `seconds`, and on at least `least` samples, so that every figure exists however
+/// long one takes. `observer` may be null.
+void take_turn(engine::Trainer& trainer, double seconds, std::int64_t least,
                engine::Observer* observer = nullptr);
 
 }  // namespace millrace::bench

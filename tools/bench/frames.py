@@ -6,7 +6,7 @@ from measuring import in_turns, median_ratio, medians
 def camera(machine, options):
     frames = max(1, int(options.rounds * options.seconds * 25))
     arms = [machine.camera(size=size, frames=frames) for size in options.sizes or [64, 128]]
-    return {"suite": "camera", "fps": 25, "arms": arms, "provenance": machine.provenance(2)}
+    return {"fps": 25, "arms": arms, "threads": 2}
 
 
 def ingest(machine, options):
@@ -28,5 +28,4 @@ def ingest(machine, options):
         ours, *others = figures
         results.append({"arm": name, **medians(figures),
                         **{f"over_{other[:-3]}": median_ratio(figures[ours], figures[other]) for other in others}})
-    return {"suite": "ingest", "rounds": options.rounds, "seconds": options.seconds, "arms": results,
-            "provenance": machine.provenance(1)}
+    return {"arms": results, "threads": 1}

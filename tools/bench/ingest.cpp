@@ -7,8 +7,6 @@
 #include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
 
-#include "engine/monitor/clock.h"
-#include "engine/monitor/median.h"
 #include "io/queue/planar.h"
 #include "io/queue/resizer.h"
 #include "tools/bench/measure.h"
@@ -16,23 +14,8 @@
 namespace millrace::bench {
 namespace {
 
-using engine::Clock;
-
 constexpr int kFrames = 9;  // a run's queue where nothing is dropped, and the one being written
 constexpr int kSlots = 3;   // partime's at two stages
-
-/// Median time of one call of `work`, in microseconds. It is passed the number of calls so far.
-template <class Work>
-double median_us(double seconds, const Work& work) {
-  std::vector<double> times;
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  for (int n = 0; n < 2 || Clock::now() < end; ++n) {
-    const auto start = Clock::now();
-    work(n);
-    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
-  }
-  return engine::median(std::move(times));
-}
 
 }  // namespace
 
@@ -77,9 +60,9 @@ const Question kIngest("ingest", [](const Json& question) -> Json {
     slots[n % kSlots].copy_(tensor.permute({0, 3, 1, 2}));
   };
   const double seconds = question.at("seconds");
-  return {{"ingest_us", median_us(seconds, ours)},
-          {"memcpy_us", median_us(seconds, by_memcpy)},
-          {"opencv_us", median_us(seconds, by_opencv)}};
+  return {{"ingest_us", 1e3 * median_ms(seconds, 2, ours)},
+          {"memcpy_us", 1e3 * median_ms(seconds, 2, by_memcpy)},
+          {"opencv_us", 1e3 * median_ms(seconds, 2, by_opencv)}};
 });
 
 }  // namespace millrace::bench

@@ -3,6 +3,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "engine/monitor/clock.h"
+#include "engine/monitor/median.h"
+
 namespace millrace::bench {
 
 using Json = nlohmann::ordered_json;
@@ -14,11 +17,25 @@ using Json = nlohmann::ordered_json;
 /// turn: medians over turns are Python's. Times are in milliseconds unless the name says otherwise.
 /// Thread-bound. Throws app::ConfigError for a question that makes no sense.
 ///
-/// An "arm" is {"network", "size"} and, where it differs from the trainer's default: "schedule",
-/// "stages", "cut", "threads", "capture", "microbatches", "virtual_stages", "recompute",
-/// "channels_last". It is set up once and kept.
+/// An "arm" is {"network" (model_of()), "size"} and, where it differs from the trainer's default:
+/// "schedule", "stages", "cut", "threads", "capture", "microbatches", "virtual_stages",
+/// "recompute", "channels_last". It is set up once and kept.
 struct Question {
   Question(const char* name, Json (*answer)(const Json& question));
 };
+
+/// Median milliseconds of a call of `work` in about `seconds`, and in `least` calls at least. It is
+/// passed the number of calls so far.
+template <class Work>
+double median_ms(double seconds, int least, const Work& work) {
+  std::vector<double> times;
+  const double end = engine::now_ms() + 1e3 * seconds;
+  for (int n = 0; n < least || engine::now_ms() < end; ++n) {
+    const double start = engine::now_ms();
+    work(n);
+    times.push_back(engine::now_ms() - start);
+  }
+  return engine::median(std::move(times));
+}
 
 }  // namespace millrace::bench

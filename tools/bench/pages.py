@@ -4,6 +4,7 @@ from pathlib import Path
 
 import plots
 from partime_answers import lookup
+from ranks import AGAINST
 
 WORDS = Path(__file__).resolve().parent / "words"
 
@@ -105,20 +106,20 @@ def pixels(row):
 
 
 NETWORK, PIXELS, STAGES = ("network", "name"), ("pixels", pixels), ("stages", "stages")
-GPU_SECTIONS = [
-    ("## Stages that share the GPU\n\nFrames a second that the engine learns from (aim: at least 1.3 times one stage's).", "stages",
-     [NETWORK, PIXELS, STAGES, ("frames/s", "staged_fps", ".1f"), ("one stage, frames/s", "one_fps", ".1f"),
-      ("over one", "ratio", ".2f!>1.3")]),
-    ("## Processor time\n\nOf a worker's calls on its step, and of a bare graph's launch (aim: at most 1.2).", "processor time",
-     [NETWORK, PIXELS, ("step, µs", "engine_us", ".2f"), ("bare launch, µs", "launch_us", ".2f"),
-      ("over launch", "ratio", ".2f!<1.2")]),
-    ("## Latency\n\nFrom frame in to prediction out while the device is idle, and one bare graph of copy, all forwards and copy "
-     "(aim: at most 1.05). `1 in 1000`: what one frame in a thousand takes over the median (aim: at most 1.1).", "latency",
-     [NETWORK, PIXELS, STAGES, ("engine, ms", "engine_ms", ".4f"), ("bare, ms", "bare_ms", ".4f"),
-      ("over bare", "ratio", ".3f!<1.05"), ("1 in 1000", "tail", ".2f!<1.1")]),
-    ("## Profile\n\nThe times of modules, each recorded by itself, added up, and the step's.", "profile",
-     [NETWORK, PIXELS, ("modules, ms", "modules_ms", ".4f"), ("step, ms", "step_ms", ".4f"), ("over step", "ratio", ".2f")]),
-]
+GPU_SECTIONS = {
+    "stages": [NETWORK, PIXELS, STAGES, ("frames/s", "staged_fps", ".1f"), ("one stage, frames/s", "one_fps", ".1f"),
+               ("over one", "ratio", ".2f!>1.3")],
+    "processor time": [NETWORK, PIXELS, ("step, µs", "engine_us", ".2f"), ("bare launch, µs", "launch_us", ".2f"),
+                       ("over launch", "ratio", ".2f!<1.2")],
+    "latency": [NETWORK, PIXELS, STAGES, ("engine, ms", "engine_ms", ".4f"), ("bare, ms", "bare_ms", ".4f"),
+                ("over bare", "ratio", ".3f!<1.05"), ("1 in 1000", "tail", ".2f!<1.1")],
+    "profile": [NETWORK, PIXELS, ("modules, ms", "modules_ms", ".4f"), ("step, ms", "step_ms", ".4f"),
+                ("over step", "ratio", ".2f")]}
+
+
+def gpu_section(columns, rows):
+    failed = [("failed with", "error")] if any("error" in row for row in rows) else []
+    return table(columns + failed, rows) if rows else "Not measured.\n"
 
 
 def gpu_steps(results):
@@ -143,7 +144,7 @@ def gpu_failures(results):
 
 def gpu_kernels(results, entry):
     """Operations of one name as one row, the longest first, beside what the device could do at most."""
-    device, rows = results.get("device", {}), {}
+    device, rows = results["device"], {}
     for operation in entry.get("operations", []):
         row = rows.setdefault((operation["name"], operation["kernel"]), {**operation, "count": 0, "us": 0})
         row["count"] += 1
@@ -160,34 +161,26 @@ def gpu_kernels(results, entry):
     return sorted(rows.values(), key=lambda row: -row["us"])
 
 
+def gpu_kernels_section(results, entry):
+    columns = [("operation", "name"), ("kernel", "kernel"), ("times", "count"), ("µs", "us", ".2f"),
+               ("of the step, %", "share", ".1f"), ("of FMA, %", "fma", ".0f"), ("of tensor, %", "tensor", ".0f"),
+               ("of memory, %", "memory", ".0f")]
+    found = entry.get("error") or "\n\n" + table(columns, gpu_kernels(results, entry))
+    return f"\n{entry['name']} {pixels(entry)}, {entry['precision']}: {found}\n"
+
+
 def gpu(results):
-    p, device = results["provenance"], results.get("device", {})
-    text = (f"# On a GPU\n\n    tools/gpu-check bench\n\n{p.get('gpu')}, {p.get('cpu')}, {p.get('compiler')}, LibTorch "
-            f"{p.get('libtorch')}, CUDA {p.get('cuda')}, millrace {p.get('version')}; PyTorch {device.get('torch')}, cuDNN "
-            f"{device.get('cudnn')}. Medians. In bold: missed what was aimed at.\n"
-            + (f"\nCut off after {results['cut_off_after_s']:g} s.\n" if "cut_off_after_s" in results else "")
-            + "\n## A training step\n\nForward, backward and SGD update of one frame, captured whole and replayed back to back: by "
-            "us, and by PyTorch with cuDNN's deterministic kernels, with `cudnn.benchmark`, in channels_last and compiled, of "
-            "which the best counts (aims: at most 1.1 of the milliseconds named; never slower than PyTorch at the same precision). "
-            "`engine`: between two predictions of a run at one stage, copies in and out among it.\n\n"
-            + table([NETWORK, PIXELS, ("precision", "precision"), ("ours, ms", "step_ms", ".4f"), ("aim, ms", "aim", "g"),
-                     ("over aim", "over_aim", ".2f!<1.1"), ("PyTorch's best, ms", "best", ".4f"),
-                     ("over PyTorch", "over_best", ".2f!<1"), ("engine, ms", "engine_ms", ".4f"),
-                     *((way, way, ".4f") for way in ("deterministic", "benchmark", "channels_last", "compile"))],
-                    gpu_steps(results))
-            + "\n" + "".join(gpu_failures(results)))
-    for words, name, columns in GPU_SECTIONS:
-        rows = results.get(name)
-        failed = [("failed with", "error")] if any("error" in row for row in rows or []) else []
-        text += f"\n{words}\n\n" + (table(columns + failed, rows) if rows else "Not measured.\n")
-    text += ("\n## Kernels\n\nEach operation of the step by itself, 20 times in one graph, against what the device could do at "
-             "most: multiply-adds of its cores, those of its tensor cores, bytes of a large copy.\n")
-    for entry in results.get("kernels", []):
-        text += f"\n{entry['name']} {pixels(entry)}, {entry['precision']}: " + (entry.get("error") or "\n\n" + table(
-            [("operation", "name"), ("kernel", "kernel"), ("times", "count"), ("µs", "us", ".2f"), ("of the step, %", "share", ".1f"),
-             ("of FMA, %", "fma", ".0f"), ("of tensor, %", "tensor", ".0f"), ("of memory, %", "memory", ".0f")],
-            gpu_kernels(results, entry))) + "\n"
-    return text
+    known = {"provenance": {}, "device": {}, **results}  # a page is made before all is
+    facts = {name: known["provenance"].get(name) for name in ("gpu", "cpu", "compiler", "libtorch", "cuda", "version")}
+    sections = {name.replace(" ", "_"): gpu_section(columns, results.get(name, [])) for name, columns in GPU_SECTIONS.items()}
+    steps = table([NETWORK, PIXELS, ("precision", "precision"), ("ours, ms", "step_ms", ".4f"), ("aim, ms", "aim", "g"),
+                   ("over aim", "over_aim", ".2f!<1.1"), ("PyTorch's best, ms", "best", ".4f"),
+                   ("over PyTorch", "over_best", ".2f!<1"), ("engine, ms", "engine_ms", ".4f"),
+                   *((way, way, ".4f") for way in ("deterministic", "benchmark", "channels_last", "compile"))], gpu_steps(results))
+    cut_off = f"\nCut off after {results['cut_off_after_s']:g} s.\n" if "cut_off_after_s" in results else ""
+    return filled("gpu", known, **facts, **{key: known["device"].get(key) for key in ("torch", "cudnn")}, **sections, steps=steps,
+                  cut_off=cut_off, failures="".join(gpu_failures(results)),
+                  kernels="".join(gpu_kernels_section(known, entry) for entry in results.get("kernels", [])))
 
 
 def ingest(results):
@@ -264,14 +257,9 @@ def prediction(results):
                   worst=100 * max(abs(arm["ratio"] - 1) for arm in arms)) + made_by(results)
 
 
-# Each kind of arm: what it is held against.
-RANKS_SECTIONS = {"handoff": ("bare_ms", "bare MPI"), "step": ("one_process_ms", "one process"),
-                  "pytorch": ("pytorch_ms", "PyTorch"), "delay": ("predicted_ms", "predicted")}
-
-
 def ranks(results):
     lacks, parts = results["lacks_hosts"], {}
-    for kind, (other, title) in RANKS_SECTIONS.items():
+    for kind, (other, title) in AGAINST.items():
         rows = [arm for arm in results["arms"] if arm["kind"] == kind]
         more = [("bare, cold ms", "bare_cold_ms", ".3f"), ("bytes", "bytes"), ("in process ms", "in_process_ms", ".3f")]
         columns = [("", "arm"), ("ours ms", "ours_ms", ".3f"), (f"{title} ms", other, ".3f"), ("ratio", "ratio", ".2f"),

@@ -8,22 +8,28 @@ PARTIME_NETWORKS = {"basic": "basic: 10 layers, 16 features, kernel 5", "layers"
                     "features": "features x3: 48 features", "kernel": "kernel x3: kernel 15"}
 
 
+def grouped(rows):
+    """{label: [(x, y), ...]} of (label, x, y)."""
+    groups = {}
+    for label, *point in rows:
+        groups.setdefault(label, []).append(point)
+    return groups
+
+
 def bars(axes, title, unit, rows):
     """A bar for each (group, category, value)."""
-    groups, categories = {}, list(dict.fromkeys(category for _, category, _ in rows))
-    for group, category, value in rows:
-        groups.setdefault(group, {})[category] = value
+    groups, categories = grouped(rows), list(dict.fromkeys(category for _, category, _ in rows))
     width = 0.8 / max(len(groups), 1)
     for place, (label, values) in enumerate(groups.items()):
         axes.bar([i + (place + 0.5) * width - 0.4 for i in range(len(categories))],
-                 [values.get(category, float("nan")) for category in categories], width, label=label)
+                 [dict(values).get(category, float("nan")) for category in categories], width, label=label)
     axes.set_xticks(range(len(categories)), categories, rotation=35, ha="right")
     finish(axes, title, "", unit)
 
 
-def lines(axes, title, x_label, unit, series):
-    """Series are {label: [(x, y), ...]}; predicted ones and what is compared with are dashed."""
-    for label, points in series.items():
+def lines(axes, title, x_label, unit, rows):
+    """A point for each (label, x, y), a line a label; predicted ones and what is compared with are dashed."""
+    for label, points in grouped(rows).items():
         dashed = label == "none" or "predicted" in label
         axes.plot(*zip(*points), "--" if dashed else "-", marker="." if len(points) < 20 else None, label=label)
     finish(axes, title, x_label, unit)
@@ -60,13 +66,11 @@ def partime_cameras(axes, results):
 
 def partime_network(network):
     def draw(axes, results):
-        figure, series = lookup(results["arms"]), {}
-        for arm in sorted(results["arms"], key=lambda arm: (arm["stages"], arm["size"])):
-            for kind in ("measured", "predicted"):
-                K = figure(network, arm["size"], arm["stages"], "graph", kind, "K")
-                if arm["stages"] > 1 and K and (arm["network"], arm["capture"]) == (network, "graph"):
-                    series.setdefault(f"N = {arm['stages']}, {kind}", []).append((arm["size"], K))
-        lines(axes, f"Speed-up K, {PARTIME_NETWORKS[network]}, recorded steps", "pixels a side", "K", series)
+        rows = [(f"N = {arm['stages']}, {kind}", arm["size"], arm[kind]["K"])
+                for arm in sorted(results["arms"], key=lambda arm: (arm["stages"], arm["size"]))
+                if arm["stages"] > 1 and (arm["network"], arm["capture"]) == (network, "graph")
+                for kind in ("measured", "predicted") if kind in arm]
+        lines(axes, f"Speed-up K, {PARTIME_NETWORKS[network]}, recorded steps", "pixels a side", "K", rows)
     return draw
 
 
@@ -86,10 +90,9 @@ def ranks(axes, results):
 
 
 def replay(axes, results):
-    series = {arm["arm"]: [((i + 0.5) * arm["frames_a_point"], loss) for i, loss in enumerate(arm["curve"])]
-              for arm in results["arms"]}
+    rows = [(arm["arm"], (i + 0.5) * arm["frames_a_point"], loss) for arm in results["arms"] for i, loss in enumerate(arm["curve"])]
     axes.set_yscale("log")
-    lines(axes, "Two scenes that take turns: the loss as each comes back", "frame", "loss before learning from the frame", series)
+    lines(axes, "Two scenes that take turns: the loss as each comes back", "frame", "loss before learning from the frame", rows)
 
 
 def seeds_named(results):
@@ -117,10 +120,9 @@ def seeds_memory(axes, results):
 
 def seeds_equal(axes, results):
     """A line a schedule, a point a number of microbatches."""
-    series = {}
-    for arm in sorted(results["arms"], key=lambda arm: arm["memory_bytes"]):
-        series.setdefault(arm["schedule"], []).append((arm["memory_bytes"] / 1024, arm["measured_ms"]))
-    lines(axes, f"Time a sample over memory, {results['workers']} workers", "KiB of the largest stage", "ms", series)
+    rows = [(arm["schedule"], arm["memory_bytes"] / 1024, arm["measured_ms"])
+            for arm in sorted(results["arms"], key=lambda arm: arm["memory_bytes"])]
+    lines(axes, f"Time a sample over memory, {results['workers']} workers", "KiB of the largest stage", "ms", rows)
 
 
 def streams_by_stages(name):
@@ -128,15 +130,15 @@ def streams_by_stages(name):
         stream = next((stream for stream in results["streams"] if stream["stream"] == name), None)
         if not stream:
             return
-        series = {}
+        rows = []
         for arm in results["arms"]:
             if arm["stream"] == name and arm["group"] in ("schedules", "PyTorch") and arm["optimizer"] == "adam":
                 label, at = arm["schedule"], arm["stages"]
                 if arm["group"] == "PyTorch":
                     label, at = "PyTorch's loop, every N-th frame", arm["every"]
                 label += ", vertical sync" if arm["settings"] else ""
-                series.setdefault(label, []).append((at, arm["error"]["mean"], arm["error"]["std"]))
-        for label, points in series.items():
+                rows.append((label, at, arm["error"]["mean"], arm["error"]["std"]))
+        for label, points in grouped(rows).items():
             axes.errorbar(*zip(*points), fmt="k--o" if label.startswith("PyTorch") else "-o", capsize=3, label=label)
         what = "most frequent class" if stream["labels"] else "copy of the last frame"
         axes.axhline(stream["rival"]["error"], color="grey", linestyle=":", label=what)
@@ -161,12 +163,10 @@ def streams_optimizers(axes, results):
 
 
 def streams_memory(axes, results):
-    series = {}
-    for arm in results["arms"]:
-        if arm["stream"] == results["streams"][0]["stream"] and arm["group"] == "schedules":
-            series.setdefault(arm["schedule"], []).append((arm["memory_bytes"] / 1024, arm["error"]["mean"]))
-    lines(axes, f"{results['streams'][0]['stream']}: error in the stream over memory, a point a number of stages", "KiB",
-          "error", series)
+    name = results["streams"][0]["stream"]
+    rows = [(arm["schedule"], arm["memory_bytes"] / 1024, arm["error"]["mean"]) for arm in results["arms"]
+            if (arm["stream"], arm["group"]) == (name, "schedules")]
+    lines(axes, f"{name}: error in the stream over memory, a point a number of stages", "KiB", "error", rows)
 
 
 # By suite: what stands between the file's stem and its suffix, and what draws it.

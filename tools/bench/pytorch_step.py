@@ -1,9 +1,15 @@
-"""PyTorch's side of `millrace bench framerate`: trains the same network on one frame a step.
+"""PyTorch's side of `millrace bench framerate` and `tools/gpu-check bench`: trains the same network on one frame a step.
 
-Reads lines "preset layers features kernel size mode threads seconds", mode being eager, channels_last
-or compile, and answers each with the median milliseconds a step, or with why there are none. A mode
-that begins three times slower than another did is left at that: it is not the best.
+Answers each line of JSON with another. {"network", "width", "height", "way", "seconds"}: {"ms": of one training step}. A way is
+"eager", "channels_last" or "compile", with "threads" on cores; one that begins three times slower than another did is left at
+that: it is not the best. With {"device": "cuda"} it is captured whole in a CUDA graph and replayed back to back, with a
+"precision", and instead of eager "deterministic" or "benchmark" (of cuDNN; the other ways may choose kernels, too). No "way":
+what the device could do at most. What fails is {"error": words}.
 """
+import json
+import os
+import statistics
+import subprocess
 import sys
 import time
 
@@ -35,7 +41,7 @@ def resnet18():
     return torch.nn.Sequential(*modules)
 
 
-def network(preset, layers=10, features=16, kernel=5):
+def network(preset="partime-cnn", layers=10, features=16, kernel=5):
     if preset == "resnet18":
         return resnet18()
     modules, channels = [], 3
@@ -47,54 +53,119 @@ def network(preset, layers=10, features=16, kernel=5):
     return torch.nn.Sequential(*modules)
 
 
-class Step:
-    def __init__(self, preset, layers, features, kernel, size, mode):
-        form = torch.channels_last if mode == "channels_last" else torch.contiguous_format
-        self.frame = torch.rand(1, 3, size, size).to(memory_format=form)
-        self.model = network(preset, layers, features, kernel).to(memory_format=form)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
-        self.forward = torch.compile(self.loss) if mode == "compile" else self.loss
+def make_step(question, device):
+    way, precision = question["way"], question.get("precision", "float32")
+    torch.backends.cudnn.deterministic = way == "deterministic"
+    torch.backends.cudnn.benchmark = way != "deterministic"
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    form = torch.channels_last if way == "channels_last" else torch.contiguous_format
+    torch.manual_seed(0)
+    model = network(**question["network"]).to(device, memory_format=form)
+    frame = torch.rand(1, 3, question["height"], question["width"], device=device).to(memory_format=form)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True if device == "cuda" else None)
 
-    def loss(self, frame):
-        return torch.nn.functional.mse_loss(self.model(frame), frame)
+    def loss():
+        with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
+            return torch.nn.functional.mse_loss(model(frame), frame)
 
-    def __call__(self):
-        self.optimizer.zero_grad()
-        self.forward(self.frame).backward()
-        self.optimizer.step()
+    forward = torch.compile(loss) if way == "compile" else loss
+
+    def step():
+        optimizer.zero_grad()
+        forward().backward()
+        optimizer.step()
+    return step
 
 
-def median_ms(step, seconds):
+def captured(step):
+    """`step` as one graph: what launches it."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(4):
+            step()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        step()
+    return graph.replay
+
+
+def mean_ms(launch, launches=1, wait=lambda: None):
+    """Of so many launches back to back."""
+    wait()
+    begin = time.perf_counter()
+    for _ in range(launches):
+        launch()
+    wait()
+    return 1e3 * (time.perf_counter() - begin) / launches
+
+
+def median_ms(seconds, *launching):
     times, end = [], time.perf_counter() + seconds
     while len(times) < 5 or time.perf_counter() < end:
-        begin = time.perf_counter()
-        step()
-        times.append(1e3 * (time.perf_counter() - begin))
-    return sorted(times)[len(times) // 2]
+        times.append(mean_ms(*launching))
+    return statistics.median(times)
 
 
-def first_ms(step):
-    for _ in range(2):
-        step()
-    begin = time.perf_counter()
-    step()
-    return 1e3 * (time.perf_counter() - begin)
+def back_to_back_ms(launch, seconds):
+    """On a GPU, which starts at a low clock and whose queue is never full."""
+    wait = torch.cuda.synchronize
+    mean_ms(launch, 1, wait)
+    launches = max(4, min(64, int(20 / mean_ms(launch, 1, wait))))
+    warm = time.perf_counter() + 0.05
+    while time.perf_counter() < warm:
+        mean_ms(launch, launches, wait)
+    return median_ms(seconds, launch, launches, wait)
+
+
+STEPS = {}  # on cores, by network and size, then by way: the step, and the milliseconds that it first took
+
+
+def on_cores_ms(question):
+    threads = question.get("threads", 1)
+    torch.set_num_threads(threads)
+    ways = STEPS.setdefault(json.dumps([question[key] for key in ("network", "width", "height")]), {})
+    way = question["way"], threads
+    if way not in ways:
+        step = make_step(question, "cpu")
+        for _ in range(2):
+            step()
+        ways[way] = step, mean_ms(step)
+    step, first = ways[way]
+    slow = first > 3 * min(ms for _, ms in ways.values())
+    return first if slow else median_ms(question["seconds"], step)
+
+
+def limits(seconds):
+    """A GPU's processors, their highest clock, and the bytes a second that a large copy reads and writes."""
+    source = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    properties = torch.cuda.get_device_properties(0)
+    clock = subprocess.run(["nvidia-smi", "--query-gpu=clocks.max.sm", "--format=csv,noheader,nounits"],
+                           capture_output=True, text=True, check=True).stdout.split()
+    return {"bytes_a_second": 2e3 * source.numel() / back_to_back_ms(lambda: target.copy_(source), seconds),
+            "torch": torch.__version__, "name": properties.name, "processors": properties.multi_processor_count,
+            "generation": properties.major, "clock_hz": 1e6 * float(clock[0]), "cudnn": torch.backends.cudnn.version()}
+
+
+def answer(question):
+    if "way" not in question:
+        return limits(question["seconds"])
+    if question.get("device") == "cuda":
+        return {"ms": back_to_back_ms(captured(make_step(question, "cuda")), question["seconds"])}
+    return {"ms": on_cores_ms(question)}
 
 
 def main():
-    steps, first = {}, {}
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
     for line in sys.stdin:
-        preset, *shape, size, mode, threads, seconds = line.split()
-        torch.set_num_threads(int(threads))
-        case, arm = (preset, *shape, size), (mode, threads)
         try:
-            if (case, arm) not in steps:
-                steps[case, arm] = Step(preset, *map(int, shape), int(size), mode)
-                first.setdefault(case, {})[arm] = first_ms(steps[case, arm])
-            slow = first[case][arm] > 3 * min(first[case].values())
-            print(first[case][arm] if slow else median_ms(steps[case, arm], float(seconds)), flush=True)
+            found = answer(json.loads(line))
         except Exception as error:
-            print(type(error).__name__, str(error).splitlines()[:1], flush=True)
+            found = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+        print(json.dumps(found), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ import sys
 from measuring import HERE, Failure, OtherLoad, call, in_turns, median_ratio, medians
 
 MICROBATCHES, FEWEST = 4, 48  # FEWEST: frames of a run
-OTHER = {"handoff": "bare_ms", "step": "one_process_ms", "pytorch": "pytorch_ms", "delay": "predicted_ms"}
+# Each kind of arm: what it is held against, and what that is called.
+AGAINST = {"handoff": ("bare_ms", "bare MPI"), "step": ("one_process_ms", "one process"),
+           "pytorch": ("pytorch_ms", "PyTorch"), "delay": ("predicted_ms", "predicted")}
 
 
 def even_cut(stages):
@@ -145,7 +147,6 @@ def ranks(machine, options):
         row = {key: arm[key] for key in ("arm", "kind", "schedule", "place", "size", "ranks")}
         if arm["arm"] in bench.bytes:
             row["bytes"] = bench.bytes[arm["arm"]]
-        rows.append({**row, **medians(figures), "ratio": median_ratio(figures["ours_ms"], figures[OTHER[arm["kind"]]])})
-    return {"suite": "ranks", "rounds": rounds, "seconds": options.seconds, "microbatches": MICROBATCHES,
-            "lacks_hosts": bench.lacks_hosts, "others_cores": others.cores(), "arms": rows,
-            "provenance": machine.provenance(2)}
+        rows.append({**row, **medians(figures), "ratio": median_ratio(figures["ours_ms"], figures[AGAINST[arm["kind"]][0]])})
+    return {"rounds": rounds, "microbatches": MICROBATCHES, "lacks_hosts": bench.lacks_hosts,
+            "others_cores": others.cores(), "arms": rows, "threads": 2}

@@ -49,5 +49,4 @@ def replay(machine, options):
                      **{f"{p}_over_none": median_ratio(found[f"latency_{p}_ms"], none[f"latency_{p}_ms"])
                         for p in ("p50", "p99")},
                      "frames_a_point": BUCKET, "curve": [median(points) for points in zip(*curves)]})
-    return {"suite": "replay", "rounds": options.rounds, "frames": frames, "fps": FPS, "turn": TURN, "stages": stages,
-            "arms": arms, "provenance": machine.provenance(stages)}
+    return {"frames": frames, "fps": FPS, "turn": TURN, "stages": stages, "arms": arms, "threads": stages}

@@ -48,10 +48,9 @@ def seeds(machine, options):
                              "measured": 1 - row["work_ms"] / (workers * row["measured_ms"])}
         results.append(row)
     memory = memory_by_schedule(machine, size)
-    return {"suite": "seeds", "rounds": rounds, "seconds": seconds, "size": size, "workers": workers,
-            "others_cores": load, "arms": results, "memory": memory,
-            "claims": claims(results, memory["arms"], workers, 4), "planner": tables.schedules(machine),
-            "provenance": machine.provenance(workers)}
+    return {"rounds": rounds, "seconds": seconds, "size": size, "workers": workers, "others_cores": load, "arms": results,
+            "memory": memory, "claims": claims(results, memory["arms"], workers, 4), "planner": tables.schedules(machine),
+            "threads": workers}
 
 
 def memory_by_schedule(machine, size):

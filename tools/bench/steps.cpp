@@ -27,17 +27,6 @@ double milliseconds(Clock::duration d) {
   return std::chrono::duration<double, std::milli>(d).count();
 }
 
-/// The PARTIME slides' networks: basic (10 layers, 16 features, kernel 5), layers (x3), features
-/// (x3), kernel (x3); or the preset of that name.
-stages::ModelSpec model_of(const std::string& name) {
-  stages::ModelSpec model;  // basic is the default network
-  if (name == "layers") model.layers *= 3;
-  if (name == "features") model.features *= 3;
-  if (name == "kernel") model.kernel *= 3;
-  if (name == "resnet18") model.preset = name;
-  return model;
-}
-
 /// As an arm says, without weights, and without a cut if it names none.
 engine::TrainerOptions options_of(const Json& arm) {
   static const std::map<std::string, engine::Capture> captures = {
@@ -79,27 +68,14 @@ engine::plan::Link link_of(const Json& question) {
   return {link.value("latency_ms", 0.0), link.value("bytes_per_ms", 0.0)};
 }
 
-/// Notes when predictions were made.
-class Periods final : public engine::Observer {
- public:
-  Periods() { at_.reserve(1 << 18); }
-
-  void predicted(engine::Sample&, float) override {
-    if (at_.size() < at_.capacity()) at_.push_back(Clock::now());
-  }
-
-  /// Median milliseconds a sample, over whole minibatches of `group` samples each: within one that
-  /// is flushed the steps differ. The first quarter warms up.
-  double period_ms(std::size_t group) const {
-    std::vector<double> periods;
-    for (std::size_t m = at_.size() / 4 / group * group; m + group < at_.size(); m += group)
-      periods.push_back(milliseconds(at_[m + group] - at_[m]) / double(group));
-    return median(periods);
-  }
-
- private:
-  std::vector<Clock::time_point> at_;
-};
+/// Median milliseconds a sample, over whole minibatches of `group` samples each: within one that is
+/// flushed the steps differ. The first quarter warms up.
+double period_ms(const std::vector<Clock::time_point>& at, std::size_t group) {
+  std::vector<double> periods;
+  for (std::size_t m = at.size() / 4 / group * group; m + group < at.size(); m += group)
+    periods.push_back(milliseconds(at[m + group] - at[m]) / double(group));
+  return median(periods);
+}
 
 engine::plan::StepCosts total_of(const std::vector<engine::plan::StageCosts>& stages, int group) {
   engine::plan::StepCosts sum;
@@ -145,13 +121,14 @@ const Question kTurn("turn", [](const Json& question) -> Json {
   constexpr int kLeastUpdates = 8;
   const engine::TrainerOptions& arm = arm_of(question);
   const int group = engine::schedule_of(arm).group;
-  Periods periods;
-  const engine::Reading r =
-      take_turn(arm, question.at("seconds"), kLeastUpdates * group, &periods).reading;
+  Predictions predictions;
+  engine::Trainer trainer(arm);
+  take_turn(trainer, question.at("seconds"), kLeastUpdates * group, &predictions);
+  const engine::Reading r = trainer.monitor().read();
   const int slowest = r.bottleneck_stage;
   const double handoff = r.handoff[slowest];
   return {{"step_ms", r.step_p50},
-          {"period_ms", periods.period_ms(std::size_t(group))},
+          {"period_ms", period_ms(predictions.at, std::size_t(group))},
           {"T_ms", r.T},
           {"T_over_N_ms", r.T_over_N},
           {"bottleneck_ms", r.bottleneck},
@@ -215,7 +192,9 @@ const Question kMemory("memory", [](const Json& question) -> Json {
   const int samples = kMinibatches * arm.microbatches;
   const std::vector<std::int64_t> kept = engine::draw_staircase(schedule, samples).activations;
   Json stages = Json::array();
-  for (const engine::StageFacts& facts : take_turn(arm, 0, samples).facts) {
+  engine::Trainer trainer(arm);
+  take_turn(trainer, 0, samples);
+  for (const engine::StageFacts& facts : trainer.facts()) {
     const engine::StageMemory& bytes = facts.memory;
     const int stage = int(stages.size());
     stages.push_back({{"versions", schedule.versions_of(stage)},
@@ -249,18 +228,11 @@ const Question kBareLoop("bare_loop", [](const Json& question) -> Json {
   std::vector<stages::Stage> stage =
       engine::build_stages(arm, engine::make_schedule("partime", {.stages = 1}));
   const at::Tensor frame = at::rand({1, 3, arm.sample.height, arm.sample.width});
-  std::vector<double> steps;
-  const std::chrono::duration<double> enough(question.at("seconds").get<double>());
-  const Clock::time_point begin = Clock::now();
-  for (Clock::time_point start = begin; start - begin < enough || steps.size() < 8;) {
+  return median_ms(question.at("seconds"), 8, [&](int) {
     stages::Activations kept = stage[0].forward({frame}, frame);
     stage[0].backward(kept, {});
     stage[0].update({.count = 1}, 1.0);
-    const Clock::time_point end = Clock::now();
-    steps.push_back(milliseconds(end - start));
-    start = end;
-  }
-  return median(steps);
+  });
 });
 
 /// {"arm"}: floating-point operations of a step's multiply-adds.

@@ -3,32 +3,24 @@
 import sys
 
 import partime_answers
-from measuring import HERE, Asked, OtherLoad, in_turns, median, median_ratio, medians, progress
+from measuring import HERE, NETWORKS, Asked, OtherLoad, in_turns, median, median_ratio, medians, progress
 
-# The networks of the PARTIME paper's slides, as the engine's ModelSpec has them.
-SHAPES = {"basic": (10, 16, 5), "layers": (30, 16, 5), "features": (10, 48, 5), "kernel": (10, 16, 15)}
-NETWORKS = list(SHAPES)
+SLIDES = [name for name in NETWORKS if name != "resnet18"]
 SCHEDULES = ["sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b", "interleaved", "zb-h1"]
 
 
 # --- framerate ---
 
-class PyTorch(Asked):
-    """Another Python, which has torch; it keeps what it has built."""
-
-    def step_ms(self, network, size, mode, threads, seconds):
-        """Median milliseconds of a training step; None where PyTorch can't."""
-        preset, shape = ("resnet18", (0, 0, 0)) if network == "resnet18" else ("partime-cnn", SHAPES[network])
-        line = self.line(f"{preset} {' '.join(map(str, shape))} {size} {mode} {threads} {seconds}")
-        try:
-            return float(line)
-        except ValueError:
-            print(f"\rPyTorch, {mode} at {size}: {line}", end="", file=sys.stderr)
-            return None
+def pytorch_ms(pytorch, network, size, way, threads, seconds):
+    """Median milliseconds of PyTorch's training step; None where it can't."""
+    found = pytorch.ask(network=NETWORKS[network], width=size, height=size, way=way, threads=threads, seconds=seconds)
+    if "error" in found:
+        print(f"\rPyTorch, {way} at {size}: {found['error']}", end="", file=sys.stderr)
+    return found.get("ms")
 
 
 def framerate(machine, options):
-    cases = [(network, size) for network in options.networks or NETWORKS for size in options.sizes or [32, 64]]
+    cases = [(network, size) for network in options.networks or SLIDES for size in options.sizes or [32, 64]]
     if not options.networks and not options.sizes:  # those that the page has goals for
         cases = [("basic", 16), ("basic", 32), ("basic", 64), ("basic", 128), ("layers", 32), ("features", 32),
                  ("kernel", 32), ("resnet18", 64)]
@@ -47,19 +39,18 @@ def framerate(machine, options):
     modes = [(network, size, mode, 2**power) for network, size in cases
              for mode in ("eager", "channels_last", "compile") for power in range(machine.cores.bit_length())
              if options.pytorch]
-    pytorch = PyTorch(options.pytorch, HERE / "pytorch_step.py") if options.pytorch else None
+    pytorch = Asked(options.pytorch, HERE / "pytorch_step.py") if options.pytorch else None
 
     def turn(arm, _):
         if isinstance(arm, tuple):
-            return {"ms": pytorch.step_ms(*arm, options.seconds)}
+            return {"ms": pytorch_ms(pytorch, *arm, options.seconds)}
         peak = machine.peak()
         figures = machine.turn(arm=arm, seconds=options.seconds)
         return {**figures, "fps": 1e3 / figures["step_ms"], "peak": peak}
 
     taken = in_turns([*arms, *modes], options.rounds, turn)
     ours, peers = list(zip(arms, taken)), list(zip(modes, taken[len(arms):]))
-    results = {"suite": "framerate", "rounds": options.rounds, "seconds": options.seconds,
-               "memory_format": options.memory_format, "arms": []}
+    results = {"memory_format": options.memory_format, "arms": [], "threads": most}
     for arm, figures in ours:
         threads = arm.get("threads", [1])[0]
         if arm["stages"] == 1 and threads == 1:
@@ -77,7 +68,6 @@ def framerate(machine, options):
         results["peak_gflops_a_core"] = peak / 1e9
         results["pytorch"] = [beside_pytorch(machine, network, size, capture, ours, peers, peak)
                               for network, size in cases for capture in options.captures or ["auto"]]
-    results["provenance"] = machine.provenance(most)
     return results
 
 
@@ -113,8 +103,7 @@ def pipeline(machine, options):
 
     taken = in_turns(arms, options.rounds, turn)
     monitor = median([machine.monitor() for _ in range(options.rounds)])
-    results = {"suite": "pipeline", "rounds": options.rounds, "seconds": options.seconds,
-               "memory_format": options.memory_format, "monitor_ns": monitor, "arms": []}
+    results = {"memory_format": options.memory_format, "monitor_ns": monitor, "arms": [], "threads": most}
     for arm, figures in zip(arms, taken):
         step = median(figures["step_ms"])
         if arm["stages"] == 1:
@@ -127,7 +116,6 @@ def pipeline(machine, options):
             row |= {"bare_loop_ms": median(figures["bare_loop_ms"]),
                     "step_over_bare": median_ratio(figures["step_ms"], figures["bare_loop_ms"])}
         results["arms"].append(row)
-    results["provenance"] = machine.provenance(most)
     return results
 
 
@@ -160,13 +148,13 @@ def prediction(machine, options):
     arms = list(cut_once(machine, [
         {"network": network, "size": size, "schedule": schedule, "capture": "eager",  # as modules are profiled
          "stages": workers * (2 if schedule == "interleaved" else 1)}
-        for network in options.networks or NETWORKS for size in options.sizes or [own_size[network]]
+        for network in options.networks or SLIDES for size in options.sizes or [own_size[network]]
         for workers in range(1, (options.stages or 2) + 1) for schedule in sorted(SCHEDULES)]))
     latency, tries = [], 1 if options.quick else 3
 
     def turn(arm, number):
         if number == len(latency):
-            machine.link = machine.ask({"question": "link"})
+            machine.link = machine.ask(question="link")
             latency.append(machine.link["latency_ms"])
         beside, predicted = quietest(machine, lambda: machine.predict(arm=arm, seconds=options.seconds / 2,
                                                                       link=machine.link)["predicted_ms"], tries)
@@ -181,10 +169,8 @@ def prediction(machine, options):
         results.append({"arm": f"{arm['network']} {arm['size']} {arm['schedule']} x{workers}", "network": arm["network"],
                         "size": arm["size"], "schedule": arm["schedule"], "workers": workers, "stages": arm["stages"],
                         "cut": arm["cut"], **medians(figures)})
-    return {"suite": "prediction", "rounds": options.rounds, "seconds": options.seconds,
-            "link_latency_ms": median(latency), "goal": 0.05,
-            "within": sum(abs(arm["ratio"] - 1) <= 0.05 for arm in results), "arms": results,
-            "provenance": machine.provenance(2)}
+    return {"link_latency_ms": median(latency), "goal": 0.05,
+            "within": sum(abs(arm["ratio"] - 1) <= 0.05 for arm in results), "arms": results, "threads": 2}
 
 
 # --- partime ---
@@ -195,7 +181,7 @@ def partime(machine, options):
     others, arms = OtherLoad(machine), []
     # Small pictures first: whoever stops it early has the most.
     rows = [(size, network, capture) for size in options.sizes or ([16, 32] if options.quick else [16, 32, 64, 128, 256])
-            for network in options.networks or NETWORKS for capture in options.captures or ["graph", "eager"]]
+            for network in options.networks or SLIDES for capture in options.captures or ["graph", "eager"]]
     for done, (size, network, capture) in enumerate(rows):
         progress(f"{network}, {size} pixels, {capture}: {done + 1} of {len(rows)}")
         alone = {}
@@ -213,6 +199,6 @@ def partime(machine, options):
                     row[kind]["K"] = alone.setdefault(kind, row[kind]["step_ms"]) / row[kind]["step_ms"]
             arms.append(row)
     progress("")
-    results = {"suite": "partime", "seconds": seconds, "cores": machine.cores, "arms": arms, "others_cores": others.cores()}
-    return {**results, "statements": partime_answers.statements(arms),
-            "cameras": partime_answers.cameras(arms, machine.cores), "provenance": machine.provenance(machine.cores)}
+    return {"seconds": seconds, "cores": machine.cores, "arms": arms, "others_cores": others.cores(),
+            "statements": partime_answers.statements(arms), "cameras": partime_answers.cameras(arms, machine.cores),
+            "threads": machine.cores}

@@ -7,7 +7,6 @@
 #include "engine/schedule/registry.h"
 #include "io/queue/resizer.h"
 #include "io/source/source.h"
-#include "tools/app/run.h"
 #include "tools/bench/measure.h"
 
 namespace millrace::bench {
@@ -36,18 +35,6 @@ const Question kStreamFrames("frames", [](const Json& question) -> Json {
     labels.push_back(frame.label);
   }
   return labels;
-});
-
-/// {"settings", "frames", "weights"}: the report of a run with these keys, which leaves its weights
-/// there.
-const Question kLearn("learn", [](const Json& question) -> Json {
-  app::Config config;
-  for (const auto& [key, value] : question.at("settings").items())
-    config.set(key, value.get<std::string>());
-  app::Run run(config);
-  run.learn(question.at("frames"));
-  run.save_weights(question.at("weights"));
-  return Json::parse(run.report());
 });
 
 /// {}: [{"name", "flushes", "minibatches", "vertical_sync"}]: ScheduleEntry.

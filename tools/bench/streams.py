@@ -12,7 +12,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from measuring import HERE, Asked, Failure, Machine, progress
+from measuring import HERE, Asked, Failure, progress
 
 WIDTH, HEIGHT, HELD = 48, 36, 101  # frames that follow those learned from; of the first the target was learned
 # {next}: past the frames learned from, so that what follows is a scene never seen.
@@ -83,7 +83,8 @@ class Stream:
     """The pictures and classes of one seed in a folder, and the network's initial weights."""
 
     def __init__(self, machine, name, seed, frames, folder):
-        self.name, self.frames, self.labels, self.seed, self.folder = name, frames, name in LABELLED, seed, folder
+        self.machine, self.name, self.frames, self.seed, self.folder = machine, name, frames, seed, folder
+        self.labels = name in LABELLED
         self.layers = CLASSES if self.labels else CHANGES
         folder.mkdir()
         classes = machine.frames(uri=STREAMS[name].format(next=frames + 1), seed=seed, width=WIDTH, height=HEIGHT,
@@ -92,17 +93,16 @@ class Stream:
         if self.labels:
             (folder / "classes.csv").write_text("frame,class\n" + "".join(f"{n},{c}\n" for n, c in enumerate(classes)))
         self.start = folder / "start.safetensors"
-        self.run(machine, {"optimizer.lr": 0}, 1, self.start)
+        self.run({"optimizer.lr": 0, "output.weights": self.start}, 1)
 
-    def run(self, machine, settings, frames, weights=os.devnull):
+    def run(self, settings, frames, launcher=()):
         """The report of a run on these pictures, of one stage where the settings don't say otherwise."""
         task = ({"task.kind": "label", "task.loss": "cross-entropy", "task.labels": self.folder / "classes.csv"}
                 if self.labels else {"task.kind": "next-frame"})
         settings = {"source.uri": f"images:{self.folder}/%05d.ppm", "source.width": WIDTH, "source.height": HEIGHT, **task,
                     "model.preset": "layers", "model.layer": toml(self.layers), "model.seed": self.seed,
                     "pipeline.schedule": "sequential", "pipeline.stages": 1, **settings}
-        return machine.learn(settings={key: str(value) for key, value in settings.items()}, frames=frames,
-                             weights=str(weights))
+        return self.machine.run(settings, frames, launcher)
 
     def errors(self, report):
         """(mean, last 100, what is to be beaten in either): squared errors, or shares of classes missed."""
@@ -115,20 +115,19 @@ class Stream:
 
 
 class Learner:
-    """Runs arms, on each core one at a time: the program's in a measuring program, PyTorch's in a Python."""
+    """Runs arms, on each core one at a time: PyTorch's in a Python that stays."""
 
-    def __init__(self, machine, python):
-        self.cores, self.count = queue.Queue(), 0
+    def __init__(self, python):
+        self.cores = queue.Queue()
         for core in os.sched_getaffinity(0):
             launcher = ("taskset", "-c", str(core))
-            self.cores.put((Machine(machine.program, *launcher), Asked(*launcher, python, HERE / "pytorch_stream.py")))
+            self.cores.put((launcher, Asked(*launcher, python, HERE / "pytorch_stream.py")))
         self.pool = ThreadPoolExecutor(self.cores.qsize())
 
     def close(self):
         self.pool.shutdown(cancel_futures=True)
         while not self.cores.empty():
-            for program in self.cores.get():
-                program.close()
+            self.cores.get()[1].close()
 
     def all(self, text, work, jobs):
         """work(core, *job) of each."""
@@ -143,24 +142,24 @@ class Learner:
                 progress(f"{text}: {next(done)} of {len(jobs)} runs")
         return list(self.pool.map(run, jobs))
 
-    def learn(self, machine, other, stream, arm, rate):
+    def learn(self, launcher, other, stream, arm, rate):
         """The report of a run, and its weights; of PyTorch's also what came after."""
         if arm["group"] == "PyTorch":
             job = {"folder": str(stream.folder), "weights": str(stream.start), "layers": stream.layers,
                    "classes": stream.classes, "learn": stream.frames, "count": stream.frames + HELD,
                    "optimizer": arm["optimizer"], "lr": rate, "every": arm["every"], "warmup": warmup(stream.labels, arm["every"])}
-            return json.loads(other.line(json.dumps(job)))
+            return other.ask(**job)
         weights = stream.folder / f"{arm['arm']} {rate}.safetensors"
-        learned = stream.run(machine, {
-            "model.weights": stream.start, "pipeline.schedule": arm["schedule"], "pipeline.stages": arm["stages"],
+        learned = stream.run({
+            "model.weights": stream.start, "output.weights": weights, "pipeline.schedule": arm["schedule"], "pipeline.stages": arm["stages"],
             "pipeline.cut": cut(stream.layers, arm["stages"]), "pipeline.microbatches": arm["every"], **arm["settings"],
             "optimizer.kind": arm["optimizer"], "optimizer.lr": rate,
-            "optimizer.warmup": warmup(stream.labels, arm["every"])}, stream.frames, weights)
+            "optimizer.warmup": warmup(stream.labels, arm["every"])}, stream.frames, launcher)
         return {"learned": learned, "weights": weights, "memory_bytes": sum(learned["memory_bytes"]["total"])}
 
-    def figures(self, machine, _, stream, run):
-        after = run.get("after") or stream.run(machine, {"model.weights": run["weights"], "model.learn": "false"},
-                                               stream.frames + HELD)
+    def figures(self, launcher, _, stream, run):
+        after = run.get("after") or stream.run({"model.weights": run["weights"], "model.learn": "false"},
+                                               stream.frames + HELD, launcher)
         error, last, rival, rival_last = stream.errors(run["learned"])
         _, held, _, rival_held = stream.errors(after)
         return {"error": error, "last_100": last, "out_of_stream": held, "memory_bytes": run["memory_bytes"],
@@ -208,14 +207,14 @@ def streams(machine, options):
     if len(arms) == 1 and options.arms not in arms[0]["arm"]:
         raise Failure(f'--arms: no arm has "{options.arms}" in its name', 2)
     rates = {kind: grid[1:2] if options.quick else grid for kind, grid in RATES.items()}
-    results = {"suite": "streams", "frames": frames, "held": HELD - 1, "width": WIDTH, "height": HEIGHT, "seeds": seeds,
-               "rates": rates, "streams": [], "arms": []}
+    results = {"frames": frames, "held": HELD - 1, "width": WIDTH, "height": HEIGHT, "seeds": seeds, "rates": rates,
+               "streams": [], "arms": [], "threads": 1}
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(
-            Learner(machine, options.pytorch or sys.executable)) as learner:
+            Learner(options.pytorch or sys.executable)) as learner:
         for name in options.streams or STREAMS:
             made = [Stream(machine, name, seed, frames, Path(folder, f"{name}-{seed}")) for seed in range(seeds)]
             stream, rows = on_stream(learner, made, arms, rates)
             results["streams"].append({**stream, "uri": STREAMS[name].format(next=frames + 1)})
             results["arms"] += rows
     progress("")
-    return {**results, "provenance": machine.provenance(1)}
+    return results

@@ -178,5 +178,4 @@ def published(machine, options):
         measured = {name: with_frames(machine.profile(path=f"{options.profiles}/{path}/graph.txt", frames=128), frames / 128)
                     for name, (path, frames) in theirs.items()}
         rows += pipedream(machine, measured, WHY_MEASURED, f"{source}, from its authors' profiles")
-    return {"suite": "tables", "profiles": options.profiles, "arms": rows + partime(machine),
-            "provenance": machine.provenance(1)}
+    return {"profiles": options.profiles, "arms": rows + partime(machine), "threads": 1}

@@ -59,7 +59,7 @@ TEST(SharedModules, CostTheirShareAndASumInARingWhereNothingElseIsKnown) {
 TEST(SharedModules, CostWhatWasMeasuredOfThem) {
   Profile profile = profile_of_a_pair();
   profile.modules[2].parts[2] = {1.75, 16, 160, 1600};  // less is gained than half
-  const Machine machine{.levels = {{4, {100, 1}}}, .sums = {0.5, 4}, .knows_sums = true};
+  const Machine machine{.levels = {{4, {100, 1}}}, .sums = Link{0.5, 4}};
   const Profile two = shared_by(profile, 2, machine), four = shared_by(profile, 4, machine);
   EXPECT_DOUBLE_EQ(two.modules[2].forward.median, 1.75 + 0.5 + 8.0 / 4);
   EXPECT_DOUBLE_EQ(two.modules[2].input_gradient.median, 16);

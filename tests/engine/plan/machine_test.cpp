@@ -25,9 +25,8 @@ TEST(MachineText, TakesTheProfilesHandOffs) {
   EXPECT_EQ(parse_machine("4", "2", "none", 0, profile).levels,
             (std::vector<Level>{{4, {0, 2e6}}}));
   profile.hand_offs.push_back({kSums, {{4, 0.25}}, {}});
-  EXPECT_TRUE(parse_machine("4", "", "none", 0, profile).knows_sums);
   EXPECT_EQ(parse_machine("4", "", "none", 0, profile).sums, (Link{0.25, 0}));
-  EXPECT_FALSE(parse_machine("4", "2", "none", 0, profile).knows_sums) << "of other links";
+  EXPECT_FALSE(parse_machine("4", "2", "none", 0, profile).sums) << "of other links";
   EXPECT_EQ(parse_machine("4", "", "none", 0, {}).levels, (std::vector<Level>{{4, {}}}));
 }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "engine/plan/outcome.h"
+#include "engine/plan/plan.h"
 #include "tests/complaint.h"
 #include "tests/engine/simulate/costs.h"
 

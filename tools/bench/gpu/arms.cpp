@@ -8,6 +8,7 @@
 #include "engine/plan/balance.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
+#include "tools/app/provenance.h"
 #include "tools/bench/gpu/bare_step.h"
 #include "tools/bench/gpu/engine_side.h"
 
@@ -54,7 +55,6 @@ std::vector<double> multiplications(const stages::Network& network) {
 }
 
 engine::TrainerOptions options_of(const GpuBench& how, const Json& question, int stages) {
-  const Json& network = question.at("network");
   engine::TrainerOptions options{
       .sample = {3, question.at("height"), question.at("width")},
       .numerics = {.precision = kernels::Precision(
@@ -63,11 +63,7 @@ engine::TrainerOptions options_of(const GpuBench& how, const Json& question, int
                        kernels::kPrecisionNames)},
       .capture = engine::Capture::graph};
   options.stages = stages;
-  options.network = stages::build_network({.preset = network.value("preset", "partime-cnn"),
-                                           .layers = network.value("layers", 10),
-                                           .features = network.value("features", 16),
-                                           .kernel = network.value("kernel", 5)},
-                                          options.sample);
+  options.network = stages::build_network(model_of(question.at("network")), options.sample);
   options.module_ms = multiplications(*options.network);  // in proportion is enough
   options.cut = engine::balanced_cut(options.module_ms, stages);
   options.devices.assign(std::size_t(stages), how.device);
@@ -186,8 +182,13 @@ Json kernels_arm(const GpuBench& how, const Json& question) {
 
 Json answer(const GpuBench& how, const Json& question) {
   static const std::map<std::string, Arm> arms = {
-      {"step", step_arm},       {"stages", stages_arm},   {"processor time", processor_time_arm},
-      {"latency", latency_arm}, {"profile", profile_arm}, {"kernels", kernels_arm}};
+      {"step", step_arm},
+      {"stages", stages_arm},
+      {"processor time", processor_time_arm},
+      {"latency", latency_arm},
+      {"profile", profile_arm},
+      {"kernels", kernels_arm},
+      {"provenance", [](const GpuBench&, const Json&) { return app::provenance(1); }}};
   try {
     return arms.at(question.at("arm"))(how, question);
   } catch (const std::exception& error) {

@@ -31,6 +31,7 @@ struct GpuBench {
 /// "profile": modules_ms, all modules' times of a profile added up; step_ms, as above.
 /// "kernels": {"operations": [{"name", "kernel", "us", "flops", "bytes"}]}, each operation of the
 ///   whole network's step by itself, many times over.
+/// "provenance": of a run with one thread.
 ///
 /// Blocks; the engine's threads come and go.
 nlohmann::ordered_json answer(const GpuBench& how, const nlohmann::ordered_json& question);

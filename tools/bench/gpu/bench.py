@@ -1,14 +1,13 @@
 """The benchmark of a machine with a GPU: `bench.py GPU_BENCH OUT`.
 
-Asks our program and PyTorch's side for one figure after another, the most telling first. After each it writes OUT/gpu.json and
+Asks our program and PyTorch's side for one figure after another, the most telling first. Before each it writes OUT/gpu.json and
 its page, OUT/gpu.md, so that what was measured stays whenever it ends. What takes too long is ended, and said so.
 """
 import argparse
+import contextlib
 import json
 import os
-import select
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 import pages  # noqa: E402
+from measuring import Asked, Failure  # noqa: E402
 
 # Name, what the network is made of, width, height, and the milliseconds a step that are aimed at.
 NETWORKS = [("10x16 k5", {}, 128, 128, 0.200),
@@ -35,43 +35,7 @@ SMALL = [("2x4 k3", {"layers": 2, "features": 4, "kernel": 3}, 16, 12, 0.001)]
 PRECISIONS = "float32", "tf32", "bf16"
 
 
-class Asked:
-    """A program that answers lines of JSON. One that ends, or is too slow, is started anew for the next question."""
-
-    def __init__(self, command, log, greets=False):
-        self.command, self.log, self.greets, self.process = command, log, greets, None
-
-    def start(self):
-        if self.process is None:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
-                                            start_new_session=True)
-        return self
-
-    def line(self, limit):
-        ready, _, _ = select.select([self.process.stdout], [], [], limit)
-        line = self.process.stdout.readline() if ready else ""
-        if line:
-            return json.loads(line)
-        self.end()
-        return {"error": "ended by itself" if ready else f"stopped after {limit:.0f} s"}
-
-    def ask(self, question, limit):
-        begin, fresh = time.monotonic(), self.process is None
-        self.start()
-        if fresh and self.greets and "error" in (greeting := self.line(limit)):
-            return greeting
-        try:
-            print(json.dumps(question), file=self.process.stdin, flush=True)
-        except BrokenPipeError:
-            self.end()
-            return {"error": "ended by itself"}
-        return self.line(limit - (time.monotonic() - begin))
-
-    def end(self):
-        if self.process is not None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            self.process = None
+OURS = "ours"  # among the programs that are asked; PyTorch's are by name and width of their network
 
 
 class TimeIsUp(Exception):
@@ -83,16 +47,33 @@ class Bench:
     def __init__(self, options):
         self.out, self.device, self.end = Path(options.out), options.device, time.monotonic() + options.seconds
         self.log = open(self.out / "gpu-bench.log", "w")
-        self.ours = Asked([options.gpu_bench], self.log, greets=True)
-        self.results = {"suite": "gpu", "provenance": self.ours.start().line(60), "networks": []}
-        self.peers = {}  # by name and width
+        self.program, self.asked, self.results = options.gpu_bench, {}, {"suite": "gpu", "networks": []}
+        self.results["provenance"] = self.ask(OURS, 60, arm="provenance")
 
-    def ask(self, asked, limit, **question):
-        left = self.end - time.monotonic()
-        if left < 5:
+    def start(self, name):
+        command = [self.program] if name == OURS else [sys.executable, "-B", HERE.parent / "pytorch_step.py"]
+        self.asked[name] = Asked(*command, stderr=self.log, start_new_session=True)
+
+    def stop(self, name):
+        process = self.asked.pop(name).process
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def ask(self, name, limit, **question):
+        """Keeps what is known so far. A program that ended, or was too slow, is started anew for the next question."""
+        self.keep()
+        limit = min(limit, self.end - time.monotonic())
+        if limit < 5:
             raise TimeIsUp
         print(question, file=self.log, flush=True)
-        return asked.ask(question, min(limit, left))
+        if name not in self.asked:
+            self.start(name)
+        try:
+            return self.asked[name].ask(limit, **question)
+        except Failure as failure:
+            self.stop(name)
+            return {"error": str(failure).partition(" at {")[0]}
 
     def keep(self):
         whole = self.out / "gpu.json.new"
@@ -101,24 +82,20 @@ class Bench:
         (self.out / "gpu.md").write_text(pages.page(self.results))
 
     def step(self, row, precision):
-        row["ours"][precision] = self.ask(self.ours, 90, arm="step", precision=precision, seconds=0.3, turns=1, **self.of(row))
-        self.keep()
+        row["ours"][precision] = self.ask(OURS, 90, arm="step", precision=precision, seconds=0.3, turns=1, **self.of(row))
 
     def pytorch(self, row, precision, ways, limit=30):
         for way in ways:
-            arm = f"{precision}, {way}"
-            row["pytorch"][arm] = self.ask(self.peers[row["name"], row["width"]], limit, arm=arm, seconds=0.3, **self.of(row))
-            self.keep()
+            row["pytorch"][f"{precision}, {way}"] = self.ask((row["name"], row["width"]), limit, way=way, precision=precision,
+                                                             seconds=0.3, device=self.device, **self.of(row))
 
     def engine(self, arm, row, stages=1, seconds=0.5, turns=3):
-        found = self.ask(self.ours, 90, arm=arm, stages=stages, seconds=seconds, turns=turns, **self.of(row))
+        found = self.ask(OURS, 90, arm=arm, stages=stages, seconds=seconds, turns=turns, **self.of(row))
         self.results.setdefault(arm, []).append({**self.named(row), "stages": stages, **found})
-        self.keep()
 
     def kernels(self, row, precision="float32"):
-        found = self.ask(self.ours, 60, arm="kernels", precision=precision, **self.of(row))
+        found = self.ask(OURS, 60, arm="kernels", precision=precision, **self.of(row))
         self.results.setdefault("kernels", []).append({**self.named(row), "precision": precision, **found})
-        self.keep()
 
     def tensor_cores(self, row):
         for precision in PRECISIONS[1:]:
@@ -138,8 +115,7 @@ class Bench:
         for name, network, width, height, aim_ms in networks:
             rows.append({"name": name, "network": network, "width": width, "height": height, "aim_ms": aim_ms, "ours": {},
                          "pytorch": {}})
-            # A process each, which loads while others are asked.
-            self.peers[name, width] = Asked([sys.executable, "-B", HERE / "peers.py", self.device], self.log).start()
+            self.start((name, width))  # a process each, which loads while others are asked
         for row in rows:
             self.step(row, "float32")
         for row in rows[:2]:
@@ -147,7 +123,7 @@ class Bench:
         self.engine("processor time", rows[0])
         for stages in 1, 4:
             self.engine("latency", rows[0], stages=stages, seconds=2)
-        self.results["device"] = self.ask(next(iter(self.peers.values())), 40, arm="device", seconds=0.2)
+        self.results["device"] = self.ask((rows[0]["name"], rows[0]["width"]), 40, seconds=0.2)
         for row in rows[:3]:
             self.kernels(row)
         for row in rows:
@@ -183,8 +159,8 @@ def main():
     except TimeIsUp:
         bench.results["cut_off_after_s"] = options.seconds
     bench.keep()
-    for asked in bench.ours, *bench.peers.values():
-        asked.end()
+    for name in list(bench.asked):
+        bench.stop(name)
     return "error" in bench.results["provenance"]
 
 

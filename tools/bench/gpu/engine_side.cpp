@@ -14,28 +14,6 @@ namespace {
 
 using engine::Clock;
 
-/// Notes when the predictions came. A mean over time, as launches back to back have one: the
-/// monitor's median comes from buckets that are 1.6 % wide.
-class Predictions final : public engine::Observer {
- public:
-  /// Those of the first kWarmUp are not counted, nor those before number `from`.
-  explicit Predictions(std::int64_t from) : left_(from) {}
-  void predicted(engine::Sample&, float) override {
-    last_ = Clock::now();
-    if (first_ == Clock::time_point()) first_ = last_;
-    const bool warm = --left_ < 0 && last_ - first_ >= kWarmUp;
-    if (count_ > 0 || warm) ++count_;
-    if (count_ == 1) begin_ = last_;
-  }
-  double a_second() const {
-    return double(count_ - 1) / std::chrono::duration<double>(last_ - begin_).count();
-  }
-
- private:
-  std::int64_t left_, count_ = 0;
-  Clock::time_point first_, begin_, last_;
-};
-
 /// Gives a sample when the one before was predicted and the device has been idle for kRest.
 class LoneFeed final : public engine::Feed, public engine::Observer {
  public:
@@ -106,10 +84,15 @@ std::function<double(double)> engine_fps(const engine::TrainerOptions& options) 
     // together when the stream has ended.
     const std::int64_t filled = 2 * options.stages;
     const std::int64_t slots = engine::for_recording(engine::schedule_of(options)).slots();
-    Predictions predictions(filled);
+    Predictions predictions;
     const double warm_up = std::chrono::duration<double>(kWarmUp).count();
-    take_turn(options, warm_up + seconds, filled + slots + 6, &predictions);
-    return predictions.a_second();
+    engine::Trainer trainer(options);
+    take_turn(trainer, warm_up + seconds, filled + slots + 6, &predictions);
+    // A mean over time, as launches back to back have one: the monitor's median comes from buckets
+    // that are 1.6 % wide.
+    const auto& at = predictions.at;
+    const auto begin = std::max(at.begin() + filled, std::ranges::lower_bound(at, at[0] + kWarmUp));
+    return double(at.end() - begin - 1) / std::chrono::duration<double>(at.back() - *begin).count();
   };
 }
 

@@ -51,12 +51,10 @@ Settings Element::copy_of_settings() const {
   return copy;
 }
 
-void Element::set_rate(double times) {
-  GST_OBJECT_LOCK(element_);
-  settings.rate = times;
-  GST_OBJECT_UNLOCK(element_);
+void Element::settings_changed() {
+  const double rate = copy_of_settings().rate;
   const std::lock_guard lock(mutex_);
-  if (learner_) learner_->set_rate(times);
+  if (learner_) learner_->set_rate(rate);
 }
 
 GstStructure* Element::stats() const {
@@ -103,7 +101,6 @@ void Element::unblock() {
 }
 
 void Element::start_learner() {
-  const Settings now = copy_of_settings();
   const io::GstOwned<GstQuery> query(gst_query_new_latency());
   gboolean live = FALSE;
   if (gst_pad_peer_query(sink_, query.get()))
@@ -117,8 +114,7 @@ void Element::start_learner() {
                                 &info.fps);
   info.live = live;
   live_ = live;
-  auto learner = std::make_unique<Learner>(
-      LearnerOptions{config_, info, now.serve, now.frames, now.rate}, element_, outlet_);
+  auto learner = std::make_unique<Learner>(config_, info, copy_of_settings(), element_, outlet_);
   const std::lock_guard lock(mutex_);
   learner_ = std::move(learner);
 }

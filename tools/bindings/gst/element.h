@@ -11,24 +11,8 @@
 
 #include "tools/bindings/gst/learner.h"
 #include "tools/bindings/gst/outlet.h"
-#include "tools/bindings/gst/picture.h"
 
 namespace millrace::gst {
-
-/// The element's properties.
-struct Settings {
-  std::string config;       ///< file; "": every key at its default
-  std::string set;          ///< "table.key=value" on top, separated by semicolons or newlines
-  std::string schedule;     ///< "": the config's
-  std::string weights;      ///< to start from, if the file exists, and to save to; "": the config's
-  std::string report;       ///< where to write it; "": the config's
-  std::string serve;        ///< address of a page to watch on; "": none
-  std::int64_t frames = 0;  ///< to train; 0: until the stream ends
-  double rate = 1.0;        ///< times optimizer.lr
-  Output output = Output::prediction;
-  bool qos = true;             ///< don't draw what is too late to be shown
-  bool post_messages = false;  ///< one for each prediction
-};
 
 /// Threads: the sink pad's streaming thread delivers frames and serialized events, the source pad's
 /// task pushes pictures, and any thread may flush and query. Neither of the two runs during a state
@@ -40,7 +24,7 @@ class Element {
 
   /// Under the element's object lock.
   Settings settings;
-  void set_rate(double times);
+  void settings_changed();
   /// Frame and picture counts. The caller owns the result.
   GstStructure* stats() const;
 

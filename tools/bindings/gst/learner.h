@@ -14,15 +14,23 @@
 #include "tools/app/run.h"
 #include "tools/bindings/gst/mailbox.h"
 #include "tools/bindings/gst/outlet.h"
+#include "tools/bindings/gst/picture.h"
 
 namespace millrace::gst {
 
-struct LearnerOptions {
-  app::Config config;
-  io::SourceInfo source;
+/// The element's properties.
+struct Settings {
+  std::string config;       ///< file; "": every key at its default
+  std::string set;          ///< "table.key=value" on top, separated by semicolons or newlines
+  std::string schedule;     ///< "": the config's
+  std::string weights;      ///< to start from, if the file exists, and to save to; "": the config's
+  std::string report;       ///< where to write it; "": the config's
   std::string serve;        ///< address of a page to watch on; "": none
   std::int64_t frames = 0;  ///< to train; 0: until the stream ends
   double rate = 1.0;        ///< times optimizer.lr
+  Output output = Output::prediction;
+  bool qos = true;             ///< don't draw what is too late to be shown
+  bool post_messages = false;  ///< one for each prediction
 };
 
 /// Learns from the frames in mailbox() until that ends, puts its predictions into an outlet, and
@@ -30,15 +38,17 @@ struct LearnerOptions {
 class Learner {
  public:
   /// Element and outlet outlive this.
-  Learner(LearnerOptions options, GstElement* element, Outlet& outlet)
-      : options_(std::move(options)),
+  Learner(const app::Config& config, const io::SourceInfo& source, const Settings& settings,
+          GstElement* element, Outlet& outlet)
+      : config_(config),
+        source_(source),
+        settings_(settings),
         element_(element),
         outlet_(outlet),
-        drops_(
-            app::drop_policy(options_.config, app::paced_live(options_.config, options_.source) ||
-                                                  options_.source.live) == io::Drop::newest),
-        ahead_(app::reader_options(options_.config, options_.source).ahead),
-        rate_(options_.rate),
+        drops_(app::drop_policy(config, app::paced_live(config, source) || source.live) ==
+               io::Drop::newest),
+        ahead_(app::reader_options(config, source).ahead),
+        rate_(settings.rate),
         thread_([this] {
           sight_->learner = this;
           work();
@@ -92,10 +102,10 @@ class Learner {
   }
   void learn() {
     auto run = std::make_unique<app::Run>(
-        options_.config,
+        config_,
         app::RunOptions{
-            .serve = !options_.serve.empty(), .serve_at = options_.serve, .open_source = [this] {
-              return std::make_unique<MailboxSource>(mailbox_, options_.source);
+            .serve = !settings_.serve.empty(), .serve_at = settings_.serve, .open_source = [this] {
+              return std::make_unique<MailboxSource>(mailbox_, source_);
             }});
     {
       const std::lock_guard lock(mutex_);
@@ -118,7 +128,7 @@ class Learner {
       failure += (failure.empty() ? "" : "; ") + what;
     };
     try {
-      run->learn(options_.frames);
+      run->learn(settings_.frames);
     } catch (const app::Wedged& error) {
       (void)run.release();  // its threads can't be joined
       throw;
@@ -140,7 +150,9 @@ class Learner {
     mailbox_->forget_before(prediction.frame);
   }
 
-  const LearnerOptions options_;
+  const app::Config config_;
+  const io::SourceInfo source_;
+  const Settings settings_;
   GstElement* const element_;
   Outlet& outlet_;
   const bool drops_;

@@ -1,5 +1,6 @@
 // The element `millrace` as GStreamer knows it: its pads, its properties, its changes of state.
-#include <iterator>
+#include <variant>
+#include <vector>
 
 #include "tools/bindings/gst/element.h"
 
@@ -19,37 +20,10 @@ struct GstMillraceClass {
 
 G_DEFINE_TYPE(GstMillrace, gst_millrace, GST_TYPE_ELEMENT)
 
-/// Properties that are texts; their numbers are 1, 2, ...
-struct TextProperty {
-  const char *name, *nick, *blurb;
-  std::string Settings::*value;
-};
-constexpr TextProperty kTexts[] = {
-    {"config", "Config",
-     "Config file, TOML; empty: every key at its default. Its source.uri is not read, since frames "
-     "come from upstream",
-     &Settings::config},
-    {"set", "Settings", "Keys set on top of the config: table.key=value, separated by semicolons",
-     &Settings::set},
-    {"schedule", "Schedule", "pipeline.schedule, e.g. partime or pipedream; empty: the config's",
-     &Settings::schedule},
-    {"weights", "Weights",
-     "A .safetensors file to start from, if it exists, and to save to at the end; empty: the "
-     "config's model.weights and output.weights",
-     &Settings::weights},
-    {"report", "Report", "Where the report is written at the end, JSON; empty: the config's",
-     &Settings::report},
-    {"serve", "Serve", "ADDRESS:PORT of a page to watch learning on; empty: none",
-     &Settings::serve}};
-
-enum Property : guint {
-  kFrames = std::size(kTexts) + 1,
-  kRate,
-  kOutput,
-  kQos,
-  kPostMessages,
-  kStats,
-};
+/// Where the values of properties 1, 2, ... lie.
+using Member = std::variant<std::string Settings::*, std::int64_t Settings::*, double Settings::*,
+                            bool Settings::*, Output Settings::*>;
+std::vector<Member> members;
 
 GType output_type() {
   static const GEnumValue kValues[] = {
@@ -65,48 +39,36 @@ Element& element_of(gpointer object) {
   return *reinterpret_cast<GstMillrace*>(object)->element;
 }
 
-void set_property(GObject* object, guint id, const GValue* value, GParamSpec* spec) {
-  Element& element = element_of(object);
-  if (id == kRate) return element.set_rate(g_value_get_double(value));
-  GST_OBJECT_LOCK(object);
-  Settings& settings = element.settings;
-  if (id <= std::size(kTexts)) {
-    const gchar* const given = g_value_get_string(value);
-    settings.*kTexts[id - 1].value = given ? given : "";
-  } else if (id == kFrames) {
-    settings.frames = g_value_get_int64(value);
-  } else if (id == kOutput) {
-    settings.output = Output(g_value_get_enum(value));
-  } else if (id == kQos) {
-    settings.qos = g_value_get_boolean(value);
-  } else if (id == kPostMessages) {
-    settings.post_messages = g_value_get_boolean(value);
-  } else {
-    G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+/// A property's value out of GStreamer's, and into it.
+struct Value {
+  static void take(const GValue* from, std::string& to) {
+    const gchar* const text = g_value_get_string(from);
+    to = text ? text : "";
   }
+  static void take(const GValue* from, std::int64_t& to) { to = g_value_get_int64(from); }
+  static void take(const GValue* from, double& to) { to = g_value_get_double(from); }
+  static void take(const GValue* from, bool& to) { to = g_value_get_boolean(from); }
+  static void take(const GValue* from, Output& to) { to = Output(g_value_get_enum(from)); }
+  static void give(GValue* to, const std::string& from) { g_value_set_string(to, from.c_str()); }
+  static void give(GValue* to, std::int64_t from) { g_value_set_int64(to, from); }
+  static void give(GValue* to, double from) { g_value_set_double(to, from); }
+  static void give(GValue* to, bool from) { g_value_set_boolean(to, from); }
+  static void give(GValue* to, Output from) { g_value_set_enum(to, int(from)); }
+};
+
+void set_property(GObject* object, guint id, const GValue* value, GParamSpec*) {
+  Element& element = element_of(object);
+  GST_OBJECT_LOCK(object);
+  std::visit([&](auto member) { Value::take(value, element.settings.*member); }, members[id - 1]);
   GST_OBJECT_UNLOCK(object);
+  element.settings_changed();
 }
 
-void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
+void get_property(GObject* object, guint id, GValue* value, GParamSpec*) {
   Element& element = element_of(object);
-  if (id == kStats) return g_value_take_boxed(value, element.stats());
+  if (id > members.size()) return g_value_take_boxed(value, element.stats());
   GST_OBJECT_LOCK(object);
-  Settings& settings = element.settings;
-  if (id <= std::size(kTexts)) {
-    g_value_set_string(value, (settings.*kTexts[id - 1].value).c_str());
-  } else if (id == kFrames) {
-    g_value_set_int64(value, settings.frames);
-  } else if (id == kRate) {
-    g_value_set_double(value, settings.rate);
-  } else if (id == kOutput) {
-    g_value_set_enum(value, int(settings.output));
-  } else if (id == kQos) {
-    g_value_set_boolean(value, settings.qos);
-  } else if (id == kPostMessages) {
-    g_value_set_boolean(value, settings.post_messages);
-  } else {
-    G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-  }
+  std::visit([&](auto member) { Value::give(value, element.settings.*member); }, members[id - 1]);
   GST_OBJECT_UNLOCK(object);
 }
 
@@ -127,44 +89,57 @@ void finalize(GObject* object) {
   G_OBJECT_CLASS(gst_millrace_parent_class)->finalize(object);
 }
 
-constexpr auto kMade =
-    GParamFlags(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY);
-constexpr auto kMeanwhile =
-    GParamFlags(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING);
-
-void add_texts(GObjectClass* type) {
-  for (guint id = 1; id <= std::size(kTexts); ++id) {
-    const TextProperty& text = kTexts[id - 1];
-    g_object_class_install_property(
-        type, id, g_param_spec_string(text.name, text.nick, text.blurb, "", kMade));
-  }
-}
-
-void add_others(GObjectClass* type) {
-  const auto add = [&](guint id, GParamSpec* spec) {
-    g_object_class_install_property(type, id, spec);
+void add_properties(GObjectClass* type) {
+  constexpr auto kMade =
+      GParamFlags(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY);
+  constexpr auto kMeanwhile =
+      GParamFlags(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING);
+  const auto add = [&](Member member, GParamSpec* spec) {
+    members.push_back(member);
+    g_object_class_install_property(type, guint(members.size()), spec);
   };
-  add(kFrames,
+  const auto add_text = [&](std::string Settings::*member, const char* name, const char* nick,
+                            const char* blurb) {
+    add(member, g_param_spec_string(name, nick, blurb, "", kMade));
+  };
+  add_text(&Settings::config, "config", "Config",
+           "Config file, TOML; empty: every key at its default. Its source.uri is not read, since "
+           "frames come from upstream");
+  add_text(&Settings::set, "set", "Settings",
+           "Keys set on top of the config: table.key=value, separated by semicolons");
+  add_text(&Settings::schedule, "schedule", "Schedule",
+           "pipeline.schedule, e.g. partime or pipedream; empty: the config's");
+  add_text(&Settings::weights, "weights", "Weights",
+           "A .safetensors file to start from, if it exists, and to save to at the end; empty: the "
+           "config's model.weights and output.weights");
+  add_text(&Settings::report, "report", "Report",
+           "Where the report is written at the end, JSON; empty: the config's");
+  add_text(&Settings::serve, "serve", "Serve",
+           "ADDRESS:PORT of a page to watch learning on; empty: none");
+  add(&Settings::frames,
       g_param_spec_int64("frames", "Frames", "Frames to train, then the stream ends; 0: all", 0,
                          G_MAXINT64, 0, kMade));
-  add(kRate, g_param_spec_double("rate", "Rate", "Learning rate, times the config's optimizer.lr",
-                                 0, 1000, 1, GParamFlags(kMeanwhile | GST_PARAM_CONTROLLABLE)));
-  add(kOutput, g_param_spec_enum("output", "Output", "What the pictures show", output_type(),
-                                 int(Output::prediction), kMade));
-  add(kQos, g_param_spec_boolean("qos", "QoS",
-                                 "Leave out pictures that would be too late to be shown; their "
-                                 "frames are learned from all the same",
-                                 TRUE, kMeanwhile));
-  add(kPostMessages,
+  add(&Settings::rate,
+      g_param_spec_double("rate", "Rate", "Learning rate, times the config's optimizer.lr", 0, 1000,
+                          1, GParamFlags(kMeanwhile | GST_PARAM_CONTROLLABLE)));
+  add(&Settings::output, g_param_spec_enum("output", "Output", "What the pictures show",
+                                           output_type(), int(Output::prediction), kMade));
+  add(&Settings::qos, g_param_spec_boolean(
+                          "qos", "QoS",
+                          "Leave out pictures that would be too late to be shown; their frames are "
+                          "learned from all the same",
+                          TRUE, kMeanwhile));
+  add(&Settings::post_messages,
       g_param_spec_boolean(
           "post-messages", "Post messages",
           "Post an element message for each prediction: frame, timestamp, loss, class", FALSE,
           kMeanwhile));
-  add(kStats, g_param_spec_boxed("stats", "Statistics",
-                                 "Frames that came, frames lost before they were learned from, "
-                                 "pictures pushed, too late and not shown, the last loss",
-                                 GST_TYPE_STRUCTURE,
-                                 GParamFlags(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS)));
+  GParamSpec* const stats = g_param_spec_boxed(
+      "stats", "Statistics",
+      "Frames that came, frames lost before they were learned from, pictures "
+      "pushed, too late and not shown, the last loss",
+      GST_TYPE_STRUCTURE, GParamFlags(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS));
+  g_object_class_install_property(type, guint(members.size()) + 1, stats);
 }
 
 constexpr char kCaps[] =
@@ -180,8 +155,7 @@ void gst_millrace_class_init(GstMillraceClass* made) {
   type->set_property = set_property;
   type->get_property = get_property;
   type->finalize = finalize;
-  add_texts(type);
-  add_others(type);
+  add_properties(type);
   GstElementClass* const element = GST_ELEMENT_CLASS(made);
   element->change_state = change_state;
   gst_element_class_add_static_pad_template(element, &sink_template);

@@ -4,15 +4,15 @@
 
 #include <stdexcept>
 
+#include "engine/plan/cost_model.h"
 #include "engine/plan/machine.h"
 #include "engine/plan/plan.h"
 #include "engine/plan_files/profile_json.h"
-#include "engine/plan/cost_model.h"
 #include "engine/schedule/registry.h"
 #include "engine/schedule/schedule_csv.h"
-#include "engine/simulate/staircase.h"
 #include "engine/schedule/verifier.h"
 #include "engine/simulate/simulator.h"
+#include "engine/simulate/staircase.h"
 
 namespace millrace::python {
 namespace {
@@ -39,7 +39,6 @@ void require_sound(const Schedule& schedule) {
     throw std::invalid_argument(fault->text(schedule.name));
 }
 
-/// By worker and tick: "2F0", with "U" after it where an update follows at once; "" for a bubble.
 std::vector<std::vector<std::string>> rows(const Schedule& schedule, std::int64_t samples) {
   std::vector<std::vector<std::string>> all;
   for (const auto& row : engine::draw_staircase(schedule, samples).rows) {
@@ -51,30 +50,21 @@ std::vector<std::vector<std::string>> rows(const Schedule& schedule, std::int64_
   return all;
 }
 
-/// A value a stage.
-std::vector<double> by_stage(const char* name, std::vector<double> values, int stages) {
-  if (values.size() == 1) values.resize(std::size_t(stages), values[0]);
-  if (int(values.size()) == stages) return values;
-  throw std::invalid_argument(std::string(name) + " has " + std::to_string(values.size()) +
-                              " values, the schedule has " + std::to_string(stages) + " stages");
-}
-
-py::dict simulate(const Schedule& schedule, std::int64_t samples, std::vector<double> forward,
-                  std::vector<double> backward, std::vector<double> update, double message_bytes,
-                  double link_ms, double bytes_per_ms, int cores, double fps) {
+py::dict simulate(const Schedule& schedule, std::int64_t samples,
+                  const std::vector<double>& forward, const std::vector<double>& backward,
+                  const std::vector<double>& update, double message_bytes, double link_ms,
+                  double bytes_per_ms, int cores, double fps) {
   require_sound(schedule);
   engine::SimulationInput input{.samples = samples > 0 ? samples : engine::enough_samples(schedule),
                                 .cores = cores,
                                 .source_period_ms = fps > 0 ? 1e3 / fps : 0.0,
                                 .events = true};
   input.machine.levels = {{int(schedule.workers.size()), {link_ms, bytes_per_ms}}};
-  forward = by_stage("forward", forward, schedule.stages);
-  backward = by_stage("backward", backward, schedule.stages);
-  update = by_stage("update", update, schedule.stages);
-  for (int i = 0; i < schedule.stages; ++i) {
-    input.stages.push_back({{forward[i], backward[i] / 2, backward[i] / 2, update[i]},
-                            {.activation = message_bytes, .gradient = message_bytes}});
-  }
+  const engine::GivenCosts costs{.forward = forward,
+                                 .update = update,
+                                 .backward = backward,
+                                 .bytes = {.activation = message_bytes, .gradient = message_bytes}};
+  input.stages = costs.of(schedule.stages);
   const engine::Simulation s = engine::simulate(schedule, input);
   py::list events;
   for (const engine::SimulatedAction& e : s.events)
@@ -123,19 +113,27 @@ py::list plan(const std::string& profile_json, const std::string& devices, const
 
 /// Adds schedules, the verifier, the simulator and the planner.
 void bind_schedules(py::module_& m) {
+  using namespace py::literals;
   py::class_<Schedule>(m, "Schedule")
       .def(py::init(&named))
-      .def_static("parse", &parsed)
+      .def(py::init(&parsed))
       .def_readonly("name", &Schedule::name)
       .def_readonly("stages", &Schedule::stages)
       .def_property_readonly("workers", [](const Schedule& s) { return s.workers.size(); })
-      .def("verify", &require_sound, py::call_guard<py::gil_scoped_release>())
-      .def("rows", &rows)
-      .def("bubble",
-           [](const Schedule& s, std::int64_t n) { return engine::draw_staircase(s, n).bubble(); })
-      .def("gradient_age", &engine::gradient_ages)
-      .def("samples_an_update", &Schedule::samples_a_choice)
-      .def("simulate", &simulate);
+      .def("verify", &require_sound, py::call_guard<py::gil_scoped_release>(),
+           "Raises millrace.Error with the first thing wrong: a deadlock, a gradient of another "
+           "sample, a weight version that is no longer kept, a slot that can be overwritten, ...")
+      .def("actions", &rows, "samples"_a = 8,
+           "By worker and tick, each action taking one tick: \"2F0\", with \"U\" appended if an "
+           "update follows, \"\" for a bubble.")
+      .def(
+          "bubble",
+          [](const Schedule& s, std::int64_t n) { return engine::draw_staircase(s, n).bubble(); },
+          "samples"_a = 8, "The share of idle ticks in `staircase(samples)`.")
+      .def("gradient_age", &engine::gradient_ages,
+           "By stage, in the steady state: frames between the sample that made a gradient and the "
+           "sample it is applied on.")
+      .def("_simulate", &simulate);
   m.def("schedule_names", &engine::schedule_names);
   m.def("plan", &plan);
 }

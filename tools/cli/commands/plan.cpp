@@ -161,7 +161,7 @@ int plan(const PlanArguments& arguments) {
     json["replay"] = {{"size", replay.size}, {"bytes", replay.bytes}};
     if (replay.share >= 0) json["replay"]["share"] = replay.share;
   }
-  if (request.most_tensor > 1 && arguments.links.empty() && !request.machine.knows_sums)
+  if (request.most_tensor > 1 && arguments.links.empty() && !request.machine.sums)
     std::cout
         << "sums      of ranks that share modules are taken for hand-offs between threads, which "
            "are quicker: profiled by mpirun -n 2 millrace profile they are known\n";

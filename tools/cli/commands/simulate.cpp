@@ -33,11 +33,10 @@ using engine::plan::StageCosts;
 constexpr std::int64_t kMostListed = 1'000'000, kMostUnasked = 20'000'000;
 
 struct SimulateArguments : ScheduleChoice {
-  // What a sample costs: one value, or one a stage; or a profile.
-  std::vector<double> forward = {1}, backward = {2}, update = {0};  ///< ms
-  double message_bytes = 0, weight_bytes = 0, stash_bytes = 0;      ///< of every stage
-  std::string profile;   ///< JSON, or PipeDream's graph.txt
-  std::vector<int> cut;  ///< of the profile's modules; empty: balanced
+  // What a sample costs.
+  engine::GivenCosts costs;  ///< gradients are as large as activations
+  std::string profile;       ///< instead: JSON, or PipeDream's graph.txt
+  std::vector<int> cut;      ///< of the profile's modules; empty: balanced
   // What it runs on.
   double link_latency_ms = 0, link_gbps = 0;  ///< Gbit/s; 0: bytes cost nothing
   std::string devices, links;                 ///< as plan takes them
@@ -61,34 +60,6 @@ int stages_of_cut(const SimulateArguments& arguments) {
   return int(cut);
 }
 
-/// One value for every stage, or one a stage.
-double of_stage(const char* option, const std::vector<double>& values, int stage, int stages) {
-  if (values.size() != 1 && int(values.size()) != stages) {
-    throw app::ConfigError(std::string(option) + " has " + std::to_string(values.size()) +
-                           " values: it takes one, or one for each of the " +
-                           std::to_string(stages) + " stages");
-  }
-  return values.size() == 1 ? values.front() : values[stage];
-}
-
-std::vector<StageCosts> simple_costs(const SimulateArguments& arguments, int stages) {
-  if (arguments.link_gbps > 0 && arguments.message_bytes == 0)
-    throw app::ConfigError("--link-gbps has nothing to carry: give --message-bytes or --profile");
-  std::vector<StageCosts> costs;
-  for (int stage = 0; stage < stages; ++stage) {
-    const double backward = of_stage("--backward", arguments.backward, stage, stages);
-    costs.push_back({{.forward = of_stage("--forward", arguments.forward, stage, stages),
-                      .input_gradient = backward / 2,
-                      .weight_gradient = backward / 2,
-                      .update = of_stage("--update", arguments.update, stage, stages)},
-                     {.activation = arguments.message_bytes,
-                      .gradient = arguments.message_bytes,
-                      .weight = arguments.weight_bytes,
-                      .stash = arguments.stash_bytes}});
-  }
-  return costs;
-}
-
 std::vector<StageCosts> profiled_costs(const SimulateArguments& arguments, const Profile& profile,
                                        int stages) {
   std::vector<int> cut = arguments.cut;
@@ -105,8 +76,11 @@ SimulationInput input_of(const SimulateArguments& arguments, const Schedule& sch
   if (arguments.fps != 0) input.source_period_ms = 1e3 / arguments.fps;
   Profile profile;
   if (arguments.profile.empty()) {
-    input.stages = simple_costs(arguments, schedule.stages);
-    input.input_bytes = arguments.message_bytes;
+    engine::GivenCosts costs = arguments.costs;
+    input.input_bytes = costs.bytes.gradient = costs.bytes.activation;
+    if (arguments.link_gbps > 0 && input.input_bytes == 0)
+      throw app::ConfigError("--link-gbps has nothing to carry: give --message-bytes or --profile");
+    input.stages = costs.of(schedule.stages, "--");
   } else {
     profile = app::read_profile(arguments.profile, 1);
     input.input_bytes = profile.input_bytes;
@@ -120,7 +94,7 @@ SimulationInput input_of(const SimulateArguments& arguments, const Schedule& sch
   if (arguments.link_latency_ms > 0 || arguments.link_gbps > 0) {
     for (engine::plan::Level& level : input.machine.levels)
       level.link = {arguments.link_latency_ms, arguments.link_gbps * 1e9 / 8 / 1e3};
-    input.machine.knows_sums = false;  // of other links
+    input.machine.sums.reset();  // of other links
   }
   if (!arguments.profile.empty()) {
     const Profile each =
@@ -282,15 +256,16 @@ void add_costs(CLI::App& options, SimulateArguments& simulate) {
         ->check(CLI::Range(0.0, 1e9))
         ->excludes(profile);
   };
-  by_stage("--forward", simulate.forward, "ms of a sample: one value, or one per stage");
-  by_stage("--backward", simulate.backward, "ms; half each for input and weights");
-  by_stage("--update", simulate.update, "ms");
+  by_stage("--forward", simulate.costs.forward, "ms of a sample: one value, or one per stage");
+  by_stage("--backward", simulate.costs.backward, "ms; half each for input and weights");
+  by_stage("--update", simulate.costs.update, "ms");
   const auto bytes = [&](const char* name, double& value, const char* text) {
     options.add_option(name, value, text)->check(CLI::Range(0.0, 1e15))->excludes(profile);
   };
-  bytes("--message-bytes", simulate.message_bytes, "Of an activation, and of its gradient");
-  bytes("--weight-bytes", simulate.weight_bytes, "Of a stage's weights");
-  bytes("--stash-bytes", simulate.stash_bytes, "That a stage keeps of a sample to go back");
+  bytes("--message-bytes", simulate.costs.bytes.activation,
+        "Of an activation, and of its gradient");
+  bytes("--weight-bytes", simulate.costs.bytes.weight, "Of a stage's weights");
+  bytes("--stash-bytes", simulate.costs.bytes.stash, "That a stage keeps of a sample to go back");
 }
 
 void add_machine(CLI::App& options, SimulateArguments& simulate) {

@@ -36,7 +36,7 @@ class Stream:
 
     def __init__(self, run: _millrace.GivenRun, shape: tuple[int, int, int], pairs: bool, output: list[int] | None, *,
                  live: bool = False, ahead: int = 32) -> None:
-        self._run, self._shape, self.pairs = run, shape, pairs
+        self.run, self._shape, self.pairs = run, shape, pairs
         self._goal = tuple(run.prediction_shape())
         self._output = output if output is not None and math.prod(output) == math.prod(self._goal) else list(self._goal)
         self._age = max(run.gradient_age(), default=0)
@@ -55,7 +55,7 @@ class Stream:
         if time is not None:
             self._times.append((number, float(time)))
         self._count += 1
-        return self._run.give(tensor.data_ptr(), 0 if told is None else told.data_ptr(), time or 0.0)
+        return self.run.give(tensor.data_ptr(), 0 if told is None else told.data_ptr(), time or 0.0)
 
     def give_all(self, items: Iterator[Any]) -> None:
         """Gives frames, or pairs, until there are no more or the run is stopped."""
@@ -68,7 +68,7 @@ class Stream:
 
     def take(self, ms: int) -> Result | None:
         """The next result, if it comes within `ms` milliseconds."""
-        found = self._run.next(ms)
+        found = self.run.next(ms)
         if found is None:
             return None
         index, frame, loss, prediction, latency = found
@@ -78,23 +78,11 @@ class Stream:
             time = stamp if number == frame else None
         return Result(index, loss, torch.from_numpy(prediction).reshape(self._output), self._age, latency, frame, time)
 
-    def over(self) -> bool:
-        """Whether all results have been taken."""
-        return self._run.over()
-
-    def end(self) -> None:
-        """No frame follows."""
-        self._run.end()
-
-    def discard(self) -> None:
-        """Discards waiting frames; no frame follows. Any thread."""
-        self._run.stop()
-
     def stop(self) -> None:
-        """Also discards all results that were not taken."""
-        self.discard()
-        while not self._run.over():
-            self._run.next(WAIT_MS)
+        """Discards waiting frames and all results that were not taken."""
+        self.run.stop()
+        while not self.run.over():
+            self.run.next(WAIT_MS)
 
 
 class Inbox:
@@ -113,7 +101,7 @@ class Inbox:
 
     def _take(self) -> None:
         try:
-            while not self._stream.over():
+            while not self._stream.run.over():
                 result = self._stream.take(WAIT_MS)
                 if result is None:
                     continue

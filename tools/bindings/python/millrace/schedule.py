@@ -31,23 +31,23 @@ class Simulation:
     events: list[tuple[int, str, float, float]]  #: (worker, "2F0", start, end)
 
 
-class Schedule:
+class Schedule(_millrace.Schedule):
     """A schedule by name, as `Schedule("1f1b", stages=4, microbatches=8)`, or your own, by `from_actions()`.
 
     Raises millrace.Error for an unknown name or actions that can't be read. `verify()` checks everything else.
     """
 
+    _text: str | None = None  # of actions that were given
+
     def __init__(self, name: str = "partime", *, stages: int = 2, microbatches: int = 4, virtual_stages: int = 2,
                  vertical_sync: bool = False, replicas: Sequence[int] = (), recompute: bool = False) -> None:
-        self._schedule = _millrace.Schedule(name, stages, microbatches, virtual_stages, vertical_sync, list(replicas),
-                                            recompute)
-        self._text: str | None = None  # of actions that were given
+        super().__init__(name, stages, microbatches, virtual_stages, vertical_sync, list(replicas), recompute)
 
     @classmethod
     def from_csv(cls, text: str) -> Schedule:
         """As torch.distributed.pipelining writes it: one row per worker, cells as "2F0"."""
         self = cls.__new__(cls)
-        self._schedule = _millrace.Schedule.parse(text)
+        _millrace.Schedule.__init__(self, text)
         self._text = text
         return self
 
@@ -57,43 +57,12 @@ class Schedule:
         I and W the backward's two parts. Every stage updates at the end."""
         return cls.from_csv("\n".join(",".join(row) for row in workers))
 
-    @property
-    def name(self) -> str:
-        return self._schedule.name
-
-    @property
-    def stages(self) -> int:
-        return self._schedule.stages
-
-    @property
-    def workers(self) -> int:
-        return self._schedule.workers
-
-    def actions(self, samples: int = 8) -> list[list[str]]:
-        """By worker and tick, each action taking one tick: "2F0", with "U" appended if an update follows, "" for a
-        bubble."""
-        return self._schedule.rows(samples)
-
     def staircase(self, samples: int = 8) -> str:
-        """The same as text, one line per worker."""
+        """actions() as text, one line per worker."""
         rows = self.actions(samples)
         width = max(len(cell) for row in rows for cell in row)
         return "\n".join(f"worker {i}  " + " ".join((cell or ".").ljust(width) for cell in row).rstrip()
                          for i, row in enumerate(rows))
-
-    def bubble(self, samples: int = 8) -> float:
-        """The share of idle ticks in `staircase(samples)`."""
-        return self._schedule.bubble(samples)
-
-    def gradient_age(self) -> list[int]:
-        """By stage, in the steady state: frames between the sample that made a gradient and the sample it is applied
-        on."""
-        return self._schedule.gradient_age()
-
-    def verify(self) -> None:
-        """Raises millrace.Error with the first thing wrong: a deadlock, a gradient of another sample, a weight version
-        that is no longer kept, a slot that can be overwritten, ..."""
-        self._schedule.verify()
 
     def simulate(self, samples: int = 0, *, forward: float | Sequence[float] = 1.0,
                  backward: float | Sequence[float] = 2.0, update: float | Sequence[float] = 0.0,
@@ -103,7 +72,7 @@ class Schedule:
         rate. `cores` 0: one per worker. `fps`: of a live source; 0: samples are always ready."""
         listed = [[float(v)] if isinstance(v, (int, float)) else [float(x) for x in v]
                   for v in (forward, backward, update)]
-        return Simulation(**self._schedule.simulate(samples, *listed, message_bytes, link_ms, bytes_per_ms, cores, fps))
+        return Simulation(**self._simulate(samples, *listed, message_bytes, link_ms, bytes_per_ms, cores, fps))
 
     def __repr__(self) -> str:
         return f"<millrace.Schedule {self.name or 'of actions'}: {self.stages} stages on {self.workers} workers>"

@@ -166,13 +166,13 @@ class Trainer:
             except BaseException as error:  # the user's, whose loop it ends
                 raised.append(error)
             finally:
-                stream.end()
+                stream.run.end()
 
         # The iterator may wait for its next frame as long as it likes: results come meanwhile.
         giver = threading.Thread(target=give, name="millrace-frames", daemon=True)
         giver.start()
         try:
-            while not stream.over():
+            while not stream.run.over():
                 result = stream.take(WAIT_MS)
                 if result is not None:
                     yield result
@@ -238,7 +238,7 @@ class Trainer:
         with self._giving:
             if self._mode not in ("submit", "one") or self._stream is None:
                 return
-            self._stream.end()
+            self._stream.run.end()
             if self._mode == "submit" and self._inbox is not None:
                 self._inbox.join()
             else:
@@ -254,7 +254,7 @@ class Trainer:
                 weakref.finalize(self, _halt, self._start("one", frame, True, 2), None)
             assert self._stream is not None
             number = self._stream.give(frame, target)
-            while number >= 0 and not self._stream.over():
+            while number >= 0 and not self._stream.run.over():
                 result = self._stream.take(WAIT_MS)
                 if result is not None and result.frame == number:
                     return result.prediction
@@ -343,5 +343,5 @@ def _halt(stream: Stream, inbox: Inbox | None) -> None:
     """Ends a stream whose trainer is gone, or at the interpreter's end."""
     if inbox is None:
         return stream.stop()
-    stream.discard()
+    stream.run.stop()
     inbox.join()
