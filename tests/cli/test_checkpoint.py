@@ -88,11 +88,6 @@ class Checkpoints(program.CliTest):
         first.wait()
         self.assert_code(program.DONE, program.call("run", file, "--quiet", "--frames", "5"))
 
-    def test_resume_without_a_checkpoint_starts_afresh(self):
-        report, _ = self.learn(self.config(self.frames(0, 5), resume=True))
-        self.assertEqual(report["frames"]["trained"], 5)
-        self.assertTrue((self.state / NEWEST).exists())
-
     def test_a_damaged_checkpoint_costs_an_interval_and_not_the_run(self):
         newest = self.state / NEWEST
         self.learn(self.config(self.frames(0, 25)))

@@ -32,7 +32,9 @@ class Compare(program.CliTest):
         self.assertGreater(program.png_size(self.folder / "loss.png")[0], 100)
 
     def test_bad_usage(self):
-        (self.folder / "x.json").write_text("{}")
-        none = self.folder / "none.json"
-        self.assert_each_refused(((("compare", none), none), (("compare", self.folder / "x.json"), "no report")))
+        none, empty, broken = (self.folder / f"{name}.json" for name in ("none", "empty", "broken"))
+        empty.write_text("{}")
+        broken.write_text("[1, 2")
+        self.assert_each_refused((("compare", path), f"{path}: ", part) for path, part in (
+            (none, ""), (empty, "no report"), (broken, "")))
         self.assert_code(program.BAD_USAGE, program.call("compare"))

@@ -133,12 +133,6 @@ class Keys(program.CliTest):
         told += [("optimizer.lr", value) for value in ("nan", "inf", "true", "1e999")]
         self.assert_each_refused((("check", "--set", f"{path}={value}"), f"millrace: error: --set {path}: ") for path, value in told)
 
-    def test_a_bad_name_is_answered_with_good_ones_on_one_line(self):
-        file = self.folder / "config.toml"
-        file.write_text('[source]\npace = """a\nb"""\n')
-        self.assert_refused(program.BAD_USAGE, program.call("check", file), f"{file}:2:1: source.pace", "asap")
-
-
 class Values(program.CliTest):
 
     def test_defaults_are_the_same_with_and_without_a_file(self):
@@ -168,28 +162,28 @@ class Values(program.CliTest):
         file.write_text(first.out)
         self.assertEqual(program.call("check", file).out, first.out.replace(", the default, since none is named", ""))
 
-    def test_numbers_are_shown_as_people_write_them(self):
-        out = program.call("check", "--set", "optimizer.lr=0.0005", "--set", "monitor.fps=100000", "--set", "optimizer.beta1=0.3").out
-        for line in ("lr = 0.0005", "fps = 100000.0", "beta1 = 0.3", "beta2 = 0.999", "eps = 1e-08", "momentum = 0.0"):
-            self.assertIn(f"\n{line}\n", out)
-
-    def test_what_check_prints_learns_as_auto_would(self):
-        for kind, words in (("next-frame", ["#   correction local (auto): "]),
-                            ("autoencode", ["#   correction inverse-age (auto): ", "#   local would "])):
-            first = program.call("check", "--set", f"task.kind={kind}")
-            for part in words:
-                self.assertIn(part, first.out)
-        self.assert_checks_alike(first)
-
-    def test_local_is_offered_only_where_it_would_help(self):
-        for settings in ({"correction": {"kind": "local"}}, {"pipeline": {"schedule": "gpipe"}},
-                         {"pipeline": {"schedule": "pipedream"}}, {"model": {"preset": "resnet18"}}):
-            self.assertNotIn("local would", program.call("check", *program.settings(settings)).out, settings)
-
-    def test_check_says_what_becomes_of_other_shapes(self):
-        for fit, words in (("stretch", "are squashed"), ("crop", "lose their edges"), ("pad", "get black bars")):
-            outcome = program.call("check", "--set", f"source.fit={fit}")
-            self.assertIn(f"#   pictures of another shape than 128x96 {words}", outcome.out)
+    def test_what_check_says_of_settings(self):
+        """(settings, what is printed, what is not)"""
+        for settings, *parts in (
+                (["optimizer.lr=0.0005", "monitor.fps=100000", "optimizer.beta1=0.3"],  # as people write numbers
+                 ["\nlr = 0.0005\n", "\nfps = 100000.0\n", "\nbeta1 = 0.3\n", "\nbeta2 = 0.999\n", "\neps = 1e-08\n"], []),
+                (["task.kind=next-frame"], ["#   correction local (auto): "], ["local would"]),
+                (["task.kind=autoencode"], ["#   correction inverse-age (auto): ", "#   local would "], []),
+                (["correction.kind=local"], [], ["local would"]), (["pipeline.schedule=gpipe"], [], ["local would"]),
+                (["pipeline.schedule=pipedream"], [], ["local would"]), (["model.preset=resnet18"], [], ["local would"]),
+                (["source.fit=stretch"], ["#   pictures of another shape than 128x96 are squashed"], []),
+                (["source.fit=crop"], ["128x96 lose their edges"], []), (["source.fit=pad"], ["128x96 get black bars"], []),
+                (["novelty.webhook=http://u:hunter2@h/x?token=hunter2", "output.video=rtsp://u:hunter2@127.0.0.1:1/x"],
+                 ["h/x", "127.0.0.1:1/x"], ["hunter2"]),
+                (["source.uri=images:/a b/%05d.png?x=1"], ["\nuri = 'images:/a b/%05d.png?x=1'\n"], [])):  # a bare word
+            with self.subTest(settings):
+                outcome = self.succeed("check", *program.sets(*settings))
+                self.assertRegex(outcome.out, r"^# source .*\n# would run: ", "the answer comes before the keys")
+                for expected, those in zip((True, False), parts):
+                    for part in those:
+                        self.assertEqual(part in outcome.out, expected, part)
+        for kind in ("next-frame", "autoencode"):
+            self.assert_checks_alike(program.call("check", "--set", f"task.kind={kind}"))
 
     def test_layers_can_be_checked_again(self):
         layers = [{"type": "conv", "out": 4, "kernel": 3}, {"type": "leaky-relu", "slope": 0.25},
@@ -221,11 +215,6 @@ class Values(program.CliTest):
                               ("images:%s%s%n/%d.png", "folder"), ("rtsp://[::1", "no host"), ("http://h:99999/x", "65535"))
             for key, *more in (["source.uri"], ["task.stream", "--set", "task.kind=stream"]))
 
-    def test_the_answer_comes_before_the_keys(self):
-        out = program.call("check", "--set", "source.uri=synth:shapes").out
-        self.assertTrue(out.startswith("# source synth:shapes\n# would run: "), out)
-        self.assertLess(out.index("# would run"), out.index("[source]"))
-
     def test_a_default_source_is_said_to_be_one(self):
         self.assertIn("vtest.avi, the default, since none is named\n", program.call("check").out)
         told = self.succeed("run", "--set", "source.width=16", "--set", "source.height=12", "--frames", "3")
@@ -238,31 +227,11 @@ class Values(program.CliTest):
         outcome = self.succeed("check", empty)
         self.assertIn(f"{empty} is empty", outcome.err)
 
-    def test_check_shows_no_password(self):
-        outcome = self.succeed("check", "--set", "novelty.webhook=http://u:hunter2@h/x?token=hunter2",
-                               "--set", "output.video=rtsp://u:hunter2@127.0.0.1:1/x")
-        self.assertNotIn("hunter2", outcome.out)
-
     def test_set_wins_over_the_file_and_the_last_over_the_first(self):
         file = program.write_toml(self.folder / "config.toml", {"model": {"layers": 3, "features": 5}})
         outcome = program.call("check", file, "--set", "model.layers=4", "--set", "model.layers=6")
         self.assertEqual(effective(outcome)["model"]["layers"], 6)
         self.assertEqual(effective(outcome)["model"]["features"], 5)
-
-    def test_a_bare_word_is_a_string(self):
-        outcome = self.succeed("check", "--set", "source.uri=images:/a b/%05d.png?x=1", "--set", "source.pace=asap")
-        self.assertEqual(effective(outcome)["source"]["uri"], "images:/a b/%05d.png?x=1")
-
-    def test_check_opens_no_source(self):
-        outcome = self.succeed("check", "--set", "source.uri=/is/not/there")
-
-    def test_dotted_keys_and_inline_tables(self):
-        for text, column in (("source.width = -1", 8), ("source = { width = -1 }", 12)):
-            file = self.folder / "config.toml"
-            file.write_text(text + "\n")
-            outcome = program.call("check", file)
-            self.assert_refused(program.BAD_USAGE, outcome, f"{file}:1:{column}: source.width")
-
 
 class Mistakes(program.CliTest):
 
@@ -273,23 +242,28 @@ class Mistakes(program.CliTest):
         self.assert_refused(program.BAD_USAGE, outcome, f"millrace: error: {file}:", *parts)
         return outcome
 
-    def test_unknown_table(self):
-        for command in ("check", "run"):
-            self.refused("\n [soruce]\nwidth = 3\n", ":2:", "[soruce]", "source", command=command)
+    def test_where_a_file_is_wrong(self):
+        for text, *parts in (
+                ("\n [soruce]\nwidth = 3\n", ":2:", "[soruce]", "source"),
+                ("[source]\n  widht = 3\n", ":2:3: ", "source.widht", "source.width"),
+                ("source = 3\n", ":1:1: source"), ("source.width = -1\n", ":1:8: source.width"),
+                ("source = { width = -1 }\n", ":1:12: source.width"),
+                ('[source]\npace = """a\nb"""\n', ":2:1: source.pace", "asap"),  # on one line
+                ("[source]\nwidth =\n", ":2:"), ("[source]\nwidth = 3\nwidth = 4\n", ":3:"),
+                (b"[source]\nuri = \"\xff\xfe\"\n", ":2:"),
+                # A file that says nothing has 7 modules, 2 stages.
+                ("[pipeline]\nstages = 9\n", ":2:1: pipeline.stages", "7"), ("[pipeline]\ncut = [8]\n", ":2:1: pipeline.cut"),
+                ("[pipeline]\ncut = [0]\n", ":2:1: pipeline.cut"), ("[pipeline]\ncut = [3, 4]\n", ":2:1: pipeline.cut"),
+                ("[pipeline]\nstages = 3\ncut = [4, 3]\n", ":3:1: pipeline.cut"),
+                *((f"[pipeline]\ndevices = {devices}\n", ":2:1: pipeline.devices") for devices in (
+                    '["cpu:0"]', '["cpu:0", "cpu:4095"]', '["cpu:0", "xpu:0"]'))):
+            with self.subTest(text):
+                self.refused(text, *parts)
+        self.refused("[soruce]\n", ":1:2", command="run")
 
-    def test_unknown_key(self):
-        self.refused("[source]\n  widht = 3\n", ":2:3: ", "source.widht", "source.width")
+    def test_a_misspelt_key_is_answered_with_the_nearest(self):
         self.assert_each_refused((("check", "--set", f"{key}=3"), f"the nearest is {meant}") for key, meant in (
             ("optimizer.momentmu", "optimizer.momentum"), ("optimizer.learning_rate", "optimizer.lr"), ("lr", "optimizer.lr")))
-
-    def test_a_table_that_is_none(self):
-        outcome = self.refused("source = 3\n", ":1:1: ", "source")
-        self.assertNotIn("unknown", outcome.err)  # its name is right
-
-    def test_syntax_errors(self):
-        self.refused("[source]\nwidth =\n", ":2:")
-        self.refused("[source]\nwidth = 3\nwidth = 4\n", ":3:")
-        self.refused(b"[source]\nuri = \"\xff\xfe\"\n", ":2:")
 
     def test_a_file_that_cannot_be_read(self):
         self.assert_each_refused((("run", path), f"error: {path}: ") for path in (self.folder / "none.toml", self.folder))
@@ -301,19 +275,6 @@ class Mistakes(program.CliTest):
 
     def test_a_set_without_a_value(self):
         self.assert_each_refused((("check", "--set", setting), "--set") for setting in ("source.width", "", "=3", "width=3"))
-
-    def test_cuts_and_stages_that_do_not_fit(self):
-        # A file that says nothing has 7 modules, 2 stages.
-        self.refused("[pipeline]\nstages = 9\n", ":2:1: pipeline.stages", "7")
-        for cut in ([8], [0], [3, 4]):
-            with self.subTest(cut=cut):
-                self.refused(f"[pipeline]\ncut = {cut}\n", ":2:1: pipeline.cut")
-        self.refused("[pipeline]\nstages = 3\ncut = [4, 3]\n", ":3:1: pipeline.cut")
-
-    def test_devices_that_are_not_there(self):
-        for devices in ('["cpu:0"]', '["cpu:0", "cpu:4095"]', '["cpu:0", "xpu:0"]'):
-            with self.subTest(devices=devices):
-                self.refused(f"[pipeline]\ndevices = {devices}\n", ":2:1: pipeline.devices")
 
     def test_a_precision_that_the_cores_do_not_have(self):
         self.refused("[pipeline]\nprecision = \"tf32\"\n", ":2:1: pipeline.precision", "tf32 is a GPU's; cores do float32")

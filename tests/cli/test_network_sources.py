@@ -1,10 +1,12 @@
-"""Sources behind servers on loopback: a file on a web server, a camera that speaks RTSP."""
+"""Sources behind servers on loopback: a file on a web server, a camera that speaks RTSP and breaks off."""
 
 import functools
 import http.server
+import time
 import unittest
 
 import program
+from keeping import NEWEST
 from servers import Camera, needs_rtsp, web_server
 
 
@@ -50,9 +52,13 @@ class RtspCamera(NetworkTest):
 
     def setUp(self):
         super().setUp()
-        camera = Camera()
+        self.camera = self.open_camera()
+        self.uri = self.camera.uri
+
+    def open_camera(self, *options, **more):
+        camera = Camera("tcp", *options, **more)
         self.addCleanup(camera.stop)
-        self.uri = camera.uri
+        return camera
 
     def test_a_camera_that_names_no_rate_gets_a_verdict_and_the_policy_acts(self):
         # 2 stages of this network take far longer than 1/25 s.
@@ -72,3 +78,28 @@ class RtspCamera(NetworkTest):
 
     def test_a_stream_that_is_not_there(self):
         self.assert_not_there(f"{self.uri}/none")
+
+    def wait_for_checkpoint(self, process, after=0.0):
+        """Weights were written after that time, so frames are trained."""
+        file = self.folder / NEWEST
+        self.wait_until(lambda: file.exists() and file.stat().st_mtime > after, "no frame is trained", process)
+
+    def test_killed_it_is_waited_for_and_back_with_another_size_learned_from(self):
+        config = self.write(program.small(f"{self.uri}/ball", checkpoint={"dir": self.folder, "every": 5}))
+        for back in (True, False):
+            with self.subTest(back=back):
+                process = self.ends(program.start("run", config, "--report", self.folder / "report.json"))
+                self.wait_for_checkpoint(process, after=time.time())
+                self.camera.stop()
+                self.assertNotIn("@", self.read_until(process, "source: away"))
+                if back:
+                    gone = time.time()
+                    self.camera = self.open_camera("large", port=self.camera.port)
+                    self.read_until(process, "source: back")
+                    self.wait_for_checkpoint(process, after=gone)
+                self.stop(process)
+                report = self.report()
+                source = report["source"]
+                self.assertEqual((source["breaks"], source["reconnects"], source["connected"]), (1, int(back), back))
+                self.assertEqual(source["lost_upstream"] > 0, back)
+                self.assertGreater(report["frames"]["trained"], 0)

@@ -36,21 +36,15 @@ class OptionText(CliTest):
         told = output_of("fish", "--no-config", "-c", f"source {self.script('fish')}; complete -C '{line}'")
         return [offer.split("\t")[0] for offer in told.splitlines()]
 
-    def test_commands(self):
-        self.assertEqual(self.offered_by_bash("sch"), ["schedule"])
-        self.assertLessEqual({"run", "check", "inspect", "schedule", "bench"}, set(self.offered_by_bash("")))
-
-    def test_options_of_the_command_alone(self):
-        offered = set(self.offered_by_bash("run", "--"))
-        self.assertLessEqual({"--set", "--frames", "--report", "--quiet"}, offered)
-        self.assertNotIn("--keys", offered)
-        self.assertIn("--keys", self.offered_by_bash("check", "--"))
-        self.assertIn("--version", self.offered_by_bash("--"))
-
-    def test_keys_of_set(self):
-        offered = self.offered_by_bash("run", "my.toml", "--set", "source.")
-        self.assertLessEqual({"source.uri=", "source.width="}, set(offered))
-        self.assertTrue(all(key.startswith("source.") for key in offered), offered)
+    def test_commands_and_options_of_the_command_alone(self):
+        """(words; what is among the offers for the last; what is not)"""
+        for words, some, others in ((("",), {"run", "check", "inspect", "schedule", "bench"}, set()),
+                                    (("run", "--"), {"--set", "--frames", "--report", "--quiet"}, {"--keys"}),
+                                    (("check", "--"), {"--keys"}, {"--frames"}), (("--",), {"--version"}, {"--keys"}),
+                                    (("run", "my.toml", "--set", "source."), {"source.uri=", "source.width="}, {"model.seed="})):
+            offered = set(self.offered_by_bash(*words))
+            self.assertLessEqual(some, offered, words)
+            self.assertFalse(others & offered, words)
 
     def test_every_key_is_offered(self):
         keys = [line.split(" = ")[0] for line in printed("check", "--keys").splitlines() if line[0] != " "]
@@ -62,7 +56,7 @@ class OptionText(CliTest):
         for words, offers in ((("run", "--set", "source.pace", "="), ["auto", "live", "asap"]),
                               (("run", "--set", "pipeline.schedule", "=", "pi"), ["pipedream"]),
                               (("run", "--set", "source.loop", "=", "t"), ["true"]),
-                              (("run", "--set", "source.pace=l"), ["source.pace=live"]), (("schedule", "part"), ["partime"]),
+                              (("run", "--set", "source.pace=l"), ["source.pace=live"]), (("schedule", "part"), ["partime"]), (("sch",), ["schedule"]),
                               (("schedule", "--format", "g"), ["grid"]), (("schedule", "--format", "=", "c"), ["csv"]),
                               (("run", "--frames", ""), []), (("run", "--report", ""), [])):
             self.assertEqual(self.offered_by_bash(*words), offers, words)

@@ -52,6 +52,7 @@ class Outputs(program.CliTest):
         config = self.folder / "config.toml"
         self.refused("output.report", "is the file of the config", options=("--report", config))
         self.refused("--trace", "is the file of the config", options=("--trace", config))
+        self.refused("/proc/nowhere/trace.json", options=("--trace", "/proc/nowhere/trace.json"))
         self.assertEqual(video.read_bytes(), bytes(100))
 
     def test_each_output_is_a_file_of_its_own(self):
@@ -66,6 +67,14 @@ class Outputs(program.CliTest):
         self.learn(program.small("synth:shapes?frames=3", output={**nowhere, "weights": one}), "--set", "output.log=/dev/null")
         # Going on where an earlier run ended is no mistake.
         self.learn(program.small("synth:shapes?frames=3", model={"weights": one}, output={"weights": one}))
+
+    def test_prediction_beside_input_is_a_video(self):
+        uri = program.write_frames(self.folder / "frames", program.random_frames(1, 30, height=32, width=48))
+        for name in ("out.mkv", "out.mp4"):
+            with self.subTest(name):
+                report, _ = self.learn(program.small(uri, source={"width": 48, "height": 32}, output={"video": self.folder / name}))
+                self.assertEqual(report["video"]["written"] + report["video"]["dropped"], 30)
+                self.assertIn("96x32", self.succeed("inspect", self.folder / name).out)
 
     def test_without_standard_streams_no_file_takes_their_place(self):
         tables = program.small("synth:shapes?frames=60", source={"pace": "live", "fps": 10.0},

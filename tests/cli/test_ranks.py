@@ -104,23 +104,19 @@ class RanksTest(program.CliTest):
 @unittest.skipUnless(MPI, "no MPI")
 class Ranks(RanksTest):
 
-    def test_partime_over_two_ranks_gives_the_same_weights_and_losses(self):
-        report = self.assert_same_over(2)
-        self.assertEqual([rank["stages"] for rank in report["ranks"]], [[0], [1]])
-        self.assertEqual(len({rank["process"] for rank in report["ranks"]}), 2)
-        self.assertTrue(all(ms > 0 for ms in report["timing_ms"]["stage"]), report["timing_ms"])
-
-    def test_step_programs_and_workers_of_several_stages_give_the_same_weights_and_losses(self):
-        self.assert_same_over(2, capture="graph")
-        self.assert_same_over(2, schedule="interleaved", stages=4, cut=(2, 4, 6), capture="graph")
-
-    def test_four_ranks_give_the_same_weights_and_losses(self):
-        report = self.assert_same_over(4, schedule="1f1b", stages=4, cut=(2, 4, 6))
-        self.assertEqual([rank["workers"] for rank in report["ranks"]], [[0], [1], [2], [3]])
-
-    def test_replicas_of_a_stage_may_be_a_rank_each(self):
-        report = self.assert_same_over(4, schedule="pipedream", replicas=(2, 2), guard={"kind": "roll-back"})
-        self.assertEqual([rank["stages"] for rank in report["ranks"]], [[0], [0], [1], [1]])
+    def test_each_worker_on_a_rank_gives_the_same_weights_and_losses(self):
+        """(ranks, the run, and the stages of each rank)"""
+        three_cuts = {"stages": 4, "cut": (2, 4, 6)}
+        for count, what, stages in (
+                (2, {}, [[0], [1]]), (2, {"capture": "graph"}, [[0], [1]]),
+                (2, {"schedule": "interleaved", "capture": "graph", **three_cuts}, [[0, 2], [1, 3]]),
+                (4, {"schedule": "1f1b", **three_cuts}, [[0], [1], [2], [3]]),
+                (4, {"schedule": "pipedream", "replicas": (2, 2), "guard": {"kind": "roll-back"}}, [[0], [0], [1], [1]])):
+            with self.subTest(count=count, **what):
+                report = self.assert_same_over(count, **what)
+                self.assertEqual([rank["stages"] for rank in report["ranks"]], stages)
+                self.assertEqual(len({rank["process"] for rank in report["ranks"]}), count)
+                self.assertTrue(all(ms > 0 for ms in report["timing_ms"]["stage"]), report["timing_ms"])
         self.assertEqual({link["carries"] for link in report["ranks"][3]["links"]},
                          {"activation", "target", "gradients of a replica", "turn"})
 

@@ -13,10 +13,11 @@ import reference
 NETWORKS = [(4, 3, []), (4, 3, [4]), (4, 3, [3]), (4, 3, [7]), (4, 3, [2, 5]), (4, 3, [1, 2]),
             (4, 3, [2, 4, 6]), (4, 3, [1, 3, 7]), (5, 5, [5]), (5, 5, [3, 6]), (5, 5, [2, 6, 9])]
 FEATURES = 6
-LR = 0.1  # large, so that every rule leaves its mark in 40 frames
+GROUP = 4  # samples of a minibatch
 
 
 class Reference(reference.ReferenceTest):
+    lr = 0.1  # large, so that every rule leaves its mark in 30 frames
 
     def network(self, layers=4, kernel=3, channels=3):
         torch.manual_seed(1)  # any weights will do: the program reads them from a file
@@ -24,34 +25,38 @@ class Reference(reference.ReferenceTest):
         self.start_file(network)
         return network
 
-    def config(self, uri, cut, channels=3, schedule="partime", task="autoencode", layers=4, kernel=3, **optimizer):
+    def config(self, uri, cut, channels=3, task="autoencode", layers=4, kernel=3, pipeline={}, **optimizer):
         return {"source": {"uri": uri, "width": 24, "height": 16, "channels": channels},
                 "task": {"kind": task},
                 "model": {"layers": layers, "features": FEATURES, "kernel": kernel,
                           "weights": self.folder / "start.safetensors"},
-                "pipeline": {"schedule": schedule, "stages": len(cut) + 1, "cut": cut, "capture": "eager"},
-                "optimizer": {"lr": LR, **optimizer}}
+                "pipeline": {"stages": len(cut) + 1, "cut": cut, "capture": "eager", "microbatches": GROUP, **pipeline},
+                "optimizer": {"lr": self.lr, **optimizer}}
 
     def frames(self, count=30, channels=3):
         """(frames, their URI)"""
         frames = program.random_frames(seed=count, count=count, channels=channels)
         return frames, program.write_frames(self.folder / f"frames-{count}-{channels}", frames)
 
-    def compare(self, cut, count=40, channels=3, schedule="partime", task="autoencode", layers=4, kernel=3,
-                momentum=0.0):
+    def compare(self, cut, schedule="partime", rule=None, count=30, channels=3, task="autoencode", layers=4, kernel=3, momentum=0.0,
+                orthogonal=0.0, rejected=None, **pipeline):
         """Trains both ways; weights are equal to the bit, and so is the report. Returns (network, report)."""
         frames, uri = self.frames(count, channels)
-        network = self.network(layers, kernel, channels)
-        stages = reference.cut_network(network, cut, reference.sgd(momentum, LR))
+        network, make = self.network(layers, kernel, channels), reference.sgd(momentum, self.lr)
+        stages = reference.cut_network(network, cut, reference.orthogonal(make, orthogonal) if orthogonal else make)
         samples = reference.autoencode(frames) if task == "autoencode" else reference.next_frame(frames)
-        expected = reference.RULES[schedule](stages, samples)
-        report, _ = self.learn(self.config(uri, cut, channels, schedule, task, layers, kernel, momentum=momentum))
+        expected = (rule or reference.RULES[schedule])(stages, samples, group=GROUP)
+        report, _ = self.learn(self.config(uri, cut, channels, task, layers, kernel, {"schedule": schedule, **pipeline},
+                                           momentum=momentum, orthogonal=orthogonal))
         self.assert_weights(network.state_dict())
-        self.assert_same_trace(expected, report)
+        rejected = count - len(expected.losses) if rejected is None else rejected
+        self.assertEqual((report["frames"]["trained"], report["frames"]["rejected"]), (count - rejected, rejected))
+        if schedule in ("partime", "sequential"):  # the others' traces hold no ages
+            self.assert_same_trace(expected, report)
+        self.assertTrue(math.isclose(report["loss"]["first"], expected.losses[0], rel_tol=1e-6))
         return network, report
 
     def assert_same_trace(self, expected, report):
-        self.assertEqual(report["frames"]["trained"], len(expected.losses))
         self.assertEqual(report["updates"], expected.updates)
         self.assertEqual(report["gradient_age"], expected.gradient_age)
         mean = sum(expected.losses) / len(expected.losses)
@@ -65,7 +70,7 @@ class Rules(Reference):
         for schedule, networks in (("partime", NETWORKS), ("sequential", NETWORKS[::2])):
             for layers, kernel, cut in networks:
                 with self.subTest(schedule, layers=layers, kernel=kernel, cut=cut):
-                    self.compare(cut, layers=layers, kernel=kernel, momentum=0.9, schedule=schedule)
+                    self.compare(cut, schedule, layers=layers, kernel=kernel, momentum=0.9)
 
     def test_tasks_channels_and_momentum(self):
         for task, channels, momentum in itertools.product(["autoencode", "next-frame"], [3, 1], [0.0, 0.9]):
@@ -82,20 +87,54 @@ class Rules(Reference):
         # Otherwise the tests above would not tell the rules apart.
         partime, report = self.compare([2, 4, 6], momentum=0.9)
         distances = [3, 2, 1, 0]  # from the last stage
-        self.assertEqual(report["updates"], [40 - 2 * d for d in distances])
+        self.assertEqual(report["updates"], [30 - 2 * d for d in distances])
         self.assertEqual(report["gradient_age"], [2 * d for d in distances])
         sequential, report = self.compare([2, 4, 6], momentum=0.9, schedule="sequential")
-        self.assertEqual(report["updates"], [40] * 4)
+        self.assertEqual(report["updates"], [30] * 4)
         self.assertEqual(report["gradient_age"], [0] * 4)
         for name, value in partime.state_dict().items():
             self.assertFalse(torch.allclose(value, sequential.state_dict()[name], atol=1e-5), name)
+
+
+class Schedules(Reference):
+    """Each ends with the weights that its definition gives."""
+
+    lr = 0.5
+
+    def test_each_at_every_cut(self):
+        for cut in ([], [4], [3, 5], [2, 4, 6]):
+            for schedule in reference.RULES:
+                with self.subTest(schedule, cut=cut):
+                    self.compare(cut, schedule)
+            with self.subTest("pipedream with vertical_sync", cut=cut):
+                self.compare(cut, "pipedream", reference.pipedream_vertical_sync, vertical_sync=True)
+        for cut in ([4], [2, 4, 6]):
+            with self.subTest("interleaved", cut=cut):
+                self.compare(cut, "interleaved", reference.flushed, virtual_stages=2)
+
+    def test_recomputation_changes_no_number(self):
+        for schedule in ("gpipe", "1f1b", "zb-h1", "pipedream", "2bw"):
+            with self.subTest(schedule):
+                self.compare([3, 5], schedule, recompute=True)
+
+    def test_replicated_stages(self):
+        for cut, replicas, rejected, orthogonal in (([4], [2, 1], 0, 0), ([4], [1, 3], 0, 0), ([3, 5], [2, 1, 2], 0, 0), ([], [2], 0, 0),
+                                                    ([3, 5], [4, 2, 1], 2, 0), ([4], [3, 4], 2, 0), ([4], [2, 3], 0, 0.75)):
+            with self.subTest(replicas=replicas):
+                self.compare(cut, "pipedream", reference.pipedream_replicated(replicas), rejected=rejected, replicas=replicas,
+                             orthogonal=orthogonal)
+
+    def test_orthogonal_gradients(self):
+        for schedule in ("sequential", "partime", "pb", "2bw"):
+            with self.subTest(schedule):
+                self.compare([4], schedule, orthogonal=0.75)
 
 
 class Changes(Reference):
     """The network predicts the change to the last of the frames it sees."""
 
     def config(self, uri, cut, context=2, schedule="partime", **optimizer):
-        tables = super().config(uri, cut, schedule=schedule, task="next-frame", **optimizer)
+        tables = super().config(uri, cut, task="next-frame", pipeline={"schedule": schedule}, **optimizer)
         tables["task"]["context"] = context
         tables["model"]["preset"] = "residual-cnn"
         return tables
@@ -106,7 +145,7 @@ class Changes(Reference):
             with self.subTest(context=context, cut=cut):
                 network = reference.residual_cnn(4, FEATURES, 3, 3, context)
                 self.start_file(network)
-                stages = reference.cut_network(network, cut, reference.sgd(0.9, LR))
+                stages = reference.cut_network(network, cut, reference.sgd(0.9, self.lr))
                 expected = reference.RULES[schedule](stages, reference.change(frames, context))
                 report, _ = self.learn(self.config(uri, cut, context, schedule, momentum=0.9))
                 self.assert_weights(network.state_dict())
@@ -176,7 +215,7 @@ class Optimizers(Reference):
         frames, uri = self.frames()
         network = self.network()
         first, last = network[:4], network[4:]
-        stages = [reference.Stage(first, reference.sgd(0.9, LR / 3)), reference.Stage(last, reference.sgd(0.9, LR))]
+        stages = [reference.Stage(first, reference.sgd(0.9, self.lr / 3)), reference.Stage(last, reference.sgd(0.9, self.lr))]
         reference.partime(stages, reference.autoencode(frames))
         self.learn({**self.config(uri, [4], momentum=0.9), "correction": {"kind": "inverse-age"}})
         self.assert_weights(network.state_dict())
@@ -190,7 +229,7 @@ class Local(Reference):
             with self.subTest(cut=cut, orthogonal=decay):
                 network = self.network()
                 make, make_for_heads = (reference.orthogonal(reference.sgd(0.9, lr), decay) if decay else reference.sgd(0.9, lr)
-                                        for lr in (LR, 3 * LR))
+                                        for lr in (self.lr, 3 * self.lr))
                 stages = reference.cut_network(network, cut, make)
                 heads = [reference.AuxiliaryHead(FEATURES, 3, 5, place, make_for_heads) for place in cut]
                 losses = reference.partime_local(stages, heads, reference.autoencode(frames))

@@ -6,13 +6,10 @@ import random
 import program
 
 
-class ReplayTest(program.CliTest):
+class Replay(program.CliTest):
 
     def config(self, uri="synth:shapes?frames=60", task="autoencode", source={}, **replay):
         return program.small(uri, source=source, task={"kind": task}, replay=replay)
-
-
-class AsOftenAsAsked(ReplayTest):
 
     def test_the_share_is_replayed_and_counted_apart(self):
         for kind in ("recent", "reservoir", "hard"):
@@ -46,27 +43,21 @@ class AsOftenAsAsked(ReplayTest):
 
     def test_a_class_comes_again_with_its_own_picture(self):
         """Bright on the left or on the right, at random; every fifth picture has no class."""
-        chance = random.Random(7)
-        left = [chance.random() < 0.5 for _ in range(120)]
-        pictures = program.random_frames(1, 120) // 2
-        for n in range(120):
-            pictures[n, :, slice(12) if left[n] else slice(12, None)] += 100
-        names = ["left" if one else "right" for one in left]
+        pictures, chance = program.random_frames(1, 120) // 2, random.Random(7)
+        names = [chance.choice(("left", "right")) for _ in pictures]
+        for picture, name in zip(pictures, names):
+            picture[:, slice(12) if name == "left" else slice(12, None)] += 100
         rows = [f"{n},{names[n]}" for n in range(120) if n % 5 != 4]
         (self.folder / "classes.csv").write_text("\n".join(["frame,class", *rows]) + "\n")
         config = self.config(program.write_frames(self.folder / "frames", pictures), kind="reservoir", size=16, share=0.75)
-        config["task"] = {"kind": "label", "loss": "cross-entropy", "labels": self.folder / "classes.csv"}
-        config["model"] = {"preset": "layers", "layer": [{"type": "flatten"}, {"type": "linear", "out": 2}]}
-        config["pipeline"] = {"stages": 1}
-        config["optimizer"] = {"kind": "sgd", "lr": 0.001}
-        report, _ = self.learn(config)
+        report, _ = self.learn(config | {
+            "task": {"kind": "label", "loss": "cross-entropy", "labels": self.folder / "classes.csv"},
+            "model": {"preset": "layers", "layer": [{"type": "flatten"}, {"type": "linear", "out": 2}]},
+            "pipeline": {"stages": 1}, "optimizer": {"kind": "sgd", "lr": 0.001}})
         frames = report["frames"]
         self.assertGreater(frames["replayed"], 2 * len(rows))
         self.assertEqual(report["updates"], [len(rows) + frames["replayed"]], "a picture without a class teaches nothing")
         self.assertGreater(report["accuracy"]["mean"], 0.85, "learned from classes of other pictures")
-
-
-class WhileTheStreamLeavesTime(ReplayTest):
 
     def test_a_live_stream_is_replayed_and_loses_no_frame(self):
         report, _ = self.learn(self.config(kind="reservoir", size=16, source={"pace": "live", "fps": 20.0}))
@@ -77,17 +68,7 @@ class WhileTheStreamLeavesTime(ReplayTest):
         report, _ = self.learn(self.config(kind="reservoir", size=16))
         self.assertEqual(report["frames"]["replayed"], 0)
 
-
-class Refused(ReplayTest):
-
-    def test_what_cannot_be(self):
-        for keys, *parts in (({"kind": "hardest"}, "replay.kind", "'hard'"), ({"share": 0.5}, "replay.share", "needs replay.kind"),
-                             ({"kind": "recent", "share": 1.0}, "replay.share", "0.99"),
-                             ({"kind": "recent", "share": "some"}, "replay.share", "auto"),
-                             ({"kind": "recent", "size": 0}, "replay.size", "from 1")):
-            with self.subTest(keys):
-                self.assert_check_refuses(self.config(**keys), *parts)
-
-    def test_more_than_the_machine_has(self):
+    def test_what_cannot_be_is_refused(self):
+        self.assert_check_refuses(self.config(share=0.5), "replay.share", "needs replay.kind")
         config = self.config(kind="recent", size=1 << 24, source={"width": 1280, "height": 720})
         self.assert_check_refuses(config, "replay.size", "GB")

@@ -1,4 +1,4 @@
-"""What a run leaves: the report's keys and values, the summary, the pictures, and where they go."""
+"""What a run leaves: the report's keys and values, the summary, the pictures, and where they go. Every frame is accounted for."""
 
 import json
 import math
@@ -32,7 +32,7 @@ KEYS = {
 class ReportTest(program.CliTest):
 
     def config(self, cut=(2,), count=30, pipeline={}, **tables):
-        uri = program.write_frames(self.folder / "frames", program.random_frames(1, count))
+        uri = program.write_frames(self.folder / f"frames{count}", program.random_frames(1, count))
         return {"source": {"uri": uri, "width": 24, "height": 16}, "model": {"layers": 4, "features": 4, "kernel": 3},
                 "pipeline": {"stages": len(cut) + 1, "cut": list(cut), **pipeline}, **tables}
 
@@ -160,9 +160,23 @@ class Contents(ReportTest):
         source = {"uri": "synth:shapes?frames=6000", "width": 96, "height": 96, "fps": 3000.0, "pace": "live"}
         report, _ = self.learn({**self.config(cut=(3,)), "source": source, "model": {"layers": 6, "features": 16, "kernel": 5},
                                 "monitor": {"fps": 0.5}})  # a budget that every stage meets
+        self.assert_balanced(report)
+        self.assertEqual((report["frames"]["received"], report["frames"]["rejected"]), (6000, 0))
         self.assertGreater(report["frames"]["dropped"], 0)
         self.assertFalse(report["realtime"]["holds"], report["realtime"])
         self.assertIn("dropped", report["realtime"]["reason"])
+
+    def test_so_many_frames_are_trained_as_are_asked_for(self):
+        """Of a stream of so many frames, and of its passes where it is a loop."""
+        for count, loop, task, frames, received, trained in (
+                (20, False, "autoencode", 7, 7, 7), (20, False, "next-frame", 7, 8, 7), (5, False, "autoencode", 50, 5, 5),
+                (5, False, "autoencode", 0, 5, 5), (4, True, "autoencode", 23, 23, 23),
+                (4, True, "next-frame", 23, 31, 23)):  # three pairs a pass, none across the seam
+            with self.subTest(count=count, loop=loop, task=task, frames=frames):
+                config = program.merged(self.config(count=count), {"source": {"loop": loop}, "task": {"kind": task}})
+                report, _ = self.learn(config, "--frames", frames)
+                self.assertEqual(report["frames"], {"received": received, "trained": trained, "dropped": 0,
+                                                    "rejected": received - trained, "in_flight": 0})
 
     def test_a_loss_that_is_nan_stays_json(self):
         # A rate that throws the weights out of float's range.
@@ -217,7 +231,7 @@ class Outputs(ReportTest):
             self.run_with("--quiet", "--report", self.folder / "a.json", report=self.folder / "b.json")
         self.report("a.json")
         left = sorted(path.name for path in self.folder.iterdir())
-        self.assertEqual(left, ["a.json", "config.toml", "frames"])  # no temporary file stays
+        self.assertEqual(left, ["a.json", "config.toml", "frames30"])  # no temporary file stays
 
     def test_one_that_cannot_be_written_costs_no_other(self):
         outcome = self.run_with("--quiet", report="/dev/full", loss_plot=self.folder / "loss.png", prediction="/dev/full",

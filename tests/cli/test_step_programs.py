@@ -41,6 +41,8 @@ class StepPrograms(reference.ReferenceTest):
             self.assert_same_bits(weights, others)
         shown = program.call("check", program.write_toml(self.folder / "c.toml", program.bare(self.config(threads=[1, 2]))))
         self.assertRegex(shown.out, r"stage 1 on cpu:1 with 2 threads, gradients 0 ")
+        report, _ = self.train(cut=[], threads=[1, 2])  # balanced for the threads that stages have
+        self.assertEqual((report["threads"], len(report["cut"])), ([1, 2], 1))
 
     def test_threads_and_cut_that_are_left_to_the_start_of_a_run(self):
         cores = len(os.sched_getaffinity(0))
@@ -53,18 +55,9 @@ class StepPrograms(reference.ReferenceTest):
                 named, others = self.train(stages=stages, cut=report["cut"], threads=report["threads"])
                 self.assertEqual(named["devices"], report["devices"])
                 self.assert_same_bits(weights, others)
-
-    def test_check_does_not_choose_threads(self):
-        config = program.write_toml(self.folder / "c.toml", program.bare(self.config(threads="auto")))
-        shown = program.call("check", config)
+        shown = self.succeed("check", program.write_toml(self.folder / "c.toml", program.bare(self.config(threads="auto"))))
         self.assertIn("threads = 'auto'", shown.out)
         self.assertIn("threads of each stage, and its core, chosen by module times measured at the start", shown.out)
-        self.assertEqual(shown.code, program.DONE)
-
-    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "a stage's threads want cores of their own")
-    def test_a_cut_is_balanced_for_the_threads_that_stages_have(self):
-        report, _ = self.train(cut=[], threads=[1, 2])
-        self.assertEqual((report["threads"], len(report["cut"])), ([1, 2], 1))
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "refused for that")
     def test_threads_that_nothing_could_be_shared_by(self):

@@ -106,8 +106,3 @@ class Trace(program.CliTest):
             # The end of the stream shows in an action on a sample that does not come.
             self.assertEqual([name for name in names if int(re.match(r"\d[A-Z](\d+)", name)[1]) < FRAMES], done)
         self.assertEqual(len(threads), 2)
-
-    def test_where_it_cannot_be_written(self):
-        config = program.write_toml(self.folder / "config.toml", self.config("partime", 2))
-        outcome = program.call("run", config, "--quiet", "--trace", "/proc/nowhere/trace.json")
-        self.assert_refused(program.BAD_USAGE, outcome, "/proc/nowhere/trace.json")

@@ -9,7 +9,6 @@ from safetensors.numpy import load_file
 import program
 import test_ranks
 import test_reference
-import test_schedules
 
 
 class OnDevice:
@@ -34,10 +33,10 @@ class Partime(OnDevice, test_reference.Reference):
                 self.compare(cut)
 
 
-class Schedules(OnDevice, test_schedules.Schedules):
+class Schedules(OnDevice, test_reference.Schedules):
     """All that the base class has: each schedule of PyTorch's rules."""
 
-    test_replicated_stages = test_orthogonal_gradients_of_replicated_stages = None  # can't be recorded
+    test_replicated_stages = None  # can't be recorded
 
 
 class Kernels(program.CliTest):

@@ -66,6 +66,8 @@ class Package(SameWeights):
                     results = list(trainer.run(frames))
                     self.assertEqual([r.loss for r in results], losses)
                     self.assertEqual([r.index for r in results], list(range(len(losses))))
+                    self.assertEqual(trainer.report()["frames"], {"received": 22, "trained": len(losses), "dropped": 0,
+                                                                  "rejected": 22 - len(losses), "in_flight": 0})
                     self.assert_same(trainer.state_dict(), own)
                     self.assert_same(net.state_dict(), network())  # a copy was trained
 
@@ -77,36 +79,40 @@ class Package(SameWeights):
         self.assertGreater(first.latency, 0)
         self.assertEqual(first.age, 0)
 
-    def test_targets_of_ones_own(self):
-        net, frames = network(), pictures(12)
-        goals = pictures(12, seed=9)
-        trainer = millrace.Trainer(net, schedule="sequential", stages=1, **PLAIN)
-        losses = [r.loss for r in trainer.run(zip(frames, goals))]
-        own = not_in_place(network())
-        samples = [(x[None], y[None]) for x, y in zip(frames, goals)]
-        self.assertEqual(losses, expected(own, "sequential", samples, []))
-        self.assert_same(trainer.state_dict(), own)
-
-    def test_classes_by_number_and_frames_without_one(self):
-        torch.manual_seed(3)
-        net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 4, 5))
-        frames = pictures(10, shape=(3, 4, 4))
+    def test_targets_of_every_kind(self):
+        """A picture, a class by number or none, a mask of classes; or the next frame, or the change to it."""
+        frames, goals = pictures(10), pictures(10, seed=9)
         told = [0, 3, None, 1, 2, 4, None, 0, 1, 1]
-        trainer = millrace.Trainer(net, schedule="sequential", stages=1, task={"loss": "cross-entropy"}, **PLAIN)
-        results = list(trainer.run(zip(frames, told)))
-        optimizer = torch.optim.SGD(net.parameters(), lr=LR)
-        for frame, number, result in zip(frames, told, results):
-            out = net(frame[None])
-            self.assertTrue(torch.equal(result.prediction, out[0].detach()))
-            if number is None:
-                self.assertNotEqual(result.loss, result.loss)
-                continue
-            loss = nn.functional.cross_entropy(out, nn.functional.one_hot(torch.tensor([number]), 5).float())
-            self.assertEqual(result.loss, loss.item())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        self.assert_same(trainer.state_dict(), net)
+        masks = [((torch.arange(24) + n) // 6 % 3).repeat(16, 1) for n in range(10)]
+        for n, mask in enumerate(masks):
+            mask[n] = 255  # no class
+        torch.manual_seed(3)
+        linear = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 24, 5))
+        pixels = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 3, 1))
+        changes = reference.residual_cnn(3, 4, 3, 3, context=2)  # as it ends in no sigmoid
+        mse, classes = nn.functional.mse_loss, nn.functional.cross_entropy
+        seen = [torch.cat(pair) for pair in zip([frames[0], *frames], frames)]
+        for name, net, given, samples, loss_of, keys in (
+                ("pictures", network(), zip(frames, goals), zip(frames, goals), mse, {}),
+                ("classes", linear, zip(frames, told), [(x, torch.tensor(k)) for x, k in zip(frames, told) if k is not None],
+                 classes, {"task": {"loss": "cross-entropy"}}),
+                ("masks", pixels, [(x, mask.numpy()) for x, mask in zip(frames, masks)], zip(frames, masks),
+                 lambda y, mask: classes(y, mask, ignore_index=255), {"task": {"loss": "cross-entropy"}}),
+                ("next frame", network(), frames, zip(frames, frames[1:]), mse, {"task": "next-frame"}),
+                ("change", changes, frames, zip(seen, zip(frames[1:], frames)), lambda y, pair: mse(y + pair[1], pair[0]),
+                 {"task": "next-frame"})):
+            with self.subTest(name):
+                own = not_in_place(copy.deepcopy(net))
+                trainer = millrace.Trainer(net, schedule="sequential", stages=1, **keys, **PLAIN)
+                results = list(trainer.run(given))
+                batch = lambda y: tuple(part[None] for part in y) if isinstance(y, tuple) else y[None]
+                losses, outputs = reference.train(own, [(x[None], batch(y)) for x, y in samples], loss_of, LR)
+                learned = [result for result in results if result.loss == result.loss]  # without a target it is none
+                self.assertEqual([result.loss for result in learned], losses)
+                self.assertEqual([result.index for result in results if result not in learned], [2, 6] if name == "classes" else [])
+                if name != "change":  # whose prediction is the sum
+                    self.assertTrue(all(torch.equal(result.prediction, y[0]) for result, y in zip(learned, outputs)))
+                self.assert_same(trainer.state_dict(), own)
 
     def test_numpy_frames_share_their_memory_and_others_are_copied(self):
         base = pictures(6)
@@ -119,12 +125,6 @@ class Package(SameWeights):
         from millrace import _frames
         array = base[0].numpy()
         self.assertEqual(_frames.frame(array, 0).data_ptr(), array.ctypes.data)
-
-    def test_a_minibatch_that_is_not_full_gives_no_result(self):
-        trainer = millrace.Trainer(network(), schedule="gpipe", stages=2, cut=[2], microbatches=4, **PLAIN)
-        self.assertEqual(len(list(trainer.run(pictures(10)))), 8)
-        self.assertEqual(trainer.report()["frames"], {"received": 10, "trained": 8, "dropped": 0, "rejected": 2,
-                                                      "in_flight": 0})
 
     def test_it_goes_on_where_it_ended_and_weights_go_both_ways(self):
         frames = pictures(20)
@@ -204,22 +204,6 @@ while len(trained) < 20:
             paired = millrace.Trainer(path, correction="none", guard="none", capture="eager")
             self.assertEqual(len(list(paired.run(frames))), 7)  # the last frame has no later one
 
-    def test_masks_are_learned_pixel_by_pixel(self):
-        samples = []
-        for n, frame in enumerate(pictures(8)):
-            mask = (torch.arange(24) + n) // 6 % 3
-            samples.append((frame, mask.repeat(16, 1).numpy()))
-            samples[-1][1][n] = 255
-        torch.manual_seed(1)
-        net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 3, 1))
-        own = copy.deepcopy(net)
-        trainer = millrace.Trainer(net, schedule="sequential", stages=2, cut=[1], task={"loss": "cross-entropy"}, **PLAIN)
-        found = [result.loss for result in trainer.run(samples)]
-        losses, _ = reference.train(own, [(x[None], torch.from_numpy(mask)[None]) for x, mask in samples],
-                                    lambda y, mask: nn.functional.cross_entropy(y, mask, ignore_index=255), LR)
-        self.assertEqual(found, losses)
-        self.assert_same(trainer.state_dict(), own)
-
     def test_without_frames_it_reads_the_configs_own_source(self):
         with tempfile.TemporaryDirectory() as folder:
             bytes_ = program.random_frames(1, 8)
@@ -232,22 +216,6 @@ while len(trained) < 20:
             self.assertEqual(found, [r.loss for r in given.run(x[0] for x in reference.tensors(bytes_))])
             with self.assertRaisesRegex(millrace.Error, "none.avi"):
                 list(millrace.Trainer(net, source={"uri": folder + "/none.avi"}, stages=1).run())
-
-    def test_next_frame(self):
-        frames = pictures(10)
-        trainer = millrace.Trainer(network(), schedule="sequential", stages=1, task="next-frame", **PLAIN)
-        own = not_in_place(network())
-        samples = [(x[None], y[None]) for x, y in zip(frames, frames[1:])]
-        self.assertEqual([r.loss for r in trainer.run(frames)], expected(own, "sequential", samples, []))
-
-    def test_a_module_that_ends_in_no_sigmoid_predicts_the_change_to_the_last_frame(self):
-        frames = pictures(10)
-        torch.manual_seed(1)
-        net = reference.residual_cnn(3, 4, 3, 3, context=2)
-        trainer = millrace.Trainer(net, schedule="sequential", stages=1, task="next-frame", **PLAIN)
-        seen = [frames[0], *frames]
-        samples = [(torch.cat(seen[n:n + 2])[None], frames[n + 1][None], frames[n][None]) for n in range(9)]
-        self.assertEqual([r.loss for r in trainer.run(frames)], expected(net, "sequential", samples, []))
 
     def test_bad_input_is_one_line_with_the_programs_words(self):
         net, frames = network(), pictures(3)
