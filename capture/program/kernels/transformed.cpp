@@ -2,6 +2,7 @@
 // overlapping squares, or Winograd's. A product a frequency replaces kernel^2 multiply-adds a
 // pixel.
 #include <algorithm>
+#include <tuple>
 
 #include "capture/program/kernels/internal.h"
 #include "capture/program/kernels/transform_numbers.h"
@@ -107,6 +108,10 @@ struct Plan {
   /// Floats of a frequency of so many channels, in whole vectors.
   std::size_t row(std::size_t channels) const { return parts() * round_up(channels, lanes()); }
 
+  // In the time of multiply-adds of vectors.
+  double inputs_cost() const { return double(tiles) * vectors(from.channels) * kind.image; }
+  double weights_cost() const { return from.channels * vectors(to.channels) * kind.weights; }
+
  private:
   void divide() {
     constexpr std::size_t kSome = 128 << 10, kCached = 256 << 10;  // floats
@@ -138,14 +143,14 @@ double cost_of(const Kind& kind, const Convolution& c) {
   const double tiles = double(plan.tiles), taps = double(c.kernel) * c.kernel;
   const double of_weights = plan.from.channels * vectors(plan.to.channels);
   const double product = double(plan.frequencies) * of_weights * (is_fft(kind) ? 4.6 : 1.3);
-  const double inputs = tiles * vectors(plan.from.channels) * kind.image;
+  const double inputs = plan.inputs_cost();
   const double outputs = tiles * vectors(plan.to.channels), moved = 0.5 * double(plan.moved);
   if (c.pass == Pass::kWeightGradient) {  // a product's sums go to memory
     return inputs + outputs * kind.image + (tiles + 2) * product +
            of_weights * (kind.weight_gradient + 15 * taps) + moved;
   }
-  return inputs + outputs * kind.output + tiles * product +
-         of_weights * (kind.weights + 10 * taps) + moved;
+  return inputs + outputs * kind.output + tiles * product + plan.weights_cost() +
+         of_weights * 10 * taps + moved;
 }
 
 /// The same of the kernels that sum products directly.
@@ -169,7 +174,7 @@ struct Spectra {
   const std::size_t plane;  ///< floats to the next frequency
   const std::size_t floats;
 
-  /// \param begin where they lie in shared memory.
+  /// \param begin where they lie in a thread's memory.
   Spectra(std::size_t begin, std::size_t row, std::size_t count, std::size_t frequencies)
       : begin(begin),
         row(row),
@@ -178,28 +183,15 @@ struct Spectra {
         floats(plane * frequencies) {}
   std::size_t end() const { return begin + floats; }
   float* of(const Operands& operands, std::size_t frequency) const {
-    return operands.shared + begin + frequency * plane;
+    return operands.scratch + begin + frequency * plane;
   }
   Spectrum at(const Operands& operands, std::size_t index, std::size_t offset) const {
     return {of(operands, 0) + index * row + offset, plane};
   }
 };
 
-/// Calls work(index below `count`, first channel) for a share of all vectors of channels.
-template <class Work>
-void each_of(std::size_t count, std::size_t channels, Share share, const Work& work) {
-  const std::size_t width = lanes(), vectors = (channels + width - 1) / width;
-  const auto [first, last] = share.of(count * vectors);
-  std::size_t index = first / vectors, channel = first % vectors * width;
-  for (std::size_t i = first; i < last; ++i) {
-    work(index, channel);
-    channel += width;
-    if (channel < channels) continue;
-    channel = 0;
-    ++index;
-  }
-}
-
+/// Threads share no spectra, which a core is slow to read from another's cache: each makes those
+/// that its part needs, some of them several times.
 class TransformedKernel final : public Kernel {
  public:
   TransformedKernel(const Convolution& c, const Kind& kind)
@@ -215,49 +207,72 @@ class TransformedKernel final : public Kernel {
     }
   }
 
-  std::size_t scratch_floats() const override { return places_.size() * lanes_; }
-  std::size_t shared_floats(int) const override { return weights_.end(); }
-  /// Round by round: the transforms there, the products; with the next round's the way back.
-  int phases(int) const override { return int(2 * plan_.rounds + 1); }
+  std::size_t scratch_floats() const override { return weights_.end() + places_.size() * lanes_; }
 
-  void run(const Operands& operands, int phase, Share share) const override {
-    const std::size_t number = std::size_t(phase) / 2;
-    const Round round = this->round(number);
-    if (phase % 2 == 1) return multiply(operands, round, share);
-    const bool begins = number == 0, ends = number == plan_.rounds;
-    const bool new_columns = plan_.by_columns || begins;
-    const bool new_tiles = !plan_.by_columns || begins;
-    if (weight_gradient()) {
-      if (!begins && (plan_.by_columns || ends))
-        finish_weights(operands, this->round(number - 1), share);
-      if (ends) return bias_gradient(c_, operands, share);
-      if (new_tiles) spread_inputs(operands.x, operands, round, share);
-      spread_gradients(operands, round, share);
-      return;
-    }
-    if (!begins) finish_images(operands, this->round(number - 1), share);
-    if (ends) return;
-    if (new_columns) spread_weights(operands, round, share);
-    if (new_tiles) spread_inputs(operands.source, operands, round, share);
+  void run(const Operands& operands, int, Share share) const override {
+    if (c_.pass != Pass::kWeightGradient) return make_image(operands, share);
+    make_weights(operands, share);
+    bias_gradient(c_, operands, share);
   }
 
  private:
-  /// What it takes: tiles and columns from `tile` and `column` on.
-  struct Round {
-    std::size_t tile = 0, tiles = 0, column = 0, columns = 0;
-    bool first = true;  ///< of its columns
+  struct Range {
+    std::size_t begin = 0, end = 0;
+    std::size_t count() const { return end - begin; }
   };
-  Round round(std::size_t number) const {
-    Round r{.tiles = plan_.tiles, .columns = std::size_t(plan_.to.channels)};
-    if (plan_.by_columns) {
-      r.column = std::min(r.columns, number * plan_.round_columns);
-      r.columns = std::min(plan_.round_columns, r.columns - r.column);
+  /// Of the tiles, and of the channels on both sides of the products.
+  struct Part {
+    Range tiles, rows, columns;
+  };
+
+  Part part_of(Share share) const {
+    Part part{{0, plan_.tiles},
+              {0, std::size_t(plan_.from.channels)},
+              {0, std::size_t(plan_.to.channels)}};
+    const std::size_t vectors = round_up(part.columns.end, lanes_) / lanes_;
+    const bool even = vectors % std::size_t(share.count) == 0;
+    const auto shared = [&](Range& range, std::size_t unit) {
+      std::tie(range.begin, range.end) = share.of(range.end, unit);
+    };
+    if (weight_gradient()) {
+      even ? shared(part.columns, lanes_) : shared(part.rows, 4);
     } else {
-      r.tile = std::min(r.tiles, number * plan_.round_tiles);
-      r.tiles = std::min(plan_.round_tiles, r.tiles - r.tile);
-      r.first = number == 0;
+      even&& plan_.weights_cost() > plan_.inputs_cost() ? shared(part.columns, lanes_)
+                                                        : shared(part.tiles, 1);
     }
-    return r;
+    return part;
+  }
+  /// Calls work(part of the round, whether it is the first).
+  template <class Work>
+  void each_round(const Part& part, const Work& work) const {
+    Range Part::*const divided = plan_.by_columns ? &Part::columns : &Part::tiles;
+    const auto [begin, end] = part.*divided;
+    const std::size_t step = plan_.by_columns ? plan_.round_columns : plan_.round_tiles;
+    for (std::size_t i = begin; i < end; i += step) {
+      Part round = part;
+      round.*divided = Range{i, std::min(i + step, end)};
+      work(round, i == begin);
+    }
+  }
+
+  void make_image(const Operands& operands, Share share) const {
+    each_round(part_of(share), [&](const Part& r, bool first) {
+      if (r.tiles.count() == 0 || r.columns.count() == 0) return;
+      if (first || plan_.by_columns) spread_weights(operands, r);
+      if (first || !plan_.by_columns) spread_inputs(operands.source, operands, r);
+      multiply(operands, r, first);
+      finish_image(operands, r);
+    });
+  }
+  void make_weights(const Operands& operands, Share share) const {
+    const Part part = part_of(share);
+    each_round(part, [&](const Part& r, bool first) {
+      if (first || !plan_.by_columns) spread_inputs(operands.x, operands, r);
+      spread_gradients(operands, r);
+      multiply(operands, r, first);
+      if (plan_.by_columns) finish_weights(operands, r);
+    });
+    if (!plan_.by_columns) finish_weights(operands, part);
   }
 
   bool gradient() const { return c_.pass == Pass::kDataGradient; }
@@ -270,6 +285,7 @@ class TransformedKernel final : public Kernel {
             .right = c_.kernel,
             .channels = int(lanes_)};
   }
+  float* square_of(const Operands& operands) const { return operands.scratch + weights_.end(); }
 
   /// Where a tile's square, its corner `border` pixels up and left of the tile, meets channels of
   /// the image; at most `extent` rows and columns of it.
@@ -287,82 +303,106 @@ class TransformedKernel final : public Kernel {
             .offset = y * std::ptrdiff_t(image.row()) + x * std::ptrdiff_t(image.channels) +
                       std::ptrdiff_t(channel)};
   }
+  /// Calls work(i, first channel of a vector) for all vectors that hold a channel of the range.
+  template <class Work>
+  void each_vector(Range range, Range channels, const Work& work) const {
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      for (std::size_t c = channels.begin / lanes_ * lanes_; c < channels.end; c += lanes_)
+        work(i, c);
+    }
+  }
 
-  void spread_inputs(const float* image, const Operands& operands, const Round& r,
-                     Share share) const {
-    each_of(r.tiles, plan_.from.channels, share, [&](std::size_t index, std::size_t channel) {
-      const Window w = window(r.tile + index, plan_.from, channel, c_.kernel / 2, plan_.kind.side);
+  void spread_inputs(const float* image, const Operands& operands, const Part& r) const {
+    each_vector(r.tiles, r.rows, [&](std::size_t tile, std::size_t channel) {
+      const Window w = window(tile, plan_.from, channel, c_.kernel / 2, plan_.kind.side);
       functions_.spread(Side::kInput, image + w.offset, w,
-                        a_.at(operands, index, channel * plan_.parts()));
+                        a_.at(operands, tile - r.tiles.begin, channel * plan_.parts()));
     });
   }
-  void spread_gradients(const Operands& operands, const Round& r, Share share) const {
-    each_of(r.tiles, r.columns, share, [&](std::size_t index, std::size_t channel) {
-      const Window w = window(r.tile + index, plan_.to, r.column + channel, 0, plan_.tile);
+  void spread_gradients(const Operands& operands, const Part& r) const {
+    each_vector(r.tiles, r.columns, [&](std::size_t tile, std::size_t channel) {
+      const Window w = window(tile, plan_.to, channel, 0, plan_.tile);
       functions_.spread(Side::kGradient, operands.source + w.offset, w,
-                        b_.at(operands, index, channel * plan_.parts()));
+                        column(b_, operands, tile - r.tiles.begin, channel, r));
     });
   }
+  Spectrum column(const Spectra& spectra, const Operands& operands, std::size_t index,
+                  std::size_t channel, const Part& r) const {
+    return spectra.at(operands, index, (channel - r.columns.begin) * plan_.parts());
+  }
 
-  void spread_weights(const Operands& operands, const Round& r, Share share) const {
+  void spread_weights(const Operands& operands, const Part& r) const {
     const std::size_t taps = places_.size(), in = c_.input.channels;
-    each_of(plan_.from.channels, r.columns, share, [&](std::size_t from, std::size_t channel) {
-      const std::size_t to = r.column + channel, rows = std::min(lanes_, r.columns - channel);
+    float* const packed = square_of(operands);
+    each_vector(r.rows, r.columns, [&](std::size_t from, std::size_t to) {
+      const std::size_t rows = std::min(lanes_, r.columns.end - to);
       if (gradient()) {
-        to_lanes(operands.weights + (from * in + to) * taps, taps, rows, places_, operands.scratch);
+        to_lanes(operands.weights + (from * in + to) * taps, taps, rows, places_, packed);
       } else {
-        to_lanes(operands.weights + (to * in + from) * taps, in * taps, rows, places_,
-                 operands.scratch);
+        to_lanes(operands.weights + (to * in + from) * taps, in * taps, rows, places_, packed);
       }
-      functions_.spread(Side::kWeights, operands.scratch, square(),
-                        weights_.at(operands, from, channel * plan_.parts()));
+      functions_.spread(Side::kWeights, packed, square(), column(weights_, operands, from, to, r));
     });
   }
 
-  void multiply(const Operands& operands, const Round& r, Share share) const {
-    const int channels = plan_.from.channels, tiles = int(r.tiles);
+  void multiply(const Operands& operands, const Part& r, bool first) const {
     Products p{.complex = is_fft(plan_.kind),
                .transposed = weight_gradient(),
                .a_pitch = a_.row,
                .b_row = b_.row,  // the weights', too
                .c_row = b_.row,
-               .rows = tiles,
-               .depth = channels,
-               .vectors = int(round_up(r.columns, lanes_) / lanes_)};
-    if (weight_gradient()) {  // sums over tiles
-      std::swap(p.rows, p.depth);
-      p.accumulate = !r.first;
-    }
-    const auto [begin, end] = share.of(plan_.frequencies);
-    for (std::size_t f = begin; f < end; ++f) {
+               .rows = int(r.tiles.count()),
+               .depth = plan_.from.channels,
+               .vectors = int(round_up(r.columns.count(), lanes_) / lanes_)};
+    for (std::size_t f = 0; f < plan_.frequencies; ++f) {
       float *const image = b_.of(operands, f), *const kernel = weights_.of(operands, f);
       p.a = a_.of(operands, f);
-      p.b = weight_gradient() ? image : kernel;
-      p.c = weight_gradient() ? kernel : image;
+      p.b = kernel;
+      p.c = image;
+      if (weight_gradient()) {
+        sum_tiles(p, r, image, kernel, first || plan_.by_columns);
+      } else {
+        products(p);
+      }
+    }
+  }
+  /// Of the rows' channels, those within a vector or whole vectors at a time.
+  void sum_tiles(Products p, const Part& r, const float* gradients, float* sums,
+                 bool overwrite) const {
+    const float* const inputs = p.a;
+    p.b = gradients;
+    p.depth = int(r.tiles.count());
+    p.accumulate = !overwrite;
+    for (std::size_t row = r.rows.begin, end; row < r.rows.end; row = end) {
+      const std::size_t lane = row % lanes_;
+      end = lane == 0 ? r.rows.end : std::min(r.rows.end, row - lane + lanes_);
+      p.a = inputs + (row - lane) * plan_.parts() + lane;
+      p.c = sums + row * p.c_row;
+      p.rows = int(end - row);
       products(p);
     }
   }
 
-  void finish_images(const Operands& operands, const Round& r, Share share) const {
-    each_of(r.tiles, r.columns, share, [&](std::size_t index, std::size_t channel) {
-      const std::size_t to = r.column + channel;
-      const Window w = window(r.tile + index, plan_.to, to, 0, plan_.tile);
+  void finish_image(const Operands& operands, const Part& r) const {
+    each_vector(r.tiles, r.columns, [&](std::size_t tile, std::size_t to) {
+      const Window w = window(tile, plan_.to, to, 0, plan_.tile);
       const Finish finish{.bias = operands.bias ? operands.bias + to : nullptr,
                           .activation = c_.activation,
                           .mask = operands.mask ? operands.mask + w.offset : nullptr,
                           .image = operands.made + w.offset};
-      functions_.gather(Side::kOutput, b_.at(operands, index, channel * plan_.parts()), finish, w);
+      functions_.gather(Side::kOutput, column(b_, operands, tile - r.tiles.begin, to, r), finish,
+                        w);
     });
   }
 
-  void finish_weights(const Operands& operands, const Round& r, Share share) const {
+  void finish_weights(const Operands& operands, const Part& r) const {
     const std::size_t taps = places_.size(), in = c_.input.channels;
-    each_of(in, r.columns, share, [&](std::size_t from, std::size_t channel) {
-      functions_.gather(Side::kWeights, weights_.at(operands, from, channel * plan_.parts()),
-                        Finish{.image = operands.scratch}, square());
-      from_lanes(operands.scratch, places_,
-                 operands.made + ((r.column + channel) * in + from) * taps, in * taps,
-                 std::min(lanes_, r.columns - channel), c_.accumulate);
+    float* const packed = square_of(operands);
+    each_vector(r.rows, r.columns, [&](std::size_t from, std::size_t to) {
+      functions_.gather(Side::kWeights, column(weights_, operands, from, to, r),
+                        Finish{.image = packed}, square());
+      from_lanes(packed, places_, operands.made + (to * in + from) * taps, in * taps,
+                 std::min(lanes_, r.columns.end - to), c_.accumulate);
     });
   }
 
