@@ -229,22 +229,18 @@ class TransformedKernel final : public Kernel {
     Part part{{0, plan_.tiles},
               {0, std::size_t(plan_.from.channels)},
               {0, std::size_t(plan_.to.channels)}};
-    const std::size_t vectors = round_up(part.columns.end, lanes_) / lanes_;
-    const bool even = vectors % std::size_t(share.count) == 0;
-    const auto shared = [&](Range& range, std::size_t unit) {
-      std::tie(range.begin, range.end) = share.of(range.end, unit);
-    };
-    if (weight_gradient()) {
-      even ? shared(part.columns, lanes_) : shared(part.rows, 4);
-    } else {
-      even&& plan_.weights_cost() > plan_.inputs_cost() ? shared(part.columns, lanes_)
-                                                        : shared(part.tiles, 1);
-    }
+    const bool of_images = !weight_gradient();
+    const bool even = round_up(part.columns.end, lanes_) / lanes_ % std::size_t(share.count) == 0;
+    const bool by_columns = even && !(of_images && plan_.weights_cost() < plan_.inputs_cost());
+    Range& shared = by_columns ? part.columns : of_images ? part.tiles : part.rows;
+    const std::size_t unit = by_columns ? lanes_ : of_images ? 1 : 4;
+    std::tie(shared.begin, shared.end) = share.of(shared.end, unit);
     return part;
   }
   /// Calls work(part of the round, whether it is the first).
   template <class Work>
   void each_round(const Part& part, const Work& work) const {
+    if (!part.tiles.count() || !part.rows.count() || !part.columns.count()) return;
     Range Part::*const divided = plan_.by_columns ? &Part::columns : &Part::tiles;
     const auto [begin, end] = part.*divided;
     const std::size_t step = plan_.by_columns ? plan_.round_columns : plan_.round_tiles;
@@ -257,7 +253,6 @@ class TransformedKernel final : public Kernel {
 
   void make_image(const Operands& operands, Share share) const {
     each_round(part_of(share), [&](const Part& r, bool first) {
-      if (r.tiles.count() == 0 || r.columns.count() == 0) return;
       if (first || plan_.by_columns) spread_weights(operands, r);
       if (first || !plan_.by_columns) spread_inputs(operands.source, operands, r);
       multiply(operands, r, first);
