@@ -58,20 +58,19 @@ class Bench:
     def arms(self):
         sizes, quick = self.options.sizes or [16, 32, 64], self.options.quick
         size = (self.options.sizes or [64])[-1]
-        arms = []
-        for each in sizes:
-            arms.append({"arm": f"hand-off, shared memory, {each} px", "kind": "handoff", "place": "shared memory", "size": each})
-            arms.append({"arm": f"hand-off, veth, {each} px", "kind": "handoff", "place": "veth", "hosts": 2, "size": each})
-        arms += [{"arm": f"{schedule}, 2 ranks, {size} px", "kind": "step", "schedule": schedule, "size": size}
+
+        def arm(kind, name, size, schedule="sequential", place="shared memory", hosts=0, delay_ms=0.0, ranks=2):
+            return {"arm": f"{name}, {size} px", "kind": kind, "schedule": schedule, "place": place, "size": size, "hosts": hosts,
+                    "delay_ms": delay_ms, "ranks": ranks}
+
+        arms = [arm("handoff", f"hand-off, {place}", each, place=place, hosts=hosts)
+                for each in sizes for place, hosts in (("shared memory", 0), ("veth", 2))]
+        arms += [arm("step", f"{schedule}, 2 ranks", size, schedule)
                  for schedule in ("partime", "gpipe", "1f1b") if not quick or schedule == "gpipe"]
-        arms += [{"arm": f"{schedule}, PyTorch, {size} px", "kind": "pytorch", "schedule": schedule, "size": size}
-                 for schedule in ("gpipe", "1f1b") if self.options.pytorch]
-        arms += [{"arm": f"{schedule}, {ms:g} ms, {size} px", "kind": "delay", "schedule": schedule, "place": f"{ms:g} ms",
-                  "hosts": 4, "delay_ms": ms, "ranks": 4, "size": size}
+        arms += [arm("pytorch", f"{schedule}, PyTorch", size, schedule) for schedule in ("gpipe", "1f1b") if self.options.pytorch]
+        arms += [arm("delay", f"{schedule}, {ms:g} ms", size, schedule, f"{ms:g} ms", 4, ms, 4)
                  for ms in (1.0, 5.0) for schedule in ("partime", "pipedream", "gpipe", "1f1b")
                  if not quick or (schedule == "1f1b" and ms == 1)]
-        arms = [{"schedule": "sequential", "place": "shared memory", "hosts": 0, "delay_ms": 0.0, "ranks": 2, **arm}
-                for arm in arms]
         wanted = [arm for arm in arms if self.options.arms in arm["arm"] and not (arm["hosts"] and self.lacks_hosts)]
         if not wanted:
             raise Failure(f'--arms: no arm has "{self.options.arms}" in its name', 2)

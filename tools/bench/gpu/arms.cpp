@@ -116,7 +116,7 @@ Json stages_arm(const GpuBench& how, const Json& question) {
 
 Json processor_time_arm(const GpuBench& how, const Json& question) {
   const engine::TrainerOptions options = options_of(how, question, 1);
-  const auto called = std::make_shared<CalledStep>(options);
+  const auto called = called_step_us(options);
   const auto bare = std::make_shared<BareStep>(options);
   const auto launch_us = [=] {
     const double begin = processor_us();
@@ -126,8 +126,7 @@ Json processor_time_arm(const GpuBench& how, const Json& question) {
     return us;
   };
   return in_turn(
-      {{"engine_us",
-        [=](double seconds) { return median(repeated(seconds, [&] { return called->us(); })); }},
+      {{"engine_us", called},
        {"launch_us", [=](double seconds) { return median(repeated(seconds, launch_us)); }}},
       question);
 }

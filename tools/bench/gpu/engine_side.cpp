@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "capture/devices.h"
+#include "capture/stage_step.h"
 #include "engine/pipeline/perform.h"
 #include "engine/schedule/launch_groups.h"
 #include "engine/trainer/backends.h"
@@ -76,6 +77,45 @@ class LoneFeed final : public engine::Feed, public engine::Observer {
   std::vector<double> ms_;
 };
 
+/// A step as a worker has it, recorded, and what a worker calls for each sample.
+class CalledStep {
+ public:
+  explicit CalledStep(const engine::TrainerOptions& options)
+      : schedule_(engine::for_recording(engine::schedule_of(options))),
+        samples_(schedule_.slots(), {1, 3, options.sample.height, options.sample.width}, {},
+                 /*pinned=*/true) {
+    capture::use_repeatable_kernels();
+    std::vector<stages::Stage> stages = engine::build_stages(options, schedule_);
+    const c10::Device device = stages[0].parameters().flat().device();
+    step_ = std::make_unique<capture::StageStep>(
+        std::move(stages[0]), std::move(engine::make_backends(options, 1, true)[0]), device,
+        samples_, nullptr, nullptr);
+    engine::capture_steps(schedule_, engine::longest_launch_groups(schedule_), {step_.get()});
+  }
+
+  double us() {
+    const double begin = processor_us();
+    for (int i = 0; i < kBatch; ++i) {
+      const int slot = int(sample_++ % schedule_.slots());
+      step_->forward(slot, stages::kNewest);
+      step_->backward(slot, slot);
+      step_->update();
+      launched_ = step_->launch();
+    }
+    const double launched = processor_us();
+    step_->synchronize();
+    const double over = processor_us();
+    for (int i = kBatch; i-- > 0;) step_->over(launched_ - i);
+    return (processor_us() - over + launched - begin) / kBatch;
+  }
+
+ private:
+  const engine::Schedule schedule_;
+  capture::SampleBuffers samples_;
+  std::unique_ptr<capture::StageStep> step_;
+  std::int64_t sample_ = 0, launched_ = 0;
+};
+
 }  // namespace
 
 std::function<double(double)> engine_fps(const engine::TrainerOptions& options) {
@@ -91,7 +131,7 @@ std::function<double(double)> engine_fps(const engine::TrainerOptions& options) 
     // A mean over time, as launches back to back have one: the monitor's median comes from buckets
     // that are 1.6 % wide.
     const auto& at = predictions.at;
-    const auto begin = std::max(at.begin() + filled, std::ranges::lower_bound(at, at[0] + kWarmUp));
+    const auto begin = std::lower_bound(at.begin() + filled, at.end() - 1, at[0] + kWarmUp);
     return double(at.end() - begin - 1) / std::chrono::duration<double>(at.back() - *begin).count();
   };
 }
@@ -103,37 +143,9 @@ std::vector<double> lone_frames_ms(const engine::TrainerOptions& options, double
   return feed.ms();
 }
 
-CalledStep::CalledStep(const engine::TrainerOptions& options)
-    : schedule_(engine::for_recording(engine::schedule_of(options))),
-      samples_(schedule_.slots(), {1, 3, options.sample.height, options.sample.width}, {},
-               /*pinned=*/true),
-      step_(make_step(options)) {
-  engine::capture_steps(schedule_, engine::longest_launch_groups(schedule_), {step_.get()});
-}
-
-double CalledStep::us() {
-  const double begin = processor_us();
-  for (int i = 0; i < kBatch; ++i) {
-    const int slot = int(sample_++ % schedule_.slots());
-    step_->forward(slot, stages::kNewest);
-    step_->backward(slot, slot);
-    step_->update();
-    launched_ = step_->launch();
-  }
-  const double launched = processor_us();
-  step_->synchronize();
-  const double over = processor_us();
-  for (int i = kBatch; i-- > 0;) step_->over(launched_ - i);
-  return (processor_us() - over + launched - begin) / kBatch;
-}
-
-std::unique_ptr<capture::StageStep> CalledStep::make_step(const engine::TrainerOptions& options) {
-  capture::use_repeatable_kernels();
-  std::vector<stages::Stage> stages = engine::build_stages(options, schedule_);
-  const c10::Device device = stages[0].parameters().flat().device();
-  return std::make_unique<capture::StageStep>(std::move(stages[0]),
-                                              std::move(engine::make_backends(options, 1, true)[0]),
-                                              device, samples_, nullptr, nullptr);
+std::function<double(double)> called_step_us(const engine::TrainerOptions& options) {
+  const auto step = std::make_shared<CalledStep>(options);
+  return [step](double seconds) { return median(repeated(seconds, [&] { return step->us(); })); };
 }
 
 }  // namespace millrace::bench

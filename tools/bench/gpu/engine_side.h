@@ -3,7 +3,6 @@
 
 #include <ctime>
 
-#include "capture/stage_step.h"
 #include "engine/trainer/trainer.h"
 #include "tools/bench/bench_arm.h"
 
@@ -40,21 +39,9 @@ std::function<double(double)> engine_fps(const engine::TrainerOptions& options);
 /// before. Of about `seconds`.
 std::vector<double> lone_frames_ms(const engine::TrainerOptions& options, double seconds);
 
-/// A step as a worker has it, recorded, and what a worker calls for each sample.
-class CalledStep {
- public:
-  explicit CalledStep(const engine::TrainerOptions& options);
-  /// Processor time of a sample's calls, the mean over a batch. The device's work is waited for
-  /// untimed: a worker that waits sleeps, and what the driver does meanwhile is not the step's.
-  double us();
-
- private:
-  std::unique_ptr<capture::StageStep> make_step(const engine::TrainerOptions& options);
-
-  engine::Schedule schedule_;
-  capture::SampleBuffers samples_;
-  std::unique_ptr<capture::StageStep> step_;
-  std::int64_t sample_ = 0, launched_ = 0;
-};
+/// Processor time of a sample's calls on a step as a worker has it, recorded: microseconds, the
+/// median over batches, as a function of the seconds. The device's work is waited for untimed: a
+/// worker that waits sleeps, and what the driver does meanwhile is not the step's.
+std::function<double(double)> called_step_us(const engine::TrainerOptions& options);
 
 }  // namespace millrace::bench

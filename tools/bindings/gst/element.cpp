@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <sstream>
 #include <utility>
 #include <vector>
 
+#include "engine/format.h"
 #include "io/source/gst_handles.h"
 
 namespace millrace::gst {
@@ -16,12 +16,19 @@ constexpr int kRoom = 16;
 constexpr double kUsualRate = 25;  // frames a second of a stream without a rate
 
 std::vector<std::string> lines_of(std::string text) {
-  std::replace(text.begin(), text.end(), ';', '\n');
-  std::istringstream all(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(all, line);)
-    if (line.find_first_not_of(" \t") != std::string::npos) lines.push_back(line);
+  std::ranges::replace(text, '\n', ';');
+  std::vector<std::string> lines = engine::split(text, ";");
+  std::erase_if(lines,
+                [](const std::string& line) { return line.find_first_not_of(" \t") == line.npos; });
   return lines;
+}
+
+/// 0: unknown.
+double rate_of(const GstVideoInfo& info) {
+  double fps = 0;
+  if (GST_VIDEO_INFO_FPS_N(&info) > 0)
+    gst_util_fraction_to_double(GST_VIDEO_INFO_FPS_N(&info), GST_VIDEO_INFO_FPS_D(&info), &fps);
+  return fps;
 }
 
 /// The config that the properties ask for; `sink` names the source in the report. Throws
@@ -109,9 +116,7 @@ void Element::start_learner() {
   info.kind = "gstreamer";
   info.width = GST_VIDEO_INFO_WIDTH(&*in_);
   info.height = GST_VIDEO_INFO_HEIGHT(&*in_);
-  if (GST_VIDEO_INFO_FPS_N(&*in_) > 0)
-    gst_util_fraction_to_double(GST_VIDEO_INFO_FPS_N(&*in_), GST_VIDEO_INFO_FPS_D(&*in_),
-                                &info.fps);
+  info.fps = rate_of(*in_);
   info.live = live;
   live_ = live;
   auto learner = std::make_unique<Learner>(config_, info, copy_of_settings(), element_, outlet_);
@@ -135,8 +140,7 @@ GstCaps* Element::caps_of_samples() const {
 GstClockTime Element::frame_time() const {
   double fps = config_.monitor.fps;
   const std::lock_guard lock(mutex_);
-  if (fps <= 0 && in_ && GST_VIDEO_INFO_FPS_N(&*in_) > 0)
-    gst_util_fraction_to_double(GST_VIDEO_INFO_FPS_N(&*in_), GST_VIDEO_INFO_FPS_D(&*in_), &fps);
+  if (fps <= 0 && in_) fps = rate_of(*in_);
   return GstClockTime(double(GST_SECOND) / (fps > 0 ? fps : kUsualRate));
 }
 
