@@ -6,9 +6,14 @@
 
 namespace millrace {
 
-/// `all` under `tools/test --long`, which sets MILLRACE_LONG; else a tenth, enough to see a gross fault.
+/// Under `tools/test --long`.
+inline bool is_long() {
+  return std::getenv("MILLRACE_LONG") != nullptr;
+}
+
+/// `all` in a long run; else a tenth, enough to see a gross fault.
 inline int repetitions(int all) {
-  return std::getenv("MILLRACE_LONG") != nullptr ? all : std::max(1, all / 10);
+  return is_long() ? all : std::max(1, all / 10);
 }
 
 }  // namespace millrace

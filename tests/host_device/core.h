@@ -118,6 +118,12 @@ template <class Handle>
 bool alive(const Handle* handle) {
   return handle && handle->alive == kAlive;
 }
+/// The same, for what is done to it: a violation if not.
+template <class Handle>
+bool there(const Handle* handle, const char* what) {
+  if (!alive(handle)) violation("%s of what is not, or no longer, there", what);
+  return alive(handle);
+}
 
 extern std::set<CUstream_st*>& streams;
 extern int events_held, graphs_held, executables_held;

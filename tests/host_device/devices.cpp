@@ -196,11 +196,17 @@ API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* bloc
   *blocks = 2;
   return cudaSuccess;
 }
+/// In place of what LibTorch looks up at its start and never calls here.
+static int not_done() {
+  violation("a function of the driver that this device does not do");
+  return cudaErrorNotSupported;
+}
 API cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
                                                  unsigned long long,
                                                  cudaDriverEntryPointQueryResult* found) {
   *function = dlsym(RTLD_DEFAULT, name);
-  if (found) *found = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  if (!*function) *function = reinterpret_cast<void*>(&not_done);
+  if (found) *found = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
 

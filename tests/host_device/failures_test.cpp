@@ -1,13 +1,19 @@
 // Whatever CUDA function fails, and whenever: a run ends in fallback to eager steps with the right
-// weights, or in one clear line, and leaves nothing behind that a later run could see.
+// weights, or in one clear line, and leaves nothing behind that a later run could see. What memory
+// a run and a backend leave, and what a backend's first work waits for.
+#include <ATen/ATen.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
 
+#include "capture/backend.h"
 #include "tests/engine/trained.h"
 #include "tests/host_device/host_device.h"
+#include "tests/repetitions.h"
 
 namespace millrace::engine {
 namespace {
@@ -33,12 +39,9 @@ Ended train(Capture capture = Capture::automatic) {
   try {
     TrainerOptions options = on_device();
     options.capture = capture;
-    Trainer trainer(options);
-    SampleFeed feed(kShape, kSamples);
-    LossLog log;
-    trainer.run(feed, &log);
-    ended.trained = {trainer.state(), log.losses};
-    ended.recorded = trainer.recorded();
+    const PastRun run(options, kSamples);
+    ended.trained = run.trained();
+    ended.recorded = run.trainer.recorded();
   } catch (const std::exception& error) {
     ended.error = error.what();
   }
@@ -50,6 +53,7 @@ using host_device::calls;
 /// What is held when LibTorch's caches are empty.
 host_device::Held held() {
   c10::cuda::CUDACachingAllocator::emptyCache();
+  at::getHostAllocator(at::kCUDA)->empty_cache();
   return host_device::held();
 }
 
@@ -62,7 +66,7 @@ void expect_right(const Ended& ended, const Ended& expected) {
 
 /// Which calls of `count` fail in their turn: in a short run the first, one on the way, the last.
 std::set<int> chosen(int count) {
-  if (!std::getenv("MILLRACE_LONG")) return {1, count / 3 + 1, count};
+  if (!is_long()) return {1, count / 3 + 1, count};
   std::set<int> all;
   for (int n = 1; n <= count; n += n < 60 ? 1 : 1 + count / 60) all.insert(n);
   return all;
@@ -122,6 +126,61 @@ INSTANTIATE_TEST_SUITE_P(Of, Failures,
                            return info.param == int(cudaErrorMemoryAllocation) ? "memory"
                                                                                : "unknown";
                          });
+
+const c10::Device kDevice(at::kCUDA, 0);
+constexpr std::int64_t kMany = 1 << 20;
+
+/// While anything is captured nothing goes back to the device: what a trainer recorded must have
+/// gone before the next one records.
+TEST(Memory, OfARecordedTrainerIsTheNextOnes) {
+  std::size_t first = 0;
+  for (int run = 0; run < 4; ++run) {
+    const PastRun last(on_device(), kSamples);
+    ASSERT_TRUE(last.trainer.recorded());
+    const std::size_t now = host_device::held().device_bytes;
+    if (run == 1) first = now;
+    if (run > 1) {
+      EXPECT_LE(now, first);
+    }
+  }
+}
+
+TEST(Memory, ThatOthersHaveDoneWithGoesBackBeforeABackendRecords) {
+  const std::size_t before = held().device_bytes;
+  at::empty({kMany}, at::TensorOptions(kDevice));
+  ASSERT_GT(host_device::held().device_bytes, before);
+  const auto backend = capture::make_graph_backend(kDevice);
+  EXPECT_EQ(host_device::held().device_bytes, before);
+}
+
+TEST(Memory, OnTheHostThatARecordingTookGoesWithItsBackend) {
+  const at::Tensor made = at::ones({kMany}, at::TensorOptions(kDevice));
+  const std::size_t before = held().pinned_bytes;
+  {
+    const auto backend = capture::make_graph_backend(kDevice);
+    const auto recording = backend->record(0, [&] {
+      at::Tensor host = at::empty({kMany}, at::TensorOptions().pinned_memory(true));
+      backend->copy(host, made);
+    });
+    ASSERT_GT(host_device::held().pinned_bytes, before);
+  }
+  EXPECT_EQ(held().pinned_bytes, before);
+}
+
+TEST(Memory, ThatIsStillBeingWrittenIsWaitedForByAnEagerStage) {
+  const auto backend = capture::make_eager_backend(kDevice);
+  host_device::delay(2000);
+  at::Tensor made;
+  {
+    const c10::cuda::CUDAStreamGuard elsewhere(
+        c10::cuda::getStreamFromPool(false, kDevice.index()));
+    made = at::ones({kMany}, at::TensorOptions(kDevice));
+  }
+  backend->run([&] { made.add_(1); });
+  host_device::delay(0);
+  EXPECT_EQ(made.cpu()[kMany - 1].item<float>(), 2);
+  EXPECT_EQ(host_device::violations(), 0);
+}
 
 }  // namespace
 }  // namespace millrace::engine

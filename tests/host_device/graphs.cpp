@@ -23,12 +23,6 @@ namespace {
 
 using Item = CUgraphExec_st::Item;
 
-bool there(cudaGraph_t graph, const char* what) {
-  if (alive(graph)) return true;
-  violation("%s of a graph that is not, or no longer, there", what);
-  return false;
-}
-
 std::shared_ptr<Graph> copy_of(const Graph& graph) {
   auto copy = std::make_shared<Graph>();
   std::map<const Node*, Node*> copied;
@@ -223,16 +217,6 @@ API cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* made, cudaGraph_t gr
                {.type = cudaGraphNodeTypeGraph, .child = copy_of(*child->graph)});
   });
 }
-API cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    if (!there(graph, "cudaGraphGetNodes")) return cudaErrorInvalidValue;
-    const auto& all = graph->graph->nodes;
-    if (nodes) *count = std::min(*count, all.size());
-    for (std::size_t i = 0; nodes && i < *count; ++i) nodes[i] = all[i].get();
-    if (!nodes) *count = all.size();
-    return cudaSuccess;
-  });
-}
 API cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* made, cudaGraph_t graph,
                                               unsigned long long) {
   return call(__func__, [&](Guard&) -> cudaError_t {
@@ -260,8 +244,7 @@ API cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t handle) {
 API cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle) {
   return call(__func__, [&](Guard&) -> cudaError_t {
     CUstream_st* stream = stream_of(handle);
-    if (!alive(graph)) violation("a graph that is not, or no longer, there is launched");
-    if (!stream || !alive(graph)) return cudaErrorInvalidValue;
+    if (!there(graph, "cudaGraphLaunch") || !stream) return cudaErrorInvalidValue;
     if (stream->device != current_device)
       violation("a graph is launched while another device is current");
     TRY(refuse_captured(*stream));  // a device would make a child of it
@@ -276,10 +259,7 @@ API cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle) {
 }
 API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
   return call(__func__, [&](Guard&) -> cudaError_t {
-    if (!alive(graph)) {
-      violation("cudaGraphExecDestroy of a graph that is not, or no longer, there");
-      return cudaErrorInvalidValue;
-    }
+    if (!there(graph, "cudaGraphExecDestroy")) return cudaErrorInvalidValue;
     if (graph->last && !graph->last->over)
       violation("cudaGraphExecDestroy of a graph that is under way");
     graph->alive = 0;

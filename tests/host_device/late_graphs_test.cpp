@@ -2,8 +2,6 @@
 // may be gone.
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "tests/engine/trained.h"
 #include "tests/host_device/host_device.h"
 
@@ -15,25 +13,21 @@ int graphs_made() {
 }
 
 /// Waits now and then, ends, and has a spoiled stretch that the guard rolls back at.
-class Uneven final : public Feed {
+class Uneven final : public CountedFeed {
  public:
-  Status poll(std::chrono::microseconds) override {
-    if (next_ == 403) return Status::end;
-    return next_ % 7 == 3 && !std::exchange(waited_, !waited_) ? Status::wait : Status::ready;
-  }
-  void take(Sample& sample) override {
-    if (next_ == 1) begun_with = graphs_made();
-    const at::Tensor x = sample_at(next_, kShape).first;
-    if (next_ >= 250 && next_ < 255)
-      x.data_ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-    std::memcpy(sample.input().data(), x.const_data_ptr<float>(), x.nbytes());
-    sample.info.frame = next_++;
-    sample.info.captured = Clock::now();
+  Uneven() : CountedFeed(403) {}
+  Status poll(std::chrono::microseconds patience) override {
+    const bool waits = next_ % 7 == 3 && !std::exchange(waited_, !waited_);
+    return waits ? Status::wait : CountedFeed::poll(patience);
   }
   int begun_with = 0;
 
  private:
-  std::int64_t next_ = 0;
+  void fill(std::int64_t n, Sample& sample) override {
+    if (n == 1) begun_with = graphs_made();
+    const at::Tensor x = spoiled_at(n, kShape, n >= 250 && n < 255).first;
+    std::copy_n(x.const_data_ptr<float>(), x.numel(), sample.input().begin());
+  }
   bool waited_ = false;
 };
 

@@ -135,33 +135,6 @@ std::shared_ptr<Work> copying(void* to, const void* from, std::size_t bytes) {
   return work;
 }
 
-std::shared_ptr<Work> filling(void* to, int value, std::size_t bytes) {
-  auto work = std::make_shared<Work>();
-  work->name = "a memset";
-  work->type = cudaGraphNodeTypeMemset;
-  work->ranges = {{to, bytes, true}};
-  work->run = [there = hostDeviceReach(to), value, bytes] { std::memset(there, value, bytes); };
-  return work;
-}
-
-cudaError_t copy_on(Guard& guard, void* to, const void* from, std::size_t bytes,
-                    cudaMemcpyKind kind, CUstream_st* stream, bool waits) {
-  if (!stream) return cudaErrorInvalidResourceHandle;
-  if (bytes == 0) return cudaSuccess;
-  const bool to_device = is_device_address(to), from_device = is_device_address(from);
-  if ((kind == cudaMemcpyHostToDevice && (!to_device || from_device)) ||
-      (kind == cudaMemcpyDeviceToHost && (to_device || !from_device)) ||
-      (kind == cudaMemcpyDeviceToDevice && !(to_device && from_device)))
-    return cudaErrorInvalidValue;
-  if (holding(to) == allocations.end() || holding(from) == allocations.end()) {
-    TRY(refuse_captured(*stream));  // pageable: staged, so that the host waits
-    waits = true;
-  }
-  TRY(give(stream, copying(to, from, bytes)));
-  if (waits) wait_until_over(guard, stream->tail);
-  return cudaSuccess;
-}
-
 }  // namespace
 }  // namespace host_device
 
@@ -252,46 +225,32 @@ API cudaError_t cudaFreeHost(void* address) {
     return cudaSuccess;
   });
 }
-API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
-  return call(__func__, [&](Guard&) {
-    const auto found = holding(address);
-    *attributes = {};
-    attributes->type = cudaMemoryTypeUnregistered;
-    attributes->device = -2;
-    attributes->hostPointer = const_cast<void*>(address);
-    if (found == allocations.end()) return cudaSuccess;
-    const bool on_host = found->second.device < 0;
-    attributes->type = on_host ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
-    attributes->device = on_host ? 0 : found->second.device;
-    attributes->devicePointer = const_cast<void*>(address);
-    if (!on_host) attributes->hostPointer = nullptr;
+API cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                                cudaStream_t handle) {
+  return call(__func__, [&](Guard& guard) -> cudaError_t {
+    CUstream_st* const stream = stream_of(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    if (bytes == 0) return cudaSuccess;
+    const bool to_device = is_device_address(to), from_device = is_device_address(from);
+    if ((kind == cudaMemcpyHostToDevice && (!to_device || from_device)) ||
+        (kind == cudaMemcpyDeviceToHost && (to_device || !from_device)) ||
+        (kind == cudaMemcpyDeviceToDevice && !(to_device && from_device)))
+      return cudaErrorInvalidValue;
+    const bool pageable =  // staged, so that the host waits
+        holding(to) == allocations.end() || holding(from) == allocations.end();
+    if (pageable) TRY(refuse_captured(*stream));
+    TRY(give(stream, copying(to, from, bytes)));
+    if (pageable) wait_until_over(guard, stream->tail);
     return cudaSuccess;
   });
 }
-API cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                                cudaStream_t stream) {
-  return call(__func__, [&](Guard& guard) {
-    return copy_on(guard, to, from, bytes, kind, stream_of(stream), false);
-  });
-}
-API cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  return call(__func__, [&](Guard& guard) -> cudaError_t {
-    TRY(unsafe());
-    return copy_on(guard, to, from, bytes, kind, stream_of(nullptr), true);
-  });
-}
-API cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes,
-                                    cudaStream_t stream) {
-  return call(__func__, [&](Guard& guard) {
-    return copy_on(guard, to, from, bytes, cudaMemcpyDefault, stream_of(stream), false);
-  });
-}
 API cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-  return call(__func__, [&](Guard&) { return give(stream_of(stream), filling(to, value, bytes)); });
-}
-API cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    TRY(unsafe());
-    return give(stream_of(nullptr), filling(to, value, bytes));
+  return call(__func__, [&](Guard&) {
+    auto work = std::make_shared<Work>();
+    work->name = "a memset";
+    work->type = cudaGraphNodeTypeMemset;
+    work->ranges = {{to, bytes, true}};
+    work->run = [there = hostDeviceReach(to), value, bytes] { std::memset(there, value, bytes); };
+    return give(stream_of(stream), work);
   });
 }

@@ -119,7 +119,7 @@ TEST_F(HostDevice, WhatForksMustJoin) {
 
 TEST_F(HostDevice, TheLegacyStreamWaitsForBlockingOnes) {
   cudaStream_t blocking = nullptr;
-  cudaStreamCreate(&blocking);
+  cudaStreamCreateWithFlags(&blocking, cudaStreamDefault);
   begin(blocking);
   EXPECT_EQ(fill(0, nullptr), cudaErrorStreamCaptureImplicit);
   end_invalid(blocking);

@@ -9,13 +9,6 @@ namespace {
 
 const bool kStale = setting("HOST_DEVICE_STALE", 0) != 0;
 
-/// A live event; a violation where it is none.
-bool there(cudaEvent_t event, const char* what) {
-  if (alive(event)) return true;
-  violation("%s of an event that is not, or no longer, there", what);
-  return false;
-}
-
 bool seen_over(const CUevent_st& event) {
   const Mark* mark = event.mark.get();
   if (!mark || mark->over) return true;
@@ -42,9 +35,6 @@ API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* made, unsigned flags,
 }
 API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* made, unsigned flags) {
   return cudaStreamCreateWithPriority(made, flags, 0);
-}
-API cudaError_t cudaStreamCreate(cudaStream_t* made) {
-  return cudaStreamCreateWithPriority(made, cudaStreamDefault, 0);
 }
 API cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return call(__func__, [&](Guard&) -> cudaError_t {
@@ -79,18 +69,6 @@ API cudaError_t cudaStreamQuery(cudaStream_t handle) {
     TRY(refuse_captured(*stream));
     TRY(implicit(*stream));
     return !stream->tail || stream->tail->over ? cudaSuccess : cudaErrorNotReady;
-  });
-}
-API cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t run, void* data,
-                                      unsigned) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    CUstream_st* stream = stream_of(handle);
-    if (stream) TRY(refuse_captured(*stream));
-    auto work = std::make_shared<Work>();
-    work->name = "a callback";
-    work->type = cudaGraphNodeTypeHost;
-    work->run = [=] { run(handle, cudaSuccess, data); };
-    return give(stream, work);
   });
 }
 API cudaError_t cudaDeviceSynchronize() {
@@ -191,15 +169,6 @@ API cudaError_t cudaEventQuery(cudaEvent_t event) {
     TRY(refuse_captured(*event));
     TRY(unsafe());
     return seen_over(*event) ? cudaSuccess : cudaErrorNotReady;
-  });
-}
-API cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  return call(__func__, [&](Guard& guard) -> cudaError_t {
-    if (!there(event, "cudaEventSynchronize")) return cudaErrorInvalidResourceHandle;
-    TRY(refuse_captured(*event));
-    TRY(unsafe());
-    wait_until_over(guard, event->mark);
-    return cudaSuccess;
   });
 }
 API cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {

@@ -62,16 +62,6 @@ TEST_F(GStreamer, BytesOfAPipelineAreExact) {
   }
 }
 
-TEST_F(GStreamer, GreyIsOneChannel) {
-  const Seen seen = read_uri(
-      "gst:videotestsrc num-buffers=1 pattern=solid-color foreground-color=0xffffffff ! "
-      "video/x-raw,format=RGB,width=6,height=4",
-      1);
-  ASSERT_EQ(seen.frames.size(), 1u);
-  EXPECT_EQ(seen.frames[0].channels, 1);
-  EXPECT_EQ(seen.frames[0].pixels, std::vector<std::uint8_t>(24, 255));
-}
-
 TEST_F(GStreamer, TheUsersOwnAppsinkIsUsed) {
   const std::string head = "gst:videotestsrc num-buffers=4 ! videoconvert ! ";
   EXPECT_EQ(read_uri(head + "appsink sync=false").frames.size(), 4u);

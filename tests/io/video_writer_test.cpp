@@ -119,6 +119,7 @@ TEST_F(VideoFile, GreyAndOddAndTinyPicturesAreWrittenAsWell) {
     ASSERT_EQ(seen.frames.size(), 10u) << name;
     EXPECT_EQ(seen.frames[0].width, times * width) << name;
     EXPECT_EQ(seen.frames[0].height, times * height) << name;
+    EXPECT_EQ(seen.frames[0].channels, channels) << name;
     if (channels == 1) expect_colours(seen.frames[5], 0.8);
   }
 }
@@ -199,10 +200,16 @@ TEST_F(VideoFile, AFullDiskIsToldAtTheEnd) {
   EXPECT_FALSE(std::filesystem::exists(folder / "out.mkv"));
 }
 
+std::vector<Frame> ten_pictures() {
+  std::vector<Frame> frames;
+  for (int n = 0; n < 10; ++n) frames.push_back(picture(n, 64, 48));
+  return frames;
+}
+
 /// Writes some frames in turn at 25 a second until it is stopped.
 class Camera {
  public:
-  Camera(VideoWriter& writer, std::vector<Frame> frames)
+  explicit Camera(VideoWriter& writer, std::vector<Frame> frames = ten_pictures())
       : writer_(writer), frames_(std::move(frames)), thread_([this] { run(); }) {}
   ~Camera() { stop(); }
   /// How long the longest write() took.
@@ -229,12 +236,6 @@ class Camera {
   std::thread thread_;
 };
 
-std::vector<Frame> pictures(int count) {
-  std::vector<Frame> frames;
-  for (int n = 0; n < count; ++n) frames.push_back(picture(n, 64, 48));
-  return frames;
-}
-
 // Pictures that no encoder can compress much.
 std::vector<Frame> noise(int count, int width, int height) {
   std::vector<Frame> frames;
@@ -249,12 +250,16 @@ std::vector<Frame> noise(int count, int width, int height) {
   return frames;
 }
 
+int port_of(const std::string& uri) {
+  return std::stoi(uri.substr(uri.rfind(':') + 1));
+}
+
 /// Starts to play a stream, by default over its own TCP connection, and then never reads it.
 class SlowViewer {
  public:
-  SlowViewer(const std::string& uri, int port,
-             const std::string& transport = "RTP/AVP/TCP;unicast;interleaved=0-1")
-      : socket_(connected(port, 2048)) {
+  explicit SlowViewer(const std::string& uri,
+                      const std::string& transport = "RTP/AVP/TCP;unicast;interleaved=0-1")
+      : socket_(connected(port_of(uri), 2048)) {
     ask("DESCRIBE " + uri + " RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n");
     const std::string set_up = ask("SETUP " + uri +
                                    "/stream=0 RTSP/1.0\r\nCSeq: 2\r\n"
@@ -295,14 +300,10 @@ void expect_pictures(Source& source, int count) {
   EXPECT_NEAR(mean(frame, 0.75, 0.5, 2), kRight[2], 60);
 }
 
-int port_of(const std::string& uri) {
-  return std::stoi(uri.substr(uri.rfind(':') + 1));
-}
-
 TEST(VideoServer, SeveralMayLookOn) {
   const auto writer = open_video_writer(writer_options("rtsp://:0/seen"));
   EXPECT_EQ(writer->where().find("rtsp://127.0.0.1:"), 0u) << writer->where();
-  Camera camera(*writer, pictures(10));
+  Camera camera(*writer);
   std::this_thread::sleep_for(milliseconds(200));
   EXPECT_EQ(writer->written(), 0) << "nobody looks on, nothing is encoded";
   const auto one = open_source({.uri = writer->where()});
@@ -321,7 +322,7 @@ TEST(VideoServer, ASlowViewerHoldsUpNobody) {
   const auto writer = open_video_writer(options);
   Camera camera(*writer, noise(8, 640, 480));
   const auto source = open_source({.uri = writer->where(), .reconnect = {.enabled = false}});
-  SlowViewer slow(writer->where(), port_of(writer->where()));
+  SlowViewer slow(writer->where());
   EXPECT_TRUE(slow.plays);
   Frame frame;
   EXPECT_TRUE(frames_come(*source, 100, frame)) << "4 s, of which 2 fill the slow one's socket";
@@ -333,10 +334,8 @@ TEST(VideoServer, AViewerByUdpThatVanishesIsNotSentToForEver) {
   VideoWriterOptions options = writer_options("rtsp://:0");
   options.patience = seconds(1);
   const auto writer = open_video_writer(options);
-  Camera camera(*writer, pictures(10));
-  EXPECT_TRUE(SlowViewer(writer->where(), port_of(writer->where()),
-                         "RTP/AVP;unicast;client_port=47110-47111")
-                  .plays);
+  Camera camera(*writer);
+  EXPECT_TRUE(SlowViewer(writer->where(), "RTP/AVP;unicast;client_port=47110-47111").plays);
   const Clock::time_point end = Clock::now() + seconds(20);
   std::int64_t before = -1;
   while (Clock::now() < end && (writer->written() == 0 || writer->written() != before)) {
@@ -353,7 +352,7 @@ TEST(VideoServer, WhereOthersReachItViewersNeedThePassword) {
   EXPECT_EQ(refusal("rtsp://u:@0.0.0.0:0/live").find("0.0.0.0"), std::string("rtsp://***@").size());
   const auto writer = open_video_writer(writer_options("rtsp://eve:pass%20word@127.0.0.1:0/live"));
   EXPECT_EQ(writer->where().find("pass"), std::string::npos);
-  Camera camera(*writer, pictures(10));
+  Camera camera(*writer);
   const std::string rest = writer->where().substr(std::string("rtsp://").size());
   EXPECT_THROW(open_source({.uri = "rtsp://" + rest}), SourceError);
   EXPECT_THROW(open_source({.uri = "rtsp://eve:password@" + rest}), SourceError);
@@ -362,8 +361,8 @@ TEST(VideoServer, WhereOthersReachItViewersNeedThePassword) {
 
 TEST(VideoServer, SilentConnectionsGiveWay) {
   const auto writer = open_video_writer(writer_options("rtsp://eve:password@127.0.0.1:0/live"));
-  Camera camera(*writer, pictures(10));
-  const int port = port_of(writer->where().substr(0, writer->where().rfind('/')));
+  Camera camera(*writer);
+  const int port = port_of(writer->where());
   std::vector<Descriptor> crowd;
   for (int i = 0; i < 100; ++i) crowd.push_back(connected(port));
   char byte;
@@ -378,13 +377,13 @@ TEST(VideoServer, ComesAndGoes) {
   EXPECT_NE(refusal(first->where()), "") << "the port is taken";
   EXPECT_THROW(open_source({.uri = first->where() + "/not_here"}), SourceError);
   {
-    Camera camera(*first, pictures(10));
+    Camera camera(*first);
     expect_pictures(*open_source({.uri = first->where()}), 5);
     expect_pictures(*open_source({.uri = first->where()}), 5);
   }
   first->finish();
   const auto second = open_video_writer(writer_options(first->where()));
-  Camera camera(*second, pictures(10));
+  Camera camera(*second);
   expect_pictures(*open_source({.uri = second->where()}), 5);
 }
 

@@ -1,5 +1,4 @@
-// The update that a recording can hold: Optimizer's formulas, and nothing at all where they would
-// spoil the weights.
+// The update that a recording can hold: Optimizer's formulas.
 #include "stages/guarded_update.h"
 
 #include <ATen/ATen.h>
@@ -69,30 +68,6 @@ TEST(OrthogonalGradients, LoseWhatTheirTensorsMeanForetells) {
   const float huge = 3e38F;
   EXPECT_TRUE(at::equal(projected({huge, huge, 0, 0, 0, 0}, mean),
                         at::tensor({huge, huge, 0.F, 0.F, 0.F, 0.F})));
-}
-
-TEST(GuardedUpdate, LeavesEverythingWhereTheGradientIsNotFinite) {
-  const c10::NoGradGuard no_grad;
-  for (const OptimizerSpec& spec : specs()) {
-    at::Tensor weights = numbers(0);
-    Optimizer optimizer(spec, weights);
-    at::Tensor first = numbers(1);
-    optimizer.step(weights, first);
-    const at::Tensor before = weights.clone();
-    std::vector<at::Tensor> state_before;
-    for (const auto& [name, buffer] : optimizer.state()) state_before.push_back(buffer.clone());
-    guarded_update(update_numbers(spec, 1),
-                   {.from = weights,
-                    .to = weights,
-                    .gradient = numbers(2) / 0,
-                    .state = optimizer.buffers(),
-                    .memory = {}},
-                   at::ones({}, at::kDouble), at::zeros({}, at::kBool));
-    EXPECT_TRUE(at::equal(weights, before)) << spec.kind;
-    const auto state = optimizer.state();
-    for (std::size_t i = 0; i < state.size(); ++i)
-      EXPECT_TRUE(at::equal(state[i].second, state_before[i])) << spec.kind << state[i].first;
-  }
 }
 
 }  // namespace

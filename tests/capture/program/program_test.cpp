@@ -8,73 +8,50 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
 
 #include "capture/program/program_stage.h"
 #include "stages/stage.h"
 #include "tests/capture/program/kernels_reference.h"
+#include "tests/capture/program/operators.h"
+#include "tests/repetitions.h"
 
 namespace millrace::program {
 namespace {
 
 const stages::ImageShape kShape{3, 12, 16};
 
-stages::Stage make_stage(const stages::ModelSpec& model, bool channels_last,
-                         const stages::OptimizerSpec& optimizer = {.lr = 0.1},
-                         const std::string& correction = "none") {
-  const auto network = stages::build_network(model, kShape);
-  stages::Stage stage(network, {0, network->size(), true, true}, optimizer, at::kCPU,
-                      {.correction = {.kind = correction},
-                       .delay = {.frames = 3, .updates = 3, .on_later_sample = true},
-                       .channels_last = channels_last});
-  stage.restore(stages::initial_state(*network, 7));
-  return stage;
-}
+/// A stage by programs, and as it is.
+struct Pair {
+  explicit Pair(const stages::ModelSpec& model,
+                const stages::OptimizerSpec& optimizer = {.lr = 0.1},
+                const std::string& correction = "none")
+      : programs(stage(model, true, optimizer, correction), 1, 1),
+        eager(stage(model, false, optimizer, correction)) {}
+  static stages::Stage stage(const stages::ModelSpec& model, bool channels_last,
+                             const stages::OptimizerSpec& optimizer,
+                             const std::string& correction) {
+    const auto network = stages::build_network(model, kShape);
+    stages::Stage made(network, {0, network->size(), true, true}, optimizer, at::kCPU,
+                       {.correction = {.kind = correction},
+                        .delay = {.frames = 3, .updates = 3, .on_later_sample = true},
+                        .channels_last = channels_last});
+    made.restore(stages::initial_state(*network, 7));
+    return made;
+  }
+  const at::Tensor& weights() const { return programs.stage().parameters().flat(); }
+
+  ProgramStage programs;
+  stages::Stage eager;
+};
 
 stages::ModelSpec partime_cnn(int features, int kernel, const std::string& norm = "none") {
   return {.layers = 4, .features = features, .kernel = kernel, .norm = norm};
 }
 
-/// One stage's programs at one slot.
-class Step {
- public:
-  explicit Step(stages::Stage stage, int backwards = 1)
-      : backwards_(backwards), programs_(std::move(stage), 1, backwards) {
-    const at::Tensor any = at::zeros({1, 3, 12, 16});
-    programs_.forward({any}, any, 0);  // records all
-  }
-  float train(const at::Tensor& sample) {
-    ProgramStage::Activations kept = programs_.forward({sample}, sample, 0);
-    for (int i = 0; i < backwards_; ++i) programs_.backward(kept, {}, {.first = i == 0});
-    programs_.update({.count = backwards_}, 1.0);
-    return kept.loss.item<float>();
-  }
-  /// Names of all operations, in order; or of those that have no kernel.
-  std::vector<std::string> names(bool left_to_libtorch = false) {
-    std::vector<std::string> all;
-    for (const capture::OperationInfo& info : programs_.operations(0)) {
-      if (!left_to_libtorch || info.kernel == capture::kLibTorch) all.push_back(info.name);
-    }
-    return all;
-  }
-  const stages::Stage& stage() const { return programs_.stage(); }
-
- private:
-  const int backwards_;
-  ProgramStage programs_;
-};
-
-float train_eagerly(stages::Stage& stage, const at::Tensor& sample, int backwards = 1) {
-  stages::Activations kept = stage.forward({sample}, sample);
-  const float loss = kept.loss.item<float>();
-  stage.backward(kept, {});
-  for (int i = 1; i < backwards; ++i) {
-    kept = stage.forward({sample}, sample);
-    stage.backward(kept, {}, {.first = false});
-  }
-  stage.update({.count = backwards}, 1.0);
-  return loss;
+std::vector<std::string> names(ProgramStage& programs) {
+  std::vector<std::string> all;
+  for (const capture::OperationInfo& info : programs.operations(0)) all.push_back(info.name);
+  return all;
 }
 
 at::Tensor sample(std::int64_t n) {
@@ -96,10 +73,10 @@ TEST_P(ProgramTest, GradientsAreEagersWithinRounding) {
   const auto& [features, kernel, norm] = GetParam();
   // After one update the momentum is the gradient.
   const stages::OptimizerSpec spec{.lr = 0.1, .momentum = 0.9};
-  Step step(make_stage(partime_cnn(features, kernel, norm), true, spec));
-  stages::Stage eager = make_stage(partime_cnn(features, kernel, norm), false, spec);
-  EXPECT_NEAR(step.train(sample(0)), train_eagerly(eager, sample(0)), 1e-6);
-  const stages::StateDict mine = step.stage().checkpoint(), theirs = eager.checkpoint();
+  Pair pair(partime_cnn(features, kernel, norm), spec);
+  EXPECT_NEAR(learn(pair.programs, sample(0)), learn(pair.eager, sample(0)), 1e-6);
+  const stages::StateDict mine = pair.programs.stage().checkpoint(),
+                          theirs = pair.eager.checkpoint();
   double largest = 0;
   for (const auto& [name, value] : theirs)
     largest = std::max(largest, value.abs().max().item<double>());
@@ -113,20 +90,19 @@ TEST_P(ProgramTest, GradientsAreEagersWithinRounding) {
       EXPECT_LT(difference(value, theirs[i].second), 1e-5) << name;
     }
   }
-  EXPECT_EQ(step.names(true), std::vector<std::string>());
+  EXPECT_EQ(left_to_libtorch(pair.programs.operations(0)), std::set<std::string>());
 }
 
 TEST_P(ProgramTest, DriftsFromEagerByRoundingOnlyOver500Frames) {
   const auto& [features, kernel, norm] = GetParam();
-  Step step(make_stage(partime_cnn(features, kernel, norm), true));
-  stages::Stage eager = make_stage(partime_cnn(features, kernel, norm), false);
+  Pair pair(partime_cnn(features, kernel, norm));
   float mine = 0, theirs = 0;
   for (int n = 0; n < 500; ++n) {
-    mine = step.train(sample(n));
-    theirs = train_eagerly(eager, sample(n));
+    mine = learn(pair.programs, sample(n));
+    theirs = learn(pair.eager, sample(n));
   }
   EXPECT_NEAR(mine / theirs, 1, 1e-3);
-  EXPECT_LT(difference(step.stage().parameters().flat(), eager.parameters().flat()), 1e-3);
+  EXPECT_LT(difference(pair.weights(), pair.eager.parameters().flat()), 1e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, ProgramTest,
@@ -138,10 +114,11 @@ INSTANTIATE_TEST_SUITE_P(Networks, ProgramTest,
                          });
 
 TEST(Program, MergesNeighbours) {
-  Step step(make_stage(partime_cnn(16, 5), true));
-  const std::vector<std::string> names = step.names();
+  Pair pair(partime_cnn(16, 5));
+  learn(pair.programs, sample(0));  // records all
+  const std::vector<std::string> all = names(pair.programs);
   const auto count = [&](const std::string& part) {
-    return std::count_if(names.begin(), names.end(), [&](const std::string& name) {
+    return std::count_if(all.begin(), all.end(), [&](const std::string& name) {
       return name.find(part) != std::string::npos;
     });
   };
@@ -151,18 +128,7 @@ TEST(Program, MergesNeighbours) {
   EXPECT_EQ(count("masked"), 3) << "nobody wants the sample's gradient";
   EXPECT_EQ(count("weight-gradient"), 4);
   // The sample's layout, 4 + 1 forward, 1 + 3 + 4 backward, the update.
-  EXPECT_EQ(names.size(), 15u) << testing::PrintToString(names);
-}
-
-TEST(Program, AddsUpGradientsWhereTheyAreMade) {
-  Step step(make_stage(partime_cnn(16, 5), true), 2);
-  stages::Stage eager = make_stage(partime_cnn(16, 5), false);
-  const at::Tensor before = eager.parameters().flat().clone();
-  step.train(sample(0));
-  train_eagerly(eager, sample(0), 2);
-  EXPECT_LT(
-      difference(step.stage().parameters().flat() - before, eager.parameters().flat() - before),
-      1e-4);
+  EXPECT_EQ(all.size(), 15u) << testing::PrintToString(all);
 }
 
 /// In one operation, and within rounding of what LibTorch's operators make of it.
@@ -175,61 +141,100 @@ TEST(Program, EveryOptimizerWithEveryCorrection) {
         SCOPED_TRACE(kind + ", momentum " + std::to_string(momentum) + ", " + correction);
         const stages::OptimizerSpec spec{
             .kind = kind, .lr = 1e-3, .momentum = momentum, .weight_decay = 0.01};
-        Step step(make_stage(partime_cnn(8, 3), true, spec, correction));
-        stages::Stage eager = make_stage(partime_cnn(8, 3), false, spec, correction);
-        const at::Tensor before = eager.parameters().flat().clone();
+        Pair pair(partime_cnn(8, 3), spec, correction);
+        const at::Tensor before = pair.eager.parameters().flat().clone();
         for (int n = 0; n < 12; ++n)
-          EXPECT_NEAR(step.train(sample(n)), train_eagerly(eager, sample(n)), 1e-5);
-        const at::Tensor change = eager.parameters().flat() - before;
-        EXPECT_LT(difference(step.stage().parameters().flat() - before, change), 2e-3);
-        EXPECT_EQ(step.names(true), std::vector<std::string>());
-        const std::vector<std::string> names = step.names();
-        EXPECT_EQ(std::count_if(names.begin(), names.end(),
-                                [](const auto& name) { return name.starts_with("update by"); }),
+          EXPECT_NEAR(learn(pair.programs, sample(n)), learn(pair.eager, sample(n)), 1e-5);
+        const at::Tensor change = pair.eager.parameters().flat() - before;
+        EXPECT_LT(difference(pair.weights() - before, change), 2e-3);
+        EXPECT_EQ(left_to_libtorch(pair.programs.operations(0)), std::set<std::string>());
+        const std::vector<std::string> all = names(pair.programs);
+        EXPECT_EQ(std::ranges::count_if(
+                      all, [](const auto& name) { return name.starts_with("update by"); }),
                   1);
       }
     }
   }
 }
 
-/// Whatever there is no kernel for is the operator that it was: attention's products.
-TEST(Program, RunsWhatItDoesNotKnowAsLibTorch) {
-  stages::ModelSpec model;
-  model.preset = "layers";
-  model.layer = {{.type = "conv", .out = 8, .kernel = 3},
-                 {.type = "groupnorm", .groups = 2},
-                 {.type = "gelu"},
-                 {.type = "maxpool"},
-                 {.type = "upsample"},
-                 {.type = "conv", .out = 3, .kernel = 3},
-                 {.type = "tanh"}};
-  for (const bool attends : {false, true}) {
-    if (attends) model.layer.insert(model.layer.begin() + 4, {.type = "attention", .groups = 2});
-    Step step(make_stage(model, true));
-    stages::Stage eager = make_stage(model, false);
-    for (int n = 0; n < 20; ++n)
-      EXPECT_NEAR(step.train(sample(n)), train_eagerly(eager, sample(n)), 1e-4);
-    EXPECT_EQ(step.names(true).empty(), !attends);
+TEST(Program, RunsLayersByKernelsOrElseAsLibTorch) {
+  for (const LayeredNet& net : layered_nets())
+    EXPECT_EQ(learn_as_eagerly(net.layers, at::kCPU), net.left) << net.name;
+  EXPECT_FALSE(learn_as_eagerly({{.type = "conv", .out = 8, .kernel = 3},
+                                 {.type = "maxpool"},
+                                 {.type = "attention", .groups = 2},
+                                 {.type = "upsample"},
+                                 {.type = "conv", .out = 3, .kernel = 3},
+                                 {.type = "tanh"}},
+                                at::kCPU)
+                   .empty())
+      << "attention's products";
+}
+
+/// On each instruction set, and shared by three threads, as in double; by kernels and copies alone,
+/// but for operands of elements that are spread in a way that no network has.
+void expect_as_double(const Operators& of, bool by_kernels = true) {
+  const Tensors wanted = in_double(of);
+  kernels::each_instruction_set([&] {
+    SCOPED_TRACE(kernels::instruction_set());
+    kernels::Team team(3);
+    const Made made = by_program(of, at::kCPU, {.team = &team});
+    expect_near(made.results, wanted);
+    std::set<std::string> left = left_to_libtorch(made.operations);
+    left.erase("copy");
+    EXPECT_TRUE(left.empty() || !by_kernels) << *left.begin();
+  });
+}
+
+class ProgramOf : public testing::TestWithParam<Family> {};
+
+TEST_P(ProgramOf, EqualsDoubleOnAnyShape) {
+  const bool spread = GetParam().name == std::string("Elements");
+  for (int i = 0; i < repetitions(200) && !HasFailure(); ++i) {
+    SCOPED_TRACE(i);
+    Random random{std::uint64_t(i)};
+    expect_as_double(GetParam().any(random), !spread);
   }
 }
 
-/// A program of the body leaves what LibTorch does, by kernels and copies alone: on each
-/// instruction set, shared by three threads, into memory full of NaN.
-void expect_kernels(const std::function<std::vector<at::Tensor>()>& body) {
-  kernels::each_instruction_set([&] {
-    std::vector<at::Tensor> found;
-    Arena arena;
-    kernels::Team team(3);
-    Program program([&] { found = body(); }, arena, {.team = &team});
-    for (at::Tensor& made : found) made.fill_(NAN);
-    program.run();
-    const std::vector<at::Tensor> expected = body();
-    for (std::size_t i = 0; i < found.size(); ++i)
-      EXPECT_LT(difference(found[i], expected[i]), 2e-6) << i << " " << kernels::instruction_set();
-    for (const capture::OperationInfo& operation : program.operations())
-      EXPECT_TRUE(operation.kernel != capture::kLibTorch || operation.name == "copy")
-          << operation.name;
+INSTANTIATE_TEST_SUITE_P(Operators, ProgramOf, testing::ValuesIn(families()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Program, FunctionsOfElementsAreTheirDefinitions) {
+  const at::Tensor x = at::arange(-900, 901).to(at::kFloat) / 100 + 0.0031f;
+  const at::Tensor y = (at::arange(1801) * 37 % 400).to(at::kFloat) / 100 + 0.5003f;
+  for (const Operators& all : {functions_of(x, y), gradients_of(x, y)}) {
+    const Tensors wanted = in_double(all);
+    kernels::each_instruction_set([&] {
+      const Made made = by_program(all, at::kCPU);
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        EXPECT_TRUE(at::allclose(made.results[i].to(at::kDouble), wanted[i], 5e-6, 5e-6))
+            << i << " " << kernels::instruction_set();
+      }
+      EXPECT_EQ(left_to_libtorch(made.operations), std::set<std::string>());
+    });
+  }
+}
+
+TEST(Program, FunctionsOfElementsLetLargeNumbersAndNaNThrough) {
+  const at::Tensor x = at::tensor({-1e30f, -3000.f, -0.f, 0.f, 3000.f, 1e30f}),
+                   y = at::full_like(x, 3), none = at::full_like(x, NAN);
+  const Operators all = functions_of(x, y);
+  expect_near(by_program(all, at::kCPU).results, in_double(all));
+  for (const at::Tensor& made : by_program(functions_of(none, y), at::kCPU).results)
+    EXPECT_TRUE(made.isnan().all().item<bool>());
+  EXPECT_TRUE(at::equal(by_program(gradients_of(none, y), at::kCPU).results[0], y));
+}
+
+TEST(Program, UpdatesAreAsInDoubleAndTheSameBitsByThreadsThatShareThem) {
+  kernels::each_instruction_set([] {
+    SCOPED_TRACE(kernels::instruction_set());
+    expect_updates_as_in_double(at::kCPU);
   });
+  kernels::Team team(2);
+  const Tensors alone = expect_updates_as_in_double(at::kCPU),
+                shared = expect_updates_as_in_double(at::kCPU, {.team = &team});
+  for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_TRUE(at::equal(alone[i], shared[i])) << i;
 }
 
 /// Of any window, in groups, transposed.
@@ -251,128 +256,40 @@ TEST(Program, ConvolutionsOfAllKinds) {
     const at::Tensor x = at::empty({1, 6, 9, 8}, images).uniform_(-1, 1, generator);
     const at::Tensor w = at::rand(k.weight, generator);
     const at::Tensor b = at::rand({k.transposed ? k.weight[1] * k.groups : k.weight[0]}, generator);
-    const auto forward = [&] {
-      return at::convolution(x, w, b, k.stride, k.padding, k.dilation, k.transposed, {0, 0},
-                             k.groups);
+    const auto forward = [&](const Tensors& t) {
+      return at::convolution(t[0], t[1], t[2], k.stride, k.padding, k.dilation, k.transposed,
+                             {0, 0}, k.groups);
     };
-    const at::Tensor dy = at::empty(forward().sizes(), images).uniform_(-1, 1, generator);
-    expect_kernels([&] {
-      const at::Tensor y = forward();
-      const auto [dx, dw, db] =
-          at::convolution_backward(dy, x, w, b.sizes(), k.stride, k.padding, k.dilation,
-                                   k.transposed, {0, 0}, k.groups, {true, true, true});
-      return std::vector<at::Tensor>{y, dx, dw, db};
-    });
+    const at::Tensor dy = at::empty(forward({x, w, b}).sizes(), images).uniform_(-1, 1, generator);
+    expect_as_double({[&](const Tensors& t) {
+                        const Tensor y = forward(t);
+                        const auto [dx, dw, db] = at::convolution_backward(
+                            t[3], t[0], t[1], t[2].sizes(), k.stride, k.padding, k.dilation,
+                            k.transposed, {0, 0}, k.groups, {true, true, true});
+                        return Tensors{y, dx, dw, db};
+                      },
+                      {x, w, b, dy}});
   }
-}
-
-TEST(Program, ConcatenationAndItsPartsAreCopiesOfChannels) {
-  const auto images = at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast);
-  const auto generator = at::detail::createCPUGenerator(3);
-  const auto picture = [&](std::int64_t channels) {
-    return at::empty({1, channels, 5, 6}, images).uniform_(-1, 1, generator);
-  };
-  const at::Tensor a = picture(3), b = picture(20), w = at::rand({7, 8, 1, 1});
-  expect_kernels([&] {
-    const at::Tensor all = at::cat({a, b}, 1);
-    return std::vector<at::Tensor>{all, at::convolution(all.narrow(1, 10, 8), w, {}, {1, 1}, {0, 0},
-                                                        {1, 1}, false, {0, 0}, 1)};
-  });
 }
 
 /// Functions of elements, of operands that are spread over pixels, channels, rows or all.
 TEST(Program, FunctionsOfElementsAreSpread) {
   const auto generator = at::detail::createCPUGenerator(3);
   const auto made = [&](at::IntArrayRef sizes) { return at::rand(sizes, generator) - 0.5; };
-  const at::Tensor x = made({1, 20, 5, 7}).contiguous(at::MemoryFormat::ChannelsLast),
-                   planes = made({1, 20, 5, 7}), gate = made({1, 20, 1, 1}),
-                   scale = made({20, 1, 1}), pixels = made({1, 1, 5, 7}), rows = made({9, 33}),
-                   columns = made({33, 9}), bias = made({33}), number = made({});
-  expect_kernels([&] {
-    at::Tensor y = at::silu(x) * gate + gate / 3;
-    y = at::gelu(y * scale, "none").mul_(pixels) - at::hardswish(planes);
-    y = at::leaky_relu(y, 0.1) + x.mean({2, 3}, true) + (gate.expand({1, 20, 5, 7}) / 35);
-    const at::Tensor z = at::elu((rows + bias) * number, 0.5, 1.5, 2).add_(columns.t());
-    return std::vector<at::Tensor>{y, y.sum({0, 2, 3}), z, at::tanh(z.view({1, 9, 33}).mean(1)),
-                                   at::hardtanh(y.narrow(1, 3, 11), -0.1, 0.2)};
-  });
-}
-
-TEST(Program, PoolsAndTheirGradients) {
-  const auto generator = at::detail::createCPUGenerator(3);
-  for (const std::int64_t channels : {3, 20}) {
-    const at::Tensor x = (at::randint(0, 9, {1, channels, 12, 9}, generator) / 4)  // with ties
-                             .contiguous(at::MemoryFormat::ChannelsLast);
-    const auto g = [&](at::IntArrayRef sides) {
-      return at::rand({1, channels, sides[0], sides[1]}, generator) - 0.5;
-    };
-    const at::Tensor dy = g({6, 5}), planes = g({12, 9}), dilated = g({6, 2}), wide = g({24, 36}),
-                     small = g({3, 3});
-    expect_kernels([&] {
-      using Sides = std::vector<std::int64_t>;
-      const auto largest = [&](const at::Tensor& of, Sides k, Sides s, Sides p, Sides d,
-                               bool ceil) {
-        return at::max_pool2d_with_indices(of, k, s, p, d, ceil);
-      };
-      const auto [y, places] = largest(x, {3, 3}, {2, 2}, {1, 1}, {1, 1}, false);
-      const auto [u, others] = largest(x, {2, 4}, {}, {0, 1}, {2, 2}, true);
-      return std::vector<at::Tensor>{
-          y,
-          u,
-          at::max_pool2d_with_indices_backward(dy, x, {3, 3}, {2, 2}, {1, 1}, {1, 1}, false,
-                                               places),
-          at::max_pool2d_with_indices_backward(dilated, x, {2, 4}, {}, {0, 1}, {2, 2}, true,
-                                               others),
-          at::avg_pool2d(planes, {3, 3}, {2, 2}, {1, 1}, false, false),
-          at::avg_pool2d(x, {4, 3}, {4, 3}, {0, 0}, false, true, 5),
-          at::avg_pool2d_backward(dy, x, {3, 3}, {2, 2}, {1, 1}, false, true, {}),
-          at::_adaptive_avg_pool2d(x, {3, 3}),
-          at::_adaptive_avg_pool2d_backward(small, x),
-          at::upsample_nearest2d(x, {24, 36}),
-          at::upsample_nearest2d_backward(wide, {24, 36}, {1, channels, 12, 9})};
-    });
-  }
-}
-
-TEST(Program, LayerNormAndSoftmaxOfRows) {
-  const auto generator = at::detail::createCPUGenerator(3);
-  for (const std::int64_t row : {5, 50}) {
-    const at::Tensor x = at::rand({2, 7, row}, generator) * 3,
-                     dy = at::rand({2, 7, row}, generator), turned = at::rand({row, 7}, generator),
-                     w = at::rand({row}, generator), b = at::rand({row}, generator);
-    expect_kernels([&] {
-      const auto [y, mean, rstd] = at::native_layer_norm(x, {row}, w, b, 1e-5);
-      const auto [dx, dw, db] =
-          at::native_layer_norm_backward(dy, x, {row}, mean, rstd, w, b, {true, true, true});
-      const auto [z, means, rstds] = at::native_layer_norm(x, {7, row}, {}, {}, 1e-5);
-      const at::Tensor s = at::_softmax(x, -1, false), l = at::_log_softmax(turned.t(), 1, false);
-      return std::vector<at::Tensor>{y,
-                                     mean,
-                                     rstd,
-                                     dx,
-                                     dw,
-                                     db,
-                                     z,
-                                     s,
-                                     l,
-                                     at::_softmax_backward_data(dy, s, 2, at::kFloat),
-                                     at::_log_softmax_backward_data(turned.t(), l, 1, at::kFloat)};
-    });
-  }
-}
-
-/// A linear layer is a convolution of kernel 1, whether of one row or of several.
-TEST(Program, LinearLayersAreConvolutions) {
-  const auto generator = at::detail::createCPUGenerator(3);
-  for (const std::int64_t rows : {1, 7}) {
-    SCOPED_TRACE(std::to_string(rows) + " rows");
-    const at::Tensor x = at::rand({rows, 50}, generator), w = at::rand({20, 50}, generator),
-                     b = at::rand({20}, generator), dy = at::rand({rows, 20}, generator);
-    expect_kernels([&] {
-      return std::vector<at::Tensor>{at::addmm(b, x, w.t()), dy.mm(w), dy.t().mm(x),
-                                     dy.sum(0, true), w.t().mm(dy.t())};
-    });
-  }
+  const at::Tensor x = made({1, 20, 5, 7}).contiguous(at::MemoryFormat::ChannelsLast);
+  expect_as_double(
+      {[](const Tensors& t) {
+         const Tensor &x = t[0], &planes = t[1], &gate = t[2], &scale = t[3], &pixels = t[4];
+         Tensor y = at::silu(x) * gate + gate / 3;
+         y = at::gelu(y * scale, "none").mul_(pixels) - at::hardswish(planes);
+         y = at::leaky_relu(y, 0.1) + x.mean({2, 3}, true) + (gate.expand({1, 20, 5, 7}) / 35);
+         const Tensor &rows = t[5], &columns = t[6], &bias = t[7], &number = t[8];
+         const Tensor z = at::elu((rows + bias) * number, 0.5, 1.5, 2).add_(columns.t());
+         return Tensors{y, y.sum({0, 2, 3}), z, at::tanh(z.view({1, 9, 33}).mean(1)),
+                        at::hardtanh(y.narrow(1, 3, 11), -0.1, 0.2)};
+       },
+       {x, made({1, 20, 5, 7}), made({1, 20, 1, 1}), made({20, 1, 1}), made({1, 1, 5, 7}),
+        made({9, 33}), made({33, 9}), made({33}), made({})}});
 }
 
 /// They would take a hundred times as long, whoever of a team has them.

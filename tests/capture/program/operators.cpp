@@ -1,0 +1,365 @@
+#include "tests/capture/program/operators.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "capture/program/program_stage.h"
+
+namespace millrace::program {
+namespace {
+
+using Sides = std::vector<std::int64_t>;
+using OfOne = Tensor (*)(const Tensor&);
+using OfTwo = Tensor (*)(const Tensor&, const Tensor&);
+
+const std::vector<OfOne> kOfOne = {[](const Tensor& x) { return at::neg(x); },
+                                   [](const Tensor& x) { return at::abs(x); },
+                                   [](const Tensor& x) { return at::sgn(x); },
+                                   [](const Tensor& x) { return at::relu(x); },
+                                   [](const Tensor& x) { return at::sigmoid(x); },
+                                   [](const Tensor& x) { return at::tanh(x); },
+                                   [](const Tensor& x) { return at::silu(x); },
+                                   [](const Tensor& x) { return at::gelu(x, "none"); },
+                                   [](const Tensor& x) { return at::gelu(x, "tanh"); },
+                                   [](const Tensor& x) { return at::hardsigmoid(x); },
+                                   [](const Tensor& x) { return at::hardswish(x); },
+                                   [](const Tensor& x) { return at::hardtanh(x, -0.4, 0.7); },
+                                   [](const Tensor& x) { return at::leaky_relu(x, 0.1); },
+                                   [](const Tensor& x) { return at::elu(x, 0.5, 1.5, 2); },
+                                   [](const Tensor& x) { return x * 0.3; },
+                                   [](const Tensor& x) { return x - 2.5; }};
+const std::vector<OfTwo> kOfTwo = {[](const Tensor& x, const Tensor& y) { return x + y; },
+                                   [](const Tensor& x, const Tensor& y) { return x - y; },
+                                   [](const Tensor& x, const Tensor& y) { return x * y; },
+                                   [](const Tensor& x, const Tensor& y) { return x / y; }};
+const std::vector<OfTwo> kGradients = {
+    [](const Tensor& g, const Tensor& x) { return at::threshold_backward(g, x, 0); },
+    [](const Tensor& g, const Tensor& x) { return at::sigmoid_backward(g, x); },
+    [](const Tensor& g, const Tensor& x) { return at::tanh_backward(g, x); },
+    [](const Tensor& g, const Tensor& x) { return at::silu_backward(g, x); },
+    [](const Tensor& g, const Tensor& x) { return at::gelu_backward(g, x, "none"); },
+    [](const Tensor& g, const Tensor& x) { return at::gelu_backward(g, x, "tanh"); },
+    [](const Tensor& g, const Tensor& x) { return at::hardsigmoid_backward(g, x); },
+    [](const Tensor& g, const Tensor& x) { return at::hardswish_backward(g, x); },
+    [](const Tensor& g, const Tensor& x) { return at::hardtanh_backward(g, x, -0.4, 0.7); },
+    [](const Tensor& g, const Tensor& x) { return at::leaky_relu_backward(g, x, 0.1, false); },
+    [](const Tensor& g, const Tensor& x) { return at::elu_backward(g, 0.5, 1.5, 2, false, x); },
+    [](const Tensor& g, const Tensor& y) { return at::elu_backward(g, 0.5, 1.5, 2, true, y); }};
+
+template <class Function>
+Function any_of(const std::vector<Function>& functions, Random& random) {
+  return functions[std::size_t(random.up_to(int(functions.size())) - 1)];
+}
+
+/// Operands in any strides, spread over the result along any dimensions.
+Operators elements(Random& random) {
+  const std::int64_t dimensions = random.up_to(5);
+  Sides sizes, narrow;
+  for (std::int64_t d = 0; d < dimensions; ++d) {
+    sizes.push_back(random.flip() ? 4 * random.up_to(3) : random.up_to(9));
+    narrow.push_back(random.flip() ? sizes.back() : 1);
+  }
+  narrow.erase(narrow.begin(), narrow.begin() + random.up_to(int(dimensions)) - 1);
+  const std::int64_t a = random.up_to(int(dimensions)) - 1, b = random.up_to(int(dimensions)) - 1;
+  const auto turned = [=](const Tensor& t) { return t.transpose(a, b); };
+  const OfOne one = any_of(kOfOne, random);
+  const OfTwo two = any_of(kOfTwo, random), gradient = any_of(kGradients, random);
+  const Tensor x = random.numbers(sizes), y = random.numbers(narrow);
+  return {[=](const Tensors& t) {
+            const Tensor part = t[0].narrow(0, t[0].size(0) / 2, t[0].size(0) - t[0].size(0) / 2);
+            return Tensors{one(t[0]),
+                           one(turned(t[0])),
+                           one(part),
+                           two(t[0], t[1]),
+                           two(t[2], t[0]),
+                           gradient(t[2], t[0]),
+                           gradient(t[1].expand_as(t[0]), t[0])};
+          },
+          {x, y.abs() + 0.1, turned(turned(random.numbers(sizes)).contiguous())}};
+}
+
+/// And norms of batches whose statistics are frozen.
+Operators group_norms(Random& random) {
+  const std::int64_t groups = random.up_to(4), channels = groups * random.up_to(4);
+  const int most = random.up_to(10) == 1 ? 140 : 24;
+  const std::int64_t height = 5 + random.up_to(most), width = 5 + random.up_to(most);
+  const bool scaled = random.flip();
+  const Tensor x = random.numbers({1, channels, height, width});
+  // Of one sign with what they meet, or a weight's gradient is but rounding.
+  const Tensor dy = random.numbers(x.sizes()) + x, mean = -random.numbers(channels).abs();
+  return {[=](const Tensors& t) {
+            const std::optional<Tensor> w = scaled ? std::optional(t[2]) : std::nullopt,
+                                        b = scaled ? std::optional(t[3]) : std::nullopt;
+            const auto [y, mean, rstd] =
+                at::native_group_norm(t[0], w, b, 1, channels, height * width, groups, 1e-5);
+            const auto [dx, dw, db] =
+                at::native_group_norm_backward(t[1], t[0], mean, rstd, w, 1, channels,
+                                               height * width, groups, {true, scaled, scaled});
+            const auto [z, unused, other] =
+                at::native_batch_norm(t[0], w, b, t[5], t[4], false, 0.1, 1e-5);
+            const auto [dz, dv, dc] = at::native_batch_norm_backward(
+                t[1], t[0], w, t[5], t[4], {}, {}, false, 1e-5, {true, scaled, scaled});
+            Tensors all = {y, mean, rstd, dx, z, dz};
+            if (scaled) all.insert(all.end(), {dw, db, dv, dc});
+            return all;
+          },
+          {x, dy, random.numbers(channels), random.numbers(channels),
+           random.numbers(channels).abs(), mean}};
+}
+
+/// Layer norm, softmax, sums.
+Operators rows(Random& random) {
+  const std::int64_t rows = random.up_to(40);
+  const std::int64_t row = 15 + random.up_to(random.up_to(8) == 1 ? 2000 : 200);
+  const bool scaled = random.flip();
+  const Tensor x = random.numbers({rows, row});
+  return {[=](const Tensors& t) {
+            const std::optional<Tensor> w = scaled ? std::optional(t[2]) : std::nullopt;
+            const auto [y, mean, rstd] = at::native_layer_norm(t[0], {row}, w, w, 1e-5);
+            const auto [dx, dw, db] = at::native_layer_norm_backward(t[1], t[0], {row}, mean, rstd,
+                                                                     w, w, {true, scaled, scaled});
+            const Tensor s = at::_softmax(t[0], -1, false), l = at::_log_softmax(t[0], 1, false);
+            Tensors all = {y,
+                           mean,
+                           rstd,
+                           dx,
+                           std::get<0>(at::native_layer_norm(t[0].view({rows, 1, row}), {1, row},
+                                                             {}, {}, 1e-5)),
+                           s,
+                           l,
+                           at::_softmax(t[3].t(), 1, false),
+                           at::_softmax_backward_data(t[1], s, 1, t[0].scalar_type()),
+                           at::_log_softmax_backward_data(t[3].t(), l, 1, t[0].scalar_type()),
+                           t[0].sum(0),
+                           t[0].view({1, rows, row, 1}).sum({0, 2, 3}),
+                           t[0].view({1, rows, row, 1}).mean({2, 3}, true)};
+            if (scaled) all.insert(all.end(), {dw, db});
+            return all;
+          },
+          {x, random.numbers({rows, row}) + x, random.numbers({row}), random.numbers({row, rows})}};
+}
+
+Operators pools(Random& random) {
+  const auto side = [&](int most) { return Sides{random.up_to(most), random.up_to(most)}; };
+  const Sides kernel = side(3), stride = side(4), dilation = side(2), tiles = side(4);
+  const Sides padding = {(random.up_to(4) - 1) * kernel[0] / 6,
+                         (random.up_to(4) - 1) * kernel[1] / 6};
+  const std::int64_t channels = random.up_to(20),
+                     height = tiles[0] * random.up_to(5) + 4 * tiles[0],
+                     width = tiles[1] * random.up_to(5) + 4 * tiles[1];
+  const bool ceil = random.flip(), counts = random.flip();
+  const std::optional<std::int64_t> divisor =
+      random.flip() ? std::optional<std::int64_t>(3) : std::nullopt;
+  const Tensor with_ties = (random.numbers({1, channels, height, width}) * 3).round() + 0.125;
+  return {[=](const Tensors& t) {
+            const Tensor& x = t[0];
+            const auto [y, places] =
+                at::max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil);
+            const Tensor mean = at::avg_pool2d(x, kernel, stride, padding, false, counts, divisor),
+                         adapted = at::_adaptive_avg_pool2d(x, tiles),
+                         all = at::_adaptive_avg_pool2d(x, {1, 1}),
+                         large = at::upsample_nearest2d(x, {3 * height, 2 * width});
+            return Tensors{y,
+                           mean,
+                           adapted,
+                           all,
+                           large,
+                           at::max_pool2d_with_indices_backward(at::sigmoid(y), x, kernel, stride,
+                                                                padding, dilation, ceil, places),
+                           at::avg_pool2d_backward(at::sigmoid(mean), x, kernel, stride, padding,
+                                                   false, counts, divisor),
+                           at::_adaptive_avg_pool2d_backward(adapted, x),
+                           at::_adaptive_avg_pool2d_backward(all, x),
+                           at::upsample_nearest2d_backward(at::sigmoid(large),
+                                                           {3 * height, 2 * width}, x.sizes())};
+          },
+          {with_ties}};
+}
+
+/// And zeros and concatenation.
+Operators copies(Random& random) {
+  const std::int64_t a = random.up_to(6), b = random.up_to(6), h = random.up_to(12),
+                     w = random.up_to(12);
+  return {[=](const Tensors& t) {
+            const Tensor all = at::cat({t[0], t[1]}, 1);
+            Tensor part = at::zeros_like(all);
+            part.narrow(1, a, b).copy_(t[1]);
+            const Tensor square = t[2].clone(), turned = square.t().contiguous();
+            return Tensors{all, part, turned, all.permute({0, 2, 3, 1}).contiguous(),
+                           all.contiguous(at::MemoryFormat::ChannelsLast)};
+          },
+          {random.numbers({1, a, h, w}), random.numbers({1, b, h, w}), random.numbers({h, h})}};
+}
+
+Operators squared_errors(Random& random) {
+  const std::int64_t side = random.up_to(130);
+  const Sides sizes = {1, 3, side, side};
+  return {[](const Tensors& t) {
+            return Tensors{at::mse_loss(t[0], t[1]), at::mse_loss_backward(t[2], t[0], t[1], 1)};
+          },
+          {random.numbers(sizes), random.numbers(sizes), at::ones({})}};
+}
+
+/// A linear layer is a convolution of kernel 1, whether of one row or of several.
+Operators linear_layers(Random& random) {
+  const std::int64_t rows = random.up_to(8), in = random.up_to(60), out = random.up_to(30);
+  return {[](const Tensors& t) {
+            const Tensor &x = t[0], &w = t[1], &b = t[2], &dy = t[3];
+            return Tensors{at::addmm(b, x, w.t()), dy.mm(w), dy.t().mm(x), dy.sum(0, true),
+                           w.t().mm(dy.t())};
+          },
+          {random.numbers({rows, in}), random.numbers({out, in}), random.numbers({out}),
+           random.numbers({rows, out})}};
+}
+
+}  // namespace
+
+Random::Random(std::uint64_t seed)
+    : numbers_(at::detail::createCPUGenerator(seed)), sizes_(unsigned(seed)) {}
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> all = {{"Elements", elements},
+                                          {"GroupNorms", group_norms},
+                                          {"Rows", rows},
+                                          {"Pools", pools},
+                                          {"Copies", copies},
+                                          {"SquaredErrors", squared_errors},
+                                          {"LinearLayers", linear_layers, false}};
+  return all;
+}
+
+Operators functions_of(const Tensor& x, const Tensor& y) {
+  return {[](const Tensors& t) {
+            Tensors made;
+            for (const OfOne f : kOfOne) made.push_back(f(t[0]));
+            for (const OfTwo f : kOfTwo) made.push_back(f(t[0], t[1]));
+            return made;
+          },
+          {x, y}};
+}
+
+Operators gradients_of(const Tensor& x, const Tensor& g) {
+  return {[](const Tensors& t) {
+            Tensors made;
+            for (const OfTwo f : kGradients) made.push_back(f(t[1], t[0]));
+            return made;
+          },
+          {x, g}};
+}
+
+const std::vector<LayeredNet>& layered_nets() {
+  static const std::set<std::string> shuffles = {"aten::pixel_shuffle", "aten::pixel_unshuffle"};
+  static const std::vector<LayeredNet> all = {
+      {"AResNet",
+       {{.type = "conv", .out = 16, .kernel = 7, .stride = 2},
+        {.type = "groupnorm", .groups = 4},
+        {.type = "relu"},
+        {.type = "maxpool"},
+        {.type = "basic-block", .out = 32, .stride = 1},
+        {.type = "basic-block", .out = 64, .stride = 2},
+        {.type = "conv", .out = 192, .kernel = 1},
+        {.type = "pixel-shuffle", .factor = 8},
+        {.type = "sigmoid"}},
+       shuffles},
+      {"AUNet",
+       {{.type = "conv", .out = 8, .kernel = 3},
+        {.type = "relu"},
+        {.type = "maxpool"},
+        {.type = "conv", .out = 16, .kernel = 3},
+        {.type = "silu"},
+        {.type = "upsample", .factor = 2},
+        {.type = "concat", .from = 1},
+        {.type = "conv", .out = 8, .kernel = 3},
+        {.type = "instancenorm"},
+        {.type = "leaky-relu"},
+        {.type = "conv", .out = 3, .kernel = 3},
+        {.type = "sigmoid"}},
+       {}},
+      {"ATransformersMlp",
+       {{.type = "conv", .out = 16, .kernel = 3, .stride = 2},
+        {.type = "avgpool"},
+        {.type = "groupnorm", .groups = 1},
+        {.type = "conv", .out = 32, .kernel = 1},
+        {.type = "gelu"},
+        {.type = "conv", .out = 48, .kernel = 1},
+        {.type = "pixel-shuffle", .factor = 4},
+        {.type = "sigmoid"}},
+       shuffles},
+      {"FrozenBatchNorms",
+       {{.type = "conv", .out = 8, .kernel = 3},
+        {.type = "batchnorm"},
+        {.type = "relu"},
+        {.type = "conv", .out = 16, .kernel = 1},
+        {.type = "batchnorm"},
+        {.type = "silu"},
+        {.type = "conv", .out = 3, .kernel = 1},
+        {.type = "sigmoid"}},
+       {}}};
+  return all;
+}
+
+std::set<std::string> learn_as_eagerly(const std::vector<stages::LayerSpec>& layers,
+                                       c10::Device device) {
+  const stages::ImageShape shape{3, 32, 32};
+  const auto network = stages::build_network({.preset = "layers", .layer = layers}, shape);
+  const auto stage_on = [&](c10::Device there, bool channels_last) {
+    stages::Stage stage(network, {0, network->size(), true, true}, {.lr = 0.1}, there,
+                        {.channels_last = channels_last});
+    stage.restore(stages::initial_state(*network, 7));
+    return stage;
+  };
+  stages::Stage eager = stage_on(at::kCPU, false);
+  ProgramStage programs(stage_on(device, device.is_cpu()), 1, 1);
+  Random random(1);
+  for (int n = 0; n < 3; ++n) {
+    const Tensor sample = at::sigmoid(random.numbers({1, 3, 32, 32}));
+    EXPECT_NEAR(learn(programs, sample.to(device)), learn(eager, sample), 1e-5);
+  }
+  const Tensor begun = stage_on(at::kCPU, false).parameters().flat(),
+               wanted = eager.parameters().flat();
+  EXPECT_LT(error(programs.stage().parameters().flat().cpu() - begun, wanted - begun), 1e-4);
+  return left_to_libtorch(programs.operations(0));
+}
+
+Made by_program(const Operators& of, c10::Device device, const ProgramOptions& options) {
+  Tensors there;
+  for (const Tensor& t : of.given) there.push_back(t.to(device));
+  Made made;
+  Arena arena(device);
+  Program program([&] { made.results = of.body(there); }, arena, options);
+  for (Tensor& t : made.results) t.fill_(NAN);
+  program.run();
+  made.operations = program.operations();
+  for (Tensor& t : made.results) t = t.cpu();
+  return made;
+}
+
+Tensors in_double(const Operators& of) {
+  Tensors wide;
+  for (const Tensor& t : of.given) wide.push_back(t.to(at::kDouble));
+  return of.body(wide);
+}
+
+double error(const Tensor& got, const Tensor& wanted, double least) {
+  const Tensor exact = wanted.to(at::kDouble);
+  const Tensor difference = got.cpu().to(at::kDouble) - exact;
+  return difference.norm().item<double>() / (std::max(exact.norm().item<double>(), least) + 1e-30);
+}
+
+void expect_near(const Tensors& got, const Tensors& wanted, double most) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_LT(error(got[i], wanted[i]), most) << i;
+}
+
+std::set<std::string> left_to_libtorch(const std::vector<capture::OperationInfo>& operations) {
+  std::set<std::string> names;
+  for (const capture::OperationInfo& info : operations) {
+    if (info.kernel == capture::kLibTorch) names.insert(info.name);
+  }
+  return names;
+}
+
+}  // namespace millrace::program
