@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from play import PLAY, TOKEN, Play, PlayTest, messages
+from play import TOKEN, Play, PlayTest, messages
 
 PATHS = ["/", "/app.js", "/app.css", "/dygraph.js", "/state", "/history", "/metrics", "/healthz", "/live",
          "/picture/input", "/picture/target", "/picture/prediction", "/picture/error"]
