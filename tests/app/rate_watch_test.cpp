@@ -25,36 +25,20 @@ class Rateless : public io::Source {
   int next_ = 0;
 };
 
-struct Watched {
+TEST(RateWatch, TheEstimateIsToldOnceWhereNobodyHasSetARate) {
   io::FrameQueue queue{64, io::Drop::never};
   io::Reader reader{std::make_unique<Rateless>(), queue, {}};
-  Watched() { reader.join(); }
-  std::function<double()> seen() const {
-    return [this] { return reader.fps(); };
-  }
-};
-
-TEST(RateWatch, TellsTheEstimateOnceAndTheMonitorJudgesByIt) {
-  Watched watched;
-  engine::Monitor monitor({1, 1}, 0);
-  RateWatch rate(watched.seen(), monitor);
-  EXPECT_FALSE(rate.estimated());
-  EXPECT_NE(rate.look().find("25 frames a second"), std::string::npos);
-  EXPECT_TRUE(rate.estimated());
-  EXPECT_NEAR(monitor.read().budget, 40, 1e-6);
-  EXPECT_EQ(rate.look(), "");
-}
-
-TEST(RateWatch, ARateThatSomebodyHasSetStays) {
-  Watched watched;
+  reader.join();
   engine::Monitor monitor({1, 1}, 10);
-  RateWatch rate(watched.seen(), monitor);
+  RateWatch rate([&] { return reader.fps(); }, monitor);
   EXPECT_EQ(rate.look(), "");
   EXPECT_EQ(monitor.fps(), 10);
   EXPECT_FALSE(rate.estimated());
   monitor.set_fps(0);  // the config takes it back
-  EXPECT_NE(rate.look(), "");
+  EXPECT_NE(rate.look().find("25 frames a second"), std::string::npos);
   EXPECT_TRUE(rate.estimated());
+  EXPECT_NEAR(monitor.read().budget, 40, 1e-6);
+  EXPECT_EQ(rate.look(), "");
 }
 
 }  // namespace

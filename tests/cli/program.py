@@ -139,6 +139,13 @@ def random_frames(seed, count, height=16, width=24, channels=3):
     return numpy.random.default_rng(seed).integers(0, 256, (count, height, width, channels), numpy.uint8)
 
 
+def frames_with_an_event(frames=slice(380, 383)):
+    """400 frames as noisy as a camera's, of which some are as they never were."""
+    pictures = random_frames(1, 400, 16, 16) // 8 + 64
+    pictures[frames] = 255 - pictures[frames]
+    return pictures
+
+
 def tensors_of(path):
     """A safetensors file's tensors as (names and shapes, bytes), without the metadata of its run."""
     data = path.read_bytes()
@@ -263,7 +270,7 @@ class CliTest(unittest.TestCase):
         self.assertEqual(process.returncode, code, err)
         return out, err
 
-    def wait_until(self, what, text, process=None):
+    def wait_until(self, what, text="it does not come", process=None):
         """Waits until what() is true, for at most two minutes, while `process` is alive; returns what it gave."""
         end = time.monotonic() + 120
         while not (result := what()):

@@ -9,8 +9,9 @@ from servers import web_server
 
 class Hook(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
-        self.server.posts.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self.send_response(204)
+        text = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.posts.append((self.path, self.headers["Content-Type"], self.headers["Authorization"], json.loads(text)))
+        self.send_response(500 if "refuse" in self.path else 204)
         self.end_headers()
 
     def log_message(self, *_):
@@ -20,22 +21,28 @@ class Hook(http.server.BaseHTTPRequestHandler):
 class Alerts(program.CliTest):
 
     def config(self, unexpected=slice(380, 383), **novelty):
-        frames = program.random_frames(1, 400, 16, 16) // 8 + 64  # as noisy as a camera's picture
-        frames[unexpected] = 255 - frames[unexpected]
+        frames = program.frames_with_an_event(unexpected)
         return {"source": {"uri": program.write_frames(self.folder / "frames", frames), "width": 16, "height": 16, "pace": "asap"},
                 "model": {"layers": 2, "features": 4, "kernel": 3}, "pipeline": {"stages": 1},
                 "novelty": novelty, "output": {"log": self.folder / "log.jsonl", "log_every": 1}}
 
-    def test_an_event_leaves_a_line_a_picture_a_clip_a_post_and_a_mark_in_the_log(self):
-        """Which all name the frame that is new, though the one before it was to predict it."""
+    def receiver(self):
+        """One that keeps what is posted."""
         server = web_server(self, Hook)
         server.posts = []
-        config = self.config(snapshots=self.folder / "shots", webhook=f"{server.url}/hook", clip_seconds=0.4, minimum=2)
+        return server
+
+    def test_an_event_leaves_a_line_a_picture_a_clip_a_post_and_a_mark_in_the_log(self):
+        """Which all name the frame that is new, though the one before it was to predict it."""
+        server = self.receiver()
+        webhook = server.url.replace("//", "//eve:pass%20word@") + "/hook?x=1"
+        config = self.config(snapshots=self.folder / "shots", webhook=webhook, clip_seconds=0.4, minimum=2)
         report, outcome = self.learn({**config, "task": {"kind": "next-frame"}})
         self.assertEqual((report["novelty"]["events"], report["novelty"]["frame"]), (1, 380))
         self.assertIn("unexpected: since frame 380\n", outcome.err)
         self.assertEqual(report["novelty"]["alerts"], {"told": 1, "dropped": 0, "failed": 0, "last_error": ""})
-        post, = server.posts
+        (*head, post), = server.posts
+        self.assertEqual(head, ["/hook?x=1", "application/json", "Basic ZXZlOnBhc3Mgd29yZA=="])
         self.assertEqual((post["kind"], post["event"], post["frame"]), ("unexpected", 1, 380))
         clip, shot = sorted((self.folder / "shots").iterdir())
         self.assertEqual(post["snapshot"], str(shot))
@@ -52,9 +59,12 @@ class Alerts(program.CliTest):
         _, outcome = self.learn(self.config(unexpected=slice(399, None)))
         self.assertIn("unexpected: since frame 399\n", outcome.err)
 
-    def test_a_receiver_that_is_away_costs_no_frame_and_prints_no_password(self):
-        report, outcome = self.learn(self.config(webhook="http://eve:hunter2@127.0.0.1:1/"))
-        self.assertEqual(report["frames"]["trained"], 400)
-        self.assertEqual(report["novelty"]["alerts"]["failed"], 1)
-        self.assertIn("127.0.0.1:1", report["novelty"]["alerts"]["last_error"])
-        self.assertNotIn("hunter2", json.dumps(report) + outcome.err)
+    def test_a_receiver_that_is_away_or_refuses_costs_no_frame_and_no_password_is_printed(self):
+        there = self.receiver().url.split("//")[1]
+        for place, told in (("127.0.0.1:1", "127.0.0.1:1"), (f"{there}/refuse", "answered 500")):
+            with self.subTest(place):
+                report, outcome = self.learn(self.config(webhook=f"http://eve:hunter2@{place}"))
+                self.assertEqual(report["frames"]["trained"], 400)
+                self.assertEqual(report["novelty"]["alerts"]["failed"], 1)
+                self.assertIn(told, report["novelty"]["alerts"]["last_error"])
+                self.assertNotIn("hunter2", json.dumps(report) + outcome.err)

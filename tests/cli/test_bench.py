@@ -18,57 +18,55 @@ SHORT = ["--rounds", "1", "--seconds", "0.02", "--sizes", "16"]
 
 class Bench(program.CliTest):
 
-    def results(self, suite, *options, env=None):
-        """What it measured, and its page, which is printed as well. Its plot is a PNG."""
+    def results(self, suite, *options, env=None, positive=(), parts=()):
+        """What it measured: `positive` figures of each arm; and its page, which is printed as well and has these `parts`.
+        Its plot is a PNG."""
         file, page, plot = (self.folder / f"{suite}.{end}" for end in ("json", "md", "png"))
         draws = ("--plot", plot) if suite in plots.PLOTS else ()
         outcome = self.succeed("bench", suite, *SHORT, "--json", file, "--page", page, *draws, *options, env=env)
         for picture in self.folder.glob("*.png"):
             self.assertTrue(picture.read_bytes().startswith(b"\x89PNG"), picture)
         self.assertEqual(plot.exists() or suite == "streams", bool(draws))
-        self.assertIn(page.read_text(), outcome.out)
-        return json.loads(file.read_text()), outcome.out
+        for part in (page.read_text(), *parts):
+            self.assertIn(part, outcome.out)
+        results = json.loads(file.read_text())
+        for arm in results["arms"]:
+            self.assert_positive(arm, *positive)
+        return results, outcome.out
 
     def assert_positive(self, entry, *figures):
         for figure in figures:
             self.assertGreater(entry[figure], 0, (entry, figure))
 
-    def assert_in_each(self, text, *parts):
-        for part in parts:
-            self.assertIn(part, text)
-
     def test_framerate(self):
-        results, page = self.results("framerate", "--networks", "basic,kernel", "--stages", "2")
+        results, _ = self.results(
+            "framerate", "--networks", "basic,kernel", "--stages", "2", parts=("| kernel, 16 | ", "## Stages or threads"),
+            positive=("fps", "speedup", "T_ms", "T_over_N_ms", "bottleneck_ms", "latency_p50_ms", "latency_p99_ms"))
         several = len(os.sched_getaffinity(0)) > 1
         self.assertEqual([arm["arm"] for arm in results["arms"]],
                          [f"{network} 16 {arm}" for network in ("basic", "kernel")
                           for arm in ("x1", "x2", "x1x2") if several or arm != "x1x2"])
-        self.assert_in_each(page, "| kernel, 16 | ", "## Stages or threads")
-        for arm in results["arms"]:
-            self.assert_positive(arm, "fps", "speedup", "T_ms", "T_over_N_ms", "bottleneck_ms", "latency_p50_ms", "latency_p99_ms")
         self.assertEqual(results["arms"][0]["speedup"], 1)
         self.assertIn("libtorch", results["provenance"])
 
     def test_camera(self):
-        results, page = self.results("camera", "--seconds", "1", "--sizes", "64")
+        results, _ = self.results("camera", "--seconds", "1", "--sizes", "64", parts=("camera 64x48",))
         (arm,) = results["arms"]
         self.assertEqual(arm["unreadable"], 0)  # each picture says when it was shown
         shown, captured = arm["shown_to_prediction_ms"], arm["capture_to_prediction_ms"]
         self.assertGreater(shown["p50"], captured["p50"])
-        self.assertIn("camera 64x48", page)
 
     def test_pipeline(self):
         self.results("pipeline", "--stages", "1")
         other = (self.folder / "pipeline.json").rename(self.folder / "other.json")
-        results, told = self.results("pipeline", "--stages", "1", "--compare", other)
-        (arm,) = results["arms"]
-        self.assert_positive(arm, "bare_loop_ms", "step_over_bare")
+        results, told = self.results("pipeline", "--stages", "1", "--compare", other, parts=("step/bare",),
+                                     positive=("bare_loop_ms", "step_over_bare"))
         self.assert_positive(results, "monitor_ns")
-        self.assertIn("step/bare", told)
         self.assertIn("step_ms", told.partition("ratios to")[2])
 
     def test_partime(self):
-        results, page = self.results("partime", "--networks", "basic", "--sizes", "16,24", "--stages", "3")
+        results, _ = self.results("partime", "--networks", "basic", "--sizes", "16,24", "--stages", "3", parts=(
+            "Shallow networks", "**Predicted**", "partime-basic.png", "Which camera", "eager: measured ms"))
         arms = results["arms"]
         self.assertEqual({(arm["network"], arm["size"], arm["stages"], arm["capture"]) for arm in arms},
                          {("basic", size, stages, capture) for size in (16, 24) for stages in (1, 2, 3)
@@ -85,33 +83,30 @@ class Bench(program.CliTest):
         self.assertIn(said["Without graphs overheads are too high"], ("yes", "no"))
         self.assertEqual({camera["fps"] for camera in results["cameras"]}, {10, 25, 30, 60})
         self.assertLessEqual(max(camera["size"] for camera in results["cameras"]), 24)
-        self.assert_in_each(page, "Shallow networks", "**Predicted**", "partime-basic.png", "Which camera", "eager: measured ms")
         self.assertTrue((self.folder / "partime-basic.png").exists())
 
     @unittest.skipUnless(shutil.which("mpirun"), "no MPI")
     def test_ranks(self):
-        results, page = self.results("ranks", "--quick", env=test_ranks.AS_RANKS)
+        results, _ = self.results("ranks", "--quick", env=test_ranks.AS_RANKS, positive=("ours_ms", "ratio"),
+                                  parts=("hand-off, shared memory, 16 px", "bare MPI"))
         arms = {arm["kind"]: arm for arm in results["arms"]}
         self.assertEqual(set(arms), {"handoff", "step"} | (set() if results["lacks_hosts"] else {"delay"}))
-        for arm in results["arms"]:
-            self.assert_positive(arm, "ours_ms", "ratio")
         self.assertGreater(arms["handoff"]["bytes"], 16 * 16 * 16 * 4)  # an activation and its head
-        self.assert_in_each(page, "hand-off, shared memory, 16 px", "bare MPI")
 
     def test_prediction(self):
-        results, page = self.results("prediction", "--quick", "--networks", "basic")
+        results, page = self.results("prediction", "--quick", "--networks", "basic", parts=("## basic, 16 x 16",),
+                                     positive=("predicted_ms", "measured_ms", "ratio"))
         schedules = {"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b", "interleaved", "zb-h1"}
         self.assertEqual({(arm["schedule"], arm["workers"]) for arm in results["arms"]},
                          {(name, workers) for name in schedules for workers in (1, 2)})
         for arm in results["arms"]:
             self.assertEqual(arm["stages"], arm["workers"] * (2 if arm["schedule"] == "interleaved" else 1))
             self.assertEqual(len(arm["cut"]), arm["stages"] - 1)
-            self.assert_positive(arm, "predicted_ms", "measured_ms", "ratio")
-        self.assert_in_each(page, f"{results['within']} of 18 are within 5 %", "## basic, 16 x 16")
+        self.assertIn(f"{results['within']} of 18 are within 5 %", page)
         self.assertEqual(page.count("| 1f1b |"), 2)
 
     def test_seeds(self):
-        results, page = self.results("seeds", "--quick", "--stages", "2")
+        results, _ = self.results("seeds", "--quick", "--stages", "2", parts=("## Bubbles", "seeds-rates.png", "## Memory", "(p-1)/m"))
         steps = {arm["arm"]: arm for arm in results["arms"]}
         for name in ("sequential", "pipedream", "2bw, m = 4", "gpipe, m = 4", "1f1b, m = 4", "interleaved, m = 4"):
             self.assert_positive(steps[name], "measured_ms", "predicted_ms", "work_ms")
@@ -122,7 +117,6 @@ class Bench(program.CliTest):
                 self.assertAlmostEqual(bubble["equal_stages"], share)  # the schedule's text waits as its paper says
         self.assertEqual({claim["seed"] for claim in results["claims"]},
                          {"GPipe", "1F1B", "interleaved 1F1B", "PipeDream", "2BW"})
-        self.assert_in_each(page, "## Bubbles", "seeds-rates.png", "## Memory", "(p-1)/m")
         arms = {arm["arm"]: arm["stages"] for arm in results["memory"]["arms"]}
         self.assertLessEqual({"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "gpipe recompute", "1f1b",
                               "interleaved", "zb-h1"}, arms.keys())
@@ -138,8 +132,8 @@ class Bench(program.CliTest):
                     self.assertEqual(stage["activations"], stage["formula"], (name, stage))
 
     def test_streams(self):
-        results, page = self.results("streams", "--quick", "--streams", "shapes,turns", "--frames", "16", "--stages", "1",
-                                     "--arms", "rmsprop")
+        results, _ = self.results("streams", "--quick", "--streams", "shapes,turns", "--frames", "16", "--stages", "1",
+                                  "--arms", "rmsprop", parts=("## turns",))
         names = ["sequential x1", "sequential x1, rmsprop", "sequential x1, rmsprop, orthogonal", "PyTorch's loop, rmsprop"]
         self.assertEqual([(arm["stream"], arm["arm"]) for arm in results["arms"]],
                          [(stream, name) for stream in ("shapes", "turns") for name in names])
@@ -150,17 +144,15 @@ class Bench(program.CliTest):
             self.assertNotEqual(ours["error"]["mean"], results["streams"][0]["rival"]["error"])
             self.assertGreater(projected["memory_bytes"], ours["memory_bytes"])  # the running mean
             self.assertGreater(ours["memory_bytes"], theirs["memory_bytes"])
-        self.assertIn("## turns", page)
         self.assertTrue((self.folder / "streams-turns.png").exists())
 
     def test_replay(self):
-        results, page = self.results("replay", "--frames", "230")
+        results, _ = self.results("replay", "--frames", "230", parts=("| reservoir |",), positive=(
+            "loss_mean", "loss_last_100", "latency_p99_ms", "p99_over_none"))
         self.assertEqual([arm["arm"] for arm in results["arms"]], ["none", "recent", "reservoir", "hard"])
         for arm in results["arms"]:
             self.assertEqual(len(arm["curve"]), (230 - arm["dropped"]) // 10, arm)
-            self.assert_positive(arm, "loss_mean", "loss_last_100", "latency_p99_ms", "p99_over_none")
             self.assertEqual(arm["replayed"] > 0, arm["arm"] != "none", arm)
-        self.assertIn("| reservoir |", page)
 
     def test_ingest(self):
         results, page = self.results("ingest")

@@ -137,8 +137,9 @@ class Values(program.CliTest):
 
     def test_defaults_are_the_same_with_and_without_a_file(self):
         file = self.folder / "empty.toml"
-        file.write_text("")
+        file.write_text("# nothing\n")
         outcome = self.succeed("check", file)
+        self.assertIn(f"{file} is empty", outcome.err)
         self.assertEqual(program.call("check").out, outcome.out)
         self.assert_shown(outcome, DEFAULTS)
 
@@ -211,7 +212,7 @@ class Values(program.CliTest):
     def test_a_source_that_cannot_be_is_refused_before_it_is_opened(self):
         self.assert_each_refused(
             (("check", "--set", f"{key}={uri}", *more), key, part)
-            for uri, part in (("synth:nosuch", "synth:shapes"), ("synth:shapes?scenes=-1", "scenes"),
+            for uri, part in (("rtps://host/x", "rtsp"), ("ftp://host/x", "synth"), ("synth:nosuch", "synth:shapes"), ("synth:shapes?scenes=-1", "scenes"),
                               ("images:%s%s%n/%d.png", "folder"), ("rtsp://[::1", "no host"), ("http://h:99999/x", "65535"))
             for key, *more in (["source.uri"], ["task.stream", "--set", "task.kind=stream"]))
 
@@ -220,12 +221,6 @@ class Values(program.CliTest):
         told = self.succeed("run", "--set", "source.width=16", "--set", "source.height=12", "--frames", "3")
         self.assertIn("source: none is named, so it is the default, ", told.err)
         self.assertRegex(told.out, r"(?m)^source    .*vtest.avi$")
-
-    def test_an_empty_config_says_so(self):
-        empty = self.folder / "empty.toml"
-        empty.write_text("# nothing\n")
-        outcome = self.succeed("check", empty)
-        self.assertIn(f"{empty} is empty", outcome.err)
 
     def test_set_wins_over_the_file_and_the_last_over_the_first(self):
         file = program.write_toml(self.folder / "config.toml", {"model": {"layers": 3, "features": 5}})

@@ -183,9 +183,7 @@ class Limits(FaultTest):
 class Names(FaultTest):
 
     def test_a_silent_name_service_keeps_nothing_from_being_saved(self):
-        frames = program.random_frames(1, 400, 16, 16) // 8 + 64
-        frames[380:383] = 255 - frames[380:383]  # an event to report
-        uri = program.write_frames(self.folder / "events", frames)
+        uri = program.write_frames(self.folder / "events", program.frames_with_an_event())
         Path("fault").write_text(f"{self.out} 0 names")
         for to, state in (({"webhook": "http://camera.example/"}, {}), ({"mqtt": "mqtt://broker.example"}, {}),
                           ({"webhook": "http://camera.example/"}, {"broker": "mqtt://broker.example"})):

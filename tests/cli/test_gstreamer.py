@@ -42,7 +42,8 @@ class Element(program.CliTest):
 
     def test_pictures_go_on_down_the_pipeline(self):
         for output, width in [("prediction", 24), ("error", 24), ("input-beside", 48)]:
-            self.assert_code(0, self.launch(f"output={output}", f"filesink location={self.folder}/{output}"))
+            sink = f"video/x-raw,width={width},framerate=25/1 ! filesink location={self.folder}/{output}"
+            self.assert_code(0, self.launch(f"output={output}", sink))
             self.assertEqual((self.folder / output).stat().st_size, 10 * 3 * width * 16)
 
     def test_a_bad_config_ends_it_with_the_programs_words(self):

@@ -162,6 +162,8 @@ class Types(LayersTest):
                     self.learn(program.merged(self.config(layers, cut), {"pipeline": {"schedule": "sequential"}}))
                     found.append(self.weights())
                 self.assertEqual(found[0]["3.weight"].shape, (12, channels, 1, 1))
+                self.assertLessEqual({f"1.{part}.{kind}" for kind in ("weight", "bias") for part in (
+                    "conv1", "norm1", "conv2", "norm2", "downsample.0", "downsample.1")}, found[0].keys())  # as PyTorch's
                 self.assert_weights(found[0])
 
     def test_resnet18(self):

@@ -33,6 +33,9 @@ class Home:
     def text(self, topic):
         return self.latest.get(topic, b"").decode()
 
+    def controls(self):
+        return json.loads(self.text("door/cam 1/state"))["controls"]
+
     def entities(self):
         """By (platform, name): what its discovery topic says."""
         told = [(topic.split("/")[1], json.loads(text)) for topic, text in list(self.latest.items()) if topic.startswith("homeassistant/") and text]
@@ -69,16 +72,13 @@ class Mqtt(program.CliTest):
         def listens():
             with socket.socket() as probe:
                 return probe.connect_ex(("127.0.0.1", self.port)) == 0
-        self.wait(listens)
+        self.wait_until(listens)
         return process
 
     def home(self):
         """One that listens at a broker."""
         self.broker()
         return Home(self)
-
-    def wait(self, what, text="it does not come"):
-        self.wait_until(what, text)
 
     def config(self, **tables):
         return self.write(program.merged(program.bare({
@@ -92,41 +92,41 @@ class Mqtt(program.CliTest):
         self.succeed("run", program.ROOT / "demos/home-assistant/door.toml", "--frames", 20, *program.sets(
             "source.uri=synth:shapes", f"mqtt.broker=mqtt://127.0.0.1:{self.port}", f"checkpoint.dir={self.folder}",
             f"novelty.snapshots={self.folder}"))
-        self.wait(lambda: len(home.entities()) == 13)
+        self.wait_until(lambda: len(home.entities()) == 13)
 
     def test_home_assistant_finds_shows_and_steers_a_run(self):
         home = self.home()
         run = self.start_run(self.config())
-        self.wait(lambda: home.text("door/cam 1/state"))
-        self.wait(lambda: float(home.shows("sensor", "Loss") or 0) > 0)
+        self.wait_until(lambda: home.text("door/cam 1/state"))
+        self.wait_until(lambda: float(home.shows("sensor", "Loss") or 0) > 0)
         self.assertEqual(home.text("door/cam 1/availability"), "online")
-        self.wait(lambda: home.shows("sensor", "Real time") == "holds")
-        self.wait(lambda: float(home.shows("sensor", "Frame rate")) > 1)
+        self.wait_until(lambda: home.shows("sensor", "Real time") == "holds")
+        self.wait_until(lambda: float(home.shows("sensor", "Frame rate")) > 1)
         self.assertEqual((home.shows("binary_sensor", "Something new"), home.shows("binary_sensor", "Camera")), ("OFF", "ON"))
         entities = home.entities()
         self.assertEqual(len({entity["unique_id"] for entity in entities.values()}), len(entities))
         for entity in entities.values():
             self.assertEqual((entity["availability_topic"], entity["device"]["identifiers"]), ("door/cam 1/availability", ["door_cam_1"]))
         home.press("Pause")
-        self.wait(lambda: json.loads(home.text("door/cam 1/state"))["controls"]["paused"])
+        self.wait_until(lambda: home.controls()["paused"])
         home.press("Resume")
-        self.wait(lambda: not json.loads(home.text("door/cam 1/state"))["controls"]["paused"])
+        self.wait_until(lambda: not home.controls()["paused"])
         home.press("Save")
-        self.wait(lambda: json.loads(home.text("door/cam 1/state"))["controls"]["saves"] == 1)
+        self.wait_until(lambda: home.controls()["saves"] == 1)
         home.send("door/cam 1/control", '{"action": "paws"}')
         self.read_until(run, 'mqtt: door/cam 1/control: expected "pause"')
         self.stop(run, signal.SIGTERM)
-        self.wait(lambda: home.text("door/cam 1/availability") == "offline")
+        self.wait_until(lambda: home.text("door/cam 1/availability") == "offline")
 
     def test_a_label_is_taught(self):
         home = self.home()
         run = self.start_run(self.config(task={"kind": "label", "labels": "http", "classes": ["day", "night"], "loss": "cross-entropy"},
                                          model={"preset": "layers", "layer": LAYERS}))
-        self.wait(lambda: ("select", "It shows") in home.entities() and home.text("door/cam 1/state"))
+        self.wait_until(lambda: ("select", "It shows") in home.entities() and home.text("door/cam 1/state"))
         self.assertEqual(home.entities()["select", "It shows"]["options"], ["day", "night"])
         home.choose("It shows", "night")
-        self.wait(lambda: home.shows("select", "It shows") == "night")
-        self.wait(lambda: float(home.shows("sensor", "Accuracy").replace("None", "0")) > 90)
+        self.wait_until(lambda: home.shows("select", "It shows") == "night")
+        self.wait_until(lambda: float(home.shows("sensor", "Accuracy").replace("None", "0")) > 90)
         home.choose("It shows", "nigth")
         self.assertIn("night", self.read_until(run, "mqtt: door/cam 1/control: "))
         self.assertEqual(home.shows("select", "It shows"), "night")
@@ -135,29 +135,27 @@ class Mqtt(program.CliTest):
                                  ("save/now", "", 'the nearest is "save"')):
             home.send("door/cam 1/control/" + word, text)
             self.assertIn(part, self.read_until(run, f"mqtt: door/cam 1/control/{word}: "))
-        state = json.loads(home.text("door/cam 1/state"))
-        self.assertEqual((state["controls"]["label"], state["controls"]["pause_asked"]), ("night", False))
+        self.assertEqual((home.controls()["label"], home.controls()["pause_asked"]), ("night", False))
         home.send("door/cam 1/control/label", "day")
-        self.wait(lambda: home.shows("select", "It shows") == "day")
+        self.wait_until(lambda: home.shows("select", "It shows") == "day")
         home.send("door/cam 1/control/learning_rate", "0.5")
-        self.wait(lambda: json.loads(home.text("door/cam 1/state"))["controls"]["learning_rate"] == 0.5)
+        self.wait_until(lambda: home.controls()["learning_rate"] == 0.5)
         home.send("door/cam 1/control/pause", "")
-        self.wait(lambda: json.loads(home.text("door/cam 1/state"))["controls"]["paused"])
+        self.wait_until(lambda: home.controls()["paused"])
         self.stop(run, signal.SIGTERM)
         self.start_run(self.config())
-        self.wait(lambda: ("select", "It shows") not in home.entities(), "the select of a run with classes stays")
+        self.wait_until(lambda: ("select", "It shows") not in home.entities(), "the select of a run with classes stays")
         self.assertNotIn(("sensor", "Accuracy"), home.entities())
 
     def test_an_event_is_told_and_its_picture_shown(self):
         home = self.home()
-        frames = program.random_frames(1, 400, 16, 16) // 8 + 64
-        frames[380:383] = 255 - frames[380:383]
-        self.succeed("run", self.config(source={"uri": program.write_frames(self.folder / "frames", frames), "fps": 200.0}, novelty={
+        uri = program.write_frames(self.folder / "frames", program.frames_with_an_event())
+        self.succeed("run", self.config(source={"uri": uri, "fps": 200.0}, novelty={
             "snapshots": self.folder / "shots", "mqtt": f"mqtt://127.0.0.1:{self.port}", "topic": "alerts/door"}))
-        self.wait(lambda: home.text("alerts/door"))
+        self.wait_until(lambda: home.text("alerts/door"))
         self.assertEqual(json.loads(home.text("alerts/door"))["event"], 1)
         self.assertIn("event", home.entities()["image", "Last event"]["image_topic"])
-        self.wait(lambda: home.latest.get("door/cam 1/event", b"").startswith(b"\x89PNG"))
+        self.wait_until(lambda: home.latest.get("door/cam 1/event", b"").startswith(b"\x89PNG"))
 
     def test_a_dead_run_is_offline_and_a_broker_may_come_late_and_go(self):
         # The name may have an address at which nobody listens, too.
@@ -166,12 +164,12 @@ class Mqtt(program.CliTest):
         self.read_until(run, away)
         broker = self.broker()
         home = Home(self)
-        self.wait(lambda: home.text("door/cam 1/state"))
+        self.wait_until(lambda: home.text("door/cam 1/state"))
         self.assertEqual(home.entities(), {})
         broker.terminate()
         broker.wait()
         self.read_until(run, away)
         home = self.home()
-        self.wait(lambda: home.text("door/cam 1/availability") == "online")
+        self.wait_until(lambda: home.text("door/cam 1/availability") == "online")
         run.kill()
-        self.wait(lambda: home.text("door/cam 1/availability") == "offline")
+        self.wait_until(lambda: home.text("door/cam 1/availability") == "offline")

@@ -125,23 +125,12 @@ class Hosts(RankFaults):
         self.assertEqual(done.returncode, program.DONE, done.stderr)
         return json.loads(report.read_text())
 
-    def assert_two_hosts_learn(self, tables, frames, expected):
-        weights = self.folder / "out.safetensors"
-        report = self.over_hosts(tables | {"output": {"weights": weights}}, frames, delay_ms=1)
+    def test_two_hosts_give_the_weights_of_one_process(self):
+        tables, weights = self.config(schedule="1f1b"), self.folder / "out.safetensors"
+        expected = self.run_over(1, tables, "alone")[0]
+        report = self.over_hosts(tables | {"output": {"weights": weights}}, 40, delay_ms=1)
         self.assertEqual(program.tensors_of(weights), expected)
         self.assertEqual([rank["host"] for rank in report["ranks"]], ["host0", "host1"])
-
-    def test_two_hosts_give_the_weights_of_one_process(self):
-        tables = self.config(schedule="1f1b")
-        self.assert_two_hosts_learn(tables, 40, self.run_over(1, tables, "alone")[0])
-
-    def test_two_hosts_with_a_source_each_give_the_weights_of_one_process(self):
-        each = [program.random_frames(seed=source, count=20) for source in (1, 2)]
-        turns = program.write_frames(self.folder / "turns", [image for turn in zip(*each) for image in turn])
-        tables = program.merged(self.config(schedule="pipedream"), {"source": {"uri": turns}})
-        expected = self.run_over(1, program.merged(tables, {"pipeline": {"replicas": [2, 2]}}), "alone")[0]
-        tables["source"]["uris"] = [program.write_frames(self.folder / f"host{i}", images) for i, images in enumerate(each)]
-        self.assert_two_hosts_learn(tables, 20, expected)
 
     def test_a_slow_link_shows_as_hand_off_and_is_named(self):
         tables = self.config()

@@ -76,18 +76,14 @@ class Sources(RanksTest):
 
     def test_what_does_not_go_with_several_sources_is_one_line(self):
         folders, _ = self.sources(2)
-        for tables, count, words in (({}, 3, ("source.uris", "a multiple of 2 ranks")),
-                                     ({"pipeline": {"replicas": [2, 1], "schedule": "pipedream"}}, 2,
-                                      ("pipeline.replicas", "no other replicas")),
-                                     ({"monitor": {"policy": "skip"}}, 2, ("monitor.policy", "dropped")),
-                                     ({"correction": {"kind": "local"}}, 2, ("correction.kind", "heads")),
-                                     ({"source": {"width": 0, "height": 0}}, 2, ("source.uris", "are 12x8"))):
-            uris = folders
-            if "are 12x8" in words:
-                uris = [uris[0], program.write_frames(self.folder / "small", program.random_frames(3, 4, width=12, height=8))]
-            config = program.merged(program.merged(self.config(), {"source": {"uris": uris}}), tables)
-            with self.subTest(words=words):
-                self.assert_ranks_refuse(count, config, *words)
+        small = program.write_frames(self.folder / "small", program.random_frames(3, 4, width=12, height=8))
+        self.assert_ranks_refuse(
+            program.merged(self.config(), {"source": {"uris": folders}}),
+            (3, {}, "source.uris", "a multiple of 2 ranks"),
+            (2, {"pipeline": {"replicas": [2, 1], "schedule": "pipedream"}}, "pipeline.replicas", "no other replicas"),
+            (2, {"monitor": {"policy": "skip"}}, "monitor.policy", "dropped"),
+            (2, {"correction": {"kind": "local"}}, "correction.kind", "heads"),
+            (2, {"source": {"width": 0, "height": 0, "uris": [folders[0], small]}}, "source.uris", "are 12x8"))
         outcome = program.call("run", self.folder / "config.toml")
         self.assert_refused(program.BAD_USAGE, outcome, "source.uris", "mpirun -n")
 

@@ -78,8 +78,12 @@ class RanksTest(program.CliTest):
             self.assertTrue((state / "checkpoint.previous.safetensors").exists(), "one was made on the way")
         return got[0]
 
-    def assert_ranks_refuse(self, count, tables, *words):
-        self.assert_refused(program.BAD_USAGE, ranks(count, "run", self.write(tables)), *words)
+    def assert_ranks_refuse(self, base, *cases):
+        """Each case: how many ranks, what they are told beside `base`, what the error holds."""
+        for count, tables, *words in cases:
+            with self.subTest(words=words):
+                file = self.write(program.merged(base, tables))
+                self.assert_refused(program.BAD_USAGE, ranks(count, "run", file), *words)
 
     def assert_close(self, got, expected):
         """Equal up to the order of float32 sums."""
@@ -169,14 +173,13 @@ class Ranks(RanksTest):
                 self.assertEqual(self.run_in_two_parts(before, after, tables), expected)
 
     def test_what_does_not_go_with_shared_modules_is_one_line(self):
-        for tables, words in (({"pipeline": {"cut": []}}, ("pipeline.cut", "name the cut")),
-                              ({"pipeline": {"cut": [1]}, "model": {"layers": 2}}, ("pipeline.tensor", "no stage has two")),
-                              ({"pipeline": {"tensor": 3}}, ("pipeline.tensor", "a multiple of 3 ranks")),
-                              ({"correction": {"kind": "gap-aware"}}, ("correction.kind", "gap-aware", "mean step")),
-                              ({"optimizer": {"orthogonal": 0.9}}, ("optimizer.orthogonal", "whole tensor"))):
-            with self.subTest(words=words):
-                tables = program.merged(program.merged(self.config(), {"pipeline": {"tensor": 2}}), tables)
-                self.assert_ranks_refuse(4, tables, *words)
+        self.assert_ranks_refuse(
+            program.merged(self.config(), {"pipeline": {"tensor": 2}}),
+            (4, {"pipeline": {"cut": []}}, "pipeline.cut", "name the cut"),
+            (4, {"pipeline": {"cut": [1]}, "model": {"layers": 2}}, "pipeline.tensor", "no stage has two"),
+            (4, {"pipeline": {"tensor": 3}}, "pipeline.tensor", "a multiple of 3 ranks"),
+            (4, {"correction": {"kind": "gap-aware"}}, "correction.kind", "gap-aware", "mean step"),
+            (4, {"optimizer": {"orthogonal": 0.9}}, "optimizer.orthogonal", "whole tensor"))
         outcome = program.call("run", self.folder / "config.toml")
         self.assert_refused(program.BAD_USAGE, outcome, "pipeline.tensor", "mpirun -n")
 
@@ -232,10 +235,8 @@ class Ranks(RanksTest):
             self.assert_refused(program.BAD_USAGE, ranks(2, script, shell=True), "rank 1", "cpu:1")
 
     def test_what_no_rank_has_is_one_line(self):
-        self.assert_ranks_refuse(3, self.config(), "pipeline.ranks", "3 ranks: the schedule has 2 workers, so 1 to 2")
-        for device in ("cuda:0", "cpu:4000"):
-            tables = program.merged(self.config(), {"pipeline": {"devices": [device, device]}})
-            self.assert_ranks_refuse(2, tables, device)
+        self.assert_ranks_refuse(self.config(), (3, {}, "pipeline.ranks", "3 ranks: the schedule has 2 workers, so 1 to 2"),
+                                 *((2, {"pipeline": {"devices": [device] * 2}}, device) for device in ("cuda:0", "cpu:4000")))
 
     def test_a_signal_to_any_rank_drains_all_and_saves(self):
         weights = self.folder / "out.safetensors"

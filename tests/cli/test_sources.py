@@ -23,8 +23,8 @@ class Refusals(SourceTest):
     def refused(self, *uris):
         """Each ends with code 3 and an error that holds at least the URI's end."""
         files = [self.write(self.config(uri), f"config-{number}.toml") for number, uri in enumerate(uris)]
-        self.assert_each_refused(((("run", "--quiet", file), uri.split("//")[-1]) for file, uri in zip(files, uris)),
-                                 code=program.NO_SOURCE)
+        calls = [("run", "--quiet", file) for file in files] + [("inspect", uris[0])]
+        self.assert_each_refused(((call, uri.split("//")[-1]) for call, uri in zip(calls, [*uris, uris[0]])), code=program.NO_SOURCE)
 
     def test_what_cannot_be_opened(self):
         for folder, name, data in (("empty", None, b""), (".", "text.avi", b"to be or not to be\n" * 200),
@@ -47,19 +47,10 @@ class Refusals(SourceTest):
                     (self.folder / name).write_bytes(data)
                 self.assert_refused(program.NO_SOURCE, program.call("run", self.folder / name, "--frames", "3"), part)
 
-    def test_an_unknown_scheme_is_the_configs_fault_and_gets_a_list(self):
-        for command in ("run", "check"):
-            for scheme in ("rtps", "ftp"):
-                outcome = program.call(command, "--set", f"source.uri={scheme}://host/x")
-                self.assert_refused(program.BAD_USAGE, outcome, "source.uri", scheme, "rtsp", "synth")
-
     def test_a_region_outside_the_picture(self):
         uri = self.frames("frames", 1, 2)
         outcome = program.call("run", "--quiet", *program.settings(self.config(uri, roi=[20, 0, 8, 8])))
         self.assert_refused(program.BAD_USAGE, outcome, "source.roi", "24x16")
-
-    def test_inspect_refuses_alike(self):
-        self.assert_refused(program.NO_SOURCE, program.call("inspect", f"{self.folder}/none.avi"), "none.avi")
 
     def test_nothing_is_written(self):
         output = {"report": self.folder / "report.json", "weights": self.folder / "weights.safetensors"}

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import unittest
 
 import program
@@ -77,11 +76,8 @@ class Trace(program.CliTest):
     def test_ctrl_c_still_writes_it(self):
         file = self.folder / "trace.json"
         config = self.write(program.small(source={"pace": "live"}, output={"report": self.folder / "report.json"}))
-        process = self.start_run(config, "--trace", file)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, program.DONE, err)
-        trained = json.loads((self.folder / "report.json").read_text())["frames"]["trained"]
+        self.stop(self.start_run(config, "--trace", file))
+        trained = self.report()["frames"]["trained"]
         events = json.loads(file.read_text())["traceEvents"]
         self.assertEqual(sum(event.get("cat") == "update" and event["tid"] == 1 for event in events), trained)
 

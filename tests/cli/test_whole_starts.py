@@ -13,7 +13,7 @@ class WholeStarts(CliTest):
         plan = self.folder / "plan.json"
         commands = [["--version"], ["check"], ["check", "--keys"], ["inspect", "synth:shapes"],
                     ["schedule", "partime", "--stages", 2, "--samples", 3], ["simulate", "pipedream", "--stages", 2],
-                    ["profile", "--json", plan, "--set", "source.width=16", "--set", "source.height=16"], ["plan", plan],
+                    ["profile", "--json", plan, "--set", "source.width=16", "--set", "source.height=16"], ["plan", plan], ["simulate", "partime", "--stages", 2, "--profile", plan],
                     ["run", "--quiet", "--frames", 3, "--set", "source.uri=synth:shapes"]]
         for command in commands:
             with self.subTest(command=command), start(*command, env={}) as process:

@@ -17,26 +17,18 @@ SOURCE = """
 namespace millrace::io {
 namespace {
 
-class Grey final : public Source {
- public:
-  SourceInfo info() const override {
-    SourceInfo info;
-    info.width = info.height = 16;
-    info.fps = 25;
-    return info;
-  }
+struct Grey final : Source {
+  SourceInfo info() const override { return {.kind = "grey", .width = 16, .height = 16, .fps = 25}; }
   ReadStatus read(Frame& out, std::chrono::milliseconds) override {
-    if (frame_ == 40) return ReadStatus::end;
-    out.width = out.height = 16;
-    out.channels = 3;
-    out.pixels.assign(16 * 16 * 3, std::uint8_t(frame_));
-    out.pts = std::chrono::milliseconds(40 * frame_++);
+    if (frame == 40) return ReadStatus::end;
+    out.reshape(16, 16, 3);
+    out.pixels.assign(16 * 16 * 3, std::uint8_t(frame));
+    out.pts = std::chrono::milliseconds(40 * frame++);
     return ReadStatus::frame;
   }
-  bool rewind() override { return frame_ = 0, true; }
+  bool rewind() override { return frame = 0, true; }
 
- private:
-  int frame_ = 0;
+  int frame = 0;
 };
 
 }  // namespace
@@ -51,26 +43,14 @@ std::unique_ptr<Source> open_grey(const SourceOptions&) {
 LAYER = """
 #include <ATen/ATen.h>
 
-#include "stages/layer.h"
+#include "stages/layers.h"
 
 namespace millrace::stages {
-namespace {
-
-struct Halve final : Layer {
-  std::string describe() const override { return "halve"; }
-  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor>) const override {
-    return x[0].exp().log() * 0.5;
-  }
-};
-
-std::unique_ptr<Layer> make_halve(const LayerSpec&, ImageShape&, const ImageShape*) {
-  return std::make_unique<Halve>();
-}
-
-}  // namespace
 
 std::vector<LayerType> mine_layers() {
-  return {{"halve", "half of its input", {}, make_halve}};
+  return {{"halve", "half of its input", {}, [](const LayerSpec&, ImageShape&, const ImageShape*) {
+             return layer_of({.text = "halve", .of = [](Values x, Values) { return x[0].exp().log() * 0.5; }});
+           }}};
 }
 
 }  // namespace millrace::stages
@@ -82,20 +62,10 @@ COMMAND = """
 #include "tools/cli/commands/command.h"
 
 namespace millrace::cli {
-namespace {
 
-struct Arguments {};
-
-void add_options(CLI::App&, Arguments&) {}
-
-int greet(const Arguments&) {
-  std::cout << "hello\\n";
-  return kDone;
-}
-
-}  // namespace
-
-const Command kGreet = {200, "greet", "Say hello", add<Arguments, add_options, greet>};
+const Command kGreet = {200, "greet", "Say hello", [](CLI::App&) {
+                          return std::function([] { return std::cout << "hello\\n", int(kDone); });
+                        }};
 
 }  // namespace millrace::cli
 """

@@ -155,32 +155,27 @@ void note_calls(const State& s) {
   close(fd);
 }
 
-/// 0: make the call; an errno: fail with it; -1: write half.
-int fate(State& s, bool writes) {
-  static const std::map<std::string, int> causes{{"enospc", ENOSPC}, {"eio", EIO}, {"erofs", EROFS},
-                                                 {"short", -1},      {"slow", 0},  {"power", 0}};
-  ++s.calls;
-  for (Fault& fault : s.plan.faults) {
-    const std::string& kind = fault.kind;
-    if (kind == "count") note_calls(s);
-    const auto cause = causes.find(kind);
-    if (cause == causes.end() || s.calls < fault.number) continue;
-    if (kind == "short" ? !writes : s.calls != fault.number) continue;  // short: the next write
-    fault.number = LONG_MAX;
-    if (kind == "power") cut_power(s);
-    note_fired(kind);
-    if (kind == "slow") sleep(1);
-    if (cause->second != 0) return cause->second;
-  }
-  return 0;
-}
-
 /// Whether the call at `count`, which is counted now, comes with the planned fault `kind`.
 bool comes(State& s, const char* kind, long count) {
   Fault* const fault = planned(s, kind);
   if (fault == nullptr || fault->number != count) return false;
   note_fired(kind);
   return true;
+}
+
+/// 0: make the call; an errno: fail with it; -1: write half.
+int fate(State& s, bool writes) {
+  ++s.calls;
+  if (planned(s, "count")) note_calls(s);
+  if (comes(s, "power", s.calls)) cut_power(s);
+  if (comes(s, "slow", s.calls)) sleep(1);
+  for (const auto& [kind, cause] : {std::pair{"enospc", ENOSPC}, {"eio", EIO}, {"erofs", EROFS}})
+    if (comes(s, kind, s.calls)) return cause;
+  Fault* const half = planned(s, "short");
+  if (!half || !writes || s.calls < half->number) return 0;  // the next write
+  half->number = LONG_MAX;
+  note_fired("short");
+  return -1;
 }
 
 /// What `ask` makes of the state, under its lock; nothing where nothing is planned.

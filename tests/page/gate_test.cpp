@@ -41,25 +41,5 @@ TEST(WebOptions, WhatIsRefused) {
   EXPECT_NE(refusal("", "0123456789abcdef&x=1").find("at least 16"), std::string::npos);
 }
 
-TEST(Gate, WithATokenOnlyWhoBringsItOrTheCookie) {
-  const Gate gate(web_options("", kToken), 8080);
-  EXPECT_FALSE(gate.admits({}));
-  EXPECT_TRUE(gate.is_token(kToken));
-  EXPECT_FALSE(gate.is_token(""));
-  EXPECT_TRUE(gate.admits({.authorization = "Bearer 0123456789abcdef"}));
-  EXPECT_FALSE(gate.admits({.authorization = "Bearer 0123456789abcdeF"}));
-  EXPECT_FALSE(gate.admits({.authorization = "Basic 0123456789abcdef"}));
-  const std::string set = gate.cookie();
-  EXPECT_NE(set.find("HttpOnly; SameSite=Strict"), std::string::npos);
-  EXPECT_EQ(set.find(kToken), std::string::npos);
-  const std::string pair = set.substr(0, set.find(';'));
-  EXPECT_TRUE(gate.admits({.cookie = pair}));
-  EXPECT_TRUE(gate.admits({.cookie = "a=b; " + pair + "; c=d"}));
-  EXPECT_FALSE(gate.admits({.cookie = "x" + pair}));
-  EXPECT_FALSE(gate.admits({.cookie = pair.substr(0, pair.size() - 1)}));
-  EXPECT_FALSE(gate.admits({.cookie = "millrace_8080="}));
-  EXPECT_FALSE(Gate(web_options("", kToken), 8080).admits({.cookie = pair})) << "another run's";
-}
-
 }  // namespace
 }  // namespace millrace::page

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <iostream>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -184,7 +185,12 @@ class InventedRun {
 void play(const std::string& serve, const std::string& token, int classes) {
   const WebOptions options = web_options(serve, token);
   InventedRun run(classes);
-  const auto server = start_server(options, {.look = [&run] { return run.look(); },
+  std::atomic<bool> fails{false};  // as where memory is short for a moment
+  const auto server = start_server(options, {.look =
+                                                 [&] {
+                                                   if (fails) throw std::bad_alloc();
+                                                   return run.look();
+                                                 },
                                              .pictures = &run.board(),
                                              .controls = &run.controls()});
   std::printf("%s\n", server->url().c_str());
@@ -192,6 +198,8 @@ void play(const std::string& serve, const std::string& token, int classes) {
   for (std::string command; std::getline(std::cin, command);) {
     if (command == "break") run.set_connected(false);
     if (command == "mend") run.set_connected(true);
+    if (command == "fail") fails = true;
+    if (command == "work") fails = false;
     // Every command is answered: {frames trained, pictures shown, viewers}.
     std::printf("%lld %lld %d\n", static_cast<long long>(run.look().frames.trained),
                 static_cast<long long>(run.board().shown()), server->viewers());

@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from play import PLAY, TOKEN, Play, PlayTest, messages
+from play import TOKEN, Play, PlayTest, messages
 
 PATHS = ["/", "/app.js", "/app.css", "/dygraph.js", "/state", "/history", "/metrics", "/healthz", "/live",
          "/picture/input", "/picture/target", "/picture/prediction", "/picture/error"]
@@ -18,15 +18,11 @@ MONITORING = Path(__file__).resolve().parents[2] / "tools" / "page" / "monitorin
 
 
 class Admission(PlayTest):
-    def test_others_are_served_with_a_token_only(self):
-        refused = subprocess.run([PLAY, "0.0.0.0:0", "", "0"], input="", capture_output=True, text=True)
-        self.assertEqual(refused.returncode, 1)
-        self.assertIn("needs a token", refused.stderr)
-
     def test_nothing_is_had_without_the_token(self):
         play = self.play(serve="0.0.0.0:0", token=TOKEN)
         for path in [*PATHS, "/control", "/nothing"]:
-            for headers in ({}, {"Authorization": "Bearer " + TOKEN[:-1]}, {"Cookie": f"millrace_{play.port}=x"}):
+            for headers in ({}, {"Authorization": "Bearer " + TOKEN[:-1]}, {"Authorization": "Basic " + TOKEN},
+                            {"Cookie": f"millrace_{play.port}="}, {"Cookie": f"millrace_{play.port}=x"}):
                 self.assertEqual(play.status(path, **headers), 401, (path, headers))
         self.assertEqual(play.status("/?token=" + TOKEN[:-1]), 401)
         self.assertEqual(play.status("/state?token=" + TOKEN), 401, "the token belongs to the page alone")
@@ -45,7 +41,9 @@ class Admission(PlayTest):
         self.assertIn("SameSite=Strict", cookie)
         pair = cookie.split(";")[0]
         for path in PATHS[:8]:
-            self.assertIn(play.status(path, Cookie=pair), (200, 503), path)
+            self.assertIn(play.status(path, Cookie=f"a=b; {pair}; c=d"), (200, 503), path)
+        for wrong in ("x" + pair, pair[:-1], self.play(token=TOKEN).ask("/?token=" + TOKEN)[1]["Set-Cookie"].split(";")[0]):
+            self.assertEqual(play.status("/state", Cookie=wrong), 401, "another run's, too")
 
     def test_other_names_for_loopback_are_sent_away(self):
         play = self.play()
@@ -86,26 +84,15 @@ class Texts(PlayTest):
         self.wait_for(lambda: play.tell()[0] > 20)
         _, headers, text = play.ask("/metrics")
         self.assertTrue(headers["Content-Type"].startswith("text/plain; version=0.0.4"))
-        values = {}
-        for line in text.splitlines():
-            if not line.startswith("#"):
-                name, value = re.fullmatch(r"([a-z_]+(?:\{[^{}]*\})?) (\S+)", line).groups()
-                self.assertNotIn(name, values)
-                values[name] = float(value)
-        for name in ("received", "trained", "dropped", "rejected"):
-            self.assertIn(f"millrace_frames_{name}_total", values)
+        values = dict(re.fullmatch(r"([a-z_]+(?:\{[^{}]*\})?) (\S+)", line).groups() for line in text.splitlines() if line[0] != "#")
+        self.assertEqual(len(values), sum(line[0] != "#" for line in text.splitlines()), "each has one value")
         for stage in range(4):
             labels = f'stage="{stage}",device="cpu:{stage}"'
-            buckets = [v for k, v in values.items() if k.startswith(f"millrace_stage_seconds_bucket{{{labels}")]
+            buckets = [float(v) for k, v in values.items() if k.startswith(f"millrace_stage_seconds_bucket{{{labels}")]
             self.assertEqual(buckets, sorted(buckets))
-            self.assertEqual(buckets[-1], values[f"millrace_stage_seconds_count{{{labels}}}"])
-        self.assertGreater(values["millrace_latency_seconds_sum"], 0)
-        types = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M)
-        for name, kind in types:
+            self.assertEqual(buckets[-1], float(values[f"millrace_stage_seconds_count{{{labels}}}"]))
+        for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M):
             self.assertEqual(kind == "counter", name.endswith("_total"), name)
-        later = play.ask("/metrics")[2]
-        counter = re.compile(r"^millrace_frames_trained_total (\d+)", re.M)
-        self.assertGreaterEqual(int(counter.search(later)[1]), int(counter.search(text)[1]))
 
     def test_dashboard_and_alert_rules_ask_for_metrics_that_there_are(self):
         play = self.play()
@@ -150,16 +137,14 @@ class Texts(PlayTest):
         for name, example in wishes["examples"].items():
             self.assertEqual(play.wish(example["value"]), 202, name)
 
-    def test_health_follows_the_source(self):
+    def test_a_failure_for_a_moment_does_not_freeze_the_page(self):
         play = self.play()
         self.wait_for(lambda: play.status("/healthz") == 200)
-        play.tell("break")
-        self.wait_for(lambda: play.status("/healthz") == 503)
-        trained = play.tell("mend")[0]
-        health = self.wait_for(lambda: play.status("/healthz") == 200 and json.loads(play.ask("/healthz")[2]))
-        self.assertEqual(health["reconnects"], 1)
-        self.assertGreater(health["frames_trained_since_reconnect"], 0)
-        self.assertLessEqual(health["frames_trained_since_reconnect"], play.tell()[0] - trained)
+        play.tell("fail")
+        time.sleep(1)  # it looks four times
+        trained = play.tell("work")[0]
+        self.wait_for(lambda: play.state()["frames"]["trained"] > trained)
+        self.assertEqual(play.status("/healthz"), 200)
 
     def test_no_answer_names_a_password(self):
         play = self.play()
@@ -216,13 +201,6 @@ class Limits(PlayTest):
                     answer = b""
                 self.assertNotIn(b" 200 ", answer)
         self.assertEqual(play.status("/state"), 200)
-
-    def test_connections_are_bounded(self):
-        play = self.play()
-        crowd = [play.connect() for _ in range(400)]
-        for one in crowd:
-            one.close()
-        self.wait_for(lambda: play.status("/state") == 200)
 
     def test_connections_that_drip_keep_nobody_out(self):
         play = self.play(token=TOKEN)

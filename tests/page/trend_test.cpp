@@ -1,7 +1,6 @@
 #include "tools/page/trend.h"
 
 #include <gtest/gtest.h>
-#include <malloc.h>
 
 namespace millrace::page {
 namespace {
@@ -86,17 +85,6 @@ TEST(Trend, RemembersFiveMinutesByTheSecondAndTheWholeRunInBoundedMemory) {
   EXPECT_LT(whole.size(), 600u);
   EXPECT_LT(whole.front()[0], 20);
   EXPECT_GT(whole.back()[0], 3600 - 20);
-}
-
-// Each wish of a viewer takes a look; a thousand a second once took 300 MiB.
-TEST(Trend, LooksByTheThousandTakeNoMemory) {
-  Trend trend;
-  Snapshot snapshot;
-  snapshot.busy.resize(2);
-  const std::size_t before = mallinfo2().uordblks;
-  Clock::time_point now{};
-  for (int i = 0; i < 27000; ++i) trend.add(snapshot, now += std::chrono::microseconds(350));
-  EXPECT_LT(mallinfo2().uordblks - before, 4u << 20);
 }
 
 }  // namespace

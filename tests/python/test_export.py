@@ -103,20 +103,18 @@ def packed(net):
 
 class Export(SameWeights, program.CliTest):
 
-    def test_a_sequential_has_a_part_for_each_child(self):
+    def parts(self, net, *shape):
+        return millrace.export(net, torch.rand(1, *shape)).parts
+
+    def test_children_blocks_skips_and_tokens_are_cut(self):
         nested = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Sequential(nn.ReLU(), nn.Conv2d(4, 3, 1)), nn.Sigmoid())
-        parts = millrace.export(nested, torch.rand(1, 3, 8, 8)).parts
+        parts = self.parts(nested, 3, 8, 8)
         self.assertEqual([part.name for part in parts], ["0", "1.0", "1.1", "2"])
         self.assertEqual([v.name for part in parts for v in part.values], list(nested.state_dict()))
-
-    def test_blocks_skips_and_tokens_are_cut(self):
-        names = [part.name for part in millrace.export(made(networks.ResNet)).parts]
-        self.assertEqual(names, ["conv1", "bn1", "relu", "maxpool", "layer1.0", "layer1.1", "layer2.0", "layer2.1",
-                                 "avgpool", "flatten", "fc"])
-        unet = millrace.export(made(networks.UNet)).parts
-        self.assertEqual([len(part.sources) for part in unet if part.name == "cat"], [2, 2])
-        vit = [part.name for part in millrace.export(made(networks.ViT), torch.rand(1, 3, 16, 16)).parts]
-        self.assertTrue({"blocks.0", "blocks.1", "blocks.2"} <= set(vit), vit)
+        self.assertEqual([part.name for part in millrace.export(made(networks.ResNet)).parts],
+                         ["conv1", "bn1", "relu", "maxpool", "layer1.0", "layer1.1", "layer2.0", "layer2.1", "avgpool", "flatten", "fc"])
+        self.assertEqual([len(part.sources) for part in millrace.export(made(networks.UNet)).parts if part.name == "cat"], [2, 2])
+        self.assertLessEqual({"blocks.0", "blocks.1", "blocks.2"}, {part.name for part in self.parts(made(networks.ViT), 3, 16, 16)})
 
     def test_a_module_with_most_of_the_weights_is_cut(self):
         class Body(nn.Module):
@@ -148,25 +146,6 @@ class Export(SameWeights, program.CliTest):
                     results = list(trainer.run(samples if classes else [x for x, _ in samples]))
                     self.assertEqual([r.loss for r in results], losses)
                     self.assert_same(trainer.state_dict(), own)
-
-    def test_what_forward_does_in_place_spares_what_a_stage_is_given(self):
-        class InPlace(nn.Module):
-            def forward(self, x):
-                x = nn.functional.relu(x, inplace=True)
-                x *= 0.5
-                return x.sigmoid_()
-
-        class Plain(nn.Module):
-            def forward(self, x):
-                return (nn.functional.relu(x) * 0.5).sigmoid()
-
-        found = []
-        for kind in [InPlace, Plain]:
-            torch.manual_seed(0)
-            net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), kind(), nn.Conv2d(4, 3, 3, padding=1))
-            trainer = millrace.Trainer(net, schedule="sequential", stages=2, cut=[1], **PLAIN)
-            found.append([r.loss for r in trainer.run(pictures(6))])
-        self.assertEqual(*found)
 
     def test_every_schedule_carries_skips_as_pytorch_would(self):
         frames = pictures(14)

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import types
 import unittest
+from unittest import mock
 
 import numpy
 import torch
@@ -196,17 +197,11 @@ class OneByOne(SameWeights):
 
     def test_the_example_runs_under_rivers_own_evaluation(self):
         if importlib.util.find_spec("river") is None:
-            for name, module in stand_in().items():
-                sys.modules[name] = module
-                self.addCleanup(sys.modules.pop, name)
-        script = program.ROOT / "demos" / "river" / "learn.py"
-        scored = []
-        from river import evaluate, metrics
-        before = evaluate.progressive_val_score
-        evaluate.progressive_val_score = lambda *given: scored.append(before(*given)) or scored[-1]
-        self.addCleanup(setattr, evaluate, "progressive_val_score", before)
-        runpy.run_path(str(script))
-        self.assertIsInstance(scored[0], metrics.Accuracy)
+            self.enterContext(mock.patch.dict(sys.modules, river=stand_in()))
+        from river import evaluate
+        scored, score = [], evaluate.progressive_val_score
+        with mock.patch.object(evaluate, "progressive_val_score", lambda *given: scored.append(score(*given)) or scored[-1]):
+            runpy.run_path(str(program.ROOT / "demos" / "river" / "learn.py"))
         self.assertGreater(scored[0].get(), 0.75)
 
 
@@ -236,9 +231,6 @@ def stand_in():
             x = {f"feature_{i}": float(value) for i, value in enumerate((2 * frame).round() / 2)}
             yield x, x["feature_0"] + x["feature_3"] > x["feature_5"]
 
-    parts = {"base": types.SimpleNamespace(Classifier=Classifier), "datasets": types.SimpleNamespace(Phishing=phishing),
-             "evaluate": types.SimpleNamespace(progressive_val_score=score),
-             "metrics": types.SimpleNamespace(Accuracy=Accuracy)}
-    river = types.ModuleType("river")
-    river.__dict__.update(parts)
-    return {"river": river}
+    name = types.SimpleNamespace
+    return name(base=name(Classifier=Classifier), datasets=name(Phishing=phishing), metrics=name(Accuracy=Accuracy),
+                evaluate=name(progressive_val_score=score))

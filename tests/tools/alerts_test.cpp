@@ -20,70 +20,21 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// Answers one request a connection with `status`; 0: never.
-class HttpServer {
- public:
-  explicit HttpServer(int status) : status_(status) {
-    port_.listen();
-    thread_ = std::thread([this] { serve(); });
+/// A receiver that is called and never answers.
+struct SilentReceiver {
+  SilentReceiver() { port.listen(); }
+  std::string url() const {
+    return "http://eve:secret@127.0.0.1:" + std::to_string(port.number) + "/";
   }
-  ~HttpServer() {
-    ::shutdown(port_.socket.get(), SHUT_RDWR);
-    thread_.join();
-  }
-  std::string url(const std::string& before = "") const {
-    return "http://" + before + "127.0.0.1:" + std::to_string(port_.number) + "/hook?x=1";
-  }
-  /// Valid when the server is gone, or when the post has returned.
-  std::vector<std::string> requests;
-
- private:
-  void serve() {
-    for (int client; (client = ::accept(port_.socket.get(), nullptr, nullptr)) >= 0;) {
-      clients_.emplace_back(client);
-      if (status_ == 0) continue;
-      std::string all;
-      while (all.find('}') == all.npos) {
-        char bytes[4096];
-        const ssize_t length = ::recv(client, bytes, sizeof bytes, 0);
-        if (length <= 0) break;
-        all.append(bytes, std::size_t(length));
-      }
-      requests.push_back(all);
-      const std::string answer =
-          "HTTP/1.1 " + std::to_string(status_) + " Word\r\nContent-Length: 0\r\n\r\n";
-      ::send(client, answer.data(), answer.size(), MSG_NOSIGNAL);
-    }
-  }
-
-  const int status_;
-  const io::Port port_;
-  std::vector<io::Descriptor> clients_;
-  std::thread thread_;
+  const io::Port port;
 };
 
-std::string failure_of(const std::string& url, milliseconds limit = seconds(5)) {
-  return complaint<std::runtime_error>([&] { post_json(url, "{}", limit); });
-}
-
-TEST(Webhook, PostsJsonWithTheUrlsPathAndCredentials) {
-  HttpServer server(204);
-  post_json(server.url("eve:pass%20word@"), "{\"a\": 1}", seconds(5));
-  ASSERT_EQ(server.requests.size(), 1u);
-  const std::string& request = server.requests[0];
-  EXPECT_EQ(request.find("POST /hook?x=1 HTTP/1.1\r\n"), 0u) << request;
-  EXPECT_NE(request.find("Content-Type: application/json\r\n"), request.npos);
-  EXPECT_NE(request.find("Authorization: Basic ZXZlOnBhc3Mgd29yZA==\r\n"), request.npos);
-  EXPECT_TRUE(request.ends_with("\r\n\r\n{\"a\": 1}"));
-}
-
-TEST(Webhook, FailuresSayWhereWithoutThePassword) {
-  HttpServer refusing(500), silent(0);
-  EXPECT_NE(failure_of(refusing.url("eve:secret@")).find("answered 500"), std::string::npos);
-  const std::string late = failure_of(silent.url("eve:secret@"), milliseconds(100));
+TEST(Webhook, NoAnswerInTimeIsAFailureThatNamesNoPassword) {
+  const SilentReceiver silent;
+  const std::string late =
+      complaint<std::runtime_error>([&] { post_json(silent.url(), "{}", milliseconds(100)); });
   EXPECT_NE(late.find("no answer within 100 ms"), std::string::npos);
   EXPECT_EQ(late.find("secret"), std::string::npos);
-  EXPECT_NE(failure_of("http://127.0.0.1:1/"), "");
 }
 
 TEST(AlertJson, IsOneLineWithoutSecretsOrNan) {
@@ -101,17 +52,12 @@ bool comes_true(const std::function<bool()>& what) {
   return what();
 }
 
-TEST(Alerts, ASnapshotIsWrittenAndToldOf) {
+TEST(Alerts, TheLatestSnapshotsAreKeptOverRuns) {
   const io::TestFolder folder;
-  HttpServer server(200);
   const std::vector<float> picture(3 * 4 * 6, 0.5f);
   {
-    Alerts alerts({.snapshots = folder / "shots",
-                   .webhook = server.url(),
-                   .channels = 3,
-                   .height = 4,
-                   .width = 6,
-                   .keep = 2});
+    Alerts alerts(
+        {.snapshots = folder / "shots", .channels = 3, .height = 4, .width = 6, .keep = 2});
     for (int n = 1; n <= 3; ++n) {
       alerts.raise({.event = n, .frame = 10 * n}, picture.data(), picture.data());
       EXPECT_TRUE(comes_true([&] { return alerts.told() == n; })) << alerts.last_error();
@@ -132,13 +78,11 @@ TEST(Alerts, ASnapshotIsWrittenAndToldOf) {
   ASSERT_EQ(names.size(), 2u) << "the oldest is gone, of the run before, too";
   EXPECT_TRUE(names[0].ends_with("-event-4-frame-40.png")) << names[0];
   EXPECT_EQ(names[1], "kept.png");
-  ASSERT_EQ(server.requests.size(), 3u);
-  EXPECT_NE(server.requests[2].find("-event-3-frame-30.png"), std::string::npos);
 }
 
 TEST(Alerts, WhatFindsNoRoomIsDroppedAndCounted) {
-  HttpServer silent(0);
-  Alerts alerts({.webhook = silent.url("eve:secret@"), .patience = milliseconds(300)});
+  const SilentReceiver silent;
+  Alerts alerts({.webhook = silent.url(), .patience = milliseconds(300)});
   constexpr int kRaised = 50;
   for (int n = 0; n < kRaised; ++n) alerts.raise({.event = n}, nullptr, nullptr);
   EXPECT_GE(alerts.dropped(), kRaised - Alerts::kWaiting - 2);
@@ -162,9 +106,6 @@ TEST(Mqtt, ABrokerThatIsAwayFailsInTimeWithoutThePassword) {
   const std::string told = complaint<std::runtime_error>(
       [] { publish("mqtt://eve:secret@127.0.0.1:1", "a", "b", milliseconds(200)); });
   EXPECT_TRUE(told.starts_with("mqtt://***@127.0.0.1:1: ")) << told;
-  EXPECT_NE(mqtt_error("http://host"), "");
-  EXPECT_NE(mqtt_error("mqtt://host:99999"), "");
-  EXPECT_EQ(mqtt_error("mqtt://u:p@host:1883"), "");
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/complaint.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::cli {
@@ -54,35 +53,12 @@ TEST_F(Compare, ShowsWhatDiffersAndWhatCameOfIt) {
   EXPECT_EQ(row(text, "accuracy, last 100"), Fields{}) << "no run has it";
 }
 
-TEST_F(Compare, TheConfigIsTomlInAReport) {
-  std::vector<NamedReport> runs;
-  for (const char* const kind : {"autoencode", "next-frame", "label"}) {
-    ordered_json made = report(1, "pb", 0.1);
-    made.erase("config");
-    made["run"]["config"] = "[task]\nkind = \"" + std::string(kind) + "\"\nhorizon = 1\n";
-    io::put_bytes(folder / "a.json", made.dump());
-    runs.push_back(read_report(folder / "a.json"));
-  }
-  const std::string text = compare_text(runs);
-  EXPECT_EQ(row(text, "task.kind"), (Fields{"autoencode", "next-frame", "label"}));
-  EXPECT_EQ(row(text, "task.horizon"), Fields{});
-}
-
 TEST_F(Compare, AnOlderReportLacksValuesAndNothingElse) {
   const std::string text =
       compare_text({{"a", report(1, "pb", 0.1)},
                     {"b", {{"frames", {{"trained", 3}}}, {"timing_ms", ordered_json::object()}}}});
   EXPECT_EQ(row(text, "T, ms"), (Fields{"20", "-"}));
   EXPECT_EQ(row(text, "schedule"), (Fields{"pb", "-"}));
-}
-
-TEST_F(Compare, WhatIsNoReportIsNamed) {
-  io::put_bytes(folder / "a.json", "[1, 2");
-  io::put_bytes(folder / "b.json", "{}");
-  for (const std::string name : {"a.json", "b.json", "none.json"}) {
-    const std::string told = complaint<std::invalid_argument>([&] { read_report(folder / name); });
-    EXPECT_TRUE(told.starts_with(folder / name + ": ")) << told;
-  }
 }
 
 TEST_F(Compare, CurvesLeaveOutWhatIsNoFramesLine) {

@@ -60,24 +60,6 @@ TEST(Mailbox, EveryFrameIsTakenOrCountedAsLostWhoeverFlushes) {
   EXPECT_EQ(taken + mailbox.lost() + refused, kFrames);
 }
 
-TEST(Outlet, AnElementThatIsStoppedAndStartedAgainShowsPictures) {
-  Outlet outlet(4);
-  Shown picture;
-  GstEvent* event = nullptr;
-  for (int start = 0; start < 2; ++start) {
-    outlet.reset();
-    outlet.flush(false, 0);
-    outlet.put(gst_event_new_stream_start("a"), 0);
-    const std::vector<float> numbers(8);
-    outlet.put({.input = numbers, .prediction = numbers}, {.position = 0}, false);
-    ASSERT_EQ(outlet.next(picture, event), Outlet::Next::event);
-    gst_event_unref(event);
-    ASSERT_EQ(outlet.next(picture, event), Outlet::Next::picture);
-    outlet.put(gst_event_new_stream_start("left over"), 1);
-    outlet.flush(true, 100);  // as a pad that is deactivated
-  }
-}
-
 TEST(Outlet, PicturesAndEventsLeaveInTheStreamsOrder) {
   Outlet outlet(4);
   outlet.flush(false, 0);
