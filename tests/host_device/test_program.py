@@ -36,6 +36,7 @@ class Partime(OnDevice, test_reference.Reference):
 class Schedules(OnDevice, test_reference.Schedules):
     """All that the base class has: each schedule of PyTorch's rules."""
 
+    seed = 2  # with 1, a ReLU under pb takes 1.5e-8, whose sign is the order of a sum
     test_replicated_stages = None  # can't be recorded
 
 
