@@ -21,10 +21,12 @@ class Admission(PlayTest):
     def test_nothing_is_had_without_the_token(self):
         play = self.play(serve="0.0.0.0:0", token=TOKEN)
         for path in [*PATHS, "/control", "/nothing"]:
-            for headers in ({}, {"Authorization": "Bearer " + TOKEN[:-1]}, {"Authorization": "Basic " + TOKEN},
+            for headers in ({}, {"Authorization": "Bearer " + TOKEN[:-1]}, {"Authorization": "Bearer " + TOKEN[:-1] + "~"},
+                            {"Authorization": "Basic " + TOKEN},
                             {"Cookie": f"millrace_{play.port}="}, {"Cookie": f"millrace_{play.port}=x"}):
                 self.assertEqual(play.status(path, **headers), 401, (path, headers))
-        self.assertEqual(play.status("/?token=" + TOKEN[:-1]), 401)
+        for wrong in TOKEN[:-1], TOKEN[:-1] + "~":
+            self.assertEqual(play.status("/?token=" + wrong), 401)
         self.assertEqual(play.status("/state?token=" + TOKEN), 401, "the token belongs to the page alone")
         self.assertEqual(play.wish({"action": "pause"}), 401)
         with play.watch() as viewer:
