@@ -90,7 +90,6 @@ struct Plan {
   int tiles_across = 0;
   std::size_t tiles = 0, frequencies = 0;
   bool by_columns = false;
-  std::size_t rounds = 1;
   std::size_t round_tiles = 0, round_columns = 0;  ///< of each but the last; columns: channels
   std::size_t moved = 0;                           ///< floats that leave that cache and come back
 
@@ -131,8 +130,7 @@ struct Plan {
     const std::size_t weights = moves(columns * column, of_tiles);
     by_columns = images < weights;
     moved = by_columns ? images : weights;
-    rounds = by_columns ? of_columns : of_tiles;
-    round_tiles = by_columns ? tiles : round_up(divided(tiles, rounds), 4);  // rows of a product
+    round_tiles = by_columns ? tiles : round_up(divided(tiles, of_tiles), 4);  // rows of a product
     round_columns = by_columns ? std::min(columns, round_columns) : columns;
   }
 };
@@ -210,7 +208,7 @@ class TransformedKernel final : public Kernel {
   std::size_t scratch_floats() const override { return weights_.end() + places_.size() * lanes_; }
 
   void run(const Operands& operands, int, Share share) const override {
-    if (c_.pass != Pass::kWeightGradient) return make_image(operands, share);
+    if (!weight_gradient()) return make_image(operands, share);
     make_weights(operands, share);
     bias_gradient(c_, operands, share);
   }
@@ -255,7 +253,7 @@ class TransformedKernel final : public Kernel {
     each_round(part_of(share), [&](const Part& r, bool first) {
       if (first || plan_.by_columns) spread_weights(operands, r);
       if (first || !plan_.by_columns) spread_inputs(operands.source, operands, r);
-      multiply(operands, r, first);
+      multiply(operands, r);
       finish_image(operands, r);
     });
   }
@@ -264,7 +262,7 @@ class TransformedKernel final : public Kernel {
     each_round(part, [&](const Part& r, bool first) {
       if (first || !plan_.by_columns) spread_inputs(operands.x, operands, r);
       spread_gradients(operands, r);
-      multiply(operands, r, first);
+      sum_tiles(operands, r, !first && !plan_.by_columns);
       if (plan_.by_columns) finish_weights(operands, r);
     });
     if (!plan_.by_columns) finish_weights(operands, part);
@@ -340,41 +338,40 @@ class TransformedKernel final : public Kernel {
     });
   }
 
-  void multiply(const Operands& operands, const Part& r, bool first) const {
-    Products p{.complex = is_fft(plan_.kind),
-               .transposed = weight_gradient(),
-               .a_pitch = a_.row,
-               .b_row = b_.row,  // the weights', too
-               .c_row = b_.row,
-               .rows = int(r.tiles.count()),
-               .depth = plan_.from.channels,
-               .vectors = int(round_up(r.columns.count(), lanes_) / lanes_)};
+  Products products_of(const Part& r) const {
+    return {.complex = is_fft(plan_.kind),
+            .a_pitch = a_.row,
+            .b_row = b_.row,  // the weights', too
+            .c_row = b_.row,
+            .vectors = int(round_up(r.columns.count(), lanes_) / lanes_)};
+  }
+  void multiply(const Operands& operands, const Part& r) const {
+    Products p = products_of(r);
+    p.rows = int(r.tiles.count());
+    p.depth = plan_.from.channels;
     for (std::size_t f = 0; f < plan_.frequencies; ++f) {
-      float *const image = b_.of(operands, f), *const kernel = weights_.of(operands, f);
       p.a = a_.of(operands, f);
-      p.b = kernel;
-      p.c = image;
-      if (weight_gradient()) {
-        sum_tiles(p, r, image, kernel, first || plan_.by_columns);
-      } else {
-        products(p);
-      }
+      p.b = weights_.of(operands, f);
+      p.c = b_.of(operands, f);
+      products(p);
     }
   }
-  /// Of the rows' channels, those within a vector or whole vectors at a time.
-  void sum_tiles(Products p, const Part& r, const float* gradients, float* sums,
-                 bool overwrite) const {
-    const float* const inputs = p.a;
-    p.b = gradients;
+  void sum_tiles(const Operands& operands, const Part& r, bool accumulate) const {
+    Products p = products_of(r);
+    p.transposed = true;
     p.depth = int(r.tiles.count());
-    p.accumulate = !overwrite;
-    for (std::size_t row = r.rows.begin, end; row < r.rows.end; row = end) {
-      const std::size_t lane = row % lanes_;
-      end = lane == 0 ? r.rows.end : std::min(r.rows.end, row - lane + lanes_);
-      p.a = inputs + (row - lane) * plan_.parts() + lane;
-      p.c = sums + row * p.c_row;
-      p.rows = int(end - row);
-      products(p);
+    p.accumulate = accumulate;
+    for (std::size_t f = 0; f < plan_.frequencies; ++f) {
+      p.b = b_.of(operands, f);
+      // Those of the rows that lie within a vector, or else whole vectors.
+      for (std::size_t row = r.rows.begin, end; row < r.rows.end; row = end) {
+        const std::size_t lane = row % lanes_;
+        end = lane == 0 ? r.rows.end : std::min(r.rows.end, row - lane + lanes_);
+        p.a = a_.of(operands, f) + (row - lane) * plan_.parts() + lane;
+        p.c = weights_.of(operands, f) + row * p.c_row;
+        p.rows = int(end - row);
+        products(p);
+      }
     }
   }
 
