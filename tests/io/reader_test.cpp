@@ -1,5 +1,7 @@
 #include "io/queue/reader.h"
 
+#include <atomic>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -198,28 +200,37 @@ TEST(Reader, DestroyingItAfterTheEndKeepsWhatWaits) {
   EXPECT_EQ(queue.counts().waiting(), 5);
 }
 
+struct Gate : std::mutex {
+  std::atomic<bool> reached = false;
+};
+
 /// Gives five frames; hangs while `gate` is locked: in read() behind them, or in its destructor.
 class HangingSource : public ScriptedSource {
  public:
   enum class Where { read, destructor };
-  HangingSource(std::shared_ptr<std::mutex> gate, Where where)
+  HangingSource(std::shared_ptr<Gate> gate, Where where)
       : ScriptedSource({every(milliseconds(1), 5), {}}), gate_(std::move(gate)), where_(where) {}
   ~HangingSource() override {
-    if (where_ == Where::destructor) const std::lock_guard wait(*gate_);
+    if (where_ == Where::destructor) pass();
   }
   ReadStatus read(Frame& out, milliseconds timeout) override {
-    if (where_ == Where::read && count_++ == 5) const std::lock_guard wait(*gate_);
+    if (where_ == Where::read && count_++ == 5) pass();
     return ScriptedSource::read(out, timeout);
   }
 
  private:
-  const std::shared_ptr<std::mutex> gate_;
+  void pass() {
+    gate_->reached = true;
+    const std::lock_guard wait(*gate_);
+  }
+
+  const std::shared_ptr<Gate> gate_;
   const Where where_;
   int count_ = 0;
 };
 
 TEST(Reader, ASourceThatHangsWhileItIsClosedKeepsNobodyFromSaving) {
-  const auto gate = std::make_shared<std::mutex>();
+  const auto gate = std::make_shared<Gate>();
   const std::lock_guard shut(*gate);
   FrameQueue queue(8, Drop::never);
   Reader reader(std::make_unique<HangingSource>(gate, HangingSource::Where::destructor), queue,
@@ -233,13 +244,13 @@ TEST(Reader, ASourceThatHangsWhileItIsClosedKeepsNobodyFromSaving) {
 }
 
 TEST(Reader, APictureThatNeverComesKeepsNobodyFromSaving) {
-  const auto gate = std::make_shared<std::mutex>();
+  const auto gate = std::make_shared<Gate>();
   auto queue = std::make_unique<FrameQueue>(8, Drop::never);
   {
     const std::lock_guard shut(*gate);
     Reader reader(std::make_unique<HangingSource>(gate, HangingSource::Where::read), *queue,
                   {.teardown = milliseconds(50)});
-    while (queue->received() < 5) std::this_thread::yield();
+    while (!gate->reached) std::this_thread::yield();
     reader.stop();
     reader.join();
     EXPECT_TRUE(reader.hung());
