@@ -340,7 +340,7 @@ def comparisons(rows):
 
 
 def tables(results):
-    return comparisons(results["arms"])
+    return filled("tables", results, rows=comparisons(results["arms"]))
 
 
 PAGES = {"camera": camera, "framerate": framerate, "gpu": gpu, "ingest": ingest, "partime": partime, "pipeline": pipeline,

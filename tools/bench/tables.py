@@ -26,26 +26,27 @@ PIPEDREAM = [("vgg_a", "VGG-16, 4x4 V100, Cluster-A", "15-1", 5.28), ("vgg_b", "
              ("gnmt", "GNMT-8, 3x4 V100, Cluster-A", "straight", 2.95)]
 
 WHY_WORKED_OUT = {
-    "vgg_a": "same configuration. Ours divides predicted times, PipeDream's measured epochs. Half of the network's rate is "
-             "what PipeDream's optimizer charges, which counts bytes both ways; at its full rate the factor is half as "
-             "large, so the measured baseline reached less than half",
-    "vgg_b": "same configuration at half the network's rate; at its full rate data parallel would do. The measured baseline "
-             "was slower still, by a factor of 1.6, than half the nominal rate explains",
+    "vgg_a": "same configuration. Ours is a ratio of predicted times, PipeDream's of measured epochs. PipeDream's optimizer "
+             "assumes half of the network's rate, since it counts bytes in both directions; at the full rate the factor is "
+             "half as large, so the measured baseline reached less than half of that rate",
+    "vgg_b": "same configuration at half the network's rate; at its full rate data parallelism would be enough. The measured "
+             "baseline was slower than half the nominal rate explains, by another factor of 1.6",
     "resnet": "none",
-    "gnmt": "not reproduced. The plan charges data parallel with an all-reduce of all 0.78 GB of weights, word tables "
-            "included, every minibatch; a measured factor of 2.95 says that the baseline did with less than a third of that "
-            "time, and how is not in a profile. At the network's full rate straight is within 1.6 of the published factor. "
-            "The plan's own best replicates stages, since it lets replicas agree beside their computing"}
+    "gnmt": "not reproduced. For data parallelism the plan counts an all-reduce of all 0.78 GB of weights, including the word "
+            "tables, for every minibatch; the measured factor of 2.95 means that the baseline needed less than a third of "
+            "that time, and a profile does not show how. At the network's full rate straight is within a factor of 1.6 of "
+            "the published figure. The plan's best replicates stages, since it overlaps the replicas' all-reduce with "
+            "computing"}
 
 WHY_MEASURED = {
-    "vgg_a": "same configuration, the factor within 8 % of the measured one at half of the network's rate",
-    "vgg_b": "another configuration: 9-7 is a little faster than 15-1 here, since its two stages agree within a server each; "
-             "like 15-1 it leaves one server's weights to few devices. Ours divides predicted times; the measured baseline "
-             "was slower by half than half of the nominal rate explains",
+    "vgg_a": "same configuration; at half of the network's rate the factor is within 8 % of the measured one",
+    "vgg_b": "another configuration: 9-7 is a little faster than 15-1 here, since each of its two stages exchanges gradients "
+             "within a server; like 15-1 it leaves one server's weights to few devices. Ours is a ratio of predicted times; "
+             "the measured baseline was half as slow again as half of the nominal rate explains",
     "resnet": "none",
-    "gnmt": "not reproduced at half of the network's rate, where the all-reduce of 1.1 GB of weights is most of the baseline; "
-            "at its full rate straight is within 1.2 of the published factor. The plan's own best replicates stages, since "
-            "it lets replicas agree beside their computing"}
+    "gnmt": "not reproduced at half of the network's rate, where the all-reduce of 1.1 GB of weights dominates the baseline; "
+            "at its full rate straight is within a factor of 1.2 of the published figure. The plan's best replicates stages, "
+            "since it overlaps the replicas' all-reduce with computing"}
 
 
 def row(source, what, published, ours, published_figure, our_figure, explanation):
@@ -124,8 +125,8 @@ def partime(machine):
                     "PARTIME, arXiv 2210.09147, section 4", f"{layers} layers, {side} x {side}, 2 to 8 GPUs, {how}",
                     "grows with depth and resolution, levels off for shallow networks",
                     " ".join(f"{value:.2f}" for value in ours), None, ours[-1],
-                    "published as curves, compared in kind: one host's starting of kernels is what small frames wait for; 10 "
-                    "layers on 8 GPUs leave two layers to some; large frames follow N"))
+                    "published as curves, so only trends are compared: small frames wait for one host to launch kernels; with "
+                    "10 layers on 8 GPUs, some have two layers; large frames scale with N"))
     return rows
 
 
