@@ -93,24 +93,25 @@ def claims(arms, memory, p, m):
     for seed, arm in (("GPipe", gpipe), ("1F1B", one_f), ("interleaved 1F1B", arm_of("interleaved", m))):
         add(seed, f"idle share with {p} workers and {m} microbatches",
             *(f"{arm['bubble'][figure]:.3f}" for figure in ("formula", "equal_stages", "measured")))
-    add("1F1B", "activations against GPipe's, 4 stages, 8 microbatches, first stage", "N/m = 0.50", "-",
+    add("1F1B", "activations relative to GPipe's, 4 stages, 8 microbatches, first stage", "N/m = 0.50", "-",
         largest("1f1b", "activations", "gpipe"))
-    add("GPipe", "activations with recomputing against without", "m inputs and one sample's", "-",
+    add("GPipe", "activations with recomputation relative to without", "m inputs and one sample's", "-",
         largest("gpipe recompute", "activations", "gpipe"))
     no_flush = f"(m+p-1)/m = {(m + p - 1) / m:.2f}"
-    add("PipeDream", f"time a sample of GPipe over PipeDream's, which has no flush, m = {m}", no_flush,
+    add("PipeDream", f"time per sample, GPipe over PipeDream (no flush), m = {m}", no_flush,
         *over(gpipe, dream))
-    add("PipeDream", "older weight versions that stage 0 of 4 stashes, in weights", "N - 1 = 3", "-", stashed("pipedream"))
-    add("2BW", f"time a sample of 1F1B over 2BW's, which has no flush, m = {m}", no_flush, *over(one_f, two))
-    add("2BW", "older weight versions that stage 0 of 4 stashes, in weights", "1", "-", stashed("2bw"))
+    add("PipeDream", "old weight versions stashed by stage 0 of 4, as a multiple of its weights", "N - 1 = 3", "-",
+        stashed("pipedream"))
+    add("2BW", f"time per sample, 1F1B over 2BW (no flush), m = {m}", no_flush, *over(one_f, two))
+    add("2BW", "old weight versions stashed by stage 0 of 4, as a multiple of its weights", "1", "-", stashed("2bw"))
     for flushing in ("gpipe", "1f1b"):
         small = [arm for arm in arms if arm["schedule"] == flushing and arm["memory_bytes"] <= two["memory_bytes"]]
         if small:
-            add("2BW", f"time a sample of {flushing} over 2BW's at equal memory, its m = {small[-1]['microbatches']}",
+            add("2BW", f"time per sample, {flushing} over 2BW at equal memory, m = {small[-1]['microbatches']}",
                 "no flush", *over(small[-1], two))
         else:
             add("2BW", f"{flushing} at 2BW's memory", "no flush", "-", "needs more at any m here")
-    add("2BW", "memory of the largest of 4 stages against 1F1B's", "one version more", "-", largest("2bw", "total", "1f1b"))
-    add("2BW", "memory of the largest of 4 stages against PipeDream's", "2 versions instead of 4", "-",
+    add("2BW", "memory of the largest of 4 stages relative to 1F1B's", "one more version", "-", largest("2bw", "total", "1f1b"))
+    add("2BW", "memory of the largest of 4 stages relative to PipeDream's", "2 versions instead of 4", "-",
         largest("2bw", "total", "pipedream"))
     return made
