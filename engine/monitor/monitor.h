@@ -15,9 +15,8 @@
 namespace millrace::engine {
 
 /// One stage's measurements. Written by its worker alone, read by any thread. A step is a stage's
-/// work on one sample. Its time splits into compute (forward, backward, update), hand-off
-/// (receiving and sending samples, activations and gradients) and waiting, which is no part of the
-/// stage's cost.
+/// work on one sample. Its time splits into compute (forward, backward, update), hand-off (moving
+/// samples, activations and gradients) and waiting, which is no part of the stage's cost.
 class StageMeter {
  public:
   enum class Part { compute, handoff, waiting };

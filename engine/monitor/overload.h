@@ -64,9 +64,8 @@ struct OverloadOptions {
 };
 
 /// Decides when a stream outruns the pipeline, and what to change. Acts after two loads in a row
-/// over the budget and relaxes after three with clear room, but never to a state that would be late
-/// again. Ignores a load in which it made a change, so it reacts neither to a hiccup nor to itself.
-/// Not thread-safe.
+/// over the budget; relaxes after three with clear room, but never to a state that would be late
+/// again. Ignores a load in which it made a change, so it never reacts to itself. Not thread-safe.
 class Overload {
  public:
   static constexpr std::int64_t kMostEvery = 32;  ///< at least every 32nd frame is learned from
