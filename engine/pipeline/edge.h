@@ -16,6 +16,7 @@ class Patience {
   virtual ~Patience() = default;
   /// A wait begins: for the token that action `at` of the program needs; -1: for something else.
   virtual void begin(std::int64_t) {}
+  /// The token of action `at` came after `waited`.
   virtual void came(std::int64_t, Clock::duration) {}
   /// The next sleep. `own`: what suits this worker's own launches; kPatience if all have finished.
   virtual std::chrono::microseconds next(std::chrono::microseconds own) { return own; }
@@ -28,6 +29,7 @@ class Edge {
  public:
   virtual ~Edge() = default;
 
+  /// Whether a worker, by its number, runs in this process.
   virtual bool runs(int) const { return true; }
   /// Threads besides the workers, by name; they run until the stream ends.
   virtual std::vector<std::pair<std::string, std::function<void()>>> threads() { return {}; }
@@ -59,6 +61,7 @@ class Edge {
   /// Before an update of `stage`: adds what other processes know of its gradient.
   virtual void agree(int, bool&, Alarm&) {}
 
+  /// A worker here has failed.
   virtual void fail(const std::exception&) {}
   /// After the workers have ended: blocks until those of other processes have, and returns the
   /// fates of samples since construction. Throws if another process failed.

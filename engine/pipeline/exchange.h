@@ -69,8 +69,8 @@ class LinkTimes {
 /// and again; it delivers in order and allocates nothing. A letter has any size; letters of one
 /// kind between two ranks arrive in order. No call waits for another rank. Messages progress while
 /// both sides make calls. Callers hold mutex(), except for rank() and ranks(). Throws
-/// std::runtime_error where the transport fails. A call that does not return within 6 s ends the
-/// process with status 1.
+/// std::runtime_error where the transport fails. A call stuck for 6 s ends the process with status
+/// 1.
 class Exchange {
  public:
   virtual ~Exchange() = default;

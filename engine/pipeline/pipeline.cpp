@@ -23,8 +23,7 @@ void name_thread(const std::string& name) {
   pthread_setname_np(pthread_self(), name.c_str());
 }
 
-/// Holders of a sample besides the stages: another rank's predictions are shown after its stages
-/// have released the sample.
+/// Holders of a sample besides the stages: rank 0's observer, if other ranks predict.
 int viewers(const Schedule& schedule, const RankOptions* ranks) {
   if (!ranks || ranks->exchange->rank() != 0) return 0;
   const std::vector<int> worker_of = workers_of_replicas(schedule);

@@ -51,7 +51,7 @@ struct PipelineOptions {
   /// The feed writes targets after the samples, so stages take losses when they go backward. Not
   /// with replicas of a stage that takes one.
   bool late_targets = false;
-  /// Where workers log their actions, for as many workers as it has tracks; may be null.
+  /// Where workers log their actions, with a track for each worker; may be null.
   ActionLog* actions = nullptr;
   /// The processes that share this run; null: only this one. Must outlive the run.
   const RankOptions* ranks = nullptr;

@@ -15,9 +15,8 @@
 namespace millrace::engine {
 
 /// The edge of a pipeline shared by several processes. Rank 0 has the feed and the observer; the
-/// others get samples from it and send it predictions. Tokens between workers of different ranks go
-/// by messages. Waiting workers make progress for all; an extra thread only sends heartbeats, twice
-/// a second. Thread-safe.
+/// others get samples from it and send it predictions. Tokens between ranks go by messages. Waiting
+/// workers make progress for all; an extra thread only sends two heartbeats a second. Thread-safe.
 class RankEdge final : public LocalEdge {
  public:
   /// All must outlive this.
@@ -49,8 +48,7 @@ class RankEdge final : public LocalEdge {
   /// not finite on one is discarded by all. Blocks until all have called it.
   void agree(int stage, bool& learned, Alarm& alarm) override;
   void fail(const std::exception& error) override;
-  /// Throws std::runtime_error, "rank N: ...", if another rank failed; RankLost after 5 s of
-  /// silence.
+  /// Throws std::runtime_error, "rank N: ...", if one failed; RankLost if one is silent for 5 s.
   FateCounts finish() override;
 
   /// Whether something sent here still needs progress(). Any thread.

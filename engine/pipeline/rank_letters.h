@@ -51,6 +51,7 @@ class RankLetters {
       if (!letter || !read(*letter)) break;
     }
   }
+  /// Stops the workers here if a rank is lost.
   void look_for_losses() {
     if (const std::string lost = pulse_.lost(); !lost.empty()) give_up(lost, true);
   }

@@ -16,8 +16,8 @@ struct RankLost : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A message's body. Used under Exchange::mutex(); by then the schedule's tokens have made the
-/// memory that it touches the caller's.
+/// A message's body. Used under Exchange::mutex(); the schedule's tokens give the caller exclusive
+/// access to its memory.
 struct Payload {
   /// The buffers, valid for as long as this lives; both sides have parts of the same sizes. A
   /// receive is started while a stage may still read the slot's last message: the next is not sent

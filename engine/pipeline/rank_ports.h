@@ -70,7 +70,7 @@ class RankPorts {
   }
   void put(Way& way, const Head& head);
   /// Calls `handle(way, place)` for each message that has arrived, in the order of its way. It must
-  /// call unpack() before it tells anyone.
+  /// call unpack() before it signals anyone.
   template <class Handle>
   void receive(const Handle& handle) {
     for (int port; (port = exchange_.arrived()) >= 0;) {

@@ -61,8 +61,7 @@ class RankPulse {
 };
 
 /// Clock offsets as in NTP (RFC 5905, section 8): the shortest round trip gives the best estimate,
-/// off by at most half of it. Ranks of one machine share a clock. Thread-bound. A default
-/// time_point means never.
+/// off by at most half of it. Ranks of a machine share a clock. Thread-bound. time_point(): never.
 class RankClocks {
  public:
   /// `clock`: identifies it; see clock_of_this_machine().

@@ -32,8 +32,7 @@ struct StageOfWorker {
   // a sample without a target (last stage), a forward.
   Alarm pending = Alarm::none;
   bool learned = false, left_out = false, untold = false, forwarded = false;
-  // If the step defers: host time and forwards of this launch group, device time of groups without
-  // a forward.
+  // If the step defers: host time and forwards of this group; device time of groups without any.
   std::int64_t host_ns = 0;
   int forwards = 0;
   std::int64_t unrecorded_ns = 0;
