@@ -105,8 +105,7 @@ class CostModel {
   double input_bytes(int begin, int samples) const;
   int depth(const Stage& stage) const;
 
-  /// A sample's messages, activation and gradient, to and from upstream or downstream; 0 at the
-  /// network's ends.
+  /// A sample's activation and gradient messages upstream and downstream; 0 at the network's ends.
   double arrive_ms(const Stage& stage) const;
   double leave_ms(const Stage& stage) const;
   double activation_ms(const Stage& stage) const;

@@ -31,7 +31,6 @@ struct Cut {
 /// last d places within period B" is a dynamic program over (d, k), O(1) per state and width: costs
 /// are sums over modules, so for each k the ends that fit are an interval, found with two pointers.
 /// B is bisected. A step takes O(modules x places x widths), less what bounds rule out.
-/// bounds rule out.
 std::optional<Cut> best_cut(const CostModel& model, const Freedom& freedom);
 
 /// The best cut other than `best`, which is best_cut()'s; empty: there is none.

@@ -63,8 +63,7 @@ void rate_flushing(const CostModel& model, const Cut& cut, Outcome& outcome) {
   outcome.sample_ms = (m * slowest + fill + way_ms(model, cut) + flushing) / (m * method.copies);
 }
 
-/// At full rate a replica passes on a sample every `replicas` periods; the last stage predicts
-/// after its forward.
+/// A replica passes on a sample every `replicas` periods; the last stage predicts after forward.
 double latency_of(const CostModel& model, const Cut& cut) {
   const std::string& schedule = model.method().schedule;
   const bool alone = schedule == "sequential" || schedule == "gpipe";  // no backward in between

@@ -54,8 +54,7 @@ struct Plan {
 };
 
 struct Planned {
-  /// The best plan of each method that fits, by time per sample, then memory, then the oldest
-  /// gradient. Never empty.
+  /// The best plan of each method, by time per sample, memory, and oldest gradient. Never empty.
   std::vector<Plan> ranked;
   /// The best other cut for the best plan's method.
   std::optional<Cut> next_cut;
