@@ -49,8 +49,7 @@ struct GroupWalk {
   std::vector<std::pair<int, std::int64_t>> stuck;
 };
 
-/// Walks `schedule` through `samples` samples; an action starts as soon as the signals sent at the
-/// ends of groups allow.
+/// Walks through `samples` samples; an action starts as soon as signals at groups' ends allow.
 GroupWalk walk_groups(const Schedule& schedule, const LaunchGroups& groups, std::int64_t samples,
                       const std::function<void(int worker, const Action&)>& on_action = {},
                       const std::function<void(int worker)>& on_end = {});

@@ -41,8 +41,7 @@ class Mailbox {
     return true;
   }
 
-  /// Whether all of `needs` were given. Asking for a meeting counts as arriving there. Throws
-  /// Wrong.
+  /// Whether all of `needs` were given; asking for a meeting is arriving there. Throws Wrong.
   bool have(const Signals& needs, const Note& arrival) {
     for (const Signal& need : needs) {
       if (need.kind == Signal::Kind::meeting) arrive(need, arrival);

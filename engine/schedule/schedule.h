@@ -74,14 +74,12 @@ struct Schedule {
   /// Samples admitted but not finished by every stage. Sample m uses slot m % slots() of every
   /// buffer, so this bounds memory and the queue before a slow stage.
   int in_flight = 1;
-  /// Gradients that a worker accumulates per update. A trailing group that the stream does not fill
-  /// is skipped.
+  /// Gradients that a worker accumulates per update. An incomplete trailing group is skipped.
   int group = 1;
   /// Workers that share each stage, each with its own weights: replica r has the samples m with m %
   /// replicas = r, and an update applies the mean over all, so they stay equal. Empty: 1 each.
   std::vector<int> replicas;
-  /// Weight versions that each stage keeps; 1: updates are in place, so a backward sees the latest
-  /// weights. Empty: 1 each.
+  /// Weight versions that each stage keeps; 1: a backward sees the latest weights. Empty: 1 each.
   std::vector<int> versions;
   /// The weight version that `sample` must run at, checked by the verifier; empty: the newest.
   std::function<std::int64_t(int stage, std::int64_t sample)> version_rule;

@@ -20,11 +20,10 @@ struct Fault {
 
 /// Proves a schedule before anything starts: without a fault the engine ends, and its numbers do
 /// not depend on timing. Walks it as the engine would, over its prologue and enough periods to
-/// reuse every slot and weight version. Looks for: a deadlock; a sample that a stage forwards or
-/// takes back twice, never or out of order; a gradient that meets another sample's; a weight
-/// version that is not the rule's, not made yet or no longer kept; an update with too few or too
-/// many gradients; a slot that some timing could overwrite before its last read. Returns the first
-/// fault.
+/// reuse every slot and weight version. Returns the first fault: a deadlock; a sample that a stage
+/// forwards or takes back twice, never or out of order; a gradient that meets another sample's; a
+/// weight version that is not the rule's, not made yet or no longer kept; an update with too few or
+/// too many gradients; a slot that some timing could overwrite before its last read.
 std::optional<Fault> verify(const Schedule& schedule);
 
 }  // namespace millrace::engine

@@ -6,19 +6,7 @@
 //   stage 1   .    F0^0 F1^0 .    B0 U F2^1 B1 U F3^2 B2 U F4^3
 //   stage 2   .    .    F0^0 B0 U F1^1 B1 U F2^2 B2 U F3^3
 //
-// Stage i runs sample m at version max(0, m-(N-i)+1), with vertical_sync at max(0, m-N+1), as stage
-// 0.
-//
-// A stage may be replicated (1F1B-RR): its replicas take turns with samples and apply the mean of
-// their gradients together, so an update covers one sample of each. Stage 0 with 2 replicas, one
-// stage 1:
-//
-//   stage 0, replica 0   F0^0 F2^0 .  B0 U F4^1 .  B2 U F6^2
-//   stage 0, replica 1   F1^0 .    .  .  . B1 U F3^1 .  .  . B3 U
-//   stage 1              .    F0^0 B0 U F1^1 B1 U F2^2 B2 U F3^3 B3 U
-//
-// A replica has ceil(workers of its and all later stages / replicas of its stage) samples in
-// flight.
+// Stage i runs sample m at version max(0, m-(N-i)+1); vertical_sync: at stage 0's, max(0, m-N+1).
 #include <algorithm>
 #include <stdexcept>
 
@@ -81,8 +69,7 @@ Schedule pipedream_schedule(const ScheduleSpec& spec) {
       Program program{.replica = replica};
       for (std::int64_t round = 0; round < warm_up[stage]; ++round)
         program.prologue.push_back(forward(round));
-      // Versions advance with samples only from round behind() on; earlier rounds go into the
-      // prologue.
+      // Versions advance with samples only from round behind() on; the prologue has the rest.
       std::int64_t round = 0;
       for (; round + warm_up[stage] < behind(stage); ++round) one_each(round, program.prologue);
       one_each(round, program.period);
