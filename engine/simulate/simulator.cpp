@@ -39,8 +39,7 @@ struct Meeting {
   double agreed_ms = 0;  ///< when the all-reduce ended
 };
 
-/// Handles actions in the order of their starts, each at once; signals carry the time from which
-/// others have them.
+/// Handles actions in order of start, each at once; signals carry their arrival times.
 class Run {
  public:
   Run(const Schedule& schedule, const SimulationInput& input)

@@ -17,8 +17,7 @@ struct GivenCosts {
   std::vector<double> backward = {2};  ///< half each for input and weights
   plan::StepBytes bytes;               ///< of every stage
 
-  /// Throws std::invalid_argument, with `prefix` and the list's name, for any other number of
-  /// values.
+  /// Throws std::invalid_argument, naming `prefix` and the list, for any other number of values.
   std::vector<plan::StageCosts> of(int stages, const std::string& prefix = "") const;
 };
 
@@ -36,8 +35,7 @@ struct SimulationInput {
   double overhead_ms = 0;  ///< of every action: launching it, noticing that it can begin
   double contention = 1;   ///< factor on computing, as if workers share memory bandwidth
   /// Worker w is pinned to core w % cores, as in a run. Workers on a core take turns, first come,
-  /// first served, one action at a time (an operating system slices finer; the rate is the same).
-  /// 0: a core for each.
+  /// first served, one action at a time (real slices are finer, at the same rate). 0: a core each.
   int cores = 0;
   /// 1/F of a live source: frame k comes at k / F, and the newest waiting one is taken, like the
   /// frame queue's `newest`. 0: a sample is always ready.
@@ -71,8 +69,7 @@ struct Simulation {
   std::int64_t dropped = 0;  ///< frames that a live source dropped
   double total_ms = 0;       ///< until the last action and the last message end
   /// Mean time between predictions, over the second half of those made while samples still came, in
-  /// whole updates: without filling and draining, except a flush's. Of a single minibatch: total_ms
-  /// over its samples.
+  /// whole updates: no filling and draining but a flush's. Of one minibatch: total_ms / samples.
   double period_ms = 0;
   double step_p50_ms = 0;  ///< median time between all predictions, as the monitor's
   /// Whether there were enough samples: every stage had begun to go backward.
