@@ -20,8 +20,8 @@ bool runs_programs(const TrainerOptions& options, int replica_id);
 /// Whether that replica's step is recorded, unless something else forbids it.
 bool records(const TrainerOptions& options, int replica_id);
 
-/// Whether any step is. Throws std::invalid_argument, "pipeline.capture: ...", if recording is
-/// required and impossible.
+/// Whether any is. Throws std::invalid_argument, "pipeline.capture: ...", if Capture::graph cannot
+/// be.
 bool records_any(const TrainerOptions& options);
 
 /// Throws std::invalid_argument, "pipeline.threads: ...", unless options.threads has one count per

@@ -14,9 +14,8 @@ namespace millrace::engine {
 std::vector<std::string> left_to_libtorch(const std::vector<capture::OperationInfo>& operations);
 
 /// The operations of each stage's step, in order, [stage]; without a cut, of the whole network as
-/// one stage. Each is timed over `rounds` steps, on this thread and the stage's helpers if the
-/// options give it some; on the options' first GPU if any is timed, else on a core. Replicas count
-/// as one.
+/// one stage. Each is timed over `rounds` steps, on this thread and the stage's helpers, if any; on
+/// the options' first GPU if any is timed, else on a core. Replicas count as one.
 std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions options,
                                                                   int rounds);
 
@@ -25,8 +24,7 @@ double sgemm_flops();
 
 /// `costs` by module. For stages with local heads, adds everything after the last layer but one
 /// with weights to that layer, so that no cut separates them while there are modules enough: a last
-/// stage of one layer learns no more than the head before it. Unchanged if the options' cut
-/// separates them already.
+/// stage of one layer learns no more than the head before it. Not if the options' cut does already.
 std::vector<double> cuttable(const TrainerOptions& options, std::vector<double> costs);
 
 /// What each module costs as its own step program, in ms.

@@ -53,8 +53,7 @@ std::unique_ptr<capture::Backend> backend_of(const TrainerOptions& options, c10:
 enum class Part { forward, backward, backward_weight, update };  ///< backward: or its first part
 constexpr std::size_t kParts = 4;
 
-/// A stage on one input, whose parts are run repeatedly as its step would run them; recorded if the
-/// backend records.
+/// A stage on one input, whose parts are run repeatedly as by its step; recorded if possible.
 class Rig {
  public:
   /// `split`: a backward in its two parts.
@@ -226,8 +225,7 @@ Times time_parts(Rig& rig, bool split, int repeats, int most) {
   return times;
 }
 
-/// Times module `index` alone, without the loss: its gradients come from outside. `x`: its input;
-/// becomes its output.
+/// Times module `index` without the loss. `x`: its input; becomes its output.
 plan::ModuleProfile profile_module(const TrainerOptions& options, int index, Tensors& x,
                                    const ProfilerOptions& how) {
   const c10::Device device = torch_device(how.device);

@@ -21,13 +21,12 @@ struct ProfilerOptions {
 
 /// Times each module's forward, input gradient, weight gradient and update on its activations for a
 /// sample, and counts its bytes. Of `options`, network, sample (all sizes known), optimizer and
-/// numerics matter. Measures on another thread. Throws std::invalid_argument for a device that this
-/// build cannot use.
+/// numerics matter. Uses another thread. Throws std::invalid_argument for an unusable device.
 plan::Profile measure_profile(const TrainerOptions& options, const ProfilerOptions& how = {});
 
 /// Hand-off times between two cores by message size, one way: the token, and the bytes as the
-/// receiver's core reads them. Sizes whose time is within the noise are left out. Empty with fewer
-/// than two cores.
+/// receiver's core reads them. Sizes within the noise are left out. Empty with fewer than two
+/// cores.
 plan::HandOff measure_hand_off();
 
 /// All-reduce times of the ranks of `exchange` by the bytes that each sends, from when all have
@@ -40,12 +39,11 @@ std::vector<plan::Measured> measure_thread_speedup(const TrainerOptions& options
 
 /// Has every worker of the schedule run its own actions in order, as many workers at once as there
 /// are cores, each on its own core, for `seconds` and at least a few periods, recorded or eager as
-/// `options` would run. Nobody waits: what neighbours send was made beforehand and lies in the
-/// slots. So it measures the stages' own work, with the schedule's slots and versions and all cores
-/// busy, but no waiting. Times are medians in milliseconds; an undivided backward counts as the
-/// weights' gradient. Bytes: messages, weights, optimizer's state. `options`: with cut and weights;
-/// CPU cores only, no replicas. Blocks; uses other threads. Throws std::invalid_argument, as
-/// schedule_of() does.
+/// `options` would run. No worker waits: messages from neighbours were made beforehand and are in
+/// the slots. So it measures the stages' own work, with the schedule's slots and versions and all
+/// cores busy, but no waiting. Times are medians in milliseconds; an undivided backward counts as
+/// the weights' gradient. Bytes: messages, weights, optimizer's state. `options`: with cut and
+/// weights; CPU cores only, no replicas. Blocks; uses other threads. Throws as schedule_of().
 std::vector<plan::StageCosts> measure_stages(const TrainerOptions& options, double seconds);
 
 }  // namespace millrace::engine

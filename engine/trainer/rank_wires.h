@@ -18,8 +18,7 @@
 
 namespace millrace::engine {
 
-/// Waits until `step`, which is called under the exchange's mutex, returns true. Throws RankLost
-/// after 30 s.
+/// Calls `step` under the exchange's mutex until it is true. Throws RankLost after 30 s.
 template <class Step>
 void await_ranks(Exchange& exchange, const Step& step) {
   using namespace std::chrono_literals;
@@ -39,8 +38,7 @@ inline int rank_of(const TrainerOptions& options, const Schedule& schedule, int 
   return options.rank_of_worker[std::size_t(worker)];
 }
 
-/// Lays wires, which go from GPU to GPU, over the cuts between recorded steps on GPUs of two ranks.
-/// Thread-bound.
+/// Lays wires over the cuts between recorded steps on GPUs of two ranks. Thread-bound.
 class RankWires {
  public:
   /// `options`, `schedule`: the trainer's; must outlive it. `devices`: of all ranks, by replica_id.
@@ -74,8 +72,7 @@ class RankWires {
 
   // Collective calls. connect() waits for the other ends, unless it is done already.
   void connect() {
-    // Ways have the same order on all ranks, so the first unconnected one has both its ends
-    // waiting.
+    // Ways have the same order on all ranks, so both ends of the first unconnected one wait.
     for (Way& way : ways_) {
       if (way.connected) continue;
       const std::string name = way.sends ? capture::new_wire_name() : told(way);
@@ -84,8 +81,7 @@ class RankWires {
       way.connected = true;
     }
   }
-  /// The receiver may not have looked at what was sent last: takes it, so that both ends have moved
-  /// as often.
+  /// Receives what the other end has sent and nobody took, so that both ends have moved as often.
   void drain() {
     for (const Way& way : ways_) {
       if (way.sends) tell(way, ByteWriter().put(way.buffers->wire->moves()).bytes());

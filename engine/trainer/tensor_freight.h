@@ -36,8 +36,7 @@ class TensorFreight final : public Freight {
         replica_(std::move(replica)),
         gradients_(std::size_t(options.stages)) {}
 
-  /// Room for the gradients of `from` elsewhere that an update of `to` here adds up, filled by
-  /// meetings. Allocated anew.
+  /// Allocates room for the gradients of `from` elsewhere that updates of `to` here add up.
   const stages::Tensors* gradients_of(int from, int to) {
     const at::Tensor like = at::empty_like(replica_(to).stage().sums().front(), at::kCPU);
     return &(others_[{from, to}] = {at::zeros_like(like), at::zeros_like(like)});

@@ -79,15 +79,13 @@ class Trainer {
   stages::StateDict share_of(int rank) const;
   /// On rank 0, after the last run(): the others stop waiting for a recut().
   void dismiss_ranks();
-  /// On another rank, after run(): waits for rank 0. True: recut, run again; false: that was the
-  /// last run.
+  /// On another rank, after run(): waits for rank 0. True: recut, run again; false: no more runs.
   bool follow();
   /// Whether state() and checkpoint() are complete: not after a rank was lost.
   bool is_whole() const { return whole_; }
   const std::vector<int>& rank_of_worker() const { return options_.rank_of_worker; }
 
-  /// All weights, named as in the uncut network; except on rank 0, of this rank's stages. Not
-  /// during run().
+  /// All weights, named as in the uncut network; not on rank 0: of its stages. Not during run().
   stages::StateDict state() const;
 
   /// The same with the optimizer's state, to resume from. A local stage's part may be taken by its
@@ -121,8 +119,7 @@ class Trainer {
   const LossGuard& guard() const { return guard_; }
   /// Of this process's first stage. Any thread.
   capture::RateInForce rate() const;
-  /// Whether steps are replayed from recordings; if not though they should be, why ("": nothing
-  /// failed).
+  /// Whether steps are replayed from recordings, and why not if they should be ("": no failure).
   bool recorded() const { return records_; }
   const std::string& recording_error() const { return recording_error_; }
   const stages::CorrectionSpec& correction() const { return options_.correction; }
@@ -170,8 +167,7 @@ class Trainer {
   // Null without ranks.
   std::unique_ptr<TensorFreight> freight_;
   std::unique_ptr<RankWires> wires_;
-  // On rank 0, of other ranks' stages: their checkpoint() at the end of run(), and their latest
-  // facts.
+  // On rank 0, of other ranks' stages: checkpoint() after run(), and their latest facts.
   std::map<int, stages::StateDict> learned_elsewhere_;
   std::map<int, StageFacts> facts_elsewhere_;
   int runs_ = 0;

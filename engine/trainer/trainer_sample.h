@@ -11,9 +11,8 @@
 
 namespace millrace::engine {
 
-/// A sample in a trainer's buffers. Bytes become floats when first read. Whoever holds the sample
-/// may call: first stage 0's worker, then the last stage's; the tokens between them order the
-/// calls.
+/// A sample in a trainer's buffers. Bytes become floats when first read. May be called by stage 0's
+/// worker, then the last stage's; the tokens between them order the calls.
 class TrainerSample final : public Sample {
  public:
   /// `buffers` must outlive this. `context`: frames in an input.
