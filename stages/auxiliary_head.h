@@ -18,8 +18,7 @@ namespace millrace::stages {
 /// whatever the pipeline's length. Thread-bound.
 class AuxiliaryHead {
  public:
-  /// `channels`: of the stage's output; `target`: of the target. `optimizer`: the head's. `seed`:
-  /// of its weights; none: zeros.
+  /// `channels`, `target`: of the stage's output and the target. `seed`: of weights; none: zeros.
   AuxiliaryHead(std::int64_t channels, std::int64_t target, int kernel, const Loss& loss,
                 const OptimizerSpec& optimizer, std::optional<std::uint64_t> seed,
                 const at::TensorOptions& tensors);

@@ -27,8 +27,7 @@ void keep(const Tensor& old, const Tensor& made, const Tensor& finite) {
   old.copy_(finite.defined() ? at::where(finite, made, old) : made);
 }
 
-// Memory of discrepancy: {shift, change}; of weight prediction: {shift}. A pass adds shift to the
-// weights.
+// Memory of discrepancy: {shift, change}; of weight prediction: {shift}. Passes add shift.
 
 void discrepancy(const Numbers& n, const Memory& memory, const Tensor& before, const Tensor& after,
                  const Tensor& finite) {

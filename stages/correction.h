@@ -13,8 +13,7 @@
 
 namespace millrace::stages {
 
-/// What a correction remembers, in the order of its kind: buffers laid out as the weights, rings of
-/// them, single numbers.
+/// In the order of its kind: buffers laid out as the weights, rings of them, single numbers.
 using Memory = std::vector<at::Tensor>;
 
 /// An entry of the table in correction.cpp. The functions change memory in place and use only
@@ -23,7 +22,7 @@ struct CorrectionKind {
   std::string name, summary;
   /// Factor on the optimizer's rate at its update number `update` = 0, 1, ...; null: 1.
   double (*rate)(const CorrectionSpec& spec, const Delay& delay, std::int64_t update) = nullptr;
-  /// The rest is null if a correction only changes the rate. `kernel`: its formulas in the update's
+  /// The rest is null if a correction only changes the rate. `kernel`: formulas in the update
   /// kernel.
   CorrectionRule kernel = CorrectionRule::none;
   /// Initial memory for a stage with these weights.

@@ -12,8 +12,7 @@ namespace millrace::stages {
 
 /// Counts a stage's dead units, channels that a ReLU blocks forward and back: those whose bias is
 /// right before a ReLU and has had a gradient of exactly 0 at kLooks looks, kEvery updates apart.
-/// Delay drives channels there, and without a gradient none recovers. look(): one thread; the
-/// counts: any.
+/// Delay drives channels there, and none recovers. look(): one thread; the counts: any.
 class DeadUnits {
  public:
   static constexpr int kEvery = 16, kLooks = 8;

@@ -11,8 +11,7 @@
 
 namespace millrace::stages {
 
-/// What an update reads and writes: flat buffers of one layout, except single numbers of state and
-/// memory.
+/// Flat buffers of one layout, except single numbers of state and memory.
 struct UpdateBuffers {
   at::Tensor from;
   at::Tensor to;                  ///< the new weights; may be `from`
@@ -21,8 +20,7 @@ struct UpdateBuffers {
   Memory memory;                  ///< the correction's
 };
 
-/// check_and_update() for a given `finite` (0-dim, bool), by LibTorch's operators. Reentrant;
-/// no-grad mode.
+/// check_and_update() for a given `finite`, by LibTorch's operators. Reentrant; no-grad mode.
 void guarded_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
                     const at::Tensor& finite);
 
@@ -30,9 +28,8 @@ void guarded_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Ten
 /// synchronizing with the host, so it can be recorded. If `finite` (0-dim, bool) is false, `to`
 /// gets `from`, and state and memory stay, bit for bit. Undefined: whether the gradient is finite;
 /// if not, `skipped` (0-dim float) is incremented. `rate` (0-dim, double) multiplies n.lr. Returns
-/// `finite`. All on the buffers' device. Rounds differently from Optimizer::step(), since the rate
-/// is a tensor. One call of the operator millrace::check_and_update, so that recorders see the
-/// update as a whole.
+/// `finite`. All on the buffers' device. Rounds differently from Optimizer::step(), as the rate is
+/// a tensor. One operator, millrace::check_and_update, so that recorders see the update as a whole.
 at::Tensor check_and_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
                             at::Tensor& skipped, const at::Tensor& finite = {});
 

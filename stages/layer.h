@@ -43,16 +43,15 @@ class Layer {
   virtual std::vector<ParameterSpec> parameters() const { return {}; }
   /// Whether parameters() returns names that hold for the whole network: a file's.
   virtual bool names_are_whole() const { return false; }
-  /// `x[0]`: output of the module before, [1,C,H,W] (a vector is a picture of one pixel); `x[1]`,
-  /// for layers that join two: output of module `from`. `p`: as in parameters(). Recorded by
-  /// autograd in grad mode.
+  /// `x[0]`: the previous module's output, [1,C,H,W] (a vector is a picture of one pixel); `x[1]`,
+  /// of layers that join two: module `from`'s. `p`: as in parameters(). Recorded in grad mode.
   virtual at::Tensor forward(std::span<const at::Tensor> x,
                              std::span<const at::Tensor> p) const = 0;
 };
 
 /// Builds the layer `spec` for an input of shape `shape`, which becomes its output's. `joined`: the
-/// output shape of module spec.from; null: none. Throws std::invalid_argument with what is wrong,
-/// but not the layer's place.
+/// output shape of module spec.from; null: none. Throws std::invalid_argument: what is wrong, not
+/// where.
 std::unique_ptr<Layer> make_layer(const LayerSpec& spec, ImageShape& shape,
                                   const ImageShape* joined = nullptr);
 

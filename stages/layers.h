@@ -21,8 +21,7 @@ struct LayerFunction {
   // of `ways` equal parts, or null if there are none.
   /// A part of the output's channels, from the whole input.
   std::function<std::unique_ptr<Layer>(int ways)> column{};
-  /// A summand of the whole output, from a part of the input's channels; without bias if that is
-  /// undefined.
+  /// A summand of the whole output, from a part of the input's channels; the bias may be undefined.
   std::function<std::unique_ptr<Layer>(int ways)> row{};
 };
 

@@ -10,8 +10,7 @@ namespace {
 
 using std::to_string;
 
-/// Each pixel becomes a square of `factor` x `factor`: PyTorch's ConvTranspose2d with equal kernel
-/// and stride.
+/// Each pixel becomes a square: PyTorch's ConvTranspose2d with kernel = stride = `factor`.
 std::unique_ptr<Layer> transposed_conv(const LayerSpec& spec, ImageShape& shape,
                                        const ImageShape*) {
   const std::int64_t in = shape.channels, out = *spec.out, factor = spec.factor.value_or(2);
@@ -147,8 +146,8 @@ std::unique_ptr<Layer> make_group_norm(std::int64_t groups, std::int64_t channel
       {.text = groups == channels ? "instancenorm" : "groupnorm " + to_string(groups),
        .parameters = {{"weight", {channels}, Init::ones}, {"bias", {channels}, Init::zeros}},
        .of = [=](Values x, Values p) {
-         // LibTorch 2.11, with channels-last memory, writes even an unneeded input gradient, to a
-         // null address. It is not needed where a graph begins.
+         // With channels-last memory, LibTorch 2.11 writes an input gradient that is not needed,
+         // as may be the case where a graph begins, to a null address.
          return at::group_norm(x[0].is_leaf() ? x[0].contiguous() : x[0], groups, p[0], p[1]);
        }});
 }

@@ -76,8 +76,7 @@ std::unique_ptr<Layer> make_pixel_shuffle(const LayerSpec& spec, ImageShape& sha
                    .of = [=](Values x, Values) { return at::pixel_shuffle(x[0], factor); }});
 }
 
-/// A skip connection: joins the previous module's output with an earlier one's, over any number of
-/// stages.
+/// A skip connection: joins the previous module's output with an earlier one's, across any cuts.
 std::unique_ptr<Layer> make_join(const LayerSpec& spec, ImageShape& shape,
                                  const ImageShape* joined) {
   const bool add = spec.type == "add";

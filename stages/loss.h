@@ -50,8 +50,7 @@ class Loss {
   /// The only term, if it is a mean of elements; else null.
   const LossType* single() const;
   bool scores() const;
-  /// Throws std::invalid_argument, "task.loss: ...", if it does not apply to [channels,H,W]; a size
-  /// of 0 is not known yet.
+  /// Throws std::invalid_argument, "task.loss: ...", unless [channels,H,W] fits; size 0: unknown.
   void require_fit(std::int64_t channels, std::int64_t height, std::int64_t width) const;
 
  private:

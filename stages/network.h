@@ -18,8 +18,7 @@ constexpr int kNone = -2;
 /// earlier output as second input. Immutable, hence reentrant; shared by its stages.
 class Network {
  public:
-  /// `from`: each module's second input, or kNone. `shapes`: of the sample, then of each module's
-  /// output.
+  /// `from`: each module's second input, or kNone. `shapes`: of the sample, then of each output.
   Network(std::vector<std::unique_ptr<Layer>> modules, std::vector<int> from,
           std::vector<ImageShape> shapes, bool channels_last)
       : modules_(std::move(modules)),
@@ -27,8 +26,7 @@ class Network {
         shapes_(std::move(shapes)),
         channels_last_(channels_last) {}
 
-  /// Adds the sample's latest frame, of `channels`, to the output of the same shape. Before it is
-  /// shared.
+  /// Adds the sample's latest frame to the output, of the same `channels`. Before it is shared.
   void predict_change(std::int64_t channels);
 
   bool predicts_change() const { return predicts_change_; }

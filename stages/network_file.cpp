@@ -19,8 +19,7 @@ using nlohmann::json;
 constexpr const char* kAbout = "millrace.json";
 constexpr int kFormat = 1;
 
-/// Parts use PyTorch's shapes, [1,K] or [1,T,D]; between modules these are pictures, [1,K,1,1] or
-/// [1,T,D,1].
+/// Parts take [1,K] or [1,T,D], as in PyTorch; modules exchange pictures, [1,K,1,1] or [1,T,D,1].
 at::Tensor as_picture(const at::Tensor& tensor) {
   at::Tensor picture = tensor;
   while (picture.dim() < 4) picture = picture.unsqueeze(picture.dim());
@@ -60,7 +59,7 @@ class ScriptLayer final : public Layer {
   const std::string name_;
   const c10::IValue self_;
   const torch::jit::Code code_;
-  const std::vector<std::int64_t> inputs_;  ///< of each input
+  const std::vector<std::int64_t> inputs_;  ///< number of dimensions of each
   const std::vector<ParameterSpec> parameters_;
 };
 

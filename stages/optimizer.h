@@ -30,8 +30,7 @@ class Optimizer {
   /// Before each update: orthogonalize() of `gradient`, a sum of `count`, if
   /// OptimizerSpec::orthogonal is set. Can be recorded. No-grad mode.
   void orthogonalize(at::Tensor& gradient, int count);
-  /// Updates `weights` in place; both are flat buffers of one layout. May overwrite `gradient`.
-  /// No-grad mode.
+  /// Updates `weights` in place; both are flat, of one layout. May change `gradient`. No-grad mode.
   void step(at::Tensor& weights, at::Tensor& gradient);
   /// Factor on the rate, until set anew.
   void set_rate(double factor) { rate_ = factor; }
@@ -52,7 +51,7 @@ class Optimizer {
 
 /// Orthogonal gradients, Han et al., arXiv 2504.01961: removes from each tensor's part g of
 /// `gradient`, a sum of `count`, its projection on the same part c of `mean`,
-/// g <- g - (g.c / c.c) c,
+///   g <- g - (g.c / c.c) c,
 /// then sets c <- decay c + (1 - decay) g / count, with the original g. The paper defines g and c
 /// for the whole network, and has no published code. Here each tensor is projected by itself, as
 /// optimizers treat parameters, so that the cut does not change the rule. A non-finite gradient

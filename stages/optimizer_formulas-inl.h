@@ -5,9 +5,10 @@
 // - Number: the weights of a tensor, those of a vector, or one weight;
 // - Rate: double, or a tensor if the learning rate is on a device;
 // - FORMULA: function specifiers;
-// - LibTorch's in-place operators on Numbers, which round as LibTorch does there: mul_(a, double),
-//   add_(a, double), add_(a, b), add_(a, b, Rate), div_(a, Rate), lerp_(a, b, double), addcmul_(a,
-//   b, c, double), addcdiv_(a, b, c), addcdiv_(a, b, c, Rate), and sqrt_of(a, b): a = sqrt(b).
+// - LibTorch's in-place operators on Numbers, which round as LibTorch does there:
+//   mul_(a, double), add_(a, double), add_(a, b), add_(a, b, Rate), div_(a, Rate),
+//   lerp_(a, b, double), addcmul_(a, b, c, double), addcdiv_(a, b, c), addcdiv_(a, b, c, Rate),
+//   and sqrt_of(a, b): a = sqrt(b).
 //
 // A formula changes weights and state in place. `scratch` is uninitialized.
 

@@ -1,5 +1,5 @@
-// Safetensors files: an 8-byte header size, a JSON header, the data. Format:
-// https://huggingface.co/docs/safetensors.
+// Safetensors files: an 8-byte header size, a JSON header, then the data.
+// Format: https://huggingface.co/docs/safetensors.
 #pragma once
 
 #include <map>

@@ -46,8 +46,7 @@ struct StageOptions {
   /// backward sees the current weights; more: an update writes the oldest's buffer, and a backward
   /// sees the weights of its own forward.
   int versions = 1;
-  /// The backward has two parts: each module has its own graph, so that neither part repeats the
-  /// other's work.
+  /// The backward has two parts: each module has its own graph, so no work is repeated.
   bool split = false;
   /// A forward keeps only its input; recompute() makes the rest again.
   bool recompute = false;
@@ -91,7 +90,7 @@ class Stage {
   int newest_buffer() const { return int(newest_ % options_.versions); }
   /// Counts a gradient; returns whether it is the first since the last update.
   bool count_gradient() { return added_++ == 0; }
-  /// Counts a version, made of the gradients counted so far, which starts over.
+  /// Counts a version made of the gradients counted so far, and restarts their count.
   Change advance();
   /// Counts an update; returns the factor on the optimizer's rate.
   double next_rate();
@@ -113,11 +112,9 @@ class Stage {
   // The work.
 
   /// Runs the modules at the weights in `buffer`. `inputs`: each [1,C,H,W]. The last stage, and
-  /// stages with an auxiliary head, also take the loss against `target`, or later in compare() if
-  /// it is undefined.
+  /// stages with an auxiliary head, also take the loss against `target`; undefined: see compare().
   Activations forward(const Tensors& inputs, const at::Tensor& target = {}, int buffer = 0) const;
-  /// Takes the loss of forward()'s result against a late `target`; before backward(), and after
-  /// recompute().
+  /// Takes forward()'s loss against a late `target`; before backward(), and after recompute().
   void compare(Activations& activations, const at::Tensor& target) const;
   /// Makes the graphs of `activations` again, at the weights of their forward.
   void recompute(Activations& activations) const { run(activations, true); }
@@ -139,8 +136,7 @@ class Stage {
   /// Has update() round as guarded_update(), which orders the same formulas differently.
   void update_as_recorded() { as_recorded_ = true; }
   void copy_weights(int from, int to);
-  /// Copies the weights of buffer `from` and the optimizer's state; the last two snapshots are
-  /// kept.
+  /// Copies the weights of buffer `from` and the optimizer's state; two snapshots are kept.
   void take_snapshot(int from);
   /// Writes the older snapshot to buffer `to` and the optimizer's state.
   void restore_snapshot(int to);
@@ -171,8 +167,7 @@ class Stage {
   const Parameters& parameters() const { return versions_[newest_buffer()]; }
   const StageRange& range() const { return range_; }
   const Network& network() const { return *network_; }
-  /// By parameter: what the last update applied, before replicas' were added. Until the next
-  /// backward.
+  /// By parameter: what the last update applied, before summing replicas. Until the next backward.
   const Tensors& gradients() const {
     return gradient_views_[std::size_t(newest_ + 1) % gradients_.size()];
   }

@@ -11,8 +11,7 @@
 
 namespace millrace::stages {
 
-/// All-reduce of the ranks that share modules. All call it for the same places in the same order,
-/// from one thread each.
+/// All-reduce of the ranks that share modules. All call it for the same places in the same order.
 class Reducer {
  public:
   virtual ~Reducer() = default;
