@@ -55,7 +55,8 @@ class StageMeter {
     Counter<std::int64_t> misses;
     /// Steps recorded and their compute + hand-off time, for means over any interval.
     Counter<std::int64_t> steps, busy_ns;
-    /// Gradient staleness, in frames from the sample whose loss made it; without the drain's.
+    /// Gradient staleness: frames from the sample of its loss to that of its update. Without the
+    /// drain.
     Histogram ages;
   };
   const Measurements& measured() const { return all_; }
@@ -87,11 +88,12 @@ struct Reading {
   bool holds = true;         ///< bottleneck <= budget, or no budget
 };
 
-/// The latency monitor: a meter for each replica of each stage, and the verdict. Any thread reads.
+/// The latency monitor: a meter for each stage's replicas, and the verdict. Any thread may read it.
 class Monitor {
  public:
-  /// `replicas`: of each stage. `fps`, in set_fps(), too, from any thread: F; 0: unknown.
+  /// `replicas`: of each stage. `fps`: F; 0: unknown.
   Monitor(std::vector<int> replicas, double fps);
+  /// Any thread.
   void set_fps(double fps);
   double fps() const { return fps_; }
   void forget_times();

@@ -43,8 +43,7 @@ constexpr double kSilence = 5.0;  ///< seconds
 /// "T/N 12.3 ms, slowest stage 15.1 of 1/F 100 ms: HOLDS".
 std::string rule_text(const Reading& reading, const Verdict& verdict);
 
-/// Judges a run's last kWindow, from the first frame learned from. note(): one thread; verdict():
-/// any.
+/// Judges a run's last kWindow, from its first trained frame. note(): one thread; verdict(): any.
 class RealTime {
  public:
   static constexpr std::chrono::seconds kWindow{10};
