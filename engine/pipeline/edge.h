@@ -10,7 +10,7 @@
 
 namespace millrace::engine {
 
-/// How long a worker sleeps between two looks at what it waits for. Thread-bound.
+/// How long a waiting worker sleeps between polls. Thread-bound.
 class Patience {
  public:
   virtual ~Patience() = default;

@@ -65,12 +65,11 @@ class LinkTimes {
 };
 
 /// Messages between the processes of one run, its ranks: 0 to ranks() - 1, all started with the
-/// same config. Needs no MPI. A port carries messages of one size between the same buffers again
-/// and again; it delivers in order and allocates nothing. A letter has any size; letters of one
-/// kind between two ranks arrive in order. No call waits for another rank. Messages progress while
-/// both sides make calls. Callers hold mutex(), except for rank() and ranks(). Throws
-/// std::runtime_error where the transport fails. A call stuck for 6 s ends the process with status
-/// 1.
+/// same config. Needs no MPI. A port carries messages of one size between the same buffers; it
+/// delivers in order and allocates nothing. A letter has any size; letters of one kind between two
+/// ranks arrive in order. No call waits for another rank. Messages progress while both sides make
+/// calls. Callers hold mutex(), except for rank() and ranks(). Throws std::runtime_error where the
+/// transport fails. A call that does not return for 6 s ends the process with status 1.
 class Exchange {
  public:
   virtual ~Exchange() = default;

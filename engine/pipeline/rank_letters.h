@@ -12,7 +12,7 @@
 
 namespace millrace::engine {
 
-/// Heartbeats, measurements and end of a run, from rank to rank. Under Exchange::mutex().
+/// Letters between ranks: heartbeats, measurements, the end of a run. Under Exchange::mutex().
 class RankLetters {
  public:
   /// What a rank reports when its workers have ended.
