@@ -20,8 +20,9 @@ Balance balanced(const std::map<int, std::vector<double>>& costs,
 
 /// Cuts `costs` (one per module, >= 0, any unit) into `stages` runs of at least one module with the
 /// exact minimum of the largest sum, by dynamic programming in O(modules^2 * stages). Returns the
-/// module indices where stages 1.. begin. Of equal cuts, takes that with the lightest later stages.
-/// Throws std::invalid_argument unless 1 <= stages <= modules.
+/// module indices where stages 1.. begin. Of equal cuts, takes that with the lightest later stages:
+/// what is far from the loss waits longest for it. Throws std::invalid_argument unless 1 <= stages
+/// <= modules.
 std::vector<int> balanced_cut(const std::vector<double>& costs, int stages);
 
 /// The largest stage sum of `cut`.

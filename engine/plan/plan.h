@@ -54,7 +54,8 @@ struct Plan {
 };
 
 struct Planned {
-  /// The best plan of each method, by time per sample, memory, and oldest gradient. Never empty.
+  /// The best plan of each method, by time per sample, memory, oldest gradient; best first. Not
+  /// empty.
   std::vector<Plan> ranked;
   /// The best other cut for the best plan's method.
   std::optional<Cut> next_cut;
