@@ -12,7 +12,7 @@
 namespace millrace::engine {
 namespace {
 
-/// A worker that only waits for its core. Whoever waited longest comes first.
+/// A worker that only waits for its core. The one that has waited longest comes first.
 struct Turn {
   double start_ms;  ///< when the core may be free
   double ready_ms;  ///< since when the worker waits
