@@ -7,6 +7,16 @@
 //   stage 2   .    .    F0^0 B0 U F1^1 B1 U F2^2 B2 U F3^3
 //
 // Stage i runs sample m at version max(0, m-(N-i)+1); vertical_sync: at stage 0's, max(0, m-N+1).
+//
+// A stage may be replicated (1F1B-RR): its replicas take turns with samples and apply the mean of
+// their gradients together, so an update covers one sample of each. Stage 0 with 2 replicas, one
+// stage 1:
+//
+//   stage 0, replica 0   F0^0 F2^0 .  B0 U F4^1 .  B2 U F6^2
+//   stage 0, replica 1   F1^0 .    .  .  . B1 U F3^1 .  .  . B3 U
+//   stage 1              .    F0^0 B0 U F1^1 B1 U F2^2 B2 U F3^3 B3 U
+//
+// A replica has ceil(workers of its and later stages / its stage's replicas) samples in flight.
 #include <algorithm>
 #include <stdexcept>
 
