@@ -1,4 +1,3 @@
-// printf into a string, and the parts of one.
 #pragma once
 
 #include <cstdarg>
@@ -9,7 +8,7 @@
 
 namespace millrace::engine {
 
-/// What printf would print.
+/// sprintf into a string.
 __attribute__((format(printf, 1, 2))) inline std::string format(const char* pattern, ...) {
   va_list arguments, again;
   va_start(arguments, pattern);
@@ -21,7 +20,7 @@ __attribute__((format(printf, 1, 2))) inline std::string format(const char* patt
   return text;
 }
 
-/// The parts of `text` between each `by`, one at least.
+/// Splits `text` at each `by`; at least one part.
 inline std::vector<std::string> split(std::string_view text, std::string_view by) {
   std::vector<std::string> parts;
   for (std::size_t at; (at = text.find(by)) != text.npos; text.remove_prefix(at + by.size()))

@@ -22,13 +22,12 @@ double pipemare(const Spec& spec, const Delay& delay, std::int64_t update) {
   return std::pow(double(delay.frames), annealed - 1);
 }
 
-/// `old` becomes `made`, if it is to.
+/// Sets `old` to `made`, unless `finite` is false.
 void keep(const Tensor& old, const Tensor& made, const Tensor& finite) {
   old.copy_(finite.defined() ? at::where(finite, made, old) : made);
 }
 
-// Discrepancy remembers {shift, change}, weight prediction {shift}: what a pass adds to the
-// weights.
+// Memory of discrepancy: {shift, change}; of weight prediction: {shift}. Passes add shift.
 
 void discrepancy(const Numbers& n, const Memory& memory, const Tensor& before, const Tensor& after,
                  const Tensor& finite) {
@@ -42,18 +41,18 @@ void weight_prediction(const Numbers& n, const Memory& memory, const Tensor& bef
   keep(memory[0], (after - before).mul_(double(n.updates)), finite);
 }
 
-// The others begin with the weights of some updates ago: {ring [updates + 1, weights], newest [1]},
-// of which the latter is a row. The device turns the ring.
+// The others' memory begins with old weights: {ring [updates + 1, weights], newest [1]}, the latter
+// a row of the ring, which the device turns.
 
 Memory old_weights(const Delay& delay, const Tensor& weights) {
   return {weights.expand({delay.updates + 1, -1}).clone(),
           at::zeros({1}, weights.options().dtype(at::kLong))};
 }
-/// The row of the oldest, which the next one takes.
+/// The oldest row, which the next weights overwrite.
 Tensor oldest(const Memory& memory) {
   return (memory[1] + 1).remainder_(memory[0].size(0));
 }
-/// Of `updates` updates ago; the first ones while there were not so many.
+/// The weights `updates` updates ago, or the first ones.
 Tensor old_of(const Memory& memory) {
   return memory[0].index_select(0, oldest(memory)).squeeze(0);
 }
@@ -66,7 +65,7 @@ void push(const Numbers&, const Memory& memory, const Tensor&, const Tensor& aft
   keep(memory[1], at, finite);
 }
 
-// Gap-aware goes on with {step, stepped}, 0-dim: the running mean, and whether there is one.
+// Gap-aware adds {step, stepped}, 0-dim: the running mean, and whether there is one.
 
 void divide_by_gap(const Numbers&, const Memory& memory, Tensor& gradient, const Tensor& weights,
                    const Tensor&) {
@@ -83,7 +82,7 @@ void measure_step(const Numbers& n, const Memory& memory, const Tensor& before, 
   push(n, memory, before, after, finite);
 }
 
-// DC-ASGD goes on with {square}.
+// DC-ASGD adds {square}.
 
 void compensate(const Numbers& n, const Memory& memory, Tensor& gradient, const Tensor& weights,
                 const Tensor& finite) {

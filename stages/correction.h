@@ -1,4 +1,3 @@
-// What a stage does about old gradients, beside its optimizer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,25 +13,23 @@
 
 namespace millrace::stages {
 
-/// What a correction remembers, in the order of its kind: buffers laid out as the weights, rings of
-/// them, single numbers.
+/// In the order of its kind: buffers laid out as the weights, rings of them, single numbers.
 using Memory = std::vector<at::Tensor>;
 
-/// One kind of correction: an entry of the table in correction.cpp. The formulas are plain
-/// functions of memory that they change in place and of tensors on its device, and ask nothing of
-/// the host, so that they may be recorded.
+/// An entry of the table in correction.cpp. The functions change memory in place and use only
+/// tensors on its device, without synchronizing with the host, so they can be recorded.
 struct CorrectionKind {
   std::string name, summary;
-  /// What the optimizer's rate is multiplied by at its update number `update` = 0, 1, ...; null: 1.
+  /// Factor on the optimizer's rate at its update number `update` = 0, 1, ...; null: 1.
   double (*rate)(const CorrectionSpec& spec, const Delay& delay, std::int64_t update) = nullptr;
-  /// The rest is null where a correction is nothing but its rate. `kernel`: its formulas in the
-  /// update's kernel on a core.
+  /// The rest is null if a correction only changes the rate. `kernel`: formulas in the update
+  /// kernel.
   CorrectionRule kernel = CorrectionRule::none;
-  /// That of a stage which has just got these weights.
+  /// Initial memory for a stage with these weights.
   Memory (*memory)(const Delay& delay, const at::Tensor& weights) = nullptr;
-  // `finite` (0-dim, bool): whether the update is made; if not, nothing is remembered of it.
-  // Undefined: it is.
-  /// Changes the mean `gradient` before the optimizer takes it. Null: it stays.
+  // `finite` (0-dim, bool; undefined: true): whether the update is made; if not, memory stays as it
+  // is.
+  /// Changes the mean `gradient` before the optimizer uses it. Null: unchanged.
   void (*correct)(const CorrectionNumbers& n, const Memory& memory, at::Tensor& gradient,
                   const at::Tensor& weights, const at::Tensor& finite) = nullptr;
   /// Sees the weights before and after each update.
@@ -40,29 +37,28 @@ struct CorrectionKind {
                   const at::Tensor& after, const at::Tensor& finite) = nullptr;
 };
 const std::vector<CorrectionKind>& corrections();
-/// The entry whose formulas these are.
 const CorrectionKind& correction_kind(CorrectionRule rule);
 
-/// One stage's policy. Thread-bound. Runs in no-grad mode.
+/// A stage's correction of stale gradients, beside its optimizer. Thread-bound. In no-grad mode.
 class Correction {
  public:
   Correction(const CorrectionKind& kind, const CorrectionSpec& spec, const Delay& delay,
              const at::Tensor& weights);
-  /// Whether rate() is all it does: then nothing of it is in the device's work.
+  /// Whether it only changes the rate, so that the device does nothing for it.
   bool only_rate() const { return numbers_.rule == CorrectionRule::none; }
   double rate(std::int64_t update) const {
     return kind_.rate ? kind_.rate(spec_, delay_, update) : 1;
   }
-  /// As CorrectionKind has them.
+  /// As in CorrectionKind.
   void correct(at::Tensor& gradient, const at::Tensor& weights, const at::Tensor& finite) {
     if (kind_.correct) kind_.correct(numbers_, memory_, gradient, weights, finite);
   }
   void updated(const at::Tensor& before, const at::Tensor& after, const at::Tensor& finite) {
     if (kind_.updated) kind_.updated(numbers_, memory_, before, after, finite);
   }
-  /// Forgets all, since the weights have become these by other means.
+  /// Starts over, since the weights have been replaced.
   void restart(const at::Tensor& weights);
-  /// What to add to the weights for a forward, and for a backward; undefined: nothing.
+  /// To add to the weights for a forward, and for a backward; undefined: nothing.
   at::Tensor forward_shift() const;
   at::Tensor backward_shift() const;
 
@@ -77,7 +73,7 @@ class Correction {
   Memory memory_;
 };
 
-/// Adds `shift` (undefined: nothing) to `weights` while it lives.
+/// Adds `shift` (undefined: nothing) to `weights` during its lifetime.
 class Shifted {
  public:
   Shifted(const at::Tensor& weights, const at::Tensor& shift) : weights_(weights) {
@@ -98,25 +94,25 @@ class Shifted {
   at::Tensor weights_, kept_;
 };
 
-/// None where nothing is to be done: "none", "local" and "spike-compensation", which are not beside
-/// the optimizer, and stages whose gradients are fresh. Throws std::invalid_argument for an unknown
-/// kind.
+/// None where nothing is to be done: for "none", for "local" and "spike-compensation", which are
+/// implemented elsewhere, and for stages with fresh gradients. Throws std::invalid_argument for an
+/// unknown kind.
 ///
 /// - "inverse-age": rate / (1 + age in frames), after Zhang et al., arXiv 1511.05950.
 /// - "pipemare": rate / age^p, p = 1 - min(update / anneal, 1): PipeMare's T1 (Yang et al., arXiv
 ///   1910.05124).
-/// - "discrepancy": PipeMare's T2. A backward sees w - age d in place of w, an estimate of the
+/// - "discrepancy": PipeMare's T2. A backward sees w - age d instead of w, an estimate of the
 ///   weights of its own forward, with d <- g d + (1-g) (change of w), g = decay^(1/age).
 /// - "weight-prediction": a forward sees w + age (last change of w), an estimate of the weights of
-///   its own backward: SpecTrain (Chen et al., arXiv 1809.02839) where the optimizer is SGD with
-///   momentum, XPipe (Guan et al., arXiv 1911.04610) where it is Adam. Where gradients meet later
-///   samples, backwards see the same.
+///   its own backward: SpecTrain (Chen et al., arXiv 1809.02839) with SGD with momentum, XPipe
+///   (Guan et al., arXiv 1911.04610) with Adam. Where gradients meet later samples, backwards see
+///   the same.
 /// - "gap-aware": gradient / (1 + |w - w_old| / C), after Barkai et al., arXiv 1909.10802; w_old:
-/// the
-///   weights `age` updates ago, C: running mean (0.99) of the mean absolute change of an update.
+///   the weights `age` updates ago, C: running mean (0.99) of the mean absolute change of an
+///   update.
 /// - "dc-asgd": gradient + l gradient^2 (w - w_old), l = lambda / sqrt(ms + 1e-7), ms: running mean
-///   (0.95) of gradient^2: DC-ASGD-a (Zheng et al., arXiv 1609.08326), a diagonal Fisher
-///   information's first-order step from w_old to w.
+///   (0.95) of gradient^2: DC-ASGD-a (Zheng et al., arXiv 1609.08326), a first-order step from
+///   w_old to w with a diagonal Fisher information.
 std::optional<Correction> make_correction(const CorrectionSpec& spec, const Delay& delay,
                                           const at::Tensor& weights);
 

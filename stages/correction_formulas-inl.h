@@ -1,15 +1,15 @@
-// Every correction that is in an update's kernel: what becomes of the mean gradient before the
-// rule, and what is remembered of the weights after it.
+// The corrections that are part of an update's kernel: how they change the mean gradient before the
+// update, and what they remember of the weights after it.
 //
-// Without a namespace or a guard, as optimizer_formulas-inl.h; where it is included stand
-// - Number: the weights of a vector, or one weight; FORMULA: what begins a function there;
-// - constant(double), plus, minus, times, times_plus (a * b + c), over, size_of and root_of of
+// No namespace and no guard, as in optimizer_formulas-inl.h. The including scope defines
+// - Number: the weights of a vector, or one weight; FORMULA: function specifiers;
+// - constant(double), plus, minus, times, times_plus (a * b + c), over, size_of and root_of for
 //   Numbers.
-// Elements `e` are of a flat buffer: e.load(buffer), e.store(buffer, Number), and e.only(Number),
+// Elements `e` are of a flat buffer: e.load(buffer), e.store(buffer, Number), and e.only(Number):
 // zeros where there is no element. `old`: the oldest row of the ring of old weights.
 
 struct Uncorrected {
-  static constexpr bool kMeasures = false;  ///< the way that the weights go: `way`
+  static constexpr bool kMeasures = false;  ///< whether it sums up changes of weights in `way`
   FORMULA Uncorrected(const CorrectionNumbers&, const CorrectionMemory&, float*) {}
   FORMULA Number gradient(const auto&, Number, Number g) const { return g; }
   FORMULA void updated(const auto&, Number, Number) {}
@@ -84,7 +84,7 @@ struct DelayCompensated : OldWeights {
   const Number lambda;
 };
 
-/// Calls with(correction) of the rule.
+/// Calls `with` with the rule's correction.
 template <class With>
 FORMULA void visit_correction(const CorrectionNumbers& n, const CorrectionMemory& m, float* oldest,
                               const With& with) {

@@ -1,4 +1,3 @@
-// Channels that a ReLU has silenced: nothing passes it, neither forward nor back.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,9 +10,9 @@
 
 namespace millrace::stages {
 
-/// Counts a stage's dead units by their gradient: a channel whose bias lies right before a ReLU and
-/// has had a gradient of exactly 0 at kLooks looks, kEvery updates apart. Delay drives channels
-/// there, and without a gradient none comes back. look(): one thread; the counts: any.
+/// Counts a stage's dead units, channels that a ReLU blocks forward and back: those whose bias is
+/// right before a ReLU and has had a gradient of exactly 0 at kLooks looks, kEvery updates apart.
+/// Delay drives channels there, and none recovers. look(): one thread; the counts: any.
 class DeadUnits {
  public:
   static constexpr int kEvery = 16, kLooks = 8;
@@ -25,8 +24,8 @@ class DeadUnits {
   int units() const { return int(silent_.size()); }  ///< that a ReLU follows
 
  private:
-  std::vector<std::size_t> biases_;   ///< their parameters
-  std::vector<std::uint8_t> silent_;  ///< looks without a gradient, of each channel
+  std::vector<std::size_t> biases_;   ///< indices of parameters
+  std::vector<std::uint8_t> silent_;  ///< by channel: looks without a gradient
   int updates_ = 0;
   std::atomic<int> dead_{0};
 };

@@ -17,7 +17,7 @@ void optimize(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& r
   const at::Tensor lr = rate * n.lr;
   if (n.count > 1) gradient.div_(n.count);
   if (n.weight_decay != 0 && !n.decoupled) gradient.add_(buffers.from, n.weight_decay);
-  // Copies, so that what is made of them can still be turned down.
+  // Copies, since the update may be rejected.
   at::Tensor weights = n.weight_decay != 0 && n.decoupled ? buffers.from * (1 - lr * n.weight_decay)
                                                           : buffers.from.clone();
   std::vector<at::Tensor> state;
@@ -40,7 +40,7 @@ void guarded_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Ten
   if (n.count > 1) buffers.gradient.div_(n.count);
   if (kind.correct)
     kind.correct(n.correction, buffers.memory, buffers.gradient, buffers.from, finite);
-  // A recording's tensors are others of the same memory.
+  // A recording has other tensors of the same memory.
   const bool in_place = buffers.to.const_data_ptr() == buffers.from.const_data_ptr();
   const at::Tensor before = in_place ? buffers.from.clone() : buffers.from;
   optimize(of_mean, buffers, rate, finite);

@@ -1,4 +1,3 @@
-// An update that a recording can hold: nothing in it asks the host.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,34 +11,31 @@
 
 namespace millrace::stages {
 
-/// What an update reads and writes: flat buffers of one layout, but for single numbers of state and
-/// memory.
+/// Flat buffers of one layout, except single numbers of state and memory.
 struct UpdateBuffers {
-  at::Tensor from;                ///< the weights
-  at::Tensor to;                  ///< where the new ones go; may be `from`
+  at::Tensor from;
+  at::Tensor to;                  ///< the new weights; may be `from`
   at::Tensor gradient;            ///< a sum of gradients; overwritten
   std::vector<at::Tensor> state;  ///< Optimizer::buffers()
   Memory memory;                  ///< the correction's
 };
 
-/// What check_and_update() does, if `finite` (0-dim, bool), by LibTorch's operators. Reentrant;
-/// no-grad mode.
+/// check_and_update() for a given `finite`, by LibTorch's operators. Reentrant; no-grad mode.
 void guarded_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
                     const at::Tensor& finite);
 
-/// The correction, and the optimizer's step, with the mean of n.count gradients, if `finite`
-/// (0-dim, bool; undefined: if the gradient is, and if not, `skipped`, 0-dim float, counts it);
-/// otherwise `to` gets `from`, and state and memory stay, bit for bit. `rate` (0-dim, double)
-/// multiplies n.lr. Returns `finite`. Everything lies on the buffers' device, so that it may be
-/// recorded. It rounds differently from Optimizer::step(), since the rate is a tensor here.
-/// One call of the operator millrace::check_and_update, so that whoever records calls finds the
-/// whole update in one place.
+/// Applies the correction and the optimizer's step with the mean of n.count gradients, without
+/// synchronizing with the host, so it can be recorded. If `finite` (0-dim, bool) is false, `to`
+/// gets `from`, and state and memory stay, bit for bit. Undefined: whether the gradient is finite;
+/// if not, `skipped` (0-dim float) is incremented. `rate` (0-dim, double) multiplies n.lr. Returns
+/// `finite`. All on the buffers' device. Rounds differently from Optimizer::step(), as the rate is
+/// a tensor. One operator, millrace::check_and_update, so that recorders see the update as a whole.
 at::Tensor check_and_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
                             at::Tensor& skipped, const at::Tensor& finite = {});
 
-/// The operator takes numbers as their bytes; this takes them out again.
+/// UpdateNumbers from the operator's argument, their bytes.
 UpdateNumbers numbers_in(const std::string& bytes);
-/// Where state and memory lie, for kernels of ours.
+/// Addresses of state and memory, for our kernels.
 UpdateState state_of(const UpdateNumbers& n, const std::vector<at::Tensor>& state);
 CorrectionMemory memory_of(CorrectionRule rule, const Memory& memory);
 

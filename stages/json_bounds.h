@@ -1,4 +1,3 @@
-// JSON from outside: what its parser would take memory for.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +14,8 @@ struct JsonExtent {
   std::size_t keys = 0, values = 0;
 };
 
-/// Of any text, JSON or not. Reads it once and takes no memory: a parser takes some 40 bytes for
-/// each bracket, and one that is called back for each value looks at its neighbours every time.
+/// For any text. Reads it once without allocating: a parser takes some 40 bytes per bracket, and
+/// one with a callback per value looks at the value's neighbours every time.
 inline JsonExtent json_extent(std::string_view text) {
   JsonExtent extent;
   int depth = 0;
@@ -43,9 +42,9 @@ inline JsonExtent json_extent(std::string_view text) {
   return extent;
 }
 
-/// Parses `text` as a `Json` (nlohmann::ordered_json, which looks keys up one after another), if
-/// the memory and time that takes are of the order of its length; else throws std::length_error.
-/// What is not JSON comes back discarded.
+/// Parses untrusted `text` as a `Json` (nlohmann::ordered_json, whose key look-up is linear) if the
+/// memory and time for that are of the order of its length; else throws std::length_error. What is
+/// not JSON comes back discarded.
 template <class Json>
 Json parse_bounded(const std::string& text) {
   const JsonExtent extent = json_extent(text);

@@ -1,4 +1,3 @@
-// The table of layers, and how a layer's keys are checked.
 #include <algorithm>
 #include <stdexcept>
 

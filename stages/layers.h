@@ -1,5 +1,4 @@
-// Layers that are one function, and those that other layers are built of. Only this folder includes
-// it.
+// Layers made of one function, and building blocks of other layers. For this folder only.
 #pragma once
 
 #include <functional>
@@ -11,19 +10,18 @@ namespace millrace::stages {
 
 using Values = std::span<const at::Tensor>;
 
-/// What a Layer is, as data.
+/// A Layer as data.
 struct LayerFunction {
   std::string text;  ///< describe()
   std::vector<ParameterSpec> parameters{};
   std::function<at::Tensor(Values x, Values p)> of{};  ///< forward()
-  /// Each channel is treated alone: any part of its input gives that part of its output.
+  /// Treats each channel alone: any part of its input gives that part of its output.
   bool by_channel = false;
-  // For ranks that share it, of a matrix between channels (a convolution, a linear layer): what
-  // makes one of `ways` equal parts, or null where there are none.
-  /// Of the output's channels, of all of the input.
+  // For tensor parallelism, of a matrix between channels (a convolution, a linear layer): makes one
+  // of `ways` equal parts, or null if there are none.
+  /// A part of the output's channels, from the whole input.
   std::function<std::unique_ptr<Layer>(int ways)> column{};
-  /// A share of all of the output, of a part of the input's channels; no bias where that is not
-  /// defined.
+  /// A summand of the whole output, from a part of the input's channels; the bias may be undefined.
   std::function<std::unique_ptr<Layer>(int ways)> row{};
 };
 
@@ -42,14 +40,14 @@ inline std::unique_ptr<Layer> layer_of(LayerFunction function) {
 }
 
 /// Convolution with bias, square odd kernel, padding kernel/2. fan_in = in * kernel^2. `init`: of
-/// its weights, with a bias of zeros; kaiming_uniform: both as PyTorch's.
+/// its weights, with a bias of zeros; kaiming_uniform: both as in PyTorch.
 std::unique_ptr<Layer> make_conv(std::int64_t in, std::int64_t out, std::int64_t kernel,
                                  std::int64_t stride, std::int64_t groups = 1,
                                  Init init = Init::kaiming_uniform);
 
-/// Adds latest_frame() of the sample, which it joins, to its input.
+/// Adds latest_frame() of the sample, its second input, to its input.
 std::unique_ptr<Layer> make_change(std::int64_t channels);
-/// The last `channels` channels of a sample.
+/// The last `channels` channels.
 at::Tensor latest_frame(const at::Tensor& sample, std::int64_t channels);
 
 /// Throws std::invalid_argument unless `groups` divides `channels`.

@@ -10,8 +10,7 @@ namespace {
 
 using std::to_string;
 
-/// Each pixel becomes a square of `factor` x `factor`: PyTorch's ConvTranspose2d with kernel and
-/// stride alike.
+/// Each pixel becomes a square: PyTorch's ConvTranspose2d with kernel = stride = `factor`.
 std::unique_ptr<Layer> transposed_conv(const LayerSpec& spec, ImageShape& shape,
                                        const ImageShape*) {
   const std::int64_t in = shape.channels, out = *spec.out, factor = spec.factor.value_or(2);
@@ -32,15 +31,14 @@ std::unique_ptr<Layer> make_linear(std::int64_t in, std::int64_t out) {
                       {"bias", {out}, Init::fan_in_uniform, in}},
        .of =
            [](Values x, Values p) {
-             // A vector is a picture of one pixel, so that any layer may follow.
+             // A vector is a picture of one pixel, so any layer may follow.
              return at::linear(x[0].flatten(1), p[0], p[1]).unsqueeze(-1).unsqueeze(-1);
            },
        .column = [=](int ways) { return out % ways == 0 ? make_linear(in, out / ways) : nullptr; },
        .row = [=](int ways) { return in % ways == 0 ? make_linear(in / ways, out) : nullptr; }});
 }
 
-/// PyTorch's BatchNorm2d in eval(): a sample is one frame, so that its own statistics would make
-/// another network of it.
+/// PyTorch's BatchNorm2d in eval(): with one frame's own statistics it would be another network.
 std::unique_ptr<Layer> batch_norm(const LayerSpec&, ImageShape& shape, const ImageShape*) {
   const std::vector<std::int64_t> channels = {shape.channels};
   return layer_of(
@@ -51,7 +49,7 @@ std::unique_ptr<Layer> batch_norm(const LayerSpec&, ImageShape& shape, const Ima
             {.name = "running_mean", .shape = channels, .init = Init::zeros, .fixed = true},
             {.name = "running_var", .shape = channels, .init = Init::ones, .fixed = true}},
        .of = [](Values x, Values p) {
-         if (x[0].is_cuda())  // where at::batch_norm() is cuDNN's
+         if (x[0].is_cuda())  // there at::batch_norm() is cuDNN's
            return std::get<0>(
                at::native_batch_norm(x[0], p[0], p[1], p[2], p[3], false, 0.1, 1e-5));
          return at::batch_norm(x[0], p[0], p[1], p[2], p[3], /*training=*/false, 0.1, 1e-5,
@@ -59,10 +57,10 @@ std::unique_ptr<Layer> batch_norm(const LayerSpec&, ImageShape& shape, const Ima
        }});
 }
 
-/// Each pixel asks all pixels: softmax(q k^T / sqrt(d)) v in each head (Vaswani et al. 2017), with
-/// a linear layer before (q, k, v) and one after, as Vision Transformers have them.
+/// Self-attention of pixels: softmax(q k^T / sqrt(d)) v per head (Vaswani et al. 2017), with a
+/// linear layer before (q, k, v) and after, as in Vision Transformers.
 std::unique_ptr<Layer> attention(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
-  constexpr std::int64_t kMostPixels = 4096;  // every pixel with every other one
+  constexpr std::int64_t kMostPixels = 4096;  // quadratic in pixels
   const std::int64_t heads = spec.groups.value_or(1), c = shape.channels;
   if (c % heads != 0)
     throw std::invalid_argument("groups " + to_string(heads) + " must divide its input's " +
@@ -148,8 +146,8 @@ std::unique_ptr<Layer> make_group_norm(std::int64_t groups, std::int64_t channel
       {.text = groups == channels ? "instancenorm" : "groupnorm " + to_string(groups),
        .parameters = {{"weight", {channels}, Init::ones}, {"bias", {channels}, Init::zeros}},
        .of = [=](Values x, Values p) {
-         // In channels-last memory LibTorch 2.11 writes an input's gradient that nobody asked for,
-         // to no address. Nobody may ask where a graph begins.
+         // With channels-last memory, LibTorch 2.11 writes an input gradient that is not needed,
+         // as may be the case where a graph begins, to a null address.
          return at::group_norm(x[0].is_leaf() ? x[0].contiguous() : x[0], groups, p[0], p[1]);
        }});
 }

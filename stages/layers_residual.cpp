@@ -1,4 +1,3 @@
-// Blocks with a shortcut: what they learn is added to their input.
 #include <ATen/ATen.h>
 
 #include "stages/layers.h"
@@ -9,14 +8,13 @@ namespace {
 constexpr std::int64_t kGroups = 32;    // Wu and He's default
 constexpr std::int64_t kExpansion = 4;  // bottleneck output over width
 
-/// A convolution or a norm, of one weight and one bias.
+/// A convolution or a norm, with one weight and one bias.
 struct Part {
   std::string name;
   std::shared_ptr<const Layer> layer;
 };
 using Parts = std::vector<Part>;
 
-/// Adds a convolution and its norm.
 void add_pair(Parts& parts, const std::string& conv, const std::string& norm, std::int64_t in,
               std::int64_t out, std::int64_t kernel, std::int64_t stride) {
   parts.push_back({conv, make_conv(in, out, kernel, stride)});
@@ -41,8 +39,8 @@ at::Tensor run(const Parts& parts, at::Tensor y, Values p) {
   return y;
 }
 
-/// x + relu(conv(x)). Half of He's initial weights make that x + relu(conv(x)) / 2: signal and
-/// gradient keep their size through many blocks, and a gradient that comes late still fits.
+/// x + relu(conv(x)). With half of He's initial weights it is x + relu(conv(x)) / 2: signal and
+/// gradient keep their size through many blocks, and a late gradient still fits.
 std::unique_ptr<Layer> make_residual(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
   const std::int64_t channels = shape.channels, kernel = *spec.kernel;
   if (kernel % 2 == 0)
@@ -88,8 +86,8 @@ std::unique_ptr<Layer> make_block(const LayerSpec& spec, ImageShape& shape, cons
 
 }  // namespace
 
-/// He et al., arXiv 1512.03385, with GroupNorm (Wu and He, arXiv 1803.08494) where they have
-/// BatchNorm: a sample is one frame, and a batch of one has no batch statistics worth the name.
+/// He et al., arXiv 1512.03385, with GroupNorm (Wu and He, arXiv 1803.08494) instead of BatchNorm:
+/// a sample is one frame, too little for batch statistics.
 std::vector<LayerType> residual_layers() {
   const LayerKey stride{"stride", "of its first wide convolution and its shortcut", "1"};
   return {{"basic-block",

@@ -10,7 +10,6 @@ namespace {
 
 using std::to_string;
 
-/// A layer without parameters that treats each channel alone.
 std::unique_ptr<Layer> by_channel(std::string text,
                                   std::function<at::Tensor(const at::Tensor& x)> function) {
   return layer_of(
@@ -28,7 +27,7 @@ std::unique_ptr<Layer> make_flatten(const LayerSpec&, ImageShape& shape, const I
     throw std::invalid_argument("flatten needs source.width and source.height to be set");
   }
   shape = {shape.channels * shape.height * shape.width, 1, 1};
-  // Flattened channels follow one another.
+  // Flattened channels stay contiguous.
   return by_channel("flatten", [](const at::Tensor& x) {
     return x.reshape({x.size(0), -1, 1, 1});
   });
@@ -77,8 +76,7 @@ std::unique_ptr<Layer> make_pixel_shuffle(const LayerSpec& spec, ImageShape& sha
                    .of = [=](Values x, Values) { return at::pixel_shuffle(x[0], factor); }});
 }
 
-/// Joins what the module before gives with what an earlier one gave: a connection that skips what
-/// lies between, whatever stages that is in.
+/// A skip connection: joins the previous module's output with an earlier one's, across any cuts.
 std::unique_ptr<Layer> make_join(const LayerSpec& spec, ImageShape& shape,
                                  const ImageShape* joined) {
   const bool add = spec.type == "add";
@@ -113,7 +111,7 @@ std::unique_ptr<Layer> make_multiply(const LayerSpec& spec, ImageShape&, const I
   return by_channel(spec.type, [slope = *spec.slope](const at::Tensor& x) { return x * slope; });
 }
 
-/// A view: each module gives a tensor of its own.
+/// A view: each module returns its own tensor.
 at::Tensor same(const at::Tensor& x) {
   return x.view(x.sizes());
 }

@@ -10,7 +10,7 @@
 namespace millrace::stages {
 namespace {
 
-constexpr int kWindow = 11;  // of ssim, in pixels
+constexpr int kWindow = 11;  // ssim's, in pixels
 
 at::Tensor mse(const at::Tensor& prediction, const at::Tensor& target, const LossTerm&) {
   return at::mse_loss(prediction, target);
@@ -34,8 +34,8 @@ float near_squared(float prediction, float target) {
   return error <= 1 ? 0.5f * error * error : error - 0.5f;
 }
 
-/// 1 - the mean structural similarity (Wang et al., IEEE TIP 2004): windows of 11 x 11 pixels,
-/// Gaussian of sigma 1.5, that lie within the picture; values from 0 to 1.
+/// 1 - mean structural similarity (Wang et al., IEEE TIP 2004): windows of 11 x 11 pixels within
+/// the picture, Gaussian with sigma 1.5; values from 0 to 1.
 at::Tensor ssim(const at::Tensor& prediction, const at::Tensor& target, const LossTerm&) {
   constexpr double kC1 = 0.01 * 0.01, kC2 = 0.03 * 0.03;
   const at::Tensor place = at::arange(kWindow, prediction.options()) - kWindow / 2;
@@ -56,7 +56,7 @@ at::Tensor ssim(const at::Tensor& prediction, const at::Tensor& target, const Lo
   return 1 - (like / ((xx + yy + kC1) * (m[2] - xx + (m[3] - yy) + kC2))).mean();
 }
 
-/// Of a vector, or pixel by pixel: the mean over those that have a class.
+/// Of a vector, or per pixel: the mean over pixels that have a class.
 at::Tensor cross_entropy(const at::Tensor& prediction, const at::Tensor& target,
                          const LossTerm& term) {
   constexpr std::int64_t kNone = -100;
@@ -73,7 +73,7 @@ float surprise(float probability, float target) {
   return target > 0 ? -target * std::log(probability) : 0.0f;
 }
 
-/// A deque: whoever holds an entry keeps it when another is added.
+/// A deque, so that adding an entry invalidates no reference.
 std::deque<LossType>& loss_table() {
   static std::deque<LossType> all = {
       {"mse", "squared error, mean over all elements", mse, squared},

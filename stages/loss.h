@@ -1,4 +1,3 @@
-// What a prediction is held against its target by.
 #pragma once
 
 #include <deque>
@@ -13,49 +12,45 @@ class Tensor;
 
 namespace millrace::stages {
 
-/// A loss: an entry of the table beside its code.
+/// An entry of the table beside its code.
 struct LossType {
   std::string name;
   std::string summary;
-  /// Of `prediction` and `target`, of one shape [1,C,H,W]: a scalar with its graph, PyTorch's own
-  /// function of that name. `term`: what the config says of it; weight and channels are not its
-  /// concern.
+  /// Of `prediction` and `target`, both [1,C,H,W]: a scalar with its graph, from PyTorch's function
+  /// of that name. `term`: its config; ignores weight and channels.
   at::Tensor (*of)(const at::Tensor& prediction, const at::Tensor& target, const LossTerm& term);
-  /// One element's share of it, before `of` takes the mean over all elements; `scores`: before it
-  /// adds up the classes, and the prediction is their probability. Null: it is no sum of shares.
+  /// One element's share, before `of` averages over all elements; with `scores`, before it sums
+  /// over classes, of a probability. Null: the loss is no sum of shares.
   float (*element)(float prediction, float target);
-  /// Predictions are scores of classes, any number each; others lie between 0 and 1. Targets are 1
-  /// for the class; a pixel where all are 0 has none, and counts for nothing.
+  /// Predictions are class scores, of any value; otherwise they are in [0, 1]. Targets are 1 for
+  /// the class; a pixel with all 0 has no class and is not counted.
   bool scores = false;
-  int least_side = 1;  ///< of a picture that it can be taken of
+  int least_side = 1;  ///< of a picture, at least
 };
 
-/// Every value that task.loss can take, the default first.
+/// Every value of task.loss, the default first.
 const std::deque<LossType>& loss_types();
-/// Adds one, before any thread but the caller's uses the table. Throws std::invalid_argument if the
-/// name is taken.
+/// Adds one, before other threads use the table. Throws std::invalid_argument if the name is taken.
 void add_loss_type(LossType type);
-/// Throws std::invalid_argument for a name that is not in the table.
+/// Throws std::invalid_argument for an unknown name.
 const LossType& loss_type(const std::string& name);
 
-/// What a LossSpec means. Immutable, hence reentrant.
+/// A LossSpec as a function. Immutable, hence reentrant.
 class Loss {
  public:
-  /// Throws std::invalid_argument, "task.loss: ...", for a kind that is not in the table.
+  /// Throws std::invalid_argument, "task.loss: ...", for an unknown kind.
   explicit Loss(const LossSpec& spec);
-  /// Of `prediction` and `target`, of one shape [1,C,H,W]: a scalar with its graph.
-  /// `mean`: the prediction is targets' running mean, so that classes have probabilities.
+  /// Of `prediction` and `target`, both [1,C,H,W]: a scalar with its graph. `mean`: the prediction
+  /// is the targets' running mean, so it holds class probabilities.
   at::Tensor of(const at::Tensor& prediction, const at::Tensor& target, bool mean = false) const;
-  /// Targets' mean before any was seen, as `target`: 0; of classes: all alike.
+  /// The targets' mean before the first target, shaped as `target`: 0; for classes: uniform.
   at::Tensor prior(const at::Tensor& target) const;
-  /// As `target`: 1 where it tells something, 0 where a pixel has no class.
+  /// Shaped as `target`: 0 where a pixel has no class, else 1.
   at::Tensor counted(const at::Tensor& target) const;
-  /// The one term, where its mean can be had element by element; null else.
+  /// The only term, if it is a mean of elements; else null.
   const LossType* single() const;
-  /// Every term is of classes.
   bool scores() const;
-  /// Throws std::invalid_argument, "task.loss: ...", where it can't be taken of [channels,H,W];
-  /// sizes of 0 are not known yet.
+  /// Throws std::invalid_argument, "task.loss: ...", unless [channels,H,W] fits; size 0: unknown.
   void require_fit(std::int64_t channels, std::int64_t height, std::int64_t width) const;
 
  private:

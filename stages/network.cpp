@@ -13,8 +13,8 @@
 namespace millrace::stages {
 namespace {
 
-/// (layers-1) x {conv, relu}, conv, sigmoid: the network of PARTIME's experiments
-/// (Meloni et al., arXiv 2210.09147); with a norm before each activation, if one is asked for.
+/// (layers-1) x {conv, relu}, conv, sigmoid: the network of PARTIME's experiments (Meloni et al.,
+/// arXiv 2210.09147); with a norm before each activation if asked for.
 std::vector<LayerSpec> partime_cnn(const ModelSpec& model) {
   std::vector<LayerSpec> list;
   for (int i = 0; i + 1 < model.layers; ++i) {
@@ -30,10 +30,10 @@ std::vector<LayerSpec> partime_cnn(const ModelSpec& model) {
   return list;
 }
 
-/// conv, relu, (layers-2) x residual, conv, scale: a network of changes. It begins at zero, and
-/// each block passes its gradient on whole, however late it comes. Changes are small: adam moves
-/// every weight of the last convolution by about the rate, which at full scale would be worse than
-/// no change for hundreds of frames.
+/// conv, relu, (layers-2) x residual, conv, scale: a network of changes. It starts at zero, and
+/// each block passes on its whole gradient, however late. The scale is small because changes are:
+/// adam moves every weight of the last convolution by about the rate, which at full scale would be
+/// worse than no change for hundreds of frames.
 std::vector<LayerSpec> residual_cnn(const ModelSpec& model) {
   std::vector<LayerSpec> list;
   const std::int64_t kernel = model.kernel;
@@ -47,8 +47,8 @@ std::vector<LayerSpec> residual_cnn(const ModelSpec& model) {
   return list;
 }
 
-/// ResNet's trunk, one module a block so that it can be cut between blocks, and a head that
-/// gives each cell of its last map (stride 32) a 32x32 patch of the picture.
+/// ResNet's trunk, one module per block so that it can be cut between blocks, and a head that maps
+/// each cell of the last map (stride 32) to a 32x32 patch of the picture.
 std::vector<LayerSpec> resnet(const ModelSpec& model, const std::string& block,
                               const std::vector<int>& depths) {
   constexpr std::int64_t kStride = 32;

@@ -1,4 +1,3 @@
-// A network as a list of modules, before it is cut.
 #pragma once
 
 #include <memory>
@@ -10,17 +9,16 @@
 
 namespace millrace::stages {
 
-/// Stands for the sample where a module's number is asked for.
+/// The sample, as a module number.
 constexpr int kSample = -1;
 /// No second input.
 constexpr int kNone = -2;
 
-/// Modules 0, 1, ... as in a torch.nn.Sequential, some of which join in what an earlier one gave.
-/// Immutable, hence reentrant; shared by the stages cut from it.
+/// A network before it is cut: modules 0, 1, ... as in a torch.nn.Sequential, some of which have an
+/// earlier output as second input. Immutable, hence reentrant; shared by its stages.
 class Network {
  public:
-  /// `from`: a module's second input, by module, or kNone. `shapes`: of the sample, then of what
-  /// each module gives.
+  /// `from`: each module's second input, or kNone. `shapes`: of the sample, then of each output.
   Network(std::vector<std::unique_ptr<Layer>> modules, std::vector<int> from,
           std::vector<ImageShape> shapes, bool channels_last)
       : modules_(std::move(modules)),
@@ -28,38 +26,36 @@ class Network {
         shapes_(std::move(shapes)),
         channels_last_(channels_last) {}
 
-  /// Adds the sample's latest frame, of `channels`, to the output, which has its shape. Before it
-  /// is shared.
+  /// Adds the sample's latest frame to the output, of the same `channels`. Before it is shared.
   void predict_change(std::int64_t channels);
 
   bool predicts_change() const { return predicts_change_; }
 
-  /// Fixes the parameters whose names match one of `patterns`, where * stands for anything. Throws
-  /// std::invalid_argument for a pattern that matches none. Before it is shared.
+  /// Fixes the parameters whose names match one of `patterns` (with *). Throws
+  /// std::invalid_argument for a pattern without a match. Before it is shared.
   void freeze(const std::vector<std::string>& patterns);
 
   int size() const { return int(modules_.size()); }
-  /// Whether samples enter in channels-last layout, which activations then keep. Values mean the
-  /// same; kernels differ, and with them the rounding.
+  /// Whether samples enter in channels-last layout, which activations then keep. It changes
+  /// kernels, and so rounding, but not the meaning.
   bool channels_last() const { return channels_last_; }
   const Layer& module(int index) const { return *modules_[index]; }
-  /// Of what module `index` gives, or the sample (kSample); sizes are 0 where the sample's are not
-  /// known.
+  /// Of the output of module `index`, or of the sample (kSample); sizes are 0 if unknown.
   const ImageShape& shape(int index) const { return shapes_[index - kSample]; }
-  /// The earlier module (or kSample) whose output `index` joins in; kNone for most.
+  /// The second input of module `index`: an earlier module, kSample, or mostly kNone.
   int from(int index) const { return from_[index]; }
 
-  /// The modules whose outputs a cut before module `place` crosses, ascending and so the one just
-  /// before it last: with skip connections there are several. {kSample} before module 0.
+  /// The modules whose outputs cross a cut before module `place`, ascending, so the previous one is
+  /// last; several with skip connections. {kSample} before module 0.
   std::vector<int> crossing(int place) const;
 
-  /// Parameters of modules [begin, end), named as the whole network's state_dict names them
-  /// ("2.weight"; a file's parts as the module they are of), whatever the cut.
+  /// Parameters of modules [begin, end), named as in the whole network's state_dict ("2.weight"; a
+  /// file's parts as in their module), whatever the cut.
   std::vector<ParameterSpec> parameters(int begin, int end) const;
-  /// Whether any parameter of modules [0, end) takes a gradient.
+  /// Whether any parameter of modules [0, end) gets a gradient.
   bool learns_before(int end) const;
 
-  /// What people should know of it, a line each.
+  /// Remarks for people, one line each.
   std::vector<std::string> remarks;
 
  private:
@@ -67,33 +63,30 @@ class Network {
   std::vector<int> from_;
   std::vector<ImageShape> shapes_;
   bool channels_last_, predicts_change_ = false;
-  std::vector<std::string> frozen_;  ///< names
+  std::vector<std::string> frozen_;
 };
 
-/// Builds the network `spec` describes for frames of shape `frame`, as many to a sample as
-/// `forecast` says.
-/// `gives`: what its output is compared with.
-/// Throws std::invalid_argument naming the key of [model] that is wrong, or saying that the output
-/// has not the shape of what it is compared with.
+/// Builds the network `spec` for frames of shape `frame`, forecast.context to a sample. `gives`:
+/// what its output is compared with. Throws std::invalid_argument with the wrong key of [model], or
+/// if the output's shape does not match.
 std::shared_ptr<const Network> build_network(const ModelSpec& spec, const ImageShape& frame,
                                              Gives gives = Gives::picture, Forecast forecast = {});
 
-// A network from PyTorch: what tools/bindings/python/millrace/export.py writes.
+// From PyTorch: what tools/bindings/python/millrace/export.py writes.
 
-/// Reads a TorchScript archive whose parts are functions of inputs and parameters, a module each:
-/// part i is the child "part_i", with its name, inputs and parameters in the extra file
-/// "millrace.json" and their values in the attributes "w0", "w1", ... TorchScript is code, so
-/// read no file that you would not run. The shapes that parts give are found by running them once
-/// on a sample of zeros, unless `input` has no size. Throws std::invalid_argument, "model.file:
-/// ...".
+/// Reads a TorchScript archive of parts, functions of inputs and parameters, as one module each:
+/// part i is the child "part_i", its name, inputs and parameters are in the extra file
+/// "millrace.json", their values in the attributes "w0", "w1", ... TorchScript is code: read no
+/// file that you would not run. Output shapes are found by one run on zeros, unless `input` has no
+/// size. Throws std::invalid_argument, "model.file: ...".
 std::shared_ptr<Network> read_network(const std::string& file, const ImageShape& input,
                                       bool channels_last);
 
-/// Whether its last part ends in a sigmoid. Throws as read_network().
+/// Throws as read_network().
 bool file_ends_in_sigmoid(const std::string& file);
 
-/// Whether the network `spec` describes ends in a sigmoid, so that it gives pictures, not changes.
-/// Throws std::invalid_argument for a file that can't be read.
+/// Whether the network `spec` ends in a sigmoid, so it outputs pictures, not changes. Throws
+/// std::invalid_argument for an unreadable file.
 bool ends_in_sigmoid(const ModelSpec& spec);
 
 }  // namespace millrace::stages

@@ -19,8 +19,7 @@ using nlohmann::json;
 constexpr const char* kAbout = "millrace.json";
 constexpr int kFormat = 1;
 
-/// The parts speak of tensors as PyTorch's modules do, [1,K] or [1,T,D]; between modules each is a
-/// picture, [1,K,1,1] or [1,T,D,1].
+/// Parts take [1,K] or [1,T,D], as in PyTorch; modules exchange pictures, [1,K,1,1] or [1,T,D,1].
 at::Tensor as_picture(const at::Tensor& tensor) {
   at::Tensor picture = tensor;
   while (picture.dim() < 4) picture = picture.unsqueeze(picture.dim());
@@ -33,8 +32,7 @@ at::Tensor with_dimensions(const at::Tensor& picture, std::int64_t dimensions) {
   return tensor;
 }
 
-/// A part, run operator by operator: nothing is fused or rewritten, so that it gives PyTorch's own
-/// bits.
+/// A part, run operator by operator without fusion or rewriting, for PyTorch's own bits.
 class ScriptLayer final : public Layer {
  public:
   ScriptLayer(std::string name, const torch::jit::Module& module, std::vector<std::int64_t> inputs,
@@ -61,7 +59,7 @@ class ScriptLayer final : public Layer {
   const std::string name_;
   const c10::IValue self_;
   const torch::jit::Code code_;
-  const std::vector<std::int64_t> inputs_;  ///< dimensions of what each is
+  const std::vector<std::int64_t> inputs_;  ///< number of dimensions of each
   const std::vector<ParameterSpec> parameters_;
 };
 
@@ -104,7 +102,7 @@ std::vector<ParameterSpec> parameters_of(const json& part, const torch::jit::Mod
   return all;
 }
 
-/// What `layer` gives for inputs of those shapes.
+/// The output's shape for such inputs.
 ImageShape run_once(const Layer& layer, const ImageShape& x, const ImageShape* joined) {
   const auto zeros = [](const ImageShape& s) {
     return at::zeros({1, s.channels, s.height, s.width});
@@ -156,7 +154,7 @@ std::shared_ptr<Network> make(const File& file, const ImageShape& input, bool ch
   return network;
 }
 
-/// What `use` makes of the opened file; errors name it.
+/// Calls `use` with the opened file; errors name it.
 template <class Use>
 auto with_file(const std::string& file, const Use& use) {
   if (file.empty()) throw std::invalid_argument("model.file: preset \"file\" needs one");

@@ -166,7 +166,7 @@ void Optimizer::step(at::Tensor& weights, at::Tensor& gradient) {
     }
   }
   std::vector<at::Tensor> state = buffers();
-  double steps = 0;  // exact to 16 million: the corrections are 1
+  double steps = 0;  // exact up to 16 million, where the corrections are 1
   if (numbers_.counts_steps) steps = (state.back() += 1).item<float>();
   using rate_is_number::Optimizers;
   Optimizers::visit(numbers_.optimizer, [&]<class Formula>(std::type_identity<Formula>) {

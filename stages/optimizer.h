@@ -1,4 +1,3 @@
-// Update rules, on the flat buffer of a stage's weights.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,29 +15,28 @@ namespace millrace::stages {
 /// Buffers laid out as the weights, or single numbers ([1]), by name.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// Throws std::invalid_argument for a name that optimizer_formulas-inl.h does not have.
+/// Throws std::invalid_argument for a name that is not in optimizer_formulas-inl.h.
 const OptimizerInfo& optimizer_info(const std::string& name);
-/// What an update of `spec` with the mean of `count` gradients is told. Throws as optimizer_info().
+/// The constants of an update of `spec` with the mean of `count` gradients. Throws as above.
 UpdateNumbers update_numbers(const OptimizerSpec& spec, int count);
 
-/// Thread-bound. Holds the state (momenta, second moments) of one stage.
+/// A stage's update rule and its state, on flat buffers. Thread-bound.
 class Optimizer {
  public:
-  /// `weights` gives size and device of the state; `places`: Parameters::places(), of which
-  /// OptimizerSpec::orthogonal alone makes use. Throws std::invalid_argument for an unknown kind.
+  /// `weights`: for size and device of the state. `places`: Parameters::places(), only needed for
+  /// OptimizerSpec::orthogonal. Throws std::invalid_argument for an unknown kind.
   Optimizer(const OptimizerSpec& spec, const at::Tensor& weights,
             std::vector<std::int64_t> places = {});
-  /// Before each update: projects `gradient`, a sum of `count`, if OptimizerSpec::orthogonal says
-  /// so: orthogonalize(). May be recorded. Must run in no-grad mode.
+  /// Before each update: orthogonalize() of `gradient`, a sum of `count`, if
+  /// OptimizerSpec::orthogonal is set. Can be recorded. No-grad mode.
   void orthogonalize(at::Tensor& gradient, int count);
-  /// Updates `weights` in place; both are flat buffers of one layout. `gradient` may be
-  /// overwritten. Must run in no-grad mode.
+  /// Updates `weights` in place; both are flat, of one layout. May change `gradient`. No-grad mode.
   void step(at::Tensor& weights, at::Tensor& gradient);
-  /// Multiplies the rate from now on, until set anew.
+  /// Factor on the rate, until set anew.
   void set_rate(double factor) { rate_ = factor; }
-  /// What must be kept to go on later. It aliases: copy to save, copy_ into to restore.
+  /// State to resume from. Aliases: copy to save, copy_ into to restore.
   const NamedTensors& state() const { return state_; }
-  /// Those of them that the optimizer's formula reads and writes.
+  /// The part that the optimizer's formula reads and writes.
   std::vector<at::Tensor> buffers() const;
 
  private:
@@ -47,33 +45,32 @@ class Optimizer {
   NamedTensors state_;  ///< the formula's, then mean_
   std::vector<std::int64_t> places_;
   double decay_;
-  at::Tensor mean_;  ///< of gradients; undefined where they are not projected
+  at::Tensor mean_;  ///< of gradients; undefined if not projected
   at::Tensor scratch_;
 };
 
-/// Orthogonal gradients, Han et al., arXiv 2504.01961: takes from each tensor's part g of
+/// Orthogonal gradients, Han et al., arXiv 2504.01961: removes from each tensor's part g of
 /// `gradient`, a sum of `count`, its projection on the same part c of `mean`,
 ///   g <- g - (g.c / c.c) c,
-/// and then makes c <- decay c + (1 - decay) g / count, with g as it came. The paper writes g and
-/// c for a network as a whole, and its authors have published no code. Here each tensor is
-/// projected by itself, as the optimizers go through parameters, so that the cut does not change
-/// the rule. A gradient that is not finite leaves `mean` as it is; one whose products overflow, or
-/// that meets a mean of 0, stays whole. Both are flat, float, of one layout and device; `places`:
-/// Parameters::places(). One call of the operator millrace::orthogonalize, made of LibTorch's
-/// operators, none of which asks the host, so that it may be recorded. Reentrant; no-grad mode.
+/// then sets c <- decay c + (1 - decay) g / count, with the original g. The paper defines g and c
+/// for the whole network, and has no published code. Here each tensor is projected by itself, as
+/// optimizers treat parameters, so that the cut does not change the rule. A non-finite gradient
+/// leaves `mean` unchanged; one whose products overflow, or that meets a mean of 0, stays whole.
+/// Both are flat, float, of one layout and device; `places`: Parameters::places(). One call of the
+/// operator millrace::orthogonalize, which does not synchronize with the host, so it can be
+/// recorded. Reentrant; no-grad mode.
 void orthogonalize(at::Tensor& gradient, at::Tensor& mean, at::IntArrayRef places, double decay,
                    int count);
 
-/// The optimizer's formula with a rate that lies on the device: changes `weights` and `state`, as
-/// Optimizer::buffers(), in place. Weight decay is done already.
+/// The optimizer's formula with a rate on the device: changes `weights` and `state`, as
+/// Optimizer::buffers(), in place. Weight decay has been applied already.
 void apply_formula(const UpdateNumbers& n, const at::Tensor& lr, at::Tensor& weights,
                    const at::Tensor& gradient, const std::vector<at::Tensor>& state);
 
-/// What spec.lr is multiplied by in the update after `updates` others: the closed forms of
+/// Factor on spec.lr in the update after `updates` others: the closed forms of
 /// torch.optim.lr_scheduler's StepLR and CosineAnnealingLR, after LinearLR for spec.warmup updates
-/// (joined as SequentialLR does: the schedule begins when the warm-up ends).
+/// (joined as in SequentialLR: the schedule begins when the warm-up ends).
 double scheduled_rate(const OptimizerSpec& spec, std::int64_t updates);
-/// Whether it is always 1.
 bool has_constant_rate(const OptimizerSpec& spec);
 
 }  // namespace millrace::stages

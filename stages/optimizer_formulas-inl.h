@@ -1,16 +1,16 @@
-// Every optimizer: an entry with its formula, which is torch.optim's single-tensor one in its order
-// of operations, so that a stage and a PyTorch loop round alike.
+// All optimizers, with torch.optim's single-tensor formulas in its order of operations, so that a
+// stage and a PyTorch loop round alike.
 //
-// Without a namespace or a guard: each machine includes it into a namespace of its own, where stand
+// No namespace and no guard: each target includes it into its own namespace, which defines
 // - Number: the weights of a tensor, those of a vector, or one weight;
-// - Rate: double, or a tensor where the learning rate lies on a device;
-// - FORMULA: what begins a function there;
-// - LibTorch's in-place operators on Numbers, which round as they do on that machine:
+// - Rate: double, or a tensor if the learning rate is on a device;
+// - FORMULA: function specifiers;
+// - LibTorch's in-place operators on Numbers, which round as LibTorch does there:
 //   mul_(a, double), add_(a, double), add_(a, b), add_(a, b, Rate), div_(a, Rate),
 //   lerp_(a, b, double), addcmul_(a, b, c, double), addcdiv_(a, b, c), addcdiv_(a, b, c, Rate),
 //   and sqrt_of(a, b): a = sqrt(b).
 //
-// A formula changes weights and state in place. `scratch` has no value before it.
+// A formula changes weights and state in place. `scratch` is uninitialized.
 
 struct Sgd {
   static constexpr OptimizerInfo kInfo = {
@@ -90,7 +90,7 @@ struct Adam {
   Rate step, unbias;
 };
 
-/// Loshchilov and Hutter, arXiv 1711.05101: Adam, with weight decay apart from the gradient.
+/// Loshchilov and Hutter, arXiv 1711.05101: Adam with decoupled weight decay.
 struct AdamW : Adam {
   static constexpr OptimizerInfo kInfo = {.name = "adamw",
                                           .keys = {"beta1", "beta2", "eps"},
@@ -102,12 +102,12 @@ struct AdamW : Adam {
 template <class... Kinds>
 struct OptimizerList {
   static constexpr OptimizerInfo kInfos[] = {Kinds::kInfo...};
-  /// Calls `with` with std::type_identity of optimizer number `number`'s formula.
+  /// Calls `with` with std::type_identity of the formula of optimizer `number`.
   template <class With>
   FORMULA static void visit(int number, const With& with) {
     (void)((number-- == 0 && (with(std::type_identity<typename Kinds::Formula>()), true)) || ...);
   }
 };
 
-/// All of them, in the order of names.
+/// By name.
 using Optimizers = OptimizerList<Adam, AdamW, RmsProp, Sgd>;

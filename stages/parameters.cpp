@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kAlign = 16;  // floats: one cache line, one AVX-512 register
 
 void init_parameter(at::Tensor& tensor, const ParameterSpec& spec, const at::Generator& generator) {
-  // The same double arithmetic as torch.nn.init, so that the bounds agree to the last bit.
+  // In double, as in torch.nn.init, so that the bounds agree to the last bit.
   const double root = std::sqrt(double(spec.fan_in)), a = std::sqrt(5.0);
   double bound = 0;
   switch (spec.init) {
@@ -53,8 +53,8 @@ Parameters::Parameters(std::vector<ParameterSpec> specs, const at::TensorOptions
     if (!spec.fixed) end += (c10::multiply_integers(spec.shape) + kAlign - 1) / kAlign * kAlign;
   }
   flat_ = at::zeros({end}, options.dtype(at::kFloat));
-  // variable_data: a leaf of its own on the same storage, whose version counter the update of
-  // the flat buffer does not touch. Which weights a backward sees is the schedule's decision.
+  // variable_data: a separate leaf on the same storage, whose version counter updates of the flat
+  // buffer do not touch. The schedule decides which weights a backward sees.
   for (const at::Tensor& view : views_of(flat_)) {
     if (view.defined()) {
       views_.push_back(view.variable_data().set_requires_grad(true));

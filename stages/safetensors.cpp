@@ -49,14 +49,14 @@ Entry parse_entry(const std::string& name, const nlohmann::json& value, std::uin
   return entry;
 }
 
-/// Stops a header that would take far more memory than it has bytes.
+/// Rejects headers that would take far more memory than they have bytes.
 void require_bounds(const std::string& header) {
   const JsonExtent extent = json_extent(header);
   if (extent.depth > 4 || extent.keys > 500'000 || extent.values > 1'000'000)
     throw WeightsError("not a safetensors file: its header is nested too deep, or too long");
 }
 
-/// In the order of their data. Ranges may not overlap: tensors take no more than the file's bytes.
+/// By offset. Ranges may not overlap, so tensors take no more than the file's bytes.
 void sort_entries(std::vector<Entry>& entries) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
@@ -72,7 +72,7 @@ std::vector<Entry> parse_header(const std::string& text, std::uint64_t data_byte
   std::vector<Entry> entries;
   require_bounds(text);
   try {
-    // Not ordered_json, which looks keys up one after another.
+    // Not ordered_json, whose key look-up is linear.
     const auto header = nlohmann::json::parse(text);
     if (!header.is_object())
       throw WeightsError("not a safetensors file: its header is no JSON object");
@@ -80,7 +80,7 @@ std::vector<Entry> parse_header(const std::string& text, std::uint64_t data_byte
       if (name == "__metadata__") {
         for (const auto& [key, words] : value.items())
           if (words.is_string()) metadata[key] = words;
-      } else if (!name.ends_with("num_batches_tracked")) {  // a whole number that nothing reads
+      } else if (!name.ends_with("num_batches_tracked")) {  // an integer that nothing reads
         entries.push_back(parse_entry(name, value, data_bytes));
       }
     }

@@ -10,12 +10,12 @@ namespace {
 
 void fill_sample(const at::Tensor& bytes, const at::Tensor& made) {
   at::Tensor sample = made;
-  // By a tensor on the device: of a number CUDA's division takes the reciprocal and multiplies,
-  // which is a bit off for half of the values.
+  // By a tensor on the device: CUDA divides by a number by multiplying with its reciprocal, which
+  // is one bit off for half of the values.
   sample.copy_(bytes.permute({2, 0, 1}).unsqueeze(0)).div_(at::full({}, 255, sample.options()));
 }
 
-// An operator, so that recordings have it.
+// An operator, so that recordings see it.
 TORCH_LIBRARY_FRAGMENT(millrace, library) {
   library.def("sample_of_bytes(Tensor bytes, Tensor(a!) sample) -> ()",
               torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &fill_sample));

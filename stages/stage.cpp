@@ -21,7 +21,7 @@ std::vector<Parameters> buffers(const Network& network, StageRange range,
   return all;
 }
 
-/// The optimizer that `options`, which fit it, make of `spec`.
+/// `spec` with what `options` add to it.
 OptimizerSpec corrected(OptimizerSpec spec, const StageOptions& options) {
   if (options.correction.kind != "spike-compensation" || options.delay.updates == 0) return spec;
   spec.spike_delay = options.delay.updates;
@@ -135,7 +135,7 @@ void Stage::run(Activations& a, bool keep) const {
       return source >= segment.begin ? inside[source - segment.begin] : values[source + 1];
     };
     for (const int source : segment.uses) {
-      // A leaf: gradients stop here and are handed on. Nobody wants the sample's own.
+      // A leaf: gradients stop here and are handed on. The sample's own is not needed.
       const bool outside = source < range_.begin;
       at::Tensor leaf = values[source + 1].detach();
       leaf.set_requires_grad(keep && (outside ? passes_on() : learned[source + 1]));
@@ -167,7 +167,7 @@ void Stage::run(Activations& a, bool keep) const {
 }
 
 void Stage::take_loss(Activations& a, SegmentGraph& graph) const {
-  // The sample crosses every cut of a network of changes, before all else.
+  // In a network of changes the sample crosses every cut, and comes first.
   const at::Tensor base = head_ && network_->predicts_change()
                               ? latest_frame(a.inputs[0], a.target.size(1))
                               : at::Tensor();

@@ -1,4 +1,3 @@
-// A stage: consecutive modules with their weights, and what they compute for one sample.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,25 +15,24 @@ namespace millrace::stages {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// Autograd's graph of some modules' forward, between tensors that are cut off from the rest.
+/// Autograd's graph of some modules' forward, between detached tensors.
 struct SegmentGraph {
   Tensors inputs;       ///< leaves
-  Tensors outputs;      ///< with their graph; of a segment that ends in a loss: the loss alone
-  at::Tensor compared;  ///< of such a segment: what the loss is of, with its graph
+  Tensors outputs;      ///< with their graph; of a segment that ends in a loss: only the loss
+  at::Tensor compared;  ///< of such a segment: the loss's prediction, with its graph
   Tensors gradients;    ///< of the outputs, between the two parts of a backward
 };
 
-/// What a stage keeps of one sample from forward to backward.
+/// What a stage keeps of a sample from forward to backward.
 struct Activations {
-  Tensors inputs;     ///< what crosses the cut before the stage, as Network::crossing() lists it
+  Tensors inputs;     ///< what crosses the cut before the stage, as in Network::crossing()
   Tensors outputs;    ///< what crosses the cut after it (last stage: the prediction); no graph
   at::Tensor target;  ///< last stage only
   at::Tensor loss;    ///< last stage only: scalar, no graph
-  int buffer = 0;     ///< which of the stage's weight buffers the forward read
-  std::vector<SegmentGraph> graphs;  ///< empty: the graph was not kept, or is used up
+  int buffer = 0;     ///< the weight buffer that the forward read
+  std::vector<SegmentGraph> graphs;  ///< empty: not kept, or used up
 };
 
-/// Where a stage lies in the network.
 struct StageRange {
   int begin = 0;  ///< first module
   int end = 0;    ///< one past the last
@@ -42,130 +40,126 @@ struct StageRange {
   bool last = true;
 };
 
-/// What a stage's schedule asks of it.
+/// What the schedule asks of a stage.
 struct StageOptions {
-  /// Weight versions kept; version n is what n updates made. With one an update is in place, and a
-  /// backward sees whatever the weights have become since its forward; with more, an update writes
-  /// the buffer of the oldest, and a backward sees the weights of its own forward.
+  /// Weight versions kept; version n is what n updates made. 1: updates are in place, and a
+  /// backward sees the current weights; more: an update writes the oldest's buffer, and a backward
+  /// sees the weights of its own forward.
   int versions = 1;
-  /// Backward comes in two parts: each module gets a graph of its own, so that neither part repeats
-  /// the other's work.
+  /// The backward has two parts: each module has its own graph, so no work is repeated.
   bool split = false;
-  /// A forward keeps its input alone; recompute() makes the rest again.
+  /// A forward keeps only its input; recompute() makes the rest again.
   bool recompute = false;
-  /// What is done about gradients that are as old as `delay`.
+  /// For gradients that are as old as `delay`.
   CorrectionSpec correction;
   Delay delay;
   /// Pictures enter in channels-last layout, which activations then keep, at every stage and
-  /// whatever Network::channels_last() says: for step programs, whose kernels want it.
+  /// regardless of Network::channels_last(): for step programs, whose kernels prefer it.
   bool channels_last = false;
-  LossSpec loss;  ///< the last stage's, and auxiliary heads'
+  LossSpec loss;  ///< of the last stage and auxiliary heads
 };
 
 constexpr std::int64_t kNewest = -1;
 
-/// How gradients are added up.
+/// How gradients are accumulated.
 struct Adding {
-  bool first = true;    ///< since the last update: they overwrite what was there
-  bool retain = false;  ///< the activations can be gone back through again
+  bool first = true;    ///< since the last update: overwrites the sum
+  bool retain = false;  ///< keep the activations for another backward
 };
 
-/// A new version of the weights: the buffer that it is made of, the one that it is written to, and
-/// the gradients since the version before.
+/// A new version of the weights: the buffer it is made from, the one it is written to, and the
+/// gradients since the version before.
 struct Change {
   int from = 0, to = 0;
   int count = 0;  ///< gradients summed
-  int sum = 0;    ///< where
+  int sum = 0;    ///< index in sums()
 };
 
 /// Forward, backward and update of modules [begin, end). Knows nothing of threads, links, steps or
-/// frames. What it computes is a function of weight buffers, so that work recorded once can be
-/// replayed; which buffer and how many gradients, the host counts apart from that. Thread-bound,
-/// but see update().
+/// frames. Its computations are functions of weight buffers, so they can be recorded once and
+/// replayed; the host counts buffers and gradients separately. Thread-bound, but see update().
 class Stage {
  public:
   Stage(std::shared_ptr<const Network> network, StageRange range, const OptimizerSpec& optimizer,
         const at::TensorOptions& tensors, StageOptions options = {});
 
-  // The count: version n of the weights is what n updates made, and lies in buffer n mod versions.
+  // The count: version n of the weights is what n updates made, in buffer n mod versions.
 
-  /// Where `version` lies. Throws std::logic_error if it is not kept.
+  /// Throws std::logic_error if `version` is not kept.
   int buffer_of(std::int64_t version) const;
   int newest_buffer() const { return int(newest_ % options_.versions); }
-  /// One more gradient is added; whether it is the first since the last update.
+  /// Counts a gradient; returns whether it is the first since the last update.
   bool count_gradient() { return added_++ == 0; }
-  /// One more version is made, of the gradients counted so far, which are forgotten.
+  /// Counts a version made of the gradients counted so far, and restarts their count.
   Change advance();
-  /// What the optimizer's rate is multiplied by in the next update, which it counts.
+  /// Counts an update; returns the factor on the optimizer's rate.
   double next_rate();
-  /// Halves the rate after a roll-back; takes a tenth if it has not recovered from the one before.
-  /// It doubles again every 50 updates.
+  /// After a roll-back: halves the rate, or takes a tenth if it has not recovered from the last
+  /// one. It doubles again every 50 updates.
   void back_off() { rate_ *= rate_ < 1 ? 0.1 : 0.5; }
-  /// What back_off() has left of the rate.
+  /// The factor that back_off() has left.
   double backed_off() const { return rate_; }
   void set_backed_off(double rate) { rate_ = rate; }
-  /// Multiplies the rate beside that, until set anew.
+  /// Another factor on the rate, until set anew.
   void set_rate(double factor) { asked_rate_ = factor; }
-  /// The optimizer's rate with all of that, but without the correction's share.
+  /// The optimizer's rate with all of these, but without the correction's.
   double learning_rate() const {
     return spec_.lr * rate_ * asked_rate_ * scheduled_rate(spec_, updates_);
   }
-  /// Counts versions and gradients from the start again.
+  /// Restarts counting versions and gradients.
   void reset_count() { newest_ = applied_ = added_ = 0; }
 
   // The work.
 
-  /// Runs the modules at the weights in `buffer`. `inputs`: each [1,C,H,W]. The last stage also
-  /// takes the loss against `target`, and so do stages with an auxiliary head; with none,
-  /// compare() does it later.
+  /// Runs the modules at the weights in `buffer`. `inputs`: each [1,C,H,W]. The last stage, and
+  /// stages with an auxiliary head, also take the loss against `target`; undefined: see compare().
   Activations forward(const Tensors& inputs, const at::Tensor& target = {}, int buffer = 0) const;
-  /// Takes the loss of what forward() gave against `target`, which came after it; before
-  /// backward(), and after recompute().
+  /// Takes forward()'s loss against a late `target`; before backward(), and after recompute().
   void compare(Activations& activations, const at::Tensor& target) const;
   /// Makes the graphs of `activations` again, at the weights of their forward.
   void recompute(Activations& activations) const { run(activations, true); }
-  /// Backpropagates `output_gradients` (the last stage: its loss; they are not looked at) through
-  /// `activations`, which are used up unless retained; adds the weights' gradient to what the next
-  /// update will apply. Returns the inputs' gradients, {} for the first stage.
+  /// Backpropagates `output_gradients` (ignored by the last stage, which uses its loss) through
+  /// `activations`, which are consumed unless retained. Accumulates the weights' gradient for the
+  /// next update. Returns the inputs' gradients; {} for the first stage.
   Tensors backward(Activations& activations, const Tensors& output_gradients, Adding adding = {});
-  /// The same in two parts, in a stage that is `split`.
+  /// The same in two parts, if the stage is `split`.
   Tensors backward_input(Activations& activations, const Tensors& output_gradients,
                          Adding adding = {});
   void backward_weight(Activations& activations, Adding adding = {});
-  /// Applies the mean of the gradients. With replicas it is the mean over all of theirs, which must
-  /// be complete and stay so until each has updated; they may update at once. False, and the
-  /// weights stay as they are, if it is not finite. `rate`: as next_rate() gave it.
+  /// Applies the mean of the gradients; with replicas, of all of theirs, which must be complete and
+  /// stay so until each has updated (they may do so concurrently). If it is not finite, returns
+  /// false and leaves the weights unchanged. `rate`: from next_rate().
   bool update(const Change& change, double rate);
-  /// The same without a question to the host: what is not finite is counted in `skipped`. `rate`
-  /// and `skipped` are 0-dim, double and float, on the stage's device.
+  /// The same without synchronizing with the host: counts non-finite ones in `skipped`. `rate` and
+  /// `skipped` are 0-dim, double and float, on the stage's device.
   void guarded_update(const Change& change, const at::Tensor& rate, at::Tensor& skipped);
-  /// Has update() round as guarded_update() does, whose formulas are the same in another order.
+  /// Has update() round as guarded_update(), which orders the same formulas differently.
   void update_as_recorded() { as_recorded_ = true; }
   void copy_weights(int from, int to);
-  /// Remembers the weights of buffer `from` and the optimizer's state; two such snapshots are kept.
+  /// Copies the weights of buffer `from` and the optimizer's state; two snapshots are kept.
   void take_snapshot(int from);
-  /// Writes the older snapshot to buffer `to`, with its optimizer's state.
+  /// Writes the older snapshot to buffer `to` and the optimizer's state.
   void restore_snapshot(int to);
-  /// Sets every gradient added up so far to `value`.
+  /// Sets all accumulated gradients to `value`.
   void fill_gradients(double value);
 
-  /// Whether it learns from an auxiliary head's loss (or, the last stage, beside others that do),
-  /// so that gradients are fresh and none is passed on.
+  /// Whether it learns from an auxiliary head's loss (or, as the last stage, beside others that
+  /// do), so that gradients are fresh and none is passed on.
   bool learns_locally() const { return options_.correction.kind == "local"; }
   /// Has updates apply the mean over replicas: `sums` are theirs, in the order of their samples,
-  /// this one's among them. They outlive it, where they are; on another device they are copied.
+  /// including this one's. They must outlive it in place; those on another device are copied.
   void replicate(std::vector<const Tensors*> sums);
-  /// What gradients add up in, flat and laid out as the weights; with replicas two, in turn, since
+  /// Accumulated gradients, flat and laid out as the weights. With replicas two alternate, since
   /// another may still read what the last update applied.
   const Tensors& sums() const { return gradients_; }
-  /// Which of them the next update applies.
+  /// Index of the one that the next update applies.
   int sum() const { return int(newest_ % std::int64_t(gradients_.size())); }
 
-  /// Copies of the weights under their names and of the optimizer's state under
-  /// "optimizer.NAME.PARAMETER", so that a checkpoint outlives a change of the cut.
+  /// Copies of the weights by name and of the optimizer's state as "optimizer.NAME.PARAMETER", so
+  /// that a checkpoint is valid for any cut.
   StateDict checkpoint() const;
-  /// Takes weights, and optimizer state where `state` holds some, from what checkpoint() gave.
-  /// Throws std::invalid_argument for weights that are missing or of another shape.
+  /// Takes weights, and optimizer state if there is some, from a checkpoint(). Throws
+  /// std::invalid_argument for weights that are missing or of another shape.
   void restore(const StateDict& state);
 
   /// The newest version.
@@ -173,26 +167,26 @@ class Stage {
   const Parameters& parameters() const { return versions_[newest_buffer()]; }
   const StageRange& range() const { return range_; }
   const Network& network() const { return *network_; }
-  /// By parameter: what the last update applied, before replicas met. Until the next backward.
+  /// By parameter: what the last update applied, before summing replicas. Until the next backward.
   const Tensors& gradients() const {
     return gradient_views_[std::size_t(newest_ + 1) % gradients_.size()];
   }
   const StageOptions& options() const { return options_; }
-  /// Bytes of one version of the weights, of the optimizer's state, and of sums of gradients.
+  /// Bytes of one version of the weights, of the optimizer's state, and of accumulated gradients.
   std::int64_t weight_bytes() const { return std::int64_t(parameters().flat().nbytes()); }
   std::int64_t optimizer_bytes() const;
   std::int64_t gradient_bytes() const;
 
  private:
-  /// Modules that share one graph of autograd's.
+  /// Modules with one autograd graph.
   struct Segment {
     int begin = 0, end = 0;
     std::vector<int> uses;   ///< earlier modules whose outputs they use
-    std::vector<int> gives;  ///< modules among them whose outputs later ones use
+    std::vector<int> gives;  ///< modules in it whose outputs later ones use
     std::size_t first_parameter = 0, parameters = 0;
-    std::vector<std::size_t> learned;  ///< those of its parameters that are not fixed
+    std::vector<std::size_t> learned;  ///< of its parameters, those not fixed
   };
-  /// Gradients of modules' outputs, by module + 1.
+  /// Of modules' outputs, by module + 1.
   using Gradients = Tensors;
 
   std::vector<Segment> make_segments() const;
@@ -210,7 +204,7 @@ class Stage {
                            int buffer, bool with_parameters, bool retain);
   Tensors finish(Gradients& gradients) const;
   void add_gradients(const Segment& segment, const Tensors& gradients, bool first);
-  /// Whether gradients are passed on to the stage before.
+  /// Whether gradients are passed on to the previous stage.
   bool passes_on() const { return !range_.first && !learns_locally() && learns_before_; }
   Tensors wanted_of(const Segment& segment, int buffer) const;
   void add_found(const Segment& segment, Tensors found, bool first);
@@ -222,9 +216,9 @@ class Stage {
   StageRange range_;
   StageOptions options_;
   std::shared_ptr<const Loss> loss_;
-  std::vector<int> before_, after_;            ///< modules that the cuts around it cross
-  bool learns_before_;                         ///< any parameter of the stages before it
-  std::vector<std::size_t> parameter_counts_;  ///< a module
+  std::vector<int> before_, after_;            ///< modules whose outputs cross the cuts around it
+  bool learns_before_;                         ///< whether earlier stages have learned parameters
+  std::vector<std::size_t> parameter_counts_;  ///< by module
   std::vector<Segment> segments_;
   std::vector<Parameters> versions_;  ///< version n in buffer n mod their number
   std::int64_t newest_ = 0;
@@ -233,16 +227,16 @@ class Stage {
   Tensors gradients_;  ///< sums()
   std::vector<Tensors> gradient_views_;
   int added_ = 0;                         ///< gradients since the last update
-  std::vector<const Tensors*> replicas_;  ///< their sums(); empty: there are none
+  std::vector<const Tensors*> replicas_;  ///< their sums(); empty: none
   at::Tensor mean_;                       ///< of the replicas' gradients
-  std::optional<Correction> correction_;  ///< none: nothing is to be done
+  std::optional<Correction> correction_;  ///< none: not needed
   std::unique_ptr<AuxiliaryHead> head_;   ///< null: none
-  std::int64_t applied_ = 0;              ///< updates that the correction's rate has counted
-  std::int64_t updates_ = 0;  ///< that the rate's schedule has counted; checkpoints keep it
-  double rate_ = 1.0;         ///< backed_off()
-  double asked_rate_ = 1.0;   ///< what set_rate() asked for
+  std::int64_t applied_ = 0;              ///< updates counted for the correction's rate
+  std::int64_t updates_ = 0;              ///< counted for the rate's schedule; checkpoints keep it
+  double rate_ = 1.0;                     ///< backed_off()
+  double asked_rate_ = 1.0;               ///< set_rate()'s
   bool as_recorded_ = false;
-  std::vector<Tensors> snapshots_;  ///< two, the older one first
+  std::vector<Tensors> snapshots_;  ///< two, the older first
 };
 
 }  // namespace millrace::stages

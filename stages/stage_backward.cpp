@@ -1,4 +1,3 @@
-// How gradients go back through a stage.
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -10,7 +9,7 @@
 namespace millrace::stages {
 namespace {
 
-/// Adds `more` to what a module's output has from its other users, if there is any.
+/// Accumulates the gradient of a module's output over its users.
 void add(at::Tensor& gradient, const at::Tensor& more) {
   gradient = gradient.defined() ? gradient + more : more;
 }
@@ -21,14 +20,14 @@ Stage::Gradients Stage::start(const Activations& activations,
                               const Tensors& output_gradients) const {
   if (activations.graphs.empty()) throw std::logic_error("backward without activations");
   Gradients gradients(std::size_t(network_->size()) + 1);
-  // None come where nothing up to here learns.
+  // None arrive where nothing before learns.
   const bool take = !range_.last && !learns_locally() && !output_gradients.empty();
   for (std::size_t i = 0; take && i < after_.size(); ++i)
     gradients[after_[i] + 1] = output_gradients[i];
   return gradients;
 }
 
-/// Whose gradients the graph of `segment` leaves with the stage.
+/// The leaves of `segment` whose gradients stay in the stage.
 Tensors Stage::wanted_of(const Segment& segment, int buffer) const {
   Tensors wanted;
   for (const std::size_t parameter : segment.learned)
@@ -38,7 +37,7 @@ Tensors Stage::wanted_of(const Segment& segment, int buffer) const {
   return wanted;
 }
 
-/// Takes gradients of what wanted_of() listed.
+/// Takes the gradients of wanted_of().
 void Stage::add_found(const Segment& segment, Tensors found, bool first) {
   if (own_loss(segment) && head_ && !found.empty()) {
     const auto mine = found.begin() + std::ptrdiff_t(segment.learned.size());

@@ -1,4 +1,3 @@
-// What a stage goes on from: snapshots of itself, and checkpoints.
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
@@ -9,7 +8,7 @@
 namespace millrace::stages {
 namespace {
 
-// The rate schedule's count of updates, as two digits: a float holds no more than 2^24 of them.
+// The rate schedule's count of updates, as two digits, since a float holds integers up to 2^24.
 constexpr char kCount[] = "scheduled";
 constexpr std::int64_t kCountBase = 1 << 24;
 
@@ -37,8 +36,8 @@ void Stage::restore_snapshot(int to) {
   const c10::NoGradGuard no_grad;
   const Tensors now = lasting(to);
   for (std::size_t i = 0; i < now.size(); ++i) now[i].copy_(snapshots_.front()[i]);
-  snapshots_.resize(1);                           // a newer one may hold what led astray
-  if (correction_) correction_->restart(now[0]);  // it has followed the weights astray
+  snapshots_.resize(1);                           // a newer one may hold what diverged
+  if (correction_) correction_->restart(now[0]);  // it has followed the diverged weights
 }
 
 std::int64_t Stage::optimizer_bytes() const {

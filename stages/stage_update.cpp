@@ -1,4 +1,3 @@
-// What changes a stage's weights.
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 

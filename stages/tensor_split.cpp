@@ -14,7 +14,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-/// Pictures travel pixel by pixel, as step programs have them.
+/// Pictures travel in channels-last order, as in step programs.
 at::Tensor add_up_operator(const at::Tensor& part, std::int64_t reducer, std::int64_t place) {
   const at::Tensor sum =
       part.clone(part.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
@@ -23,7 +23,7 @@ at::Tensor add_up_operator(const at::Tensor& part, std::int64_t reducer, std::in
   return sum.contiguous();
 }
 
-/// One call of the operator millrace::add_up, so that whoever records calls finds the sum whole.
+/// One call of the operator millrace::add_up, so that recorders see the sum as a whole.
 at::Tensor added_up(const at::Tensor& part, std::int64_t reducer, int place) {
   static const auto called = c10::Dispatcher::singleton()
                                  .findSchemaOrThrow("millrace::add_up", "")
@@ -38,13 +38,13 @@ int backward_place(int module) {
   return 2 * module + 1;
 }
 
-/// Megatron's f: forward as it is, backward added up.
+/// Megatron's f: identity forward, all-reduce backward.
 struct Fan : Function<Fan> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, std::int64_t reducer,
                             std::int64_t module) {
     context->saved_data["reducer"] = reducer;
     context->saved_data["module"] = module;
-    return x.alias();  // a view has other strides, in which pixels no longer lie as such
+    return x.alias();  // a view's strides would no longer be channels-last
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const int place = backward_place(int(context->saved_data["module"].toInt()));
@@ -52,7 +52,7 @@ struct Fan : Function<Fan> {
   }
 };
 
-/// Megatron's g: forward added up, backward as it is.
+/// Megatron's g: all-reduce forward, identity backward.
 struct Gather : Function<Gather> {
   static at::Tensor forward(AutogradContext*, const at::Tensor& x, std::int64_t reducer,
                             std::int64_t module) {
@@ -63,7 +63,7 @@ struct Gather : Function<Gather> {
   }
 };
 
-/// A part of a module, or, with neither flag, all of it.
+/// A part of a module, or all of it.
 class Part final : public Layer {
  public:
   enum class Role { whole, first, second };
@@ -95,11 +95,11 @@ class Part final : public Layer {
   std::shared_ptr<const Network> network_;
   std::int64_t module_;
   Role role_;
-  std::unique_ptr<Layer> layer_;  ///< null: the network's own
+  std::unique_ptr<Layer> layer_;  ///< null: the network's
   std::shared_ptr<Reducer> reducer_;
 };
 
-/// Whether what modules [begin, end) give is wanted by the next one alone.
+/// Whether a later join uses an output of modules [begin, end).
 bool is_joined_later(const Network& network, int begin, int end) {
   for (int module = 0; module < network.size(); ++module) {
     if (network.from(module) >= begin && network.from(module) < end) return true;
@@ -118,8 +118,7 @@ bool is_by_channel(const LayerFunction* function) {
   return function && function->by_channel;
 }
 
-/// Whether each of `ways` ranks can have a part of either layer, of the second as of what the first
-/// gives.
+/// Whether `ways` ranks can share the two layers, the second split as the first one's output is.
 bool are_pair(const LayerFunction* first, const LayerFunction* second, int ways) {
   return first && second && first->column && second->row && first->column(ways) &&
          second->row(ways);
@@ -191,7 +190,7 @@ std::shared_ptr<const Network> TensorSplit::part(std::shared_ptr<Reducer> reduce
 int TensorSplit::dimension(const std::string& name, const at::Tensor& entry) const {
   const auto found =
       dimensions_.find(parameter_of(name));  // an optimizer's buffer is laid out alike
-  // A count of updates is no tensor of the parameter's shape.
+  // A count of updates does not have the parameter's shape.
   return found == dimensions_.end() || entry.dim() <= found->second ? -1 : found->second;
 }
 
@@ -212,7 +211,7 @@ StateDict TensorSplit::whole_of(const StateDict& parts) const {
   for (const auto& [name, tensor] : parts) {
     const auto all = found.extract(name);
     if (all.empty()) continue;  // put together already
-    // Where each has all of it, all have the same.
+    // If not split, all ranks have the same.
     const int along = dimension(name, tensor);
     whole.emplace_back(name, along < 0 ? tensor : at::cat(all.mapped(), along));
   }

@@ -1,4 +1,3 @@
-// A network of whose convolutions and linear layers each rank has a part: tensor parallelism.
 #pragma once
 
 #include <map>
@@ -12,21 +11,20 @@
 
 namespace millrace::stages {
 
-/// Adds up what the ranks that share modules have each computed. All call it for the same places in
-/// the same order, where one thread does.
+/// All-reduce of the ranks that share modules. All call it for the same places in the same order.
 class Reducer {
  public:
   virtual ~Reducer() = default;
-  /// In place, in an order that gives all of them the same bits. Blocks. Throws std::runtime_error.
+  /// Sums in place, with the same bits for all. Blocks. Throws std::runtime_error.
   virtual void add_up(std::span<float> numbers, int place) = 0;
 };
 
-/// Pairs of modules within a stage are split as Megatron-LM splits its blocks (arXiv 1909.08053):
-/// the first by its output's channels (its weight's rows, "column-parallel" in y = x A), the second
-/// by its input's, with only layers between that treat channels alone. So a pair adds up once
-/// forward, after the second, and once backward, before the first. What lies between pairs, and
-/// crosses cuts, each rank has whole. Sums are of as many parts as there are ways, so that results
-/// differ from the whole network's in rounding alone. Immutable.
+/// Tensor parallelism: pairs of modules within a stage are split as in Megatron-LM (arXiv
+/// 1909.08053), the first by its output's channels (its weight's rows, "column-parallel" in y = x
+/// A), the second by its input's, with only per-channel layers between. So a pair has one
+/// all-reduce forward, after the second, and one backward, before the first. Each rank has all of
+/// what lies between pairs and crosses cuts. A sum has as many summands as ways, so results differ
+/// from the whole network's only in rounding. Immutable.
 class TensorSplit {
  public:
   struct Pair {
@@ -36,12 +34,12 @@ class TensorSplit {
   TensorSplit(std::shared_ptr<const Network> whole, const std::vector<int>& cut, int ways);
 
   const std::vector<Pair>& pairs() const { return pairs_; }
-  /// What one of the ranks has. Names of parameters are the whole network's.
+  /// One rank's network, with the whole network's parameter names.
   std::shared_ptr<const Network> part(std::shared_ptr<Reducer> reducer) const;
 
-  /// Of weights and optimizer state: what rank `part` of `ways` has.
+  /// Weights and optimizer state of rank `part` of `ways`.
   StateDict part_of(const StateDict& whole, int part) const;
-  /// The other way: `parts` has each name once a rank, in the order of ranks.
+  /// The inverse: `parts` has each name once per rank, in the order of ranks.
   StateDict whole_of(const StateDict& parts) const;
 
  private:

@@ -9,7 +9,7 @@
 namespace millrace::stages {
 namespace {
 
-/// Registers `value` under a name like "layer1.0.weight", each word before a dot being a module.
+/// Registers `value` as "layer1.0.weight": each word before a dot is a module.
 void add_parameter(torch::jit::Module owner, const std::string& name, const at::Tensor& value) {
   std::size_t begin = 0;
   for (std::size_t dot; (dot = name.find('.', begin)) != std::string::npos; begin = dot + 1) {

@@ -1,5 +1,3 @@
-// A network with its weights as one TorchScript module, for exporters that read that; and what
-// TorchScript says.
 #pragma once
 
 #include <string>
@@ -8,11 +6,11 @@
 
 namespace millrace::stages {
 
-/// The bytes of a TorchScript file: a module of one input, a sample [1,C,H,W], whose parameters
-/// have the network's names. Throws std::invalid_argument if `state` does not fit.
+/// The network and its weights as a TorchScript file's bytes: one input, a sample [1,C,H,W], and
+/// parameters under the network's names. Throws std::invalid_argument if `state` does not fit.
 std::string to_torchscript(const Network& network, const StateDict& state);
 
-/// The line of one of TorchScript's errors that says what happened: the last, after where.
+/// The last line of a TorchScript error, which says what happened.
 std::string last_line(std::string text);
 
 }  // namespace millrace::stages

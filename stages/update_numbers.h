@@ -1,4 +1,4 @@
-// What an update's kernels are told, on a core or a GPU, whose compiler reads this, too.
+// The constants of an update's kernels, on a core or a GPU, whose compiler reads this, too.
 #pragma once
 
 #ifdef __CUDACC_RTC__  // it has no standard library
@@ -15,22 +15,22 @@ struct type_identity {
 
 namespace millrace::stages {
 
-/// What there is to know of an optimizer but its formula.
+/// All of an optimizer but its formula.
 struct OptimizerInfo {
   const char* name;
-  const char* keys[3] = {};   ///< of [optimizer], beside kind, lr and weight_decay
+  const char* keys[3] = {};   ///< of [optimizer], besides kind, lr and weight_decay
   const char* state[2] = {};  ///< its buffers; "momentum" only where momentum is not 0
-  bool counts_steps = false;  ///< a number "steps" goes with its state
-  bool decoupled = false;     ///< weight decay goes to the weights, not to the gradient
+  bool counts_steps = false;  ///< its state includes a number "steps"
+  bool decoupled = false;     ///< weight decay applies to the weights, not to the gradient
 };
 
-/// Which formulas a correction has in the update's kernel (correction_formulas-inl.h).
+/// A correction's formulas in the update's kernel (correction_formulas-inl.h).
 enum class CorrectionRule { none, discrepancy, weight_prediction, gap_aware, dc_asgd };
 
-/// What a correction's formulas are told.
+/// A correction's constants.
 struct CorrectionNumbers {
   CorrectionRule rule = CorrectionRule::none;
-  std::int64_t updates = 0;  ///< how old gradients are
+  std::int64_t updates = 0;  ///< age of gradients
   double decay = 0;          ///< discrepancy: what an update leaves of a change
   double lambda = 0;         ///< dc-asgd
 };
@@ -53,15 +53,15 @@ struct UpdateState {
   float* steps = nullptr;  ///< one number
 };
 
-/// What the correction remembers, in the order of correction.cpp; null where the rule has none.
+/// A correction's memory, in the order of correction.cpp; null where the rule has none.
 struct CorrectionMemory {
   float* shift = nullptr;          ///< added to the weights by passes
   float* change = nullptr;         ///< running mean of the weights' change
   float* old = nullptr;            ///< ring of updates + 1 rows of weights
-  std::int64_t* newest = nullptr;  ///< a row of it
+  std::int64_t* newest = nullptr;  ///< a row of `old`
   float* square = nullptr;         ///< running mean of squared gradients
-  float* step = nullptr;           ///< one number: running mean of a weight's way
-  bool* stepped = nullptr;         ///< whether there is one
+  float* step = nullptr;           ///< one number: running mean of a weight's change
+  bool* stepped = nullptr;         ///< whether `step` has a value
 };
 
 }  // namespace millrace::stages

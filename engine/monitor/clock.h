@@ -1,4 +1,4 @@
-// The clock of every time that the engine takes: monotonic, so that no set clock disturbs it.
+// The engine's clock: monotonic, so setting the system time does not disturb it.
 #pragma once
 
 #include <chrono>

@@ -7,7 +7,7 @@
 namespace millrace::engine {
 namespace {
 
-/// The number in a file; 0: there is none.
+/// The number in a file, or 0 if there is none.
 double number_in(const std::filesystem::path& file) {
   double number = 0;
   std::ifstream(file) >> number;

@@ -1,4 +1,3 @@
-// Whether the cores run slower than they could: a hot or underpowered board does.
 #pragma once
 
 #include <filesystem>
@@ -6,9 +5,10 @@
 
 namespace millrace::engine {
 
-/// "cores run at 1500 of 2400 MHz, 84 C" if even the fastest one runs at less than 90 % of its own
-/// most, else, or where Linux does not tell, "". Idle cores rest at low clocks: ask while some are
-/// busy. Reentrant. \param sys Linux's /sys.
+/// Detects cores that run below their maximum, as on a hot or underpowered board: "cores run at
+/// 1500 of 2400 MHz, 84 C" if even the core nearest its maximum runs below 90 % of it, else, or
+/// where Linux does not tell, "". Idle cores rest at low clocks: call it while some are busy.
+/// Reentrant. \param sys Linux's /sys.
 std::string slow_clock(const std::filesystem::path& sys = "/sys");
 
 }  // namespace millrace::engine

@@ -1,4 +1,3 @@
-// Counts of durations, or of other numbers, by size: what percentiles and loads are read off.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +8,7 @@
 
 namespace millrace::engine {
 
-/// A number that one thread at a time changes and any thread reads.
+/// Written by one thread at a time, read by any.
 template <typename Number>
 class Counter {
  public:
@@ -27,10 +26,10 @@ class Counter {
   std::atomic<Number> number_{0};
 };
 
-/// Counts by logarithmic buckets, 64 an octave: percentiles are exact to 0.8 %. Covers 1 ns to
-/// 73 min in a fixed 20 KiB, so recording never allocates. One writer, any number of readers, who
-/// may see a recording half counted but never torn. A copy holds what was recorded so far; two
-/// copies subtract to what came in between.
+/// A histogram of durations (ns) or other numbers in logarithmic buckets, 64 per octave: quantiles
+/// are exact to 0.8 %. Covers 1 ns to 73 min in a fixed 20 KiB, so recording never allocates. One
+/// writer, any number of readers, who may see a recording half counted but never torn. A copy holds
+/// what was recorded so far; the difference of two copies is what came in between.
 class Histogram {
  public:
   void record(std::int64_t ns) {
@@ -41,9 +40,9 @@ class Histogram {
     if (ns > max_) max_ = ns;
   }
 
-  // By the writer, or while there is none.
+  // Only for the writer, or while there is none.
   Histogram& operator+=(const Histogram& other) { return add(other, 1); }
-  /// Leaves the longest as it is.
+  /// Leaves max() as it is.
   Histogram& operator-=(const Histogram& before) { return add(before, -1); }
   void clear() { *this = {}; }
 
@@ -51,7 +50,7 @@ class Histogram {
   double sum() const { return sum_; }  ///< ns
   std::int64_t max() const { return max_; }
   double max_ms() const { return double(max()) * 1e-6; }
-  /// The value below which a share `q` in [0, 1] of the recordings lie; 0 if empty.
+  /// The q-quantile, `q` in [0, 1]; 0 if empty.
   double quantile(double q) const {
     const std::int64_t total = count();
     if (total <= 0) return 0;
@@ -65,7 +64,7 @@ class Histogram {
   }
   double quantile_ms(double q) const { return quantile(q) * 1e-6; }
   double median_ms() const { return quantile_ms(0.5); }
-  /// How many took at most `ns`, to the precision of the buckets.
+  /// How many recordings are at most `ns`, to the precision of the buckets.
   std::int64_t at_most(double ns) const {
     std::int64_t seen = 0;
     for (std::size_t i = 0; i < buckets_.size() && middle(i) <= ns; ++i) seen += buckets_[i];

@@ -1,4 +1,3 @@
-// The losses of an endless run in a fixed amount of memory.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +13,9 @@
 
 namespace millrace::engine {
 
-/// First, last, mean, the mean of the latest kRecent, all nan before the first loss, and a curve of
-/// at most kPoints points. One writer; all but curve() from any thread. Never allocates after
-/// construction.
+/// The losses of an endless run in a fixed amount of memory: first, last, mean, mean of the latest
+/// kRecent (all nan before the first loss), and a curve of at most kPoints points. One writer; any
+/// thread may read all but curve(). Never allocates after construction.
 class LossHistory {
  public:
   static constexpr std::int64_t kRecent = 100;
@@ -34,13 +33,13 @@ class LossHistory {
     sum_ += loss;
     ring_[n % kRecent] = loss;
     const std::int64_t filled = std::min(n + 1, kRecent);
-    // Summed afresh: a running difference would drift, and would never recover from a nan.
+    // Summed afresh: a running difference would drift and never recover from a nan.
     recent_ = std::accumulate(ring_.begin(), ring_.begin() + filled, 0.0) / double(filled);
     last_ = loss;
     count_ = n + 1;
     curve_.add({loss});
   }
-  /// Sets last() alone, to a loss that does not count.
+  /// Sets only last(): this loss does not count.
   void show(float loss) { last_ = loss; }
 
   std::int64_t count() const { return count_; }
@@ -49,7 +48,7 @@ class LossHistory {
   double first() const { return first_; }
   double mean() const { return count() > 0 ? sum_ / double(count()) : kNone; }
   std::int64_t not_finite() const { return not_finite_; }
-  /// (sample number in the middle, mean loss) of each point.
+  /// For each point: (the sample number at its middle, mean loss).
   std::vector<std::pair<double, double>> curve() const {
     std::vector<std::pair<double, double>> curve;
     const auto& points = curve_.points();

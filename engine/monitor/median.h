@@ -1,4 +1,3 @@
-// The middle of some measurements, and other places in their order.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +6,7 @@
 
 namespace millrace::engine {
 
-/// Of an even number the upper of the two in the middle; 0 of none.
+/// The upper of the two middle values if there are two; 0 if empty.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
@@ -15,7 +14,7 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
-/// The value that a share `q` of the others lie below, of two the lower; 0 of none.
+/// The q-quantile without interpolation: the lower neighbour; 0 if empty.
 inline double quantile(std::vector<double> values, double q) {
   if (values.empty()) return 0;
   const auto at = values.begin() + std::ptrdiff_t(q * double(values.size() - 1));

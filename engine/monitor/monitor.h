@@ -1,4 +1,3 @@
-// The latency monitor: measures whether the pipeline keeps up with the stream.
 #pragma once
 
 #include <cstdint>
@@ -15,62 +14,57 @@
 
 namespace millrace::engine {
 
-/// One stage's measurements. Written by its worker alone, read by any thread.
-///
-/// A step is a stage's work on one sample. Its time is split into compute (forward, backward,
-/// update), hand-off (receiving and sending samples, activations and gradients) and waiting, which
-/// is no part of the stage's cost.
+/// One stage's measurements. Written by its worker alone, read by any thread. A step is a stage's
+/// work on one sample. Its time splits into compute (forward, backward, update), hand-off (moving
+/// samples, activations and gradients) and waiting, which is no part of the stage's cost.
 class StageMeter {
  public:
   enum class Part { compute, handoff, waiting };
 
-  /// A new step begins; the one before is recorded. `budget_ns` 0: no deadline.
+  /// Begins a step and records the one before.
   void begin(Clock::time_point now);
   /// Adds the time since the last call to `part`.
   void lap(Part part, Clock::time_point now);
-  /// When begin() or lap() was called last. Its worker's.
+  /// When begin(), lap() or pass() was last called. Worker's thread.
   Clock::time_point last() const { return last_; }
-  /// Records the last step.
   void finish();
-  /// The same for a step that was timed elsewhere.
+  /// Records a step that was timed elsewhere.
   void record(std::int64_t compute_ns, std::int64_t handoff_ns);
-  /// The time since the last call of pass() or lap(), counted nowhere.
+  /// Returns the time since the last begin(), lap() or pass() without counting it.
   std::int64_t pass(Clock::time_point now);
-  /// `age`: of the gradient; -1: it is not the steady state's, as the pipeline drains.
+  /// `age`: the gradient's, in frames; -1 while the pipeline drains: not counted.
   void updated(std::int64_t age) {
     all_.updates += 1;
     if (age >= 0) all_.ages.record(age);
   }
   void skipped() { all_.skipped += 1; }
-  /// Any thread.
+  /// Any thread. 0: no deadline.
   void set_budget(std::int64_t ns) { budget_ns_ = ns; }
-  /// Clears the histograms of times, after a change of the stage. While no worker runs.
+  /// Clears the histograms of times after the stage has changed. While no worker runs.
   void forget_times();
-  /// All measurements, for the same stage's meter in another process of this build, where its
-  /// worker does not run.
+  /// All measurements, for take() by the same stage's meter in another process of this build, in
+  /// which its worker does not run.
   std::string bytes() const;
   void take(std::string_view bytes);
 
   struct Measurements {
     Histogram compute, handoff;
-    Histogram busy;                  ///< compute + hand-off
+    Histogram busy;  ///< compute + hand-off
     Counter<std::int64_t> updates;
-    Counter<std::int64_t> skipped;   ///< updates: non-finite, or discarded by the guard
+    Counter<std::int64_t> skipped;  ///< updates: non-finite or discarded by the guard
     Counter<std::int64_t> misses;
-    /// Steps recorded and the time they took, compute and hand-off: for means of any stretch.
+    /// Steps recorded and their compute + hand-off time, for means over any interval.
     Counter<std::int64_t> steps, busy_ns;
-    /// Frames between the sample whose loss made a gradient and the one it was applied on, for
-    /// every update before the drain.
+    /// Gradient staleness: frames from the sample of its loss to that of its update. Without the
+    /// drain.
     Histogram ages;
   };
   const Measurements& measured() const { return all_; }
 
  private:
-  // Worker.
   Clock::time_point last_{};
   std::int64_t compute_ns_ = 0;
   std::int64_t handoff_ns_ = 0;
-  // Anyone.
   Counter<std::int64_t> budget_ns_;
   Measurements all_;
 };
@@ -79,44 +73,43 @@ class StageMeter {
 struct Reading {
   std::vector<double> stage;       ///< median compute time of each stage (mean of its replicas)
   std::vector<double> handoff;     ///< median hand-off of each stage
-  std::vector<double> stage_busy;  ///< median of a step's compute and hand-off together
+  std::vector<double> stage_busy;  ///< median of a step's compute + hand-off
   std::vector<std::int64_t> updates, skipped, misses;
-  std::vector<std::int64_t> gradient_age;  ///< median in frames; while draining they shrink to 0
+  std::vector<std::int64_t> gradient_age;  ///< median staleness in frames, without the drain
   std::vector<std::pair<std::int64_t, std::int64_t>> gradient_age_spread;  ///< least and most
   double T = 0;  ///< sum of the stages' medians: one sample through all stages
   double T_over_N = 0;
-  double bottleneck = 0;  ///< slowest stage's median with its hand-off, over its replicas' number
+  double bottleneck = 0;  ///< slowest stage's median compute + hand-off, divided by its replicas
   int bottleneck_stage = 0;
   double step_p50 = 0, step_p99 = 0;  ///< from one prediction to the next
   double speedup_K = 0;               ///< T / step_p50: how many stages' worth of work runs at once
   double latency_p50 = 0, latency_p99 = 0, latency_max = 0;  ///< capture to prediction
-  double F = 0, budget = 0;  ///< frames a second; 1/F; 0: no rate to hold
+  double F = 0, budget = 0;  ///< frames per second; 1/F in ms; 0: no rate to hold
   bool holds = true;         ///< bottleneck <= budget, or no budget
 };
 
-/// A meter for each replica of each stage, and the verdict. Thread-safe to read at any time.
+/// The latency monitor: a meter for each stage's replicas, and the verdict. Any thread may read it.
 class Monitor {
  public:
-  /// `replicas`: how many each stage has. `fps` is F; 0: unknown.
+  /// `replicas`: of each stage. `fps`: F; 0: unknown.
   Monitor(std::vector<int> replicas, double fps);
-  /// F from now on; 0: unknown. Any thread.
+  /// Any thread.
   void set_fps(double fps);
   double fps() const { return fps_; }
-  /// As StageMeter's, for all.
   void forget_times();
 
-  /// By Schedule::replica_id().
+  /// `index`: Schedule::replica_id().
   StageMeter& meter(int index) { return meters_[index]; }
-  /// A prediction was made of a frame captured at `captured`. One thread at a time.
+  /// A frame captured at `captured` has its prediction. One thread at a time.
   void predicted(Clock::time_point captured, Clock::time_point now);
 
-  /// Stage 0 had room for a frame at `asked` and was given one at `given`. One thread at a time.
+  /// Stage 0 had room for a frame at `asked` and got one at `given`. One thread at a time.
   void admitted(Clock::time_point asked, Clock::time_point given);
-  /// Since then the worker that admits waited so long for the stream to bring a target. Its thread.
+  /// The admitting worker waited this long for the stream to bring a target. Its thread.
   void paused(Clock::duration waited) { paused_ += waited; }
 
   Reading read() const;
-  Totals totals() const;  ///< so far
+  Totals totals() const;
   Tally& tally() { return tally_; }
   const Histogram& latency() const { return latency_; }  ///< capture to prediction
 

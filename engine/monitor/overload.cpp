@@ -12,10 +12,10 @@ namespace {
 
 constexpr int kOver = 2, kUnder = 3;  // loads in a row
 constexpr double kRoom = 0.9;         // of the budget
-constexpr double kGain = 0.9;         // a new slowest stage over the old
+constexpr double kGain = 0.9;         // a new slowest stage over the old one
 constexpr std::int64_t kWindow = 48;  // frames
 constexpr std::int64_t kRoundsAWindow = 3;
-constexpr std::int64_t kFewest = 8;      // frames, if a window takes longer than
+constexpr std::int64_t kFewest = 8;      // frames that are enough after kLong
 constexpr double kLong = 0.6;            // seconds
 constexpr std::int64_t kFirstPause = 8;  // loads; doubled by each new cut
 
@@ -25,7 +25,7 @@ std::string list_text(const std::vector<int>& list) {
   return text;
 }
 
-/// `module_ms` in proportion to what the stages that hold the modules took.
+/// Scales `module_ms` so that each stage's modules sum to the stage's measured time.
 std::vector<double> rescaled(std::vector<double> module_ms, const std::vector<int>& cut,
                              const std::vector<double>& stage_ms) {
   for (std::size_t stage = 0; stage < stage_ms.size(); ++stage) {
@@ -135,7 +135,7 @@ Change Overload::judge(const Load& load) {
 Change Overload::respond(const Load& load) {
   Change change{.kind = Change::Kind::late};
   if (options_.policy == Policy::skip && every_ < kMostEvery) {
-    // Assumes that prediction costs nothing: never skips too many, and the next loads correct it.
+    // Assumes that prediction is free, so it never skips too many; the next loads correct it.
     const double enough = std::ceil(double(every_) * load.took() / load.budget);
     change = {.kind = Change::Kind::train_every, .from_every = every_};
     every_ = enough < double(kMostEvery) ? std::max(every_ + 1, std::int64_t(enough)) : kMostEvery;
@@ -155,7 +155,7 @@ Change Overload::respond(const Load& load) {
 }
 
 bool Overload::find_cut(const Load& load, Change& change) {
-  // A stage's modules share its measured time. Kept, so what earlier cuts measured stays known.
+  // A stage's modules share its measured time. Kept, to remember what earlier cuts measured.
   options_.module_ms = rescaled(options_.module_ms, options_.cut, load.stage);
   std::vector<int> cut = balanced_cut(options_.module_ms, int(load.stage.size()));
   const double now = load.stage[std::size_t(load.slowest())];
@@ -168,7 +168,7 @@ bool Overload::find_cut(const Load& load, Change& change) {
 
 bool Overload::has_room(const Load& load) const {
   if (late_) return load.took() <= kRoom * load.budget;
-  // The time with one skipped frame fewer a round if skipped frames cost nothing: a lower bound.
+  // Time with one skipped frame fewer a round; an upper bound, as if skipped frames were free.
   return every_ > 1 && load.took() * double(every_) / double(every_ - 1) <= kRoom * load.budget;
 }
 

@@ -1,4 +1,3 @@
-// Decides when a stream outruns the pipeline, and what to change.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +7,20 @@
 
 namespace millrace::engine {
 
-/// Running totals of a run; the difference of two is a Load.
+/// Running totals of a run. load_between() makes a Load of two.
 struct Totals {
   struct Stage {
     int replicas = 1;
-    std::int64_t steps = 0, busy_ns = 0;  ///< of all replicas; compute and hand-off
+    std::int64_t steps = 0, busy_ns = 0;  ///< of all replicas; compute + hand-off
   };
   std::vector<Stage> stages;
-  /// Frames admitted after another, and the time from receiving one to asking for the next: the
-  /// pipeline's own time for a frame, without waiting for the stream.
+  /// Frames that followed another, and the time from receiving one to asking for the next: the
+  /// pipeline's own time per frame, without waiting for the stream.
   std::int64_t frames = 0, frames_ns = 0;
 };
 
-/// Means over a stretch of frames, in milliseconds.
 struct Load {
-  std::vector<double> stage;  ///< a frame's step, with hand-off; over the replicas' number
+  std::vector<double> stage;  ///< a frame's compute + hand-off, divided by the replicas
   double frame = 0;           ///< from admitting a frame to asking for the next one
   double budget = 0;          ///< 1/F; 0: no rate to hold
 
@@ -31,9 +29,9 @@ struct Load {
   double took() const;
 };
 
-/// Frames that every stage has worked on between `before` and `after`.
+/// Frames that every stage worked on between `before` and `after`.
 std::int64_t frames_between(const Totals& before, const Totals& after);
-/// The load between them; every stage must have made a step. `budget`: 1/F in milliseconds, or 0.
+/// Every stage must have made a step in between. `budget`: 1/F in milliseconds, or 0.
 Load load_between(const Totals& before, const Totals& after, double budget);
 
 /// What to do if 1/F cannot be met.
@@ -42,12 +40,10 @@ enum class Policy {
   skip,   ///< predict every frame, learn from every k-th
   recut,  ///< move the cut if that makes the slowest stage faster
 };
-/// The policies' names in a config.
 const std::vector<std::string>& policy_names();
 /// Throws std::invalid_argument for another name.
 Policy policy_of(const std::string& name);
 
-/// What has changed, and why.
 struct Change {
   enum class Kind { none, late, in_time, train_every, recut };
   Kind kind = Kind::none;
@@ -56,35 +52,35 @@ struct Change {
   std::int64_t from_every = 1, train_every = 1;  ///< of Kind::train_every
   std::vector<int> from_cut, cut;                ///< of Kind::recut
 };
-/// "train every: 1 -> 3: stage 1 took 41.2 ms of 33.3 ms": one line, with the reason; "" for none.
+/// "train every: 1 -> 3: stage 1 took 41.2 ms of 33.3 ms": with the reason; "" for none.
 std::string text(const Change& change);
 
 struct OverloadOptions {
   Policy policy = Policy::drop;
   std::vector<double> module_ms;  ///< recut: what each module costs, any unit
   std::vector<int> cut;           ///< recut: where stages 1.. begin
-  /// recut: whether a cut may be; empty: any.
+  /// recut: whether a cut is allowed; empty: any.
   std::function<bool(const std::vector<int>&)> allowed;
 };
 
-/// Judges one load after another. Acts on two in a row over the budget and relaxes on three with
-/// clear room, but ignores a load during which it made a change itself: neither a hiccup nor its
-/// own change triggers it. It never relaxes to a state that would be late again. Not thread-safe.
+/// Decides when a stream outruns the pipeline, and what to change. Acts after two loads in a row
+/// over the budget; relaxes after three with clear room, but never to a state that would be late
+/// again. Ignores a load in which it made a change, so it never reacts to itself. Not thread-safe.
 class Overload {
  public:
   static constexpr std::int64_t kMostEvery = 32;  ///< at least every 32nd frame is learned from
 
   explicit Overload(OverloadOptions options);
 
-  /// The change that `load` asks for; the caller carries it out.
+  /// The caller carries out the change.
   Change judge(const Load& load);
-  /// Frames that a load should be the mean of; a multiple of trained and skipped ones.
+  /// Frames that a load should average: several rounds of trained and skipped ones.
   std::int64_t window() const;
-  /// Whether so many frames in so many seconds make a load: window() of them, or a few if that
-  /// would take long. So the answer to a stream that is too fast comes within 3 s.
+  /// Whether these frames and seconds make a load: window() of them, or a few if that takes long,
+  /// so that a stream that is too fast gets its answer within 3 s.
   bool enough(std::int64_t frames, double seconds) const;
 
-  bool late() const { return late_; }  ///< and no change can help
+  bool late() const { return late_; }  ///< over the budget, and no change can help
   std::int64_t train_every() const { return every_; }
   const std::vector<int>& cut() const { return options_.cut; }
 

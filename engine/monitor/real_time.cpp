@@ -67,7 +67,7 @@ std::string rule_text(const Reading& r, const Verdict& verdict) {
 void RealTime::note(const FrameCounts& now, bool late, Clock::time_point time) {
   const std::lock_guard lock(mutex_);
   late_ = late;
-  if (now.trained == 0) seen_.clear();  // a pipeline that fills is not yet judged
+  if (now.trained == 0) seen_.clear();  // do not judge a pipeline that is filling
   seen_.emplace_back(time, now);
   while (seen_.size() > 2 && seen_[1].first <= time - kWindow) seen_.pop_front();
 }

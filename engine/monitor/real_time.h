@@ -1,4 +1,3 @@
-// Whether a run keeps up with its stream's rate.
 #pragma once
 
 #include <chrono>
@@ -12,8 +11,8 @@
 
 namespace millrace::engine {
 
-/// What happened to every frame since the run began, or in a window of it:
-/// received = trained + dropped + rejected + in_flight.
+/// Frames by what happened to them, since the run began or in a window: received = trained +
+/// dropped + rejected + in_flight.
 struct FrameCounts {
   std::int64_t received = 0;
   std::int64_t trained = 0;
@@ -22,7 +21,7 @@ struct FrameCounts {
   /// Broken, in a minibatch that the stream did not fill, or without a target.
   std::int64_t rejected = 0;
   std::int64_t untold = 0;    ///< of the rejected: predicted, but without a target
-  std::int64_t replayed = 0;  ///< learned from once more; in none of the others
+  std::int64_t replayed = 0;  ///< learned from again; in no other count
   std::int64_t in_flight() const { return received - trained - dropped - rejected; }
 };
 
@@ -34,9 +33,9 @@ struct Verdict {
   std::string reason;  ///< one clause, for people
 };
 
-/// Judges a window: the rate holds if the slowest stage with its hand-off meets 1/F, no frame was
-/// dropped or only predicted, and `late` is false (the load's means are within 1/F). There is no
-/// verdict on a window of kSilence without a frame learned from, nor `before` the first one.
+/// The rate holds if the slowest stage with its hand-off meets 1/F, no frame was dropped or only
+/// predicted, and `late` is false (the mean load is within 1/F). No verdict if no frame was learned
+/// from for kSilence, or `before` the first one is.
 Verdict judge(const Reading& reading, const FrameCounts& window, double window_s, bool late,
               bool before = false);
 constexpr double kSilence = 5.0;  ///< seconds
@@ -44,15 +43,14 @@ constexpr double kSilence = 5.0;  ///< seconds
 /// "T/N 12.3 ms, slowest stage 15.1 of 1/F 100 ms: HOLDS".
 std::string rule_text(const Reading& reading, const Verdict& verdict);
 
-/// Keeps the window: the last kWindow of the run, from the first frame learned from.
-/// note(): one thread; verdict(): any.
+/// Judges a run's last kWindow, from its first trained frame. note(): one thread; verdict(): any.
 class RealTime {
  public:
   static constexpr std::chrono::seconds kWindow{10};
 
   void note(const FrameCounts& now, bool late, Clock::time_point time = Clock::now());
   Verdict verdict(const Reading& reading) const;
-  /// Whether a frame had been learned from when it was last noted.
+  /// Whether a frame had been learned from at the last note().
   bool began() const;
 
  private:

@@ -17,12 +17,11 @@ enum class Fate : std::uint8_t {
   replayed_in_vain,  ///< fed again, but not learned from
 };
 
-/// The fate of a replayed sample that otherwise would have `fate`.
+/// The fate of a replayed sample that would otherwise have `fate`.
 inline Fate again(Fate fate) {
   return fate == Fate::trained ? Fate::replayed : Fate::replayed_in_vain;
 }
 
-/// Samples by fate.
 struct FateCounts {
   std::int64_t trained = 0, predicted_only = 0, untold = 0, replayed = 0, replayed_in_vain = 0;
 
@@ -33,7 +32,7 @@ struct FateCounts {
   FateCounts& add(const FateCounts& other, int sign);
 };
 
-/// By Fate.
+/// Indexed by Fate.
 inline constexpr std::int64_t FateCounts::*kCountOfFate[] = {
     &FateCounts::trained, &FateCounts::predicted_only, &FateCounts::untold, &FateCounts::replayed,
     &FateCounts::replayed_in_vain};
@@ -43,7 +42,7 @@ inline FateCounts& FateCounts::add(const FateCounts& other, int sign) {
   return *this;
 }
 
-/// Counts samples by fate, over all runs. Written by workers, read by anyone.
+/// Counts samples by fate, over all runs. Written by workers, read by any thread.
 class Tally {
  public:
   void add(Fate fate, std::int64_t samples) {
@@ -63,18 +62,18 @@ class Tally {
   std::array<std::atomic<std::int64_t>, 5> counts_{};
 };
 
-/// Tallies fates, and remembers the latest, since which updates count is known at the stream's end
-/// only. set(): the last stage's workers, each of its own samples. take_back(): after they ended.
+/// Tallies fates and remembers the latest: only the end of the stream tells which updates count.
+/// set(): last stage's workers, each for its own samples. take_back(): after they have ended.
 class Fates {
  public:
-  /// `latest`: how many are remembered. `tally` outlives this.
+  /// `latest`: how many to remember. `tally` must outlive this.
   Fates(Tally& tally, std::int64_t latest) : tally_(tally), latest_(std::size_t(latest)) {}
 
   void set(std::int64_t sample, Fate fate) {
     latest_[std::size_t(sample) % latest_.size()] = {sample, fate};
     tally_.add(fate, 1);
   }
-  /// Takes back what a replica counted from sample `end` on, since another could not.
+  /// Takes back the samples from `end` on that this replica counted but another did not get to.
   void take_back(std::int64_t end) {
     for (const Entry& entry : latest_) {
       if (entry.sample >= end) tally_.add(entry.fate, -1);

@@ -1,4 +1,4 @@
-// Numbers, lists and texts as bytes, for a process of the same build.
+// Serialization of numbers, lists and texts for a process of the same build.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class ByteWriter {
     bytes_ += text;
     return *this;
   }
-  /// Without its length: it is the rest.
+  /// Without a length: only for the last field.
   ByteWriter& raw(std::string_view bytes) {
     bytes_ += bytes;
     return *this;
@@ -41,8 +41,7 @@ class ByteWriter {
   std::string bytes_;
 };
 
-/// Reads what a ByteWriter wrote, in the same order. Throws std::runtime_error for bytes that were
-/// cut short. The bytes outlive it.
+/// Reads a ByteWriter's bytes, which outlive it, in order. Throws std::runtime_error if cut short.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : rest_(bytes) {}

@@ -1,4 +1,3 @@
-// What workers tell each other: tokens, by links between the replicas of a schedule.
 #pragma once
 
 #include <readerwriterqueue/readerwritercircularbuffer.h>
@@ -15,27 +14,26 @@
 
 namespace millrace::engine {
 
-/// Says that a sample's activations or gradient lie in its slot. After the send they are the
-/// receiver's to read.
+/// A sample's activations or gradient are in its slot, which from now on is the receiver's.
 struct Token {
   std::int64_t sample = 0;
   std::int64_t origin = 0;    ///< gradients: the sample whose loss made it
-  Alarm alarm = Alarm::none;  ///< gradients: what the loss guard said of that loss
-  /// gradients: false: there is none, that loss is not learned from; meetings: whether the replica
-  /// has one of every sample
+  Alarm alarm = Alarm::none;  ///< gradients: the loss guard's verdict on that loss
+  /// gradients: false if that loss is not learned from, so there is none; meetings: whether the
+  /// replica has one for every sample
   bool learns = true;
-  Clock::time_point sent;  ///< from another rank: when, by the clock here; else never
+  Clock::time_point sent;  ///< when, by this rank's clock, if from another rank; else unset
 };
 
-/// How long a wait lasts before the waiter looks up: to ask whether it should give up, and, when
-/// it has launched what is not over, to see whether it is now.
+/// How long a wait may block: kPatience before it checks whether to give up, kImpatience while a
+/// launch of the waiter's is in flight.
 constexpr std::chrono::microseconds kPatience{20'000}, kImpatience{50};
 
-/// The giver's end of a way for tokens from one replica to another. One thread at a time sends.
+/// The sending end of a channel between two replicas. One thread at a time sends.
 class Link {
  public:
   virtual ~Link() = default;
-  /// False if there was no room within `patience`.
+  /// False if there is no room within `patience`.
   virtual bool offer(const Token& token, std::chrono::microseconds patience) = 0;
   template <class GiveUp>
   bool send(const Token& token, const GiveUp& give_up) {
@@ -46,13 +44,13 @@ class Link {
   }
 };
 
-/// A bounded queue of tokens: the link within a process. One thread sends, one receives.
+/// The link within a process: a bounded queue. One thread sends, one receives.
 class TokenQueue final : public Link {
  public:
   explicit TokenQueue(std::size_t capacity) : queue_(capacity) {}
 
   bool try_receive(Token& token) { return queue_.try_dequeue(token); }
-  /// False if there was none within `patience`; of 0 it looks once.
+  /// False if there is none within `patience`; 0: does not block.
   bool receive(Token& token, std::chrono::microseconds patience) {
     return patience.count() == 0 ? try_receive(token) : queue_.wait_dequeue_timed(token, patience);
   }
@@ -64,10 +62,10 @@ class TokenQueue final : public Link {
   moodycamel::BlockingReaderWriterCircularBuffer<Token> queue_;
 };
 
-/// The links that a schedule's signals go by: one for each kind, giver and taker.
+/// A schedule's channels: one for each signal kind, sender and receiver.
 class Channels {
  public:
-  /// `capacity`: tokens that each holds before a send waits.
+  /// `capacity`: tokens a channel holds before a send blocks.
   Channels(const Lowering& lowering, std::size_t capacity) : by_giver_(lowering.replica_ids()) {
     using Kind = Signal::Kind;
     const auto add = [&](Kind kind, int from, int to) {
@@ -87,10 +85,10 @@ class Channels {
     }
   }
 
-  /// Where the taker of a signal finds it, and where its giver sends it.
+  /// The receiving and the sending end.
   TokenQueue& queue(const Signal& signal) { return *find(signal).queue; }
   Link& link(const Signal& signal) { return *find(signal).link; }
-  /// Has every channel that `elsewhere` gives a link for sent by that, which outlives this.
+  /// Replaces the link of each channel for which `elsewhere` returns one, which must outlive this.
   template <class Elsewhere>
   void divert(const Elsewhere& elsewhere) {
     for (int from = 0; from < int(by_giver_.size()); ++from) {
@@ -105,7 +103,7 @@ class Channels {
     Signal::Kind kind;
     int to;
     std::unique_ptr<TokenQueue> queue;
-    Link* link = nullptr;  ///< the queue, or a way to another process's
+    Link* link = nullptr;  ///< the queue, or a link to another process
   };
   Channel& find(const Signal& signal) {
     for (Channel& channel : by_giver_[std::size_t(signal.from)]) {

@@ -1,4 +1,3 @@
-// Messages between the processes of one run. Needs no MPI.
 #pragma once
 
 #include <cstddef>
@@ -14,35 +13,34 @@
 
 namespace millrace::engine {
 
-/// What crosses between ranks, each with its own tags and places.
+/// What crosses between ranks. Each kind has its own tags and buffers.
 enum class Cargo : std::uint8_t {
   activation,  ///< with the sample's SampleInfo
   gradient,
-  target,      ///< from the feed to who takes a loss
+  target,      ///< from the feed to the stages that take a loss
   prediction,  ///< with the loss, from the last stage to the observer
   release,     ///< of a slot, to the feed: no bytes
   sample,      ///< from the feed to a replica of the first stage
-  meeting,     ///< of a stage's replicas before an update: the giver's gradient
-  turn,        ///< to predict, for the last stage's replica with the next sample
+  meeting,     ///< of a stage's replicas before an update: the sender's gradient
+  turn,        ///< for the last stage's replica with the next sample: it may predict
 };
 constexpr int kCargos = 8;
-/// Whether it crosses a cut.
 constexpr bool is_transfer(Cargo cargo) {
   return cargo == Cargo::activation || cargo == Cargo::gradient;
 }
 
-/// Messages of one kind from one rank to another.
+/// Message latency of one kind from one rank to another.
 struct LinkTime {
   Cargo cargo = Cargo::activation;
-  int stage = 0;  ///< that gives it
+  int stage = 0;  ///< the sender's
   int from = 0, to = 0;
-  std::int64_t bytes = 0;     ///< of a message
-  bool apart = false;         ///< what it is about goes from GPU to GPU by itself
+  std::int64_t bytes = 0;     ///< per message
+  bool apart = false;         ///< its tensors go from GPU to GPU separately
   std::int64_t messages = 0;  ///< timed
-  double ms = 0;              ///< median from sending to where the receiver has it in hand
+  double ms = 0;              ///< median from the send until the receiver has it
 };
 
-/// The latest word on each. Thread-safe.
+/// The latest measurement of each. Thread-safe.
 class LinkTimes {
  public:
   void note(const LinkTime& time) {
@@ -66,42 +64,41 @@ class LinkTimes {
   std::vector<LinkTime> all_;
 };
 
-/// A run's processes are its ranks, 0 to ranks() - 1, each started with the same config. A port
-/// carries messages of one size from the same places to the same places again and again, and
-/// allocates nothing; its messages arrive in order. A letter has any size; letters of one kind
-/// between two ranks arrive in order. No call waits for another rank. Messages move on while some
-/// call is made on both sides. Whoever calls anything but rank() and ranks() holds mutex(). Throws
-/// std::runtime_error where the transport fails. A call that does not return for 6 s ends the
-/// process with 1.
+/// Messages between the processes of one run, its ranks: 0 to ranks() - 1, all started with the
+/// same config. Needs no MPI. A port carries messages of one size between the same buffers; it
+/// delivers in order and allocates nothing. A letter has any size; letters of one kind between two
+/// ranks arrive in order. No call waits for another rank. Messages progress while both sides make
+/// calls. Callers hold mutex(), except for rank() and ranks(). Throws std::runtime_error where the
+/// transport fails. A call that does not return for 6 s ends the process with status 1.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
   std::mutex& mutex() { return *mutex_; }
-  /// What the pipeline's messages take; on rank 0 those of all ranks. Any thread.
+  /// Latencies of the pipeline's messages; on rank 0, of all ranks. Any thread.
   LinkTimes& times() { return times_; }
 
-  /// Where a message's bytes lie.
+  /// A message's buffers.
   using Parts = std::vector<std::span<std::byte>>;
-  /// A port to or from `peer`, whose side names the same tag (0 to kTags - 1) and has parts of the
-  /// same sizes. What they lie in outlives it.
+  /// Opens a port to or from `peer`, which opens its side with the same tag (0 to kTags - 1) and
+  /// parts of the same sizes. The buffers must outlive it.
   virtual int open_to(int peer, int tag, const Parts& parts) = 0;
   virtual int open_from(int peer, int tag, const Parts& parts) = 0;
-  /// Closes all; messages to this rank that are under way are lost.
+  /// Closes all ports; messages in flight to this rank are lost.
   virtual void close_ports() = 0;
-  /// Sends what lies in the port's bytes, or is ready to receive into them. It must be over().
+  /// Sends the port's buffers, or receives into them. The port must be over().
   virtual void start(int port) = 0;
-  /// Whether a port's bytes are the caller's: nothing is under way.
+  /// Whether nothing is in flight, so the caller may use the port's buffers.
   virtual bool over(int port) = 0;
-  /// A receiving port that was filled since it was started; -1: none is. Each is told once.
+  /// A receiving port that was filled since it was started, reported once; -1: none.
   virtual int arrived() = 0;
 
   struct Letter {
     int from = 0;
     std::string text;
   };
-  enum class About { pipeline, state, wires, run };  ///< whose letter it is
+  enum class About { pipeline, state, wires, run };
   static constexpr int kAbouts = 4;
   virtual void post(int to, About about, std::string text) = 0;
   void post_to_others(About about, const std::string& text) {
@@ -110,41 +107,41 @@ class Exchange {
     }
   }
   virtual std::optional<Letter> letter(About about) = 0;
-  /// Whether every letter posted here is on its way without this process's help.
+  /// Whether all letters posted here will arrive without further calls.
   virtual bool all_posted() = 0;
 
-  /// The ranks of equal `colour` as an exchange of their own, in their order; all call it at once.
+  /// The ranks of equal `colour` as their own exchange, in the same order. A collective call.
   virtual std::unique_ptr<Exchange> part(int) { throw std::logic_error("it has no parts"); }
 
-  /// A rank is lost: nobody is waited for when ports close, and when this process ends.
+  /// A rank is lost: closing ports and ending this process wait for nobody.
   virtual void abandon() = 0;
 
-  /// Of its ranks among all that were launched; empty: they are all.
+  /// Global numbers of its ranks, if it is a part; else empty.
   std::vector<int> numbers;
   std::string name(int rank) const {
     return "rank " + std::to_string(numbers.empty() ? rank : numbers[std::size_t(rank)]);
   }
 
-  /// Called, where it is set, as soon as the first stage's worker knows that no more is admitted.
+  /// Called, if set, as soon as the first stage's worker knows that no more samples are admitted.
   std::function<void()> on_end_of_stream;
-  /// Called, where it is set, when this rank's workers have ended, before others' are waited for.
+  /// Called, if set, when this rank's workers have ended, before waiting for those of others.
   std::function<void(bool failed)> on_workers_ended;
 
-  /// Where copies of this exchange's pipeline learn one network: how many, and what adds up
-  /// `numbers` of a stage over all, in place, in an order that gives each the same bits. Blocks.
+  /// Data parallelism: `count` copies of this exchange's pipeline learn one network. add_up() sums
+  /// a stage's `numbers` over them in place, with the same bits everywhere. Blocks.
   struct Copies {
     int count = 1;
     std::function<void(std::span<float> numbers, int stage)> add_up;
   } copies;
-  /// The same over the ranks that share a stage's modules, whose gradients differ. Empty: none.
+  /// The same over the ranks that share a stage's modules (their gradients differ). Empty: none.
   std::function<void(std::span<float> numbers, int stage)> add_up_parts;
 
   static constexpr int kTags = 1 << 20;
-  static constexpr int kFeedTag = kTags / 2;  ///< for samples; sums have those below
+  static constexpr int kFeedTag = kTags / 2;  ///< for samples; sums use the tags below
 
  protected:
   Exchange() : mutex_(std::make_shared<std::mutex>()) {}
-  /// Of the same transport, and so under the same mutex.
+  /// Of the same transport, so under the same mutex.
   explicit Exchange(const Exchange& whole) : mutex_(whole.mutex_) {}
 
  private:

@@ -1,4 +1,3 @@
-// Samples in flight: where they come from, and where their predictions go.
 #pragma once
 
 #include <array>
@@ -10,27 +9,27 @@
 
 namespace millrace::engine {
 
-/// How wrong a mean frame is about a sample: mean squared errors; see SceneWatch.
+/// Mean squared errors of the mean frame on a sample; see SceneWatch.
 struct SceneErrors {
   float input = 0, target = 0;
 };
 
-/// What is known of a sample besides its numbers.
+/// What is known of a sample besides its tensors.
 struct SampleInfo {
   std::int64_t sample = -1;  ///< 0, 1, ... in order of admission
-  std::int64_t index = -1;  ///< 0, 1, ... without replayed samples; from the feed, else as `sample`
-  std::int64_t frame = -1;  ///< the frame's number at its source
+  std::int64_t index = -1;   ///< as `sample`, but without replayed ones; may come from the feed
+  std::int64_t frame = -1;   ///< the frame's number at its source
   Clock::time_point captured;
   bool learns = true;      ///< false: predicted, but not trained on
   bool has_target = true;  ///< false: no target is known, so the loss means nothing
-  SceneErrors scene;       ///< where a guard judges
+  SceneErrors scene;       ///< set if there is a guard
   bool replayed =
       false;  ///< trained on before: counted apart, and its times say nothing of the stream
   Clock::time_point predicted;  ///< when its prediction was ready
 };
 
-/// A sample and the slot that holds its numbers until every stage has released it. A feed fills it,
-/// observers read it. The base class holds no numbers.
+/// A sample and the slot that holds its tensors until every stage has released it. A feed fills it,
+/// observers read it. The base class has no tensors.
 class Sample {
  public:
   explicit Sample(int slot) : slot(slot) {}
@@ -39,14 +38,14 @@ class Sample {
   SampleInfo info;
   const int slot;
 
-  // For Feed::take() and Feed::target(). Floats are [C,H,W], values 0 to 1; bytes are the frame as
-  // it came, [H,W,C]. Of each pair one is empty. Ask for each frame anew.
+  // For Feed::take() and Feed::target(). Floats: [C,H,W] in [0, 1]; bytes: the frame as it came,
+  // [H,W,C]. One of each pair is empty. Call them anew for each frame.
   virtual std::span<float> input() { return {}; }
   virtual std::span<std::uint8_t> input_bytes() { return {}; }
-  virtual std::span<float> target() { return {}; }  ///< as the network gives it
+  virtual std::span<float> target() { return {}; }  ///< shaped as the network's output
   virtual std::span<std::uint8_t> target_bytes() { return {}; }
 
-  /// The memory that input and target lie in; the second is empty where the target is the input.
+  /// The memory of input and target; the second is empty where the target is the input.
   std::array<std::span<std::byte>, 2> memory() {
     const auto one = [](std::span<float> floats, std::span<std::uint8_t> bytes) {
       return floats.empty() ? std::as_writable_bytes(bytes) : std::as_writable_bytes(floats);
@@ -55,46 +54,44 @@ class Sample {
     return {in, out.data() == in.data() ? std::span<std::byte>() : out};
   }
 
-  // For Observer: floats [C,H,W] on the CPU, until the call returns.
+  // For Observer: floats [C,H,W] on the CPU, valid during the call.
   virtual std::span<const float> shown_context() { return {}; }  ///< every frame of the input
   virtual std::span<const float> shown_input() { return {}; }    ///< the latest of them
   virtual std::span<const float> shown_target() { return {}; }
   virtual std::span<const float> prediction() { return {}; }
 };
 
-/// Gives samples to stage 0, and targets to the stages that compute a loss. poll(), take() and
-/// targets_known() are called by stage 0's worker; if that stage is replicated, by one replica at a
-/// time, in sample order.
+/// Gives samples to stage 0, and targets to the stages that compute a loss. Stage 0's worker calls
+/// poll(), take() and targets_known(); of several replicas one at a time, in sample order.
 class Feed {
  public:
   enum class Status { ready, wait, end };
   virtual ~Feed() = default;
 
-  /// Whether a sample can be taken. Blocks for about `patience` at most.
+  /// Whether a sample can be taken. Blocks for at most about `patience`.
   virtual Status poll(std::chrono::microseconds patience) = 0;
-  /// Fills `sample`: info, input and, unless targets come late, target. Only after poll() returned
-  /// ready.
+  /// Fills info, input and, unless targets come late, target. Only after poll() returned ready.
   virtual void take(Sample& sample) = 0;
 
   // Late targets (PipelineOptions::late_targets):
 
-  /// ready: the target of `sample` has been written; end: it never will be. Blocks for about
-  /// `patience` at most. Called by the worker of each stage that computes a loss.
+  /// ready: the target of `sample` has been written; end: it never will be. Blocks for at most
+  /// about `patience`. Called by the worker of each stage that computes a loss.
   virtual Status target(Sample&, std::chrono::microseconds) { return Status::ready; }
-  /// ready once target() would not say wait for any sample taken. Blocks as target() does.
+  /// ready once target() would not return wait for any sample taken. Blocks as target() does.
   virtual Status targets_known(std::chrono::microseconds) { return Status::ready; }
   /// Samples taken whose target never came. Any thread.
   virtual std::int64_t missed() const { return 0; }
 };
 
-/// Sees each prediction in sample order. Called by the last stage's worker (if that stage is
-/// replicated, by one replica at a time) in the hot path: no allocation, lock or wait.
+/// Sees each prediction, in sample order. Called by the last stage's worker (of several replicas
+/// one at a time) on the hot path: must not allocate, lock or wait.
 class Observer {
  public:
   virtual ~Observer() = default;
   /// The prediction is ready.
   virtual void shown(Sample&) {}
-  /// Its loss is known, too: at once, unless targets come late. NaN: there is no target.
+  /// So is its loss: at once, unless targets come late. NaN: there is no target.
   virtual void predicted(Sample& sample, float loss) = 0;
 };
 

@@ -6,12 +6,12 @@
 namespace millrace::engine {
 namespace {
 
-constexpr double kFactor = 10;                           // above the usual
-constexpr double kBeganFactor = 2;                       // above the first loss,
-constexpr double kSceneFactor = 3;                       // and above the mean frame's error
-constexpr std::int64_t kEnough = 20;                     // losses to measure by
-constexpr int kNotFinite = 4;                            // in a row: the weights' fault
-constexpr double kLeastLoss = 1e-7, kLeastError = 1e-6;  // what is below them counts as they do
+constexpr double kFactor = 10;                           // over the usual loss
+constexpr double kBeganFactor = 2;                       // over the first loss
+constexpr double kSceneFactor = 3;                       // over the mean frame's error
+constexpr std::int64_t kEnough = 20;                     // losses in a usable history
+constexpr int kNotFinite = 4;                            // in a row: the weights are at fault
+constexpr double kLeastLoss = 1e-7, kLeastError = 1e-6;  // floors: smaller values count as these
 
 double larger(const SceneErrors& scene) {
   return std::max(scene.input, scene.target);
@@ -60,7 +60,7 @@ Alarm LossGuard::verdict(const SampleInfo& sample, float loss) {
 void LossGuard::remember(const Moment& now) {
   is_.not_finite = 0;
   if (is_.began < 0) is_.began = now.loss;
-  // The history ends where the recent losses begin, and takes none while they are raised.
+  // The history starts where the recent losses end, and is frozen while they are raised.
   Moment& slot = is_.recent[std::size_t(is_.seen % kRecent)];
   if (is_.seen >= kRecent && is_.raised_for == 0)
     is_.history[std::size_t(is_.known++ % kHistory)] = slot;

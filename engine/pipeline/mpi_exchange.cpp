@@ -1,4 +1,4 @@
-// Messages by MPI: a module of its own, so that a run without mpirun never loads MPI.
+// Exchange by MPI. A module, so that a run without mpirun never loads MPI.
 #include <mpi.h>
 
 #include <atomic>
@@ -26,20 +26,18 @@ void require(int status, const char* call) {
   throw std::runtime_error(std::string(call) + ": " + std::string(text, std::size_t(length)));
 }
 
-/// A message that a receiver is ready for goes at once: asking it first (rendezvous) would take two
-/// more trips. Every port's is, so that this is so up to 4 MiB by TCP, unless the user says
-/// otherwise.
+/// Raises TCP's eager limit to 4 MiB unless the user set it: every port's receive is posted before
+/// its send, so rendezvous would only add a round trip.
 void send_at_once() {
   for (const char* limit : {"OMPI_MCA_btl_tcp_eager_limit", "OMPI_MCA_btl_tcp_rndv_eager_limit",
                             "OMPI_MCA_btl_tcp_max_send_size"})
     setenv(limit, "4194304", 0);
 }
 
-/// Up to so many bytes Open MPI sends at once by shared memory, from wherever they lie. More of
-/// them the receiver copies out of the sender's memory, without its help, if they lie in one piece.
+/// Open MPI sends up to this many bytes eagerly by shared memory, gathered from any parts. Of
+/// longer messages the receiver copies straight out of the sender's memory if they are contiguous.
 constexpr std::size_t kSmall = 2048;
 
-/// Of parts that make one message.
 MPI_Datatype type_of(std::span<const std::span<std::byte>> parts) {
   std::vector<int> lengths;
   std::vector<MPI_Aint> places;
@@ -57,10 +55,10 @@ MPI_Datatype type_of(std::span<const std::span<std::byte>> parts) {
   return type;
 }
 
-/// Which parts go together: small ones that follow each other; each large one alone.
+/// Groups consecutive small parts; each large part is a message by itself.
 std::vector<std::span<const std::span<std::byte>>> messages_of(const Exchange::Parts& parts) {
   std::vector<std::span<const std::span<std::byte>>> messages;
-  std::size_t bytes = 0;  // of the last one
+  std::size_t bytes = 0;  // of the last message
   for (const std::span<std::byte>& part : parts) {
     if (messages.empty() || bytes + part.size() > kSmall) {
       messages.emplace_back(&part, 1);
@@ -73,12 +71,10 @@ std::vector<std::span<const std::span<std::byte>>> messages_of(const Exchange::P
   return messages;
 }
 
-/// Ends the process when a call of MPI does not return. Open MPI 4.1 loops for good where a peer is
-/// killed while it is written to, and the thread within can't be stopped. A stopped process
-/// (SIGSTOP) counts as no time.
+/// Ends the process when an MPI call does not return: Open MPI 4.1 loops forever if a peer is
+/// killed while it is written to, and a thread cannot be stopped. Time in SIGSTOP does not count.
 class CallWatch {
  public:
-  /// Within a call. One thread at a time.
   class Call {
    public:
     explicit Call(CallWatch& watch) : watch_(watch) { watch_.step(); }
@@ -108,12 +104,11 @@ class CallWatch {
     }
   }
 
-  std::atomic<std::uint64_t> steps_ = 0;  ///< odd: within a call
+  std::atomic<std::uint64_t> steps_ = 0;  ///< odd: in a call
   std::jthread thread_{[this](const std::stop_token& over) { watch(over); }};
 };
 
-/// Ports are persistent requests: a message is set up once, and started again and again. Whoever
-/// holds the mutex calls MPI, one thread at a time (MPI_THREAD_SERIALIZED).
+/// Ports are persistent requests, set up once. MPI is called under the mutex alone.
 class MpiExchange final : public Exchange {
  public:
   MpiExchange() : abandoned_(std::make_shared<bool>(false)), watch_(std::make_shared<CallWatch>()) {
@@ -126,7 +121,7 @@ class MpiExchange final : public Exchange {
     require(MPI_Comm_dup(MPI_COMM_WORLD, &all), "MPI_Comm_dup");
     complete(all);
   }
-  /// Of those of `whole` with the same colour.
+  /// The ranks of `whole` with this colour.
   MpiExchange(const MpiExchange& whole, int colour)
       : Exchange(whole), part_(true), abandoned_(whole.abandoned_), watch_(whole.watch_) {
     MPI_Comm all = MPI_COMM_NULL;
@@ -150,8 +145,7 @@ class MpiExchange final : public Exchange {
               "MPI_Send_init");
     });
   }
-  // MPI's standard has nobody read what a receive is started for, but no MPI writes there before a
-  // message comes.
+  // The standard forbids reading a started receive's buffer; no MPI writes there before a message.
   int open_from(int peer, int tag, const Parts& parts) override {
     const int port = open(receiving_, parts, [&](MPI_Datatype type, MPI_Request* request) {
       require(MPI_Recv_init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, request),
@@ -161,7 +155,7 @@ class MpiExchange final : public Exchange {
     return port;
   }
   void close_ports() override {
-    // What a lost rank had begun to send never ends: MPI would wait for it.
+    // MPI would wait forever for what a lost rank had begun to send.
     if (*abandoned_) return;
     for (MPI_Request& request : receiving_) {
       MPI_Cancel(&request);
@@ -240,12 +234,12 @@ class MpiExchange final : public Exchange {
   }
 
  private:
-  /// A message's parts, started and over together.
+  /// A port's messages, started and completed together.
   struct Port {
     std::vector<MPI_Request>* all;
     std::size_t first;
     int count;
-    int missing = 0;  ///< receiving: that have not arrived
+    int missing = 0;  ///< receiving: messages still to arrive
     MPI_Request* requests() const { return all->data() + first; }
   };
   struct Posted {
@@ -270,7 +264,7 @@ class MpiExchange final : public Exchange {
     for (const auto& message : messages) {
       MPI_Datatype type = type_of(message);
       init(type, &all.emplace_back());
-      MPI_Type_free(&type);  // the request keeps it
+      MPI_Type_free(&type);  // the request keeps a reference
     }
     return int(ports_.size()) - 1;
   }
@@ -282,14 +276,14 @@ class MpiExchange final : public Exchange {
     }
   }
 
-  static constexpr int kLetters = 16;  ///< tags below are letters'
+  static constexpr int kLetters = 16;  ///< smaller tags are letters
   MPI_Comm all_ = MPI_COMM_NULL;
   int rank_ = 0, ranks_ = 1;
-  const bool part_ = false;           ///< of another, which ends MPI
-  std::shared_ptr<bool> abandoned_;   ///< one for all parts
-  std::shared_ptr<CallWatch> watch_;  ///< one for all parts
+  const bool part_ = false;           ///< a part of another exchange, which finalizes MPI
+  std::shared_ptr<bool> abandoned_;   ///< shared by all parts
+  std::shared_ptr<CallWatch> watch_;  ///< shared by all parts
   std::vector<MPI_Request> receiving_, sending_;
-  std::vector<int> port_of_;  ///< of each receiving one
+  std::vector<int> port_of_;  ///< by receiving request
   std::vector<Port> ports_;
   std::list<Posted> posted_;
   std::optional<Coming> coming_[kAbouts];

@@ -1,4 +1,3 @@
-// What actions ask of stages' steps, and the pass that records the answers before workers start.
 #pragma once
 
 #include <vector>
@@ -9,7 +8,7 @@
 
 namespace millrace::engine {
 
-/// Makes the call that `next` stands for; sample n is in slot n mod `slots`.
+/// Carries out `next`. Sample n is in slot n mod `slots`.
 inline void perform(capture::Step& step, const Lowered& next, int slots) {
   const Action& action = next.action;
   const int slot = int(action.sample % slots), gradient = int(action.gradient % slots);
@@ -31,10 +30,10 @@ inline void perform(capture::Step& step, const Lowered& next, int slots) {
   }
 }
 
-/// Before the workers start: leads the recording ones of `steps` (by Schedule::replica_id())
-/// through what they will replay, in an order that the schedule allows, launch group by launch
-/// group, until slots, versions and minibatches have met in every way. Nothing is computed that
-/// stays. `schedule`: without replicas.
+/// Captures, before the workers start: leads the recording ones of `steps` (by
+/// Schedule::replica_id()) through their launch groups, in an order that the schedule allows, until
+/// every combination of slots, versions and minibatches has occurred. Leaves no result behind.
+/// `schedule`: without replicas.
 void capture_steps(const Schedule& schedule, const LaunchGroups& groups,
                    const std::vector<capture::Step*>& steps);
 

@@ -1,19 +1,18 @@
-// Threads stay on their core.
 #pragma once
 
 #include <future>
 
 namespace millrace::engine {
 
-/// Cores this process may use.
+/// Cores in this process's affinity mask.
 int usable_cores();
 
 /// Pins the calling thread to the `index`-th usable core (modulo their number). Where the system
-/// refuses, the thread stays unpinned: slower perhaps, never wrong.
+/// refuses, it stays unpinned: slower perhaps, never wrong.
 void pin_this_thread(int index);
 
-/// Runs `work` on a thread of its own, pinned to the `index`-th core, and returns what it returns or
-/// throws: the caller, and every thread it starts later, stays unpinned.
+/// Runs `work` on another thread, pinned to the `index`-th core, and returns or rethrows what it
+/// returns or throws. The caller, and threads it starts later, stay unpinned.
 template <class Work>
 auto on_core(int index, const Work& work) {
   return std::async(std::launch::async,

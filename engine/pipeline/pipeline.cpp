@@ -23,8 +23,7 @@ void name_thread(const std::string& name) {
   pthread_setname_np(pthread_self(), name.c_str());
 }
 
-/// Who releases a sample besides the stages: where predictions come from another rank, they are
-/// shown after the last stage is done with their samples.
+/// Holders of a sample besides the stages: rank 0's observer, if other ranks predict.
 int viewers(const Schedule& schedule, const RankOptions* ranks) {
   if (!ranks || ranks->exchange->rank() != 0) return 0;
   const std::vector<int> worker_of = workers_of_replicas(schedule);
@@ -54,8 +53,8 @@ Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, 
           SlotPool(schedule.slots(), schedule.stages + viewers(schedule, options_.ranks)),
           schedule.samples_a_choice(), samples(),
           Lowering(schedule_),
-          // Gradients may stay unread for the whole age of the pipeline; tokens are small, so
-          // room for twice the samples in flight costs nothing and no send ever waits.
+          // Gradients may stay unread for the whole age of the pipeline. Tokens are small, so room
+          // for twice the samples in flight costs little, and no send ever waits.
           Channels(shared_.lowering, 2 * std::size_t(schedule.slots()) + 2),
           Fates(monitor.tally(), 2 * schedule.slots() + shared_.choice),
           std::vector<char>(std::size_t(2 * schedule.slots() + shared_.choice))} {
@@ -130,7 +129,7 @@ void Pipeline::give_up() {
   try {
     edge_->finish();
   } catch (const std::exception&) {
-    // What failed here comes first.
+    // The failure here takes precedence.
   }
   std::rethrow_exception(failure_);
 }

@@ -1,4 +1,3 @@
-// Runs a schedule: one pinned worker thread each, neighbours meeting only at their link.
 #pragma once
 
 #include <atomic>
@@ -26,46 +25,44 @@ class Edge;
 struct RankOptions;
 
 struct PipelineOptions {
-  /// Core for each worker, an index among those this process may use; -1 or none: not pinned.
+  /// Core for each worker, an index among those this process may use; -1 or missing: not pinned.
   std::vector<int> cores;
-  /// Admit no more samples to learn from than this, replayed ones apart; 0: as many as the feed
-  /// has.
+  /// Samples to learn from before admission stops, without replayed ones; 0: all that the feed has.
   std::int64_t limit = 0;
   /// Samples of earlier runs over the same stream: hooks, observer and guard count on from there.
   std::int64_t before = 0;
-  /// Train on every k-th group of samples; the others are only predicted. A group is as small as
+  /// Train on every k-th group of samples and only predict the others. A group is the smallest that
   /// whole updates allow. May change at any time. Null: 1.
   const std::atomic<std::int64_t>* train_every = nullptr;
-  /// Once it is set no further group is admitted, as if the feed had ended; null: never.
+  /// Once set, no further group is admitted, as if the feed had ended. Null: never.
   const std::atomic<bool>* drain = nullptr;
   /// Called by a stage's worker (of a replicated stage, the first) when the stage has finished all
-  /// samples up to `sample`: no action of the stage is under way but what a deferring step has yet
-  /// to do. Whatever it costs is the pipeline's; empty otherwise.
+  /// samples up to `sample`: nothing of the stage is in flight, except what a deferring step has
+  /// queued. On the pipeline's critical path. May be empty.
   std::function<void(int stage, std::int64_t sample)> after_sample;
-  /// What the learning rate is multiplied by; may change at any time. Null: 1.
+  /// Factor on the learning rate; may change at any time. Null: 1.
   const std::atomic<double>* rate = nullptr;
-  /// Judges losses, and has the stages roll back when the run goes astray; null: nobody does.
+  /// Judges losses and has the stages roll back when the run diverges. May be null.
   LossGuard* guard = nullptr;
-  /// What the guard's verdicts need of samples; null without a guard.
+  /// Required by the guard; null without.
   SceneWatch* scene = nullptr;
-  /// Whether stages learn from losses of their own, so that a gradient is as old as its sample.
+  /// Stages learn from their own losses, so a gradient is as old as its sample.
   bool own_losses = false;
-  /// Whether the feed writes targets after it gave the samples, so that stages take losses when
-  /// they go backward. Not with replicas of a stage that takes one.
+  /// The feed writes targets after the samples, so stages take losses when they go backward. Not
+  /// with replicas of a stage that takes one.
   bool late_targets = false;
-  /// Where workers write what they did and when, for as many of them as there are; null: nowhere.
+  /// Where workers log their actions, with a track for each worker; may be null.
   ActionLog* actions = nullptr;
-  /// The other processes that this run is spread over; null: none. Outlives the run.
+  /// The processes that share this run; null: only this one. Must outlive the run.
   const RankOptions* ranks = nullptr;
-  /// Where samples' numbers lie, by slot, Schedule::slots() of them; they outlive the run. Empty:
-  /// samples have none.
+  /// Samples by slot, Schedule::slots() of them; must outlive the run. Empty: without tensors.
   std::vector<Sample*> samples;
-  /// Called by a worker around each action, also one that is then left out. For profilers, and
-  /// tests that disturb the timing; empty otherwise.
+  /// Called by a worker around each action, even one that is then skipped. For profilers and tests
+  /// that disturb the timing. May be empty.
   std::function<void(int worker, const Action&)> before_action, after_action;
 };
 
-/// Everything workers share. Owned by Pipeline.
+/// State shared by the workers. Owned by Pipeline.
 struct Shared {
   const Schedule& schedule;
   std::vector<capture::Step*> steps;  ///< by Schedule::replica_id()
@@ -74,32 +71,32 @@ struct Shared {
   Observer* observer;
   Monitor& monitor;
   SlotPool pool;
-  std::int64_t choice;           ///< samples that are learned from together
-  std::vector<Sample*> samples;  ///< by slot; info is written by stage 0 before it sends
+  std::int64_t choice;           ///< samples that are learned from together: a group
+  std::vector<Sample*> samples;  ///< by slot; stage 0 writes info before it sends
   Lowering lowering;
   Channels channels;
   Fates fates;
   std::vector<char>
       again;  ///< by sample, the latest: replayed(); written by stage 0 before it sends
   Edge* edge = nullptr;
-  std::atomic<bool> stop{false};  ///< a worker failed: nobody waits any longer
-  /// Samples admitted in all, once the stream's end is known: every one of them is predicted, and
-  /// learned from if its group is complete.
+  std::atomic<bool> stop{false};  ///< a worker failed: all waits end
+  /// Samples admitted in all, once the stream's end is known. Every one is predicted, and learned
+  /// from if its group is complete.
   std::atomic<std::int64_t> end{kEndless};
   static constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
   // Written by stage 0's workers in turn, read after the join.
   std::int64_t admitted = 0;
-  std::int64_t replays = 0;          ///< of them
-  std::int64_t left_out = 0;         ///< of the others: known not to be learned from
-  std::int64_t left_out_groups = 0;  ///< since the last one that is
-  bool learns = true;                ///< the group under way
+  std::int64_t replays = 0;          ///< of the admitted
+  std::int64_t left_out = 0;         ///< of the others, known not to be learned from
+  std::int64_t left_out_groups = 0;  ///< since the last group that is learned from
+  bool learns = true;                ///< the current group
 
-  /// Whether to wait no longer for `sample`: a worker failed, or the stream ended before it.
+  /// Whether to stop waiting for `sample`: a worker failed, or the stream ended before it.
   bool over(std::int64_t sample) const {
     return stop.load(std::memory_order_relaxed) || sample >= end.load(std::memory_order_relaxed);
   }
-  /// The same for an action: those that no complete update needs are left out, but for forwards,
-  /// so that which samples are predicted does not depend on when the stream's end is heard of.
+  /// The same for an action. Actions that no complete update needs are skipped, but not forwards:
+  /// which samples are predicted must not depend on when the end of the stream becomes known.
   bool over(const Action& action) const {
     const std::int64_t samples = end.load(std::memory_order_relaxed);
     const bool limited = samples != kEndless && action.op != Op::forward;
@@ -107,15 +104,14 @@ struct Shared {
            action.sample >= (limited ? schedule.applied(samples) : samples);
   }
   Sample& in_flight(std::int64_t sample) { return *samples[std::size_t(pool.slot_of(sample))]; }
-  /// Of one of the latest samples.
+  /// `sample`: one of the latest.
   bool replayed(std::int64_t sample) const { return again[std::size_t(sample) % again.size()]; }
 };
 
-/// What run() did. admitted = trained + predicted_only + untold + replayed + replayed_in_vain +
-/// rejected.
+/// admitted = trained + predicted_only + untold + replayed + replayed_in_vain + rejected.
 struct Outcome : FateCounts {
   std::int64_t admitted = 0;
-  std::int64_t rejected = 0;  ///< of a trailing group that the stream could not fill
+  std::int64_t rejected = 0;  ///< of a trailing group that the stream did not fill
 
   Outcome& operator+=(const Outcome& more) {
     FateCounts::operator+=(more);
@@ -125,24 +121,24 @@ struct Outcome : FateCounts {
   }
 };
 
-/// One run of one schedule. The steps, feed, observer and monitor outlive it. Used by the thread
-/// that owns it.
+/// Runs a schedule once, with a thread per worker; neighbours meet only at their link. The steps,
+/// feed, observer and monitor must outlive it. Thread-bound.
 class Pipeline {
  public:
-  /// `steps`: by Schedule::replica_id(); those that defer have recorded. `observer` may be null.
+  /// `steps`: by Schedule::replica_id(); deferring ones have captured. `observer` may be null.
   Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
            Observer* observer, Monitor& monitor, PipelineOptions options = {});
 
   /// Starts the workers and blocks until the feed ends and every admitted sample has passed all
-  /// stages. Rethrows the first exception of a worker, after all have stopped.
+  /// stages. Rethrows a worker's first exception after all have stopped.
   Outcome run();
   ~Pipeline();
 
  private:
   std::vector<Sample*> samples();
   template <class Work>
-  void noting_failure(const Work& work);  ///< the first one ends all
-  [[noreturn]] void give_up();            ///< rethrows what failed, when all processes know
+  void noting_failure(const Work& work);  ///< the first failure stops all
+  [[noreturn]] void give_up();            ///< rethrows it once all processes know
 
   Schedule schedule_;
   PipelineOptions options_;

@@ -1,5 +1,4 @@
-// What ranks do for one another: who has which workers; rank 0 takes the samples of the first
-// stage's replicas elsewhere; all agree on updates.
+// How ranks share workers, samples and updates.
 #include <algorithm>
 #include <cmath>
 

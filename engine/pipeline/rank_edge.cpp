@@ -9,7 +9,7 @@
 namespace millrace::engine {
 namespace {
 
-/// Which messages bring tokens. Admissions need none: rank 0 admits, whoever works on the sample.
+/// Messages that carry tokens. Admissions need none: rank 0 admits every sample.
 constexpr std::pair<Signal::Kind, Cargo> kTokens[] = {{Signal::Kind::activation, Cargo::activation},
                                                       {Signal::Kind::gradient, Cargo::gradient},
                                                       {Signal::Kind::meeting, Cargo::meeting},
@@ -179,7 +179,7 @@ void RankEdge::handle(Way& way, RankPorts::Place& place) {
 
 void RankEdge::know(std::int64_t sample, const SampleInfo& info) {
   SampleInfo& known = shared_.in_flight(sample).info;
-  if (known.sample == info.sample) return;  // written once: others here may read it by now
+  if (known.sample == info.sample) return;  // written once: other threads may be reading it
   known = info;
   shared_.again[std::size_t(sample) % shared_.again.size()] = info.replayed;
 }
@@ -238,7 +238,7 @@ template <class Done>
 void RankEdge::receive_until(Lock& lock, const Done& done) {
   for (receive();; receive()) {
     letters_.look_for_losses();
-    // Before the end is told: who has ended is no longer listened for.
+    // First: ranks that have ended are no longer watched for losses.
     if (letters_.is_lost()) throw RankLost(letters_.failure());
     if (done()) return;
     lock.unlock();

@@ -1,4 +1,3 @@
-// The edge of a pipeline that several processes share.
 #pragma once
 
 #include <atomic>
@@ -15,12 +14,12 @@
 
 namespace millrace::engine {
 
-/// Rank 0 has the feed and the observer; the others get samples from it and send predictions back.
-/// Tokens between workers of different ranks go by messages. Whoever waits makes progress for all;
-/// a thread of its own only tells the others twice a second that this rank is alive. Thread-safe.
+/// The edge of a pipeline shared by several processes. Rank 0 has the feed and the observer; the
+/// others get samples from it and send it predictions. Tokens between ranks go by messages. Waiting
+/// workers make progress for all; an extra thread only sends two heartbeats a second. Thread-safe.
 class RankEdge final : public LocalEdge {
  public:
-  /// All outlive this.
+  /// All must outlive this.
   RankEdge(const RankOptions& ranks, Shared& shared, const PipelineOptions& options);
   ~RankEdge() override;
 
@@ -29,7 +28,7 @@ class RankEdge final : public LocalEdge {
   }
   std::vector<std::pair<std::string, std::function<void()>>> threads() override;
   std::unique_ptr<Patience> patience(const Program& program) override;
-  /// Takes what has arrived; returns at once if another thread does.
+  /// Handles what has arrived; returns at once if another thread is doing so.
   void progress() override;
 
   bool admits() const override { return exchange_.rank() == 0; }
@@ -44,13 +43,12 @@ class RankEdge final : public LocalEdge {
   }
   void predicted(std::int64_t sample, float loss) override;
   void release(std::int64_t sample) override;
-  /// Where copies of the pipeline learn one network, the gradient becomes the mean of theirs, none
-  /// is applied unless all `learned`, and the gravest alarm is everybody's. Where ranks share
-  /// modules, all discard a gradient that is not finite on one. Blocks until all have called it.
+  /// Between copies of the pipeline: the gradient becomes the mean of theirs, applied only if all
+  /// `learned`, and the gravest alarm holds for all. Where ranks share modules: a gradient that is
+  /// not finite on one is discarded by all. Blocks until all have called it.
   void agree(int stage, bool& learned, Alarm& alarm) override;
   void fail(const std::exception& error) override;
-  /// Throws std::runtime_error, "rank N: ...", if another rank failed; RankLost if nothing was
-  /// heard of one for 5 s.
+  /// Throws std::runtime_error, "rank N: ...", if one failed; RankLost if one is silent for 5 s.
   FateCounts finish() override;
 
   /// Whether something sent here still needs progress(). Any thread.
@@ -63,14 +61,13 @@ class RankEdge final : public LocalEdge {
   using Way = RankPorts::Way;
 
   void end_of_stream(std::int64_t samples) override;
-  /// On rank 0: takes the samples of a replica of stage 0 on another rank and sends them there.
+  /// On rank 0: admits the samples of a stage 0 replica on another rank and sends them there.
   void deal(int replica_id);
   void divert_links();
   bool send(Cargo cargo, int from, int to, const Token& token);
   void send_sample(std::int64_t sample);
-  void keep_alive();  ///< the thread
-  /// Whether predictions made here are shown when it is their turn: on rank 0, among those of other
-  /// ranks.
+  void keep_alive();
+  /// Whether predictions made here are shown in order with those of other ranks, on rank 0.
   bool shows_in_turn() const { return !admits() || spread_; }
 
   // Under the mutex.
@@ -80,12 +77,12 @@ class RankEdge final : public LocalEdge {
   template <class Done>
   void receive_until(Lock& lock, const Done& done);
   void know(std::int64_t sample, const SampleInfo& info);
-  void show(std::int64_t sample, float loss);  ///< on rank 0, when those before it are shown
+  void show(std::int64_t sample, float loss);  ///< on rank 0, after all before it
   LossCounts counted_here() const;             ///< in this run
   void count(int rank, const LossCounts& counts);
   bool all_predictions_came() const;
 
-  /// By slot: the sample whose numbers a message has brought.
+  /// By slot: the latest sample that a message has filled it with.
   using Arrivals = std::unique_ptr<std::atomic<std::int64_t>[]>;
   struct ToShow {
     std::int64_t sample = -1;
@@ -97,13 +94,13 @@ class RankEdge final : public LocalEdge {
   Freight& freight_;
   RankPorts ports_;
   RankLetters letters_;
-  std::vector<std::unique_ptr<Link>> links_;  ///< to workers elsewhere
+  std::vector<std::unique_ptr<Link>> links_;  ///< to workers of other ranks
   Arrivals targets_, samples_;
-  bool spread_ = false;              ///< the last stage, over rank 0 and others
-  std::int64_t predictions_ = 0;     ///< sent, or arrived
+  bool spread_ = false;              ///< rank 0 and others have the last stage
+  std::int64_t predictions_ = 0;     ///< sent or received
   std::vector<ToShow> to_show_;      ///< by slot
   std::int64_t shown_ = 0;           ///< samples
-  std::vector<FateCounts> counted_;  ///< by rank, as far as is known here
+  std::vector<FateCounts> counted_;  ///< by rank, as far as known here
   std::condition_variable_any closing_;
   bool closed_ = false;
   std::thread alive_;

@@ -1,5 +1,3 @@
-// What ranks that share a pipeline write to each other: that they live, what they have measured,
-// how the run ends.
 #pragma once
 
 #include <algorithm>
@@ -14,16 +12,16 @@
 
 namespace millrace::engine {
 
-/// The letters of one run. Called under Exchange::mutex().
+/// Letters between ranks: heartbeats, measurements, the end of a run. Under Exchange::mutex().
 class RankLetters {
  public:
   /// What a rank reports when its workers have ended.
   struct Final {
     LossCounts counts;
-    std::int64_t predictions = 0;  ///< that it sent to rank 0
+    std::int64_t predictions = 0;  ///< sent to rank 0
   };
 
-  /// All outlive this.
+  /// All must outlive this.
   RankLetters(const RankOptions& options, Shared& shared, const RankPorts& ports)
       : options_(options),
         exchange_(*options.exchange),
@@ -33,20 +31,20 @@ class RankLetters {
         clocks_(exchange_.ranks(), clock_of_this_machine()),
         finals_(std::size_t(exchange_.ranks())) {}
 
-  /// To each other rank: this one is alive, and what time it is here.
+  /// To each other rank: this one is alive; with the time here.
   void beat() {
     for (int rank = 0; rank < exchange_.ranks(); ++rank) {
       if (rank != exchange_.rank()) send_beat(rank);
     }
   }
-  /// To rank 0: what was measured here.
+  /// To rank 0: the measurements of this rank.
   void report() {
     tell_times();
     if (exchange_.rank() == 0) return;
     tell(0, letter('M').raw(meters()));
     if (options_.facts) tell(0, letter('D').raw(options_.facts()));
   }
-  /// Reads what has come, up to a letter of a later run.
+  /// Reads the letters that have come, up to one of a later run.
   void read() {
     while (finished_ < exchange_.ranks() - 1) {
       const auto letter = exchange_.letter(Exchange::About::pipeline);
@@ -58,11 +56,11 @@ class RankLetters {
     if (const std::string lost = pulse_.lost(); !lost.empty()) give_up(lost, true);
   }
 
-  /// To all: the stream held `samples`.
+  /// To all: the stream has `samples`.
   void end_of_stream(std::int64_t samples) {
     tell_all(letter('E').put(samples).put(shared_.replays));
   }
-  /// To all: a worker here has failed. `lost`: for lack of a rank.
+  /// To all: a worker here has failed. `lost`: because of a lost rank.
   void fail(const std::string& what, bool lost) {
     failed_ = true;
     stop(lost);
@@ -76,7 +74,7 @@ class RankLetters {
     tell_times();
     tell_all(letter('F').put(final).raw(meters()));
   }
-  /// Nobody here waits any longer. `lost`: a rank is.
+  /// Ends all waits here. `lost`: a rank is lost.
   void give_up(const std::string& why, bool lost) {
     failure_ = why;
     lost_ = lost_ || lost;
@@ -88,11 +86,11 @@ class RankLetters {
   bool all_ended() const { return finished_ == exchange_.ranks() - 1 && exchange_.all_posted(); }
   bool has_failed() const { return failed_ || lost_ || !failure_.empty(); }
   bool is_lost() const { return lost_; }
-  /// What failed elsewhere; "": nothing.
+  /// What failed elsewhere; "" if nothing.
   const std::string& failure() const { return failure_; }
   /// Null unless `rank` has a replica of the last stage and has ended.
   const Final* final(int rank) const { return finals_[std::size_t(rank)].get(); }
-  /// When a message of `peer` was sent, by the clock here; nullopt: its clock is not known yet.
+  /// When a message of `peer` was sent, by the clock here; nullopt: clock offset not known yet.
   std::optional<Clock::time_point> here(int peer, Clock::time_point by_its_clock) const {
     const std::optional<Clock::duration> ahead = clocks_.ahead(peer);
     if (!ahead) return std::nullopt;
@@ -100,12 +98,12 @@ class RankLetters {
   }
 
  private:
-  /// False: it is of a later run.
+  /// False if it belongs to a later run.
   bool read(const Exchange::Letter& letter) {
     ByteReader bytes(letter.text);
     if (const int run = bytes.get<int>(); run != options_.run) {
       if (run < options_.run) return true;
-      // Of the next run, which another rank has begun: until this one has, too.
+      // Another rank has begun the next run: keep the letter until this one has, too.
       exchange_.post(exchange_.rank(), Exchange::About::pipeline, letter.text);
       return false;
     }
@@ -137,7 +135,6 @@ class RankLetters {
     }
     return true;
   }
-  /// Of this run.
   ByteWriter letter(char kind) const { return ByteWriter().put(options_.run).put(kind); }
   void tell(int rank, const ByteWriter& letter) {
     exchange_.post(rank, Exchange::About::pipeline, letter.bytes());
@@ -185,7 +182,7 @@ class RankLetters {
   bool failed_ = false;  ///< a worker here
   bool lost_ = false, ended_ = false;
   std::string failure_;
-  std::vector<std::unique_ptr<Final>> finals_;  ///< by rank, of those with the last stage
+  std::vector<std::unique_ptr<Final>> finals_;  ///< by rank; only those with the last stage
 };
 
 }  // namespace millrace::engine

@@ -1,4 +1,3 @@
-// How long a worker sleeps while it waits for another rank.
 #pragma once
 
 #include <sys/prctl.h>
@@ -15,8 +14,8 @@
 
 namespace millrace::engine {
 
-/// A schedule repeats, and so do its waits: before the same action of the period, about as long as
-/// the last times. Thread-bound.
+/// Predicts waits: as a schedule repeats, the wait before an action of its period takes about as
+/// long as the last times. Thread-bound.
 class WaitForecast {
  public:
   using Duration = std::chrono::nanoseconds;
@@ -24,8 +23,8 @@ class WaitForecast {
   explicit WaitForecast(const Program& program)
       : prologue_(std::int64_t(program.prologue.size())), waits_(program.period.size()) {}
 
-  /// What the wait before the action at `index` of the program lasts at least. Less than any of the
-  /// last ones: whoever trusts it and so comes too late is told less the next time.
+  /// A lower bound on the wait before action `index` of the program: less than all recent ones, so
+  /// that a worker that overslept is told less the next time.
   Duration at_least(std::int64_t index) const {
     if (index < prologue_) return {};
     const auto& waits = waits_[place(index)];
@@ -41,7 +40,7 @@ class WaitForecast {
   }
 
  private:
-  static constexpr std::chrono::microseconds kMargin{100};  ///< a sleeper wakes up late
+  static constexpr std::chrono::microseconds kMargin{100};  ///< wake-up latency
 
   std::size_t place(std::int64_t index) const {
     return std::size_t(index - prologue_) % waits_.size();
@@ -51,13 +50,13 @@ class WaitForecast {
   std::vector<std::array<Duration, 4>> waits_;  ///< by action of the period; 0: not known
 };
 
-/// Messages arrive only while somebody looks, and ranks may share a core: a worker sleeps for as
-/// long as the schedule's earlier waits at the same action lasted, and looks often after that.
+/// Messages progress only while somebody polls, and ranks may share a core: a worker sleeps for as
+/// long as earlier waits at the same action lasted, then polls often.
 class RankPatience final : public Patience {
  public:
-  /// Called by the worker. `edge` outlives this.
+  /// Called by the worker. `edge` must outlive this.
   RankPatience(const RankEdge& edge, const Program& program) : edge_(edge), waits_(program) {
-    prctl(PR_SET_TIMERSLACK, 1);  // a short sleep ends when it should
+    prctl(PR_SET_TIMERSLACK, 1);  // short sleeps must not oversleep
   }
 
   void begin(std::int64_t at) override {
@@ -67,9 +66,9 @@ class RankPatience final : public Patience {
 
   std::chrono::microseconds next(std::chrono::microseconds own) override {
     using std::chrono::microseconds;
-    // Rank 0 shows what others predict, so it looks more often.
+    // Rank 0 shows the predictions of other ranks, so it polls more often.
     constexpr microseconds kShows{100}, kRests{2000};
-    // A sleep ends late by as much as a message takes, so none begins while a token should come.
+    // A sleep overshoots by as much as a message takes, so none begins while a token is due.
     constexpr std::chrono::milliseconds kLooks{5};
     const Clock::time_point now = Clock::now();
     const Clock::duration early = due_ - now;

@@ -6,7 +6,7 @@
 namespace millrace::engine {
 namespace {
 
-/// Brings on whoever judges next. `guard` may be null.
+/// Hands the guard's state to the next replica that judges. `guard` may be null.
 Payload guard_turn(LossGuard* guard) {
   struct Turn {
     LossGuard::State state;
@@ -24,12 +24,12 @@ Payload guard_turn(LossGuard* guard) {
               }};
 }
 
-/// Whether it is about the sample in a slot, and brings its tensors.
+/// Whether it carries tensors of the sample in a slot.
 bool has_slot(Cargo cargo) {
   return cargo != Cargo::release && cargo != Cargo::meeting && cargo != Cargo::turn;
 }
 
-/// A loss that is not learned from has left no gradient.
+/// A loss that is not learned from has no gradient.
 bool is_empty(Cargo cargo, const Token& token) {
   return cargo == Cargo::gradient && !token.learns;
 }
@@ -149,12 +149,12 @@ void RankPorts::open(Cargo cargo, int stage, int peer, bool sends) {
   const Schedule& schedule = shared_.schedule;
   Way& way = *ways_.emplace_back(
       std::make_unique<Way>(Way{.cargo = cargo, .stage = stage, .peer = peer, .sends = sends}));
-  // As many as can be in transit, so that no send waits for a place; of gradients, which are large,
-  // one more than a replica that waits for all of them has to send.
+  // As many as can be in flight, so that no send waits for a place. Of gradients, which are large,
+  // one more than a replica sends before it waits for all.
   const int places = cargo == Cargo::meeting ? 2 : schedule.slots() + (has_slot(cargo) ? 0 : 1);
   way.places.resize(std::size_t(places));
   way.waiting.resize(way.places.size());
-  // Two runs in a row have different tags: a rank may be in the next one already.
+  // Consecutive runs use different tags: a rank may already be in the next one.
   int tag = ((options_.run % 2) * kCargos + int(cargo)) * schedule.stages + stage;
   tag *= schedule.slots() + 1;
   for (Place& place : way.places) {

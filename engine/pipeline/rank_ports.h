@@ -1,4 +1,3 @@
-// The messages between ranks that share a pipeline.
 #pragma once
 
 #include <memory>
@@ -11,21 +10,20 @@
 
 namespace millrace::engine {
 
-/// What a rank with the last stage has counted in this run, for rank 0's observer.
+/// Counts of a rank with the last stage in this run, for rank 0's observer.
 struct LossCounts {
   FateCounts fates;
   LossGuard::Told guard;
 };
 
-/// Ports for every kind of message that this rank exchanges with others in one run of a schedule.
-/// Which kinds there are follows from who has which workers. Allocates nothing after construction.
-/// Called under Exchange::mutex(), except the constructor, the destructor and what only asks where
-/// workers are.
+/// Ports for every kind of message that this rank exchanges in one run of a schedule; the workers'
+/// ranks decide which kinds. Allocates nothing after construction. Called under Exchange::mutex(),
+/// except the constructor, the destructor and queries of where workers are.
 class RankPorts {
  public:
   /// In front of each message.
   struct Head {
-    std::int64_t number = 0;  ///< 0, 1, ... on its way
+    std::int64_t number = 0;  ///< 0, 1, ... within its way
     int from = 0, to = 0;     ///< replicas
     Token token;
     Clock::time_point sent;
@@ -33,7 +31,7 @@ class RankPorts {
     float loss = 0;     ///< prediction
     LossCounts counts;  ///< prediction
   };
-  /// A message's memory.
+  /// A message's buffers.
   struct Place {
     Head head{};
     Payload payload{};
@@ -44,15 +42,15 @@ class RankPorts {
     Cargo cargo;
     int stage, peer;
     bool sends;
-    std::int64_t bytes = 0;         ///< of a message
-    std::vector<Place> places{};    ///< by slot where it is about one, or in turn
+    std::int64_t bytes = 0;         ///< per message
+    std::vector<Place> places{};    ///< by slot if about a sample, else in turn
     std::int64_t messages = 0;      ///< sent, or handled
-    std::vector<Place*> waiting{};  ///< receiving: those not handled yet, by number mod places
+    std::vector<Place*> waiting{};  ///< receiving: arrived out of order, by number mod places
     int last = -1;                  ///< sending: the port last started
     Histogram took{};               ///< receiving: ns in transit
   };
 
-  /// All outlive this.
+  /// All must outlive this.
   RankPorts(const RankOptions& options, Shared& shared, const PipelineOptions& pipeline);
   ~RankPorts();
 
@@ -60,20 +58,19 @@ class RankPorts {
   int rank_of(int replica_id) const;
   bool here(int replica_id) const { return rank_of(replica_id) == rank(); }
   bool has_last(int rank) const;  ///< a replica of the last stage
-  /// Whether the inputs of a rank's samples come in messages of their own, not with targets.
+  /// Whether a rank gets its samples' inputs in separate messages, not with the targets.
   bool takes_samples(int rank) const { return takes_samples_[std::size_t(rank)]; }
 
-  /// The way of messages that go from here to `peer`.
   Way& to(Cargo cargo, int stage, int peer);
-  /// All ways on which the feed's targets leave.
+  /// The ways on which the feed's targets leave.
   const std::vector<Way*>& to_targets() { return sending(Cargo::target, 0); }
   /// Whether put() may write the next message, about `sample`.
   bool is_free(Way& way, std::int64_t sample) {
     return exchange_.over(place_for(way, sample).port);
   }
   void put(Way& way, const Head& head);
-  /// Calls `handle(way, place)` for each message that has arrived, in the order of its way. It
-  /// calls unpack() before it tells anyone.
+  /// Calls `handle(way, place)` for each message that has arrived, in the order of its way. It must
+  /// call unpack() before it signals anyone.
   template <class Handle>
   void receive(const Handle& handle) {
     for (int port; (port = exchange_.arrived()) >= 0;) {
@@ -91,9 +88,9 @@ class RankPorts {
   }
   void unpack(const Way& way, Place& place);
 
-  bool is_sending() const;  ///< what was last put somewhere is not over
+  bool is_sending() const;  ///< the last message of some way is still in flight
   bool all_sent() const;
-  /// What messages to this rank have taken so far.
+  /// Latencies of messages to this rank so far.
   std::vector<LinkTime> times() const;
 
  private:

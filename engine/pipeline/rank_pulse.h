@@ -1,4 +1,3 @@
-// What letters between ranks tell of them: who is alive, and how far their clocks are ahead.
 #pragma once
 
 #include <algorithm>
@@ -18,12 +17,12 @@
 
 namespace millrace::engine {
 
-/// Under Exchange::mutex().
+/// Detects lost ranks by their silence. Under Exchange::mutex().
 class RankPulse {
  public:
-  static constexpr std::chrono::milliseconds kBeat{500};  ///< between letters of a living rank
+  static constexpr std::chrono::milliseconds kBeat{500};  ///< heartbeat interval
 
-  /// `silence`: after which a rank is lost. `exchange` outlives this.
+  /// `silence`: after which a rank is lost. `exchange` must outlive this.
   RankPulse(const Exchange& exchange, std::chrono::seconds silence)
       : exchange_(exchange), silence_(silence), heard_(std::size_t(exchange.ranks())) {}
 
@@ -33,9 +32,9 @@ class RankPulse {
   }
   /// `rank` may be silent from now on.
   void ended(int rank) { heard_[std::size_t(rank)] = kEnded; }
-  /// "" unless a rank that has begun and not ended has been silent for too long; then says which.
-  /// Time in which nobody asked this counts for no rank: this process stood still, as after
-  /// SIGSTOP, and the others may have, too. Asked again and again by whoever waits.
+  /// Which rank is lost: has begun, not ended, and been silent for too long; "" if none. Polled by
+  /// waiters: time without a poll does not count, since this process was stopped then (as by
+  /// SIGSTOP) and others may have been, too.
   std::string lost() {
     const Clock::time_point now = Clock::now(), before = std::exchange(asked_, now);
     if (before != kNever && now - before > kStill) {
@@ -61,28 +60,27 @@ class RankPulse {
   Clock::time_point asked_ = kNever;
 };
 
-/// As NTP does it (RFC 5905, section 8): the shortest round trip tells best, and its half is how
-/// far the answer may be off; ranks of one machine have one clock. Thread-bound. A default
-/// time_point: never.
+/// Clock offsets as in NTP (RFC 5905, section 8): the shortest round trip gives the best estimate,
+/// off by at most half of it. Ranks of a machine share a clock. Thread-bound. time_point(): never.
 class RankClocks {
  public:
-  /// `clock`: which it is, as clock_of_this_machine().
+  /// `clock`: identifies it; see clock_of_this_machine().
   explicit RankClocks(int ranks, std::uint64_t clock = 0)
       : peers_(std::size_t(ranks)), clock_(clock) {}
 
-  /// Goes with each letter.
+  /// Goes with each heartbeat.
   struct Beat {
     Clock::time_point sent;    ///< by the sender's clock
     Clock::time_point echoed;  ///< `sent` of the receiver's last letter, by the receiver's clock
-    Clock::duration held{};    ///< since that had come
-    std::uint64_t clock = 0;   ///< the sender's; 0: not known
+    Clock::duration held{};    ///< since that letter came
+    std::uint64_t clock = 0;   ///< the sender's; 0: unknown
   };
 
   Beat beat_for(int rank, Clock::time_point now) const {
     const Peer& peer = peers_[std::size_t(rank)];
     return {now, peer.sent, now - peer.heard, clock_};
   }
-  /// Returns whether to answer at once, so that the other side soon knows.
+  /// Returns whether to answer at once, so that the other side soon knows the offset.
   bool heard(int rank, const Beat& beat, Clock::time_point now) {
     Peer& peer = peers_[std::size_t(rank)];
     peer.sent = beat.sent;
@@ -103,7 +101,7 @@ class RankClocks {
 
  private:
   struct Peer {
-    Clock::time_point sent, heard;  ///< the last letter: by its clock, by ours
+    Clock::time_point sent, heard;  ///< of the last letter: by the peer's clock, by ours
     Clock::duration shortest{};
     std::optional<Clock::duration> ahead;
   };
@@ -111,7 +109,7 @@ class RankClocks {
   const std::uint64_t clock_;
 };
 
-/// Equal where processes read the same clock: of this boot of this machine, in this time namespace.
+/// Equal for processes that read the same clock: same boot of a machine, same time namespace.
 inline std::uint64_t clock_of_this_machine() {
   std::string name;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> name;

@@ -1,4 +1,3 @@
-// Tells a change of scene from everything else that makes a loss jump.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +8,16 @@
 
 namespace millrace::engine {
 
-/// The error of a trivial predictor, the mean of the latest 200 frames, on each sample's input and
-/// target. It jumps when the scene changes and says nothing of the weights. Estimated from at most
-/// 1,024 elements spread over a frame. Thread-bound; allocates at the first sample only.
+/// Tells a change of scene from other causes of a loss jump. Measures the error of a trivial
+/// predictor, the mean of the latest 200 frames, on each sample's input and target: it jumps when
+/// the scene changes and does not depend on the weights. Estimated from at most 1,024 elements
+/// spread over a frame. Thread-bound; allocates at the first sample only.
 class SceneWatch {
  public:
-  /// Sets `sample.info.scene`. `target`: whether it is there already. A replayed sample is compared
+  /// Sets `sample.info.scene`. `target`: whether it is already known. A replayed sample is compared
   /// but does not change the mean.
   void see(Sample& sample, bool target);
-  /// The same for samples that lie elsewhere. `target` may be empty.
+  /// The same for other samples. `target` may be empty.
   SceneErrors see(std::span<const float> input, std::span<const float> target);
 
  private:

@@ -1,4 +1,3 @@
-// Which slots are free for a new sample.
 #pragma once
 
 #include <concurrentqueue/blockingconcurrentqueue.h>  // LightweightSemaphore: spins before it sleeps
@@ -10,8 +9,8 @@
 
 namespace millrace::engine {
 
-/// Slot (sample % slots) is free again when all `stages` have released the sample that had it.
-/// One thread at a time acquires; each stage releases a sample once.
+/// Slot sample % slots is free again once all `stages` have released the sample in it. One thread
+/// at a time acquires; each stage releases a sample once.
 class SlotPool {
  public:
   SlotPool(int slots, int stages) : slots_(slots), stages_(stages), state_(new State[slots]) {
@@ -20,8 +19,7 @@ class SlotPool {
 
   int slot_of(std::int64_t sample) const { return int(sample % slots_); }
 
-  /// Waits until the sample's slot is free; false if it was not within `patience`; of 0 it looks
-  /// once.
+  /// Waits for the sample's slot; false if it is not free within `patience`; 0: does not block.
   bool acquire(std::int64_t sample, std::chrono::microseconds patience) {
     State& state = state_[slot_of(sample)];
     const bool taken =

@@ -74,7 +74,7 @@ bool Worker::perform(const Lowered& next) {
   if (action.op == Op::forward && !mine.step->defers()) {
     mine.meter->begin(Clock::now());
   } else if (action.op == Op::forward || stages_.size() > 1) {
-    // What passed since this stage's last action was another's of this worker, or nobody's.
+    // The time since this stage's last action was spent on other stages of this worker, or idle.
     mine.meter->pass(Clock::now());
   }
   Token token{.sample = action.sample, .origin = action.sample};
@@ -116,7 +116,7 @@ void Worker::work(const Lowered& next) {
   } else if (adds_gradient(action.op)) {
     mine.step->leave_out(slot(action.sample));
     mine.left_out = true;
-    // The last stage's to write where targets come late, and so nobody else's to read.
+    // Where targets come late, only the last stage writes this, so no other may read it.
     if (shared_.lowering.last(action.stage))
       mine.untold = mine.untold || !info(action.sample).has_target;
   }
@@ -135,7 +135,7 @@ void Worker::give(const Action& action, const Signal& signal) {
       return completions_.push({.kind = Completion::Kind::predicted, .action = action});
     case Kind::release:
       return completions_.push({.kind = Completion::Kind::released, .action = action});
-    case Kind::admission:  // given when the sample was admitted
+    case Kind::admission:
     case Kind::meeting:
       return;
   }
@@ -143,14 +143,13 @@ void Worker::give(const Action& action, const Signal& signal) {
 
 void Worker::update(const Action& action) {
   Stage& mine = stage(action);
-  // An update is the mean over all of its samples, or none.
+  // An update is the mean over all of its samples, or is skipped.
   const bool left_out = std::exchange(mine.left_out, false);
   bool learned = std::exchange(mine.learned, false) && !left_out;
   edge_.agree(action.stage, learned, mine.pending);
   const bool untold = std::exchange(mine.untold, false);
   ++mine.versions;
-  // Within a minibatch every sample is as old as the minibatch. A stage that goes backward alone
-  // drains.
+  // All samples of a minibatch have its age. A stage that goes backward without forwards drains.
   std::int64_t age = shared_.schedule.group > 1 ? mine.age : mine.newest - mine.origin;
   if (!std::exchange(mine.forwarded, false)) age = -1;
   follow_rate();

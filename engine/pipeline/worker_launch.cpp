@@ -1,4 +1,4 @@
-// What a worker does when a launch group ends, and when its work is over.
+// The end of a launch group, and of its work.
 #include <cmath>
 #include <utility>
 
@@ -26,7 +26,7 @@ void Worker::end_group() {
 
 void Worker::complete_finished() {
   edge_.progress();
-  // Not reentrant: completing a prediction may wait for another replica's, and a wait completes.
+  // Not reentrant: completing a prediction may wait for another replica's, and waiting completes.
   if (std::exchange(completing_, true)) return;
   while (!completions_.empty() && over(completions_.front())) {
     complete(completions_.front());
@@ -40,7 +40,7 @@ bool Worker::over(const Completion& completion) {
   capture::Step& step = *stage(completion.action).step;
   if (completion.kind != Completion::Kind::predicted || !step.defers())
     return step.over(completion.launch);
-  // Viewers need not wait for what the launch does after the prediction.
+  // A prediction need not wait for the rest of its launch.
   if (!step.shown(slot(completion.action.sample)) && !step.over(completion.launch)) return false;
   showing_ += (Clock::now() - completion.launched - showing_) / 8;
   return true;
@@ -52,8 +52,7 @@ std::chrono::microseconds Worker::patience() {
   const Completion& next = completions_.front();
   if (next.kind != Completion::Kind::predicted || next.launch < 0)
     return patience_->next(kImpatience);
-  // A sleep ends late by about as much as it lasts, so the worker spins through the last stretch
-  // before a prediction is due, and not much longer.
+  // A sleep overshoots by about its length: spin shortly before a prediction is due.
   const Clock::duration due = showing_ - (Clock::now() - next.launched);
   const bool soon = due < 2 * kImpatience && due > -showing_ - 2 * kImpatience;
   return patience_->next(soon ? microseconds(0) : kImpatience);
@@ -114,7 +113,7 @@ void Worker::updated(const Completion& update) {
   const Fate fate = update.learned  ? Fate::trained
                     : update.untold ? Fate::untold
                                     : Fate::predicted_only;
-  // Replicas update together, on a sample each; the action names the last replica's.
+  // Replicas update together, each on one sample; the action names the last replica's.
   const int later = shared_.lowering.replicas(update.action.stage) - 1 - program_.replica;
   const std::int64_t end = update.action.sample - later + 1;
   for (std::int64_t sample = end - shared_.schedule.group; sample < end; ++sample) {

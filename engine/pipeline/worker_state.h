@@ -1,5 +1,3 @@
-// What a worker keeps to itself: what it knows of its stages; tokens until its launch group ends;
-// completions until the work that they are about is over.
 #pragma once
 
 #include <algorithm>
@@ -16,27 +14,25 @@
 
 namespace millrace::engine {
 
-/// Thread-bound.
+/// What a worker knows of one of its stages. Thread-bound.
 struct StageOfWorker {
   capture::Step* step = nullptr;
   StageMeter* meter = nullptr;
   std::int64_t age = 0;       ///< of gradients in the steady state, in samples
   std::int64_t newest = 0;    ///< the sample last forwarded
-  std::int64_t versions = 0;  ///< of its weights, made so far
+  std::int64_t versions = 0;  ///< updates of its weights so far
   std::int64_t tries = 0;     ///< updates asked of its step
-  std::int64_t skipped = 0;   ///< of them, known to be left out
-  // The gradient last received: the sample whose loss made it, the guard's verdict, whether there
-  // is one.
+  std::int64_t skipped = 0;   ///< of them, known to be skipped
+  // Of the gradient last received: the sample of its loss, the guard's verdict, whether it exists.
   std::int64_t origin = 0;
   Alarm alarm = Alarm::none;
   bool learns = true;
-  std::vector<char> learned_in{};  ///< by slot: what `learns` was of a sample's own gradient
-  // Since the last update: the worst alarm, and whether there was a gradient, a sample without
-  // one, a sample without a target (last stage), a forward.
+  std::vector<char> learned_in{};  ///< by slot: `learns` of the sample's own gradient
+  // Since the last update: the worst alarm, and whether there was a gradient, a sample without one,
+  // a sample without a target (last stage), a forward.
   Alarm pending = Alarm::none;
   bool learned = false, left_out = false, untold = false, forwarded = false;
-  // If the step defers: time on the host and forwards of this launch group, time on the device of
-  // groups without a forward.
+  // If the step defers: host time and forwards of this group; device time of groups without any.
   std::int64_t host_ns = 0;
   int forwards = 0;
   std::int64_t unrecorded_ns = 0;
@@ -49,7 +45,7 @@ struct StageOfWorker {
     if (part != StageMeter::Part::waiting) host_ns += passed;
   }
 
-  /// Records a launch group that is over and had `group_forwards` samples.
+  /// Records a finished launch group with `group_forwards` samples.
   void record(std::int64_t group_host_ns, int group_forwards) {
     const std::int64_t device = step->duration_ns() + std::exchange(unrecorded_ns, 0);
     if (group_forwards == 0) {
@@ -78,7 +74,7 @@ struct StageOfWorker {
     return false;
   }
 
-  /// Counts an update that is over; the step may have skipped one that it was `asked` for.
+  /// Counts a finished update; the step may have skipped one that it was `asked` for.
   void count(bool asked, bool had_gradient, std::int64_t gradient_age) {
     if (asked && step->skipped() == skipped) {
       meter->updated(gradient_age);
@@ -89,7 +85,7 @@ struct StageOfWorker {
   }
 };
 
-/// Tokens that go out when the launch group ends.
+/// Holds tokens until the launch group ends.
 class Outbox {
  public:
   explicit Outbox(std::size_t room) { tokens_.reserve(room); }
@@ -109,28 +105,28 @@ class Outbox {
   std::vector<Outgoing> tokens_;
 };
 
-/// Something of one stage that others may know once the launch it belongs to is over.
+/// What others may know of a stage once the launch that it belongs to has finished.
 struct Completion {
   enum class Kind {
-    timed,      ///< how long the launch group's work took
-    predicted,  ///< the prediction is there, and the loss unless targets come late
-    compared,   ///< the loss is there too
+    timed,      ///< the launch group's time is known
+    predicted,  ///< the prediction is ready, and the loss unless targets come late
+    compared,   ///< so is the loss
     released,   ///< the stage is done with the sample
-    updated,    ///< the weights are, unless the step says that it was skipped
-    left_out,   ///< an update that the guard, or a lack of gradients, left out
+    updated,    ///< so are the weights, unless the step skipped the update
+    left_out,   ///< an update that the guard or a lack of gradients prevented
   };
   Kind kind = Kind::timed;
   Action action;
   std::int64_t launch = -1;  ///< -1: not launched yet
   std::chrono::steady_clock::time_point launched;
   std::int64_t number =
-      0;             ///< timed: ns on the host; updated: the gradient's age, as StageMeter has it
-  int forwards = 0;  ///< timed: samples in the group
-  bool learned = false;  ///< updated, left_out: there was something to learn
+      0;  ///< timed: ns on the host; updated: the gradient's staleness, as StageMeter has it
+  int forwards = 0;      ///< timed: samples in the group
+  bool learned = false;  ///< updated, left_out: there was a gradient
   bool untold = false;   ///< left_out: for lack of a target
 };
 
-/// Completions in the order they were noted: a ring that grows where it must, which is rare.
+/// Completions in order of push(): a ring that grows if it must, which is rare.
 class CompletionQueue {
  public:
   explicit CompletionQueue(std::size_t room) : ring_(room) {}
@@ -141,7 +137,7 @@ class CompletionQueue {
   }
   Completion& front() { return ring_[taken_ % ring_.size()]; }
   void pop() { ++taken_; }
-  /// Calls `visit` for those that are not launched yet.
+  /// Calls `visit` for those not launched yet.
   template <class Visit>
   void launched(const Visit& visit) {
     for (; launched_ < noted_; ++launched_) visit(ring_[launched_ % ring_.size()]);

@@ -1,4 +1,3 @@
-// What a worker waits for before it acts.
 #include <algorithm>
 #include <stdexcept>
 #include <thread>
@@ -49,8 +48,7 @@ bool Worker::receive(const Action& action, const Signal& need, Token& token) {
       return false;
     waited = Clock::now() - began;
     if (token.sent != Clock::time_point{}) {
-      // It comes from another process: until it was sent there was nothing to do, then it was in
-      // transit.
+      // From another process: waiting until the token was sent, then in transit.
       lap(mine, Part::waiting, std::max(token.sent, mine.meter->last()));
     } else {
       lap(mine, Part::waiting);
@@ -108,7 +106,7 @@ bool Worker::admit(const Action& action) {
   patience_->begin(-1);
   for (Feed::Status status = Feed::Status::wait; status != Feed::Status::ready;) {
     status = edge_.poll(sample, patience());
-    // The stream's pause is used to show what is predicted.
+    // Show predictions while the stream pauses.
     if (status == Feed::Status::wait) end_group();
     if (status == Feed::Status::end || over(sample)) return false;
   }
@@ -148,7 +146,7 @@ bool Worker::compare(const Action& action, bool& told) {
   if (!last) return true;
   info(action.sample).has_target = told;
   completions_.push({.kind = Completion::Kind::compared, .action = action});
-  if (!mine.step->defers()) end_group();  // the guard is to judge it before its gradient is taken
+  if (!mine.step->defers()) end_group();  // the guard must judge it before its gradient is taken
   return true;
 }
 
@@ -158,7 +156,7 @@ void Worker::take_gradient(const Action& action, const Token& token, bool told) 
   mine.origin = options_.own_losses ? action.sample : token.origin;
   mine.learns = last || options_.own_losses ? info(action.sample).learns && told : token.learns;
   mine.learned_in[slot(action.sample)] = mine.learns;
-  // What the guard said is known by then, and known at the same sample in every run.
+  // The guard's verdict on this sample is certain to be known: the same in every run.
   const std::int64_t judged = action.sample - (mine.step->defers() ? shared_.schedule.slots() : 0);
   mine.alarm = !last        ? token.alarm
                : judged < 0 ? Alarm::none

@@ -6,7 +6,7 @@
 namespace millrace::engine::plan {
 namespace {
 
-/// What one of `ways` parts takes, scaled from the nearest measured number of parts <= `ways`.
+/// One of `ways` parts, scaled from the largest measured number of parts <= `ways`.
 StepCosts part_of(const ModuleProfile& module, int ways) {
   StepCosts ms = module.ms();
   int measured = 1;
@@ -19,7 +19,6 @@ StepCosts part_of(const ModuleProfile& module, int ways) {
   return {ms.forward / rest, ms.input_gradient / rest, ms.weight_gradient / rest, ms.update / rest};
 }
 
-/// Of module `index`. The first has no input gradient.
 StageCosts costs_of(const Profile& profile, int index) {
   const ModuleProfile& module = profile.modules[std::size_t(index)];
   StageCosts costs{module.ms(), module.bytes};
@@ -61,7 +60,7 @@ Profile shared_by(Profile profile, int tensor, const Machine& machine) {
   const Link& link = worst_link(machine, tensor);
   const auto sum_ms = [&](double bytes, int ways) {
     if (bytes == 0) return 0.0;
-    // Each sends all others its part.
+    // Each rank sends its part to all others.
     return machine.sums && ways > 1 ? machine.sums->ms(bytes * (ways - 1))
                                     : all_reduce_ms(link, bytes, ways);
   };
@@ -131,7 +130,7 @@ CostModel::CostModel(const Profile& profile, const Machine& machine, const Metho
 }
 
 int CostModel::device(int place, int copy) const {
-  const int row = places_ / method_.virtual_stages;  // chunks go round the workers
+  const int row = places_ / method_.virtual_stages;  // chunks go to the workers in turn
   place %= row;
   return (method_.copies_inside ? place * method_.copies + copy : copy * row + place) *
          method_.tensor;

@@ -1,4 +1,3 @@
-// What a stage costs at its place in the machine: the formulas that planning minimises.
 #pragma once
 
 #include <string>
@@ -9,32 +8,31 @@
 
 namespace millrace::engine::plan {
 
-/// Adds a profile's modules up to the stages of a cut. `cut`: the modules where stages 1.. begin,
-/// ascending. The first module has no input gradient. Throws std::invalid_argument unless every
-/// stage has at least one of the profile's modules.
+/// Sums a profile's modules by stage. `cut`: where stages 1.. begin, ascending. The first module
+/// has no input gradient. Throws std::invalid_argument if a stage would be empty or out of range.
 std::vector<StageCosts> stage_costs(const Profile& profile, const std::vector<int>& cut);
 
-/// What each of `tensor` devices that share modules spends and keeps. If the machine does not know
-/// how long its ranks take to add up, they use the slowest link between such devices.
+/// The profile of one of `tensor` devices that share modules. Without Machine::sums, their
+/// all-reduces use the slowest link between such devices.
 Profile shared_by(Profile profile, int tensor, const Machine& machine);
 
-/// How the devices work together: a plan without its cut and the width of its stages. Devices =
-/// width p x tensor t x copies d; a stage's own replicas count as places of p.
+/// How devices work together: a plan without its cut and the stages' widths. Devices = width p x
+/// tensor t x copies d; a stage's own replicas are places of p.
 struct Method {
   std::string schedule = "partime";
-  int microbatches = 1;    ///< samples of one copy that make an update; 1 without minibatches
-  int virtual_stages = 1;  ///< interleaved: stages a worker
-  bool recompute = false;  ///< keep only a stage's input, and run its forward again
+  int microbatches = 1;    ///< samples of one copy per update; 1 without minibatches
+  int virtual_stages = 1;  ///< interleaved: stages per worker
+  bool recompute = false;  ///< keep only a stage's input and repeat its forward
   int tensor = 1;          ///< devices that share each module
-  int copies = 1;          ///< pipelines side by side, which average their gradients
-  /// Whether the copies of a stage are neighbours; else the stages of a copy are.
+  int copies = 1;          ///< data-parallel pipelines, which average their gradients
+  /// Whether the copies of a stage are neighbours, rather than the stages of a copy.
   bool copies_inside = false;
 
   bool operator==(const Method&) const = default;
 };
 
-/// Modules [begin, end) on `replicas` x `threads` places from `place` on. Replicas take samples in
-/// turn; threads share one sample's work.
+/// Modules [begin, end) on `replicas` x `threads` places from `place` on. Replicas take turns with
+/// samples; threads share the work on one.
 struct Stage {
   int begin = 0;
   int end = 0;
@@ -46,33 +44,33 @@ struct Stage {
   bool operator==(const Stage&) const = default;
 };
 
-/// A stage's milliseconds a sample as its neighbours see them: each of r replicas counts 1/r.
+/// A stage's milliseconds per sample, as its neighbours see it: each of r replicas counts 1/r.
 struct StageTime {
-  double work = 0;    ///< forward, backward, recomputing, its share of an update
+  double work = 0;    ///< forward, backward, recomputation, its share of an update
   double agree = 0;   ///< its share of the replicas' all-reduce
   double arrive = 0;  ///< activation from upstream, gradient to it
   double leave = 0;   ///< activation to downstream, gradient from it
-  /// Their sum, or the longest of those that run in parallel.
+  /// Their sum, or the longest of those that overlap.
   double period(Overlap overlap) const;
 };
 
-/// Bytes that one of a stage's devices holds.
+/// Bytes on one of a stage's devices.
 struct StageMemory {
   int versions = 1;  ///< of the weights
   int samples = 1;   ///< whose activations are kept
   double weights = 0;
-  double optimizer = 0;  ///< one gradient of the weights, and the optimizer's state
+  double optimizer = 0;  ///< one gradient of the weights and the optimizer's state
   double stash = 0;
   double replay = 0;  ///< samples kept for replay
   double total() const { return weights + optimizer + stash + replay; }
 };
 
-/// A profile's prefix sums for one machine and method. Immutable. A place is `tensor` devices that
-/// act as one; a copy has places() of them in a row.
+/// The cost formulas that planning minimises, on a profile's prefix sums for one machine and
+/// method. A place is `tensor` devices that act as one; a copy has places() in a row. Immutable.
 class CostModel {
  public:
-  /// Throws std::invalid_argument unless the machine's devices are a multiple of tensor x copies.
-  /// interleaved: a place is a chunk of a worker, and places() = workers x virtual_stages.
+  /// Throws std::invalid_argument unless the devices are a multiple of tensor x copies.
+  /// interleaved: a place is a worker's chunk, and places() = workers x virtual_stages.
   CostModel(const Profile& profile, const Machine& machine, const Method& method);
 
   int modules() const { return int(compute_.size()) - 1; }
@@ -80,21 +78,20 @@ class CostModel {
   const Machine& machine() const { return machine_; }
   const Method& method() const { return method_; }
   const ScheduleEntry& entry() const { return entry_; }
-  /// How much faster `threads` cores are than one; 0 if the profile does not say.
+  /// Of `threads` cores over one; 0 if the profile does not say.
   double speedup(int threads) const;
 
   StageTime time(const Stage& stage) const;
   /// Forward, backward and update of modules [begin, end) on such a stage; part of time().work.
   double work(int begin, int end, int replicas, int threads) const;
   /// A stage's depth is the number of samples between it and the loss: its own, and one for each
-  /// turn of its replicas that fits the places behind it: N - i if nothing is replicated
-  /// (PipeDream's NOAM, SOSP 2019, section 3.2). `stages`: how many the pipeline has, or the most
-  /// it can have.
+  /// turn of its replicas that fits the places behind it. N - i without replicas (PipeDream's NOAM,
+  /// SOSP 2019, section 3.2). `stages`: of the pipeline, or an upper bound.
   StageMemory memory(const Stage& stage, int stages) const;
-  /// Whether the schedule can have the stage there: 2bw's two versions suffice only if an update
+  /// Whether the schedule allows the stage there: 2bw's two versions suffice only if an update
   /// covers all samples in flight, depth x replicas (arXiv 2006.09503, section 3.1).
   bool allows(const Stage& stage) const;
-  /// Forward, backward and update of modules [begin, end) on one place, not shared by replicas.
+  /// Of modules [begin, end) on one place, not shared by replicas.
   StepCosts step(int begin, int end) const;
   double weight_bytes(int begin, int end) const {
     return sums_[end].bytes.weight - sums_[begin].bytes.weight;
@@ -104,18 +101,16 @@ class CostModel {
   const std::vector<double>& compute_sums() const { return compute_; }
   /// versions x weights + optimizer + samples x stash of modules [0, i).
   std::vector<double> memory_sums(int versions, int samples) const;
-  /// Besides, memory keeps the inputs that recomputing starts from.
+  /// What memory keeps besides: the inputs that recomputing starts from.
   double input_bytes(int begin, int samples) const;
   int depth(const Stage& stage) const;
 
-  /// Of a sample's messages from upstream and to downstream, activation and gradient; 0 at the
-  /// network's ends.
+  /// A sample's activation and gradient messages upstream and downstream; 0 at the network's ends.
   double arrive_ms(const Stage& stage) const;
   double leave_ms(const Stage& stage) const;
-  /// The activation from upstream alone.
   double activation_ms(const Stage& stage) const;
   const Link& agree_link(const Stage& stage) const;
-  /// Samples of a pipeline between two updates of a stage with `replicas`.
+  /// Samples of a pipeline per update of a stage with `replicas`.
   int group(int replicas) const;
 
  private:
@@ -127,11 +122,11 @@ class CostModel {
   Method method_;
   ScheduleEntry entry_;
   std::vector<double> speedup_;
-  double agree_ms_ = 0;  ///< of those that share modules, on an update
+  double agree_ms_ = 0;  ///< per update, of devices that share modules
   int places_ = 1;
   std::vector<StageCosts> sums_;          ///< of modules [0, i); messages: that cross before i
-  std::vector<double> compute_;           ///< the same of forward, again if recomputed, backward
-  std::vector<std::vector<int>> levels_;  ///< worst between two places, of any copy
+  std::vector<double> compute_;           ///< likewise: forward (twice if recomputed) and backward
+  std::vector<std::vector<int>> levels_;  ///< worst between two places, over copies
 };
 
 }  // namespace millrace::engine::plan

@@ -8,10 +8,10 @@
 namespace millrace::engine::plan {
 namespace {
 
-constexpr double kExact = 1e-12;  ///< relative: below it a difference is rounding
+constexpr double kExact = 1e-12;  ///< relative: a smaller difference is rounding
 constexpr double kNear = 1e-3;    ///< relative
 
-/// A period that no cut can beat: the slowest module's, or that of all work over all places.
+/// A period that no cut can beat: the slowest module's, or all work over all places.
 double lower_bound(const CostModel& model, const std::vector<Width>& widths) {
   double efficiency = 0;
   for (const Width& width : widths) {
@@ -27,12 +27,11 @@ double lower_bound(const CostModel& model, const std::vector<Width>& widths) {
   return bound;
 }
 
-/// The cut of the least period, no less than `low`. `within(period)` finds some cut within a
-/// period, or none.
+/// The cut of the least period >= `low`. `within(period)` finds some cut within a period, or none.
 template <class Within>
 std::optional<Cut> least(const CostModel& model, double low, const Within& within) {
   std::optional<Cut> best;
-  // Tries a period; a cut within it lowers the ceiling to what that cut really takes.
+  // A cut within the period lowers the ceiling to what that cut really takes.
   const auto fits = [&](double period) {
     const std::vector<Stage> stages = within(period);
     if (stages.empty()) return false;
@@ -41,7 +40,7 @@ std::optional<Cut> least(const CostModel& model, double low, const Within& withi
     return cut.period_ms <= period * (1 + kExact / 4);
   };
   if (fits(low) || !fits(std::numeric_limits<double>::infinity())) return best;
-  // The best is mostly not far above the bound: close in from there.
+  // The optimum is usually not far above the bound: close in from there.
   for (double step = 1.0 / 256; low > 0 && best->period_ms > low * (1 + step); step *= 4) {
     if (fits(low * (1 + step))) break;
     low *= 1 + step;
@@ -50,7 +49,7 @@ std::optional<Cut> least(const CostModel& model, double low, const Within& withi
     const double middle = low + (best->period_ms - low) / 2;
     if (middle <= low || middle >= best->period_ms) break;
     if (!fits(middle)) low = middle;
-    // So close together few cuts are left: is there any below the best?
+    // So close together few cuts are left: is any below the best?
     const double below = best->period_ms * (1 - kExact);
     if (best->period_ms < low * (1 + kNear) && !fits(below)) break;
   }

@@ -1,4 +1,3 @@
-// The best contiguous cut of a network over the places of a machine, exactly.
 #pragma once
 
 #include <optional>
@@ -12,7 +11,7 @@ namespace millrace::engine::plan {
 struct Freedom {
   bool replicas = false;  ///< a stage may take several places, which take samples in turn
   bool threads = false;   ///< a stage may take several places, which share a sample's work
-  int stages = 0;         ///< exactly so many, each on one place; 0: the best number
+  int stages = 0;         ///< number of stages, each on one place; 0: the best number
   bool together = false;  ///< one stage, whose threads take all places
 
   bool operator==(const Freedom&) const = default;
@@ -20,31 +19,29 @@ struct Freedom {
 
 struct Cut {
   std::vector<Stage> stages;
-  double period_ms = 0;  ///< of the slowest stage: time from one sample to the next
+  double period_ms = 0;  ///< of the slowest stage: time between samples
   int bottleneck = 0;    ///< the slowest stage
 };
 
-/// The cut with the least period, to 1e-12 of it, among all cuts into stages of at least one module
-/// on consecutive places, the last stage on the last place, that fit the machine's memory. Places
-/// may stay idle. Among equals, one with the fewest places. Empty: nothing fits.
+/// The cut with the least period, exact to 1e-12, among all cuts into stages of at least one module
+/// on consecutive places that fit the machine's memory. The last stage is on the last place; places
+/// may stay idle. Of equals, one with the fewest places. Empty: nothing fits.
 ///
 /// A stage's cost depends only on its modules, width and place. So "modules [k, n) can run on the
-/// last d places within a period B" is a dynamic program over (d, k) with O(1) a state and width:
-/// costs are sums over modules, so for each k the ends that fit are an interval, found with two
-/// pointers. B is bisected between bounds. A step takes O(modules x places x widths), less what
-/// bounds rule out.
+/// last d places within period B" is a dynamic program over (d, k), O(1) per state and width: costs
+/// are sums over modules, so for each k the ends that fit are an interval, found with two pointers.
+/// B is bisected. A step takes O(modules x places x widths), less what bounds rule out.
 std::optional<Cut> best_cut(const CostModel& model, const Freedom& freedom);
 
-/// The best cut that differs from `best`, which is best_cut()'s; empty if there is none.
+/// The best cut other than `best`, which is best_cut()'s; empty: there is none.
 std::optional<Cut> next_best_cut(const CostModel& model, const Freedom& freedom, const Cut& best);
 
-/// A cut that fits the machine's memory, whatever its period; empty: there is none.
+/// A cut that fits the machine's memory, of any period; empty: there is none.
 std::vector<Stage> any_cut(const CostModel& model, const Freedom& freedom);
 
-/// Period and bottleneck of given stages.
 Cut weigh(const CostModel& model, const std::vector<Stage>& stages);
 
-/// The largest total() of a stage's memory, of one of its devices.
+/// The largest total() of a stage's memory.
 double peak_memory(const CostModel& model, const std::vector<Stage>& stages);
 
 }  // namespace millrace::engine::plan

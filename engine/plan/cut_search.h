@@ -1,4 +1,3 @@
-// Whether a network fits a machine within a period: the dynamic program behind best_cut().
 #pragma once
 
 #include <algorithm>
@@ -12,7 +11,6 @@
 
 namespace millrace::engine::plan {
 
-/// The places of a stage.
 struct Width {
   int replicas = 1;
   int threads = 1;
@@ -37,7 +35,8 @@ inline std::vector<Width> widths_of(const CostModel& model, const Freedom& freed
   return widths;
 }
 
-/// Tables for one model, reused from period to period. Not thread-safe.
+/// Whether a network fits a machine within a period: the dynamic program behind best_cut(). Keeps
+/// its tables from period to period. Not thread-safe.
 class CutSearch {
  public:
   CutSearch(const CostModel& model, const Freedom& freedom)
@@ -55,7 +54,7 @@ class CutSearch {
     memory_limits_.assign(widths_.size(), std::vector<Limits>(places_ + 1));
   }
 
-  /// A cut whose stages all stay within `period`, on the fewest places; empty: there is none.
+  /// A cut with all stages within `period`, on the fewest places; empty: there is none.
   std::vector<Stage> within(double period) {
     if (widths_.empty()) return {};
     start(period);
@@ -66,9 +65,8 @@ class CutSearch {
     return {};
   }
 
-  /// A cut within `period` other than `known`, which is within it, too; empty: there is none.
-  /// Another cut differs from the known one in some first stage: tries a different one at each
-  /// step.
+  /// A cut within `period` other than `known`, which is within it; empty: there is none. Another
+  /// cut leaves the known one at some stage: tries each.
   std::vector<Stage> within_other_than(const std::vector<Stage>& known, double period) {
     start(period);
     const int known_tail = model_.places() - known.front().place;
@@ -85,22 +83,22 @@ class CutSearch {
     return {};
   }
 
-  /// The widths a stage may have, narrowest first.
+  /// Narrowest first.
   const std::vector<Width>& widths() const { return widths_; }
 
  private:
   struct Origin {
-    std::int16_t width = -1;  ///< of the stage that begins here; -1: not reached
+    std::int16_t width = -1;  ///< of the stage that begins here; -1: unreachable
     std::int16_t end = 0;     ///< where the stage ends
   };
-  /// The farthest end of a stage, by where it begins.
+  /// The farthest end of a stage, by its begin.
   using Limits = std::vector<std::int16_t>;
 
   Stage stage_at(int width, int tail, int begin, int end) const {
     const auto [replicas, threads] = widths_[width];
     return {begin, end, model_.places() - tail, replicas, threads};
   }
-  /// Memory does not depend on the period: worked out once.
+  /// Independent of the period, so computed once.
   const Limits& memory_limits(int width, int tail) {
     Limits& limits = memory_limits_[width][tail];
     if (!limits.empty()) return limits;
@@ -120,7 +118,7 @@ class CutSearch {
     }
     return limits;
   }
-  /// The farthest end that work and the all-reduce allow: two pointers along ascending sums.
+  /// The farthest end that work and all-reduce allow: two pointers along ascending sums.
   const Limits& time_limits(int width, const Link& agree, double period) {
     for (const TimeLimits& known : time_limits_[width]) {
       if (known.agree == &agree) return known.limits;
@@ -146,20 +144,19 @@ class CutSearch {
     time_limits_[width].push_back({&agree, std::move(limits)});
     return time_limits_[width].back().limits;
   }
-  /// The tables anew.
   void start(double period) {
     bound_states(period);
     time_limits_.assign(widths_.size(), {});
     origin_.assign(places_ + 1, std::vector<Origin>(modules_ + 1));
     origin_[0][modules_].width = 0;
   }
-  /// Tails of one place more.
+  /// Adds the tails that take one more place.
   void grow(int tail, double period) {
     for (int width = 0; width < int(widths_.size()); ++width) {
       if (widths_[width].places() <= tail) extend(width, tail, period);
     }
   }
-  /// A cut with the known one's stages before `at` and another stage there; empty: there is none.
+  /// A cut with the stages of `known` before `at` and another stage there; empty: there is none.
   std::vector<Stage> leaving(const std::vector<Stage>& known, std::size_t at, double period) {
     const int begin = known[at].begin, tail = model_.places() - known[at].place;
     for (int width = 0; width < int(widths_.size()); ++width) {
@@ -179,11 +176,11 @@ class CutSearch {
     }
     return {};
   }
-  /// Bounds the modules at which a tail of d places can begin within the period: the other places
-  /// must manage the work before them, and d places the work behind them.
+  /// Bounds the modules where a tail of d places can begin within the period: the other places must
+  /// manage the work before them, and the d places the rest.
   void bound_states(double period) {
     const auto& compute = model_.compute_sums();
-    const double most = period * efficiency_ * (1 + 1e-9);  // rounding rules nothing out
+    const double most = period * efficiency_ * (1 + 1e-9);  // rounding must not rule anything out
     first_.assign(places_ + 1, 0);
     last_.assign(places_ + 1, modules_);
     if (!std::isfinite(period)) return;
@@ -210,8 +207,8 @@ class CutSearch {
       extend_beside(width, tail, period, limits_);
     }
   }
-  /// Messages run in parallel, so only those that take longer than the rest matter: of all ends
-  /// within the limits the nearest is as good as any.
+  /// Messages overlap with work, so only those longer than the period matter: of all ends within
+  /// the limits the nearest is as good as any.
   void extend_beside(int width, int tail, double period, const Limits& limits) {
     const int behind = tail - widths_[width].places();
     const double room = period * widths_[width].replicas;
@@ -227,14 +224,14 @@ class CutSearch {
       origin_[tail][begin] = {std::int16_t(width), std::int16_t(nearest)};
     }
   }
-  /// Messages add to the rest: the best end has the least sum of work up to it and message there.
-  /// Keeps the ends, farthest first, whose sum is below every nearer one's.
+  /// Messages add to work: the best end has the least sum of work up to it and message there. Keeps
+  /// the ends, farthest first, whose sum is below every nearer one's.
   void extend_adding(int width, int tail, double period, const Limits& limits) {
     const auto period_of = [&](int begin, int end) {
       return model_.time(stage_at(width, tail, begin, end)).period(Overlap::none);
     };
     const int behind = tail - widths_[width].places();
-    std::vector<std::pair<int, double>> ends;  // and the period of a stage from module 0 to there
+    std::vector<std::pair<int, double>> ends;  // end, and period of a stage from module 0 to it
     for (int begin = modules_ - 1; begin >= first_[tail]; --begin) {
       if (is_end(behind, begin + 1)) {
         const double cost = period_of(0, begin + 1);
@@ -256,7 +253,6 @@ class CutSearch {
   bool is_end(int tail, int end) const {
     return end >= first_[tail] && end <= last_[tail] && origin_[tail][end].width >= 0;
   }
-  /// The stages of a tail from module `begin` on.
   std::vector<Stage> trace(int tail, int begin = 0) const {
     std::vector<Stage> stages;
     while (begin < modules_) {
@@ -272,16 +268,16 @@ class CutSearch {
   int modules_, places_;
   bool exact_;  ///< all places must be taken
   std::vector<Width> widths_;
-  double efficiency_ = 1;                    ///< the most work a place does in a unit of time
-  std::vector<std::vector<Origin>> origin_;  ///< [places of the tail][its first module]
-  std::vector<int> first_, last_;            ///< modules a tail of so many places may begin at
+  double efficiency_ = 1;                           ///< the most work a place does per unit of time
+  std::vector<std::vector<Origin>> origin_;         ///< [places of the tail][its first module]
+  std::vector<int> first_, last_;                   ///< where a tail of so many places may begin
   std::vector<std::vector<Limits>> memory_limits_;  ///< [width][places of the tail]
   struct TimeLimits {
     const Link* agree;
     Limits limits;
   };
-  std::vector<std::vector<TimeLimits>> time_limits_;  ///< [width], of this period
-  Limits limits_;                                     ///< of the width and tail at hand
+  std::vector<std::vector<TimeLimits>> time_limits_;  ///< [width], for this period
+  Limits limits_;                                     ///< for the current width and tail
 };
 
 }  // namespace millrace::engine::plan

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMostDevices = 4096;
 
-/// The number >= 0 that `text`, a part of `option`, is.
+/// `text`, a part of `option`, as a number >= 0.
 double number(const std::string& text, const std::string& option) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);

@@ -1,4 +1,3 @@
-// The devices that a plan or a simulation runs on.
 #pragma once
 
 #include <optional>
@@ -9,17 +8,16 @@
 
 namespace millrace::engine::plan {
 
-/// A level of the machine: `count` parts (devices, in the first level), every pair connected by
-/// `link`.
+/// `count` parts (devices, in the first level), every pair connected by `link`.
 struct Level {
   int count = 1;
   Link link;
   bool operator==(const Level&) const = default;
 };
 
-/// What runs in parallel to a device's computing; whichever takes longer sets the pace.
+/// What overlaps with a device's computing; the longer of the two sets the pace.
 enum class Overlap {
-  none,       ///< nothing: the worker itself hands over, as a CPU's does
+  none,       ///< nothing: the worker itself hands over, as on a CPU
   transfers,  ///< messages between stages, but not the replicas' all-reduce
   all,        ///< messages between stages and the replicas' all-reduce
 };
@@ -28,9 +26,9 @@ enum class Overlap {
 struct Machine {
   std::vector<Level> levels = {{}};  ///< innermost first: devices of a server, then servers
   double memory_bytes = 0;           ///< of one device; 0: no limit
-  double replay_bytes = 0;           ///< on the first stage's device, for samples to replay
+  double replay_bytes = 0;           ///< for replay samples, on the first stage's device
   Overlap overlap = Overlap::none;
-  /// How long its ranks take to add up, by the bytes that each sends; none: a ring over the links.
+  /// An all-reduce's time by the bytes that each rank sends; none: a ring over the links.
   std::optional<Link> sums;
 
   int devices() const {
@@ -38,7 +36,6 @@ struct Machine {
     for (const Level& level : levels) product *= level.count;
     return product;
   }
-  /// The outermost level that a message from device `a` to device `b` crosses.
   int level_between(int a, int b) const {
     int level = 0, size = levels.front().count;
     while (a / size != b / size && level + 1 < int(levels.size())) size *= levels[++level].count;
@@ -48,10 +45,10 @@ struct Machine {
   bool operator==(const Machine&) const = default;
 };
 
-/// `devices`: "8" is eight devices, "2x8" two servers of eight; any depth. `links`: a GB/s[:ms] for
-/// each level, in the same order, separated by commas, as "3.125,30:0.01"; the last one also counts
-/// for the levels within it; empty: the hand-offs measured in `profile`, or free links. `overlap`:
-/// none | transfers | all. Throws std::invalid_argument with the text that is wrong.
+/// `devices`: "8" is eight devices, "2x8" two servers of eight; any depth. `links`: GB/s[:ms] for
+/// each level in the same order, as "3.125,30:0.01"; the last one also holds for the levels within
+/// it; empty: the hand-offs measured in `profile`, or free links. `overlap`: none | transfers |
+/// all. Throws std::invalid_argument with the offending text.
 Machine parse_machine(const std::string& devices, const std::string& links,
                       const std::string& overlap, double memory_bytes, const Profile& profile);
 

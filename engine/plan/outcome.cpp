@@ -7,12 +7,12 @@
 namespace millrace::engine::plan {
 namespace {
 
-/// A worker's time for a sample. Interleaved workers have several stages.
+/// A worker's time per sample. Interleaved workers have several stages.
 struct WorkerTime {
-  double step = 0;      ///< on one replica: forward, backward, messages that nothing hides
-  double turn = 0;      ///< step over its replicas: how often a sample leaves
+  double step = 0;      ///< on one replica: forward, backward, messages that do not overlap
+  double turn = 0;      ///< step / replicas: time between samples
   double residue = 0;   ///< what zb-h1 leaves of the step in fill and drain
-  double flushing = 0;  ///< update and agreement, once a minibatch
+  double flushing = 0;  ///< update and all-reduce, once per minibatch
 };
 
 std::vector<WorkerTime> worker_times(const CostModel& model, const Cut& cut) {
@@ -38,7 +38,7 @@ std::vector<WorkerTime> worker_times(const CostModel& model, const Cut& cut) {
   return workers;
 }
 
-/// A sample's messages there and back, if they run in parallel to computing.
+/// A sample's messages there and back where they overlap with computing; else step has them.
 double way_ms(const CostModel& model, const Cut& cut) {
   double ms = 0;
   if (model.machine().overlap == Overlap::none) return ms;
@@ -63,8 +63,7 @@ void rate_flushing(const CostModel& model, const Cut& cut, Outcome& outcome) {
   outcome.sample_ms = (m * slowest + fill + way_ms(model, cut) + flushing) / (m * method.copies);
 }
 
-/// At full rate a replica passes on a sample every `replicas` periods; the last stage predicts
-/// after its forward.
+/// A replica passes on a sample every `replicas` periods; the last stage predicts after forward.
 double latency_of(const CostModel& model, const Cut& cut) {
   const std::string& schedule = model.method().schedule;
   const bool alone = schedule == "sequential" || schedule == "gpipe";  // no backward in between
@@ -102,7 +101,7 @@ std::vector<StageMemory> memory_of(const CostModel& model, const Cut& cut) {
   for (const Stage& stage : cut.stages) list.push_back(model.memory(stage, int(cut.stages.size())));
   const Method& method = model.method();
   if (!model.entry().virtual_stages) return list;
-  // A worker's chunks share a device, and its saved activations equally.
+  // A worker's chunks share a device and, equally, its saved activations.
   const int workers = int(list.size()) / method.virtual_stages;
   for (int chunk = workers; chunk < int(list.size()); ++chunk) {
     StageMemory& worker = list[chunk % workers];

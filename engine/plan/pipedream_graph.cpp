@@ -15,10 +15,9 @@ struct Layer {
   std::string id, description;
   double forward = 0, backward = 0, activation = 0, parameters = 0;
   std::vector<int> readers;
-  int reads = 0;  ///< layers that must come before
+  int reads = 0;  ///< layers it reads that have no place yet
 };
 
-/// One file being read: where it is, for errors.
 class Reader {
  public:
   Reader(const std::string& text, const std::string& name) : name_(name), lines_(text) {}
@@ -86,13 +85,13 @@ class Reader {
   std::map<std::string, int> index_;
 };
 
-/// The number in "node17"; what has none comes last.
+/// The number in "node17"; names without one sort last.
 int number_of(const Layer& layer) {
   const std::size_t at = layer.id.find_first_of("0123456789");
   return at == std::string::npos ? 1 << 30 : std::atoi(layer.id.c_str() + at);
 }
 
-/// Every layer after what it reads, in the order of their numbers where that leaves a choice.
+/// A topological order, by number where there is a choice.
 std::vector<int> chain_of(std::vector<Layer> layers, const std::string& name) {
   std::set<std::pair<int, int>> ready;  // number, index
   const auto add_ready = [&](int index) {

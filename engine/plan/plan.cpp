@@ -9,8 +9,8 @@
 namespace millrace::engine::plan {
 namespace {
 
-/// Whether so many stages, one place each, go with the method: 2bw needs as many samples a
-/// minibatch; interleaved's workers must divide them.
+/// Whether the method can have so many stages of one place: 2bw needs as many microbatches,
+/// interleaved's must be a multiple of its workers.
 bool suits(const Method& method, int stages) {
   const ScheduleEntry& entry = schedule_entry(method.schedule);
   if (entry.fits_minibatch) return method.microbatches >= stages;
@@ -27,7 +27,7 @@ std::vector<int> divisors(int number, int most) {
   return list;
 }
 
-/// Adds the cuts to look for with one method: flushing pipelines of one width take all devices.
+/// Adds one method's candidates. Flushing pipelines of one width take all devices.
 void add(const Method& method, const Request& request, std::vector<Candidate>& list) {
   const ScheduleEntry& entry = schedule_entry(method.schedule);
   const int places = request.machine.devices() / (method.tensor * method.copies);
@@ -42,7 +42,7 @@ void add(const Method& method, const Request& request, std::vector<Candidate>& l
   }
   if (freedom.stages > 0 && !suits(method, freedom.stages)) return;
   list.push_back({method, freedom});
-  // If stages wait for one another, the cut with the fastest slowest stage is not the best.
+  // Where stages wait for one another, the cut with the least bottleneck is not always the best.
   if (freedom.threads && !entry.virtual_stages && places > 1)
     list.push_back({method, {.together = true}});
 }
@@ -68,7 +68,6 @@ void add_shares(Method method, const Profile& profile, const Request& request,
   }
 }
 
-/// Every method that the request allows and that its schedule can have.
 std::vector<Candidate> candidates(const Profile& profile, const Request& request) {
   const int modules = int(profile.modules.size());
   if (request.stages > std::min(modules, request.machine.devices())) {
@@ -101,7 +100,7 @@ std::vector<Candidate> candidates(const Profile& profile, const Request& request
   return list;
 }
 
-/// Cuts first without the memory limit, which many methods share: they differ in what they keep.
+/// Cuts without the memory limit first: methods that differ only in memory share that cut.
 class Cutter {
  public:
   Cutter(const Profile& profile, const Machine& machine) : profile_(profile), machine_(machine) {}
@@ -113,7 +112,7 @@ class Cutter {
     std::optional<Cut> cut = roomy_cut(model, candidate);
     if (!cut) return {};
     if (const auto plan = fitting(model, *cut)) return plan;
-    if (model.entry().virtual_stages) return {};  // the chunks on a device add up
+    if (model.entry().virtual_stages) return {};  // its memory is summed over a device's chunks
     const CostModel tight(profile_, machine_, candidate.method);
     cut = best_cut(tight, candidate.freedom);
     return cut ? fitting(tight, *cut) : std::nullopt;
@@ -122,7 +121,7 @@ class Cutter {
  private:
   std::optional<Cut> roomy_cut(const CostModel& model, const Candidate& candidate) {
     Candidate key = candidate;
-    if (!model.entry().fits_minibatch) key.method.schedule = "";  // no other rules stages out
+    if (!model.entry().fits_minibatch) key.method.schedule = "";  // the others rule no stage out
     for (const auto& [known, cut] : cuts_) {
       if (known == key) return cut;
     }
@@ -130,7 +129,6 @@ class Cutter {
     return cuts_.back().second;
   }
 
-  /// The plan, if it fits the memory.
   std::optional<Plan> fitting(const CostModel& model, const Cut& cut) const {
     const Plan plan{model.method(), cut, outcome_of(profile_, model, cut)};
     const double room = machine_.memory_bytes * (1 + 1e-12);
@@ -148,14 +146,14 @@ std::int64_t oldest(const Plan& plan) {
   return *std::max_element(ages.begin(), ages.end());
 }
 
-/// The order of plans. Times that differ only by rounding are equal.
+/// Sort key. Times that differ only by rounding are equal.
 std::tuple<double, double, std::int64_t> rank(const Plan& plan) {
   const double ms = plan.outcome.sample_ms;
   const double unit = ms > 0 ? std::pow(10.0, std::floor(std::log10(ms)) - 9) : 1.0;
   return {std::round(ms / unit) * unit, plan.outcome.peak_bytes, oldest(plan)};
 }
 
-/// Which stage needs most, and what for. interleaved's workers have several.
+/// The stage that needs most, and what for; not for interleaved, whose workers have several.
 std::string memory_text(const Plan& plan) {
   std::string text = "the least that does is " + bytes_text(plan.outcome.peak_bytes) + " (" +
                      plan.method.schedule + (plan.method.recompute ? ", recomputing" : "");
@@ -171,8 +169,8 @@ std::string memory_text(const Plan& plan) {
          (most->replay > 0 ? ", samples to replay " + bytes_text(most->replay) : "") + ")";
 }
 
-/// One line that names the binding limit: too many stages, or memory, with the least that would do,
-/// of which method and stage.
+/// One line that names the binding limit: too many stages, or memory with the least that would do,
+/// and for which method and stage.
 std::string why_nothing_fits(const Profile& profile, const Request& request,
                              const std::vector<Candidate>& tried) {
   std::optional<Plan> best;

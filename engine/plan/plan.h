@@ -1,4 +1,3 @@
-// Chooses everything at once: schedule, minibatch, recomputing, tensor x copies x width, cut.
 #pragma once
 
 #include <cstdint>
@@ -11,40 +10,40 @@
 
 namespace millrace::engine::plan {
 
-/// Nothing fits. The message is one line and names the binding limit.
+/// Nothing fits. One line, which names the binding limit.
 struct PlanError : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-/// What to choose from. Every combination is tried.
+/// The search space. Every combination is tried.
 struct Request {
   Machine machine;
   std::vector<std::string> schedules = {"partime"};
-  /// Samples that make an update, for schedules with minibatches; copies share them.
+  /// Samples per update, for schedules with minibatches; copies share them.
   std::vector<int> microbatches = {4};
   std::vector<int> virtual_stages = {2};  ///< interleaved
-  bool recompute = false;                 ///< activations may be computed again
+  bool recompute = false;                 ///< activations may be recomputed
   bool replicas = false;                  ///< single stages may be replicated
   bool threads = false;                   ///< a stage may take several cores
   int most_tensor = 1;                    ///< devices that may share a module
-  int most_copies = 1;                    ///< pipelines side by side
-  int stages = 0;                         ///< exactly so many; 0: the best number
+  int most_copies = 1;                    ///< data-parallel pipelines
+  int stages = 0;                         ///< number of stages; 0: the best
   double fps = 0;                         ///< F for the rule T/N < 1/F; 0: no rule
 };
 
-/// What to expect of a cut under a schedule. All figures are predictions from a profile.
+/// Predictions from a profile for a cut under a schedule.
 struct Outcome {
-  /// Milliseconds a sample, all copies together, fill and drain included where a schedule flushes.
+  /// Milliseconds per sample over all copies, with fill and drain where a schedule flushes.
   double sample_ms = 0;
   double frames_a_second = 0;
-  /// Fill and drain against the bottleneck's own work: (p-1)/m with equal stages (GPipe, arXiv
+  /// Fill and drain relative to the bottleneck's work: (p-1)/m with equal stages (GPipe, arXiv
   /// 1811.06965), (p-1)/(v m) interleaved (arXiv 2104.04473, section 2.2). 0 without a flush.
   double bubble = 0;
   double latency_ms = 0;            ///< from admission to prediction, all devices busy
-  double T_ms = 0;                  ///< a sample's steps on one device after another
-  std::vector<StageMemory> memory;  ///< by stage; interleaved: by worker. Of one device
+  double T_ms = 0;                  ///< a sample's steps on one device, summed
+  std::vector<StageMemory> memory;  ///< of one device, by stage; interleaved: by worker
   double peak_bytes = 0;
-  /// By stage. Exact where nothing is replicated; else as if each replica were a stage.
+  /// By stage. Exact without replicas; else as if each replica were a stage.
   std::vector<std::int64_t> gradient_age;
 };
 
@@ -55,39 +54,38 @@ struct Plan {
 };
 
 struct Planned {
-  /// The best plan of each method that fits, best first: by time a sample, then memory, then the
-  /// oldest gradient. Never empty.
+  /// The best plan of each method, by time per sample, memory, oldest gradient; best first. Not
+  /// empty.
   std::vector<Plan> ranked;
-  /// The best other cut for the best plan's method; none if there is no other.
+  /// The best other cut for the best plan's method.
   std::optional<Cut> next_cut;
 };
 
-/// Asynchronous schedules take a sample every period of the slowest stage. Flushing ones spend m
-/// periods on a minibatch, plus once the other stages' steps (fill and drain), the messages on the
-/// way and the longest update with its all-reduce. sequential adds everything up. In zb-h1 weight
-/// gradients fill the drain, so that forward + input gradient - weight gradient of each other stage
-/// remains (Qi et al., arXiv 2401.10241, section 2.3).
+/// Asynchronous schedules take a sample every period of the slowest stage. Flushing ones take, per
+/// minibatch, m periods, the other stages' steps once (fill and drain), the messages in flight, and
+/// the longest update with its all-reduce. sequential adds everything up. In zb-h1 weight gradients
+/// fill the drain, so that forward + input gradient - weight gradient of each other stage remains
+/// (Qi et al., arXiv 2401.10241, section 2.3).
 Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cut);
 
-/// interleaved: the most chunks that worker `worker` of `workers` keeps activations of. Its warm-up
-/// is 2(p - w - 1) + (v - 1)p chunks (Megatron-LM, arXiv 2104.04473, section 2.2), and one more.
+/// interleaved: the most chunks whose activations a worker keeps: its warm-up of 2(p - w - 1) + (v
+/// - 1)p (Megatron-LM, arXiv 2104.04473, section 2.2), and one more.
 int chunks_kept(int worker, int workers, int virtual_stages, int microbatches);
 
 /// Tries every method of the request, each with its exact best cut. For flushing schedules the cut
 /// minimises the slowest stage, and methods are compared by a complete minibatch; without replicas
 /// they use all devices: p x t x d = n. interleaved minimises the slowest chunk, and its memory is
 /// checked afterwards. Throws PlanError if nothing fits, std::invalid_argument for an unknown
-/// schedule and an invalid request.
+/// schedule or an invalid request.
 Planned make_plan(const Profile& profile, const Request& request);
 
-/// A method, and the widths that its cut may have.
 struct Candidate {
   Method method;
   Freedom freedom;
   bool operator==(const Candidate&) const = default;
 };
 
-/// The plan of the least memory a device, whatever its time; none if nothing fits at any memory.
+/// The plan with the least memory per device, at any speed; none if nothing fits at any memory.
 std::optional<Plan> leanest_plan(const Profile& profile, Machine machine,
                                  const Candidate& candidate);
 

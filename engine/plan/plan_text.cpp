@@ -71,7 +71,7 @@ std::string stage_rows(const Profile& profile, const CostModel& model, const Pla
   return text;
 }
 
-/// What the slowest stage spends most on.
+/// What the slowest stage spends most time on.
 std::string why_text(const CostModel& model, const Plan& plan) {
   const Stage& slowest = plan.cut.stages[plan.cut.bottleneck];
   const StageTime time = model.time(slowest);
@@ -89,7 +89,7 @@ std::string why_text(const CostModel& model, const Plan& plan) {
   return text + format("; T over its %d places is %.3f ms\n", used, even);
 }
 
-/// Why devices are left over.
+/// Why devices are idle.
 std::string idle_text(const Plan& plan, const Request& request) {
   int used = 0;
   for (const Stage& stage : plan.cut.stages) used += stage.places();
@@ -147,11 +147,11 @@ std::string rule_text(const Profile& profile, const Plan& plan, double fps) {
       share < budget ? "<" : ">=");
 }
 
-/// The devices of each stage in turn: its replicas', copy by copy.
+/// Devices by stage, copy and replica.
 std::vector<int> devices_of(const Plan& plan, const Machine& machine) {
   const Method& method = plan.method;
   const int row = machine.devices() / (method.tensor * method.copies);
-  // If all devices are alike, the last ones stay idle.
+  // If all devices are alike, the idle ones come last.
   int first = machine.levels.size() == 1 ? row : 0;
   for (const Stage& stage : plan.cut.stages) first = std::min(first, stage.place);
   std::vector<int> devices;

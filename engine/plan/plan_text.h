@@ -1,4 +1,3 @@
-// Plans as text for people, and as a config for `run`.
 #pragma once
 
 #include <string>
@@ -7,15 +6,14 @@
 
 namespace millrace::engine::plan {
 
-/// "3.1 GB": powers of 1000, as memory and links are sold.
+/// "3.1 GB", in powers of 1000.
 std::string bytes_text(double bytes);
 
-/// The plan, its bottleneck, the next best cut, plans of other methods, what to expect, and whether
-/// the rule T/N < 1/F holds.
+/// The plan, its bottleneck, the next best cut, other methods, what to expect, whether T/N < 1/F.
 std::string plan_text(const Profile& profile, const Request& request, const Planned& planned);
 
-/// The `[pipeline]` table that `run` takes. Devices are called "KIND:0", "KIND:1", ... for `kind`.
-/// Copies become replicas of every stage. Comments say what `run` cannot do.
+/// The `[pipeline]` table for `run`. Devices are called "KIND:0", "KIND:1", ... for `kind`. Copies
+/// become replicas of every stage. Comments say what `run` cannot do.
 std::string pipeline_toml(const Plan& plan, const Machine& machine, const std::string& kind);
 
 }  // namespace millrace::engine::plan

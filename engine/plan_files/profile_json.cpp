@@ -60,7 +60,7 @@ const Json& list(const Json& object, const char* field, const std::string& where
   return value;
 }
 
-/// The elements of a list of `count` numbers; empty: it is something else.
+/// The elements of a list of `count` numbers; empty if it is anything else.
 std::vector<double> numbers(const Json& value, std::size_t count) {
   const auto is_number = [](const Json& element) { return element.is_number(); };
   if (!value.is_array() || value.size() != count ||
@@ -189,7 +189,7 @@ std::string profile_to_json(const Profile& profile) {
     head["hand_offs"].push_back({{"between", hand_off.between}, {"bytes_ms", hand_off.points}});
   }
   std::string text = head.dump(1);
-  text.erase(text.rfind('\n'));  // and the brace behind it
+  text.erase(text.rfind('\n'));  // and the closing brace
   text += ",\n \"modules\": [";
   for (std::size_t i = 0; i < profile.modules.size(); ++i) {
     text += (i > 0 ? ",\n  " : "\n  ") + write(profile.modules[i]).dump();
@@ -201,7 +201,7 @@ Profile profile_from_json(const std::string& text, const std::string& name) {
   Profile profile;
   try {
     const Json json = stages::parse_bounded<Json>(text);
-    // The second parser says what is wrong.
+    // Json::parse() throws with the reason.
     profile = read(json.is_discarded() ? Json::parse(text) : json, name);
   } catch (const Json::exception& error) {
     fail(name, std::string("is no JSON: ") + error.what());

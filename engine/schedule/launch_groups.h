@@ -1,4 +1,3 @@
-// How many actions a worker whose steps defer their work may launch at once without a deadlock.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +9,11 @@
 
 namespace millrace::engine {
 
-/// A launch group is a run of a worker's actions that is launched as one: others get what they give
-/// when the group ends. One action a group always works; one period a group needs the host least.
+/// A launch group is a run of a worker's actions launched as one: others get its signals when the
+/// group ends. One action per group always works; one period per group costs the host least.
 class LaunchGroups {
  public:
-  /// One action a group.
+  /// One action per group.
   explicit LaunchGroups(const Schedule& schedule);
 
   bool ends(int worker, std::int64_t action) const {
@@ -32,27 +31,25 @@ class LaunchGroups {
   std::vector<Marks> marks_;
 };
 
-/// One period a group, split only where workers would otherwise wait for each other's ends: in a
+/// One period per group, split only where workers would otherwise wait for each other's ends: in a
 /// flushing schedule, before the backwards. `schedule`: verified, without replicas.
 LaunchGroups longest_launch_groups(const Schedule& schedule);
 
-/// The schedule with slots for one more minibatch, so that the host can prepare samples while the
-/// device works. The slot count is a multiple of the weight-version count, so each slot always
-/// meets the same weight buffer and is recorded once.
+/// Adds slots for one more minibatch, so that the host can prepare samples while the device works.
+/// The number of slots is a multiple of the weight versions, so each slot always meets the same
+/// weight buffer and is captured once.
 Schedule for_recording(Schedule schedule);
 
 /// Samples after which slots, versions and minibatches have met in every combination.
 std::int64_t samples_to_record(const Schedule& schedule);
 
-/// How far the workers of a schedule got in launch groups.
 struct GroupWalk {
   bool ended = false;
-  /// Those that can't go on within a group: worker, index of the action in its program.
+  /// Those blocked within a group: worker, index of the action in its program.
   std::vector<std::pair<int, std::int64_t>> stuck;
 };
 
-/// Walks `schedule` through `samples` samples, every action as soon as signals at the ends of
-/// groups allow.
+/// Walks through `samples` samples; an action starts as soon as signals at groups' ends allow.
 GroupWalk walk_groups(const Schedule& schedule, const LaunchGroups& groups, std::int64_t samples,
                       const std::function<void(int worker, const Action&)>& on_action = {},
                       const std::function<void(int worker)>& on_end = {});

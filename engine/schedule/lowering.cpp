@@ -31,7 +31,7 @@ Lowered Lowering::operator()(int worker, const Action& action) const {
   const auto give = [&](Kind kind, int to) {
     lowered.gives.add({kind, stage, sample, lowered.replica_id, to});
   };
-  // Replicas take samples in order: after the replica with the sample before.
+  // Replicas take samples in order, each after the replica with the sample before.
   const auto in_order = [&](Kind kind) {
     if (replicas(stage) > 1 && sample > 0) need(kind, stage, sample - 1);
     give(kind, replica_with(stage, sample + 1));

@@ -1,5 +1,3 @@
-// A schedule lowered: each action with the signals it waits for and those it gives. The one place
-// that derives them; engine, verifier, launch groups and simulator read it.
 #pragma once
 
 #include <array>
@@ -10,26 +8,25 @@
 
 namespace millrace::engine {
 
-/// What one action gives and another may need before it begins.
+/// What one action gives, and another may need before it begins.
 struct Signal {
   enum class Kind : std::uint8_t {
     admission,   ///< the sample was taken from the feed; orders the replicas of the first stage
     activation,  ///< the stage's output is in the sample's slot
     prediction,  ///< the sample's prediction was shown; orders the replicas of the last stage
     gradient,    ///< the gradient of the stage's input is in the sample's slot
-    meeting,     ///< every replica of the stage has reached the update that ends with the sample;
-                 ///< each gives it before it waits for it
+    meeting,     ///< each replica has reached the sample's update; it gives this before it waits
     release,  ///< the stage no longer needs the sample; the slot is free once all stages gave it.
               ///< Always given for a sample < 0
   };
 
   Kind kind;
-  int stage;            ///< that gives it; the first stage if all stages give it
-  std::int64_t sample;  ///< that it is about
-  int from, to;  ///< Schedule::replica_id() that gives and takes it; equal: nobody else needs it
+  int stage;  ///< the giver's; the first stage if all stages give it
+  std::int64_t sample;
+  int from, to;  ///< Schedule::replica_id() of giver and taker; equal: nobody else needs it
 };
 
-/// The signals that an action needs or gives, at most three.
+/// At most three.
 class Signals {
  public:
   void add(const Signal& signal) { items_[std::size_t(count_++)] = signal; }
@@ -54,17 +51,18 @@ struct Lowered {
   Signals needs, gives;  ///< in the order of waiting and giving
 };
 
-/// Lowers one action at a time, since a program has no end, without allocating. Immutable.
+/// Derives what each action waits for and gives, for engine, verifier, launch groups and simulator.
+/// One action at a time, since a program has no end. Never allocates. Immutable.
 class Lowering {
  public:
-  /// `schedule` outlives it, and need not be verified.
+  /// `schedule` must outlive it, and need not be verified.
   explicit Lowering(const Schedule& schedule);
 
-  /// `action`: of a stage that the worker's replica number exists in, on a sample >= 0.
+  /// `action`: on a sample >= 0, of a stage that has the worker's replica number.
   Lowered operator()(int worker, const Action& action) const;
 
   const Schedule& schedule() const { return schedule_; }
-  // As in Schedule, by look-up.
+  // As in Schedule, by table.
   int replicas(int stage) const { return replicas_[std::size_t(stage)]; }
   int replica_id(int stage, int replica) const {
     return first_replica_[std::size_t(stage)] + replica;

@@ -1,4 +1,3 @@
-// Signals between the workers while a schedule is walked through, not run.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +11,13 @@
 
 namespace millrace::engine {
 
-/// What is wrong with a schedule that is walked through; who walks says where.
+/// A fault found in a walk through a schedule; the caller adds where.
 struct Wrong : std::logic_error {
   using std::logic_error::logic_error;
 };
 
-/// Signals given and not yet taken, each with the giver's note. One replica's signals to another
-/// are taken in the order they were given.
+/// Signals given but not yet taken in a walk through a schedule, each with the giver's note. In
+/// order from one replica to another.
 template <class Note>
 class Mailbox {
  public:
@@ -42,8 +41,7 @@ class Mailbox {
     return true;
   }
 
-  /// Whether all of `needs` were given. Asking for a meeting is also arriving there.
-  /// Throws Wrong.
+  /// Whether all of `needs` were given; asking for a meeting is arriving there. Throws Wrong.
   bool have(const Signals& needs, const Note& arrival) {
     for (const Signal& need : needs) {
       if (need.kind == Signal::Kind::meeting) arrive(need, arrival);
@@ -51,7 +49,7 @@ class Mailbox {
     return std::all_of(needs.begin(), needs.end(), [&](const Signal& n) { return has(n); });
   }
 
-  /// Takes `need`, which is there, and calls `see(note)` for each that gave it.
+  /// Takes `need`, which has been given, and calls `see(note)` for each giver's.
   template <class See>
   void take(const Signal& need, const See& see) {
     if (never_held(need)) return;
@@ -74,14 +72,14 @@ class Mailbox {
   using Box = std::deque<Letter>;
   using Key = std::tuple<Signal::Kind, std::int64_t, std::int64_t>;
 
-  /// Signals in one box are taken together, or one after another.
+  /// Signals in one box are taken together, or in order.
   static Key key(const Signal& s) {
     if (s.kind == Signal::Kind::release) return {s.kind, s.sample, 0};
     if (s.kind == Signal::Kind::meeting) return {s.kind, s.sample, s.stage};
     return {s.kind, s.from, s.to};
   }
 
-  /// Nothing has used the slot yet.
+  /// No sample has used the slot yet.
   static bool never_held(const Signal& need) {
     return need.kind == Signal::Kind::release && need.sample < 0;
   }

@@ -30,7 +30,7 @@ struct Table {
     names.insert(place, entry.name);
   }
 
-  std::vector<ScheduleEntry> entries;  ///< in the order of their names
+  std::vector<ScheduleEntry> entries;  ///< by name
   std::vector<std::string> names;
 };
 

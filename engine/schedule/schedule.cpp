@@ -64,7 +64,7 @@ std::vector<int> stages_of(const Program& program) {
 
 namespace {
 
-/// Every action of prologues and periods on a stage that exists, once, with its worker.
+/// Every action of prologues and periods on an existing stage, once, with its worker.
 template <class Visit>
 void for_each_action(const Schedule& schedule, const Visit& visit) {
   for (int worker = 0; worker < int(schedule.workers.size()); ++worker) {
@@ -111,7 +111,7 @@ std::vector<int> workers_of_replicas(const Schedule& schedule) {
   std::vector<int> workers(schedule.replica_ids(), 0);
   for_each_action(schedule, [&](int worker, const Action& action) {
     const int replica = schedule.workers[worker].replica;
-    if (replica < schedule.replicas_of(action.stage))  // or it has no place in the schedule
+    if (replica < schedule.replicas_of(action.stage))  // else the schedule has no such replica
       workers[first[action.stage] + replica] = worker;
   });
   return workers;
@@ -150,7 +150,7 @@ std::vector<std::int64_t> first_backwards(const Schedule& schedule) {
 namespace {
 
 /// How far a gradient's sample lags behind the sample it meets at a stage, and how far the stage
-/// has moved on beyond that sample when it applies the gradient.
+/// has moved on from that one when it applies the gradient.
 struct Lag {
   std::int64_t label = 0;
   std::int64_t behind = 0;
@@ -193,7 +193,7 @@ std::vector<std::int64_t> own_gradient_ages(const Schedule& schedule) {
 std::vector<std::int64_t> gradient_ages(const Schedule& schedule) {
   const std::vector<Lag> lag = lags(schedule);
   std::vector<std::int64_t> ages(schedule.stages, 0);
-  std::int64_t label = 0;  // by how much labels lag on the way from the last stage
+  std::int64_t label = 0;  // total lag of labels from the last stage on
   for (int stage = schedule.stages - 1; stage >= 0; --stage) {
     label += lag[stage].label;
     ages[stage] = label + lag[stage].behind;

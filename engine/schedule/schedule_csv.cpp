@@ -12,7 +12,7 @@
 namespace millrace::engine {
 namespace {
 
-/// PyTorch's words. Those that are implied mean nothing here.
+/// PyTorch's words. Implied ones are skipped.
 struct Word {
   std::string_view text;
   bool implied;
@@ -65,12 +65,12 @@ class Reader {
     Program program;
     read_cells(row, ',', 0, program);
     if (program.period.empty()) fail(0, "a worker without actions");
-    // The verifier keeps what each worker knows of each other.
+    // The verifier keeps a vector clock for each worker.
     if (workers_.size() == kMostWorkers) fail(0, "more than 256 workers");
     workers_.push_back(std::move(program));
   }
 
-  /// `inside`: of an overlap.
+  /// `inside`: of an OVERLAP_F_B.
   void read_cell(std::string_view cell, std::size_t column, Program& program, bool inside) {
     while (!cell.empty() && cell.back() == ' ') cell.remove_suffix(1);
     for (; !cell.empty() && cell.front() == ' '; ++column) cell.remove_prefix(1);

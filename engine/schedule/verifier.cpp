@@ -12,21 +12,20 @@ namespace {
 /// A sample between its forward and the end of its backward.
 struct Kept {
   std::int64_t version = 0;
-  bool activations = true;  ///< false where they must be recomputed first
-  bool input_done = false;  ///< backward_input is over, backward_weight is not
+  bool activations = true;  ///< false: must be recomputed first
+  bool input_done = false;  ///< backward_input is done, backward_weight is not
 };
 
-/// What a replica of a stage has done so far.
 struct Replica {
   int owner = -1;  ///< the worker that acts for it
   std::int64_t next_forward = 0;
-  std::int64_t backwards = 0;           ///< samples all done
+  std::int64_t backwards = 0;           ///< samples done
   std::vector<std::int64_t> gradients;  ///< samples since the last update, in order
   std::int64_t updates = 0;
   std::map<std::int64_t, Kept> kept;
 };
 
-/// After so many, every slot and version was reused several times in the steady state.
+/// After these, every slot and version was reused several times in the steady state.
 std::int64_t samples_to_walk(const Schedule& schedule) {
   std::int64_t last = 0, stride = 1;
   for (const Program& program : schedule.workers) {
@@ -97,7 +96,7 @@ class Proof {
     return std::nullopt;
   }
 
-  /// False if what the action needs has not come yet.
+  /// False if a signal that the action needs has not come yet.
   bool step() {
     require_place();
     const Lowered next = lowering_(worker_, action_);
@@ -111,7 +110,7 @@ class Proof {
     return true;
   }
 
-  /// The stage and the sample are this worker's.
+  /// Stage and sample must be this worker's.
   void require_place() {
     if (action_.stage < 0 || action_.stage >= schedule_.stages || action_.sample < 0)
       throw Wrong{"no such stage or sample"};
@@ -124,7 +123,7 @@ class Proof {
       throw Wrong{"the sample belongs to another replica"};
   }
 
-  /// The replica has done what must come before the action.
+  /// The replica must have done what precedes the action.
   void require_order(Replica& mine) {
     if (action_.op == Op::forward && action_.sample != mine.next_forward)
       throw Wrong{"forwards must take the samples in order, each once"};
@@ -141,7 +140,6 @@ class Proof {
     if (action_.op == Op::update) require_gradients(mine);
   }
 
-  /// What the action reads and writes.
   void act(const Lowered& next, Replica& mine) {
     if (action_.op == Op::forward) forward(mine);
     if (action_.op == Op::recompute) {
@@ -197,7 +195,7 @@ class Proof {
     read_inputs();
     std::vector<std::int64_t>& sum = mine.gradients;
     if (int(sum.size()) == schedule_.group) throw Wrong{"an update is missing"};
-    // Sums go up or down through the samples, so the schedule alone decides their rounding.
+    // Sums ascend or descend, so the schedule alone decides their rounding.
     if (sum.size() > 1 && (sum[0] < sum[1]) != (sum.back() < action_.sample))
       throw Wrong{"backwards of a minibatch must go up or down through its samples"};
     if (sum.empty()) write(Kind::sum, number, mine.updates);
@@ -206,7 +204,6 @@ class Proof {
     ++mine.backwards;
   }
 
-  /// Applies the sums of all replicas.
   void update(const Lowered& next, Replica& mine) {
     for (int replica = 0; replica < lowering_.replicas(action_.stage); ++replica)
       read(Kind::sum, lowering_.replica_id(action_.stage, replica), mine.updates);
@@ -225,7 +222,7 @@ class Proof {
     if (stage == 0 || lowering_.last(stage)) read(Kind::sample, 0, action_.sample);
   }
 
-  /// The update covers this replica's next samples.
+  /// The update must cover this replica's next samples.
   void require_gradients(const Replica& mine) {
     const int covers = schedule_.samples_an_update(action_.stage);
     const std::int64_t begin = lowering_.first_backward(action_.stage) + mine.updates * covers;
@@ -241,7 +238,7 @@ class Proof {
       throw Wrong{"its weight version is no longer kept"};
   }
 
-  /// The forward's version is the rule's, made already and still kept.
+  /// The forward's version must be the rule's, already made and still kept.
   void check_version(const Replica& mine) {
     const std::int64_t expected =
         schedule_.version_rule ? schedule_.version_rule(action_.stage, action_.sample) : -1;
@@ -259,7 +256,7 @@ class Proof {
   Action action_;
   HappensBefore order_;
   Lowering lowering_{schedule_};
-  Mailbox<Knowledge> mail_{lowering_};  ///< notes: what its giver knew
+  Mailbox<Knowledge> mail_{lowering_};  ///< notes: what the giver knew
   Buffers buffers_{order_, schedule_.slots()};
   std::vector<Replica> replicas_;
 };

@@ -1,4 +1,3 @@
-// Proves a schedule before anything starts.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,6 @@
 
 namespace millrace::engine {
 
-/// The first thing wrong with a schedule.
 struct Fault {
   std::int64_t clock = 0;  ///< actions done by all workers before it
   int worker = 0;
@@ -20,12 +18,12 @@ struct Fault {
   std::string text(const std::string& schedule) const;
 };
 
-/// Walks the schedule as the engine would, over its prologue and enough periods to reuse every slot
-/// and weight version. Looks for: a deadlock; a sample that a stage forwards or takes back twice,
-/// never or out of order; a gradient that meets another sample's; a weight version that is not the
-/// rule's, not made yet or no longer kept; an update with too few or too many gradients; a slot
-/// that some timing could overwrite before its last read. Returns the first fault. Without a fault
-/// the engine ends, and its numbers do not depend on timing.
+/// Proves a schedule before anything starts: without a fault the engine ends, and its numbers do
+/// not depend on timing. Walks it as the engine would, over its prologue and enough periods to
+/// reuse every slot and weight version. Returns the first fault: a deadlock; a sample that a stage
+/// forwards or takes back twice, never or out of order; a gradient that meets another sample's; a
+/// weight version that is not the rule's, not made yet or no longer kept; an update with too few or
+/// too many gradients; a slot that some timing could overwrite before its last read.
 std::optional<Fault> verify(const Schedule& schedule);
 
 }  // namespace millrace::engine

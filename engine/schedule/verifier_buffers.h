@@ -1,4 +1,3 @@
-// What is over when, whatever the timing, and hence which buffer may be read and written when.
 #pragma once
 
 #include <algorithm>
@@ -13,28 +12,27 @@
 
 namespace millrace::engine {
 
-/// How many of each worker's actions are known to be over.
+/// How many of each worker's actions are known to be done.
 using Knowledge = std::vector<std::int64_t>;
 
-/// What each worker of a schedule knows of the others from signals alone (a vector clock).
+/// A vector clock: what each worker knows of the others from signals alone.
 class HappensBefore {
  public:
   explicit HappensBefore(std::size_t workers) : known_(workers, Knowledge(workers, 0)) {}
 
-  /// `worker` gets a signal from one who knew `theirs`.
+  /// `worker` gets a signal from one that knew `theirs`.
   void learn(int worker, const Knowledge& theirs) {
     Knowledge& mine = known_[worker];
     for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = std::max(mine[i], theirs[i]);
   }
   /// `worker` ends its action.
   void pass(int worker) { ++known_[worker][worker]; }
-  /// The knowledge that `worker` gives once its current action is over.
+  /// What `worker` knows once its current action is done.
   Knowledge now(int worker) const {
     Knowledge known = known_[worker];
     ++known[worker];
     return known;
   }
-  /// The number of `worker`'s current action.
   std::int64_t at(int worker) const { return known_[worker][worker]; }
   bool knows(int worker, int other, std::int64_t action) const {
     return known_[worker][other] > action;
@@ -44,9 +42,8 @@ class HappensBefore {
   std::vector<Knowledge> known_;
 };
 
-/// Buffers that some actions write and others read, one item at a time each. Every call is for
-/// `worker`'s current action. Throws Wrong if some timing could read a buffer too late or write it
-/// too soon.
+/// Buffers that some actions write and others read, one item at a time. Every call is for
+/// `worker`'s current action. Throws Wrong if some timing could read too late or write too soon.
 class Buffers {
  public:
   enum class Kind { sample, activation, gradient, sum };
@@ -77,7 +74,7 @@ class Buffers {
     std::vector<std::pair<int, std::int64_t>> reads;  ///< worker, its action, since the last write
   };
 
-  /// Samples share slots. The sums that an update applies alternate between two buffers.
+  /// Samples share slots. Sums of consecutive updates alternate between two buffers.
   Buffer& at(Kind kind, int owner, std::int64_t item) {
     return buffers_[{kind, owner, item % (kind == Kind::sum ? 2 : slots_)}];
   }

@@ -1,4 +1,3 @@
-// What a simulation counts as it runs, and its result.
 #pragma once
 
 #include <algorithm>
@@ -63,10 +62,10 @@ class SimulationFacts {
     };
     return cost() * input_.contention + input_.overhead_ms;
   }
-  /// What the all-reduce of an update takes the replicas of `stage`.
+  /// Of the all-reduce in an update of `stage`.
   double agree_ms(int stage) const { return agree_ms_[stage]; }
 
-  /// The next sample is admitted, whose frame came at `came_ms`.
+  /// The next sample is admitted; its frame came at `came_ms`.
   void admitted(double ms, double came_ms) {
     last_admission_ = ms;
     came_.push_back(came_ms);
@@ -75,7 +74,7 @@ class SimulationFacts {
     made_.workers[now.worker].compute_ms += now.compute_ms;
     made_.workers[now.worker].handoff_ms += now.receive_ms + now.send_ms;
     if (input_.events) made_.events.push_back(now);
-    // Recomputing keeps a sample's input alone until its activations are made again.
+    // With recomputing, only a sample's input is kept until its activations are made again.
     const Action& a = now.action;
     const double stash = input_.stages[a.stage].bytes.stash;
     const int replica_id = lowering_.replica_with(a.stage, a.sample);
@@ -84,7 +83,7 @@ class SimulationFacts {
     if (a.op == Op::recompute) keep(now.worker, replica_id, 0, stash);
   }
   void predicted(double ms) { predicted_.push_back(ms); }  ///< the next sample
-  /// The sample has left the stage with it.
+  /// The stage is done with the sample.
   void released(int worker, const Lowered& done) {
     const Action& a = done.action;
     const double stash = input_.stages[a.stage].bytes.stash;
@@ -94,7 +93,6 @@ class SimulationFacts {
     keep(worker, done.replica_id, -1, -bytes);
   }
 
-  /// At the end.
   Simulation simulation(double total_ms, std::int64_t dropped) {
     made_.samples = std::int64_t(predicted_.size());
     made_.dropped = dropped;
@@ -107,7 +105,6 @@ class SimulationFacts {
   }
 
  private:
-  /// Activations that are kept.
   struct Kept {
     std::int64_t samples = 0, most_samples = 0;
     double bytes = 0, most_bytes = 0;

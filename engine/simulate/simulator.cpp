@@ -12,36 +12,34 @@
 namespace millrace::engine {
 namespace {
 
-/// Of a worker that has all that its action needs, to have its core. Of several workers whoever
-/// waited longest comes first.
+/// A worker that only waits for its core. The one that has waited longest comes first.
 struct Turn {
   double start_ms;  ///< when the core may be free
-  double ready_ms;  ///< since when the worker waits for it
+  double ready_ms;  ///< since when the worker waits
   std::int64_t order;
   int worker;
 
   auto operator<=>(const Turn&) const = default;
 };
 
-/// A worker on its way through its program.
+/// A worker's position in its program.
 struct Walker {
   std::int64_t at = 0, end = 0;
-  double free_ms = 0;  ///< when the action before was over
+  double free_ms = 0;  ///< when the previous action ended
   bool waits = false;  ///< the next action needs a signal
   bool holds = false;  ///< its prediction waits for an earlier sample's
   SimulatedAction now;
   Lowered lowered;
 };
 
-/// Replicas of a stage on their way to an update.
+/// Replicas of a stage before an update.
 struct Meeting {
   int arrived = 0;
   double last_ms = 0;    ///< when the last one came
-  double agreed_ms = 0;  ///< when the all-reduce was over
+  double agreed_ms = 0;  ///< when the all-reduce ended
 };
 
-/// Takes actions in the order of their starts. What one gives is known by then: so each is walked
-/// through at once, and signals carry the time from which others have them.
+/// Handles actions in order of start, each at once; signals carry their arrival times.
 class Run {
  public:
   Run(const Schedule& schedule, const SimulationInput& input)
@@ -90,7 +88,6 @@ class Run {
     return signal.kind == Kind::activation || signal.kind == Kind::gradient;
   }
 
-  /// To the worker's next action.
   void advance(int worker) {
     Walker& walker = walkers_[worker];
     const Program& program = schedule_.workers[worker];
@@ -105,7 +102,7 @@ class Run {
     look(worker);
   }
 
-  /// If the worker waits for signals, and has all of them, it is ready.
+  /// If the worker waits for signals and has all of them, it is ready.
   void look(int worker) {
     Walker& walker = walkers_[worker];
     if (walker.holds) return finish(worker);
@@ -114,7 +111,7 @@ class Run {
     if (!walker.waits || !std::all_of(needs.begin(), needs.end(), has)) return;
     double ready_ms = walker.free_ms;
     for (const Signal& need : needs) {
-      if (need.kind == Kind::prediction) continue;  // needed at the action's end
+      if (need.kind == Kind::prediction) continue;  // needed when the action ends
       mail_.take(need, [&](double ms) { ready_ms = std::max(ready_ms, ms); });
       if (is_message(need) && !beside_) walker.now.receive_ms = message_ms(need);
     }
@@ -145,7 +142,7 @@ class Run {
     }
   }
 
-  /// When the next sample is admitted whose slot is free from `ms` on: once a frame is there.
+  /// When the next sample is admitted, whose slot is free from `ms` on: once a frame is there.
   double admitted(double ms) {
     double came_ms = ms;
     if (const double period = input_.source_period_ms; period > 0) {
@@ -182,7 +179,7 @@ class Run {
     return end_ms;
   }
 
-  /// Ends the action, or holds it: replicas of the last stage predict in order, and wait for that.
+  /// Ends the action, or holds it: replicas of the last stage predict in order.
   void finish(int worker) {
     Walker& walker = walkers_[worker];
     const Lowered done = walker.lowered;
@@ -203,7 +200,7 @@ class Run {
     if (prediction) give(*prediction, end_ms);
   }
 
-  /// Whoever needs the signal has it from `ms` on.
+  /// Others have the signal from `ms` on.
   void give(const Signal& signal, double ms) {
     mail_.give(signal, ms);
     const int taker = signal.kind == Kind::release
@@ -212,7 +209,7 @@ class Run {
     look(lowering_.worker(taker));
   }
 
-  /// The time that a message takes, of the link or of both workers.
+  /// On the link, or of both workers.
   double message_ms(const Signal& signal) const {
     const int from = lowering_.worker(signal.from), to = lowering_.worker(signal.to);
     if (from == to) return 0;
@@ -221,7 +218,7 @@ class Run {
     return input_.machine.link_between(from, to).ms(back ? bytes.gradient : bytes.activation);
   }
 
-  /// Sends a message that is ready at `ms`. Returns when it is there.
+  /// Sends a message that is ready at `ms`. Returns when it arrives.
   double arrival_ms(const Signal& signal, double ms) {
     const std::pair way{lowering_.worker(signal.from), lowering_.worker(signal.to)};
     if (way.first == way.second) return ms;
@@ -230,13 +227,13 @@ class Run {
       ms = free_ms = std::max(free_ms, ms) + message_ms(signal);
     }
     ms += input_.delay_ms;
-    total_ms_ = std::max(total_ms_, ms);  // nobody reads the last ones
+    total_ms_ = std::max(total_ms_, ms);  // the last ones are never read
     return ms;
   }
 
   const Schedule& schedule_;
   const SimulationInput& input_;
-  const bool beside_;  ///< messages take no time of the workers
+  const bool beside_;  ///< messages take none of the workers' time
   const Lowering lowering_;
   Mailbox<double> mail_;
   SimulationFacts facts_;

@@ -1,4 +1,3 @@
-// The time line as a picture.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,9 +9,9 @@ namespace millrace::engine {
 namespace {
 
 constexpr double kRow = 22, kBox = 18, kTop = 8, kTitle = 24, kFoot = 52, kShare = 52;
-constexpr double kLetter = 6.2;  ///< about as wide as a letter of 10 px is
+constexpr double kLetter = 6.2;  ///< about the width of a letter of 10 px
 
-/// Boxes are pale with dark names in either mode; paper, lines and words change with it.
+/// Boxes are pale with dark names in either mode; background, lines and text change with it.
 constexpr const char* kStyle = R"(<style>
 text{font:11px sans-serif;fill:#1f2328}.m{fill:#59636e}.n{font-size:10px;fill:#14181d;text-anchor:middle}
 .p{fill:#fff}.r{fill:#f3f5f7}.g{stroke:#d1d9e0}
@@ -41,7 +40,7 @@ std::string escaped(const std::string& text) {
     if (c == '<' || c == '&' || c == '>') {
       safe += c == '<' ? "&lt;" : c == '&' ? "&amp;" : "&gt;";
     } else {
-      safe += c < 0x20 || c > 0x7e ? '?' : c;  // XML has no place for some of them
+      safe += c < 0x20 || c > 0x7e ? '?' : c;  // XML forbids some of them
     }
   }
   return safe;
@@ -95,7 +94,7 @@ class Picture {
   }
 
  private:
-  /// Draws the earliest actions of the first workers, and finds out until when they go.
+  /// Draws the earliest actions of the first workers, and sets until_.
   void choose() {
     std::vector<const SimulatedAction*> events;
     until_ = simulation_.total_ms;
@@ -127,7 +126,7 @@ class Picture {
     }
     seen_[kind] = true;
     const double width = x(end) - x(begin);
-    // Neighbours stay apart where there is room for it.
+    // A gap between neighbours where there is room.
     boxes_ +=
         box(x(begin), y, width > 3 ? width - 0.7 : std::max(width, 0.6), kBox, kKinds[kind].letter);
     Action action = event.action;
@@ -139,7 +138,7 @@ class Picture {
     }
   }
 
-  /// Rows, their names and shares, and the time.
+  /// Rows with names and shares, and the time axis.
   std::string frame() const {
     std::string text;
     const double bottom = top_ + rows_ * kRow;

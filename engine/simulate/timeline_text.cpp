@@ -1,4 +1,3 @@
-// Bars and a time line for a terminal.
 #include <algorithm>
 #include <cmath>
 
@@ -27,7 +26,7 @@ std::string bar(double compute, double handoff, int width) {
          std::string(std::max(0, width - first - second), '.');
 }
 
-/// What an action is called in a row whose workers say which stage it is.
+/// Without its version.
 std::string name_of(Action action, bool with_stage) {
   action.version = -1;
   return action_text(action, with_stage);
@@ -61,7 +60,7 @@ struct Row {
   }
 };
 
-/// Milliseconds of a character: a forward is as wide as the longest name and a hyphen.
+/// Milliseconds per character: a forward is as wide as the longest name and a hyphen.
 double scale_of(const Simulation& simulation, bool staged, int columns, double& shown_ms) {
   double shortest = 0;
   std::size_t width = 2;

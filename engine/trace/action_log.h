@@ -1,4 +1,3 @@
-// Records what each worker does and when, while a pipeline runs.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +14,11 @@
 
 namespace millrace::engine {
 
-/// One worker's part of an ActionLog: the latest spans, in preallocated memory. Written by its
-/// worker alone, without allocation or lock; read when the worker has stopped.
+/// One worker's latest spans, in preallocated memory. Written by its worker alone, without
+/// allocation or lock; read when the worker has stopped.
 class alignas(64) ActionTrack final : public capture::OperationWatch {
  public:
-  /// `capacity` > 0. Times are kept as nanoseconds since `origin`.
+  /// `capacity` > 0. Times are nanoseconds since `origin`.
   ActionTrack(int worker, std::size_t capacity, Clock::time_point origin)
       : worker_(worker), origin_(origin), ring_(capacity) {}
 
@@ -27,17 +26,15 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
     action_ = action;
     start_ = now;
   }
-  /// The action begun last waited in between. Actions wait before they work, so its span begins
-  /// afterwards.
+  /// The current action has waited. Actions wait before they work, so its span begins afterwards.
   void waited(Clock::time_point from, Clock::time_point to) {
     if (to - from >= kLeastWait) add(from, to, true, -1);
     start_ = to;
   }
-  /// That action is done, and used or made the weights of `version` updates. A skipped action has
-  /// no end.
+  /// It is done, and used or made weights of `version` updates. A skipped action has no end().
   void end(std::int64_t version, Clock::time_point now) { add(start_, now, false, version); }
 
-  /// An operation of the action begun last.
+  /// An operation of the current action.
   void ran(const char* name, Clock::time_point from, Clock::time_point to) override {
     add(from, to, false, -1, name);
   }
@@ -51,13 +48,13 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
     });
     return spans;
   }
-  /// How many earlier spans were overwritten.
+  /// Earlier spans, overwritten.
   std::int64_t lost() const {
     return std::max<std::int64_t>(0, count_ - std::int64_t(ring_.size()));
   }
 
  private:
-  /// Shorter ones are the time to look for a message, not a wait.
+  /// Shorter ones are the time to look for a message.
   static constexpr std::chrono::microseconds kLeastWait{1};
 
   void add(Clock::time_point from, Clock::time_point to, bool waiting, std::int64_t version,
@@ -79,10 +76,10 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
   std::int64_t count_ = 0;
 };
 
-/// A track for each worker, and counts. Outlives the pipeline that writes it.
+/// A track for each worker, and counts. Must outlive the pipeline that writes it.
 class ActionLog {
  public:
-  /// Spans of all workers together: 72 bytes each. Counts: 40.
+  /// Spans of all workers, 72 bytes each; counts, 40 bytes each.
   static constexpr std::size_t kCapacity = 1'000'000, kCounts = 200'000;
 
   /// `operations`: step programs log their operations, too.
@@ -94,19 +91,19 @@ class ActionLog {
   bool operations() const { return operations_; }
 
   ActionTrack& track(int worker) { return tracks_[std::size_t(worker)]; }
-  /// Keeps the latest kCounts. Called by the last stage's worker, at each prediction.
+  /// Keeps the latest kCounts. Called by the last stage's worker at each prediction.
   void count(Counts counts, Clock::time_point now) {
     counts.at_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now - origin_).count();
     counts_[counted_++ % kCounts] = counts;
   }
-  /// In their order, when the pipeline has stopped.
+  /// In order. When the pipeline has stopped.
   std::vector<Counts> counts() const {
     if (counted_ <= kCounts) return {counts_.begin(), counts_.begin() + std::ptrdiff_t(counted_)};
     std::vector<Counts> all = counts_;
     std::ranges::rotate(all, all.begin() + std::ptrdiff_t(counted_ % kCounts));
     return all;
   }
-  /// Worker by worker, when the pipeline has stopped.
+  /// Worker by worker. When the pipeline has stopped.
   std::vector<Span> spans() const {
     std::vector<Span> all;
     for (const ActionTrack& track : tracks_)
@@ -127,7 +124,7 @@ class ActionLog {
   std::size_t counted_ = 0;
 };
 
-/// The log as trace_json() of trace.h; its title says if events were lost.
+/// The log as trace_json(); its title says if events were lost.
 inline std::string trace_json(const ActionLog& actions, const Schedule& schedule) {
   const std::int64_t lost = actions.lost();
   const std::string title =

@@ -10,13 +10,13 @@
 namespace millrace::engine {
 namespace {
 
-/// Nanoseconds as microseconds, exactly: a double would lose digits after a few days.
+/// Exactly: as a double, a time would lose digits after a few days.
 std::string microseconds(std::int64_t ns) {
   return format("%s%lld.%03d", ns < 0 ? "-" : "", std::abs(static_cast<long long>(ns / 1000)),
                 int(std::abs(ns % 1000)));
 }
 
-/// With quotes. Bytes that are not UTF-8 become U+FFFD.
+/// Quoted. Bytes that are not UTF-8 become U+FFFD.
 std::string json_string(const std::string& text) {
   using Json = nlohmann::json;
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -1,4 +1,3 @@
-// What workers did and when, in the form that chrome://tracing and ui.perfetto.dev open.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +8,15 @@
 
 namespace millrace::engine {
 
-/// An action from start to end, on any clock that all workers share.
+/// From start to end, on any clock that all workers share.
 struct Span {
   int worker = 0;
   Action action;
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
-  bool waiting = false;             ///< not the action, but the wait before it
-  std::int64_t version = -1;        ///< updates that made its weights; -1: as the action says
-  const char* operation = nullptr;  ///< of a step program, within the action; null: the action
+  bool waiting = false;             ///< the wait before the action
+  std::int64_t version = -1;        ///< updates that its weights have seen; -1: as the action says
+  const char* operation = nullptr;  ///< of a step program within the action; null: the action
 };
 
 /// Queue and latency at one moment.
@@ -28,11 +27,11 @@ struct Counts {
   double latency_ms = 0;     ///< of the newest prediction, from capture
 };
 
-/// Trace Event Format: one process named `name`, one thread a worker named by `workers` (default:
-/// "worker W"). A span is a "complete" event (ph X; microseconds, to the nanosecond) named by its
-/// kind: F, B, U, ... as in action_text(), "wait", or the operation. Its arguments are stage,
-/// frame, gradient and version. `counts` become counters (ph C). `name` and `workers` may hold any
-/// bytes.
+/// The Trace Event Format of chrome://tracing and ui.perfetto.dev: one process called `name`, a
+/// thread per worker, called as in `workers` (default: "worker W"). A span is a "complete" event
+/// (ph X; microseconds, to the nanosecond) named by its kind: F, B, U, ... as in action_text(),
+/// "wait", or the operation. Arguments: stage, frame, gradient, version. `counts` become counters
+/// (ph C). `name` and `workers` may hold any bytes.
 std::string trace_json(const std::string& name, const std::vector<std::string>& workers,
                        const std::vector<Span>& spans, const std::vector<Counts>& counts = {});
 

@@ -12,7 +12,7 @@
 namespace millrace::engine {
 namespace {
 
-/// Its helpers are pinned to the cores after the stage's own.
+/// Helpers are pinned to the cores after the stage's own.
 std::unique_ptr<capture::Backend> make_core_backend(const TrainerOptions& options, int stage) {
   if (options.threads.empty()) return capture::make_core_backend(1, {}, options.numerics);
   const int core = options.devices.empty() ? 0 : options.devices[std::size_t(stage)].index;

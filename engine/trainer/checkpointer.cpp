@@ -39,7 +39,7 @@ void Checkpointer::add(Part part) {
   if (int(snapshot.parts.size()) < stages_) return;
   if (guard_) snapshot.told = guard_->told();
   whole_ = std::move(snapshot);
-  // Earlier ones of its kind that are not whole never will be: set_every() came between stages.
+  // Earlier incomplete ones of its kind never complete: set_every() came between stages.
   gathering_.erase(gathering_.lower_bound({due.first, 0}), std::next(gathering_.find(due)));
   changed_.notify_one();
 }
@@ -50,7 +50,7 @@ bool Checkpointer::reached(Progress& progress, std::int64_t sample, Due& due) co
   const std::int64_t multiple = every > 0 ? (sample + 1) / every * every : 0;
   const bool regular = multiple != progress.due && every == progress.every;
   progress.due = multiple;
-  progress.every = every;  // another one counts from here
+  progress.every = every;  // a new interval counts from here
   due = {false, multiple};
   if (regular) return true;
   const std::int64_t asked = asked_.load(std::memory_order_relaxed);

@@ -1,4 +1,3 @@
-// Checkpoints of a pipeline that goes on running.
 #pragma once
 
 #include <atomic>
@@ -18,60 +17,60 @@
 
 namespace millrace::engine {
 
-/// Gathers, every `every` samples, each stage's state right after it finished that sample: stages
-/// reach it at different times, and together the copies are what a run stopped there would hold,
-/// less the gradients in flight. A thread of its own writes; where writing is slower than training
-/// the newest whole snapshot wins. after_sample() is called by each stage's worker for itself.
+/// Checkpoints a pipeline while it runs. Every `every` samples, gathers each stage's state right
+/// after it finished that sample: stages reach it at different times, and together the copies are
+/// what a run stopped there would hold, less the gradients in flight. A writer thread saves them;
+/// if it is slower than training, the newest complete snapshot wins. after_sample() is called by
+/// each stage's worker for itself.
 class Checkpointer {
  public:
   using Write = std::function<void(const stages::StateDict&, std::int64_t samples)>;
-  /// What snapshots are gathered by: whether they were asked for, and the sample they are due at.
+  /// Key of a snapshot: whether it was asked for, and the sample it is due at.
   using Due = std::pair<bool, std::int64_t>;
-  /// One stage's share of a snapshot.
   struct Part {
     int stage = 0;
-    std::int64_t sample = 0;  ///< that it was made after
+    std::int64_t sample = 0;  ///< the copy was made after it
     Due due;
     stages::StateDict state;
   };
-  /// `copy`: a stage's state, called on its worker. `write`: saves a snapshot, made after so many
+  /// `copy`: a stage's state, called on its worker. `write`: saves a snapshot made after so many
   /// samples; may throw. `guard`: a snapshot is written once later losses have proved its weights
-  /// good, and dropped if the guard rolls back first; null: it is written at once.
+  /// good, and dropped if the guard rolls back first; null: written at once.
   Checkpointer(int stages, std::int64_t every, std::function<stages::StateDict(int stage)> copy,
                Write write, const LossGuard* guard = nullptr);
   ~Checkpointer();
 
   void after_sample(int stage, std::int64_t sample);
-  /// Has parts go to another process's checkpointer, which add()s them. Before the run.
+  /// Sends parts to another process's checkpointer, which add()s them. Before the run.
   void pass_on(std::function<void(const Part&)> to) { pass_on_ = std::move(to); }
   /// Any thread.
   void add(Part part);
-  /// Asks for a snapshot of its own, of the first samples from `sample` on. Any thread.
+  /// Asks for a snapshot of the first samples from `sample` on. Any thread.
   void ask(std::int64_t sample) { asked_.store(sample, std::memory_order_relaxed); }
-  /// Samples between regular snapshots from now on; 0: none. Any thread.
+  /// Samples between regular snapshots; 0: none. Any thread.
   void set_every(std::int64_t every) { every_.store(every, std::memory_order_relaxed); }
-  /// What ask() and set_every() said last. Any thread.
+  /// The last arguments of ask() and set_every(). Any thread.
   std::int64_t asked() const { return asked_.load(std::memory_order_relaxed); }
   std::int64_t every() const { return every_.load(std::memory_order_relaxed); }
-  /// Snapshots written, and those that could not be. Any thread.
+  /// Snapshots written, and failed. Any thread.
   std::int64_t written() const { return written_.load(std::memory_order_relaxed); }
   std::int64_t failed() const { return failed_.load(std::memory_order_relaxed); }
-  /// Why the latest snapshot could not be written; "" if it was. Any thread.
+  /// Why the latest snapshot failed; "" if it was written. Any thread.
   std::string error() const;
-  /// Writes what is whole and proved good, and ends the writer.
+  /// Writes what is complete and proved good, then ends the writer.
   void finish();
 
  private:
   struct Snapshot {
     std::map<int, stages::StateDict> parts;
     std::int64_t samples = 0;
-    LossGuard::Told told;  ///< when it was whole
+    LossGuard::Told told;  ///< when it was complete
   };
-  /// How far a stage has come; its worker's.
+  /// A stage's; used by its worker alone.
   struct Progress {
-    std::int64_t every = 0;      ///< as it last saw it
+    std::int64_t every = 0;      ///< as last seen
     std::int64_t due = 0;        ///< the last regular one it reached
-    std::int64_t answered = -1;  ///< the last demand
+    std::int64_t answered = -1;  ///< the last ask()
   };
   bool reached(Progress& progress, std::int64_t sample, Due& due) const;
   void write_loop();
@@ -85,8 +84,8 @@ class Checkpointer {
   const std::function<stages::StateDict(int)> copy_;
   const Write write_;
   const LossGuard* const guard_;
-  std::function<void(const Part&)> pass_on_;  ///< empty: they are gathered here
-  mutable std::mutex mutex_;                  ///< guards all below
+  std::function<void(const Part&)> pass_on_;  ///< empty: gathered here
+  mutable std::mutex mutex_;                  ///< guards everything below
   std::condition_variable changed_;
   std::map<Due, Snapshot> gathering_;
   Snapshot whole_;  ///< waits to be written; empty if none

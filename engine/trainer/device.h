@@ -13,9 +13,9 @@ struct Device {
   std::string name() const { return (cuda ? "cuda:" : "cpu:") + std::to_string(index); }
 };
 
-/// One device a stage. `asked`: {"auto"}, {"cpu"}, {"cuda"}, or one a stage as {"cpu:0", "cuda:1"}.
-/// Devices are handed out in turn where there are fewer than stages, cores by the `threads` of each
-/// (empty: 1). `auto`: CUDA if there is any. Throws std::invalid_argument saying what is wrong.
+/// One device per stage. `asked`: {"auto"}, {"cpu"}, {"cuda"}, or one per stage as {"cpu:0",
+/// "cuda:1"}. Devices are reused in turn if there are fewer than stages; cores are spaced by each
+/// stage's `threads` (empty: 1). `auto`: CUDA if there is any. Throws std::invalid_argument.
 std::vector<Device> place_stages(const std::vector<std::string>& asked, int stages, int cores,
                                  int cuda_devices, const std::vector<int>& threads = {});
 

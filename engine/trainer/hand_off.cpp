@@ -1,5 +1,4 @@
-// measure_hand_off() and measure_sums(): what it takes cores to hand over a message, and ranks that
-// share modules to add up.
+// Measures messages between cores, and sums over ranks that share modules.
 #include <limits>
 #include <thread>
 
@@ -18,13 +17,13 @@ void await(TokenQueue& queue, Token& token) {
   }
 }
 
-/// Whoever has the token reads the message that the other has written, and writes it anew.
+/// Reads the other core's message and writes it anew.
 void rewrite(std::vector<float>& message) {
   float sum = 0;
   for (float& value : message) sum += value, value = sum;
 }
 
-/// Milliseconds of each of so many trips of a message to the other core and back.
+/// Milliseconds of each round trip of a message to the other core.
 std::vector<double> trips_ms(std::vector<float>& message, int rounds) {
   TokenQueue there(4), back(4);
   const auto never = [] { return false; };
@@ -58,7 +57,7 @@ plan::HandOff hand_off_here() {
     std::vector<float> message(bytes / sizeof(float), 1.0f);
     std::vector<double> trips, alone;
     plan::Measured way;
-    // A round is two ways with the work at each end, which is no part of the way.
+    // A round trip has two ways, and work at each end that does not count.
     for (int batch = 0; batch < kBatches && !(way.median > 2 * way.spread && way.spread > 0);
          ++batch) {
       for (const double ms : trips_ms(message, kRounds)) trips.push_back(ms);
@@ -77,9 +76,8 @@ plan::HandOff hand_off_here() {
   return result;
 }
 
-/// Milliseconds of a sum. Every one is a meeting, so that all begin the next at once. The quickest
-/// of some batches tells: a rank whose core somebody else has is waited for, which adds
-/// milliseconds.
+/// Milliseconds of a sum. Every sum is a barrier, so all begin the next together. Takes the fastest
+/// of several batches: waiting for a rank whose core is taken would add milliseconds.
 plan::Measured sum_ms(SumGroup& group, std::vector<float>& numbers, int place) {
   constexpr int kBatches = 20, kSums = 8;
   plan::Measured quickest{.median = std::numeric_limits<double>::infinity()};

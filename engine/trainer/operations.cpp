@@ -25,8 +25,8 @@ bool equal_threads(const TrainerOptions& options) {
   return std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) == all.end();
 }
 
-/// Counts of threads that a stage may take: those named; else, where steps are programs, all
-/// powers of two that leave each other stage a core, and the rest.
+/// Thread counts that a stage may have: those named; else, where steps are programs, all powers of
+/// two that leave each other stage a core, and the maximum.
 std::vector<std::vector<int>> thread_choices(const TrainerOptions& options) {
   std::vector<std::vector<int>> choices;
   const bool a_worker_each = schedule_of(options).workers.size() == std::size_t(options.stages);
@@ -41,7 +41,7 @@ std::vector<std::vector<int>> thread_choices(const TrainerOptions& options) {
   return choices;
 }
 
-/// Cores handed out again, since threads were chosen, unless somebody chose cores.
+/// Reassigns cores for the chosen threads, unless cores were chosen.
 void place_again(TrainerOptions& options) {
   const Schedule schedule = schedule_of(options);
   const auto placed = [&](const std::vector<int>& threads) {

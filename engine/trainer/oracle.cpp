@@ -17,7 +17,7 @@ namespace {
 
 using Key = std::pair<int, std::int64_t>;  ///< stage, sample
 
-/// `Stage`: a stages::Stage or what has its calls.
+/// `Stage`: stages::Stage, or a type with its interface.
 template <class Stage>
 class Oracle {
  public:
@@ -68,7 +68,7 @@ class Oracle {
     return stages_[schedule_.replica_id(action.stage, program.replica)];
   }
 
-  /// Of samples in order.
+  /// Called for samples in order.
   SceneErrors scene_of(std::int64_t sample) {
     const auto [input, target] = sample_(sample);
     const at::Tensor x = input.cpu().contiguous(), y = target.cpu().contiguous();
@@ -79,12 +79,11 @@ class Oracle {
   }
 
   bool learns(std::int64_t sample) const { return !learns_ || learns_(sample); }
-  /// The replica that acts.
   static Key key_of(const Program& program, const Action& action) {
     return {action.stage, program.replica};
   }
 
-  /// False if what `action` needs is not there yet.
+  /// False if something that `action` needs is not there yet.
   bool perform(const Program& program, const Action& action) {
     Stage& stage = stage_of(program, action);
     switch (action.op) {
@@ -138,7 +137,7 @@ class Oracle {
     return true;
   }
 
-  /// How many gradients the stage must have made in all, to update with `action`.
+  /// How many gradients the stage must have made in all before `action`.
   std::int64_t made_by(const Action& action) const {
     return schedule_.replicas_of(action.stage) > 1 ? action.sample + 1 : 0;
   }
@@ -153,7 +152,7 @@ class Oracle {
 
   bool forward(Stage& stage, const Action& action) {
     const Key key{action.stage, action.sample};
-    // Several replicas predict in the order of samples, too.
+    // Replicas predict in the order of samples, too.
     if (last(action.stage) && action.sample != std::int64_t(losses_.size())) return false;
     stages::Tensors inputs;
     if (action.stage == 0) {
@@ -188,15 +187,15 @@ class Oracle {
     if (!last(action.stage)) {
       const auto sent = gradients_.find(from);
       if (sent == gradients_.end()) return false;
-      // With a loss of its own a stage asks nothing of downstream.
+      // With a local loss a stage needs no gradient from downstream.
       if (!stage.learns_locally()) gradients = std::move(sent->second);
       gradients_.erase(sent);
     }
-    if (guard_) {  // a verdict goes up with the gradient
+    if (guard_) {  // a verdict goes upstream with the gradient
       const auto said = alarms_.extract(from);
       const Alarm alarm = said ? said.mapped() : Alarm::none;
       if (schedule_.replicas_of(action.stage) > 1) {
-        met_[{action.stage, action.sample}] = alarm;  // the others' updates heed it, too
+        met_[{action.stage, action.sample}] = alarm;  // for the other replicas' updates, too
       } else {
         pending_[replica_id] = std::max(pending_[replica_id], alarm);
       }
@@ -230,7 +229,7 @@ class Oracle {
   std::map<Key, Kept> kept_;
   std::map<Key, stages::Tensors> activations_;
   std::map<Key, std::optional<stages::Tensors>> gradients_;  ///< none: of a loss nobody learns from
-  // Stage, replica: with gradients since the last update, and with samples that made none.
+  // Stage, replica: with gradients since the last update; with samples that made none.
   std::set<Key> learned_, left_out_;
   std::map<int, std::int64_t> gradients_made_;  ///< by stage
   std::map<Key, Alarm> alarms_;                 ///< of the gradients made there

@@ -1,4 +1,3 @@
-// What a schedule means: the same actions in one thread, without links, slots or queues.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,21 +12,19 @@
 
 namespace millrace::engine {
 
-/// Input and target of sample n.
 using SampleFunction = std::function<std::pair<at::Tensor, at::Tensor>(std::int64_t)>;
 
-/// Whether sample n is learned from, and not predicted alone. An update is made of all the samples
-/// that it covers, or not at all.
+/// Whether sample n is learned from. An update is made of all samples that it covers, or not at
+/// all.
 using LearnFunction = std::function<bool(std::int64_t)>;
 
-/// Runs `schedule` over `samples` samples on `stages` (by Schedule::replica_id(), replicas tied by
-/// Stage::replicate(); it trains their weights) and returns the loss of each sample's prediction.
-/// `learns` empty: all are learned from. Any worker whose next action has what it needs goes on;
-/// when none has, the schedule deadlocks: throws std::logic_error. `guard`, if any, judges losses
-/// and has the stages roll back, as the pipeline does: with its verdict on sample n - guard_lag at
-/// the gradient of sample n's loss. The pipelined run must leave the same
-/// weights and losses, bit for bit. `Stage`: stages::Stage, or program::ProgramStage for a run
-/// whose stages are step programs.
+/// What a schedule means: runs it in one thread, without links, slots or queues. The pipelined run
+/// must leave the same weights and losses, bit for bit. Runs `samples` samples on `stages` (by
+/// Schedule::replica_id(), replicas tied by Stage::replicate()), trains their weights and returns
+/// the loss of each prediction. `learns` empty: all samples are learned from. `guard`, if any,
+/// judges losses and has the stages roll back as the pipeline does: with its verdict on sample n -
+/// guard_lag at the gradient of sample n's loss. `Stage`: stages::Stage, or program::ProgramStage
+/// for step programs. Throws std::logic_error if the schedule deadlocks.
 template <class Stage>
 std::vector<float> run_oracle(const Schedule& schedule, std::vector<Stage>& stages,
                               const SampleFunction& sample, std::int64_t samples,

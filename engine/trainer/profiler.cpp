@@ -42,7 +42,6 @@ at::Tensor target_of(const TrainerOptions& options) {
   return at::rand({1, made.channels, made.height, made.width});
 }
 
-/// As a recorded step has it, or operator by operator.
 std::unique_ptr<capture::Backend> backend_of(const TrainerOptions& options, c10::Device device,
                                              bool recorded, int threads = 1) {
   if (!recorded) return capture::make_eager_backend(device);
@@ -54,11 +53,10 @@ std::unique_ptr<capture::Backend> backend_of(const TrainerOptions& options, c10:
 enum class Part { forward, backward, backward_weight, update };  ///< backward: or its first part
 constexpr std::size_t kParts = 4;
 
-/// A stage on one input, whose parts run again and again as its step's would: recorded by a backend
-/// that records.
+/// A stage on one input, whose parts are run repeatedly as by its step; recorded if possible.
 class Rig {
  public:
-  /// `split`: the two parts of a backward apart.
+  /// `split`: a backward in its two parts.
   Rig(const TrainerOptions& options, stages::StageRange range, bool split, c10::Device device,
       std::unique_ptr<capture::Backend> backend, const Tensors& inputs, const at::Tensor& target)
       : split_(split),
@@ -79,8 +77,7 @@ class Rig {
   }
   ~Rig() { backend_->synchronize(); }
 
-  /// Runs `part`, or has a GPU run it so often that the clock's grain and a launch are no part of
-  /// it. Returns the milliseconds of one run.
+  /// Milliseconds of one run of `part`. A GPU does many, to hide the clock's grain and the launch.
   double time(Part part) {
     const double start = now_ms();
     capture::Graph* const graph = graphs_[std::size_t(part)].get();
@@ -104,7 +101,7 @@ class Rig {
     return bytes;
   }
 
-  /// Copies, which outlive this.
+  /// Copies, which may outlive this.
   Tensors outputs() const {
     Tensors copies;
     for (const at::Tensor& output : outputs_) copies.push_back(output.clone());
@@ -115,7 +112,7 @@ class Rig {
   static constexpr int kInARow = 20;
 
   Stage made(const TrainerOptions& options, stages::StageRange range, c10::Device device) const {
-    const bool channels_last = backend_->records() && device.is_cpu();  // as its kernels like it
+    const bool channels_last = backend_->records() && device.is_cpu();  // as its kernels prefer
     Stage stage(options.network, range, options.optimizer, device,
                 {.split = split_, .channels_last = channels_last});
     stages::load_state(stage.parameters(), stages::initial_state(*options.network, 0));
@@ -174,10 +171,10 @@ class Rig {
   Tensors outputs_, gradients_, passed_on_;
   double stash_ = 0;
   std::vector<std::unique_ptr<capture::Recording>> recordings_;
-  std::array<std::unique_ptr<capture::Graph>, kParts> graphs_;  ///< by Part, where it records
+  std::array<std::unique_ptr<capture::Graph>, kParts> graphs_;  ///< by Part, if recording
 };
 
-/// Runs a whole-network step again and again on every usable core but the first.
+/// Runs a whole-network step repeatedly on every usable core but the first.
 class Neighbours {
  public:
   Neighbours(const TrainerOptions& options, const ProfilerOptions& how) {
@@ -204,10 +201,10 @@ class Neighbours {
   std::vector<std::thread> threads_;
 };
 
-/// Repeats of each Part in milliseconds; none of what is no part of the step.
+/// Repeats of each Part in milliseconds; empty if the step lacks it.
 using Times = std::array<std::vector<double>, kParts>;
 
-/// Parts too short to tell from the clock's grain cost nothing that matters.
+/// Counts parts that are too short for the clock, and so negligible, as known.
 bool are_known(const Times& times) {
   constexpr double kShare = 0.05, kGrainMs = 0.002;
   return std::ranges::all_of(times, [](const std::vector<double>& part) {
@@ -222,14 +219,13 @@ Times time_parts(Rig& rig, bool split, int repeats, int most) {
     for (std::size_t part = 0; part < kParts; ++part) {
       if (Part(part) == Part::backward_weight && !split) continue;
       const double ms = rig.time(Part(part));
-      if (repeat >= 2) times[part].push_back(ms);  // warm
+      if (repeat >= 2) times[part].push_back(ms);  // warmed up
     }
   }
   return times;
 }
 
-/// Times module `index` alone, without the loss: its gradients come from outside. `x`: what reaches
-/// it; becomes what it gives.
+/// Times module `index` without the loss. `x`: its input; becomes its output.
 plan::ModuleProfile profile_module(const TrainerOptions& options, int index, Tensors& x,
                                    const ProfilerOptions& how) {
   const c10::Device device = torch_device(how.device);
@@ -246,14 +242,14 @@ plan::ModuleProfile profile_module(const TrainerOptions& options, int index, Ten
   return module;
 }
 
-/// Has nobody to add up with: what ranks wait for is no part of a module's time.
+/// Does not add up: waiting for ranks is no part of a module's time.
 class Alone final : public stages::Reducer {
  public:
   void add_up(std::span<float>, int) override {}
 };
 
-/// What modules cost of which `ways` ranks have a part each. Of two that are split, the second adds
-/// up what it gives, and the first the gradient of what it takes. `given`: what each module takes.
+/// Costs of modules that `ways` ranks share. Of a pair of split modules, the second sums its output
+/// and the first its input's gradient. `given`: each module's input.
 void profile_parts(plan::Profile& profile, const TrainerOptions& options, int ways,
                    const std::vector<Tensors>& given, const ProfilerOptions& how) {
   const stages::TensorSplit split(options.network, {}, ways);
@@ -269,7 +265,7 @@ void profile_parts(plan::Profile& profile, const TrainerOptions& options, int wa
     for (int index = first; index <= second; ++index) {
       plan::ModuleProfile& module = profile.modules[std::size_t(index)];
       module.tensor_ways = ways;
-      if (ways > std::max(2, usable_cores())) continue;  // as of fewer parts
+      if (ways > std::max(2, usable_cores())) continue;  // as for fewer parts
       module.parts[ways] = profile_module(part, index, x, how).ms();
     }
   }
@@ -302,11 +298,11 @@ plan::Profile measure_profile(const TrainerOptions& options, const ProfilerOptio
 
 namespace {
 
-/// A few steps of the whole network on a thread of its own and its helpers, in milliseconds.
+/// Milliseconds of some steps of the whole network on another thread and its helpers.
 std::vector<double> steps_ms(const TrainerOptions& options, int threads, bool programs, int count) {
   std::vector<double> steps;
   std::thread([&] {
-    // A team has cores of its own; LibTorch's threads spread by themselves.
+    // A team pins its threads; LibTorch's spread by themselves.
     if (programs) pin_this_thread(0);
     at::set_num_threads(programs ? 1 : threads);
     Rig rig(options, whole(options), /*split=*/false, at::kCPU,
@@ -332,7 +328,7 @@ std::vector<plan::Measured> measure_thread_speedup(const TrainerOptions& options
     return std::all_of(steps.begin(), steps.end(),
                        [&](const auto& step) { return settled(step, kKnown); });
   };
-  // In turns, so that what else the machine does meets all counts of cores alike.
+  // In turns, so that other load on the machine affects all counts of cores alike.
   for (int turn = 0; turn < kMostTurns && !(turn > 1 && known()); ++turn) {
     for (int threads = 1; threads <= usable_cores(); ++threads) {
       std::vector<double>& all = steps[std::size_t(threads - 1)];

@@ -1,4 +1,3 @@
-// Which stages hand over from GPU to GPU, though they are different ranks'.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,8 +18,7 @@
 
 namespace millrace::engine {
 
-/// Waits for `step` to be true, which is asked under the exchange's mutex. Throws RankLost if it
-/// does not come true.
+/// Calls `step` under the exchange's mutex until it is true. Throws RankLost after 30 s.
 template <class Step>
 void await_ranks(Exchange& exchange, const Step& step) {
   using namespace std::chrono_literals;
@@ -34,7 +32,7 @@ void await_ranks(Exchange& exchange, const Step& step) {
   throw RankLost("a rank is gone: nothing was heard of it for 30 s");
 }
 
-/// Whose worker has it. `options`: of a trainer that is spread over ranks.
+/// Whose worker runs it. `options`: of a trainer that is spread over ranks.
 inline int rank_of(const TrainerOptions& options, const Schedule& schedule, int replica_id) {
   const int worker = workers_of_replicas(schedule)[std::size_t(replica_id)];
   return options.rank_of_worker[std::size_t(worker)];
@@ -43,19 +41,19 @@ inline int rank_of(const TrainerOptions& options, const Schedule& schedule, int 
 /// Lays wires over the cuts between recorded steps on GPUs of two ranks. Thread-bound.
 class RankWires {
  public:
-  /// `options`, `schedule`: of the trainer, and outlive it. `devices`: of all ranks, by replica_id.
+  /// `options`, `schedule`: the trainer's; must outlive it. `devices`: of all ranks, by replica_id.
   RankWires(const TrainerOptions& options, const Schedule& schedule,
             const std::vector<Device>& devices)
       : options_(options), schedule_(schedule), devices_(devices) {}
 
-  /// Whether the cut after `stage` has any, with one end here.
+  /// Whether the cut after `stage` gets any, with one end here.
   bool over_cut(int stage) const {
     if (options_.make_backend || options_.capture == Capture::eager || !options_.replicas.empty())
       return false;
     const int up = rank_of(stage), down = rank_of(stage + 1), here = options_.exchange->rank();
     if (up == down || (up != here && down != here)) return false;
     const capture::GpuId *from = gpu_of(stage), *to = gpu_of(stage + 1);
-    return from && to && *from != *to;  // NCCL has no way within one GPU
+    return from && to && *from != *to;  // NCCL does not connect a GPU with itself
   }
   bool any() const {
     for (int stage = 0; stage + 1 < schedule_.stages; ++stage) {
@@ -63,7 +61,7 @@ class RankWires {
     }
     return false;
   }
-  /// Tensors and wires of this rank's side; forget() takes back all, before boundaries go.
+  /// Adds tensors and wires of this rank's side. forget() drops all, before the boundaries go.
   void lay(int stage, capture::Boundary& boundary) {
     const bool up = rank_of(stage) == options_.exchange->rank();
     const int mine = up ? stage : stage + 1, peer = rank_of(up ? stage + 1 : stage);
@@ -72,11 +70,9 @@ class RankWires {
   }
   void forget() { ways_.clear(); }
 
-  // By all ranks at once.
-  /// Unless it was done: waits for the other ends.
+  // Collective calls. connect() waits for the other ends, unless it is done already.
   void connect() {
-    // Ways have the same order on all ranks, so that the first that is not connected anywhere has
-    // both its ends waiting.
+    // Ways have the same order on all ranks, so both ends of the first unconnected one wait.
     for (Way& way : ways_) {
       if (way.connected) continue;
       const std::string name = way.sends ? capture::new_wire_name() : told(way);
@@ -85,8 +81,7 @@ class RankWires {
       way.connected = true;
     }
   }
-  /// What was sent last need not have been looked at by its taker: takes it, so that both ends have
-  /// moved as often.
+  /// Receives what the other end has sent and nobody took, so that both ends have moved as often.
   void drain() {
     for (const Way& way : ways_) {
       if (way.sends) tell(way, ByteWriter().put(way.buffers->wire->moves()).bytes());
@@ -110,7 +105,7 @@ class RankWires {
   int rank_of(int stage) const {
     return engine::rank_of(options_, schedule_, schedule_.replica_id(stage, 0));
   }
-  /// Null: none that wires go to.
+  /// Null: none that wires reach.
   const capture::GpuId* gpu_of(int stage) const {
     const Device& device = devices_[std::size_t(schedule_.replica_id(stage, 0))];
     const std::size_t rank = std::size_t(rank_of(stage));

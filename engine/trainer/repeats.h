@@ -1,4 +1,3 @@
-// What repeats of a measurement say of it.
 #pragma once
 
 #include <cmath>
@@ -9,7 +8,7 @@
 
 namespace millrace::engine {
 
-/// Median and spread; 0 of none.
+/// Median and median absolute deviation; 0 of none.
 inline plan::Measured measured(const std::vector<double>& repeats) {
   plan::Measured result{.median = median(repeats)};
   std::vector<double> off;
@@ -18,13 +17,12 @@ inline plan::Measured measured(const std::vector<double>& repeats) {
   return result;
 }
 
-/// Whether repeats are enough to know their median to within `share` of it: twice its standard
-/// error, as their spread shows it. Never of fewer than 5.
+/// Whether the median is known to within `share` of it: twice its standard error, as the spread
+/// shows it. Never with fewer than 5 repeats.
 inline bool settled(const std::vector<double>& repeats, double share) {
   constexpr std::size_t kFewest = 5;
   if (repeats.size() < kFewest) return false;
-  // Of normal repeats: the standard deviation is 1.4826 spreads, the median's error 1.2533 of the
-  // mean's.
+  // If normal: standard deviation = 1.4826 spreads, median's error = 1.2533 times the mean's.
   const plan::Measured m = measured(repeats);
   const double error = 1.2533 * 1.4826 * m.spread / std::sqrt(double(repeats.size()));
   return 2 * error <= share * m.median;

@@ -46,10 +46,10 @@ struct Bench {
   capture::StageStep step;
 };
 
-/// Times of a stage's actions, by operation.
+/// By operation.
 using ActionTimes = std::array<std::vector<double>, std::size_t(Op::update) + 1>;
 
-/// A worker's stages, and its walk through its program.
+/// A worker's stages, and its position in its program.
 class Walk {
  public:
   /// `benches`: by stage.
@@ -63,7 +63,7 @@ class Walk {
   void prepare() {
     for (const int stage : stages_of(program_)) bench(stage).prepare();
     record();
-    // The first round reads and writes everything for the first time.
+    // The first round touches all memory for the first time.
     warm_ = std::int64_t(program_.prologue.size() + program_.period.size());
     for (at_ = 0; at_ < warm_; ++at_) act(program_.at(at_));
   }
@@ -90,7 +90,7 @@ class Walk {
  private:
   capture::StageStep& bench(int stage) { return benches_[stage]->step; }
 
-  /// Calls everything at every slot and weight buffer once, where steps are recorded.
+  /// Performs every call at every slot and weight buffer once, where steps are recorded.
   void record() {
     const std::vector<int> stages = stages_of(program_);
     if (!bench(stages.front()).records()) return;
@@ -114,7 +114,7 @@ class Walk {
   std::int64_t at_ = 0, warm_ = 0;
 };
 
-/// `walks` from `begin` to `end` at once, each on the core of its number.
+/// Runs `walks` from `begin` to `end` at once, each on the core of its number.
 void walk(std::vector<Walk>& walks, std::size_t begin, std::size_t end, double seconds) {
   std::latch ready(std::ptrdiff_t(end - begin));
   std::vector<std::future<void>> threads;
@@ -124,7 +124,7 @@ void walk(std::vector<Walk>& walks, std::size_t begin, std::size_t end, double s
       try {
         walks[worker].prepare();
       } catch (...) {
-        ready.count_down();  // nobody is left waiting
+        ready.count_down();  // lets the others go on
         throw;
       }
       ready.arrive_and_wait();

@@ -1,4 +1,3 @@
-// Ranks that add up what each has computed: of modules that they share, or gradients of copies.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +16,12 @@
 
 namespace millrace::engine {
 
-/// Each sends its part to all others and adds up all parts in the order of ranks, so that all get
-/// the same bits: two ranks send as much as in a ring, in one trip instead of two. Thread-safe,
-/// with one thread for each place.
+/// All-reduce of ranks that share modules, or of copies' gradients. Each sends its part to all
+/// others and adds up all parts in the order of ranks, so that all get the same bits: two ranks
+/// send as much as in a ring, in one trip instead of two. Thread-safe, with one thread per place.
 class SumGroup final : public stages::Reducer {
  public:
-  /// `exchange`: of these ranks alone; outlives it.
+  /// `exchange`: of these ranks alone; must outlive it.
   explicit SumGroup(Exchange& exchange) : exchange_(exchange) {}
 
   ~SumGroup() override {
@@ -31,7 +30,7 @@ class SumGroup final : public stages::Reducer {
   }
 
   /// Throws RankLost if a rank was silent for 6 s, std::runtime_error if one has failed. If one has
-  /// ended, the sample is one that nobody learns from, and there is no sum.
+  /// ended, nobody learns from this sample, and there is no sum.
   void add_up(std::span<float> numbers, int place) override {
     std::unique_lock lock(exchange_.mutex());
     Sum& sum = open(place, numbers.size());
@@ -63,8 +62,8 @@ class SumGroup final : public stages::Reducer {
     }
     for (const auto& [rank, peer] : sum.peers) exchange_.start(peer.from);
   }
-  /// Lets the others hear that this rank is alive. Some 20 times a second from the first sum on;
-  /// a letter goes twice a second.
+  /// Tells the others, at most twice a second, that this rank is alive. Called about 20 times a
+  /// second from the first sum on.
   void beat() {
     const std::lock_guard lock(exchange_.mutex());
     const Clock::time_point now = Clock::now();
@@ -73,13 +72,13 @@ class SumGroup final : public stages::Reducer {
     post("alive");
     read_letters();
   }
-  /// Throws RankLost as above, of any that has not left. Under the exchange's mutex.
+  /// Throws as add_up(), for any rank that has not left. Under the exchange's mutex.
   void require_alive() {
     read_letters();
     if (!failure_.empty()) throw std::runtime_error(failure_);
     if (const std::string lost = pulse_.lost(); !lost.empty()) throw RankLost(lost);
   }
-  /// The workers here have ended, which those of the others may not know.
+  /// The workers here have ended; those of the others may not know.
   void leave(bool failed) {
     const std::lock_guard lock(exchange_.mutex());
     post(failed ? "failed" : "done");
@@ -88,9 +87,9 @@ class SumGroup final : public stages::Reducer {
   Exchange& exchange() { return exchange_; }
 
  private:
-  /// What was sent before its rank left has come by then.
+  /// Within this time, everything that a rank sent before it left has come.
   static constexpr std::chrono::milliseconds kUnderWay{200};
-  /// Looks before it yields, and yields before it sleeps. On a busy machine a yield takes
+  /// Polls before it yields, and yields before it sleeps: on a busy machine a yield takes
   /// milliseconds, and parts are a few microseconds apart.
   static constexpr int kLooks = 100, kYields = 500;
   struct Peer {

@@ -1,4 +1,3 @@
-// Tensors in messages between ranks.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,13 +18,13 @@
 
 namespace millrace::engine {
 
-/// What a trainer's stages hand over: through host memory, in the layout that it has, since kernels
-/// go by that, or by a wire, which a message without tensors has move. Options, samples and
-/// boundaries outlive it. Thread-safety as Freight.
+/// Hands over a trainer's tensors: through host memory in their own layout, which kernels depend
+/// on, or by a wire, which a message without tensors triggers. Options, samples and boundaries must
+/// outlive it. Thread-safety as Freight.
 class TensorFreight final : public Freight {
  public:
-  /// `step`: the first one here of a stage, null: none is; `replica`: one here by its replica_id.
-  /// What a recorded one reads or leaves keeps its address.
+  /// `step`: the first local one of a stage; null: none. `replica`: a local one by its replica_id.
+  /// What a recorded step reads or leaves keeps its address.
   TensorFreight(const TrainerOptions& options, capture::SampleBuffers& samples,
                 const std::vector<std::unique_ptr<capture::Boundary>>& boundaries,
                 std::function<capture::StageStep*(int stage)> step,
@@ -37,8 +36,7 @@ class TensorFreight final : public Freight {
         replica_(std::move(replica)),
         gradients_(std::size_t(options.stages)) {}
 
-  /// What an update of `to` here adds up of `from` elsewhere: room for what meetings bring, made
-  /// anew.
+  /// Allocates room for the gradients of `from` elsewhere that updates of `to` here add up.
   const stages::Tensors* gradients_of(int from, int to) {
     const at::Tensor like = at::empty_like(replica_(to).stage().sums().front(), at::kCPU);
     return &(others_[{from, to}] = {at::zeros_like(like), at::zeros_like(like)});
@@ -53,7 +51,7 @@ class TensorFreight final : public Freight {
       return of_one(fed, fed.nbytes(), true);
     }
     capture::BoundaryBuffers& way = this->way(cargo, stage);
-    if (way.wire) {  // it moves the tensors of a message that has none
+    if (way.wire) {  // it moves the tensors; the message has none
       const auto move = [&way, slot](int, int) { way.wire->move(slot); };
       return {.pack = move, .unpack = move};
     }
@@ -101,7 +99,7 @@ class TensorFreight final : public Freight {
   }
 
  private:
-  /// `tensors` outlive it.
+  /// `tensors` must outlive it.
   static Payload of_tensors(stages::Tensors& tensors, const std::vector<std::size_t>& bytes,
                             bool stay) {
     const auto all = std::make_shared<TensorPayload>(tensors, bytes, stay);
@@ -109,7 +107,7 @@ class TensorFreight final : public Freight {
             .pack = [all](int, int) { all->pack(); },
             .unpack = [all](int, int) { all->unpack(); }};
   }
-  /// Of a tensor that stages or viewers may replace, unless it stays; outlives it.
+  /// For a tensor that stages or viewers may replace, unless it stays. It must outlive the payload.
   static Payload of_one(at::Tensor& tensor, std::size_t bytes, bool stays) {
     const auto list = std::make_shared<stages::Tensors>(1, tensor);
     const auto all = std::make_shared<TensorPayload>(*list, std::vector{bytes}, stays);
@@ -133,12 +131,11 @@ class TensorFreight final : public Freight {
         *boundaries_[std::size_t(cargo == Cargo::activation ? stage : stage - 1)];
     return cargo == Cargo::activation ? boundary.activations : boundary.gradients;
   }
-  /// Here.
   bool records(int stage) const {
     const capture::StageStep* const step = step_(stage);
     return step && step->records();
   }
-  /// `made`: of a slot. Where rank 0 predicts nothing itself, it keeps what comes at one place.
+  /// `made`: a slot's. If rank 0 predicts nothing itself, predictions arrive at a fixed place.
   Payload prediction(at::Tensor& made, bool sends) {
     const int last = options_.stages - 1;
     const stages::ImageShape& shape = options_.network->shape(options_.network->size() - 1);

@@ -1,4 +1,3 @@
-// Tensors in one message between ranks.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -14,14 +13,13 @@
 
 namespace millrace::engine {
 
-/// Of up to four dimensions; those that do not stay are float32, each in the layout that it has,
-/// since kernels go by that. Not thread-safe.
+/// A message's tensors, of up to four dimensions, each in its own layout, which kernels depend on;
+/// those that do not stay are float32. Not thread-safe.
 class TensorPayload {
  public:
-  /// `tensors`: of a slot, as many as `bytes` at most, in host memory when packed and unpacked;
-  /// outlives it. `bytes`: of each.
-  /// `stay`: those that are there are written and read at these addresses alone, and so they are
-  /// the message's parts; others are copied, and made anew when they come.
+  /// `tensors`: a slot's, at most as many as `bytes`, in host memory when packed and unpacked; must
+  /// outlive it. `bytes`: of each. `stay`: existing ones are read and written in place, as the
+  /// message's parts; others are copied, and made anew on arrival.
   TensorPayload(std::vector<at::Tensor>& tensors, const std::vector<std::size_t>& bytes, bool stay)
       : tensors_(tensors), notes_(bytes.size()) {
     for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -69,7 +67,7 @@ class TensorPayload {
  private:
   static constexpr std::size_t kMostDims = 4;
   static constexpr std::int64_t kUndefined = -1, kNone = -2;
-  /// Of each tensor, before all numbers.
+  /// A tensor's header, before all data.
   struct Note {
     std::int64_t dims = kNone;  ///< or kUndefined
     std::array<std::int64_t, kMostDims> sizes{}, strides{};
@@ -77,11 +75,11 @@ class TensorPayload {
     at::IntArrayRef shape() const { return {sizes.data(), std::size_t(dims)}; }
     at::IntArrayRef layout() const { return {strides.data(), std::size_t(dims)}; }
   };
-  /// Where a tensor's numbers lie in the message.
+  /// A tensor's data in the message.
   struct Part {
     std::size_t bytes = 0;
     std::byte* place = nullptr;     ///< the tensor's own; null: `copy`
-    std::vector<std::byte> copy{};  ///< empty where it stays
+    std::vector<std::byte> copy{};  ///< empty if it stays
   };
 
   static std::byte* data_of(const at::Tensor& tensor) {
@@ -104,7 +102,7 @@ class TensorPayload {
     if (dense.nbytes() != part.bytes) throw std::logic_error("a tensor of another size");
     std::memcpy(part.copy.data(), data_of(dense), part.bytes);
   }
-  /// In another layout than the tensor here has, the numbers are moved.
+  /// Moves the data if the layout differs from the tensor's here.
   static void take_in_place(at::Tensor& tensor, const Part& part, const Note& note) {
     require_in_place(tensor, part);
     if (note.dims < 0) throw std::logic_error("a tensor that was to come is not there");

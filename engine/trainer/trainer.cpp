@@ -24,15 +24,15 @@
 namespace millrace::engine {
 namespace {
 
-/// MKL chooses its kernels at its first call. When two workers' first calls meet, one of them may
-/// be served by another kernel, and its square roots then differ in the last bit (seen about once
-/// in a thousand busy starts). So the first call is made here, alone.
+/// MKL chooses its kernels at its first call. When two workers' first calls coincide, one may get
+/// another kernel, whose square roots differ in the last bit (seen about once in a thousand busy
+/// starts). So the first call is made here, alone.
 void call_mkl_first() {
   const at::Tensor ones = at::ones({16, 16});
   at::mm(ones, ones.t()).add_(at::mm(ones.t(), ones)).sqrt_();
 }
 
-/// Fills what was left open: cut, threads, devices, weights.
+/// Fills in what was left open: cut, threads, devices, weights.
 TrainerOptions completed(TrainerOptions options) {
   at::set_num_threads(1);  // stages are the parallelism; workers inherit this
   call_mkl_first();
@@ -65,14 +65,14 @@ TrainerOptions completed(TrainerOptions options) {
   return options;
 }
 
-/// [1,C,H,W]; empty where input and target are one.
+/// [1,C,H,W]; empty where input and target are the same.
 std::vector<std::int64_t> target_shape(const TrainerOptions& options) {
   if (options.target_is_input) return {};
   const stages::ImageShape& made = options.network->shape(options.network->size() - 1);
   return {1, made.channels, made.height, made.width};
 }
 
-/// A range around each action, named as in a trace.
+/// A profiler range around each action, named as in a trace.
 void name_for_profiler(PipelineOptions& options) {
   options.before_action = [first = std::move(options.before_action)](int worker, const Action& a) {
     if (first) first(worker, a);
@@ -84,7 +84,7 @@ void name_for_profiler(PipelineOptions& options) {
   };
 }
 
-/// Waits for what a run that failed left under way: it uses what the caller may let go of now.
+/// Waits for work that a failed run left in flight: it uses memory that the caller may free now.
 void wait_for(capture::Step& step) {
   try {
     step.synchronize();
@@ -93,7 +93,6 @@ void wait_for(capture::Step& step) {
   }
 }
 
-/// The schedule as it is run.
 Schedule schedule_to_run(const TrainerOptions& options) {
   Schedule schedule = schedule_of(options);
   if (!records_any(options)) return schedule;

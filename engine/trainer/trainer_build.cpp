@@ -1,4 +1,3 @@
-// How a trainer's stages are built, and what lies between them.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -52,7 +51,7 @@ std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int 
   capture::Boundary* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
   if (place.is_cuda()) {
     capture::use_repeatable_kernels();
-    stage.update_as_recorded();  // so that it computes the same, recorded or not
+    stage.update_as_recorded();  // for the same results, recorded or not
   }
   return std::make_unique<capture::StageStep>(std::move(stage), std::move(backend), place, samples_,
                                               up, down);
@@ -65,7 +64,7 @@ void Trainer::join(int stage, const capture::Backend* above, const capture::Back
   const auto say = [&](capture::BoundaryBuffers& way, const capture::Backend* writer,
                        const capture::Backend* reader, c10::Device from, c10::Device to) {
     way.on_host = !capture::reads(to, from);
-    // What comes from another rank is written as an eager stage would.
+    // What comes from another rank is written as by an eager stage.
     way.fixed = reader && reader->records() && !(writer && writer->records());
     way.to_host = writer && writer->defers() && !(reader && reader->defers());
   };
@@ -73,7 +72,7 @@ void Trainer::join(int stage, const capture::Backend* above, const capture::Back
   say(boundary.activations, above, below, up, down);
   say(boundary.gradients, below, above, down, up);
   const stages::Network& network = *options_.network;
-  // As those that programs leave, which kernels are best at.
+  // The layout that programs leave, and kernels prefer.
   const bool channels_last = runs_programs(options_, schedule_.replica_id(stage, 0)) &&
                              runs_programs(options_, schedule_.replica_id(stage + 1, 0));
   for (capture::BoundaryBuffers* way : {&boundary.activations, &boundary.gradients}) {

@@ -1,4 +1,3 @@
-// A trainer as one of several ranks.
 #include <set>
 #include <stdexcept>
 
@@ -52,7 +51,7 @@ void Trainer::check_ranks() {
   if (ranks.empty()) ranks = deal_workers(int(schedule_.workers.size()), exchange.ranks());
   require_ranks(schedule_, ranks, exchange.ranks());
   if (options_.late_targets) throw std::invalid_argument("ranks have no targets that come late");
-  // What other ranks hand over comes and goes through host memory, as to and from a core.
+  // Data to and from other ranks goes through host memory, as for a core.
   for (std::size_t replica_id = 0; replica_id < options_.devices.size(); ++replica_id) {
     if (!here(int(replica_id))) options_.devices[replica_id] = {};
   }
@@ -118,7 +117,7 @@ void Trainer::gather() {
   if (exchange.rank() != 0) {
     ByteWriter text;
     for (int stage = 0; stage < schedule_.stages; ++stage) {
-      // Replicas have learned the same: the first tells.
+      // Replicas have learned the same: the first reports.
       if (!steps_[std::size_t(schedule_.replica_id(stage, 0))]) continue;
       write(text, stage, facts(stage));
       text.put(stages::to_safetensors(checkpoint(stage)));

@@ -1,4 +1,3 @@
-// A sample whose numbers lie in a trainer's buffers.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,11 +11,11 @@
 
 namespace millrace::engine {
 
-/// Bytes become floats the first time somebody looks at a sample. Whoever holds the sample may
-/// call: first stage 0's worker, then the last stage's; the tokens between them order the calls.
+/// A sample in a trainer's buffers. Bytes become floats when first read. May be called by stage 0's
+/// worker, then the last stage's; the tokens between them order the calls.
 class TrainerSample final : public Sample {
  public:
-  /// `buffers` outlives this. `context`: frames in an input.
+  /// `buffers` must outlive this. `context`: frames in an input.
   TrainerSample(capture::SampleBuffers& buffers, int slot, int context)
       : Sample(slot), buffers_(buffers), context_(std::size_t(context)) {}
 
@@ -47,13 +46,13 @@ class TrainerSample final : public Sample {
   }
 
  private:
-  /// Empty if the numbers are of another type.
+  /// Empty if the elements have another type.
   template <class T>
   static std::span<T> numbers(at::Tensor& buffer) {
     if (buffer.scalar_type() != c10::CppTypeToScalarType<T>::value) return {};
     return {buffer.mutable_data_ptr<T>(), std::size_t(buffer.numel())};
   }
-  /// A frame that came as bytes, as floats: memory is taken at the first look.
+  /// A byte frame as floats, allocated when first read.
   struct Shown {
     at::Tensor floats;
     bool made = false;

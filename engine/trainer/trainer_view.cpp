@@ -1,4 +1,3 @@
-// What a trainer shows: its weights and memory.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -87,7 +86,7 @@ stages::StateDict Trainer::checkpoint() const {
 stages::StateDict Trainer::checkpoint(int stage) const {
   capture::StageStep& step = *step_of(stage);
   return capture::with_plain_errors([&] {
-    step.launch();  // what was called belongs to it, and must be over
+    step.launch();  // work already called belongs to the state, and must end first
     step.synchronize();
     return step.stage().checkpoint();
   });

@@ -1,5 +1,5 @@
-// GPipe (Huang et al., arXiv 1811.06965): all forwards of a minibatch, all backwards, one update;
-// the pipeline runs empty in between. With 3 stages, 3 samples a minibatch:
+// GPipe (Huang et al., arXiv 1811.06965): all forwards of a minibatch, all its backwards, one
+// update; the pipeline runs empty in between. 3 stages, 3 samples per minibatch:
 //
 //   stage 0   F0 F1 F2 .  .  .  .  B0 B1 B2 U  F3
 //   stage 1   .  F0 F1 F2 .  .  B0 B1 B2 U  .  .

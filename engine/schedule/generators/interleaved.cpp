@@ -1,7 +1,7 @@
 // Interleaved 1F1B (Narayanan et al., arXiv 2104.04473): p workers with v stages each; worker r has
-// stages r, r+p, r+2p, ... Samples go round in groups of p, so that the pipeline fills v times
-// faster and its bubble is (p-1)/(v m). With 2 workers, 2 stages each, 2 samples a minibatch
-// ("2F1": stage 2 forwards sample 1):
+// stages r, r+p, r+2p, ... Samples go round in groups of p, so the pipeline fills v times faster
+// and its bubble is (p-1)/(v m). 2 workers, 2 stages each, 2 samples per minibatch ("2F1": stage 2
+// forwards sample 1):
 //
 //   worker 0   0F0 0F1 2F0 2F1 .   2B0 .   2B1 0B0 0B1 U
 //   worker 1   .   1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1 U
@@ -13,11 +13,10 @@
 namespace millrace::engine::schedules {
 namespace {
 
-/// The order in which a worker meets its stages' samples.
+/// The order in which a worker processes its stages' samples.
 struct Order {
   int workers, chunks;
-  /// The k-th forward or backward of a minibatch: its chunk, counted from the end for backwards,
-  /// and sample.
+  /// Chunk (from the end for backwards) and sample of the k-th forward or backward of a minibatch.
   int chunk(int k) const { return k / workers % chunks; }
   std::int64_t sample(int k) const {
     return std::int64_t(k / (workers * chunks)) * workers + k % workers;

@@ -1,6 +1,6 @@
 // 1F1B with flush (PipeDream-Flush, arXiv 2006.09503; Megatron-LM, arXiv 2104.04473): as gpipe, but
-// a stage goes backward as soon as it can, so that it keeps at most N samples' activations. With 3
-// stages, 4 samples a minibatch:
+// a stage goes backward as soon as it can, so it keeps at most N samples' activations. 3 stages, 4
+// samples per minibatch:
 //
 //   stage 0   F0 F1 F2 .  .  B0 F3 B1 .  B2 .  B3 U
 //   stage 1   .  F0 F1 .  B0 F2 B1 F3 B2 .  B3 U

@@ -1,21 +1,21 @@
 // PARTIME (Meloni et al., arXiv 2210.09147): at each step a stage forwards a new sample and
-// backpropagates the gradient that downstream sent one step ago through this new sample's
-// activations. With 3 stages, B4(2) reading "gradient of sample 2 through activations of sample 4":
+// backpropagates the gradient that downstream sent one step ago through this sample's activations.
+// 3 stages; B4(2): "gradient of sample 2 through activations of sample 4":
 //
 //   step      0   1   2        3             4              5
 //   stage 0   F0  F1  F2       F3            F4 B4(2) U     F5 B5(3) U
 //   stage 1   .   F0  F1       F2 B2(0) U    F3 B3(1) U     F4 B4(2) U
 //   stage 2   .   .   F0 B0 U  F1 B1 U       F2 B2 U        F3 B3 U
 //
-// Stage N-1-d meets its first gradient at sample 2d, and a gradient's loss is 2d samples old there.
+// Stage N-1-d gets its first gradient at sample 2d, and gradients there are 2d samples old.
 #include "engine/schedule/registry.h"
 
 namespace millrace::engine::schedules {
 namespace {
 
 Schedule partime_schedule(const ScheduleSpec& spec) {
-  // One more than the N samples at work lets stage 0 take its next one while the last stage
-  // still finishes: neighbours then never wait for a third stage.
+  // N samples are at work; one more lets stage 0 take its next while the last stage finishes, so
+  // neighbours never wait for a third stage.
   Schedule schedule{.stages = spec.stages, .in_flight = spec.stages + 1};
   for (int stage = 0; stage < spec.stages; ++stage) {
     const std::int64_t d = spec.stages - 1 - stage;

@@ -1,6 +1,6 @@
 // Pipelined backpropagation (Petrowski et al., 1993; Kosson et al., arXiv 2003.11666): as partime,
-// but the gradient of a sample goes back through that sample's own saved activations, at the
-// weights as they are by then. With 3 stages:
+// but a gradient goes back through its own sample's saved activations, at the current weights. 3
+// stages:
 //
 //   step      0   1   2       3            4            5
 //   stage 0   F0  F1  F2      F3           F4 B0 U      F5 B1 U

@@ -1,24 +1,22 @@
-// PipeDream (Narayanan et al., SOSP 2019): one forward, one backward, without a flush. A sample
-// goes back at the very weights it went forward at, which are stashed; its update lands on the
-// newest. With 3 stages (Fm^v: at the version that v updates made):
+// PipeDream (Narayanan et al., SOSP 2019): one forward, one backward, no flush. A sample goes back
+// at the weights of its forward, which are stashed; its update is applied to the newest. 3 stages
+// (Fm^v: at version v, that is after v updates):
 //
 //   stage 0   F0^0 F1^0 F2^0 .    .    B0 U F3^1 B1 U F4^2 B2 U F5^3
 //   stage 1   .    F0^0 F1^0 .    B0 U F2^1 B1 U F3^2 B2 U F4^3
 //   stage 2   .    .    F0^0 B0 U F1^1 B1 U F2^2 B2 U F3^3
 //
-// Stage i runs sample m at version max(0, m-(N-i)+1), with vertical_sync at max(0, m-N+1), the
-// version that stage 0 used.
+// Stage i runs sample m at version max(0, m-(N-i)+1); vertical_sync: at stage 0's, max(0, m-N+1).
 //
-// A stage may be replicated (1F1B-RR): its replicas take samples in turn and apply the mean of
-// their gradients together, so that an update covers one sample of each. With 2 replicas of stage 0
-// before one stage 1:
+// A stage may be replicated (1F1B-RR): its replicas take turns with samples and apply the mean of
+// their gradients together, so an update covers one sample of each. Stage 0 with 2 replicas, one
+// stage 1:
 //
 //   stage 0, replica 0   F0^0 F2^0 .  B0 U F4^1 .  B2 U F6^2
 //   stage 0, replica 1   F1^0 .    .  .  . B1 U F3^1 .  .  . B3 U
 //   stage 1              .    F0^0 B0 U F1^1 B1 U F2^2 B2 U F3^3 B3 U
 //
-// A replica keeps as many samples in flight as share its stage's and all later workers between
-// them, rounded up.
+// A replica has ceil(workers of its and later stages / its stage's replicas) samples in flight.
 #include <algorithm>
 #include <stdexcept>
 
@@ -48,7 +46,7 @@ Schedule pipedream_schedule(const ScheduleSpec& spec) {
   const std::vector<int> replicas = replicas_of(spec);
   const bool replicated =
       std::any_of(replicas.begin(), replicas.end(), [](int r) { return r > 1; });
-  // By stage: samples that one of its workers forwards before it goes backward.
+  // By stage: a worker's forwards before its first backward.
   std::vector<std::int64_t> warm_up(n);
   int later = 0;  // workers of later stages
   for (int stage = n - 1; stage >= 0; --stage) {
@@ -81,7 +79,7 @@ Schedule pipedream_schedule(const ScheduleSpec& spec) {
       Program program{.replica = replica};
       for (std::int64_t round = 0; round < warm_up[stage]; ++round)
         program.prologue.push_back(forward(round));
-      // Versions rise with the samples only from round behind() on; those before are written out.
+      // Versions advance with samples only from round behind() on; the prologue has the rest.
       std::int64_t round = 0;
       for (; round + warm_up[stage] < behind(stage); ++round) one_each(round, program.prologue);
       one_each(round, program.period);

@@ -1,7 +1,6 @@
-// PipeDream-2BW (Narayanan et al., arXiv 2006.09503): one forward, one backward, without a flush,
-// with gradients added up over a minibatch of at least N samples and two versions of the weights:
-// W(t+1) = W(t) - lr * mean gradient of minibatch t at W(t-1). With 2 stages, 2 samples a
-// minibatch:
+// PipeDream-2BW (Narayanan et al., arXiv 2006.09503): one forward, one backward, no flush, with
+// gradients accumulated over a minibatch of at least N samples and two weight versions: W(t+1) =
+// W(t) - lr * mean gradient of minibatch t at W(t-1). 2 stages, 2 samples per minibatch:
 //
 //   stage 0   F0^0 F1^0 .    B0 F2^0 B1 U F3^0 B2 F4^1 B3 U F5^1
 //   stage 1   .    F0^0 B0 F1^0 B1 U F2^0 B2 F3^0 B3 U F4^1 B4
@@ -33,7 +32,7 @@ Schedule pipedream_2bw_schedule(const ScheduleSpec& spec) {
     };
     Program program;
     for (std::int64_t m = 0; m < warm_up; ++m) program.prologue.push_back(forward(m));
-    minibatch(0, program.prologue);  // its versions do not yet rise with the minibatch
+    minibatch(0, program.prologue);  // its versions do not yet advance with the minibatch
     minibatch(1, program.period);
     program.stride = group;
     schedule.workers.push_back(program);

@@ -1,9 +1,9 @@
-// Each sample through all stages and back before the next one starts: plain SGD.
+// Each sample through all stages and back before the next one starts: plain SGD. A stage's update
+// overlaps upstream's backward.
 //
 //   stage 0   F0 .  .  .  B0 U  F1 .  .  .  B1 U
 //   stage 1   .  F0 .  B0 U  .  .  F1 .  B1 U  .
-//   stage 2   .  .  F0 B0 U  .  .  .  F1 B1 U  .     (a stage's update overlaps upstream's
-//   backward)
+//   stage 2   .  .  F0 B0 U  .  .  .  F1 B1 U  .
 #include "engine/schedule/registry.h"
 
 namespace millrace::engine::schedules {

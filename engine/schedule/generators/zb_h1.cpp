@@ -1,13 +1,12 @@
 // ZB-H1 (Qi et al., arXiv 2401.10241): 1f1b with flush, the input's gradient (I) apart from the
-// weights' (W). Upstream waits for I alone, and W fills what would be bubble: stage i does its W
-// when it has i more I than W, so that no stage keeps more samples than N. With 3 stages, 4 samples
-// a minibatch:
+// weights' (W). Upstream waits for I alone, and W fills the bubble: stage i does a W when it has i
+// more I than W, so no stage keeps more than N samples. 3 stages, 4 samples per minibatch:
 //
 //   stage 0   F0 F1 F2 .  .  I0 W0 F3 I1 W1 .  I2 W2 I3 W3 U
 //   stage 1   .  F0 F1 .  I0 F2 I1 W0 F3 I2 W1 I3 W2 W3 U
 //   stage 2   .  .  F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3 U
 //
-// If F, I and W take one tick each, N-1 ticks of 3 m + N-1 are idle, 1f1b's 3 (N-1) to a third.
+// If F, I and W take one tick each, N-1 ticks of 3 m + N-1 are idle, a third of 1f1b's 3 (N-1).
 #include <algorithm>
 
 #include "engine/schedule/registry.h"
