@@ -1,4 +1,4 @@
-// Can a stream's origin be reached? Asked often while the stream is away, so asking is cheap.
+// Whether a stream's origin is reachable; cheap, since asked often while the stream is away.
 #pragma once
 
 #include <functional>
@@ -7,13 +7,12 @@
 
 namespace millrace::io {
 
-/// Whether the origin can be reached; nothing while that is being found out. Never blocks. A server
-/// that listens counts as reached though it may be frozen. Thread-bound.
+/// Whether the origin is reachable; nothing while that is open. Never blocks. A server that listens
+/// counts as reachable even if frozen. Thread-bound.
 using OriginProbe = std::function<std::optional<bool>()>;
 
-/// For rtsp and http: is the server's port open, asked four times a second at most. For v4l2: is
-/// the device there. Null for other schemes, and if the host's name has no address. Asks the name
-/// service.
+/// rtsp, http: whether the server's port is open, asked at most four times a second; v4l2: whether
+/// the device exists. Null for other schemes, or without an address. Asks the name service.
 OriginProbe make_origin_probe(const std::string& uri);
 
 }  // namespace millrace::io
