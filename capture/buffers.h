@@ -20,7 +20,6 @@ class Fence {
  public:
   explicit Fence(c10::Device device);
 
-  /// Counts one more call of the work.
   void expect() { ++expected_; }
   /// Within a body, after what the host waits for: copies on one stream run in order.
   void set(Backend& stream);

@@ -1,4 +1,3 @@
-// CUDA devices and LibTorch's settings for them.
 #pragma once
 
 #include <string>

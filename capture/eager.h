@@ -1,4 +1,3 @@
-// What eager backends share.
 #pragma once
 
 #include <ATen/ATen.h>

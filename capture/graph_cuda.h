@@ -1,4 +1,3 @@
-// Captured CUDA Graphs and the graphs assembled from them.
 #pragma once
 
 #include <c10/core/Device.h>

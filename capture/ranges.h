@@ -9,7 +9,6 @@ bool profiler_attached();
 
 /// Begins a range on this thread, nested in its open ones. Only if profiler_attached().
 void push_range(const char* name);
-/// Ends the innermost range of this thread.
 void pop_range();
 
 }  // namespace millrace::capture

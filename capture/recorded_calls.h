@@ -1,4 +1,3 @@
-// The calls of one step, each recorded once, and their launches.
 #pragma once
 
 #include <functional>

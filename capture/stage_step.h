@@ -14,7 +14,6 @@
 
 namespace millrace::capture {
 
-/// A stage's learning rate.
 struct RateInForce {
   double lr = 0;            ///< of the next update, before the correction
   double backed_off = 1.0;  ///< factor left by roll-backs; recovers

@@ -1,4 +1,3 @@
-// CUDA streams whose work is captured and replayed.
 #include <ATen/ATen.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/core/dispatch/Dispatcher.h>

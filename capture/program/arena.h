@@ -1,4 +1,3 @@
-// Memory for values that live only within one program.
 #pragma once
 
 #include <c10/core/Allocator.h>

@@ -95,8 +95,7 @@ class Fuser {
     }
   }
 
-  /// Makes node i apply `function` to its result, if the only use of the result is a map of that
-  /// function.
+  /// Makes node i apply `function` to its result, if a map of that function is the only user.
   /// \param right the function's other operand, if it must be this one.
   /// \returns the map's node, now removed; nothing if it has to stay.
   std::optional<Node> take_over(std::size_t i, Function function, const at::Tensor& right = {}) {

@@ -102,8 +102,7 @@ class OwnMemory {
   std::set<const c10::StorageImpl*> storages_;
 };
 
-/// Lowers calls to our kernels, or to LibTorch's operators where there are none. The calls outlive
-/// the nodes.
+/// Lowers calls, which outlive the nodes, to our kernels, or else to LibTorch's operators.
 std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own, bool on_gpu);
 
 /// Fuses activations, ReLU masks, copies and sums into their producers; removes dead nodes.

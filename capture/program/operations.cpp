@@ -96,7 +96,6 @@ class ConvolutionOperation : public Prepared {
   kernels::Operands operands_;
 };
 
-/// A weight gradient that may wait.
 class LateConvolution final : public ConvolutionOperation, public LateGradient {
  public:
   LateConvolution(const Node& node, std::unique_ptr<kernels::Kernel> kernel, int threads)
@@ -149,7 +148,6 @@ std::unique_ptr<Prepared> convolution(const Node& node, int threads, bool may_wa
   return std::make_unique<ConvolutionOperation>(node, std::move(kernel), threads);
 }
 
-/// A kernel call on the addresses of the node's tensors.
 class KernelCall final : public Prepared {
  public:
   struct Addresses {

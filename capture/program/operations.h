@@ -1,4 +1,3 @@
-// Nodes prepared to run.
 #pragma once
 
 #include <memory>

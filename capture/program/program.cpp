@@ -18,7 +18,6 @@
 
 namespace millrace::program {
 
-/// A phase of an operation.
 struct Program::Step {
   Prepared* operation;
   int phase;    ///< or one of the two constants below

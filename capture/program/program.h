@@ -21,9 +21,8 @@ struct ProgramOptions {
 /// operators without a kernel here. Flushes denormals to zero. Thread-bound, with its team.
 class Program {
  public:
-  /// Records one run of `body`. Its temporaries move to `arena`, other tensors keep their
-  /// addresses. Arena and team outlive the program. Throws std::runtime_error if it can't be
-  /// recorded.
+  /// Records one run of `body`. Its temporaries move to `arena`, others keep their addresses. Arena
+  /// and team outlive the program. Throws std::runtime_error for a `body` that can't be recorded.
   Program(const std::function<void()>& body, Arena& arena, const ProgramOptions& options = {});
   ~Program();
 

@@ -1,4 +1,3 @@
-// Records the LibTorch operators that a body calls.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,12 +1,11 @@
-// Cooperation of a block's threads, and groups of floats.
 #pragma once
 
 #include "capture/program/cuda/device.cuh"
 
 namespace millrace::gpu {
 
-/// Reduces the threads' numbers by combine(a, b) in a fixed order and returns the result to all
-/// threads. Takes kThreads doubles of shared memory.
+/// combine(a, b) over all threads' numbers in a fixed order, returned to all. Takes kThreads
+/// doubles of shared memory.
 template <int kThreads, class Combine>
 DEVICE double combined_in_block(double own, const Combine& combine) {
   auto* const all = reinterpret_cast<double*>(shared_memory());

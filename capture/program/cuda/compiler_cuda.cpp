@@ -75,7 +75,6 @@ int architecture_of(int device) {
   return major * 10 + minor;
 }
 
-/// The cache key.
 std::string key_of(const std::string& expression, int architecture) {
   int major = 0, minor = 0;
   Nvrtc::get().Version(&major, &minor);
@@ -83,7 +82,6 @@ std::string key_of(const std::string& expression, int architecture) {
          std::to_string(minor);
 }
 
-/// False if it isn't cached.
 bool read_compiled(const std::string& key, Compiled& made) {
   std::string content;
   if (!read_cached(key, content) || content.find('\n') == content.npos) return false;

@@ -1,4 +1,3 @@
-// Choice and launch of GPU kernels for convolutions and their gradients.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -321,7 +320,6 @@ struct Batch {
   std::size_t count = 0;
   int blocks = 0;
 };
-/// Adds to the last of `batches`, or to a new one if that is full.
 template <class Arguments, class Work>
 void add_work(std::vector<Batch<Arguments>>& batches, const Work& work, std::size_t most) {
   if (batches.empty() || batches.back().count == most) batches.emplace_back();
@@ -422,7 +420,6 @@ class GpuWeightGradients final : public Prepared {
     double flops = 0;
     int blocks = 1, tiles = 1;  ///< per slice; at most as many slices as tiles
   };
-  /// Members with the same kernel.
   struct Group {
     std::string expression, name;
     std::size_t together;  ///< most in a launch

@@ -1,4 +1,3 @@
-// Kernel launches as operations of a step program.
 #pragma once
 
 #include <ATen/cuda/CUDAContext.h>
@@ -60,7 +59,6 @@ std::string numbers(const Numbers&... all) {
   return text;
 }
 
-/// A kernel and its launch.
 struct Kernel {
   std::string expression;
   int threads, blocks;

@@ -1,4 +1,3 @@
-// Elementwise functions, copies and zeros on a GPU.
 #include <ATen/ATen.h>
 
 #include <algorithm>

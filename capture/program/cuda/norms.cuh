@@ -31,7 +31,6 @@ DEVICE void each_of(int begin, int end, const Work& work) {
   for (int i = begin + thread() * kFloats; i < end; i += kThreads * kFloats) work(i);
 }
 
-/// The mean and the sum of squared deviations.
 template <int kFloats, int kThreads>
 DEVICE NormPart moments(const float* x, int count) {
   if (count == 0) return {0, 0};
@@ -63,7 +62,6 @@ norm_parts(BY_VALUE NormArguments n) {
   if (thread() == 0) n.parts[block()] = part;
 }
 
-/// A group's moments from its slices' in double.
 DEVICE NormPart moments_of_parts(const NormArguments& n, int group) {
   const NormPart* const parts = n.parts + group * n.slices;
   const int each = rounded_up(divided_up(n.size, n.slices), 4);
@@ -166,7 +164,6 @@ DEVICE NormPart gradient_sums(const NormArguments& n, int group, float mean) {
   return {sum_of_block<kThreads>(sum), sum_of_block<kThreads>(product)};
 }
 
-/// The gradients of a group's weights and biases from its channels' parts.
 template <int kThreads>
 DEVICE void weight_gradients_of_parts(const NormArguments& n, int group, float rstd) {
   for (int i = thread(); i < n.weights; i += kThreads) {

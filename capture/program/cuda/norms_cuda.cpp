@@ -22,7 +22,6 @@ Kernel kernel(const std::string& name, const char* how, int floats_each, int thr
           std::size_t(2 * threads)};
 }
 
-/// Sizes and counts.
 gpu::NormArguments describe_norm(const Node& node, bool layer, bool gradient) {
   gpu::NormArguments n{.eps = node.norm.eps, .slices = 1};
   if (layer) {

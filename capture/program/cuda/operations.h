@@ -1,4 +1,3 @@
-// Nodes prepared to run on a GPU by kernels compiled for it.
 #pragma once
 
 #include "capture/backend.h"

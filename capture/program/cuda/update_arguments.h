@@ -1,4 +1,3 @@
-// Arguments of the update's kernels.
 #pragma once
 
 #include "capture/program/cuda/arguments.h"

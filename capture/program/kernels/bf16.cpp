@@ -1,4 +1,3 @@
-// Convolutions by bfloat16 products.
 #include <algorithm>
 
 #include "capture/program/kernels/bf16_tiles.h"
@@ -350,8 +349,7 @@ class Bf16WeightGradient final : public Kernel {
   }
   int run_length(int x) const { return int(std::min(kDeep, pitch_ - std::size_t(x))); }
 
-  /// Whether threads share only dy's channels: many channels, whose sums over few pixels are final
-  /// at once.
+  /// Whether threads share only dy's channels: if many, with sums of few pixels, final at once.
   bool by_outputs(int threads) const {
     const std::size_t all = std::size_t(threads), pairs = (outputs_ + 1) / 2;
     return bands() == 1 && chunks_ <= kChunks && (pairs % all == 0 || pairs >= 4 * all);

@@ -1,4 +1,3 @@
-// The implementations available for a convolution, and their preparation.
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>

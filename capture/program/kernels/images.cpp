@@ -1,4 +1,3 @@
-// Images: copies between layouts, sums over pixels, the loss, pooling.
 #include <algorithm>
 #include <limits>
 
@@ -175,8 +174,8 @@ float mse(const Layout& layout, const float* prediction, const float* target, fl
 
 namespace {
 
-/// Calls copy(index among pixels, index among planes) for each number. Common channel counts are
-/// known at compile time, so that the loop unrolls.
+/// Calls copy(index among pixels, index among planes) for each number. Unrolls for common channel
+/// counts.
 template <int kChannels, class Copy>
 void each_number(const Layout& layout, const Copy& copy) {
   const std::size_t plane = std::size_t(layout.height) * layout.width;

@@ -92,8 +92,7 @@ class GradientTaker {
 };
 
 /// Addresses; null where a pass doesn't use them. Weights and their gradients are [O, I, kernel,
-/// kernel] as in PyTorch, I per group. Nothing overlaps. Scratch and shared may be lost between
-/// runs.
+/// kernel] as in PyTorch, I per group. Nothing overlaps. Scratch needn't last between runs.
 struct Operands {
   const float* source = nullptr;         ///< kForward: x; both gradients: dy
   const float* weights = nullptr;        ///< kForward, kDataGradient
@@ -107,7 +106,6 @@ struct Operands {
   float* shared = nullptr;               ///< 64-byte aligned, shared_floats(), one for all threads
 };
 
-/// A prepared pass.
 class Kernel {
  public:
   virtual ~Kernel() = default;

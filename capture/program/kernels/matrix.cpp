@@ -90,7 +90,6 @@ HWY_INLINE void product(const Products& p, int row, int column) {
   }
 }
 
-/// Rows from `row` on, R at a time, then fewer.
 template <bool kComplex, bool kTransposed, int R, int C>
 HWY_NOINLINE void product_rows(const Products& given, int row, int column) {
   const Products p = given;  // a copy that no store can alias
@@ -201,7 +200,6 @@ class MatrixKernel final : public Kernel {
       std::copy_n(operands.source + i * line(), line(), operands.shared + i * (line() + 16));
   }
 
-  /// Panels [panel, last_panel) of rows [row, last_row).
   void make_panels(const Operands& operands, std::size_t panel, std::size_t last_panel,
                    std::size_t row, std::size_t last_row) const {
     const std::size_t of_line = line() + (spreads() ? 16 : 0);

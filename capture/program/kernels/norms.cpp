@@ -1,4 +1,3 @@
-// Group norm, layer norm, softmax and their gradients.
 #include <algorithm>
 #include <cmath>
 #include <limits>

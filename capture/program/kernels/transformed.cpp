@@ -162,8 +162,8 @@ double direct_cost(const Convolution& c) {
   return std::min(1.17 * wide, narrow);
 }
 
-/// Spectra of one side of the products, [frequency][count][vectors of channels], real parts of a
-/// vector before its imaginary ones.
+/// Spectra of one side of the products, [frequency][count][vectors of channels]: real, then
+/// imaginary parts per vector.
 struct Spectra {
   const std::size_t begin;
   const std::size_t row;    ///< stride of `count` in floats

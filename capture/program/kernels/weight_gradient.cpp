@@ -1,4 +1,3 @@
-// Gradients of weights and bias.
 #include <algorithm>
 
 #include "capture/program/kernels/internal.h"
@@ -104,7 +103,6 @@ HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap) {
   }
 }
 
-/// Dispatches a run-time number of taps to sum_block.
 template <int R, int T>
 HWY_INLINE void sum_taps(const Part& part, int taps, int first_row, int first_tap) {
   if (taps == T) return sum_block<R, T>(part, first_row, first_tap);

@@ -1,4 +1,3 @@
-// Lowers convolutions and linear layers.
 #include <ATen/ATen.h>
 
 #include <algorithm>

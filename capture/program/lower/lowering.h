@@ -37,7 +37,6 @@ class Lowering {
   /// The same with the sizes and strides of `tensor`.
   at::Tensor own_like(const at::Tensor& tensor);
 
-  /// `tensor` as an image, for reading.
   at::Tensor read(const at::Tensor& tensor);
   bool has_image(const at::Tensor& tensor) const {
     return images_.count(tensor.const_data_ptr()) > 0;

@@ -1,4 +1,3 @@
-// Lowers norms, softmax and the mean squared error.
 #include <ATen/ATen.h>
 
 #include <algorithm>

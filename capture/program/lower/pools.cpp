@@ -1,4 +1,3 @@
-// Lowers pooling and enlarging.
 #include <ATen/ATen.h>
 
 #include <algorithm>
