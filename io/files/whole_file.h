@@ -10,9 +10,8 @@ namespace millrace::io {
 
 /// Writes `bytes` to a temporary beside `path`, fsyncs it, renames it to `path` and fsyncs the
 /// folder. Creates missing parent folders, keeps the mode of a replaced file and removes
-/// temporaries of killed processes. `previous`: name in the same folder under which the replaced
-/// file is kept; "": it isn't. Thread-safe. Throws std::runtime_error "PATH: cause"; no file
-/// changes then.
+/// temporaries of killed processes. `previous`: name in the same folder that keeps the replaced
+/// file; "": none. Thread-safe. Throws std::runtime_error "PATH: cause", and changes no file then.
 void write_whole(const std::string& path, std::string_view bytes, const std::string& previous = "");
 
 /// Where the symbolic links of `path` lead, even if nothing is there.

@@ -1,4 +1,3 @@
-// TCP connections that never block.
 #pragma once
 
 #include <sys/socket.h>

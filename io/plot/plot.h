@@ -1,4 +1,3 @@
-// Charts and pictures as PNG files.
 #pragma once
 
 #include <string>

@@ -1,4 +1,3 @@
-// Axes, their ticks and labels.
 #pragma once
 
 #include <string>
@@ -13,8 +12,7 @@ struct Tick {
 
 class Axis {
  public:
-  /// Linear over low .. high with some margin, and from 0 if that is near; about `marks` ticks at
-  /// 1, 2 or 5 times a power of ten.
+  /// Linear over low .. high with a margin, from 0 if near; about `marks` ticks at 1, 2, 5 x 10^n.
   static Axis linear(double low, double high, int marks, bool air = true);
   /// Over positive data; a tick per decade, or at 1, 2 and 5 for few decades.
   static Axis logarithmic(double low, double high, int marks);

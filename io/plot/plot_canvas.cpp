@@ -32,7 +32,7 @@ int weight_of(double size, bool bold) {
   return std::max(1, int(std::lround(size * kZoom / (bold ? 12.0 : 15.0))));
 }
 
-// Bytes of the UTF-8 character at `at`.
+// Length in bytes of the UTF-8 character at `at`.
 std::size_t character_length(const std::string& text, std::size_t at) {
   std::size_t end = at + 1;
   while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) ++end;

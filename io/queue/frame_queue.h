@@ -29,7 +29,7 @@ struct FrameCounts {
 
 /// Fixed slots and two lock-free queues of slot numbers (ready, free). `capacity` frames may wait,
 /// one is being written, and the consumer holds up to `held`; under `never`, waiting frames may
-/// also use slots that the consumer doesn't hold. One producer, one consumer thread; the counters,
+/// also use slots that the consumer doesn't hold. One producer and one consumer thread; counters,
 /// close() and stop() are thread-safe.
 class FrameQueue {
  public:

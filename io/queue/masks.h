@@ -1,4 +1,3 @@
-// Segmentation targets from a folder of pictures.
 #pragma once
 
 #include <stdexcept>

@@ -31,8 +31,7 @@ inline std::uint8_t byte_of(float value) {
   return value > 0 ? std::uint8_t(std::min(value, 1.0f) * 255.0f + 0.5f) : 0;
 }
 
-/// Writes `frame` as float32 [channels][height][width] to the frame.bytes() floats at `out`. Exact:
-/// each value is the float nearest to v / 255.
+/// `frame` as float32 [channels][height][width], frame.bytes() floats, each the nearest to v / 255.
 void to_planar(const Frame& frame, float* out);
 
 /// From float32 [channels][height][width] in [0, 1]; other values are clamped.

@@ -1,4 +1,3 @@
-// The thread that reads and paces a source and feeds the frame queue.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +23,7 @@ struct ReaderOptions {
 
 /// Reads until the source ends or breaks, the limit is reached or stop() is called. Then closes the
 /// queue and destroys the source, waiting at most `teardown`. A hanging source is abandoned with
-/// the thread, which then touches nothing of the caller's. Keeps pts monotonic over loops.
-/// Thread-safe.
+/// its thread, which touches nothing of the caller's. Keeps pts monotonic over loops. Thread-safe.
 class Reader {
  public:
   /// Starts the thread, which owns `source`. `queue` outlives this object.

@@ -1,4 +1,3 @@
-// Scales frames to the network's size.
 #pragma once
 
 #include <string>
@@ -14,7 +13,6 @@ enum class Fit {
   crop,     ///< the largest centred part with the right aspect ratio
   pad,      ///< the whole picture with black bars
 };
-/// As in a config.
 const std::vector<std::string>& fit_names();
 /// Throws std::invalid_argument for an unknown name.
 Fit fit_of(const std::string& name);
@@ -26,7 +24,6 @@ struct Region {
   bool operator==(const Region&) const = default;
 };
 
-/// `region` clipped to a width x height picture.
 Region clipped(const Region& region, int width, int height);
 bool lies_within(const Region& region, int width, int height);
 

@@ -18,8 +18,8 @@ namespace {
 constexpr unsigned kBuffers = 2;
 // Milliseconds to wait for reordered packets of an RTSP stream (default: 2000).
 constexpr unsigned kRtspLatency = 50;
-// Microseconds without a first packet before RTSP switches to TCP. The default, 5 s, would delay
-// each reconnect on a network without UDP.
+// Microseconds without a packet before RTSP switches to TCP. The default, 5 s, would delay each
+// reconnect on a network without UDP.
 constexpr guint64 kUdpPatience = 1000000;
 
 constexpr char kTail[] = " ! videoconvert name=millrace_convert ! appsink name=millrace_sink";

@@ -1,4 +1,3 @@
-// Watches a running pipeline: errors, how far a file got, oversized pictures.
 #pragma once
 
 #include <atomic>
@@ -10,9 +9,8 @@
 
 namespace millrace::io {
 
-/// Watches the input of all present and future decoders of `pipeline`, not started yet. If it
-/// announces more than `most` pixels, or a picture's bytes don't end, posts an error and drops the
-/// data.
+/// Watches the input of all decoders of `pipeline`, not started yet. If it announces more than
+/// `most` pixels, or a picture's bytes don't end, posts an error and drops the data.
 void bound_pictures(GstElement* pipeline, std::int64_t most);
 
 using SharedTime = std::shared_ptr<std::atomic<GstClockTime>>;

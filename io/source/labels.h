@@ -1,4 +1,3 @@
-// Frame labels, from a file or from people during a run.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,3 @@
-// Whether a stream's origin is reachable; cheap, since asked often while the stream is away.
 #pragma once
 
 #include <functional>
@@ -7,8 +6,8 @@
 
 namespace millrace::io {
 
-/// Whether the origin is reachable; nothing while that is open. Never blocks. A server that listens
-/// counts as reachable even if frozen. Thread-bound.
+/// Whether a stream's origin is reachable; nothing while unknown. Never blocks; cheap to ask often.
+/// A server that listens counts as reachable even if frozen. Thread-bound.
 using OriginProbe = std::function<std::optional<bool>()>;
 
 /// rtsp, http: whether the server's port is open, asked at most four times a second; v4l2: whether

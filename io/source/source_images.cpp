@@ -71,7 +71,6 @@ class ImagesSource : public Source {
 
   SourceInfo info() const override { return info_; }
 
-  // Local files need no waiting.
   ReadStatus read(Frame& out, std::chrono::milliseconds) override {
     const std::string path = names_.at(next_);
     if (path.empty()) return ReadStatus::end;

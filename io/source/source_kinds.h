@@ -1,4 +1,3 @@
-// Openers for open_source().
 #pragma once
 
 #include <algorithm>

@@ -28,7 +28,6 @@ class OpenCvSource : public Source {
 
   SourceInfo info() const override { return info_; }
 
-  // Local files need no waiting.
   ReadStatus read(Frame& out, std::chrono::milliseconds) override {
     if (!seen_ && !capture_.read(picture_)) {
       check_whole();

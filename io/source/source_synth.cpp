@@ -29,7 +29,6 @@ struct StreamOptions {
   double drift = 0;         ///< share by which the light falls
 };
 
-/// Which scene each frame shows.
 class SceneOrder {
  public:
   explicit SceneOrder(const StreamOptions& stream) : stream_(stream), random_(stream.scene.seed) {}
@@ -105,7 +104,6 @@ class SynthSource : public Source {
 
 constexpr std::array<std::string_view, 2> kOrders = {"turns", "random"};
 
-/// A numeric query parameter.
 struct Parameter {
   std::string_view name;
   double most;

@@ -1,4 +1,3 @@
-// The moving scene of synth:shapes.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +19,7 @@ struct SceneOptions {
 using SynthScene = std::function<void(std::int64_t number, std::vector<std::uint8_t>& pixels)>;
 
 /// Textured shapes that move at constant velocity over a textured, still background and bounce off
-/// its edges. Frames are integer functions of their number: same options, same bytes on any
-/// machine.
+/// its edges. Integer functions of the frame's number: same options, same bytes on any machine.
 SynthScene synth_scene(const SceneOptions& options);
 
 }  // namespace millrace::io

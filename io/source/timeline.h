@@ -1,4 +1,3 @@
-// Monotonic time from stamps that may jump, repeat or be missing.
 #pragma once
 
 #include <algorithm>
