@@ -13,9 +13,8 @@
 namespace millrace::capture {
 
 /// A counter on the device, incremented each time the work passes, and its copy on the host. Not an
-/// event: until the work gets there, CUDA doesn't say whether the host sees an event that a graph
-/// signals as complete from the previous launch. One thread calls expect(); those it notifies may
-/// query.
+/// event: CUDA doesn't specify whether the host sees a graph's event as complete, from the previous
+/// launch, until the work reaches it. One thread calls expect(); those it tells may query.
 class Fence {
  public:
   explicit Fence(c10::Device device);

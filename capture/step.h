@@ -49,7 +49,7 @@ class Step {
   /// (or the only one), lowers the learning rate and makes a new version, like an update.
   virtual void take_snapshot() = 0;
   virtual void roll_back() = 0;
-  /// Multiplies the learning rate by `factor`, besides the factor of roll_back(), until set anew.
+  /// Multiplies the learning rate by `factor`, besides that of roll_back(), until the next call.
   virtual void set_rate(double factor) = 0;
 
   /// Loss of the sample in `slot` after its forward, or compare(). Last stage only.

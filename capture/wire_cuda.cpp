@@ -19,7 +19,7 @@ Function entry(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
 }
 
-/// Of the NCCL that LibTorch has loaded, so that there is no second one; null without NCCL.
+/// Functions of the NCCL that LibTorch has loaded: there must be no second one. Null without NCCL.
 struct Nccl {
   decltype(&ncclGetUniqueId) new_id = entry<decltype(&ncclGetUniqueId)>("ncclGetUniqueId");
   decltype(&ncclCommInitRank) init = entry<decltype(&ncclCommInitRank)>("ncclCommInitRank");

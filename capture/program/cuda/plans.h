@@ -1,4 +1,4 @@
-// How GPU convolutions split their work, for kernels and launchers alike.
+// How GPU convolutions split their work, for both kernels and launchers.
 #pragma once
 
 #ifdef __CUDACC_RTC__
@@ -64,7 +64,7 @@ struct Run {
         window(rounded_up(skip + (pixels - 1) * side.step + side.reach(), 4)) {}
 };
 
-/// Of the numbers multiplied; half: bfloat16. Exact: each split into two TF32.
+/// Precision of the factors; half: bfloat16. Exact: each factor is split into two TF32.
 enum class Products { fma, tf32, exact_tf32, half };
 PLAN bool by_tensor_cores(Products products) {
   return products != Products::fma;

@@ -18,7 +18,7 @@ Convolution in_one_row(const Convolution& convolution) {
   return c;
 }
 
-/// Of the source at a time, so that it stays in the core's own cache for all weights.
+/// Numbers of the source at a time, which stay in the core's own cache for all weights.
 constexpr std::size_t kCacheNumbers = 128 << 10;
 
 /// Zeros needed before and after a side of `size` indices, over all pieces.
@@ -202,9 +202,9 @@ class Bf16Correlation final : public Kernel {
   std::vector<std::size_t> order_;     ///< of its tiles' first weights, in that order
 };
 
-/// Packed at a time, so that it stays in the core's own cache until used.
+/// Numbers packed at a time, which stay in the core's own cache until used.
 constexpr std::size_t kBandNumbers = 256 << 10;
-/// Of the pixels at a time, so that they stay in L1 for all taps.
+/// Chunks of the pixels at a time, which stay in L1 for all taps.
 constexpr std::size_t kChunks = 16;
 
 std::size_t reach(const Taps& taps) {
@@ -442,7 +442,7 @@ bool bf16_can_do(const Convolution& c) {
          rows.dilation == 1 && columns.dilation == 1;
 }
 
-/// Than any float32 kernel. Fitted to some 90 shapes on a Xeon of 2023.
+/// Whether it beats every float32 kernel. Fitted to some 90 shapes on a Xeon of 2023.
 bool bf16_is_faster(const Convolution& c) {
   const int pixels = c.output.height * c.output.width;
   const int channels = std::min(c.input.channels, c.output.channels);

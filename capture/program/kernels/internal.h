@@ -72,7 +72,7 @@ inline bool forward(const Convolution& c) {
 inline const Layout& source_of(const Convolution& c) {
   return forward(c) ? c.input : c.output;
 }
-/// Of the result of forward or data gradient.
+/// Of the forward's or data gradient's result.
 inline const Layout& made_by(const Convolution& c) {
   return forward(c) ? c.output : c.input;
 }

@@ -38,7 +38,7 @@ enum class Method {
 };
 inline const char* const kMethodNames[] = {"accurate", "fast", "direct"};
 
-/// Of the factors of a product. Weights, sums and updates are always float32.
+/// Precision of a product's factors. Weights, sums and updates are always float32.
 enum class Precision { kFloat32, kTf32, kBf16 };
 inline const char* const kPrecisionNames[] = {"float32", "tf32", "bf16"};
 

@@ -139,7 +139,7 @@ namespace {
 constexpr std::size_t kDepth = 512;
 /// Rows of the result at a time.
 constexpr std::size_t kRows = 48;
-/// Of the right side at a time, so that it stays in the core's own cache.
+/// Floats of the right side at a time, which stay in the core's own cache.
 constexpr std::size_t kBlockFloats = 64 << 10;
 constexpr std::size_t kAhead = 8;  ///< rows
 
@@ -288,7 +288,7 @@ bool matrix_can_do(const Convolution& c) {
   return c.kernel == 1 && c.stride == 1;
 }
 
-/// Than the direct kernels. Measured over 40 shapes with 8 and with 16 lanes.
+/// Whether it beats the direct kernels. Measured over 40 shapes with 8 and with 16 lanes.
 bool matrix_is_faster(const Convolution& c) {
   if (c.pass != Pass::kWeightGradient) return true;
   const std::size_t in = c.input.channels;

@@ -216,7 +216,7 @@ class TransformedKernel final : public Kernel {
     std::size_t begin = 0, end = 0;
     std::size_t count() const { return end - begin; }
   };
-  /// Of the tiles, and of the channels on both sides of the products.
+  /// A part of the tiles, and of the channels on both sides of the products.
   struct Part {
     Range tiles, rows, columns;
   };
