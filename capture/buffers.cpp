@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kBetweenLooks = 20us;
-constexpr auto kNever = 60s;  // a device that takes so long for a sample has failed
+constexpr auto kNever = 60s;  // a device that takes this long for a sample has failed
 
 }  // namespace
 

@@ -1,4 +1,3 @@
-// A build whose LibTorch has no CUDA.
 #include <ATen/ATen.h>
 
 #include <stdexcept>

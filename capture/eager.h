@@ -1,4 +1,3 @@
-// The parts of a Backend that eager execution leaves out.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,7 +9,7 @@
 
 namespace millrace::capture {
 
-/// Runs bodies as they are given, on the calling thread. On a core as it stands.
+/// Runs bodies at once on the calling thread. Used as is on a core.
 class EagerBackend : public Backend {
  public:
   bool records() const override { return false; }
@@ -29,7 +28,7 @@ class EagerBackend : public Backend {
   [[noreturn]] static void refuse() { throw std::logic_error("an eager backend records nothing"); }
 };
 
-/// The device is none of a core: its own file has it.
+/// For CUDA devices only. Throws std::invalid_argument in a build without CUDA.
 std::unique_ptr<Backend> make_eager_cuda_backend(c10::Device device);
 
 }  // namespace millrace::capture

@@ -1,4 +1,4 @@
-// Eager execution on a CUDA device, and what LibTorch is told and asked of such devices.
+// Eager execution on CUDA devices, and LibTorch's settings for them.
 #include <ATen/Context.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -14,12 +14,11 @@
 namespace millrace::capture {
 namespace {
 
-/// Hardware queues of a device: with the 8 that CUDA takes by default, eight stages and their
-/// copies would wait for one another. It is read when CUDA starts, so this comes before main().
+/// With CUDA's default of 8 hardware queues, eight stages and their copies would wait for one
+/// another. CUDA reads this when it starts, so it is set before main().
 const int queues_set = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
 
-/// On a stream of the stage's own, and waited for: what was written must be there when the hand-off
-/// says so.
+/// Uses the stage's own stream and blocks: results must be written before they are handed over.
 class EagerCudaBackend final : public EagerBackend {
  public:
   explicit EagerCudaBackend(c10::Device device)
@@ -27,12 +26,12 @@ class EagerCudaBackend final : public EagerBackend {
 
   void run(std::function<void()> body) override {
     const c10::cuda::CUDAStreamGuard on_stream(stream_);
-    // What it uses first was made on other streams.
+    // Its first inputs were made on other streams.
     if (std::exchange(fresh_, false)) C10_CUDA_CHECK(cudaDeviceSynchronize());
     try {
       body();
     } catch (...) {
-      cudaStreamSynchronize(stream_.stream());  // it uses what goes now
+      cudaStreamSynchronize(stream_.stream());  // running work uses what is now freed
       throw;
     }
     stream_.synchronize();
@@ -54,7 +53,7 @@ std::unique_ptr<Backend> make_eager_cuda_backend(c10::Device device) {
 void use_repeatable_kernels() {
   at::Context& context = at::globalContext();
   context.setDeterministicCuDNN(true);
-  context.setBenchmarkCuDNN(false);  // what it chooses depends on the moment
+  context.setBenchmarkCuDNN(false);  // its choice varies from run to run
   context.setAllowTF32CuDNN(false);
   context.setAllowTF32CuBLAS(false);
 }

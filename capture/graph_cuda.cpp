@@ -5,7 +5,7 @@
 namespace millrace::capture {
 namespace {
 
-/// A chain of nodes under construction, some of them aside.
+/// A chain of nodes under construction, some of them beside it (GraphNode::aside).
 class Chain {
  public:
   Chain() {
@@ -33,7 +33,7 @@ class Chain {
     asides_.push_back(before_.front());
     before_ = std::move(before);
   }
-  /// What is added from now on comes after what runs aside.
+  /// Makes later nodes wait for the nodes aside.
   void join() { before_.insert(before_.end(), asides_.begin(), asides_.end()); }
   OwnGraphExec instantiate() const {
     cudaGraphExec_t made = nullptr;
@@ -49,7 +49,7 @@ class Chain {
     before_ = {node};
   }
   OwnGraph graph_;
-  std::vector<cudaGraphNode_t> before_;  ///< what the next node comes after
+  std::vector<cudaGraphNode_t> before_;  ///< dependencies of the next node
   std::vector<cudaGraphNode_t> asides_;
 };
 
@@ -63,7 +63,7 @@ bool CudaEvent::over() const {
   const cudaError_t state = cudaEventQuery(event_);
   if (state != cudaErrorNotReady) C10_CUDA_CHECK(state);
   if (state == cudaSuccess) return true;
-  cudaGetLastError();  // else LibTorch's next check of a launch takes it for a failure
+  cudaGetLastError();  // otherwise LibTorch's next launch check reports it
   return false;
 }
 
@@ -85,7 +85,7 @@ Capturing::~Capturing() {
   cudaGraph_t broken = nullptr;
   cudaStreamEndCapture(stream_, &broken);
   if (broken) cudaGraphDestroy(broken);
-  cudaGetLastError();  // what the capture left there is told already
+  cudaGetLastError();  // already reported
 }
 
 CudaGraph::CudaGraph(const std::vector<GraphNode>& nodes, c10::Device device, cudaStream_t stream)
@@ -93,7 +93,7 @@ CudaGraph::CudaGraph(const std::vector<GraphNode>& nodes, c10::Device device, cu
   const c10::cuda::CUDAGuard on_device(device_);
   done_ = std::make_unique<CudaEvent>(cudaEventDisableTiming);
   Chain chain;
-  // Between two waits the recordings are timed as one.
+  // Recordings between two waits are timed together.
   bool timing = false;
   const auto mark = [&](bool begins) {
     if (timing == begins) return;
@@ -119,8 +119,8 @@ CudaGraph::CudaGraph(const std::vector<GraphNode>& nodes, c10::Device device, cu
 void CudaGraph::launch() {
   const c10::cuda::CUDAGuard on_device(device_);
   C10_CUDA_CHECK(cudaGraphLaunch(graph_.get(), stream_));
-  // Not one of the graph's own events: what the host sees of those before the work gets there,
-  // this launch's or still the one before, CUDA does not say.
+  // Not an event of the graph: until the work gets there, CUDA doesn't say whether the host sees
+  // this launch's state or the previous one's.
   C10_CUDA_CHECK(cudaEventRecord(done_->get(), stream_));
 }
 

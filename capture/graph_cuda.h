@@ -1,4 +1,3 @@
-// CUDA Graphs: recordings as captured ones, and what is assembled of them.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,7 +12,7 @@
 
 namespace millrace::capture {
 
-/// A failure is told, and is not the next launch's.
+/// Warns of a failure and clears it, so that the next launch isn't blamed.
 struct DestroyGraph {
   void operator()(cudaGraph_t graph) const { C10_CUDA_CHECK_WARN(cudaGraphDestroy(graph)); }
   void operator()(cudaGraphExec_t graph) const { C10_CUDA_CHECK_WARN(cudaGraphExecDestroy(graph)); }
@@ -35,8 +34,7 @@ class CudaEvent final : public Event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// A capture of all that the calling thread gives a stream. What is not ended is thrown away, and
-/// the stream can be used again.
+/// Captures all that the calling thread gives a stream. Without end(), the capture is discarded.
 class Capturing {
  public:
   explicit Capturing(cudaStream_t stream);
@@ -52,7 +50,7 @@ class Capturing {
 
 class CudaRecording final : public Recording {
  public:
-  /// \param lowered whose launches it holds; null: those of LibTorch's operators.
+  /// \param lowered the body whose launches it holds; null: LibTorch's operators.
   CudaRecording(OwnGraph graph, std::unique_ptr<LoweredBody> lowered)
       : graph_(std::move(graph)), lowered_(std::move(lowered)) {}
   cudaGraph_t get() const { return graph_.get(); }
@@ -62,10 +60,10 @@ class CudaRecording final : public Recording {
 
  private:
   OwnGraph graph_;
-  std::unique_ptr<LoweredBody> lowered_;  ///< the graph's memory
+  std::unique_ptr<LoweredBody> lowered_;  ///< owns the graph's memory
 };
 
-/// Recordings as child graphs, one after another, with event nodes between them.
+/// Recordings as child graphs in sequence, with event nodes between them.
 class CudaGraph final : public Graph {
  public:
   /// Launched on `stream`, which outlives it.

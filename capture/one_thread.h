@@ -1,11 +1,10 @@
-// Backward on the calling thread.
 #pragma once
 
 #include <c10/core/AutogradState.h>
 
 namespace millrace::capture {
 
-/// While it lives, a backward's operators are called by this thread, not by one of the device's.
+/// While it lives, backward runs on this thread instead of the device's autograd thread.
 class OneThread {
  public:
   OneThread() { state().set_multithreading_enabled(false); }

@@ -1,11 +1,10 @@
-// Whoever wants to know when which operation of a step program ran.
 #pragma once
 
 #include <chrono>
 
 namespace millrace::capture {
 
-/// Told of each operation that its thread runs. No allocation, lock or wait.
+/// Called for each operation of a step program on its thread. Must not allocate, lock or wait.
 class OperationWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -14,7 +13,7 @@ class OperationWatch {
   virtual void ran(const char* name, Time begin, Time end) = 0;
 };
 
-/// This thread's; null: nobody wants to know.
+/// Null: no observer.
 inline thread_local OperationWatch* operation_watch = nullptr;
 
 }  // namespace millrace::capture

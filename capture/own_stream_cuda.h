@@ -1,4 +1,4 @@
-// A CUDA stream that belongs to one stage alone: PyTorch's stream pool wraps round and aliases.
+// A CUDA stream owned by one stage: PyTorch's stream pool wraps round and aliases.
 #pragma once
 
 #include <c10/cuda/CUDAGuard.h>
@@ -6,7 +6,6 @@
 
 namespace millrace::capture {
 
-/// Owns the stream.
 class OwnStream {
  public:
   explicit OwnStream(c10::Device device) {

@@ -1,4 +1,3 @@
-// LibTorch's errors as errors that a user can read.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -10,9 +9,9 @@
 
 namespace millrace::capture {
 
-/// Does `work`. What LibTorch throws, CUDA's errors among it, becomes a std::runtime_error with the
-/// first line of its text: the rest is advice for PyTorch's users and a backtrace. Of TorchScript's
-/// errors it is the last line, which follows on the place.
+/// Runs `work` and turns LibTorch's exceptions (CUDA errors included) into std::runtime_error with
+/// the first line of their text: the rest is a backtrace and advice for PyTorch users. For
+/// TorchScript errors it is the last line, which follows the source location.
 template <class Work>
 decltype(auto) with_plain_errors(const Work& work) {
   const auto is_of_torchscript = [](const std::string& text) {

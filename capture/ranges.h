@@ -1,15 +1,14 @@
-// Stretches of a thread's time under a name, for a profiler that watches the process.
+// Named time ranges on threads, for an attached profiler.
 #pragma once
 
 namespace millrace::capture {
 
-/// Whether one does that understands NVTX (Nsight Systems); never in a build without CUDA's
-/// headers. Any thread; the first call looks, and the answer stays.
+/// Whether a profiler that understands NVTX (Nsight Systems) is attached; false in a build without
+/// CUDA's headers. Any thread; the answer of the first call is kept.
 bool profiler_attached();
 
-/// Begins a range on this thread, within those that are open there. Only if profiler_attached().
+/// Begins a range on this thread, nested in its open ones. Only if profiler_attached().
 void push_range(const char* name);
-/// Ends the range that this thread began last.
 void pop_range();
 
 }  // namespace millrace::capture

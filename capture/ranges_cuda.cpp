@@ -1,12 +1,12 @@
 #include "capture/ranges.h"
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
-#include <nvtx3/nvToolsExt.h>  // header-only; nothing but a profiler is behind it
+#include <nvtx3/nvToolsExt.h>  // header-only, does nothing without a profiler
 
 namespace millrace::capture {
 namespace {
 
-/// Ours among a profiler's; null where none watches.
+/// Null without a profiler.
 nvtxDomainHandle_t domain() {
   static const nvtxDomainHandle_t ours = nvtxDomainCreateA("millrace");
   return ours;
@@ -33,7 +33,7 @@ void pop_range() {
 
 }  // namespace millrace::capture
 
-#else  // no profiler is told anything
+#else  // no NVTX
 
 namespace millrace::capture {
 

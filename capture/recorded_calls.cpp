@@ -27,7 +27,7 @@ std::int64_t RecordedCalls::launch() {
   if (!capturing_) {
     if (const auto group = graphs_.find(called_); group != graphs_.end()) {
       start(*group->second);
-    } else {  // cut short by the stream's end, a roll-back or the like
+    } else {  // cut short by end of stream, roll-back etc.
       for (const int number : called_) start(*alone_[number]);
     }
   }
@@ -64,7 +64,7 @@ bool RecordedCalls::over(std::int64_t launch) {
 
 std::vector<OperationInfo> RecordedCalls::operations() const {
   std::vector<OperationInfo> all;
-  std::optional<int> seen;  // recordings of one kind differ in slots and buffers alone
+  std::optional<int> seen;  // recordings of one kind differ only in slots and buffers
   for (const auto& [key, number] : numbers_) {
     if (seen == std::get<0>(key)) continue;
     seen = std::get<0>(key);

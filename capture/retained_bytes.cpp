@@ -8,7 +8,7 @@
 namespace millrace::capture {
 namespace {
 
-/// Allocators report to it what this thread takes and gives back.
+/// Allocators report this thread's allocations and frees to it.
 class Counter final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t,

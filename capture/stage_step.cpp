@@ -18,7 +18,7 @@ void expect(const std::unique_ptr<Fence>& fence) {
   if (fence) fence->expect();
 }
 
-/// The same every time, so that measuring once is enough.
+/// Measured once: it is the same every time.
 template <class Work>
 void measure(std::optional<std::int64_t>& bytes, const Work& work) {
   if (bytes) {
@@ -68,16 +68,16 @@ StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10:
 
 StageStep::~StageStep() {
   try {
-    backend_->synchronize();  // launches use what goes now
+    backend_->synchronize();  // launches in flight use what is now freed
   } catch (const std::exception&) {
-    // A device that has failed does nothing more.
+    // A failed device has no work left.
   }
 }
 
 void StageStep::prepare() {
-  // This thread takes on the process's intra-op thread count now. Left to itself that happens at
-  // the first large operator, which a small stage never calls: its convolutions would then start a
-  // team of threads, all pinned to this worker's core.
+  // Applies the process's intra-op thread count to this thread now. By default that happens at the
+  // first large operator, which a small stage never calls: its convolutions would then start a team
+  // of threads, all pinned to this worker's core.
   at::init_num_threads();
 }
 
@@ -98,7 +98,7 @@ void StageStep::call(const Call& call, const Body& body, const GraphNode& node) 
 template <class Body>
 void StageStep::give(const Body& body) {
   if (defers()) return backend_->run(body);
-  backend_->run(std::ref(body));  // done when it returns, so that nothing is allocated for it
+  backend_->run(std::ref(body));  // blocks, so a reference is enough and nothing is allocated
 }
 
 void StageStep::await(const BoundaryBuffers& from, int slot) const {
@@ -131,7 +131,7 @@ void StageStep::compare(int slot) {
 }
 
 void StageStep::discard(int slot) {
-  if (records()) return;  // its memory is the slot's for good
+  if (records()) return;  // its memory stays the slot's
   const std::size_t kept = kept_at(slot, buffers_[slot]);
   kept_[kept] = {};
   keeps(kept, 0);
@@ -139,7 +139,7 @@ void StageStep::discard(int slot) {
 
 void StageStep::leave_out(int slot) {
   discard(slot);
-  stage_.count_gradient();  // a later one of the update is then added as it was recorded
+  stage_.count_gradient();  // the update's next gradient then adds, as recorded
 }
 
 void StageStep::recompute(int slot) {
@@ -185,7 +185,7 @@ void StageStep::update() {
     follow_rate(stage_.next_rate());
   }
   const stages::Change change = stage_.advance();
-  // Recording warms up by running the update: with a gradient that it turns down.
+  // Recording warms up by running the update: with a gradient that it rejects.
   if (calls_.capturing())
     give([this] { stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN()); });
   call({Kind::update, 0, change.to, change.count}, [this, change] {
@@ -203,7 +203,7 @@ void StageStep::update() {
 
 void StageStep::follow_rate(double rate) {
   if (rate == rate_) return;
-  if (update_called_) launch();  // that one has the rate from before
+  if (update_called_) launch();  // that update has the previous rate
   rate_ = rate;
   if (!records()) return;
   give([this, rate] {
@@ -268,10 +268,10 @@ std::int64_t StageStep::launch() {
   return calls_.launch();
 }
 
-// ---- What the calls do, as they come or while they are recorded.
+// ---- Bodies of the calls, run at once or recorded.
 
 void StageStep::run_forward(int slot, int buffer) {
-  const c10::NoGradGuard no_grad;  // of the copies; the stage switches it on for itself
+  const c10::NoGradGuard no_grad;  // for the copies; the stage enables gradients itself
   const stages::Tensors inputs = upstream_
                                      ? take(upstream_->activations, slot, activations_in_)
                                      : stages::Tensors{fed(samples_.input[slot], inputs_[slot])};
@@ -311,7 +311,7 @@ void StageStep::run_backward(Kind kind, Backward part, int slot, int buffer, int
     if (!adding.retain) keeps(kept, 0);
   } else {
     if (!input_gradient_bytes_) {
-      // Modules' gradients wait for backward_weight; those of the inputs belong to upstream.
+      // Weight gradients come with backward_weight; input gradients belong to upstream.
       measure(input_gradient_bytes_, work);
       for (const at::Tensor& gradient : made)
         *input_gradient_bytes_ -= std::int64_t(gradient.nbytes());
@@ -325,7 +325,7 @@ void StageStep::run_backward(Kind kind, Backward part, int slot, int buffer, int
 
 at::Tensor StageStep::brought(const at::Tensor& from, at::Tensor& mine) {
   if (!records()) return from.to(device_);
-  if (!defers()) return from;  // a core reads where it lies
+  if (!defers()) return from;  // a core reads it in place
   if (!mine.defined()) mine = at::empty_like(from, at::TensorOptions(device_));
   backend_->copy(mine, from);
   return mine;
@@ -360,8 +360,7 @@ void StageStep::leave(BoundaryBuffers& to, int slot, stages::Tensors made) {
     there = std::move(made);
     return;
   }
-  // Into memory of the boundary's own: the pool that `made` lies in may use it again while the
-  // reader is not done.
+  // Into the boundary's own memory: `made`'s pool may reuse its memory before the reader is done.
   there.resize(made.size());
   for (std::size_t i = 0; i < made.size(); ++i) {
     if (to.on_host) {

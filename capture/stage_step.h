@@ -1,4 +1,3 @@
-// A stage's step: what its worker calls, done on a backend.
 #pragma once
 
 #include <atomic>
@@ -15,22 +14,19 @@
 
 namespace millrace::capture {
 
-/// A stage's learning rate.
 struct RateInForce {
-  double lr = 0;            ///< as the next update has it, but for the correction's share
-  double backed_off = 1.0;  ///< what roll-backs have left of it; recovers
+  double lr = 0;            ///< of the next update, before the correction
+  double backed_off = 1.0;  ///< factor left by roll-backs; recovers
 };
 
-/// Owns its stage and its backend; the buffers outlive it. Thread-bound once the capture pass is
-/// over, which another thread may run; stage() and counts may be read when the workers are not
-/// running.
+/// Owns its stage and its backend; the buffers outlive it. Thread-bound after the capture pass,
+/// which another thread may run; stage() and the counts may be read while the workers are stopped.
 ///
-/// On a backend that records, each call is recorded in the capture pass, when it first meets its
-/// slot, weight buffer and gradient slot; what depends on these numbers is fixed in the recording,
-/// so that replaying it needs no host and allocates nothing. A backend that defers is given all
-/// that was called between two launches as one graph; one that does not is given each call at once.
-/// An eager backend runs each call as it comes, hands activations over by handle and frees them
-/// when they are used up.
+/// On a backend that records, the capture pass records each call the first time it meets its slot,
+/// weight buffer and gradient slot. These are fixed in the recording, so that replay needs no host
+/// and allocates nothing. A backend that defers gets all calls between two launches as one graph,
+/// any other backend each call at once. An eager backend runs each call as it comes, hands
+/// activations over by handle and frees them after use.
 class StageStep final : public Step {
  public:
   /// `upstream` is null for the first stage, `downstream` for the last.
@@ -58,7 +54,7 @@ class StageStep final : public Step {
   bool records() const override { return backend_->records(); }
   bool defers() const override { return backend_->defers(); }
   void begin_capture_pass() override { calls_.begin_capture_pass(); }
-  /// Leaves weights, optimizer and counts as they were before the capture pass.
+  /// Restores weights, optimizer and counts from before the capture pass.
   void end_capture_pass() override;
   std::int64_t launch() override;
   bool over(std::int64_t launch) override { return calls_.over(launch); }
@@ -68,16 +64,15 @@ class StageStep final : public Step {
 
   const stages::Stage& stage() const { return stage_; }
   stages::Stage& stage() { return stage_; }
-  /// Counted on cores alone: elsewhere looking would make the host wait. Any thread.
+  /// Counted on cores only: elsewhere the host would have to wait. Any thread.
   const stages::DeadUnits& dead_units() const { return dead_units_; }
   /// Any thread.
   RateInForce rate_in_force() const {
     return {lr_.load(std::memory_order_relaxed), backed_off_.load(std::memory_order_relaxed)};
   }
-  /// Bytes of activations kept at the worst moment so far, beyond what upstream gave: what lies
-  /// between forward and backward, of all samples.
+  /// Peak bytes of activations held from forward to backward by all samples, less upstream's.
   std::int64_t peak_activation_bytes() const { return peak_bytes_; }
-  /// What a sample's step program consists of, once it is recorded; empty for any other step.
+  /// Of a sample's step program once it is recorded; empty for any other step.
   std::vector<OperationInfo> operations() const { return calls_.operations(); }
 
  private:
@@ -94,38 +89,36 @@ class StageStep final : public Step {
   using Backward = stages::Tensors (stages::Stage::*)(stages::Activations&, const stages::Tensors&,
                                                       stages::Adding);
 
-  /// What the feed gave, on the device.
+  /// The feed's tensors, on the device.
   struct Fed {
-    at::Tensor sent, floats;  ///< the latter where bytes are sent
+    at::Tensor sent, floats;  ///< floats: only if bytes are sent
   };
 
-  /// What is shown on the host, held until the next forward: a recomputation makes it anew.
+  /// Results shown on the host, held until the next forward: recomputation makes new ones.
   struct Made {
-    at::Tensor prediction;  ///< in one piece
-    at::Tensor loss;        ///< undefined: its target is yet to come
+    at::Tensor prediction;  ///< contiguous
+    at::Tensor loss;        ///< undefined until its target arrives
   };
 
-  // The calls.
   int slots() const { return int(samples_.input.size()); }
   std::vector<BoundaryBuffers*> written() const;  ///< what this stage leaves for its neighbours
-  /// What a call's recording depends on.
+  /// What the recording of a call depends on.
   struct Call {
     Kind kind;
     int slot, buffer;
     int more = 0;        ///< gradient slot, or count of gradients
     bool first = false;  ///< gradients overwrite what was there
   };
-  /// Runs `body`, or has its recording launched. `node`: what it waits for and signals.
+  /// Runs `body` or launches its recording, with the events of `node`.
   template <class Body>
   void call(const Call& call, const Body& body, const GraphNode& node = {});
   template <class Body>
-  void give(const Body& body);  ///< as work that is not recorded
+  void give(const Body& body);  ///< unrecorded
   void call_backward(Kind kind, Backward part, int slot, int gradient_slot, bool first);
   void await(const BoundaryBuffers& from, int slot) const;
   void follow_rate(double rate);
   void tell_rate();
 
-  // Their bodies.
   void run_forward(int slot, int buffer);
   void run_show(int slot, int buffer);
   void run_backward(Kind kind, Backward part, int slot, int buffer, int gradient_slot,
@@ -135,13 +128,13 @@ class StageStep final : public Step {
   stages::Tensors take(const BoundaryBuffers& from, int slot, std::vector<stages::Tensors>& mine);
   void leave(BoundaryBuffers& to, int slot, stages::Tensors made);
   void show(at::Tensor& on_host, const at::Tensor& made);
-  /// Whether the stage takes a loss, and whether its target is what the stage has already.
+  /// Whether the stage computes a loss, and whether the target is its own input.
   bool compares() const { return !downstream_ || stage_.learns_locally(); }
   bool target_is_its_input() const { return !upstream_ && samples_.target_is_input(); }
   std::size_t kept_at(int slot, int buffer) const {
     return std::size_t(slot) * std::size_t(stage_.options().versions) + std::size_t(buffer);
   }
-  void keeps(std::size_t kept, std::int64_t bytes);  ///< counts it so
+  void keeps(std::size_t kept, std::int64_t bytes);  ///< updates the peak
 
   stages::Stage stage_;
   stages::DeadUnits dead_units_;
@@ -156,7 +149,7 @@ class StageStep final : public Step {
 
   std::vector<stages::Activations> kept_;  ///< by kept_at()
   std::vector<Made> made_;                 ///< by kept_at(), last stage
-  std::vector<int> buffers_;               ///< by slot: that its forward ran at
+  std::vector<int> buffers_;               ///< by slot: the buffer its forward used
   // By slot, at fixed addresses where a backend records.
   std::vector<Fed> inputs_, targets_;
   std::vector<stages::Tensors> activations_in_, gradients_in_;
@@ -169,7 +162,7 @@ class StageStep final : public Step {
 
   std::vector<std::int64_t> bytes_;  ///< by kept_at()
   std::int64_t all_bytes_ = 0, peak_bytes_ = 0;
-  /// What each leaves allocated for a sample; empty: not measured yet.
+  /// What each leaves allocated per sample; empty: not measured yet.
   std::optional<std::int64_t> forward_bytes_, recompute_bytes_, input_gradient_bytes_;
 };
 

@@ -1,4 +1,4 @@
-// What the engine asks of a stage, whatever it runs on. Needs no LibTorch.
+// The engine's interface to a stage's step. Needs no LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -6,82 +6,76 @@
 namespace millrace::capture {
 
 /// One stage's step on its device, prepared for a fixed number of slots. A sample in flight owns
-/// one slot number everywhere: the same index names its input, target, activations and gradients.
-/// Thread-bound: one worker makes every call, after the capture pass. The schedule guarantees that
+/// one slot number: it indexes its input, target, activations and gradients everywhere.
+/// Thread-bound: after the capture pass, one worker makes every call. The schedule guarantees that
 /// whatever a call reads has been written, and that nobody still needs what it overwrites.
 class Step {
  public:
   virtual ~Step() = default;
 
-  /// Warms up and records, on the thread that will replay. Leaves weights as they are.
+  /// Warms up and records, on the thread that will replay. Leaves the weights unchanged.
   virtual void prepare() = 0;
 
-  /// Reads slot's input (first stage) or upstream activations; writes activations downstream, or,
-  /// last stage, prediction and loss. Runs at the weights that `version` updates made; -1: the
-  /// newest.
+  /// Reads the slot's input (first stage) or upstream activations; writes activations downstream,
+  /// or prediction and loss (last stage). Uses the weights after `version` updates; -1: the newest.
   virtual void forward(int slot, std::int64_t version) = 0;
 
-  /// Takes the loss of the forward in `slot` where its target came later; before its backward.
-  /// Nothing to do for a step whose forwards have their targets, or that takes no loss.
+  /// Computes the loss of the forward in `slot` if its target came later; before its backward.
+  /// No-op for a step whose forwards have their targets, or that has no loss.
   virtual void compare(int slot) = 0;
 
-  /// Lets go of what the forward kept in `slot`: its sample never goes backward.
+  /// Frees what the forward kept in `slot`: its sample never goes backward.
   virtual void discard(int slot) = 0;
-  /// The same in place of a backward (or its second part), since there is no gradient: the next
-  /// update is skip_update().
+  /// The same in place of a backward (or its second part) without gradient; skip_update() is next.
   virtual void leave_out(int slot) = 0;
 
-  /// Makes the activations of `slot` again, which the forward did not keep.
+  /// Recomputes the activations of `slot`, which the forward did not keep.
   virtual void recompute(int slot) = 0;
 
-  /// Backpropagates the gradient that downstream left in `gradient_slot` through the activations
-  /// kept in `slot` (last stage: slot's own loss); leaves the input's gradient in `slot`.
+  /// Backpropagates the gradient that downstream left in `gradient_slot` (last stage: the slot's
+  /// own loss) through the activations kept in `slot`; leaves the input's gradient in `slot`.
   virtual void backward(int slot, int gradient_slot) = 0;
 
-  /// The same in two parts: the first leaves the input's gradient, the second adds the weights'.
+  /// The same in two parts: the input's gradient first, then the weights'.
   virtual void backward_input(int slot, int gradient_slot) = 0;
   virtual void backward_weight(int slot) = 0;
 
   /// Applies the mean of the gradients since the last update; with replicas, of all of theirs,
-  /// which must be there. If it is not finite only the version's number changes, and skipped()
-  /// counts it.
+  /// which must be there. If it is not finite, only the version and skipped() go up.
   virtual void update() = 0;
-  /// Forgets those gradients instead; the version's number changes as it would.
+  /// Discards those gradients instead; the version goes up all the same.
   virtual void skip_update() = 0;
-  /// Keeps weights and optimizer state for roll_back(), which goes back to the last snapshot but
-  /// one (or the only one) and backs off with the learning rate; a new version, like an update.
+  /// Keeps weights and optimizer state for roll_back(). That goes back to the last snapshot but one
+  /// (or the only one), lowers the learning rate and makes a new version, like an update.
   virtual void take_snapshot() = 0;
   virtual void roll_back() = 0;
-  /// Multiplies the learning rate by `factor`, beside what roll_back() left, until set anew.
+  /// Multiplies the learning rate by `factor`, besides that of roll_back(), until the next call.
   virtual void set_rate(double factor) = 0;
 
   /// Loss of the sample in `slot` after its forward, or compare(). Last stage only.
   virtual float loss(int slot) const = 0;
-  /// Updates left out since their gradient was not finite.
+  /// Updates skipped because their gradient was not finite.
   virtual std::int64_t skipped() const = 0;
 
-  /// Whether calls replay what a capture pass has recorded.
+  /// Whether calls replay a recorded capture pass.
   virtual bool records() const { return false; }
 
-  // A step may defer its work: then the calls above only say what is to be done, launch() starts
-  // it, and what they leave on the host (loss, prediction, skipped()) is there when that launch is
-  // over. Other deferring steps may be told at once that something lies in a slot: their work waits
-  // for this one's on the device.
+  // A step may defer its work: the calls above then only queue it, launch() starts it, and what
+  // they leave on the host (loss, prediction, skipped()) is there when that launch is over. Other
+  // deferring steps may be told of a slot's data at once: their work waits for it on the device.
 
   virtual bool defers() const { return false; }
-  /// Between these two, calls and launches are noted, recorded and not done.
+  /// In between, calls and launches are noted and recorded, but not executed.
   virtual void begin_capture_pass() {}
   virtual void end_capture_pass() {}
-  /// Starts all that was called since the last launch. Returns how many launches there were.
+  /// Starts all calls since the last launch. Returns the number of launches so far.
   virtual std::int64_t launch() { return 0; }
-  /// Whether the launch of that number and all before it are over. Asked in order.
+  /// Whether launch number `launch` and all before it are over. Query in order.
   virtual bool over(std::int64_t launch) { return true; }
-  /// Whether loss and prediction of the forward last launched in `slot` are on the host by now,
-  /// though its launch may not be over.
+  /// Whether loss and prediction of the latest forward in `slot` have reached the host yet.
   virtual bool shown(int slot) const { return true; }
-  /// How long the launch that over() last found over took on its device, waits left out.
+  /// Device time of the launch that over() last found over, waits excluded.
   virtual std::int64_t duration_ns() const { return 0; }
-  /// Has the calling thread wait until every launch is over.
   virtual void synchronize() {}
 };
 

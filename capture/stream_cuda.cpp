@@ -1,4 +1,3 @@
-// Streams of CUDA devices: what runs on one is captured and replayed.
 #include <ATen/ATen.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -26,9 +25,9 @@ at::HostAllocator& host_half() {
   return *at::getHostAllocator(at::kCUDA);
 }
 
-/// Memory on a device and, pinned, on the host, which LibTorch gives to nobody else while the pool
-/// lives. LibTorch counts the users of each half by itself and takes no pool again that had none
-/// left, as after a trial or a capture that failed: so the pool counts as one of both.
+/// Device memory and pinned host memory that LibTorch gives to nobody else while the pool lives.
+/// LibTorch counts the users of each half separately and never reuses a pool whose count was zero,
+/// as after a trial or a failed capture: so the pool counts as a user of both.
 class Pool {
  public:
   explicit Pool(c10::Device device)
@@ -44,7 +43,7 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  /// While it lives, what is allocated on `stream` comes from the pool. One a pool at a time.
+  /// While it lives, allocations on `stream` come from the pool. One per pool at a time.
   class Use {
    public:
     Use(const Pool& pool, c10::cuda::CUDAStream stream) : pool_(pool) {
@@ -72,9 +71,8 @@ class Pool {
   c10::MempoolId_t id_;
 };
 
-/// From and to the host (pinned), this device or a peer, on the current stream. One call for every
-/// kind of copy, and an operator, so that step programs record it; LibTorch's own brings in the
-/// other device's stream.
+/// Copies between any of host (pinned), this device and its peers. An operator, so that step
+/// programs record it; LibTorch's own copy involves the other device's stream.
 void copy_bytes(const at::Tensor& to, const at::Tensor& from) {
   C10_CUDA_CHECK(cudaMemcpyAsync(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes(),
                                  cudaMemcpyDefault, c10::cuda::getCurrentCUDAStream()));
@@ -94,8 +92,7 @@ class CudaStream final : public Backend {
         lowering_(std::move(lowering)),
         own_(device),
         stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {
-    // While anything is captured, no memory goes back to the device: that of earlier recordings
-    // must go now.
+    // During a capture no memory is returned to the device, so free that of earlier recordings now.
     device_half::emptyCache();
   }
 
@@ -108,10 +105,10 @@ class CudaStream final : public Backend {
     return with_plain_errors([&] {
       std::unique_ptr<LoweredBody> lowered;
       run([&] {
-        // What the body reads may have been made on another stream, by whoever set it up.
+        // The body's inputs may have been made on other streams.
         C10_CUDA_CHECK(cudaDeviceSynchronize());
         if (lowering_) lowered = lowering_(body);
-        lowered ? lowered->run() : body();  // libraries load their kernels and choose among them
+        lowered ? lowered->run() : body();  // libraries load and choose their kernels
       });
       stream_.synchronize();
       std::unique_ptr<Recording> recording;

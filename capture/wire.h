@@ -1,4 +1,4 @@
-// From a GPU to another process's GPU, without the host between them: NCCL.
+// NCCL transfers between GPUs of two processes, without the host.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,33 +13,31 @@ namespace millrace::capture {
 
 struct BoundaryBuffers;
 
-/// Which GPU of all that there are: its UUID.
+/// UUID of a GPU.
 using GpuId = std::array<char, 16>;
-/// Of those that CUDA numbers 0, 1, ... here. Empty where this build has no wires.
+/// The GPUs that CUDA numbers 0, 1, ... here. Empty in a build without wires.
 std::vector<GpuId> gpus_here();
 
-/// One end of a way over a cut, whose other end is in another process on another GPU. Each slot's
-/// transfer is recorded once, on a stream of the wire's own: in a stage's stream a send would hold
-/// up what its receiver waits for. It sends when the writer has signalled the slot's `ready`; the
-/// receiving end signals it when the tensors have come. The n-th move() here goes with the n-th
-/// there. Not thread-safe.
+/// One end of a direction across a cut whose other end is in another process, on another GPU. Each
+/// slot's transfer is recorded once, on the wire's own stream: on a stage's stream, a send would
+/// hold up work that its receiver waits for. The sender waits for the slot's `ready`; the receiver
+/// signals it on arrival. The n-th move() here matches the n-th there. Not thread-safe.
 class Wire {
  public:
-  /// Both ends are to have called connect(), or neither, and to have moved as often.
+  /// Both ends must have called connect(), or neither, and move() equally often.
   virtual ~Wire() = default;
-  /// By both ends at once, with a name that one of them made: waits for the other, and records.
-  /// Leaves numbers of no meaning in the receiver's tensors. Throws std::runtime_error.
+  /// Called on both ends at once, with a name that one of them made: waits for the other, and
+  /// records. Leaves meaningless numbers in the receiver's tensors. Throws std::runtime_error.
   virtual void connect(const std::string& name) = 0;
-  /// Sends what lies in `slot`, or receives into it. Returns at once.
+  /// Sends the slot's tensors or receives into them. Returns at once.
   virtual void move(int slot) = 0;
   virtual std::int64_t moves() const = 0;
-  /// Gives up what is under way: nobody waits for it any longer, and later moves do nothing.
+  /// Aborts transfers in flight; later moves do nothing.
   virtual void cut() = 0;
 };
 
-/// Of a way whose tensors here lie on `device`; a wire that receives makes its events.
+/// For a direction whose local tensors are on `device`; the receiving end makes its events.
 std::unique_ptr<Wire> make_wire(c10::Device device, BoundaryBuffers& way, bool sends);
-/// Another one each time.
 std::string new_wire_name();
 
 }  // namespace millrace::capture

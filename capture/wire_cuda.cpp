@@ -19,7 +19,7 @@ Function entry(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
 }
 
-/// As LibTorch has loaded it, so that there is no second one; null where it has none.
+/// Functions of the NCCL that LibTorch has loaded: there must be no second one. Null without NCCL.
 struct Nccl {
   decltype(&ncclGetUniqueId) new_id = entry<decltype(&ncclGetUniqueId)>("ncclGetUniqueId");
   decltype(&ncclCommInitRank) init = entry<decltype(&ncclCommInitRank)>("ncclCommInitRank");
@@ -53,7 +53,7 @@ class NcclWire final : public Wire {
     try {
       stream_->synchronize();
     } catch (const std::exception&) {
-      // A device that has failed does nothing more.
+      // A failed device has no work left.
     }
     graphs_.clear();
     recordings_.clear();
@@ -67,7 +67,7 @@ class NcclWire final : public Wire {
     std::memcpy(&id, name.data(), sizeof id);
     require(nccl().init(&comm_, 2, id, sends_ ? 0 : 1));
     for (std::size_t slot = 0; slot < way_.tensors.size(); ++slot) {
-      // Both ends warm up with the same slot, by which NCCL sets up its channels.
+      // Both ends warm up with the same slot: NCCL sets up its channels then.
       recordings_.push_back(stream_->record(0, [this, slot] { transfer(way_.tensors[slot]); }));
       Event* const ready = way_.ready[slot].get();
       graphs_.push_back(stream_->assemble({{.recording = recordings_.back().get(),
@@ -84,7 +84,7 @@ class NcclWire final : public Wire {
   std::int64_t moves() const override { return moves_; }
 
   void cut() override {
-    // At once what is under way ends; but it returns only when the recordings are gone.
+    // Transfers in flight end at once, but abort() returns only when the recordings are gone.
     if (comm_) cutting_ = std::thread([comm = comm_] { nccl().abort(comm); });
     comm_ = nullptr;
   }
@@ -106,7 +106,7 @@ class NcclWire final : public Wire {
   BoundaryBuffers& way_;
   const bool sends_;
   std::unique_ptr<Backend> stream_;
-  ncclComm_t comm_ = nullptr;  ///< null: not connected yet, or cut
+  ncclComm_t comm_ = nullptr;  ///< null: not connected, or cut
   std::vector<std::unique_ptr<Recording>> recordings_;
   std::vector<std::unique_ptr<Graph>> graphs_;  ///< by slot
   std::int64_t moves_ = 0;

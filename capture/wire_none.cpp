@@ -1,4 +1,4 @@
-// A build without NCCL: what GPUs hand over to other ranks goes through host memory.
+// A build without NCCL: GPUs transfer to other ranks through host memory.
 #include <stdexcept>
 
 #include "capture/wire.h"

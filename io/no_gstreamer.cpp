@@ -1,4 +1,4 @@
-// What a build without GStreamer does in place of the files that need it.
+// Stubs for a build without GStreamer.
 #include <stdexcept>
 
 #include "io/source/source_kinds.h"

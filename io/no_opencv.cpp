@@ -1,4 +1,4 @@
-// What a build without OpenCV does in place of the files that need it.
+// Stubs for a build without OpenCV.
 #include <stdexcept>
 
 #include "io/plot/plot.h"

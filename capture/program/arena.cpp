@@ -20,7 +20,7 @@ char* Arena::block(std::size_t bytes) {
     const std::size_t size = rounded(std::max<std::size_t>(bytes, kAlign));
     c10::DataPtr memory = c10::GetAllocator(device_.type())->allocate(size);
     if (device_.is_cpu())
-      std::memset(memory.get(), 0, size);  // pages are there before they are needed
+      std::memset(memory.get(), 0, size);  // touch the pages before they are needed
     blocks_.push_back({size, std::move(memory)});
   }
   return static_cast<char*>(blocks_.back().memory.get());
@@ -41,7 +41,7 @@ ArenaPlan plan_arena(const std::vector<Lifetime>& values) {
   std::vector<std::size_t> placed;
   for (const std::size_t value : order) {
     const Lifetime& mine = values[value];
-    std::vector<std::size_t> meets;  // by offset
+    std::vector<std::size_t> meets;  // values alive at the same time, by offset
     for (const std::size_t other : placed) {
       if (values[other].first <= mine.last && mine.first <= values[other].last)
         meets.push_back(other);

@@ -1,4 +1,3 @@
-// Memory for what lives within one program only.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -8,12 +7,12 @@
 
 namespace millrace::program {
 
-/// Programs of one stage run one after another, so that all may use one block. Thread-bound.
+/// One block serves all programs of a stage, which run one after another. Thread-bound.
 class Arena {
  public:
   explicit Arena(c10::Device device = c10::kCPU) : device_(device) {}
   c10::Device device() const { return device_; }
-  /// At least `bytes` at an address that stays, 64-byte aligned; shared with whoever asked before.
+  /// At least `bytes` at a stable 64-byte aligned address, shared with earlier callers.
   char* block(std::size_t bytes);
   std::size_t bytes() const;
 
@@ -23,16 +22,15 @@ class Arena {
     c10::DataPtr memory;
   };
   c10::Device device_;
-  std::vector<Block> blocks_;  ///< each larger than the one before
+  std::vector<Block> blocks_;  ///< each larger than the last
 };
 
-/// A value that needs `bytes` from its first to its last use, both included.
+/// A value of `bytes`, alive from its first to its last use inclusive.
 struct Lifetime {
   std::size_t first = 0, last = 0, bytes = 0;
 };
 
-/// Offsets, multiples of 64, at which values that live at the same time lie apart; first fit,
-/// largest first.
+/// Offsets, multiples of 64, that keep values alive at once apart; first fit, largest first.
 struct ArenaPlan {
   std::vector<std::size_t> offsets;
   std::size_t bytes = 0;

@@ -1,4 +1,3 @@
-// Backends on CPU cores.
 #include "capture/program/core_backend.h"
 
 #include <utility>
@@ -20,12 +19,12 @@ class CoreRecording final : public Recording {
   mutable program::Program program;
 };
 
-/// Programs that run one after another, of which an update makes the large gradients that the one
-/// right before it has left to it. Nobody sees that: they are made before anything else is done.
+/// Runs programs in order; an update computes the large gradients that the program right before it
+/// deferred. Invisible outside: anything else computes them first.
 class Sequence {
  public:
   void run(program::Program& next) {
-    if (operation_watch) {  // sees each operation in its place
+    if (operation_watch) {  // which expects each operation in its place
       catch_up();
       return next.run();
     }
@@ -41,7 +40,7 @@ class Sequence {
   }
 
  private:
-  program::Program* behind_ = nullptr;  ///< whose late gradients are not made yet
+  program::Program* behind_ = nullptr;  ///< its late gradients are pending
 };
 
 class CoreGraph final : public Graph {
@@ -58,7 +57,7 @@ class CoreGraph final : public Graph {
   Sequence& sequence_;
 };
 
-/// What is not recorded runs as it does eagerly.
+/// Unrecorded work runs as in an eager backend.
 class CoreBackend final : public EagerBackend {
  public:
   CoreBackend(int threads, const std::function<void(int)>& started,
@@ -68,7 +67,7 @@ class CoreBackend final : public EagerBackend {
   }
   bool records() const override { return true; }
   std::unique_ptr<Recording> record(int, std::function<void()> body) override {
-    program::run_dry(body);  // recording keeps all that is allocated: bytes are counted here
+    program::run_dry(body);  // count bytes here: a recording keeps all it allocates
     return std::make_unique<CoreRecording>(body, arena_,
                                            program::ProgramOptions{team_.get(), numerics_});
   }

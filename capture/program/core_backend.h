@@ -1,4 +1,3 @@
-// Step programs as a Backend.
 #pragma once
 
 #include <functional>
@@ -9,8 +8,8 @@
 
 namespace millrace::capture {
 
-/// CPU cores: recordings are step programs, run by the thread that launches them and `threads` - 1
-/// helpers. \param started called on each helper at its start, by its index from 1 on: to pin it.
+/// For CPU cores: recordings are step programs, run by the launching thread and `threads` - 1
+/// helpers. \param started called on each helper at its start with its index from 1 on, to pin it.
 std::unique_ptr<Backend> make_core_backend(int threads = 1,
                                            const std::function<void(int index)>& started = {},
                                            const kernels::Numerics& numerics = {});

@@ -10,7 +10,7 @@ namespace {
 using kernels::Activation;
 using kernels::Function;
 
-/// Operators that make the same numbers every time.
+/// Operators whose results are always the same.
 bool is_constant(const Node& node) {
   static const std::set<std::string> names = {
       "aten::ones", "aten::ones_like", "aten::full", "aten::full_like", "aten::scalar_tensor",
@@ -50,7 +50,7 @@ class Fuser {
   bool writes(std::size_t node, const Range& range) const {
     return touches(nodes_[node].writes, range);
   }
-  /// Whether nodes in (begin, end) do not write it.
+  /// Whether no node in (begin, end) writes it.
   bool unwritten(std::size_t begin, std::size_t end, const at::Tensor& tensor) const {
     const Range range = range_of(tensor);
     for (std::size_t i = begin + 1; i < end; ++i) {
@@ -58,7 +58,7 @@ class Fuser {
     }
     return true;
   }
-  /// Nor read it.
+  /// Nor reads it.
   bool untouched(std::size_t begin, std::size_t end, const at::Tensor& tensor) const {
     const Range range = range_of(tensor);
     for (std::size_t i = begin + 1; i < end; ++i) {
@@ -66,7 +66,7 @@ class Fuser {
     }
     return unwritten(begin, end, tensor);
   }
-  /// The one node that uses what `node` writes to memory of the recording's own.
+  /// The only node that uses what `node` writes to the recording's own memory.
   Place only_user(std::size_t node, const at::Tensor& made) const {
     if (!made.defined() || !own_.holds(made)) return {};
     const Range range = storage_range(made);
@@ -90,14 +90,14 @@ class Fuser {
       bool written = false;
       for (std::size_t k = 0; k < nodes_.size(); ++k) written |= k != i && writes(k, range);
       if (written) continue;
-      own_.remove(made);  // it holds its numbers for good
+      own_.remove(made);  // it stays constant
       erase(i);
     }
   }
 
-  /// Has node i make what `function` makes of its result, if nobody else uses that.
+  /// Makes node i apply `function` to its result, if a map of that function is the only user.
   /// \param right the function's other operand, if it must be this one.
-  /// \returns the function's node, which is gone; nothing: it has to stay.
+  /// \returns the map's node, now removed; nothing if it has to stay.
   std::optional<Node> take_over(std::size_t i, Function function, const at::Tensor& right = {}) {
     Node& node = nodes_[i];
     const Place user = only_user(i, node.writes[0]);
@@ -141,7 +141,7 @@ class Fuser {
     return node.through_sigmoid;
   }
 
-  /// A value that is only copied is computed at the copy's destination.
+  /// Computes a value that is only copied at the copy's destination.
   bool write_there(std::size_t i) {
     Node& node = nodes_[i];
     if (node.kind == Kind::torch || node.kind == Kind::update) return false;
@@ -162,7 +162,7 @@ class Fuser {
     return false;
   }
 
-  /// Weight gradients that are only added to others accumulate in place.
+  /// Makes weight gradients that are only added to others accumulate in place.
   bool accumulate(std::size_t i) {
     Node& node = nodes_[i];
     if (node.kind != Kind::weight_gradient || node.convolution.accumulate) return false;
@@ -175,7 +175,7 @@ class Fuser {
       }
       Place user = only_user(i, made);
       at::Tensor source = made;
-      if (user && nodes_[*user].kind == Kind::copy) {  // of other strides in between
+      if (user && nodes_[*user].kind == Kind::copy) {  // to other strides
         users.push_back(*user);
         source = nodes_[*user].writes[0];
         user = only_user(*user, source);
@@ -195,7 +195,7 @@ class Fuser {
     return true;
   }
 
-  /// Dead nodes.
+  /// Removes dead nodes.
   bool leave_out() {
     bool changed = false;
     for (std::size_t i = nodes_.size(); i-- > 0;) {

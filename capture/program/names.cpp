@@ -1,4 +1,4 @@
-// What nodes are called in reports.
+// Names of nodes in reports.
 #include <ATen/core/Tensor.h>
 
 #include "capture/program/operations.h"

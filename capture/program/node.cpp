@@ -74,8 +74,7 @@ OwnMemory::OwnMemory(const std::vector<Call>& calls) {
     });
   }
   for (const at::Tensor& tensor : made) {
-    // `made` shares the tensor, not its storage: one hold more a tensor object, which is the
-    // call's.
+    // `made` shares the calls' tensor objects and so adds no reference to their storages.
     if (std::size_t(tensor.storage().use_count()) == held.at(storage(tensor))) add(tensor);
   }
 }

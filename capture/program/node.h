@@ -1,4 +1,4 @@
-// A step program's operations before they are prepared.
+// Operations of a step program before they are prepared.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,18 +13,18 @@
 
 namespace millrace::program {
 
-/// What a node does, and what its operands are.
+/// What a node computes, with its operands.
 enum class Kind {
-  torch,                 ///< the LibTorch operator that was called
+  torch,                 ///< the LibTorch operator as called
   convolution,           ///< {x, w[, bias]} -> {y}, with an activation
   data_gradient,         ///< {dy, w[, mask]} -> {dx}
   weight_gradient,       ///< {dy, x} -> {dw, db}; either may be undefined. On a GPU of a group
   map,                   ///< {left[, right]} -> {made}
   mse,                   ///< {prediction, target} -> {loss}
   mse_gradient,          ///< {scale, prediction, target} -> {gradient}
-  group_norm,            ///< {x[, weight, bias]} -> {y, mean, rstd}; what is not there is undefined
+  group_norm,            ///< {x[, weight, bias]} -> {y, mean, rstd}; missing ones are undefined
   group_norm_gradient,   ///< {dy, x, mean, rstd, weight} -> {dx, dw, db}; each may be undefined
-  frozen_norm,           ///< {x, weight, bias, mean, variance} -> {y}; batch norm in evaluation
+  frozen_norm,           ///< {x, weight, bias, mean, variance} -> {y}; batch norm in eval mode
   frozen_norm_gradient,  ///< {dy, x, mean, variance, weight} -> {dx, dw, db}; likewise
   copy,                  ///< {source} -> {destination}
   update,      ///< {weights, gradient, rate, finite, state..., memory...} -> {finite, skipped, to,
@@ -41,55 +41,53 @@ enum class Kind {
   sample_of_bytes,      ///< {bytes [H,W,C]} -> {sample}; on a GPU
 };
 
-/// One operation on memory at fixed addresses.
 struct Node {
   Kind kind = Kind::torch;
-  const Call* call = nullptr;  ///< that it was made of
+  const Call* call = nullptr;  ///< it was made from
   std::vector<at::Tensor> reads, writes;
   kernels::Convolution convolution{};
-  bool weights_early = false;  ///< a convolution's are there before the program runs
+  bool weights_early = false;  ///< convolution: weights are ready before the program runs
   std::vector<kernels::Convolution>
       group;  ///< whose weights' gradients it makes, one after another
   kernels::Map map{};
   float factor = 1;           ///< channel_sums: of each sum
-  kernels::GroupNorm norm{};  ///< of a layer norm: eps alone
+  kernels::GroupNorm norm{};  ///< for a layer norm only eps
   kernels::Matrix matrix{};   ///< layer_norm, softmax and their gradients
   bool logarithm = false;     ///< softmax
   kernels::Pool pool{};
-  bool through_sigmoid = false;  ///< mse_gradient: on through the sigmoid before it
+  bool through_sigmoid = false;  ///< mse_gradient: continue through the sigmoid before it
 };
 
-/// Of a norm, softmax, pool or loss.
+/// Whether it is the gradient of a norm, softmax, pool or loss.
 bool is_gradient(Kind kind);
 inline bool is_map(const Node& node, kernels::Function function) {
   return node.kind == Kind::map && node.map.function == function;
 }
 
-/// Bytes [begin, end) that a tensor may touch.
+/// The byte range [begin, end) that a tensor may touch.
 struct Range {
   const char* begin = nullptr;
   const char* end = nullptr;
   bool overlaps(const Range& other) const { return begin < other.end && other.begin < end; }
 };
 Range range_of(const at::Tensor& tensor);
-/// Whether any of them, which may be undefined, has memory there.
+/// Whether any of them (undefined allowed) overlaps `range`.
 bool touches(const std::vector<at::Tensor>& tensors, const Range& range);
-/// All of the memory that it is a view of.
+/// The whole storage behind a view.
 Range storage_range(const at::Tensor& tensor);
 
-/// How kernels have the pictures of a device: a core's with channels side by side, a GPU's in
-/// planes.
+/// Layout of pictures in kernels: channels last on a core, planes on a GPU.
 at::MemoryFormat image_format(c10::Device device);
-/// Whether it is one float32 picture, [1,C,H,W], in that format without gaps, and its layout.
+/// Whether it is one float32 picture, [1,C,H,W], contiguous in that format.
 bool is_image(const at::Tensor& tensor);
 kernels::Layout layout_of(const at::Tensor& tensor);
-/// Whether it is float32 on a core or a GPU and its elements fill their range in some order.
+/// Whether it is float32 on a core or a GPU and non-overlapping and dense.
 bool is_dense(const at::Tensor& tensor);
 
-/// Whether two float32 tensors' elements lie in one order, without gaps.
+/// Whether two float32 tensors are dense and have their elements in the same order.
 bool lie_alike(const at::Tensor& a, const at::Tensor& b);
 
-/// Memory that the recording alone holds: its values may be moved or eliminated.
+/// Memory that only the recording holds: its values may be moved or eliminated.
 class OwnMemory {
  public:
   explicit OwnMemory(const std::vector<Call>& calls);
@@ -104,12 +102,10 @@ class OwnMemory {
   std::set<const c10::StorageImpl*> storages_;
 };
 
-/// Lowers calls to nodes: our kernels where they exist, LibTorch's operators elsewhere, nothing for
-/// views. The calls outlive the nodes.
+/// Lowers calls, which outlive the nodes, to our kernels, or else to LibTorch's operators.
 std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own, bool on_gpu);
 
-/// Fuses activations into convolutions, ReLU masks into gradients, and copies and sums into their
-/// producers, then removes dead nodes.
+/// Fuses activations, ReLU masks, copies and sums into their producers; removes dead nodes.
 void fuse(std::vector<Node>& nodes, OwnMemory& own);
 
 }  // namespace millrace::program

@@ -22,7 +22,7 @@ float* floats(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<float*>(tensor.data_ptr()) : nullptr;
 }
 
-/// The operator that was called, on the tensors of its recording.
+/// A LibTorch operator on the tensors of its recording.
 class TorchOperation final : public Prepared {
  public:
   explicit TorchOperation(const Call& call) : call_(call) {
@@ -44,8 +44,7 @@ class TorchOperation final : public Prepared {
     const std::vector<at::Tensor> all = recorded.toTensorVector(), now = made.toTensorVector();
     for (std::size_t i = 0; i < all.size(); ++i) keep(all[i], now[i]);
   }
-  /// Leaves `made` where the recorded call left its result. What the recorded one was not asked
-  /// for, an operator may give all the same.
+  /// Leaves `made` where the recorded call, which may have asked for less, left its result.
   void keep(at::Tensor recorded, const at::Tensor& made) const {
     if (!recorded.defined() || recorded.const_data_ptr() == made.const_data_ptr()) return;
     if (!made.defined() || recorded.sizes() != made.sizes())
@@ -93,11 +92,10 @@ class ConvolutionOperation : public Prepared {
  protected:
   const std::unique_ptr<kernels::Kernel> kernel_;
   const int threads_;
-  const std::size_t scratch_;  ///< floats of a thread
+  const std::size_t scratch_;  ///< floats per thread
   kernels::Operands operands_;
 };
 
-/// A weights' gradient that may wait.
 class LateConvolution final : public ConvolutionOperation, public LateGradient {
  public:
   LateConvolution(const Node& node, std::unique_ptr<kernels::Kernel> kernel, int threads)
@@ -110,7 +108,7 @@ class LateConvolution final : public ConvolutionOperation, public LateGradient {
   void keep() override {
     std::copy_n(operands_.source, source_.size(), source_.begin());
     std::copy_n(operands_.x, x_.size(), x_.begin());
-    // Each sum is of at most a product a pixel; what rounding adds is far less than the factor.
+    // A sum has at most one product per pixel; the factor 2 far exceeds rounding errors.
     const double pixels = double(output_.height) * output_.width;
     surely_finite_ = 2 * pixels * double(kernels::largest(source_)) * double(kernels::largest(x_)) <
                      std::numeric_limits<float>::max();
@@ -143,14 +141,13 @@ class LateConvolution final : public ConvolutionOperation, public LateGradient {
 std::unique_ptr<Prepared> convolution(const Node& node, int threads, bool may_wait) {
   constexpr std::int64_t kFewWeights = 1 << 16;
   auto kernel = kernels::make_kernel(node.convolution);
-  // What is kept aside should be little beside the gradient.
+  // The inputs kept aside should be small compared with the gradient.
   if (may_wait && kernel->gives_parts() && node.writes[0].numel() >= kFewWeights &&
       4 * (node.reads[0].numel() + node.reads[1].numel()) <= node.writes[0].numel())
     return std::make_unique<LateConvolution>(node, std::move(kernel), threads);
   return std::make_unique<ConvolutionOperation>(node, std::move(kernel), threads);
 }
 
-/// One call of a kernel, on the addresses of the node's tensors.
 class KernelCall final : public Prepared {
  public:
   struct Addresses {
@@ -158,7 +155,7 @@ class KernelCall final : public Prepared {
   };
   using Call = std::function<void(const Addresses& at, Share share)>;
 
-  /// \param shared a team shares the call; else its first thread makes it.
+  /// \param shared the team shares the call; otherwise its first thread makes it.
   KernelCall(const Node& node, bool shared, Call call) : shared_(shared), call_(std::move(call)) {
     info.name = name_of(node);
     info.kernel = kernels::instruction_set();
@@ -228,7 +225,7 @@ std::unique_ptr<Prepared> kernel_call(const Node& node) {
   }
 }
 
-/// millrace::add_up. Whoever shares the modules runs the same programs.
+/// millrace::add_up. All ranks that share the modules run the same programs.
 std::unique_ptr<Prepared> add_up(const Node& node) {
   auto* const reducer = reinterpret_cast<stages::Reducer*>(node.call->arguments[1].toInt());
   const int place = int(node.call->arguments[2].toInt());
@@ -358,7 +355,7 @@ class Update final : public Prepared {
   }
 
  private:
-  /// What a thread found, on a line of its own.
+  /// One thread's result, on a cache line of its own.
   struct alignas(64) Finite {
     bool value = true;
   };
@@ -404,7 +401,7 @@ class Update final : public Prepared {
     }
   }
 
-  /// Calls with (begin, count) of what the gradient already holds, between the late ones.
+  /// Calls with (begin, count) for what the gradient already holds, between the late ones.
   template <class Call>
   void each_made(const Call& call) const {
     std::size_t at = 0;
@@ -427,15 +424,15 @@ class Update final : public Prepared {
   kernels::UpdateOperands operands_;
   std::size_t count_ = 0, states_ = 0;
   std::span<LateGradient* const> late_;  ///< of the next run
-  /// Its scratch is enough for each of them: threads do not wait for each other in between.
+  /// Its scratch is large enough for all of them, so that threads need no barrier in between.
   const LateGradient* roomiest_ = nullptr;
   const double* rate_ = nullptr;
-  const bool* given_ = nullptr;  ///< null: whether the gradient is finite
+  const bool* given_ = nullptr;  ///< null: check the gradient
   bool* finite_ = nullptr;
   float* skipped_ = nullptr;
 };
 
-/// Whether a pixel's channels lie side by side, whatever lies between pixels.
+/// Whether channels are adjacent, whatever the pixel stride.
 bool has_pixels(const at::Tensor& t) {
   return t.dim() == 4 && t.size(0) == 1 && t.stride(1) == 1;
 }

@@ -18,11 +18,10 @@
 
 namespace millrace::program {
 
-/// A part of an operation.
 struct Program::Step {
   Prepared* operation;
-  int phase;    ///< or one of the two below
-  bool shared;  ///< by a team; else its first thread does it
+  int phase;    ///< or one of the two constants below
+  bool shared;  ///< by the team; otherwise the first thread runs it
 
   static constexpr int kKeep = -1, kMakeLate = -2;
   void run(kernels::Share share) const {
@@ -34,14 +33,14 @@ struct Program::Step {
 };
 
 struct Program::Parts {
-  std::vector<Node> nodes;  ///< hold the memory
+  std::vector<Node> nodes;  ///< own the memory
   std::vector<std::unique_ptr<Prepared>> operations;
-  std::vector<const char*> names;  ///< of them, for a watch
+  std::vector<const char*> names;  ///< for an OperationWatch
   std::vector<Step> steps;
-  std::vector<std::size_t> first_steps;  ///< of each operation, and the end
+  std::vector<std::size_t> first_steps;  ///< by operation, then the end
   std::vector<LateGradient*> late;
-  std::vector<Step> early_steps, late_steps;  ///< all but those gradients, and they
-  Prepared* first_update = nullptr;  ///< the first operation, if nothing else meets its gradient
+  std::vector<Step> early_steps, late_steps;  ///< all but the late gradients; those
+  Prepared* first_update = nullptr;  ///< the first operation, if nothing else touches its gradient
   kernels::Team* team;
 };
 
@@ -49,8 +48,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// While it lives, this thread flushes denormals to zero, which slow some processors down a
-/// hundredfold: vanishing gradients and running means reach them sooner or later.
+/// While it lives, this thread flushes denormals to zero: they slow some processors down a
+/// hundredfold, and vanishing gradients and running means reach them sooner or later.
 class DenormalsAreZeros {
  public:
   DenormalsAreZeros() {
@@ -65,9 +64,8 @@ class DenormalsAreZeros {
   std::fenv_t before_;
 };
 
-/// Temporaries and their lifetimes.
 struct Values {
-  std::vector<at::Tensor> tensors;  ///< one a storage
+  std::vector<at::Tensor> tensors;  ///< one per storage
   std::vector<Lifetime> lifetimes;
 };
 
@@ -100,7 +98,7 @@ bool is_met(const std::vector<Node>& nodes, std::size_t node, const at::Tensor& 
   }
   return false;
 }
-/// Whether its gradient, of weights, is read after the program alone.
+/// Whether its weight gradient is read only after the program.
 bool may_wait(const std::vector<Node>& nodes, std::size_t node, const OwnMemory& own) {
   const Node& n = nodes[node];
   return n.kind == Kind::weight_gradient && n.writes[0].defined() && !own.holds(n.writes[0]) &&
@@ -119,7 +117,7 @@ double bytes_of(const Node& node) {
   return bytes;
 }
 
-/// Interned: a watch may read a name after its program is gone.
+/// Interned: a watch may read a name after its program is destroyed.
 const char* kept_name(const std::string& name) {
   static std::mutex mutex;
   static std::set<std::string> names;
@@ -179,7 +177,7 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
   parts_->first_steps.push_back(parts_->steps.size());
   if (!nodes.empty() && nodes[0].kind == Kind::update && !is_met(nodes, 0, nodes[0].reads[1]))
     parts_->first_update = parts_->operations[0].get();
-  for (Node& node : nodes) node.call = nullptr;  // the calls end here
+  for (Node& node : nodes) node.call = nullptr;  // the calls are freed after this
 }
 
 Program::~Program() = default;
@@ -241,15 +239,15 @@ void Program::run_by_team(std::span<const Step> steps) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const bool first = share.index == 0;
       if (steps[i].shared) {
-        steps[i].run(share);  // a kernel, which throws nothing
+        steps[i].run(share);  // a kernel, doesn't throw
       } else if (first && !failure) {
         try {
           steps[i].run({});
         } catch (...) {
-          failure = std::current_exception();  // the others are waiting
+          failure = std::current_exception();  // the other threads are waiting
         }
       }
-      // What the first thread does alone needs nobody in between; the run's end waits for all.
+      // Steps of the first thread alone need no barrier between them; the end of the run is one.
       if (i + 1 < steps.size() && (steps[i].shared || steps[i + 1].shared)) team.meet();
     }
   });

@@ -28,7 +28,7 @@ stages::Tensors copies(const stages::Tensors& tensors) {
   return made;
 }
 
-/// On a GPU, where a launch takes longer than most operations do.
+/// For a GPU, where a launch takes longer than most operations.
 std::vector<capture::OperationInfo> timed_by_graphs(const std::vector<Program*>& step,
                                                     c10::Device device, int rounds) {
   constexpr int kInARow = 20;
@@ -81,7 +81,7 @@ void ProgramStage::record_all(const stages::Tensors& inputs, const at::Tensor& t
     free_->push_back(int(i));
   }
   const int versions = stage_.options().versions;
-  // From the buffer that holds the weights on, each of which gets them.
+  // Starts at the buffer that holds the weights: each rejected update copies them to the next.
   for (int from = 0; from < versions; ++from) {
     const int to = (from + 1) % versions;
     stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN());
@@ -100,13 +100,13 @@ void ProgramStage::record(Place& place, int buffer) {
   };
   record(Part::forward, true,
          [&] { made.kept = stage_.forward(place.inputs, place.target, buffer); });
-  made.outputs = made.kept.outputs;  // recomputing makes others
+  made.outputs = made.kept.outputs;  // a recomputation makes new ones
   made.loss = made.kept.loss;
   if (stage_.options().recompute)
     record(Part::recompute, true, [&] { stage_.recompute(made.kept); });
   if (place.gradients.empty()) place.gradients = copies(made.kept.outputs);
   const bool split = stage_.options().split;
-  if (split) {  // once: the weights' part reads what this one leaves
+  if (split) {  // once: the weights' part reads what this leaves
     record(Part::backward_input, true, [&] {
       made.made =
           stage_.backward_input(made.kept, place.gradients, {.first = true, .retain = true});

@@ -1,4 +1,3 @@
-// A stage whose work is step programs, with the calls of stages::Stage: for the oracle.
 #pragma once
 
 #include <map>
@@ -10,11 +9,11 @@
 
 namespace millrace::program {
 
-/// Computes what a stage on a CPU core does under capture = "graph", one call at a time. Records
-/// everything at the first forward. Thread-bound.
+/// For the oracle: computes what a stage on a CPU core does under capture = "graph", one call at a
+/// time. Records everything at the first forward. Thread-bound.
 class ProgramStage {
  public:
-  /// `places`: how many samples may be between forward and backward. `count`: backwards an update.
+  /// `places`: most samples between forward and backward. `count`: backwards per update.
   ProgramStage(stages::Stage stage, int places, int count, const ProgramOptions& options = {});
   ProgramStage(ProgramStage&&) noexcept;
   ~ProgramStage();
@@ -22,7 +21,7 @@ class ProgramStage {
   struct Activations {
     std::vector<at::Tensor> outputs;  ///< copies
     at::Tensor loss;
-    std::shared_ptr<int> place;  ///< free again once nobody holds it
+    std::shared_ptr<int> place;  ///< free once nobody holds it
     int buffer = 0;
   };
   Activations forward(const stages::Tensors& inputs, const at::Tensor& target, int buffer);
@@ -50,18 +49,18 @@ class ProgramStage {
   void restore_snapshot(int to) { stage_.restore_snapshot(to); }
   bool learns_locally() const { return stage_.learns_locally(); }
   const stages::Stage& stage() const { return stage_; }
-  /// A step's operations, timed over up to `rounds` steps on made-up numbers, which spoils weights
-  /// and state. On a GPU each by a graph of itself alone, many times over.
+  /// A step's operations, timed over up to `rounds` steps on made-up numbers, which ruins weights
+  /// and state. On a GPU each runs many times in a graph of its own.
   std::vector<capture::OperationInfo> operations(int rounds);
 
  private:
   enum class Part { forward, recompute, backward, backward_input, backward_weight };
-  /// What was recorded of one sample's way at one weight buffer.
+  /// The recorded programs of one sample at one weight buffer.
   struct Recorded {
     stages::Activations kept;
-    stages::Tensors outputs, made;  ///< the latter: gradients of the inputs
+    stages::Tensors outputs, made;  ///< made: gradients of the inputs
     at::Tensor loss;
-    /// By whether gradients overwrite what was there, too.
+    /// Also by whether gradients overwrite.
     std::map<std::pair<Part, bool>, std::unique_ptr<Program>> programs;
   };
   struct Place {
@@ -72,7 +71,7 @@ class ProgramStage {
 
   void record_all(const stages::Tensors& inputs, const at::Tensor& target);
   void record(Place& place, int buffer);
-  /// \returns gradients of the inputs.
+  /// \returns the input gradients.
   stages::Tensors run(Part part, Activations& kept, const stages::Tensors& gradients, bool first);
 
   stages::Stage stage_;
@@ -81,7 +80,7 @@ class ProgramStage {
   Arena arena_;
   std::vector<Place> places_;
   std::shared_ptr<std::vector<int>> free_;
-  std::map<int, std::unique_ptr<Program>> updates_;  ///< by the buffer that they write
+  std::map<int, std::unique_ptr<Program>> updates_;  ///< by the buffer they write
   at::Tensor rate_, skipped_;
 };
 

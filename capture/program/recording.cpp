@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/native/ConvUtils.h>              // sizes
-#include <c10/core/impl/LocalDispatchKeySet.h>  // recording on and off
+#include <c10/core/impl/LocalDispatchKeySet.h>  // switches recording on and off
 #include <torch/library.h>
 
 #include <set>
@@ -14,13 +14,13 @@
 namespace millrace::program {
 namespace {
 
-/// Lies below autograd, so that what autograd saves is a result of some recorded call, and above
-/// every backend. LibTorch has no use of its own for it.
+/// Below autograd, so that what autograd saves is the result of a recorded call, and above every
+/// backend. LibTorch doesn't use this key itself.
 constexpr c10::DispatchKey kRecording = c10::DispatchKey::Fake;
 
 thread_local std::vector<Call>* recording = nullptr;
 
-/// Detached, so that a recording does not keep autograd's graph alive.
+/// Detached, so that a recording doesn't keep autograd's graph alive.
 at::Tensor bare(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.variable_data() : tensor;
 }
@@ -64,8 +64,7 @@ void make_up_convolution_backward(torch::jit::Stack& stack) {
                    wanted.get(2) ? at::zeros(bias.toIntVector(), weight.options()) : at::Tensor());
 }
 
-/// check_and_update(weights, to, ...) as of a gradient that is turned down: passes over all weights
-/// take long.
+/// check_and_update(weights, to, ...) with a rejected gradient: a pass over all weights is slow.
 void make_up_update(torch::jit::Stack& stack, std::size_t arguments) {
   const at::Tensor from = stack[stack.size() - arguments].toTensor();
   at::Tensor to = stack[stack.size() - arguments + 1].toTensor();
@@ -74,14 +73,14 @@ void make_up_update(torch::jit::Stack& stack, std::size_t arguments) {
   torch::jit::push(stack, at::zeros({}, from.options().dtype(at::kBool)));
 }
 
-/// add_up(part, reducer, place): other ranks have nothing to do with a recording.
+/// add_up(part, reducer, place): a recording doesn't involve the other ranks.
 void make_up_sum(torch::jit::Stack& stack) {
   const at::Tensor part = stack[stack.size() - 3].toTensor();
   torch::jit::drop(stack, 3);
   torch::jit::push(stack, zeros(part.sizes(), part));
 }
 
-/// What the operator leaves, with the values that a recording may do with.
+/// Runs the operator, or gives values that a recording can do with.
 void run_once(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   const std::string& name = operation.schema().name();
   if (name == "aten::convolution" && make_up_convolution(*stack)) return;

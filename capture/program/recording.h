@@ -1,4 +1,3 @@
-// What a body asked of LibTorch, operator by operator.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -9,8 +8,7 @@
 
 namespace millrace::program {
 
-/// One operator's call below autograd, with the tensors that it got and gave. They keep their
-/// memory as long as the call lives.
+/// An operator's call below autograd, with its arguments and results, whose memory it keeps.
 struct Call {
   c10::OperatorHandle operation;
   std::vector<c10::IValue> arguments, results;
@@ -18,16 +16,15 @@ struct Call {
   const std::string& name() const { return operation.schema().name(); }
 };
 
-/// Runs `body` on this thread and returns its operator calls in order, without nested ones.
-/// Recording has no side effects and skips slow work: convolutions and sums over ranks give zeros,
-/// updates change nothing. Throws std::runtime_error for an operator that returns a number to the
-/// host, since a replay would not ask again. Recordings do not nest.
+/// Runs `body` on this thread and returns its operator calls in order, without nested ones. Has no
+/// side effects and skips slow work: convolutions and sums over ranks give zeros, updates change
+/// nothing. Throws std::runtime_error for an operator that returns a number to the host, which a
+/// replay would not read again. Recordings do not nest.
 std::vector<Call> record_calls(const std::function<void()>& body);
 
-/// Runs `body` as a recording would, and keeps nothing.
 void run_dry(const std::function<void()>& body);
 
-/// Visits the defined tensors among `values`, those in lists too.
+/// Visits the defined tensors in `values`, including lists.
 template <class Visit>
 void each_tensor(const std::vector<c10::IValue>& values, const Visit& visit) {
   const auto visit_defined = [&](const at::Tensor& tensor) {

@@ -1,4 +1,3 @@
-// A file descriptor with an owner.
 #pragma once
 
 #include <unistd.h>
@@ -7,7 +6,7 @@
 
 namespace millrace::io {
 
-/// Closes it at the end of its life. -1: there is none.
+/// Owns and closes a file descriptor. -1: none.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}

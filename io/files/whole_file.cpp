@@ -26,13 +26,13 @@ namespace fs = std::filesystem;
   fail(path, std::strerror(errno));
 }
 
-/// A name whose file is removed; after a rename there is none.
+/// Unlinks a file at the end; after a rename there is none.
 struct Temporary {
   std::string name;
   ~Temporary() { ::unlink(name.c_str()); }
 };
 
-constexpr int kReaderPatience = 5000;  // ms, with a pipe's reader
+constexpr int kReaderPatience = 5000;  // ms to wait for a pipe's reader
 
 void write_all(int fd, std::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
@@ -53,11 +53,11 @@ fs::path folder_of(const fs::path& file) {
 
 void sync_folder(const fs::path& folder, const std::string& path) {
   const Descriptor dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems can't sync a folder (EINVAL); the rename has been done all the same.
+  // Some file systems can't sync a folder (EINVAL); the rename is done anyway.
   if (!dir || (::fsync(dir.get()) != 0 && errno != EINVAL)) fail(path);
 }
 
-// /dev/stdout, a pipe: it must be written to, not replaced.
+// /dev/stdout or a pipe must be written to, not replaced.
 void write_stream(const std::string& path, std::string_view bytes) {
   Descriptor out(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
   if (!out) fail(path, errno == ENXIO ? "nobody reads it" : std::strerror(errno));
@@ -65,17 +65,17 @@ void write_stream(const std::string& path, std::string_view bytes) {
   if (out.close() != 0) fail(path);
 }
 
-/// Between a file's name and the digits of its temporary.
+/// Precedes the digits of a temporary's name.
 constexpr std::string_view kMark = ".tmp.";
 
-/// Digits, with a dot between those of earlier versions.
+/// Digits; earlier versions put a dot between them.
 bool is_temporary(std::string_view name, std::string_view of) {
   if (!name.starts_with(of) || !name.substr(of.size()).starts_with(kMark)) return false;
   const std::string_view tail = name.substr(of.size() + kMark.size());
   return !tail.empty() && tail.find_first_not_of("0123456789.") == tail.npos;
 }
 
-/// Removes temporaries of killed runs. A running one holds a lock on its own.
+/// Removes temporaries of killed runs; a live run has its own locked.
 void remove_leftovers(const fs::path& folder, const std::string& target) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
@@ -86,7 +86,7 @@ void remove_leftovers(const fs::path& folder, const std::string& target) {
   }
 }
 
-/// Once in a process for each target.
+/// Once per process and target.
 void remove_leftovers_once(const fs::path& folder, const std::string& target) {
   static std::mutex mutex;
   static std::set<fs::path> seen;
@@ -97,18 +97,17 @@ void remove_leftovers_once(const fs::path& folder, const std::string& target) {
   remove_leftovers(folder, target);
 }
 
-/// Its digits are random: in a container every run has the same process number.
+/// Random digits: in a container every run has the same process number.
 std::string temporary_name(const fs::path& target) {
   return target.string() + std::string(kMark) + std::to_string(std::random_device()());
 }
 
-/// A new, locked file beside `target`.
 Descriptor open_temporary(const fs::path& target, std::string& name, const std::string& path) {
   for (int attempt = 0; attempt < 100; ++attempt) {
     name = temporary_name(target);
     Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file && errno != EEXIST) fail(path);
-    // Another process may have removed it as a leftover before it was locked.
+    // Another process may have removed it as a leftover before the lock.
     if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) continue;
     struct stat now {};
     if (::fstat(file.get(), &now) == 0 && now.st_nlink > 0) return file;
@@ -116,25 +115,24 @@ Descriptor open_temporary(const fs::path& target, std::string& name, const std::
   fail(path, "cannot create a temporary beside it");
 }
 
-/// Gives `target` a second name. `target` exists at every moment.
+/// Gives `target` a second name. `target` exists throughout.
 void keep_as(const fs::path& previous, const fs::path& target, const std::string& path) {
   std::error_code error;
   if (!fs::exists(target, error)) return;
   const fs::path name = temporary_name(target);
   fs::create_hard_link(target, name, error);
-  if (error) {  // a file system without hard links
+  if (error) {  // no hard links here
     fs::rename(target, previous, error);
     if (error) fail(path, error.message());
     return;
   }
   fs::rename(name, previous, error);
-  // If both already were links to one file, rename() leaves both.
+  // rename() leaves both if they were already links to one file.
   std::error_code ignored;
   fs::remove(name, ignored);
   if (error) fail(path, error.message());
 }
 
-/// Gives the finished file `from` the name `to`, for good.
 void put_at(const fs::path& from, const fs::path& to, const std::string& path) {
   std::error_code error;
   fs::rename(from, to, error);
@@ -166,7 +164,7 @@ void replace_file(const fs::path& target, std::string_view bytes, const std::str
 }  // namespace
 
 std::filesystem::path behind_links(const std::string& path) {
-  constexpr int kMost = 40;  // as the kernel follows
+  constexpr int kMost = 40;  // as in the kernel
   fs::path target = path;
   std::error_code error;
   for (int link = 0; link < kMost && fs::is_symlink(fs::symlink_status(target, error)); ++link)

@@ -1,4 +1,3 @@
-// TCP connections that never block.
 #pragma once
 
 #include <sys/socket.h>
@@ -12,12 +11,11 @@
 
 namespace millrace::io {
 
-/// Whether only this machine can reach what is served at `host`, an address or "localhost".
+/// Whether `host`, an address or "localhost", is reachable only from this machine.
 bool is_loopback(const std::string& host);
 
-/// How many connections a server may hold at a time: `most`, but no more than a quarter of the
-/// files that this process may open. Sources, checkpoints and the outputs of the end need the
-/// others.
+/// Connections that a server may hold: `most`, but at most a quarter of the process's file limit,
+/// since sources, checkpoints and final outputs need files, too.
 int connection_limit(int most);
 
 struct Address {
@@ -27,19 +25,18 @@ struct Address {
 
 /// Asks the name service, which may block. Empty if `host` has no address.
 std::vector<Address> addresses_of(const std::string& host, const std::string& port);
-/// The same, in a thread that is left to itself if the name service is silent for `limit`; then
-/// nothing is returned.
+/// The same, or nothing if the name service is silent for `limit`; its thread is then abandoned.
 std::optional<std::vector<Address>> addresses_of(const std::string& host, const std::string& port,
                                                  std::chrono::milliseconds limit);
 /// "192.0.2.1"; "" if it has no such form.
 std::string numeric(const Address& address);
 
-/// A non-blocking connection, from the attempt to its end. Thread-bound.
+/// A non-blocking connection attempt and its connection. Thread-bound.
 class Dial {
  public:
   explicit Dial(const Address& to);
 
-  /// 0 if it is connected, or the errno of the failure; nothing while the attempt lasts.
+  /// 0 if connected, else the errno of the failure; nothing while the attempt lasts.
   std::optional<int> result();
   int socket() const { return socket_.get(); }
 

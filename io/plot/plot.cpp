@@ -15,7 +15,7 @@ constexpr int kWidth = 1200;
 constexpr int kHeight = 640;
 constexpr double kMargin = 36.0;
 constexpr std::size_t kCrowd = 400;
-constexpr std::size_t kDotsUpTo = 24;  // points of a line that are worth a mark each
+constexpr std::size_t kDotsUpTo = 24;  // up to this many points are marked
 
 struct Range {
   double low = INFINITY;
@@ -30,14 +30,14 @@ bool drawable(const Chart& chart, double x, double y) {
   return std::isfinite(x) && std::isfinite(y) && (!chart.log_y || y > 0.0);
 }
 
-// Of a strip.
+// Of a strip, in pixels.
 constexpr int kBorder = 28;
 constexpr int kGap = 20;
-constexpr int kPanelWidth = 320;  // at least
+constexpr int kPanelWidth = 320;  // least
 constexpr double kTitle = 12.0;
 constexpr double kLabel = 9.0;
 
-/// The frame of a chart: where the data goes, and the axes around it.
+/// Position of the data and the axes around it.
 struct Plot {
   Axis x, y;
   double left = 0.0, right = 0.0, top = 0.0, bottom = 0.0;
@@ -69,8 +69,7 @@ Plot lay_out(const Chart& chart) {
   return plot;
 }
 
-/// Writes a legend from the left margin to `right` in as many rows as it takes, the first at `top`;
-/// returns the height used.
+/// Draws a legend from the left margin to `right`, in rows from `top` on; returns its height.
 double draw_legend(Canvas& canvas, const std::vector<Series>& all, double right, double top) {
   constexpr double row = 22.0, swatch = 24.0, gap = 8.0, between = 26.0, size = 9.0;
   double x = kMargin, y = top;
@@ -111,9 +110,9 @@ void draw_axes(Canvas& canvas, const Chart& chart, const Plot& plot) {
 
 void draw_series(Canvas& canvas, const Chart& chart, const Plot& plot, const Series& series,
                  const cv::Scalar& colour) {
-  // What jumps from pixel to pixel would run together.
+  // Thick lines that jump from pixel to pixel would merge.
   const double thickness = series.dashed || series.points.size() > kCrowd ? 1.5 : 2.0;
-  std::vector<Point> run;  // a value that can't be drawn leaves a gap
+  std::vector<Point> run;  // an undrawable value leaves a gap
   const auto finish = [&] {
     if (run.size() == 1) canvas.dot(run[0], 2.5, colour);
     if (run.size() > 1) canvas.path(run, colour, thickness, series.dashed);
@@ -130,8 +129,7 @@ void draw_series(Canvas& canvas, const Chart& chart, const Plot& plot, const Ser
   finish();
 }
 
-/// By what factors panels are enlarged: each to be large enough to see, then all as near one height
-/// as whole factors allow.
+/// Whole factors that make panels large enough to see, then as near to one height as possible.
 std::vector<int> factors_of(const std::vector<Panel>& panels) {
   int height = 0;
   for (const Panel& panel : panels) {
@@ -155,13 +153,13 @@ void write_chart(const Chart& chart, const std::string& path) {
   canvas.text(fitted(chart.title, wide, 13.0, true), {kMargin, 46.0},
               {13.0, ink::text, Align::left, true});
   const double legend_height = draw_legend(canvas, chart.series, plot.right, 62.0);
-  // The label of the y axis stands above it, where it can be read without turning the head.
+  // The y axis's label is above it, so that it reads horizontally.
   const double label_line = 62.0 + legend_height + 24.0;
   canvas.text(fitted(chart.y_label, wide, 9.0), {kMargin, label_line}, {9.0, ink::text});
   plot.top = label_line + 14.0;
 
   draw_axes(canvas, chart, plot);
-  // The first series is the one to see, so it is drawn last.
+  // The first series is the most important, so it is drawn last.
   for (std::size_t i = chart.series.size(); i-- > 0;) {
     draw_series(canvas, chart, plot, chart.series[i], ink::series(i));
   }

@@ -1,4 +1,3 @@
-// Charts and pictures as PNG files.
 #pragma once
 
 #include <string>
@@ -9,7 +8,6 @@
 
 namespace millrace::io {
 
-/// One line of a chart.
 struct Series {
   std::string label;
   std::vector<std::pair<double, double>> points;  ///< (x, y), x ascending
@@ -24,16 +22,15 @@ struct Chart {
   std::vector<Series> series;
 };
 
-/// One picture of a strip, with a caption below it.
 struct Panel {
   std::string title;
   std::string caption;
   Frame picture;
 };
 
-/// Each writes the PNG whole (temporary file, fsync, rename) or throws std::runtime_error.
+/// These write the PNG atomically (temporary file, fsync, rename) or throw std::runtime_error.
 void write_chart(const Chart& chart, const std::string& path);
-/// Panels side by side, enlarged by a whole factor with pixels kept square and sharp.
+/// Panels side by side, enlarged by whole factors without smoothing.
 void write_strip(const std::string& title, const std::vector<Panel>& panels,
                  const std::string& path);
 

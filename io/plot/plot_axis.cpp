@@ -6,7 +6,7 @@
 namespace millrace::io {
 namespace {
 
-// The least of 1, 2, 5 times a power of ten that is not below `rough`.
+// The least of 1, 2, 5 times a power of ten that is >= `rough`.
 double nice_step(double rough) {
   const double power = std::pow(10.0, std::floor(std::log10(rough)));
   for (const double step : {1.0, 2.0, 5.0}) {
@@ -40,7 +40,7 @@ std::string short_number(double value, int digits) {
 }
 
 Axis Axis::linear(double low, double high, int marks, bool air) {
-  if (!(high > low)) {  // one value, or none
+  if (!(high > low)) {  // one value or none
     const double around = std::isfinite(low) ? low : 0.0;
     const double room = around == 0.0 ? 1.0 : std::abs(around) * 0.5;
     low = around - room;

@@ -1,4 +1,3 @@
-// The ticks of an axis and their labels.
 #pragma once
 
 #include <string>
@@ -11,16 +10,14 @@ struct Tick {
   std::string label;
 };
 
-/// Maps values to 0 .. 1 and knows the marks in between.
 class Axis {
  public:
-  /// A linear axis over the data low .. high with a little air, and from 0 where that is near;
-  /// about `marks` marks at 1, 2 or 5 times a power of ten.
+  /// Linear over low .. high with a margin, from 0 if near; about `marks` ticks at 1, 2, 5 x 10^n.
   static Axis linear(double low, double high, int marks, bool air = true);
-  /// Over positive data; a mark each decade, at 1, 2 and 5 where there are few of them.
+  /// Over positive data; a tick per decade, or at 1, 2 and 5 for few decades.
   static Axis logarithmic(double low, double high, int marks);
 
-  double place(double value) const;  ///< NaN where the value has no place
+  double place(double value) const;  ///< in 0 .. 1; NaN if it has none
   const std::vector<Tick>& ticks() const { return ticks_; }
 
  private:
@@ -30,7 +27,7 @@ class Axis {
   std::vector<Tick> ticks_;
 };
 
-/// A number with at most `digits` significant digits and no useless ones: 0.25, 1500, 20k, 1e-5.
+/// At most `digits` significant digits, as short as possible: 0.25, 1500, 20k, 1e-5.
 std::string short_number(double value, int digits = 4);
 
 }  // namespace millrace::io

@@ -13,11 +13,11 @@ namespace {
 
 constexpr int kZoom = 2;
 constexpr int kShift = 4;          // OpenCV's fixed point: 1/16 pixel
-constexpr double kCapital = 21.0;  // height of Hershey's capitals at scale 1
+constexpr double kCapital = 21.0;  // of Hershey capitals at scale 1
 constexpr int kFont = cv::FONT_HERSHEY_DUPLEX;
 
 cv::Point fixed(Point p) {
-  // OpenCV counts from the centre of a pixel, this sheet from its corner.
+  // OpenCV counts from pixel centres, the canvas from pixel corners.
   const auto one = [](double v) { return int(std::lround((v * kZoom - 0.5) * (1 << kShift))); };
   return {one(p.x), one(p.y)};
 }
@@ -32,7 +32,7 @@ int weight_of(double size, bool bold) {
   return std::max(1, int(std::lround(size * kZoom / (bold ? 12.0 : 15.0))));
 }
 
-// Length in bytes of the UTF-8 character that starts at `at`.
+// Length in bytes of the UTF-8 character at `at`.
 std::size_t character_length(const std::string& text, std::size_t at) {
   std::size_t end = at + 1;
   while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) ++end;
@@ -71,7 +71,7 @@ void Canvas::path(const std::vector<Point>& points, const cv::Scalar& colour, do
     cv::polylines(sheet_, fixed_points, false, colour, thick(thickness), cv::LINE_AA, kShift);
     return;
   }
-  // Eight pixels on, six off, going on round the corners.
+  // Dashes of eight pixels with gaps of six, continued round corners.
   constexpr double on = 8.0, period = 14.0;
   double travelled = 0.0;
   for (std::size_t i = 1; i < points.size(); ++i) {

@@ -1,5 +1,4 @@
-// A canvas to draw on. Lengths are in pixels of the finished picture, which is drawn at twice the
-// size and averaged down, so that edges, thin lines and text are smooth.
+// A canvas. Lengths are in pixels of the result, drawn at twice the size and averaged down.
 #pragma once
 
 #include <array>
@@ -15,14 +14,14 @@ namespace millrace::io {
 
 using Point = cv::Point2d;
 
-namespace ink {  // BGR, as OpenCV keeps its pictures
+namespace ink {  // BGR, as in OpenCV
 inline const cv::Scalar paper(255, 255, 255);
 inline const cv::Scalar text(51, 41, 33);
 inline const cv::Scalar muted(128, 114, 102);
 inline const cv::Scalar grid(236, 232, 228);
 inline const cv::Scalar axis(178, 166, 156);
 
-/// Okabe and Ito's colour-blind safe colours, without the yellow, which is too pale on white.
+/// Okabe and Ito's colour-blind safe palette, without yellow, too pale on white.
 inline const std::array<cv::Scalar, 7> palette = {
     cv::Scalar(178, 114, 0),   cv::Scalar(0, 94, 213),  cv::Scalar(115, 158, 0),
     cv::Scalar(167, 121, 204), cv::Scalar(0, 159, 230), cv::Scalar(233, 180, 86),
@@ -34,7 +33,7 @@ inline const cv::Scalar& series(std::size_t number) {
 
 enum class Align { left, centre, right };
 
-/// `size` is the height of a capital letter.
+/// `size`: height of a capital letter.
 struct Lettering {
   double size = 9.0;
   cv::Scalar colour = ink::text;
@@ -53,9 +52,9 @@ class Canvas {
             bool dashed = false);
   void dot(Point centre, double radius, const cv::Scalar& colour);
   void box(cv::Rect area, const cv::Scalar& colour);
-  /// `at` is on the base line. Characters that Hershey's fonts lack are replaced by similar ones.
+  /// `at` is on the base line. Characters missing from Hershey's fonts get similar ones.
   void text(const std::string& text, Point at, const Lettering& lettering);
-  /// Every pixel becomes a square of `factor` pixels.
+  /// Each pixel becomes a `factor` x `factor` square.
   void picture(const Frame& frame, cv::Point at, int factor);
 
   std::string png() const;
@@ -64,10 +63,10 @@ class Canvas {
 
  private:
   cv::Size size_;
-  cv::Mat sheet_;  // twice as large
+  cv::Mat sheet_;  // at twice the size
 };
 
-/// `text`, or its beginning and "..", so that it is at most `width` wide.
+/// `text`, cut with ".." to be at most `width` wide.
 std::string fitted(const std::string& text, double width, double size, bool bold = false);
 
 }  // namespace millrace::io

@@ -7,7 +7,7 @@ namespace millrace::io {
 
 using std::chrono::microseconds;
 
-// A sleeping thread checks the flags this often, so close() and stop() need not wake it.
+// Sleeping threads check the flags this often, so close() and stop() needn't wake them.
 constexpr microseconds kSlice = std::chrono::milliseconds(5);
 
 FrameQueue::FrameQueue(int capacity, Drop drop, int held)
@@ -26,7 +26,7 @@ std::int64_t FrameQueue::waiting() const {
   return accepted_ - gone;
 }
 
-// Empties `ready_` after a stop; any thread.
+// Empties `ready_` after a stop. Any thread.
 void FrameQueue::drop_waiting() {
   for (int slot; ready_.take(slot);) ++dropped_;
 }
@@ -72,7 +72,7 @@ Frame* FrameQueue::pop(microseconds timeout) {
   if (held_ >= held_limit_) throw std::logic_error("frame queue: too many frames held");
   const auto deadline = Clock::now() + timeout;
   while (!stopped_) {
-    const bool last_look = closed_;  // read first: no earlier push is missed
+    const bool last_look = closed_;  // read first, so that no push is missed
     const auto left = std::chrono::duration_cast<microseconds>(deadline - Clock::now());
     const bool wait = !last_look && left > microseconds::zero();
     int slot;
@@ -102,7 +102,7 @@ FrameCounts FrameQueue::counts() const {
     now.received = accepted_ + now.rejected;
     return now;
   };
-  // Counters only grow: after two equal reads, all four had these values in between.
+  // Counters only grow: after two equal reads, these were their values in between.
   FrameCounts before, now = read();
   do {
     before = now;

@@ -1,5 +1,4 @@
-// The bounded queue between the reading thread and the pipeline, with its drop policy and exact
-// counts of what became of every frame.
+// The bounded queue between reader and pipeline, with its drop policy and exact counts.
 #pragma once
 
 #include <atomic>
@@ -13,11 +12,11 @@
 namespace millrace::io {
 
 enum class Drop {
-  newest,  ///< a full queue drops its oldest frame, which is counted
+  newest,  ///< a full queue drops and counts its oldest frame
   never,   ///< a full queue blocks the reader
 };
 
-/// What became of the frames, all four read as of one moment.
+/// All four as of one moment.
 struct FrameCounts {
   std::int64_t received = 0;
   std::int64_t popped = 0;
@@ -29,36 +28,35 @@ struct FrameCounts {
 };
 
 /// Fixed slots and two lock-free queues of slot numbers (ready, free). `capacity` frames may wait,
-/// one is being written, and up to `held` are with the consumer; under `never`, waiting frames may
-/// also use slots that the consumer does not hold. One producer thread, one consumer thread; the
-/// counters, close() and stop() are thread-safe.
+/// one is being written, and the consumer holds up to `held`; under `never`, waiting frames may
+/// also use slots that the consumer doesn't hold. One producer and one consumer thread; counters,
+/// close() and stop() are thread-safe.
 class FrameQueue {
  public:
   FrameQueue(int capacity, Drop drop, int held = 1);
 
   // Producer.
-  /// The slot to write the next frame into; the producer's until push().
+  /// The slot for the next frame; the producer's until push().
   Frame& writable() { return frames_[std::size_t(writing_)]; }
-  /// Sets the written frame's id, publishes it and takes a new slot by the policy. False once the
-  /// consumer has stopped or the queue is closed: the frame is counted as dropped.
+  /// Sets the frame's id, publishes it and takes a new slot by the policy. False, with the frame
+  /// counted as dropped, after stop() or close().
   bool push();
   /// Counts a frame that arrived but could not be used.
   void reject() { ++rejected_; }
-  /// No frame follows: pop() returns the waiting ones, then null, and drained() is true.
+  /// Ends the stream: pop() returns the waiting frames, then null, and drained() is true.
   void close() { closed_ = true; }
 
   // Consumer.
-  /// The oldest waiting frame, or null after `timeout`; null at once when drained or stopped. The
-  /// consumer's until release(). Throws std::logic_error beyond `held` unreleased frames.
+  /// The oldest waiting frame, the consumer's until release(). Null after `timeout`, or at once
+  /// when drained or stopped. Throws std::logic_error beyond `held` unreleased frames.
   Frame* pop(std::chrono::microseconds timeout);
   void release(Frame* frame);
-  /// It is closed and empty.
   bool drained() const { return closed_ && waiting() == 0; }
   /// The consumer wants no more: waiting and later frames count as dropped.
   void stop();
 
   // Any thread. received() = popped() + dropped() + rejected() + waiting at every moment, but four
-  // calls are four moments: the numbers of counts() add up.
+  // calls are four moments: only the numbers of counts() add up.
   FrameCounts counts() const;
   std::int64_t received() const { return accepted_ + rejected_; }
   std::int64_t dropped() const { return dropped_; }
@@ -73,16 +71,16 @@ class FrameQueue {
 
   const int capacity_, held_limit_;
   const Drop drop_;
-  std::vector<Frame> frames_;  ///< the last one is written to after a stop and never published
+  std::vector<Frame> frames_;  ///< the last one takes writes after a stop and is never published
   SlotRing ready_;             ///< fed by the producer
   SlotRing free_;              ///< fed by the consumer
   int writing_ = 0;            ///< the producer's slot
   int held_ = 0;               ///< by the consumer
-  // Any thread's. `accepted_` is raised before a frame can be popped or dropped, so an observer
+  // For any thread. `accepted_` is raised before a frame can be popped or dropped, so an observer
   // that reads it last never sees more frames leave than arrive.
   std::atomic<std::int64_t> accepted_{0}, popped_{0}, dropped_{0}, rejected_{0};
   std::atomic<bool> closed_{false};
-  std::atomic<int> stopped_{0};  ///< a number, since std::atomic<bool> has no fetch_or
+  std::atomic<int> stopped_{0};  ///< std::atomic<bool> has no fetch_or
 };
 
 }  // namespace millrace::io

@@ -12,7 +12,7 @@
 namespace millrace::io {
 namespace {
 
-/// The number that a file's name ends in; -1: none.
+/// The number at the end of a file's name; -1: none.
 std::int64_t number_of(const std::string& path) {
   const std::string stem = std::filesystem::path(path).stem().string();
   const std::size_t start = stem.find_last_not_of("0123456789") + 1;
@@ -52,7 +52,7 @@ class MaskTeller {
     cv::Mat picture;
     try {
       picture = cv::imread(path, cv::IMREAD_UNCHANGED);
-    } catch (const cv::Exception&) {  // some decoders throw instead
+    } catch (const cv::Exception&) {  // as some decoders do
     }
     if (picture.empty()) throw MaskError(path + ": can't be decoded");
     if (picture.type() != CV_8UC1)
@@ -71,7 +71,7 @@ class MaskTeller {
     out.assign(plane * classes_, 0.0f);
     bool told = false;
     for (int y = 0; y < to.height; ++y) {
-      // Nearest neighbour, by centres.
+      // Nearest neighbour by pixel centres.
       const auto* const row =
           mask.ptr<std::uint8_t>(from.y + (2 * y + 1) * from.height / (2 * to.height));
       for (int x = 0; x < to.width; ++x) {

@@ -1,4 +1,3 @@
-// Classes of pixels from a folder of pictures.
 #pragma once
 
 #include <stdexcept>
@@ -9,7 +8,7 @@
 
 namespace millrace::io {
 
-/// A folder of masks that can't be used: "FOLDER/FILE: what is wrong".
+/// "FOLDER/FILE: what is wrong".
 struct MaskError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -21,11 +20,10 @@ constexpr int kNoClass = 255;
 void require_masks(const std::string& folder);
 
 /// The target of frame 17 is the picture whose name ends in that number (`00017.png`): grey, 8
-/// bits, as large as its frame. A pixel's value is its class, 255 means none. Masks are cropped and
-/// scaled as their frames are (`view`, whose sizes are set), without mixing pixels. A frame without
-/// a mask, or whose mask has no class, has no target. Checks every file's size first, which must be
-/// `width` x `height`. Throws MaskError, also later, if a mask can't be decoded or has an unknown
-/// class.
+/// bits, as large as its frame; a pixel's value is its class, 255 means none. Masks are cropped and
+/// scaled like their frames (`view`, with sizes set), by nearest neighbour. A frame has no target
+/// if its mask is missing or without classes. All files must be `width` x `height`, which is
+/// checked first. Throws MaskError, also later: a mask can't be decoded or has an unknown class.
 Teller mask_teller(const std::string& folder, int classes, const ResizerOptions& view, int width,
                    int height);
 

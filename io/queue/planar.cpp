@@ -28,7 +28,7 @@ constexpr std::size_t kBlock = 64;
   return i;
 }
 
-/// Converts whole blocks of RGB pixels by vectors; returns how many pixels those are.
+/// Converts whole blocks of RGB pixels by vectors; returns how many pixels.
 std::size_t convert_blocks(const std::uint8_t* in, std::size_t plane, float* out) {
   return __builtin_cpu_supports("avx2") ? planes_in_blocks(in, plane, out) : 0;
 }
@@ -58,7 +58,7 @@ void from_planar(const float* planar, int channels, int height, int width, Frame
   const std::size_t plane = std::size_t(width) * height;
   for (std::size_t i = 0; i < plane; ++i) {
     for (int c = 0; c < channels; ++c) {
-      const float value = std::clamp(planar[c * plane + i], 0.0f, 1.0f);  // also turns nan into 0
+      const float value = std::clamp(planar[c * plane + i], 0.0f, 1.0f);  // NaN becomes 0
       out.pixels[i * channels + c] = std::uint8_t(std::lround(value * 255.0f));
     }
   }

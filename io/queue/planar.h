@@ -10,10 +10,10 @@
 
 namespace millrace::io {
 
-/// Errors worth a look are a few grey levels: shown, they are so many times as large.
+/// Interesting errors are a few grey levels, so they are shown this much larger.
 constexpr float kErrorGain = 4.0f;
 
-/// Each error of `made`, as it is shown, into `error`, whose storage is reused.
+/// Writes the errors of `made`, as shown, to `error`, whose storage is reused.
 inline void shown_error(std::span<const float> made, std::span<const float> target,
                         std::vector<float>& error) {
   error.resize(target.size());
@@ -26,16 +26,15 @@ inline std::vector<float> shown_error(std::span<const float> made, std::span<con
   return error;
 }
 
-/// A float in [0, 1] as a byte; others are clamped, nan is 0.
+/// A float in [0, 1] as a byte; others are clamped, NaN is 0.
 inline std::uint8_t byte_of(float value) {
   return value > 0 ? std::uint8_t(std::min(value, 1.0f) * 255.0f + 0.5f) : 0;
 }
 
-/// Writes `frame` as float32 [channels][height][width], value / 255, to the frame.bytes() floats at
-/// `out`. Exact: each of the 256 values is the float nearest to v / 255.
+/// `frame` as float32 [channels][height][width], frame.bytes() floats, each the nearest to v / 255.
 void to_planar(const Frame& frame, float* out);
 
-/// A picture of float32 [channels][height][width] in [0, 1]; values outside are clamped.
+/// From float32 [channels][height][width] in [0, 1]; other values are clamped.
 Frame from_planar(const float* planar, int channels, int height, int width);
 /// The same into `out`, whose storage is reused.
 void from_planar(const float* planar, int channels, int height, int width, Frame& out);

@@ -15,11 +15,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// stop() takes effect within one of these.
+// stop() takes effect within this.
 constexpr milliseconds kPaceSlice(20);
-// A larger step between a file's stamps, if it is also more than a few frames, is a jump.
+// A larger step between a file's stamps, if also more than a few frames, is a jump.
 constexpr nanoseconds kJump = std::chrono::seconds(10);
-// A paced source that is this late goes on from now instead of bursting to catch up.
+// A paced source this late continues from now instead of catching up in a burst.
 constexpr milliseconds kStall(1000);
 
 // 0: unknown.
@@ -28,11 +28,11 @@ nanoseconds frame_period(double source_fps, double fps) {
   return nanoseconds(rate > 0.0 ? std::int64_t(1e9 / rate) : 0);
 }
 
-struct Left {};  // the thread goes on alone
+struct Left {};  // the thread was abandoned
 
 }  // namespace
 
-/// What the thread works with. It survives the reader if the source hangs.
+/// The thread's state, which outlives the reader if the source hangs.
 struct Reader::Work {
   Work(std::unique_ptr<Source> from, FrameQueue& to, ReaderOptions how)
       : source(std::move(from)),
@@ -42,7 +42,7 @@ struct Reader::Work {
         live(source->info().live),
         timeline(frame_period(source->info().fps, options.fps), kJump) {}
 
-  /// What the source says to `call`. Throws Left if it comes back too late.
+  /// Calls `call` on the source. Throws Left if it returns too late.
   template <typename Call>
   auto ask(const Call& call) {
     const auto come_back = [&] {
@@ -73,7 +73,7 @@ struct Reader::Work {
     hung = !Teardown().destroy(std::move(source), options.teardown);
   }
 
-  /// Leaves the thread to itself if it is in the source. Any thread.
+  /// Abandons the thread if it is in the source. Any thread.
   bool leave() {
     Place from = Place::in_source;
     return place.compare_exchange_strong(from, Place::left);
@@ -83,14 +83,14 @@ struct Reader::Work {
     for (;;) {
       const std::int64_t before = delivered;
       if (!read_pass() || !options.loop) return;
-      // Without any good frame this would loop for ever.
+      // Without any good frame this would loop forever.
       if (delivered == before || !ask([](Source& from) { return from.rewind(); })) return;
       timeline.broke_off();
       ++breaks;
     }
   }
 
-  // True if the source's end was reached, false if no more frames are wanted.
+  // True at the source's end, false if no more frames are wanted.
   bool read_pass() {
     while (!stop.load() && !limit_reached()) {
       switch (ask([this](Source& from) { return from.read(frame, kPaceSlice); })) {
@@ -123,7 +123,7 @@ struct Reader::Work {
 
   void stamp() {
     frame.captured = Clock::now();
-    // Elapsed time means nothing for a file.
+    // For a file, elapsed time means nothing.
     frame.pts = timeline.map(frame.pts, live ? frame.captured - last_captured : nanoseconds(0));
     last_captured = frame.captured;
     fps.store(timeline.rate(), std::memory_order_relaxed);
@@ -143,19 +143,19 @@ struct Reader::Work {
   }
   bool limit_reached() const { return options.limit > 0 && counted >= options.limit; }
 
-  // The thread's alone.
+  // Used by the thread only.
   std::unique_ptr<Source> source;
   const std::shared_ptr<const StreamHealth> health;  // outlives the source
-  FrameQueue& queue;                                 // not touched any more once the thread is left
+  FrameQueue& queue;                                 // untouched once the thread is abandoned
   const ReaderOptions options;
-  const bool live;    // frames come at their own time
+  const bool live;    // frames arrive at their own time
   Timeline timeline;  // over loops, missing stamps and jumps
-  Frame frame;        // the one at hand; swapped into the queue
+  Frame frame;        // current; swapped into the queue
   Clock::time_point last_captured;
   Clock::time_point start;  // when pts 0 fell due
   std::int64_t delivered = 0;
-  std::int64_t breaks = 0;      // before the frame at hand
-  std::int64_t in_segment = 0;  // delivered of the segment at hand
+  std::int64_t breaks = 0;      // before the current frame
+  std::int64_t in_segment = 0;  // delivered in the current segment
   std::int64_t counted = 0;     // towards the limit
   std::int64_t last_segment = -1;
   std::string error;
@@ -166,7 +166,7 @@ struct Reader::Work {
   std::atomic<Place> place{Place::here};
   std::atomic<double> fps{0.0};
   std::atomic<bool> stop{false};
-  std::atomic<bool> finished{false};  // it has closed the queue
+  std::atomic<bool> finished{false};  // the queue is closed
   std::atomic<Clock::time_point> stopped{Clock::time_point::max()};
 };
 

@@ -10,13 +10,13 @@ namespace {
 
 constexpr int kNoticedPercent = 2;
 
-/// `side` of the scale numerator / denominator, rounded, at least 1.
+/// `side` times numerator / denominator, rounded, at least 1.
 int scaled(int side, int numerator, int denominator) {
   const std::int64_t product = std::int64_t(side) * numerator;
   return std::max(1, int((product + denominator / 2) / denominator));
 }
 
-/// The largest part of `outer` of the shape width : height, centred.
+/// The largest centred part of `outer` with aspect ratio width : height.
 Region centred(const Region& outer, int width, int height) {
   const bool wide = std::int64_t(outer.width) * height > std::int64_t(outer.height) * width;
   Region inner = outer;

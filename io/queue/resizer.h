@@ -1,4 +1,3 @@
-// Gives every frame the size the network was built for.
 #pragma once
 
 #include <string>
@@ -8,15 +7,14 @@
 
 namespace millrace::io {
 
-/// How a picture of another aspect ratio is fitted to the network's.
+/// How a picture is fitted to another aspect ratio.
 enum class Fit {
-  stretch,  ///< width and height are scaled independently
-  crop,     ///< the largest centred part with the right aspect ratio is used
-  pad,      ///< the whole picture is used, with black bars
+  stretch,  ///< width and height scale independently
+  crop,     ///< the largest centred part with the right aspect ratio
+  pad,      ///< the whole picture with black bars
 };
-/// Their names in a config.
 const std::vector<std::string>& fit_names();
-/// Throws std::invalid_argument for another name.
+/// Throws std::invalid_argument for an unknown name.
 Fit fit_of(const std::string& name);
 
 /// A part of a picture, in pixels. `width` or `height` 0: the whole picture.
@@ -26,37 +24,34 @@ struct Region {
   bool operator==(const Region&) const = default;
 };
 
-/// The part of a width x height picture that `region` names, clipped to the picture.
 Region clipped(const Region& region, int width, int height);
-/// Whether `region` lies within a width x height picture.
 bool lies_within(const Region& region, int width, int height);
 
-/// `from` of the picture is scaled to `to` of the result; bars fill the rest.
+/// Scales `from` of the picture to `to` of the result; bars fill the rest.
 struct Placement {
   Region from, to;
 };
-/// Scales `view`, a part of a picture, to width x height by `fit`. Bars differ by a pixel at most.
+/// Scales `view`, a part of a picture, to width x height by `fit`. Bars differ by at most a pixel.
 Placement place(const Region& view, int width, int height, Fit fit);
 
-/// One line if `fit` squashes a view of that size by more than 2 %; else "".
+/// One line if `fit` distorts a view of that size by more than 2 %; else "".
 std::string squash_note(const Region& view, int width, int height, Fit fit);
 
 struct ResizerOptions {
   int width = 0, height = 0;  ///< of results; 0: the first view's
   Fit fit = Fit::stretch;
-  Region region = {};  ///< the view: the part of every frame that is looked at
+  Region region = {};  ///< the part of every frame to use
 };
 
-/// Scales views to the size asked for, by area averaging when shrinking and bilinearly when
-/// enlarging. A frame of that size passes untouched; a part of that size is copied bit for bit. A
-/// region is clipped to the frame. Thread-bound.
+/// Scales views to the requested size, by area averaging when shrinking and bilinearly when
+/// enlarging. A frame of that size passes unchanged, a part of that size is copied bit for bit.
+/// Regions are clipped to the frame. Thread-bound.
 class Resizer {
  public:
   explicit Resizer(ResizerOptions options) : options_(options) {}
   Resizer(int width, int height) : Resizer(ResizerOptions{.width = width, .height = height}) {}
 
-  /// Returns `frame` itself, or a frame with its id, times and label that is valid until the next
-  /// call.
+  /// `frame` itself, or a frame with its id, times and label that is valid until the next call.
   const Frame& fit(const Frame& frame);
 
   int width() const { return options_.width; }

@@ -7,7 +7,7 @@ namespace millrace::io {
 void Resizer::scale(const Frame& frame, const Placement& placement) {
   const auto rectangle = [](const Region& r) { return cv::Rect(r.x, r.y, r.width, r.height); };
   const int type = CV_MAKETYPE(CV_8U, frame.channels);
-  // OpenCV's headers take no pointer to const, but the source of a resize is only read.
+  // cv::Mat takes no pointer to const, but resize only reads its source.
   const cv::Mat whole(frame.height, frame.width, type,
                       const_cast<std::uint8_t*>(frame.pixels.data()));
   const cv::Mat from = whole(rectangle(placement.from));

@@ -40,7 +40,7 @@ class InStep {
   std::int64_t next_ = 0;
 };
 
-/// Each at its own time.
+/// The newest, whatever its number.
 class Newest {
  public:
   Newest(std::unique_ptr<Source> source, const ResizerOptions& size)
@@ -63,7 +63,7 @@ class Newest {
   std::vector<float> newest_;
   Clock::time_point captured_;
   FrameQueue queue_{1, Drop::newest};
-  Reader reader_;  // last: it writes the queue
+  Reader reader_;  // last: it writes to the queue
 };
 
 }  // namespace

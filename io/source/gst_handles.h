@@ -1,5 +1,5 @@
-// Owning pointers to GStreamer's and GLib's objects, callbacks that own what they are given, and
-// pixels between our frames, whose rows have no padding, and GStreamer's, whose rows may.
+// Owning pointers for GStreamer and GLib, callbacks that own their data, and pixel copies between
+// our unpadded rows and GStreamer's padded ones.
 #pragma once
 
 #include <gst/gst.h>
@@ -33,7 +33,7 @@ struct GstRelease {
 template <typename T>
 using GstOwned = std::unique_ptr<T, GstRelease>;
 
-/// Has `callback` called at `signal` with a pointer to `data`, which lives as long as `object`.
+/// Calls `callback` on `signal` with a pointer to `data`, which lives as long as `object`.
 template <typename Data>
 void connect(gpointer object, const char* signal, GCallback callback, Data data) {
   g_signal_connect_data(
@@ -41,7 +41,7 @@ void connect(gpointer object, const char* signal, GCallback callback, Data data)
       [](gpointer kept, GClosure*) { delete static_cast<Data*>(kept); }, GConnectFlags(0));
 }
 
-/// The same for what flows through `pad`, of these types.
+/// The same for data of these types that flows through `pad`.
 template <typename Data>
 void add_probe(GstPad* pad, int types, GstPadProbeCallback callback, Data data) {
   gst_pad_add_probe(pad, GstPadProbeType(types), callback, new Data(std::move(data)),
@@ -58,7 +58,7 @@ inline void copy_pixels(const GstVideoFrame& from, Frame& to) {
     std::memcpy(&to.pixels[y * row], rows + y * GST_VIDEO_FRAME_PLANE_STRIDE(&from, 0), row);
 }
 
-/// Copies the pixels of a frame into a buffer of format `info`, which has the frame's size.
+/// Copies pixels into a buffer of format `info`, which has the frame's size.
 inline void copy_pixels(const Frame& from, const GstVideoInfo& info, GstBuffer* to) {
   GstMapInfo map;
   gst_buffer_map(to, &map, GST_MAP_WRITE);

@@ -14,13 +14,12 @@
 namespace millrace::io {
 namespace {
 
-// Pictures that the appsink may hold. It never drops any, since it would not count them; dropping
-// is the frame queue's job.
+// Buffers in the appsink. It never drops any, because it wouldn't count them; the frame queue does.
 constexpr unsigned kBuffers = 2;
 // Milliseconds to wait for reordered packets of an RTSP stream (default: 2000).
 constexpr unsigned kRtspLatency = 50;
-// Microseconds without a first packet before an RTSP stream switches to TCP. The default of 5 s
-// would delay each reconnect on a network without UDP.
+// Microseconds without a packet before RTSP switches to TCP. The default, 5 s, would delay each
+// reconnect on a network without UDP.
 constexpr guint64 kUdpPatience = 1000000;
 
 constexpr char kTail[] = " ! videoconvert name=millrace_convert ! appsink name=millrace_sink";
@@ -29,7 +28,7 @@ GstOwned<GstElement> parse(const SourceOptions& options, const std::string& text
   GError* raw_error = nullptr;
   GstOwned<GstElement> made(
       gst_parse_launch_full(text.c_str(), nullptr, GST_PARSE_FLAG_FATAL_ERRORS, &raw_error));
-  // A new element has a floating reference.
+  // New elements have a floating reference.
   if (made) gst_object_ref_sink(made.get());
   const GstOwned<GError> error(raw_error);
   if (error) throw source_error(options, redacted(error->message));
@@ -74,8 +73,8 @@ void set_up_part(GstBin*, GstBin*, GstElement* element, gpointer) {
   }
 }
 
-// Called for every stream that decodebin finds: only pictures are decoded. (With video/x-raw as
-// decodebin's own caps property, it refuses some files.)
+// Called for every stream that decodebin finds: decodes only pictures. (With video/x-raw as its own
+// caps property, decodebin refuses some files.)
 gboolean wants_decoding(GstElement*, GstPad*, GstCaps* caps, gpointer) {
   const GstStructure* const stream = gst_caps_get_structure(caps, 0);
   const gchar* const media = gst_structure_get_string(stream, "media");  // of RTP
@@ -97,8 +96,7 @@ GstParts decode_uri(const SourceOptions& options, const std::string& uri) {
   return parts;
 }
 
-// A pipe may have no writer (yet, or any more). With a non-blocking descriptor of our own, neither
-// opening nor closing it blocks.
+// Opening or closing a pipe without a writer would block, but for a non-blocking descriptor.
 GstParts decode_pipe(const SourceOptions& options, const std::string& path) {
   Descriptor pipe(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!pipe) throw source_error(options, std::strerror(errno));
@@ -131,7 +129,7 @@ GstParts run_text(const SourceOptions& options, std::string text) {
   text.erase(text.find_last_not_of(" \t\n!") + 1);
   if (text.empty()) throw source_error(options, "names no element");
   GstParts parts;
-  // "appsink" may also occur in a name or a path.
+  // "appsink" may also be part of a name or path.
   if (text.find("appsink") != std::string::npos) {
     parts.pipeline = parse(options, text);
     parts.sink = GST_APP_SINK_CAST(first_appsink(parts.pipeline.get()));
@@ -149,7 +147,7 @@ void set_up_sink(const SourceOptions& options, const GstParts& parts, bool own) 
     gst_app_sink_set_caps(parts.sink, caps.get());
   }
   if (own) g_object_set(parts.sink, "sync", FALSE, "drop", FALSE, nullptr);
-  // 0 means unbounded.
+  // 0: unbounded.
   if (own || gst_app_sink_get_max_buffers(parts.sink) == 0) {
     gst_app_sink_set_max_buffers(parts.sink, kBuffers);
   }

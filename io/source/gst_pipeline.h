@@ -15,11 +15,10 @@ struct GstParts {
   GstElement* converter = nullptr;  ///< null if the user's own text ends in an appsink
 };
 
-/// Starts GStreamer once in a process; any thread. Throws SourceError.
+/// Initializes GStreamer once per process. Any thread. Throws SourceError.
 void start_gstreamer();
 
-/// `sink` delivers unscaled frames as fast as they are taken, RGB or grey by options.channels.
-/// Throws SourceError.
+/// `sink` delivers unscaled RGB or grey frames as fast as they are taken. Throws SourceError.
 GstParts build_pipeline(const SourceOptions& options);
 
 }  // namespace millrace::io

@@ -9,23 +9,23 @@
 namespace millrace::io {
 namespace {
 
-// A coded picture is smaller than the raw one, save for its headers.
+// A coded picture is smaller than the raw one, headers aside.
 std::uint64_t most_bytes(std::int64_t pixels) {
   return std::uint64_t(pixels) * 3 + (1 << 20);
 }
 
-/// What flows into an element of `pipeline`, whose pad owns it.
+/// Watches what flows into an element of `pipeline`; its pad owns this.
 struct Watch {
   Watch(GstElement* in, std::int64_t most_pixels) : pipeline(in), most(most_pixels) {}
 
   GstElement* const pipeline;
   const std::int64_t most;  ///< pixels
   JpegHeaders jpeg;
-  std::atomic<std::uint64_t> bytes{0};  ///< of the picture at hand
+  std::atomic<std::uint64_t> bytes{0};  ///< of the current picture
   bool begun = false, refused = false;
 
-  /// Posts why, once; everything from here on is dropped. The pipeline posts it, since decodebin
-  /// keeps errors of elements that it tries to itself.
+  /// Posts the reason once and drops everything from here on. Posted on the pipeline, since
+  /// decodebin swallows errors of elements that it tries.
   void refuse(const std::string& why) {
     if (!std::exchange(refused, true))
       GST_ELEMENT_ERROR(pipeline, STREAM, DECODE, ("%s", why.c_str()), (nullptr));
@@ -57,7 +57,7 @@ void check_buffer(GstPad* pad, GstBuffer* buffer, Watch& watch) {
     watch.check(size);
     watch.count(map.size);
   } else if (!watch.begun || !format.starts_with("image/") || format == "image/png") {
-    watch.check(coded_size(format, bytes));  // of other pictures, only the first bytes are known
+    watch.check(coded_size(format, bytes));  // of other pictures only the first bytes are known
   }
   watch.begun = true;
   gst_buffer_unmap(buffer, &map);
@@ -108,7 +108,7 @@ void watch(GstElement* pipeline, GstElement* element, std::int64_t most) {
     add_probe(sink.get(), GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
               to_decoder, shared);
   } else if (std::string_view(GST_OBJECT_NAME(factory)) == "multipartdemux") {
-    // It keeps a part until it has all of the bytes that the server promised.
+    // It holds a part until it has all bytes that the server promised.
     add_probe(sink.get(), GST_PAD_PROBE_TYPE_BUFFER, to_demuxer, shared);
     connect(element, "pad-added", G_CALLBACK(on_part), shared);
   }
@@ -163,7 +163,7 @@ std::string trimmed(std::string text) {
   return text;
 }
 
-// The first line of a debug text is a place in GStreamer's source; the rest may be of use.
+// The first line of a debug text is a GStreamer source location; the rest may be useful.
 std::string detail_of(const gchar* debug) {
   const std::string text = debug ? debug : "";
   const std::size_t line = text.find('\n');

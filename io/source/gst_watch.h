@@ -1,5 +1,3 @@
-// What is watched in a running pipeline: its errors, how far a file got, pictures that are too
-// large.
 #pragma once
 
 #include <atomic>
@@ -11,15 +9,14 @@
 
 namespace millrace::io {
 
-/// Watches what the decoders get that `pipeline` has or will have. If that says more than `most`
-/// pixels, or a picture's bytes do not end, an error is posted and the data is dropped. Call it
-/// before the pipeline starts.
+/// Watches the input of all decoders of `pipeline`, not started yet. If it announces more than
+/// `most` pixels, or a picture's bytes don't end, posts an error and drops the data.
 void bound_pictures(GstElement* pipeline, std::int64_t most);
 
 using SharedTime = std::shared_ptr<std::atomic<GstClockTime>>;
 
-/// The end of the last buffer of any track that a demuxer of `pipeline`, in state NULL, has given;
-/// 0 before the first. If sound outlasts the pictures, a file whose pictures end early is whole.
+/// The end of the last buffer of any track from a demuxer of `pipeline`, in state NULL; 0 before
+/// the first. A file is whole if its sound lasts to the end, even when pictures end early.
 SharedTime watch_extent(GstElement* pipeline);
 
 /// The first error on a pipeline's bus, in one line. Thread-bound.
@@ -39,7 +36,7 @@ class GstTrouble {
 
   GstOwned<GstBus> bus_;
   std::string cause_;
-  std::string missing_;  // the element that is not installed
+  std::string missing_;  // the element that isn't installed
   bool no_decoder_ = false;
 };
 

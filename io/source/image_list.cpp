@@ -33,7 +33,7 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// Reads the conversion at `text`, which begins after a '%'; returns its length.
+// Reads the conversion at `text`, after the '%'; returns its length.
 std::size_t parse_conversion(const std::string& text, NumberedName& name) {
   std::size_t at = 0;
   if (at < text.size() && text[at] == '0') name.fill = '0';
@@ -93,7 +93,7 @@ std::int64_t first_number(const NumberedName& name) {
     const char* const end = file.data() + file.size() - name.after.size();
     std::int64_t number = -1;
     const auto [rest, bad] = std::from_chars(file.data() + start, end, number);
-    // %05d does not match "7.png".
+    // %05d doesn't match "7.png".
     const bool fits = bad == std::errc() && rest == end && number >= 0 &&
                       fs::path(name.path(number)).filename() == file;
     if (fits && (first < 0 || number < first)) first = number;

@@ -1,4 +1,4 @@
-// The files that an images: URI names.
+// Files named by an images: URI.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace millrace::io {
 
-/// A printf-like pattern with one whole-number conversion in the file name: "dir/%05d.png".
+/// A printf-like pattern with one integer conversion in the file name: "dir/%05d.png".
 struct NumberedName {
   std::string folder;
-  std::string before;  ///< of the name, around the number
+  std::string before;  ///< parts of the name around the number
   std::string after;
   int digits = 0;   ///< least width
   char fill = ' ';  ///< '0' or ' '
@@ -22,20 +22,19 @@ struct NumberedName {
 /// Throws std::invalid_argument with the cause unless there is exactly one conversion.
 NumberedName parse_numbered(const std::string& pattern);
 
-/// The lowest number whose file exists, or -1.
+/// The lowest existing number, or -1.
 std::int64_t first_number(const NumberedName& name);
 
-/// The pictures in a folder, or the files that match a name with * and ?, sorted by name.
+/// The pictures in a folder, or files that match a name with * and ?, sorted by name.
 std::vector<std::string> list_pictures(const std::string& folder_or_glob);
 
-/// Pictures and the classes they are of.
 struct LabelledPictures {
   std::vector<std::pair<std::string, int>> pictures;
   int classes = 0;
 };
-/// Of a folder that holds a folder for each class, whose numbers follow the folders' names;
-/// shuffled: a `seed` gives the same order on every machine. Empty if `folder` holds pictures
-/// itself, or if none of its folders does. Throws std::invalid_argument beyond 1000 classes.
+/// For a folder with one folder per class, numbered in order of their names; shuffled: a `seed`
+/// gives the same order on every machine. Empty if `folder` holds pictures itself, or none of its
+/// folders does. Throws std::invalid_argument beyond 1000 classes.
 LabelledPictures list_classes(const std::string& folder, std::uint64_t seed);
 
 }  // namespace millrace::io

@@ -21,7 +21,7 @@ constexpr std::size_t kMostRows = 4'000'000;
 constexpr std::size_t kMostClasses = 1000;
 constexpr std::size_t kLongestName = 200;
 constexpr std::size_t kLongestJson = 4096;
-constexpr double kLastFrame = 9e15;            // whole in a double
+constexpr double kLastFrame = 9e15;            // exact in a double
 constexpr std::size_t kMostWaiting = 100'000;  // labels
 
 std::string_view trimmed(std::string_view text) {
@@ -31,7 +31,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
 }
 
-/// The beginning of a row, which may contain anything, on one line.
+/// The beginning of arbitrary text, on one line.
 std::string shown(std::string_view text) {
   std::string out = "\"" + std::string(text.substr(0, 40)) + "\"";
   std::replace_if(
@@ -39,7 +39,7 @@ std::string shown(std::string_view text) {
   return out;
 }
 
-/// False unless all of `text` is one finite number, 0 or more.
+/// False unless all of `text` is one finite number >= 0.
 bool parse_key(std::string_view text, bool whole, double& key) {
   const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), key);
   return bad == std::errc() && end == text.data() + text.size() && std::isfinite(key) && key >= 0 &&
@@ -98,7 +98,6 @@ std::pair<std::size_t, std::int64_t> Labels::beyond(std::int64_t frames) const {
   return {std::size_t(rows_.end() - first), rows_.empty() ? -1 : std::int64_t(rows_.back().key)};
 }
 
-/// Reads one file, line by line.
 class LabelReader {
  public:
   explicit LabelReader(const std::string& path) : path_(path) {}
@@ -167,7 +166,7 @@ class LabelReader {
     row_line_ = line_;
   }
 
-  /// A class's number in order of appearance; -1 for the end of one.
+  /// A class's number in order of appearance; -1 if the class ends.
   int number_of(std::string_view name) {
     if ((!json_ && name.find(',') != name.npos) || name.size() > kLongestName)
       fail("a class is one name of at most 200 bytes, not " + shown(name));
@@ -178,7 +177,7 @@ class LabelReader {
     return number;
   }
 
-  /// The numbers 0 to N-1 in their order, names in the alphabet's.
+  /// Numbers 0 to N-1 in numeric order, names in alphabetical order.
   void name_classes() {
     std::vector<std::string>& classes = labels_.classes_;
     for (const auto& [name, number] : known_) classes.push_back(name);
@@ -194,7 +193,7 @@ class LabelReader {
   const std::string path_;
   Labels labels_;
   bool json_ = false;
-  std::size_t line_ = 0, row_line_ = 0;  ///< this one; the row's before
+  std::size_t line_ = 0, row_line_ = 0;  ///< of this line; of the row before
   std::map<std::string, int> known_;     ///< classes, numbered as they appear
 };
 

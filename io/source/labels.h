@@ -1,4 +1,3 @@
-// Labels of frames: from a file, or from people during a run.
 #pragma once
 
 #include <chrono>
@@ -17,34 +16,32 @@
 
 namespace millrace::io {
 
-/// One label as JSON: a line of a file, or what somebody tells during a run.
+/// A label as JSON: a line of a file, or a message during a run.
 struct LabelRow {
-  std::optional<double> frame, time;  ///< a number; seconds
-  std::optional<std::string> name;    ///< of the class; none: the class ends
+  std::optional<double> frame, time;  ///< number; seconds
+  std::optional<std::string> name;    ///< class; none: the class ends
 };
 
-/// {"frame": 17, "class": "train"}, {"time": 3.5, "class": null}. Throws std::invalid_argument with
-/// what is wrong.
+/// {"frame": 17, "class": "train"} or {"time": 3.5, "class": null}. Throws std::invalid_argument.
 LabelRow parse_label(std::string_view text);
 
-/// A label file that can't be used: "FILE:LINE: what is wrong".
+/// "FILE:LINE: what is wrong".
 struct LabelError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 class Labels {
  public:
-  /// The class of frame `number` (from 0) at `pts` since the stream's start; -1: it has none.
+  /// The class of frame `number` (from 0) at `pts` since the stream's start; -1: none.
   int of(std::int64_t number, std::chrono::nanoseconds pts) const;
-  /// Their names; a class's number is its index here.
+  /// Names; a class's number is its index.
   const std::vector<std::string>& classes() const { return classes_; }
-  /// How many rows are of frames from number `frames` on, and the last row's frame. {0, -1} if rows
-  /// are of times.
+  /// Number of rows from frame `frames` on, and the last row's frame. {0, -1} for rows by time.
   std::pair<std::size_t, std::int64_t> beyond(std::int64_t frames) const;
 
  private:
   struct Row {
-    double key = 0;  ///< frame number, or seconds
+    double key = 0;  ///< frame number or seconds
     int label = -1;  ///< -1: none from here on
   };
   friend class LabelReader;
@@ -55,11 +52,10 @@ class Labels {
 };
 
 /// Reads a CSV file whose first line is `frame,class` or `time,class`, or JSON lines such as
-/// {"frame": 17, "class": "day"}; all rows are of frames, or all of times. With frame, the row is
-/// of that frame alone. With time, it is of all frames from that second until the next row's; an
-/// empty class (null) means none. Keys ascend. If the classes are the numbers 0 to N-1, they are
-/// used as they are; otherwise they are names, numbered in alphabetical order. At most 64 MiB,
-/// 4 million rows, 1000 classes. Throws LabelError.
+/// {"frame": 17, "class": "day"}; all rows have frames, or all have times. A frame row labels that
+/// frame alone, a time row all frames from that second to the next row; an empty class (null) means
+/// none. Keys ascend. Classes 0 to N-1 are used as they are; others are names, numbered
+/// alphabetically. At most 64 MiB, 4 million rows, 1000 classes. Throws LabelError.
 Labels read_labels(const std::string& path);
 
 /// Labels that people give during a run. Thread-safe.
@@ -70,11 +66,11 @@ class LiveLabels {
   /// {"class": "day"} labels every frame from now on, null none; {"frame": 17, "class": "day"}
   /// labels that frame alone. Returns "" or a one-line error.
   std::string hear(std::string_view text);
-  /// What frames from now on are labelled; "": nothing.
+  /// The label of frames from now on; "": none.
   std::string now() const;
-  /// The class of frame `number`, the next one; -1: it has none.
+  /// The class of frame `number`, the next one; -1: none.
   int of(std::int64_t number);
-  /// How many labelled frames have not arrived yet, and the last of them.
+  /// Number of labelled frames still to arrive, and the last of them.
   std::pair<std::size_t, std::int64_t> waiting() const;
 
  private:

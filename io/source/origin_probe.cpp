@@ -12,7 +12,7 @@ namespace millrace::io {
 namespace {
 
 constexpr std::chrono::milliseconds kInterval(250);
-// Without an answer for so long the host is off, or a cable is out.
+// After this silence the host is off, or a cable is out.
 constexpr std::chrono::milliseconds kNoAnswer(1000);
 
 /// Tries a server's addresses in turn.
@@ -37,8 +37,8 @@ class PortProbe {
 
  private:
   const std::vector<Address> addresses_;
-  std::size_t next_ = 0;      // address to ask
-  std::optional<Dial> dial_;  // while an answer is awaited
+  std::size_t next_ = 0;      // to ask
+  std::optional<Dial> dial_;  // while awaiting an answer
   Clock::time_point asked_;
 };
 

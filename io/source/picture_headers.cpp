@@ -46,7 +46,7 @@ std::optional<PictureSize> webp_size(std::string_view head) {
   return positive((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1);
 }
 
-/// The first picture's; its table may lie anywhere in the file.
+/// The first picture's; its table may be anywhere in the file.
 std::optional<PictureSize> tiff_size(std::ifstream& file, std::string_view head) {
   const bool big_endian = head[0] == 'M';
   constexpr std::int64_t kEntry = 12, kMost = 512;
@@ -69,15 +69,15 @@ std::optional<PictureSize> tiff_size(std::ifstream& file, std::string_view head)
 }
 
 std::optional<PictureSize> bmp_size(std::string_view head) {
-  if (little(head, 14, 4) < 40)  // the first header
+  if (little(head, 14, 4) < 40)  // the oldest header
     return positive(little(head, 18, 2), little(head, 20, 2));
   const auto side = [&](std::size_t at) {
     return std::abs(std::int64_t(std::int32_t(little(head, at, 4))));
   };
-  return positive(side(18), side(22));  // rows from the top have a negative height
+  return positive(side(18), side(22));  // top-down rows have a negative height
 }
 
-/// "P6", then width and height as words, perhaps behind lines of comment.
+/// "P6", then width and height as words, perhaps after comment lines.
 std::optional<PictureSize> pnm_size(std::string_view head) {
   std::istringstream words{std::string(head.substr(2, 4096))};
   std::int64_t sides[2] = {};
@@ -88,7 +88,7 @@ std::optional<PictureSize> pnm_size(std::string_view head) {
   return positive(sides[0], sides[1]);
 }
 
-/// Of the picture whose file begins with `head`; not of a TIFF.
+/// Of the picture whose file begins with `head`; not of TIFF.
 std::optional<PictureSize> head_size(std::string_view head) {
   const std::string_view tag = head.substr(0, 4);
   if (tag == "\x89PNG") return positive(big(head, 16, 4), big(head, 20, 4));
@@ -110,7 +110,7 @@ std::optional<PictureSize> JpegHeaders::read(std::string_view bytes) {
       at += skipped;
       continue;
     }
-    if (head_.empty()) at = bytes.find('\xff', at);  // entropy-coded data has a 0 after each
+    if (head_.empty()) at = bytes.find('\xff', at);  // entropy-coded 0xff is followed by 0
     if (at == bytes.npos) break;
     head_ += bytes[at++];
     const std::optional<PictureSize> size = look();
@@ -119,16 +119,16 @@ std::optional<PictureSize> JpegHeaders::read(std::string_view bytes) {
   return largest;
 }
 
-/// After each byte of a segment's head; a size where that is a picture's and complete.
+/// After each byte of a segment's head; the size once complete.
 std::optional<PictureSize> JpegHeaders::look() {
   if (head_.size() < 2) return std::nullopt;
   const auto marker = std::uint8_t(head_[1]);
-  if (marker == 0xff) {  // it fills
+  if (marker == 0xff) {  // fill byte
     head_.pop_back();
-  } else if (marker <= 1 || (marker >= 0xd0 && marker <= 0xd9)) {  // it has no segment
+  } else if (marker <= 1 || (marker >= 0xd0 && marker <= 0xd9)) {  // markers without segment
     head_.clear();
   } else if (head_.size() == 4 || head_.size() == 9) {
-    // Marker, length (its own two bytes included), bits a sample, height, width.
+    // Marker, length (including its own two bytes), bits per sample, height, width.
     const auto length = std::size_t(std::max<std::int64_t>(big(head_, 2, 2), 2));
     const bool frame = marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 &&
                        marker != 0xcc && length >= 7;
@@ -164,8 +164,7 @@ std::optional<PictureSize> picture_size(const std::string& path) {
 }
 
 double cut_avi_duration(const std::string& path) {
-  // RIFF size "AVI " LIST size "hdrl" "avih" size, then the main header: microseconds a frame
-  // comes first, the number of frames fifth.
+  // RIFF size "AVI " LIST size "hdrl" "avih" size, main header: us per frame first, frames fifth.
   std::string head(52, 0);
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return 0.0;

@@ -1,4 +1,4 @@
-// Where frames come from: one interface, one opener, one file for each kind of source.
+// The interface of frame sources and its opener; each kind of source has its own file.
 #pragma once
 
 #include <atomic>
@@ -14,68 +14,67 @@
 
 namespace millrace::io {
 
-/// How a broken live stream is opened again. Waits count from the start of one attempt to the next.
+/// How a broken live stream is reopened. Waits run from the start of one attempt to the next.
 struct ReconnectOptions {
   using milliseconds = std::chrono::milliseconds;
 
-  bool enabled = true;             ///< false: a live stream that breaks ends like any other
-  milliseconds silence{2500};      ///< broken after so long without a picture, or three frame times
-  milliseconds open_limit{10000};  ///< an attempt has failed after so long without a picture
+  bool enabled = true;         ///< false: a broken live stream ends like any other
+  milliseconds silence{2500};  ///< broken after this long without a picture, or three frame times
+  milliseconds open_limit{10000};  ///< an attempt fails after this long without a picture
   milliseconds least{500};         ///< shortest wait
   milliseconds most{10000};        ///< longest wait
-  std::uint64_t seed = 0;          ///< of the waits' jitter; 0: a random one
+  std::uint64_t seed = 0;          ///< of the waits' jitter; 0: random
 };
 
-/// What the user asked for. `width` or `height` 0: the source's own size.
+/// The user's request. `width` or `height` 0: the source's own size.
 struct SourceOptions {
   std::string uri;
   int width = 0;
   int height = 0;
   int channels = 3;                       ///< 3: RGB, 1: grey
-  double fps = 0.0;                       ///< rate of sources that have none (images, synth); 0: 25
+  double fps = 0.0;                       ///< of sources without a rate (images, synth); 0: 25
   std::uint64_t seed = 0;                 ///< synth: which scene; images by class: their order
-  std::int64_t max_pixels = 7680 * 4320;  ///< of a picture; larger ones are not decoded
+  std::int64_t max_pixels = 7680 * 4320;  ///< per picture; larger ones are not decoded
   ReconnectOptions reconnect;
 };
 
-/// The properties of an open source. 0 means unknown.
+/// Properties of an open source. 0: unknown.
 struct SourceInfo {
   std::string kind;  ///< "gstreamer", "opencv", "images", "synth"
-  std::string caps;  ///< the stream's own format, in the backend's words
-  int width = 0;     ///< the stream's own size, before any scaling
+  std::string caps;  ///< the stream's format, in the backend's words
+  int width = 0;     ///< the stream's own size, unscaled
   int height = 0;
-  double fps = 0.0;  ///< frames a second
+  double fps = 0.0;  ///< per second
   double duration_s = 0.0;
-  int classes = 0;    ///< of its frames' labels; 0: it has none
-  bool live = false;  ///< frames arrive at the stream's own rate, whether or not they are read
+  int classes = 0;    ///< of the frames' labels; 0: no labels
+  bool live = false;  ///< frames arrive at the stream's own rate, read or not
 };
 
-/// A source can't be opened, or broke off. The message names the source and the cause, without the
-/// URI's credentials.
+/// A source can't be opened, or broke. Names source and cause, without the URI's credentials.
 struct SourceError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 enum class ReadStatus {
   frame,    ///< `out` holds the next frame
-  timeout,  ///< nothing came in time; ask again
+  timeout,  ///< nothing came in time; read again
   corrupt,  ///< one picture could not be decoded and was skipped
   end,      ///< the stream is over
 };
 
-/// The state of a source's connection. Written by the source, read by any thread; outlives the
-/// source. The frame counts of a run do not include any of it: they start where a frame arrives.
+/// State of a source's connection. Written by the source, read by any thread; outlives the source.
+/// Not part of a run's frame counts, which start where a frame arrives.
 class StreamHealth {
  public:
   std::atomic<bool> connected{true};
-  std::atomic<std::int64_t> breaks{0};         ///< times the stream broke off or fell silent
-  std::atomic<std::int64_t> attempts{0};       ///< to open it again, failed ones included
+  std::atomic<std::int64_t> breaks{0};         ///< times the stream broke or fell silent
+  std::atomic<std::int64_t> attempts{0};       ///< to reopen it, including failed ones
   std::atomic<std::int64_t> reconnects{0};     ///< attempts that gave a picture
-  std::atomic<std::int64_t> frames_since{0};   ///< frames since it was last connected
+  std::atomic<std::int64_t> frames_since{0};   ///< since the last connection
   std::atomic<std::int64_t> lost_upstream{0};  ///< estimate: frames that never reached us
-  std::atomic<std::int64_t> away_ms{0};        ///< in all breaks that are over
+  std::atomic<std::int64_t> away_ms{0};        ///< over all breaks that ended
 
-  /// Why it last broke off or could not be opened: one line without credentials; "": never.
+  /// Why it last broke or could not be opened: one line without credentials; "": never.
   std::string last_error() const {
     const std::lock_guard lock(mutex_);
     return last_error_;
@@ -97,42 +96,41 @@ class Source {
   virtual SourceInfo info() const = 0;
 
   /// Waits at most `timeout` for the next frame and writes pixels, size, channels and pts of `out`,
-  /// whose storage is reused. A frame has the stream's own size, which may change at any frame; see
+  /// whose storage is reused. Frames have the stream's own size, which may change at any frame; see
   /// `Resizer`. Throws SourceError if the stream breaks.
   virtual ReadStatus read(Frame& out, std::chrono::milliseconds timeout) = 0;
 
-  /// Starts again from the first frame; false if this source can't.
+  /// Restarts at the first frame; false if this source can't.
   virtual bool rewind() = 0;
 
-  /// The state of the connection. Non-null; outlives the source. Thread-safe.
+  /// State of the connection. Non-null; outlives the source. Thread-safe.
   virtual std::shared_ptr<const StreamHealth> health() const {
     return std::make_shared<StreamHealth>();
   }
 };
 
-/// One kind of source: an entry in a table that opener, checks, help and tests read.
+/// A kind of source, in a table for opener, checks, help and tests.
 struct SourceKind {
   const char* scheme;   ///< "rtsp"
   const char* example;  ///< "rtsp://HOST:PORT/PATH"
   const char* summary;  ///< "a camera or a server"
-  const char* port;     ///< a server's default; "": no server
-  bool live;            ///< always live; false: the stream is asked, if it can be live at all
+  const char* port;     ///< default of a server's port; "": no server
+  bool live;            ///< always live; false: depends on the stream
   std::unique_ptr<Source> (*open)(const SourceOptions&);
-  /// Throws SourceError if the URI itself is wrong; opens nothing. Null: only opening it tells.
+  /// Throws SourceError if the URI itself is wrong; opens nothing. Null: only opening tells.
   void (*check)(const SourceOptions&) = nullptr;
 };
 std::span<const SourceKind> source_kinds();
 
-/// The entry for a URI's scheme; a bare path is a "file". Null: there is none.
+/// The entry for a URI's scheme; a bare path is a "file". Null: none.
 const SourceKind* source_kind(const std::string& uri);
 /// "" if the URI's scheme is known, else an error that lists all known schemes. Opens nothing.
 std::string scheme_error(const std::string& uri);
-/// Throws SourceError if the URI is one that no source can have. Opens nothing.
+/// Throws SourceError for a URI that no source can have. Opens nothing.
 void check_source(const SourceOptions& options);
 
-/// Opens a URI of any of these kinds. Returns after the first frame has arrived, so info()
-/// describes the stream as it is. A live stream reconnects by itself; see health(). Throws
-/// SourceError.
+/// Opens a URI and waits for the first frame, so that info() describes the actual stream. A live
+/// stream reconnects by itself; see health(). Throws SourceError.
 std::unique_ptr<Source> open_source(const SourceOptions& options);
 
 /// `text` with every user:password@ and every secret in a query or property replaced by ***.

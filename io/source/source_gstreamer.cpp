@@ -1,5 +1,5 @@
-// Files, network streams, cameras and pipelines through GStreamer's appsink, which can be read with
-// a time-out. cv::VideoCapture may hang for ever.
+// Files, network streams, cameras and pipelines through GStreamer's appsink, which reads with a
+// time-out. cv::VideoCapture may hang forever.
 #include <algorithm>
 #include <cstring>
 
@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Frames decoded before a stream broke are still delivered for this long.
+// Frames decoded before a break are delivered for this long.
 constexpr milliseconds kDrainLimit(500);
 
 double seconds(GstClockTime time) {
@@ -41,7 +41,7 @@ class GStreamerSource : public Source {
 
   bool rewind() override {
     if (info_.live) return false;
-    // The pipeline is built anew: not every demuxer or user's element can seek after the end.
+    // Rebuilds the pipeline: not every demuxer or user's element can seek after the end.
     close();
     start();
     wait_for_first();
@@ -64,7 +64,7 @@ class GStreamerSource : public Source {
       pull_first();
       describe(first_.get());
     } catch (...) {
-      close();  // the constructor may have called this
+      close();  // the constructor may be the caller
       throw;
     }
   }
@@ -141,7 +141,7 @@ class GStreamerSource : public Source {
     if (uri.is_http() && is_endless()) return true;
     gboolean live = FALSE;
     const GstOwned<GstQuery> query(gst_query_new_latency());
-    // Asks the element before the sink: a sink with sync=false would always say no.
+    // Asks the element before the sink: a sink with sync=false always says no.
     const GstOwned<GstPad> pad(gst_element_get_static_pad(GST_ELEMENT(parts_.sink), "sink"));
     if (gst_pad_peer_query(pad.get(), query.get())) {
       gst_query_parse_latency(query.get(), &live, nullptr, nullptr);
@@ -199,7 +199,7 @@ class GStreamerSource : public Source {
     if (!caps || !buffer || !gst_video_info_from_caps(&info, caps)) {
       throw source_error(options_, "its appsink gives no raw video");
     }
-    // A decoder whose input does not say the size has decoded it; nothing else is made of it.
+    // Without a size in its input, a decoder has already decoded; the picture goes no further.
     if (std::int64_t(info.width) * info.height > options_.max_pixels)
       throw source_error(options_, too_many_pixels(info.width, info.height, options_.max_pixels));
     const GstVideoFormat wanted =
@@ -217,7 +217,7 @@ class GStreamerSource : public Source {
     stamp(gst_sample_get_segment(sample), buffer, out);
   }
 
-  // Running time is continuous where a pipeline joins streams; the stamps themselves are not.
+  // Running time is continuous where a pipeline joins streams; the stamps aren't.
   void stamp(const GstSegment* segment, GstBuffer* buffer, Frame& out) {
     const GstClockTime time =
         gst_segment_to_running_time(segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));

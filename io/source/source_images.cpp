@@ -1,5 +1,5 @@
 // images:DIR/%05d.png, images:DIR, images:DIR/*.png: numbered or sorted pictures as a stream. If
-// DIR holds folders of pictures, each folder is a class, and the pictures are shuffled.
+// DIR has folders of pictures, each folder is a class, and the pictures are shuffled.
 #include <filesystem>
 #include <optional>
 #include <stdexcept>
@@ -71,7 +71,6 @@ class ImagesSource : public Source {
 
   SourceInfo info() const override { return info_; }
 
-  // Reading a local file never has to wait.
   ReadStatus read(Frame& out, std::chrono::milliseconds) override {
     const std::string path = names_.at(next_);
     if (path.empty()) return ReadStatus::end;
@@ -95,7 +94,7 @@ class ImagesSource : public Source {
   }
 
  private:
-  /// False if it is no picture, or one that would take too much memory.
+  /// False if it is no picture or too large.
   bool decode(const std::string& path) {
     const std::optional<PictureSize> size = picture_size(path);
     if (!size) return false;
@@ -106,7 +105,7 @@ class ImagesSource : public Source {
     try {
       picture_ = cv::imread(path, options_.channels == 1 ? cv::IMREAD_GRAYSCALE : cv::IMREAD_COLOR);
       return !picture_.empty();
-    } catch (const cv::Exception&) {  // some decoders throw instead
+    } catch (const cv::Exception&) {  // as some decoders do
       return false;
     }
   }
@@ -116,7 +115,7 @@ class ImagesSource : public Source {
   const double fps_;
   SourceInfo info_;
   cv::Mat picture_;
-  std::string large_;  // why the latest picture that was too large was refused
+  std::string large_;  // why the latest oversized picture was refused
   std::int64_t next_ = 0;
 };
 

@@ -1,4 +1,3 @@
-// The openers that open_source() chooses from.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 
 namespace millrace::io {
 
-/// Frames a second of a source that has no rate of its own.
+/// Frames per second of a source without a rate.
 inline double rate_or_default(double fps) {
   return fps > 0.0 ? fps : 25.0;
 }
@@ -19,43 +18,40 @@ inline double rate_or_default(double fps) {
 /// "URI: cause", without the URI's credentials.
 inline SourceError source_error(const SourceOptions& options, const std::string& cause) {
   std::string uri = redacted(options.uri);
-  std::replace(uri.begin(), uri.end(), '\n', '?');  // an error is one line
+  std::replace(uri.begin(), uri.end(), '\n', '?');  // errors are one line
   return SourceError(uri + ": " + cause);
 }
 
-/// Of a picture that is refused.
 inline std::string too_many_pixels(std::int64_t width, std::int64_t height, std::int64_t most) {
   return "a picture of " + size_text(width, height) +
          " has more pixels than source.max_pixels = " + std::to_string(most) + " allows";
 }
 
-/// Throws if a file of `duration_s` by its header ended at `reached_s`, clearly before that.
+/// Throws if a file that should last `duration_s` clearly ended before, at `reached_s`.
 inline void require_whole(const SourceOptions& options, double reached_s, double duration_s) {
-  if (reached_s >= 0.95 * duration_s) return;  // containers are often off by a little
+  if (reached_s >= 0.95 * duration_s) return;  // containers are often slightly off
   char cause[80];
   std::snprintf(cause, sizeof cause, "ends at %.1f s of %.1f s (truncated?)", reached_s,
                 duration_s);
   throw source_error(options, cause);
 }
 
-/// There is no decoder for this stream; another backend may have one.
+/// No decoder here; another backend may have one.
 struct NoDecoder : SourceError {
   using SourceError::SourceError;
 };
 
-/// Adds an entry to the table. Call it before other threads use the table. Throws
-/// std::invalid_argument if the scheme is taken.
+/// Adds an entry, before other threads use the table. Throws std::invalid_argument if it exists.
 void add_source_kind(const SourceKind& kind);
 
-// All throw SourceError. In a build without GStreamer and OpenCV only open_synth() works.
+// All throw SourceError. Without GStreamer and OpenCV only open_synth() works.
 std::unique_ptr<Source> open_file(const SourceOptions& options);
 std::unique_ptr<Source> open_stream(const SourceOptions& options);
 std::unique_ptr<Source> open_synth(const SourceOptions& options);
 std::unique_ptr<Source> open_images(const SourceOptions& options);
 void check_synth(const SourceOptions& options);
 void check_images(const SourceOptions& options);
-/// Or NoDecoder. Without `wait` for the first picture, read() returns it, or throws what went
-/// wrong; info() is then valid from the first picture on.
+/// Or NoDecoder. Without `wait`, read() returns the first picture, or throws; then info() is valid.
 std::unique_ptr<Source> open_gstreamer(const SourceOptions& options, bool wait = true);
 std::unique_ptr<Source> open_opencv(const SourceOptions& options, const std::string& path);
 

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The backends' errors say little about files that are missing or unreadable.
+// The backends' errors say little about missing or unreadable files.
 void require_readable_file(const SourceOptions& options, const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -39,13 +39,12 @@ std::unique_ptr<Source> open_file(const SourceOptions& options) {
     try {
       return open_opencv(options, path);
     } catch (const SourceError&) {
-      throw missing;  // more helpful, since it names the missing decoder
+      throw missing;  // more helpful: it names the missing decoder
     }
   }
 }
 
-// A user's own pipeline may end, and so may a recording, whose length is known. A camera or an
-// endless stream that ends has broken off.
+// A user's pipeline or a recording of known length may end. Cameras and endless streams break.
 std::unique_ptr<Source> open_stream(const SourceOptions& options) {
   std::unique_ptr<Source> first = open_gstreamer(options);
   const SourceInfo info = first->info();

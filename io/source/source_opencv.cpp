@@ -20,7 +20,7 @@ class OpenCvSource : public Source {
     info_.width = picture_.cols;
     info_.height = picture_.rows;
     const double fps = capture_.get(cv::CAP_PROP_FPS);
-    // FFmpeg returns the time base if it does not know the rate.
+    // FFmpeg returns the time base if it doesn't know the rate.
     if (fps > 0.0 && fps <= 1000.0) info_.fps = fps;
     const double frames = capture_.get(cv::CAP_PROP_FRAME_COUNT);
     if (frames > 0.0 && info_.fps > 0.0) info_.duration_s = frames / info_.fps;
@@ -28,7 +28,6 @@ class OpenCvSource : public Source {
 
   SourceInfo info() const override { return info_; }
 
-  // Reading a local file never has to wait.
   ReadStatus read(Frame& out, std::chrono::milliseconds) override {
     if (!seen_ && !capture_.read(picture_)) {
       check_whole();

@@ -1,4 +1,3 @@
-// A live source that reconnects whenever it breaks off or falls silent.
 #pragma once
 
 #include <algorithm>
@@ -17,26 +16,26 @@
 
 namespace millrace::io {
 
-/// Waits that double from `least` up to `most`, each drawn from the upper half of its range, so
-/// that many clients of one camera do not all come back at the same moment. Thread-bound.
+/// Waits that double from `least` to `most`, each drawn from the upper half of its range, so that
+/// the clients of a camera don't all return at the same moment. Thread-bound.
 class Backoff {
  public:
   using milliseconds = std::chrono::milliseconds;
 
-  /// Both 0: no waits at all.
+  /// Both 0: no waits.
   Backoff(milliseconds least, milliseconds most, std::uint64_t seed)
       : least_(std::max(least, milliseconds(0))), most_(std::max(most, least_)), random_(seed) {
     reset();
   }
 
-  /// The next wait, never below `least` nor above `most`.
+  /// The next wait, from `least` to `most`.
   milliseconds next() {
     const milliseconds floor = std::max(least_, ceiling_ / 2);
     std::uniform_int_distribution<std::int64_t> draw(floor.count(), ceiling_.count());
     ceiling_ = std::min(2 * ceiling_, most_);
     return milliseconds(draw(random_));
   }
-  /// All is well again: the next wait is a short one.
+  /// After a success: the next wait is short.
   void reset() { ceiling_ = std::min(2 * least_, most_); }
 
  private:
@@ -46,20 +45,17 @@ class Backoff {
   std::mt19937_64 random_;
 };
 
-/// What a ReconnectingSource is made of.
 struct ReconnectParts {
   std::unique_ptr<Source> first;  ///< open
-  /// Starts to open the same stream again and returns at once: pictures and errors come through
-  /// read(). May throw SourceError.
+  /// Starts reopening the stream and returns at once; errors come through read(), or SourceError.
   std::function<std::unique_ptr<Source>()> reopen;
-  OriginProbe probe;        ///< may be null: attempts then follow time alone
-  bool end_is_loss = true;  ///< an end of the stream counts as a break
+  OriginProbe probe;        ///< null: attempts follow time alone
+  bool end_is_loss = true;  ///< the end of the stream counts as a break
 };
 
-/// Gives the frames of one connection after another with strictly growing stamps. While the stream
-/// is away, read() returns `timeout` and never takes much longer than that. Attempts follow a
-/// Backoff, from the start of one to the start of the next; one is made at once when the origin
-/// becomes reachable again.
+/// Joins the frames of successive connections with strictly growing stamps. While the stream is
+/// away, read() returns `timeout` and takes little longer than that. Attempts follow a Backoff,
+/// from start to start; one is made at once when the origin becomes reachable again.
 class ReconnectingSource : public Source {
  public:
   ReconnectingSource(ReconnectParts parts, const ReconnectOptions& options)
@@ -73,7 +69,7 @@ class ReconnectingSource : public Source {
         connected_since_(last_frame_) {}
   ~ReconnectingSource() override { let_go(); }
 
-  /// Of the latest connection that gave a picture.
+  /// Of the latest connection with a picture.
   SourceInfo info() const override { return info_; }
   ReadStatus read(Frame& out, std::chrono::milliseconds timeout) override {
     if (!health_->connected && came_back()) attempt();
@@ -85,16 +81,16 @@ class ReconnectingSource : public Source {
   std::shared_ptr<const StreamHealth> health() const override { return health_; }
 
  private:
-  /// Stamps that run further ahead of the clock than this have jumped.
+  /// Stamps further ahead of the clock have jumped.
   static constexpr std::chrono::nanoseconds kSlack = std::chrono::seconds(2);
-  /// A stream with few frames a second is silent after so many missing ones.
+  /// A slow stream is silent after this many missing frames.
   static constexpr int kMissing = 3;
-  /// A connection that lasted so long was stable: the next wait is a short one again.
+  /// A connection this long was stable and resets the backoff.
   static constexpr std::chrono::milliseconds kSound{2000};
-  /// A connection that takes longer to close is left behind; at most so many are.
+  /// A connection slower to close is abandoned; at most kMostPending are.
   static constexpr std::chrono::milliseconds kLetGo{1000};
   static constexpr int kMostPending = 4;
-  static constexpr std::chrono::milliseconds kLook{50};  ///< between two calls of the probe
+  static constexpr std::chrono::milliseconds kLook{50};  ///< between calls of the probe
 
   static std::chrono::nanoseconds period_of(const SourceInfo& info) {
     return std::chrono::nanoseconds(info.fps > 0.0 ? std::int64_t(1e9 / info.fps) : 0);
@@ -116,8 +112,8 @@ class ReconnectingSource : public Source {
         silent_ = std::chrono::nanoseconds(0);
         break;
       case ReadStatus::timeout:
-        // Only time spent waiting here counts: a consumer that does not read, or a process that is
-        // stopped for a while, does not make the stream silent.
+        // Only waiting here counts: a consumer that doesn't read or a stopped process is no
+        // silence.
         silent_ += std::min<std::chrono::nanoseconds>(Clock::now() - before, timeout);
         if (silent_ > patience()) {
           char cause[60];
@@ -144,7 +140,7 @@ class ReconnectingSource : public Source {
       ++health_->reconnects;
       health_->connected = true;
     } else if (now > connected_since_ + kSound) {
-      backoff_.reset();  // it holds
+      backoff_.reset();  // the connection is stable
     }
     silent_ = std::chrono::nanoseconds(0);
     out.pts = timeline_.map(out.pts, now - last_frame_);
@@ -152,7 +148,7 @@ class ReconnectingSource : public Source {
     ++health_->frames_since;
     health_->lost_upstream = timeline_.lost();
   }
-  // A connection, or an attempt to make one.
+  // Loses a connection, or an attempt at one.
   void lose(const std::string& cause) {
     const Clock::time_point now = Clock::now();
     const bool silent = silent_ > patience();
@@ -165,7 +161,7 @@ class ReconnectingSource : public Source {
       reached_.reset();
       next_attempt_ = now + backoff_.next();
     } else if (!silent && reached_ == true) {
-      reached_.reset();  // it was reachable and may not be any more
+      reached_.reset();  // it was reachable but may no longer be
     }
     silent_ = std::chrono::nanoseconds(0);
   }
@@ -191,8 +187,8 @@ class ReconnectingSource : public Source {
     }
   }
   void let_go() { teardown_.destroy(std::move(now_), kLetGo); }
-  // True once when the origin becomes reachable again. A reachable one is not probed any more: the
-  // probes would fill the accept queue of a frozen server.
+  // True once when the origin becomes reachable again. Reachable ones aren't probed any more: that
+  // would fill the accept queue of a frozen server.
   bool came_back() {
     if (!parts_.probe || reached_ == true) return false;
     const std::optional<bool> answer = parts_.probe();

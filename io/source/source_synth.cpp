@@ -1,7 +1,7 @@
-// synth:shapes?shapes=4&speed=1.5&frames=300: number of shapes, pixels a frame, length (0:
-// endless). &scenes=3&switch=100: scenes take turns, each for so many frames. &order=random: a
-// scene lasts so many frames on average, and a random other one follows. &drift=0.4: every 500
-// frames the light falls by that share and rises again. A frame's label is its scene.
+// synth:shapes?shapes=4&speed=1.5&frames=300: number of shapes, pixels per frame, length (0:
+// endless). &scenes=3&switch=100: scenes take turns of that many frames. &order=random: a scene
+// lasts that many frames on average, then a random other one follows. &drift=0.4: every 500 frames
+// the light falls by that share and rises again. A frame's label is its scene.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -21,23 +21,21 @@ constexpr int kMaxSide = 16384;
 constexpr std::int64_t kDriftPeriod = 500;
 
 struct StreamOptions {
-  SceneOptions scene;       ///< of scene 0; the others have other seeds
+  SceneOptions scene;       ///< of scene 0; the others differ in their seeds
   std::int64_t frames = 0;  ///< 0: endless
   int scenes = 1;
-  std::int64_t turn = 100;  ///< frames a scene lasts
-  bool random = false;      ///< on average, followed by a random other scene
+  std::int64_t turn = 100;  ///< frames per scene
+  bool random = false;      ///< on average, then a random other scene
   double drift = 0;         ///< share by which the light falls
 };
 
-/// Which scene each frame shows.
 class SceneOrder {
  public:
   explicit SceneOrder(const StreamOptions& stream) : stream_(stream), random_(stream.scene.seed) {}
 
-  /// Of the next frame.
   int next() {
     if (!stream_.random) return int(number_++ / stream_.turn % stream_.scenes);
-    // The length of a stay is geometrically distributed.
+    // Stays have geometrically distributed lengths.
     if (number_++ > 0 && stream_.scenes > 1 && random_.below(stream_.turn) == 0)
       scene_ = int((scene_ + 1 + random_.below(stream_.scenes - 1)) % stream_.scenes);
     return scene_;
@@ -106,7 +104,6 @@ class SynthSource : public Source {
 
 constexpr std::array<std::string_view, 2> kOrders = {"turns", "random"};
 
-/// A numeric parameter of the query.
 struct Parameter {
   std::string_view name;
   double most;
@@ -148,7 +145,7 @@ void set_parameter(const SourceOptions& options, std::string_view name, std::str
                                   "\"");
 }
 
-/// What the URI asks for. Throws SourceError.
+/// Options from the URI. Throws SourceError.
 StreamOptions asked_of(const SourceOptions& options) {
   const std::string rest = split_uri(options.uri).rest;
   const std::size_t question = std::min(rest.find('?'), rest.size());

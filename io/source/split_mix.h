@@ -1,4 +1,4 @@
-// Random numbers that are the same on every machine; those of std's distributions are not.
+// Random numbers that, unlike std's distributions, are the same on every machine.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ Colour as_grey(Colour c) {
   return {luma, luma, luma};
 }
 
-/// One coordinate of a shape, moving to and fro between two walls.
+/// A coordinate of a shape that moves back and forth between two walls.
 struct Bounce {
   std::int64_t low = 0, span = 0, start = 0, velocity = 0;
 
@@ -39,12 +39,12 @@ enum class Kind { disc, rectangle, triangle };
 
 struct Shape {
   Kind kind = Kind::disc;
-  std::int64_t radius = 0;  // of the circle that the shape fits into
+  std::int64_t radius = 0;  // of the circumscribed circle
   Bounce x, y;
   Colour light{}, dark{};                   // the texture runs between the two,
   std::int64_t stripe_x = 0, stripe_y = 0;  // across the shape in this direction
 
-  /// How far (dx, dy) from the centre is inside the outline; negative outside.
+  /// Distance of (dx, dy) from the centre to the outline; negative outside.
   std::int64_t depth(std::int64_t dx, std::int64_t dy) const {
     switch (kind) {
       case Kind::disc:
@@ -157,7 +157,7 @@ void draw(const Shape& shape, const SceneOptions& scene, std::int64_t number,
     const std::int64_t dy = y * kPixel + kPixel / 2 - cy;
     for (int x = first(cx); x <= last(cx, scene.width); ++x) {
       const std::int64_t dx = x * kPixel + kPixel / 2 - cx;
-      // Anti-aliasing: a pixel on the outline is blended by the share that is covered.
+      // Anti-aliasing: blends a pixel on the outline by its covered share.
       const int cover = int(std::clamp<std::int64_t>(shape.depth(dx, dy) + kPixel / 2, 0, kPixel));
       if (cover == 0) continue;
       const std::size_t at = (std::size_t(y) * scene.width + x) * scene.channels;

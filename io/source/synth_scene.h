@@ -1,4 +1,3 @@
-// The moving picture behind synth:shapes.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@ struct SceneOptions {
   int height = 64;
   int channels = 3;  ///< 3: RGB, 1: grey
   int shapes = 4;
-  double speed = 1.0;  ///< pixels a frame, the same for every shape
+  double speed = 1.0;  ///< per frame, the same for every shape
   std::uint64_t seed = 0;
 };
 
@@ -20,8 +19,7 @@ struct SceneOptions {
 using SynthScene = std::function<void(std::int64_t number, std::vector<std::uint8_t>& pixels)>;
 
 /// Textured shapes that move at constant velocity over a textured, still background and bounce off
-/// its edges. Every frame is a function of its number, in integer arithmetic: the same options
-/// give the same bytes on every machine.
+/// its edges. Integer functions of the frame's number: same options, same bytes on any machine.
 SynthScene synth_scene(const SceneOptions& options);
 
 }  // namespace millrace::io

@@ -1,4 +1,4 @@
-// Destroys sources that may hang meanwhile: a driver, a dead file server.
+// Destroys sources that may hang on a driver or a dead file server.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@ namespace millrace::io {
 /// Thread-bound.
 class Teardown {
  public:
-  /// Destroys `source` in a thread of its own and waits at most `limit`. False if that is not
-  /// enough; the thread then goes on alone, beyond the life of this object.
+  /// Destroys `source` in its own thread and waits at most `limit`. False if that is too short; the
+  /// thread is then abandoned and may outlive this object.
   bool destroy(std::unique_ptr<Source> source, std::chrono::milliseconds limit) {
     if (!source) return true;
     std::promise<void> promise;
@@ -29,7 +29,7 @@ class Teardown {
     left_.push_back(std::move(gone));
     return false;
   }
-  /// Sources that are still being destroyed.
+  /// Sources still being destroyed.
   int pending() {
     using std::chrono::seconds;
     std::erase_if(left_,

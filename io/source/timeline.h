@@ -1,4 +1,3 @@
-// Monotonic time from time stamps that may jump, repeat or be missing.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +11,15 @@
 namespace millrace::io {
 
 /// Maps a source's stamps to strictly growing ones. Plausible steps are kept. If stamps are
-/// missing, restart or jump, time advances by the time that really passed, or by one period.
-/// Thread-bound.
+/// missing, restart or jump, time advances by the elapsed time or by one period. Thread-bound.
 class Timeline {
  public:
   using nanoseconds = std::chrono::nanoseconds;
 
   static constexpr std::size_t kWindow = 31;  ///< recent steps that define the usual one
 
-  /// `period`: between frames, by the source; 0: unknown. `slack`: a stamp is a jump if it runs
-  /// ahead of the time that really passed by more than this and by more than a few periods, or goes
-  /// back by more than this.
+  /// `period`: the source's frame time; 0: unknown. `slack`: a stamp has jumped if it goes back by
+  /// more than this, or is ahead of the elapsed time by more than both this and a few periods.
   Timeline(nanoseconds period, nanoseconds slack)
       : period_(period),
         slack_(slack),
@@ -31,8 +28,7 @@ class Timeline {
     steps_.fill(usual_);
   }
 
-  /// The stamp of the next frame. `elapsed`: clock time since the last one; 0 if that means
-  /// nothing, as for files.
+  /// The next frame's stamp. `elapsed`: clock time since the last one; 0: unknown, as for files.
   nanoseconds map(nanoseconds pts, nanoseconds elapsed = nanoseconds(0)) {
     const nanoseconds step = pts - source_;
     source_ = pts;
@@ -54,27 +50,27 @@ class Timeline {
     }
     return last_ = std::max(next, last_ + kLeastStep);
   }
-  /// The next stamp is of another connection or another pass over a file.
+  /// The next stamp is from another connection or another pass over a file.
   void broke_off() { broken_off_ = true; }
 
-  /// The recent time between two frames if none is lost.
+  /// The recent frame time without losses.
   nanoseconds usual() const { return usual_; }
-  /// Frames a second by the source, or else by the stamps; 0 until enough stamps have been seen.
+  /// Frames per second by the source or else the stamps; 0 until enough stamps have been seen.
   double rate() const {
     const nanoseconds step = period_ > nanoseconds(0) ? period_ : usual_;
     return rate_known_ ? 1e9 / double(step.count()) : 0.0;
   }
-  /// An estimate of the frames missing in gaps between stamps, breaks included. Too high or too low
-  /// after the stream changes its rate, until the new rate is the usual one.
+  /// Estimated frames missing in gaps between stamps, breaks included. Inexact after a change of
+  /// rate until the new rate is the usual one.
   std::int64_t lost() const { return lost_; }
 
  private:
-  // A step of up to so many periods is no jump: some streams have very few frames a second.
+  // A step of up to this many periods is no jump: some streams have very few frames per second.
   static constexpr int kPatience = 10;
   static constexpr std::size_t kEnough = 8;  ///< steps that determine an unknown rate
   static constexpr nanoseconds kLeastStep{1000};
 
-  // The mean of the steps near the median, so that gaps do not count and jitter cancels out.
+  // The mean of the steps near the median, so that gaps don't count and jitter cancels out.
   static nanoseconds usual_step(std::span<const nanoseconds> steps) {
     std::array<nanoseconds, kWindow> sorted;
     const auto end = std::copy(steps.begin(), steps.end(), sorted.begin());
@@ -103,14 +99,14 @@ class Timeline {
       late_ -= missing * usual_;
     }
     late_ = std::max(late_, -usual_);
-    late_ -= late_ / 4;  // no rate is exact: less than a whole frame is forgotten over time
+    late_ -= late_ / 4;  // rates are inexact: fractions of a frame are forgotten over time
   }
   void learn(nanoseconds step) {
     if (step <= nanoseconds(0)) return;
     steps_[seen_++ % steps_.size()] = step;
     if (rate_known_) {
       usual_ = usual_step(steps_);
-    } else if (seen_ == kEnough) {  // an unknown rate: these few steps stand for all
+    } else if (seen_ == kEnough) {  // unknown rate: these few steps stand for all
       usual_ = usual_step(std::span(steps_).first(seen_));
       std::fill(steps_.begin() + seen_, steps_.end(), usual_);
       rate_known_ = true;
@@ -121,17 +117,17 @@ class Timeline {
 
   const nanoseconds period_;
   const nanoseconds slack_;
-  bool rate_known_;    // the source's, or enough steps have been seen
-  nanoseconds usual_;  // between two frames
+  bool rate_known_;    // from the source, or after enough steps
+  nanoseconds usual_;  // frame time
   std::array<nanoseconds, kWindow> steps_{};
   std::size_t seen_ = 0;  // steps learned from
 
   bool started_ = false;
   bool broken_off_ = false;
-  nanoseconds source_{0};  // the last stamp as it came
-  nanoseconds last_{0};    // the last stamp as it went out
+  nanoseconds source_{0};  // last input stamp
+  nanoseconds last_{0};    // last output stamp
   nanoseconds offset_{0};  // between the two
-  nanoseconds late_{0};    // behind the usual rate by less than a frame
+  nanoseconds late_{0};    // behind the usual rate, less than a frame
   std::int64_t lost_ = 0;
 };
 

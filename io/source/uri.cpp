@@ -18,16 +18,16 @@ bool can_be_scheme(std::string_view text) {
   });
 }
 
-// Length of the "user:password@" that `text`, which follows "://", begins with; 0 if none does.
+// Length of the "user:password@" at the start of `text`, which follows "://"; 0 if none.
 std::size_t credentials_length(std::string_view text) {
   for (const std::string_view form : {"[USER:PASSWORD@]", "USER:PASSWORD@"}) {
-    if (text.starts_with(form)) return 0;  // help says so
+    if (text.starts_with(form)) return 0;  // a placeholder from the help
   }
   const std::string_view word = text.substr(0, text.find_first_of(" \t\n\"'"));
   const std::string_view authority = word.substr(0, word.find_first_of("/?#"));
   std::size_t at = authority.rfind('@');
   if (at == std::string_view::npos) {
-    // If a password contains an unescaped '/', '?' or '#', what looks like HOST:PORT has no numeric
+    // If a password has an unescaped '/', '?' or '#', what looks like HOST:PORT has no numeric
     // port, and the '@' comes later in the word.
     const std::size_t colon = authority.find(':');
     if (colon == std::string_view::npos) return 0;

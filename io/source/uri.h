@@ -1,4 +1,4 @@
-// Taking URIs apart. Public: redacted() in source.h; the rest serves the source openers.
+// URI parsing for the source openers. Only redacted() in source.h is public.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace millrace::io {
 
-/// A URI in two parts: "rtsp" and "//host/path"; a bare path has the scheme "" and is all rest.
+/// "rtsp" and "//host/path"; a bare path has the scheme "" and is all rest.
 struct Uri {
   std::string scheme;
   std::string rest;
@@ -16,12 +16,10 @@ struct Uri {
   bool is_rtsp() const { return scheme == "rtsp" || scheme == "rtsps"; }
 };
 
-/// Splits at the first colon if a valid scheme precedes it. "a:b" without "//" is a bare path if a
-/// file of that name exists.
+/// Splits at the first colon after a valid scheme. "a:b" is a bare path if that file exists.
 Uri split_uri(const std::string& uri);
 
-/// The parts of "//user:password@host:port/path"; "" where there is none. The host of "[::1]" is
-/// "::1"; user and password are decoded.
+/// The parts of "//user:password@host:port/path", decoded; "" where missing. "[::1]" is host "::1".
 struct Authority {
   std::string host;
   std::string port;
@@ -31,7 +29,7 @@ Authority authority(const Uri& uri);
 /// "" if `uri` names a host, and a port from `least_port` to 65535 or none; else what is wrong.
 std::string authority_error(const Uri& uri, int least_port = 1);
 
-/// Replaces "%20" by a space and so on. A "%" without two hexadecimal digits stays.
+/// Decodes "%20" etc. A "%" without two hexadecimal digits stays.
 std::string percent_decoded(std::string_view text);
 
 /// The path of file://PATH, file:PATH or a bare path.

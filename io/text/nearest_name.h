@@ -1,4 +1,4 @@
-// "Did you mean" for names that are not known.
+// "Did you mean" for unknown names.
 #pragma once
 
 #include <span>
@@ -7,10 +7,10 @@
 
 namespace millrace::io {
 
-/// A letter more, less or different, or two neighbours swapped, is one edit.
+/// Counts insertions, deletions, substitutions and swaps of adjacent characters.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The known name with the fewest edits to `name`. The first of equals; `known` is not empty.
+/// The known name with the fewest edits to `name`, the first if several; `known` is not empty.
 std::string nearest_name(std::string_view name, std::span<const std::string_view> known);
 
 }  // namespace millrace::io

@@ -12,7 +12,7 @@ constexpr int kLeastSide = 16;
 
 struct Encoder {
   const char* element;
-  const char* settings;  ///< $bits a second, $kbits, $frames a second
+  const char* settings;  ///< $bits, $kbits and $frames per second
   const char* parser;
   const char* payloader;  ///< for RTSP
   bool in_mp4;
@@ -55,7 +55,7 @@ void replace_all(std::string& text, const std::string& what, const std::string& 
   }
 }
 
-// The least whole factor that makes the sides even and large enough.
+// The least integer factor that makes the sides even and large enough.
 int zoom(int width, int height) {
   int factor = (kLeastSide + std::min(width, height) - 1) / std::min(width, height);
   if ((width * factor) % 2 || (height * factor) % 2) factor += factor % 2;

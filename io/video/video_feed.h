@@ -1,5 +1,4 @@
-// Frames into a GStreamer pipeline without ever waiting for it, and the best encoder for them that
-// is installed.
+// Feeds frames to a GStreamer pipeline without waiting for it; picks the best installed encoder.
 #pragma once
 
 #include <gst/app/gstappsrc.h>
@@ -14,8 +13,8 @@
 
 namespace millrace::io {
 
-/// Copies frames into a fixed pool of buffers. If none is free, the frame is dropped. push() is for
-/// one thread at a time; the counts are thread-safe.
+/// Copies frames into a fixed pool of buffers; drops a frame if none is free. push() is for one
+/// thread at a time; the counts are thread-safe.
 class VideoFeed {
  public:
   explicit VideoFeed(const VideoWriterOptions& options) : options_(options) {
@@ -39,14 +38,13 @@ class VideoFeed {
     gst_object_unref(pool_);
   }
 
-  /// Sets the caps and bounds of `source`.
   void set_up(GstAppSrc* source) const {
     g_object_set(source, "format", GST_FORMAT_TIME, "block", FALSE, nullptr);
     gst_app_src_set_max_bytes(source, 0);  // the pool is the bound
     gst_app_src_set_caps(source, caps_.get());
   }
   /// `pts` may be GST_CLOCK_TIME_NONE if `source` stamps buffers itself. Throws
-  /// std::invalid_argument if `frame` does not have the options' size.
+  /// std::invalid_argument if `frame` doesn't have the options' size.
   void push(GstAppSrc* source, const Frame& frame, GstClockTime pts) {
     require_size(frame);
     GstBuffer* buffer = nullptr;
@@ -85,11 +83,11 @@ class VideoFeed {
 enum class VideoUse { mp4, mkv, rtsp };
 
 /// Elements from raw video to a muxer's input, or for RTSP to a payloader named pay0. The encoder
-/// is named encoder, runs on one thread and makes a key frame at least every second. Throws
+/// is named encoder, uses one thread and makes a key frame at least every second. Throws
 /// std::runtime_error if none is installed. Call start_gstreamer() first.
 std::string encoder_text(const VideoWriterOptions& options, VideoUse use);
 
-/// The writer for rtsp:// of open_video_writer().
+/// open_video_writer() for rtsp://.
 std::unique_ptr<VideoWriter> open_video_server(const VideoWriterOptions& options);
 
 }  // namespace millrace::io

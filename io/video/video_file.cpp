@@ -1,4 +1,4 @@
-// A video file, written by GStreamer's threads and renamed when it is complete.
+// A video file, written by GStreamer's threads and renamed when complete.
 #include <fcntl.h>
 #include <sys/file.h>
 
@@ -28,8 +28,7 @@ std::string error_text(GstMessage* message) {
 // For the encoder to finish and the muxer to write its index.
 constexpr std::chrono::seconds kFinishLimit(30);
 
-// OpenH264 complains on stderr at the end of the stream. It holds no frame back, so EOS bypasses
-// it.
+// OpenH264 complains on stderr at EOS. It holds no frame back, so EOS bypasses it.
 GstPadProbeReturn end_goes_round(GstPad* pad, GstPadProbeInfo* info, gpointer) {
   GstEvent* const event = gst_pad_probe_info_get_event(info);
   if (GST_EVENT_TYPE(event) != GST_EVENT_EOS) return GST_PAD_PROBE_OK;
@@ -47,8 +46,7 @@ void keep_quiet_at_end(GstElement* encoder) {
                     nullptr);
 }
 
-// Both can be played up to their last second if they are not finished: MP4 is written in fragments,
-// which are merged at the end, and Matroska consists of clusters.
+// Unfinished files play to their last second: MP4 fragments, merged at the end; MKV clusters.
 constexpr char kMp4[] = "mp4mux fragment-duration=1000 fragment-mode=first-moov-then-finalise";
 constexpr char kMatroska[] = "matroskamux";
 
@@ -103,7 +101,7 @@ class VideoFile : public VideoWriter {
     if (fs::is_directory(path_, error)) throw std::runtime_error(path_ + ": is a folder");
   }
 
-  /// Two runs that write one file would mix their frames.
+  /// Two runs writing one file would mix their frames.
   void claim() {
     claim_ = Descriptor(::open(part_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
     if (claim_ && ::flock(claim_.get(), LOCK_EX | LOCK_NB) == 0) return;
@@ -118,7 +116,7 @@ class VideoFile : public VideoWriter {
     if (error) throw std::runtime_error(path_ + ": " + error->message);
     gst_object_ref_sink(pipeline_.get());
     const GstOwned<GstElement> from(child("from")), to(child("to")), encoder(child("encoder"));
-    from_ = GST_APP_SRC_CAST(from.get());  // the pipeline keeps it
+    from_ = GST_APP_SRC_CAST(from.get());  // the pipeline owns it
     feed_.set_up(from_);
     keep_quiet_at_end(encoder.get());
     g_object_set(to.get(), "location", part_.c_str(), nullptr);

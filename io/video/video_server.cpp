@@ -22,7 +22,7 @@ struct Stage {
   explicit Stage(const VideoWriterOptions& options) : feed(options) {}
   VideoFeed feed;
   std::mutex mutex;
-  GstOwned<GstElement> source;  ///< null while nobody watches
+  GstOwned<GstElement> source;  ///< null without viewers
 };
 using Shared = std::shared_ptr<Stage>;
 
@@ -54,11 +54,11 @@ void on_media(GstRTSPMediaFactory*, GstRTSPMedia* media, gpointer shared) {
   stage->source = std::move(source);
 }
 
-// Connections that have not set up a stream, which takes the password where one is asked for: they
-// may stay for so long, and give way to newcomers where there are many.
+// Connections without a stream, which takes the password if one is required: they may stay this
+// long, and give way to newcomers when there are many.
 constexpr gint64 kStrangerPatience = 20 * G_USEC_PER_SEC;
 constexpr int kMostClients = 64;
-constexpr char kSince[] = "millrace-since";  // the time of a connection, in microseconds
+constexpr char kSince[] = "millrace-since";  // when it connected, in microseconds
 
 bool is_stranger(GstRTSPClient* client) {
   GList* const sessions = gst_rtsp_client_session_filter(client, nullptr, nullptr);
@@ -72,8 +72,7 @@ gint64 age(GstRTSPClient* client) {
   return g_get_monotonic_time() - since;
 }
 
-/// Hangs up on the oldest stranger if there are more than `most` connections, and on all that have
-/// stayed for too long.
+/// Disconnects strangers that stayed too long, and the oldest above `most` connections.
 void bound_strangers(GstRTSPServer* server, int most) {
   GList* const clients = gst_rtsp_server_client_filter(server, nullptr, nullptr);
   GstRTSPClient* oldest = nullptr;
@@ -91,9 +90,8 @@ GstRTSPFilterResult remove_client(GstRTSPServer*, GstRTSPClient*, gpointer) {
   return GST_RTSP_FILTER_REMOVE;
 }
 
-constexpr char kViewer[] = "viewer";  // role of those who know the password
+constexpr char kViewer[] = "viewer";  // role of viewers with the password
 
-/// Asks viewers for user and password.
 void require_password(GstRTSPServer* server, GstRTSPMediaFactory* factory, const Authority& at) {
   const GstOwned<GstRTSPAuth> auth(gst_rtsp_auth_new());
   gst_rtsp_auth_set_supported_methods(auth.get(), GST_RTSP_AUTH_DIGEST);
@@ -107,7 +105,7 @@ void require_password(GstRTSPServer* server, GstRTSPMediaFactory* factory, const
                                   G_TYPE_BOOLEAN, TRUE, nullptr);
 }
 
-// A UDP viewer that vanishes leaves its session behind and would be sent pictures for ever.
+// Sessions of UDP viewers that vanished would be served forever.
 gboolean clean_up(gpointer server) {
   const GstOwned<GstRTSPSessionPool> pool(
       gst_rtsp_server_get_session_pool(GST_RTSP_SERVER(server)));
@@ -161,7 +159,7 @@ class VideoServer : public VideoWriter {
   void finish() override {
     if (!thread_.joinable()) return;
     gst_rtsp_server_client_filter(server_.get(), remove_client, nullptr);
-    // Invoked in the loop's thread, since g_main_loop_quit() has no effect before the loop runs.
+    // Invoked in the loop's thread: g_main_loop_quit() has no effect before the loop runs.
     g_main_context_invoke(context_.get(), quit, loop_.get());
     thread_.join();
     cleaner_.reset();

@@ -16,23 +16,21 @@ struct VideoWriterOptions {
   int height = 0;
   int channels = 3;  ///< 3: RGB, 1: grey
   double fps = 0.0;  ///< approximate frame rate; 0: 25
-  int waiting = 4;   ///< frames that may wait for the encoder
-  /// RTSP: a viewer that is silent for so long is dropped.
+  int waiting = 4;   ///< most frames waiting for the encoder
+  /// RTSP: a viewer silent for this long is dropped.
   std::chrono::seconds patience{60};
 };
 
-/// Encodes frames in its own threads. write() and finish() are for one thread, the rest is
-/// thread-safe.
+/// Encodes in its own threads. write() and finish() are for one thread, the rest is thread-safe.
 class VideoWriter {
  public:
   /// Calls finish() if necessary and ignores its errors.
   virtual ~VideoWriter() = default;
 
-  /// Copies `frame` and returns at once. If the encoder is behind or has failed, the frame is
-  /// dropped and counted. Throws std::invalid_argument if the frame does not have the options'
-  /// size.
+  /// Copies `frame` and returns at once. Drops and counts it if the encoder is behind or has
+  /// failed. Throws std::invalid_argument if the frame doesn't have the options' size.
   virtual void write(const Frame& frame) = 0;
-  /// Waits until everything has been encoded, then closes the file or stops serving. Throws
+  /// Waits until everything is encoded, then closes the file or stops serving. Throws
   /// std::runtime_error "WHERE: cause" if this or any encoding before failed. Call it once.
   virtual void finish() = 0;
 
@@ -46,11 +44,11 @@ class VideoWriter {
 /// "" if video can go to `to`, else why not. Opens nothing.
 std::string video_target_error(const std::string& to);
 
-/// A file is called FILE.part until it is finished; if the process dies, that file can be played up
-/// to its last second. RTSP: without an address, loopback; port 0 is any free one; any address but
-/// loopback needs USER:PASSWORD, which viewers are asked for (digest). A slow viewer misses
-/// pictures and does not delay others. Frames that are too small for encoders, or have odd sides,
-/// are enlarged by a whole factor. Throws std::runtime_error "WHERE: cause".
+/// A file is named FILE.part until finished; if the process dies, that plays up to its last second.
+/// RTSP: without an address, loopback; port 0 is any free one; any other address needs
+/// USER:PASSWORD, which viewers must give (digest). Slow viewers miss pictures without delaying
+/// others. Frames that are too small for encoders or have odd sides are enlarged by an integer
+/// factor. Throws std::runtime_error "WHERE: cause".
 std::unique_ptr<VideoWriter> open_video_writer(const VideoWriterOptions& options);
 
 /// Writes `left` and `right`, of the same height and channels, side by side into `out`, with

@@ -1,5 +1,4 @@
-// What a GPU's kernels are told: read by the kernels and by who launches them. Images are planes,
-// [channels][height][width], without gaps.
+// Arguments of the GPU kernels. Images are contiguous planes, [channels][height][width].
 #pragma once
 
 namespace millrace::gpu {
@@ -8,18 +7,18 @@ enum class Activation { none, relu, sigmoid };  // as kernels::Activation
 
 struct ConvolutionArguments {
   const float* in;
-  const float* weights;  ///< [groups * out][in][taps]; of a data gradient [groups * in][out][taps]
-  const float* bias;     ///< a number an output channel, or null
-  const float* mask;     ///< as out: zeros where it is not above 0, or null
+  const float* weights;  ///< [groups * out][in][taps]; data gradient: [groups * in][out][taps]
+  const float* bias;     ///< one per output channel, or null
+  const float* mask;     ///< like out: zeros where it is not above 0; or null
   float* out;
   int groups;
-  int in_channels, in_height, in_width;  ///< channels of a group
+  int in_channels, in_height, in_width;  ///< channels per group
   int out_channels, out_height, out_width;
   int taps;
   Activation activation;
-  bool fours;          ///< rows of `in` are aligned fours of floats
-  bool writes_fours;   ///< of `out` and `mask`
-  bool weights_early;  ///< nothing that this launch may come before writes the weights
+  bool fours;          ///< rows of `in` are aligned in fours
+  bool writes_fours;   ///< the same for `out` and `mask`
+  bool weights_early;  ///< no launch that this one may overlap writes the weights
 };
 
 struct WeightGradient {
@@ -30,7 +29,7 @@ struct WeightGradient {
   int groups;
   int in_channels, in_height, in_width, out_channels, out_height, out_width;
   int taps, slices, blocks;
-  bool fours;  ///< rows of x are aligned fours of floats
+  bool fours;  ///< rows of x are aligned in fours
   bool dy_fours;
 };
 constexpr int kMostWeightGradients = 32;
@@ -38,28 +37,28 @@ struct WeightGradientArguments {
   WeightGradient all[kMostWeightGradients];
 };
 
-/// Sums of which parts lie one after another.
+/// Sums whose parts lie in sequence.
 struct Parts {
   const float* parts;  ///< [slices][count]
   float* sum;          ///< [count]
   int slices, count;
-  bool accumulate;  ///< adds to what is there
+  bool accumulate;  ///< adds to the existing sum
   int blocks;
 };
 struct PartsArguments {
   Parts all[2 * kMostWeightGradients];
 };
 
-constexpr int kThreads = 256;  ///< of a block of these kernels
+constexpr int kThreads = 256;  ///< per block of these kernels
 constexpr int kSumThreads = 1024;
 
 struct SquaredErrorArguments {
   const float *prediction, *target;
-  const float* scale;  ///< of the gradient: one number
+  const float* scale;  ///< one number, for the gradient
   float* out;          ///< the loss, or the gradient
-  double* parts;       ///< of the loss: a block's, where there are several
+  double* parts;       ///< of the loss, per block, if there are several
   int count, blocks;
-  bool through_sigmoid;  ///< the gradient by what the sigmoid that made the prediction was given
+  bool through_sigmoid;  ///< gradient with respect to the input of the sigmoid before
 };
 
 }  // namespace millrace::gpu

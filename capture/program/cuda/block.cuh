@@ -1,16 +1,15 @@
-// What a block's threads do together, and groups of floats.
 #pragma once
 
 #include "capture/program/cuda/device.cuh"
 
 namespace millrace::gpu {
 
-/// combine(a, b) of the threads' numbers in pairs, always in one order; all threads get it. Takes
-/// kThreads doubles of shared memory.
+/// combine(a, b) over all threads' numbers in a fixed order, returned to all. Takes kThreads
+/// doubles of shared memory.
 template <int kThreads, class Combine>
 DEVICE double combined_in_block(double own, const Combine& combine) {
   auto* const all = reinterpret_cast<double*>(shared_memory());
-  meet();  // who still reads what was combined before
+  meet();  // others may still read the last result
   all[thread()] = own;
   for (int half = kThreads / 2; half > 0; half /= 2) {
     meet();
@@ -24,17 +23,16 @@ DEVICE double sum_of_block(double own) {
   return combined_in_block<kThreads>(own, [](double a, double b) { return a + b; });
 }
 
-/// An image's planes.
 struct Planes {
   const float* first;  ///< [channels][height][width]
   int channels, height, width;
 };
 
-/// Begins to copy a tile of kChannels planes, from pixel (y, x) of `channel` on, to rows of kRow
-/// floats; zeros where there is nothing. kApart: 4 if rows are aligned fours, as the tile's are.
+/// Starts copying a tile of kChannels planes, from pixel (y, x) of `channel`, to rows of kRow
+/// floats, with zeros outside the image. kApart: 4 if rows, like the tile's, are aligned in fours.
 template <int kThreads, int kChannels, int kRows, int kRow, int kPlane, int kApart>
 DEVICE void fetch_tile(float* to, const Planes& from, int channel, int y, int x) {
-  // Threads side by side in kStep rows: a thread keeps its column, and nothing is divided.
+  // Threads cover kStep rows at a time: each keeps its column and nothing is divided.
   constexpr int kAcross = kRow / kApart, kOnce = kAcross < kThreads ? kAcross : kThreads;
   constexpr int kStep = kThreads / kOnce;
   if (thread() >= kStep * kOnce) return;

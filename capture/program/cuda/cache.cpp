@@ -11,7 +11,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "capture/program/cuda/sources.h"  // made of the kernels' files by CMake
+#include "capture/program/cuda/sources.h"  // generated from the kernel sources by CMake
 
 namespace millrace::gpu {
 namespace {

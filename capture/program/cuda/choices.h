@@ -1,4 +1,4 @@
-// Which kernels were chosen by timing, so that a run that goes on has them again.
+// Kernels chosen by timing, kept so that a resumed run uses the same.
 #pragma once
 
 #include <functional>
@@ -8,17 +8,16 @@
 
 namespace millrace::gpu {
 
-/// By what is to be done, as "NVIDIA H100 80GB HBM3: forward 16x64x64 -> ...", the kernel's name.
+/// By task, as in "NVIDIA H100 80GB HBM3: forward 16x64x64 -> ...", the kernel's name.
 using Choices = std::map<std::string, std::string>;
 
-/// Those that this process has made or was given. Thread-safe.
+/// All that this process made or was given. Thread-safe.
 Choices choices();
-/// Of a checkpoint: they hold from now on, whatever a timing would say.
+/// Choices of a checkpoint, which override any timing from now on.
 void take_choices(const Choices& made);
 
-/// The one of `names` to take for `task`: as this process or the cache folder chose before, else
-/// the one that `time` (of a place in `names`; in any unit; infinity: unknown) finds fastest, which
-/// is kept. Thread-safe.
+/// The index in `names` to use for `task`: as this process or the cache folder chose before, else
+/// the one `time` (of an index; in any unit; infinity: unknown) finds fastest. Thread-safe.
 std::size_t choose(const std::string& task, const std::vector<std::string>& names,
                    const std::function<double(std::size_t)>& time);
 

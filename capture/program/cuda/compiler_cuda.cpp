@@ -17,12 +17,12 @@
 
 #include "capture/program/cuda/cache.h"
 
-#include "capture/program/cuda/sources.h"  // made of the kernels' files by CMake
+#include "capture/program/cuda/sources.h"  // generated from the kernel sources by CMake
 
 namespace millrace::gpu {
 namespace {
 
-/// NVRTC comes with LibTorch, but nothing of LibTorch links it.
+/// NVRTC comes with LibTorch, which doesn't link it.
 class Nvrtc {
  public:
   static const Nvrtc& get() {
@@ -35,7 +35,7 @@ class Nvrtc {
 #define FUNCTION(name) decltype(::nvrtc##name)* name = find<decltype(::nvrtc##name)>("nvrtc" #name)
  private:
   static constexpr const char* kLibrary =
-      "libnvrtc.so.13";  // as the CUDA that LibTorch is built for
+      "libnvrtc.so.13";  // of the CUDA that LibTorch is built for
   void* const library_ = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   std::string missing_ = library_ ? "" : std::string("no ") + kLibrary;
   template <class Function>
@@ -75,7 +75,6 @@ int architecture_of(int device) {
   return major * 10 + minor;
 }
 
-/// What the cache knows it by.
 std::string key_of(const std::string& expression, int architecture) {
   int major = 0, minor = 0;
   Nvrtc::get().Version(&major, &minor);
@@ -83,7 +82,6 @@ std::string key_of(const std::string& expression, int architecture) {
          std::to_string(minor);
 }
 
-/// False: the cache has it not.
 bool read_compiled(const std::string& key, Compiled& made) {
   std::string content;
   if (!read_cached(key, content) || content.find('\n') == content.npos) return false;
@@ -120,7 +118,7 @@ Compiled compile(const std::string& expression, int architecture, bool tell_regi
   } const destroy{&program};
   check(nvrtc.AddNameExpression(program, name.c_str()), name.c_str());
   const std::string target = "--gpu-architecture=sm_" + std::to_string(architecture);
-  // Where a product and its sum are one operation, the kernels say so.
+  // Kernels call fma explicitly where they want it.
   std::vector<const char*> options = {target.c_str(), "--std=c++20", "--fmad=false"};
   if (tell_registers) options.push_back("--ptxas-options=-v");
   const nvrtcResult result = nvrtc.CompileProgram(program, int(options.size()), options.data());
@@ -145,7 +143,7 @@ std::mutex mutex;
 std::map<std::pair<std::string, int>, const void*> loaded;  ///< by expression and architecture
 
 const void* load(const Compiled& made) {
-  cudaLibrary_t library = nullptr;  // for good
+  cudaLibrary_t library = nullptr;  // never unloaded
   cudaKernel_t kernel = nullptr;
   C10_CUDA_CHECK(
       cudaLibraryLoadData(&library, made.binary.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
@@ -165,12 +163,12 @@ void prepare_kernels(const std::vector<std::string>& expressions, int device) {
   std::sort(wanted.begin(), wanted.end());
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
   std::vector<Compiled> made(wanted.size());
-  std::vector<std::size_t> missing;  // of wanted
+  std::vector<std::size_t> missing;  // indices into wanted
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (!read_compiled(key_of(wanted[i], architecture), made[i])) missing.push_back(i);
   }
   static std::atomic<bool> said = false;
-  constexpr std::size_t kFew = 3;  // soon done
+  constexpr std::size_t kFew = 3;  // done soon
   if (missing.size() > kFew && !said.exchange(true))
     std::fprintf(stderr, "compiling kernels for the GPU, %d at first; later starts have them\n",
                  int(missing.size()));

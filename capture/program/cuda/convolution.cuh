@@ -1,7 +1,7 @@
-// A convolution and its data gradient: a block makes a tile of pixels of some channels from tiles
-// of the input and the weights in shared memory, of which the next are on their way while one is
-// used. Products are added in one order: a part's input channels, rows of taps, taps; then the
-// parts; then the blocks of a cluster, which share the input channels.
+// A convolution and its data gradient: a block computes a tile of pixels of some channels from
+// tiles of input and weights in shared memory, and prefetches the next tiles meanwhile. Products
+// are summed in a fixed order: the input channels of a part, rows of taps, taps; then the parts;
+// then the blocks of a cluster, which split the input channels.
 #pragma once
 
 #include "capture/program/cuda/block.cuh"
@@ -53,7 +53,7 @@ class Convolution {
     wait_for_last();
     Sums sums(thread() % kOwners, thread() / kOwners);
 #pragma unroll 1
-    for (int chunk = first - 2; chunk < end; ++chunk) {  // in one place: it is inlined
+    for (int chunk = first - 2; chunk < end; ++chunk) {  // one call site, since it is inlined
       if (chunk >= first) {
         wait<1>();
         meet();
@@ -74,7 +74,7 @@ class Convolution {
     return shared_memory() + chunk % 2 * kPlan.stage;
   }
 
-  /// Begins to fetch a chunk of input channels.
+  /// Starts fetching a chunk of input channels.
   DEVICE void fetch_input(int chunk) const {
     const int channel = chunk * kTile.chunk, y = first_y * kPlan.y.step - kPlan.y.pad;
     const int x = first_x * kPlan.x.step - kPlan.run.lead;
@@ -88,7 +88,7 @@ class Convolution {
                                                                                channel, y, x);
     }
   }
-  /// Pixels with zeros between them.
+  /// Pixels with zeros between them (transposed convolution).
   DEVICE void fetch_apart(float* to, int channel, int first_row, int first_column) const {
     constexpr int kAll = kPlan.rows * kPlan.row;
 #pragma unroll 1
@@ -104,9 +104,8 @@ class Convolution {
     }
   }
 
-  /// Begins to fetch a chunk's weights: a warp takes some that lie one after another, lanes side by
-  /// side, then others. Where a lane's go in shared memory is the same each time, but for an
-  /// offset.
+  /// Starts fetching a chunk's weights: a warp takes runs of consecutive weights, coalesced across
+  /// lanes. A lane's places in shared memory are the same for each run, but for an offset.
   DEVICE void fetch_weights(int chunk) const {
     constexpr int kOuter = kGradient ? kTile.chunk : kTile.block_channels;
     constexpr int kInner = kGradient ? kTile.block_channels : kTile.chunk;
@@ -136,12 +135,12 @@ class Convolution {
       }
     }
   }
-  /// Where a weight goes, by its channels' and tap's places in memory.
+  /// A weight's place by the memory order of its channels and tap.
   DEVICE static int place_of(int outer, int inner, int tap) {
     return kGradient ? Sums::weight_place(outer, kTaps - 1 - tap, inner)
                      : Sums::weight_place(inner, tap, outer);
   }
-  /// Whose places a lane has registers for.
+  /// Inner channels at a time: a lane keeps their places in registers.
   static PLAN int inner_at_once(int all) {
     constexpr int kMost = 8 * 32;
     if (all * kTaps <= kMost) return all;
@@ -151,8 +150,7 @@ class Convolution {
     return once;
   }
 
-  /// By way of shared memory, so that neighbours are written by neighbours: each thread of the
-  /// cluster adds up some of the parts' sums.
+  /// Coalesced through shared memory; each thread of the cluster adds some of the parts' sums.
   DEVICE void write_all(Sums& sums) {
     float4* const mine = reinterpret_cast<float4*>(shared_memory());
 #pragma unroll
@@ -175,10 +173,10 @@ class Convolution {
       }
       write(Sums::place(i % kOwners, i / kOwners), sum);
     }
-    meet_cluster();  // others may still read here
+    meet_cluster();  // others may still be reading
   }
 
-  /// Four neighbours.
+  /// Four adjacent outputs.
   DEVICE void write(const TilePlace& at, float4 sum) const {
     const int o = first_channel + at.channel, y = first_y + at.y, x = first_x + at.x;
     if (o >= a.out_channels || y >= a.out_height) return;
@@ -210,14 +208,14 @@ class Convolution {
   Planes image;  ///< of the group
 };
 
-/// Blocks: those of a cluster, tiles, blocks of channels, groups.
+/// Grid: blocks of a cluster, tiles, blocks of channels, groups.
 template <class kWindow, bool kGradient, Products kProducts, int... kNumbers>
 BOUNDED_KERNEL(ConvolutionTile{kNumbers...}.threads(kProducts), by_tensor_cores(kProducts))
 convolution(BY_VALUE ConvolutionArguments arguments) {
   Convolution<kWindow, kGradient, kProducts, kNumbers...>(arguments).run();
 }
 
-/// A thread a number, its sum over few channels or many small groups: depthwise convolutions.
+/// One thread per output, for few channels or many small groups: depthwise convolutions.
 template <class kWindow, bool kGradient>
 KERNEL(kThreads)
 plain_convolution(BY_VALUE ConvolutionArguments a) {

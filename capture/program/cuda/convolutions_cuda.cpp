@@ -1,4 +1,3 @@
-// Convolutions and their gradients on a GPU: which kernel, and its launch.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -16,9 +15,9 @@ namespace millrace::program {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-// Operations, by what was measured on an H100.
-constexpr double kEarly = 1.5e8;   ///< with fewer, a launch that comes early is faster
-constexpr double kTogether = 1e9;  ///< with fewer, weights' gradients are faster in one launch
+// Numbers of operations, measured on an H100.
+constexpr double kEarly = 1.5e8;   ///< with fewer, early launches are faster
+constexpr double kTogether = 1e9;  ///< with fewer, weight gradients are faster in one launch
 
 constexpr gpu::ConvolutionTile kFmaTiles[] = {
 #define TILE(...) {__VA_ARGS__},
@@ -42,7 +41,7 @@ std::string text_of(const gpu::WeightGradientTile& t) {
   return numbers(t.width, t.height, t.in, t.out, t.warp_out, t.sharers);
 }
 
-/// A convolution as the kernels see it: the channels of a group, the window as a template argument.
+/// A convolution as kernels see it: channels per group, the window as a template argument.
 struct Shape {
   explicit Shape(const kernels::Convolution& c)
       : groups(c.groups),
@@ -64,10 +63,10 @@ struct Shape {
     x = side(columns);
   }
   int taps() const { return y.taps * x.taps; }
-  /// Tiles would be empty for the most part.
+  /// Tiles would be mostly empty.
   bool plain() const { return groups > 1 && std::min(in, out) < 8; }
 
-  /// Channels of a group, of what is read and written.
+  /// Channels per group read and written.
   int taken() const { return gradient ? out : in; }
   int made() const { return gradient ? in : out; }
 
@@ -79,7 +78,7 @@ struct Shape {
   gpu::Side y{}, x{};
 };
 
-/// The kinds of products that a precision allows, and pays for at all.
+/// Kinds of products that the precision allows and that pay off.
 std::vector<gpu::Products> products_of(const kernels::Convolution& c, const Shape& shape) {
   constexpr int kFewest = 16, kMostTaps = 7;  // channels; a row's taps are in registers
   constexpr double kLarge = 1e8;              // operations
@@ -94,14 +93,14 @@ std::vector<gpu::Products> products_of(const kernels::Convolution& c, const Shap
   return all;
 }
 
-/// Instructions of a copy to shared memory: of four pixels; of a weight.
+/// Instructions per copy to shared memory: of four pixels; of a weight.
 constexpr double kCopy = 18, kWeightCopy = 10;
 
-/// About the time of so many multiply-adds and instructions of copies in all, by blocks of so many
-/// threads: a processor needs some 256 threads, and one with few sums spends its time on loads.
+/// Relative time of `sums` multiply-adds and `copies` copy instructions in total: an SM needs some
+/// 256 threads, and a thread with few sums is bound by loads.
 double cost(double sums, double copies, gpu::Products products, int blocks, int threads,
             int sums_of_thread) {
-  static constexpr double speeds[] = {1, 2.6, 1.3, 2.8};  // of an H100, in tiles that are full
+  static constexpr double speeds[] = {1, 2.6, 1.3, 2.8};  // on an H100, with full tiles
   const double busy =
       std::min(1.0, double(blocks) * threads / (256.0 * device_properties().multiProcessorCount));
   const double in_registers =
@@ -114,7 +113,6 @@ bool fits(int floats, int threads) {
          threads <= device_properties().maxThreadsPerBlock;
 }
 
-/// A kernel that could do it.
 template <class Tile>
 struct Candidate {
   gpu::Products products = gpu::Products::fma;
@@ -128,7 +126,7 @@ struct Candidate {
   }
 };
 
-/// The few that promise most, of each kind of products the cheapest first.
+/// The most promising few, for each kind of products the cheapest first.
 template <class Tile>
 std::vector<Candidate<Tile>> best_of(std::vector<Candidate<Tile>> all) {
   constexpr int kOfEach = 5;
@@ -149,7 +147,7 @@ std::vector<std::string> names_of(const std::vector<Candidate<Tile>>& all) {
   return names;
 }
 
-/// The one to take: the first, or, tuned, the one that was fastest when it was timed.
+/// The first, or, if tuned, the one timed as fastest.
 template <class Tile>
 Candidate<Tile> choose(const std::vector<Candidate<Tile>>& all, bool tuned, const std::string& task,
                        const std::function<std::string(const Candidate<Tile>&)>& expression,
@@ -164,14 +162,14 @@ Candidate<Tile> choose(const std::vector<Candidate<Tile>>& all, bool tuned, cons
         gpu::prepare_kernels(expressions, c10::cuda::current_device());
       }
       return time(all[i]);
-    } catch (const std::exception&) {  // no memory to try it in, or no room for it on the device
+    } catch (const std::exception&) {  // no memory to try it in, or it doesn't fit the device
       cudaGetLastError();
       return kNever;
     }
   })];
 }
 
-/// \param share of its work in that of the launch's node.
+/// \param share of this work in its launch.
 std::string task_of(const kernels::Convolution& c, double share = 1) {
   std::string task = std::string(device_properties().name) + ": " + describe(c) + " " +
                      kernels::kPrecisionNames[int(c.precision)];
@@ -302,7 +300,7 @@ class GpuConvolution final : public Prepared {
     take(choice);
     gpu::ConvolutionArguments arguments = arguments_;
     point(arguments, floats(in), floats(weights), floats(out));
-    C10_CUDA_CHECK(cudaDeviceSynchronize());  // the zeros are there
+    C10_CUDA_CHECK(cudaDeviceSynchronize());  // zeros are written
     return time_launches([&] { launch_(blocks_, arguments); });
   }
 
@@ -313,16 +311,15 @@ class GpuConvolution final : public Prepared {
   int blocks_ = 0;
 };
 
-// ---- Weights' gradients.
+// ---- Weight gradients.
 
-/// A launch that does several pieces of work, each by blocks of its own.
+/// A launch of several pieces of work, each with its own blocks.
 template <class Arguments>
 struct Batch {
   Arguments arguments{};
   std::size_t count = 0;
   int blocks = 0;
 };
-/// To the last of `batches`, or to a new one if that is full.
 template <class Arguments, class Work>
 void add_work(std::vector<Batch<Arguments>>& batches, const Work& work, std::size_t most) {
   if (batches.empty() || batches.back().count == most) batches.emplace_back();
@@ -336,7 +333,7 @@ using GradientChoice = Candidate<gpu::WeightGradientTile>;
 gpu::WeightGradientPlan plan(const Shape& shape, const GradientChoice& choice) {
   return gpu::WeightGradientPlan(shape.y, shape.x, choice.products, choice.tile);
 }
-/// Of a slice.
+/// Per slice.
 int blocks(const Shape& shape, const GradientChoice& choice) {
   return gpu::divided_up(shape.in, choice.tile.in) * gpu::divided_up(shape.out, choice.tile.out) *
          plan(shape, choice).row_blocks * shape.groups;
@@ -344,7 +341,7 @@ int blocks(const Shape& shape, const GradientChoice& choice) {
 int tiles(const kernels::Convolution& c, const gpu::WeightGradientTile& t) {
   return gpu::divided_up(c.output.width, t.width) * gpu::divided_up(c.output.height, t.height);
 }
-/// \param share of its work in that of all that is done at the same time.
+/// \param share of this work in all concurrent work.
 std::vector<GradientChoice> gradient_candidates(const kernels::Convolution& c, const Shape& shape,
                                                 double share = 1) {
   std::vector<GradientChoice> all;
@@ -371,8 +368,7 @@ std::vector<GradientChoice> gradient_candidates(const kernels::Convolution& c, c
   return best_of(std::move(all));
 }
 
-/// The gradients of several convolutions' weights: those that one kernel does in one launch, and
-/// one for all sums of parts.
+/// Weight gradients of several convolutions: one launch per kernel, and one that sums all parts.
 class GpuWeightGradients final : public Prepared {
   using Choice = GradientChoice;
 
@@ -422,12 +418,11 @@ class GpuWeightGradients final : public Prepared {
     std::size_t index;  ///< in the node
     gpu::WeightGradient work;
     double flops = 0;
-    int blocks = 1, tiles = 1;  ///< of a slice; there are as many slices as tiles, at most
+    int blocks = 1, tiles = 1;  ///< per slice; at most as many slices as tiles
   };
-  /// One kernel's.
   struct Group {
     std::string expression, name;
-    std::size_t together;  ///< at most, in a launch
+    std::size_t together;  ///< most in a launch
     int threads;
     Launch launch;
     std::vector<Member> members;
@@ -466,14 +461,14 @@ class GpuWeightGradients final : public Prepared {
     work.dy_fours = work.out_width % 4 == 0 && holds_fours(dy);
   }
 
-  /// As many blocks as the device runs at a time, by a convolution's share of a launch's work.
+  /// Enough blocks to fill the device, in proportion to the convolution's share of a launch's work.
   static int slices(double share, int blocks, int tiles, int threads) {
     const int at_once = device_properties().multiProcessorCount * std::max(1, 256 / threads);
     return std::clamp(int(std::ceil(at_once * share / blocks)), 1, tiles);
   }
 
-  /// Those that a launch would hold if each took the kernel that is best for it: of one window, and
-  /// alike in whether their channels are few. A small launch holds all of a window.
+  /// Whether both would be in one launch if each took its best kernel: they share a window and both
+  /// or neither have few channels. A small launch holds all of a window.
   bool meets(const Shape& a, const Shape& b) const {
     constexpr int kFew = 8;
     return !a.plain() && !b.plain() && a.window == b.window &&
@@ -490,7 +485,7 @@ class GpuWeightGradients final : public Prepared {
       return;
     }
     double flops = 0;
-    std::size_t largest = index;  // decides for all in a small launch
+    std::size_t largest = index;  // decides for a whole small launch
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Shape other(all[i]);
       if (!meets(own, other)) continue;
@@ -504,7 +499,7 @@ class GpuWeightGradients final : public Prepared {
                              tiles(all[index], choice.tile)});
   }
 
-  /// \param flops of all that the launch would hold.
+  /// \param flops of the whole launch.
   Choice choose_kernel(const kernels::Convolution& c, double flops) const {
     const Shape shape(c);
     const double share = shape.flops / flops;
@@ -522,7 +517,7 @@ class GpuWeightGradients final : public Prepared {
           point(work, floats(x), floats(dy));
           work.parts = floats(parts);
           const Launch launch(expression(shape, tried), launched(shape, tried));
-          C10_CUDA_CHECK(cudaDeviceSynchronize());  // the zeros are there
+          C10_CUDA_CHECK(cudaDeviceSynchronize());  // zeros are written
           return time_launches(
               [&] { launch(work.blocks, gpu::WeightGradientArguments{.all = {work}}); });
         });
@@ -589,7 +584,7 @@ bool meets(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
                      [&](const at::Tensor& t) { return t.defined() && touches(b, range_of(t)); });
 }
 
-/// Each keeps few of a GPU's processors busy; a launch at the last one's place makes several.
+/// Each alone keeps few SMs busy; one launch at the last one's place computes several.
 void gather_weight_gradients(std::vector<Node>& nodes) {
   std::size_t last = nodes.size();
   for (std::size_t i = nodes.size(); i-- > 0;) {

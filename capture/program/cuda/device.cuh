@@ -1,5 +1,4 @@
-// What a GPU's kernels are written in. NVRTC reads this; a host reads tests/host_device/block.h
-// instead, where a block's threads take turns.
+// What kernels are written in. For NVRTC; on a host tests/host_device/block.h takes its place.
 #pragma once
 
 #include "capture/program/cuda/arguments.h"
@@ -10,7 +9,7 @@
 #else
 #define DEVICE __device__ __forceinline__
 #define KERNEL(threads) __global__ void __launch_bounds__(threads, 1)
-/// Of at most 128 registers a thread, or, with `many`, as many as there are.
+/// At most 128 registers per thread, or with `many`, no limit.
 #define BOUNDED_KERNEL(threads, many) \
   __global__ void __launch_bounds__(threads, (many) || (threads) > 256 ? 1 : 512 / (threads))
 #define BY_VALUE const __grid_constant__
@@ -23,20 +22,20 @@ DEVICE int thread() {
 DEVICE int block() {
   return int(blockIdx.x);
 }
-/// Waits for the block's other threads, which then see what this one wrote.
+/// Barrier of the block: afterwards the threads see each other's writes.
 DEVICE void meet() {
   __syncthreads();
 }
-/// The block's own memory, as much as its launch asked for; 16-byte aligned.
+/// The block's dynamic shared memory; 16-byte aligned.
 DEVICE float* shared_memory() {
   extern __shared__ float4 memory[];
   return reinterpret_cast<float*>(memory);
 }
 
-// Copies to shared memory that go on while the thread computes: those begun before commit() are
-// done after a wait() that leaves fewer commits open, and seen by others after a meet().
+// Asynchronous copies to shared memory: those begun before a commit() are done after a wait() that
+// leaves fewer commits open, and visible to others after a meet().
 
-/// Four bytes, or, `from` unread, a zero.
+/// Four bytes, or zero without reading `from`.
 DEVICE void copy_async(float* to, const float* from, bool there) {
   asm volatile(
       "cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(unsigned(__cvta_generic_to_shared(to))),
@@ -58,20 +57,20 @@ DEVICE void wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
 }
 
-/// The next launch may come, if it is one that comes early.
+/// Lets the next launch begin, if it is an early one.
 DEVICE void let_next_come() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-/// A launch that comes early waits here for the one before it.
+/// An early launch waits here for the previous one.
 DEVICE void wait_for_last() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Blocks that share their memory; a launch that asks for none has clusters of one.
+// Blocks with distributed shared memory; without a cluster launch, clusters of one.
 #if __CUDA_ARCH__ >= 900
 DEVICE int cluster_rank() {
   int rank;
@@ -86,7 +85,7 @@ DEVICE int cluster_size() {
 DEVICE void meet_cluster() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
-/// What `at`, an address in this block's memory, is in that of another.
+/// Reads at another block's counterpart of `at`, an address in this block's shared memory.
 DEVICE float4 of_cluster(const float4* at, int rank) {
   float4 four;
   unsigned there;
@@ -114,7 +113,7 @@ DEVICE float4 of_cluster(const float4* at, int) {
 }
 #endif
 
-// Tensor cores. All lanes of a warp call these together.
+// Tensor cores. All lanes of a warp must call these together.
 
 DEVICE unsigned float_bits(float value) {
   return __float_as_uint(value);
@@ -122,7 +121,7 @@ DEVICE unsigned float_bits(float value) {
 DEVICE float bits_float(unsigned bits) {
   return __uint_as_float(bits);
 }
-/// As bfloat16, rounded to nearest even.
+/// Two bfloat16, rounded to nearest even.
 DEVICE unsigned two_halves(float low, float high) {
   unsigned halves;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
@@ -148,18 +147,18 @@ DEVICE void multiply_halves(float (&sums)[4], const unsigned (&a)[4], unsigned b
 
 namespace millrace::gpu {
 
-/// At a kernel's begin, before it reads or writes what others may.
+/// Call before a kernel reads or writes shared data.
 DEVICE void start() {
   let_next_come();
   wait_for_last();
 }
 
 DEVICE float activated(float value, Activation activation) {
-  if (activation == Activation::relu) return value <= 0 ? 0 : value;  // a NaN stays one
+  if (activation == Activation::relu) return value <= 0 ? 0 : value;  // NaN stays NaN
   return activation == Activation::sigmoid ? 1 / (1 + expf(-value)) : value;
 }
 
-/// `kCount` floats, a multiple of 4, from a 16-byte aligned address.
+/// Loads `kCount` floats, a multiple of 4, from a 16-byte aligned address.
 template <int kCount>
 DEVICE void load(float* to, const float* from) {
 #pragma unroll

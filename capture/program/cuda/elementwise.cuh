@@ -1,5 +1,4 @@
-// Functions of each element, with operands that are spread over the result, copies between strides,
-// sums of parts, and the mean squared error.
+// Elementwise functions with broadcast operands, strided copies, sums of parts, squared errors.
 #pragma once
 
 #include "capture/program/cuda/block.cuh"
@@ -10,13 +9,13 @@ namespace millrace::gpu {
 
 using kernels::Function;
 
-DEVICE float clamped(float x, float least, float most) {  // a NaN stays one
+DEVICE float clamped(float x, float least, float most) {  // NaN stays NaN
   return x < least ? least : x > most ? most : x;
 }
 DEVICE float sigmoid_of(float x) {
   return activated(x, Activation::sigmoid);
 }
-/// The normal distribution up to x.
+/// The standard normal CDF.
 DEVICE float below(float x) {
   return fmaf(0.5f, erff(x * 0.70710678f), 0.5f);
 }
@@ -29,7 +28,7 @@ DEVICE float gelu_tanh_slope(float x) {
   return fmaf(0.5f * x, (1 - t * t) * inner, fmaf(0.5f, t, 0.5f));
 }
 
-/// kernels::Function of x and y, with the map's numbers a, b, c.
+/// kernels::Function of x and y with the map's parameters a, b, c.
 template <Function kFunction>
 struct Mapped;
 // The formatter takes products for pointers.
@@ -76,7 +75,7 @@ struct Copied {
   DEVICE static float of(float x, float, float, float, float) { return x; }
 };
 
-/// `kFloats` elements of an operand, which go on from `offset` or are all one.
+/// `kFloats` elements of an operand, either consecutive from `offset` or all the same.
 template <int kFloats>
 DEVICE void read(float* to, const Spread& from, int offset, int stride) {
   if (kFloats == 4 && from.at && stride == 1) return load<4>(to, from.at + offset);
@@ -85,7 +84,7 @@ DEVICE void read(float* to, const Spread& from, int offset, int stride) {
   for (int k = 0; k < kFloats; ++k) to[k] = one;
 }
 
-/// A thread makes `kFloats` neighbours.
+/// Each thread computes `kFloats` adjacent elements.
 template <class F, int kFloats>
 KERNEL(kThreads)
 map(BY_VALUE MapArguments m) {
@@ -110,7 +109,7 @@ map(BY_VALUE MapArguments m) {
   store<kFloats>(m.made + made, x);
 }
 
-/// A thread a sum.
+/// One thread per sum.
 KERNEL(kThreads) add_up_parts(BY_VALUE PartsArguments arguments) {
   start();
   int own = block(), k = 0;
@@ -124,7 +123,7 @@ KERNEL(kThreads) add_up_parts(BY_VALUE PartsArguments arguments) {
   p.sum[i] = p.accumulate ? p.sum[i] + sum : sum;
 }
 
-/// A thread a pixel. Each float is the one nearest to the quotient, as a core's.
+/// One thread per pixel. Each float is the quotient correctly rounded, as on a core.
 KERNEL(kThreads) sample_of_bytes(BY_VALUE BytesArguments b) {
   start();
   const int pixel = block() * kThreads + thread();
@@ -133,7 +132,7 @@ KERNEL(kThreads) sample_of_bytes(BY_VALUE BytesArguments b) {
     b.to[c * b.pixels + pixel] = float(b.bytes[pixel * b.channels + c]) / 255;
 }
 
-/// The mean of squared differences, or a block's part of their sum.
+/// The mean of squared differences, or a block's part of the sum.
 KERNEL(kSumThreads) squared_error(BY_VALUE SquaredErrorArguments a) {
   start();
   float part = 0;

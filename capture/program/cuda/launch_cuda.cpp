@@ -48,8 +48,7 @@ capture::OwnGraphExec executable(const capture::OwnGraph& graph) {
   return capture::OwnGraphExec(made);
 }
 
-/// Whether a graph within a graph takes launches that come early: from sm_90 on, if the driver
-/// does.
+/// Whether a child graph can hold early launches: from sm_90 on, if the driver allows it.
 bool can_come_early() {
   static const bool can = [] {
     if (device_properties().major < 9) return false;
@@ -62,7 +61,7 @@ bool can_come_early() {
                                    stream.get()));
     };
     try {
-      launch(false);  // loads the kernel, which a capture may not
+      launch(false);  // loads the kernel, which a capture can't do
       const capture::OwnGraph part = captured(stream.get(), [&] {
         launch(false);
         launch(true);
@@ -101,14 +100,14 @@ void Launch::launch(int blocks, void** arguments) const {
 
 double time_launches(const std::function<void()>& launch) {
   constexpr int kLaunches = 20, kTries = 4;
-  launch();  // loads the kernel, which a capture may not
+  launch();  // loads the kernel, which a capture can't do
   C10_CUDA_CHECK(cudaDeviceSynchronize());
   const capture::OwnStream stream(c10::Device(at::kCUDA, c10::cuda::current_device()));
   const capture::OwnGraph graph = captured(stream.get(), [&] {
     for (int i = 0; i < kLaunches; ++i) launch();
   });
   const capture::OwnGraphExec run = executable(graph);
-  static const bool warm = [&] {  // an idle device's clocks rise in some milliseconds
+  static const bool warm = [&] {  // an idle device takes milliseconds to raise its clocks
     const auto begin = std::chrono::steady_clock::now();
     do {
       C10_CUDA_CHECK(cudaGraphLaunch(run.get(), stream.get()));

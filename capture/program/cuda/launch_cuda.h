@@ -1,4 +1,3 @@
-// A kernel with its launch, as an operation of a step program.
 #pragma once
 
 #include <ATen/cuda/CUDAContext.h>
@@ -23,21 +22,20 @@ inline const cudaDeviceProp& device_properties() {
   return *at::cuda::getCurrentDeviceProperties();
 }
 
-/// How a kernel is launched.
 struct LaunchShape {
   int threads = 0;
   std::size_t shared_floats = 0;
-  int cluster = 1;     ///< blocks that share their memory, a part of all
-  bool early = false;  ///< may begin before what was launched before is over: start() waits for it
+  int cluster = 1;     ///< blocks per cluster; divides their number
+  bool early = false;  ///< may begin before the previous launch is over: start() waits for it
 };
 
-/// A kernel with its launch; what it is told comes with each. Thread-compatible.
+/// A kernel and its launch shape; arguments come with each launch. Thread-compatible.
 class Launch {
  public:
   Launch() = default;
-  /// Compiles the kernel if need be: gpu::kernel().
+  /// Compiles the kernel if necessary, as gpu::kernel() does.
   Launch(const std::string& expression, const LaunchShape& shape);
-  /// On the current stream; of no blocks: nothing.
+  /// On the current stream; no-op for 0 blocks.
   template <class Arguments>
   void operator()(int blocks, Arguments arguments) const {
     void* all[] = {&arguments};
@@ -51,7 +49,7 @@ class Launch {
   LaunchShape shape_;
 };
 
-/// Milliseconds that `launch` takes, of a graph of several: the least of some tries.
+/// Milliseconds per `launch` in a graph of several: the minimum of some tries.
 double time_launches(const std::function<void()>& launch);
 
 template <class... Numbers>
@@ -61,14 +59,13 @@ std::string numbers(const Numbers&... all) {
   return text;
 }
 
-/// A kernel, and what a launch of it takes.
 struct Kernel {
   std::string expression;
   int threads, blocks;
   std::size_t shared_floats = 0;
 };
 
-/// Launches of kernels, one after another, that are told the same: addresses and counts.
+/// Launches of kernels in sequence with the same arguments: addresses and counts.
 template <class Arguments>
 class GpuCall final : public Prepared {
  public:
@@ -94,11 +91,10 @@ class GpuCall final : public Prepared {
   Arguments arguments_{};
 };
 
-/// Whether fours of its floats can be read at once, which begin at each multiple of four.
+/// Whether its floats can be read in aligned fours.
 inline bool holds_fours(const float* first) {
   return reinterpret_cast<std::uintptr_t>(first) % 16 == 0;
 }
-/// "true" or "false", as kernels' names have it.
 inline std::string name_of(bool value) {
   return value ? "true" : "false";
 }

@@ -1,4 +1,3 @@
-// Functions of elements, copies and zeros on a GPU.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -11,8 +10,7 @@
 namespace millrace::program {
 namespace {
 
-/// Tensors of one size, their dimensions in the order of the first one's memory; those that go on
-/// from one to the next in all of them are one.
+/// Tensors of one size, dimensions in the first one's memory order and merged where all allow.
 class Together {
  public:
   explicit Together(const std::vector<at::Tensor>& tensors) : strides_(tensors.size()) {
@@ -36,7 +34,7 @@ class Together {
   void put_strides(std::size_t tensor, int* to) const {
     std::copy(strides_[tensor].begin(), strides_[tensor].end(), to);
   }
-  /// Whether fours of elements lie side by side in this tensor, or are one.
+  /// Whether elements of this tensor come in aligned fours or are all the same.
   bool in_fours(std::size_t tensor) const {
     const std::vector<int>& strides = strides_[tensor];
     return sizes_.back() % 4 == 0 && strides.back() <= 1 &&
@@ -61,10 +59,10 @@ class Together {
   }
 
   std::vector<int> sizes_;
-  std::vector<std::vector<int>> strides_;  ///< of each tensor
+  std::vector<std::vector<int>> strides_;  ///< per tensor
 };
 
-/// A number on the host is a launch's own.
+/// A number on the host is passed by value.
 gpu::Spread spread(const Node& node, std::size_t operand) {
   gpu::Spread made{};
   if (operand >= node.reads.size()) return made;

@@ -1,5 +1,4 @@
-// What the kernels of nodes other than convolutions are told: read by the kernels and by who
-// launches them.
+// Arguments of the kernels for nodes other than convolutions.
 #pragma once
 
 #include "capture/program/cuda/arguments.h"
@@ -8,14 +7,14 @@ namespace millrace::gpu {
 
 constexpr int kMostDimensions = 5;
 
-/// An operand spread over what is made of it, or one number. Strides in floats.
+/// An operand broadcast to the result, or one number. Strides in floats.
 struct Spread {
   const float* at;  ///< null: `number`
   float number;
   int strides[kMostDimensions];
 };
 
-/// Elements along `dimensions` dimensions, the last of which goes on fastest.
+/// Elements along `dimensions` dimensions, the last one fastest.
 struct MapArguments {
   Spread left, right;
   float* made;
@@ -25,27 +24,25 @@ struct MapArguments {
   float numbers[3];
 };
 
-/// Of a group, or a part of it: of a float and its distance from the mean, or of a gradient and
-/// its product with that.
+/// Mean and sum of squared deviations; of gradients, their sum and that of g * (x - mean).
 struct NormPart {
   double sum, product;
 };
 
-/// A norm of groups of `size` elements, which `pixels` elements each have a weight and a bias: a
-/// group norm's channels; a layer norm's groups are rows, with one element a weight, and share the
-/// weights.
+/// A norm of groups of `size` elements. A weight and bias serve `pixels` elements: those of a
+/// channel in group norm; in layer norm, whose groups are rows, one. All rows share the weights.
 struct NormArguments {
-  const float *dy, *x, *weight, *bias;  ///< dy: of gradients; weight and bias may be null
-  float *mean, *rstd;                   ///< of each group; frozen: mean and variance, read
-  float *to, *dw, *db;                  ///< the gradients may be null
+  const float *dy, *x, *weight, *bias;  ///< dy: gradients only; weight and bias may be null
+  float *mean, *rstd;                   ///< per group; frozen norm: mean and variance as inputs
+  float *to, *dw, *db;                  ///< dw and db may be null
   NormPart* parts;
   double eps;
   int groups, size, pixels;
-  int weights;  ///< from a group's to the next one's
-  int slices;   ///< of a group: a block each. Of gradients' parts: of a channel
+  int weights;  ///< from one group's to the next one's
+  int slices;   ///< per group, one block each; gradient parts: per channel
 };
 
-/// Over rows [rows][row].
+/// Functions of rows [rows][row].
 struct RowArguments {
   const float *a, *b;  ///< softmax: x; its gradient: dy, y
   float* to;
@@ -53,12 +50,11 @@ struct RowArguments {
   bool logarithm;
 };
 
-/// sums[c] = factor * the sum of x's channel or column c.
 struct SumArguments {
   const float* x;
   float* sums;
   float factor;
-  int count, columns;  ///< elements of each; the columns of a matrix, or the channels
+  int count, columns;  ///< elements per sum; columns of a matrix, or channels
 };
 
 /// to[c][pixel] = bytes[pixel][c] / 255.
@@ -68,7 +64,7 @@ struct BytesArguments {
   int channels, pixels;
 };
 
-constexpr int kColumns = 32;  ///< of a block that sums columns
+constexpr int kColumns = 32;  ///< per block that sums columns
 
 struct PoolTaps {
   int count, stride, padding, dilation;  ///< as kernels::Taps

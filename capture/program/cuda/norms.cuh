@@ -1,6 +1,6 @@
-// Norms of groups of elements, and their gradients: group norm and instance norm, layer norm, batch
-// norm by statistics that are given. A block makes a slice of a group; where a group has several, a
-// launch before leaves what each slice or channel adds to the group's sums.
+// Norms of groups of elements and their gradients: group and instance norm, layer norm, batch norm
+// with given statistics. A block computes a slice of a group; if a group has several, an earlier
+// launch leaves what each slice or channel contributes to the group's sums.
 #pragma once
 
 #include "capture/program/cuda/block.cuh"
@@ -9,12 +9,12 @@
 namespace millrace::gpu {
 
 enum class Norm {
-  whole,     ///< a block has a group, and measures it
-  in_parts,  ///< what slices or channels add up to is there
+  whole,     ///< a block has a whole group and measures it
+  in_parts,  ///< partial sums of slices or channels are given
   frozen,    ///< mean and variance are given
 };
 
-/// Elements [begin, end) of a group of `size`: the `slice`th of `slices`, which begin at fours.
+/// Elements [begin, end) of a group of `size`: slice `index` of `slices`, which begin at fours.
 struct Slice {
   int group, index, begin, end;
   DEVICE Slice(int size, int slices) : group(block() / slices), index(block() % slices) {
@@ -25,13 +25,12 @@ struct Slice {
   DEVICE int count() const { return end - begin; }
 };
 
-/// Calls work(first, floats) for each thread's every kThreads-th `kFloats` of [begin, end).
+/// Calls work(i) for the thread's share of [begin, end), `kFloats` elements at a time.
 template <int kFloats, int kThreads, class Work>
 DEVICE void each_of(int begin, int end, const Work& work) {
   for (int i = begin + thread() * kFloats; i < end; i += kThreads * kFloats) work(i);
 }
 
-/// The mean, and the sum of squares about it.
 template <int kFloats, int kThreads>
 DEVICE NormPart moments(const float* x, int count) {
   if (count == 0) return {0, 0};
@@ -63,7 +62,6 @@ norm_parts(BY_VALUE NormArguments n) {
   if (thread() == 0) n.parts[block()] = part;
 }
 
-/// A group's moments from its slices', in double.
 DEVICE NormPart moments_of_parts(const NormArguments& n, int group) {
   const NormPart* const parts = n.parts + group * n.slices;
   const int each = rounded_up(divided_up(n.size, n.slices), 4);
@@ -117,7 +115,7 @@ norm(BY_VALUE NormArguments n) {
   });
 }
 
-/// Of a slice of a channel: the sum of dy, and of its product with x - mean.
+/// Over a slice of a channel: the sums of dy and of dy * (x - mean).
 template <int kFloats, int kThreads>
 KERNEL(kThreads)
 norm_gradient_parts(BY_VALUE NormArguments n) {
@@ -140,7 +138,7 @@ norm_gradient_parts(BY_VALUE NormArguments n) {
   if (thread() == 0) n.parts[block()] = part;
 }
 
-/// The sums of a group's gradients, each times its weight.
+/// The sums over a group's gradients, each times its weight.
 template <Norm kHow, int kThreads>
 DEVICE NormPart gradient_sums(const NormArguments& n, int group, float mean) {
   double sum = 0, product = 0;
@@ -166,7 +164,6 @@ DEVICE NormPart gradient_sums(const NormArguments& n, int group, float mean) {
   return {sum_of_block<kThreads>(sum), sum_of_block<kThreads>(product)};
 }
 
-/// The gradients of the weights and biases of a group from its channels' parts.
 template <int kThreads>
 DEVICE void weight_gradients_of_parts(const NormArguments& n, int group, float rstd) {
   for (int i = thread(); i < n.weights; i += kThreads) {
@@ -182,7 +179,7 @@ DEVICE void weight_gradients_of_parts(const NormArguments& n, int group, float r
 }
 
 /// With g = dy * weight and h = (x - mean) * rstd: rstd * (g - mean of g - h * mean of g * h).
-/// `n.slices` slices a channel: of a group as many as its channels have.
+/// `n.slices` per channel; a group has as many as its channels together.
 template <Norm kHow, int kFloats, int kThreads>
 KERNEL(kThreads)
 norm_gradient(BY_VALUE NormArguments n) {

@@ -1,4 +1,3 @@
-// Norms of all kinds and their gradients on a GPU.
 #include <algorithm>
 
 #include "capture/program/cuda/launch_cuda.h"
@@ -8,9 +7,9 @@
 namespace millrace::program {
 namespace {
 
-constexpr int kSlice = 8192;  ///< elements of a block, or more
+constexpr int kSlice = 8192;  ///< least elements per block
 constexpr int kMostSlices = 128;
-constexpr int kBlock = 512, kSmallBlock = 128;  ///< threads; the latter of a group of up to kSmall
+constexpr int kBlock = 512, kSmallBlock = 128;  ///< threads; the latter for groups up to kSmall
 constexpr int kSmall = 1024;
 
 int slices_of(int size) {
@@ -23,7 +22,6 @@ Kernel kernel(const std::string& name, const char* how, int floats_each, int thr
           std::size_t(2 * threads)};
 }
 
-/// Sizes and counts.
 gpu::NormArguments describe_norm(const Node& node, bool layer, bool gradient) {
   gpu::NormArguments n{.eps = node.norm.eps, .slices = 1};
   if (layer) {

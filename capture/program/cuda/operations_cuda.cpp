@@ -55,7 +55,7 @@ std::unique_ptr<Prepared> softmax(const Node& node) {
       });
 }
 
-/// Factor times the sum of each channel of an image, or of each column of a matrix of pixels.
+/// Factor times the sum of each channel of an image or of each column of a matrix of pixels.
 std::unique_ptr<Prepared> sums(const Node& node, float factor) {
   const at::Tensor& x = node.reads[0];
   const int channels = int(x.size(1)), pixels = int(x.size(2) * x.size(3));
@@ -175,7 +175,7 @@ std::unique_ptr<Prepared> prepare_on_gpu(const Node& node) {
 capture::Lowering gpu_lowering(c10::Device device, const kernels::Numerics& numerics) {
   if (!gpu::missing_compiler(device.index()).empty()) return {};
   return [arena = std::make_shared<Arena>(device), numerics](const std::function<void()>& body) {
-    run_dry(body);  // recording keeps all that is allocated: bytes are counted here
+    run_dry(body);  // count bytes here: a recording keeps all it allocates
     return std::make_unique<Lowered>(body, arena, numerics);
   };
 }

@@ -1,4 +1,3 @@
-// A build whose LibTorch has no CUDA.
 #include "capture/program/cuda/choices.h"
 #include "capture/program/cuda/operations.h"
 

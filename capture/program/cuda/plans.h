@@ -1,4 +1,4 @@
-// How a GPU's convolutions cut their work: read by the kernels themselves and by who launches them.
+// How GPU convolutions split their work, for both kernels and launchers.
 #pragma once
 
 #ifdef __CUDACC_RTC__
@@ -18,27 +18,26 @@ PLAN int rounded_up(int a, int to) {
 PLAN int most(int a, int b) {
   return a > b ? a : b;
 }
-/// `floats`, so many of four more that it leaves one of two remainders by 32: planes that begin so
-/// meet in no bank of shared memory.
+/// `floats` rounded up to a multiple of 4 with one of two remainders mod 32: planes of that size
+/// begin in different banks of shared memory.
 PLAN int banked(int floats, int one, int other) {
   floats = rounded_up(floats, 4);
   while (floats % 32 != one && floats % 32 != other) floats += 4;
   return floats;
 }
 
-/// A window's taps along one side: inputs of neighbours are `step` apart, taps `dilation`, over an
-/// image whose pixels are `apart` with zeros between them, after `pad` zeros.
+/// A window's taps along one side: inputs of adjacent outputs are `step` apart, taps `dilation`;
+/// image pixels are `apart` with zeros in between, after `pad` zeros.
 struct Side {
   int taps, step, apart, dilation, pad;
   PLAN int reach() const { return (taps - 1) * dilation + 1; }
 };
-/// As the forward or the data gradient goes over its input.
+/// As the forward or the data gradient moves over its input.
 PLAN Side side_of(int taps, int step, int dilation, int pad, bool gradient) {
   return gradient ? Side{taps, 1, step, dilation, (taps - 1) * dilation - pad}
                   : Side{taps, step, 1, dilation, pad};
 }
 
-/// A convolution's window, as a template argument.
 template <int kRows, int kColumns, int kStepY, int kStepX, int kDilationY, int kDilationX,
           int kPadY, int kPadX>
 struct Window {
@@ -50,11 +49,11 @@ struct Window {
   }
 };
 
-/// The inputs of a row that a thread reads for `pixels` neighbours.
+/// The inputs of a row that a thread reads for `pixels` adjacent outputs.
 struct Run {
-  int lead;         ///< columns before the tile's first: fours of them are aligned in the image
+  int lead;         ///< columns before the tile's first, so that fours are aligned in the image
   int first, skip;  ///< they begin at first + skip
-  int window;       ///< how many, with what is read to be aligned
+  int window;       ///< how many, including those read for alignment
 
   PLAN Run(const Side& side, int pixels)
       : lead(side.step != 1 ? side.pad
@@ -65,20 +64,20 @@ struct Run {
         window(rounded_up(skip + (pixels - 1) * side.step + side.reach(), 4)) {}
 };
 
-/// Of a product's numbers; half: bfloat16. Exact: each as two of TF32.
+/// Precision of the factors; half: bfloat16. Exact: each factor is split into two TF32.
 enum class Products { fma, tf32, exact_tf32, half };
 PLAN bool by_tensor_cores(Products products) {
   return products != Products::fma;
 }
 
-/// A block makes a tile of pixels of some channels, from `chunk` input channels at a time. By FMA a
-/// thread makes `run` neighbours of `channels`; by tensor cores a warp makes `run` rows of
-/// `channels`, a thread four neighbours of each of its numbers.
+/// A block computes a tile of pixels of some channels from `chunk` input channels at a time. With
+/// FMA, a thread computes `run` adjacent pixels of `channels`; with tensor cores, a warp computes
+/// `run` rows of `channels`, a thread four adjacent pixels per accumulator.
 struct ConvolutionTile {
-  int width, height;   ///< pixels of a block
+  int width, height;   ///< per block
   int run;             ///< FMA: a multiple of 4; else a multiple of 32 / width rows
-  int block_channels;  ///< made by a block
-  int channels;        ///< of a thread, a multiple of 4; of a warp, a multiple of 16
+  int block_channels;  ///< computed by a block
+  int channels;        ///< per thread, a multiple of 4; per warp, a multiple of 16
   int chunk;  ///< input channels in shared memory; for tensor cores a multiple of 8, half 16
   int parts;  ///< threads or warps that share a chunk's channels
 
@@ -87,20 +86,20 @@ struct ConvolutionTile {
                                      : width / run * height * (block_channels / channels);
   }
   PLAN int threads(Products products) const { return owners(products) * parts; }
-  /// Of four sums of a thread.
+  /// Each is four sums of a thread.
   PLAN int vectors(Products products) const {
     return by_tensor_cores(products) ? channels / 16 * (run * width / 32) * 4 : channels * run / 4;
   }
 };
 
-/// Where a convolution's data lies in shared memory, in floats.
+/// Layout of a convolution's shared memory, in floats.
 struct ConvolutionPlan {
   Side y, x;
   Run run;
   int taps;
-  int rows, row, plane;      ///< of an input channel
-  int weight_row;            ///< of a tap: so many that few threads meet in a bank
-  int input, stage, floats;  ///< of a chunk; with its weights; in all
+  int rows, row, plane;      ///< per input channel
+  int weight_row;            ///< per tap, chosen for few bank conflicts
+  int input, stage, floats;  ///< per chunk; with its weights; in all
 
   PLAN ConvolutionPlan(const Side& y, const Side& x, Products products, const ConvolutionTile& t)
       : y(y),
@@ -119,7 +118,7 @@ struct ConvolutionPlan {
     if (!by_tensor_cores(products)) row = apart_in_banks(row, t);
     plane = by_tensor_cores(products) ? banked(rows * row, 8, 24) : rows * row;
     input = t.chunk * plane;
-    // Tensor cores: of a tap, 16 outputs and 8 inputs lie together.
+    // Tensor cores: for each tap, 16 outputs and 8 inputs are adjacent.
     stage =
         input + taps * weight_row *
                     (by_tensor_cores(products) ? t.block_channels / 16 * (t.chunk / 8) : t.chunk);
@@ -127,8 +126,8 @@ struct ConvolutionPlan {
   }
 
  private:
-  /// The least row from `row` on with which the fours that eight threads load at a time lie in
-  /// banks of their own, if a few floats more do it.
+  /// The shortest row from `row` on for which the fours that eight threads load at a time don't
+  /// conflict in banks, if a few more floats can achieve it.
   PLAN int apart_in_banks(int row, const ConvolutionTile& t) const {
     for (int longer = row; longer < row + 32; longer += 4) {
       unsigned met = 0;
@@ -142,7 +141,7 @@ struct ConvolutionPlan {
   }
 };
 
-// What may be chosen from; of those that take as long the first.
+// Tiles to choose from; ties go to the first.
 #define MILLRACE_FMA_TILES(TILE) \
   TILE(32, 8, 8, 16, 8, 8, 2)    \
   TILE(32, 8, 8, 16, 8, 8, 4)    \
@@ -173,12 +172,11 @@ struct ConvolutionPlan {
   TILE(8, 8, 4, 32, 32, 32, 4)      \
   TILE(8, 8, 4, 32, 32, 32, 2)
 
-/// Weights' gradients: a block sums over every k-th tile of pixels, for some channels and rows of
-/// taps. By FMA a thread keeps one input channel and four output channels, by tensor cores a warp
-/// eight and `warp_out`.
+/// Weight gradients: a block sums over every k-th tile of pixels, for some channels and rows of
+/// taps. By FMA, a thread has one input and four output channels; else a warp has 8 and `warp_out`.
 struct WeightGradientTile {
-  int width, height;  ///< pixels of the output's gradient; 16 at least, of tensor cores
-  int in, out;        ///< channels of a block
+  int width, height;  ///< of the output's gradient; tensor cores: at least 16
+  int in, out;        ///< channels per block
   int warp_out;       ///< tensor cores: a multiple of 16
   int sharers;        ///< threads or warps that share a sum
 
@@ -190,13 +188,13 @@ struct WeightGradientTile {
 
 struct WeightGradientPlan {
   Side y, x;
-  int pixels;  ///< of a thread, in a row, taken at once
+  int pixels;  ///< adjacent pixels a thread takes at once
   Run run;
-  int tap_rows;    ///< of a block: few enough for a thread's registers
+  int tap_rows;    ///< per block: few enough for a thread's registers
   int row_blocks;  ///< blocks for all rows of taps
   int in_rows, in_row, in_plane, out_plane;
-  int stage, sums, floats;  ///< sums: of a thread
-  int taps_at_once;         ///< of which the sums are in shared memory in the end
+  int stage, sums, floats;  ///< sums: per thread
+  int taps_at_once;         ///< whose sums are in shared memory at the end
 
   PLAN WeightGradientPlan(const Side& y, const Side& x, Products products,
                           const WeightGradientTile& t)
@@ -224,7 +222,7 @@ struct WeightGradientPlan {
     stage = t.in * in_plane + t.out * out_plane;
     const int taps = tap_rows * x.taps, of_tap = t.sharers * t.in * t.out;
     sums = taps * 4 * (by_tensor_cores(products) ? t.warp_out / 16 : 1);
-    constexpr int kRoom = 24 << 10;  // floats, which every device has
+    constexpr int kRoom = 24 << 10;  // floats, available on every device
     taps_at_once = most(1, most(2 * stage, kRoom) / of_tap);
     if (taps_at_once > taps) taps_at_once = taps;
     floats = most(most(2 * stage, of_tap * taps_at_once), t.threads(products));

@@ -1,4 +1,4 @@
-// Pooling, and its gradient, which is enlarging, too. A thread makes an element.
+// Pooling and its gradient, which is also upsampling. One thread per element.
 #pragma once
 
 #include "capture/program/cuda/device.cuh"
@@ -6,7 +6,7 @@
 
 namespace millrace::gpu {
 
-/// The taps of a side that meet the input, at `begin` + i * dilation.
+/// A side's taps that are inside the input, at `begin` + i * dilation.
 struct Met {
   int begin, first, last;
   DEVICE Met(const PoolTaps& taps, int output, int size)
@@ -18,7 +18,7 @@ struct Met {
   DEVICE int count() const { return last > first ? last - first : 0; }
 };
 
-/// An output and what it meets of its plane.
+/// An output and the part of its plane that its window covers.
 struct PoolWindow {
   const PoolArguments& p;
   Met rows, columns;
@@ -38,7 +38,7 @@ struct PoolWindow {
         p.counts_zeros ? p.rows.count * p.columns.count : rows.count() * columns.count();
     return 1 / (p.divisor > 0 ? p.divisor : float(taps));
   }
-  /// The first largest, or the first NaN, and where it is.
+  /// The first maximum or the first NaN, and its place.
   DEVICE float largest(const float* plane, int& where) const {
     float best = 0;
     where = -1;
@@ -71,7 +71,7 @@ pool(BY_VALUE PoolArguments p) {
   p.to[i] = made;
 }
 
-/// The outputs of a side whose windows may meet an input: [first, last).
+/// The outputs along a side whose windows may cover an input: [first, last).
 struct Meeting {
   int first, last;
   DEVICE Meeting(const PoolTaps& taps, int input, int outputs) {
@@ -85,7 +85,7 @@ DEVICE bool meets(const PoolTaps& taps, int output, int input) {
   return (input + taps.padding - output * taps.stride) % taps.dilation == 0;
 }
 
-/// Each input gathers what its windows give, in their order.
+/// Each input gathers from its windows in their order.
 template <bool kLargest>
 KERNEL(kThreads)
 pool_gradient(BY_VALUE PoolArguments p) {

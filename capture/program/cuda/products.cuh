@@ -1,4 +1,4 @@
-// The sums of products of a tile: by a thread's fused multiply-adds, or by a warp's tensor cores.
+// Sums of products for a tile, by FMA in threads or by tensor cores in warps.
 //
 // mma.sync multiplies 16 rows of a by 8 columns of b, 8 numbers deep (bfloat16: 16). A lane has
 // rows lane / 4 and 8 more of a, column lane / 4 of b, at depths lane % 4 and 4 more; and of the
@@ -9,23 +9,22 @@
 
 namespace millrace::gpu {
 
-/// The bits of TF32; the tensor core leaves out the others.
+/// Rounds to TF32; the tensor core ignores the remaining bits.
 DEVICE unsigned rounded_tf32(float value) {
   return float_bits(value) + 0x1000u;
 }
-/// Of a number that may be none: a GPU's NaN, 0x7fffffff, would become a zero.
+/// For values that may be NaN: a GPU's NaN, 0x7fffffff, would become zero.
 DEVICE unsigned rounded_tf32_or_nan(float value) {
   constexpr int kMost = 0x7fffefff;
   const int bits = int(float_bits(value));
   return unsigned(bits < kMost ? bits : kMost) + 0x1000u;
 }
-/// What TF32 leaves of a number, which TF32 has in turn.
+/// The remainder after TF32, itself exact in TF32.
 DEVICE float rest_of_tf32(float value) {
   return value - bits_float(float_bits(value) & 0xffffe000u);
 }
 
-/// A lane's numbers of a matrix: of `kCount` registers, for products of that kind. Weights are
-/// kFinite always.
+/// A lane's part of a matrix in `kCount` registers, for one kind of products. Weights: kFinite.
 template <Products kProducts, int kCount, bool kFinite = false>
 struct Lane {
   unsigned high[kCount], low[kProducts == Products::exact_tf32 ? kCount : 1];
@@ -41,7 +40,7 @@ struct Lane {
   DEVICE void set(int i, float first, float second) { high[i] = two_halves(first, second); }
 };
 
-/// sums += a b. In three products of TF32, the smallest first.
+/// sums += a b. Exact: three TF32 products, the smallest first.
 template <Products kProducts, bool kFinite>
 DEVICE void add_product(float (&sums)[4], const Lane<kProducts, 4, kFinite>& a, unsigned b0,
                         unsigned b1, unsigned low0, unsigned low1) {
@@ -56,18 +55,18 @@ DEVICE void add_product(float (&sums)[4], const Lane<kProducts, 4, kFinite>& a, 
   }
 }
 
-/// Where four neighbours of a tile are.
+/// Position of four adjacent outputs of a tile.
 struct TilePlace {
   int channel, y, x;
 };
 
-/// Of a convolution's tile. `Cut` says how the work is cut.
+/// For a convolution's tile; `Cut` says how the work is split.
 template <class Cut, Products kProducts>
 class TileSums {
   static constexpr ConvolutionPlan kPlan = Cut::plan;
   static constexpr ConvolutionTile kTile = Cut::tile;
   static constexpr int kM = kTile.channels / 16, kBlocks = kTile.chunk / 8;
-  static constexpr int kDepth = kProducts == Products::half ? 2 : 1;    ///< of 8 channels
+  static constexpr int kDepth = kProducts == Products::half ? 2 : 1;    ///< in groups of 8 channels
   static constexpr int kAcross = kTile.width / 4, kDown = 8 / kAcross;  ///< runs of a warp's 8
   static constexpr int kRuns = kTile.run / kDown;
   static constexpr int kWarps = kTile.block_channels / kTile.channels;  ///< side by side
@@ -145,7 +144,7 @@ class TileSums {
     if constexpr (kPromotes) promote();
   }
 
-  /// A row of the lane's two channels; of bfloat16, two of four.
+  /// A row of the lane's two channels; for bfloat16, two of four.
   DEVICE void read_window(Lane<kProducts, kWindow> (&to)[2], const float* input, int c, int ky,
                           int r) const {
     const int lane = owner % 32,
@@ -169,7 +168,7 @@ class TileSums {
     }
   }
 
-  /// Tensor cores cut off what they add: long sums are not theirs.
+  /// Tensor cores truncate what they add, so long sums are added up outside.
   DEVICE void promote() {
 #pragma unroll
     for (int i = 0; i < kM * kRuns * 16; ++i) {
@@ -211,7 +210,7 @@ class TileSums<Cut, Products::fma> {
     input += place / kRunsOfRow * kPlan.y.step * kPlan.row +
              place % kRunsOfRow * kTile.run * kPlan.x.step + kPlan.run.first;
     weights += owner / kPlaces * kTile.channels;
-    // Few sums leave registers for all rows of taps at once.
+    // With few sums, registers suffice for all rows of taps at once.
     [[maybe_unused]] constexpr int kUnroll =
         kTile.channels * kTile.run <= 32 || kPlan.y.taps <= 3 ? kPlan.y.taps : 1;
     constexpr int kOwn = divided_up(kTile.chunk, kTile.parts);

@@ -1,4 +1,4 @@
-// Functions of a matrix's rows and columns, and sums of channels.
+// Functions of a matrix's rows and columns, and sums over channels.
 #pragma once
 
 #include "capture/program/cuda/block.cuh"
@@ -6,14 +6,14 @@
 
 namespace millrace::gpu {
 
-/// to = exp(a) over its row's sum, or the logarithm of that. A block a row.
+/// to = exp(a) over its row's sum, or the logarithm of that. One block per row.
 template <int kThreads>
 KERNEL(kThreads)
 softmax(BY_VALUE RowArguments r) {
   start();
   const float* const x = r.a + (long long)(block()) * r.row;
   float* const to = r.to + (long long)(block()) * r.row;
-  const auto larger = [](double a, double b) { return b > a || b != b ? b : a; };  // a NaN most
+  const auto larger = [](double a, double b) { return b > a || b != b ? b : a; };  // NaN wins
   double own = *x;
   for (int i = thread(); i < r.row; i += kThreads) own = larger(own, x[i]);
   const float most = float(combined_in_block<kThreads>(own, larger));
@@ -39,7 +39,7 @@ softmax_gradient(BY_VALUE RowArguments r) {
     r.to[first + i] = r.logarithm ? fmaf(-expf(y[i]), sum, dy[i]) : y[i] * (dy[i] - sum);
 }
 
-/// A block a channel.
+/// One block per channel.
 KERNEL(kThreads) channel_sums(BY_VALUE SumArguments s) {
   start();
   const float* const x = s.x + (long long)(block()) * s.count;
@@ -51,7 +51,7 @@ KERNEL(kThreads) channel_sums(BY_VALUE SumArguments s) {
 
 constexpr int kColumnSharers = kSumThreads / kColumns;
 
-/// Of a column, of(index) summed over the rows; kept by the first `kColumns` threads.
+/// of(index) of a column summed over the rows; held by the first `kColumns` threads.
 template <class Of>
 DEVICE float column_sum(int rows, int columns, const Of& of) {
   const int column = block() * kColumns + thread() % kColumns;
@@ -75,7 +75,6 @@ KERNEL(kSumThreads) column_sums(BY_VALUE SumArguments s) {
   if (thread() < kColumns && column < s.columns) s.sums[column] = sum * s.factor;
 }
 
-/// The gradients of a layer norm's weights and biases.
 KERNEL(kSumThreads) layer_norm_weight_gradients(BY_VALUE NormArguments n) {
   start();
   const float product = column_sum(

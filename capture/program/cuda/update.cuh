@@ -1,5 +1,5 @@
-// The update in one pass: each weight, gradient and number of state is read once and written once.
-// A launch before tells whether all of the gradient is finite, and notes what this one changes.
+// The update in one pass: weights, gradients and state are each read and written once. An earlier
+// launch tells whether the whole gradient is finite, and notes what this one changes.
 #pragma once
 
 #include "capture/program/cuda/block.cuh"
@@ -10,7 +10,7 @@ namespace millrace::gpu {
 using stages::CorrectionMemory, stages::CorrectionNumbers, stages::CorrectionRule;
 using stages::OptimizerInfo, stages::UpdateNumbers;
 
-// LibTorch's operators, rounding as its kernels do: a product is fused with the sum it goes to.
+// LibTorch's operators, rounding as its kernels do: products are fused with sums.
 
 using Number = float;
 using Rate = double;
@@ -82,7 +82,7 @@ struct Element {
   DEVICE float only(float value) const { return value; }
 };
 
-/// Calls work(i) for each element that is the thread's.
+/// Calls work(i) for each of the thread's elements.
 template <class Work>
 DEVICE void each_element(const UpdateArguments& u, const Work& work) {
   for (long long i = block() * kThreads + thread(); i < u.count; i += u.blocks * kThreads)
@@ -103,7 +103,7 @@ KERNEL(kThreads) look_at_gradient(BY_VALUE UpdateArguments u) {
   if (thread() == 0) u.notes->faults[block()] = int(faults);
 }
 
-/// Of all blocks that looked at it.
+/// Combines what all blocks found.
 DEVICE bool is_finite(const UpdateArguments& u) {
   if (u.given) return *u.given;
   int own = 0;
@@ -148,7 +148,7 @@ struct Sweep {
   }
 };
 
-/// Makes a formula once a block (adam's takes two powers), and updates by it.
+/// Computes the formula once per block (adam's takes two powers) and updates with it.
 struct UpdateBy {
   const UpdateArguments& u;
   const CorrectionNumbers& correction;
@@ -164,7 +164,7 @@ struct UpdateBy {
   }
 };
 
-/// What one thread leaves of an update, beside the weights.
+/// Done by one thread: what an update leaves besides the weights.
 DEVICE void note_update(const UpdateArguments& u, bool finite) {
   *u.finite = finite;
   if (!finite && !u.given) *u.skipped += 1;
@@ -188,7 +188,7 @@ update(BY_VALUE UpdateArguments u) {
   Optimizers::visit(kOptimizer, UpdateBy{u, correction});
 }
 
-/// The running mean of a weight's way.
+/// The running mean of the distance a weight moves.
 KERNEL(kThreads) measure_step(BY_VALUE UpdateArguments u) {
   start();
   double own = 0;

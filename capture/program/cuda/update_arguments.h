@@ -1,4 +1,3 @@
-// What the update's kernels are told.
 #pragma once
 
 #include "capture/program/cuda/arguments.h"
@@ -9,15 +8,15 @@ namespace millrace::gpu {
 constexpr int kMostUpdateBlocks = 1024;
 constexpr int kFormulaFloats = 16;  ///< of shared memory, for an optimizer's formula
 
-/// From launch to launch of an update.
+/// Passed from launch to launch of an update.
 struct UpdateNotes {
-  double ways[kMostUpdateBlocks];  ///< that the weights of a block have gone
+  double ways[kMostUpdateBlocks];  ///< distance that a block's weights moved
   int faults[kMostUpdateBlocks];   ///< of a block's gradients
-  long long oldest;                ///< row of old weights
-  float steps;                     ///< with this one
+  long long oldest;                ///< row of the oldest weights
+  float steps;                     ///< including this one
 };
 
-/// As check_and_update() has them; flat buffers of `count` floats.
+/// As in check_and_update(); flat buffers of `count` floats.
 struct UpdateArguments {
   stages::UpdateNumbers numbers;
   const float *from, *gradient;
@@ -25,7 +24,7 @@ struct UpdateArguments {
   stages::UpdateState state;
   stages::CorrectionMemory memory;
   const double* rate;
-  const bool* given;  ///< or null: whether the gradient is finite
+  const bool* given;  ///< whether the gradient is finite, or null
   bool* finite;
   float* skipped;
   UpdateNotes* notes;

@@ -1,4 +1,3 @@
-// The update on a GPU.
 #include <algorithm>
 
 #include "capture/program/cuda/launch_cuda.h"

@@ -1,6 +1,5 @@
-// The weights' gradients of several convolutions in one launch. A block takes some channels of each
-// kind, some rows of taps and every k-th tile of pixels, and leaves a part of the sums;
-// add_up_parts() adds the parts in their order.
+// Weight gradients of several convolutions in one launch. A block takes some input and output
+// channels, rows of taps and every k-th tile of pixels; add_up_parts() adds the parts in order.
 #pragma once
 
 #include "capture/program/cuda/block.cuh"
@@ -8,7 +7,7 @@
 
 namespace millrace::gpu {
 
-/// Of a block's tile, [out][in][taps]. `Cut` says how the work is cut.
+/// For a block's tile, [out][in][taps]; `Cut` says how the work is split.
 template <class Cut, Products kProducts>
 class TapSums {
   static constexpr WeightGradientPlan kPlan = Cut::plan;
@@ -49,9 +48,9 @@ class TapSums {
   }
 
  private:
-  static constexpr int kMmas = kProducts == Products::half ? 1 : 2;  ///< for 16 pixels
+  static constexpr int kMmas = kProducts == Products::half ? 1 : 2;  ///< per 16 pixels
 
-  /// Sixteen pixels, of which the lane has four.
+  /// Sixteen pixels, four of them the lane's.
   DEVICE void add_unit(const float* x, const float* dy) {
     Lane<kProducts, 4> a[kM][kMmas];
 #pragma unroll
@@ -187,7 +186,7 @@ class WeightGradientSum {
   static constexpr int kThreads = kTile.threads(kProducts), kOwners = kTile.owners(kProducts);
 
  public:
-  /// \param block of `gradient`'s.
+  /// \param block within `gradient`'s.
   DEVICE WeightGradientSum(const WeightGradient& gradient, int block) : g(gradient) {
     const int ins = divided_up(g.in_channels, kTile.in),
               outs = divided_up(g.out_channels, kTile.out);
@@ -264,8 +263,7 @@ class WeightGradientSum {
     return sum;
   }
 
-  /// By way of shared memory, some taps at a time: there each thread adds up the sharers' sums of
-  /// some weights, so that neighbours are written by neighbours.
+  /// Coalesced through shared memory, some taps at a time; a thread adds the sharers' sums.
   DEVICE void write_all(Sums& sums) const {
     constexpr int kOnce = kPlan.taps_at_once, kTaps = kPlan.tap_rows * kPlan.x.taps;
     constexpr int kAll = kTile.out * kTile.in * kOnce;
@@ -314,7 +312,7 @@ class WeightGradientSum {
   int slice, first_tap_row, first_in, first_out, group;
 };
 
-/// As many blocks as all of them have.
+/// Grid: the blocks of all gradients.
 template <class kWindow, Products kProducts, int... kNumbers>
 BOUNDED_KERNEL(WeightGradientTile{kNumbers...}.threads(kProducts), true)
 weight_gradients(BY_VALUE WeightGradientArguments arguments) {
@@ -324,8 +322,7 @@ weight_gradients(BY_VALUE WeightGradientArguments arguments) {
   WeightGradientSum<kWindow, kProducts, kNumbers...>(arguments.all[i], own).run();
 }
 
-/// Of few channels or many small groups: a block has the taps of one input and one output channel,
-/// a thread every k-th pixel.
+/// For few channels or many small groups: a block per pair of channels, a thread per k-th pixel.
 template <class kWindow>
 KERNEL(kThreads)
 plain_weight_gradient(BY_VALUE WeightGradientArguments arguments) {
@@ -338,7 +335,7 @@ plain_weight_gradient(BY_VALUE WeightGradientArguments arguments) {
   const float* const x = g.x + (long long)(in)*g.in_height * g.in_width;
   const float* const dy = g.dy + (long long)(out)*pixels;
 #pragma unroll 1
-  for (int tap = 0; tap <= kTaps; ++tap) {  // the last one: the bias
+  for (int tap = 0; tap <= kTaps; ++tap) {  // the last one is the bias
     if (tap == kTaps && (!g.bias_parts || block() % g.in_channels > 0)) return;
     float sum = 0;
     for (int p = thread(); p < pixels; p += kThreads) {

@@ -1,4 +1,3 @@
-// Convolutions by products of bfloat16.
 #include <algorithm>
 
 #include "capture/program/kernels/bf16_tiles.h"
@@ -7,7 +6,7 @@
 namespace millrace::kernels {
 namespace {
 
-/// A convolution of one tap that takes each pixel, with all pixels in one row.
+/// A 1x1 convolution that takes every pixel, with all pixels in one row.
 Convolution in_one_row(const Convolution& convolution) {
   Convolution c = convolution;
   const auto [rows, columns] = window_of(c);
@@ -19,10 +18,10 @@ Convolution in_one_row(const Convolution& convolution) {
   return c;
 }
 
-/// Of the source at a time, so that it stays in the core's own cache for all weights.
+/// Numbers of the source at a time, which stay in the core's own cache for all weights.
 constexpr std::size_t kCacheNumbers = 128 << 10;
 
-/// Zeros that all pieces meet before and after a side of so many indices.
+/// Zeros needed before and after a side of `size` indices, over all pieces.
 struct Border {
   Border(const std::vector<Axis>& axes, int size) {
     for (const Axis& a : axes) {
@@ -33,8 +32,7 @@ struct Border {
   int before = 0, after = 0;
 };
 
-/// Forward and data gradient: for each row of the kernel, 16 neighbouring pixels' taps, which lie
-/// side by side in NHWC, times packed weights.
+/// Forward and data gradient: a kernel row's taps of 16 adjacent pixels, times packed weights.
 class Bf16Correlation final : public Kernel {
  public:
   explicit Bf16Correlation(const Convolution& given)
@@ -87,13 +85,13 @@ class Bf16Correlation final : public Kernel {
   struct Piece {
     Axis rows, columns;
     int chunks = 0;           ///< of a kernel row's taps
-    std::size_t weights = 0;  ///< numbers before its own in a block
+    std::size_t weights = 0;  ///< offset in a block
     std::size_t tiles_across() const { return (std::size_t(columns.size) + kTile - 1) / kTile; }
     std::size_t tiles() const { return std::size_t(rows.size) * tiles_across(); }
   };
 
   std::size_t blocks() const { return round_up(std::size_t(to_.channels), kTile) / kTile; }
-  /// Behind the last row is what a tile reads beyond it.
+  /// A tile reads this far beyond the last row.
   std::size_t slack() const {
     return kTile * std::size_t(window_of(c_).columns.stride) * from_.channels + kDeep;
   }
@@ -131,7 +129,7 @@ class Bf16Correlation final : public Kernel {
     if (end == height_) std::fill(to + height_ * row_, to + image_numbers(), Bf16(0));
   }
 
-  /// A tile's lines of weights are output channels forward, input channels in the gradient.
+  /// A tile's lines are output channels in the forward pass, input channels in the gradient.
   void round_weights(const float* weights, Bf16* to, Share share) const {
     const std::size_t taps = std::size_t(taps_of(window_of(c_))), in = c_.input.channels;
     const std::size_t line = taps * (forward(c_) ? in : 1);
@@ -143,14 +141,14 @@ class Bf16Correlation final : public Kernel {
       Bf16* const tile = to + (channel / kTile * offsets_.size() + first) * kTile;
       if (forward(c_) || taps > 1) {
         pack_weights(from, line, lines, &offsets_[first], tile);
-      } else {  // lines lie side by side
+      } else {  // contiguous lines
         const int count = int(std::min(kDeep, from_.channels - first));
         pack_pairs({from + first * in, in, 0, count, lines}, int(kDeep), tile);
       }
     }
   }
 
-  /// Tiles [tile, last_tile) of pixels, and blocks of channels, at most two of each.
+  /// Tiles [tile, last_tile) of pixels and blocks of channels, at most two of each.
   void make(const Operands& operands, const Tiles& tiles, const Piece& piece, std::size_t tile,
             std::size_t last_tile, std::size_t block, std::size_t last_block) const {
     const auto &rows = piece.rows, &columns = piece.columns;
@@ -198,15 +196,15 @@ class Bf16Correlation final : public Kernel {
   const Layout from_, to_;
   const std::vector<Axis> rows_, columns_;
   const Border above_, beside_;
-  const std::size_t height_, row_;  ///< of the rounded source; a row in numbers
+  const std::size_t height_, row_;  ///< of the rounded source, in rows; a row in numbers
   std::vector<Piece> pieces_;
-  std::vector<std::int32_t> offsets_;  ///< of a block's weights in PyTorch's order
-  std::vector<std::size_t> order_;     ///< of its tiles' first weights, as they lie there
+  std::vector<std::int32_t> offsets_;  ///< of a block's weights, in PyTorch's order
+  std::vector<std::size_t> order_;     ///< of its tiles' first weights, in that order
 };
 
-/// Packed at a time, so that it stays in the core's own cache until it is used.
+/// Numbers packed at a time, which stay in the core's own cache until used.
 constexpr std::size_t kBandNumbers = 256 << 10;
-/// Of the pixels at a time, so that they stay in the first-level cache for all taps.
+/// Chunks of the pixels at a time, which stay in L1 for all taps.
 constexpr std::size_t kChunks = 16;
 
 std::size_t reach(const Taps& taps) {
@@ -216,8 +214,7 @@ std::size_t blocks(const Layout& side) {
   return round_up(std::size_t(side.channels), kTile) / kTile;
 }
 
-/// Sums over pixels of dy's channels, which lie in planes, times x's, which lie in pairs of pixels.
-/// A tap is a shift of the pairs.
+/// Sums over pixels of dy's channels, in planes, times x's, in pixel pairs, which a tap shifts.
 class Bf16WeightGradient final : public Kernel {
  public:
   explicit Bf16WeightGradient(const Convolution& given)
@@ -263,10 +260,9 @@ class Bf16WeightGradient final : public Kernel {
   }
 
  private:
-  /// A picture of dy's pitch: dy itself, or the pixels of x that taps of one remainder by the
-  /// stride meet.
+  /// A picture of dy's pitch: dy, or the pixels of x for taps of one remainder by the stride.
   struct Grid {
-    int row = 0, column = 0, down = 1, right = 1;  ///< the first pixel, and steps
+    int row = 0, column = 0, down = 1, right = 1;  ///< first pixel and steps
   };
 
   std::size_t right_tiles() const { return inputs_ * taps_; }
@@ -275,8 +271,7 @@ class Bf16WeightGradient final : public Kernel {
     return std::min(band_, std::size_t(c_.output.height) - band * band_);
   }
 
-  // Of x there is a picture for each remainder, and where taps shift it by single pixels a second,
-  // of the pairs that begin one pixel later.
+  // One picture of x per remainder; where single pixels shift it, a second, one pixel later.
   std::size_t copies() const { return reach(window_.columns) > 0 ? 2 : 1; }
   std::size_t remainders_right() const {
     return std::size_t(std::min(window_.columns.count, window_.columns.stride));
@@ -303,7 +298,7 @@ class Bf16WeightGradient final : public Kernel {
     return operands.shared + (plane_numbers() + pictures() * picture()) / 2;
   }
 
-  /// 32 pixels of a grid's row from column x on, of a block of channels.
+  /// 32 pixels of a grid's row from column x on, for a block of channels.
   static PixelRun pixels(const float* image, const Layout& l, const Grid& g, std::size_t block,
                          int y, int x) {
     const int row = g.row + y * g.down, column = g.column + x * g.right;
@@ -342,8 +337,7 @@ class Bf16WeightGradient final : public Kernel {
     });
   }
 
-  /// Calls pack(y, first x, block of channels, whether it is the block's last) for a share of all
-  /// runs of 32 pixels.
+  /// Calls pack(y, first x, block, whether it is the last) for a share of all 32-pixel runs.
   template <class Pack>
   void each_run(std::size_t height, std::size_t blocks, Share share, const Pack& pack) const {
     const std::size_t across = round_up(pitch_, kDeep) / kDeep, runs = height * across;
@@ -355,14 +349,13 @@ class Bf16WeightGradient final : public Kernel {
   }
   int run_length(int x) const { return int(std::min(kDeep, pitch_ - std::size_t(x))); }
 
-  /// Whether threads share dy's channels alone: there are many, and sums of few pixels, which come
-  /// to their place as soon as they are made.
+  /// Whether threads share only dy's channels: if many, with sums of few pixels, final at once.
   bool by_outputs(int threads) const {
     const std::size_t all = std::size_t(threads), pairs = (outputs_ + 1) / 2;
     return bands() == 1 && chunks_ <= kChunks && (pairs % all == 0 || pairs >= 4 * all);
   }
 
-  /// Threads share the sums, each made of all pixels in one order.
+  /// Threads share the sums; each sum takes all pixels in one order.
   void sum_up(const Operands& operands, std::size_t band, Share share) const {
     const Tiles tiles;
     const std::size_t chunks = round_up(pitch_ * height_of(band), kDeep) / kDeep;
@@ -391,7 +384,7 @@ class Bf16WeightGradient final : public Kernel {
     }
   }
 
-  /// Of two blocks of dy's channels by two right tiles, as far as there are.
+  /// For up to two blocks of dy's channels by two right tiles.
   TileProducts products(const Operands& operands, std::size_t output, std::size_t tile,
                         std::size_t chunk) const {
     TileProducts p{.left_line = plane_,
@@ -409,7 +402,7 @@ class Bf16WeightGradient final : public Kernel {
     }
     return p;
   }
-  /// Where a right tile, a tap of a block of x's channels, begins among the pairs.
+  /// Where a right tile (a tap of a block of x's channels) begins among the pairs.
   std::size_t place_of(std::size_t tile) const {
     const auto &rows = window_.rows, &columns = window_.columns;
     const int tap = int(tile % taps_), y = tap / columns.count, x = tap % columns.count;
@@ -420,7 +413,7 @@ class Bf16WeightGradient final : public Kernel {
            shift / 2 * 2 * kTile;
   }
 
-  /// The sums of some blocks of dy's channels to their place in PyTorch's order.
+  /// Stores the sums of some blocks of dy's channels in PyTorch's order.
   void unpack(const Operands& operands, std::size_t block, std::size_t last_block,
               Share share) const {
     const auto [begin, end] = share.of(places_.size(), kTile);
@@ -434,10 +427,10 @@ class Bf16WeightGradient final : public Kernel {
 
   const Convolution c_;
   const TapGrid window_;
-  const std::size_t taps_, outputs_, inputs_;  ///< blocks of channels
-  const bool there_;                           ///< whether the sums lie as the gradient does
-  const std::size_t pitch_, band_, chunks_;    ///< of a row of dy; rows at a time, their pixels
-  const std::size_t plane_, line_;             ///< numbers of a plane; pixels of a picture
+  const std::size_t taps_, outputs_, inputs_;  ///< in blocks of channels
+  const bool there_;                           ///< whether the sums are laid out like the gradient
+  const std::size_t pitch_, band_, chunks_;    ///< of a row of dy; rows at a time; their pixels
+  const std::size_t plane_, line_;             ///< numbers per plane; pixels per picture
   std::vector<std::uint32_t> places_;          ///< for from_lanes
 };
 
@@ -449,7 +442,7 @@ bool bf16_can_do(const Convolution& c) {
          rows.dilation == 1 && columns.dilation == 1;
 }
 
-/// Than any kernel of float32. Fitted to some 90 shapes on a Xeon of 2023.
+/// Whether it beats every float32 kernel. Fitted to some 90 shapes on a Xeon of 2023.
 bool bf16_is_faster(const Convolution& c) {
   const int pixels = c.output.height * c.output.width;
   const int channels = std::min(c.input.channels, c.output.channels);

@@ -3,12 +3,12 @@
 #include "capture/program/kernels/kernels.h"
 
 #if defined(__x86_64__)
-// Intel's tile registers, of eight: sums in 0 to 3, the left side in 4 and 5, the right in 6 and 7.
+// Intel AMX: sums are in tile registers 0 to 3, the left side in 4 and 5, the right in 6 and 7.
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// GCC 12 takes the intrinsics' undefined vectors for a mistake.
+// GCC 12 warns of the intrinsics' undefined vectors.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
@@ -16,21 +16,21 @@
 
 #include <algorithm>
 
-// Of single functions, so that none that other files share is compiled for this processor.
+// Per function, so that no code shared with other files is compiled for AMX.
 #define MILLRACE_AMX \
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16,amx-tile,amx-bf16")))
 
 namespace millrace::kernels {
 namespace {
 
-/// As the processor reads it: eight tiles of 16 lines of 64 bytes.
+/// The processor's format: eight tiles of 16 lines of 64 bytes.
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1, start = 0, reserved[14] = {};
   std::uint16_t line_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   std::uint8_t lines[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-/// Linux gives a process the tiles' memory when it asks, for all of its threads.
+/// Linux grants tile memory on request, for all threads of the process.
 bool ask_for_tiles() {
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -76,15 +76,14 @@ MILLRACE_AMX void multiply_tiles(const TileProducts& p) {
   if constexpr (kAll) _tile_stored(3, p.sums[1][1], sums_line);
 }
 
-/// The rounded numbers of two lines of 16, number by number.
+/// Two lines of 16, rounded and interleaved.
 MILLRACE_AMX inline __m512i pairs_of(__m512 even, __m512 odd) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
                                          8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   return _mm512_permutexvar_epi16(order, __m512i(_mm512_cvtne2ps_pbh(odd, even)));
 }
 
-/// Pixels 2 i and 2 i + 1 of a run. Not by masks alone: a load from no memory is slow under any
-/// mask.
+/// Pixels 2 i and 2 i + 1 of a run. Skips absent ones: masked loads from unmapped memory are slow.
 MILLRACE_AMX inline __m512i pair_of(const PixelRun& run, int i) {
   const auto channels = __mmask16((1u << run.channels) - 1);
   __m512 pixels[2];
@@ -98,7 +97,7 @@ MILLRACE_AMX inline __m512i pair_of(const PixelRun& run, int i) {
   return pairs_of(pixels[0], pixels[1]);
 }
 
-/// All 16 pairs of a whole run.
+/// All 16 pairs of a full run.
 MILLRACE_AMX inline void pairs_of(const PixelRun& run, __m512i (&pairs)[16]) {
   const auto channels = __mmask16((1u << run.channels) - 1);
   const float* at = run.first;
@@ -111,7 +110,7 @@ bool is_whole(const PixelRun& run, int count) {
   return count == 32 && run.begin == 0 && run.end == 32;
 }
 
-/// Number c of v[r] becomes number r of v[c].
+/// Element c of v[r] becomes element r of v[c].
 MILLRACE_AMX inline void transpose(__m512i (&v)[16]) {
   __m512i t[16];
 #pragma GCC unroll 16
@@ -161,7 +160,7 @@ Tiles::~Tiles() {
 }
 
 void Tiles::multiply(const TileProducts& p) const {
-  asm volatile("" ::: "memory");  // a load of a tile is no read to the compiler
+  asm volatile("" ::: "memory");  // tile loads are not reads to the compiler
   if (p.left[1] && p.right[1]) return multiply_tiles<true, true>(p);
   if (p.left[1]) return multiply_tiles<true, false>(p);
   if (p.right[1]) return multiply_tiles<false, true>(p);
@@ -236,7 +235,7 @@ MILLRACE_AMX void transpose_sums(float* sums) {
 
 }  // namespace millrace::kernels
 
-#else  // processors without them
+#else  // processors without AMX
 #include <cstdlib>
 
 namespace millrace::kernels {
@@ -245,7 +244,7 @@ bool has_bf16() {
   return false;
 }
 
-// Not called where there is no bf16.
+// Never called without bf16.
 Tiles::Tiles() {
   std::abort();
 }

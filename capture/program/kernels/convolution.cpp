@@ -1,4 +1,3 @@
-// Which implementations there are for a convolution, and making one ready.
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -8,13 +7,13 @@
 namespace millrace::kernels {
 namespace {
 
-/// Names of what does a part of the work, behind what does the rest.
+/// Names of composite kernels: `prefix` before the inner kernel's name.
 std::vector<std::string> with_prefix(const char* prefix, std::vector<std::string> names) {
   for (std::string& name : names) name.insert(0, prefix);
   return names;
 }
 
-/// Of one group or one tap, they may be of less precision, too.
+/// For one group or one tap, the inner kernels may have lower precision.
 std::vector<std::string> float32_candidates(const Convolution& convolution) {
   if (convolution.groups > 1 && convolution.groups == convolution.input.channels &&
       convolution.groups == convolution.output.channels)

@@ -1,4 +1,4 @@
-// Forward and data gradient: correlations of the source with the weights, flipped for the gradient.
+// Forward and data gradient: correlations with the weights, flipped for the gradient.
 #include <algorithm>
 
 #include "capture/program/kernels/internal.h"
@@ -16,8 +16,8 @@ namespace HWY_NAMESPACE {
 
 constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;
 
-/// Adds one source row to the sums of output rows kFirst..kLast of a tile.
-/// `weights`: of kernel row (source row - kFirst); the later output rows use earlier kernel rows.
+/// Adds one source row to the sums of output rows kFirst..kLast of a tile. `weights`: of kernel row
+/// (source row - kFirst); later output rows use earlier kernel rows.
 template <int kFirst, int kLast, int R, int P>
 HWY_INLINE void add_source_row(const float* HWY_RESTRICT source, std::size_t step,
                                const float* HWY_RESTRICT weights, std::size_t weights_row, int taps,
@@ -37,7 +37,7 @@ HWY_INLINE void add_source_row(const float* HWY_RESTRICT source, std::size_t ste
   }
 }
 
-/// The kernel's first rows: source rows kLast.. that only the tile's upper output rows reach.
+/// The kernel's first rows: source rows kLast.. reached only by the tile's upper output rows.
 template <int kLast, int R, int P>
 HWY_INLINE void add_first_rows(const float* source, const Correlation& c, const float* weights,
                                std::size_t weights_row, int begin, int end, V (&sums)[R][P]) {
@@ -49,7 +49,7 @@ HWY_INLINE void add_first_rows(const float* source, const Correlation& c, const 
   }
 }
 
-/// Its last rows, which only the lower output rows reach.
+/// Its last rows, reached only by the lower output rows.
 template <int kFirst, int R, int P>
 HWY_INLINE void add_last_rows(const float* source, const Correlation& c, const float* weights,
                               std::size_t weights_row, int begin, int end, V (&sums)[R][P]) {
@@ -61,20 +61,20 @@ HWY_INLINE void add_last_rows(const float* source, const Correlation& c, const f
   }
 }
 
-/// R x P output pixels at (y, x), channels from `channel` on. R > 1 wants R <= kernel_rows and
-/// output rows that are neighbours in the source.
+/// R x P output pixels at (y, x), channels from `channel` on. R > 1 requires R <= kernel_rows and
+/// output rows that are adjacent in the source.
 template <int R, int P>
 HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, const float* weights) {
   const D d;
   const std::size_t weights_row = std::size_t(c.taps) * kLanes;
   const float* source = c.source + y * c.row_step * c.source_row + x * c.pixel_step;
-  // Of the tile's source rows, those that hold values.
+  // The tile's source rows that hold values.
   const int top = c.top + y * c.row_step;
   const int begin = std::max(0, -top), end = c.source_height - top;
   V sums[R][P];
   clear(sums);
   const auto at = [&](int j, int p) { return (y + j) * c.step_y + (x + p) * c.step_x + channel; };
-  // What the end touches comes from afar while the sums are made.
+  // Prefetch the mask and the destination while the sums are computed.
 #pragma GCC unroll 8
   for (int j = 0; j < R; ++j) {
 #pragma GCC unroll 16
@@ -110,8 +110,7 @@ HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, con
   }
 }
 
-/// Calls tile(x) so that tiles of P, and of Q and 1 at the end, cover `width`. The last may overlap
-/// the one before: it writes the same values again.
+/// Covers `width` by tile(x): tiles of P, then Q and 1. The last may rewrite the one before.
 template <int P, int Q, typename Wide, typename Medium, typename Single>
 HWY_INLINE void cover(int width, const Wide& wide, const Medium& medium, const Single& single) {
   int x = 0;
@@ -124,7 +123,7 @@ HWY_INLINE void cover(int width, const Wide& wide, const Medium& medium, const S
   for (; x < width; ++x) single(x);
 }
 
-/// R rows of every channel, block by block, so that the source rows stay close.
+/// R rows of every channel, block by block, so that the source rows stay in cache.
 template <int R, int P>
 void wide_rows(const Correlation& c, int y) {
   constexpr int kHalf = P / 2;
@@ -137,15 +136,15 @@ void wide_rows(const Correlation& c, int y) {
   }
 }
 
-/// Vectors along the output channels; one broadcast source float meets every kernel row that
+/// Vectors along the output channels; each broadcast source float serves every kernel row that
 /// reaches it. Weights: [channel block][kernel_rows][taps][lanes], zeros beyond the channels.
 void correlate_wide(const Correlation& c) {
-  // Three rows meet each broadcast value; their tile fills the registers.
+  // Three rows share each broadcast value; their tile fills the registers.
   constexpr int kRows = 3, kColumns = kManyRegisters ? 8 : 4, kSingle = kManyRegisters ? 16 : 8;
   int y = 0;
   const bool neighbours = c.row_step == 1 && c.kernel_rows >= kRows;
   if (neighbours) {
-    // A single row left over costs more than two pairs.
+    // A single remaining row costs more than two pairs.
     const int rest = c.height % kRows == 1 && c.height > kRows ? kRows + 1 : c.height % kRows;
     for (; y + rest < c.height; y += kRows) wide_rows<kRows, kColumns>(c, y);
     for (; y + 2 <= c.height; y += 2) wide_rows<2, kColumns>(c, y);
@@ -153,7 +152,7 @@ void correlate_wide(const Correlation& c) {
   for (; y < c.height; ++y) wide_rows<1, kSingle>(c, y);
 }
 
-/// The sums of the lanes of four vectors, stored side by side.
+/// Sums over the lanes of four vectors, stored contiguously.
 HWY_INLINE void store_sums_of_four(V a, V b, V c, V d, float* to) {
 #if HWY_TARGET == HWY_SCALAR
   const V vectors[] = {a, b, c, d};
@@ -173,7 +172,7 @@ HWY_INLINE void store_sums_of_four(V a, V b, V c, V d, float* to) {
 #endif
 }
 
-/// The sums of the lanes, channels of a pixel side by side, zeros up to a multiple of four.
+/// Sums over the lanes, a pixel's channels contiguous, padded with zeros to a multiple of four.
 template <int O, int P>
 HWY_INLINE void store_sums(const V (&sums)[O][P], float* to) {
   const auto sum = [&](int i) { return i < O * P ? sums[i % O][i / O] : hn::Zero(D()); };
@@ -182,7 +181,6 @@ HWY_INLINE void store_sums(const V (&sums)[O][P], float* to) {
     store_sums_of_four(sum(i), sum(i + 1), sum(i + 2), sum(i + 3), to + i);
 }
 
-/// P pixels, O channels.
 template <int O, int P>
 HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
   const D d;
@@ -236,8 +234,8 @@ void narrow_channels(const Correlation& c, int channel) {
   }
 }
 
-/// Vectors along the taps, summed at the end: for a few output channels.
-/// Weights: [channels][kernel_rows][taps rounded up to lanes], zeros beyond the taps.
+/// Vectors along the taps, summed at the end: for few output channels. Weights:
+/// [channels][kernel_rows][taps rounded up to lanes], zeros beyond the taps.
 void correlate_narrow(const Correlation& c) {
   int channel = 0;
   for (; channel + 4 <= c.channels; channel += 4) narrow_channels<4>(c, channel);
@@ -271,7 +269,7 @@ class CorrelationKernel final : public Kernel {
         from_(source_of(c)),
         to_(made_by(c)),
         row_(padded_row(from_, c.kernel / 2)),
-        // So many output rows at a time that the copy of what they read stays in the cache.
+        // As many output rows at a time as keep the copy of their source rows in cache.
         band_(std::max(1, int(kBandFloats / row_) / 6) * 6) {
     const std::size_t channels = to_.channels, of_row = std::size_t(c.kernel) * from_.channels;
     block_ = narrow ? 0 : of_row * c.kernel * lanes();
@@ -313,8 +311,7 @@ class CorrelationKernel final : public Kernel {
   }
 
  private:
-  /// The data gradient of a strided convolution falls into pieces, see axes_of(). Else there is
-  /// one.
+  /// The data gradient of a strided convolution splits into pieces, see axes_of(); others have one.
   struct Piece {
     Correlation correlation;  ///< without addresses
     int left = 0;             ///< source column of the first tap
@@ -349,13 +346,12 @@ class CorrelationKernel final : public Kernel {
     bottom_ = std::max(bottom_, made.top + made.kernel_rows);
   }
 
-  /// What a thread does of the output: some rows of some blocks of channels.
+  /// A thread's part of the output: some rows of some blocks of channels.
   struct Part {
     Share rows, channels;
   };
 
-  /// So that the slowest thread is done soonest: each packs the weights that it uses, which takes
-  /// about as long as eight pixels.
+  /// Minimizes the slowest thread's time; packing its weights costs each about eight pixels.
   Part part_of(Share share) const {
     constexpr std::size_t kPacking = 8;
     const std::size_t blocks = narrow_ ? 1 : round_up(std::size_t(to_.channels), lanes()) / lanes();
@@ -401,7 +397,7 @@ class CorrelationKernel final : public Kernel {
 
   void pack_wide(const float* weights, float* packed, Share share) const {
     // PyTorch's order is [output][input][taps]. The lanes are output channels in the forward pass,
-    // where the other two indices are one, and input channels in the gradient.
+    // where the other two indices are merged, and input channels in the gradient.
     const std::size_t in = c_.input.channels, out = c_.output.channels, channels = to_.channels;
     const std::size_t taps = tap_places_.size();
     const auto [begin, end] = share.of(channels, lanes());
@@ -414,7 +410,7 @@ class CorrelationKernel final : public Kernel {
       }
       for (std::size_t o = 0; o < out; ++o) {
         const float* from = weights + (o * in + c) * taps;
-        // The next rows lie far apart, where the processor does not look ahead by itself.
+        // The next rows are too far apart for the hardware prefetcher.
         const float* ahead = from + kAhead * in * taps;
         for (std::size_t i = 0; o + kAhead < out && i < rows * taps; i += 16)
           __builtin_prefetch(ahead + i);
@@ -444,19 +440,18 @@ class CorrelationKernel final : public Kernel {
   const Layout from_, to_;
   const std::size_t row_;                  ///< floats of a source row as correlations read it
   const int band_;                         ///< output rows of a piece at a time
-  int rows_ = 0;                           ///< the most of a piece
+  int rows_ = 0;                           ///< most of any piece
   int top_ = 0, bottom_ = 0;               ///< source rows that output row 0 reaches
-  std::size_t block_ = 0, packed_ = 0;     ///< packed weights: of `lanes` channels, of all
-  std::vector<std::uint32_t> tap_places_;  ///< of an input channel of a block
-  std::vector<std::uint32_t> places_;      ///< of all of them: for to_lanes in a forward
+  std::size_t block_ = 0, packed_ = 0;     ///< packed weights: per `lanes` channels, in all
+  std::vector<std::uint32_t> tap_places_;  ///< per input channel of a block
+  std::vector<std::uint32_t> places_;      ///< for all of them: for to_lanes in a forward
   std::vector<Piece> pieces_;
 };
 
-/// For fewer output channels than lanes. In multiply-adds of a vector: wide has one a tap, narrow
-/// one a channel and vector of taps, and more for each sum over lanes and each packed weight. The
-/// factors were fitted to both kernels' times over 1,558 shapes (1 to 64 channels, k1 to k15, 4x4
-/// to 128x96) on an EPYC of 2024: what the rule takes is 3 % slower than the faster one in the mean
-/// with 16 lanes, 1 % with 8.
+/// For fewer output channels than lanes. Counts vector multiply-adds: wide has one per tap, narrow
+/// one per channel and vector of taps, and more per sum over lanes and packed weight. Factors
+/// fitted to times of both over 1,558 shapes (1 to 64 channels, k1 to k15, 4x4 to 128x96) on an
+/// EPYC of 2024: the choice is on average 3 % slower than the faster one with 16 lanes, 1 % with 8.
 bool narrow_is_faster(const Convolution& c) {
   const Layout& made = made_by(c);
   const double to = made.channels, from = source_of(c).channels;

@@ -1,5 +1,4 @@
-// Convolutions of each channel by itself: vectors along the channels, every tap is a product of
-// two.
+// Depthwise convolutions: vectors along the channels, each tap a product of two.
 #include <algorithm>
 
 #include "capture/program/kernels/internal.h"
@@ -14,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-/// Outputs [first, last) of which tap `tap` lies inside the input.
+/// The outputs [first, last) for which tap `tap` is inside the input.
 struct Outputs {
   Outputs(int tap, const Taps& taps, int inputs, int outputs)
       : offset(tap * taps.dilation - taps.padding),
@@ -32,7 +31,7 @@ struct Block {
         part(first_lanes(count)) {}
   V load(const float* at) const { return load_part(part, at); }
   void store(V v, float* at) const { store_part(v, part, at); }
-  /// The weights of its channels, a vector a tap.
+  /// Its channels' weights, one vector per tap.
   const float* weights(const Operands& o, std::size_t taps) const {
     for (std::size_t tap = 0; tap < taps; ++tap) {
       for (std::size_t lane = 0; lane < kLanes; ++lane)
@@ -70,7 +69,7 @@ void make_output(const Convolution& c, const Operands& o, std::size_t channel) {
   }
 }
 
-/// Each output's gradient goes to the inputs that it was made of.
+/// Adds each output's gradient to the inputs it was computed from.
 void data_gradient(const Convolution& c, const Operands& o, std::size_t channel) {
   const Block block(c, channel);
   const auto [rows, columns] = window_of(c);

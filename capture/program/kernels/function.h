@@ -1,11 +1,10 @@
-// Functions of an element, by name: read by a host's kernels and by a GPU's.
+// Elementwise functions by name, for host and GPU kernels.
 #pragma once
 
 namespace millrace::kernels {
 
-/// As LibTorch's operators have them, with their numbers in its order. A gradient is that by what
-/// the function was given: left is the gradient by its result, right what the function was given
-/// or, for relu, sigmoid, tanh and elu_result, what it made.
+/// As LibTorch's operators, with parameters in its order. In gradients, left is the gradient of the
+/// result; right is the input or, for relu, sigmoid, tanh and elu_result, the result.
 enum class Function {
   add,
   subtract,
@@ -15,7 +14,7 @@ enum class Function {
   absolute,
   sign,
   relu,
-  relu_gradient,  ///< zero where right is at most 0; a NaN there lets it through
+  relu_gradient,  ///< zero where right is at most 0; NaN passes it through
   sigmoid,
   sigmoid_gradient,
   tanh,
@@ -24,13 +23,13 @@ enum class Function {
   silu_gradient,
   gelu,
   gelu_gradient,
-  gelu_tanh,  ///< GELU's approximation by tanh
+  gelu_tanh,  ///< GELU's tanh approximation
   gelu_tanh_gradient,
   hard_sigmoid,
   hard_sigmoid_gradient,
   hard_swish,
   hard_swish_gradient,
-  clamp,  ///< least, most
+  clamp,  ///< minimum, maximum
   clamp_gradient,
   leaky_relu,  ///< slope
   leaky_relu_gradient,

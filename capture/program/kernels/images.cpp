@@ -1,4 +1,3 @@
-// Images: copies between layouts, sums over pixels, the loss, pooling.
 #include <algorithm>
 #include <limits>
 
@@ -33,7 +32,7 @@ void channel_sums(const float* source, const Layout& layout, std::size_t begin, 
   }
 }
 
-/// One row of the loss: returns the sum of squares, writes scale * difference where wanted.
+/// One row of the loss: returns the sum of squares and writes scale * difference if wanted.
 float mse_row(const float* prediction, const float* target, float* gradient, std::size_t count,
               float scale, bool through_sigmoid) {
   const D d;
@@ -49,7 +48,7 @@ float mse_row(const float* prediction, const float* target, float* gradient, std
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-/// Calls work(output pixel, what its window meets of rows and of columns).
+/// Calls work(output pixel, rows and columns that its window meets).
 template <class Work>
 HWY_INLINE void each_window(const Pool& p, const Work& work) {
   for (int y = 0; y < p.output.height; ++y) {
@@ -60,7 +59,7 @@ HWY_INLINE void each_window(const Pool& p, const Work& work) {
   }
 }
 
-/// Calls work(offset of the first channel of an input pixel) for each pixel of a window.
+/// Calls work(offset of an input pixel's first channel) for each pixel of a window.
 template <class Work>
 HWY_INLINE void each_pixel(const Pool& p, const Met& rows, const Met& columns, const Work& work) {
   for (int i = rows.first; i < rows.last; ++i) {
@@ -77,7 +76,7 @@ HWY_INLINE V share_of_each(const Pool& p, const Met& rows, const Met& columns) {
   return hn::Set(D(), 1 / (p.divisor > 0 ? p.divisor : float(taps)));
 }
 
-/// The first largest of a window, or its first NaN; and which of its pixels that is.
+/// The first maximum of a window, or its first NaN, and its index in the window.
 HWY_INLINE V largest_of(const Pool& p, const Met& rows, const Met& columns, const float* x,
                         Lanes part, V& which) {
   const D d;
@@ -175,8 +174,8 @@ float mse(const Layout& layout, const float* prediction, const float* target, fl
 
 namespace {
 
-/// Calls copy(place among pixels, place among planes) of each number. The channel count is known at
-/// compile time where it is a picture's, so that the loop unrolls.
+/// Calls copy(index among pixels, index among planes) for each number. Unrolls for common channel
+/// counts.
 template <int kChannels, class Copy>
 void each_number(const Layout& layout, const Copy& copy) {
   const std::size_t plane = std::size_t(layout.height) * layout.width;

@@ -1,5 +1,5 @@
-// What vectors there are, how fast they are, and what several kernels do with them: weights between
-// PyTorch's order and vectors along the channels, rows of sums made final.
+// The machine's vectors and their speed, and helpers that kernels share: weights between PyTorch's
+// order and vectors along the channels, finished rows of sums.
 #include <algorithm>
 #include <chrono>
 
@@ -43,7 +43,7 @@ double multiply_add(int rounds, float* result) {
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void transpose(V (&)[1]) {}
 #else
-/// Four vectors to four: block b of the i-th result holds element 4 b + i of each.
+/// Block b of the i-th result holds element 4 b + i of each of the four vectors.
 HWY_INLINE void transpose_in_blocks(V& a, V& b, V& c, V& d) {
   const D f;
   const hn::RepartitionToWide<D> pairs;
@@ -91,7 +91,7 @@ void to_lanes(const float* rows, std::size_t stride, std::size_t row_count,
               std::span<const std::uint32_t> places, float* packed) {
   const D d;
   const std::size_t count = places.size();
-  if (count == 1 && stride == 1) {  // a column that lies as it should
+  if (count == 1 && stride == 1) {  // a column already in place
     const V v = load_part(first_lanes(row_count), rows);
     return hn::StoreU(v, d, packed + places[0]);
   }
@@ -131,8 +131,8 @@ void from_lanes(const float* packed, std::span<const std::uint32_t> places, floa
 }
 
 void finish_rows(const FinishRows& given) {
-  const FinishRows f = given;  // which no store can change
-  // finished(sum, elements, what lies where the mask does, or the sum goes)
+  const FinishRows f = given;  // a copy that no store can alias
+  // finished(sum, elements, place in the mask or destination)
   const auto finish = [&](const auto& finished) HWY_ATTR {
     for (std::size_t r = 0; r < f.rows; ++r) {
       const float* const from = f.values + r * f.values_row;

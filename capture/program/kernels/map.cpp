@@ -1,4 +1,3 @@
-// Functions of each element.
 #include <algorithm>
 
 #include "capture/program/kernels/internal.h"
@@ -16,7 +15,7 @@ namespace HWY_NAMESPACE {
 HWY_INLINE V of(float value) {
   return hn::Set(D(), value);
 }
-HWY_INLINE V least_of(V v, V most) {  // Min's and Max's NaN is the processor's choice
+HWY_INLINE V least_of(V v, V most) {  // Min and Max treat NaN as the processor does
   return hn::IfThenElse(hn::Gt(v, most), most, v);
 }
 HWY_INLINE V most_of(V v, V least) {
@@ -26,8 +25,8 @@ HWY_INLINE V tanh_of(V v) {
   return hn::IfThenElse(hn::IsNaN(v), v, hn::Tanh(D(), least_of(most_of(v, of(-20)), of(20))));
 }
 
-/// The error function: x P(x^2) / Q(x^2), of the least relative error in +-3.95, where it is 1 to a
-/// float's half unit. 4e-7 with a float's rounding.
+/// erf(x) = x P(x^2) / Q(x^2), fitted for least relative error in +-3.95, beyond which it is 1 to
+/// half a float ulp. Error 4e-7 with float rounding.
 HWY_INLINE V erf_of(V v) {
   const V x = least_of(most_of(v, of(-3.95f)), of(3.95f)), z = hn::Mul(x, x);
   constexpr float kP[] = {2.02585612e-06f, 0.000284666601f, 0.00380766857f,
@@ -47,7 +46,7 @@ HWY_INLINE V through_silu(V gradient, V x) {
   return hn::Mul(gradient, hn::Mul(s, hn::MulAdd(x, hn::Sub(of(1), s), of(1))));
 }
 
-/// The normal distribution up to v.
+/// The standard normal CDF.
 HWY_INLINE V below(V v) {
   return hn::MulAdd(of(0.5f), erf_of(hn::Mul(v, of(0.70710678f))), of(0.5f));
 }
@@ -75,12 +74,12 @@ HWY_INLINE V through_hard_swish(V gradient, V x) {
   const V upper = hn::IfThenElse(hn::Ge(x, of(3)), gradient, between);
   return hn::IfThenZeroElse(hn::Le(x, of(-3)), upper);
 }
-/// Zero where x is at most `least` or at least `most`.
+/// Zero where x <= least or x >= most.
 HWY_INLINE V between(V gradient, V x, V least, V most) {
   return hn::IfThenZeroElse(hn::Or(hn::Le(x, least), hn::Ge(x, most)), gradient);
 }
 
-/// Calls action(f), f(left, right) the map's function of vectors.
+/// Calls action(f), where f(left, right) is the map's function on vectors.
 template <class Action>
 void with(const Map& m, const Action& action) {
   const float a = m.numbers[0], b = m.numbers[1], c = m.numbers[2];
@@ -165,7 +164,7 @@ void with(const Map& m, const Action& action) {
   }
 }
 
-/// `count` elements of a row, of which there are often few: each_vector() takes longer.
+/// A row of `count` elements, often few, for which each_vector() is slower.
 template <bool kEachLeft, bool kEachRight, class F>
 HWY_INLINE void map_row(const F& f, const float* left, const float* right, float* made,
                         std::size_t count) {
@@ -210,7 +209,7 @@ HWY_EXPORT(map_rows);
 
 void map(const Map& all, const float* left, const float* right, float* made, Share share) {
   Map part = all;
-  if (!right) {  // of one operand
+  if (!right) {  // unary
     right = left;
     part.right = part.left;
   }

@@ -1,5 +1,5 @@
-// Products of matrices, and convolutions of one tap as such: of a pixel's channels with the
-// weights, and for the weights' gradient of a channel's pixels with those of the other side.
+// Matrix products, and 1x1 convolutions as such: a pixel's channels times the weights; for the
+// weight gradient, a channel's pixels times those of the other side.
 #include <algorithm>
 
 #include "capture/program/kernels/internal.h"
@@ -14,14 +14,13 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-/// R rows of C vectors, complex or real. Integer operations take the places of multiply-adds, so
-/// that there are few: an address is a base and up to twice a register, and three rows share a
-/// base.
+/// R rows of C vectors, complex or real. Integer operations displace multiply-adds, so there are
+/// few: an address is a base and up to twice a register, and three rows share a base.
 template <bool kComplex, bool kTransposed, int R, int C>
 HWY_INLINE void product(const Products& p, int row, int column) {
   const D d;
   constexpr int kParts = kComplex ? 2 : 1, kBases = kTransposed ? 1 : (R + 2) / 3;
-  // Where a row's elements are complex, a vector's real parts are followed by its imaginary ones.
+  // In rows of complex elements, a vector's real parts are followed by its imaginary parts.
   constexpr bool kSplit = kComplex && !kTransposed;
   V sums[R][C][kParts];
 #pragma GCC unroll 32
@@ -91,10 +90,9 @@ HWY_INLINE void product(const Products& p, int row, int column) {
   }
 }
 
-/// Rows from `row` on, R at a time, then fewer.
 template <bool kComplex, bool kTransposed, int R, int C>
 HWY_NOINLINE void product_rows(const Products& given, int row, int column) {
-  const Products p = given;  // which no store can change
+  const Products p = given;  // a copy that no store can alias
   for (; row + R <= p.rows; row += R) product<kComplex, kTransposed, R, C>(p, row, column);
   if constexpr (R > 1) {
     if (row < p.rows)
@@ -106,7 +104,7 @@ template <bool kComplex, bool kTransposed>
 void product_columns(const Products& p) {
   // Twelve sums fill 16 registers.
   constexpr int kSums = HWY_TARGET == HWY_AVX3 ? 24 : 12, kWide = kComplex ? 1 : 2;
-  // Complex and side by side, rows are those of one vector.
+  // Transposed complex rows lie within one vector.
   constexpr int kRows = kComplex && kTransposed ? std::min(kSums / 3, int(kLanes)) : kSums / 2;
   int column = 0;
   for (; column + kWide <= p.vectors; column += kWide)
@@ -137,16 +135,15 @@ void products(const Products& p) {
 
 namespace {
 
-/// Of the sums' depth at a time: long sums are made of short ones.
+/// Depth summed at a time: long sums are split into short ones.
 constexpr std::size_t kDepth = 512;
 /// Rows of the result at a time.
 constexpr std::size_t kRows = 48;
-/// Of the right side at a time, so that it stays in the core's own cache.
+/// Floats of the right side at a time, which stay in the core's own cache.
 constexpr std::size_t kBlockFloats = 64 << 10;
 constexpr std::size_t kAhead = 8;  ///< rows
 
-/// result [rows][columns] = left [rows][depth] times right [depth][columns], of which some panels
-/// of columns are packed at a time.
+/// result [rows][columns] = left [rows][depth] times right [depth][columns], packed by panels.
 class MatrixKernel final : public Kernel {
  public:
   explicit MatrixKernel(const Convolution& c) : c_(c) {
@@ -182,20 +179,20 @@ class MatrixKernel final : public Kernel {
   std::size_t panels() const { return (columns_ + width_ - 1) / width_; }
   std::size_t of_panel() const { return most_depth_ * width_; }
 
-  /// Whether the right side is read where it lies: whole vectors, in the sums' order.
+  /// Whether the right side is read in place: whole vectors, in the order of the sums.
   bool reads_there() const { return of_weights() && columns_ % lanes() == 0; }
-  /// Whether the sums are the result.
+  /// Whether the sums are the final result.
   bool sums_there(const Operands& operands) const {
     return columns_ % lanes() == 0 && !operands.mask && !operands.bias &&
            c_.activation == Activation::kNone;
   }
-  /// Whether sums wait for their next part, which is why there is one for each row.
+  /// Whether sums wait for their next part, so that each row needs its own.
   bool in_parts() const { return depth_ > kDepth; }
 
-  // The left side as it lies: a line of channels a pixel.
+  // The left side in place: one line of channels per pixel.
   std::size_t line() const { return of_weights() ? rows_ : depth_; }
   std::size_t lines() const { return of_weights() ? depth_ : rows_; }
-  /// Lines of whole pages would compete for one place of the cache: a copy has them apart.
+  /// Page-sized lines would compete for one cache set; a copy spaces them apart.
   bool spreads() const { return !of_weights() && depth_ % 512 == 0 && rows_ > 8; }
   void spread(const Operands& operands, Share share) const {
     const auto [begin, end] = share.of(lines());
@@ -203,7 +200,6 @@ class MatrixKernel final : public Kernel {
       std::copy_n(operands.source + i * line(), line(), operands.shared + i * (line() + 16));
   }
 
-  /// Panels [panel, last_panel) of rows [row, last_row).
   void make_panels(const Operands& operands, std::size_t panel, std::size_t last_panel,
                    std::size_t row, std::size_t last_row) const {
     const std::size_t of_line = line() + (spreads() ? 16 : 0);
@@ -237,7 +233,7 @@ class MatrixKernel final : public Kernel {
     }
   }
 
-  /// The right side's rows [k, k + depth), zeros where a vector reaches beyond the last column.
+  /// The right side's rows [k, k + depth), zeros beyond the last column.
   void pack_panels(const Operands& operands, std::size_t k, std::size_t depth, std::size_t panel,
                    std::size_t last_panel) const {
     const std::size_t last_column = std::min(last_panel * width_, columns_);
@@ -292,7 +288,7 @@ bool matrix_can_do(const Convolution& c) {
   return c.kernel == 1 && c.stride == 1;
 }
 
-/// Than the direct kernels. Measured over 40 shapes with 8 and with 16 lanes.
+/// Whether it beats the direct kernels. Measured over 40 shapes with 8 and with 16 lanes.
 bool matrix_is_faster(const Convolution& c) {
   if (c.pass != Pass::kWeightGradient) return true;
   const std::size_t in = c.input.channels;

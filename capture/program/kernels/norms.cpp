@@ -1,4 +1,3 @@
-// Group norm, layer norm and softmax, and their gradients.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,7 +17,7 @@ namespace HWY_NAMESPACE {
 constexpr std::size_t kChunk = 64;  ///< pixels summed in float
 
 /// sums[c] += sum of left, products[c] += sum of left * (right - origin) for channels [first,
-/// last); with `squares` left is right - origin, too.
+/// last); with `squares`, left is right - origin, too.
 template <bool squares>
 HWY_INLINE void add_up(const float* left, const float* right, const float* origin,
                        std::size_t pixels, std::size_t channels, std::size_t first,
@@ -113,7 +112,7 @@ void norm_row(const float* x, const GroupNormOperands& o, double eps, std::size_
   o.rstd[r] = rstd;
 }
 
-/// With g the gradient by the normed x, h: rstd * (g - mean of g - h * mean of g * h).
+/// With g = dy * weight and h the normalized x: rstd * (g - mean of g - h * mean of g * h).
 void norm_gradient_row(const GroupNormOperands& o, std::size_t count, std::size_t r) {
   const D d;
   const V mean = hn::Set(d, o.mean[r]), rstd = hn::Set(d, o.rstd[r]);
@@ -198,7 +197,7 @@ HWY_EXPORT(softmax_gradient_row);
 
 namespace {
 
-/// Room for a call: two sums a channel, and three numbers.
+/// A call's scratch: two sums per channel and three numbers.
 struct Room {
   Room(const GroupNorm& norm, double* scratch)
       : channels(std::size_t(norm.channels)),
@@ -219,12 +218,11 @@ struct Room {
 double weight_of(const GroupNormOperands& o, std::size_t channel) {
   return o.weight ? double(o.weight[channel]) : 1.0;
 }
-/// By the variance that is given.
+/// From the given variance.
 double rstd_of(const GroupNorm& norm, const GroupNormOperands& o, std::size_t channel) {
   return 1 / std::sqrt(double(o.rstd[channel]) + norm.eps);
 }
 
-/// What scales and shifts a channel.
 void set_scale(const Room& room, const GroupNormOperands& o, std::size_t c, float mean,
                double rstd) {
   const double factor = rstd * weight_of(o, c);
@@ -253,7 +251,7 @@ void sum_groups(const GroupNorm& norm, const Room& room, const GroupNormOperands
   }
 }
 
-/// The gradients of weight and bias, and what the source's is made of, by channel.
+/// The gradients of weight and bias, and per channel the terms of the source's gradient.
 void sum_groups_of_gradient(const GroupNorm& norm, const Room& room, const GroupNormOperands& o) {
   float *const of_gradient = room.first, *const of_source = room.second, *const shift = room.third;
   const std::size_t each = room.channels / std::size_t(norm.groups);
@@ -262,7 +260,7 @@ void sum_groups_of_gradient(const GroupNorm& norm, const Room& room, const Group
     if (o.weight_gradient) o.weight_gradient[c] = float(room.products[c] * r);
     if (o.bias_gradient) o.bias_gradient[c] = float(room.sums[c]);
     of_gradient[c] = float(r * weight_of(o, c));
-    of_source[c] = 0;  // frozen: by which the gradient is shifted, too
+    of_source[c] = 0;  // frozen: shifts the gradient, too
   }
   for (std::size_t group = 0; !norm.frozen && group < std::size_t(norm.groups); ++group) {
     const std::size_t begin = group * each, end = begin + each;
@@ -278,7 +276,7 @@ void sum_groups_of_gradient(const GroupNorm& norm, const Room& room, const Group
   }
 }
 
-constexpr std::size_t kBlock = 16;  ///< channels, of any vector's width
+constexpr std::size_t kBlock = 16;  ///< channels, for any vector width
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Convolutions that a kernel of another shape does, on copies: group by group, or of any window.
+// Convolutions done by a kernel of another shape on copies: by group, or for any window.
 #include <algorithm>
 
 #include "capture/program/kernels/internal.h"
@@ -6,8 +6,7 @@
 namespace millrace::kernels {
 namespace {
 
-/// A group's channels are copied side by side, and a kernel convolves them as if there were no
-/// others.
+/// Copies a group's channels next to each other and convolves them as if there were no others.
 class Grouped final : public Kernel {
  public:
   Grouped(const Convolution& c, const std::string& name)
@@ -65,7 +64,7 @@ class Grouped final : public Kernel {
     kernel_->run(one);
   }
 
-  /// `from`: the group's first channel of pixel (0, 0) among all channels.
+  /// `from`: the group's first channel in pixel (0, 0) of the whole image.
   static const float* gathered(const float* from, const Layout& all, const Layout& one, float* to) {
     float* pixel = to;
     for (int y = 0; y < one.height; ++y) {
@@ -85,12 +84,11 @@ class Grouped final : public Kernel {
 
   const Convolution convolution_, one_;
   const std::unique_ptr<Kernel> kernel_;
-  const std::size_t weights_;  ///< of a group
+  const std::size_t weights_;  ///< per group
 };
 
-/// Any window: of even or unequal sides, without padding, dilated. What the taps of an output pixel
-/// meet is one pixel of as many channels, in the order of PyTorch's weights, which a kernel of one
-/// tap takes.
+/// Any window: even or unequal sides, without padding, dilated. The inputs under an output's taps
+/// become the channels of one pixel, in the order of PyTorch's weights, for a 1x1 kernel.
 class Unfolded final : public Kernel {
  public:
   Unfolded(const Convolution& c, const std::string& name)
@@ -143,7 +141,7 @@ class Unfolded final : public Kernel {
     }
   }
 
-  /// Each input pixel gets what the taps that met it were given. Threads share the input's rows.
+  /// Sums for each input pixel the gradients of the taps on it. Threads share the input's rows.
   void fold(const float* unfolded, const Operands& operands, Share share) const {
     const Layout& in = convolution_.input;
     const auto [begin, end] = share.of(std::size_t(in.height));

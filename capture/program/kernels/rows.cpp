@@ -1,6 +1,6 @@
-// Convolutions of few output pixels and many weights: products with the weights' matrix, a row an
-// output channel, of a column a pixel. Weights are read once from memory, where PyTorch has them,
-// which takes longer than the arithmetic; their gradient need not lie in memory at all.
+// Convolutions of few output pixels and many weights: products with the weight matrix, one row per
+// output channel, one column per pixel. Weights are read once from memory in PyTorch's order, which
+// takes longer than the arithmetic; their gradient needn't be stored at all.
 #include <algorithm>
 #include <tuple>
 #include <type_traits>
@@ -20,14 +20,14 @@ namespace HWY_NAMESPACE {
 
 constexpr int kPixels = HWY_TARGET == HWY_AVX3 ? 4 : 2;  ///< at a time, so that sums fit registers
 
-/// w[o] = elements of row o, rows being `row` elements apart.
+/// w[o] = elements of row o, `row` elements apart.
 template <int O>
 HWY_INLINE void load_rows(const auto& e, const float* HWY_RESTRICT weights, std::size_t row,
                           V (&w)[O]) {
 #pragma GCC unroll 8
   for (int o = 0; o < O; ++o) {
     w[o] = e.load(weights + std::size_t(o) * row);
-    hwy::Prefetch(weights + e.at + std::size_t(o + O) * row);  // the next rows come from afar
+    hwy::Prefetch(weights + e.at + std::size_t(o + O) * row);  // prefetch the next rows
   }
 }
 
@@ -94,7 +94,7 @@ HWY_INLINE void add_rows(const Rows& r, std::size_t row, int pixel, std::size_t 
 }
 
 void row_sums(const Rows& r) {
-  // So much of a row at a time that the pixels' parts stay in the first-level cache.
+  // As much of a row at a time as keeps the pixels' parts in L1.
   constexpr std::size_t kCache = 6 << 10;
   constexpr int kRows = 8;
   for (int p = 0; p < r.pixels; ++p)
@@ -158,7 +158,7 @@ class RowsKernel final : public Kernel {
  private:
   std::size_t pixels() const { return std::size_t(pixels_); }
 
-  /// Calls with (pixel of the output, tap, row and column of the input) where a tap meets a pixel.
+  /// Calls meets(output pixel, tap, row and column of the input) for each tap inside the input.
   template <class Meets>
   void each_tap(const Meets& meets) const {
     const Convolution& c = convolution_;
@@ -172,12 +172,12 @@ class RowsKernel final : public Kernel {
       }
     }
   }
-  /// Of an input pixel.
+  /// The offset of an input pixel.
   std::size_t at(std::size_t y, std::size_t x) const {
     return y * convolution_.input.row() + x * std::size_t(convolution_.input.channels);
   }
 
-  /// What each pixel's taps meet, in the order of a row of weights, zeros elsewhere.
+  /// The inputs under each pixel's taps, in the order of a row of weights, zeros elsewhere.
   void fill_columns(const float* input, float* columns, std::size_t of_column) const {
     const std::size_t in = convolution_.input.channels;
     std::fill_n(columns, pixels() * of_column, 0.0f);
@@ -214,7 +214,7 @@ class RowsKernel final : public Kernel {
     r.end = end * taps_;
     std::copy_n(operands.source, c.output.floats(), r.values);
     HWY_DYNAMIC_DISPATCH(row_sums)(r);
-    // What each input pixel gets of the taps that met it.
+    // Sum each input pixel's gradients over the taps on it.
     float* const sum = r.values + pixels() * r.channels;
     for (std::size_t y = 0; y < std::size_t(c.input.height); ++y) {
       for (std::size_t x = 0; x < std::size_t(c.input.width); ++x) {
@@ -233,8 +233,7 @@ class RowsKernel final : public Kernel {
     }
   }
 
-  /// Threads share the output channels, of which some are made at a time, a piece of their rows
-  /// after another, so that pieces stay in the first-level cache.
+  /// Threads share the output channels. Some are made at a time, in pieces that stay in L1.
   void make_weights(const Operands& operands, Share share) const {
     const Convolution& c = convolution_;
     bias_gradient(c, operands, share);
@@ -273,17 +272,17 @@ class RowsKernel final : public Kernel {
     }
   }
 
-  static constexpr std::size_t kPart = 12, kColumns = 256;  ///< of a weight's gradient at a time
+  static constexpr std::size_t kPart = 12, kColumns = 256;  ///< of a weight gradient at a time
 
   const Convolution convolution_;
   const std::size_t taps_, row_;
-  const std::size_t of_column_;  ///< floats of a column in whole vectors
+  const std::size_t of_column_;  ///< floats per column in whole vectors
   const int pixels_;
 };
 
 }  // namespace
 
-/// Packing weights for vectors along channels takes longer than a few pixels' arithmetic.
+/// Packing weights along channels takes longer than a few pixels' arithmetic.
 bool rows_are_faster(const Convolution& c) {
   const int pixels = c.output.height * c.output.width;
   const double weights = double(c.input.channels) * c.output.channels * c.kernel * c.kernel;

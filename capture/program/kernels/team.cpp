@@ -5,9 +5,8 @@
 namespace millrace::kernels {
 namespace {
 
-constexpr int kSpins = 2000;  ///< some 30 us, longer than any barrier between threads that run
+constexpr int kSpins = 2000;  ///< some 30 us, longer than any barrier between running threads
 
-/// Waits until `value` is no longer `old`.
 void await(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
   for (int spin = 0; spin < kSpins; ++spin) {
     if (value.load(std::memory_order_acquire) != old) return;
@@ -16,8 +15,8 @@ void await(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
   value.wait(old);
 }
 
-/// Whoever waits asleep looks at the value after it has said so, and notify_all() looks for
-/// sleepers after the change: sequentially consistent, or one could miss the other.
+/// A waiter checks the value again after announcing its sleep, and notify_all() looks for sleepers
+/// after the change: sequentially consistent, or one could miss the other.
 void advance(std::atomic<std::uint32_t>& value) {
   value.fetch_add(1);
   value.notify_all();
@@ -52,7 +51,7 @@ void Team::start() {
 
 void Team::meet() {
   const std::uint32_t before =
-      meetings_.load(std::memory_order_relaxed);  // stays till all are here
+      meetings_.load(std::memory_order_relaxed);  // stays until all have arrived
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < std::uint32_t(threads()))
     return await(meetings_, before);
   arrived_.store(0, std::memory_order_relaxed);

@@ -1,5 +1,5 @@
-// Transforms of a square of pixels to where a convolution is a product, once for each instruction
-// set: discrete Fourier transforms, and Winograd's (Toom-Cook) with rational points.
+// Transforms of a square of pixels in which a convolution is a product, once per instruction set:
+// discrete Fourier transforms, and Winograd's (Toom-Cook) with rational points.
 #if defined(MILLRACE_KERNELS_TRANSFORM) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_KERNELS_TRANSFORM
 #undef MILLRACE_KERNELS_TRANSFORM
@@ -15,11 +15,11 @@ namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
 struct Complex {
-  HWY_INLINE Complex() {}  // GCC makes its own without NEON
+  HWY_INLINE Complex() {}  // GCC generates its own without NEON
   HWY_INLINE Complex(V re, V im) : re(re), im(im) {}
   V re, im;
 };
-/// GCC's own copy from memory is 16 bytes at a time, for which loads of vectors have to wait.
+/// GCC copies memory 16 bytes at a time, which stalls later vector loads.
 HWY_INLINE Complex copy_of(const Complex& z) {
   return {z.re, z.im};
 }
@@ -64,8 +64,8 @@ HWY_INLINE void dft_parts(const Load& load, Complex (&parts)[P][Q]) {
   }
 }
 
-/// store(k, sum over j of load(j) exp(-2 pi i j k / N)) for all k; straight-line for each N. Only
-/// the elements of kFilled, a bit each, are loaded, each when it is needed; the others are zeros.
+/// store(k, sum over j of load(j) exp(-2 pi i j k / N)) for all k; straight-line for each N. Loads
+/// only the elements in the bit mask kFilled, when needed; the others are zeros.
 template <int N, unsigned kFilled, class Load, class Store>
 HWY_INLINE void dft(const Load& load, const Store& store) {
   constexpr int P = first_factor(N), Q = N / P;
@@ -86,7 +86,7 @@ HWY_INLINE void dft(const Load& load, const Store& store) {
     store(1, minus_i(1, b, d));
     store(2, a - c);
     store(3, minus_i(-1, b, d));
-  } else if constexpr (Q == 1) {  // an odd prime: j and N - j have one cosine, and sines +-
+  } else if constexpr (Q == 1) {  // odd prime: j and N - j share a cosine, sines are +-
     constexpr int kHalf = N / 2;
     Complex sum[kHalf + 1], difference[kHalf + 1];
     float sign[kHalf + 1] = {};  // of the difference; 0: neither is there
@@ -110,7 +110,7 @@ HWY_INLINE void dft(const Load& load, const Store& store) {
 #pragma GCC unroll 8
     for (int k = 1; k <= kHalf; ++k) {
       Complex a = first, b;
-      float sine = 0;  // that b waits to be multiplied by
+      float sine = 0;  // factor still to be applied to b
 #pragma GCC unroll 8
       for (int j = 1; j <= kHalf; ++j) {
         if (sign[j] == 0) continue;
@@ -126,8 +126,8 @@ HWY_INLINE void dft(const Load& load, const Store& store) {
       store(k, minus_i(sine, a, b));
       store(N - k, minus_i(-sine, a, b));
     }
-  } else {  // coprime factors, of Good and Thomas: no factors between the two
-    constexpr unsigned kParts = (1u << P) - 1;  // each has an element that is filled
+  } else {  // coprime factors of Good and Thomas: no twiddle factors in between
+    constexpr unsigned kParts = (1u << P) - 1;  // each has a filled element
     Complex parts[P][Q];
     dft_parts<0, kFilled>(load, parts);
 #pragma GCC unroll 16
@@ -141,7 +141,7 @@ HWY_INLINE void dft(const Load& load, const Store& store) {
 
 alignas(64) inline constexpr float kZeros[kLanes] = {};
 
-/// A square's row in an image; what the window does not hold lies among zeros.
+/// A row of a square in an image; zeros outside the window.
 struct Row {
   HWY_INLINE Row(const float* image, const Window& w, int y)
       : there(y >= w.top && y < w.bottom),
@@ -161,7 +161,7 @@ struct Row {
   Lanes part;
 };
 
-/// Writes a square's row y, whose pixels lie as [side][lanes].
+/// Writes a square's row y of pixels [side][lanes].
 HWY_INLINE void finish_row(const float* pixels, int y, const Finish& f, const Window& w) {
   if (y < w.top || y >= w.bottom) return;
   const D d;
@@ -192,17 +192,16 @@ HWY_INLINE void finish_row(const float* pixels, int y, const Finish& f, const Wi
   }
 }
 
-/// Real squares and half of their spectrum: columns 0 to N / 2, of which the first and the last are
-/// their own mirror images, so that half of each is left out. Only weights are divided, by what
-/// both ways together multiply by.
+/// Real squares and half of their spectrum: columns 0 to N / 2, the first and last of which mirror
+/// themselves, so half of each is left out. Only weights are scaled, for both directions.
 template <int N>
 struct Fourier {
   static constexpr int kHalf = N / 2;
   static constexpr float kScale = 1.0f / (4 * N * N);
-  static constexpr int kKernel = (kHalf + 1) / 2 * 2;  ///< no kernel is larger
+  static constexpr int kKernel = (kHalf + 1) / 2 * 2;  ///< the largest kernel
   static_assert(N % 2 == 0);
 
-  /// Where frequency (y, k) of column k lies.
+  /// Where frequency (y, k) of column k is.
   static std::ptrdiff_t place(const Spectrum& s, int k, int y) {
     return std::ptrdiff_t(k == 0 ? y : kHalf + 1 + (k - 1) * N + y) * std::ptrdiff_t(s.plane);
   }
@@ -216,14 +215,13 @@ struct Fourier {
     return {hn::Load(D(), from), hn::Load(D(), from + kLanes)};
   }
 
-  /// The transforms of two real sequences, each twice, from that of the first plus i times the
-  /// second: `a` is its element k, `b` its element -k.
+  /// Splits the transform of x + i y (`a` is element k, `b` element -k) into 2 x's and 2 y's.
   HWY_INLINE static void split(const Complex& a, const Complex& b, Complex& first,
                                Complex& second) {
     first = {hn::Add(a.re, b.re), hn::Sub(a.im, b.im)};
     second = {hn::Add(a.im, b.im), hn::Sub(b.re, a.re)};
   }
-  /// The way back, parts exchanged.
+  /// The inverse, with real and imaginary parts swapped.
   HWY_INLINE static void join(const Complex& first, const Complex& second, Complex& a, Complex& b) {
     a = {hn::Add(first.im, second.re), hn::Sub(first.re, second.im)};
     b = {hn::Sub(second.re, first.im), hn::Add(first.re, second.im)};
@@ -237,7 +235,7 @@ struct Fourier {
     const auto scaled = [&](V v) HWY_ATTR { return kWeights ? hn::Mul(hn::Set(d, kScale), v) : v; };
     Complex columns[kHalf][N];  // column 0 and, as its imaginary part, column N / 2
     for (int y = 0; y < kFilled; y += 2) {
-      // Two real rows are one complex row.
+      // Two real rows form one complex row.
       const Row even(image, window, y), odd(image, window, y + 1);
       if (!even.there && !odd.there) {
         for (auto& column : columns) {
@@ -280,7 +278,7 @@ struct Fourier {
     const D d;
     const auto scaled = [&](V v) HWY_ATTR { return kWeights ? hn::Mul(hn::Set(d, kScale), v) : v; };
     Complex columns[kHalf][N];  // as above
-    // With the parts exchanged before and after, dft() is the inverse.
+    // With real and imaginary parts swapped before and after, dft() is the inverse.
     const auto to_column = [&](int k) HWY_ATTR {
       return [&columns, k](int y, const Complex& z) HWY_ATTR {
         if (y < kWanted) columns[k][y] = {z.im, z.re};
@@ -325,8 +323,7 @@ struct Fourier {
   }
 };
 
-/// y = matrix * x. Rows or columns 1 and 2, 3 and 4 ... belong to points that differ in their sign,
-/// so that even and odd elements are summed apart.
+/// y = matrix * x. Rows or columns 1 and 2, 3 and 4 ... belong to points +-p and are paired.
 template <const auto& kMatrix>
 HWY_INLINE void multiply(const V* x, V* y) {
   constexpr int kRows = kMatrix.rows, kColumns = kMatrix.columns;
@@ -343,7 +340,7 @@ HWY_INLINE void multiply(const V* x, V* y) {
   if constexpr (kMatrix.points_are_rows) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      if (i > 0 && kMatrix.pairs(i - 1)) continue;  // made with the one before
+      if (i > 0 && kMatrix.pairs(i - 1)) continue;  // computed with the one before
       V even = hn::Zero(d), odd = hn::Zero(d);
       bool any_even = false, any_odd = false;
 #pragma GCC unroll 16
@@ -385,7 +382,7 @@ template <int M, int R>
 struct Winograd {
   static constexpr int N = M + R - 1;
 
-  /// To the frequencies: matrix * square * matrix^T.
+  /// To frequencies: matrix * square * matrix^T.
   template <const auto& kMatrix>
   static void there(const float* image, const Window& window, Spectrum to) {
     constexpr int kFrom = kMatrix.columns, kTo = kMatrix.rows;
@@ -408,7 +405,6 @@ struct Winograd {
     }
   }
 
-  /// From the frequencies.
   template <const auto& kMatrix>
   static void back(Spectrum from, const Finish& finish, const Window& window) {
     constexpr int kTo = kMatrix.rows;

@@ -1,5 +1,4 @@
-// Squares of pixels, and the numbers of their transforms, made by the compiler. Internal to this
-// folder.
+// Squares of pixels and constants of their transforms. Internal to this folder.
 #pragma once
 
 #include <cstddef>
@@ -8,31 +7,30 @@
 
 namespace millrace::kernels {
 
-/// FFT by the side of its squares, Winograd by F(outputs, kernel).
+/// FFT by side of the square, Winograd by F(outputs, kernel).
 enum class Transform { kFft12, kFft20, kFft30, kWinograd43, kWinograd63, kWinograd45 };
 
 /// What a square of pixels is. An FFT treats all alike.
 enum class Side { kInput, kOutput, kWeights, kGradient };
 
-/// A square's frequencies for `lanes` channels: the real parts of frequency f at first + f * plane,
-/// the imaginary ones, if the transform has them, a vector on.
+/// A square's frequencies for `lanes` channels: real parts of frequency f at first + f * plane,
+/// imaginary parts, if any, one vector later.
 struct Spectrum {
   float* first = nullptr;
   std::size_t plane = 0;
 };
 
-/// The part of an image that a square meets: its rows and columns [.., ..) are there. The square's
-/// pixel (y, x) lies y * row + x * column after the address that goes with the window, where its
-/// pixel (0, 0) is or would be.
+/// The part of an image under a square: rows [top, bottom) and columns [left, right) exist. The
+/// square's pixel (y, x) is y * row + x * column floats after the window's address.
 struct Window {
-  std::size_t row = 0, column = 0;  ///< floats to the next of the image
+  std::size_t row = 0, column = 0;  ///< strides in floats
   int top = 0, bottom = 0, left = 0, right = 0;
-  int channels = 0;           ///< from the address on; more than `lanes`: the first of them
+  int channels = 0;           ///< from the address on; if more than `lanes`, the first of them
   std::ptrdiff_t offset = 0;  ///< floats from the image's pixel (0, 0) to that address
 };
 
-/// What becomes of a square's pixels: activation(pixel + bias), or with a mask (pixel + bias),
-/// zeros where it is at most 0. Bias and mask may be null; the mask lies as the image.
+/// Final step on a square's pixels: activation(pixel + bias), or with a mask (pixel + bias), zeros
+/// where it is at most 0. Bias and mask may be null; the mask is laid out like the image.
 struct Finish {
   const float* bias = nullptr;
   Activation activation = Activation::kNone;
@@ -40,7 +38,7 @@ struct Finish {
   float* image = nullptr;
 };
 
-/// Of a transform, for one instruction set.
+/// A transform for one instruction set.
 struct Functions {
   /// The frequencies of `lanes` channels; pixels outside the window are zeros.
   void (*spread)(Side side, const float* image, const Window& window, const Spectrum& to) = nullptr;
@@ -66,7 +64,7 @@ constexpr int unit(int p, int q) {
 template <int P, int Q>
 inline constexpr int kUnit = unit(P, Q);
 
-/// cos and sin of 2 pi i / N, by their series around 0, to double's precision.
+/// cos and sin of 2 pi i / N by Taylor series to double precision.
 template <int N>
 struct Roots {
   float cos[N] = {}, sin[N] = {};
@@ -95,11 +93,11 @@ struct Factors {
   float at[Rows][Columns] = {};
   bool points_are_rows = true;
 
-  /// Whether row or column i is of a point p > 0, and the next of -p.
+  /// Whether row or column i belongs to a point p > 0 and the next one to -p.
   constexpr bool pairs(int i) const {
     return i % 2 == 1 && i + 2 < (points_are_rows ? Rows : Columns);
   }
-  /// Of such a pair: whether the even powers are alike; else the odd ones are.
+  /// Of such a pair: whether the even powers are equal; else the odd ones are.
   constexpr bool even_sign(int i) const {
     for (int power = 0; power < (points_are_rows ? Columns : Rows); ++power) {
       const float p = points_are_rows ? at[i][power] : at[power][i];
@@ -118,8 +116,8 @@ struct Factors {
   }
 };
 
-/// F(M, R) at points 0, +-p, +-q ... and infinity: of Toom and Cook, as in Lavin and Gray (arXiv
-/// 1509.09308). The points of F(4, 3) are those with the smallest error of many that were tried.
+/// F(M, R) at points 0, +-p, +-q ... and infinity, after Toom and Cook, as in Lavin and Gray (arXiv
+/// 1509.09308). The points of F(4, 3) had the smallest error of many tried.
 template <int M, int R>
 struct WinogradMatrices {
   static constexpr int N = M + R - 1;

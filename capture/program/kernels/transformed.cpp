@@ -1,6 +1,5 @@
 // Convolutions of stride 1 as products in a transformed domain, square by square: an FFT of
-// overlapping squares, or Winograd's. A product a frequency replaces kernel^2 multiply-adds a
-// pixel.
+// overlapping squares, or Winograd. One product per frequency instead of kernel^2 per pixel.
 #include <algorithm>
 #include <tuple>
 
@@ -55,9 +54,8 @@ struct Kind {
   Transform transform;
   int side, kernel;  ///< kernel 0: any that leaves room for outputs
   bool accurate;
-  /// What a square of `lanes` channels takes, in the time of so many multiply-adds of vectors:
-  /// images there and back, weights there and back. Between what was measured with 8 and with 16
-  /// lanes on a Sapphire Rapids.
+  /// Cost per square of `lanes` channels, in vector multiply-adds: images to and from frequencies,
+  /// weights to and from. Between measurements with 8 and 16 lanes on a Sapphire Rapids.
   double image, output, weights, weight_gradient;
 };
 constexpr Kind kKinds[] = {
@@ -81,17 +79,17 @@ double vectors(int channels) {
   return double(round_up(std::size_t(channels), lanes()) / lanes());
 }
 
-/// How a kind of transform does a convolution. Products are made in rounds: each takes some tiles,
-/// or some columns of the weights' spectra, so that what it works on stays in a core's own cache.
+/// How a kind of transform does a convolution. Products come in rounds of some tiles, or some
+/// columns of the weights' spectra, so that a round's data stays in the core's own cache.
 struct Plan {
   Kind kind;
   Layout from, to;  ///< images: of the products' depth, and of their columns
-  int tile = 0;     ///< outputs of a square, along each side
+  int tile = 0;     ///< outputs per square, along each side
   int tiles_across = 0;
   std::size_t tiles = 0, frequencies = 0;
   bool by_columns = false;
   std::size_t round_tiles = 0, round_columns = 0;  ///< of each but the last; columns: channels
-  std::size_t moved = 0;                           ///< floats that leave that cache and come back
+  std::size_t moved = 0;                           ///< floats that leave the cache and come back
 
   Plan(const Kind& kind, const Convolution& c)
       : kind(kind), from(c.input), to(c.output), tile(kind.side - c.kernel + 1) {
@@ -104,10 +102,10 @@ struct Plan {
     divide();
   }
   std::size_t parts() const { return is_fft(kind) ? 2 : 1; }
-  /// Floats of a frequency of so many channels, in whole vectors.
+  /// Floats of a frequency of that many channels, in whole vectors.
   std::size_t row(std::size_t channels) const { return parts() * round_up(channels, lanes()); }
 
-  // In the time of multiply-adds of vectors.
+  // In vector multiply-adds.
   double inputs_cost() const { return double(tiles) * vectors(from.channels) * kind.image; }
   double weights_cost() const { return from.channels * vectors(to.channels) * kind.weights; }
 
@@ -122,7 +120,7 @@ struct Plan {
     const std::size_t columns = round_up(std::size_t(to.channels), lanes());
     const std::size_t of_tiles = divided(tiles, round_tiles);
     const std::size_t of_columns = divided(columns, round_columns);
-    // The side that is there in every round is written once and read each time.
+    // A side needed in every round is written once and read each time.
     const auto moves = [](std::size_t floats, std::size_t rounds) {
       return floats > kCached ? floats * (1 + rounds) : 0;
     };
@@ -135,7 +133,7 @@ struct Plan {
   }
 };
 
-/// In the time of multiply-adds of vectors.
+/// In vector multiply-adds.
 double cost_of(const Kind& kind, const Convolution& c) {
   const Plan plan(kind, c);
   const double tiles = double(plan.tiles), taps = double(c.kernel) * c.kernel;
@@ -151,7 +149,7 @@ double cost_of(const Kind& kind, const Convolution& c) {
          of_weights * 10 * taps + moved;
 }
 
-/// The same of the kernels that sum products directly.
+/// The same for the direct kernels.
 double direct_cost(const Convolution& c) {
   const bool gradient = c.pass == Pass::kDataGradient;
   const int from = (gradient ? c.output : c.input).channels;
@@ -164,19 +162,19 @@ double direct_cost(const Convolution& c) {
   return std::min(1.17 * wide, narrow);
 }
 
-/// Spectra of one side of the products, [frequency][count][vectors of channels], each vector's real
-/// parts before its imaginary ones.
+/// Spectra of one side of the products, [frequency][count][vectors of channels]: real, then
+/// imaginary parts per vector.
 struct Spectra {
   const std::size_t begin;
-  const std::size_t row;    ///< floats to the next of `count`
-  const std::size_t plane;  ///< floats to the next frequency
+  const std::size_t row;    ///< stride of `count` in floats
+  const std::size_t plane;  ///< stride of frequencies in floats
   const std::size_t floats;
 
-  /// \param begin where they lie in a thread's memory.
+  /// \param begin their offset in a thread's memory.
   Spectra(std::size_t begin, std::size_t row, std::size_t count, std::size_t frequencies)
       : begin(begin),
         row(row),
-        // Not a power of two, or all planes would compete for one place of the cache.
+        // Not a power of two, or all planes would compete for one cache set.
         plane(round_up(count * row, 16) + 16),
         floats(plane * frequencies) {}
   std::size_t end() const { return begin + floats; }
@@ -188,8 +186,8 @@ struct Spectra {
   }
 };
 
-/// Threads share no spectra, which a core is slow to read from another's cache: each makes those
-/// that its part needs, some of them several times.
+/// Threads share no spectra, since reading them from another core's cache is slow: each makes those
+/// its part needs, some of them several times.
 class TransformedKernel final : public Kernel {
  public:
   TransformedKernel(const Convolution& c, const Kind& kind)
@@ -218,7 +216,7 @@ class TransformedKernel final : public Kernel {
     std::size_t begin = 0, end = 0;
     std::size_t count() const { return end - begin; }
   };
-  /// Of the tiles, and of the channels on both sides of the products.
+  /// A part of the tiles, and of the channels on both sides of the products.
   struct Part {
     Range tiles, rows, columns;
   };
@@ -280,8 +278,8 @@ class TransformedKernel final : public Kernel {
   }
   float* square_of(const Operands& operands) const { return operands.scratch + weights_.end(); }
 
-  /// Where a tile's square, its corner `border` pixels up and left of the tile, meets channels of
-  /// the image; at most `extent` rows and columns of it.
+  /// The image under a tile's square, which begins `border` pixels up and left of the tile and has
+  /// at most `extent` rows and columns in the image.
   Window window(std::size_t tile, const Layout& image, std::size_t channel, int border,
                 int extent) const {
     const int y = int(tile) / plan_.tiles_across * plan_.tile - border;
@@ -363,7 +361,7 @@ class TransformedKernel final : public Kernel {
     p.accumulate = accumulate;
     for (std::size_t f = 0; f < plan_.frequencies; ++f) {
       p.b = b_.of(operands, f);
-      // Those of the rows that lie within a vector, or else whole vectors.
+      // Rows within one vector, or else whole vectors.
       for (std::size_t row = r.rows.begin, end; row < r.rows.end; row = end) {
         const std::size_t lane = row % lanes_;
         end = lane == 0 ? r.rows.end : std::min(r.rows.end, row - lane + lanes_);
@@ -417,7 +415,7 @@ std::vector<std::string> transforms(const Convolution& c) {
 }
 
 std::string faster_transform(const Convolution& c) {
-  constexpr double kWorthIt = 0.9;  // small ones are estimated worse
+  constexpr double kWorthIt = 0.9;  // margin: small ones are estimated less well
   const char* best = "";
   double least = kWorthIt * direct_cost(c);
   for (const Kind& kind : kKinds) {

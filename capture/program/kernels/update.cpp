@@ -1,4 +1,3 @@
-// The update: one pass over flat buffers.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -54,7 +53,7 @@ HWY_INLINE V constant(double value) {
 using stages::CorrectionMemory, stages::CorrectionNumbers, stages::CorrectionRule;
 using stages::OptimizerInfo, stages::UpdateNumbers;
 
-// LibTorch's operators, rounding as its vectors of a core do.
+// LibTorch's operators, rounding as its vector code on a core does.
 
 using Number = V;
 using Rate = double;
@@ -178,7 +177,6 @@ HWY_EXPORT(update);
 
 namespace {
 
-/// Elements [begin, end) of flat buffers.
 UpdateOperands part_of(const UpdateOperands& o, std::size_t begin, std::size_t end) {
   const auto from = [begin](auto* buffer) { return buffer ? buffer + begin : nullptr; };
   return {.from = from(o.from),

@@ -1,4 +1,4 @@
-// Vectors of float, loops over them and activations, once for each instruction set.
+// Vectors of float, loops over them, and activations, once per instruction set.
 #if defined(MILLRACE_KERNELS_VECTORS) == defined(HWY_TARGET_TOGGLE)
 #ifdef MILLRACE_KERNELS_VECTORS
 #undef MILLRACE_KERNELS_VECTORS
@@ -7,7 +7,7 @@
 #endif
 
 #include <hwy/highway.h>
-// Highway wants its own contributions after highway.h.
+// Highway requires its contributions after highway.h.
 #include <hwy/contrib/math/math-inl.h>
 
 #include "capture/program/kernels/kernels.h"
@@ -21,9 +21,8 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr std::size_t kLanes = hn::MaxLanes(D());
 
-/// The first `count` lanes of a vector. What lies beyond them in memory is neither read nor
-/// written: another thread may be writing it. Highway's own masked loads and stores do both where a
-/// processor has none.
+/// The first `count` lanes of a vector. Memory beyond is neither read nor written (another thread
+/// may be writing it), unlike by Highway's masked operations on processors without masks.
 #if HWY_TARGET == HWY_NEON
 struct Lanes {
   std::size_t count;
@@ -42,7 +41,6 @@ HWY_INLINE void store_part(V v, Lanes part, float* to) {
   hn::Store(v, D(), lanes);
   for (std::size_t i = 0; i < part.count; ++i) to[i] = lanes[i];
 }
-/// Zeros in the other lanes.
 HWY_INLINE V only_part(Lanes part, V v) {
   return hn::IfThenElseZero(hn::FirstN(D(), part.count), v);
 }
@@ -62,8 +60,7 @@ HWY_INLINE V only_part(Lanes part, V v) {
 }
 #endif
 
-/// Elements of any buffer from `at` on: a whole vector, or the last few. Stores with a mask are
-/// slow on some processors.
+/// Elements of a buffer from `at` on: a vector or the last few. Some processors mask stores slowly.
 struct Whole {
   std::size_t at;
   HWY_INLINE V load(const float* buffer) const { return hn::LoadU(D(), buffer + at); }
@@ -101,17 +98,17 @@ HWY_INLINE V relu_of(V v) {  // keeps NaN, as LibTorch does
 HWY_INLINE V sigmoid_of(V v) {
   const D d;
   const V one = hn::Set(d, 1.0f);
-  const V most = hn::Set(d, 104.0f);  // beyond, Exp has no defined value; here it is infinite
+  const V most = hn::Set(d, 104.0f);  // Exp is undefined beyond; here it is infinite
   const V made = hn::Div(one, hn::Add(one, hn::Exp(d, hn::Min(hn::Neg(v), most))));
-  return hn::IfThenElse(hn::IsNaN(v), v, made);  // Exp takes a NaN for a small number
+  return hn::IfThenElse(hn::IsNaN(v), v, made);  // Exp takes NaN for a small number
 }
 
-/// By what the sigmoid was given.
+/// With respect to the sigmoid's input.
 HWY_INLINE V sigmoid_gradient_of(V gradient, V made) {
   return hn::Mul(hn::Mul(gradient, hn::Sub(hn::Set(D(), 1.0f), made)), made);
 }
 
-/// exp of what is at most 0. Exp takes a NaN for a small number.
+/// exp of values up to 0. Exp takes NaN for a small number.
 HWY_INLINE V exp_below(V v) {
   const D d;
   return hn::IfThenElse(hn::IsNaN(v), v, hn::Exp(d, hn::Max(v, hn::Set(d, -104.0f))));

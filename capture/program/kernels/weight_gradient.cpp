@@ -1,4 +1,3 @@
-// The gradients of weights and bias.
 #include <algorithm>
 
 #include "capture/program/kernels/internal.h"
@@ -15,18 +14,18 @@ namespace HWY_NAMESPACE {
 
 constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;
 constexpr int kMostRows = kManyRegisters ? 5 : 3;  ///< kernel rows in registers at once
-/// Taps in registers beside so many kernel rows.
+/// Taps that fit in registers with that many kernel rows.
 constexpr int most_taps(int rows) {
   if (!kManyRegisters) return rows == 3 ? 4 : rows == 2 ? 6 : 10;
   return rows == 5 ? 5 : rows == 4 ? 6 : rows == 3 ? 9 : rows == 2 ? 12 : 20;
 }
 
-/// Which source rows and columns a pass over part of the image sums.
+/// The source rows and columns that one pass over part of the image sums.
 struct Part {
   const WeightSums& w;
-  int row_begin, row_end;  ///< of the broadcast side for stride 1, of the vector side else
+  int row_begin, row_end;  ///< of the broadcast side for stride 1, else of the vector side
   int column_begin, column_end;
-  bool first;  ///< its sums begin the totals
+  bool first;  ///< the first part, which starts the totals
 };
 
 /// sums[ky][t] += over one row of pixels: vectors[ky][x] * broadcast[x + t].
@@ -49,7 +48,7 @@ HWY_INLINE void add_row(const float* HWY_RESTRICT broadcast, std::size_t broadca
   }
 }
 
-/// As add_row for the channels that do not fill a vector.
+/// As add_row for channels that don't fill a vector.
 template <int R, int T>
 HWY_INLINE void add_partial_row(const float* broadcast, std::size_t broadcast_step,
                                 const float* const (&vectors)[R], std::size_t vectors_step,
@@ -76,7 +75,7 @@ HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap) {
   V sums[R][T];
   clear(sums);
   for (int r = part.row_begin; r < part.row_end; ++r) {
-    // The row of the broadcast side, and for each kernel row the row that it meets there.
+    // The broadcast side's row, and for each kernel row the row that it meets there.
     const int source = w.stride == 1 ? r : r * w.stride + first_row - padding;
     if (source < 0 || source >= w.broadcast_height) continue;
     const float* vectors[R];
@@ -104,7 +103,6 @@ HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap) {
   }
 }
 
-/// Calls sum_block with as many taps as asked at run time.
 template <int R, int T>
 HWY_INLINE void sum_taps(const Part& part, int taps, int first_row, int first_tap) {
   if (taps == T) return sum_block<R, T>(part, first_row, first_tap);
@@ -139,8 +137,8 @@ void sum_part(const Part& part) {
 }
 
 void weight_sums(const WeightSums& w) {
-  // Parts whose rows stay in the first-level cache while every block of taps goes over them.
-  // Each part's sums begin at zero, which also keeps the rounding error of long sums small.
+  // Parts whose rows stay in L1 while every block of taps passes over them. Each part's sums begin
+  // at zero, which also limits the rounding error of long sums.
   constexpr int kCache = 40 << 10, kColumns = 64;
   const int columns = std::min(w.width, kColumns);
   const int vectors_row = 4 * int(kLanes) * columns;
@@ -201,7 +199,7 @@ class WeightGradientKernel final : public Kernel {
 
   void run(const Operands& operands, int phase, Share share) const override {
     const Convolution& c = convolution_;
-    for (std::size_t b = 0; phase == 1 && b < blocks(); ++b)  // what the others have summed, too
+    for (std::size_t b = 0; phase == 1 && b < blocks(); ++b)  // including the other threads' sums
       unpack(operands.shared + b * round_up(sums_, 16), b * lanes(), operands.made, share);
     if (phase == 1) return;
     float* zeros = operands.scratch + round_up(sums_, 16);
@@ -247,14 +245,13 @@ class WeightGradientKernel final : public Kernel {
  private:
   bool copies() const { return convolution_.kernel > 1; }
   std::size_t blocks() const { return round_up(lane_side_.channels, lanes()) / lanes(); }
-  /// Whether threads share the channels, each with sums of its own; else the taps, since there are
-  /// too few channels for all to have as many.
+  /// Whether threads share the channels, each with its own sums; else the taps of few channels.
   bool by_channels(int threads) const {
     const auto all = std::size_t(threads);
     return blocks() % all == 0 || blocks() >= 4 * all;
   }
 
-  /// A share of the sums of `lanes` channels to their place in PyTorch's order.
+  /// Stores a share of the sums of `lanes` channels in PyTorch's order.
   void unpack(const float* sums, std::size_t channel, float* gradient, Share share) const {
     const Convolution& c = convolution_;
     const std::size_t in = c.input.channels, out = c.output.channels;

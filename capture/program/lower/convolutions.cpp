@@ -1,4 +1,3 @@
-// Lowers convolutions and linear layers.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -9,16 +8,16 @@
 namespace millrace::program {
 namespace {
 
-constexpr int kLargestOnGpu = 31;  ///< taps of a row: their sums fill a thread's registers
-/// Floats: where the taps' inputs are more, LibTorch, which does not put them side by side.
+constexpr int kLargestOnGpu = 31;  ///< taps per row: their sums fill a thread's registers
+/// In floats: larger unfolded inputs are left to LibTorch, which doesn't unfold.
 constexpr double kLargestUnfolded = 4 << 20;
 
 bool is_transposed(const Call& call, std::size_t first) {
   return call.arguments[first + 3].toBool();
 }
 
-/// The convolution without its pass, if there are kernels for it. `first`: the place of stride,
-/// before padding, dilation, transposed, output_padding, groups.
+/// The convolution, its pass left open, if there are kernels for it. `first`: argument index of
+/// stride; padding, dilation, transposed, output_padding and groups follow.
 std::optional<kernels::Convolution> described(const at::Tensor& input, const at::Tensor& output,
                                               const at::Tensor& weight, const Call& call,
                                               std::size_t first) {
@@ -56,8 +55,8 @@ std::optional<kernels::Convolution> described(const at::Tensor& input, const at:
   return c;
 }
 
-// convolution(input, weight, bias?, stride, ...). A transposed one is the input's gradient of
-// another, whose output is this one's input.
+// convolution(input, weight, bias?, stride, ...). A transposed convolution is the input gradient of
+// another one, whose output is this one's input.
 bool convolution(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &w = tensor(call, 1), &y = result(call);
   std::optional<kernels::Convolution> c = described(x, y, w, call, 3);
@@ -108,7 +107,7 @@ bool convolution_backward(Lowering& lower, const Call& call) {
   return true;
 }
 
-// Linear layers are convolutions of kernel 1 over a picture with a row's numbers in each pixel.
+// Linear layers are 1x1 convolutions over a picture with a row in each pixel.
 
 bool is_matrix(const at::Tensor& tensor) {
   return is_dense(tensor) && tensor.dim() == 2;
@@ -124,12 +123,12 @@ bool add_pointwise(Lowering& lower, kernels::Pass pass, const at::Tensor& input,
        .convolution = {.pass = pass, .input = layout_of(input), .output = layout_of(output)}});
 }
 
-/// a times b, of which the memory's order says what they are: of samples [T,C] and weights [N,C],
-/// a layer's output is x w', its input's gradient dy w, its weights' dy' x.
+/// a b. Memory order tells the roles: for samples [T,C] and weights [N,C], a layer's output is x
+/// w', its input gradient dy w, its weight gradient dy' x.
 bool add_product(Lowering& lower, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
                  const at::Tensor& made) {
   if (!is_matrix(a) || !is_matrix(b) || !is_matrix(made) || !made.is_contiguous()) return false;
-  // Both turned is b' a' turned, of which there is no kernel.
+  // Both transposed is (b a)', for which there is no kernel.
   if (a.size(1) > 1 && !a.is_contiguous() && !b.is_contiguous() && b.t().is_contiguous())
     return add_product(lower, lower.contiguous(a), b, bias, made);
   const at::Tensor a_turned = a.t(), b_turned = b.t();
@@ -164,7 +163,7 @@ bool product_and_bias(Lowering& lower, const Call& call) {
 
 const Rules convolution_rules = {
     {"aten::convolution", {convolution}},
-    // A traced module's; more flags follow.
+    // In traced modules; more flags follow.
     {"aten::_convolution", {convolution}},
     {"aten::convolution_backward", {convolution_backward}},
     {"aten::mm", {product, false}},

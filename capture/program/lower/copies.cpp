@@ -1,4 +1,3 @@
-// Lowers copies, zeros, sums over ranks and the update.
 #include <ATen/ATen.h>
 
 #include <algorithm>

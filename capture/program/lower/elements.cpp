@@ -1,4 +1,4 @@
-// Lowers functions of each element, whose operands may be spread, and sums over all but channels.
+// Lowers elementwise functions with broadcast operands, and sums over all but channels.
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 
@@ -19,7 +19,7 @@ std::int64_t elements(const at::Tensor& tensor, Dimensions dimensions) {
   for (const std::int64_t d : dimensions) count *= tensor.size(d);
   return count;
 }
-/// From an element to the next along dimensions that go on from one to the other.
+/// The stride between elements along `dimensions`, if they can be merged into one.
 std::optional<std::int64_t> step(const at::Tensor& tensor, Dimensions dimensions) {
   for (std::size_t i = 0; i + 1 < dimensions.size(); ++i) {
     const std::int64_t d = dimensions[i], next = dimensions[i + 1];
@@ -28,10 +28,10 @@ std::optional<std::int64_t> step(const at::Tensor& tensor, Dimensions dimensions
   return dimensions.empty() ? 0 : tensor.stride(dimensions.back());
 }
 
-/// Puts the elements of `made` into rows so that each operand, spread over `made`, has one step
-/// from row to row and one, 0 or 1, in a row. False if they can't be.
+/// Splits the elements of `made` into rows so that each operand, broadcast to `made`, has one
+/// stride between rows and one, 0 or 1, within a row. False if that is impossible.
 bool in_rows(const at::Tensor& made, const std::vector<at::Tensor>& operands, kernels::Map& map) {
-  std::vector<std::int64_t> order;  // of dimensions, in that of memory
+  std::vector<std::int64_t> order;  // of dimensions, by stride
   for (std::int64_t d = 0; d < made.dim(); ++d) {
     if (made.size(d) > 1) order.push_back(d);
   }
@@ -60,12 +60,12 @@ bool in_rows(const at::Tensor& made, const std::vector<at::Tensor>& operands, ke
   return false;
 }
 
-/// A number is an operand of one element.
+/// A number becomes a one-element operand.
 at::Tensor operand(const c10::IValue& value) {
   return value.isTensor() ? value.toTensor() : at::scalar_tensor(value.toScalar(), at::kFloat);
 }
 
-/// A function of arguments `operands`, with the numbers that arguments `numbers` are.
+/// A function of the arguments `operands`, with the arguments `numbers` as parameters.
 Rule mapped(Function function, std::vector<std::size_t> operands,
             std::vector<std::size_t> numbers = {}) {
   const auto apply = [=](Lowering& lower, const Call& call) {
@@ -116,12 +116,12 @@ bool elu_backward(Lowering& lower, const Call& call) {
       .lower(lower, call);
 }
 
-/// Whether it is a number for each channel of `picture`, whose sums' sizes it has.
+/// Whether it holds one number per channel of `picture`, in the sums' shape.
 bool is_of_channels(const at::Tensor& tensor, const at::Tensor& picture) {
   return tensor.numel() == picture.size(1) &&
          (tensor.dim() != 4 || tensor.size(1) == picture.size(1));
 }
-/// Whether a sum is over all dimensions but `kept`, or those of one element.
+/// Whether a sum is over all dimensions but `kept`, size-1 dimensions aside.
 bool all_but(std::int64_t kept, const at::Tensor& x, const c10::IValue& dimensions) {
   std::set<std::int64_t> summed;
   for (const std::int64_t d : dimensions.toIntVector()) summed.insert(d < 0 ? d + x.dim() : d);
@@ -152,7 +152,7 @@ Rule sums(bool mean) {
   return {[mean](Lowering& lower, const Call& call) { return channel_sums(lower, call, mean); }};
 }
 
-/// Its kernels take operands as they lie, and numbers of the host.
+/// The GPU's kernels take strided operands, and numbers from the host.
 bool spread_on_gpu(Lowering& lower, const kernels::Map& map, std::vector<at::Tensor> operands,
                    const at::Tensor& made) {
   for (const at::Tensor& operand : operands) {
@@ -176,7 +176,7 @@ bool lower_map(Lowering& lower, kernels::Map map, std::vector<at::Tensor> operan
                const at::Tensor& made) {
   if (!is_dense(made) || made.numel() == 0) return false;
   if (lower.on_gpu()) return spread_on_gpu(lower, map, std::move(operands), made);
-  std::vector<at::Tensor> wide, narrow;  // of made's size, and smaller
+  std::vector<at::Tensor> wide, narrow;  // of `made`'s size, and smaller
   for (const at::Tensor& operand : operands) {
     if (!is_copyable(operand) || operand.device() != made.device() ||
         !at::is_expandable_to(operand.sizes(), made.sizes()))
@@ -200,7 +200,7 @@ bool lower_map(Lowering& lower, kernels::Map map, std::vector<at::Tensor> operan
       operand = alike;
     }
   }
-  if (!in_rows(to, operands, map)) map.row = std::size_t(to.numel());  // alike
+  if (!in_rows(to, operands, map)) map.row = std::size_t(to.numel());  // all in the same order
   lower.add({.kind = Kind::map, .reads = std::move(operands), .writes = {to}, .map = map});
   return lower.written(made, to);
 }

@@ -7,7 +7,7 @@
 namespace millrace::program {
 namespace {
 
-/// Operators whose results have no values yet.
+/// Operators that leave their results uninitialized.
 bool only_allocates(const Call& call) {
   static const std::set<std::string> names = {"aten::empty", "aten::empty_like",
                                               "aten::empty_strided", "aten::new_empty",
@@ -15,7 +15,6 @@ bool only_allocates(const Call& call) {
   return names.count(call.name()) > 0;
 }
 
-/// Whether it only makes a view.
 bool only_names(const Call& call) {
   const c10::FunctionSchema& schema = call.operation.schema();
   if (call.name() == "aten::as_strided_") return true;

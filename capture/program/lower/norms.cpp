@@ -1,4 +1,3 @@
-// Lowers norms, softmax and the mean squared error.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -63,7 +62,7 @@ bool batch_norm(Lowering& lower, const Call& call) {
                              .norm = norm_of(x, x.size(1), call.arguments[7].toDouble(), true)});
 }
 
-/// Of {dy, x} and statistics and weight, of which there may be none.
+/// For {dy, x} and statistics and weight, either of which may be undefined.
 bool norm_backward(Lowering& lower, const Call& call, Kind kind, const at::Tensor& mean,
                    const at::Tensor& rstd, const at::Tensor& weight,
                    const kernels::GroupNorm& norm) {

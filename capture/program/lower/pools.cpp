@@ -1,4 +1,3 @@
-// Lowers pooling and enlarging.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -9,7 +8,7 @@
 namespace millrace::program {
 namespace {
 
-// Pooling. `first`: the place of kernel, before stride, padding and, of the largest, dilation.
+// `first`: argument index of kernel; stride, padding and, for max pooling, dilation follow.
 
 std::optional<kernels::Pool> pooling(const at::Tensor& x, const at::Tensor& y, const Call& call,
                                      std::size_t first, bool largest) {
@@ -32,7 +31,7 @@ std::optional<kernels::Pool> pooling(const at::Tensor& x, const at::Tensor& y, c
   const auto [rows, columns] = pool.window;
   if (rows.outputs(pool.input.height) != pool.output.height ||
       columns.outputs(pool.input.width) != pool.output.width)
-    return {};  // what lies beyond the padding counts otherwise
+    return {};  // windows beyond the padding are counted differently
   pool.counts_zeros = call.arguments[first + 4].toBool();
   if (!call.arguments[first + 5].isNone()) pool.divisor = float(call.arguments[first + 5].toInt());
   return pool;
@@ -59,7 +58,7 @@ bool pool(Lowering& lower, const Call& call, bool largest) {
 bool mean_pool(Lowering& lower, const Call& call) {
   return pool(lower, call, false);
 }
-/// Its indices are left out: the gradient finds them anew.
+/// Leaves out the indices, which the gradient finds again.
 bool max_pool(Lowering& lower, const Call& call) {
   const at::Tensor& indices = result(call, 1);
   for (const Call& other : lower.calls()) {
@@ -69,14 +68,14 @@ bool max_pool(Lowering& lower, const Call& call) {
   }
   return pool(lower, call, true);
 }
-// The same with the gradient before.
+// The same, after the gradient.
 bool pool_backward(Lowering& lower, const Call& call) {
   const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1);
   const bool largest = call.name().starts_with("aten::max");
   return pools_back(lower, pooling(x, dy, call, 2, largest), dy, x, result(call));
 }
 
-/// Windows of equal size, side by side: the way from `fine` to `coarse`.
+/// Adjacent windows of equal size that map `fine` to `coarse`.
 std::optional<kernels::Pool> tiles(const at::Tensor& fine, const at::Tensor& coarse) {
   if (!are_pictures(fine, coarse)) return {};
   kernels::Pool pool{.input = layout_of(fine), .output = layout_of(coarse)};
@@ -98,7 +97,7 @@ bool adaptive_pool_backward(Lowering& lower, const Call& call) {
   const at::Tensor &dy = tensor(call, 0), &dx = result(call);
   return pools_back(lower, tiles(dx, dy), dy, {}, dx);
 }
-/// By a whole number: what a sum over tiles gives back.
+/// Nearest upsampling by an integer, the transpose of a sum over tiles.
 std::optional<kernels::Pool> enlargement(const at::Tensor& fine, const at::Tensor& coarse,
                                          const Call& call, std::size_t scales) {
   std::optional<kernels::Pool> pool = tiles(fine, coarse);
