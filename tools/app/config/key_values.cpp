@@ -1,4 +1,4 @@
-// How values of config keys and the tables [[model.layer]] are read and shown.
+// How config values and [[model.layer]] tables are read and shown.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -24,7 +24,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// A loss by its name, or a table of kind, weight, label_smoothing and channels.
+/// A loss by name, or a table of kind, weight, label_smoothing and channels.
 bool read_term(const toml::node& node, const Range& names, stages::LossTerm& term) {
   if (read_value(node, names, &term.kind)) return true;
   const toml::table* const table = node.as_table();
@@ -127,7 +127,7 @@ std::string text_of(const T& value, const Range& range) {
   }
 }
 
-/// What a value of type T may be, by its bounds alone.
+/// A value's range by its bounds alone.
 template <class T>
 std::string bounds_text(const Range& range) {
   const auto from_to = [&](const std::string& what) {
@@ -207,7 +207,7 @@ bool ConfigKey::set(Config& config, const toml::node& node) const {
   return read_value(node, range, place) && (!range.fits || range.fits(place));
 }
 
-// None of these changes the config.
+// These don't change the config.
 std::string ConfigKey::show(const Config& config) const {
   return value_text(at(const_cast<Config&>(config)), range);
 }

@@ -1,4 +1,4 @@
-// Profiles for commands: measured or read.
+// Profiles for commands: measured, or read from a file.
 #pragma once
 
 #include "engine/plan/profile.h"
@@ -6,8 +6,8 @@
 
 namespace millrace::app {
 
-/// Measures the network that `config` describes, on this machine's devices.
-/// `speeds`, unless null, receives the speed on every number of cores that was tried.
+/// Measures the config's network on this machine's devices. `speeds`, unless null, receives the
+/// speed for each number of cores tried.
 engine::plan::Profile profile_of(const Config& config,
                                  std::vector<engine::plan::Measured>* speeds = nullptr);
 
