@@ -48,7 +48,6 @@ Credentials credentials(const Request& request) {
           .cookie = view(request[http::field::cookie])};
 }
 
-/// The token in "/?token=TOKEN"; empty if none.
 std::string_view token_of(const Request& request) {
   constexpr std::string_view start = "/?token=";
   const std::string_view target = view(request.target());
@@ -56,8 +55,7 @@ std::string_view token_of(const Request& request) {
 }
 
 // The browser keeps the cookie and asks again, so the token stays out of its history and address
-// bar. Not a redirect: that would count as coming from the page with the link, and browsers
-// withhold strict cookies from those.
+// bar. Not a redirect: it would come from the page with the link, without strict cookies.
 Response welcome(const Site& site, const Request& request) {
   Response response = reply(
       request, http::status::ok, kHtml,

@@ -7,7 +7,7 @@ namespace millrace::page {
 
 struct Asset {
   std::string_view path;  ///< as requested: "/app.js"
-  std::string_view type;  ///< "text/javascript"
+  std::string_view type;
   std::string_view text;
 };
 

@@ -1,4 +1,3 @@
-// What viewers can ask of a run.
 #pragma once
 
 #include <atomic>

@@ -7,7 +7,6 @@
 
 namespace millrace::page {
 
-/// Where a page is served, and to whom.
 struct WebOptions {
   std::string address = "127.0.0.1";  ///< an IP address; "::" or "0.0.0.0": on every interface
   std::uint16_t port = 8080;          ///< 0: any that is free
@@ -19,8 +18,8 @@ struct WebOptions {
 /// other machines without a token, and as check_token() does.
 WebOptions web_options(std::string_view where, std::string_view token);
 
-/// Throws std::invalid_argument if a token is too short or has characters that URLs must escape. ""
-/// means no token.
+/// Throws std::invalid_argument if a token is too short or has characters that URLs must escape.
+/// Accepts "", which means no token.
 void check_token(std::string_view token);
 
 /// Constant time, against timing attacks.
@@ -40,17 +39,14 @@ class Gate {
   /// `port`: the actual one; it makes the cookies of two runs on one machine differ.
   Gate(const WebOptions& options, std::uint16_t port);
 
-  /// False if the request is for another host name. On loopback only loopback names are accepted,
-  /// which stops DNS rebinding.
+  /// On loopback only loopback names are ours, which stops DNS rebinding.
   bool host_is_ours(std::string_view host) const;
-  /// True if no token is required, or the request has it as "Authorization: Bearer TOKEN" or our
-  /// cookie.
+  /// Whether the request has the token, if required, as "Authorization: Bearer TOKEN" or cookie.
   bool admits(const Credentials& from) const;
   bool is_token(std::string_view token) const;
   /// True for requests from our own page, and for those from no page.
   static bool same_origin(const Credentials& from);
-  /// The "Set-Cookie" value for a browser that has the token: a separate secret, valid for this
-  /// object's lifetime.
+  /// "Set-Cookie" for a browser that has the token: another secret, valid while this object lives.
   std::string cookie() const;
 
  private:

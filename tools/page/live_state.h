@@ -33,7 +33,6 @@ inline double number_at(const Json& state, const std::string& path) {
   return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// The text at `path`; "": none.
 inline std::string text_at(const Json& state, const std::string& path) {
   return state.value(Json::json_pointer(path), "");
 }

@@ -85,7 +85,6 @@ constexpr Metric kStageMetrics[] = {
     {"millrace_dead_units", "Channels of a stage that their ReLU has silenced.", "/dead_units"},
 };
 
-/// Metric families in the order they are added.
 class Sheet {
  public:
   /// Leaves out values that are not finite: the run doesn't have them.

@@ -41,8 +41,7 @@ struct Pictures {
 /// Neither side waits or sees half-written pictures. Never allocates after construction.
 class PictureBoard {
  public:
-  /// `output` without a size: target and prediction are not pictures. Throws std::invalid_argument
-  /// for shapes that can't be shown.
+  /// As in Pictures. Throws std::invalid_argument for shapes that can't be shown.
   PictureBoard(const PictureShape& input, const PictureShape& output) {
     require_picture(input);
     if (output.width > 0 || output.height > 0) require_picture(output);
@@ -78,7 +77,6 @@ class PictureBoard {
   }
   void give_back() { turn_.store(Turn::idle, std::memory_order_relaxed); }
 
-  /// How often training filled it. Any thread.
   std::int64_t shown() const { return shown_.load(std::memory_order_relaxed); }
 
  private:

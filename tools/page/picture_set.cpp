@@ -12,7 +12,7 @@
 namespace millrace::page {
 namespace {
 
-constexpr int kSmall = 160;   // shorter pictures are doubled
+constexpr int kSmall = 160;   // smaller pictures are doubled
 constexpr int kQuality = 90;  // JPEG, percent
 
 // Avoids smearing: JPEG stores colour at half the resolution.
@@ -20,7 +20,6 @@ int enlargement(const PictureShape& shape) {
   return std::max(shape.width, shape.height) < kSmall ? 2 : 1;
 }
 
-/// A picture whose pixel (y, x) is the `channels` bytes that `pixel(y, x, out)` writes.
 template <class Pixel>
 cv::Mat draw(const PictureShape& shape, int channels, const Pixel& pixel) {
   const int times = enlargement(shape);

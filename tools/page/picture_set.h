@@ -27,8 +27,7 @@ class PictureSet {
   /// channels, from black (0) to bright yellow (1/4 and more); for classes, yellow means wrong.
   /// Empty if the run has no such picture.
   Bytes jpeg(std::size_t index);
-  /// All four: the sample number in 8 bytes, four lengths of 4 bytes each, all little-endian, then
-  /// the files.
+  /// The sample number in 8 bytes, four lengths of 4 bytes each, all little-endian, and the files.
   Bytes message();
 
  private:

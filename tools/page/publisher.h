@@ -1,4 +1,3 @@
-// The latest state and pictures, and the viewers waiting for newer ones.
 #pragma once
 
 #include <atomic>    // a count that others read
@@ -30,7 +29,6 @@ class Publisher {
     wake_.expires_at(boost::asio::steady_timer::time_point::max());
   }
 
-  /// Runs until stop().
   boost::asio::awaitable<void> run() {
     while (!stopped_) {
       const Clock::time_point now = Clock::now();
@@ -49,8 +47,7 @@ class Publisher {
   }
   bool stopped() const { return stopped_; }
 
-  /// Returns when something may be newer, or after stop(). Pictures are requested while a viewer
-  /// waits here.
+  /// Returns when something may be newer, or after stop(). A waiting viewer requests pictures.
   boost::asio::awaitable<void> changed() {
     ++ready_;
     boost::system::error_code woken;
@@ -88,7 +85,6 @@ class Publisher {
     wake_.cancel();
   }
 
-  /// A viewer has arrived: it need not wait for the next poll.
   void came() {
     ++viewers_;
     beat_.cancel();
@@ -119,7 +115,7 @@ class Publisher {
   Bytes state_;  ///< null: not yet made from the latest poll
   std::uint64_t state_version_ = 0, picture_version_ = 0;
   std::atomic<int> viewers_{0};
-  int ready_ = 0;  ///< viewers waiting for a change
+  int ready_ = 0;
   bool stopped_ = false;
 };
 

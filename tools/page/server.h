@@ -26,9 +26,8 @@ struct WebSubject {
 ///   /state  JSON    /history  JSON         /picture/{input,target,prediction,error}  MJPEG
 ///   /label  POST: a class, as io::LiveLabels hears it
 ///   /control  POST  /metrics  Prometheus   /healthz  200 or 503
-/// Memory is bounded: the number of connections and the size of a request are limited. A slow
-/// viewer gets the latest state whenever it is ready for more, and is disconnected if it never is.
-/// Training delivers pictures only while a viewer is ready for them.
+/// Memory is bounded: connections and request sizes are limited, and a slow viewer skips to the
+/// latest state, or is disconnected. Training delivers pictures only to viewers ready for them.
 class WebServer {
  public:
   /// Closes all connections and joins.

@@ -1,6 +1,5 @@
 // A connection: requests one after another, until one stays to watch. A page acknowledges each
-// message and then gets the latest, so nothing queues up for a slow viewer and a stuck one costs
-// nothing.
+// message and then gets the latest, so nothing queues up for slow or stuck viewers.
 #include <algorithm>  // names
 #include <utility>    // Asio 1.74 takes it for granted
 
@@ -64,7 +63,6 @@ std::size_t picture_of(const Site& site, const Request& request) {
       kPictureNames.begin());
 }
 
-/// A WebSocket with one reading and one writing coroutine.
 struct Socket {
   explicit Socket(beast::tcp_stream stream) : ws(std::move(stream)), wake(ws.get_executor()) {
     wake.expires_at(net::steady_timer::time_point::max());
@@ -72,7 +70,7 @@ struct Socket {
   websocket::stream<beast::tcp_stream> ws;
   net::steady_timer wake;
   int room = kUnderWay;  ///< messages that may be sent
-  bool gone = false;     ///< the reader has seen the end
+  bool gone = false;
 };
 
 /// Any message from a viewer acknowledges one of ours.

@@ -40,7 +40,6 @@ struct Site {
   Publisher& publisher;
   std::list<Line> lines{};
 
-  /// The limit on open connections.
   static int most_lines() { return io::connection_limit(256); }
   bool has_room_to_watch() const {
     const auto watch = [](const Line& line) { return line.doing == Doing::watches; };
@@ -75,7 +74,6 @@ boost::asio::awaitable<void> serve(Site& site, boost::asio::ip::tcp::socket sock
 
 /// The response to any request but /live and /picture, which stay open.
 Response answer(Site& site, const Request& request);
-/// The response when too many are watching.
 Response crowded(const Request& request);
 /// Whether this request may be answered. If not, `refusal` is the response.
 bool admitted(const Site& site, const Request& request, Response& refusal);

@@ -24,7 +24,6 @@ struct Live {
   bool stalled = false;  ///< that is long at this stream's rate
 };
 
-/// A number in a TrendPoint: its name and its path in the state.
 struct TrendColumn {
   const char *name, *where;
 };
@@ -136,7 +135,7 @@ class Trend {
     const bool first = whole_.points().empty() && recent_.empty();
     if (!first && seconds(now - last_point_) < kPointSeconds) return;
     last_point_ = now;
-    if (live_.now.frames.trained == 0) return;  // nothing to draw yet
+    if (live_.now.frames.trained == 0) return;
     TrendPoint point;
     std::ranges::transform(kTrendColumns, point.begin(), [&](const TrendColumn& column) {
       return number_at(state(), column.where);
