@@ -29,8 +29,7 @@ std::size_t place_of(const char* const (&names)[kCount], const std::string& name
   return std::size_t(std::find(names, names + kCount, name) - names);
 }
 
-/// Most library errors begin with the key ("model.layer[2] (conv): ..."); `fallback` names it for
-/// the others.
+/// Most library errors name the key first ("model.layer[2] (conv): ..."); else it is `fallback`.
 ConfigError located(const Config& config, const std::string& what, const std::string& fallback) {
   std::string key = what.substr(0, what.find_first_of(" :="));
   if (key.find('.') == std::string::npos) return config.error(fallback, what);
@@ -49,8 +48,7 @@ void take_kernels(const std::string& json) {
   gpu::take_choices(made);
 }
 
-/// Calls `check`; turns its std::invalid_argument into a ConfigError about the key it names, or
-/// about `fallback`.
+/// Calls `check`; turns its std::invalid_argument into a ConfigError, located as above.
 template <class Check>
 void check_located(const Config& config, const std::string& fallback, const Check& check) {
   try {
@@ -60,8 +58,7 @@ void check_located(const Config& config, const std::string& fallback, const Chec
   }
 }
 
-/// Throws std::invalid_argument unless `state`, which may include optimizer state, fits the
-/// network.
+/// Throws std::invalid_argument unless `state` fits; it may include optimizer state.
 void require_fit(const stages::StateDict& state, const stages::Network& network) {
   std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
   for (const auto& [name, tensor] : state) {
@@ -132,7 +129,6 @@ bool predicts_later_frame(const Config& config) {
   return task_type(config.task.kind).target == TargetFrom::later_frame;
 }
 
-/// Checks the keys of [task] against its kind.
 const TaskType& check_task(const Config& config) {
   const TaskType& task = task_type(config.task.kind);
   const auto& keys = config.task;

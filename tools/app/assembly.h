@@ -28,8 +28,7 @@ auto check_key(const Config& config, const std::string& key, const Check& check)
   }
 }
 
-/// How much of the stream's past a sample holds, and whether the network predicts a change. Throws
-/// ConfigError.
+/// How much past a sample holds, and whether the network predicts a change. Throws ConfigError.
 stages::Forecast forecast_of(const Config& config);
 /// [model], with "auto" resolved.
 stages::ModelSpec model_of(const Config& config);

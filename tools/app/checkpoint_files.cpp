@@ -24,7 +24,7 @@ namespace {
 // digit set to '0'.
 constexpr char kKey[] = "xxh3_128";
 constexpr std::size_t kDigits = 32;
-constexpr std::size_t kHeaderSize = 8;  // bytes before the header
+constexpr std::size_t kHeaderSize = 8;
 
 /// Where the hash's digits begin in a header; npos: no hash.
 std::size_t digits_at(std::string_view header) {

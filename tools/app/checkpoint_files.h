@@ -1,4 +1,3 @@
-// A run's checkpoints on disk: the last two intact ones.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +7,6 @@
 
 namespace millrace::app {
 
-/// The checkpoint that a run continues.
 struct Resumed {
   std::string path;          ///< "": none
   std::int64_t frames = 0;   ///< trained before it was written
@@ -17,15 +15,14 @@ struct Resumed {
   bool none_intact = false;  ///< checkpoints exist, but all are damaged
 };
 
-/// A folder's newest checkpoint and the previous one, each with a hash of all its bytes. One thread
-/// at a time.
+/// A folder's two newest checkpoints, each with a hash of all its bytes. One thread at a time.
 class CheckpointFiles {
  public:
   explicit CheckpointFiles(std::string folder);
 
-  /// Writes `state` as the newest checkpoint. The newest so far becomes the previous one unless it
-  /// is damaged. Throws std::runtime_error "PATH: cause", leaving both files as they are;
-  /// non-finite states are refused like this.
+  /// Writes `state` as the newest checkpoint; the newest so far becomes the previous one unless it
+  /// is damaged. On failure, or if `state` is not finite, leaves both as they are and throws
+  /// std::runtime_error "PATH: cause".
   void write(const stages::StateDict& state, const stages::Metadata& metadata = {});
 
   bool any() const;

@@ -15,8 +15,7 @@ struct RunParts;
 /// Main thread only.
 class Console {
  public:
-  /// `run` outlives it; its other parts are complete. Throws std::runtime_error if the page can't
-  /// be served.
+  /// `run` outlives it. Throws std::runtime_error if the page can't be served.
   explicit Console(RunParts& run);
 
   bool paused() const { return page && page->paused(); }
@@ -25,11 +24,10 @@ class Console {
   }
   /// Reports events since the last call and serves viewers' requests.
   void look();
-  /// The run's status in one line. Rates are since the last call.
   std::string status();
   /// Reads the config again and applies optimizer.lr, monitor.fps, checkpoint.every and the files
-  /// written at the end (but not the video); other keys need a restart. Returns a line on what
-  /// changed and what needs a restart, or on what is wrong; then nothing has changed.
+  /// written at the end (but not the video); other keys need a restart. Changes nothing if the
+  /// config is wrong. Returns a line about it.
   std::string reload();
 
   std::function<void(const std::string& line)> on_event;
@@ -46,7 +44,7 @@ class Console {
   void tell_failure(const std::string& output, const std::string& now, std::string& before);
   /// tell(), rate-limited.
   void complain(const std::string& line);
-  void hear_labels();  ///< from standard input; never blocks
+  void hear_labels();
   bool apply(const std::string& key, const Config& fresh);
 
   RunParts& run_;
@@ -56,7 +54,7 @@ class Console {
   std::string alert_error_, checkpoint_error_, log_error_;
   // At the last status line.
   std::chrono::steady_clock::time_point shown_at_ = std::chrono::steady_clock::now();
-  std::int64_t shown_ = 0;  ///< frames
+  std::int64_t shown_ = 0;
   bool stdin_open_;
   std::string stdin_line_;
   std::int64_t complaints_ = 0, untold_ = 0;

@@ -1,4 +1,3 @@
-// Resolves correction.kind "auto" for old gradients, and describes the choice.
 #pragma once
 
 #include <string>
@@ -8,12 +7,11 @@
 
 namespace millrace::app {
 
-/// Resolves correction.kind "auto": "none" if gradients are fresh; otherwise, for networks that
-/// predict changes, "local" where it fits, with heads of kernel 3; and in all other cases
-/// "inverse-age", the best rule for gradients from downstream, with beta1 = 0, since a running mean
-/// makes old gradients even older. Networks that predict changes also get a warm-up of 50 updates
-/// unless the config sets the optimizer's kind or schedule. Never overrides what the config sets.
-/// Figures: docs/old-gradients.md.
+/// Resolves correction.kind "auto": "none" if gradients are fresh; for networks that predict
+/// changes, "local" where it fits, with heads of kernel 3; otherwise "inverse-age", the best rule
+/// for gradients from downstream, with beta1 = 0, as a running mean makes old gradients even older.
+/// Networks that predict changes also get a warm-up of 50 updates unless the config sets the
+/// optimizer's kind or schedule. Keys that the config sets stay. See docs/old-gradients.md.
 void choose_correction(const Config& config, const engine::Schedule& schedule,
                        engine::TrainerOptions& options);
 

@@ -1,4 +1,3 @@
-// A run on frames that the caller passes in.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -53,7 +52,6 @@ class GivenFrames {
   bool over_ = false;
 };
 
-/// The network's result for one frame.
 struct GivenResult {
   std::int64_t index = -1;  ///< 0, 1, ... of this start(), counting predicted frames
   std::int64_t frame = -1;  ///< give()'s return value
@@ -72,10 +70,9 @@ class GivenRun {
   GivenRun(const Config& config, const stages::ImageShape& frame, bool targets, bool live = false);
   ~GivenRun();
 
-  /// Starts learning, or continues with the current weights after the previous run. Returns when
-  /// the pipeline is ready for the first frame. `live`: the newest frame wins, otherwise give()
-  /// waits; source.drop may override this. `ahead`: results that may queue before the pipeline
-  /// waits.
+  /// Starts learning from the current weights. Returns when the pipeline is ready for frames.
+  /// `live`: the newest frame wins, otherwise give() waits; source.drop may override this.
+  /// `ahead`: results that may queue before the pipeline waits.
   void start(bool live, int ahead);
   /// Copies a frame and its target (null: unknown, or not used). `time`: seconds by the caller's
   /// clock; 0: unknown. Returns the frame's number, 0, 1, ... of this start(); -1: the run is over,
@@ -84,15 +81,13 @@ class GivenRun {
   void end();
   /// Also discards waiting frames.
   void stop();
-  /// The next frame's result, in order, if it comes within `patience`. Results come once all frames
-  /// of their update are predicted; frames without an update have none. Rethrows a worker's
-  /// exception.
+  /// The next result in frame order, if it comes within `patience`: once all frames of its update
+  /// are predicted. Frames without an update have none. Rethrows a worker's exception.
   std::optional<GivenResult> next(std::chrono::milliseconds patience);
   /// Whether all results have been returned.
   bool over() const { return closed_ && complete_ == 0; }
 
   stages::ImageShape prediction_shape() const;
-  /// Frames per update.
   int frames_an_update() const;
   /// Per stage, the age of gradients when they are applied, in frames.
   std::vector<std::int64_t> gradient_age() const;
@@ -126,7 +121,7 @@ class GivenRun {
   std::promise<void> ready_;
   mutable std::mutex mutex_;  ///< guards the next two
   bool learning_ = false;
-  mutable std::vector<std::promise<std::string>*> asking_;  ///< threads waiting for a report
+  mutable std::vector<std::promise<std::string>*> asking_;
   // For the latest start().
   std::unique_ptr<Results> results_;  ///< a negative index ends them; full: the last stage waits
   std::future<void> running_;

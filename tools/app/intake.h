@@ -1,4 +1,3 @@
-// A run's source, its targets, and the queue its frames wait in.
 #pragma once
 
 #include <atomic>
@@ -24,9 +23,8 @@ io::SourceOptions source_options(const Config& config);
 std::optional<io::Labels> configured_labels(const Config& config);
 /// Takes labels from users during the run; null if they give none.
 std::shared_ptr<io::LiveLabels> live_labels(const Config& config);
-/// Gives targets to frames of `info`: masks for the part of the picture in `view`, or another
-/// stream's frames in the size of `target`. Empty if task names neither. Throws ConfigError,
-/// io::SourceError.
+/// Gives frames targets: masks of the part in `view`, or another stream's frames of `target`'s
+/// size. Empty if task names neither. Throws ConfigError, io::SourceError.
 io::Teller open_teller(const Config& config, const io::SourceInfo& info,
                        const io::ResizerOptions& view, const stages::ImageShape& target);
 /// The view and the samples' size. Throws ConfigError if source.roi lies outside the picture.
@@ -44,9 +42,8 @@ using SourceOpener = std::function<std::unique_ptr<io::Source>()>;
 
 /// Thread-bound, except frames().
 struct Intake {
-  /// Opens `own`, or if that is empty the config's source, or nothing if the caller fills the
-  /// queue. `asked` outlives this. Throws io::SourceError, or ConfigError if it doesn't suit the
-  /// source.
+  /// Opens `own`, or if empty the config's source, or nothing if the caller fills the queue.
+  /// `asked` outlives this. Throws io::SourceError, or ConfigError if it doesn't suit the source.
   explicit Intake(const Config& asked, const SourceOpener& own = {},
                   std::shared_ptr<const GivenStream> from_caller = nullptr)
       : config(asked),
@@ -133,7 +130,7 @@ struct Intake {
             .live = given.live};
   }
 
-  std::unique_ptr<io::Reader> reader_;  ///< null until start()
+  std::unique_ptr<io::Reader> reader_;
 };
 
 }  // namespace millrace::app

@@ -1,4 +1,3 @@
-// The network, its pipeline and feeds.
 #pragma once
 
 #include <atomic>
@@ -34,7 +33,7 @@ struct Learner {
   engine::Trainer trainer;
   const std::string unfit;  ///< optimizer state that was not restored; "": none
   std::unique_ptr<FrameFeed> feed;
-  std::unique_ptr<ReplayFeed> replay;       ///< null: no replay
+  std::unique_ptr<ReplayFeed> replay;
   std::unique_ptr<LockstepFeed> lockstep;   ///< null: no other pipeline trains this network
   std::unique_ptr<SharedFeed> shared_feed;  ///< null: no other rank has the same modules
   OverloadWatch overload;

@@ -1,4 +1,3 @@
-// Combines several observers of predictions.
 #pragma once
 
 #include <functional>

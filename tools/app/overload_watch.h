@@ -51,8 +51,8 @@ class OverloadWatch {
       drain_.store(false, std::memory_order_release);
     }
   }
-  /// Judges the time since the last judgement, once it is long enough, and acts. One line on what
-  /// changed and why; "" if nothing did.
+  /// Judges the time since the last judgement, once it is long enough, and acts. Returns a line on
+  /// what changed and why, or "".
   std::string look() {
     if (!live_) return "";
     if (drain_.load(std::memory_order_acquire)) {
@@ -94,7 +94,7 @@ class OverloadWatch {
   }
 
  private:
-  static constexpr std::size_t kRecord = 100;  ///< changes kept; a run may last for months
+  static constexpr std::size_t kRecord = 100;  ///< a run may last for months
 
   void start_over() {
     begin_ = trainer_.monitor().totals();

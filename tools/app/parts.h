@@ -13,7 +13,6 @@ struct RunParts {
   /// Checks config and options, then opens the source. Throws as Run does.
   RunParts(const Config& given, RunOptions options);
 
-  /// The fates of all frames so far.
   engine::FrameCounts frames() { return intake.frames(learner.trainer.monitor().tally().counts()); }
 
   /// Adds the other ranks' parts to `state`, learned here.
@@ -23,7 +22,7 @@ struct RunParts {
 
   Request request;
   Progress progress;
-  const std::unique_ptr<RankTeam> team;  ///< the other ranks, or null
+  const std::unique_ptr<RankTeam> team;
   Intake intake;
   Learner learner;
   Records records;

@@ -1,4 +1,3 @@
-// Versions and hardware, for every report.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,3 @@
-// F for streams without a frame rate: estimated from the intake.
 #pragma once
 
 #include <cmath>

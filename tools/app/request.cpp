@@ -47,7 +47,6 @@ Config settled(Config config) {
   return config;
 }
 
-/// Throws ConfigError for keys that need several ranks.
 void require_launcher(const Config& config) {
   if (config.pipeline.tensor > 1) {
     throw config.error("pipeline.tensor", std::to_string(config.pipeline.tensor) +
@@ -59,8 +58,7 @@ void require_launcher(const Config& config) {
   }
 }
 
-/// The reader, the pipeline's thread, the writers of checkpoints, log and trace; workers and
-/// helpers; GStreamer's elements.
+/// kOwn: the reader, the pipeline's thread, writers. Besides, workers and GStreamer's elements.
 int threads_needed(const Config& config) {
   constexpr int kOwn = 4, kDecoder = 8, kEncoder = 6;
   const std::vector<int>& threads = config.pipeline.threads;

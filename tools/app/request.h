@@ -15,7 +15,6 @@ namespace millrace::app {
 
 /// Made before any source is opened.
 struct Request {
-  /// Throws ConfigError.
   Request(const Config& given, RunOptions options);
 
   /// The source's name in reports; "": the caller's own source.
@@ -23,9 +22,9 @@ struct Request {
 
   const Config config;
   const RunOptions options;
-  Resumed resumed;                                    ///< the checkpoint to continue from
-  engine::TrainerOptions trainer;                     ///< as far as the config sets them
-  const std::optional<io::Labels> labels;             ///< from a file
+  Resumed resumed;                 ///< the checkpoint to continue from
+  engine::TrainerOptions trainer;  ///< as far as the config sets them
+  const std::optional<io::Labels> labels;
   const std::shared_ptr<io::LiveLabels> live_labels;  ///< from users during the run, or null
   std::vector<std::unique_ptr<Sink>> sinks;
 };

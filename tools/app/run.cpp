@@ -43,7 +43,6 @@ void tell_of_labels(RunParts& p) {
                  std::to_string(last) + "; " + std::to_string(came) + " came");
 }
 
-/// Notices when a draining pipeline makes no progress.
 class DrainWatch {
  public:
   bool is_stuck(engine::Trainer& trainer, double slowest_ms) {
@@ -59,7 +58,6 @@ class DrainWatch {
   engine::Clock::time_point moved_;
 };
 
-/// The final weights' metadata.
 stages::Metadata about_final(const RunParts& p) {
   const engine::FrameCounts& frames = p.progress.frames;
   return about_weights(p, frames.trained + frames.predicted_only, p.progress.ended);

@@ -59,8 +59,7 @@ struct RunOptions {
   std::string serve_at;                ///< "ADDR:PORT"; "": loopback, port 8080
   std::string token;                   ///< that viewers must give; "": none
   std::function<Config()> read_again;  ///< for reload(); empty: no reload
-  /// Opens the caller's own source (io/source/source.h); empty: source.uri is opened. Throws
-  /// io::SourceError.
+  /// Opens the caller's own source; empty: source.uri is opened. Throws io::SourceError.
   std::function<std::unique_ptr<io::Source>()> open_source;
   /// Not null: frames come from the caller, not from a source.
   std::shared_ptr<const GivenStream> given;
@@ -68,10 +67,9 @@ struct RunOptions {
   engine::Exchange* ranks = nullptr;
 };
 
-/// One run: source, queue, pipeline, monitor and everything else that the config asks for.
-/// Thread-bound, except stop() and set_rate(). The constructor and learn() throw ConfigError for
-/// unusable configs, io::SourceError for sources that can't be opened, and otherwise
-/// std::runtime_error.
+/// One run: source, queue, pipeline, monitor and everything else in the config. Thread-bound,
+/// except stop() and set_rate(). The constructor and learn() throw ConfigError for unusable
+/// configs, io::SourceError for sources that can't be opened, and otherwise std::runtime_error.
 class Run {
  public:
   /// Checks the config and opens the source.
@@ -82,8 +80,7 @@ class Run {
   void on_prediction(std::function<void(const Prediction&)> see);
   /// `tell` is called by learn()'s thread with a line per event: a roll-back, an outage, ...
   void on_event(std::function<void(const std::string& line)> tell);
-  /// `look` is called by learn()'s thread about 20 times a second. It may call any method but
-  /// learn().
+  /// `look` is called by learn()'s thread about 20 times a second; it may not call learn().
   void on_tick(std::function<void()> look);
 
   /// Learns until the source ends, `frames` frames are trained (0: no limit) or stop() is called.

@@ -26,8 +26,7 @@ struct Alert {
   std::string clip;      ///< path of the video, written once the event has gone on; "": none
 };
 
-/// One JSON object on one line, with credentials removed from the URI `source`. A non-finite loss
-/// is null.
+/// One line of JSON, without the credentials of the URI `source`. A non-finite loss is null.
 std::string alert_json(const Alert& alert, const std::string& source);
 
 struct AlertOptions {
@@ -35,17 +34,16 @@ struct AlertOptions {
   std::string webhook;    ///< http://...; "": none
   std::string mqtt;       ///< mqtt://...; "": none
   std::string topic;
-  std::string source;                       ///< as reported, without credentials
-  int channels = 0, height = 0, width = 0;  ///< of pictures
-  double clip_seconds = 0;                  ///< before and after an event's first frame; 0: no clip
-  double fps = 0;                           ///< of clips; 0: 25
+  std::string source;  ///< as reported, without credentials
+  int channels = 0, height = 0, width = 0;
+  double clip_seconds = 0;  ///< before and after an event's first frame; 0: no clip
+  double fps = 0;           ///< of clips; 0: 25
   std::chrono::milliseconds patience{5000};  ///< per post
   std::size_t keep = 1000;                   ///< snapshots in the folder; older ones are removed
 };
 
 /// A bounded queue of alerts, and a thread that writes snapshots and clips and sends the alerts.
-/// When the queue is full, alerts are dropped and counted. Failures are counted. Error texts
-/// contain no credentials.
+/// Drops and counts alerts when the queue is full. Error texts contain no credentials.
 class Alerts {
  public:
   static constexpr int kWaiting = 4;  ///< queued alerts, with their pictures
@@ -56,7 +54,7 @@ class Alerts {
   /// Copies `alert` and two pictures (may be null): the frame and the network's prediction of it,
   /// both float32 [channels][height][width] in 0..1. Neither allocates nor blocks. One thread.
   void raise(const Alert& alert, const float* frame, const float* prediction);
-  /// Records the frame for clips. Call it before raise() for the same frame, on the same thread.
+  /// Records the frame for clips. Call it before raise() for the same frame.
   void film(const float* frame, const float* prediction);
   /// Sends what is queued, with shorter time-outs, and stops. One thread.
   void finish();
@@ -65,7 +63,6 @@ class Alerts {
   std::int64_t told() const { return told_.load(std::memory_order_relaxed); }
   std::int64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
   std::int64_t failed() const { return failed_.load(std::memory_order_relaxed); }
-  /// Path of the latest snapshot; "": none yet.
   std::string last_snapshot() const;
   /// "WHERE: cause" of the latest failure; "" if none.
   std::string last_error() const;
@@ -90,8 +87,7 @@ class Alerts {
   std::unique_ptr<ClipRecorder> clips_;  ///< null: none
   std::vector<Slot> slots_;
   io::SlotRing free_{kWaiting}, ready_{kWaiting};
-  // Owned by the thread: existing snapshots and clips, including earlier runs', and the path of the
-  // clip being recorded.
+  // The thread's: snapshots and clips, including earlier runs', and the next clip's path.
   std::deque<std::string> written_;
   std::string clip_path_;
   std::chrono::steady_clock::time_point last_end_;

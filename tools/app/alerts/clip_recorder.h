@@ -1,4 +1,3 @@
-// Records the seconds around an event as a video.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +37,7 @@ class ClipRecorder {
   }
 
   // The recording thread.
-  // /// Both are float32 [channels][height][width] in 0..1.
+  /// Both are float32 [channels][height][width] in 0..1.
   void see(const float* frame, const float* prediction) {
     io::from_planar(frame, options_.channels, options_.height, options_.width, seen_);
     io::shown_error({prediction, off_.size()}, {frame, off_.size()}, off_);
@@ -90,7 +89,7 @@ class ClipRecorder {
 
  private:
   struct Film {
-    std::vector<io::Frame> pictures;  ///< ring buffer
+    std::vector<io::Frame> pictures;
     std::int64_t seen = 0;
   };
   enum class Turn { recording, full };  ///< full: the other film is the writer's
@@ -102,7 +101,7 @@ class ClipRecorder {
   std::vector<float> off_;
   io::Frame seen_, error_;
   Film films_[2];
-  int recorded_ = 0;        ///< index of the film in use
+  int recorded_ = 0;
   std::int64_t left_ = -1;  ///< frames until the clip is complete; -1: no clip
   std::atomic<Turn> turn_{Turn::recording};
 };

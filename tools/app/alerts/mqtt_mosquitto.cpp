@@ -120,7 +120,7 @@ class Client final : public MqttClient {
   bool connected_ = false, dialled_ = false;
   int unconfirmed_ = 0;
   Clock::time_point next_try_;
-  std::vector<io::Address> addresses_;  ///< broker addresses still to be tried
+  std::vector<io::Address> addresses_;
   std::string error_ = where_ + ": not connected yet";
 };
 

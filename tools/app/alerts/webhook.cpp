@@ -57,7 +57,6 @@ void wait(int socket, short events, Clock::time_point limit) {
   if (left <= 0 || ::poll(&wanted, 1, int(left)) == 0) throw TimedOut();
 }
 
-/// Connects to the first of `addresses` that accepts.
 void connect(std::optional<io::Dial>& dial, const std::vector<io::Address>& addresses,
              Clock::time_point limit) {
   int error = 0;
@@ -70,7 +69,6 @@ void connect(std::optional<io::Dial>& dial, const std::vector<io::Address>& addr
   throw std::runtime_error(addresses.empty() ? "unknown host" : std::strerror(error));
 }
 
-/// Sends a request and returns the response's first line.
 std::string exchange(int socket, std::string_view request, Clock::time_point limit) {
   while (!request.empty()) {
     wait(socket, POLLOUT, limit);

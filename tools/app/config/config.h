@@ -13,8 +13,7 @@
 
 namespace millrace::app {
 
-/// A config that can't be used. The message begins with the place, "FILE:LINE:COL: " or "--set KEY:
-/// ".
+/// An unusable config. The message begins with the place, "FILE:LINE:COL: " or "--set KEY: ".
 struct ConfigError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -110,7 +109,7 @@ struct Config {
     std::string video;
     std::string log;
     std::int64_t log_every = 100;
-    std::vector<std::string> sinks;  ///< "NAME:ARGUMENT"
+    std::vector<std::string> sinks;
   } output;
 
   std::map<std::string, std::string> places;  ///< where each key was set
@@ -138,14 +137,11 @@ Config load_argument(const std::string& argument, std::vector<std::string> setti
 Config parse_config(const std::string& text, const std::string& name,
                     const std::vector<std::string>& settings);
 
-/// Resolves keys that depend on one another; load_config() has done so. Throws ConfigError if they
-/// contradict.
+/// Resolves keys that depend on one another, as load_config() does. Throws ConfigError.
 void settle(Config& config);
 
-/// All keys with their values as TOML.
 std::string to_toml(Config config);
 
-/// `text` as a TOML string.
 std::string value_text(const std::string& text);
 
 bool is_default(const Config& config, const std::string& key);
@@ -157,7 +153,6 @@ struct Difference {
 /// In key order; model.layer without values.
 std::vector<Difference> differences(const Config& before, const Config& after);
 
-/// A key as documented for users.
 struct KeyEntry {
   std::string path;          ///< "source.width"
   std::string default_text;  ///< as TOML

@@ -12,7 +12,6 @@
 
 namespace millrace::app {
 
-/// The member of a Config that a key sets.
 using Place = std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, std::string*,
                            std::vector<int>*, std::vector<std::string>*, stages::LossSpec*>;
 
@@ -37,13 +36,11 @@ struct ConfigKey {
 
   /// Stores the value; false if it is out of range.
   bool set(Config& config, const toml::node& node) const;
-  /// The value as TOML.
   std::string show(const Config& config) const;
   /// "a whole number from 0 to 16384".
   std::string may_hold(const Config& config) const;
 };
 
-/// In display order.
 const std::vector<ConfigKey>& config_keys();
 
 /// Reads a value of `place`'s type; false if it has another type or is not in `range`.
@@ -54,7 +51,6 @@ std::string value_text(Place place, const Range& range = {});
 std::string value_text(double value);
 /// `one of "a", "b"`.
 std::string choices_text(const std::vector<std::string>& choices);
-/// The values that `range` allows, in words.
 std::string range_text(const Range& range, Place place);
 
 /// Reads one [[model.layer]] table. Throws std::invalid_argument.

@@ -1,4 +1,3 @@
-// How config values and [[model.layer]] tables are read and shown.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -127,7 +126,6 @@ std::string text_of(const T& value, const Range& range) {
   }
 }
 
-/// A value's range by its bounds alone.
 template <class T>
 std::string bounds_text(const Range& range) {
   const auto from_to = [&](const std::string& what) {
@@ -142,7 +140,6 @@ std::string bounds_text(const Range& range) {
   return from_to(kIsList<T> ? "a list of whole numbers" : "a whole number");
 }
 
-/// Reads the key of `field`, if `table` has it.
 template <class T>
 void read_into(std::optional<T>& value, const toml::table& table, const stages::LayerField& field) {
   const toml::node* const node = table.get(field.name);

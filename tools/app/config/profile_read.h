@@ -1,4 +1,3 @@
-// Profiles for commands: measured, or read from a file.
 #pragma once
 
 #include "engine/plan/profile.h"

@@ -1,4 +1,3 @@
-// The tasks: what a network is to predict.
 #pragma once
 
 #include <string>
@@ -29,7 +28,6 @@ struct TaskType {
   bool target_is_frame() const {
     return target == TargetFrom::input || target == TargetFrom::later_frame;
   }
-  /// Whether `key` must be set.
   bool needs_key() const { return target == TargetFrom::teller || target == TargetFrom::teacher; }
   bool pixel_classes() const { return gives == stages::Gives::map; }
 };

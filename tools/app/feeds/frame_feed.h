@@ -1,4 +1,3 @@
-// Turns frames of the queue into the pipeline's samples.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +16,8 @@ namespace millrace::app {
 
 /// Turns frames into samples. Targets by task: autoencode: the frame itself; label: 1 for the
 /// frame's class, 0 for the others; mask, stream: the frame's target, preceded by the input with
-/// task.with_input; next-frame: see NextFrameFeed; teacher: see TeacherFeed. Frames without a class
-/// or target make samples without a target. Used by stage 0's worker; pending() after it has
-/// stopped.
+/// task.with_input. Frames without a class or target make samples without a target. Used by stage
+/// 0's worker; pending() after it has stopped.
 class FrameFeed : public engine::Feed {
  public:
   /// Queue and resizer outlive it.
@@ -73,14 +71,12 @@ class FrameFeed : public engine::Feed {
     ended = drained && !frame;
     return frame;
   }
-  /// Describes and counts the sample made from `frame`.
   engine::SampleInfo info_of(const io::Frame& frame) {
     const std::int64_t index = taken();
     taken_.store(index + 1, std::memory_order_relaxed);
     return {.index = index, .frame = frame.id, .captured = frame.captured};
   }
-  /// Copies the pixels of `frame`, which has the samples' size, as the bytes or floats that the
-  /// slot takes.
+  /// Copies a frame of the samples' size as bytes or floats, as the slot takes them.
   static void write_input(const io::Frame& frame, engine::Sample& sample) {
     write(frame, sample.input_bytes(), sample.input());
   }
@@ -135,7 +131,7 @@ class FrameFeed : public engine::Feed {
   const TargetFrom target_from_;
   std::atomic<std::int64_t> taken_{0};
   std::function<bool()> paused_;  ///< empty: never
-  io::Frame* frame_ = nullptr;    ///< popped, not yet taken
+  io::Frame* frame_ = nullptr;
 };
 
 }  // namespace millrace::app

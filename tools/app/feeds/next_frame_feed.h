@@ -1,4 +1,3 @@
-// Samples whose target is a later frame.
 #pragma once
 
 #include <algorithm>
@@ -158,7 +157,6 @@ class NextFrameFeed final : public FrameFeed {
     write_target(frame, *awaited.sample);
     awaited.target.store(Target::written, std::memory_order_release);
   }
-  /// Wakes the workers that wait for a target.
   void wake() {
     { const std::lock_guard told(told_mutex_); }  // no worker is between its check and its wait
     told_.notify_all();

@@ -22,13 +22,11 @@ enum class ReplayKind : std::uint8_t {
   hard,
 };
 
-/// The kinds' names in a config, in order.
 inline const std::vector<std::string>& replay_names() {
   static const std::vector<std::string> names = {"none", "recent", "reservoir", "hard"};
   return names;
 }
 
-/// Throws std::out_of_range for another name.
 inline ReplayKind replay_kind(const std::string& name) {
   const auto& names = replay_names();
   const auto found = std::find(names.begin(), names.end(), name);

@@ -121,14 +121,13 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   const ReplayBuffer& buffer() const { return buffer_; }
 
  private:
-  static constexpr std::chrono::microseconds kLook{500};  ///< between checks for time
+  static constexpr std::chrono::microseconds kLook{500};
   static constexpr double kNearlyAlways = 0.95;
 
   static std::size_t bytes_of(engine::Sample& sample) {
     const auto [input, target] = sample.memory();
     return input.size() + target.size();
   }
-  /// The sample in a slot.
   struct Entry {
     std::int64_t frame = -1;
     int place = -1;     ///< in the buffer; -1: a fresh sample
@@ -137,7 +136,6 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
     engine::Clock::time_point taken;
   };
 
-  /// Whether a replay is due by the share.
   bool owes() const { return (live_ && all_that_fits_) || owed_ >= 1 - 1e-9; }
   bool in_time() const {
     const std::chrono::nanoseconds pass(pass_ns_.load(std::memory_order_relaxed));
@@ -223,9 +221,8 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   std::vector<std::atomic<std::int64_t>> fresh_;  ///< per sample, the latest ones
 };
 
-/// For samples as described by `options`; their sizes may be 0 (unknown). Throws ConfigError if the
-/// machine lacks the memory. `resumed`: frames before the checkpoint, so that a resumed run doesn't
-/// repeat the earlier random choices.
+/// Sizes in `options` may be 0 (unknown). Throws ConfigError if memory is short. `resumed`: frames
+/// before the checkpoint, so that a resumed run doesn't repeat the earlier random choices.
 ReplayOptions replay_options(const Config& config, const engine::TrainerOptions& options,
                              std::int64_t resumed = 0);
 

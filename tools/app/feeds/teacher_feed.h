@@ -1,4 +1,3 @@
-// Samples whose target is another network's output.
 #pragma once
 
 #include <ATen/ATen.h>

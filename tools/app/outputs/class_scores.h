@@ -15,7 +15,6 @@ class Overlap {
  public:
   explicit Overlap(std::size_t classes)
       : now_(2 * classes), latest_(now_), all_(now_), ring_(kRecent, now_) {}
-  /// Counts a pixel of class `truth` predicted as `told`.
   void add(std::size_t truth, std::size_t told) {
     const std::size_t classes = now_.size() / 2;
     ++now_[classes + truth];
@@ -62,8 +61,7 @@ class Overlap {
   engine::Counter<double> mean_, recent_;
 };
 
-/// Written by the last stage's worker without allocation. For other threads see LossHistory and
-/// Overlap.
+/// Written by the last stage's worker, without allocation; readers: see LossHistory, Overlap.
 class ClassScores {
  public:
   /// For targets with values [classes][pixels] from `offset` on.
@@ -80,8 +78,7 @@ class ClassScores {
         overlap_(classes),
         majority_overlap_(classes) {}
 
-  /// Scores one frame, then counts it for the majority. A pixel whose targets are all 0 has no
-  /// class.
+  /// Scores a frame, then counts it for the majority. All-zero targets mean that there is no class.
   void see(const float* target, const float* prediction) {
     largest(target + offset_, true, truth_);
     largest(prediction + offset_, false, told_);

@@ -99,7 +99,7 @@ bool FrameLog::reopen() {
     open();
     return true;
   } catch (const std::runtime_error&) {
-    return false;  // error() holds the cause
+    return false;
   }
 }
 

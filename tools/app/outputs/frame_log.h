@@ -43,12 +43,10 @@ class FrameLog final : public engine::Observer {
   void predicted(engine::Sample& sample, float loss) override {
     if (sample.info.index % every_ == 0) note(sample.info, loss);
   }
-  /// Before the run: adds a line saying that the run continues a checkpoint after `frames` frames,
-  /// where numbering continues.
+  /// Before the run: notes that it continues a checkpoint; numbering continues after `frames`.
   void resumed(std::int64_t frames);
 
-  /// Writes what was noted since the last call, waiting at most `patience` for a pipe's reader.
-  /// Retries in the next call.
+  /// Writes the notes, waiting at most `patience` for a pipe's reader. Retries in the next call.
   void write(std::chrono::milliseconds patience = {});
   /// Writes the rest, as long as the reader takes some of it every few seconds.
   void finish();
@@ -86,8 +84,8 @@ class FrameLog final : public engine::Observer {
   io::Descriptor file_;
   moodycamel::BlockingReaderWriterCircularBuffer<Note> notes_{kRoom};
   std::atomic<std::int64_t> missed_{0};
-  Note before_;       ///< the last line; time 0: none
-  std::string text_;  ///< a line not yet fully written
+  Note before_;  ///< the last line; time 0: none
+  std::string text_;
   std::size_t done_ = 0;
   mutable std::mutex mutex_;  ///< guards error_, set by write() only
   std::string error_;

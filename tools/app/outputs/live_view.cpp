@@ -44,8 +44,7 @@ page::Json pixel_classes(const Config& config, const stages::ImageShape& made) {
   return classes;
 }
 
-/// For each pixel of `numbers` [classes][pixels], the class with the largest value above `floor`;
-/// -1: none.
+/// Per pixel of `numbers` [classes][pixels], the class of the largest value above `floor`, or -1.
 void largest(const float* numbers, std::size_t classes, float floor, std::vector<float>& out) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     float most = floor;

@@ -1,4 +1,3 @@
-// The page and the MQTT view, where users watch and control a run.
 #pragma once
 
 #include <atomic>
@@ -26,7 +25,6 @@ class LiveView final : public engine::Observer {
   }
 
   void predicted(engine::Sample& sample, float loss) override;
-  /// Serves viewers' requests since the last call.
   void obey();
   /// False during a requested save, since every stage must reach the same sample for it.
   bool paused() const { return controls_.paused() && !saving_.load(std::memory_order_relaxed); }

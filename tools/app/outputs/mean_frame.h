@@ -1,4 +1,3 @@
-// The baseline that always predicts the mean of the targets so far.
 #pragma once
 
 #include <cstddef>

@@ -73,7 +73,6 @@ std::vector<Entity> entities(const page::Snapshot& now, const page::Controls::Of
   return all;
 }
 
-/// `text` made valid for an object's name.
 std::string id_of(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');

@@ -1,4 +1,3 @@
-// A run's state and controls at an MQTT broker, for Home Assistant and others.
 #pragma once
 
 #include <atomic>
@@ -21,8 +20,7 @@ namespace millrace::app {
 /// broker's absence.
 class MqttView {
  public:
-  /// All arguments outlive the view; `look` may be called by any thread. `alerts`: the source of
-  /// event snapshots, or null.
+  /// All arguments outlive the view; any thread may call `look`. `alerts` may be null.
   MqttView(const Config& config, std::function<page::Snapshot()> look, const Alerts* alerts,
            page::Controls& controls);
   /// Publishes "offline", within a second.

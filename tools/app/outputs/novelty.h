@@ -1,4 +1,3 @@
-// Detects unexpected frames.
 #pragma once
 
 #include <algorithm>
@@ -48,8 +47,8 @@ class Usual {
   double mean_ = 0, variance_ = 0;
 };
 
-/// Compares pictures with the mean of the latest 1,000 (longer than anybody stands still), in cells
-/// of about 1/32 of a side. One thread; only the constructor allocates.
+/// Compares pictures with the mean of the latest 1,000 (longer than anybody stands still), in up to
+/// 32 x 24 cells. One thread; only the constructor allocates.
 class ChangedShare {
  public:
   ChangedShare(std::int64_t channels, std::int64_t height, std::int64_t width)
@@ -87,12 +86,12 @@ class ChangedShare {
   }
 
  private:
-  static constexpr std::int64_t kCells = 32;     ///< per side
+  static constexpr std::int64_t kCells = 32;
   static constexpr std::int64_t kMemory = 1000;  ///< frames
   static constexpr float kMuch = 0.01f;          ///< a tenth of full scale, squared
 
   const std::int64_t channels_, height_, width_;
-  const std::int64_t rows_, columns_;  ///< of cells
+  const std::int64_t rows_, columns_;
   std::vector<float> mean_, cells_;
   std::int64_t seen_ = 0;
 };

@@ -23,8 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "" if a file can be created in `folder`, else why not. Tries it, since permissions alone don't
-/// tell.
+/// "" if a file can be created in `folder`, else why not. Permissions alone don't tell.
 std::string trial(const fs::path& folder) {
   std::string name = (folder / "millrace.tmp.XXXXXX").string();
   const int file = ::mkstemp(name.data());
@@ -42,8 +41,8 @@ std::string obstacle(const std::string& path, bool folder) {
   if (fs::exists(there) && !fs::is_directory(there) && !fs::is_regular_file(there))
     return access(path.c_str(), W_OK) == 0 ? "" : std::strerror(errno);  // a device, a pipe
   if (folder && fs::exists(there) && !fs::is_directory(there)) return std::strerror(ENOTDIR);
-  // Files are replaced by renaming, so the folder must be writable, or its nearest existing
-  // ancestor.
+  // Files are replaced by renaming: their folder, or its nearest existing ancestor, must be
+  // writable.
   fs::path above = fs::absolute(io::behind_links(path), ignored);
   if (!folder || !fs::exists(there)) above = above.parent_path();
   while (!fs::exists(above, ignored) && above.has_relative_path()) {
@@ -65,7 +64,6 @@ std::string wrong_ending(const std::string& key, const std::string& path) {
   return key == "output.video" ? io::video_target_error(path) : "";
 }
 
-/// A file and the key that names it.
 struct Named {
   std::string key, path;
 };

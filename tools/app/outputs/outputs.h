@@ -1,4 +1,3 @@
-// Checks at the start that a run's outputs can be written.
 #pragma once
 
 #include <string>

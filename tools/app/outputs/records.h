@@ -1,4 +1,3 @@
-// What a run records while it learns.
 #pragma once
 
 #include <atomic>
@@ -29,8 +28,7 @@ struct Progress {
   std::string source_error;                ///< why the stream broke off; "": it didn't
 };
 
-/// Writes each prediction beside its input. Used by the last stage's worker; finish() after the
-/// run.
+/// Writes each prediction beside its input. Last stage's worker; finish() after the run.
 class VideoOut final : public engine::Observer {
  public:
   /// `to`: see io::VideoWriterOptions. Throws std::runtime_error if the video can't be opened.
@@ -61,7 +59,7 @@ class VideoOut final : public engine::Observer {
  private:
   stages::ImageShape shape_;
   std::unique_ptr<io::VideoWriter> writer_;
-  io::Frame input_, prediction_, both_;  ///< buffers, reused
+  io::Frame input_, prediction_, both_;
 };
 
 /// Parts that the config does not ask for are null.
@@ -93,7 +91,7 @@ struct Records {
  private:
   void count_in_trace(const io::FrameQueue& queue);
   void raise_alerts(const Config& config, const Intake& intake, const engine::Trainer& trainer);
-  void show(engine::Sample& sample, float loss);  ///< to `see` and `sinks`
+  void show(engine::Sample& sample, float loss);
 };
 
 }  // namespace millrace::app

@@ -21,7 +21,6 @@ Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 
-/// {"mean", "recent"} of a LossHistory or an Overlap.
 template <class History>
 Json mean_json(const History& history) {
   return {{"mean", number(history.mean())}, {"recent", number(history.recent())}};
@@ -62,7 +61,6 @@ Json score_json(const History& network, const History& majority) {
   return json;
 }
 
-/// Bytes held by one worker of each stage.
 Json memory_json(const engine::Trainer& trainer) {
   Json memory;
   for (const auto& [stage, dead_units, recorded, left] : trainer.facts()) {
@@ -115,7 +113,6 @@ Json real_time_json(const engine::Reading& r, const engine::Verdict& verdict) {
           {"misses", r.misses}};
 }
 
-/// How the source's connection behaved.
 Json source_json(const Intake& intake) {
   const io::StreamHealth& health = *intake.health;
   return {{"live", intake.live},
@@ -147,7 +144,6 @@ Json about_run(const RunParts& run, std::int64_t trained, engine::Clock::time_po
   return about;
 }
 
-/// The replayed share of all trained samples.
 double share_replayed(const engine::FrameCounts& frames) {
   return double(frames.replayed) /
          double(std::max<std::int64_t>(1, frames.replayed + frames.trained));

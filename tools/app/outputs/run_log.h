@@ -1,4 +1,3 @@
-// A run's losses and scores.
 #pragma once
 
 #include <algorithm>
@@ -112,8 +111,8 @@ class RunLog final : public engine::Observer {
     return sample.frame + watch_.horizon;
   }
   const MeanFrame& mean_frame() const { return mean_frame_; }
-  /// Copies each sample's pictures, for runs that reuse the slot before they end. `sample`: any,
-  /// for its shapes. Call it before the run.
+  /// Before the run: makes it copy each sample's pictures, for runs that reuse the slot before they
+  /// end. `sample` gives the shapes.
   void keep_pictures(engine::Sample& sample) {
     input_.resize(sample.shown_input().size());
     target_.resize(sample.shown_target().size());
@@ -145,7 +144,6 @@ class RunLog final : public engine::Observer {
     const float of_mean = mean_frame_.compare(target);
     mean_known ? losses_.mean_frame.add(of_mean) : losses_.mean_frame.show(of_mean);
   }
-  /// Adds the error of `made` to `errors`, and its square.
   void add(engine::LossHistory Compared::*predictor, const float* made, const float* target) {
     const float squared = squared_error(made, target);
     (losses_.*predictor).add(squared_ ? mean_frame_.loss_of(made, target) : squared);
@@ -172,7 +170,7 @@ class RunLog final : public engine::Observer {
   }
 
   const bool pictures_, later_frame_;
-  const stages::ImageShape shape_;  ///< of a target
+  const stages::ImageShape shape_;
   Compared losses_;
   std::optional<Compared> squared_;  ///< none: the loss is already the MSE
   std::optional<ClassScores> classes_;

@@ -16,7 +16,7 @@
 
 namespace millrace::app {
 
-struct Prediction;  // run.h
+struct Prediction;
 
 /// Receives predictions; enabled by output.sinks = ["NAME:ARGUMENT"].
 class Sink {
@@ -28,7 +28,6 @@ class Sink {
   virtual void finish() {}
 };
 
-/// A type of sink, as listed in the table.
 struct SinkType {
   std::string name;
   std::string summary;

@@ -28,8 +28,7 @@ Config of_copy(Config config, int copy) {
   return config;
 }
 
-/// Opens the config's source for samples of the size of `sample`. Throws ConfigError,
-/// io::SourceError.
+/// Opens the config's source for samples of this size. Throws ConfigError, io::SourceError.
 std::unique_ptr<Intake> open_intake(const Config& config, const stages::ImageShape& sample) {
   auto intake = std::make_unique<Intake>(config);
   const auto size = [](const stages::ImageShape& shape) {
@@ -136,7 +135,6 @@ class Follower {
     const engine::Reading times = trainer_.monitor().read();
     return {config_.source.uri, frames, times.stage, times.handoff, intake_->error()};
   }
-  /// Whether this is its pipeline's first rank.
   bool leads() { return grid_.pipeline().rank() == 0; }
 
   void look(const std::function<bool()>& asked_to_stop) {
@@ -164,7 +162,7 @@ class Follower {
   std::unique_ptr<FrameFeed> feed_;  ///< reads `intake_`
   engine::Outcome outcome_;          ///< of `feed_`
   std::atomic<double> rate_{1.0};
-  std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: no checkpoints
+  std::unique_ptr<engine::Checkpointer> checkpointer_;
   bool told_ = false;
 };
 

@@ -78,7 +78,7 @@ class LockstepFeed final : public engine::Feed {
   enum class Word : std::int64_t { end, ready };
   struct Peer {
     Word said = Word::end;
-    int in = -1, out = -1;  ///< ports
+    int in = -1, out = -1;
     Word says = Word::end;
     bool heard = false;  ///< since the last listen()
   };
@@ -90,7 +90,7 @@ class LockstepFeed final : public engine::Feed {
     peer.heard = false;
     exchange_.start(peer.in);
   }
-  /// Call it under the mutex.
+  /// Under the mutex.
   bool hears(Peer& peer) {
     peer.heard = peer.heard || exchange_.over(peer.in);
     return peer.heard;
@@ -130,7 +130,6 @@ class LockstepFeed final : public engine::Feed {
 /// A sample as a message: info, input, and the target if it isn't the input.
 class SampleMessage {
  public:
-  /// For samples the size of `sample`.
   explicit SampleMessage(engine::Sample& sample) {
     const auto [input, target] = sample.memory();
     bytes_.resize(sizeof(engine::SampleInfo) + input.size() + target.size());
@@ -186,7 +185,6 @@ class SharedFeed final : public engine::Feed {
     return own_.targets_known(patience);
   }
   std::int64_t missed() const override { return own_.missed(); }
-  /// No more samples follow. Called by the worker that takes them.
   void end() {
     const std::lock_guard lock(group_.mutex());
     for (int rank = 1; rank < group_.ranks(); ++rank)

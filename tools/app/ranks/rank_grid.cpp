@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kAgree = engine::Exchange::kTags / 4;  ///< above the tags of sums
 
-/// `count` numbers from `first`, with step `apart`.
 std::vector<int> numbers(int first, int count, int apart) {
   std::vector<int> all;
   for (int i = 0; i < count; ++i) all.push_back(first + i * apart);

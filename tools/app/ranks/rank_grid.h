@@ -1,4 +1,3 @@
-// The grid of a run's ranks: pipeline places, ranks that share modules, copies.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +21,7 @@ class RankGrid {
   ~RankGrid();
 
   int tensor() const { return tensor_; }
-  int part() const { return part_; }  ///< of each module
+  int part() const { return part_; }
   int copies() const { return copies_; }
   int copy() const { return all_.rank() / (all_.ranks() / copies_); }
   int place_of(int rank) const { return rank % (all_.ranks() / copies_) / tensor_; }

@@ -27,7 +27,7 @@ enum class Word : char {
   failed = 'X',  ///< exit code, and why
   part = 'C',    ///< of a checkpoint
   stop = 'Q',    ///< a signal asks the run to stop
-  source = 'F',  ///< on a signal: please stop the run
+  source = 'F',  ///< SourceReport of another copy's source
   share = 'S',   ///< the final weights of shared modules
   // From rank 0.
   join = 'J',     ///< all have the same config; GPUs of all ranks
@@ -61,14 +61,12 @@ struct SourceReport {
   std::string error;  ///< why the stream broke off; "": it didn't
 };
 
-/// A letter beginning with `word`.
 inline engine::ByteWriter letter(Word word) {
   return engine::ByteWriter().put(word);
 }
 
 /// Doesn't block.
 void post(engine::Exchange& exchange, int to, const engine::ByteWriter& letter);
-/// The next letter, if there is one.
 std::optional<engine::Exchange::Letter> next_letter(engine::Exchange& exchange);
 /// Waits for a letter. Throws std::runtime_error after `patience`.
 engine::Exchange::Letter await_letter(engine::Exchange& exchange,
@@ -78,8 +76,7 @@ void await_posted(engine::Exchange& exchange,
                   std::chrono::seconds patience = std::chrono::seconds(2));
 
 engine::ByteWriter hello(const Config& config);
-/// Compares another rank's hello with `config`: why the two can't run together, or "". Leaves the
-/// GPUs unread.
+/// Why the sender of a hello can't run with this `config`, or "". Leaves its GPUs unread.
 std::string difference(engine::ByteReader& from, const Config& config);
 
 engine::GpusOfRanks read_gpus(engine::ByteReader& letter);  ///< of Word::join

@@ -19,19 +19,16 @@ void require_ranks(const Config& config, const engine::TrainerOptions& options, 
 /// Thread-bound; trainer and exchange outlive it.
 class RankTeam {
  public:
-  /// Waits until every other rank has reported the same build and config. Throws ConfigError "rank
-  /// N ...".
+  /// Waits until all other ranks have reported the same build and config. Throws ConfigError.
   RankTeam(engine::Exchange& exchange, const Config& config);
 
   RankGrid& grid() { return *grid_; }
-  /// Makes the others build their share of `trainer` and waits for it. Throws ConfigError as above.
+  /// Makes the others build their share of `trainer` and waits for it. Throws ConfigError.
   void prepare(const engine::Trainer& trainer, double fps);
   void go();
-  /// Handles the ranks' letters and sends them changed settings. Returns a line on what happened,
-  /// or "".
+  /// Handles the ranks' letters and sends changed settings. Returns a line of news, or "".
   std::string look(double rate, engine::Checkpointer* checkpointer);
-  /// `mine`, this trainer's state, completed by the other ranks' parts of shared modules. Waits for
-  /// them.
+  /// This trainer's state `mine` with the other ranks' parts of shared modules. Waits for them.
   stages::StateDict whole(stages::StateDict mine);
   /// Waits for the other pipelines' reports on their sources. Returns why one broke off, or "".
   std::string await_sources();
@@ -62,9 +59,9 @@ class RankTeam {
 
   engine::Exchange& exchange_;
   std::unique_ptr<RankGrid> grid_;
-  std::map<int, stages::StateDict> shares_;  ///< per part
-  std::map<int, SourceReport> sources_;      ///< per copy of the pipeline except the first
-  std::vector<Member> members_;              ///< per rank
+  std::map<int, stages::StateDict> shares_;
+  std::map<int, SourceReport> sources_;  ///< per copy of the pipeline except the first
+  std::vector<Member> members_;
   RankSettings settings_;
   bool asked_to_stop_ = false;
 };
