@@ -1,4 +1,4 @@
-// `millrace check`: validates a config and prints what would run. Touches no device or source.
+// `millrace check`. Touches no device or source.
 #include <algorithm>
 #include <iostream>
 #include <optional>
@@ -92,7 +92,7 @@ void describe_capture(const engine::TrainerOptions& options) {
 
 void print_replay(const app::Config& config, const engine::TrainerOptions& options) {
   if (config.replay.kind == "none") return;
-  std::optional<bool> live;  // none: the source decides
+  std::optional<bool> live;
   if (config.source.pace != "auto") live = config.source.pace == "live";
   std::cout << "#   replay " << app::describe_replay(config, options, live) << "\n";
 }

@@ -28,7 +28,6 @@ struct Command {
   std::function<int()> (*add)(CLI::App& options);
 };
 
-/// In help order.
 std::vector<Command>& command_table();
 
 /// Command::add for a command whose options are the members of an `Arguments`.
@@ -41,7 +40,6 @@ std::function<int()> add(CLI::App& options) {
 
 /// For --frames.
 inline const CLI::Range kFrameCount(std::int64_t{0}, std::int64_t{1'000'000'000'000});
-/// --set, one key each time.
 void add_set(CLI::App& options, std::vector<std::string>& settings);
 /// An optional config file, and --set.
 void add_config(CLI::App& options, std::string& config, std::vector<std::string>& settings);

@@ -1,4 +1,3 @@
-// `millrace compare`: the reports of several runs side by side, and their losses in one chart.
 #include "tools/cli/compare/compare.h"
 
 #include <filesystem>
@@ -13,7 +12,7 @@ namespace {
 struct CompareArguments {
   std::vector<std::string> reports;
   std::vector<std::string> logs;  ///< one per report; empty: the logs that reports name
-  std::string plot;               ///< where to draw losses; "": don't
+  std::string plot;
 };
 
 /// The log in the report's config, if the file exists.

@@ -1,4 +1,3 @@
-// `millrace evaluate`: the quality of weights on a stream that they do not learn from.
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -58,7 +57,6 @@ app::Config config_of(const EvaluateArguments& arguments) {
   return config;
 }
 
-/// A metric of the network and of the strongest trivial predictor.
 struct Figure {
   std::string name, unit;
   bool more_is_better = false;

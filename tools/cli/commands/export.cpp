@@ -1,4 +1,3 @@
-// `millrace export`: trained weights as a model for other programs.
 #include <sys/mman.h>
 #include <unistd.h>
 

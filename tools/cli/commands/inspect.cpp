@@ -1,4 +1,3 @@
-// `millrace inspect`: shows this machine, or a source.
 #include <iostream>
 #include <map>
 

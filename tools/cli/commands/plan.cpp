@@ -1,4 +1,3 @@
-// `millrace plan`: the best cut, schedule and use of devices for a profile, with reasons.
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -28,8 +27,8 @@ struct PlanArguments {
   engine::plan::Request request{.schedules = {}, .microbatches = {}, .virtual_stages = {}};
   int frames = 1;            ///< graph.txt: frames that its figures cover
   std::string kind = "cpu";  ///< the table's name for devices
-  std::string output;        ///< where to write the [pipeline] table; "": don't
-  std::string json;          ///< where to write everything; "": don't
+  std::string output;
+  std::string json;
 };
 
 using engine::plan::Profile;
@@ -53,7 +52,7 @@ Request request_of(const PlanArguments& arguments, const app::Config& config,
 /// Samples kept for replay, and the time left to learn from them.
 struct Replay {
   std::int64_t size = 0;
-  double bytes = 0;   ///< in total
+  double bytes = 0;
   double share = -1;  ///< replayed samples of all; negative: unknown, for lack of a rate
 };
 

@@ -1,4 +1,3 @@
-// `millrace profile`: measures the network of a config, module by module.
 #include "engine/format.h"
 #include "tools/app/config/profile_read.h"
 
@@ -25,7 +24,7 @@ namespace {
 struct ProfileArguments {
   std::string config;
   std::vector<std::string> settings;
-  std::string json;        ///< where to write it; "": don't
+  std::string json;
   bool operators = false;  ///< print the step programs' operators instead
 };
 

@@ -1,4 +1,3 @@
-// `millrace run`: runs at a terminal, under systemd or in a script.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -23,7 +22,7 @@ namespace millrace::cli {
 namespace {
 
 struct RunArguments {
-  std::string config;  ///< "": the defaults
+  std::string config;
   std::vector<std::string> settings;
   std::int64_t frames = 0;  ///< 0: until the source ends
   std::string report;

@@ -1,4 +1,3 @@
-// The schedule options of `millrace schedule` and `millrace simulate`.
 #pragma once
 
 #include "engine/schedule/schedule.h"

@@ -1,4 +1,3 @@
-// `millrace simulate`: runs a schedule with given costs, for hardware that is not at hand.
 #include <sys/ioctl.h>
 #include <unistd.h>
 

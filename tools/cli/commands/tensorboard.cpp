@@ -1,4 +1,3 @@
-// `millrace tensorboard`: converts a run's log for TensorBoard.
 #include <bit>
 #include <cstdint>
 #include <fstream>
@@ -15,7 +14,6 @@
 namespace millrace::cli {
 namespace {
 
-/// Names and values of one step; "/" in a name separates the group.
 using Scalars = std::vector<std::pair<std::string, double>>;
 
 // TensorBoard's event files, written by hand: not worth a dependency on protobuf. Records as in
@@ -89,8 +87,8 @@ std::string event_record(double time, std::int64_t step, const Scalars& scalars)
 }
 
 struct TensorboardArguments {
-  std::string log;     ///< file written by output.log
-  std::string folder;  ///< for the event file
+  std::string log;  ///< file written by output.log
+  std::string folder;
 };
 
 using Line = nlohmann::json;

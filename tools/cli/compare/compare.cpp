@@ -84,7 +84,6 @@ std::string ratio_text(const Json* first, const Json* value) {
   return engine::format(" (x %.3g)", ratio);
 }
 
-/// Lines of a key's name and one value per run.
 using Table = std::vector<std::vector<std::string>>;
 
 bool differ(const std::vector<std::string>& row) {
@@ -124,7 +123,6 @@ Table asked_table(const std::vector<NamedReport>& runs) {
   return table;
 }
 
-/// Leaves out what no run has.
 Table figures_table(const std::vector<NamedReport>& runs) {
   Table table;
   for (const Row& row : kRows) {

@@ -1,4 +1,3 @@
-// The man page, as roff.
 #include <cctype>
 #include <sstream>
 
