@@ -28,13 +28,11 @@ class Element {
   /// Frame and picture counts. The caller owns the result.
   GstStructure* stats() const;
 
-  // State changes:
   bool read_config();  ///< false after posting an error
   void reset();
   void unblock();  ///< before the pads are deactivated
   void finish();   ///< afterwards: drains the pipeline and saves
 
-  // Called by the pads:
   GstFlowReturn chain(GstBuffer* buffer);
   gboolean sink_event(GstEvent* event);
   gboolean sink_query(GstQuery* query);
@@ -83,7 +81,7 @@ class Element {
   bool discont_ = true;
   std::atomic<GstFlowReturn> downstream_{GST_FLOW_OK};
   std::atomic<GstClockTime> earliest_{GST_CLOCK_TIME_NONE};  ///< running time; earlier is too late
-  std::atomic<GstClockTime> latency_{0};                     ///< as last reported
+  std::atomic<GstClockTime> latency_{0};
   std::atomic<std::int64_t> pushed_{0}, late_{0};
 };
 

@@ -1,4 +1,3 @@
-// A run in its own thread, fed by a mailbox.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +26,7 @@ struct Settings {
   std::string report;       ///< output file; "": the config's
   std::string serve;        ///< address of the run's page; "": none
   std::int64_t frames = 0;  ///< to train; 0: until the stream ends
-  double rate = 1.0;        ///< factor on optimizer.lr
+  double rate = 1.0;
   Output output = Output::prediction;
   bool qos = true;             ///< don't draw pictures that are too late
   bool post_messages = false;  ///< one per prediction

@@ -39,7 +39,6 @@ class Mailbox {
     changed_.notify_all();
     return GST_FLOW_OK;
   }
-  /// No more frames follow.
   void end() {
     const std::lock_guard lock(mutex_);
     ended_ = true;
@@ -96,8 +95,8 @@ class Mailbox {
   bool full_ = false, ended_ = false, flushing_ = false;
   bool gap_ = false;
   std::int64_t lost_ = 0;
-  std::int64_t first_ = 0;    ///< the frame of stamps_.front()
-  std::deque<Stamp> stamps_;  ///< of taken frames
+  std::int64_t first_ = 0;  ///< the frame of stamps_.front()
+  std::deque<Stamp> stamps_;
 };
 
 /// A run's source that shares ownership of the mailbox.

@@ -24,7 +24,6 @@ struct Shown {
 /// it.
 class Outlet {
  public:
-  /// `room`: pictures that may wait.
   explicit Outlet(int room) : room_(std::size_t(room)), spare_(room_ + 1) {}
   ~Outlet() { drop_events(true); }
 
@@ -59,7 +58,6 @@ class Outlet {
     events_.push_back({event, position});
     changed_.notify_all();
   }
-  /// No more pictures follow.
   void end() {
     const std::lock_guard lock(mutex_);
     ended_ = true;
@@ -143,7 +141,7 @@ class Outlet {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Shown> waiting_;
-  std::vector<Shown> spare_;  ///< buffers for reuse
+  std::vector<Shown> spare_;
   struct Event {
     GstEvent* event;
     std::int64_t position;

@@ -72,7 +72,7 @@ class Picture {
   const std::array<int, 3> shape_;
   const Output output_;
   GstVideoInfo info_;
-  io::Frame left_, right_, both_;  ///< buffers, reused
+  io::Frame left_, right_, both_;
 };
 
 }  // namespace millrace::gst

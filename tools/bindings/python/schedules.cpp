@@ -1,4 +1,3 @@
-// Python bindings of schedules, verifier, simulator and planner.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
