@@ -17,8 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kWidth = 256, kHeight = 192;  ///< the camera's pictures
-constexpr int kColumns = 8, kRows = 4;      ///< cells of one bit each: black or white
+constexpr int kWidth = 256, kHeight = 192;
+constexpr int kColumns = 8, kRows = 4;  ///< cells of one bit each: black or white
 constexpr auto kPeriod = 40ms;
 constexpr std::int64_t kWarmUp = 50;  ///< frames
 constexpr double kAbsurd = 10'000;    ///< ms: more is a misread stamp

@@ -28,7 +28,6 @@ class Meeting {
  public:
   Meeting(std::chrono::microseconds pause, double seconds) : pause_(pause), seconds_(seconds) {}
 
-  /// Receiver: a frame has arrived.
   void arrived() {
     if (times_.empty()) engine::pin_this_thread(0);  // the only place to catch GStreamer's thread
     times_.push_back(std::chrono::duration<double, std::nano>(Clock::now() - sent_).count());
@@ -110,7 +109,7 @@ double by_mutex(Meeting meeting) {
     }
   });
   meeting.drive([&] { put(0); });
-  put(-1);  // the end
+  put(-1);
   receiver.join();
   return meeting.median_ns();
 }

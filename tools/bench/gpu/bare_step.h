@@ -30,13 +30,12 @@ class BareStep {
 
   /// Starts the work on one sample, asynchronously.
   void launch() { graph_->launch(); }
-  /// Blocks until all launches have finished.
   void synchronize() { backend_->synchronize(); }
 
   // The rest only while no launch is in flight.
   at::Tensor& sample() { return sample_; }  ///< on the host, [1,C,H,W]
   stages::Stage& stage() { return stage_; }
-  float loss() const { return loss_.const_data_ptr<float>()[0]; }  ///< of the last launch
+  float loss() const { return loss_.const_data_ptr<float>()[0]; }
   /// Updates skipped because of non-finite gradients.
   std::int64_t skipped() const { return std::int64_t(skipped_.const_data_ptr<float>()[0]); }
 
@@ -47,7 +46,7 @@ class BareStep {
   std::unique_ptr<capture::Backend> backend_;
   stages::Stage stage_;
   BareWork work_;
-  at::Tensor sample_, prediction_, loss_, skipped_;  ///< in host memory
+  at::Tensor sample_, prediction_, loss_, skipped_;
   at::Tensor input_, rate_, skipped_on_device_;
   std::unique_ptr<capture::Recording> recording_;
   std::unique_ptr<capture::Graph> graph_;

@@ -24,7 +24,6 @@ std::vector<double> repeated(double seconds, const Body& body) {
   return said;
 }
 
-/// Of the calling thread.
 inline double processor_us() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
