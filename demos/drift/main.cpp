@@ -26,7 +26,7 @@ class Scenes : public engine::Feed, public engine::Observer {
     trainer_.run(*this, this, {.limit = samples});
     return trainer_.state();
   }
-  Losses losses, copied;  ///< of the network; of copying the previous frame
+  Losses losses, copied;  ///< of the network, and of copying the previous frame
 
  private:
   Status poll(std::chrono::microseconds patience) override { return Status::ready; }
@@ -63,7 +63,7 @@ double mean(const Losses& losses, int begin, int end) {
 }
 
 io::Series curve(const char* label, const Losses& losses, int begin, bool dashed) {
-  constexpr int kWidth = 20;  // frames averaged into a point
+  constexpr int kWidth = 20;  // frames averaged per point
   io::Series series{.label = label, .points = {}, .dashed = dashed};
   for (int i = begin; i + kWidth <= int(losses.size()); i += kWidth)
     series.points.push_back({i + kWidth / 2, mean(losses, i, i + kWidth)});

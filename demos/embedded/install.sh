@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Turns this machine into the appliance: installs program, config and unit, and starts it now and at every boot.
+# Turns this machine into an appliance: installs program, config and unit, and starts it now and at every boot.
 # Run as root, after tools/setup all. Safe to repeat; an existing config is kept.
 # DESTDIR=DIR: installs below DIR and starts nothing.
 set -euo pipefail
@@ -18,7 +18,7 @@ if [ ! -e "$root/etc/millrace/embedded.toml" ]; then
 fi
 install -D -m 644 demos/embedded/millrace.service "$root/etc/systemd/system/millrace.service"
 
-# The service cannot see home directories. If LibTorch is in one, make that folder alone visible.
+# The service can't see home directories. If LibTorch is in one, make only that folder visible.
 torch=$(ldd "$root/usr/local/bin/millrace" | sed -n 's|.*=> \(/.*\)/lib/libtorch_cpu\.so .*|\1|p')
 packages=$(dirname "$(realpath "$torch")")  # CUDA's libraries are beside it
 case $packages in

@@ -16,7 +16,7 @@ class Csv final : public millrace::Sink {
   ~Csv() override {
     if (file_) std::fclose(file_);
   }
-  // Lines are buffered: the file is written every few hundred predictions.
+  // Lines are buffered, so the file is written every few hundred predictions.
   void see(const millrace::Prediction& p) override {
     std::fprintf(file_, "%lld,%.6g,%.3f\n", static_cast<long long>(p.frame), p.loss, p.latency_ms);
   }

@@ -1,4 +1,4 @@
-"""A PyTorch network under River's own progressive evaluation: pip install river."""
+"""A PyTorch network in River's progressive evaluation: pip install river."""
 
 import millrace
 import torch
@@ -7,7 +7,7 @@ from torch import nn
 
 
 class Net(millrace.Trainer, base.Classifier):
-    """learn_one(), predict_one() and predict_proba_one() are the Trainer's."""
+    """The Trainer has learn_one(), predict_one() and predict_proba_one()."""
 
 
 torch.manual_seed(0)

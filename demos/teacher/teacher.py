@@ -1,4 +1,4 @@
-"""A teacher: outlines as a pencil draws them, found at three scales by kernels of 41 x 41. Put your own network here."""
+"""A teacher that draws outlines like a pencil, at three scales with 41 x 41 kernels. Put your own network here."""
 
 import torch
 from torch import nn

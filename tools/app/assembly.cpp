@@ -29,8 +29,7 @@ std::size_t place_of(const char* const (&names)[kCount], const std::string& name
   return std::size_t(std::find(names, names + kCount, name) - names);
 }
 
-/// Most library errors begin with the key they are about ("model.layer[2] (conv): ..."). For the
-/// others `fallback` names it.
+/// Most library errors name the key first ("model.layer[2] (conv): ..."); else it is `fallback`.
 ConfigError located(const Config& config, const std::string& what, const std::string& fallback) {
   std::string key = what.substr(0, what.find_first_of(" :="));
   if (key.find('.') == std::string::npos) return config.error(fallback, what);
@@ -38,7 +37,7 @@ ConfigError located(const Config& config, const std::string& what, const std::st
   return config.error(key, rest.substr(rest.find_first_not_of(" :")));
 }
 
-/// Those that a checkpoint's run chose by timing, so that this one has the same bits.
+/// Takes over the kernels that a checkpoint's run chose by timing, for bit-identical results.
 void take_kernels(const std::string& json) {
   gpu::Choices made;
   const auto kept = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
@@ -49,7 +48,7 @@ void take_kernels(const std::string& json) {
   gpu::take_choices(made);
 }
 
-/// Calls `check`; its std::invalid_argument names the key, or is about `fallback`.
+/// Calls `check`; turns its std::invalid_argument into a ConfigError, located as above.
 template <class Check>
 void check_located(const Config& config, const std::string& fallback, const Check& check) {
   try {
@@ -59,8 +58,7 @@ void check_located(const Config& config, const std::string& fallback, const Chec
   }
 }
 
-/// Throws std::invalid_argument unless `state` is the network's. A checkpoint also holds the
-/// optimizer's state.
+/// Throws std::invalid_argument unless `state` fits; it may include optimizer state.
 void require_fit(const stages::StateDict& state, const stages::Network& network) {
   std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
   for (const auto& [name, tensor] : state) {
@@ -74,11 +72,11 @@ void require_fit(const stages::StateDict& state, const stages::Network& network)
                 "is one frame"
               : ""));
   }
-  stages::Parameters fit(std::move(specs), at::kMeta);  // shapes without memory
+  stages::Parameters fit(std::move(specs), at::kMeta);  // shapes, no memory
   stages::load_state(fit, state);
 }
 
-/// The weights that training starts from, of a checkpoint or a file; empty: by seed.
+/// The initial weights from a checkpoint or a file; empty: initialized from the seed.
 CheckpointFiles::Loaded find_start(const Config& config, const stages::Network& network) {
   const CheckpointFiles checkpoints(config.checkpoint.dir);
   bool resumes = config.checkpoint.resume && checkpoints.any();
@@ -131,7 +129,6 @@ bool predicts_later_frame(const Config& config) {
   return task_type(config.task.kind).target == TargetFrom::later_frame;
 }
 
-/// Checks the keys of [task] against the task's kind. Returns the task.
 const TaskType& check_task(const Config& config) {
   const TaskType& task = task_type(config.task.kind);
   const auto& keys = config.task;
@@ -173,7 +170,6 @@ const TaskType& check_task(const Config& config) {
   return task;
 }
 
-/// Checks the network's output against task and loss.
 void check_output(const Config& config, const TaskType& task, const stages::ImageShape& sample,
                   const stages::ImageShape& made) {
   stages::Loss(config.task.loss).require_fit(made.channels, made.height, made.width);
@@ -195,7 +191,6 @@ void check_output(const Config& config, const TaskType& task, const stages::Imag
                                 std::to_string(config.source.channels));
 }
 
-/// Checks what gives the targets.
 void check_told(const Config& config, const stages::ImageShape& sample,
                 const stages::ImageShape& made) {
   if (const std::string& masks = config.task.masks; !masks.empty())
@@ -204,7 +199,7 @@ void check_told(const Config& config, const stages::ImageShape& sample,
     Teacher(config, sample, made);
 }
 
-/// A key of one preset says nothing to the others.
+/// A preset may not be given another preset's keys.
 void check_preset(const Config& config, const std::string& preset) {
   if (preset == "partime-cnn") return;
   for (const auto& [key, plain] :
@@ -214,7 +209,7 @@ void check_preset(const Config& config, const std::string& preset) {
   }
 }
 
-/// A re-cut needs stages to move modules between, one worker each.
+/// Re-cutting moves modules between stages, each with one worker.
 void check_policy(const Config& config) {
   if (config.monitor.policy != "recut") return;
   if (config.pipeline.stages == 1)
@@ -224,7 +219,7 @@ void check_policy(const Config& config) {
                        "recut has no replicated stages; pipeline.replicas names some");
 }
 
-/// All stages' devices have products of that precision.
+/// Throws unless every stage's device supports the precision.
 void check_precision(const Config& config, const engine::TrainerOptions& options) {
   const std::string& precision = config.pipeline.precision;
   const bool on_core = std::any_of(options.devices.begin(), options.devices.end(),
@@ -241,8 +236,8 @@ void check_precision(const Config& config, const engine::TrainerOptions& options
   if (!why.empty()) throw config.error("pipeline.precision", precision + " " + why);
 }
 
-/// Chooses the correction and the devices: one for all stages of a worker, unless the config names
-/// one for each stage (for each replica of a replicated stage).
+/// Chooses the correction and the devices: one device for all stages of a worker, unless the config
+/// names one per stage (per replica, for replicated stages).
 void place(const Config& config, engine::TrainerOptions& options) {
   const engine::Schedule schedule =
       check_key(config, "pipeline.schedule", [&] { return engine::schedule_of(options); });
@@ -266,12 +261,12 @@ void place(const Config& config, engine::TrainerOptions& options) {
   check_precision(config, options);
 }
 
-/// Frames go to a GPU as bytes; cores share memory, and take floats that are made once.
+/// GPUs get frames as bytes; CPU stages share memory and get floats, converted once.
 void choose_frames(const Config& config, engine::TrainerOptions& options) {
   const TaskType& task = task_type(config.task.kind);
   const bool to_gpu =
       options.devices.front().cuda || (task.target_is_frame() && options.devices.back().cuda);
-  // A teacher reads the input as floats; task.with_input copies it into the target.
+  // A teacher reads floats; task.with_input copies the input into the target.
   options.input_as_bytes = to_gpu && task.target != TargetFrom::teacher && !config.task.with_input;
   options.target_as_bytes = to_gpu && task.target_is_frame();
 }

@@ -1,4 +1,4 @@
-// From a config to a trainer's options. Shared by run, check and bench.
+// Turns a config into a trainer's options, for run, check and bench.
 #pragma once
 
 #include <stdexcept>
@@ -11,14 +11,14 @@
 
 namespace millrace::app {
 
-/// Trainer options for samples of `shape`, whose sizes may be 0 (unknown) if they are only checked.
-/// Loads and checks the weights file or the checkpoint, finds the devices, opens no source.
-/// `resumed`, unless null, is set to the checkpoint that the weights come from. `targets`: samples
-/// come with targets of any shape. Throws ConfigError naming the place in the config.
+/// Trainer options for samples of `shape`; sizes may be 0 (unknown) if the options are only
+/// checked. Loads and checks the weights file or the checkpoint and finds the devices; opens no
+/// source. `resumed`, unless null, receives the checkpoint that the weights come from. `targets`:
+/// samples come with targets of any shape. Throws ConfigError with the place in the config.
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape,
                                 Resumed* resumed = nullptr, bool targets = false);
 
-/// Returns check(). Turns an Error that it throws into a ConfigError about `key`.
+/// Returns check(); an Error it throws becomes a ConfigError about `key`.
 template <class Error = std::invalid_argument, class Check>
 auto check_key(const Config& config, const std::string& key, const Check& check) {
   try {
@@ -28,27 +28,26 @@ auto check_key(const Config& config, const std::string& key, const Check& check)
   }
 }
 
-/// What samples hold of the stream's past, and whether the network predicts a change. Throws
-/// ConfigError.
+/// How much past a sample holds, and whether the network predicts a change. Throws ConfigError.
 stages::Forecast forecast_of(const Config& config);
-/// [model], with the preset that "auto" stands for.
+/// [model], with "auto" resolved.
 stages::ModelSpec model_of(const Config& config);
 
-/// `config` with what it left open as `options` have it, so that it runs the same once more.
+/// `config` with open choices filled in from `options`, so that it reproduces the run.
 Config as_run(Config config, const engine::TrainerOptions& options);
 
 /// Throws ConfigError unless `network` has as many outputs as the stream has classes.
 void require_classes(const Config& config, const stages::Network& network, int classes);
 
-/// Leading channels of a target that hold the input itself.
+/// Leading channels of a target that repeat the input.
 std::int64_t channels_before(const Config& config);
 
-/// Whether users give labels during the run, over the page or standard input.
+/// Whether users give labels during the run, on the page or standard input.
 bool told_live(const Config& config);
 
-/// The shape of a sample as far as the config sets it.
+/// The shape of a sample, as far as the config sets it.
 stages::ImageShape configured_shape(const Config& config);
-/// The same; opens the source for a size that the config leaves open.
+/// The shape of a sample; opens the source if the config leaves the size open.
 stages::ImageShape sample_of(const Config& config);
 
 }  // namespace millrace::app

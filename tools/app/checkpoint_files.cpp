@@ -1,7 +1,7 @@
 #include "tools/app/checkpoint_files.h"
 
 #include <ATen/ops/isfinite.h>
-#define XXH_INLINE_ALL  // no library at run time
+#define XXH_INLINE_ALL  // no run-time library
 #include <xxhash.h>
 
 #include <algorithm>
@@ -20,13 +20,13 @@
 namespace millrace::app {
 namespace {
 
-// The hash lies in the header that it covers: 128 bits as hexadecimal digits, computed while each
-// of these digits was '0'.
+// The hash is part of the header that it covers: 128 bits as hexadecimal digits, computed with each
+// digit set to '0'.
 constexpr char kKey[] = "xxh3_128";
 constexpr std::size_t kDigits = 32;
-constexpr std::size_t kHeaderSize = 8;  // bytes before the header
+constexpr std::size_t kHeaderSize = 8;
 
-/// Where the hash's digits begin in a header; npos if it has none.
+/// Where the hash's digits begin in a header; npos: no hash.
 std::size_t digits_at(std::string_view header) {
   const std::string before = "\"" + std::string(kKey) + "\":\"";
   const std::size_t at = header.find(before);
@@ -42,7 +42,7 @@ std::string hash_of(std::string_view bytes) {
   return text;
 }
 
-/// Whether a file's `bytes` hold no hash or the right one, whose digits become '0'.
+/// Whether the file has no hash or the right one. Sets the hash's digits in `bytes` to '0'.
 bool intact(std::string& bytes) {
   std::uint64_t size = 0;
   std::memcpy(&size, bytes.data(), std::min(bytes.size(), kHeaderSize));
@@ -53,7 +53,7 @@ bool intact(std::string& bytes) {
   return hash_of(bytes) == stored;
 }
 
-/// Throws WeightsError that names the first tensor with a NaN or an infinity.
+/// Throws WeightsError naming the first tensor with a NaN or an infinity.
 void require_finite(const stages::StateDict& state) {
   for (const auto& [name, tensor] : state) {
     if (!at::isfinite(tensor).all().item<bool>())
@@ -77,7 +77,7 @@ std::int64_t frames_of(const stages::Metadata& metadata) {
     const std::string& text = found->second;
     std::from_chars(text.data(), text.data() + text.size(), frames);
   }
-  constexpr std::int64_t kMost = 1'000'000'000'000'000;  // no run gets that far, and sums fit
+  constexpr std::int64_t kMost = 1'000'000'000'000'000;  // beyond any run, and sums can't overflow
   return frames < 0 || frames > kMost ? 0 : frames;
 }
 
@@ -89,7 +89,7 @@ std::map<std::string, at::Tensor> optimizer_state(const stages::StateDict& all) 
   return state;
 }
 
-/// "mean, square": the buffers in `these` that `those` lack or have in another shape.
+/// "mean, square": the buffers in `these` that `those` lacks or has in another shape.
 std::string missing(const std::map<std::string, at::Tensor>& these,
                     const std::map<std::string, at::Tensor>& those) {
   std::set<std::string> buffers;
@@ -167,7 +167,7 @@ CheckpointFiles::Loaded CheckpointFiles::read() const {
 
 void CheckpointFiles::set_aside() {
   for (const std::string& path : {newest_, previous_}) {
-    std::error_code ignored;  // then it is replaced, as any damaged one
+    std::error_code ignored;  // then it is replaced, like any damaged one
     std::filesystem::rename(path, std::filesystem::path(path).replace_extension("damaged"),
                             ignored);
   }

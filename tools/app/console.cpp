@@ -49,7 +49,7 @@ void Console::tell_failure(const std::string& output, const std::string& now, st
 }
 
 void Console::tell_dead_units() {
-  constexpr int kMany = 4;  // a quarter of a stage's
+  constexpr int kMany = 4;  // at least a quarter of a stage's
   if (dead_told_) return;
   const std::vector<engine::DeadUnits> stages = run_.learner.trainer.dead_units();
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
@@ -66,7 +66,7 @@ void Console::tell_dead_units() {
 
 void Console::tell_novelty() {
   const Novelty& novelty = run_.records.log.novelty();
-  const std::int64_t begun = novelty.events() - events_;  // read first: it is counted first
+  const std::int64_t begun = novelty.events() - events_;  // read in the order of writing
   const bool now = novelty.in_event();
   if (begun == 0 && now == in_event_) return;
   if (begun > 1) tell("unexpected: " + std::to_string(begun) + " events");
@@ -101,7 +101,7 @@ void Console::tell_roll_backs() {
 }
 
 void Console::complain(const std::string& line) {
-  constexpr int kAtOnce = 10;  // then one a second: a program may send thousands
+  constexpr int kAtOnce = 10;  // then one per second: a program may send thousands
   const auto now = std::chrono::steady_clock::now();
   ++complaints_;
   if (complaints_ > kAtOnce && now - complained_at_ < std::chrono::seconds(1)) {
@@ -134,7 +134,7 @@ void Console::hear_labels() {
       }
     }
     stdin_open_ = count > 0;
-    if (!stdin_open_) hear();  // the last line, which no newline ended
+    if (!stdin_open_) hear();  // a last line without newline
   }
 }
 
@@ -170,7 +170,7 @@ std::string Console::reload() {
   Config fresh;
   try {
     fresh = run_.request.options.read_again();
-    assemble(fresh, configured_shape(fresh));  // finds what a restart would
+    assemble(fresh, configured_shape(fresh));  // finds errors that a restart would
     require_outputs(fresh, run_.request.options.trace);
   } catch (const std::exception& error) {
     return std::string(error.what()) + "; nothing has changed";

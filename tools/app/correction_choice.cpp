@@ -20,14 +20,14 @@ std::string summary_of(const std::string& kind) {
       ->summary;
 }
 
-/// Whether `local` can be used, and gradients of a stage's own loss are fresh.
+/// Whether "local" is possible and gradients of a stage's own loss are fresh.
 bool local_fits(engine::TrainerOptions options, const engine::Schedule& schedule) {
   if (!fresh(engine::own_gradient_ages(schedule))) return false;
   options.correction.kind = "local";
   try {
     engine::require_correction(options, schedule);
   } catch (const std::invalid_argument&) {
-    return false;  // the stages' maps have not the target's size
+    return false;  // the stages' maps differ from the target in size
   }
   return true;
 }
@@ -45,7 +45,7 @@ void choose_correction(const Config& config, const engine::Schedule& schedule,
     options.correction.kind = "none";
     return;
   }
-  // Errors of motion do not stay in place: a late gradient would meet another frame's.
+  // With motion, errors don't stay in place: an old gradient would hit another frame's pixels.
   if (change && local_fits(options, schedule)) {
     options.correction.kind = "local";
     if (unset("correction.kernel")) options.correction.kernel = 3;
@@ -75,7 +75,7 @@ std::string describe_correction(const Config& config, const engine::TrainerOptio
 
 std::string local_note(const engine::TrainerOptions& options) {
   const engine::Schedule schedule = engine::schedule_of(options);
-  // If a stage's backward comes long after its forward, its own loss is as old.
+  // If a stage's backward comes long after its forward, its local loss is just as old.
   if (options.correction.kind == "local" || fresh(engine::gradient_ages(schedule)) ||
       !local_fits(options, schedule))
     return "";

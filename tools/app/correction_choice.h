@@ -1,4 +1,3 @@
-// Chooses the correction for old gradients where the config says "auto", and describes it.
 #pragma once
 
 #include <string>
@@ -8,12 +7,11 @@
 
 namespace millrace::app {
 
-/// Resolves correction.kind "auto". If gradients are fresh: "none". Else, of a network that predicts
-/// changes, "local" where it fits, with heads of kernel 3; of others "inverse-age", the best rule
-/// whose gradients come from downstream, with a beta1 of 0, since a running mean makes old gradients
-/// even older. A network that predicts changes also gets a warm-up of 50 updates unless the config
-/// names the optimizer's kind or schedule. What the config sets stays as it is.
-/// docs/old-gradients.md has the figures.
+/// Resolves correction.kind "auto": "none" if gradients are fresh; for networks that predict
+/// changes, "local" where it fits, with heads of kernel 3; otherwise "inverse-age", the best rule
+/// for gradients from downstream, with beta1 = 0, as a running mean makes old gradients even older.
+/// Networks that predict changes also get a warm-up of 50 updates unless the config sets the
+/// optimizer's kind or schedule. Keys that the config sets stay. See docs/old-gradients.md.
 void choose_correction(const Config& config, const engine::Schedule& schedule,
                        engine::TrainerOptions& options);
 
@@ -23,7 +21,7 @@ bool has_beta1(const stages::OptimizerSpec& optimizer);
 /// "inverse-age (auto): rate / (1 + age in frames), adam's beta1 0".
 std::string describe_correction(const Config& config, const engine::TrainerOptions& options);
 
-/// What correction.kind "local" would gain and cost; "" if it can't be used or gains nothing.
+/// The benefit and cost of correction.kind "local"; "" if it can't be used or gains nothing.
 std::string local_note(const engine::TrainerOptions& options);
 
 }  // namespace millrace::app

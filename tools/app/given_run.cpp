@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// `config` for frames of `shape`, checked for what given frames can't have.
+/// `config` for frames of `shape`; throws ConfigError for what given frames can't have.
 Config for_given(Config config, const stages::ImageShape& shape, bool targets) {
   settle(config);
   const auto refuse = [&](const char* key, bool set, const char* why) {
@@ -26,7 +26,7 @@ Config for_given(Config config, const stages::ImageShape& shape, bool targets) {
   refuse("replay.kind", config.replay.kind != "none", "not replayed");
   refuse("source.uris", config.source.uris.size() > 1, "one rank's");
   refuse("pipeline.tensor", config.pipeline.tensor > 1, "one rank's");
-  // Scores are of classes, whatever gives them.
+  // Losses that give scores need classes, whoever gives the targets.
   if (targets && (!config.places.contains("task.kind") || config.task.kind == "next-frame"))
     config.task.kind = stages::Loss(config.task.loss).scores() ? "label" : "autoencode";
   config.source.channels = int(shape.channels);
@@ -71,7 +71,7 @@ GivenFrames::GivenFrames(const Config& config)
 }
 
 std::optional<GivenFrame> GivenFrames::next(std::chrono::milliseconds patience) {
-  const bool drained = intake_.queue.drained();  // asked first: a frame may come between
+  const bool drained = intake_.queue.drained();  // read first: a frame may come between
   io::Frame* const frame = intake_.queue.pop(drained ? 0ms : patience);
   if (!frame) {
     if (drained) {
@@ -97,7 +97,7 @@ GivenRun::GivenRun(const Config& config, const stages::ImageShape& frame, bool t
 GivenRun::~GivenRun() {
   if (!running_.valid()) return;
   stop();
-  // The last stage may wait for room.
+  // The last stage may be waiting for room.
   for (GivenResult result; running_.wait_for(0s) != std::future_status::ready;)
     results_->wait_dequeue_timed(result, 10ms);
 }
@@ -210,7 +210,7 @@ std::optional<GivenResult> GivenRun::next(std::chrono::milliseconds patience) {
     if (closed_ || !results_->wait_dequeue_timed(result, patience)) return std::nullopt;
     if (result.index < 0) {
       closed_ = true;
-      held_.clear();  // samples that no update covers have no result
+      held_.clear();  // samples without an update have no result
       running_.get();
       return std::nullopt;
     }

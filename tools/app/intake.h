@@ -1,4 +1,3 @@
-// A run's source, what gives its frames targets, and the queue they wait in.
 #pragma once
 
 #include <atomic>
@@ -19,25 +18,22 @@
 
 namespace millrace::app {
 
-// What the config says.
-
 io::SourceOptions source_options(const Config& config);
-/// The labels in the file that task.labels names; none if it names no file. Throws ConfigError.
+/// The labels in the file of task.labels; none if it is not set. Throws ConfigError.
 std::optional<io::Labels> configured_labels(const Config& config);
-/// Takes the labels that users give during the run; null if they give none.
+/// Takes labels from users during the run; null if they give none.
 std::shared_ptr<io::LiveLabels> live_labels(const Config& config);
-/// Gives targets to frames of `info`: masks for the part of the picture that `view` shows, or
-/// another stream's frames of the size of `target`. Nothing if task names neither. Throws
-/// ConfigError, io::SourceError.
+/// Gives frames targets: masks of the part in `view`, or another stream's frames of `target`'s
+/// size. Empty if task names neither. Throws ConfigError, io::SourceError.
 io::Teller open_teller(const Config& config, const io::SourceInfo& info,
                        const io::ResizerOptions& view, const stages::ImageShape& target);
-/// The view and the size of samples. Throws ConfigError if source.roi lies outside the picture.
+/// The view and the samples' size. Throws ConfigError if source.roi lies outside the picture.
 io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info);
-/// One line if samples have another aspect ratio than the view; else "".
+/// One line if samples and view differ in aspect ratio; else "".
 std::string squash_note(const Config& config, const io::SourceInfo& info);
 /// Whether frames arrive, or are to be delivered, at the stream's own rate.
 bool paced_live(const Config& config, const io::SourceInfo& info);
-/// Without a limit.
+/// Without a frame limit.
 io::ReaderOptions reader_options(const Config& config, const io::SourceInfo& info);
 /// `live`: frames arrive at their own rate.
 io::Drop drop_policy(const Config& config, bool live);
@@ -46,9 +42,8 @@ using SourceOpener = std::function<std::unique_ptr<io::Source>()>;
 
 /// Thread-bound, except frames().
 struct Intake {
-  /// Opens `own`, or the config's source if that is empty, or nothing if the caller puts frames
-  /// into the queue. `asked` outlives this. Throws io::SourceError, or ConfigError if it
-  /// does not suit the source.
+  /// Opens `own`, or if empty the config's source, or nothing if the caller fills the queue.
+  /// `asked` outlives this. Throws io::SourceError, or ConfigError if it doesn't suit the source.
   explicit Intake(const Config& asked, const SourceOpener& own = {},
                   std::shared_ptr<const GivenStream> from_caller = nullptr)
       : config(asked),
@@ -69,7 +64,7 @@ struct Intake {
   }
   /// F; 0: unknown.
   double fps() const { return config.monitor.fps > 0 ? config.monitor.fps : info.fps; }
-  /// Frames so far, of which the pipeline has handled `fates`. Any thread.
+  /// All frames so far; `fates`: those the pipeline has handled. Any thread.
   engine::FrameCounts frames(const engine::FateCounts& fates) const {
     return {.received = queue.received(),
             .trained = fates.trained,
@@ -82,7 +77,7 @@ struct Intake {
   /// Starts reading. If nothing is dropped, it ends after `limit` frames (0: no limit).
   void start(std::int64_t limit = 0) {
     if (given) return given->ready();
-    // Reads no frame beyond the limit, unless some frames may not be trained on.
+    // Read no frame beyond the limit, unless some frames may not be trained on.
     const bool exact = drop == io::Drop::never && limit > 0 && config.monitor.policy != "skip" &&
                        config.task.labels.empty() &&
                        task_type(config.task.kind).target != TargetFrom::teller;
@@ -90,25 +85,23 @@ struct Intake {
     options.limit = exact ? limit : 0;
     reader_ = std::make_unique<io::Reader>(std::move(source), queue, options);
   }
-  /// No further frame is read.
   void end() {
     if (!reader_) return queue.close();
     reader_->stop();
     reader_->leave_hung();
   }
-  /// Stops reading and waits for the reader.
   void stop() {
     queue.stop();
     end();
     if (reader_) reader_->join();
   }
-  /// By the frames so far; 0: unknown.
+  /// Estimated from the frames so far; 0: unknown.
   double seen_fps() const {
     return reader_ ? reader_->fps() : given_fps.load(std::memory_order_relaxed);
   }
-  /// Why the stream broke off; "": it did not. After stop().
+  /// Why the stream broke off, after stop(); "": it didn't.
   std::string error() const { return reader_ ? reader_->error() : ""; }
-  /// The source hung and was left behind. After stop().
+  /// Whether the source hung and its thread was abandoned. After stop().
   bool hung() const { return reader_ && reader_->hung(); }
 
   const Config& config;
@@ -121,15 +114,13 @@ struct Intake {
   const io::Drop drop;
   io::FrameQueue queue;
   io::Resizer resizer;
-  std::atomic<double> given_fps{0.0};  ///< written by who puts frames into the queue
+  std::atomic<double> given_fps{0.0};  ///< written by whoever fills the queue
 
  private:
-  /// How many frames may wait.
   static int queue_capacity(const Config& config, io::Drop drop, bool given) {
-    if (given) return 1;                    // a caller's slow pipeline builds up no backlog
-    if (drop == io::Drop::never) return 8;  // evens out a reader that decodes in bursts
-    // While the pipeline trains on one frame, others wait that will only be predicted, which is
-    // quick.
+    if (given) return 1;                    // a slow pipeline builds up no backlog
+    if (drop == io::Drop::never) return 8;  // evens out bursts of the decoder
+    // Frames queue while the pipeline trains on one; most are then only predicted, which is fast.
     return config.monitor.policy == "skip" ? 4 : 1;
   }
   static io::SourceInfo info_of(const GivenStream& given) {
@@ -139,7 +130,7 @@ struct Intake {
             .live = given.live};
   }
 
-  std::unique_ptr<io::Reader> reader_;  ///< null until start()
+  std::unique_ptr<io::Reader> reader_;
 };
 
 }  // namespace millrace::app

@@ -18,7 +18,7 @@ engine::TrainerOptions complete(engine::TrainerOptions options, const Request& r
   options.fps = intake.fps();
   if (team) team->grid().share(config, options);
   options.rank_of_worker = config.pipeline.ranks;
-  // A live stream's next frame is predicted before it arrives; a teacher works beside the stages.
+  // A live stream's next frame is predicted before it arrives; a teacher runs beside the stages.
   const bool comes_late =
       (target == TargetFrom::later_frame && intake.live) || target == TargetFrom::teacher;
   options.late_targets = comes_late && config.pipeline.replicas.empty() && !options.exchange;
@@ -29,7 +29,7 @@ engine::TrainerOptions complete(engine::TrainerOptions options, const Request& r
   return options;
 }
 
-/// What gives frames their targets; nothing: they come with them, or are made from them.
+/// What gives frames their targets; empty: they bring them, or targets are made from them.
 io::Teller make_teller(const Request& request, const Intake& intake,
                        const engine::Trainer& trainer) {
   if (intake.given) return {};

@@ -1,4 +1,3 @@
-// The network, its pipeline, and how samples get there.
 #pragma once
 
 #include <atomic>
@@ -17,25 +16,25 @@
 
 namespace millrace::app {
 
-/// The feed of the config's task, from the frames of `intake`. Intake and trainer outlive it.
+/// The feed for the config's task. Intake and trainer outlive it.
 std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
                                      const engine::Trainer& trainer);
 
 struct Learner {
-  /// `team`: the other ranks; null: there are none. All arguments outlive this.
+  /// `team`: the other ranks, or null. All arguments outlive this.
   Learner(Request& request, Intake& intake, RankTeam* team);
 
-  /// What the pipeline takes samples from: `feed`, or the feed wrapped around it.
+  /// The pipeline's source of samples: `feed`, or the feed that wraps it.
   engine::Feed& samples();
-  /// Whether other pipelines learn the same network, or other ranks share its modules.
+  /// Whether other pipelines train the same network, or other ranks share its modules.
   bool spread() const { return lockstep || shared_feed; }
 
-  engine::TrainerOptions assembled;  ///< the trainer's options, without the weights
+  engine::TrainerOptions assembled;  ///< without the weights
   engine::Trainer trainer;
   const std::string unfit;  ///< optimizer state that was not restored; "": none
   std::unique_ptr<FrameFeed> feed;
-  std::unique_ptr<ReplayFeed> replay;       ///< null: no replay
-  std::unique_ptr<LockstepFeed> lockstep;   ///< null: no other pipeline learns this network
+  std::unique_ptr<ReplayFeed> replay;
+  std::unique_ptr<LockstepFeed> lockstep;   ///< null: no other pipeline trains this network
   std::unique_ptr<SharedFeed> shared_feed;  ///< null: no other rank has the same modules
   OverloadWatch overload;
   engine::RealTime real_time;

@@ -1,4 +1,3 @@
-// Several observers of predictions as one.
 #pragma once
 
 #include <functional>
@@ -21,7 +20,7 @@ class Observers final : public engine::Observer {
     made_.push_back(std::make_unique<Function>(std::move(see)));
     add(made_.back().get());
   }
-  /// This one also sees replayed samples, and sees each sample before the others do.
+  /// This one also sees replayed samples, and sees every sample before the others.
   void add_for_all(engine::Observer* observer) { all_.push_back(observer); }
 
   void shown(engine::Sample& sample) override {

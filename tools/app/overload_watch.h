@@ -1,4 +1,4 @@
-// What a run does about a stream that is too fast for it, by monitor.policy.
+// How a run handles a stream that is too fast for it, by monitor.policy.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@
 namespace millrace::app {
 
 /// Acts only if frames arrive at their own rate; a source that waits for the pipeline is never too
-/// fast. run() belongs to the thread that runs the pipeline, all else to the main thread.
+/// fast. run() belongs to the pipeline's thread, everything else to the main thread.
 class OverloadWatch {
  public:
   /// `live`: frames arrive at their own rate. The trainer outlives this.
@@ -35,7 +35,7 @@ class OverloadWatch {
     start_over();
   }
 
-  /// Calls Trainer::run(), again after each change of the cut, until the feed ends.
+  /// Calls Trainer::run() until the feed ends, again after each re-cut.
   engine::Outcome run(engine::Feed& feed, engine::Observer* observer,
                       engine::PipelineOptions options) {
     options.train_every = &train_every_;
@@ -51,8 +51,8 @@ class OverloadWatch {
       drain_.store(false, std::memory_order_release);
     }
   }
-  /// Judges the time since the last judgement, if it is long enough, and acts. One line on what
-  /// changed and why; "" if nothing did.
+  /// Judges the time since the last judgement, once it is long enough, and acts. Returns a line on
+  /// what changed and why, or "".
   std::string look() {
     if (!live_) return "";
     if (drain_.load(std::memory_order_acquire)) {
@@ -81,10 +81,10 @@ class OverloadWatch {
     return line;
   }
 
-  /// Frames lately took longer than 1/F, and no remedy is left.
+  /// Frames have recently taken longer than 1/F, and no remedy is left.
   bool late() const { return overload_.late(); }
   std::int64_t train_every() const { return train_every_.load(std::memory_order_relaxed); }
-  /// "overload" of the report: the policy, its state and the latest changes.
+  /// The report's "overload": the policy, its state and the latest changes.
   nlohmann::ordered_json report() const {
     return {{"policy", policy_},
             {"late", overload_.late()},
@@ -94,7 +94,7 @@ class OverloadWatch {
   }
 
  private:
-  static constexpr std::size_t kRecord = 100;  ///< changes; a run may go on for months
+  static constexpr std::size_t kRecord = 100;  ///< a run may last for months
 
   void start_over() {
     begin_ = trainer_.monitor().totals();
@@ -105,13 +105,13 @@ class OverloadWatch {
   const std::string policy_;
   const bool live_;
   engine::Overload overload_;
-  engine::Totals begin_;  ///< of the interval judged next
+  engine::Totals begin_;  ///< at the start of the next interval to judge
   engine::Clock::time_point began_;
   std::atomic<std::int64_t> train_every_{1};
   std::vector<int> cut_;            ///< the new cut; written before drain_ is set
-  std::atomic<bool> drain_{false};  ///< the pipeline drains, to be cut anew at cut_
+  std::atomic<bool> drain_{false};  ///< the pipeline drains, then is re-cut at cut_
   std::int64_t changes_ = 0;
-  std::deque<nlohmann::ordered_json> record_;  ///< the latest changes
+  std::deque<nlohmann::ordered_json> record_;
 };
 
 }  // namespace millrace::app

@@ -1,4 +1,3 @@
-// What a run is made of.
 #pragma once
 
 #include <memory>
@@ -8,23 +7,22 @@
 
 namespace millrace::app {
 
-/// The parts in the order in which a frame meets them; each is built from those before it. Ready to
-/// learn once constructed. Thread-bound, except progress.stopping.
+/// The parts of a run in the order that a frame meets them; each is built from those before it.
+/// Ready to learn once constructed. Thread-bound, except progress.stopping.
 struct RunParts {
   /// Checks config and options, then opens the source. Throws as Run does.
   RunParts(const Config& given, RunOptions options);
 
-  /// What became of every frame so far.
   engine::FrameCounts frames() { return intake.frames(learner.trainer.monitor().tally().counts()); }
 
-  /// `state`, learned here, together with what other ranks have learned.
+  /// Adds the other ranks' parts to `state`, learned here.
   stages::StateDict with_other_ranks(stages::StateDict state) const {
     return team ? team->whole(std::move(state)) : state;
   }
 
   Request request;
   Progress progress;
-  const std::unique_ptr<RankTeam> team;  ///< the other ranks; null: there are none
+  const std::unique_ptr<RankTeam> team;
   Intake intake;
   Learner learner;
   Records records;

@@ -1,4 +1,3 @@
-// Versions and machine, for every report.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,10 +6,8 @@
 
 namespace millrace::app {
 
-/// {"version", "compiler", "libtorch", "cuda", "cpu", "gpu", "threads"}. `threads`: number of
-/// worker threads.
+/// {"version", "compiler", "libtorch", "cuda", "cpu", "gpu", "threads"}; `threads`: worker threads.
 nlohmann::ordered_json provenance(int threads);
-/// This machine's name.
 std::string host_name();
 
 }  // namespace millrace::app

@@ -1,4 +1,3 @@
-// F for a stream that names no rate: the intake's estimate, passed to the monitor.
 #pragma once
 
 #include <cmath>
@@ -11,19 +10,19 @@
 
 namespace millrace::app {
 
-/// Sets the monitor's F to the rate that time stamps show, unless the config or the source has set
-/// it. Thread-bound; the monitor outlives it.
+/// Sets the monitor's F to the rate of the time stamps, unless config or source have set it.
+/// Thread-bound; the monitor outlives it.
 class RateWatch {
  public:
-  /// `seen`: frames a second by the time stamps so far; 0: unknown.
+  /// `seen`: frames per second by the time stamps so far; 0: unknown.
   RateWatch(std::function<double()> seen, engine::Monitor& monitor)
       : seen_(std::move(seen)), monitor_(monitor) {}
 
-  /// One line on what changed; "" if nothing did. Small changes are ignored.
+  /// One line on what changed, or "". Ignores small changes.
   std::string look() {
-    constexpr double kChange = 0.1;  // of the rate
+    constexpr double kChange = 0.1;
     const double set = monitor_.fps();
-    if (set > 0 && set != told_) return "";  // the source's own, or the config's
+    if (set > 0 && set != told_) return "";  // set by source or config
     const double now = seen_();
     if (now <= 0 || (set > 0 && std::abs(now - told_) <= kChange * told_)) return "";
     told_ = now;
@@ -31,13 +30,12 @@ class RateWatch {
     return engine::format(
         "names no rate; its time stamps show %.4g frames a second, which is F from now on", now);
   }
-  /// Whether the monitor's F is an estimate.
   bool estimated() const { return told_ > 0 && monitor_.fps() == told_; }
 
  private:
   const std::function<double()> seen_;
   engine::Monitor& monitor_;
-  double told_ = 0;  ///< the estimate; 0: none yet
+  double told_ = 0;  ///< the last estimate; 0: none
 };
 
 }  // namespace millrace::app

@@ -18,7 +18,7 @@
 namespace millrace::app {
 namespace {
 
-/// The sinks in output.sinks, "NAME:ARGUMENT" each, which plug-ins provide.
+/// Makes the sinks in output.sinks, "NAME:ARGUMENT" each, from plug-ins.
 std::vector<std::unique_ptr<Sink>> make_sinks(const Config& config) {
   std::vector<std::unique_ptr<Sink>> made;
   for (const std::string& asked : config.output.sinks) {
@@ -47,7 +47,6 @@ Config settled(Config config) {
   return config;
 }
 
-/// Throws ConfigError for keys that need several ranks.
 void require_launcher(const Config& config) {
   if (config.pipeline.tensor > 1) {
     throw config.error("pipeline.tensor", std::to_string(config.pipeline.tensor) +
@@ -59,8 +58,7 @@ void require_launcher(const Config& config) {
   }
 }
 
-/// The reader, the pipeline's, the writers of checkpoints, log and trace; workers and helpers;
-/// GStreamer's elements.
+/// kOwn: the reader, the pipeline's thread, writers. Besides, workers and GStreamer's elements.
 int threads_needed(const Config& config) {
   constexpr int kOwn = 4, kDecoder = 8, kEncoder = 6;
   const std::vector<int>& threads = config.pipeline.threads;
@@ -71,9 +69,8 @@ int threads_needed(const Config& config) {
   return kOwn + workers + (decodes ? kDecoder : 0) + (config.output.video.empty() ? 0 : kEncoder);
 }
 
-/// Starts about as many threads as a run of `config` needs, and ends them. Throws
-/// std::runtime_error if the system refuses one: libraries that are refused one later abort or wait
-/// for ever.
+/// Starts and ends about as many threads as a run of `config` needs. Throws std::runtime_error if
+/// the system refuses one; libraries that are refused one later abort or hang.
 void require_threads(const Config& config) {
   const int needed = threads_needed(config);
   std::vector<std::thread> all;

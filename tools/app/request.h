@@ -1,4 +1,4 @@
-// What a run is asked to do: config and options, checked.
+// What a run is to do: config and options, checked.
 #pragma once
 
 #include <memory>
@@ -15,18 +15,17 @@ namespace millrace::app {
 
 /// Made before any source is opened.
 struct Request {
-  /// Throws ConfigError.
   Request(const Config& given, RunOptions options);
 
-  /// The source, as reports name it; "" if it is the caller's own.
+  /// The source's name in reports; "": the caller's own source.
   std::string source() const;
 
   const Config config;
   const RunOptions options;
-  Resumed resumed;                                    ///< from this checkpoint
-  engine::TrainerOptions trainer;                     ///< as far as the config sets them
-  const std::optional<io::Labels> labels;             ///< from a file
-  const std::shared_ptr<io::LiveLabels> live_labels;  ///< from users, during the run; null: none
+  Resumed resumed;                 ///< the checkpoint to continue from
+  engine::TrainerOptions trainer;  ///< as far as the config sets them
+  const std::optional<io::Labels> labels;
+  const std::shared_ptr<io::LiveLabels> live_labels;  ///< from users during the run, or null
   std::vector<std::unique_ptr<Sink>> sinks;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What the main thread does beside the pipeline, again and again.
+/// The main thread's work, repeated while the pipeline runs.
 void look(RunParts& p, std::int64_t limit) {
   p.console.look();
   // Frames left over at the end say nothing about the rate, unless the run is over this soon.
@@ -30,7 +30,7 @@ void look(RunParts& p, std::int64_t limit) {
   if (p.team->asked_to_stop()) p.progress.stopping = true;
 }
 
-/// Tells of labels for frames that never came, if the stream ended by itself or users gave them.
+/// Reports labels of frames that never came, if the stream ended by itself or users gave them.
 void tell_of_labels(RunParts& p) {
   const Request& request = p.request;
   const std::int64_t came = p.intake.queue.received();
@@ -43,13 +43,12 @@ void tell_of_labels(RunParts& p) {
                  std::to_string(last) + "; " + std::to_string(came) + " came");
 }
 
-/// Notices when a draining pipeline makes no progress.
 class DrainWatch {
  public:
   bool is_stuck(engine::Trainer& trainer, double slowest_ms) {
     const engine::Clock::time_point now = engine::Clock::now();
     if (trainer.trained() != std::exchange(trained_, trainer.trained())) moved_ = now;
-    // A single step may take that long; then the pipeline is only slow.
+    // A single step may take that long in a slow pipeline.
     const std::chrono::duration<double> patience(std::max(20.0, 20e-3 * slowest_ms));
     return now - moved_ > patience;
   }
@@ -59,13 +58,12 @@ class DrainWatch {
   engine::Clock::time_point moved_;
 };
 
-/// What the final weights say of the run.
 stages::Metadata about_final(const RunParts& p) {
   const engine::FrameCounts& frames = p.progress.frames;
   return about_weights(p, frames.trained + frames.predicted_only, p.progress.ended);
 }
 
-/// Records the steps before frames come, which would otherwise wait. Ticks go on meanwhile.
+/// Records the steps before frames come, which would otherwise wait for that. Keeps ticking.
 void prepare(RunParts& p) {
   auto prepared = std::async(std::launch::async, [&] { p.learner.trainer.prepare(); });
   while (prepared.wait_for(50ms) != std::future_status::ready) {
@@ -194,7 +192,7 @@ std::vector<std::string> Run::save() {
       failures.push_back(error.what());
     }
   };
-  // First what was learned.
+  // The results of learning come first.
   write(whole ? p.request.config.checkpoint.dir : "", [&](const std::string&) {
     if (records.checkpointer) records.checkpointer->finish();
     records.checkpoints.write(p.with_other_ranks(trainer.checkpoint()), about_final(p));

@@ -1,4 +1,4 @@
-"""Measure, and publish what was measured. `millrace bench` runs this, with the C++ half's path as the first argument."""
+"""Measures and publishes the results. `millrace bench` runs this with the path of the C++ half as first argument."""
 
 import argparse
 import contextlib
@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def one_of(*names):
-    """A list of names, separated by commas."""
+    """A comma-separated list of names."""
     def parse(text):
         for name in text.split(","):
             if name not in names:
@@ -104,7 +104,7 @@ def read_results(option, path, suite):
 
 
 def print_ratios(mine, theirs):
-    """A line for each arm that both have: each figure of this run over that of the other."""
+    """One line per common arm: this run's figures over the other's."""
     print(f"\nratios to {theirs['provenance']['version']} ({theirs['provenance']['cpu']})")
     others = {arm["arm"]: arm for arm in theirs["arms"]}
     for arm in mine["arms"]:
@@ -116,7 +116,7 @@ def print_ratios(mine, theirs):
 
 
 def measure(program, options):
-    """A suite returns its own results, "arms" among them, and the number of "threads" at work."""
+    """A suite returns its results, which include "arms" and the number of "threads" used."""
     with contextlib.closing(Machine(program)) as machine:
         results = SUITES[options.suite][0](machine, options)
         provenance = {**machine.facts["provenance"], "threads": results.pop("threads")}

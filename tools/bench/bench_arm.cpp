@@ -10,8 +10,7 @@ namespace {
 
 using engine::Clock;
 
-/// Cycles through a few random frames until the time is up. Costs a copy a frame, as a real feed
-/// does.
+/// Cycles through a few random frames until the time is up. Copies each frame, like a real feed.
 class TimedFeed final : public engine::Feed {
  public:
   TimedFeed(engine::Sample& sample, double seconds, std::int64_t least)
@@ -28,7 +27,7 @@ class TimedFeed final : public engine::Feed {
 
   Status poll(std::chrono::microseconds) override {
     const Clock::time_point now = Clock::now();
-    if (taken_ == 0) begin_ = now;  // recording comes before, and may take as long as a turn
+    if (taken_ == 0) begin_ = now;  // after recording, which may take as long as a turn
     return taken_ < least_ || now - begin_ < seconds_ ? Status::ready : Status::end;
   }
   void take(engine::Sample& sample) override {

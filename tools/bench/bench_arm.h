@@ -1,4 +1,4 @@
-// One turn of a benchmark's arm: a trainer fed with frames made beforehand.
+// One turn of a benchmark's arm: a trainer fed with prepared frames.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,11 +11,10 @@ namespace millrace::bench {
 
 using engine::median;
 
-/// {"preset", "layers", "features", "kernel"}; by default ten convolutions of 16 features,
-/// kernel 5.
+/// {"preset", "layers", "features", "kernel"}; default: ten convolutions of 16 features, kernel 5.
 stages::ModelSpec model_of(const nlohmann::ordered_json& network);
 
-/// Notes when predictions were made.
+/// Records when predictions were made.
 class Predictions final : public engine::Observer {
  public:
   Predictions() { at.reserve(1 << 18); }
@@ -26,8 +25,8 @@ class Predictions final : public engine::Observer {
   std::vector<engine::Clock::time_point> at;
 };
 
-/// Trains for about `seconds`, and on at least `least` samples, so that every figure exists however
-/// long one takes. `observer` may be null.
+/// Trains for about `seconds`, and on at least `least` samples so that every figure exists even if
+/// samples are slow. `observer` may be null.
 void take_turn(engine::Trainer& trainer, double seconds, std::int64_t least,
                engine::Observer* observer = nullptr);
 

@@ -1,6 +1,5 @@
-// From the moment that a camera shows a picture to its prediction, over RTSP on loopback. The
-// moment is drawn into the picture itself, so the figure holds encoder, network, decoder and every
-// queue between.
+// Latency from a camera's picture to its prediction, over RTSP on loopback. The time is drawn into
+// the picture itself, so the figure includes encoder, network, decoder and all queues.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -18,13 +17,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kWidth = 256, kHeight = 192;  ///< of the camera's pictures
-constexpr int kColumns = 8, kRows = 4;      ///< of cells, a bit each: black or white
+constexpr int kWidth = 256, kHeight = 192;
+constexpr int kColumns = 8, kRows = 4;  ///< cells of one bit each: black or white
 constexpr auto kPeriod = 40ms;
 constexpr std::int64_t kWarmUp = 50;  ///< frames
-constexpr double kAbsurd = 10'000;    ///< ms: no latency, but a stamp that was not read
+constexpr double kAbsurd = 10'000;    ///< ms: more is a misread stamp
 
-/// Microseconds of the monotonic clock, as far as 32 bits go.
+/// The monotonic clock in microseconds, modulo 2^32.
 std::uint32_t now_us() {
   return std::uint32_t(
       std::chrono::duration_cast<std::chrono::microseconds>(engine::Clock::now().time_since_epoch())
@@ -41,7 +40,7 @@ void stamp(io::Frame& frame, std::uint32_t stamp) {
   }
 }
 
-/// What the middle of each cell of a [C,height,width] picture says.
+/// Decodes the middle of each cell of a [C,height,width] picture.
 std::uint32_t stamp_of(std::span<const float> picture, int width, int height) {
   std::uint32_t stamp = 0;
   for (int cell = 0; cell < kColumns * kRows; ++cell) {
@@ -52,7 +51,7 @@ std::uint32_t stamp_of(std::span<const float> picture, int width, int height) {
   return stamp;
 }
 
-/// Shows stamped pictures by RTSP until it goes.
+/// Streams stamped pictures over RTSP while it lives.
 class Camera {
  public:
   Camera()
@@ -91,7 +90,7 @@ Json quantiles(const std::vector<double>& values) {
 
 }  // namespace
 
-/// {"size", "frames"}: from the moment that an RTSP camera shows a picture to its prediction.
+/// {"size", "frames"}: latency from an RTSP camera's picture to its prediction.
 const Question kCamera("camera", [](const Json& question) -> Json {
   const Camera camera;
   const int width = question.at("size"), height = width * kHeight / kWidth;

@@ -1,4 +1,4 @@
-"""`millrace bench camera` and `ingest`: a frame on its way into the pipeline."""
+"""`millrace bench camera` and `ingest`: the path of a frame into the pipeline."""
 
 from measuring import in_turns, median_ratio, medians
 

@@ -1,4 +1,4 @@
-// How long a frame takes from one thread to another, by each of the ways to hand it over.
+// Latency of passing a frame from thread to thread, in several ways.
 #include <gst/gst.h>
 
 #include <atomic>
@@ -20,23 +20,21 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr int kRoom = 8;  // as much as a run's queue has where nothing is dropped
+constexpr int kRoom = 8;  // the room in a run's queue when nothing is dropped
 
-/// One sender and one receiver, whichever way frames go: each frame is sent when the one before has
-/// arrived and `pause` is over. Measures from before the sender's call to where the receiver has
-/// the frame in hand.
+/// One sender and one receiver: each frame is sent when the previous one has arrived and `pause` is
+/// over. Measures from before the sender's call until the receiver has the frame.
 class Meeting {
  public:
   Meeting(std::chrono::microseconds pause, double seconds) : pause_(pause), seconds_(seconds) {}
 
-  /// Receiver: a frame is here.
   void arrived() {
-    if (times_.empty()) engine::pin_this_thread(0);  // GStreamer's thread is met here alone
+    if (times_.empty()) engine::pin_this_thread(0);  // the only place to catch GStreamer's thread
     times_.push_back(std::chrono::duration<double, std::nano>(Clock::now() - sent_).count());
     arrivals_.fetch_add(1, std::memory_order_release);
   }
 
-  /// Calls `send` once a frame, in a thread on another core than the receiver's.
+  /// Calls `send` once per frame, in a thread on another core than the receiver's.
   template <class Send>
   void drive(const Send& send) {
     std::thread([&] {
@@ -88,7 +86,7 @@ double by_frame_queue(Meeting meeting) {
   return meeting.median_ns();
 }
 
-/// A std::deque under a mutex, with a condition variable.
+/// A std::deque with a mutex and a condition variable.
 double by_mutex(Meeting meeting) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -111,12 +109,12 @@ double by_mutex(Meeting meeting) {
     }
   });
   meeting.drive([&] { put(0); });
-  put(-1);  // the end
+  put(-1);
   receiver.join();
   return meeting.median_ns();
 }
 
-/// GStreamer's `queue`, from pad to pad, without further elements.
+/// GStreamer's `queue`, from pad to pad, without other elements.
 double by_gstreamer(Meeting meeting) {
   gst_init(nullptr, nullptr);
   GstElement* const queue = gst_element_factory_make("queue", nullptr);
@@ -150,7 +148,7 @@ double by_gstreamer(Meeting meeting) {
 
 }  // namespace
 
-/// {"pause_us", "seconds"}: a frame from thread to thread, nanoseconds by way.
+/// {"pause_us", "seconds"}: nanoseconds to pass a frame from thread to thread, per way.
 const Question kHop("hop", [](const Json& question) -> Json {
   const std::chrono::microseconds pause(question.at("pause_us").get<int>());
   const double seconds = question.at("seconds");

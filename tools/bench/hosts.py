@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Several hosts on one machine, to try ranks over a network that can be slow, lossy or cut. Linux, as root.
+"""Simulates several hosts on one machine, to test ranks over a slow, lossy or broken network. Linux, as root.
 
     tools/bench/hosts.py 2 --delay-ms 5 -- build/release/millrace run my.toml
 
-runs the program with a rank a host, by mpirun. A host is a network namespace with a name of its own (host0, host1, ...)
-and one interface, at 10.77.0.1, 10.77.0.2, ... Between them is a bridge of veths or, for a delay or loss, a switch of
-our own between TUN devices, since few kernels of virtual machines have tc's netem. Needs iproute2 and Open MPI.
+runs the program under mpirun with one rank per host. A host is a network namespace with its own name (host0, host1,
+...) and one interface, at 10.77.0.1, 10.77.0.2, ... A bridge of veths connects them or, for delay or loss, a switch
+between TUN devices in this script, since few kernels of virtual machines have tc's netem. Needs iproute2 and Open MPI.
 """
 import argparse
 import collections
@@ -24,7 +24,7 @@ import time
 
 NETWORK = "10.77.0"
 DEVICE = "eth0"
-MTU = 60000  # of the TUN devices: a packet costs the switch as much as its wake-up
+MTU = 60000  # of the TUN devices; large, as the switch wakes up for each packet
 
 
 def call(*command):
@@ -32,7 +32,7 @@ def call(*command):
 
 
 def tun_device(namespace):
-    """A TUN device in there, opened here: what its host sends is read, what is written its host receives."""
+    """Opens a TUN device in that namespace: reads return what its host sends, writes go to its host."""
     libc = ctypes.CDLL(None, use_errno=True)
     home = os.open("/proc/self/ns/net", os.O_RDONLY)
     there = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
@@ -49,7 +49,7 @@ def tun_device(namespace):
 
 
 def switch(devices, delay_s, loss):
-    """Brings each packet to the host of its address, after the delay. Ends by a signal."""
+    """Delivers each packet to the host of its address after the delay. Runs until killed."""
     coming = collections.deque()
     chance = random.Random(1)
     while True:
@@ -68,7 +68,7 @@ def switch(devices, delay_s, loss):
 
 
 class Hosts:
-    """With it: so many hosts. What runs on them is killed at the end."""
+    """A context with `count` hosts. Kills what runs on them at the end."""
 
     def __init__(self, count, delay_ms=0.0, loss=0.0):
         self.count, self.delay_ms, self.loss = count, delay_ms, loss
@@ -96,7 +96,7 @@ class Hosts:
     def __exit__(self, *_):
         for host in range(self.count):
             for process in self._all_on(host):
-                with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                with contextlib.suppress(ProcessLookupError):  # already gone
                     os.kill(process, signal.SIGKILL)
         if self.switch:
             os.kill(self.switch, signal.SIGKILL)
@@ -108,13 +108,13 @@ class Hosts:
         devices = [tun_device(name) for name in self.names]
         for name in self.names:
             call("ip", "-n", name, "link", "set", DEVICE, "mtu", str(MTU))
-            # BBR, some kernels' choice, paces a message by what came before it: by up to a round trip.
+            # BBR, some kernels' default, paces a message by earlier ones, which can cost a round trip.
             call("ip", "netns", "exec", name, "sh", "-c", "echo reno > /proc/sys/net/ipv4/tcp_congestion_control")
         self.switch = os.fork()
         if self.switch == 0:
             try:
                 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-                os.nice(-10)  # a delay is no longer than was asked for, however busy the cores
+                os.nice(-10)  # keeps delays exact on busy cores
                 switch(devices, self.delay_ms / 1e3, self.loss)
             finally:
                 os._exit(1)
@@ -130,16 +130,15 @@ class Hosts:
             call("ip", "-n", self.bridge, "link", "set", f"port{host}", "master", "bridge", "up")
 
     def limit(self, host, mbit):
-        """What it sends goes at so many Mbit/s; 0: without a limit."""
+        """Limits the host's sending rate; 0: no limit."""
         limit = ["replace", "dev", DEVICE, "root", "tbf", "rate", f"{mbit}mbit", "burst", "256kb", "latency", "2s"]
         call("tc", "-n", self.names[host], "qdisc", *(limit if mbit else ["del", "dev", DEVICE, "root"]))
 
     def cut(self, host):
-        """Pulls its plug."""
         call("ip", "-n", self.names[host], "link", "set", DEVICE, "down")
 
     def command(self, *program, ranks=0, options=()):
-        """mpirun for so many ranks of a program (0: one a host), dealt to hosts in order."""
+        """An mpirun command for `ranks` ranks of a program (0: one per host), assigned to hosts in order."""
         ranks = ranks or self.count
         shares = [(rank * self.count) // ranks for rank in range(ranks)]
         hosts = ",".join(f"{NETWORK}.{host + 1}:{shares.count(host)}" for host in range(self.count) if host in shares)
@@ -150,7 +149,7 @@ class Hosts:
         return on_host(self.names[0], [*launch, *map(str, options), *map(str, program)])
 
     def processes(self, host):
-        """Those of ranks, by rank."""
+        """The ranks' processes, by rank."""
         return {rank: process for process in self._all_on(host) if (rank := rank_of(process)) is not None}
 
     def _all_on(self, host):
@@ -160,7 +159,7 @@ class Hosts:
 
 
 def rank_of(process):
-    """The rank that mpirun gave a process; None: it is none of its ranks, or gone."""
+    """The rank that mpirun gave a process; None: not a rank, or gone."""
     with contextlib.suppress(OSError):
         for entry in pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
             if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
@@ -174,7 +173,7 @@ def on_host(name, command):
 
 
 def agent(prefix, address, *command):
-    """What mpirun has instead of ssh: its daemon's command on the host of that address."""
+    """Replaces ssh for mpirun: runs its daemon's command on the host with that address."""
     command = on_host(f"{prefix}{int(address.rpartition('.')[2]) - 1}", ["sh", "-c", " ".join(command)])
     os.execvp(command[0], command)
 

@@ -1,4 +1,4 @@
-// What it costs to make a sample of a decoded frame, by each of the ways to do it.
+// The cost of turning a decoded frame into a sample, in several ways.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -14,12 +14,12 @@
 namespace millrace::bench {
 namespace {
 
-constexpr int kFrames = 9;  // a run's queue where nothing is dropped, and the one being written
-constexpr int kSlots = 3;   // partime's at two stages
+constexpr int kFrames = 9;  // a run's queue when nothing is dropped, and the frame being written
+constexpr int kSlots = 3;   // partime's with two stages
 
 }  // namespace
 
-/// {"width", "height", "channels", "seconds"}: a decoded frame to a sample, microseconds by way.
+/// {"width", "height", "channels", "seconds"}: microseconds from decoded frame to sample, per way.
 const Question kIngest("ingest", [](const Json& question) -> Json {
   at::set_num_threads(1);
   cv::setNumThreads(1);
@@ -31,8 +31,8 @@ const Question kIngest("ingest", [](const Json& question) -> Json {
     frame.reshape(width, height, channels);
     for (std::size_t k = 0; k < frame.bytes(); ++k) frame.pixels[k] = std::uint8_t(k * 31 + i);
   }
-  // A byte read and a float written for each of the picture's bytes: as much is read and written by
-  // copying 2.5 bytes.
+  // Per byte of the picture, one byte is read and a float written: the traffic of copying 2.5
+  // bytes.
   const std::size_t copied = frames[0].bytes() * 5 / 2;
   std::vector<at::Tensor> slots;
   std::vector<std::vector<std::uint8_t>> from, to;

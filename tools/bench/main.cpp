@@ -1,6 +1,6 @@
-// `millrace bench`. Python chooses the arms, takes their turns and draws (bench.py); this program
-// measures. Started by a user it becomes the Python half, which starts it again with --measure and
-// asks it a JSON object a line.
+// `millrace bench`: measures. Python (bench.py) chooses the arms, schedules turns and plots.
+// Started by a user, this program becomes the Python half, which starts it again with --measure and
+// asks it one JSON object per line.
 #include <unistd.h>
 
 #include <cstdio>
@@ -23,7 +23,7 @@ std::map<std::string, Json (*)(const Json&)>& questions() {
   return all;
 }
 
-/// {"answer"}, or {"error", "code"} with the exit code that users' scripts rely on.
+/// {"answer"}, or {"error", "code"} with an exit code that users' scripts rely on.
 Json answer(const std::string& line) {
   const auto failed = [](int code, const std::exception& error) {
     return Json{{"error", error.what()}, {"code", code}};
@@ -45,7 +45,7 @@ Json answer(const std::string& line) {
 
 int answer_all() {
   std::FILE* const answers = fdopen(dup(STDOUT_FILENO), "w");
-  dup2(STDERR_FILENO, STDOUT_FILENO);  // whatever a library prints is no answer
+  dup2(STDERR_FILENO, STDOUT_FILENO);  // keeps library output away from answers
   for (std::string line; std::getline(std::cin, line);) {
     std::fprintf(answers, "%s\n", answer(line).dump().c_str());
     std::fflush(answers);
@@ -53,7 +53,6 @@ int answer_all() {
   return 0;
 }
 
-/// Replaces this process. Returns only if there is no Python.
 int become_python(int argc, char** argv) {
   const std::filesystem::path root = MILLRACE_SOURCE, own = root / ".venv/bin/python";
   std::vector<std::string> words = {std::filesystem::exists(own) ? own.string() : "python3", "-B",

@@ -1,4 +1,5 @@
-// What the benchmarks ask of C++: whatever needs a clock, or the engine's insides, in one process.
+// The questions that benchmarks ask of C++: all that needs a clock, or the engine's insides, in one
+// process.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,12 +11,11 @@ namespace millrace::bench {
 
 using Json = nlohmann::ordered_json;
 
-/// A question of the Python half (tools/bench/measuring.py). Constructing one, as a global, adds
-/// it.
+/// A question from Python (tools/bench/measuring.py). Define one as a global to add it.
 ///
-/// `answer` gets its JSON object, measures for about "seconds", and returns figures of that one
-/// turn: medians over turns are Python's. Times are in milliseconds unless the name says otherwise.
-/// Thread-bound. Throws app::ConfigError for a question that makes no sense.
+/// `answer` takes a JSON object, measures for about "seconds", and returns that turn's figures;
+/// Python takes medians over turns. Times are in milliseconds unless the name says otherwise.
+/// Thread-bound. Throws app::ConfigError for an invalid question.
 ///
 /// An "arm" is {"network" (model_of()), "size"} and, where it differs from the trainer's default:
 /// "schedule", "stages", "cut", "threads", "capture", "microbatches", "virtual_stages",
@@ -24,8 +24,8 @@ struct Question {
   Question(const char* name, Json (*answer)(const Json& question));
 };
 
-/// Median milliseconds of a call of `work` in about `seconds`, and in `least` calls at least. It is
-/// passed the number of calls so far.
+/// Median milliseconds of a call of `work`, over about `seconds` and at least `least` calls. `work`
+/// receives the number of calls so far.
 template <class Work>
 double median_ms(double seconds, int least, const Work& work) {
   std::vector<double> times;

@@ -1,4 +1,4 @@
-"""What the suites share: questions to the C++ half, runs of the program, turns, medians and the machine's load."""
+"""Shared by the suites: questions to the C++ half, runs of the program, turns, medians and the machine's load."""
 
 import contextlib
 import functools
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# Those of the PARTIME paper's slides, ten convolutions of 16 features and kernel 5 where they say nothing else, and one more.
+# The networks of the PARTIME paper's slides (by default ten convolutions of 16 features, kernel 5), and one more.
 NETWORKS = {"basic": {}, "layers": {"layers": 30}, "features": {"features": 48}, "kernel": {"kernel": 15},
             "resnet18": {"preset": "resnet18"}}
 
@@ -29,7 +29,7 @@ class Failure(Exception):
 
 
 class Asked:
-    """A program, kept running, that answers each line of JSON that it is sent by another."""
+    """A running program that answers each line of JSON with another."""
 
     def __init__(self, *command, **how):
         try:
@@ -38,7 +38,7 @@ class Asked:
             raise Failure(f"{command[0]}: {error.strerror}", 2) from error
 
     def ask(self, limit=None, **question):
-        with contextlib.suppress(BrokenPipeError):  # it answers nothing then
+        with contextlib.suppress(BrokenPipeError):  # then there is no answer
             print(json.dumps(question), file=self.process.stdin, flush=True)
         if limit is not None and not select.select([self.process.stdout], [], [], limit)[0]:
             raise Failure(f"stopped after {limit:.0f} s")
@@ -77,7 +77,7 @@ class Machine(Asked):
         return reply["answer"]
 
     def run(self, settings, frames, launcher=(), log=False):
-        """The report of `millrace run`; with `log` also its log, a line a frame."""
+        """The report of `millrace run`; with `log` also its log, one line per frame."""
         with tempfile.TemporaryDirectory() as folder:
             report, lines = Path(folder, "report.json"), Path(folder, "log.jsonl")
             if log:
@@ -89,7 +89,7 @@ class Machine(Asked):
 
 
 def call(*command):
-    """What a command prints. One that fails ends the benchmark with its first line."""
+    """A command's output. A failing command ends the benchmark with its first line."""
     try:
         done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     except OSError as error:
@@ -100,14 +100,14 @@ def call(*command):
 
 
 class OtherLoad:
-    """CPU time that other programs took, and a hypervisor's other guests, in the kernel's ticks of about 10 ms."""
+    """CPU time of other programs and of a hypervisor's other guests, in kernel ticks of about 10 ms."""
 
     def __init__(self, machine):
         self.machine = machine
         self.begin, self.before = time.monotonic(), self.seconds()
 
     def cores(self):
-        """Cores that others kept busy so far."""
+        """Cores kept busy by others so far."""
         return max(0.0, self.seconds() - self.before) / (time.monotonic() - self.begin)
 
     def seconds(self):
@@ -125,7 +125,7 @@ def progress(text):
 
 
 def in_turns(arms, rounds, turn):
-    """Calls turn(arm, round) for each arm in each round; returns a dict of lists of the figures for each arm."""
+    """Calls turn(arm, round) for each arm in each round. Returns a dict of lists of figures per arm."""
     figures = [{} for _ in arms]
     for number in range(rounds):
         for place, arm in enumerate(arms):
@@ -145,5 +145,5 @@ def medians(figures, *names):
 
 
 def median_ratio(over, under):
-    """The median of the rounds' ratios, which a load that comes and goes disturbs less than a ratio of medians."""
+    """The median of the rounds' ratios: changing load disturbs it less than a ratio of medians."""
     return median([a / b for a, b in zip(over, under)])

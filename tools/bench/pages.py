@@ -1,4 +1,4 @@
-"""A benchmark's results as a page, Markdown."""
+"""A benchmark's results as a Markdown page."""
 
 from pathlib import Path
 
@@ -12,8 +12,8 @@ WORDS = Path(__file__).resolve().parent / "words"
 # --- Markdown ---
 
 def table(columns, rows):
-    """Columns are (head, key or function of a row, format). A "!" in a format is bold for values outside what is after it:
-    ".2f!<1.05". Rows that lack a value have an empty cell."""
+    """Columns are (head, key or function of a row, format). A limit after "!" in a format makes values outside it bold:
+    ".2f!<1.05". Missing values give empty cells."""
     head = "".join(f" {column[0]} |" if column[0] else " |" for column in columns)
     body = "".join("|" + "".join(f" {cell(row, *column[1:])} |" for column in columns) + "\n" for row in rows)
     return f"|{head}\n|" + "---|" * len(columns) + "\n" + body
@@ -30,7 +30,7 @@ def cell(row, key, pattern=""):
 
 
 def at(*keys):
-    """A figure within a row's figures; None where it is not."""
+    """A function that gives a row's nested figure, or None."""
     def find(row):
         for key in keys:
             row = row.get(key) if isinstance(row, dict) else None
@@ -39,7 +39,7 @@ def at(*keys):
 
 
 def filled(name, results, **parts):
-    """A page's words, words/NAME.md, with figures of the results and these parts."""
+    """The text of words/NAME.md, filled with the results' figures and `parts`."""
     words = (WORDS / f"{name}.md").read_text()
     return words.format(**{**results["provenance"], **results, **parts})
 
@@ -58,7 +58,7 @@ def camera(results):
 
 # --- framerate ---
 
-# How many times PyTorch's best each network was to be.
+# Each network's target, as a multiple of PyTorch's best.
 GOALS = {("basic", 16): 12, ("basic", 32): 7, ("basic", 64): 4.5, ("basic", 128): 3.8, ("layers", 32): 7,
          ("features", 32): 5, ("kernel", 32): 25, ("resnet18", 64): 4}
 
@@ -123,7 +123,6 @@ def gpu_section(columns, rows):
 
 
 def gpu_steps(results):
-    """A row for each network and precision."""
     for row in results["networks"]:
         for precision, ours in row["ours"].items():
             ways = {arm.split(", ")[1]: answer.get("ms") for arm, answer in row["pytorch"].items()
@@ -143,7 +142,7 @@ def gpu_failures(results):
 
 
 def gpu_kernels(results, entry):
-    """Operations of one name as one row, the longest first, beside what the device could do at most."""
+    """One row per operation name, the longest first, with the device's limit."""
     device, rows = results["device"], {}
     for operation in entry.get("operations", []):
         row = rows.setdefault((operation["name"], operation["kernel"]), {**operation, "count": 0, "us": 0})
@@ -170,7 +169,7 @@ def gpu_kernels_section(results, entry):
 
 
 def gpu(results):
-    known = {"provenance": {}, "device": {}, **results}  # a page is made before all is
+    known = {"provenance": {}, "device": {}, **results}  # pages are also made of partial results
     facts = {name: known["provenance"].get(name) for name in ("gpu", "cpu", "compiler", "libtorch", "cuda", "version")}
     sections = {name.replace(" ", "_"): gpu_section(columns, results.get(name, [])) for name, columns in GPU_SECTIONS.items()}
     steps = table([NETWORK, PIXELS, ("precision", "precision"), ("ours, ms", "step_ms", ".4f"), ("aim, ms", "aim", "g"),
@@ -305,7 +304,7 @@ def seeds(results):
 # --- streams ---
 
 def spread(key, scale, pattern, share=False):
-    """Mean and standard deviation over the seeds; of a share missed, the share hit."""
+    """Mean and standard deviation over the seeds; shares missed become shares hit."""
     def find(row):
         mean = 1 - row[key]["mean"] if share else row[key]["mean"]
         return f"{format(scale * mean, pattern)} ± {format(scale * row[key]['std'], pattern)}"
@@ -333,7 +332,7 @@ def streams(results):
 
 
 def comparisons(rows):
-    """A table for each source, in the order of the rows."""
+    """One table per source, in row order."""
     return "\n".join(f"## {source}\n\n" + table([("what", "what"), ("published", "published"), ("ours", "ours"),
                                                  ("difference", "explanation")], [row for row in rows if row["source"] == source])
                      for source in dict.fromkeys(row["source"] for row in rows))

@@ -1,12 +1,12 @@
-"""What the figures of `millrace bench partime` say: the paper's statements, and which camera a machine can learn from."""
+"""Conclusions from `millrace bench partime`: the paper's statements, and the cameras that a machine can learn from."""
 
 import math
 
-SAME = 1.05  # ratios up to here are no difference
+SAME = 1.05  # ratios up to this count as equal
 
 
 def lookup(arms):
-    """A function for a figure of one arm, of "predicted" or "measured"; None where there is no such arm."""
+    """A function that looks up an arm's figure in "predicted" or "measured"; it returns None without such an arm."""
     table = {(arm["network"], arm["size"], arm["stages"], arm["capture"]): arm for arm in arms}
 
     def figure(network, size, stages, capture, kind, name):
@@ -16,7 +16,7 @@ def lookup(arms):
 
 
 class Ends:
-    """Predicted K at the ends of what was run."""
+    """Predicted K at the ends of the measured range."""
 
     def __init__(self, arms):
         sizes = [arm["size"] for arm in arms]
@@ -55,7 +55,7 @@ def overheads(e):
 
 
 def kernel(e):
-    """Whether the large kernel's speed-up goes with resolution as the others' do."""
+    """Whether the large kernel's speed-up scales with resolution unlike the others'."""
     ends = {network: (e.K(network, e.small), e.K(network, e.large)) for network in ("basic", "layers", "features", "kernel")}
     if all(small and large for small, large in ends.values()):
         growth = {network: large / small for network, (small, large) in ends.items()}
@@ -66,7 +66,7 @@ def kernel(e):
 
 
 def plateau(e):
-    """The longest run of numbers of stages, from two on, over which K does not grow."""
+    """The longest range of stage counts, from two on, over which K does not grow."""
     K = {n: e.K("basic", e.large, n) for n in range(2, e.most + 1)}
     if not K or not all(K.values()):
         return None
@@ -97,7 +97,7 @@ def statements(arms):
 
 
 def size_within(steps, ms):
-    """The size at which a step takes `ms`, on straight lines through the logarithms; 0: not even the smallest."""
+    """The size at which a step takes `ms`, by log-log interpolation; 0: below the smallest."""
     if steps[0][1] > ms:
         return 0
     for (small, quick), (large, slow) in zip(steps, steps[1:]):
@@ -107,8 +107,8 @@ def size_within(steps, ms):
 
 
 def cameras(arms, cores):
-    """[{"network", "stages", "kind", "fps", "size"}]: the largest square that a recorded step learns from within 1/fps,
-    interpolated between the sizes that were run and limited to the largest."""
+    """[{"network", "stages", "kind", "fps", "size"}]: the largest square that a recorded step trains on within 1/fps,
+    interpolated between the measured sizes and limited to the largest."""
     figure, rows = lookup(arms), []
     sizes, most = sorted({arm["size"] for arm in arms}), max(arm["stages"] for arm in arms)
     for network in sorted({arm["network"] for arm in arms}):

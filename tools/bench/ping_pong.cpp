@@ -1,6 +1,6 @@
-// Bare MPI, to measure `millrace bench ranks` against: two ranks throw a message of so many bytes
-// to and fro, as OSU's osu_latency does, and once more with other memory touched before each turn,
-// as a stage does. Rank 0 prints the median microseconds one way of both, a line a size.
+// Bare MPI, the reference for `millrace bench ranks`: two ranks exchange a message of each size,
+// like OSU's osu_latency, and again with other memory touched before each turn, as a stage does.
+// Rank 0 prints both medians, in microseconds one way, one line per size.
 #include <mpi.h>
 
 #include <algorithm>

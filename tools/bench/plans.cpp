@@ -1,4 +1,4 @@
-// What `plan` makes of a profile and a machine that Python describes.
+// The planner's results for profiles and machines that Python describes.
 #include <nlohmann/json.hpp>
 
 #include "engine/plan/machine.h"
@@ -46,8 +46,7 @@ const Question kCuts("cuts", [](const Json& question) -> Json {
           {"work_ms", model.step(0, model.modules()).total()}};
 });
 
-/// {"profile", "devices", "schedule", "microbatches", "virtual_stages"}: what the best plan comes
-/// to.
+/// {"profile", "devices", "schedule", "microbatches", "virtual_stages"}: the best plan's figures.
 const Question kOutcome("outcome", [](const Json& question) -> Json {
   const Profile profile = profile_in(question);
   Request request{.machine = machine_in(question, profile)};

@@ -1,4 +1,4 @@
-"""A benchmark's results as pictures."""
+"""A benchmark's results as plots."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ PARTIME_NETWORKS = {"basic": "basic: 10 layers, 16 features, kernel 5", "layers"
 
 
 def grouped(rows):
-    """{label: [(x, y), ...]} of (label, x, y)."""
+    """{label: [(x, y), ...]} from (label, x, y)."""
     groups = {}
     for label, *point in rows:
         groups.setdefault(label, []).append(point)
@@ -17,7 +17,7 @@ def grouped(rows):
 
 
 def bars(axes, title, unit, rows):
-    """A bar for each (group, category, value)."""
+    """One bar per (group, category, value)."""
     groups, categories = grouped(rows), list(dict.fromkeys(category for _, category, _ in rows))
     width = 0.8 / max(len(groups), 1)
     for place, (label, values) in enumerate(groups.items()):
@@ -28,7 +28,7 @@ def bars(axes, title, unit, rows):
 
 
 def lines(axes, title, x_label, unit, rows):
-    """A point for each (label, x, y), a line a label; predicted ones and what is compared with are dashed."""
+    """One line per label, one point per (label, x, y); predictions and references are dashed."""
     for label, points in grouped(rows).items():
         dashed = label == "none" or "predicted" in label
         axes.plot(*zip(*points), "--" if dashed else "-", marker="." if len(points) < 20 else None, label=label)
@@ -43,7 +43,7 @@ def finish(axes, title, x_label, y_label):
 
 
 def framerate(axes, results):
-    """Frames a second or, where the limit was measured, which share of it, so that all networks fit one chart."""
+    """Frames per second, or their share of the measured limit, so that all networks fit one chart."""
     limits = {f"{row['network']} {row['size']}": 1e3 / row["limit_ms"] for row in results.get("pytorch", [])}
     rows = []
     for arm in results["arms"]:
@@ -96,7 +96,7 @@ def replay(axes, results):
 
 
 def seeds_named(results):
-    """Two numbers of microbatches show the way; more would leave no room for names."""
+    """Only some numbers of microbatches, to leave room for names."""
     return [(arm["schedule"] + (f" m={arm['microbatches']}" if arm["microbatches"] > 1 else ""), arm)
             for arm in results["arms"] if arm["microbatches"] in (1, 4, 16)]
 
@@ -119,7 +119,7 @@ def seeds_memory(axes, results):
 
 
 def seeds_equal(axes, results):
-    """A line a schedule, a point a number of microbatches."""
+    """One line per schedule, one point per number of microbatches."""
     rows = [(arm["schedule"], arm["memory_bytes"] / 1024, arm["measured_ms"])
             for arm in sorted(results["arms"], key=lambda arm: arm["memory_bytes"])]
     lines(axes, f"Time a sample over memory, {results['workers']} workers", "KiB of the largest stage", "ms", rows)
@@ -149,7 +149,7 @@ def streams_by_stages(name):
 
 
 def streams_optimizers(axes, results):
-    """Over adam's error with the same schedule and stages."""
+    """Errors relative to adam's with the same schedule and stages."""
     def key(arm, optimizer):
         return arm["stream"], arm["schedule"], arm["stages"], optimizer
     plain = {key(arm, arm["optimizer"]): arm["error"]["mean"] for arm in results["arms"] if arm["group"] == "schedules"}
@@ -159,7 +159,7 @@ def streams_optimizers(axes, results):
             adams = plain.get(key(arm, "adam"), plain[arm["stream"], "sequential", 1, "adam"])
             rows.append((arm["stream"], arm["arm"], arm["error"]["mean"] / (adams or float("nan"))))
     bars(axes, "Error in the stream over adam's (cut off at 3)", "ratio", rows)
-    axes.set_ylim(0, 3)  # one that diverged would hide the others
+    axes.set_ylim(0, 3)  # a diverged arm would hide the others
 
 
 def streams_memory(axes, results):
@@ -169,7 +169,7 @@ def streams_memory(axes, results):
     lines(axes, f"{name}: error in the stream over memory, a point a number of stages", "KiB", "error", rows)
 
 
-# By suite: what stands between the file's stem and its suffix, and what draws it.
+# Per suite: {appendix to the file's stem: plot function}.
 PLOTS = {"framerate": {"": framerate}, "pipeline": {"": pipeline}, "prediction": {"": prediction},
          "ranks": {"": ranks}, "replay": {"": replay},
          "partime": {"": partime_cameras, **{f"-{network}": partime_network(network) for network in PARTIME_NETWORKS}},
@@ -179,13 +179,13 @@ PLOTS = {"framerate": {"": framerate}, "pipeline": {"": pipeline}, "prediction":
 
 
 def draw(results, path):
-    """Writes `path` and, where a suite has several pictures, others beside it."""
-    import matplotlib  # pages need none
+    """Writes `path`, and further plots of the suite beside it."""
+    import matplotlib  # not needed for pages
     matplotlib.use("Agg")
     from matplotlib import pyplot
     for name, picture in PLOTS[results["suite"]].items():
         figure, axes = pyplot.subplots(figsize=(12, 6.4), layout="constrained")
         picture(axes, results)
-        if axes.has_data():  # else its arms were not run
+        if axes.has_data():  # otherwise its arms were not run
             figure.savefig(Path(path).with_stem(Path(path).stem + name))
         pyplot.close(figure)

@@ -1,6 +1,6 @@
 """PyTorch's side of `millrace bench ranks`: torch.distributed.pipelining over gloo, two processes on one machine.
 
-Takes "size microbatches seconds schedule..." and prints, for each schedule (gpipe, 1f1b), the median milliseconds a
+Takes "size microbatches seconds schedule..." and prints, for each schedule (gpipe, 1f1b), the median milliseconds per
 sample, or why there are none. The network is Millrace's `basic`: ten convolutions of 16 features, kernel 5, cut in half.
 """
 import os
@@ -43,7 +43,7 @@ def work(rank, port, size, microbatches, seconds, names):
                 going = torch.tensor([float(len(times) < 15 or time.perf_counter() < end)])
                 dist.broadcast(going, 0)
         if rank == RANKS - 1:
-            times = [each for place, each in enumerate(times) if place >= 5 and place % 5]  # no broadcast's wait
+            times = [each for place, each in enumerate(times) if place >= 5 and place % 5]  # without broadcasts
             print(sorted(times)[len(times) // 2], flush=True)
     dist.destroy_process_group()
 

@@ -1,10 +1,10 @@
-"""PyTorch's side of `millrace bench framerate` and `tools/gpu-check bench`: trains the same network on one frame a step.
+"""PyTorch's side of `millrace bench framerate` and `tools/gpu-check bench`: trains the network, a frame per step.
 
-Answers each line of JSON with another. {"network", "width", "height", "way", "seconds"}: {"ms": of one training step}. A way is
-"eager", "channels_last" or "compile", with "threads" on cores; one that begins three times slower than another did is left at
-that: it is not the best. With {"device": "cuda"} it is captured whole in a CUDA graph and replayed back to back, with a
-"precision", and instead of eager "deterministic" or "benchmark" (of cuDNN; the other ways may choose kernels, too). No "way":
-what the device could do at most. What fails is {"error": words}.
+Answers each line of JSON with another. {"network", "width", "height", "way", "seconds"}: {"ms": of one training step}.
+A way is "eager", "channels_last" or "compile", with "threads" on CPUs; a way that starts three times slower than
+another is not measured further. With {"device": "cuda"} the step is captured in a CUDA graph and replayed back to
+back, with a "precision", and instead of eager "deterministic" or "benchmark" (of cuDNN; the other ways may choose
+kernels, too). No "way": the device's limits. Failures are {"error": words}.
 """
 import json
 import os
@@ -78,7 +78,7 @@ def make_step(question, device):
 
 
 def captured(step):
-    """`step` as one graph: what launches it."""
+    """Captures `step` as one graph. Returns the function that launches it."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -92,7 +92,7 @@ def captured(step):
 
 
 def mean_ms(launch, launches=1, wait=lambda: None):
-    """Of so many launches back to back."""
+    """Mean over `launches` back-to-back launches."""
     wait()
     begin = time.perf_counter()
     for _ in range(launches):
@@ -109,7 +109,7 @@ def median_ms(seconds, *launching):
 
 
 def back_to_back_ms(launch, seconds):
-    """On a GPU, which starts at a low clock and whose queue is never full."""
+    """On a GPU: warms it up, as it starts at a low clock, and never fills its queue."""
     wait = torch.cuda.synchronize
     mean_ms(launch, 1, wait)
     launches = max(4, min(64, int(20 / mean_ms(launch, 1, wait))))
@@ -119,7 +119,7 @@ def back_to_back_ms(launch, seconds):
     return median_ms(seconds, launch, launches, wait)
 
 
-STEPS = {}  # on cores, by network and size, then by way: the step, and the milliseconds that it first took
+STEPS = {}  # on CPUs, by network and size, then by way: the step and its first time in milliseconds
 
 
 def on_cores_ms(question):
@@ -138,7 +138,7 @@ def on_cores_ms(question):
 
 
 def limits(seconds):
-    """A GPU's processors, their highest clock, and the bytes a second that a large copy reads and writes."""
+    """A GPU's processors, their highest clock, and the bytes per second that a large copy reads and writes."""
     source = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     properties = torch.cuda.get_device_properties(0)
@@ -159,7 +159,7 @@ def answer(question):
 
 def main():
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # keeps library output away from answers
     for line in sys.stdin:
         try:
             found = answer(json.loads(line))

@@ -1,8 +1,8 @@
-"""PyTorch's side of `millrace bench streams`: the plain loop, one frame after the other.
+"""PyTorch's side of `millrace bench streams`: the plain loop, frame by frame.
 
-Reads jobs from standard input, JSON, a line each, and answers with what a report would say of the frames learned from, of
-those after them, and with the bytes of weights, gradients, state and saved activations. With `every` = k it predicts each frame
-and learns from every k-th, as on a stream k times as fast as it learns.
+Reads jobs from standard input, one line of JSON each. Answers with the figures of a report for the frames it trained on
+and for those after them, and with the bytes of weights, gradients, state and saved activations. With `every` = k it
+predicts each frame and trains on every k-th, as on a stream that is k times too fast.
 """
 
 import json
@@ -35,7 +35,7 @@ MODULES = {"relu": lambda layer: nn.ReLU(), "maxpool": lambda layer: nn.MaxPool2
 
 
 def network(layers, channels, weights):
-    """In PyTorch's modules, with the program's initial weights."""
+    """The network as PyTorch modules, with the program's initial weights."""
     modules = []
     for layer in layers:
         if layer["type"] in ("conv", "residual"):

@@ -1,4 +1,4 @@
-"""`millrace bench ranks`: what it costs to be several processes. Runs are `millrace run`'s own, under mpirun and alone."""
+"""`millrace bench ranks`: the cost of several processes, measured with `millrace run` under mpirun and alone."""
 
 import shutil
 import sys
@@ -6,13 +6,13 @@ import sys
 from measuring import HERE, Failure, OtherLoad, call, in_turns, median_ratio, medians
 
 MICROBATCHES, FEWEST = 4, 48  # FEWEST: frames of a run
-# Each kind of arm: what it is held against, and what that is called.
+# Per kind of arm: the reference's figure, and the reference's name.
 AGAINST = {"handoff": ("bare_ms", "bare MPI"), "step": ("one_process_ms", "one process"),
            "pytorch": ("pytorch_ms", "PyTorch"), "delay": ("predicted_ms", "predicted")}
 
 
 def even_cut(stages):
-    """Where the network `basic` is cut: at equal numbers of its 20 modules."""
+    """The cut of the network `basic`: equal numbers of its 20 modules."""
     return [2 * (stage * 10 // stages) for stage in range(1, stages)]
 
 
@@ -25,7 +25,7 @@ def settings(schedule, stages, size):
 
 
 def over(hosts, delay_ms, ranks):
-    """The words before a program that has it run over so many ranks, on so many hosts (0: this one, shared memory)."""
+    """The command prefix that runs a program on `ranks` ranks and `hosts` hosts (0: this one, shared memory)."""
     if ranks == 1:
         return []
     if hosts == 0:
@@ -38,7 +38,7 @@ def ms_a_frame(report):
 
 
 def steady_ms_a_frame(whole, start):
-    """Without what a run takes to start, fill and drain, which `start` has, too."""
+    """Without the time to start, fill and drain, which `start` has as well."""
     return (1e3 * (whole["run"]["duration_s"] - start["run"]["duration_s"])
             / (whole["frames"]["trained"] - start["frames"]["trained"]))
 
@@ -47,7 +47,7 @@ class Bench:
     def __init__(self, machine, options):
         self.machine, self.options = machine, options
         self.seconds = options.seconds * (1 if options.quick else 4)
-        self.frames, self.bytes = {}, {}  # by arm's name
+        self.frames, self.bytes = {}, {}  # by arm
         self.lacks_hosts = ""
         try:
             call(*over(2, 0.1, 2), "true")
@@ -82,10 +82,10 @@ class Bench:
         return self.machine.run(chosen, frames or self.frames_of(arm), place)
 
     def frames_of(self, arm):
-        """As many as take the turn's time, in whole minibatches."""
+        """As many frames as fill the turn, in whole minibatches."""
         if arm["arm"] not in self.frames:
             fits = 1e3 * self.seconds / ms_a_frame(self.learn(arm, arm["ranks"], frames=FEWEST))
-            # Where the fewest are taken off again, there must be many more.
+            # Many more than FEWEST if those are subtracted again.
             least = FEWEST * (8 if arm["kind"] == "delay" else 1)
             self.frames[arm["arm"]] = max(least, int(min(fits, 1e5)) // 16 * 16)
         return self.frames[arm["arm"]]
@@ -94,7 +94,7 @@ class Bench:
         return getattr(self, arm["kind"])(arm)
 
     def handoff(self, arm):
-        """Both ways in the mean, which no difference of two clocks changes."""
+        """The mean of both directions, in which a clock offset cancels."""
         links = [link for rank in self.learn(arm, 2)["ranks"] for link in rank["links"]
                  if link["carries"] in ("activation", "gradient")]
         if len(links) != 2:
@@ -116,7 +116,7 @@ class Bench:
         return {"ours_ms": ms_a_frame(self.learn(arm, 2)), "pytorch_ms": float(theirs)}
 
     def delay(self, arm):
-        """Beside what the simulator makes of stages measured here and a message measured between two such hosts."""
+        """Compared with the simulator's prediction from stages measured here and a message between two such hosts."""
         message = self.message_ms(arm)
         ranks = arm["ranks"]
         predicted = self.machine.predict(
@@ -128,8 +128,8 @@ class Bench:
                 "ours_ms": ours}
 
     def message_ms(self, arm):
-        """What a message costs beside the delay. Hosts of one machine have no cable: it is work of the cores. A frame of
-        `sequential` takes so much longer over two hosts, where it waits for two messages, than in one process."""
+        """A message's cost besides the delay: CPU work, as hosts on one machine have no cable. Taken from a frame of
+        `sequential`, which waits for two messages over two hosts and for none in one process."""
         def steady(ranks):
             return steady_ms_a_frame(*(self.learn(arm, ranks, 2, frames, "sequential", 2) for frames in (5 * FEWEST, FEWEST)))
 

@@ -1,8 +1,8 @@
-"""`millrace bench replay`: what learning again from kept frames buys, where two scenes take turns."""
+"""`millrace bench replay`: the benefit of replay when two scenes alternate."""
 
 from measuring import in_turns, median, medians, median_ratio
 
-TURN, EDGE, BUCKET, FPS = 100, 20, 10, 50  # frames a scene stays; that show how well it is known; a point of the curve
+TURN, EDGE, BUCKET, FPS = 100, 20, 10, 50  # frames: per scene, judged at its ends, per point of the curve
 
 
 def replay_turn(machine, kind, number, frames, stages):
@@ -18,7 +18,7 @@ def replay_turn(machine, kind, number, frames, stages):
     def mean(begin, end):
         return sum(losses[begin:end]) / (end - begin)
 
-    returns = range(2 * TURN, len(losses) - EDGE + 1, TURN)  # from its second stay on a scene is known
+    returns = range(2 * TURN, len(losses) - EDGE + 1, TURN)  # a scene is known from its second turn on
     left = [mean(back - TURN - EDGE, back - TURN) for back in returns]
     again = [mean(back, back + EDGE) for back in returns]
     return {"loss_mean": mean(0, len(losses)), "loss_last_100": report["loss"]["recent"],
@@ -30,7 +30,7 @@ def replay_turn(machine, kind, number, frames, stages):
 
 
 def replay(machine, options):
-    """Kinds take turns; each round begins with another one, so that rounds are fair to who comes after one that idles."""
+    """Kinds alternate; each round begins with another, so that none always follows an idle one."""
     frames, stages = options.frames or 800, options.stages or 2
     kinds = ["none", "recent", "reservoir", "hard"]
     figures = {kind: {} for kind in kinds}

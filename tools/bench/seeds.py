@@ -1,12 +1,12 @@
-"""`millrace bench seeds`: what other pipelines' papers claim, beside steps measured here and bytes counted."""
+"""`millrace bench seeds`: the claims of other pipelines' papers, with steps and bytes measured here."""
 
 import tables
 from measuring import OtherLoad, in_turns, medians
 from steps import SCHEDULES, cut_once
 
 FLUSHING = ("gpipe", "1f1b", "interleaved", "zb-h1")
-# A schedule, whether it recomputes, and what its paper says that stage i of N keeps with m samples a minibatch:
-# samples between forward and backward, versions of the weights.
+# A schedule, whether it recomputes, and what stage i of N keeps by its paper with m samples per minibatch: samples
+# between forward and backward, versions of the weights.
 KEPT = [("sequential", False, "1", "1"), ("partime", False, "1", "1"), ("pb", False, "2(N-1-i)+1", "1"),
         ("pipedream", False, "N-i", "N-i"), ("2bw", False, "N-i", "2"), ("gpipe", False, "m", "1"),
         ("gpipe", True, "m inputs, 1", "1"), ("1f1b", False, "N-i", "1"),
@@ -41,7 +41,7 @@ def seeds(machine, options):
         held = machine.memory(arm={**arm, "capture": "eager"})
         row = {"arm": schedule + (f", m = {m}" if m > 1 else ""), "schedule": schedule, "workers": workers,
                "microbatches": m, **medians(figures), "memory_bytes": max(stage["total"] for stage in held)}
-        if schedule in FLUSHING:  # as the paper has it, with equal stages, and what is left beside the stages' work
+        if schedule in FLUSHING:  # by the paper, with equal stages, and as measured
             chunks = 2 * m if schedule == "interleaved" else m
             row["bubble"] = {"formula": (workers - 1) / (chunks + workers - 1),
                              "equal_stages": machine.equal_stages_bubble(arm=arm),
@@ -54,7 +54,7 @@ def seeds(machine, options):
 
 
 def memory_by_schedule(machine, size):
-    """Bytes of each of 4 stages, counted at the allocator, beside what the samples that the paper keeps would cost."""
+    """Bytes of each of 4 stages, counted at the allocator, and those of the samples kept by the paper."""
     arms, one = [], None
     for schedule, recompute, samples, versions in KEPT:
         stages = machine.memory(arm={"network": "basic", "size": size, "schedule": schedule, "stages": 4,
@@ -68,7 +68,7 @@ def memory_by_schedule(machine, size):
 
 
 def claims(arms, memory, p, m):
-    """What each paper claims, as published, predicted and measured: ratios and shares as text."""
+    """Each paper's claims, as published, predicted and measured: ratios and shares as text."""
     made = []
 
     def add(seed, claim, published, predicted, measured):

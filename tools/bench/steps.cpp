@@ -1,4 +1,4 @@
-// Steps of a pipeline: running, predicted, by themselves, and what they hold.
+// Pipeline steps: running, predicted, on their own, and their memory.
 #include <ATen/ATen.h>
 
 #include <map>
@@ -27,7 +27,7 @@ double milliseconds(Clock::duration d) {
   return std::chrono::duration<double, std::milli>(d).count();
 }
 
-/// As an arm says, without weights, and without a cut if it names none.
+/// The arm's options, without weights, and without a cut unless it names one.
 engine::TrainerOptions options_of(const Json& arm) {
   static const std::map<std::string, engine::Capture> captures = {
       {"auto", engine::Capture::automatic},
@@ -49,7 +49,7 @@ engine::TrainerOptions options_of(const Json& arm) {
   return options;
 }
 
-/// The arm of a question. Set up at its first one and kept, so that turns are turns of one thing.
+/// The question's arm. Set up once and kept, so that all turns measure the same.
 const engine::TrainerOptions& arm_of(const Json& question) {
   static std::map<std::string, engine::TrainerOptions> arms;
   const Json& arm = question.at("arm");
@@ -68,8 +68,8 @@ engine::plan::Link link_of(const Json& question) {
   return {link.value("latency_ms", 0.0), link.value("bytes_per_ms", 0.0)};
 }
 
-/// Median milliseconds a sample, over whole minibatches of `group` samples each: within one that is
-/// flushed the steps differ. The first quarter warms up.
+/// Median milliseconds per sample, over whole minibatches of `group` samples, as steps differ
+/// within one that is flushed. The first quarter is warm-up.
 double period_ms(const std::vector<Clock::time_point>& at, std::size_t group) {
   std::vector<double> periods;
   for (std::size_t m = at.size() / 4 / group * group; m + group < at.size(); m += group)
@@ -87,8 +87,8 @@ engine::plan::StepCosts total_of(const std::vector<engine::plan::StageCosts>& st
   return sum;
 }
 
-/// What each module costs as its steps will run: recorded, the best times of a step program's
-/// operators; eager, medians.
+/// The costs of modules as their steps will run: if recorded, the best times of a step program's
+/// operators; if eager, medians.
 engine::plan::Profile profile_of(const engine::TrainerOptions& options) {
   if (options.capture == engine::Capture::eager) {
     return engine::measure_profile(options, {.repeats = 3, .most_repeats = 3});
@@ -105,8 +105,8 @@ engine::plan::Profile profile_of(const engine::TrainerOptions& options) {
 
 }  // namespace
 
-/// {"arm"}: {"cut", "workers", "group", "programs"}: where it is cut, samples an update, whether
-/// steps are programs.
+/// {"arm"}: {"cut", "workers", "group", "programs"}: cut, samples per update, whether steps are
+/// programs.
 const Question kDescribe("describe", [](const Json& question) -> Json {
   const engine::TrainerOptions& arm = arm_of(question);
   const engine::Schedule schedule = engine::schedule_of(arm);
@@ -137,8 +137,8 @@ const Question kTurn("turn", [](const Json& question) -> Json {
           {"latency_p99_ms", r.latency_p99}};
 });
 
-/// {"arm", "seconds", "link"}: stages measured alone and the step that the simulator makes of them.
-/// With "delay_ms" and "message_ms": as over ranks, each end of a message being work of half
+/// {"arm", "seconds", "link"}: stages measured alone, and the step that the simulator predicts from
+/// them. With "delay_ms" and "message_ms": as over ranks, where each end of a message takes half of
 /// "message_ms".
 const Question kPredict("predict", [](const Json& question) -> Json {
   const engine::TrainerOptions& options = arm_of(question);
@@ -160,7 +160,7 @@ const Question kPredict("predict", [](const Json& question) -> Json {
   return figures;
 });
 
-/// {"arm", "link"}: the same from what each module costs by itself, cut by those costs, a core a
+/// {"arm", "link"}: the same from the costs of single modules, cut by those costs, one core per
 /// stage.
 const Question kPredictByModules("predict_by_modules", [](const Json& question) -> Json {
   static std::map<std::string, engine::plan::Profile> profiles;  // by network, size and capture
@@ -183,7 +183,7 @@ const Question kPredictByModules("predict_by_modules", [](const Json& question) 
           {"slowest_ms", slowest}};
 });
 
-/// {"arm"}: [{"versions", "samples", "weights", "stashes", "activations", "total"}], bytes by
+/// {"arm"}: [{"versions", "samples", "weights", "stashes", "activations", "total"}], bytes per
 /// stage.
 const Question kMemory("memory", [](const Json& question) -> Json {
   constexpr int kMinibatches = 4;
@@ -207,13 +207,13 @@ const Question kMemory("memory", [](const Json& question) -> Json {
   return stages;
 });
 
-/// {"arm"}: the share of time that workers wait if stages are equal and a backward takes twice the
-/// forward.
+/// {"arm"}: the share of time that workers wait if stages are equal and a backward takes twice as
+/// long as a forward.
 const Question kEqualStagesBubble("equal_stages_bubble", [](const Json& question) -> Json {
   const engine::Schedule schedule = engine::schedule_of(options_of(question.at("arm")));
   engine::SimulationInput input{.samples = engine::enough_samples(schedule)};
   for (int stage = 0; stage < schedule.stages; ++stage) {
-    const double behind = stage > 0 ? 1 : 0;  // the first stage has no input's gradient
+    const double behind = stage > 0 ? 1 : 0;  // the first stage needs no input gradient
     input.stages.push_back(
         {.ms = {.forward = 1, .input_gradient = behind, .weight_gradient = 2 - behind}});
   }
@@ -221,7 +221,7 @@ const Question kEqualStagesBubble("equal_stages_bubble", [](const Json& question
   return 1 - work / (double(schedule.workers.size()) * simulate(schedule, input).period_ms);
 });
 
-/// {"arm", "seconds"}: a step of the one stage called in a loop, without links, monitor or threads.
+/// {"arm", "seconds"}: a one-stage step called in a loop, without links, monitor or threads.
 const Question kBareLoop("bare_loop", [](const Json& question) -> Json {
   const engine::TrainerOptions& arm = arm_of(question);
   engine::pin_this_thread(0);
@@ -245,8 +245,7 @@ const Question kFlops("flops", [](const Json& question) -> Json {
   return sum;
 });
 
-/// {}: nanoseconds that the monitor takes from a step, with as many calls as a worker of a middle
-/// stage makes.
+/// {}: the monitor's cost per step in nanoseconds, with a middle stage's number of calls.
 const Question kMonitor("monitor", [](const Json&) -> Json {
   constexpr int kSteps = 20000;
   engine::Monitor monitor({1}, 30.0);
@@ -264,10 +263,10 @@ const Question kMonitor("monitor", [](const Json&) -> Json {
   return milliseconds(Clock::now() - start) * 1e6 / kSteps;
 });
 
-/// {}: FLOP/s of a core's multiply-adds on its registers alone.
+/// {}: FLOP/s of one core's multiply-adds on registers.
 const Question kPeak("peak", [](const Json&) -> Json { return kernels::fma_peak(); });
 
-/// {}: {"latency_ms", "bytes_per_ms"}: a hand-off between cores, now.
+/// {}: {"latency_ms", "bytes_per_ms"}: a hand-off between cores, measured now.
 const Question kLink("link", [](const Json&) -> Json {
   const engine::plan::Link link = engine::plan::fit_link(engine::measure_hand_off().points);
   return {{"latency_ms", link.latency_ms}, {"bytes_per_ms", link.bytes_per_ms}};

@@ -1,4 +1,4 @@
-"""`millrace bench framerate`, `pipeline`, `prediction` and `partime`: how long a pipeline's steps take."""
+"""`millrace bench framerate`, `pipeline`, `prediction` and `partime`: the duration of a pipeline's steps."""
 
 import sys
 
@@ -21,7 +21,7 @@ def pytorch_ms(pytorch, network, size, way, threads, seconds):
 
 def framerate(machine, options):
     cases = [(network, size) for network in options.networks or SLIDES for size in options.sizes or [32, 64]]
-    if not options.networks and not options.sizes:  # those that the page has goals for
+    if not options.networks and not options.sizes:  # the networks with targets on the page
         cases = [("basic", 16), ("basic", 32), ("basic", 64), ("basic", 128), ("layers", 32), ("features", 32),
                  ("kernel", 32), ("resnet18", 64)]
     most = options.stages or machine.cores
@@ -34,7 +34,7 @@ def framerate(machine, options):
             for arm in several:
                 about = machine.describe(arm=arm)
                 arms.append({**arm, "cut": about["cut"]})
-            if 1 < most <= machine.cores and about["programs"]:  # as many cores on one stage
+            if 1 < most <= machine.cores and about["programs"]:  # one stage on as many cores
                 arms.append({**base, "stages": 1, "threads": [most]})
     modes = [(network, size, mode, 2**power) for network, size in cases
              for mode in ("eager", "channels_last", "compile") for power in range(machine.cores.bit_length())
@@ -72,7 +72,7 @@ def framerate(machine, options):
 
 
 def beside_pytorch(machine, network, size, capture, ours, peers, peak):
-    """The most stages beside PyTorch's best mode and the limit: what the step's multiply-adds take on all cores."""
+    """The most stages, against PyTorch's best mode and the limit: the time of the step's multiply-adds on all cores."""
     mine = [(arm, figures) for arm, figures in ours if "threads" not in arm
             and (arm["network"], arm["size"], arm["capture"]) == (network, size, capture)]
     (one, alone), (widest, figures) = mine[0], mine[-1]
@@ -91,7 +91,7 @@ def beside_pytorch(machine, network, size, capture, ours, peers, peak):
 
 def pipeline(machine, options):
     most = options.stages or machine.cores
-    arms = [{"network": "basic", "size": size, "stages": n, "capture": "eager",  # as the bare loop beside it
+    arms = [{"network": "basic", "size": size, "stages": n, "capture": "eager",  # like the bare loop
              "channels_last": options.memory_format == "channels_last"}
             for size in options.sizes or [32, 64] for n in range(1, most + 1)]
 
@@ -122,7 +122,7 @@ def pipeline(machine, options):
 # --- prediction ---
 
 def cut_once(machine, arms):
-    """The arms with their cuts: the same for all schedules with as many stages."""
+    """The arms with their cuts, which are equal for schedules with as many stages."""
     cuts = {}
     for arm in arms:
         place = arm["network"], arm["size"], arm["stages"]
@@ -132,7 +132,7 @@ def cut_once(machine, arms):
 
 
 def quietest(machine, ask, tries=3):
-    """What `ask` returns, and the cores that others took meanwhile. A disturbed turn is taken again."""
+    """(cores used by others, `ask()`). Repeats a disturbed turn."""
     best = None
     for _ in range(tries):
         others = OtherLoad(machine)
@@ -144,7 +144,7 @@ def quietest(machine, ask, tries=3):
 
 
 def prediction(machine, options):
-    own_size = {"basic": 64, "layers": 32, "features": 32, "kernel": 16}  # at which a step takes some milliseconds
+    own_size = {"basic": 64, "layers": 32, "features": 32, "kernel": 16}  # a step takes some milliseconds
     arms = list(cut_once(machine, [
         {"network": network, "size": size, "schedule": schedule, "capture": "eager",  # as modules are profiled
          "stages": workers * (2 if schedule == "interleaved" else 1)}
@@ -176,10 +176,10 @@ def prediction(machine, options):
 # --- partime ---
 
 def partime(machine, options):
-    """Measured where there is a core for each stage; predicted everywhere from what each module costs by itself."""
+    """Measured if there is a core per stage; predicted everywhere from the costs of single modules."""
     seconds = options.seconds / (10 if options.quick else 1)
     others, arms = OtherLoad(machine), []
-    # Small pictures first: whoever stops it early has the most.
+    # Small pictures first: an early stop then leaves the most results.
     rows = [(size, network, capture) for size in options.sizes or ([16, 32] if options.quick else [16, 32, 64, 128, 256])
             for network in options.networks or SLIDES for capture in options.captures or ["graph", "eager"]]
     for done, (size, network, capture) in enumerate(rows):

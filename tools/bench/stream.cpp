@@ -1,4 +1,4 @@
-// The frames of a stream as the network sees them, for `millrace bench streams`.
+// A stream's frames as the network sees them, for `millrace bench streams`.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -12,7 +12,7 @@
 namespace millrace::bench {
 
 /// {"uri", "seed", "width", "height", "frames", "folder"}: writes the first frames there as
-/// 00000.ppm and so on. Answers with their classes, -1 where there is none.
+/// 00000.ppm and so on. Answers with their classes; -1: none.
 const Question kStreamFrames("frames", [](const Json& question) -> Json {
   const int width = question.at("width"), height = question.at("height");
   const auto source = io::open_source(

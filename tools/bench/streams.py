@@ -1,4 +1,4 @@
-"""`millrace bench streams`: what each rule learns from a stream, beside PyTorch's plain loop on the same pictures."""
+"""`millrace bench streams`: how well each rule learns from a stream, against PyTorch's plain loop."""
 
 import contextlib
 import itertools
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from measuring import HERE, Asked, Failure, progress
 
-WIDTH, HEIGHT, HELD = 48, 36, 101  # frames that follow those learned from; of the first the target was learned
-# {next}: past the frames learned from, so that what follows is a scene never seen.
+WIDTH, HEIGHT, HELD = 48, 36, 101  # HELD: frames after training; the first one's target was trained on
+# {next}: the end of training, so that an unseen scene follows.
 STREAMS = {"street": "file:///usr/share/doc/opencv-doc/examples/data/vtest.avi",
            "shapes": "synth:shapes?scenes=2&switch={next}",
            "turns": "synth:shapes?scenes=4&switch=25",
@@ -31,18 +31,18 @@ CLASSES = [{"type": "conv", "out": 16, "kernel": 3}, {"type": "relu"}, {"type": 
 
 
 def cut(layers, stages):
-    """Eight layers learn; every stage has as many of them."""
+    """Gives each stage as many of the eight layers with weights."""
     learned = [place for place, layer in enumerate(layers) if layer["type"] in ("conv", "residual", "linear")]
     return learned[::len(learned) // stages][1:]
 
 
 def warmup(labels, every):
-    """Updates: the program's default, less where groups make few."""
+    """Updates: the program's default, or fewer with groups."""
     return 0 if labels else 50 // every
 
 
 def arms_of(machine, most):
-    """The first one is what the others' memory and gain are held against."""
+    """The first is the reference for the others' memory and gain."""
     def arm(group, schedule="sequential", stages=1, optimizer="adam", every=1, settings=None):
         name = f"{schedule} x{stages}" if group != "PyTorch" else "PyTorch's loop"
         name += f", {optimizer}" if optimizer != "adam" else ""
@@ -57,13 +57,13 @@ def arms_of(machine, most):
             continue
         for stages in (1, 2, 4, 8):
             group = max(4, stages) if entry["minibatches"] else 1
-            if stages > 1 or group > 1:  # else it is the one above
+            if stages > 1 or group > 1:  # otherwise as above
                 arms.append(arm("schedules", entry["name"], stages, every=group))
             if stages > 1 and entry["vertical_sync"]:
                 arms.append(arm("schedules", entry["name"], stages, settings={"pipeline.vertical_sync": "true"}))
     for schedule, stages in (("sequential", 1), ("partime", 4)):
         for optimizer in ("adam", "rmsprop", "sgd"):
-            if optimizer != "adam":  # else it is among those above
+            if optimizer != "adam":  # otherwise as above
                 arms.append(arm("optimizers", schedule, stages, optimizer))
             arms.append(arm("optimizers", schedule, stages, optimizer, settings={"optimizer.orthogonal": 0.9}))
     arms += [arm("optimizers", "gpipe", every=every) for every in (4, 16)]
@@ -80,7 +80,7 @@ def toml(value):
 
 
 class Stream:
-    """The pictures and classes of one seed in a folder, and the network's initial weights."""
+    """A seed's pictures and classes in a folder, and the network's initial weights."""
 
     def __init__(self, machine, name, seed, frames, folder):
         self.machine, self.name, self.frames, self.seed, self.folder = machine, name, frames, seed, folder
@@ -96,7 +96,7 @@ class Stream:
         self.run({"optimizer.lr": 0, "output.weights": self.start}, 1)
 
     def run(self, settings, frames, launcher=()):
-        """The report of a run on these pictures, of one stage where the settings don't say otherwise."""
+        """The report of a run on these pictures, by default with one stage."""
         task = ({"task.kind": "label", "task.loss": "cross-entropy", "task.labels": self.folder / "classes.csv"}
                 if self.labels else {"task.kind": "next-frame"})
         settings = {"source.uri": f"images:{self.folder}/%05d.ppm", "source.width": WIDTH, "source.height": HEIGHT, **task,
@@ -105,17 +105,17 @@ class Stream:
         return self.machine.run(settings, frames, launcher)
 
     def errors(self, report):
-        """(mean, last 100, what is to be beaten in either): squared errors, or shares of classes missed."""
+        """(mean, last 100, the trivial predictor's of either): squared errors, or shares of wrong classes."""
         if self.labels:
             hits, rival = report["accuracy"], report["accuracy"].get("majority", {})
             return tuple(1 - each.get(part, 0) for each in (hits, rival) for part in ("mean", "recent"))
         rival = report["loss"]["last_frame"]
-        return tuple(1.0 if each[part] is None else each[part]  # no number: the most that a square can be
+        return tuple(1.0 if each[part] is None else each[part]  # null: the largest possible square
                      for each in (report["loss"], rival) for part in ("mean", "recent"))
 
 
 class Learner:
-    """Runs arms, on each core one at a time: PyTorch's in a Python that stays."""
+    """Runs one arm per core at a time; PyTorch's in a Python process that stays."""
 
     def __init__(self, python):
         self.cores = queue.Queue()
@@ -130,7 +130,6 @@ class Learner:
             self.cores.get()[1].close()
 
     def all(self, text, work, jobs):
-        """work(core, *job) of each."""
         done = itertools.count(1)
 
         def run(job):
@@ -143,7 +142,7 @@ class Learner:
         return list(self.pool.map(run, jobs))
 
     def learn(self, launcher, other, stream, arm, rate):
-        """The report of a run, and its weights; of PyTorch's also what came after."""
+        """A run's report and weights; for PyTorch also the results after training."""
         if arm["group"] == "PyTorch":
             job = {"folder": str(stream.folder), "weights": str(stream.start), "layers": stream.layers,
                    "classes": stream.classes, "learn": stream.frames, "count": stream.frames + HELD,
@@ -167,7 +166,7 @@ class Learner:
 
 
 def gain(labels, one, error):
-    """Of accuracy in percentage points, or of the signal-to-noise ratio in decibels."""
+    """In percentage points of accuracy, or in decibels of signal-to-noise ratio."""
     return 100 * (one - error) if labels else 10 * math.log10(max(one, 1e-12) / max(error, 1e-12))
 
 
@@ -176,7 +175,7 @@ def over_seeds(values):
 
 
 def on_stream(learner, streams, arms, rates):
-    """Every arm at the best rate of its optimizer's grid, which the first seed chooses."""
+    """Every arm at the best learning rate of its optimizer's grid, chosen on the first seed."""
     name, first = streams[0].name, streams[0]
     jobs = [(first, arm, rate) for arm in arms for rate in rates[arm["optimizer"]]]
     tried = list(zip(jobs, learner.all(f"{name}, rates", learner.learn, jobs)))
@@ -194,7 +193,7 @@ def on_stream(learner, streams, arms, rates):
         rows.append({**arm, "stream": name, "rate": job[2],
                      **{key: over_seeds([each[key] for each in seeds]) for key in ("error", "last_100", "out_of_stream")},
                      "memory_bytes": seeds[0]["memory_bytes"], "gain": gains,
-                     # Ferret (arXiv 2503.12053): log(exp(gain) / (memory / memory of what it is gained on)).
+                     # Ferret (arXiv 2503.12053): log(exp(gain) / (memory / the reference's memory)).
                      "ferret": gains["mean"] - math.log(seeds[0]["memory_bytes"] / one[0]["memory_bytes"])})
     rival = {key: statistics.fmean(each["rival"][key] for each in one) for key in one[0]["rival"]}
     return {"stream": name, "labels": first.labels, "rival": rival}, rows

@@ -1,25 +1,25 @@
-"""`millrace bench tables`: what others have published, and what plan and simulate make of the same networks and machines.
-Measures nothing: the same everywhere."""
+"""`millrace bench tables`: published results, and those of plan and simulate for the same networks and machines.
+Measures nothing, so results are the same everywhere."""
 
 import json
 
 from measuring import HERE
 
-# Large networks worked out from their architecture: what each layer multiplies and moves, divided by what a V100 does of
-# it in a millisecond. VGG-16 is Simonyan and Zisserman's column D (arXiv 1409.1556), ResNet-50 has a module a residual
-# block (He et al., arXiv 1512.03385), GNMT-8 eight LSTM layers of 1024, a vocabulary of 32320 and sentences of 24 tokens
-# (Wu et al., arXiv 1609.08144), as PipeDream built it.
+# Large networks computed from their architecture: each layer's multiplications and traffic, divided by a V100's per
+# millisecond. VGG-16 is Simonyan and Zisserman's column D (arXiv 1409.1556), ResNet-50 has one module per residual
+# block (He et al., arXiv 1512.03385), GNMT-8 eight LSTM layers of 1024, a vocabulary of 32320 and sentences of 24
+# tokens (Wu et al., arXiv 1609.08144), as PipeDream built it.
 PROFILES = HERE.parents[1] / "docs" / "benchmarks" / "profiles"
-# A V100 with float32 as a roofline: a layer takes the longer of multiplying and moving. At 17.7 TFLOP/s as direct
-# convolution counts them (cuDNN's Winograd does with less) forward and backward of 128 pictures through VGG-16 take
-# 691 ms; the layers of PipeDream's published profile of it add up to 673. 700 of its 900 GB/s are what kernels are taken
-# to reach. LAUNCH_MS: the least a kernel takes, and what starting it costs its host.
+# A V100 with float32 as a roofline: a layer takes the longer of compute and traffic. At 17.7 TFLOP/s, counted as for
+# direct convolution (cuDNN's Winograd needs fewer), forward and backward of 128 pictures through VGG-16 take 691 ms;
+# the layers of PipeDream's published profile add up to 673. Kernels are assumed to reach 700 of its 900 GB/s.
+# LAUNCH_MS: the least a kernel takes, and the host's time to launch it.
 FLOPS_PER_MS, BYTES_PER_MS, LAUNCH_MS = 17.7e9, 700e6, 0.01
-# What Winograd's F(2x2, 3x3) saves a 3x3 convolution of stride 1 (Lavin and Gray, arXiv 1509.09308), and others lack.
+# The factor that Winograd's F(2x2, 3x3) saves in 3x3 convolutions of stride 1 (Lavin and Gray, arXiv 1509.09308) only.
 WINOGRAD = 2.25
 
 # PipeDream's Cluster-A: servers of 4 V100 on PCIe, 10 Gbit/s between them; Cluster-B: of 8 on NVLink, 25 Gbit/s.
-CLUSTERS = {"A": (1.25, 10), "B": (3.125, 30)}  # GB/s between servers, within one
+CLUSTERS = {"A": (1.25, 10), "B": (3.125, 30)}  # GB/s between and within servers
 
 PIPEDREAM = [("vgg_a", "VGG-16, 4x4 V100, Cluster-A", "15-1", 5.28), ("vgg_b", "VGG-16, 2x8 V100, Cluster-B", "15-1", 2.98),
              ("resnet", "ResNet-50, 4x4 V100, Cluster-A", "16", 1.0), ("resnet", "ResNet-50, 2x8 V100, Cluster-B", "16", 1.0),
@@ -55,7 +55,7 @@ def row(source, what, published, ours, published_figure, our_figure, explanation
 
 
 def with_frames(profile, factor):
-    """A profile for `factor` times the frames: times and what is kept of samples grow with them, weights do not."""
+    """A profile for `factor` times the frames: times and per-sample memory scale, weights do not."""
     def scaled(key, value):
         if key.endswith("_ms"):
             return [part * factor for part in value]
@@ -66,7 +66,7 @@ def with_frames(profile, factor):
 
 
 def pipedream(machine, networks, why, source):
-    """Table 1 of PipeDream (Narayanan et al., SOSP 2019): configuration, and time of an epoch against data parallel."""
+    """Table 1 of PipeDream (Narayanan et al., SOSP 2019): configuration, and epoch time against data parallel."""
     rows = []
     for case, what, configuration, speedup in PIPEDREAM:
         devices, cluster = what.split()[1], CLUSTERS[what[-1]]
@@ -97,7 +97,7 @@ def partime_cnn(layers, side, features=16, kernel=5):
         weights = kernel**2 * into * out + out
         moved = 4 * (cells * (into + 2 * out) + weights)  # the activation is a second pass over the output
         once = max(2 * kernel**2 * into * out * cells * WINOGRAD / FLOPS_PER_MS, moved / BYTES_PER_MS, LAUNCH_MS)
-        # A backward multiplies as often again for the input's gradient as for the weights'.
+        # A backward multiplies as often for the input's gradient as for the weights'.
         return {"name": f"conv{i}", "forward_ms": once, "input_gradient_ms": once if i else 0, "weight_gradient_ms": once,
                 "update_ms": max(12 * weights / BYTES_PER_MS, LAUNCH_MS), "activation_bytes": 4 * out * cells,
                 "gradient_bytes": 4 * out * cells, "weight_bytes": 4 * weights, "stash_bytes": 4 * out * cells}
@@ -106,8 +106,8 @@ def partime_cnn(layers, side, features=16, kernel=5):
 
 
 def partime_speedup(machine, layers, side, stages, starting_costs):
-    """Over one GPU. One host starts a frame's kernels, six a layer, one after the other, unless they are recorded; so a
-    frame takes at least that long."""
+    """Speed-up over one GPU. Unless recorded, one host launches a frame's kernels, six per layer, one by one, which
+    bounds its time from below."""
     cuts = machine.cuts(profile=partime_cnn(layers, side), devices=str(stages), links="10:0.005",
                         overlap="transfers", schedule="partime")
     host = 6 * layers * LAUNCH_MS if starting_costs else 0
@@ -131,8 +131,8 @@ def partime(machine):
 
 
 def schedules(machine):
-    """GPipe's and interleaved 1F1B's bubbles, and 2BW against GPipe and 1F1B; on the page of bench seeds."""
-    # A transformer's layers, all equal: forward 1 ms, backward 2, 100 MB of weights, 300 MB saved.
+    """GPipe's and interleaved 1F1B's bubbles, and 2BW against GPipe and 1F1B, for the page of bench seeds."""
+    # Equal transformer layers: forward 1 ms, backward 2, 100 MB of weights, 300 MB saved.
     layers = profile_of("equal layers", [
         {"name": f"layer{i}", "forward_ms": 1, "input_gradient_ms": 0, "weight_gradient_ms": 2, "update_ms": 0,
          "activation_bytes": 0, "gradient_bytes": 0, "weight_bytes": 100e6, "stash_bytes": 300e6} for i in range(32)])
@@ -158,7 +158,7 @@ def schedules(machine):
             formula, rate = (m + p - 1) / m, flushing["sample_ms"] / two["sample_ms"]
             rows.append(row("PipeDream-2BW, arXiv 2006.09503: no flush", f"time a sample, {on}",
                             f"(m+p-1)/m = {formula:.6g}", f"{rate:.6g}", formula, rate, "none where stages are equal"))
-            # A stage of 32/p layers: 0.1 GB a version and as much for a gradient, 0.3 GB a sample each.
+            # A stage of 32/p layers, each with 0.1 GB per version and gradient, and 0.3 GB per sample.
             samples = m if other == "gpipe" else min(m, p)
             formula = (2 * 0.1 + samples * 0.3) / (3 * 0.1 + p * 0.3)
             memory = flushing["peak_bytes"] / two["peak_bytes"]

@@ -1,6 +1,6 @@
 # Writes a header with the text of files, for a compiler that runs within the program:
 #   kMain: a source that includes FILES; kNames, kSources: what #include finds, FILES and HEADERS.
-# Names are as from the root. Included by path, so that each change of a file configures anew.
+# Names are relative to the root. Changes of the files reconfigure.
 function(millrace_embed header namespace)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "FILES;HEADERS")
   set(main "")

@@ -1,14 +1,12 @@
-# `cmake --install`: the program, the libraries with their headers, and what finds them again:
-# find_package(millrace) and pkg-config.
+# `cmake --install`: the program, the libraries with their headers, and files for find_package(millrace) and pkg-config.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/millrace)
-set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)  # what is not said to be of the program
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)  # the rest besides the program's
 
-# The engine and what it is made of; frames in and pictures out are a component of their own, since
-# they bring GStreamer and OpenCV.
+# The engine with its parts. Input and output are a separate component, as they need GStreamer and OpenCV.
 set(engine_parts engine engine_core capture kernels team stages plan_files plugin)
-set(run_parts io page run_core checkpoint_files alerts config plugins run)  # with frames in and pictures out
+set(run_parts io page run_core checkpoint_files alerts config plugins run)  # need input and output
 foreach(part ${engine_parts} ${run_parts})
   add_library(millrace::${part} ALIAS millrace_${part})
   set_target_properties(millrace_${part} PROPERTIES EXPORT_NAME ${part})
@@ -17,7 +15,7 @@ endforeach()
 list(TRANSFORM engine_parts PREPEND millrace_ OUTPUT_VARIABLE engine_targets)
 list(TRANSFORM run_parts PREPEND millrace_ OUTPUT_VARIABLE run_targets)
 
-# Users write <millrace/run.h>; headers name one another from the second folder.
+# Users include <millrace/run.h>; headers include one another relative to the second folder.
 set(include_dirs ${CMAKE_INSTALL_INCLUDEDIR} ${CMAKE_INSTALL_INCLUDEDIR}/millrace)
 install(TARGETS ${engine_targets} EXPORT millrace ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${include_dirs})
@@ -27,14 +25,14 @@ install(TARGETS ${run_targets} EXPORT millrace_io ARCHIVE DESTINATION ${CMAKE_IN
 # The public headers, and what they include; all others may change without notice.
 set(public_headers
   tools/app/run.h                # a run as a library
-  tools/app/plugins/plugin.h         # what a plug-in adds to it
-  engine/trainer/trainer.h       # a network cut into stages, trained from a feed of one's own
-  engine/trainer/oracle.h        # the same in one thread
+  tools/app/plugins/plugin.h         # a plug-in's interface
+  engine/trainer/trainer.h       # a network cut into stages, trained from your own feed
+  engine/trainer/oracle.h        # the same, single-threaded
   engine/schedule/schedule_csv.h engine/simulate/staircase.h engine/schedule/verifier.h  # schedules as data
-  engine/plan/plan.h engine/plan_files/profile_json.h  # costs, and the best cut for them
-  engine/simulate/simulator.h    # a schedule on devices that nobody has here
-  io/source/source.h io/queue/reader.h io/queue/planar.h  # frames in
-  io/plot/plot.h io/video/video_writer.h)                 # pictures out
+  engine/plan/plan.h engine/plan_files/profile_json.h  # costs, and the best cut
+  engine/simulate/simulator.h    # schedules on hypothetical devices
+  io/source/source.h io/queue/reader.h io/queue/planar.h  # input
+  io/plot/plot.h io/video/video_writer.h)                 # output
 function(add_header header)
   if(NOT header IN_LIST headers)
     list(APPEND headers ${header})
@@ -57,7 +55,7 @@ install(FILES tools/app/run.h tools/app/plugins/plugin.h DESTINATION ${CMAKE_INS
 install(EXPORT millrace NAMESPACE millrace:: FILE millraceTargets.cmake DESTINATION ${package_dir})
 install(EXPORT millrace_io NAMESPACE millrace:: FILE millraceIoTargets.cmake DESTINATION ${package_dir})
 
-# The LibTorch it was built with is found again where it lies; the program has it in its RPATH.
+# The build's LibTorch is found at its location; the program has it in its RPATH.
 file(STRINGS ${MILLRACE_TORCH}/include/torch/headeronly/version.h torch_version REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
 list(TRANSFORM torch_version REPLACE "[^0-9]" "")
 list(JOIN torch_version "." MILLRACE_TORCH_VERSION)
@@ -84,7 +82,7 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/millraceConfigVersion.cmake
 install(FILES ${CMAKE_BINARY_DIR}/millraceConfig.cmake ${CMAKE_BINARY_DIR}/millraceConfigVersion.cmake
               tools/cmake/LibTorchTarget.cmake DESTINATION ${package_dir})
 
-# pkg-config's file names the prefix from where it lies itself, so that it holds for any --prefix.
+# The .pc file gives the prefix relative to itself, so that it is valid for any --prefix.
 file(RELATIVE_PATH MILLRACE_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(tools/cmake/millrace.pc.in ${CMAKE_BINARY_DIR}/millrace.pc @ONLY)
 if(MILLRACE_IO)
@@ -98,22 +96,22 @@ configure_file(tools/cmake/millrace-run.pc.in ${CMAKE_BINARY_DIR}/millrace-run.p
 install(FILES ${CMAKE_BINARY_DIR}/millrace.pc ${CMAKE_BINARY_DIR}/millrace-run.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# libtorch itself adds the LibTorch that it was built with; where that is gone, one beside the program serves.
+# The target libtorch adds the build's LibTorch to the RPATH; if that is gone, one beside the program is used.
 set(torch_beside ${CMAKE_INSTALL_LIBDIR}/millrace/torch)
-set(MILLRACE_BESIDE ${torch_beside}/lib ${torch_beside}/../nvidia/cu13/lib)  # as wheels lie
+set(MILLRACE_BESIDE ${torch_beside}/lib ${torch_beside}/../nvidia/cu13/lib)  # laid out as in wheels
 list(TRANSFORM MILLRACE_BESIDE PREPEND "$ORIGIN/../" OUTPUT_VARIABLE beside)
 set_target_properties(millrace PROPERTIES INSTALL_RPATH "${beside};${cudart_folder}")
 install(TARGETS millrace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 if(TARGET millrace_mpi)
   install(TARGETS millrace_mpi LIBRARY DESTINATION lib/millrace COMPONENT mpi)
 endif()
-# GStreamer looks for its elements below /usr alone; elsewhere GST_PLUGIN_PATH names the folder.
+# GStreamer looks for elements below /usr only; elsewhere GST_PLUGIN_PATH must name the folder.
 if(TARGET gstmillrace)
   list(TRANSFORM MILLRACE_BESIDE PREPEND "$ORIGIN/../../../" OUTPUT_VARIABLE beside)
   set_target_properties(gstmillrace PROPERTIES INSTALL_RPATH "${beside};${cudart_folder}")
   install(TARGETS gstmillrace LIBRARY DESTINATION lib/${CMAKE_LIBRARY_ARCHITECTURE}/gstreamer-1.0 COMPONENT program)
 endif()
-# The program writes its own man page and completion, when it is installed.
+# At installation the program writes its man page and completions.
 set(texts ${CMAKE_BINARY_DIR}/texts)
 install(CODE "
   function(write_text name)

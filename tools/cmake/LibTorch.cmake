@@ -1,4 +1,4 @@
-# Finds LibTorch and what is compiled against it.
+# Finds LibTorch and the CUDA headers it needs.
 if(NOT MILLRACE_TORCH)
   file(GLOB MILLRACE_TORCH_FOUND ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
   if(NOT MILLRACE_TORCH_FOUND)
@@ -10,7 +10,7 @@ if(NOT EXISTS ${MILLRACE_TORCH}/include/ATen/ATen.h)
   message(FATAL_ERROR "MILLRACE_TORCH=${MILLRACE_TORCH} holds no include/ATen/ATen.h")
 endif()
 
-# CUDA headers: the wheel's own, else a toolkit's. crt/ is a wheel of its own, so ask for what lies there.
+# CUDA headers: from the wheel, else from a toolkit. crt/ is in a separate wheel, so look for a file there.
 find_path(MILLRACE_CUDA_INCLUDE crt/host_defines.h
   HINTS ${MILLRACE_TORCH}/../nvidia/cu13/include /usr/local/cuda/include)
 find_path(MILLRACE_NCCL_INCLUDE nccl.h HINTS ${MILLRACE_TORCH}/../nvidia/nccl/include)

@@ -1,7 +1,6 @@
-# LibTorch as the imported targets `libtorch` and `libcudart`, from the folder MILLRACE_TORCH. Read by the
-# build and, installed, by find_package(millrace). LibTorch's own CMake package wants a CUDA toolkit even to
-# link programs that run without one; the libraries themselves do not.
-if(NOT DEFINED MILLRACE_TORCH_CUDA)  # OFF by hand: a program that needs LibTorch's part for cores alone
+# LibTorch as the imported targets `libtorch` and `libcudart`, from the folder MILLRACE_TORCH. Used by the build and,
+# installed, by find_package(millrace). LibTorch's own CMake package requires a CUDA toolkit that the libraries don't.
+if(NOT DEFINED MILLRACE_TORCH_CUDA)  # set it OFF for programs that need only LibTorch's CPU part
   if(EXISTS ${MILLRACE_TORCH}/lib/libtorch_cuda.so)
     set(MILLRACE_TORCH_CUDA ON)
   else()
@@ -24,7 +23,7 @@ if(NOT TARGET libtorch)
   target_link_libraries(libtorch INTERFACE Threads::Threads)
 endif()
 
-# The CUDA runtime that LibTorch's wheel brings, else a toolkit's.
+# The CUDA runtime from LibTorch's wheel, else from a toolkit.
 if(MILLRACE_TORCH_CUDA AND NOT TARGET libcudart)
   file(GLOB cudart_found ${MILLRACE_CUDA_INCLUDE}/../lib/libcudart.so.13
                          ${MILLRACE_TORCH}/../nvidia/cu13/lib/libcudart.so.13)

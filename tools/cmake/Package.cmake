@@ -1,5 +1,5 @@
-# `cpack --config build/release/CPackConfig.cmake -B build/packages`: packages for Debian. LibTorch, which Debian has
-# not, is given beside them.
+# `cpack --config build/release/CPackConfig.cmake -B build/packages`: Debian packages.
+# LibTorch, which Debian lacks, is provided separately.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME millrace)
 set(CPACK_PACKAGE_CONTACT "Millrace <millrace@localhost>")
@@ -10,7 +10,7 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# These come from no package; all else that the programs load does.
+# These libraries come from no package, unlike all others that the programs load.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${MILLRACE_TORCH}/lib ${MILLRACE_TORCH}/../nvidia/cu13/lib)
 
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME millrace)
@@ -20,7 +20,7 @@ set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "neural networks that learn from live vi
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS
     "gstreamer1.0-plugins-base, gstreamer1.0-plugins-good, gstreamer1.0-libav, python3-venv")
 
-# For who spreads a run over processes; the others need no MPI.
+# Only for runs over several processes, as the others need no MPI.
 if(TARGET millrace_mpi)
   list(APPEND CPACK_COMPONENTS_ALL mpi)
   set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS millrace-mpi)
@@ -37,7 +37,7 @@ set(CPACK_COMPONENT_DEV_DESCRIPTION "Millrace as C++ libraries
  Headers and static libraries, found by CMake and pkg-config.")
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "nlohmann-json3-dev, libtomlplusplus-dev, libconcurrentqueue-dev, libreaderwriterqueue-dev, libhwy-dev, libboost-dev, libopencv-dev, prometheus-cpp-dev, libgstrtspserver-1.0-dev, libmosquitto-dev, libsystemd-dev")
 
-# No path of the machine that it was built on goes into a package.
+# Keep paths of the build machine out of packages.
 set(CPACK_MILLRACE_BESIDE "${MILLRACE_BESIDE}")
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/tools/cmake/PackageRpath.cmake)
 include(CPack)

@@ -1,4 +1,4 @@
-# Run by CPack on what it has laid out: programs and plug-ins look for LibTorch beside themselves alone.
+# Run by CPack on the staged files: makes programs and plug-ins look for LibTorch only beside themselves.
 file(GLOB_RECURSE files ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/*)
 foreach(file ${files})
   if(NOT IS_SYMLINK ${file} AND (file MATCHES "/bin/millrace$" OR file MATCHES "/libgstmillrace\\.so$"))

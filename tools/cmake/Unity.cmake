@@ -1,8 +1,8 @@
-# Compiles several files of a target at a time, since most of a compilation is headers. CMake's own unity files name
-# sources by absolute paths, which a compiler cache does not find again in another folder and __FILE__ shows to users.
+# Unity builds, since most of a compilation is headers. CMake's own unity files have absolute paths, which miss in a
+# compiler cache after a move and show up in __FILE__.
 
-# The sources of TARGET become files of up to 8 `#include`s, relative to the root. Left alone: targets with UNITY_BUILD
-# OFF, files with SKIP_UNITY_BUILD_INCLUSION or with compile options of their own.
+# Merges the sources of TARGET into files of up to 8 `#include`s, relative to the root. Skips targets with UNITY_BUILD
+# OFF, and files with SKIP_UNITY_BUILD_INCLUSION or their own compile options.
 function(millrace_unity target)
   get_target_property(sources ${target} SOURCES)
   get_target_property(folder ${target} SOURCE_DIR)
@@ -46,7 +46,7 @@ function(millrace_unity target)
   set_property(TARGET ${target} PROPERTY SOURCES ${kept})
 endfunction()
 
-# Every library and program of FOLDER and the folders below it.
+# Every library and program in and below FOLDER.
 function(millrace_unity_below folder)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target ${targets})

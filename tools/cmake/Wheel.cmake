@@ -1,10 +1,10 @@
-# What `tools/package wheel` puts into a wheel beside the Python package: program and module twice, in one folder for
-# systems with GStreamer and in one for those without. MILLRACE_PLAIN is where the latter were installed.
+# Adds program and module to the wheel of `tools/package wheel`, twice: for systems with GStreamer and for those
+# without. MILLRACE_PLAIN is where the latter were installed.
 set(folder millrace/$<IF:$<BOOL:${MILLRACE_GSTREAMER}>,gstreamer,plain>)
 set(binaries millrace millrace_python)
 if(MILLRACE_GSTREAMER)
   set_target_properties(gstmillrace PROPERTIES INSTALL_RPATH "$ORIGIN/../../../torch/lib;$ORIGIN/../../../nvidia/cu13/lib")
-  install(TARGETS gstmillrace DESTINATION ${folder}/element COMPONENT python EXCLUDE_FROM_ALL)  # GST_PLUGIN_PATH takes all of a folder
+  install(TARGETS gstmillrace DESTINATION ${folder}/element COMPONENT python EXCLUDE_FROM_ALL)  # its own folder, for GST_PLUGIN_PATH
   if(TARGET millrace_mpi)
     list(APPEND binaries millrace_mpi)
   endif()

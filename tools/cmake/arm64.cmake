@@ -1,4 +1,4 @@
-# For Arm by Debian's cross compiler, against what tools/arm lays down in MILLRACE_ARM64: root/, python/ and emulate.
+# Debian's cross compiler for Arm, with root/, python/ and emulate from tools/arm in MILLRACE_ARM64.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES MILLRACE_ARM64)

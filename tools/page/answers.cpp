@@ -1,4 +1,4 @@
-// Every question that has a short answer.
+// Requests with short answers.
 #include <boost/beast/http/field.hpp>  // header names
 
 #include "tools/page/assets.h"
@@ -26,7 +26,7 @@ Response reply(const Request& request, http::status status, std::string_view typ
   response.set(http::field::cache_control, "no-store");
   response.set("X-Content-Type-Options", "nosniff");
   response.set("Referrer-Policy", "no-referrer");
-  // No other site may load anything of ours into its own pages, nor ours into a frame.
+  // Other sites may neither load our resources nor put us into a frame.
   response.set("Cross-Origin-Resource-Policy", "same-origin");
   // dygraphs places its labels by style attributes.
   response.set("Content-Security-Policy",
@@ -48,16 +48,14 @@ Credentials credentials(const Request& request) {
           .cookie = view(request[http::field::cookie])};
 }
 
-/// The token in "/?token=TOKEN"; empty if none.
 std::string_view token_of(const Request& request) {
   constexpr std::string_view start = "/?token=";
   const std::string_view target = view(request.target());
   return target.starts_with(start) ? target.substr(start.size()) : std::string_view();
 }
 
-// The browser keeps the cookie and asks again, so that the token is neither in its history nor in
-// its address line. Not a redirect: that would count as coming from the page with the link, and
-// strict cookies stay away from those.
+// The browser keeps the cookie and asks again, so the token stays out of its history and address
+// bar. Not a redirect: it would come from the page with the link, without strict cookies.
 Response welcome(const Site& site, const Request& request) {
   Response response = reply(
       request, http::status::ok, kHtml,
@@ -74,7 +72,7 @@ Response control(Site& site, const Request& request) {
         request, http::status::not_found,
         label ? "this run takes no labels: task.labels = \"http\"" : "this page has no controls");
   }
-  // Pages of other sites can send neither this header nor this type without asking us first.
+  // Other sites' pages can't send this header or this type without a preflight request.
   if (request["X-Millrace"] != "control" ||
       !request[http::field::content_type].starts_with(kJson)) {
     return refuse(request, http::status::forbidden,
@@ -106,7 +104,7 @@ bool admitted(const Site& site, const Request& request, Response& refusal) {
                "Open this page with ?token=TOKEN, as the run was given it, or send the header "
                "\"Authorization: Bearer TOKEN\".");
     refusal.set(http::field::www_authenticate, "Bearer");
-    refusal.keep_alive(false);  // strangers hold no connection
+    refusal.keep_alive(false);  // don't hold connections for strangers
   } else if (!Gate::same_origin(from)) {
     refusal = refuse(request, http::status::forbidden, "not for pages of other sites");
   } else {

@@ -6,12 +6,12 @@
 namespace millrace::page {
 
 struct Asset {
-  std::string_view path;  ///< as asked for: "/app.js"
-  std::string_view type;  ///< "text/javascript"
+  std::string_view path;  ///< as requested: "/app.js"
+  std::string_view type;
   std::string_view text;
 };
 
-/// Null if there is none with exactly this path.
+/// Null unless the path matches exactly.
 const Asset* find_asset(std::string_view path);
 
 }  // namespace millrace::page

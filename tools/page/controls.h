@@ -1,4 +1,3 @@
-// What viewers ask of a run.
 #pragma once
 
 #include <atomic>
@@ -9,16 +8,16 @@
 
 namespace millrace::page {
 
-/// What may be asked for at any moment, and is done when the run looks. Lock-free.
+/// Requests from viewers, which the run polls. Lock-free.
 class Controls {
  public:
   /// What this run supports; anything else is refused.
   struct Offered {
     bool pause = true;
     bool save = true;
-    std::function<void(double)> set_learning_rate = {};  ///< thread-safe; empty: it is fixed
-    std::vector<std::string> labels = {};  ///< classes that people may say a frame is of
-    /// Takes a label as io::LiveLabels does: "", or what is wrong. Thread-safe. Empty: none.
+    std::function<void(double)> set_learning_rate = {};  ///< thread-safe; empty: fixed
+    std::vector<std::string> labels = {};  ///< classes that viewers may assign to a frame
+    /// Takes a label as io::LiveLabels does; returns "" or what is wrong. Thread-safe. Empty: none.
     std::function<std::string(std::string_view)> hear_label = {};
   };
   explicit Controls(const Offered& offered) : offered_(offered) {}
@@ -29,9 +28,8 @@ class Controls {
   void save() { save_.store(true, std::memory_order_release); }
 
   // The run: any thread.
-  /// The run should pause while this is true.
   bool paused() const { return paused_.load(std::memory_order_relaxed); }
-  /// True once after save() was called, however often.
+  /// True once after save(), however often it was called.
   bool take_save() {
     return save_.load(std::memory_order_relaxed) &&
            save_.exchange(false, std::memory_order_acquire);

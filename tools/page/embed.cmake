@@ -1,4 +1,4 @@
-# Writes a C++ file that holds the page's files: cmake -DOUT=FILE -DASSETS=PATH|TYPE|FILE,... -P embed.cmake
+# Writes a C++ file with the page's files: cmake -DOUT=FILE -DASSETS=PATH|TYPE|FILE,... -P embed.cmake
 set(rows "")
 set(number 0)
 string(REPLACE "," ";" assets "${ASSETS}")

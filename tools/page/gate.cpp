@@ -116,7 +116,7 @@ Gate::Gate(const WebOptions& options, std::uint16_t port)
       session_(random_secret()) {}
 
 bool Gate::host_is_ours(std::string_view host) const {
-  if (!loopback_) return !host.empty();  // the token or our cookie is required anyway
+  if (!loopback_) return !host.empty();  // the token or cookie is required anyway
   const std::string_view name = without_port(host);
   return name == "localhost" || name == "[::1]" ||
          (name.starts_with("127.") && name.find_first_not_of("0123456789.") == name.npos);

@@ -8,7 +8,7 @@
 namespace millrace::page {
 namespace {
 
-/// Rounded to six digits, which is enough for charts and makes the history a third as long.
+/// Rounded to six digits: enough for charts, and the history is a third as long.
 Json number(double value) {
   if (!std::isfinite(value)) return nullptr;
   if (value == 0) return 0;
@@ -16,7 +16,7 @@ Json number(double value) {
   return std::isfinite(scale) ? std::round(value * scale) / scale : value;
 }
 
-/// `json` as it may be shown: numbers rounded, URIs without their credentials.
+/// `json` ready to show: numbers rounded, credentials removed from URIs.
 Json shown(Json json) {
   if (json.is_number_float()) return number(json.get<double>());
   if (json.is_string()) return io::redacted(json.get_ref<const std::string&>());
@@ -71,7 +71,7 @@ Health health_json(const Live& live) {
 }
 
 std::string obey(const std::string& json, Controls& controls) {
-  constexpr std::size_t kLongest = 4096;  // beyond it a parser takes memory and time
+  constexpr std::size_t kLongest = 4096;  // limits the parser's memory and time
   const Json wish = Json::parse(json.substr(0, kLongest), nullptr, /*allow_exceptions=*/false);
   if (!wish.is_object() || wish.size() != 1) return "expected one wish as a JSON object";
   const std::string& name = wish.begin().key();

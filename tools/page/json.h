@@ -1,4 +1,4 @@
-// The state of a run as texts, for the page and for scripts, without credentials in URIs.
+// A run's state as text, for the page and for scripts, with credentials removed from URIs.
 #pragma once
 
 #include <string>
@@ -8,14 +8,13 @@
 
 namespace millrace::page {
 
-/// One line of JSON. `controls` null: there are none. Non-finite numbers become null.
+/// One line of JSON. `controls` may be null. Non-finite numbers become null.
 std::string state_json(const Live& live, const Controls* controls, int viewers);
 
-/// {"columns": [...], "recent": [[...], ...], "whole": [[...], ...]}: the points of the charts.
+/// {"columns": [...], "recent": [[...], ...], "whole": [[...], ...]}: the charts' points.
 std::string history_json(const Trend& trend);
 
-/// Prometheus' text format: counters and histograms since the run began, and gauges. Prometheus
-/// derives rates itself.
+/// Prometheus' text format: counters and histograms since the run began, and gauges.
 std::string metrics_text(const Snapshot& snapshot, int viewers);
 
 /// Whether training is alive, and JSON with the reason.
@@ -25,7 +24,7 @@ struct Health {
 };
 Health health_json(const Live& live);
 
-/// Obeys {"action": "pause" | "resume" | "save"} or {"learning_rate": 0.01}. Returns "", or a
+/// Executes {"action": "pause" | "resume" | "save"} or {"learning_rate": 0.01}. Returns "", or a
 /// one-line error if nothing was done.
 std::string obey(const std::string& json, Controls& controls);
 

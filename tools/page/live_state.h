@@ -14,16 +14,16 @@ namespace millrace::page {
 using Json = nlohmann::ordered_json;
 
 struct Snapshot {
-  /// What /state shows, but for what follows from several snapshots and from the server; see
-  /// assets/openapi.json. Texts may contain URIs with credentials, which json.h takes out.
+  /// What /state shows (see assets/openapi.json), without what follows from several snapshots or
+  /// comes from the server. URIs may contain credentials, which json.h removes.
   Json state = Json::object();
   engine::FrameCounts frames;
-  std::vector<engine::Histogram> busy;  ///< by stage: every step of every replica
+  std::vector<engine::Histogram> busy;  ///< per stage: every step of every replica
   engine::Histogram latency;            ///< capture to prediction
 };
 
-/// What `state` has at `path`, as "/loss/recent": a number, 1 for true or a text, 0 for false or an
-/// empty text; nan: nothing.
+/// The number at `path`, such as "/loss/recent": true and text count as 1, false and empty text as
+/// 0; NaN: nothing is there.
 inline double number_at(const Json& state, const std::string& path) {
   const Json::json_pointer at(path);
   if (!state.contains(at)) return std::numeric_limits<double>::quiet_NaN();
@@ -33,7 +33,6 @@ inline double number_at(const Json& state, const std::string& path) {
   return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// The text there; "": there is none.
 inline std::string text_at(const Json& state, const std::string& path) {
   return state.value(Json::json_pointer(path), "");
 }

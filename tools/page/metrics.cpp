@@ -13,7 +13,7 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
-/// A counter, whose name ends in _total, or a gauge.
+/// A counter if its name ends in _total, else a gauge.
 struct Metric {
   const char *name, *help;
   const char* where;  ///< in Snapshot::state, or in one of its stages
@@ -21,7 +21,7 @@ struct Metric {
   double scale = 1;
 };
 
-// Those of one name follow each other.
+// Entries of one name must be adjacent.
 constexpr Metric kMetrics[] = {
     {"millrace_frames_received_total", "Frames that came from the source.", "/frames/received"},
     {"millrace_frames_trained_total", "Frames learned from.", "/frames/trained"},
@@ -85,10 +85,9 @@ constexpr Metric kStageMetrics[] = {
     {"millrace_dead_units", "Channels of a stage that their ReLU has silenced.", "/dead_units"},
 };
 
-/// Families in the order they are added.
 class Sheet {
  public:
-  /// Left out if it is not finite: the run has none.
+  /// Leaves out values that are not finite: the run doesn't have them.
   void add(const Metric& metric, const Json& state, const std::string& in = "",
            Labels labels = {}) {
     if (metric.predictor) labels.push_back({"predictor", metric.predictor});

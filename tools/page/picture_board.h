@@ -1,4 +1,4 @@
-// Hands the latest pictures from training to the viewers. Training never waits.
+// Hands the latest pictures from training to viewers. Training never waits.
 #pragma once
 
 #include <array>
@@ -13,13 +13,13 @@ struct PictureShape {
   int channels = 3;  ///< 3: RGB, 1: grey
   int height = 0;
   int width = 0;
-  bool classes = false;  ///< its only channel holds classes instead of grey; below 0: none
+  bool classes = false;  ///< its one channel holds classes, not grey; below 0: none
 
   std::size_t elements() const { return std::size_t(channels) * height * width; }
 };
 
-/// Red, green and blue of class `number`, 0 to 255, in Pascal VOC's colour map: the number's bits
-/// become the highest bits of the three colours in turn. io::kNoClass is VOC's pale yellow.
+/// RGB of class `number`, 0 to 255, in Pascal VOC's colour map: the number's bits become the
+/// highest bits of the three colours in turn. io::kNoClass is VOC's pale yellow.
 inline std::array<std::uint8_t, 3> class_colour(int number) {
   std::array<std::uint8_t, 3> colour{};
   for (int bit = 7; number > 0; --bit, number >>= 3) {
@@ -32,17 +32,16 @@ inline std::array<std::uint8_t, 3> class_colour(int number) {
 struct Pictures {
   std::int64_t sample = -1;
   PictureShape input_shape;
-  PictureShape output_shape;  ///< of target and prediction; without a size they are no pictures
-  std::vector<float> input, target, prediction;  ///< target of nan: there is none
+  PictureShape output_shape;  ///< of target and prediction; no size: they are not pictures
+  std::vector<float> input, target, prediction;  ///< NaN target: there is none
 };
 
-/// One set of pictures that two threads take turns to own: the viewer asks, training fills it at
-/// its next sample, the viewer takes it and gives it back. An atomic says whose turn it is. Neither
-/// side waits or sees half-written pictures. Never allocates after construction.
+/// One set of pictures whose ownership alternates between two threads: the viewer asks, training
+/// fills it at its next sample, the viewer takes it and gives it back. An atomic holds the turn.
+/// Neither side waits or sees half-written pictures. Never allocates after construction.
 class PictureBoard {
  public:
-  /// `output` without a size: target and prediction are no pictures. Throws std::invalid_argument
-  /// for shapes that cannot be shown.
+  /// As in Pictures. Throws std::invalid_argument for shapes that can't be shown.
   PictureBoard(const PictureShape& input, const PictureShape& output) {
     require_picture(input);
     if (output.width > 0 || output.height > 0) require_picture(output);
@@ -54,11 +53,11 @@ class PictureBoard {
   }
 
   // Training: one thread at a time.
-  /// Room to fill before show(); null unless a viewer has asked.
+  /// Buffers to fill before show(); null unless a viewer has asked.
   Pictures* room() {
     return turn_.load(std::memory_order_acquire) == Turn::asked ? &pictures_ : nullptr;
   }
-  /// What room() returned now holds `sample` and is no longer the caller's.
+  /// The buffers of room() now hold `sample` and are no longer the caller's.
   void show(std::int64_t sample) {
     pictures_.sample = sample;
     shown_.store(shown_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -66,19 +65,18 @@ class PictureBoard {
   }
 
   // The viewer: one thread.
-  /// Asks for the next sample's pictures, unless they have been asked for or are there already.
+  /// Asks for the next sample's pictures, unless that is already done or they are ready.
   void ask() {
     if (turn_.load(std::memory_order_relaxed) == Turn::idle) {
       turn_.store(Turn::asked, std::memory_order_release);
     }
   }
-  /// The filled pictures, the caller's until give_back(); null if there are none.
+  /// The filled pictures, the caller's until give_back(); null if none are ready.
   const Pictures* take() const {
     return turn_.load(std::memory_order_acquire) == Turn::shown ? &pictures_ : nullptr;
   }
   void give_back() { turn_.store(Turn::idle, std::memory_order_relaxed); }
 
-  /// How often training filled it. Any thread.
   std::int64_t shown() const { return shown_.load(std::memory_order_relaxed); }
 
  private:

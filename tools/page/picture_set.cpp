@@ -12,16 +12,14 @@
 namespace millrace::page {
 namespace {
 
-constexpr int kSmall = 160;   // sides below this are doubled
-constexpr int kQuality = 90;  // per cent, JPEG
+constexpr int kSmall = 160;   // smaller pictures are doubled
+constexpr int kQuality = 90;  // JPEG, percent
 
-// JPEG stores colour at half the resolution, which smears small pictures. Doubling them avoids
-// that.
+// Avoids smearing: JPEG stores colour at half the resolution.
 int enlargement(const PictureShape& shape) {
   return std::max(shape.width, shape.height) < kSmall ? 2 : 1;
 }
 
-/// A picture whose pixel (y, x) is what `pixel(y, x, out)` writes: `channels` bytes.
 template <class Pixel>
 cv::Mat draw(const PictureShape& shape, int channels, const Pixel& pixel) {
   const int times = enlargement(shape);
@@ -74,7 +72,7 @@ cv::Mat error(const PictureShape& shape, const float* target, const float* predi
     for (int c = 0; c < shape.channels; ++c) {
       sum += std::abs(target[at + c * plane] - prediction[at + c * plane]);
     }
-    if (shape.classes && target[at] < 0) sum = 0;  // a pixel without a class cannot be wrong
+    if (shape.classes && target[at] < 0) sum = 0;  // pixels without a class can't be wrong
     std::copy_n(colours.ptr(0) + 3 * io::byte_of(sum * io::kErrorGain / float(shape.channels)), 3,
                 out);
   });

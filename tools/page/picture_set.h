@@ -18,7 +18,7 @@ inline constexpr std::array<std::string_view, 4> kPictureNames = {"input", "targ
 using Bytes = std::shared_ptr<const std::string>;
 
 /// A copy of a PictureBoard's pictures, so that the board can be given back at once. Thread-bound.
-/// Does not start OpenCV's threads.
+/// Doesn't start OpenCV's threads.
 class PictureSet {
  public:
   explicit PictureSet(const Pictures& pictures);
@@ -27,8 +27,7 @@ class PictureSet {
   /// channels, from black (0) to bright yellow (1/4 and more); for classes, yellow means wrong.
   /// Empty if the run has no such picture.
   Bytes jpeg(std::size_t index);
-  /// All four in one message: the sample's number in 8 bytes, four lengths of 4 bytes each, all
-  /// little-endian, then the files.
+  /// The sample number in 8 bytes, four lengths of 4 bytes each, all little-endian, and the files.
   Bytes message();
 
  private:

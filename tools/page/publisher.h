@@ -1,4 +1,3 @@
-// The latest there is to see, and who waits for something later.
 #pragma once
 
 #include <atomic>    // a count that others read
@@ -20,9 +19,9 @@
 
 namespace millrace::page {
 
-/// Looks at the run once a second, or four times if somebody watches, and asks for pictures 15
-/// times a second while a viewer is ready for one. Nothing is kept for anybody: whoever is ready
-/// takes what is latest. The server's thread alone.
+/// Polls the run once a second, or four times while somebody watches, and asks for pictures 15
+/// times a second while a viewer is ready for one. Nothing is queued: a viewer that is ready takes
+/// the latest. Server thread only.
 class Publisher {
  public:
   Publisher(boost::asio::io_context& context, const WebSubject& subject)
@@ -30,7 +29,6 @@ class Publisher {
     wake_.expires_at(boost::asio::steady_timer::time_point::max());
   }
 
-  /// Works until stop().
   boost::asio::awaitable<void> run() {
     while (!stopped_) {
       const Clock::time_point now = Clock::now();
@@ -49,8 +47,7 @@ class Publisher {
   }
   bool stopped() const { return stopped_; }
 
-  /// Returns when something may be newer, and when stopped. While a viewer waits here, pictures are
-  /// asked for.
+  /// Returns when something may be newer, or after stop(). A waiting viewer requests pictures.
   boost::asio::awaitable<void> changed() {
     ++ready_;
     boost::system::error_code woken;
@@ -59,7 +56,7 @@ class Publisher {
     --ready_;
   }
 
-  /// The state as JSON, of the latest look. `version` grows.
+  /// The latest poll's state as JSON. `version` grows.
   Bytes state(std::uint64_t& version) {
     if (state_version_ == 0) look();
     if (!state_) {
@@ -74,12 +71,12 @@ class Publisher {
     version = picture_version_;
     return pictures_ ? &*pictures_ : nullptr;
   }
-  /// The past up to now; looks first if the latest look is older than a quarter of a second.
+  /// The history so far; polls first if the last poll is older than a quarter of a second.
   const Trend& trend() {
     if (Clock::now() - looked_ > kWatchedLook) look();
     return trend_;
   }
-  /// Looks now, so that those who watch see what became of a wish.
+  /// Polls now, so that viewers see the effect of a request.
   void look() {
     looked_ = Clock::now();
     trend_.add(subject_.look(), looked_);
@@ -88,7 +85,6 @@ class Publisher {
     wake_.cancel();
   }
 
-  /// A viewer, who need not wait for the next look.
   void came() {
     ++viewers_;
     beat_.cancel();
@@ -116,10 +112,10 @@ class Publisher {
   Trend trend_;
   Clock::time_point looked_;
   std::optional<PictureSet> pictures_;
-  Bytes state_;  ///< null: to be made of the latest look
+  Bytes state_;  ///< null: not yet made from the latest poll
   std::uint64_t state_version_ = 0, picture_version_ = 0;
   std::atomic<int> viewers_{0};
-  int ready_ = 0;  ///< viewers that wait for a change
+  int ready_ = 0;
   bool stopped_ = false;
 };
 

@@ -23,7 +23,7 @@ namespace {
 namespace net = boost::asio;
 using net::ip::tcp;
 
-constexpr int kSendBuffer = 64 << 10;  // bytes the kernel may hold for a viewer that does not read
+constexpr int kSendBuffer = 64 << 10;  // bytes queued in the kernel for a viewer that does not read
 constexpr int kNiceness = 10;          // training comes first
 
 tcp::acceptor listen(net::io_context& context, const WebOptions& options) {
@@ -69,8 +69,8 @@ struct Server final : WebServer {
 
   void run() {
     pthread_setname_np(pthread_self(), "millrace-web");
-    setpriority(PRIO_PROCESS, 0, kNiceness);  // on Linux: of this thread
-    context.run();                            // until no connection is left after stop()
+    setpriority(PRIO_PROCESS, 0, kNiceness);  // on Linux: this thread
+    context.run();                            // until stop() and the last connection's end
   }
 
   void stop() {
@@ -80,7 +80,7 @@ struct Server final : WebServer {
     for (Line& line : site.lines) line.hang_up();
   }
 
-  /// Begins `work` anew if it throws, as where memory is short: the page must not freeze for good.
+  /// Restarts `work` if it throws, for instance when memory is short: the page must not freeze.
   net::awaitable<void> keep(std::function<net::awaitable<void>()> work) {
     while (!publisher.stopped()) {
       try {
@@ -96,7 +96,7 @@ struct Server final : WebServer {
 
   net::awaitable<void> let_in() {
     while (!publisher.stopped()) {
-      // Throws where no descriptors are left, say; keep() then waits.
+      // Throws when descriptors run out, for instance; keep() then waits.
       tcp::socket socket = co_await acceptor.async_accept(net::use_awaitable);
       if (!make_room()) continue;  // hangs up
       boost::system::error_code ignored;
@@ -106,8 +106,8 @@ struct Server final : WebServer {
     }
   }
 
-  /// Whether there is room for one more line. If not, the oldest that is about to ask gives way, or
-  /// else the oldest that is slow to take its answer: neither can keep others out.
+  /// Whether one more connection fits. If not, the oldest that has yet to send its request is
+  /// closed, or else the oldest that is slow to take its answer, so neither can keep others out.
   bool make_room() {
     const auto open = std::count_if(site.lines.begin(), site.lines.end(),
                                     [](const Line& line) { return !line.hung_up; });

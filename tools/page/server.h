@@ -1,4 +1,4 @@
-// A page on which people watch a run learn, and what scripts and Prometheus read of it.
+// The web page of a run, with what scripts and Prometheus read of it.
 #pragma once
 
 #include <cstdint>     // ports
@@ -15,33 +15,32 @@ namespace millrace::page {
 
 /// What the server shows; all of it outlives the server.
 struct WebSubject {
-  /// Called on the server's thread, once to some five times a second. Does not throw.
+  /// Called on the server's thread, one to about five times a second. Does not throw.
   std::function<Snapshot()> look;
-  PictureBoard* pictures = nullptr;  ///< null: none to show
-  Controls* controls = nullptr;      ///< null: look, don't touch
+  PictureBoard* pictures = nullptr;  ///< null: none
+  Controls* controls = nullptr;      ///< null: view only
 };
 
-/// Serves over HTTP on one thread of its own, of low priority, until destroyed:
+/// Serves HTTP on one thread of low priority until destroyed:
 ///   /  the page, and the files it loads    /live  WebSocket: state and pictures
 ///   /state  JSON    /history  JSON         /picture/{input,target,prediction,error}  MJPEG
 ///   /label  POST: a class, as io::LiveLabels hears it
 ///   /control  POST  /metrics  Prometheus   /healthz  200 or 503
-/// Memory is bounded: so many connections, so long a request, and a viewer that does not keep up
-/// gets the latest there is when it is ready for more, or is let go if it never is. Pictures are
-/// asked of training only while a viewer is ready for them.
+/// Memory is bounded: connections and request sizes are limited, and a slow viewer skips to the
+/// latest state, or is disconnected. Training delivers pictures only to viewers ready for them.
 class WebServer {
  public:
-  /// Hangs up on everybody and joins.
+  /// Closes all connections and joins.
   virtual ~WebServer() = default;
 
   // Any thread.
   virtual std::uint16_t port() const = 0;
-  /// "http://127.0.0.1:8080/", to be told to people; without the token.
+  /// "http://127.0.0.1:8080/", to show to users; without the token.
   virtual std::string url() const = 0;
   /// Pages and picture streams being watched.
   virtual int viewers() const = 0;
 };
-/// Listens when this returns. Throws std::runtime_error "ADDR:PORT: cause".
+/// Is listening on return. Throws std::runtime_error "ADDR:PORT: cause".
 std::unique_ptr<WebServer> start_server(const WebOptions& options, WebSubject subject);
 
 }  // namespace millrace::page

@@ -1,4 +1,4 @@
-// A build without the libraries that the page takes.
+// For builds without the page's libraries.
 #include <stdexcept>  // refusal
 
 #include "tools/page/server.h"

@@ -1,6 +1,5 @@
-// A connection: requests one after another, until one stays to watch. A page says when it has taken
-// something in and is sent what is latest then, so that nothing piles up for one that is slow, and
-// one that is stuck costs nothing.
+// A connection: requests one after another, until one stays to watch. A page acknowledges each
+// message and then gets the latest, so nothing queues up for slow or stuck viewers.
 #include <algorithm>  // names
 #include <utility>    // Asio 1.74 takes it for granted
 
@@ -27,17 +26,17 @@ namespace websocket = beast::websocket;
 
 constexpr std::size_t kMostHeader = 8 << 10;
 constexpr std::size_t kMostBody = 4 << 10;
-constexpr std::chrono::seconds kPatience{10};  // for a whole request, and for taking what is sent
-constexpr std::chrono::seconds kSilence{2};          // then the same again: somebody may have left
-constexpr int kUnderWay = 2;  // messages not taken in yet: one travels while one is looked at
+constexpr std::chrono::seconds kPatience{10};  // to read a whole request, and to send
+constexpr std::chrono::seconds kSilence{2};    // then resend: the viewer may have left
+constexpr int kUnderWay = 2;  // unacknowledged messages: one travels while one is displayed
 
-/// Reads one request within the limits; false when the connection is of no more use.
+/// False if the connection must be closed.
 net::awaitable<bool> read_request(beast::tcp_stream& stream, beast::flat_buffer& buffer,
                                   Request& request) {
   http::request_parser<http::string_body> parser;
   parser.header_limit(kMostHeader);
   parser.body_limit(kMostBody);
-  stream.expires_after(kPatience);  // of the whole, however slowly it drips
+  stream.expires_after(kPatience);  // for the whole request, however slowly it drips in
   boost::system::error_code error;
   co_await http::async_read(stream, buffer, parser, net::redirect_error(net::use_awaitable, error));
   if (error) co_return false;
@@ -52,7 +51,7 @@ net::awaitable<bool> say(beast::tcp_stream& stream, const Response& response) {
   co_return !error && response.keep_alive();
 }
 
-/// Which of kPictureNames a request wants to watch; their number if none.
+/// The index of the requested picture in kPictureNames; their number if none is.
 std::size_t picture_of(const Site& site, const Request& request) {
   constexpr std::string_view folder = "/picture/";
   const std::string_view path = path_of(request);
@@ -64,7 +63,6 @@ std::size_t picture_of(const Site& site, const Request& request) {
       kPictureNames.begin());
 }
 
-/// A WebSocket that one coroutine reads and one writes.
 struct Socket {
   explicit Socket(beast::tcp_stream stream) : ws(std::move(stream)), wake(ws.get_executor()) {
     wake.expires_at(net::steady_timer::time_point::max());
@@ -72,10 +70,10 @@ struct Socket {
   websocket::stream<beast::tcp_stream> ws;
   net::steady_timer wake;
   int room = kUnderWay;  ///< messages that may be sent
-  bool gone = false;     ///< the reader has seen the end
+  bool gone = false;
 };
 
-/// Whatever a viewer says means that it has taken a message in.
+/// Any message from a viewer acknowledges one of ours.
 net::awaitable<void> read_to_end(std::shared_ptr<Socket> socket) {
   beast::flat_buffer buffer;
   boost::system::error_code error;
@@ -88,7 +86,7 @@ net::awaitable<void> read_to_end(std::shared_ptr<Socket> socket) {
   }
 }
 
-/// Returns when there is room for a message, or its time is up.
+/// Returns when a message may be sent or the time is up.
 net::awaitable<void> room(Socket& socket, Line& line) {
   line.deadline = Clock::now() + kPatience;
   while (socket.room == 0 && !socket.gone) {
@@ -101,9 +99,9 @@ net::awaitable<void> room(Socket& socket, Line& line) {
 net::awaitable<bool> accept(Socket& socket, const Request& request) {
   auto limits = websocket::stream_base::timeout::suggested(beast::role_type::server);
   limits.handshake_timeout = kPatience;
-  limits.idle_timeout = 2 * kPatience;  // pinged at half of it
+  limits.idle_timeout = 2 * kPatience;  // pings at half of it
   limits.keep_alive_pings = true;
-  beast::get_lowest_layer(socket.ws).expires_never();  // the WebSocket has clocks of its own
+  beast::get_lowest_layer(socket.ws).expires_never();  // the WebSocket has its own timeouts
   socket.ws.set_option(limits);
   socket.ws.read_message_max(1024);
   socket.ws.auto_fragment(false);
@@ -123,7 +121,7 @@ net::awaitable<bool> send(Socket& socket, Line& line, Bytes message, bool text) 
   co_return !error;
 }
 
-/// State and pictures over a WebSocket until the viewer leaves. Takes the stream over.
+/// Sends state and pictures over a WebSocket until the viewer leaves.
 net::awaitable<void> watch_live(Site& site, beast::tcp_stream stream, Line& line, Request request) {
   const auto socket = std::make_shared<Socket>(std::move(stream));
   line.hang_up = [socket] { beast::get_lowest_layer(socket->ws).close(); };
@@ -147,10 +145,10 @@ net::awaitable<void> watch_live(Site& site, beast::tcp_stream stream, Line& line
       co_await site.publisher.changed();
     }
   }
-  beast::get_lowest_layer(socket->ws).close();  // ends the reader, too
+  beast::get_lowest_layer(socket->ws).close();  // also ends the reader
 }
 
-/// One of kPictureNames as parts of an endless answer.
+/// Sends one of kPictureNames as the parts of an endless response.
 net::awaitable<void> watch_picture(Site& site, beast::tcp_stream& stream, std::size_t index) {
   boost::system::error_code error;
   const auto write = [&](const auto& buffers) {
@@ -175,7 +173,7 @@ net::awaitable<void> watch_picture(Site& site, beast::tcp_stream& stream, std::s
     const Bytes file = set->jpeg(index);
     const std::string before =
         "Content-Type: image/jpeg\r\nContent-Length: " + std::to_string(file->size()) + "\r\n\r\n";
-    const std::string after = "\r\n--frame\r\n";  // at once: a browser shows a part when it ends
+    const std::string after = "\r\n--frame\r\n";  // at once: browsers show a part when it ends
     const std::array<net::const_buffer, 3> part = {net::buffer(before), net::buffer(*file),
                                                    net::buffer(after)};
     co_await write(part);

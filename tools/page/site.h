@@ -1,4 +1,4 @@
-// What the connections of a server share.
+// What a server's connections share.
 #pragma once
 
 #include <algorithm>   // counting
@@ -22,26 +22,24 @@ namespace millrace::page {
 using Request = boost::beast::http::request<boost::beast::http::string_body>;
 using Response = boost::beast::http::response<boost::beast::http::string_body>;
 
-/// What a connection is doing. Watchers have at most three quarters of the places, and the others
-/// give way to a newcomer, so that there is always room for a short question such as /healthz.
+/// What a connection is doing. Watchers get at most three quarters of the connections, and the
+/// others make room for newcomers, so short requests such as /healthz always get through.
 enum class Doing { asks, is_answered, watches };
 
-/// An open connection.
 struct Line {
-  std::function<void()> hang_up;                          ///< makes all that waits on it fail
-  Clock::time_point deadline = Clock::time_point::max();  ///< then it is hung up
+  std::function<void()> hang_up;  ///< makes everything that waits on it fail
+  Clock::time_point deadline = Clock::time_point::max();  ///< it is closed then
   Doing doing = Doing::asks;
-  bool hung_up = false;  ///< it is about to go
+  bool hung_up = false;  ///< about to close
 };
 
-/// One a server; the server's thread alone.
+/// One per server; server thread only.
 struct Site {
   const Gate& gate;
   const WebSubject& subject;
   Publisher& publisher;
   std::list<Line> lines{};
 
-  /// Connections that may be open at a time.
   static int most_lines() { return io::connection_limit(256); }
   bool has_room_to_watch() const {
     const auto watch = [](const Line& line) { return line.doing == Doing::watches; };
@@ -49,7 +47,7 @@ struct Site {
   }
 };
 
-/// While it lives the connection is on the list, and is a viewer once it watches.
+/// Keeps the connection on the list while it lives, and counts it as a viewer once it watches.
 class Enrolled {
  public:
   Enrolled(Site& site, std::function<void()> hang_up)
@@ -71,14 +69,13 @@ class Enrolled {
   std::list<Line>::iterator at_;
 };
 
-/// A connection from its first request to its end. Errors end it; nobody else learns of them.
+/// Handles a connection from its first request to its end. Errors end it, silently.
 boost::asio::awaitable<void> serve(Site& site, boost::asio::ip::tcp::socket socket);
 
-/// What is said to any request but those that stay: /live and /picture.
+/// The response to any request but /live and /picture, which stay open.
 Response answer(Site& site, const Request& request);
-/// What is said to one who would watch where too many do.
 Response crowded(const Request& request);
-/// May this request be answered with what it asks for? If not, `refusal` says so instead.
+/// Whether this request may be answered. If not, `refusal` is the response.
 bool admitted(const Site& site, const Request& request, Response& refusal);
 /// "/state" of "/state?x=y".
 std::string_view path_of(const Request& request);

@@ -15,17 +15,15 @@ namespace millrace::page {
 
 using io::Clock;
 
-/// A snapshot and what follows from earlier ones.
 struct Live {
-  /// Its state also has "t", seconds since the first snapshot; "rate" and the stages' "load", of
-  /// the last two seconds; the latency's "recent_p50" and "recent_p99", of the last ten; and
+  /// Its state also has "t", in seconds since the first snapshot; "rate" and the stages' "load",
+  /// over the last two seconds; the latency's "recent_p50" and "recent_p99", over the last ten; and
   /// "trained_since_reconnect", a lower bound.
   Snapshot now;
-  double still_s = 0;    ///< since the last frame was done
-  bool stalled = false;  ///< that is long, by the stream's own pace
+  double still_s = 0;    ///< since the last finished frame
+  bool stalled = false;  ///< that is long at this stream's rate
 };
 
-/// A number of a TrendPoint: its name and where it is in the state.
 struct TrendColumn {
   const char *name, *where;
 };
@@ -73,19 +71,19 @@ class Trend {
     return live_;
   }
   const Live& live() const { return live_; }
-  /// The last five minutes, a point a second; and the whole run.
+  /// The last five minutes, one point per second.
   const std::deque<TrendPoint>& recent() const { return recent_; }
   const std::vector<TrendPoint>& whole() const { return whole_.points(); }
 
  private:
-  static constexpr double kRateSeconds = 2;  ///< short enough to see, long enough not to flicker
+  static constexpr double kRateSeconds = 2;      ///< smooth, yet prompt
   static constexpr double kLatencySeconds = 10;  ///< a p99 needs some frames
   static constexpr double kPointSeconds = 1;
   static constexpr double kStalledSeconds = 3, kStalledPeriods = 5;  ///< without a frame
   static constexpr double kMarkSeconds = 0.1;
   static constexpr std::size_t kRecentPoints = 300;
 
-  /// Frames that the pipeline has done with, learned from or not.
+  /// Frames that have left the pipeline, trained on or not.
   static std::int64_t done(const engine::FrameCounts& frames) {
     return frames.trained + frames.predicted_only + frames.untold;
   }
@@ -93,10 +91,10 @@ class Trend {
   struct Mark {
     Clock::time_point at;
     std::int64_t trained, dropped;
-    std::vector<double> busy_ns;  ///< by stage, of all steps so far
+    std::vector<double> busy_ns;  ///< per stage, summed over all steps
     engine::Histogram latency;
   };
-  // The latest mark of at least that age, or the oldest.
+  // The latest mark at least `age` old, or the oldest mark.
   const Mark& mark_before(Clock::time_point now, double age) const {
     for (auto mark = marks_.rbegin(); mark != marks_.rend(); ++mark) {
       if (seconds(now - mark->at) >= age) return *mark;
@@ -137,7 +135,7 @@ class Trend {
     const bool first = whole_.points().empty() && recent_.empty();
     if (!first && seconds(now - last_point_) < kPointSeconds) return;
     last_point_ = now;
-    if (live_.now.frames.trained == 0) return;  // nothing to draw yet
+    if (live_.now.frames.trained == 0) return;
     TrendPoint point;
     std::ranges::transform(kTrendColumns, point.begin(), [&](const TrendColumn& column) {
       return number_at(state(), column.where);

@@ -24,7 +24,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::milliseconds kLastPatience = 1s;  // when the run is over, for all
+constexpr std::chrono::milliseconds kLastPatience = 1s;  // shared by all posts after the run
 
 /// "20260102T030405Z-event-7-frame-1234", in UTC, so that names sort by time.
 std::string name_of(const Alert& alert) {
@@ -38,7 +38,7 @@ std::string name_of(const Alert& alert) {
   return name;
 }
 
-/// The snapshots in `folder`, of earlier runs too, oldest first.
+/// Paths of the snapshots in `folder`, including earlier runs', oldest first.
 std::deque<std::string> snapshots_in(const std::string& folder) {
   std::deque<std::string> found;
   std::error_code ignored;
@@ -58,14 +58,14 @@ std::string alert_json(const Alert& alert, const std::string& source) {
   const nlohmann::ordered_json json = {{"kind", "unexpected"},
                                        {"event", alert.event},
                                        {"frame", alert.frame},
-                                       {"source_frame", alert.frame},  // its name of old
+                                       {"source_frame", alert.frame},  // deprecated name of "frame"
                                        {"time", Seconds(alert.time.time_since_epoch()).count()},
-                                       {"loss", alert.loss},  // nan is written as null
+                                       {"loss", alert.loss},  // NaN becomes null
                                        {"deviation", alert.deviation},
                                        {"snapshot", alert.snapshot},
                                        {"clip", alert.clip},
                                        {"source", io::redacted(source)}};
-  // A path need not be UTF-8.
+  // Paths need not be UTF-8.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -139,7 +139,7 @@ void Alerts::raise(const Alert& alert, const float* frame, const float* predicti
 void Alerts::run() {
   if (!options_.snapshots.empty()) written_ = snapshots_in(options_.snapshots);
   for (;;) {
-    const bool last = stop_.load();  // asked first: what was raised before is then told
+    const bool last = stop_.load();  // read first, so that everything raised before stop() is sent
     int number = 0;
     if (ready_.take(number, last ? 0us : 20ms)) {
       tell(slots_[std::size_t(number)]);
@@ -166,7 +166,7 @@ bool Alerts::attempt(const Act& act) {
   }
 }
 
-/// For one post. At the end all posts share one.
+/// The time-out of one post. After the run all posts share one.
 std::chrono::milliseconds Alerts::patience() {
   if (!stop_.load()) return options_.patience;
   const auto now = std::chrono::steady_clock::now();

@@ -15,19 +15,18 @@
 
 namespace millrace::app {
 
-/// The first frame of an event, which is a run of unexpected frames.
+/// The first frame of an event (a run of unexpected frames).
 struct Alert {
   std::int64_t event = 0;  ///< 1, 2, ... in this run
-  std::int64_t frame = 0;  ///< its number at the source
+  std::int64_t frame = 0;  ///< the source's number
   std::chrono::system_clock::time_point time;
   double loss = 0;       ///< may not be finite
-  double deviation = 0;  ///< above the usual
-  std::string snapshot;  ///< path of the picture; "": there is none
-  std::string clip;  ///< path of the video, which is written once the event has gone on; "": none
+  double deviation = 0;  ///< above normal
+  std::string snapshot;  ///< path of the picture; "": none
+  std::string clip;      ///< path of the video, written once the event has gone on; "": none
 };
 
-/// One JSON object on one line, without the credentials of the URI `source`. A non-finite loss is
-/// null.
+/// One line of JSON, without the credentials of the URI `source`. A non-finite loss is null.
 std::string alert_json(const Alert& alert, const std::string& source);
 
 struct AlertOptions {
@@ -35,38 +34,35 @@ struct AlertOptions {
   std::string webhook;    ///< http://...; "": none
   std::string mqtt;       ///< mqtt://...; "": none
   std::string topic;
-  std::string source;                       ///< told, without credentials
-  int channels = 0, height = 0, width = 0;  ///< of pictures
-  double clip_seconds = 0;                  ///< before and after an event's first frame; 0: no clip
-  double fps = 0;                           ///< of clips; 0: 25
-  std::chrono::milliseconds patience{5000};  ///< for each post
+  std::string source;  ///< as reported, without credentials
+  int channels = 0, height = 0, width = 0;
+  double clip_seconds = 0;  ///< before and after an event's first frame; 0: no clip
+  double fps = 0;           ///< of clips; 0: 25
+  std::chrono::milliseconds patience{5000};  ///< per post
   std::size_t keep = 1000;                   ///< snapshots in the folder; older ones are removed
 };
 
-/// A bounded queue of alerts and a thread that writes their snapshots and clips and sends them.
-/// Alerts that find the queue full are dropped and counted; failures are counted. Error texts
-/// contain no credentials.
+/// A bounded queue of alerts, and a thread that writes snapshots and clips and sends the alerts.
+/// Drops and counts alerts when the queue is full. Error texts contain no credentials.
 class Alerts {
  public:
-  static constexpr int kWaiting = 4;  ///< alerts that may wait, pictures included
+  static constexpr int kWaiting = 4;  ///< queued alerts, with their pictures
 
   explicit Alerts(AlertOptions options);
-  /// finish().
   ~Alerts();
 
-  /// Copies `alert` and the pictures, float32 [channels][height][width] in 0..1, or null: the frame
-  /// and what the network had predicted. Neither allocates nor waits. One thread.
+  /// Copies `alert` and two pictures (may be null): the frame and the network's prediction of it,
+  /// both float32 [channels][height][width] in 0..1. Neither allocates nor blocks. One thread.
   void raise(const Alert& alert, const float* frame, const float* prediction);
-  /// Keeps the frame for clips, as raise() does. Before raise() for the same frame.
+  /// Records the frame for clips. Call it before raise() for the same frame.
   void film(const float* frame, const float* prediction);
-  /// Sends what is waiting, with shorter time-outs, and stops. One thread.
+  /// Sends what is queued, with shorter time-outs, and stops. One thread.
   void finish();
 
   // Any thread.
   std::int64_t told() const { return told_.load(std::memory_order_relaxed); }
   std::int64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
   std::int64_t failed() const { return failed_.load(std::memory_order_relaxed); }
-  /// Path of the latest snapshot; "": there is none yet.
   std::string last_snapshot() const;
   /// "WHERE: cause" of the latest failure; "" if none.
   std::string last_error() const;
@@ -83,7 +79,7 @@ class Alerts {
   void tell(Slot& slot);
   void write_snapshot(Slot& slot);
   std::string path_of(const Alert& alert, const char* ending) const;
-  void keep(const std::string& path);  ///< and remove the oldest beyond options_.keep
+  void keep(const std::string& path);  ///< removes the oldest beyond options_.keep
   template <class Act>
   bool attempt(const Act& act);
 
@@ -91,8 +87,7 @@ class Alerts {
   std::unique_ptr<ClipRecorder> clips_;  ///< null: none
   std::vector<Slot> slots_;
   io::SlotRing free_{kWaiting}, ready_{kWaiting};
-  // The thread's own: snapshots and clips that are there, of earlier runs too, and where the clip
-  // under way will be.
+  // The thread's: snapshots and clips, including earlier runs', and the next clip's path.
   std::deque<std::string> written_;
   std::string clip_path_;
   std::chrono::steady_clock::time_point last_end_;
@@ -100,7 +95,7 @@ class Alerts {
   std::atomic<std::int64_t> told_{0}, dropped_{0}, failed_{0};
   mutable std::mutex mutex_;
   std::string last_error_, last_snapshot_;
-  std::thread thread_;  // last: starts when all else stands
+  std::thread thread_;  // last: uses the members above
 };
 
 }  // namespace millrace::app

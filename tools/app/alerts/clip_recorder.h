@@ -1,4 +1,3 @@
-// The seconds around an event, as a video.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +15,13 @@ namespace millrace::app {
 
 struct ClipOptions {
   int channels = 0, height = 0, width = 0;
-  double seconds = 0;  ///< before an event and after it
+  double seconds = 0;  ///< before and after an event
   double fps = 25;
 };
 
-/// Keeps the latest frames, each beside its error map, as bytes. One thread sees frames, another
-/// writes; between them a film of twice the seconds changes hands. While one is written the other
-/// is recorded, so an event that begins meanwhile has less before it. Only the constructor
-/// allocates.
+/// Keeps the latest frames, each beside its error map, as bytes. One thread records, another
+/// writes; they swap two films, each twice `seconds` long. An event that begins while a film is
+/// written therefore has less footage before it. Only the constructor allocates.
 class ClipRecorder {
  public:
   explicit ClipRecorder(const ClipOptions& options)
@@ -38,8 +36,8 @@ class ClipRecorder {
     }
   }
 
-  // The thread that sees.
-  /// float32 [channels][height][width] in 0..1.
+  // The recording thread.
+  /// Both are float32 [channels][height][width] in 0..1.
   void see(const float* frame, const float* prediction) {
     io::from_planar(frame, options_.channels, options_.height, options_.width, seen_);
     io::shown_error({prediction, off_.size()}, {frame, off_.size()}, off_);
@@ -49,13 +47,13 @@ class ClipRecorder {
     if (left_ > 0) --left_;
     if (left_ == 0) end();
   }
-  /// The frames up to now, and as many more, become a clip. False: another one is under way.
+  /// Makes a clip of the latest frames and as many more. False: one is already being recorded.
   bool keep() {
     if (left_ >= 0 || ready()) return false;
     left_ = before_;
     return true;
   }
-  /// No more frames come: the clip under way ends here.
+  /// Ends the current clip early: no more frames come.
   void end() {
     if (left_ < 0) return;
     left_ = -1;
@@ -64,9 +62,9 @@ class ClipRecorder {
     turn_.store(Turn::full, std::memory_order_release);
   }
 
-  // The thread that writes.
+  // The writing thread.
   bool ready() const { return turn_.load(std::memory_order_acquire) == Turn::full; }
-  /// Writes what is ready(), and gives the film back. Throws std::runtime_error.
+  /// Writes the film that is ready() and returns it to the recorder. Throws std::runtime_error.
   void write(const std::string& path) {
     Film& film = films_[1 - recorded_];
     struct GiveBack {
@@ -91,7 +89,7 @@ class ClipRecorder {
 
  private:
   struct Film {
-    std::vector<io::Frame> pictures;  ///< a ring
+    std::vector<io::Frame> pictures;
     std::int64_t seen = 0;
   };
   enum class Turn { recording, full };  ///< full: the other film is the writer's
@@ -103,8 +101,8 @@ class ClipRecorder {
   std::vector<float> off_;
   io::Frame seen_, error_;
   Film films_[2];
-  int recorded_ = 0;        ///< which film is
-  std::int64_t left_ = -1;  ///< frames until the clip is whole; -1: none is under way
+  int recorded_ = 0;
+  std::int64_t left_ = -1;  ///< frames until the clip is complete; -1: no clip
   std::atomic<Turn> turn_{Turn::recording};
 };
 

@@ -72,12 +72,12 @@ class Client final : public MqttClient {
   void fail(const std::string& cause) {
     connected_ = dialled_ = false;
     unconfirmed_ = 0;
-    if (!addresses_.empty()) return;  // the next one may answer
+    if (!addresses_.empty()) return;  // another address may answer
     error_ = where_ + ": " + cause;
     next_try_ = Clock::now() + kRetry;
   }
   void dial() {
-    // Asked here, since the library would wait for a silent name service.
+    // Resolved here: the library would block on a silent name service.
     if (addresses_.empty()) {
       const auto found = io::addresses_of(at_.host, "1883", kRetry);
       if (!found || found->empty())
@@ -107,7 +107,7 @@ class Client final : public MqttClient {
     --static_cast<Client*>(object)->unconfirmed_;
   }
   static void on_message(mosquitto*, void* object, const mosquitto_message* message) {
-    if (message->retain) return;  // a wish of long ago
+    if (message->retain) return;  // a request from long ago
     static_cast<Client*>(object)->options_.heard(
         message->topic,
         {static_cast<const char*>(message->payload), std::size_t(message->payloadlen)});
@@ -120,7 +120,7 @@ class Client final : public MqttClient {
   bool connected_ = false, dialled_ = false;
   int unconfirmed_ = 0;
   Clock::time_point next_try_;
-  std::vector<io::Address> addresses_;  ///< of the broker, still to be tried
+  std::vector<io::Address> addresses_;
   std::string error_ = where_ + ": not connected yet";
 };
 

@@ -1,4 +1,4 @@
-// A build without libmosquitto.
+// For builds without libmosquitto.
 #include <stdexcept>
 
 #include "tools/app/alerts/mqtt.h"

@@ -50,14 +50,13 @@ std::string request_of(const std::string& url, const std::string& json) {
 
 struct TimedOut {};
 
-/// Returns when `events` can be done on `socket`; throws TimedOut.
+/// Returns when `socket` is ready for `events`; throws TimedOut.
 void wait(int socket, short events, Clock::time_point limit) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit - Clock::now()).count();
   pollfd wanted{socket, events, 0};
   if (left <= 0 || ::poll(&wanted, 1, int(left)) == 0) throw TimedOut();
 }
 
-/// Connects to the first of `addresses` that takes it.
 void connect(std::optional<io::Dial>& dial, const std::vector<io::Address>& addresses,
              Clock::time_point limit) {
   int error = 0;
@@ -70,7 +69,6 @@ void connect(std::optional<io::Dial>& dial, const std::vector<io::Address>& addr
   throw std::runtime_error(addresses.empty() ? "unknown host" : std::strerror(error));
 }
 
-/// Sends a request and returns the response's first line.
 std::string exchange(int socket, std::string_view request, Clock::time_point limit) {
   while (!request.empty()) {
     wait(socket, POLLOUT, limit);
@@ -92,7 +90,7 @@ std::string exchange(int socket, std::string_view request, Clock::time_point lim
   return answer.substr(0, answer.find("\r\n"));
 }
 
-/// 204 of "HTTP/1.1 204 No Content"; 0 if it is no such line.
+/// 204 for "HTTP/1.1 204 No Content"; 0 if `line` is no status line.
 int status_of(const std::string& line) {
   const std::size_t space = line.find(' ');
   if (!line.starts_with("HTTP/1.") || space == line.npos) return 0;

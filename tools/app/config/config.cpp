@@ -17,7 +17,7 @@
 namespace millrace::app {
 namespace {
 
-// Above all tables. It is read first, since other keys name what plug-ins add.
+// Precedes all tables; read first, since other keys may name what plug-ins add.
 constexpr char kPlugins[] = "plugins";
 constexpr char kNoFile[] = "(default)";      // Config::name
 constexpr std::size_t kMostBytes = 4 << 20;  // of a config file
@@ -33,8 +33,8 @@ const ConfigKey* find_key(std::string_view path) {
   return found == keys.end() ? nullptr : &*found;
 }
 
-/// The key with the fewest edits to `path`. Where that is a guess, the key whose meaning says so:
-/// optimizer.learning_rate is optimizer.lr.
+/// The key with the fewest edits to `path`. If that is uncertain, the one with the same meaning:
+/// optimizer.lr for optimizer.learning_rate.
 std::string nearest_key(const std::string& path) {
   std::vector<std::string_view> names = {"model.layer"};
   for (const ConfigKey& key : config_keys()) names.push_back(key.path);
@@ -67,7 +67,7 @@ void set_layers(Config& config, const toml::node& value, const std::string& wher
   config.model.layer.clear();
   for (const toml::node& item : *list) {
     const std::string which = "model.layer[" + std::to_string(config.model.layer.size()) + "]";
-    // In a file each layer has a line of its own, in a --set none.
+    // In a file each layer has its own line, in --set none.
     const std::string at = where.starts_with("--set") ? where : place(config.name, item.source());
     if (!item.is_table()) throw ConfigError(at + ": " + which + " must be a table");
     config.places[which] = at;
@@ -79,7 +79,7 @@ void set_layers(Config& config, const toml::node& value, const std::string& wher
   }
 }
 
-/// A value as TOML, fit for an error's single line.
+/// A value as TOML, shortened for a one-line error.
 std::string on_one_line(const toml::node& value) {
   constexpr std::size_t kLongest = 120;
   std::ostringstream out;

@@ -1,4 +1,4 @@
-// What the user wants: the config file, with --set on top. Needs no LibTorch.
+// What the user wants: the config file, overridden by --set. Needs no LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,17 @@
 
 namespace millrace::app {
 
-/// A config that cannot be used. The message begins with the place: "FILE:LINE:COL: " or
-/// "--set KEY: ".
+/// An unusable config. The message begins with the place, "FILE:LINE:COL: " or "--set KEY: ".
 struct ConfigError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Every key of the config file, with its default, which holds with and without a file.
-/// config_keys.cpp says what each key may hold.
+/// All config keys with their defaults. config_keys.cpp gives their ranges.
 struct Config {
   std::vector<std::string> plugins;  ///< loaded as soon as they are set
   struct {
     std::string uri = "file:///usr/share/doc/opencv-doc/examples/data/vtest.avi";
-    std::vector<std::string> uris;  ///< one per copy of the pipeline; empty: one copy, with `uri`
+    std::vector<std::string> uris;  ///< one per copy of the pipeline; empty: one copy, of `uri`
     std::string pace = "auto";
     std::string drop = "auto";
     int width = 128;
@@ -62,10 +60,10 @@ struct Config {
   struct : engine::ScheduleSpec {
     std::vector<int> cut;
     std::vector<std::string> devices = {"auto"};
-    std::vector<int> threads = {1};  ///< per stage, or one number for all; 0: chosen at the start
+    std::vector<int> threads = {1};  ///< per stage, or one number for all; 0: chosen at start
     std::string capture = "auto", convolution = "accurate", precision = "float32",
                 kernels = "tuned";
-    std::vector<int> ranks;  ///< one per worker; empty: dealt in order
+    std::vector<int> ranks;  ///< one per worker; empty: assigned in order
     int tensor = 1;          ///< ranks that share each worker's modules
   } pipeline;
   stages::OptimizerSpec optimizer{.kind = "adam", .lr = 0.001};
@@ -111,67 +109,59 @@ struct Config {
     std::string video;
     std::string log;
     std::int64_t log_every = 100;
-    std::vector<std::string> sinks;  ///< "NAME:ARGUMENT"
+    std::vector<std::string> sinks;
   } output;
 
-  std::map<std::string, std::string> places;  ///< where each key was set, if it was
-  std::string name;         ///< the file's, for errors about keys that were not set
-  bool empty_file = false;  ///< it is there and sets no key
+  std::map<std::string, std::string> places;  ///< where each key was set
+  std::string name;         ///< file name, for errors about keys that were not set
+  bool empty_file = false;  ///< the file exists and sets no key
 
   /// Sets "table.key" to `value`, in TOML's syntax; a bare word is a string. Throws ConfigError.
   void set(const std::string& key, const std::string& value);
-  /// An error about `key`, beginning with the place where it was set.
+  /// An error about `key`, with the place where it was set.
   ConfigError error(const std::string& key, const std::string& what) const;
 };
 
-/// Reads `path` ("": no file, all defaults), then applies `settings` ("table.key=value") in order.
-/// Throws ConfigError for the first thing wrong; every value is in its key's range afterwards.
+/// Reads `path` ("": defaults only), then applies `settings` ("table.key=value") in order. Throws
+/// ConfigError at the first fault. All values of the result are in range.
 Config load_config(const std::string& path, const std::vector<std::string>& settings);
 
-/// Whether a command's argument names a source instead of a config file: a URI, or a file that is
-/// not called *.toml. Pipes and devices are configs.
+/// Whether a command's argument names a source, not a config file: it is a URI or a file not called
+/// *.toml. Pipes and devices are configs.
 bool names_a_source(const std::string& argument);
-/// Whether the user has set a source.
 bool names_source(const Config& config);
-/// The config file that the argument names, or every key's default with that source.
+/// The named config file, or the defaults with that source.
 Config load_argument(const std::string& argument, std::vector<std::string> settings);
 
-/// Config text read from memory; `name` stands for the file in errors.
+/// Config text from memory; `name` stands for the file in errors.
 Config parse_config(const std::string& text, const std::string& name,
                     const std::vector<std::string>& settings);
 
-/// Resolves keys that depend on one another. Throws ConfigError if they contradict. Configs from
-/// load_config() have passed it.
+/// Resolves keys that depend on one another, as load_config() does. Throws ConfigError.
 void settle(Config& config);
 
-/// All keys as TOML, with the values `config` holds.
 std::string to_toml(Config config);
 
-/// `text` as a TOML string.
 std::string value_text(const std::string& text);
 
-/// Whether `key` has its default value.
 bool is_default(const Config& config, const std::string& key);
 
 /// A key whose values, as TOML, differ between two configs.
 struct Difference {
   std::string key, before, after;
 };
-/// In the order of the keys; model.layer without values.
+/// In key order; model.layer without values.
 std::vector<Difference> differences(const Config& before, const Config& after);
 
-/// A key as people read about it.
 struct KeyEntry {
   std::string path;          ///< "source.width"
   std::string default_text;  ///< as TOML
   std::string meaning, range;
-  std::vector<std::string> choices;  ///< its named values, as bare words; empty: it has none
+  std::vector<std::string> choices;  ///< its named values, as bare words; empty: none
 };
 std::vector<KeyEntry> key_entries();
 
-/// Every key as text: its default, meaning and range.
 std::string describe_keys();
-/// Every type of [[model.layer]] and its keys as text.
 std::string describe_layers();
 
 }  // namespace millrace::app

@@ -1,4 +1,4 @@
-// The table of config keys. A key is an entry here and a member of Config with its default.
+// The table of config keys: each is an entry here and a member of Config with its default.
 #include "tools/app/config/config_keys.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::vector<std::string> names_of(const Table& table) {
   return names;
 }
 
-/// The side of a kernel that padding can centre.
+/// Sizes of a kernel that padding can centre.
 Range kernel_side() {
   return {
       .least = 1, .most = 63, .text = "an odd whole number from 1 to 63", .fits = [](Place side) {
@@ -115,7 +115,7 @@ Range threads() {
           }};
 }
 
-/// Below 0 stands for "auto".
+/// Negative: "auto".
 Range share() {
   return {.least = 0, .most = 0.99, .text = "\"auto\" or a number from 0 to 0.99", .automatic = -1};
 }
@@ -136,7 +136,7 @@ std::string described_sources() {
   return text;
 }
 
-// A key that is named as its member, and one that is not.
+// KEY_AT is for keys whose path differs from the member.
 #define KEY(member, range, meaning) KEY_AT(#member, member, range, meaning)
 #define KEY_AT(path, member, range, meaning)                           \
   ConfigKey {                                                          \
@@ -366,7 +366,7 @@ std::vector<ConfigKey> make_table() {
 }  // namespace
 
 const std::vector<ConfigKey>& config_keys() {
-  // Plug-ins add names that a key can take.
+  // Rebuilt when plug-ins have added names that a key can take.
   static int made_of = plugins_loaded();
   static std::vector<ConfigKey> table = make_table();
   if (made_of != plugins_loaded()) {

@@ -1,4 +1,4 @@
-// Keys of TOML that have too many parts: its parser takes stack for each of them.
+// Finds TOML keys with too many parts: the parser uses stack for each part.
 #pragma once
 
 #include <algorithm>
@@ -6,8 +6,7 @@
 
 namespace millrace::app {
 
-/// The line of `text` in which a key such as a.b.c has more parts than any should, from 1 on; 0: in
-/// none. Of any text, TOML or not.
+/// The line (from 1) of `text` with such a key; 0: none. Takes any text, even invalid TOML.
 inline int line_of_deep_key(std::string_view text) {
   constexpr int kMostDots = 32;
   int dots = 0, line = 1;

@@ -1,4 +1,3 @@
-// How values of config keys and the tables [[model.layer]] are read and shown.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -24,7 +23,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// A loss by its name, or a table of kind, weight, label_smoothing and channels.
+/// A loss by name, or a table of kind, weight, label_smoothing and channels.
 bool read_term(const toml::node& node, const Range& names, stages::LossTerm& term) {
   if (read_value(node, names, &term.kind)) return true;
   const toml::table* const table = node.as_table();
@@ -127,7 +126,6 @@ std::string text_of(const T& value, const Range& range) {
   }
 }
 
-/// What a value of type T may be, by its bounds alone.
 template <class T>
 std::string bounds_text(const Range& range) {
   const auto from_to = [&](const std::string& what) {
@@ -142,7 +140,6 @@ std::string bounds_text(const Range& range) {
   return from_to(kIsList<T> ? "a list of whole numbers" : "a whole number");
 }
 
-/// Reads the key of `field`, if `table` has it.
 template <class T>
 void read_into(std::optional<T>& value, const toml::table& table, const stages::LayerField& field) {
   const toml::node* const node = table.get(field.name);
@@ -207,7 +204,7 @@ bool ConfigKey::set(Config& config, const toml::node& node) const {
   return read_value(node, range, place) && (!range.fits || range.fits(place));
 }
 
-// None of these changes the config.
+// These don't change the config.
 std::string ConfigKey::show(const Config& config) const {
   return value_text(at(const_cast<Config&>(config)), range);
 }

@@ -11,7 +11,7 @@
 
 namespace millrace::app {
 
-constexpr int kMostRepeats = 200;  // of a module, on a machine that is busy
+constexpr int kMostRepeats = 200;  // of a module, on a busy machine
 
 engine::plan::Profile profile_of(const Config& config,
                                  std::vector<engine::plan::Measured>* speeds) {

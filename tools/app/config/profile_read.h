@@ -1,4 +1,3 @@
-// Profiles for commands: measured or read.
 #pragma once
 
 #include "engine/plan/profile.h"
@@ -6,8 +5,8 @@
 
 namespace millrace::app {
 
-/// Measures the network that `config` describes, on this machine's devices.
-/// `speeds`, unless null, receives the speed on every number of cores that was tried.
+/// Measures the config's network on this machine's devices. `speeds`, unless null, receives the
+/// speed for each number of cores tried.
 engine::plan::Profile profile_of(const Config& config,
                                  std::vector<engine::plan::Measured>* speeds = nullptr);
 

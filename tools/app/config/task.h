@@ -1,4 +1,3 @@
-// The tasks: what a network is asked to predict.
 #pragma once
 
 #include <string>
@@ -10,27 +9,25 @@ namespace millrace::app {
 
 /// Where a sample's target comes from.
 enum class TargetFrom {
-  input,        ///< it is the input itself
+  input,        ///< the input itself
   later_frame,  ///< the frame task.horizon frames later
   label,        ///< the class number that the frame carries
-  teller,       ///< numbers that an io::Teller sets in the frame
+  teller,       ///< numbers that an io::Teller puts into the frame
   teacher,      ///< another network's output for the input
 };
 
-/// A task: an entry of the table.
 struct TaskType {
   std::string name;
   std::string meaning;  ///< what the target is, for check --keys
-  std::string key;      ///< the key of [task] that only this task takes; "": none
+  std::string key;      ///< the key of [task] that only this task uses; "": none
   TargetFrom target;
   stages::Gives gives;  ///< the shape of the network's output
   bool pictures;        ///< target and prediction can be shown as pictures
-  bool classes;         ///< the channel with the largest number is the predicted class
+  bool classes;         ///< the predicted class is the channel with the largest value
 
   bool target_is_frame() const {
     return target == TargetFrom::input || target == TargetFrom::later_frame;
   }
-  /// Whether `key` must be set.
   bool needs_key() const { return target == TargetFrom::teller || target == TargetFrom::teacher; }
   bool pixel_classes() const { return gives == stages::Gives::map; }
 };
@@ -52,7 +49,7 @@ inline const std::vector<TaskType>& task_types() {
   return all;
 }
 
-/// The task called `name`, which must be in the table.
+/// `name` must be in the table.
 inline const TaskType& task_type(const std::string& name) {
   for (const TaskType& type : task_types()) {
     if (type.name == name) return type;

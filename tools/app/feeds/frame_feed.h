@@ -1,4 +1,3 @@
-// From the frame queue to the pipeline's samples.
 #pragma once
 
 #include <algorithm>
@@ -15,17 +14,17 @@
 
 namespace millrace::app {
 
-/// Makes samples of frames. Targets by task: autoencode: the frame itself; label: 1 for the frame's
-/// class, 0 for the others; mask, stream: the frame's target, after the input with task.with_input;
-/// next-frame: see NextFrameFeed; teacher: see TeacherFeed. Frames without a class or target make
-/// samples without a target. Used by stage 0's worker; pending() once that has stopped.
+/// Turns frames into samples. Targets by task: autoencode: the frame itself; label: 1 for the
+/// frame's class, 0 for the others; mask, stream: the frame's target, preceded by the input with
+/// task.with_input. Frames without a class or target make samples without a target. Used by stage
+/// 0's worker; pending() after it has stopped.
 class FrameFeed : public engine::Feed {
  public:
   /// Queue and resizer outlive it.
   FrameFeed(io::FrameQueue& queue, io::Resizer& resizer, TargetFrom target)
       : queue_(queue), resizer_(resizer), target_from_(target) {}
 
-  /// Takes no frame while paused(). Call it before the run.
+  /// Takes no frames while paused(). Call it before the run.
   void rest_while(std::function<bool()> paused) { paused_ = std::move(paused); }
 
   Status poll(std::chrono::microseconds patience) override {
@@ -40,7 +39,7 @@ class FrameFeed : public engine::Feed {
     return ended ? Status::end : Status::wait;
   }
   void take(engine::Sample& sample) override {
-    write_input(resizer_.fit(*frame_), sample);  // autoencode: the target, too
+    write_input(resizer_.fit(*frame_), sample);  // for autoencode, also the target
     sample.info = info_of(*frame_);
     bool& has_target = sample.info.has_target;
     if (target_from_ == TargetFrom::label) {
@@ -54,36 +53,34 @@ class FrameFeed : public engine::Feed {
     frame_ = nullptr;
   }
 
-  /// Whether it is paused. It drains even then.
+  /// Whether it is paused. A pause doesn't stop it from draining.
   bool rests() const { return paused_ && paused_() && !queue_.drained(); }
 
   /// Samples made so far. Any thread.
   std::int64_t taken() const { return taken_.load(std::memory_order_relaxed); }
 
-  /// Frames popped from the queue that became no sample.
+  /// Frames popped from the queue that have not become samples.
   virtual std::int64_t pending() const { return frame_ ? 1 : 0; }
 
  protected:
-  /// The next frame, to be released; null: none came in time, or the stream has `ended`.
+  /// The next frame, to be released; null: none within `patience`, or the stream has `ended`.
   io::Frame* pop(std::chrono::microseconds patience, bool& ended) {
-    // Asked first, since a frame may arrive between the two calls.
+    // Checked first: a frame may arrive between the two calls.
     const bool drained = queue_.drained();
     io::Frame* const frame = queue_.pop(drained ? std::chrono::microseconds(0) : patience);
     ended = drained && !frame;
     return frame;
   }
-  /// The info of the sample made from `frame`. Counts it.
   engine::SampleInfo info_of(const io::Frame& frame) {
     const std::int64_t index = taken();
     taken_.store(index + 1, std::memory_order_relaxed);
     return {.index = index, .frame = frame.id, .captured = frame.captured};
   }
-  /// Copies the pixels of `frame`, which has the samples' size, as the slot takes them: bytes or
-  /// floats.
+  /// Copies a frame of the samples' size as bytes or floats, as the slot takes them.
   static void write_input(const io::Frame& frame, engine::Sample& sample) {
     write(frame, sample.input_bytes(), sample.input());
   }
-  /// The same as frame `place` of the `context` in a sample.
+  /// The same, as frame `place` of the `context` in a sample.
   static void write_input(const io::Frame& frame, engine::Sample& sample, int place, int context) {
     if (context == 1) return write_input(frame, sample);
     const std::size_t channels = std::size_t(frame.channels), first = std::size_t(place) * channels;
@@ -93,7 +90,7 @@ class FrameFeed : public engine::Feed {
       const std::size_t elements = floats.size() / std::size_t(context);
       return write(frame, {}, floats.subspan(elements * std::size_t(place), elements));
     }
-    // A pixel's channels of all frames lie together.
+    // The channels of all frames are adjacent for each pixel.
     const std::size_t step = channels * std::size_t(context);
     for (std::size_t pixel = 0; pixel * step < bytes.size(); ++pixel) {
       std::copy_n(frame.pixels.begin() + std::ptrdiff_t(pixel * channels), channels,
@@ -108,7 +105,6 @@ class FrameFeed : public engine::Feed {
   io::Resizer& resizer_;
 
  private:
-  /// As bytes if the sample takes bytes, else as floats.
   static void write(const io::Frame& frame, std::span<std::uint8_t> bytes,
                     std::span<float> floats) {
     if (!frame.values.empty()) {
@@ -119,13 +115,12 @@ class FrameFeed : public engine::Feed {
       std::copy_n(frame.pixels.begin(), frame.bytes(), bytes.begin());
     }
   }
-  /// 1 for the class, 0 for the others.
   static void write_class(int label, engine::Sample& sample) {
     const std::span<float> target = sample.target();
     std::ranges::fill(target, 0.0f);
     if (std::size_t(label) < target.size()) target[std::size_t(label)] = 1.0f;
   }
-  /// The frame's own target, after the input if the network predicts both.
+  /// Writes the frame's own target, after the input if the network predicts both.
   static void write_told(const io::Frame& frame, engine::Sample& sample) {
     const std::span<float> target = sample.target();
     const std::size_t before = target.size() - frame.target.size();
@@ -136,7 +131,7 @@ class FrameFeed : public engine::Feed {
   const TargetFrom target_from_;
   std::atomic<std::int64_t> taken_{0};
   std::function<bool()> paused_;  ///< empty: never
-  io::Frame* frame_ = nullptr;    ///< popped, not yet taken
+  io::Frame* frame_ = nullptr;
 };
 
 }  // namespace millrace::app

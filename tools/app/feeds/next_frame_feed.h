@@ -1,4 +1,3 @@
-// Samples whose target is a later frame.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +11,6 @@
 
 namespace millrace::app {
 
-/// How far ahead is predicted, and of what.
 struct Ahead {
   int horizon = 1;  ///< frames from a sample's latest frame to its target
   int context = 1;  ///< frames in a sample
@@ -21,17 +19,17 @@ struct Ahead {
 /// A frame's target is the frame `Ahead::horizon` later in the same segment of the stream. There is
 /// none if that frame was dropped or not decoded, or if an outage or a loop's seam lies between.
 ///
-/// A sample begins with the frames that arrived before its own in the segment. If there are too
-/// few, the earliest is repeated: at the start of a stream nothing moves.
+/// A sample begins with the frames before its own in the segment. If there are too few, the
+/// earliest is repeated, as if nothing had moved.
 ///
-/// Late targets: a frame becomes a sample at once, so that the network predicts the future. Its
-/// target is written when it arrives; if it never does, the sample has no target. Stages that wait
-/// for targets take frames from the queue themselves, so that the pipeline can be full meanwhile.
-/// Otherwise a frame becomes a sample once its target has arrived; frames without one are left out.
-/// This serves streams that are read faster than they were filmed.
+/// Late targets: a frame becomes a sample at once, so the network predicts the future. Its target
+/// is written when it arrives; if it never does, the sample has none. Stages that wait for targets
+/// take frames from the queue themselves, so the pipeline can be full meanwhile. Otherwise, for
+/// streams read faster than they were filmed, a frame becomes a sample once its target has arrived,
+/// and frames without one are left out.
 ///
-/// mutex_ is held to take one frame, by stage 0's worker or by one that waits for a target. Other
-/// waiting workers are woken by the one that holds it.
+/// mutex_ is held to take one frame, by stage 0's worker or by a worker waiting for a target, which
+/// then wakes the other waiting workers.
 class NextFrameFeed final : public FrameFeed {
  public:
   /// `slots`: samples in flight.
@@ -94,7 +92,7 @@ class NextFrameFeed final : public FrameFeed {
       if (again) break;
       if (std::unique_lock lock(mutex_, std::try_to_lock);
           lock && !rests() && waiting() <= horizon_) {
-        // Don't keep the lock from stage 0 while there is a frame for it.
+        // Leave the lock to stage 0 while there is a frame for it.
         const bool empty = waiting() == 0;
         if (look(empty ? patience : std::chrono::microseconds(0)) || empty) continue;
       }
@@ -131,7 +129,7 @@ class NextFrameFeed final : public FrameFeed {
       if (n > 0 && at(n - 1).segment == at(n).segment) --n;
     }
   }
-  /// Takes one frame, if one comes, into the window and writes it to the samples that await it.
+  /// Moves one frame, if one comes, into the window and writes it to the samples that await it.
   bool look(std::chrono::microseconds patience) {
     io::Frame* const frame = pop(patience, ended_);
     if (!frame) {
@@ -159,7 +157,6 @@ class NextFrameFeed final : public FrameFeed {
     write_target(frame, *awaited.sample);
     awaited.target.store(Target::written, std::memory_order_release);
   }
-  /// Workers that wait for a target.
   void wake() {
     { const std::lock_guard told(told_mutex_); }  // no worker is between its check and its wait
     told_.notify_all();
@@ -190,13 +187,13 @@ class NextFrameFeed final : public FrameFeed {
   const int context_;
   const bool late_;
   std::mutex mutex_;
-  std::vector<io::Frame> window_;  ///< ring of the latest samples' frames, and of those to come
+  std::vector<io::Frame> window_;  ///< ring: frames of the latest samples and of those to come
   std::int64_t arrived_ = 0, passed_ = 0;
-  bool ended_ = false;            ///< the stream has ended
+  bool ended_ = false;
   std::vector<Awaited> awaited_;  ///< by slot
-  std::mutex told_mutex_;         ///< for told_ alone
-  std::condition_variable told_;  ///< a sample's target may be known
-  std::int64_t unpaired_ = 0;     ///< without late targets: frames without a target
+  std::mutex told_mutex_;         ///< guards told_ only
+  std::condition_variable told_;  ///< a sample's target may have arrived
+  std::int64_t unpaired_ = 0;     ///< without late targets: frames that had no target
   std::atomic<std::int64_t> missed_{0};
 };
 

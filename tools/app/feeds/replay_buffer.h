@@ -1,4 +1,4 @@
-// Which samples of a stream are kept for replay, and which one is replayed next.
+// Decides which samples of a stream are kept for replay and which is replayed next.
 #pragma once
 
 #include <algorithm>
@@ -15,20 +15,18 @@ namespace millrace::app {
 
 enum class ReplayKind : std::uint8_t {
   none,
-  recent,     ///< the latest samples, any of them
-  reservoir,  ///< a uniform choice of all samples so far (Vitter 1985, algorithm R), any of them
-  /// The easiest makes room for the newest; a sample comes in proportion to its loss when it was
-  /// last predicted (Schaul et al. 2016, proportional, alpha 1).
+  recent,     ///< the latest samples; replays any
+  reservoir,  ///< a uniform choice of all so far (Vitter 1985, algorithm R); replays any
+  /// The easiest makes room for the newest; replays in proportion to the loss at the last
+  /// prediction (Schaul et al. 2016, proportional, alpha 1).
   hard,
 };
 
-/// By their names in a config.
 inline const std::vector<std::string>& replay_names() {
   static const std::vector<std::string> names = {"none", "recent", "reservoir", "hard"};
   return names;
 }
 
-/// Throws std::out_of_range for another name.
 inline ReplayKind replay_kind(const std::string& name) {
   const auto& names = replay_names();
   const auto found = std::find(names.begin(), names.end(), name);
@@ -36,8 +34,7 @@ inline ReplayKind replay_kind(const std::string& name) {
   return ReplayKind(found - names.begin());
 }
 
-/// A fixed number of places of `bytes` each, allocated in the constructor. Deterministic.
-/// Thread-bound.
+/// A fixed number of places of `bytes` each, allocated up front. Deterministic. Thread-bound.
 class ReplayBuffer {
  public:
   ReplayBuffer(ReplayKind kind, int places, std::size_t bytes, std::uint64_t seed)
@@ -49,9 +46,9 @@ class ReplayBuffer {
     kept_.reserve(std::size_t(places));
   }
 
-  /// The place to keep the stream's next sample in; -1: don't keep it.
+  /// The place for the stream's next sample; -1: don't keep it.
   int keep(std::int64_t frame, float loss) {
-    if (!std::isfinite(loss)) return -1;  // not worth keeping
+    if (!std::isfinite(loss)) return -1;
     ++seen_;
     if (count() < places_) {
       kept_.push_back({frame, loss});
@@ -61,7 +58,7 @@ class ReplayBuffer {
     if (place >= 0) kept_[std::size_t(place)] = {frame, loss};
     return place;
   }
-  /// The place of the sample to replay next. The buffer must not be empty.
+  /// The place of the sample to replay. The buffer must not be empty.
   int choose() {
     if (kind_ != ReplayKind::hard) return int(random_.below(count()));
     double sum = 0;
@@ -74,7 +71,7 @@ class ReplayBuffer {
     }
     return count() - 1;  // every loss is 0
   }
-  /// Notes the new loss of a replayed sample, unless another one has taken its place.
+  /// Updates a replayed sample's loss, unless its place has been reused.
   void set_loss(int place, std::int64_t frame, float loss) {
     Kept& kept = kept_[std::size_t(place)];
     if (kept.frame == frame && std::isfinite(loss)) kept.loss = loss;

@@ -7,7 +7,7 @@
 namespace millrace::app {
 namespace {
 
-/// Bytes that samples take in memory; 0: unknown.
+/// Memory of the samples in bytes; 0: unknown.
 double bytes_of(const Config& config, const engine::TrainerOptions& options) {
   const stages::ImageShape &sample = options.sample,
                            &made = options.network->shape(options.network->size() - 1);

@@ -1,4 +1,4 @@
-// Replays samples of a stream in the time that it leaves.
+// Replays a stream's samples in its idle time.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace millrace::app {
 struct ReplayOptions {
   ReplayKind kind = ReplayKind::none;
   int places = 0;
-  double share = -1;  ///< replayed share of all samples, 0 to 1; below 0: as many as fit
+  double share = -1;  ///< replayed share of all samples, 0 to 1; negative: as many as fit
   std::uint64_t seed = 0;
 };
 
@@ -26,15 +26,15 @@ struct ReplayOptions {
 ///
 /// Live: fresh frames have priority. A sample is replayed only if no frame waits, the latest one
 /// has been predicted, and the whole pipeline can finish the sample before the next frame may
-/// arrive. Both times are estimated as TCP estimates its retransmission timeout: mean plus 4 mean
-/// deviations (RFC 6298). Nothing is replayed while a frame is overdue, so an outage stops replay.
+/// arrive. Both times are estimated like TCP's retransmission timeout, mean plus 4 mean deviations
+/// (RFC 6298). Nothing is replayed while a frame is overdue, so outages stop replay.
 ///
-/// Not live (the stream waits for the pipeline): replay follows the share alone, each replayed
-/// sample before a fresh one that already waits.
+/// Not live (the stream waits for the pipeline): replay follows the share alone; a replayed sample
+/// precedes a fresh one that already waits.
 ///
-/// A sample is kept when its slot is about to be written again: then every stage is done with it,
-/// its target and loss are known, and only stage 0's worker holds it. So that worker makes all
-/// copies, into the buffer and out of it.
+/// A sample is kept when its slot is about to be reused: every stage is done with it then, its
+/// target and loss are known, and only stage 0's worker holds it, so that worker makes all copies
+/// into and out of the buffer.
 class ReplayFeed final : public engine::Feed, public engine::Observer {
  public:
   /// `live`: frames come at their own rate. Trainer and stream outlive this.
@@ -46,7 +46,7 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
         ratio_(all_that_fits_ ? 0 : options.share / (1 - options.share)),
         entries_(std::size_t(trainer.schedule().slots())),
         buffer_(options.kind, options.places, bytes_of(trainer.in_slot(0)), options.seed),
-        // A stage is never further behind than the samples in flight.
+        // A stage lags by no more than the samples in flight.
         fresh_(4 * entries_.size() + 2 * std::size_t(trainer.schedule().group)) {}
 
   Status poll(std::chrono::microseconds patience) override {
@@ -79,7 +79,7 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
         follow_stages();
       }
       if (buffer_.count() > 0) owed_ += ratio_;
-      // Time that has passed unused is lost.
+      // Unused time is lost.
       if (live_) owed_ = std::min(owed_, std::max(1.0, ratio_));
       ++taken_fresh_;
     }
@@ -121,36 +121,34 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   const ReplayBuffer& buffer() const { return buffer_; }
 
  private:
-  static constexpr std::chrono::microseconds kLook{500};  ///< between checks for time
+  static constexpr std::chrono::microseconds kLook{500};
   static constexpr double kNearlyAlways = 0.95;
 
   static std::size_t bytes_of(engine::Sample& sample) {
     const auto [input, target] = sample.memory();
     return input.size() + target.size();
   }
-  /// The sample in a slot.
   struct Entry {
     std::int64_t frame = -1;
-    int place = -1;     ///< in the buffer; -1: it is fresh
+    int place = -1;     ///< in the buffer; -1: a fresh sample
     bool told = false;  ///< the loss is known
     float loss = 0;
     engine::Clock::time_point taken;
   };
 
-  /// Whether the share asks for a replay now.
   bool owes() const { return (live_ && all_that_fits_) || owed_ >= 1 - 1e-9; }
   bool in_time() const {
     const std::chrono::nanoseconds pass(pass_ns_.load(std::memory_order_relaxed));
     if (pass.count() == 0) return false;
-    // After the last stage's prediction comes its update.
+    // The last stage's update follows its prediction.
     const engine::Clock::duration alone = trainer_.schedule().stages > 1
                                               ? pass + step_
                                               : std::max<engine::Clock::duration>(pass, step_);
     if (std::chrono::duration<double>(alone).count() * trainer_.monitor().fps() >= 1)
-      return left() >= step_;  // frames overlap in the stages, and the sample joins them
+      return left() >= step_;  // the stages overlap, and the sample joins in
     return left() >= alone && shown_fresh_.load(std::memory_order_relaxed) == taken_fresh_;
   }
-  /// The least time until the next frame arrives; below 0: it is overdue, or the rate is unknown.
+  /// A lower bound on the time until the next frame; negative: overdue, or the rate is unknown.
   engine::Clock::duration left() const {
     const double fps = trainer_.monitor().fps();
     if (fps <= 0) return std::chrono::nanoseconds(-1);
@@ -205,27 +203,26 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   FrameFeed& stream_;
   const bool live_, all_that_fits_;
   const double ratio_;          ///< replayed samples per fresh one
-  std::vector<Entry> entries_;  ///< by slot
+  std::vector<Entry> entries_;  ///< per slot
   ReplayBuffer buffer_;
   // Stage 0's worker.
   bool again_ = false;  ///< the next sample is replayed
   double owed_ = 0;
   std::int64_t taken_ = 0, taken_fresh_ = 0;
   engine::Clock::time_point captured_{};  ///< the latest frame
-  engine::Clock::duration way_{};         ///< from capture to here, at least
+  engine::Clock::duration way_{};         ///< from capture to here, minimum
   double early_ns_ = 0;                   ///< mean deviation from the stream's period
-  engine::Clock::duration step_{};        ///< of the slowest stage, nearly always
+  engine::Clock::duration step_{};        ///< of the slowest stage, 95th percentile
   // The last stage's worker.
   double pass_mean_ns_ = 0, pass_deviation_ns_ = 0;
   // Both.
   std::atomic<std::int64_t> pass_ns_{0};  ///< from take() to prediction, upper estimate; 0: unknown
   std::atomic<std::int64_t> shown_fresh_{0};
-  std::vector<std::atomic<std::int64_t>> fresh_;  ///< by sample, the latest
+  std::vector<std::atomic<std::int64_t>> fresh_;  ///< per sample, the latest ones
 };
 
-/// For samples as `options` has them; their sizes may be 0 (unknown). Throws ConfigError if the
-/// machine lacks the memory. `resumed`: frames before the checkpoint, so that a resumed run does
-/// not repeat its beginning's random choices.
+/// Sizes in `options` may be 0 (unknown). Throws ConfigError if memory is short. `resumed`: frames
+/// before the checkpoint, so that a resumed run doesn't repeat the earlier random choices.
 ReplayOptions replay_options(const Config& config, const engine::TrainerOptions& options,
                              std::int64_t resumed = 0);
 

@@ -1,4 +1,3 @@
-// Samples whose target is another network's output.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -24,9 +23,8 @@ namespace millrace::app {
 /// A trained network. Used by one thread at a time.
 class Teacher {
  public:
-  /// Loads task.teacher: a network from PyTorch (.pt), or weights for the config's own network
-  /// (.safetensors). Throws ConfigError if it can't be used, or if it doesn't map `sample` to
-  /// `target`.
+  /// Loads task.teacher: a PyTorch network (.pt), or weights for the config's own network
+  /// (.safetensors). Throws ConfigError if that fails or it doesn't map `sample` to `target`.
   Teacher(const Config& config, const stages::ImageShape& sample, const stages::ImageShape& target)
       : file_(config.task.teacher), sample_(sample) {
     const bool weights = file_.ends_with(".safetensors");
@@ -38,18 +36,18 @@ class Teacher {
       if (made != target)
         throw std::invalid_argument("gives " + text(made) + ", the network " + text(target));
       stages::StageOptions options;
-      options.recompute = true;  // no graph is kept
+      options.recompute = true;  // keeps no graph
       network_ = std::make_unique<stages::Stage>(network, stages::StageRange{0, network->size()},
                                                  stages::OptimizerSpec{},
                                                  at::TensorOptions(at::kCPU), options);
       network_->restore(weights ? read_checked(file_) : stages::initial_state(*network, 0));
-      // Alone: concurrent first calls of MKL give other last bits.
+      // A first call on one thread: concurrent first calls of MKL give different last bits.
       network_->forward({at::zeros({1, sample.channels, sample.height, sample.width})});
     } catch (const std::exception& error) {
       throw config.error("task.teacher", file_ + ": " + error.what());
     }
   }
-  /// Writes its output for `input`, [C,H,W], to `target`. Throws std::runtime_error if it fails.
+  /// Writes its output for `input`, [C,H,W], to `target`. Throws std::runtime_error.
   void tell(const float* input, float* target) const {
     const at::Tensor sample = at::from_blob(const_cast<float*>(input),
                                             {1, sample_.channels, sample_.height, sample_.width});
@@ -72,11 +70,11 @@ class Teacher {
   std::unique_ptr<stages::Stage> network_;
 };
 
-/// With late targets, a thread of its own runs the teacher while the stages run forward. Otherwise
-/// stage 0's worker runs it first.
+/// With late targets, its own thread runs the teacher while the stages run forward. Otherwise stage
+/// 0's worker runs it first.
 class TeacherFeed final : public FrameFeed {
  public:
-  /// `slots`: number of samples in flight.
+  /// `slots`: samples in flight.
   TeacherFeed(io::FrameQueue& queue, io::Resizer& resizer, Teacher teacher, bool late, int slots)
       : FrameFeed(queue, resizer, TargetFrom::teacher),
         teacher_(std::move(teacher)),
@@ -147,11 +145,11 @@ class TeacherFeed final : public FrameFeed {
   const Teacher teacher_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<engine::Sample*> asked_;  ///< under the lock; the teacher works on the first
-  std::vector<bool> unknown_;          ///< by slot, under the lock
+  std::deque<engine::Sample*> asked_;  ///< under the lock; the teacher works on the front
+  std::vector<bool> unknown_;          ///< per slot, under the lock
   bool over_ = false;                  ///< under the lock
-  std::exception_ptr failed_;          ///< under the lock: what the teacher threw
-  std::thread thread_;                 ///< last member; only with late targets
+  std::exception_ptr failed_;          ///< under the lock: the teacher's exception
+  std::thread thread_;                 ///< last; only with late targets
 };
 
 }  // namespace millrace::app

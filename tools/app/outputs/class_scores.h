@@ -1,4 +1,4 @@
-// How well classes of frames or pixels are predicted, compared with always predicting the majority.
+// Accuracy of class predictions per frame or pixel, compared with the majority class.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,12 @@
 
 namespace millrace::app {
 
-/// Mean intersection over union, over the classes that occurred or were predicted; of all frames
-/// and of the latest kRecent. Written by one thread; mean() and recent() from any.
+/// Mean intersection over union over the classes that occurred or were predicted, of all frames and
+/// of the latest kRecent. One writer; mean() and recent() from any thread.
 class Overlap {
  public:
   explicit Overlap(std::size_t classes)
       : now_(2 * classes), latest_(now_), all_(now_), ring_(kRecent, now_) {}
-  /// Counts a pixel of class `truth` that was predicted as `told`.
   void add(std::size_t truth, std::size_t told) {
     const std::size_t classes = now_.size() / 2;
     ++now_[classes + truth];
@@ -41,7 +40,7 @@ class Overlap {
 
  private:
   static constexpr std::size_t kRecent = std::size_t(engine::LossHistory::kRecent);
-  /// By class: pixels in both, and in either.
+  /// Per class: pixels in the intersection and in the union.
   using Counts = std::vector<std::int64_t>;
   static double share(const Counts& counts) {
     const std::size_t classes = counts.size() / 2;
@@ -62,11 +61,10 @@ class Overlap {
   engine::Counter<double> mean_, recent_;
 };
 
-/// Written by the last stage's worker, without allocation. LossHistory and Overlap say what other
-/// threads may read.
+/// Written by the last stage's worker, without allocation; readers: see LossHistory, Overlap.
 class ClassScores {
  public:
-  /// For targets with numbers [classes][pixels] from `offset` on.
+  /// For targets with values [classes][pixels] from `offset` on.
   ClassScores(std::size_t classes, std::size_t pixels, std::size_t offset = 0)
       : classes_(classes),
         pixels_(pixels),
@@ -80,8 +78,7 @@ class ClassScores {
         overlap_(classes),
         majority_overlap_(classes) {}
 
-  /// Scores one frame, then counts it for the majority. A pixel whose targets are all 0 has no
-  /// class.
+  /// Scores a frame, then counts it for the majority. All-zero targets mean that there is no class.
   void see(const float* target, const float* prediction) {
     largest(target + offset_, true, truth_);
     largest(prediction + offset_, false, told_);
@@ -109,11 +106,11 @@ class ClassScores {
     majority_overlap_.end_frame();
   }
 
-  /// By frame: the share of pixels predicted right; for labels 1 or 0.
+  /// Per frame: the share of pixels predicted right; for labels 1 or 0.
   const engine::LossHistory& hits() const { return hits_; }
-  /// The same for always predicting the pixel's most frequent class so far.
+  /// The same when always predicting each pixel's most frequent class so far.
   const engine::LossHistory& majority_hits() const { return majority_hits_; }
-  /// The same for always predicting the pixel's latest class; none before the second frame.
+  /// The same when always predicting each pixel's latest class; from the second frame on.
   const engine::LossHistory& last_hits() const { return last_hits_; }
   const Overlap& overlap() const { return overlap_; }
   const Overlap& majority_overlap() const { return majority_overlap_; }
@@ -121,7 +118,7 @@ class ClassScores {
 
  private:
   static constexpr std::size_t kNone = std::size_t(-1);
-  /// By pixel, the class of the largest number; with `any`, kNone if all are 0.
+  /// Per pixel, the class with the largest value; with `any`, kNone if all are 0.
   void largest(const float* numbers, bool any, std::vector<std::size_t>& classes) {
     std::copy_n(numbers, pixels_, best_.begin());
     std::fill(classes.begin(), classes.end(), 0);

@@ -18,9 +18,9 @@ namespace {
 
 using namespace std::chrono;
 
-constexpr seconds kPatience{5};  // with the reader of the last lines
+constexpr seconds kPatience{5};  // with a slow reader, at the end
 
-/// Whether the file's last line was cut short, by a crash or a full disk.
+/// Whether the last line was cut short by a crash or a full disk.
 bool ends_amid_a_line(const std::string& path) {
   const io::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
@@ -29,7 +29,7 @@ bool ends_amid_a_line(const std::string& path) {
          pread(file.get(), &last, 1, status.st_size - 1) == 1 && last != '\n';
 }
 
-/// Throws std::runtime_error. Never blocks, not even on a pipe.
+/// Throws std::runtime_error. Never blocks, even on a pipe.
 io::Descriptor open_to_append(const std::string& path) {
   std::error_code ignored;  // open() reports it
   const auto folder = std::filesystem::path(path).parent_path();
@@ -40,7 +40,7 @@ io::Descriptor open_to_append(const std::string& path) {
   return file;
 }
 
-/// Whether PIPE_BUF bytes can be written without waiting, within `patience`.
+/// Whether PIPE_BUF bytes can be written without blocking, within `patience`.
 bool takes_more(int file, milliseconds patience) {
   pollfd out{.fd = file, .events = POLLOUT, .revents = 0};
   return poll(&out, 1, int(patience.count())) > 0;
@@ -99,7 +99,7 @@ bool FrameLog::reopen() {
     open();
     return true;
   } catch (const std::runtime_error&) {
-    return false;  // error() holds the cause
+    return false;
   }
 }
 
@@ -149,7 +149,7 @@ bool FrameLog::flush(milliseconds patience) {
 
 void FrameLog::fail(const std::string& cause) {
   set_error(where() + ": " + cause);
-  // Write the line again, after the part that may be there.
+  // Repeat the line, since only part of it may have been written.
   if (done_ > 0) text_ = "\n" + text_;
   done_ = 0;
   if (path_ != "-") file_.close();

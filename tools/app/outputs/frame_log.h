@@ -1,4 +1,4 @@
-// A log of every N-th frame, one JSON object a line, written during the run.
+// A log of every N-th frame, one JSON object per line, written during the run.
 #pragma once
 
 #include <readerwriterqueue/readerwritercircularbuffer.h>
@@ -18,21 +18,20 @@
 
 namespace millrace::app {
 
-/// What lines report on. The histories see a prediction before the log does.
+/// What lines report on. The histories are updated before the log.
 struct LogSubject {
   const engine::Monitor& monitor;
   const io::FrameQueue& queue;
   const engine::LossHistory& network;
   const engine::LossHistory& baseline;
   const Novelty& novelty;
-  std::string correction;  ///< of old gradients
+  std::string correction;
 };
 
-/// Appends to a file, or to stdout, a line at a time. predicted() only notes numbers, from which
-/// write() makes lines. If write() falls kRoom frames behind, predicted() leaves frames out, and
-/// each line says how many so far. write() never blocks on a full disk or pipe: it keeps the notes
-/// until it can continue. predicted() is called by the last stage's worker, the rest by one other
-/// thread.
+/// Appends lines to a file or to stdout. predicted() only notes numbers; write() turns them into
+/// lines. If write() falls kRoom frames behind, predicted() drops frames, and each line gives their
+/// number so far. write() never blocks on a full disk or pipe; it keeps the notes until it can
+/// continue. The last stage's worker calls predicted(), one other thread the rest.
 class FrameLog final : public engine::Observer {
  public:
   static constexpr std::size_t kRoom = 65536;
@@ -44,14 +43,12 @@ class FrameLog final : public engine::Observer {
   void predicted(engine::Sample& sample, float loss) override {
     if (sample.info.index % every_ == 0) note(sample.info, loss);
   }
-  /// Adds a line saying that the run continues a checkpoint after `frames` frames; numbers go on
-  /// from there. Before the run.
+  /// Before the run: notes that it continues a checkpoint; numbering continues after `frames`.
   void resumed(std::int64_t frames);
 
-  /// Writes what was noted since the last call; waits `patience` at most for a pipe's reader. The
-  /// next call retries what can't be written.
+  /// Writes the notes, waiting at most `patience` for a pipe's reader. Retries in the next call.
   void write(std::chrono::milliseconds patience = {});
-  /// Writes the rest, if the reader takes some of it every few seconds.
+  /// Writes the rest, as long as the reader takes some of it every few seconds.
   void finish();
   /// "PATH: cause" while writing fails; else "". Any thread.
   std::string error() const {
@@ -71,8 +68,7 @@ class FrameLog final : public engine::Observer {
   void note(const engine::SampleInfo& info, float loss);
   std::string line(const Note& note, const engine::Reading& reading);
   void open();
-  bool reopen();  ///< after a failure; whether it succeeded
-  /// Whether all of text_ is written.
+  bool reopen();  ///< after a failure; true if it succeeded
   bool flush(std::chrono::milliseconds patience);
   void fail(const std::string& cause);
   void set_error(const std::string& error) {
@@ -88,10 +84,10 @@ class FrameLog final : public engine::Observer {
   io::Descriptor file_;
   moodycamel::BlockingReaderWriterCircularBuffer<Note> notes_{kRoom};
   std::atomic<std::int64_t> missed_{0};
-  Note before_;       ///< the line before; time 0: none
-  std::string text_;  ///< a line not yet fully written
+  Note before_;  ///< the last line; time 0: none
+  std::string text_;
   std::size_t done_ = 0;
-  mutable std::mutex mutex_;  ///< of error_, which write() alone sets
+  mutable std::mutex mutex_;  ///< guards error_, set by write() only
   std::string error_;
 };
 

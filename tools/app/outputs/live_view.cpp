@@ -31,7 +31,7 @@ page::Controls::Offered offered(RunParts& run) {
   return offered;
 }
 
-/// Names and colours, "#rrggbb", of the classes that pixels have; empty: they have none.
+/// Names and colours, "#rrggbb", of pixel classes; empty: the task has none.
 page::Json pixel_classes(const Config& config, const stages::ImageShape& made) {
   page::Json classes = page::Json::array();
   if (!task_type(config.task.kind).pixel_classes()) return classes;
@@ -44,7 +44,7 @@ page::Json pixel_classes(const Config& config, const stages::ImageShape& made) {
   return classes;
 }
 
-/// By pixel of `numbers` [classes][pixels], the class of the largest above `floor`; -1: none is.
+/// Per pixel of `numbers` [classes][pixels], the class of the largest value above `floor`, or -1.
 void largest(const float* numbers, std::size_t classes, float floor, std::vector<float>& out) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     float most = floor;
@@ -86,7 +86,7 @@ void LiveView::serve_page() {
       std::move(subject));
 }
 
-/// The shape of targets and predictions; those that are not pictures are not shown.
+/// The shape of targets and predictions; without a size if they are not pictures.
 page::PictureShape LiveView::shown_shape(const stages::ImageShape& sample) const {
   const stages::ImageShape& made = run_.learner.trainer.output_shape();
   if (!classes_.empty()) {
@@ -121,7 +121,7 @@ void LiveView::obey() {
   if (!checkpointer) return;
   const std::int64_t saves = checkpointer->written() + checkpointer->failed();
   if (controls_.take_save()) {
-    // Beyond what any stage can be at by now.
+    // Beyond the sample that any stage may have reached by now.
     checkpointer->ask(run_.learner.trainer.trained() + 4 * run_.learner.trainer.schedule().slots());
     saves_before_ = saves;
     saving_ = true;

@@ -1,4 +1,3 @@
-// The page and the broker at which users watch and control a run.
 #pragma once
 
 #include <atomic>
@@ -13,26 +12,24 @@ namespace millrace::app {
 
 struct RunParts;
 
-/// Serves the page, if one was asked for, and the broker that the config names, from construction
-/// to destruction. predicted() is called by the last stage's worker, obey() and take_note() by the
-/// main thread, paused() by any thread.
+/// Serves the page, if requested, and connects to the configured broker, from construction to
+/// destruction. The last stage's worker calls predicted(), the main thread obey() and take_note(),
+/// any thread paused().
 class LiveView final : public engine::Observer {
  public:
-  /// As Console.
+  /// As Console's.
   explicit LiveView(RunParts& run);
 
   static bool wanted(const Request& request) {
     return request.options.serve || !request.config.mqtt.broker.empty();
   }
 
-  /// Copies the sample's pictures if a viewer waits for them.
   void predicted(engine::Sample& sample, float loss) override;
-  /// Does what viewers have asked for since the last call.
   void obey();
-  /// False while a save on demand is under way, for which every stage must reach the same sample.
+  /// False during a requested save, since every stage must reach the same sample for it.
   bool paused() const { return controls_.paused() && !saving_.load(std::memory_order_relaxed); }
   std::string url() const { return server_ ? server_->url() : ""; }  ///< "": not served
-  /// What people should be told of the broker, once; "": nothing.
+  /// News of the broker for users, reported once; "": none.
   std::string take_note() { return mqtt_ ? mqtt_->take_note() : ""; }
 
  private:
@@ -47,9 +44,9 @@ class LiveView final : public engine::Observer {
   page::Controls controls_;
   std::atomic<bool> saving_{false};
   std::int64_t saves_before_ = 0;  ///< written and failed
-  const page::Json classes_;       ///< of pixels: names and colours; empty: pixels have none
+  const page::Json classes_;       ///< of pixels: names and colours; empty: no classes
   std::unique_ptr<page::PictureBoard> board_;
-  // Last: they read all of the above.
+  // Last: they read the members above.
   std::unique_ptr<page::WebServer> server_;
   std::unique_ptr<MqttView> mqtt_;
 };

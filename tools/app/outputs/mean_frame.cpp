@@ -21,10 +21,10 @@ MeanFrame::MeanFrame(const stages::ImageShape& target, const stages::LossSpec& l
       loss_(loss),
       single_(loss_.single()),
       mean_(size_of(target)),
-      // Probabilities begin equal, as if one sample were spread over all classes.
+      // Start with equal probabilities, as if one sample were spread over all classes.
       seen_(loss_.scores() ? 1 : 0) {
   tensor_of(mean_.data(), shape_).copy_(loss_.prior(tensor_of(mean_.data(), shape_)));
-  // Each pixel counts its own.
+  // Classes are counted per pixel.
   if (single_ && single_->scores && shape_.height * shape_.width > 1) single_ = nullptr;
   if (single_) return;
   for (const float mean : mean_) counts_.push_back(mean > 0 ? 1.0f : 0.0f);
@@ -32,7 +32,7 @@ MeanFrame::MeanFrame(const stages::ImageShape& target, const stages::LossSpec& l
 
 float MeanFrame::compare(const float* target) {
   if (!single_) return compare_tensors(target);
-  // The default is inlined, so that the loop is vectorized.
+  // The default loss is inlined so that the loop vectorizes.
   return single_ == &stages::loss_types().front()
              ? compare(target, [](float mean, float seen) { return (seen - mean) * (seen - mean); })
              : compare(target, single_->element);

@@ -1,4 +1,3 @@
-// The baseline: always predicting the mean of the targets so far.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +9,7 @@
 
 namespace millrace::app {
 
-/// The sum of term(0), term(1), ... up to `count`, in independent sums that can be vectorized.
+/// The sum of term(0), ..., term(count - 1), in independent partial sums, so that it vectorizes.
 template <class Term>
 float sum_in_lanes(std::size_t count, const Term& term) {
   constexpr std::size_t kLanes = 16;
@@ -25,7 +24,7 @@ float sum_in_lanes(std::size_t count, const Term& term) {
   return sum;
 }
 
-/// The running mean of targets and its loss; for classes: how often each came. If the loss is a sum
+/// The running mean of targets and its loss; for classes, their frequencies. If the loss is a sum
 /// over elements, only the constructor allocates.
 class MeanFrame {
  public:
@@ -33,11 +32,10 @@ class MeanFrame {
 
   /// The loss of the mean so far (black before the first) against `target`; then adds `target`.
   float compare(const float* target);
-  /// The loss of `prediction`, of the same shape, against `target`.
   float loss_of(const float* prediction, const float* target) const;
 
   const std::vector<float>& mean() const { return mean_; }
-  /// Whether there is a mean yet: of pictures, not before the first.
+  /// Whether there is a mean yet: for pictures, after the first one.
   bool known() const { return seen_ > 0 || !counts_.empty(); }
 
  private:
@@ -50,7 +48,7 @@ class MeanFrame {
   const stages::LossType* single_;  ///< null: computed with tensors
   std::vector<float> mean_;
   std::int64_t seen_;
-  std::vector<float> counts_;  ///< by element, with tensors only: targets seen
+  std::vector<float> counts_;  ///< per element, only with tensors: targets seen
 };
 
 }  // namespace millrace::app

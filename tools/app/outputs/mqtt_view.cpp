@@ -19,11 +19,11 @@ namespace {
 using namespace std::chrono_literals;
 using page::Json;
 
-/// One of Home Assistant's: https://www.home-assistant.io/integrations/mqtt#mqtt-discovery.
+/// A Home Assistant entity: https://www.home-assistant.io/integrations/mqtt#mqtt-discovery.
 struct Entity {
   const char *platform, *id, *name;
   Json more;
-  bool offered = true;  ///< by this run; an earlier one's is taken back
+  bool offered = true;  ///< false: retracts an earlier run's
 };
 
 Json value(const std::string& expression) {
@@ -73,7 +73,6 @@ std::vector<Entity> entities(const page::Snapshot& now, const page::Controls::Of
   return all;
 }
 
-/// `text` as it may stand in an object's name.
 std::string id_of(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
@@ -109,7 +108,7 @@ std::vector<MqttMessage> discovery(const Config& config, const page::Snapshot& n
   return all;
 }
 
-/// Obeys `text` at PREFIX/control/`word`, as the page obeys {"action": word} or {word: text}.
+/// Executes `text` at PREFIX/control/`word`, as the page does {"action": word} or {word: text}.
 std::string obey_word(const std::string& word, std::string_view text, page::Controls& controls) {
   constexpr std::size_t kLongest = 200;
   constexpr std::array<std::string_view, 5> known = {"pause", "resume", "save", "label",
@@ -172,13 +171,13 @@ void MqttView::run() {
       mqtt_client({.url = config_.mqtt.broker,
                    .presence = prefix + "/availability",
                    .births = discovery(config_, look_(), controls_.offered(), snapshots),
-                   .subscription = control + "/#",  // and itself
+                   .subscription = control + "/#",  // includes `control` itself
                    .heard = hear});
   page::Trend trend;
   std::string before = client->error(), shown;
   io::Clock::time_point next;
   for (bool last = false; !last;) {
-    last = stop_;  // asked first: what came before is then published
+    last = stop_;  // read first, so that everything before stop is published
     client->work(last ? 0ms : 100ms);
     if (client->error() != before) {
       before = client->error();

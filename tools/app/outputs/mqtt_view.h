@@ -1,4 +1,3 @@
-// A run at an MQTT broker, for Home Assistant and others: its state, and what they ask of it.
 #pragma once
 
 #include <atomic>
@@ -14,21 +13,20 @@
 
 namespace millrace::app {
 
-/// At the broker that [mqtt] names. Publishes, retained: PREFIX/availability, "online" or
-/// "offline"; PREFIX/state, once a second, what the page has at /state; PREFIX/event, the latest
-/// snapshot as PNG; and Home Assistant's discovery. Obeys PREFIX/control as the page obeys
-/// /control, and single words: PREFIX/control/pause, PREFIX/control/label "night". On a thread of
-/// its own, which a broker that is away does not end.
+/// At the broker in [mqtt], publishes, retained: PREFIX/availability, "online" or "offline";
+/// PREFIX/state, once a second, like the page's /state; PREFIX/event, the latest snapshot as PNG;
+/// and Home Assistant's discovery. Takes PREFIX/control like the page's /control, and single words:
+/// PREFIX/control/pause, PREFIX/control/label "night". Runs on its own thread, which survives the
+/// broker's absence.
 class MqttView {
  public:
-  /// All outlives the view; `look` may be called by any thread. `alerts`: who takes pictures of
-  /// events; null: nobody.
+  /// All arguments outlive the view; any thread may call `look`. `alerts` may be null.
   MqttView(const Config& config, std::function<page::Snapshot()> look, const Alerts* alerts,
            page::Controls& controls);
-  /// Says that it is offline: a second at most.
+  /// Publishes "offline", within a second.
   ~MqttView();
 
-  /// What people should be told, once: connected, away, a message that can't be obeyed. Any thread.
+  /// News for users, reported once: connected, away, a message that can't be executed. Any thread.
   std::string take_note();
 
  private:
@@ -42,7 +40,7 @@ class MqttView {
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::string note_;
-  std::thread thread_;  // last: starts when all else stands
+  std::thread thread_;  // last: uses the members above
 };
 
 }  // namespace millrace::app

@@ -23,8 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "" if a file can be created in `folder`, else why not. A file system that takes none may still
-/// grant the right to.
+/// "" if a file can be created in `folder`, else why not. Permissions alone don't tell.
 std::string trial(const fs::path& folder) {
   std::string name = (folder / "millrace.tmp.XXXXXX").string();
   const int file = ::mkstemp(name.data());
@@ -34,7 +33,7 @@ std::string trial(const fs::path& folder) {
   return "";
 }
 
-/// "" if `path` can be created or overwritten, else why not. `folder`: as a folder.
+/// "" if `path` can be created or overwritten, as a folder if `folder`; else why not.
 std::string obstacle(const std::string& path, bool folder) {
   std::error_code ignored;
   const fs::file_status there = fs::status(path, ignored);
@@ -42,8 +41,8 @@ std::string obstacle(const std::string& path, bool folder) {
   if (fs::exists(there) && !fs::is_directory(there) && !fs::is_regular_file(there))
     return access(path.c_str(), W_OK) == 0 ? "" : std::strerror(errno);  // a device, a pipe
   if (folder && fs::exists(there) && !fs::is_directory(there)) return std::strerror(ENOTDIR);
-  // A file is replaced by another one beside it, so its folder must be writable, or the nearest one
-  // above that exists.
+  // Files are replaced by renaming: their folder, or its nearest existing ancestor, must be
+  // writable.
   fs::path above = fs::absolute(io::behind_links(path), ignored);
   if (!folder || !fs::exists(there)) above = above.parent_path();
   while (!fs::exists(above, ignored) && above.has_relative_path()) {
@@ -53,7 +52,7 @@ std::string obstacle(const std::string& path, bool folder) {
   return fs::is_directory(above, ignored) ? trial(above) : std::strerror(ENOTDIR);
 }
 
-/// "" unless the path ends as another format's files do.
+/// "" unless the path has another format's extension.
 std::string wrong_ending(const std::string& key, const std::string& path) {
   std::string ending = fs::path(path).extension().string();
   std::transform(ending.begin(), ending.end(), ending.begin(),
@@ -65,7 +64,6 @@ std::string wrong_ending(const std::string& key, const std::string& path) {
   return key == "output.video" ? io::video_target_error(path) : "";
 }
 
-/// A file by the key that names it.
 struct Named {
   std::string key, path;
 };
@@ -87,7 +85,6 @@ std::vector<Named> outputs_of(const Config& config, const std::string& trace) {
   return all;
 }
 
-/// The files that a run reads.
 std::vector<Named> inputs_of(const Config& config) {
   std::vector<Named> all = {{"the config", config.name},
                             {"task.labels", config.task.labels},
@@ -106,11 +103,11 @@ std::vector<Named> inputs_of(const Config& config) {
   return all;
 }
 
-/// Whether both are one regular file, or would be.
+/// Whether both name, or will name, the same regular file.
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code error;
   const fs::file_status there = fs::status(a, error);
-  if (fs::exists(there) && !fs::is_regular_file(there)) return false;  // a device takes several
+  if (fs::exists(there) && !fs::is_regular_file(there)) return false;  // devices may be shared
   if (fs::exists(there) && fs::exists(b, error)) return fs::equivalent(a, b, error);
   return fs::weakly_canonical(io::behind_links(a), error) ==
          fs::weakly_canonical(io::behind_links(b), error);
@@ -121,7 +118,7 @@ bool same_file(const std::string& a, const std::string& b) {
   throw config.error(key, what);
 }
 
-/// Each output is a file of its own. Weights may replace those that training starts from.
+/// No two outputs may share a file. Weights may replace the initial ones.
 void require_apart(const Config& config, const std::vector<Named>& outputs) {
   std::vector<Named> taken = inputs_of(config);
   if (!config.checkpoint.dir.empty()) {

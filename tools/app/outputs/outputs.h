@@ -1,4 +1,3 @@
-// Whether a run's outputs can be written, checked at its start.
 #pragma once
 
 #include <string>
@@ -7,12 +6,11 @@
 
 namespace millrace::app {
 
-/// Throws ConfigError if an output that `config` asks for can't be written, has the ending of
-/// another format, or is a file that the run reads or writes under another key: by its path, a link
-/// or a second hard link. `trace`: the file of --trace. Tries each folder with a file that it
-/// removes again.
+/// Throws ConfigError if an output in `config` can't be written, has another format's extension, or
+/// is a file that the run reads or writes under another key: by its path, a link or a second hard
+/// link. `trace`: the file of --trace. Tests each folder by creating and removing a file.
 void require_outputs(const Config& config, const std::string& trace = "");
-/// The same for one file, named by an option: std::invalid_argument "PATH: cause".
+/// Checks one file named by an option. Throws std::invalid_argument "PATH: cause".
 void require_writable(const std::string& path);
 
 }  // namespace millrace::app

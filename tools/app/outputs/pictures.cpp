@@ -23,7 +23,7 @@ void draw_loss(const RunLog& log, const std::string& path) {
                   .log_y = true};
   const Compared& losses = log.losses();
   auto mean_frame = losses.mean_frame.curve();
-  for (auto& [frame, loss] : mean_frame) ++frame;  // before the first frame there is no mean
+  for (auto& [frame, loss] : mean_frame) ++frame;  // there is no mean before the first frame
   chart.series = {{.label = "network", .points = losses.network.curve()},
                   {.label = "mean frame", .points = std::move(mean_frame), .dashed = true}};
   if (losses.last_frame.count() > 0)

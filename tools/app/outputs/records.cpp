@@ -38,7 +38,7 @@ Records::Records(Request& request, const Intake& intake, Learner& learner, RankT
     video = std::make_unique<VideoOut>(intake.shape(), intake.info.fps, config.output.video);
     observers.add(video.get());
   }
-  observers.add(&log);  // first, since the observers below read its histories
+  observers.add(&log);  // first: the observers below read its histories
   if (!config.output.log.empty()) {
     lines = std::make_unique<FrameLog>(
         config.output.log, config.output.log_every,
@@ -51,7 +51,7 @@ Records::Records(Request& request, const Intake& intake, Learner& learner, RankT
   sinks = std::move(request.sinks);
   observers.add([this](engine::Sample& sample, float loss) { show(sample, loss); });
   if (config.checkpoint.dir.empty()) return;
-  // Even without checkpoint.every: the page or a reloaded config may ask for a snapshot.
+  // Also without checkpoint.every: the page or a reloaded config may request a snapshot.
   claim = io::claim_folder(config.checkpoint.dir);
   if (request.resumed.none_intact) checkpoints.set_aside();
   checkpointer = std::make_unique<engine::Checkpointer>(
@@ -110,7 +110,7 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
                                                  .fps = intake.info.fps});
   observers.add(
       [this, pictures, seen = std::int64_t(0)](engine::Sample& sample, float loss) mutable {
-        // With what is new in it: the frame that was to be predicted.
+        // The frame that was to be predicted: it shows what is new.
         const bool has_target = pictures && sample.info.has_target;
         const float* const frame = has_target ? sample.shown_target().data() : nullptr;
         const float* const prediction = has_target ? sample.prediction().data() : nullptr;
@@ -129,7 +129,7 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
 
 engine::PipelineOptions Records::pipeline_options(Learner& learner, std::int64_t limit) {
   engine::PipelineOptions pipeline{.limit = limit, .actions = actions.get()};
-  // Ranks that learn one network together would apply a new rate at different samples.
+  // Ranks training one network together would apply a new rate at different samples.
   if (!learner.spread()) pipeline.rate = &learner.rate;
   if (checkpointer) {
     pipeline.after_sample = [this, &learner](int stage, std::int64_t sample) {

@@ -1,4 +1,3 @@
-// What a run keeps and writes while it learns.
 #pragma once
 
 #include <atomic>
@@ -21,20 +20,18 @@
 
 namespace millrace::app {
 
-/// How a run has gone so far.
 struct Progress {
-  std::atomic<bool> stopping{false};       ///< no further frame is wanted; any thread
-  engine::Clock::time_point began, ended;  ///< learning
-  bool learning = false;                   ///< workers run; the main thread's
-  engine::FrameCounts frames;              ///< once it has ended
-  std::string source_error;                ///< why the stream broke off; "": it did not
+  std::atomic<bool> stopping{false};       ///< no more frames are wanted; any thread
+  engine::Clock::time_point began, ended;  ///< of learning
+  bool learning = false;                   ///< workers are running; main thread
+  engine::FrameCounts frames;              ///< set at the end
+  std::string source_error;                ///< why the stream broke off; "": it didn't
 };
 
-/// Writes each prediction beside its input. Used by the last stage's worker; finish() after the
-/// run.
+/// Writes each prediction beside its input. Last stage's worker; finish() after the run.
 class VideoOut final : public engine::Observer {
  public:
-  /// `to`: as in io::VideoWriterOptions. Throws std::runtime_error if the video can't be opened.
+  /// `to`: see io::VideoWriterOptions. Throws std::runtime_error if the video can't be opened.
   VideoOut(const stages::ImageShape& shape, double fps, const std::string& to)
       : shape_(shape),
         writer_(io::open_video_writer({.to = to,
@@ -62,22 +59,20 @@ class VideoOut final : public engine::Observer {
  private:
   stages::ImageShape shape_;
   std::unique_ptr<io::VideoWriter> writer_;
-  io::Frame input_, prediction_, both_;  ///< storage is reused
+  io::Frame input_, prediction_, both_;
 };
 
 /// Parts that the config does not ask for are null.
 struct Records {
-  /// What weights say of the run, so many samples after its start. Any thread.
+  /// Metadata of weights, for a number of samples after the run's start. Any thread.
   using AboutWeights = std::function<stages::Metadata(std::int64_t samples)>;
   /// All arguments outlive this.
   Records(Request& request, const Intake& intake, Learner& learner, RankTeam* team,
           AboutWeights about);
 
-  /// `limit`: number of frames to train on; 0: no limit.
   engine::PipelineOptions pipeline_options(Learner& learner, std::int64_t limit);
 
-  /// Why checkpoint and log can't be written now; "": they can, or there are none. Any
-  /// thread.
+  /// Why checkpoint or log can't be written now; "": they can, or there are none. Any thread.
   std::string checkpoint_error() const { return checkpointer ? checkpointer->error() : ""; }
   std::string log_error() const { return lines ? lines->error() : ""; }
 
@@ -89,14 +84,14 @@ struct Records {
   std::unique_ptr<FrameLog> lines;
   std::unique_ptr<engine::ActionLog> actions;
   std::unique_ptr<Alerts> alerts;
-  io::Descriptor claim;  ///< keeps other runs out of the folder
+  io::Descriptor claim;  ///< locks the folder against other runs
   CheckpointFiles checkpoints;
   std::unique_ptr<engine::Checkpointer> checkpointer;
 
  private:
   void count_in_trace(const io::FrameQueue& queue);
   void raise_alerts(const Config& config, const Intake& intake, const engine::Trainer& trainer);
-  void show(engine::Sample& sample, float loss);  ///< to `see` and `sinks`
+  void show(engine::Sample& sample, float loss);
 };
 
 }  // namespace millrace::app

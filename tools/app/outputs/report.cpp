@@ -16,18 +16,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// JSON has no NaN; null can't be taken for a number.
+/// NaN becomes null: JSON has no NaN.
 Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 
-/// {"mean", "recent"} of a LossHistory or an Overlap.
 template <class History>
 Json mean_json(const History& history) {
   return {{"mean", number(history.mean())}, {"recent", number(history.recent())}};
 }
 
-/// Adds each trivial predictor that has errors, as `show` gives them.
+/// Adds the trivial predictors that have errors, formatted by `show`.
 template <class Show>
 void add_trivial(Json& json, const Compared& errors, const Show& show) {
   json["mean_frame"] = show(errors.mean_frame);
@@ -62,7 +61,6 @@ Json score_json(const History& network, const History& majority) {
   return json;
 }
 
-/// Bytes that one worker of each stage holds.
 Json memory_json(const engine::Trainer& trainer) {
   Json memory;
   for (const auto& [stage, dead_units, recorded, left] : trainer.facts()) {
@@ -115,7 +113,6 @@ Json real_time_json(const engine::Reading& r, const engine::Verdict& verdict) {
           {"misses", r.misses}};
 }
 
-/// How the connection to the source fared.
 Json source_json(const Intake& intake) {
   const io::StreamHealth& health = *intake.health;
   return {{"live", intake.live},
@@ -134,7 +131,7 @@ Json optimizer_json(const stages::OptimizerSpec& optimizer, double rate) {
   return json;
 }
 
-/// What two runs are compared by: config, source, host, duration.
+/// What identifies a run when two are compared: config, source, host, duration.
 Json about_run(const RunParts& run, std::int64_t trained, engine::Clock::time_point ended) {
   const std::chrono::duration<double> seconds = ended - run.progress.began;
   Json about = {{"uri", run.request.source()},
@@ -147,13 +144,12 @@ Json about_run(const RunParts& run, std::int64_t trained, engine::Clock::time_po
   return about;
 }
 
-/// The replayed share of all samples learned from.
 double share_replayed(const engine::FrameCounts& frames) {
   return double(frames.replayed) /
          double(std::max<std::int64_t>(1, frames.replayed + frames.trained));
 }
 
-/// {"dead": [3, 0], "units": [32, 64]}, by stage: channels that a ReLU follows.
+/// {"dead": [3, 0], "units": [32, 64]}, per stage: channels followed by a ReLU.
 Json dead_units_json(const engine::Trainer& trainer) {
   Json dead = Json::array(), units = Json::array();
   for (const engine::DeadUnits& stage : trainer.dead_units()) {
@@ -163,7 +159,7 @@ Json dead_units_json(const engine::Trainer& trainer) {
   return {{"dead", dead}, {"units", units}};
 }
 
-/// What was predicted how well: loss, psnr_db, accuracy, iou, and whether it is learned.
+/// Prediction quality: loss, psnr_db, accuracy, iou, and whether it is learned.
 Json learned_report(const RunLog& log) {
   const Standing standing = log.standing();
   Json report = {{"loss", loss_json(log)},
@@ -181,7 +177,7 @@ Json learned_report(const RunLog& log) {
   return report;
 }
 
-/// `idle`: no worker runs, so that the stages' steps can be read.
+/// `idle`: no worker is running, so the stages' steps may be read.
 Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
                     const engine::FrameCounts& frames, bool idle) {
   Json devices = Json::array(), steps = Json::array();
@@ -273,7 +269,7 @@ Json live_report(RunParts& run) {
   report["frames"]["predicted_only"] = frames.predicted_only;
   report["frames"]["replayed"] = frames.replayed;
   report["frames"]["before"] = run.request.resumed.frames;
-  // A source that never breaks off does not count for itself.
+  // Sources that can't break off don't count frames_since.
   const io::StreamHealth& health = *run.intake.health;
   const std::int64_t since = health.frames_since.load();
   report["stream"]["frames_since"] =

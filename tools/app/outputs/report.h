@@ -1,4 +1,3 @@
-// What a run leaves when it has learned: its report, and pictures.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -19,29 +18,26 @@ namespace millrace::app {
 struct RunParts;
 class RunLog;
 
-/// The report of a run; docs/report.md explains each key. Called by learn()'s thread, or when that
-/// has ended.
+/// The report; docs/report.md explains its keys. Called by learn()'s thread, or after learn().
 nlohmann::ordered_json make_report(RunParts& run);
-/// What viewers see of the run itself, of which the page makes /state. Any thread.
+/// The run's part of the page's /state. Any thread.
 nlohmann::ordered_json live_report(RunParts& run);
-/// How often the guard rolled back, in a line; "": never.
+/// One line on the guard's roll-backs; "": none.
 std::string guard_remark(const engine::Trainer& trainer);
-/// make_report()'s report in a few lines, for people; the last one is the verdict.
+/// The report in a few lines for people, ending with the verdict.
 std::string summarize(const nlohmann::ordered_json& report);
 
-/// Draws the loss curve beside the mean frame's. Throws std::runtime_error.
+/// Plots the loss and the mean frame's. Throws std::runtime_error.
 void draw_loss(const RunLog& log, const std::string& path);
-/// Draws input, target, prediction, mean frame and error of the last frame. Throws
-/// std::runtime_error.
+/// Draws the last frame's input, target, prediction, mean frame and error. Throws as above.
 void draw_prediction(const RunLog& log, const stages::ImageShape& shape, const std::string& path);
 
-/// What weights say of the run that made them, `samples` after its start: version, config, seed,
-/// uri, host, duration, rate, and frames including those before the checkpoint it continues. Any
-/// thread, once learning has begun.
+/// Metadata of weights, `samples` after the start: version, config, seed, uri, host, duration,
+/// rate, and frames, including those before a resumed checkpoint. Any thread, once learning has
+/// begun.
 stages::Metadata about_weights(const RunParts& run, std::int64_t samples,
                                engine::Clock::time_point now);
 
-/// "frames" of a report.
 nlohmann::ordered_json frames_json(const engine::FrameCounts& frames);
 
 }  // namespace millrace::app

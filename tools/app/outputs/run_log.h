@@ -1,4 +1,3 @@
-// Losses and scores of a run's predictions.
 #pragma once
 
 #include <algorithm>
@@ -16,34 +15,33 @@
 
 namespace millrace::app {
 
-/// A loss of the network and of the trivial predictors; of those that the task has not, empty.
+/// A loss of the network and of trivial predictors; empty where the task has none.
 struct Compared {
   engine::LossHistory network;
   engine::LossHistory mean_frame;  ///< of the targets so far
-  engine::LossHistory last_frame;  ///< the input again
-  engine::LossHistory linear;  ///< the last frame, and its change since the one before once more
+  engine::LossHistory last_frame;  ///< the input, repeated
+  engine::LossHistory linear;      ///< the last frame plus its change since the one before
 };
 
-/// The network beside the strongest of its task's trivial predictors, over the last 100 frames: by
-/// loss, or by the share of classes that it misses.
+/// The network against the strongest trivial predictor of its task over the last 100 frames, by
+/// loss or by the share of wrong classes.
 struct Standing {
-  const char* strongest = "";  ///< "last frame"; "": there is nothing to compare yet
-  double times = 0;            ///< how many times as large the strongest one's error is
+  const char* strongest = "";  ///< "last frame"; "": nothing to compare yet
+  double times = 0;            ///< its error relative to the network's
   bool learned() const { return times > 1; }
 };
 
-/// What is marked as novel, and how a frame's number follows from its input's.
 struct NoveltyWatch {
   NoveltyOptions options = {};
-  std::int64_t horizon = 0;  ///< frames from the input to the one that is predicted
+  std::int64_t horizon = 0;  ///< frames from the input to the predicted one
   double fps = 0;            ///< of the stream; 0: unknown
 };
 
 /// Losses of the network and of trivial predictors, class scores and novelty. Written by the last
-/// stage's worker; LossHistory says what other threads may read.
+/// stage's worker; for other threads see LossHistory.
 class RunLog final : public engine::Observer {
  public:
-  /// `before_classes`: leading channels of a target that are no classes.
+  /// `before_classes`: leading channels of a target that are not classes.
   RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes,
          NoveltyWatch watch = {})
       : pictures_(task.pictures),
@@ -108,19 +106,19 @@ class RunLog final : public engine::Observer {
   }
   const ClassScores* classes() const { return classes_ ? &*classes_ : nullptr; }
   const Novelty& novelty() const { return novelty_; }
-  /// The number at the source of the frame that the network was to predict.
+  /// The source's number of the predicted frame.
   std::int64_t frame_of(const engine::SampleInfo& sample) const {
     return sample.frame + watch_.horizon;
   }
   const MeanFrame& mean_frame() const { return mean_frame_; }
-  /// Copies each sample's pictures, for runs that reuse the slot before they end. `sample`: any,
-  /// for its shapes. Before the run.
+  /// Before the run: makes it copy each sample's pictures, for runs that reuse the slot before they
+  /// end. `sample` gives the shapes.
   void keep_pictures(engine::Sample& sample) {
     input_.resize(sample.shown_input().size());
     target_.resize(sample.shown_target().size());
     prediction_.resize(std::size_t(shape_.channels * shape_.height * shape_.width));
   }
-  // The last sample's, after the run.
+  // Of the last sample, after the run.
   const float* input() const {
     return input_.empty() ? last_->shown_input().data() : input_.data();
   }
@@ -146,7 +144,6 @@ class RunLog final : public engine::Observer {
     const float of_mean = mean_frame_.compare(target);
     mean_known ? losses_.mean_frame.add(of_mean) : losses_.mean_frame.show(of_mean);
   }
-  /// Adds the error of `made` to `errors`, and its squared one.
   void add(engine::LossHistory Compared::*predictor, const float* made, const float* target) {
     const float squared = squared_error(made, target);
     (losses_.*predictor).add(squared_ ? mean_frame_.loss_of(made, target) : squared);
@@ -167,26 +164,26 @@ class RunLog final : public engine::Observer {
     return linear_.data();
   }
   double seconds_of(const engine::SampleInfo& sample) const {
-    // A file may be read faster than it was filmed.
+    // Files may be read faster than they were filmed.
     if (watch_.fps > 0) return double(sample.frame) / watch_.fps;
     return std::chrono::duration<double>(sample.captured.time_since_epoch()).count();
   }
 
   const bool pictures_, later_frame_;
-  const stages::ImageShape shape_;  ///< of a target
+  const stages::ImageShape shape_;
   Compared losses_;
-  std::optional<Compared> squared_;  ///< none: the loss is the MSE
+  std::optional<Compared> squared_;  ///< none: the loss is already the MSE
   std::optional<ClassScores> classes_;
   MeanFrame mean_frame_;
   std::vector<float> linear_;  ///< empty: samples hold one frame
   engine::Sample* last_;
   std::vector<float> input_, target_, prediction_;  ///< empty: read from the slot
   const NoveltyWatch watch_;
-  std::optional<ChangedShare> changed_;  ///< none: targets are no pictures
+  std::optional<ChangedShare> changed_;  ///< none: targets are not pictures
   Novelty novelty_;
 };
 
-/// Peak signal-to-noise ratio in dB, for values from 0 to 1.
+/// Peak signal-to-noise ratio in dB, for values in [0, 1].
 inline double psnr(double mean_squared_error) {
   return -10 * std::log10(mean_squared_error);
 }

@@ -63,7 +63,7 @@ std::string trivial(const Json& of, const std::string& unit = "") {
                                   std::pair{"last_frame", "last frame"},
                                   std::pair{"linear", "linear extrapolation"}}) {
     if (!of.contains(key)) continue;
-    const Json& recent = of[key]["recent"];  // null: the PSNR of no error is infinite
+    const Json& recent = of[key]["recent"];  // null: no error, so an infinite PSNR
     all += std::string(", ") + name + " " + (recent.is_null() ? "no error" : text(recent) + unit);
   }
   return all;

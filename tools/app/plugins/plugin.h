@@ -1,5 +1,5 @@
-// What a plug-in is: a shared object that adds layers, losses, sources and sinks to the tables. A
-// config names it: plugins = ["./libmine.so"].
+// The interface of plug-ins: shared objects that add layers, losses, sources and sinks to the
+// tables. A config loads them with plugins = ["./libmine.so"].
 #pragma once
 
 #include <cstddef>
@@ -16,23 +16,22 @@
 
 namespace millrace::app {
 
-struct Prediction;  // run.h
+struct Prediction;
 
-/// Sees predictions; output.sinks = ["NAME:ARGUMENT"] asks for one.
+/// Receives predictions; enabled by output.sinks = ["NAME:ARGUMENT"].
 class Sink {
  public:
   virtual ~Sink() = default;
   /// Called for each prediction by the last stage's worker, in the hot path. Must not throw.
   virtual void see(const Prediction& prediction) = 0;
-  /// Called at the end of the run, to write what there is. Throws std::runtime_error.
+  /// Called at the end of the run, to write results. Throws std::runtime_error.
   virtual void finish() {}
 };
 
-/// A type of sink: an entry of a table.
 struct SinkType {
   std::string name;
   std::string summary;
-  /// `argument`: the text after the colon. Throws std::invalid_argument saying what is wrong.
+  /// `argument`: the text after the colon. Throws std::invalid_argument.
   std::unique_ptr<Sink> (*make)(const std::string& argument);
 };
 
@@ -44,8 +43,8 @@ struct Plugin {
   std::vector<SinkType> sinks;
 };
 
-/// What program and plug-in must have in common: this interface, LibTorch, compiler and the layout
-/// of all types that they exchange.
+/// What program and plug-in must agree on: this interface, LibTorch, compiler, and the layout of
+/// all types they exchange.
 inline std::string plugin_abi() {
   char text[160];
   std::snprintf(text, sizeof text,
@@ -65,7 +64,7 @@ using app::Plugin;
 using app::Sink;
 }  // namespace millrace
 
-/// Once in a plug-in: `fill`, of type void(millrace::Plugin&), adds what it has.
+/// Use once per plug-in: `fill`, of type void(millrace::Plugin&), adds its entries.
 #define MILLRACE_PLUGIN(fill)                                              \
   extern "C" void millrace_plugin_abi(char* out, std::size_t room) {       \
     std::snprintf(out, room, "%s", millrace::app::plugin_abi().c_str()); \

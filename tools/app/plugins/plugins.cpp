@@ -22,7 +22,7 @@ Function symbol(void* object, const char* name, const std::string& path) {
   return reinterpret_cast<Function>(found);
 }
 
-/// Checked before any other code of the plug-in runs.
+/// Runs before any other code of the plug-in.
 void require_abi(void* object, const std::string& path) {
   char theirs[160] = {};
   symbol<void (*)(char*, std::size_t)>(object, "millrace_plugin_abi", path)(theirs, sizeof theirs);
@@ -49,7 +49,7 @@ void add_all(const Plugin& plugin) {
 }  // namespace
 
 void load_plugin(const std::string& path) {
-  // Lazily at first: a plug-in of another version may lack symbols, but can still report its ABI.
+  // Lazily: a plug-in for another version may lack symbols, but can still report its ABI.
   void* const object = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (!object) throw PluginError(dlerror());
   if (std::find(loaded.begin(), loaded.end(), object) != loaded.end()) return;

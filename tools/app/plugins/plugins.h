@@ -1,4 +1,3 @@
-// Loads plug-ins.
 #pragma once
 
 #include <stdexcept>
@@ -7,21 +6,20 @@
 
 namespace millrace::app {
 
-/// A plug-in that can't be used: "FILE: what is wrong".
+/// A plug-in can't be used: "FILE: what is wrong".
 struct PluginError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Loads the shared object and adds its entries to the tables, once, however often it is named. Its
-/// code runs in this process, so it must be trusted. Call before other threads use the tables.
-/// Throws PluginError.
+/// Loads the shared object, at most once, and adds its entries to the tables. Its code runs in this
+/// process, so it must be trusted. Call it before other threads use the tables. Throws PluginError.
 void load_plugin(const std::string& path);
 
 /// How many are loaded. Anything built from the tables must be rebuilt when this grows.
 int plugins_loaded();
 
 struct SinkType;
-/// What plug-ins have added.
+/// All that plug-ins have added.
 const std::vector<SinkType>& sink_types();
 
 }  // namespace millrace::app

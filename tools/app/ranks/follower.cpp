@@ -28,8 +28,7 @@ Config of_copy(Config config, int copy) {
   return config;
 }
 
-/// The source of `config`, for samples of the size of `sample`. Throws ConfigError,
-/// io::SourceError.
+/// Opens the config's source for samples of this size. Throws ConfigError, io::SourceError.
 std::unique_ptr<Intake> open_intake(const Config& config, const stages::ImageShape& sample) {
   auto intake = std::make_unique<Intake>(config);
   const auto size = [](const stages::ImageShape& shape) {
@@ -43,14 +42,12 @@ std::unique_ptr<Intake> open_intake(const Config& config, const stages::ImageSha
   return intake;
 }
 
-/// For ranks without frames.
 class NoFeed final : public engine::Feed {
  public:
   Status poll(std::chrono::microseconds) override { return Status::end; }
   void take(engine::Sample&) override {}
 };
 
-/// This rank's run.
 class Follower {
  public:
   Follower(engine::Exchange& exchange, RankGrid& grid, const Config& config, RankPlan plan)
@@ -59,7 +56,7 @@ class Follower {
         config_(of_copy(config, grid.copy())),
         intake_(leads() && grid.part() == 0 ? open_intake(config_, plan.sample) : nullptr),
         trainer_(options_of(config, std::move(plan))) {
-    // All copies of a pipeline have the same weights; the first one writes them.
+    // All copies of a pipeline have the same weights; the first writes them.
     if (config.checkpoint.dir.empty() || grid.copy() > 0) return;
     checkpointer_ = std::make_unique<engine::Checkpointer>(
         config.pipeline.stages, config.checkpoint.every,
@@ -90,7 +87,7 @@ class Follower {
 
  private:
   engine::TrainerOptions options_of(Config config, RankPlan plan) {
-    // Rank 0 sends the initial weights; only it needs the files.
+    // Rank 0 sends the initial weights, so only it needs the files.
     config.weights.file.clear();
     config.checkpoint.resume = false;
     engine::TrainerOptions options = assemble(config, plan.sample);
@@ -130,7 +127,7 @@ class Follower {
                             std::move(options));
     grid_.pipeline().on_end_of_stream = nullptr;
   }
-  /// After the run. Waits for the reader.
+  /// Call it after the run; waits for the reader.
   SourceReport end_source() {
     intake_->stop();
     engine::FrameCounts frames = intake_->frames(outcome_);
@@ -138,7 +135,6 @@ class Follower {
     const engine::Reading times = trainer_.monitor().read();
     return {config_.source.uri, frames, times.stage, times.handoff, intake_->error()};
   }
-  /// Whether it is the first rank of its pipeline.
   bool leads() { return grid_.pipeline().rank() == 0; }
 
   void look(const std::function<bool()>& asked_to_stop) {
@@ -160,17 +156,17 @@ class Follower {
 
   engine::Exchange& exchange_;
   RankGrid& grid_;
-  const Config config_;                   ///< its source is this copy's
-  const std::unique_ptr<Intake> intake_;  ///< null: on another rank
+  const Config config_;                   ///< with this copy's source
+  const std::unique_ptr<Intake> intake_;  ///< null: another rank has it
   engine::Trainer trainer_;
-  std::unique_ptr<FrameFeed> feed_;  ///< from `intake_`
+  std::unique_ptr<FrameFeed> feed_;  ///< reads `intake_`
   engine::Outcome outcome_;          ///< of `feed_`
   std::atomic<double> rate_{1.0};
-  std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: no checkpoints
+  std::unique_ptr<engine::Checkpointer> checkpointer_;
   bool told_ = false;
 };
 
-/// Waits for `word`. False, with the code to end with, if rank 0 refuses.
+/// Waits for `word`. If rank 0 refuses, returns false and the exit code.
 bool await(engine::Exchange& exchange, Word word, std::string& text, int& code) {
   for (;;) {
     text = await_letter(exchange).text;
@@ -187,12 +183,12 @@ void fail(engine::Exchange& exchange, int code, const std::string& what) {
   post(exchange, 0, letter(Word::failed).put(code).put(what));
 }
 
-/// The number of processes by the launcher's variables: Open MPI's, or PMI's.
+/// The number of processes in the launcher's variables: Open MPI's, or PMI's.
 int launched_processes() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     if (const char* const size = std::getenv(name)) return std::atoi(size);
   }
-  // srun --mpi=pmix sets a rank, but the number of tasks only in SLURM's own variable.
+  // srun --mpi=pmix sets a rank, but only SLURM's own variable has the number of tasks.
   const char* const tasks = std::getenv("PMIX_RANK") ? std::getenv("SLURM_NTASKS") : nullptr;
   return tasks ? std::atoi(tasks) : 1;
 }
@@ -206,7 +202,7 @@ std::unique_ptr<engine::Exchange> launched_ranks() {
   std::string why;
   for (const char* folder : {".", "../lib/millrace"}) {
     const std::string file = program.parent_path() / folder / "libmillrace_mpi.so";
-    // MPI's own plug-ins look its symbols up globally.
+    // MPI's own plug-ins need its symbols to be global.
     void* const module = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (!module) {
       if (why.empty()) why = dlerror();

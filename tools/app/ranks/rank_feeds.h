@@ -1,4 +1,4 @@
-// Feeds of pipelines that learn one network together.
+// Feeds of pipelines that train one network together.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 
 namespace millrace::app {
 
-/// A copy's feed. Each copy takes its n-th sample when all have one, so that their n-th updates can
-/// be summed. The other copies report that they are ready or at their end; the first one answers go
-/// or end. Frames stay on their rank. Threads as engine::Feed; poll() throws RankLost.
+/// One copy's feed. Each copy takes its n-th sample only when all have one, so that their n-th
+/// updates can be summed. The other copies report that they are ready or at their end; the first
+/// answers go or end. Frames stay on their rank. Threads as engine::Feed; poll() throws RankLost.
 class LockstepFeed final : public engine::Feed {
  public:
   /// `own`: this copy's source. `copies`: the first ranks of all copies. Both outlive it.
@@ -36,7 +36,7 @@ class LockstepFeed final : public engine::Feed {
       listen(peers_[i]);
     }
   }
-  /// Closes the exchange's ports, also those of the sums.
+  /// Closes the exchange's ports, including those of the sums.
   ~LockstepFeed() override {
     const std::lock_guard lock(exchange_.mutex());
     exchange_.close_ports();
@@ -68,19 +68,19 @@ class LockstepFeed final : public engine::Feed {
     const std::lock_guard lock(exchange_.mutex());
     for (Peer& peer : peers_) listen(peer);
   }
-  /// Ends all copies. On the first one, by the worker that takes samples.
+  /// Ends all copies. Called on the first one, by the worker that takes samples.
   void end() {
     for (Peer& peer : peers_) say(peer, Word::end);
   }
 
  private:
-  /// What a copy reports of its next sample, and the first copy's answer.
+  /// A copy's report on its next sample, and the first copy's answer.
   enum class Word : std::int64_t { end, ready };
   struct Peer {
     Word said = Word::end;
-    int in = -1, out = -1;  ///< ports
+    int in = -1, out = -1;
     Word says = Word::end;
-    bool heard = false;  ///< an answer to the last listen()
+    bool heard = false;  ///< since the last listen()
   };
   static std::span<std::byte> bytes_of(Word& word) {
     return std::as_writable_bytes(std::span(&word, 1));
@@ -97,7 +97,7 @@ class LockstepFeed final : public engine::Feed {
   }
   void say(Peer& peer, Word word) {
     std::unique_lock lock(exchange_.mutex());
-    while (!exchange_.over(peer.out)) {  // the word before was answered, so this ends soon
+    while (!exchange_.over(peer.out)) {  // soon: the last word was answered
       lock.unlock();
       std::this_thread::yield();
       lock.lock();
@@ -122,15 +122,14 @@ class LockstepFeed final : public engine::Feed {
   engine::Feed& own_;
   engine::SumGroup& copies_;
   engine::Exchange& exchange_;
-  std::vector<Peer> peers_;  ///< the first copy's: all others; another's: the first
-  bool said_ = false;        ///< on the other copies: of the next sample
+  std::vector<Peer> peers_;  ///< the first copy's: all others; another copy's: the first
+  bool said_ = false;        ///< on other copies: reported the next sample
   bool over_ = false;
 };
 
-/// A sample as a message: info, input, and the target if it is not the input.
+/// A sample as a message: info, input, and the target if it isn't the input.
 class SampleMessage {
  public:
-  /// For samples of the size of `sample`.
   explicit SampleMessage(engine::Sample& sample) {
     const auto [input, target] = sample.memory();
     bytes_.resize(sizeof(engine::SampleInfo) + input.size() + target.size());
@@ -157,7 +156,7 @@ class SampleMessage {
 /// On rank 0 of `group`: feeds this rank's pipeline and the other ranks'. Threads as engine::Feed.
 class SharedFeed final : public engine::Feed {
  public:
-  /// All arguments outlive it. `trainer`: takes samples from it.
+  /// All arguments outlive it. `trainer` takes samples from it.
   SharedFeed(engine::Feed& own, engine::Exchange& group, engine::Trainer& trainer)
       : own_(own), group_(group), message_(trainer.in_slot(0)) {
     const std::lock_guard lock(group.mutex());
@@ -174,7 +173,7 @@ class SharedFeed final : public engine::Feed {
       }
       return true;
     };
-    // The others take each sample at once; if one is gone, the pipeline finds out.
+    // The other ranks take each sample at once; the pipeline notices a lost one.
     for (int looks = 0; !all_over() && looks < 200'000; ++looks)
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     message_.pack(sample);
@@ -186,7 +185,6 @@ class SharedFeed final : public engine::Feed {
     return own_.targets_known(patience);
   }
   std::int64_t missed() const override { return own_.missed(); }
-  /// No more samples follow. By the worker that takes them.
   void end() {
     const std::lock_guard lock(group_.mutex());
     for (int rank = 1; rank < group_.ranks(); ++rank)

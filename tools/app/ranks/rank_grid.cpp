@@ -9,9 +9,8 @@
 namespace millrace::app {
 namespace {
 
-constexpr int kAgree = engine::Exchange::kTags / 4;  ///< above places of sums
+constexpr int kAgree = engine::Exchange::kTags / 4;  ///< above the tags of sums
 
-/// `count` numbers from `first` on, `apart` from each other.
 std::vector<int> numbers(int first, int count, int apart) {
   std::vector<int> all;
   for (int i = 0; i < count; ++i) all.push_back(first + i * apart);
@@ -43,7 +42,7 @@ RankGrid::RankGrid(engine::Exchange& all, const Config& config, engine::GpusOfRa
 
 RankGrid::~RankGrid() {
   if (!pipeline_) return;
-  pipeline_->on_workers_ended = nullptr;  // it goes last, and has the sums
+  pipeline_->on_workers_ended = nullptr;  // destroyed last, and uses the sums
   pipeline_->on_end_of_stream = nullptr;
   pipeline_->copies = {};
   pipeline_->add_up_parts = nullptr;
@@ -65,7 +64,7 @@ void RankGrid::share(const Config& config, engine::TrainerOptions& options) {
     }
   };
   const bool named = config.pipeline.devices.front().find(':') != std::string::npos;
-  if (tensor_ > 1)  // measuring would ask the other ranks for sums
+  if (tensor_ > 1)  // measuring would need sums from the other ranks
     std::replace(options.threads.begin(), options.threads.end(), 0, 1);
   std::vector<int> threads(options.devices.size(), 1);
   for (std::size_t stage = 0; stage < options.threads.size(); ++stage)
@@ -97,7 +96,7 @@ void RankGrid::share(const Config& config, engine::TrainerOptions& options) {
 
 namespace {
 
-/// Throws ConfigError for what can be neither shared between ranks nor copied; `why`: both reasons.
+/// Throws ConfigError for what ranks can neither share nor copy; `why`: both reasons.
 void require_plain(const Config& config, const engine::TrainerOptions& options,
                    const std::string& why) {
   if (!config.pipeline.replicas.empty())

@@ -1,4 +1,3 @@
-// The ranks of a run as a grid: places in a pipeline, ranks that share modules, copies.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +11,17 @@
 namespace millrace::app {
 
 /// p x t x d ranks: `copies` d of a pipeline with p places, each with `tensor` t ranks that share
-/// its modules. Rank r has part r % t of place r / t % p of copy r / (p t). The ranks of a copy
-/// hold the network once and work on every sample of the copy's source. Copies have a source each
-/// and sum each update. Thread-bound.
+/// its modules. Rank r has part r % t of place r / t % p of copy r / (p t). A copy's ranks hold the
+/// network once and work on every sample of the copy's source. Each copy has its own source;
+/// updates are summed over copies. Thread-bound.
 class RankGrid {
  public:
-  /// Constructed once on each rank, at the same time. `all` outlives it.
+  /// A collective: construct one on each rank, at the same time. `all` outlives it.
   RankGrid(engine::Exchange& all, const Config& config, engine::GpusOfRanks gpus);
   ~RankGrid();
 
   int tensor() const { return tensor_; }
-  int part() const { return part_; }  ///< of each module
+  int part() const { return part_; }
   int copies() const { return copies_; }
   int copy() const { return all_.rank() / (all_.ranks() / copies_); }
   int place_of(int rank) const { return rank % (all_.ranks() / copies_) / tensor_; }
@@ -31,14 +30,14 @@ class RankGrid {
   engine::Exchange& pipeline() { return pipeline_ ? *pipeline_ : all_; }
   engine::Exchange& group() { return *group_; }
   engine::SumGroup& copies_group() { return *agreed_; }
-  /// Called about 20 times a second during learning: tells others that this rank is alive.
+  /// Heartbeat to the other ranks, about 20 times a second during learning.
   void beat();
 
-  /// Turns `options` of the whole network into this rank's; whole() then holds the initial weights.
-  /// Cores that `config` names belong to the first part; the others take the next ones.
+  /// Turns `options` for the whole network into this rank's; whole() then holds the initial
+  /// weights. Cores named in `config` go to the first part; the others take the next ones.
   void share(const Config& config, engine::TrainerOptions& options);
   const stages::StateDict& whole() const { return whole_; }
-  /// Joins the parts of all ranks that share modules, in their order.
+  /// Joins the parts of all ranks that share modules, in rank order.
   stages::StateDict put_together(const stages::StateDict& parts) const {
     return split_ ? split_->whole_of(parts) : parts;
   }
@@ -47,7 +46,7 @@ class RankGrid {
   engine::Exchange& all_;
   const int tensor_, copies_, part_;
   std::unique_ptr<engine::Exchange> pipeline_, group_, same_;  ///< null: no such ranks
-  std::shared_ptr<engine::SumGroup> sums_, agreed_;            ///< of the latter two
+  std::shared_ptr<engine::SumGroup> sums_, agreed_;            ///< of the last two
   std::unique_ptr<stages::TensorSplit> split_;
   const engine::GpusOfRanks gpus_;
   stages::StateDict whole_;
@@ -55,13 +54,12 @@ class RankGrid {
 
 /// Throws ConfigError about pipeline.tensor, source.uris or keys that conflict with them.
 void require_grid(const Config& config, const engine::TrainerOptions& options, int ranks);
-/// The number of copies of the pipeline that `config` asks for.
 inline int copies_of(const Config& config) {
   return std::max(1, int(config.source.uris.size()));
 }
 
-/// Whether each weight is on one rank only. Ranks that share one would apply a new learning rate,
-/// or a snapshot on demand, at different samples.
+/// Whether each weight is on one rank only. Ranks sharing one would apply a new learning rate, or
+/// take a requested snapshot, at different samples.
 inline bool weights_are_apart(const Config& config) {
   return config.pipeline.tensor == 1 && copies_of(config) == 1;
 }

@@ -1,4 +1,4 @@
-// Messages between the ranks of a run, beside the pipeline's.
+// Messages between a run's ranks, besides the pipeline's.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@
 
 namespace millrace::app {
 
-/// The first character of each letter.
+/// A letter's first character.
 enum class Word : char {
   // To rank 0.
   hello = 'H',   ///< build, config and GPUs
@@ -34,57 +34,54 @@ enum class Word : char {
   plan = 'P',     ///< what to build
   refused = 'R',  ///< exit code; there is no run
   go = 'G',
-  settings = 'T',  ///< that may change during a run
+  settings = 'T',  ///< RankSettings
 };
 
-/// What may change during a run.
+/// May change during a run.
 struct RankSettings {
   double rate = 1;
   std::int64_t every = 0, asked = 0;  ///< of checkpoints
   bool operator==(const RankSettings&) const = default;
 };
 
-/// What rank 0 has determined, so that all ranks build the same.
+/// What rank 0 has decided, so that all ranks build the same.
 struct RankPlan {
   stages::ImageShape sample;
   std::vector<int> cut;
   std::vector<double> module_ms;
   double fps = 0;
-  stages::StateDict weights;  ///< with the optimizer's state
+  stages::StateDict weights;  ///< with optimizer state
 };
 
-/// How one of several pipelines' source did.
+/// How the source of one of several pipelines behaved.
 struct SourceReport {
   std::string uri;
   engine::FrameCounts frames;
   std::vector<double> stage_ms, handoff_ms;
-  std::string error;  ///< why the stream broke off; "": it did not
+  std::string error;  ///< why the stream broke off; "": it didn't
 };
 
-/// A letter that begins with `word`.
 inline engine::ByteWriter letter(Word word) {
   return engine::ByteWriter().put(word);
 }
 
-/// Does not wait.
+/// Doesn't block.
 void post(engine::Exchange& exchange, int to, const engine::ByteWriter& letter);
-/// The next letter, if one is there.
 std::optional<engine::Exchange::Letter> next_letter(engine::Exchange& exchange);
-/// Waits for a letter. Throws std::runtime_error if none comes within `patience`.
+/// Waits for a letter. Throws std::runtime_error after `patience`.
 engine::Exchange::Letter await_letter(engine::Exchange& exchange,
                                       std::chrono::seconds patience = std::chrono::hours(24));
-/// Waits until posted letters need this process no longer, or their ranks are gone.
+/// Waits until posted letters no longer need this process, or their ranks are gone.
 void await_posted(engine::Exchange& exchange,
                   std::chrono::seconds patience = std::chrono::seconds(2));
 
 engine::ByteWriter hello(const Config& config);
-/// Compares another rank's hello with this rank's `config`: why they can't run together; "": they
-/// can. The GPUs are left to read.
+/// Why the sender of a hello can't run with this `config`, or "". Leaves its GPUs unread.
 std::string difference(engine::ByteReader& from, const Config& config);
 
 engine::GpusOfRanks read_gpus(engine::ByteReader& letter);  ///< of Word::join
 
-// The fields of a letter's content, in the order in which they are written and read.
+// The fields of a letter, in the order of writing and reading.
 inline auto fields(RankPlan& of) {
   return std::tie(of.sample, of.cut, of.module_ms, of.fps, of.weights);
 }
@@ -95,7 +92,7 @@ inline auto fields(engine::Checkpointer::Part& of) {
   return std::tie(of.stage, of.sample, of.due.first, of.due.second, of.state);
 }
 
-/// A letter of `word` with `content`, which has fields().
+/// A letter of `word`; `content` has fields().
 template <class Content>
 engine::ByteWriter write(Word word, Content content) {
   engine::ByteWriter bytes = letter(word);

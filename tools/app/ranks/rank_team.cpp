@@ -75,7 +75,7 @@ void RankTeam::each(Word expected, const Read& read) {
       if (code == 3) throw io::SourceError(what);
       throw std::runtime_error(what);
     }
-    if (word == Word::stop) {  // it will be asked for again
+    if (word == Word::stop) {  // asked_to_stop() will report it
       asked_to_stop_ = true;
       ++waited;
       continue;
@@ -179,7 +179,7 @@ nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
     const auto other = sources_.find(copy);
     std::vector<double> compute, handoff;
     for (const int stage : stages) {
-      if (copy > 0 && other == sources_.end()) continue;  // it was lost
+      if (copy > 0 && other == sources_.end()) continue;  // lost
       compute.push_back((copy > 0 ? other->second.stage_ms : r.stage)[std::size_t(stage)]);
       handoff.push_back((copy > 0 ? other->second.handoff_ms : r.handoff)[std::size_t(stage)]);
     }

@@ -1,4 +1,4 @@
-// The other ranks of a run, as rank 0 sees them.
+// The other ranks of a run, as seen by rank 0.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -19,28 +19,22 @@ void require_ranks(const Config& config, const engine::TrainerOptions& options, 
 /// Thread-bound; trainer and exchange outlive it.
 class RankTeam {
  public:
-  /// Waits until every other rank has reported the same build and config. Throws
-  /// ConfigError "rank N ...".
+  /// Waits until all other ranks have reported the same build and config. Throws ConfigError.
   RankTeam(engine::Exchange& exchange, const Config& config);
 
   RankGrid& grid() { return *grid_; }
-  /// Has the others build their share of `trainer`, and waits for that. Throws ConfigError as
-  /// above.
+  /// Makes the others build their share of `trainer` and waits for it. Throws ConfigError.
   void prepare(const engine::Trainer& trainer, double fps);
-  /// Starts the others.
   void go();
-  /// Takes the ranks' letters and sends them changed settings. Returns a line on what happened, or
-  /// "".
+  /// Handles the ranks' letters and sends changed settings. Returns a line of news, or "".
   std::string look(double rate, engine::Checkpointer* checkpointer);
-  /// `mine`, the state of this trainer, completed by the other ranks' parts of shared modules.
-  /// Waits for them.
+  /// This trainer's state `mine` with the other ranks' parts of shared modules. Waits for them.
   stages::StateDict whole(stages::StateDict mine);
-  /// Waits until the other pipelines have reported on their sources. Returns why one broke off, or
-  /// "".
+  /// Waits for the other pipelines' reports on their sources. Returns why one broke off, or "".
   std::string await_sources();
   bool asked_to_stop() const { return asked_to_stop_; }
 
-  /// "ranks" of the report: one object a rank.
+  /// The report's "ranks": one object per rank.
   nlohmann::ordered_json report(const engine::Trainer& trainer, const engine::Reading& r) const;
   /// The slowest link, as in a rank's "links"; null: none was timed.
   nlohmann::ordered_json bottleneck_link() const;
@@ -51,7 +45,7 @@ class RankTeam {
   void each(Word expected, const Read& read);
   void tell_all(const engine::ByteWriter& letter);
   nlohmann::ordered_json links_to(int rank) const;
-  /// Of this rank's pipeline, by the ranks' numbers in the whole run.
+  /// Of this rank's pipeline, by rank number in the whole run.
   std::vector<engine::LinkTime> link_times() const;
 
   struct Member {
@@ -59,15 +53,15 @@ class RankTeam {
     std::int64_t process = 0;
   };
 
-  /// Keeps what a letter brings. Returns its word.
+  /// Stores a letter's content and returns its word.
   Word take(const engine::Exchange::Letter& letter, engine::Checkpointer* checkpointer = nullptr);
   int ranks_a_copy() const { return exchange_.ranks() / grid_->copies(); }
 
   engine::Exchange& exchange_;
   std::unique_ptr<RankGrid> grid_;
-  std::map<int, stages::StateDict> shares_;  ///< by part
-  std::map<int, SourceReport> sources_;      ///< by copy of the pipeline, but the first
-  std::vector<Member> members_;              ///< by rank
+  std::map<int, stages::StateDict> shares_;
+  std::map<int, SourceReport> sources_;  ///< per copy of the pipeline except the first
+  std::vector<Member> members_;
   RankSettings settings_;
   bool asked_to_stop_ = false;
 };

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 using engine::Clock;
 using engine::now_ms;
 
-/// One way to do an arm's work: its figure, measured for about `seconds`.
+/// One way to do an arm's work, and its figure, measured for about `seconds`.
 struct Way {
   std::string name;
   std::function<double(double seconds)> measure;
@@ -38,12 +38,12 @@ Json in_turn(const std::vector<Way>& ways, const Json& question) {
   return figures;
 }
 
-/// Multiplications that each module takes. Counted, so that a network is always cut alike.
+/// Multiplications per module. Counted, so that a network is always cut the same way.
 std::vector<double> multiplications(const stages::Network& network) {
   std::vector<double> all;
   for (int module = 0; module < network.size(); ++module) {
     const stages::ImageShape& shape = network.shape(module);
-    double each = double(shape.channels);  // something for an activation, too
+    double each = double(shape.channels);  // some for an activation, too
     for (const stages::ParameterSpec& parameter : network.parameters(module, module + 1)) {
       double weights = 1;
       for (const std::int64_t length : parameter.shape) weights *= double(length);
@@ -64,7 +64,7 @@ engine::TrainerOptions options_of(const GpuBench& how, const Json& question, int
       .capture = engine::Capture::graph};
   options.stages = stages;
   options.network = stages::build_network(model_of(question.at("network")), options.sample);
-  options.module_ms = multiplications(*options.network);  // in proportion is enough
+  options.module_ms = multiplications(*options.network);  // only proportions matter
   options.cut = engine::balanced_cut(options.module_ms, stages);
   options.devices.assign(std::size_t(stages), how.device);
   options.weights = stages::initial_state(*options.network, 0);
@@ -72,7 +72,7 @@ engine::TrainerOptions options_of(const GpuBench& how, const Json& question, int
   return options;
 }
 
-/// A launch of a whole network's work of many back to back, in milliseconds.
+/// Milliseconds per launch of a whole network's work, with many launches back to back.
 double back_to_back_ms(BareStep& step, double seconds) {
   const auto round = [&](int launches) {
     const double begin = now_ms();
@@ -81,11 +81,11 @@ double back_to_back_ms(BareStep& step, double seconds) {
     return (now_ms() - begin) / launches;
   };
   round(1);
-  const int launches = std::clamp(int(20 / round(1)), 4, 64);  // the queue is never full
+  const int launches = std::clamp(int(20 / round(1)), 4, 64);  // fewer than fill the queue
   return median(repeated(seconds, [&] { return round(launches); }));
 }
 
-/// One launch from call to end, the device having rested before.
+/// One launch from call to end, on an idle device.
 double lone_launch_ms(BareStep& step, double seconds) {
   return median(repeated(seconds, [&] {
     for (const auto rested = Clock::now() + kRest; Clock::now() < rested;) {
@@ -191,7 +191,7 @@ Json answer(const GpuBench& how, const Json& question) {
   try {
     return arms.at(question.at("arm"))(how, question);
   } catch (const std::exception& error) {
-    const std::string text = error.what();  // LibTorch adds where in its sources it is
+    const std::string text = error.what();  // LibTorch appends its source position
     return {{"error", text.substr(0, text.find('\n'))}};
   }
 }

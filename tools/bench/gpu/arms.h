@@ -1,4 +1,3 @@
-// The GPU benchmark's arms.
 #pragma once
 
 #include <functional>
@@ -8,32 +7,33 @@
 
 namespace millrace::bench {
 
-/// Where arms run: on a GPU. Tests have a double of one.
+/// Where arms run: on a GPU, or in tests on a double of one.
 struct GpuBench {
-  engine::Device device = {.cuda = true, .index = 0};  ///< that all stages share
+  engine::Device device = {.cuda = true, .index = 0};  ///< shared by all stages
   /// As TrainerOptions::make_backend; empty: the device's own.
   std::function<std::unique_ptr<capture::Backend>(c10::Device)> make_backend;
 };
 
 /// `question`: {"arm", "network": {"preset", "layers", "features", "kernel"}, "width", "height",
 /// "stages", "precision", "seconds", "turns"}. Returns the arm's figures, or {"error": words}. All
-/// but "kernels" do the same in two or more ways, in turn, each for about so many seconds: {name:
-/// median, ..., "ratio": of the first over the second, "turns": {name: [values], ...}}.
+/// arms but "kernels" do the same work in two or more ways, alternating, each for about that many
+/// seconds: {name: median, ..., "ratio": of the first to the second, "turns": {name: [values],
+/// ...}}.
 ///
 /// "step": engine_ms, between two predictions of the engine; step_ms, the network's step alone as
-///   one graph, on a sample that lies on the device.
-/// "stages": staged_fps, frames a second that so many stages learn from; one_fps, one stage.
-/// "processor time": engine_us, what a worker's calls on its step take of its processor time;
-///   launch_us, one launch of the same as one graph.
-/// "latency": engine_ms, from a sample that lies in its slot to its prediction, while the device is
-///   idle; bare_ms, one graph of copy, all forwards and copy, from launch to end; tail, what one in
-///   a thousand of the engine's takes over its median.
-/// "profile": modules_ms, all modules' times of a profile added up; step_ms, as above.
+/// one graph, on a sample already on the device.
+/// "stages": staged_fps, frames per second trained by that many stages; one_fps, by one stage.
+/// "processor time": engine_us, CPU time of a worker's calls on its step; launch_us, of one launch
+/// of the same step as one graph.
+/// "latency": engine_ms, from a sample in its slot to its prediction on an idle device; bare_ms,
+/// one graph of copy, all forwards and copy, from launch to end; tail, the engine's 99.9th
+/// percentile over its median.
+/// "profile": modules_ms, the sum of a profile's module times; step_ms, as above.
 /// "kernels": {"operations": [{"name", "kernel", "us", "flops", "bytes"}]}, each operation of the
-///   whole network's step by itself, many times over.
+/// network's step by itself, repeated many times.
 /// "provenance": of a run with one thread.
 ///
-/// Blocks; the engine's threads come and go.
+/// Blocks; creates and ends the engine's threads.
 nlohmann::ordered_json answer(const GpuBench& how, const nlohmann::ordered_json& question);
 
 }  // namespace millrace::bench

@@ -10,7 +10,7 @@ namespace millrace::bench {
 namespace {
 
 engine::TrainerOptions in_one_stage(engine::TrainerOptions options) {
-  capture::use_repeatable_kernels();  // those that the engine's steps have
+  capture::use_repeatable_kernels();  // as in the engine's steps
   options.stages = 1;
   options.cut.clear();
   options.devices.resize(1);
@@ -33,7 +33,7 @@ BareStep::BareStep(engine::TrainerOptions options, BareWork work)
   input_ = sample_.to(device);
   rate_ = at::ones({}, at::kDouble).to(device);
   skipped_on_device_ = at::zeros({}, at::kFloat).to(device);
-  // Recording warms up by running the work, and so learns.
+  // Recording warms up by running the work, which trains the weights.
   backend_->run([this] { stage_.take_snapshot(0); });
   backend_->synchronize();
   recording_ = backend_->record(0, [this] { run(); });
@@ -49,7 +49,7 @@ void BareStep::show(at::Tensor& on_host, const at::Tensor& made) {
 }
 
 void BareStep::run() {
-  const c10::NoGradGuard no_grad;  // of the copies; the stage switches it on for itself
+  const c10::NoGradGuard no_grad;  // for the copies; the stage enables gradients itself
   const bool copies = work_ != BareWork::compute;
   if (copies) backend_->copy(input_, sample_);
   stages::Activations kept = stage_.forward({input_}, input_);

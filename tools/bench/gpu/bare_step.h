@@ -1,4 +1,4 @@
-// A network's step as one recorded graph with nothing around it: what the engine is held against.
+// A network's step as one recorded graph, the reference for the engine.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,30 +13,30 @@ namespace millrace::bench {
 
 enum class BareWork {
   step,     ///< copies in, forward, backward, update, copies out
-  compute,  ///< forward, backward, update, on a sample that lies on the device
-  forward,  ///< copies in, forward alone with its loss, copies out
+  compute,  ///< forward, backward, update, on a sample already on the device
+  forward,  ///< copies in, forward with its loss, copies out
 };
 
-/// A whole network's work on one sample as one graph on a stream of its own, without engine, slots,
-/// links or waits. Copies the sample, which is its target too, from pinned memory, and prediction
-/// and loss to there, as StageStep does. Thread-bound; synchronize() before it goes.
+/// A whole network's work on one sample as one graph on its own stream, without engine, slots,
+/// links or waits. Copies the sample, which is also its target, from pinned memory, and prediction
+/// and loss to pinned memory, as StageStep does. Thread-bound; call synchronize() before
+/// destruction.
 class BareStep {
  public:
-  /// Of `options` network, sample, weights, optimizer and first device count. Records on a random
-  /// sample, and leaves the weights as they are. Throws std::exception for what can't be recorded
-  /// or has no room.
+  /// Uses `options`' network, sample, weights, optimizer and first device. Records on a random
+  /// sample and leaves the weights unchanged. Throws std::exception if the work can't be recorded
+  /// or memory is short.
   explicit BareStep(engine::TrainerOptions options, BareWork work = BareWork::step);
 
-  /// Starts the work on one sample and returns.
+  /// Starts the work on one sample, asynchronously.
   void launch() { graph_->launch(); }
-  /// Has the calling thread wait for all launches.
   void synchronize() { backend_->synchronize(); }
 
-  // The rest only when no launch is under way.
+  // The rest only while no launch is in flight.
   at::Tensor& sample() { return sample_; }  ///< on the host, [1,C,H,W]
   stages::Stage& stage() { return stage_; }
-  float loss() const { return loss_.const_data_ptr<float>()[0]; }  ///< of the last launch
-  /// Updates left out since their gradient was not finite.
+  float loss() const { return loss_.const_data_ptr<float>()[0]; }
+  /// Updates skipped because of non-finite gradients.
   std::int64_t skipped() const { return std::int64_t(skipped_.const_data_ptr<float>()[0]); }
 
  private:
@@ -46,7 +46,7 @@ class BareStep {
   std::unique_ptr<capture::Backend> backend_;
   stages::Stage stage_;
   BareWork work_;
-  at::Tensor sample_, prediction_, loss_, skipped_;  ///< on the host
+  at::Tensor sample_, prediction_, loss_, skipped_;
   at::Tensor input_, rate_, skipped_on_device_;
   std::unique_ptr<capture::Recording> recording_;
   std::unique_ptr<capture::Graph> graph_;

@@ -1,7 +1,8 @@
-"""The benchmark of a machine with a GPU: `bench.py GPU_BENCH OUT`.
+"""The GPU benchmark: `bench.py GPU_BENCH OUT`.
 
-Asks our program and PyTorch's side for one figure after another, the most telling first. Before each it writes OUT/gpu.json and
-its page, OUT/gpu.md, so that what was measured stays whenever it ends. What takes too long is ended, and said so.
+Asks our program and PyTorch's side for one figure after another, the most important first. Before each it writes
+OUT/gpu.json and its page OUT/gpu.md, so that results survive an early end. Measurements that take too long are stopped,
+and reported as such.
 """
 import argparse
 import contextlib
@@ -17,7 +18,7 @@ sys.path.insert(0, str(HERE.parent))
 import pages  # noqa: E402
 from measuring import Asked, Failure  # noqa: E402
 
-# Name, what the network is made of, width, height, and the milliseconds a step that are aimed at.
+# Name, network, width, height, target in milliseconds per step.
 NETWORKS = [("10x16 k5", {}, 128, 128, 0.200),
             ("3-32-32-32-3 k3", {"layers": 4, "features": 32, "kernel": 3}, 128, 96, 0.084),
             ("ResNet-18", {"preset": "resnet18"}, 64, 64, None),
@@ -35,7 +36,7 @@ SMALL = [("2x4 k3", {"layers": 2, "features": 4, "kernel": 3}, 16, 12, 0.001)]
 PRECISIONS = "float32", "tf32", "bf16"
 
 
-OURS = "ours"  # among the programs that are asked; PyTorch's are by name and width of their network
+OURS = "ours"  # key of our program; PyTorch's have their network's name and width
 
 
 class TimeIsUp(Exception):
@@ -56,12 +57,12 @@ class Bench:
 
     def stop(self, name):
         process = self.asked.pop(name).process
-        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+        with contextlib.suppress(ProcessLookupError):  # already gone
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
     def ask(self, name, limit, **question):
-        """Keeps what is known so far. A program that ended, or was too slow, is started anew for the next question."""
+        """Saves the results so far. A program that ended or was too slow is restarted for the next question."""
         self.keep()
         limit = min(limit, self.end - time.monotonic())
         if limit < 5:
@@ -115,7 +116,7 @@ class Bench:
         for name, network, width, height, aim_ms in networks:
             rows.append({"name": name, "network": network, "width": width, "height": height, "aim_ms": aim_ms, "ours": {},
                          "pytorch": {}})
-            self.start((name, width))  # a process each, which loads while others are asked
+            self.start((name, width))  # a process each, which loads while others work
         for row in rows:
             self.step(row, "float32")
         for row in rows[:2]:

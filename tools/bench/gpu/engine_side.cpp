@@ -15,7 +15,7 @@ namespace {
 
 using engine::Clock;
 
-/// Gives a sample when the one before was predicted and the device has been idle for kRest.
+/// Gives a sample once the last one is predicted and the device has been idle for kRest.
 class LoneFeed final : public engine::Feed, public engine::Observer {
  public:
   LoneFeed(std::size_t elements, const engine::Device& device, double seconds, std::int64_t warm_up)
@@ -27,7 +27,7 @@ class LoneFeed final : public engine::Feed, public engine::Observer {
     const Clock::time_point give_up = Clock::now() + patience;
     if (taken_ == 0) begin_ = Clock::now();
     do {
-      // Looks again at once: the kernel's wake-up is the source's, not the engine's.
+      // Spins: the kernel's wake-up latency is the source's, not the engine's.
       if (taken_ > 0 && !rested()) continue;
       return taken_ > 2 * warm_up_ && Clock::now() - begin_ > seconds_ ? Status::end
                                                                        : Status::ready;
@@ -53,7 +53,7 @@ class LoneFeed final : public engine::Feed, public engine::Observer {
  private:
   static constexpr Clock::time_point kNever{};
 
-  /// A step goes on when its prediction is there, and a worker may launch more meanwhile.
+  /// A step continues after its prediction, and a worker may launch more meanwhile.
   bool rested() {
     if (!predicted_.load(std::memory_order_acquire)) return false;
     if (idle_ == kNever) {
@@ -72,12 +72,12 @@ class LoneFeed final : public engine::Feed, public engine::Observer {
   engine::Device device_;
   std::chrono::duration<double> seconds_;
   std::int64_t warm_up_, taken_ = 0;
-  Clock::time_point begin_, idle_ = kNever;  ///< the latter: when the device was found so
-  std::atomic<bool> predicted_{false};       ///< the last sample
+  Clock::time_point begin_, idle_ = kNever;  ///< idle_: when the device was found idle
+  std::atomic<bool> predicted_{false};       ///< the last sample's
   std::vector<double> ms_;
 };
 
-/// A step as a worker has it, recorded, and what a worker calls for each sample.
+/// A worker's recorded step, and its calls per sample.
 class CalledStep {
  public:
   explicit CalledStep(const engine::TrainerOptions& options)
@@ -120,16 +120,16 @@ class CalledStep {
 
 std::function<double(double)> engine_fps(const engine::TrainerOptions& options) {
   return [options](double seconds) {
-    // Before, stages have no gradients yet; and as many samples as have slots may be told of
-    // together when the stream has ended.
+    // Earlier, stages have no gradients yet; and when the stream ends, as many samples as there are
+    // slots may be reported together.
     const std::int64_t filled = 2 * options.stages;
     const std::int64_t slots = engine::for_recording(engine::schedule_of(options)).slots();
     Predictions predictions;
     const double warm_up = std::chrono::duration<double>(kWarmUp).count();
     engine::Trainer trainer(options);
     take_turn(trainer, warm_up + seconds, filled + slots + 6, &predictions);
-    // A mean over time, as launches back to back have one: the monitor's median comes from buckets
-    // that are 1.6 % wide.
+    // A mean, like that of back-to-back launches: the monitor's median comes from buckets 1.6 %
+    // wide.
     const auto& at = predictions.at;
     const auto begin = std::lower_bound(at.begin() + filled, at.end() - 1, at[0] + kWarmUp);
     return double(at.end() - begin - 1) / std::chrono::duration<double>(at.back() - *begin).count();

@@ -11,9 +11,9 @@
 namespace millrace::gst {
 namespace {
 
-// Pictures that may wait to be pushed: those of the reported latency and some more.
+// Pictures that may wait to be pushed: the reported latency's, and some more.
 constexpr int kRoom = 16;
-constexpr double kUsualRate = 25;  // frames a second of a stream without a rate
+constexpr double kUsualRate = 25;  // frames per second assumed without a rate
 
 std::vector<std::string> lines_of(std::string text) {
   std::ranges::replace(text, '\n', ';');
@@ -31,11 +31,10 @@ double rate_of(const GstVideoInfo& info) {
   return fps;
 }
 
-/// The config that the properties ask for; `sink` names the source in the report. Throws
-/// ConfigError.
+/// The config from the properties; `sink` names the source in the report. Throws ConfigError.
 app::Config config_of(const Settings& settings, const std::string& sink) {
   app::Config config = app::load_config(settings.config, lines_of(settings.set));
-  config.source.uri = "gst:" + sink;  // for the report; nothing opens it
+  config.source.uri = "gst:" + sink;  // for the report; it is not opened
   if (!settings.schedule.empty()) config.set("pipeline.schedule", settings.schedule);
   if (!settings.report.empty()) config.output.report = settings.report;
   if (settings.weights.empty()) return config;

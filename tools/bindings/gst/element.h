@@ -1,5 +1,5 @@
-// The element: learns from frames at its sink pad and pushes pictures of the network's predictions
-// from its source pad.
+// The element: learns from frames at its sink pad and pushes pictures of predictions from its
+// source pad.
 #pragma once
 
 #include <atomic>
@@ -15,26 +15,24 @@
 namespace millrace::gst {
 
 /// Threads: the sink pad's streaming thread delivers frames and serialized events, the source pad's
-/// task pushes pictures, and any thread may flush and query. Neither of the two runs during a state
-/// change, except in unblock().
+/// task pushes pictures, and any thread may flush and query. Neither of the first two runs during a
+/// state change, except in unblock().
 class Element {
  public:
-  /// The element and its pads outlive this.
+  /// `element` and its pads outlive this.
   Element(GstElement* element, GstPad* sink, GstPad* src);
 
-  /// Under the element's object lock.
+  /// Guarded by the element's object lock.
   Settings settings;
   void settings_changed();
   /// Frame and picture counts. The caller owns the result.
   GstStructure* stats() const;
 
-  // State changes.
   bool read_config();  ///< false after posting an error
   void reset();
   void unblock();  ///< before the pads are deactivated
-  void finish();   ///< after that: drains the pipeline and saves
+  void finish();   ///< afterwards: drains the pipeline and saves
 
-  // The pads.
   GstFlowReturn chain(GstBuffer* buffer);
   gboolean sink_event(GstEvent* event);
   gboolean sink_query(GstQuery* query);
@@ -70,20 +68,20 @@ class Element {
   std::unique_ptr<Learner> learner_;  ///< under mutex_; null before the first frame
   std::optional<GstVideoInfo> in_;    ///< under mutex_; of frames; none before the caps event
 
-  // The sink pad's.
+  // Owned by the sink pad:
   std::atomic<std::int64_t> position_{0};  ///< buffers received
   io::Frame frame_;                        ///< swapped with the mailbox's
   std::atomic<bool> eos_{false}, live_{false};
   std::atomic<guint32> eos_seqnum_{0};
 
-  // The source pad's.
+  // Owned by the source pad:
   Shown shown_;
   std::unique_ptr<Picture> picture_;
   GstSegment segment_;
   bool discont_ = true;
   std::atomic<GstFlowReturn> downstream_{GST_FLOW_OK};
-  std::atomic<GstClockTime> earliest_{GST_CLOCK_TIME_NONE};  ///< running time that is not too late
-  std::atomic<GstClockTime> latency_{0};                     ///< as reported last
+  std::atomic<GstClockTime> earliest_{GST_CLOCK_TIME_NONE};  ///< running time; earlier is too late
+  std::atomic<GstClockTime> latency_{0};
   std::atomic<std::int64_t> pushed_{0}, late_{0};
 };
 

@@ -95,7 +95,7 @@ void Element::flush_stop(GstEvent* event) {
   activate_src(TRUE);
 }
 
-/// If the stream goes on after its end, another run starts.
+/// Starts a new run if the stream goes on after its end.
 void Element::restart_if_over() {
   if (!eos_ && !(learner_ && learner_->over())) return;
   finish();

@@ -1,4 +1,4 @@
-// The source pad: pictures pushed by its task, events and queries from downstream.
+// The source pad: pushes pictures, handles events and queries from downstream.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -38,7 +38,7 @@ void Element::push_next() {
   }
 }
 
-/// Caps are replaced by those of the network's pictures, which are known once a picture follows.
+/// Replaces caps by those of the network's pictures, which are known once a picture follows.
 void Element::push_event(GstEvent* event) {
   if (GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT) gst_event_copy_segment(event, &segment_);
   if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
@@ -52,7 +52,7 @@ void Element::push_event(GstEvent* event) {
       const std::lock_guard lock(mutex_);
       if (learner_) shape = learner_->shape();
     }
-    if (!shape) return;  // it ended before the first picture
+    if (!shape) return;  // the run ended before the first picture
     picture_ = std::make_unique<Picture>(*shape, copy_of_settings().output);
     const bool stretched = config_.source.fit == "stretch" && config_.source.roi.empty();
     caps = picture_->caps(in, stretched);
@@ -79,7 +79,7 @@ GstFlowReturn Element::push_picture() {
   return flow;
 }
 
-/// Nothing more can be pushed: further frames are refused, and pictures in transit are discarded.
+/// Nothing more can be pushed: refuses further frames and discards pictures in transit.
 void Element::give_up(GstFlowReturn flow) {
   downstream_ = flow;
   outlet_.flush(true, position_);
@@ -106,7 +106,7 @@ void Element::tell_late(GstClockTime running_time) {
   gst_element_post_message(element_, message);
 }
 
-/// Posts {frame, loss, timestamp, running-time}, and the class if the network gives one.
+/// Posts {frame, loss, timestamp, running-time}, and the class if the network predicts one.
 void Element::tell_prediction(GstClockTime running_time) {
   if (!copy_of_settings().post_messages) return;
   GstStructure* const told =
@@ -123,7 +123,7 @@ void Element::tell_prediction(GstClockTime running_time) {
 }
 
 /// Makes the pipeline query the latency again if a prediction took longer than reported. Only for
-/// live streams: in others, predictions wait for downstream.
+/// live streams: otherwise predictions wait for downstream.
 void Element::tell_latency() {
   if (!live_) return;
   double ms = 0;
@@ -148,7 +148,7 @@ gboolean Element::src_event(GstEvent* event) {
   if (!GST_CLOCK_TIME_IS_VALID(at)) return TRUE;
   const GstClockTimeDiff ahead = late > 0 ? 2 * late + GstClockTimeDiff(frame_time()) : late;
   earliest_ = GstClockTime(std::max<GstClockTimeDiff>(0, GstClockTimeDiff(at) + ahead));
-  return TRUE;  // not forwarded: a frame that is not shown is still learned from
+  return TRUE;  // not forwarded: frames that are not shown are still learned from
 }
 
 gboolean Element::src_query(GstQuery* query) {
@@ -158,7 +158,7 @@ gboolean Element::src_query(GstQuery* query) {
   gboolean live = FALSE;
   GstClockTime least = 0, most = GST_CLOCK_TIME_NONE;
   gst_query_parse_latency(query, &live, &least, &most);
-  // One frame time for each stage, and one in which a frame may wait for the previous one.
+  // One frame time per stage, plus one for a frame waiting behind the previous one.
   if (latency_ == 0) latency_ = GstClockTime(config_.pipeline.stages + 1) * frame_time();
   const GstClockTime own = latency_;
   gst_query_set_latency(query, live, least + own,

@@ -1,4 +1,3 @@
-// A run in its own thread, fed by a mailbox.
 #pragma once
 
 #include <algorithm>
@@ -20,21 +19,21 @@ namespace millrace::gst {
 
 /// The element's properties.
 struct Settings {
-  std::string config;       ///< file; "": every key at its default
-  std::string set;          ///< "table.key=value" on top, separated by semicolons or newlines
+  std::string config;       ///< file; "": the defaults
+  std::string set;          ///< overrides "table.key=value", separated by semicolons or newlines
   std::string schedule;     ///< "": the config's
-  std::string weights;      ///< to start from, if the file exists, and to save to; "": the config's
-  std::string report;       ///< where to write it; "": the config's
-  std::string serve;        ///< address of a page to watch on; "": none
+  std::string weights;      ///< loaded if the file exists, and saved to; "": the config's
+  std::string report;       ///< output file; "": the config's
+  std::string serve;        ///< address of the run's page; "": none
   std::int64_t frames = 0;  ///< to train; 0: until the stream ends
-  double rate = 1.0;        ///< times optimizer.lr
+  double rate = 1.0;
   Output output = Output::prediction;
-  bool qos = true;             ///< don't draw what is too late to be shown
-  bool post_messages = false;  ///< one for each prediction
+  bool qos = true;             ///< don't draw pictures that are too late
+  bool post_messages = false;  ///< one per prediction
 };
 
-/// Learns from the frames in mailbox() until that ends, puts its predictions into an outlet, and
-/// saves what the config names. Says as the element what happens.
+/// Learns from the frames in mailbox() until it ends, puts predictions into an outlet, and saves
+/// what the config names. Posts events in the element's name.
 class Learner {
  public:
   /// Element and outlet outlive this.
@@ -61,7 +60,7 @@ class Learner {
   }
 
   Mailbox& mailbox() { return *mailbox_; }
-  /// Whether frames are dropped rather than waited for.
+  /// Whether frames are dropped, not waited for.
   bool drops() const { return drops_; }
   void set_rate(double times) { rate_ = times; }
   /// Channels, height, width of a sample, once known. Any thread.
@@ -75,10 +74,10 @@ class Learner {
   double latency_ms() const { return latency_ms_.load(std::memory_order_relaxed); }
 
  private:
-  /// Shared with a wedged run, which may still call it after this object is gone.
+  /// Shared with a wedged run, which may still use it after this object is gone.
   struct Sight {
     std::mutex mutex;
-    Learner* learner;  ///< under mutex; null: it is over
+    Learner* learner;  ///< under mutex; null when it is gone
   };
 
   void work() {
@@ -94,7 +93,7 @@ class Learner {
     sight_->learner = nullptr;
   }
   void tell(const std::string& line) {
-    // gst-launch prints the second of the two.
+    // gst-launch prints the second.
     GST_ELEMENT_INFO(element_, STREAM, FAILED, ("%s", line.c_str()), ("%s", line.c_str()));
   }
   void fail(const std::string& why) {
@@ -134,7 +133,7 @@ class Learner {
       throw;
     } catch (const std::exception& error) {
       failed(error.what());
-    } catch (...) {  // a plug-in's
+    } catch (...) {  // a plug-in's exception
       failed("an exception of an unknown type");
     }
     for (const std::string& what : run->save()) failed(what);
@@ -144,7 +143,7 @@ class Learner {
   }
   void see(const app::Prediction& prediction) {
     latency_ms_.store(std::max(latency_ms(), prediction.latency_ms), std::memory_order_relaxed);
-    // A prediction has the time of the frame that it predicts.
+    // A prediction gets the time of the frame it predicts.
     const std::optional<Stamp> stamp = mailbox_->stamp_of(prediction.frame + ahead_);
     if (stamp) outlet_.put(prediction, *stamp, !drops_);
     mailbox_->forget_before(prediction.frame);
@@ -156,7 +155,7 @@ class Learner {
   GstElement* const element_;
   Outlet& outlet_;
   const bool drops_;
-  const int ahead_;  ///< frames from a prediction's input to what it predicts
+  const int ahead_;  ///< frames from a prediction's input to its target
   const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
   const std::shared_ptr<Sight> sight_ = std::make_shared<Sight>();
   std::atomic<bool> stopping_{false}, over_{false};
@@ -164,7 +163,7 @@ class Learner {
   std::atomic<double> latency_ms_{0};
   mutable std::mutex mutex_;
   std::optional<std::array<int, 3>> shape_;
-  std::thread thread_;  // last: starts when all else stands
+  std::thread thread_;  // last: uses the members above
 };
 
 }  // namespace millrace::gst

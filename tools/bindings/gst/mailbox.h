@@ -1,4 +1,4 @@
-// Frames in transit from a sink pad to the reader of a run, and the stamps of their buffers.
+// Passes frames from a sink pad to a run's reader, and keeps their buffers' stamps.
 #pragma once
 
 #include <gst/gst.h>
@@ -15,17 +15,17 @@ namespace millrace::gst {
 
 /// A frame's buffer without its pixels.
 struct Stamp {
-  std::int64_t position = 0;  ///< buffers before it on the pad
+  std::int64_t position = 0;  ///< index of the buffer on the pad
   GstClockTime pts = GST_CLOCK_TIME_NONE;
   GstClockTime duration = GST_CLOCK_TIME_NONE;
 };
 
-/// Room for one frame. Thread-safe: the streaming thread calls put(), the reader take(), and the
-/// last stage's worker stamp_of().
+/// Holds one frame. Thread-safe: the streaming thread calls put(), the reader take(), and the last
+/// stage's worker stamp_of().
 class Mailbox {
  public:
-  /// Swaps `frame` into the mailbox. `wait`: blocks until there is room; otherwise the frame in the
-  /// mailbox is lost and counted. `gap`: frames are missing before it.
+  /// Swaps `frame` into the mailbox. `wait`: blocks until there is room; otherwise replaces the
+  /// frame in the mailbox, which counts as dropped. `gap`: frames are missing before this one.
   GstFlowReturn put(io::Frame& frame, const Stamp& stamp, bool gap, bool wait) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !full_ || !wait || flushing_ || ended_; });
@@ -39,13 +39,12 @@ class Mailbox {
     changed_.notify_all();
     return GST_FLOW_OK;
   }
-  /// No frame follows.
   void end() {
     const std::lock_guard lock(mutex_);
     ended_ = true;
     changed_.notify_all();
   }
-  /// On: discards the waiting frame and refuses further ones.
+  /// On: discards the waiting frame and refuses new ones.
   void flush(bool on) {
     const std::lock_guard lock(mutex_);
     if (on && full_) ++lost_;
@@ -68,14 +67,13 @@ class Mailbox {
     changed_.notify_all();
     return io::ReadStatus::frame;
   }
-  /// The stamp of the id-th frame that take() returned, from 0. None if it is not taken yet or
-  /// forgotten.
+  /// The stamp of frame `id`, counted from 0 as take() returned them. None if it is not taken yet
+  /// or forgotten.
   std::optional<Stamp> stamp_of(std::int64_t id) {
     const std::lock_guard lock(mutex_);
     if (id < first_ || id >= first_ + std::int64_t(stamps_.size())) return std::nullopt;
     return stamps_[std::size_t(id - first_)];
   }
-  /// Forgets the stamps before frame `id`.
   void forget_before(std::int64_t id) {
     const std::lock_guard lock(mutex_);
     for (; first_ < id && !stamps_.empty(); ++first_) stamps_.pop_front();
@@ -85,7 +83,7 @@ class Mailbox {
     const std::lock_guard lock(mutex_);
     return lost_;
   }
-  /// A gap counts as a reconnect: the frames around it are not consecutive.
+  /// Counts a gap as a reconnect: the frames around it are not consecutive.
   const std::shared_ptr<io::StreamHealth>& health() const { return health_; }
 
  private:
@@ -97,11 +95,11 @@ class Mailbox {
   bool full_ = false, ended_ = false, flushing_ = false;
   bool gap_ = false;
   std::int64_t lost_ = 0;
-  std::int64_t first_ = 0;    ///< frame of stamps_.front()
-  std::deque<Stamp> stamps_;  ///< of taken frames
+  std::int64_t first_ = 0;  ///< the frame of stamps_.front()
+  std::deque<Stamp> stamps_;
 };
 
-/// The mailbox as a run's source, which shares its ownership.
+/// A run's source that shares ownership of the mailbox.
 class MailboxSource final : public io::Source {
  public:
   MailboxSource(std::shared_ptr<Mailbox> mailbox, const io::SourceInfo& info)

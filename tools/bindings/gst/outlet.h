@@ -1,4 +1,4 @@
-// Pictures and events in transit from a run to a source pad, in stream order.
+// Passes pictures and events from a run to a source pad, in stream order.
 #pragma once
 
 #include <condition_variable>
@@ -12,11 +12,10 @@
 
 namespace millrace::gst {
 
-/// A prediction and the stamp of its frame.
 struct Shown {
   Stamp stamp;
-  std::int64_t frame = 0;  ///< its number at the source
-  float loss = 0;          ///< NaN: there was no target
+  std::int64_t frame = 0;  ///< the source's frame number
+  float loss = 0;          ///< NaN: no target
   std::vector<float> input, target, prediction;
 };
 
@@ -25,11 +24,10 @@ struct Shown {
 /// it.
 class Outlet {
  public:
-  /// `room`: pictures that may wait.
   explicit Outlet(int room) : room_(std::size_t(room)), spare_(room_ + 1) {}
   ~Outlet() { drop_events(true); }
 
-  /// If there is no room, waits for it or drops the picture.
+  /// Without room, `wait` blocks; otherwise the picture is dropped.
   void put(const app::Prediction& prediction, const Stamp& stamp, bool wait) {
     std::unique_lock lock(mutex_);
     loss_ = prediction.loss;
@@ -60,13 +58,12 @@ class Outlet {
     events_.push_back({event, position});
     changed_.notify_all();
   }
-  /// No picture follows.
   void end() {
     const std::lock_guard lock(mutex_);
     ended_ = true;
     changed_.notify_all();
   }
-  /// On: discards everything, and later also pictures of frames before `position`; next() returns.
+  /// On: discards everything, also later pictures of frames before `position`, and wakes next().
   /// Off: starts again.
   void flush(bool on, std::int64_t position) {
     const std::lock_guard lock(mutex_);
@@ -80,7 +77,7 @@ class Outlet {
     }
     changed_.notify_all();
   }
-  /// Empty and flushing, as made: positions start at 0 again.
+  /// Back to the initial state, empty and flushing; positions start at 0 again.
   void reset() {
     const std::lock_guard lock(mutex_);
     flushing_ = true;
@@ -115,7 +112,7 @@ class Outlet {
     const std::lock_guard lock(mutex_);
     return dropped_;
   }
-  /// Of the latest prediction.
+  /// The latest prediction's.
   double loss() const {
     const std::lock_guard lock(mutex_);
     return loss_;
@@ -144,7 +141,7 @@ class Outlet {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Shown> waiting_;
-  std::vector<Shown> spare_;  ///< storage for reuse
+  std::vector<Shown> spare_;
   struct Event {
     GstEvent* event;
     std::int64_t position;

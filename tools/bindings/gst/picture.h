@@ -1,4 +1,3 @@
-// Draws predictions.
 #pragma once
 
 #include <gst/video/video.h>
@@ -15,7 +14,7 @@ namespace millrace::gst {
 
 enum class Output { prediction, error, input_beside };
 
-/// Draws pictures of one size. Thread-bound.
+/// Draws predictions as pictures of one size. Thread-bound.
 class Picture {
  public:
   /// `shape`: channels, height, width of a sample.
@@ -26,13 +25,13 @@ class Picture {
                               guint(height));
   }
 
-  /// Raw video of the picture's size at the frame rate of `in`. `stretched`: its pixel aspect ratio
+  /// Raw video of the picture's size at `in`'s frame rate. `stretched`: its pixel aspect ratio
   /// undoes the stretch. The caller owns the result.
   GstCaps* caps(const GstVideoInfo& in, bool stretched) {
     GST_VIDEO_INFO_FPS_N(&info_) = GST_VIDEO_INFO_FPS_N(&in);
     GST_VIDEO_INFO_FPS_D(&info_) = GST_VIDEO_INFO_FPS_D(&in);
     gint wide = GST_VIDEO_INFO_PAR_N(&in), high = GST_VIDEO_INFO_PAR_D(&in);
-    if (stretched) {  // displayed with the input's aspect ratio
+    if (stretched) {  // shown with the input's aspect ratio
       gst_util_fraction_multiply(wide, high, GST_VIDEO_INFO_WIDTH(&in), GST_VIDEO_INFO_HEIGHT(&in),
                                  &wide, &high);
       gst_util_fraction_multiply(wide, high, shape_[1], shape_[2], &wide, &high);
@@ -41,14 +40,14 @@ class Picture {
     GST_VIDEO_INFO_PAR_D(&info_) = high;
     return gst_video_info_to_caps(&info_);
   }
-  /// A buffer with the time of `shown`, which the caller owns. If the network's output is no
-  /// picture, it shows the input.
+  /// A buffer, owned by the caller, with the time of `shown`. Shows the input if the network's
+  /// output is not a picture.
   GstBuffer* draw(const Shown& shown) {
     const bool pictures = shown.prediction.size() == shown.input.size();
     const bool beside = output_ == Output::input_beside;
     if (pictures && output_ == Output::error) {
       std::vector<float> error = io::shown_error(shown.prediction, shown.target);
-      error.resize(shown.prediction.size());  // black where there was no target
+      error.resize(shown.prediction.size());  // black without a target
       planar(error, right_);
     } else {
       planar(pictures ? shown.prediction : shown.input, right_);
@@ -73,7 +72,7 @@ class Picture {
   const std::array<int, 3> shape_;
   const Output output_;
   GstVideoInfo info_;
-  io::Frame left_, right_, both_;  ///< storage is reused
+  io::Frame left_, right_, both_;
 };
 
 }  // namespace millrace::gst

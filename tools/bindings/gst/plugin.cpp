@@ -1,4 +1,4 @@
-// The element `millrace` as GStreamer knows it: its pads, its properties, its changes of state.
+// Registers the element `millrace` with GStreamer: pads, properties, state changes.
 #include <variant>
 #include <vector>
 
@@ -20,7 +20,7 @@ struct GstMillraceClass {
 
 G_DEFINE_TYPE(GstMillrace, gst_millrace, GST_TYPE_ELEMENT)
 
-/// Where the values of properties 1, 2, ... lie.
+/// Where the values of properties 1, 2, ... are stored.
 using Member = std::variant<std::string Settings::*, std::int64_t Settings::*, double Settings::*,
                             bool Settings::*, Output Settings::*>;
 std::vector<Member> members;
@@ -39,7 +39,7 @@ Element& element_of(gpointer object) {
   return *reinterpret_cast<GstMillrace*>(object)->element;
 }
 
-/// A property's value out of GStreamer's, and into it.
+/// Converts property values from and to GStreamer's.
 struct Value {
   static void take(const GValue* from, std::string& to) {
     const gchar* const text = g_value_get_string(from);
@@ -166,7 +166,7 @@ void gst_millrace_class_init(GstMillraceClass* made) {
   gst_type_mark_as_plugin_api(output_type(), GstPluginAPIFlags(0));
 }
 
-/// What a pad receives, to the element.
+/// Passes what a pad receives to the element.
 template <auto kMethod, class Received>
 auto pass_on(GstPad*, GstObject* parent, Received* received) {
   return (element_of(parent).*kMethod)(received);

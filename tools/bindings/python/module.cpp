@@ -1,4 +1,4 @@
-// The C++ part of the Python package, which millrace/*.py builds on.
+// The C++ part of the Python package, used by millrace/*.py.
 #include <ATen/ATen.h>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
@@ -17,9 +17,9 @@ namespace {
 
 namespace py = pybind11;
 
-/// Other Python threads run while it lives. Python ends its daemon threads where they ask for the
-/// lock again, by unwinding, which ends the process where a destructor is on the way. From
-/// leave_at_exit() on, such threads rest here instead, until the process is gone.
+/// Releases the GIL while it lives. When Python ends, its daemon threads unwind at the point where
+/// they take the GIL again, which terminates the process if a destructor is running. After
+/// leave_at_exit() they block here until the process is gone.
 class GilRelease {
  public:
   GilRelease() : thread_(PyEval_SaveThread()) {
@@ -32,7 +32,7 @@ class GilRelease {
   GilRelease(const GilRelease&) = delete;
   GilRelease& operator=(const GilRelease&) = delete;
 
-  /// Called by the main thread when Python ends, with the lock: gives daemon threads time to come
+  /// Called by the main thread with the GIL when Python ends: gives daemon threads time to get
   /// here.
   static void leave_at_exit() {
     ending_.store(true);
@@ -48,14 +48,15 @@ class GilRelease {
   PyThreadState* const thread_;
 };
 
-/// An array of the numbers of `tensor`, which it owns.
+/// An array that owns `tensor`.
 py::array_t<float> array_of(at::Tensor tensor) {
   auto* const kept = new at::Tensor(std::move(tensor));
   const py::capsule owner(kept, [](void* p) { delete static_cast<at::Tensor*>(p); });
   return py::array_t<float>(kept->sizes().vec(), kept->const_data_ptr<float>(), owner);
 }
 
-/// A config file ("": none) with settings (key, TOML) on top. Errors do not name the command line.
+/// A config file ("": none) with settings (key, TOML) on top. Errors don't mention the command
+/// line.
 app::Config make_config(const std::string& file,
                         const std::vector<std::pair<std::string, std::string>>& settings) {
   app::Config config = app::load_config(file, {});
@@ -83,7 +84,7 @@ void set_weights(app::GivenRun& run,
   run.set_weights(weights);
 }
 
-/// (index, frame, loss, prediction, latency in ms), or None if no result comes within `ms`.
+/// (index, frame, loss, prediction, latency in ms), or None after `ms` without a result.
 py::object next_result(app::GivenRun& run, int ms) {
   std::optional<app::GivenResult> result;
   {
@@ -96,7 +97,7 @@ py::object next_result(app::GivenRun& run, int ms) {
                         array_of(std::move(result->prediction)), latency.count());
 }
 
-/// (frame, its class or -1); (): no frame came within `ms`; None: the stream is over.
+/// (frame, its class or -1); (): no frame within `ms`; None: the stream is over.
 py::object next_frame(app::GivenFrames& frames, int ms) {
   std::optional<app::GivenFrame> frame;
   {

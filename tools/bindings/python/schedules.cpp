@@ -1,4 +1,3 @@
-// Schedules, the verifier, the simulator and the planner, for Python.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -111,7 +110,6 @@ py::list plan(const std::string& profile_json, const std::string& devices, const
 
 }  // namespace
 
-/// Adds schedules, the verifier, the simulator and the planner.
 void bind_schedules(py::module_& m) {
   using namespace py::literals;
   py::class_<Schedule>(m, "Schedule")

@@ -1,4 +1,4 @@
-// `millrace bench`: runs the benchmarks' own program, which not everybody builds.
+// `millrace bench`: runs the separate benchmark program, which not all builds include.
 #include <unistd.h>
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 namespace millrace::cli {
 namespace {
 
-/// Its words are the other program's, --help too.
+/// Passes all words on to that program, including --help.
 void add_options(CLI::App& options, const CLI::App*& self) {
   options.prefix_command();
   options.set_help_flag();

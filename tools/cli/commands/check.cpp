@@ -1,4 +1,4 @@
-// `millrace check`: validates a config and says what would run. Touches no device or source.
+// `millrace check`. Touches no device or source.
 #include <algorithm>
 #include <iostream>
 #include <optional>
@@ -54,7 +54,7 @@ void describe_pipeline(const engine::TrainerOptions& options) {
                  "start\n";
 }
 
-/// Prints what step programs leave to LibTorch, by stage if the cut is known.
+/// Prints what step programs leave to LibTorch, per stage if the cut is known.
 void describe_programs(const engine::TrainerOptions& options) {
   if (options.sample.width == 0 || options.sample.height == 0) return;
   const auto stages = engine::stage_operations(options, 0);
@@ -68,7 +68,6 @@ void describe_programs(const engine::TrainerOptions& options) {
   }
 }
 
-/// Prints how steps run on the devices.
 void describe_capture(const engine::TrainerOptions& options) {
   const auto on_cuda = [](const engine::Device& device) { return device.cuda; };
   const bool cuda = std::any_of(options.devices.begin(), options.devices.end(), on_cuda);
@@ -93,12 +92,12 @@ void describe_capture(const engine::TrainerOptions& options) {
 
 void print_replay(const app::Config& config, const engine::TrainerOptions& options) {
   if (config.replay.kind == "none") return;
-  std::optional<bool> live;  // "auto": the source decides
+  std::optional<bool> live;
   if (config.source.pace != "auto") live = config.source.pace == "live";
   std::cout << "#   replay " << app::describe_replay(config, options, live) << "\n";
 }
 
-/// Prints what would be learned from. Throws ConfigError for a URI that no source can have.
+/// Prints what would be learned from. Throws ConfigError for a malformed URI.
 void describe_source(const app::Config& config) {
   const auto check = [&](const char* key, const std::string& uri) {
     io::SourceOptions options = app::source_options(config);
@@ -112,7 +111,7 @@ void describe_source(const app::Config& config) {
             << (app::names_source(config) ? "\n" : ", the default, since none is named\n");
 }
 
-/// Prints how pictures of another shape are fitted: only the source knows theirs.
+/// Prints how pictures of another shape are fitted; only the source knows their shape.
 void describe_frames(const app::Config& config) {
   const auto& source = config.source;
   if (source.width == 0 || source.height == 0) return;
@@ -123,7 +122,6 @@ void describe_frames(const app::Config& config) {
             << "\n";
 }
 
-/// Prints what happens if the stream outruns the pipeline.
 void describe_policy(const app::Config& config, const engine::TrainerOptions& options) {
   const std::string& policy = config.monitor.policy;
   std::cout << "#   late: " << policy;
@@ -135,7 +133,7 @@ void describe_policy(const app::Config& config, const engine::TrainerOptions& op
   std::cout << "\n";
 }
 
-/// Prints which output is which class. Frames that `told_by` leaves out have none.
+/// Prints the class of each output. Frames that `told_by` leaves out have none.
 void describe_classes(const std::vector<std::string>& classes, const std::string& told_by) {
   std::cout << "#   classes:";
   for (std::size_t i = 0; i < classes.size(); ++i)

@@ -1,4 +1,3 @@
-// `millrace compare`: several runs' reports side by side, and their losses in one chart.
 #include "tools/cli/compare/compare.h"
 
 #include <filesystem>
@@ -12,11 +11,11 @@ namespace {
 
 struct CompareArguments {
   std::vector<std::string> reports;
-  std::vector<std::string> logs;  ///< one for each report; empty: those that reports name
-  std::string plot;               ///< where to draw losses; "": nowhere
+  std::vector<std::string> logs;  ///< one per report; empty: the logs that reports name
+  std::string plot;
 };
 
-/// The log that the report's config names, if the file exists.
+/// The log in the report's config, if the file exists.
 std::string log_of(const nlohmann::ordered_json& report) {
   const nlohmann::ordered_json::json_pointer place("/config/output/log");
   if (!report.contains(place) || !report.at(place).is_string()) return "";

@@ -1,4 +1,3 @@
-// `millrace evaluate`: what weights are worth on a stream that they do not learn from.
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -23,8 +22,8 @@ struct EvaluateArguments {
   std::string report;
 };
 
-/// The config that the weights were made with, as far as it says what is computed, with SOURCE in
-/// place of its stream. The cut is not in the weights: one stage computes all. Throws ConfigError.
+/// The config that the weights were made with, as far as it affects the computation, with SOURCE as
+/// its stream. The cut is not stored in weights: one stage computes everything. Throws ConfigError.
 app::Config config_of(const EvaluateArguments& arguments) {
   stages::Metadata about;
   try {
@@ -58,16 +57,15 @@ app::Config config_of(const EvaluateArguments& arguments) {
   return config;
 }
 
-/// A figure of the network and of the strongest trivial predictor.
 struct Figure {
   std::string name, unit;
   bool more_is_better = false;
   double network = 0;
   std::string rival;
-  double best = 0;  ///< of the rival
+  double best = 0;  ///< the trivial predictor's
 };
 
-/// `one` with what the report says under `key`; none if it lacks either.
+/// `one` with the report's values under `key`; none if it lacks one.
 std::optional<Figure> filled(Figure one, const Json& report, const std::string& key) {
   if (!report.contains(key) || !report[key]["mean"].is_number()) return std::nullopt;
   one.network = report[key]["mean"];

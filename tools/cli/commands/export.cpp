@@ -1,4 +1,3 @@
-// `millrace export`: learned weights as a model that others run.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -41,7 +40,8 @@ stages::ImageShape sample_shape(const app::Config& config) {
                      "source.width=128 --set source.height=96");
 }
 
-/// Where a program that replaces this one reads `bytes`: a file in memory, which goes with it.
+/// A path at which a program that replaces this one can read `bytes`: a file in memory that dies
+/// with it.
 std::string handed_on(const std::string& bytes) {
   const int file = memfd_create("net.pt", 0);
   if (file < 0 || write(file, bytes.data(), bytes.size()) != ssize_t(bytes.size()))
@@ -49,7 +49,7 @@ std::string handed_on(const std::string& bytes) {
   return "/proc/self/fd/" + std::to_string(file);
 }
 
-/// Python with this build's package: beside the program in a build tree, else the one on PATH.
+/// Python with this build's package: beside the program in a build tree, else on PATH.
 std::string python() {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   if (fs::exists(here / "python" / "millrace")) {
@@ -61,7 +61,7 @@ std::string python() {
   return fs::exists(own) ? own.string() : "python3";
 }
 
-/// Prints a missing package as one line.
+/// Reports a missing package in one line.
 constexpr char kPython[] = R"(import sys
 try:
     from millrace._onnx import main

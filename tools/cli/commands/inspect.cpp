@@ -1,4 +1,3 @@
-// `millrace inspect`: what this machine has, and what a source is.
 #include <iostream>
 #include <map>
 
@@ -49,7 +48,7 @@ void print_source(const std::string& uri) {
   std::cout << "live       " << (info.live ? "yes" : "no") << "\n";
 }
 
-/// Prints by stage the kernels of a config's steps and the operators left to LibTorch.
+/// Prints, per stage, the kernels of a config's steps and the operators left to LibTorch.
 void print_steps(const app::Config& config) {
   const engine::TrainerOptions options = app::assemble(config, app::sample_of(config));
   std::cout << "sample     " << options.sample.channels << "x" << options.sample.height << "x"

@@ -1,4 +1,4 @@
-// The `millrace` program: reads the command line, calls the command, maps failures to exit codes.
+// The `millrace` program: parses the command line, calls the command, maps failures to exit codes.
 #include <fcntl.h>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -40,7 +40,7 @@ void add_set(CLI::App& options, std::vector<std::string>& settings) {
           "--set", settings,
           "A key and its value, on top of the config; once for each: --set a.b=1 --set c.d=2")
       ->option_text("table.key=value")
-      ->allow_extra_args(false);  // what follows a key and its value is not taken for another
+      ->allow_extra_args(false);  // one KEY=VALUE per --set
 }
 
 void add_config(CLI::App& options, std::string& config, std::vector<std::string>& settings) {
@@ -50,10 +50,9 @@ void add_config(CLI::App& options, std::string& config, std::vector<std::string>
 
 namespace {
 
-/// Prints "millrace: error: WHAT" as one line on stderr. Returns `code`.
 int fail(ExitCode code, const std::string& what) {
-  // Never shows a URI's password, never sends control characters to a terminal.
-  constexpr std::size_t kLongest = 2000;  // a library may tell all it knows
+  // Hides passwords in URIs and keeps control characters from the terminal.
+  constexpr std::size_t kLongest = 2000;  // library messages can be long
   std::string line = io::redacted(what.substr(0, what.find('\n'))).substr(0, kLongest);
   for (char& c : line) {
     if (static_cast<unsigned char>(c) < ' ') c = '?';
@@ -62,8 +61,7 @@ int fail(ExitCode code, const std::string& what) {
   return code;
 }
 
-/// The first argument, if it is no command: CLI11 would take what follows for options of the
-/// program.
+/// The first argument if it is no command: CLI11 would take what follows for the program's options.
 std::string unknown_command(int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return "";
   std::vector<std::string_view> names;
@@ -75,7 +73,7 @@ std::string unknown_command(int argc, char** argv) {
          io::nearest_name(argv[1], names) + "\"";
 }
 
-/// Options that print something before the program ends.
+/// Options that print something and end the program.
 void add_answers(CLI::App& program) {
   program.set_version_flag("--version", MILLRACE_VERSION);
   program.add_flag_callback(
@@ -123,15 +121,15 @@ int main_program(int argc, char** argv) {
   }
 }
 
-/// Without standard streams the first files that are opened would be them, and would get progress
-/// and errors between their bytes.
+/// Without standard streams, the first files opened would take their numbers and receive progress
+/// and errors among their bytes.
 void open_standard_streams() {
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
     if (fcntl(stream, F_GETFD) < 0) (void)open("/dev/null", O_RDWR);  // takes the lowest number
   }
 }
 
-/// Where nobody can catch it: a library's constructor, a destructor, a thread that does not start.
+/// For failures that nobody can catch: in a library's constructor, a destructor, a starting thread.
 [[noreturn]] void end_in_a_line() {
   const char* what = "a thread could not be started; is a limit on processes or memory too low?";
   try {
@@ -145,8 +143,8 @@ void open_standard_streams() {
   _exit(kRunFailed);
 }
 
-/// Ends if a limit on address space leaves too little beside the libraries, whose constructors
-/// would crash.
+/// Ends the program if a limit on address space leaves too little for the libraries, whose
+/// constructors would crash.
 void require_address_space() {
   constexpr rlim_t kNeeded = 256 << 20;
   rlimit limit{};
@@ -165,7 +163,7 @@ void require_address_space() {
   _exit(kRunFailed);
 }
 
-/// Called before LibTorch's constructors, which take most of a second: a signal may come meanwhile.
+/// Runs before LibTorch's constructors, which take most of a second in which a signal may come.
 void come_first(int argc, char** argv, char**) {
   open_standard_streams();
   std::set_terminate(end_in_a_line);
@@ -181,7 +179,7 @@ void come_first(int argc, char** argv, char**) {
 int main(int argc, char** argv) {
   using namespace millrace::cli;
   // Every step frees activations that the next one allocates again. By default the allocator
-  // returns them to the system in between and gets them back page by page: some 4 % of a step.
+  // returns them to the system in between and page-faults them back: about 4 % of a step.
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   return main_program(argc, argv);

@@ -1,4 +1,3 @@
-// `millrace plan`: the best cut, schedule and use of devices for a profile, and why.
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -13,29 +12,29 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::int64_t kMostReplay = 1 << 24;  ///< samples, as replay.size has it
+constexpr std::int64_t kMostReplay = 1 << 24;  ///< samples, as for replay.size
 
 struct PlanArguments {
   std::string input;  ///< profile (JSON, or PipeDream's graph.txt), or config (.toml) to measure
   std::vector<std::string> settings;  ///< of the config
-  std::string devices = "2";          ///< "8", "2x8": servers x devices
-  std::string links;                  ///< GB/s[:ms] by level, as "3.125,30:0.01"
+  std::string devices = "2";          ///< "8", or "2x8": servers x devices
+  std::string links;                  ///< GB/s[:ms] per level, as "3.125,30:0.01"
   std::string overlap = "none";       ///< none | transfers | all
-  double memory_gb = 0;               ///< of a device; 0: no limit
+  double memory_gb = 0;               ///< per device; 0: no limit
   std::int64_t replay = 0;            ///< samples to keep at least; 0: none
-  /// What is empty or 0 is as the config has it; the machine is the options above. Schedules may
-  /// be "any".
+  /// Empty and 0 mean as in the config; the machine is described by the options above. Schedules
+  /// may be "any".
   engine::plan::Request request{.schedules = {}, .microbatches = {}, .virtual_stages = {}};
-  int frames = 1;            ///< graph.txt: frames that its figures are for
-  std::string kind = "cpu";  ///< what the table calls devices
-  std::string output;        ///< where to write the [pipeline] table; "": nowhere
-  std::string json;          ///< where to write all of it; "": nowhere
+  int frames = 1;            ///< graph.txt: frames that its figures cover
+  std::string kind = "cpu";  ///< the table's name for devices
+  std::string output;
+  std::string json;
 };
 
 using engine::plan::Profile;
 using engine::plan::Request;
 
-/// What the command line leaves out is as the config has it.
+/// Options left out are taken from the config.
 Request request_of(const PlanArguments& arguments, const app::Config& config,
                    const Profile& profile) {
   Request request = arguments.request;
@@ -50,14 +49,14 @@ Request request_of(const PlanArguments& arguments, const app::Config& config,
   return request;
 }
 
-/// The samples kept for replay, and the time to learn from them.
+/// Samples kept for replay, and the time left to learn from them.
 struct Replay {
   std::int64_t size = 0;
-  double bytes = 0;   ///< in all
-  double share = -1;  ///< replayed samples of all; < 0: unknown, since there is no rate
+  double bytes = 0;
+  double share = -1;  ///< replayed samples of all; negative: unknown, for lack of a rate
 };
 
-/// As many samples as the memory limit leaves room for; without a limit as many as asked for.
+/// As many samples as the memory limit allows; without a limit as many as requested.
 Replay replay_of(const PlanArguments& arguments, const Request& request,
                  const engine::plan::Plan& plan, double sample) {
   Replay replay{.size = arguments.replay};

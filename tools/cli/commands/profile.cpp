@@ -1,4 +1,3 @@
-// `millrace profile`: measures a config's network, module by module.
 #include "engine/format.h"
 #include "tools/app/config/profile_read.h"
 
@@ -25,13 +24,13 @@ namespace {
 struct ProfileArguments {
   std::string config;
   std::vector<std::string> settings;
-  std::string json;        ///< where to write it; "": nowhere
+  std::string json;
   bool operators = false;  ///< print the step programs' operators instead
 };
 
-/// Prints the time of a rank's part of modules that ranks can share, beside that of whole ones.
+/// Prints the time of one rank's part of each shareable module beside that of the whole module.
 void print_parts(const engine::plan::Profile& profile) {
-  std::map<int, std::pair<double, double>> all;  // by ways
+  std::map<int, std::pair<double, double>> all;  // per number of ranks
   for (const engine::plan::ModuleProfile& m : profile.modules) {
     for (const auto& [ways, ms] : m.parts) {
       all[ways].first += ms.total();
@@ -72,7 +71,7 @@ void print_profile(const engine::plan::Profile& profile) {
   }
 }
 
-/// Prints the speed on every number of cores that was tried. Plans use the first `helpful`.
+/// Prints the speed for each number of cores tried. Plans use the first `helpful`.
 void print_speeds(const std::vector<engine::plan::Measured>& speeds, std::size_t helpful) {
   std::printf("speed on 1, 2, ... cores:");
   for (const engine::plan::Measured& speed : speeds)
@@ -83,8 +82,7 @@ void print_speeds(const std::vector<engine::plan::Measured>& speeds, std::size_t
   std::printf("\n");
 }
 
-/// Prints a line per operation, with its share of all time and of the cores' peak, if they are
-/// cores.
+/// Prints a line per operation with its share of the total time and, on CPUs, of the cores' peak.
 void print_operations(const std::vector<std::vector<capture::OperationInfo>>& stages,
                       const std::vector<int>& threads, bool on_gpu) {
   const double core = on_gpu ? 0 : kernels::fma_peak();
@@ -96,7 +94,7 @@ void print_operations(const std::vector<std::vector<capture::OperationInfo>>& st
     }
   }
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    // One stage alone has one core.
+    // A single stage has one core.
     const int cores = stages.size() == threads.size() ? std::max(1, threads[stage]) : 1;
     const double peak = core * cores;
     std::printf("stage %zu%s\n  %-56s %-16s %10s %7s %9s %7s\n", stage,
@@ -128,7 +126,7 @@ int profile(const ProfileArguments& arguments) {
   }
   std::optional<app::Config> config;
   std::unique_ptr<engine::Exchange> ranks = app::launched_ranks();
-  if (!ranks || ranks->rank() == 0) {  // else it is the first rank's
+  if (!ranks || ranks->rank() == 0) {  // rank 0 does the rest
     if (!arguments.json.empty()) app::require_writable(arguments.json);
     config = app::load_argument(arguments.config, arguments.settings);
   }

@@ -1,4 +1,3 @@
-// `millrace run`: a run at a terminal, under systemd or in a script.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -23,12 +22,12 @@ namespace millrace::cli {
 namespace {
 
 struct RunArguments {
-  std::string config;  ///< "": every key at its default
+  std::string config;
   std::vector<std::string> settings;
   std::int64_t frames = 0;  ///< 0: until the source ends
   std::string report;
   app::RunOptions options;
-  std::string token_file;  ///< holds the token; "": none
+  std::string token_file;  ///< file with the token; "": none
   bool quiet = false;
 };
 
@@ -42,12 +41,12 @@ std::string fitted(const std::string& line) {
   return known ? line.substr(0, size.ws_col - 1) : line;
 }
 
-/// Writes progress to stderr: rewritten in place on a terminal, a line every few seconds elsewhere,
+/// Writes progress to stderr: rewritten in place on a terminal, else a line every few seconds;
 /// nothing if quiet. One thread.
 class Progress {
  public:
   explicit Progress(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO)) {}
-  /// Whether show() would write now: composing a line costs something.
+  /// Whether show() would write now; composing a line is costly.
   bool due() const { return !quiet_ && now() >= next_; }
   void show(const std::string& line) {
     next_ = now() + (terminal_ ? 0.2 : 5.0);
@@ -59,7 +58,7 @@ class Progress {
     }
     std::fflush(stderr);
   }
-  /// Ends the line, so that what follows starts on a fresh one.
+  /// Ends the line, so that other output starts on a new one.
   void finish() {
     if (open_) std::fputc('\n', stderr);
     open_ = false;
@@ -69,10 +68,10 @@ class Progress {
   bool quiet_;
   bool terminal_;
   bool open_ = false;
-  double next_ = 0;  ///< seconds of the steady clock
+  double next_ = 0;  ///< on the steady clock, in seconds
 };
 
-/// Shows people and systemd the progress of a run, and obeys signals.
+/// Reports a run's progress to users and systemd, and handles signals.
 class Attendant {
  public:
   Attendant(app::Run& run, bool quiet) : run_(run), quiet_(quiet), progress_(quiet) {
@@ -85,7 +84,6 @@ class Attendant {
     watchdog_.ready();
   }
 
-  /// The run has ended.
   void finish() {
     if (!stopping_) watchdog_.stopping();
     progress_.finish();
@@ -135,8 +133,7 @@ std::string token_in(const std::string& path) {
   return token;
 }
 
-/// Reads the config that the arguments ask for, each time from the file as it is then. A pipe is
-/// read once.
+/// Returns a function that reads the arguments' config anew at each call. Pipes are read once.
 std::function<app::Config()> config_reader(const RunArguments& arguments) {
   std::vector<std::string> settings = arguments.settings;
   if (!arguments.report.empty())
@@ -155,7 +152,7 @@ std::function<app::Config()> config_reader(const RunArguments& arguments) {
   };
 }
 
-/// Runs all of it, or with `ranks` the part that has the source.
+/// Runs everything, or with `ranks` the part that has the source.
 int learn(const RunArguments& arguments, engine::Exchange* ranks) {
   const auto read = config_reader(arguments);
   const app::Config config = read();
@@ -174,10 +171,10 @@ int learn(const RunArguments& arguments, engine::Exchange* ranks) {
     run.learn(arguments.frames);
   } catch (const app::Wedged& error) {
     std::fprintf(stderr, "millrace: error: %s\n", error.what());
-    std::_Exit(kRunFailed);  // nothing that waits for the stage
+    std::_Exit(kRunFailed);  // without waiting for the stage
   } catch (const std::exception& error) {
     failed(error.what());
-  } catch (...) {  // a plug-in's
+  } catch (...) {  // a plug-in's exception
     failed("an exception of an unknown type");
   }
   attendant.finish();
@@ -193,7 +190,7 @@ int run(const RunArguments& arguments) {
   catch_signals();
   const std::unique_ptr<engine::Exchange> ranks = app::launched_ranks();
   if (!ranks) {
-    leave_at_signals();  // a rank stays: the others would wait for it
+    leave_at_signals();  // ranks stay: the others would wait for them
     if (asked_to_stop()) return kDone;
     try {
       return learn(arguments, nullptr);

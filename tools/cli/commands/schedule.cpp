@@ -1,4 +1,3 @@
-// `millrace schedule`: prints a schedule as the staircase or as CSV.
 #include <unistd.h>
 
 #include <iostream>
@@ -18,14 +17,14 @@ struct ScheduleArguments : ScheduleChoice {
   std::string format = "grid";  ///< or csv
 };
 
-/// "B4(2)U": the update that follows at once takes no tick of its own.
+/// "B4(2)U": an update that follows at once takes no tick.
 std::string cell_text(const engine::Cell& cell, bool staged) {
   return engine::action_text(cell.action, staged) + (cell.updates ? "U" : "");
 }
 
 std::string grid_text(const engine::Schedule& schedule, const engine::Staircase& staircase) {
   const bool colours = isatty(STDOUT_FILENO);
-  const bool staged = int(schedule.workers.size()) < schedule.stages;  // several stages a worker
+  const bool staged = int(schedule.workers.size()) < schedule.stages;  // several stages per worker
   std::size_t width = 2;
   for (const auto& row : staircase.rows) {
     for (const auto& cell : row) {
@@ -71,9 +70,9 @@ std::string facts_text(const engine::Schedule& schedule, const engine::Staircase
   return text;
 }
 
-/// PyTorch's compute-only form: a row a worker, "2F0" for stage 2's forward of sample 0, empty
-/// cells for bubbles. Without a flush an update has its place in the order, "2U0". PyTorch has no
-/// word for recomputation, which is left out.
+/// PyTorch's compute-only form: a row per worker, "2F0" for stage 2's forward of sample 0, empty
+/// cells for bubbles. Without a flush, updates are listed in order, "2U0". Leaves out
+/// recomputation, for which PyTorch has no action.
 std::string csv_text(const engine::Schedule& schedule, const engine::Staircase& staircase) {
   std::string text;
   for (const auto& row : staircase.rows) {

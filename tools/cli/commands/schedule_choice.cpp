@@ -10,8 +10,8 @@
 namespace millrace::cli {
 namespace {
 
-constexpr int kMany = 200;  // stages that take over a second
-/// The verifier's time grows with the cube of the workers. Tests prove the generators' schedules.
+constexpr int kMany = 200;  // stages; more take over a second
+/// The verifier's time grows with the cube of the workers. Tests verify the generators' schedules.
 constexpr std::size_t kMostVerified = 128;
 
 }  // namespace

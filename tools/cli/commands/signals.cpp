@@ -17,7 +17,7 @@ void on_early_signal(int) {
 
 void on_signal(int) {
   asked = 1;
-  // A second signal, of either kind, has its default effect.
+  // A second signal of either kind has its default effect.
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
 }
@@ -26,7 +26,7 @@ void on_hangup(int) {
   asked_anew = 1;
 }
 
-bool has_terminal = false;  // it may be closed
+bool has_terminal = false;  // may have been closed
 
 /// Whether this process's terminal is still open.
 bool terminal_is_there() {
@@ -49,7 +49,7 @@ void hear_hangups() {
   action.sa_flags = SA_RESTART;
   sigaction(SIGHUP, &action, &before);
   if (before.sa_handler == on_hangup) return;
-  has_terminal = before.sa_handler != SIG_IGN && terminal_is_there();  // ignored: under nohup
+  has_terminal = before.sa_handler != SIG_IGN && terminal_is_there();  // it is ignored under nohup
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ void leave_at_signals() {
 void catch_signals() {
   hear_hangups();
   on_stop(on_signal);
-  // A closed stdout and a file as large as files may be (ulimit -f) must not lose the weights.
+  // A closed stdout or the file size limit (ulimit -f) must not lose the weights.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 }
@@ -73,9 +73,9 @@ bool asked_to_stop() {
 
 bool asked_to_reload() {
   if (asked_anew == 0) return false;
-  asked_anew = 0;  // before the file is read: a signal that comes meanwhile is another
+  asked_anew = 0;  // before the file is read, so that a signal meanwhile counts again
   if (!has_terminal || terminal_is_there()) return true;
-  // It was closed: a run that nobody can reach must not keep the camera.
+  // The terminal was closed: a run that nobody can reach must not keep the camera.
   asked = 1;
   return false;
 }

@@ -1,4 +1,3 @@
-// `millrace simulate`: a schedule run against costs, for devices that nobody has here.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -29,28 +28,28 @@ using engine::plan::bytes_text;
 using engine::plan::Profile;
 using engine::plan::StageCosts;
 
-/// The most actions to list, and to simulate without --samples.
+/// Limits on actions: to list, and to simulate without --samples.
 constexpr std::int64_t kMostListed = 1'000'000, kMostUnasked = 20'000'000;
 
 struct SimulateArguments : ScheduleChoice {
-  // What a sample costs.
+  // Costs of a sample.
   engine::GivenCosts costs;  ///< gradients are as large as activations
-  std::string profile;       ///< instead: JSON, or PipeDream's graph.txt
+  std::string profile;       ///< instead of costs: JSON, or PipeDream's graph.txt
   std::vector<int> cut;      ///< of the profile's modules; empty: balanced
-  // What it runs on.
-  double link_latency_ms = 0, link_gbps = 0;  ///< Gbit/s; 0: bytes cost nothing
-  std::string devices, links;                 ///< as plan takes them
+  // The hardware.
+  double link_latency_ms = 0, link_gbps = 0;  ///< Gbit/s; 0: bytes are free
+  std::string devices, links;                 ///< as for plan
   std::string overlap = "none";               ///< none | transfers | all
   int tensor = 1;                             ///< devices that share each module
-  double fps = 0;  ///< of a live source; 0: samples are there when asked for
-  /// Costs, machine and source are the options above. Samples: 0: enough for a steady period.
+  double fps = 0;                             ///< of a live source; 0: samples are always ready
+  /// Costs, machine and source come from the options above. Samples: 0: enough for a steady period.
   SimulationInput input{.samples = 0};
   // Output files; "": none.
   std::string trace, svg, json;
-  double until_ms = 0;  ///< where the SVG ends; 0: while names fit
+  double until_ms = 0;  ///< where the SVG ends; 0: as long as names fit
 };
 
-/// The stages that --cut makes; 0: there is no --cut.
+/// The number of stages from --cut; 0: no --cut.
 int stages_of_cut(const SimulateArguments& arguments) {
   const std::int64_t cut = arguments.cut.empty() ? 0 : std::int64_t(arguments.cut.size()) + 1;
   if (arguments.stages > 0 && cut > 0 && arguments.stages != cut) {
@@ -94,7 +93,7 @@ SimulationInput input_of(const SimulateArguments& arguments, const Schedule& sch
   if (arguments.link_latency_ms > 0 || arguments.link_gbps > 0) {
     for (engine::plan::Level& level : input.machine.levels)
       level.link = {arguments.link_latency_ms, arguments.link_gbps * 1e9 / 8 / 1e3};
-    input.machine.sums.reset();  // of other links
+    input.machine.sums.reset();  // measured for other links
   }
   if (!arguments.profile.empty()) {
     const Profile each =
@@ -127,7 +126,6 @@ std::string stage_rows(const Simulation& simulation) {
   return more > 0 ? text + format("  ... and %d more, see --json\n", more) : text;
 }
 
-/// For people.
 std::string simulation_text(const Schedule& schedule, const Simulation& simulation) {
   double most = 0;
   for (const engine::WorkerUse& use : simulation.workers) most = std::max(most, use.peak_bytes);
@@ -149,7 +147,6 @@ std::string simulation_text(const Schedule& schedule, const Simulation& simulati
          engine::utilisation_bars(schedule, simulation, 50, kMostRows);
 }
 
-/// For scripts, in full.
 std::string simulation_json(const Schedule& schedule, const Simulation& simulation) {
   nlohmann::ordered_json json = {{"schedule", schedule.name},
                                  {"stages", schedule.stages},
@@ -248,7 +245,7 @@ void add_costs(CLI::App& options, SimulateArguments& simulate) {
                   "Ranks that share each module of the profile, as far as it can be shared")
       ->check(CLI::Range(1, 64))
       ->needs(profile);
-  // A cost that the profile tells instead, by stage or of every stage.
+  // A cost that replaces the profile's, per stage or for all stages.
   const auto by_stage = [&](const char* name, std::vector<double>& value, const char* text) {
     options.add_option(name, value, text)
         ->delimiter(',')

@@ -1,4 +1,3 @@
-// `millrace tensorboard`: a run's log for TensorBoard to show.
 #include <bit>
 #include <cstdint>
 #include <fstream>
@@ -15,16 +14,15 @@
 namespace millrace::cli {
 namespace {
 
-/// Names and values at one step; a "/" in a name ends a group's name.
 using Scalars = std::vector<std::pair<std::string, double>>;
 
-// TensorBoard's event files, written by hand: a few fields of four messages are not worth a
-// dependency on protobuf. Records as in tensorflow/core/lib/io/record_writer.h, masked CRCs as in
-// tensorflow/core/lib/hash/crc32c.h, Event and Summary as in tensorflow/core/util/event.proto and
-// framework/summary.proto (all at github.com/tensorflow/tensorflow), protobuf's wire format as in
+// TensorBoard's event files, written by hand: not worth a dependency on protobuf. Records as in
+// tensorflow/core/lib/io/record_writer.h, masked CRCs as in tensorflow/core/lib/hash/crc32c.h,
+// Event and Summary as in tensorflow/core/util/event.proto and framework/summary.proto (all at
+// github.com/tensorflow/tensorflow), protobuf's wire format as in
 // protobuf.dev/programming-guides/encoding.
 
-/// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78; RFC 3720, B.4), a bit at a time.
+/// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78; RFC 3720, B.4), bit by bit.
 std::uint32_t masked_crc(const std::string& bytes) {
   std::uint32_t crc = ~0u;
   for (const char byte : bytes) {
@@ -32,7 +30,7 @@ std::uint32_t masked_crc(const std::string& bytes) {
     for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? 0x82f63b78u : 0u);
   }
   crc = ~crc;
-  // So that a CRC over bytes that hold CRCs is not weaker for it.
+  // Masked: CRCs of data that contains CRCs would be weak.
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
 }
 
@@ -78,7 +76,7 @@ std::string summary_field(const Scalars& scalars) {
   return values;
 }
 
-/// The beginning of an event file. `time`: seconds since 1970.
+/// The head of an event file. `time`: seconds since 1970.
 std::string event_file_head(double time) {
   return record(wall_time(time) + text_field(3, "brain.Event:2"));
 }
@@ -89,13 +87,13 @@ std::string event_record(double time, std::int64_t step, const Scalars& scalars)
 }
 
 struct TensorboardArguments {
-  std::string log;     ///< what output.log left
-  std::string folder;  ///< where to write the event file
+  std::string log;  ///< file written by output.log
+  std::string folder;
 };
 
 using Line = nlohmann::json;
 
-/// Every number of the line except frame and time. Elements of a list are "stage_ms/0", ...
+/// All numbers of a line but frame and time. List elements become "stage_ms/0", ...
 Scalars scalars_of(const Line& line) {
   Scalars scalars;
   for (const auto& [name, value] : line.items()) {
@@ -149,8 +147,8 @@ Events read_log(const std::string& path) {
 
 int tensorboard(const TensorboardArguments& arguments) {
   const Events events = read_log(arguments.log);
-  // TensorBoard looks for "tfevents" in the name. The same log gets the same name, so converting
-  // it again when it has grown does not show the run twice.
+  // TensorBoard looks for "tfevents" in the name. The name depends only on the log, so converting a
+  // grown log again doesn't show the run twice.
   const std::string name = engine::format("events.out.tfevents.%010.0f.millrace", events.began);
   const std::string path = arguments.folder + "/" + name;
   io::write_whole(path, events.bytes);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::chrono::microseconds kUnasked{1'000'000};  // without WatchdogSec=, for the status
 
-/// systemd reads assignments line by line: text from elsewhere must not add a line.
+/// systemd reads one assignment per line: foreign text must not add any.
 std::string one_line(std::string text) {
   for (char& c : text) {
     if (c == '\n') c = ' ';

@@ -1,4 +1,4 @@
-// Tells systemd how the run is doing: it is alive as long as it learns from frames.
+// Reports to systemd that the run is alive, as long as it learns from frames.
 #pragma once
 
 #include <chrono>
@@ -7,30 +7,30 @@
 
 namespace millrace::cli {
 
-/// systemd's notifications (Type=notify, WatchdogSec=). It notifies only if more frames were
-/// trained, so a stuck camera, stage or main thread leads to a restart. Without systemd every call
-/// does nothing. One thread.
+/// systemd's notifications (Type=notify, WatchdogSec=). Notifies only if more frames were trained,
+/// so a stuck camera, stage or main thread leads to a restart. Does nothing without systemd. One
+/// thread.
 class Watchdog {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Reads from the environment whether systemd listens and how often it expects a notification.
+  /// Reads from the environment whether systemd listens and its watchdog interval.
   Watchdog();
 
   /// The source is open and the pipeline runs.
   void ready();
-  /// Call often with the number of frames trained so far and a line for `systemctl status`.
-  /// Notifies at most four times within WatchdogSec, and only if `frames` has grown.
+  /// Call it often, with the number of frames trained and a line for `systemctl status`. Notifies
+  /// at most four times within WatchdogSec, and only if `frames` has grown.
   void trained(std::int64_t frames, const std::string& status, Clock::time_point now);
   void trained(std::int64_t frames, const std::string& status = "") {
     trained(frames, status, Clock::now());
   }
-  /// Training is paused on demand: alive, though no frame is trained.
+  /// Training is paused on request: alive, though no frame is trained.
   void paused(const std::string& status, Clock::time_point now = Clock::now());
   /// The pipeline drains and everything is saved.
   void stopping();
 
-  /// Whether trained() would notify now: composing a status line costs something.
+  /// Whether trained() would notify now; composing a status line is costly.
   bool due(std::int64_t frames, Clock::time_point now = Clock::now()) const {
     return listened_to_ && frames > told_ && now >= next_;
   }

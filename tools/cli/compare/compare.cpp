@@ -25,10 +25,10 @@ constexpr std::uintmax_t kMostBytes = 64 << 20;  // of a report
 constexpr std::size_t kMostConfig = 1 << 20;     // bytes of its config
 constexpr std::size_t kMostPoints = 4000;
 
-/// A row of the table: where its figure stands in a report.
+/// A row of the table: where a report has its figure.
 struct Row {
   const char* label;
-  const char* pointer;  ///< JSON pointer
+  const char* pointer;
 };
 constexpr std::array<Row, 25> kRows = {{
     {"frames received", "/frames/received"},
@@ -58,7 +58,7 @@ constexpr std::array<Row, 25> kRows = {{
     {"unexpected frames", "/novelty/marked"},
 }};
 
-/// Settings as they turned out, beside the config.
+/// Settings as resolved by the run, listed with the config.
 constexpr std::array<const char*, 6> kAsked = {"schedule", "stages",     "devices",
                                                "cut",      "correction", "capture"};
 
@@ -76,7 +76,7 @@ std::string text_of(const Json* value) {
   return value->is_string() ? value->get<std::string>() : value->dump();
 }
 
-/// " (x 0.83)" of the first run's; "" if there is no such ratio or it is 1.
+/// " (x 0.83)", relative to the first run; "" without a ratio or if it is 1.
 std::string ratio_text(const Json* first, const Json* value) {
   if (!first || !value || !first->is_number() || !value->is_number()) return "";
   const double ratio = value->get<double>() / first->get<double>();
@@ -84,14 +84,13 @@ std::string ratio_text(const Json* first, const Json* value) {
   return engine::format(" (x %.3g)", ratio);
 }
 
-/// One line a key: its name, then a value a run.
 using Table = std::vector<std::vector<std::string>>;
 
 bool differ(const std::vector<std::string>& row) {
   return std::any_of(row.begin() + 1, row.end(), [&](const auto& v) { return v != row[1]; });
 }
 
-/// Every value within "config" by its path, in the order of the first report that has it.
+/// The paths of all values within "config", in order of first occurrence.
 std::vector<std::string> config_paths(const std::vector<NamedReport>& runs) {
   Json all = Json::object();
   for (const NamedReport& run : runs) {
@@ -124,7 +123,6 @@ Table asked_table(const std::vector<NamedReport>& runs) {
   return table;
 }
 
-/// Without what no run has.
 Table figures_table(const std::vector<NamedReport>& runs) {
   Table table;
   for (const Row& row : kRows) {
@@ -159,7 +157,7 @@ std::string aligned(const Table& table) {
   return text;
 }
 
-/// A discarded value if it is not JSON.
+/// A discarded value for invalid JSON.
 Json parse_in(const std::string& path, const std::string& text) {
   try {
     return stages::parse_bounded<Json>(text);
@@ -168,7 +166,7 @@ Json parse_in(const std::string& path, const std::string& text) {
   }
 }
 
-/// The config that a run names in its report, TOML, as JSON. Null: there is none.
+/// The TOML config in a run's report, as JSON; null: none.
 Json config_in(const std::string& path, const Json& report) {
   const Json* const text = at(report, "/run/config");
   if (!text || !text->is_string()) return nullptr;

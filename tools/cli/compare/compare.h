@@ -1,4 +1,3 @@
-// Reports of several runs side by side.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,19 +10,19 @@
 namespace millrace::cli {
 
 struct NamedReport {
-  std::string name;  ///< a column's head
+  std::string name;  ///< column heading
   nlohmann::ordered_json report;
 };
 
-/// Reads a report of `run`. Throws std::invalid_argument "FILE: what is wrong".
+/// Reads a run's report. Throws std::invalid_argument "FILE: what is wrong".
 NamedReport read_report(const std::string& path);
 
-/// A table as text: the settings that differ, then the results. Each number but the first run's is
-/// followed by its ratio to the first run's. Missing values are "-".
+/// The table as text: the settings that differ, then the results. Numbers are followed by their
+/// ratio to the first run's. Missing values are "-".
 std::string compare_text(const std::vector<NamedReport>& runs);
 
-/// Points (frame, loss) from a log of output.log, and the mean frame's. Other lines are skipped. A
-/// few thousand points at most: neighbours are averaged. Throws std::invalid_argument.
+/// Points (frame, loss) of the network and the mean frame from a log. Skips other lines. A few
+/// thousand points at most, by averaging neighbours. Throws std::invalid_argument.
 struct LossCurves {
   std::vector<std::pair<double, double>> network, mean_frame;
 };

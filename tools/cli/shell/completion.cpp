@@ -1,5 +1,5 @@
-// Completion: a table of what may follow what, an awk program that looks words up in it, and for
-// each shell the few lines that call it.
+// Completion: a table of what may follow what, an awk program that looks words up in it, and a few
+// lines per shell that call it.
 #include <completion_scripts.h>
 
 #include <algorithm>
@@ -12,10 +12,10 @@ namespace {
 
 /// A line "COMMAND <tab> BEFORE <tab> WORD <tab> MEANING": after COMMAND ("*": any), WORD may
 /// follow BEFORE, an option that takes a value, or nothing. WORD "<file>" stands for every file, an
-/// empty WORD for a value that cannot be guessed.
+/// empty WORD for a value that can't be guessed.
 void write_line(std::ostream& out, const std::string& command, const std::string& before,
                 const std::string& word, std::string meaning = "") {
-  std::replace(meaning.begin(), meaning.end(), '\'', '`');  // the table stands in single quotes
+  std::replace(meaning.begin(), meaning.end(), '\'', '`');  // the table is in single quotes
   out << command << '\t' << before << '\t' << word << '\t' << meaning << '\n';
 }
 
@@ -56,7 +56,7 @@ std::vector<std::string> names_of(const CLI::Option& option) {
 }
 
 std::vector<std::string> choices_of(const CLI::Option& option) {
-  const std::string type = option.get_type_name();  // as "TEXT:{grid,csv}"
+  const std::string type = option.get_type_name();  // such as "TEXT:{grid,csv}"
   const std::size_t open = type.find('{');
   if (open == type.npos) return {};
   return CLI::detail::split(type.substr(open + 1, type.rfind('}') - open - 1), ',');

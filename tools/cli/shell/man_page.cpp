@@ -1,4 +1,3 @@
-// The man page, as roff.
 #include <cctype>
 #include <sstream>
 
@@ -7,7 +6,7 @@
 namespace millrace::cli {
 namespace {
 
-/// Text that roff shows as it is: no escapes, no requests, hyphens that can be copied.
+/// Text that roff prints literally: no escapes, no requests, and hyphens that can be copied.
 std::string plain(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -23,7 +22,7 @@ std::string plain(const std::string& text) {
   return out;
 }
 
-/// A sentence without its capital and its full stop, as whatis shows it.
+/// Without the capital and the full stop, as whatis shows it.
 std::string as_clause(std::string text) {
   if (!text.empty()) text[0] = char(std::tolower(static_cast<unsigned char>(text[0])));
   if (text.ends_with('.')) text.pop_back();
@@ -46,7 +45,7 @@ std::string list(const std::vector<std::string>& names) {
 
 void write_option(std::ostream& out, const CLI::Option& option) {
   const bool positional = option.get_positional();
-  const std::string type = option.get_type_name();  // as "INT:INT in [0 - 9]"
+  const std::string type = option.get_type_name();  // such as "INT:INT in [0 - 9]"
   const std::size_t colon = type.find(':');
   out << ".TP\n" << (positional ? italic(option.get_name(true)) : list(names_of(option)));
   if (!type.empty() && !positional) out << " " << italic(type.substr(0, colon));

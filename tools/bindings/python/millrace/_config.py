@@ -35,13 +35,13 @@ def toml(value: Any) -> str:
 
 
 def _keys_of(name: str) -> list[str]:
-    """The keys called `name`; of several, only that of the pipeline or else the model."""
+    """The keys called `name`. Among several, the pipeline's wins, then the model's."""
     keys = [key for key in _KEYS if key.split(".")[-1] == name]
     return next(([key] for key in (f"pipeline.{name}", f"model.{name}") if key in keys), keys)
 
 
 def settings(tables: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(key, TOML) of each entry, which is a table as a dict or as its `kind` alone, or a single key."""
+    """(key, TOML) of each entry: a table as a dict, a table by its `kind`, or a single key."""
     found = []
     for name, value in tables.items():
         if "." in name:

@@ -1,5 +1,5 @@
 """Finds where a module can be cut: its calls become a chain of parts, each a function of the previous part's output and
-perhaps of one earlier part's."""
+at most one earlier part's."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch import fx, nn
 
 from millrace._error import Error
 
-SAMPLE, NONE = -1, -2  # as stages/network.h has them
-MOST = 0.75  # of a network's weights: no stage would be left for the others
+SAMPLE, NONE = -1, -2  # as in stages/network.h
+MOST = 0.75  # of a network's weights; a larger module is looked into
 
 
 @dataclasses.dataclass
 class Part:
-    """A part of a module: `graph` is a function of `sources`, the numbers of parts or SAMPLE, the previous part first."""
+    """A part of a module: `graph` is a function of `sources`: part numbers or SAMPLE, the previous part first."""
 
     name: str
     graph: fx.GraphModule
@@ -38,12 +38,12 @@ class _Tracer(fx.Tracer):
 
 
 def _trace(module: nn.Module, opened: set[str]) -> fx.Graph:
-    """Further arguments of its forward have their defaults."""
+    """Gives forward's further arguments their defaults."""
     optional = list(inspect.signature(module.forward).parameters.values())[1:]
     fixed = {one.name: one.default for one in optional if isinstance(one.default, (type(None), bool, int, float, str))}
     try:
         graph = _Tracer(opened).trace(module, concrete_args=fixed or None)
-        for node in reversed(list(graph.nodes)):  # the checks that nobody gives others, and those arguments
+        for node in reversed(list(graph.nodes)):  # drop argument checks, and those arguments
             checks = node.op == "call_function" and getattr(node.target, "__name__", "").startswith("_assert")
             if checks or (node.op == "placeholder" and not node.users and node.name.startswith(tuple(fixed))):
                 graph.erase_node(node)
@@ -54,7 +54,7 @@ def _trace(module: nn.Module, opened: set[str]) -> fx.Graph:
 
 
 def _fold_batch(graph: fx.Graph) -> None:
-    """Replaces the batch size by 1, so that reading it ties no two places together."""
+    """Replaces the batch size by 1, so that reading it creates no dependencies."""
     for node in list(graph.nodes):
         shape = node.args[0] if node.op == "call_function" and node.target is operator.getitem else None
         of_shape = isinstance(shape, fx.Node) and (
@@ -72,14 +72,14 @@ def _fold_batch(graph: fx.Graph) -> None:
 
 
 class _Watch(fx.Interpreter):
-    """Records which nodes give a tensor that may lie between parts."""
+    """Records the nodes whose result, a float32 tensor, may be passed between parts."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         super().__init__(module)
         self.fit: set[fx.Node] = set()
 
     def call_module(self, target, args, kwargs):
-        # A forward may change a list that it is given; the graph's own are immutable.
+        # A forward may modify a list argument; the graph's own are immutable.
         return super().call_module(target, tuple(list(one) if isinstance(one, list) else one for one in args), kwargs)
 
     def run_node(self, n: fx.Node):
@@ -90,13 +90,13 @@ class _Watch(fx.Interpreter):
 
 
 def _inputs(node: fx.Node) -> Iterator[fx.Node]:
-    """The calls whose outputs it takes. Parameters belong to their users."""
+    """The calls that it depends on, without parameters."""
     return (one for one in node.all_input_nodes if one.op != "get_attr")
 
 
 def _chain(calls: list[fx.Node], sample: fx.Node, fit: set[fx.Node]) -> list[list[fx.Node]]:
-    """The longest chain of parts. A cut is possible if the next part uses the last one's output, every other value that
-    is still needed is an earlier part's output, and no part takes more than one of those."""
+    """The longest chain of parts. A cut is valid if the next part uses the last one's output, every other live value is
+    an earlier part's output, and no part takes more than one of those."""
     place = {node: i for i, node in enumerate(calls)}
     place[sample] = -1
     last_use = {node: max((place.get(user, len(calls)) for user in node.users), default=-1) for node in place}
@@ -144,7 +144,7 @@ def _label(nodes: list[fx.Node]) -> str:
 
 
 def ends_in_sigmoid(graph: fx.GraphModule) -> bool:
-    """Whether its output is a sigmoid's: a picture, not the change to one."""
+    """Whether the output comes from a sigmoid: a picture, not a change."""
     last = next(node for node in graph.graph.nodes if node.op == "output").args[0]
     if last.op == "call_module":
         return isinstance(graph.get_submodule(last.target), nn.Sigmoid)
@@ -153,7 +153,7 @@ def ends_in_sigmoid(graph: fx.GraphModule) -> bool:
 
 @dataclasses.dataclass
 class _Cut:
-    """A module's calls and the longest chain of parts that they make."""
+    """A module's calls and their longest chain of parts."""
 
     traced: fx.GraphModule
     sample: fx.Node
@@ -187,7 +187,7 @@ def _cut_with(module: nn.Module, opened: set[str], example: torch.Tensor | None)
 
 
 def _closed(module: nn.Module, part: list[fx.Node]) -> set[str]:
-    """The modules that a part calls and that could be traced into."""
+    """The modules called by a part that could be traced into."""
     names = {str(node.target) for node in part if node.op == "call_module"}
     return {name for name in names if not type(module.get_submodule(name)).__module__.startswith("torch.nn.")}
 
@@ -197,7 +197,7 @@ def _weights(module: nn.Module) -> int:
 
 
 def _longest(module: nn.Module, example: torch.Tensor | None) -> _Cut:
-    """Looks into a module around a module, and into one with most of the weights, where tracing can."""
+    """Traces into wrappers of a single module, and into modules with most of the weights, if possible."""
     opened: set[str] = set()
     found = _cut_with(module, opened, example)
     while len(found.chain) == 1 and (closed := _closed(module, found.chain[0])):
@@ -218,8 +218,8 @@ def _longest(module: nn.Module, example: torch.Tensor | None) -> _Cut:
 
 
 def cut(module: nn.Module, example: torch.Tensor | None) -> list[Part]:
-    """The parts of `module`, in order. Calls in its forward and in its nn.Sequentials are not split further, but for a
-    module's that has most of the weights. `example` ([1,C,H,W]) shows which values may lie between parts; None: any may."""
+    """The parts of `module`, in order. Calls in its forward and in its nn.Sequentials are not split further, except for
+    modules with most of the weights. `example` ([1,C,H,W]) shows which values may be passed on; None: all."""
     found = _longest(module, example)
     number: dict[fx.Node, int] = {found.sample: SAMPLE}
     parts = []

@@ -1,5 +1,5 @@
-"""What goes wrong, in the program's words."""
+"""The error of this package."""
 
 
 class Error(ValueError):
-    """One line: what is wrong, where, and the nearest valid name. Bad input for the most part, and so a ValueError."""
+    """One line: what is wrong, where, and the nearest valid name. A ValueError, as it is mostly about bad input."""

@@ -19,14 +19,14 @@ from millrace._cut import NONE, Part, cut
 from millrace._error import Error
 from millrace._files import write_whole
 
-FORMAT = 1  # as stages/network_file.cpp has it
+FORMAT = 1  # as in stages/network_file.cpp
 _aten = torch.ops.aten
 _READS_VALUES = {_aten._local_scalar_dense.default, _aten.is_nonzero.default, _aten.nonzero.default,
                  _aten.masked_select.default, _aten._unique2.default, _aten.equal.default}
 
 
 class _NoValues(TorchDispatchMode):
-    """Refuses operators that read a tensor's values: data-dependent control flow is no fixed list of operators."""
+    """Refuses operators that read values: data-dependent control flow gives no fixed list of operators."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func in _READS_VALUES:
@@ -39,7 +39,7 @@ class _NoValues(TorchDispatchMode):
 
 @contextlib.contextmanager
 def _differentiable():
-    """Keeps attention off its fast path, which it takes without gradients and which has none."""
+    """Disables the fast path of attention, which has no gradients."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -54,7 +54,7 @@ class _Function(nn.Module):
 
     def __init__(self, part: Part, names: list[str]) -> None:
         super().__init__()
-        object.__setattr__(self, "held", (part.graph, names, len(part.sources)))  # no child: no attribute
+        object.__setattr__(self, "held", (part.graph, names, len(part.sources)))  # not registered as a child
 
     def forward(self, *given):
         graph, names, inputs = self.held
@@ -74,16 +74,15 @@ class _Function(nn.Module):
 
 @dataclasses.dataclass
 class Value:
-    """A parameter or buffer of a part: float32, by its name in the module's state_dict."""
+    """A parameter or buffer of a part, float32, with its name in the module's state_dict."""
 
     name: str
     tensor: torch.Tensor
-    fixed: bool  #: takes no gradient: a buffer, or a parameter that requires none or is not used
+    fixed: bool  #: no gradient: a buffer, or a parameter that requires none or is unused
 
 
 @dataclasses.dataclass
 class Function:
-    """A part of a module, traced."""
 
     name: str
     sources: list[int]
@@ -95,12 +94,12 @@ class Function:
 
 @dataclasses.dataclass
 class Exported:
-    """A module as parts 0, 1, ..., each a function; what `pipeline.cut` counts."""
+    """A module as parts 0, 1, ..., the units of `pipeline.cut`."""
 
     name: str
     parts: list[Function]
     output: list[int]  #: the output's shape for the example, [1,...]
-    remarks: list[str]  #: notes for people, a line each
+    remarks: list[str]  #: notes for users, one line each
 
     def save(self, file: str | os.PathLike[str] | io.BytesIO) -> None:
         """Writes the file that `[model] preset = "file"` reads. TorchScript is code: load only what you would run."""
@@ -136,7 +135,7 @@ class Exported:
 
 
 def prepared(module: nn.Module) -> nn.Module:
-    """A copy in the form that is trained: batch norms with their running statistics, no dropout, nothing in place."""
+    """A copy ready for training: batch norms use running statistics, no dropout, nothing in place."""
     module = copy.deepcopy(module).cpu().eval()
     for child in module.modules():
         if getattr(child, "inplace", False) is True:
@@ -155,7 +154,7 @@ def _remarks(module: nn.Module) -> list[str]:
 
 
 def example_for(module: nn.Module) -> torch.Tensor:
-    """A sample of the default size, with as many channels as the first convolution takes."""
+    """A sample of the default size with the first convolution's channels."""
     convolutions = (child for child in module.modules() if isinstance(child, nn.modules.conv._ConvNd))
     channels = next((child.in_channels for child in convolutions), 3)
     return torch.rand(1, channels, 96, 128, generator=torch.Generator().manual_seed(0))
@@ -181,7 +180,7 @@ _OF_SIZES = {"aten::floor_divide": "aten::floordiv", "aten::mul": "aten::mul", "
 
 
 def _count_in_numbers(graph: torch.Graph) -> None:
-    """Arithmetic of sizes, which tracing makes one of tensors: steps that ask for a tensor's value can't be recorded."""
+    """Turns traced arithmetic on sizes from tensors to numbers: steps that read tensors' values can't be recorded."""
     torch._C._jit_pass_inline(graph)
     numbers: dict[str, torch.Value] = {}  # of tensors
 
@@ -215,8 +214,7 @@ def _count_in_numbers(graph: torch.Graph) -> None:
 
 
 def _out_of_place(graph: torch.Graph) -> None:
-    """`relu(x, inplace=True)` and `x += y` as operators that leave x, which may be what a stage is given or keeps. Writes to
-    views stay."""
+    """Replaces `relu(x, inplace=True)` and `x += y`, since x may be a stage's input or saved. Keeps writes to views."""
     def views(node):
         schema = torch._C.parse_schema(node.schema()) if node.schema() != "(no schema)" else None
         return schema is not None and not schema.is_mutable and any(one.alias_info for one in schema.returns)
@@ -237,7 +235,7 @@ def _out_of_place(graph: torch.Graph) -> None:
 def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> torch.jit.ScriptModule:
     given = (*inputs, *(value.tensor for value in values))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about fixed shapes, which are meant, and about TorchScript being old
+        warnings.simplefilter("ignore")  # fixed shapes are intended, and TorchScript is deprecated
         traced = torch.jit.trace(_Function(part, [value.name for value in values]), given, check_trace=False)
     _count_in_numbers(traced.graph)
     _out_of_place(traced.graph)
@@ -255,11 +253,11 @@ def _run(functions: list[Function], sample: torch.Tensor) -> torch.Tensor:
 
 
 def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
-    """Cuts `module` into parts wherever a single tensor (and perhaps skip connections) lies between two calls.
+    """Cuts `module` into parts wherever only a single tensor (and perhaps skip connections) passes between two calls.
 
-    `example`: a sample, [1,C,H,W] float32; None: one of 96 by 128. An nn.Sequential has one part per child, nested ones
-    included, so cuts count as its state_dict does. Raises millrace.Error for a module that can't be cut or has
-    data-dependent control flow.
+    `example`: a sample, [1,C,H,W] float32; None: one of 96 by 128. An nn.Sequential has one part per child, including
+    nested ones, so cuts count children as its state_dict does. Raises millrace.Error for a module that can't be cut or
+    has data-dependent control flow.
     """
     name = type(module).__name__
     given = example

@@ -1,10 +1,10 @@
-"""Files that are whole or not there."""
+"""Atomic file writes."""
 
 import os
 
 
 def write_whole(path: "str | os.PathLike[str]", content: bytes) -> None:
-    """Writes beside `path`, and then in its place. Raises OSError and leaves nothing behind."""
+    """Writes a temporary file and renames it to `path`. On OSError leaves nothing behind."""
     temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
     try:
         with open(temporary, "wb") as file:

@@ -1,4 +1,4 @@
-"""Turns frames and targets from users into float32 tensors in plain memory."""
+"""Converts users' frames and targets to contiguous float32 CPU tensors."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def _plain(value: Any, what: str) -> torch.Tensor:
         raise Error(f"{what}: is a {type(value).__name__}; it must be a numpy array or a torch tensor")
     if not value.is_floating_point():
         raise Error(f"{what}: is {str(value.dtype).removeprefix('torch.')}; it must be float32 (a picture: in 0..1)")
-    return value.detach().to("cpu", torch.float32).contiguous()  # no copy if it is so already
+    return value.detach().to("cpu", torch.float32).contiguous()  # copies only if needed
 
 
 def frame(value: Any, number: int) -> torch.Tensor:
-    """[C,H,W], of features by name [C,1,1]; shares memory with `value` where that is float32 and contiguous."""
+    """[C,H,W], or [C,1,1] for features by name. Shares memory with a contiguous float32 `value`."""
     if isinstance(value, Mapping):
         value = torch.tensor([float(one) for one in value.values()])[:, None, None]
     tensor = _plain(value, f"frame {number}")
@@ -38,15 +38,14 @@ def frame(value: Any, number: int) -> torch.Tensor:
     if not tensor.numel():
         raise Error(f"frame {number}: has the shape {list(tensor.shape)}: it is empty")
     low, high = (one.item() for one in torch.aminmax(tensor))
-    if not 0 <= low <= high <= 1:  # nor of a nan
+    if not 0 <= low <= high <= 1:  # also false for NaN
         bytes_ = "; divide bytes by 255" if low >= 0 and 2 < high <= 255 else ""
         raise Error(f"frame {number}: has values from {low:.4g} to {high:.4g}; they must be in 0..1{bytes_}")
     return tensor
 
 
 def target(value: Any, number: int, shape: tuple[int, int, int]) -> torch.Tensor | None:
-    """As numbers of the network's output `shape`. A class's number, or [H,W] of them, becomes 1 among 0s. None stays
-    None."""
+    """A tensor of the network's output `shape`. Class numbers, one or [H,W], become one-hot. None stays None."""
     if value is None:
         return None
     what, numbers = f"target {number}", shape[0] * shape[1] * shape[2]
@@ -61,7 +60,7 @@ def target(value: Any, number: int, shape: tuple[int, int, int]) -> torch.Tensor
         return told
     if isinstance(value, (torch.Tensor, numpy.ndarray)) and tuple(value.shape) == tuple(shape[1:]) and (
             not torch.as_tensor(value).is_floating_point()):
-        classes = torch.as_tensor(value)  # of pixels; a number that is no class has no target
+        classes = torch.as_tensor(value)  # of pixels; invalid numbers have no target
         told = (classes[None] == torch.arange(shape[0])[:, None, None]).float()
         return told if told.any() else None
     tensor = _plain(value, what)

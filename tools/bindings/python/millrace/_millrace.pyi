@@ -1,4 +1,4 @@
-"""The part that is C++."""
+"""The C++ extension module."""
 
 from typing import overload
 

@@ -17,7 +17,7 @@ def fail(why: str) -> int:
 
 
 def widened(module: "torch.jit.ScriptModule") -> "torch.jit.ScriptModule":
-    """Strides and sizes of one number, which PyTorch takes for both sides, as the two that ONNX wants. In place."""
+    """Expands strides and sizes given as one number to the two that ONNX wants. In place."""
     graph = module.graph
     torch._C._jit_pass_inline(graph)
     for node in graph.nodes():
@@ -35,10 +35,10 @@ def main(net: str, out: str, *shape: str) -> int:
     made = io.BytesIO()
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
-            warnings.simplefilter("ignore")  # of the exporter about itself
+            warnings.simplefilter("ignore")  # the exporter's, about itself
             torch.onnx.export(widened(torch.jit.load(net)), (torch.zeros(1, *map(int, shape)),), made, dynamo=False,
                               opset_version=18, input_names=["frame"], output_names=["prediction"])
-    except Exception as error:  # the exporter raises many
+    except Exception as error:  # the exporter raises many kinds
         why = " ".join(str(error).split()).split(" [Caused by")[0].split(". Please feel free")[0]
         named = torch.onnx.errors.UnsupportedOperatorError
         return fail(f"ONNX has no such operator: {why}" if isinstance(error, named) else why)

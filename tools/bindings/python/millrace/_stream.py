@@ -1,4 +1,4 @@
-"""Frames into a run of the engine and results out of it."""
+"""Passes frames into a run of the engine and results out of it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import torch
 from millrace import _frames, _millrace
 from millrace._error import Error
 
-WAIT_MS = 50  # Ctrl-C is noticed this often
-_MOST_NUMBERS = 1 << 26  # floats waiting at most, so that large predictions do not fill memory
+WAIT_MS = 50  # how often Ctrl-C is checked
+_MOST_NUMBERS = 1 << 26  # floats in waiting results, so that large predictions do not fill memory
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """What the network made of one frame."""
+    """The network's result for one frame."""
 
-    index: int  #: 0, 1, ... in order, of frames that have a result
-    loss: float  #: before the update; nan: the frame had no target
+    index: int  #: 0, 1, ... in order, counting frames with a result
+    loss: float  #: before the update; nan: no target
     prediction: torch.Tensor  #: [C,H,W], or a module's output without the batch
     age: int  #: largest gradient age of any stage, in frames
-    latency: float  #: milliseconds from handing the frame over to getting this result
-    frame: int = 0  #: the frame's number: 0, 1, ... as submit() returned it
-    time: float | None = None  #: as submit() was given it
+    latency: float  #: milliseconds from passing the frame in to receiving this result
+    frame: int = 0  #: the frame's number, as returned by submit()
+    time: float | None = None  #: as passed to submit()
 
 
 class Stream:
@@ -45,8 +45,7 @@ class Stream:
         run.start(live, max(min(ahead, _MOST_NUMBERS // math.prod(self._goal)), 2))
 
     def give(self, frame: Any, target: Any = None, time: float | None = None) -> int:
-        """Copies a frame and, of pairs, its target (None: unknown). Returns the frame's number, or -1 once the stream is
-        over."""
+        """Copies a frame and, for pairs, its target (None: unknown). Returns its number; -1: the stream is over."""
         number = self._count
         tensor = _frames.frame(frame, number)
         if tuple(tensor.shape) != self._shape:
@@ -58,7 +57,7 @@ class Stream:
         return self.run.give(tensor.data_ptr(), 0 if told is None else told.data_ptr(), time or 0.0)
 
     def give_all(self, items: Iterator[Any]) -> None:
-        """Gives frames, or pairs, until there are no more or the run is stopped."""
+        """Gives all frames, or pairs, until the run is stopped."""
         for item in items:
             if isinstance(item, (tuple, list)) != self.pairs or (self.pairs and len(item) != 2):
                 due = "an (input, target) pair" if self.pairs else "a frame without a target"
@@ -79,14 +78,14 @@ class Stream:
         return Result(index, loss, torch.from_numpy(prediction).reshape(self._output), self._age, latency, frame, time)
 
     def stop(self) -> None:
-        """Discards waiting frames and all results that were not taken."""
+        """Discards waiting frames and results."""
         self.run.stop()
         while not self.run.over():
             self.run.next(WAIT_MS)
 
 
 class Inbox:
-    """Takes the results of a stream on a thread of its own, and passes them to `see`. Keeps the latest for take()."""
+    """Takes the results of a stream on its own thread, and passes them to `see` or keeps the latest for take()."""
 
     KEPT = 256
 
@@ -111,7 +110,7 @@ class Inbox:
                 with self._changed:
                     self._results.append(result)
                     self._changed.notify_all()
-        except BaseException as error:  # the engine's or the callback's; raised where the user waits
+        except BaseException as error:  # the engine's or the callback's; check() raises it
             self._error = error
             self._stream.stop()
         with self._changed:
@@ -128,7 +127,7 @@ class Inbox:
         return None
 
     def check(self) -> None:
-        """Raises what ended the stream, once."""
+        """Raises, once, the error that ended the stream."""
         error, self._error = self._error, None
         if error is not None:
             raise error

@@ -1,4 +1,4 @@
-"""`python -m millrace.export FILE.py:FUNCTION -o net.pt`: a PyTorch module as a file for the program."""
+"""`python -m millrace.export FILE.py:FUNCTION -o net.pt`: writes a PyTorch module as a file for the program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millrace._export import export
 
 
 def _made_by(where: str):
-    """Calls FILE.py:FUNCTION, which gives a module or (module, example)."""
+    """Calls FILE.py:FUNCTION, which returns a module or (module, example)."""
     path, _, name = where.rpartition(":")
     if not path or not os.path.isfile(path):
         raise Error(f"{where}: no such file; write FILE.py:FUNCTION")

@@ -16,10 +16,10 @@ def schedules() -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Simulation:
-    """What a schedule would do at given costs; times in milliseconds."""
+    """A schedule simulated with given costs; times in milliseconds."""
 
-    samples: int  #: worked on
-    dropped: int  #: frames of a live source that were dropped
+    samples: int  #: processed
+    dropped: int  #: frames that a live source dropped
     total_ms: float
     period_ms: float  #: between predictions, in the steady state
     fps: float
@@ -27,17 +27,17 @@ class Simulation:
     utilisation: float
     latency_p50_ms: float
     latency_max_ms: float
-    gradient_age: list[int]  #: by stage, in frames
+    gradient_age: list[int]  #: per stage, in frames
     events: list[tuple[int, str, float, float]]  #: (worker, "2F0", start, end)
 
 
 class Schedule(_millrace.Schedule):
-    """A schedule by name, as `Schedule("1f1b", stages=4, microbatches=8)`, or your own, by `from_actions()`.
+    """A schedule by name, like `Schedule("1f1b", stages=4, microbatches=8)`, or your own from `from_actions()`.
 
     Raises millrace.Error for an unknown name or actions that can't be read. `verify()` checks everything else.
     """
 
-    _text: str | None = None  # of actions that were given
+    _text: str | None = None  # the actions, if given
 
     def __init__(self, name: str = "partime", *, stages: int = 2, microbatches: int = 4, virtual_stages: int = 2,
                  vertical_sync: bool = False, replicas: Sequence[int] = (), recompute: bool = False) -> None:
@@ -45,7 +45,7 @@ class Schedule(_millrace.Schedule):
 
     @classmethod
     def from_csv(cls, text: str) -> Schedule:
-        """As torch.distributed.pipelining writes it: one row per worker, cells as "2F0"."""
+        """From the format of torch.distributed.pipelining: one row per worker, cells like "2F0"."""
         self = cls.__new__(cls)
         _millrace.Schedule.__init__(self, text)
         self._text = text
@@ -53,8 +53,8 @@ class Schedule(_millrace.Schedule):
 
     @classmethod
     def from_actions(cls, workers: Sequence[Sequence[str]]) -> Schedule:
-        """One minibatch, as a list of actions for each worker: "2F0" is stage 2's forward of sample 0, B its backward,
-        I and W the backward's two parts. Every stage updates at the end."""
+        """From one minibatch's actions per worker: "2F0" is stage 2's forward of sample 0, B its backward, I and W the
+        backward's two parts. Every stage updates at the end."""
         return cls.from_csv("\n".join(",".join(row) for row in workers))
 
     def staircase(self, samples: int = 8) -> str:
@@ -69,7 +69,7 @@ class Schedule(_millrace.Schedule):
                  message_bytes: float = 0.0, link_ms: float = 0.0, bytes_per_ms: float = 0.0, cores: int = 0,
                  fps: float = 0.0) -> Simulation:
         """Simulates it with costs in milliseconds, one for all stages or one per stage. `samples` 0: enough for a steady
-        rate. `cores` 0: one per worker. `fps`: of a live source; 0: samples are always ready."""
+        rate. `cores` 0: one per worker. `fps`: a live source's rate; 0: samples are always ready."""
         listed = [[float(v)] if isinstance(v, (int, float)) else [float(x) for x in v]
                   for v in (forward, backward, update)]
         return Simulation(**self._simulate(samples, *listed, message_bytes, link_ms, bytes_per_ms, cores, fps))
@@ -80,7 +80,7 @@ class Schedule(_millrace.Schedule):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A way to run a network and its costs; times in milliseconds per sample."""
+    """A way to run a network, with its costs; times in milliseconds per sample."""
 
     schedule: str
     stages: int
@@ -99,7 +99,7 @@ def plan(profile: str | os.PathLike[str], *, devices: int | str = 2, links: str 
          schedules: Sequence[str] = ("partime",), microbatches: Sequence[int] = (4,), memory_bytes: float = 0.0,
          fps: float = 0.0, stages: int = 0, recompute: bool = False) -> list[Plan]:
     """The best plan of each method that fits, best first, for the network in `profile`, a file from `millrace profile`.
-    Raises millrace.Error if nothing fits, naming the limit."""
+    Raises millrace.Error, naming the limit, if nothing fits."""
     with open(profile, encoding="utf-8") as file:
         text = file.read()
     return [Plan(**one) for one in _millrace.plan(text, str(devices), links, overlap, list(schedules),

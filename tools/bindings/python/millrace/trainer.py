@@ -1,4 +1,4 @@
-"""A network that learns from frames given in Python."""
+"""Trains a network on frames from Python."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _NOTHING = object()
 
 
 class Trainer:
-    """Trains a network frame by frame while its stages work side by side, each on a core or GPU of its own.
+    """Trains a network frame by frame, its stages in parallel, each on its own core or GPU.
 
-    `net`: a torch.nn.Module (`millrace.export` says which), of which a copy is trained; or a config file's path; or a
-    config as a dict of tables; or None: every key at its default. Keyword arguments are config keys: a table as a
-    dict (`optimizer={"kind": "sgd", "lr": 0.1}`) or, if it has a `kind`, as that one word (`correction="none"`), and
-    single keys by their own names (`schedule="1f1b"`, `stages=2`, `cut=[4]`, `lr=0.1`). `schedule` may be a
-    millrace.Schedule. Raises millrace.Error, in the program's words, for what the program would refuse.
+    `net`: a torch.nn.Module (see `millrace.export` for which), of which a copy is trained; or the path of a config
+    file; or a config as a dict of tables; or None for the defaults. Keyword arguments are config keys: a table as a
+    dict (`optimizer={"kind": "sgd", "lr": 0.1}`) or, if it has a `kind`, as that word (`correction="none"`), and single
+    keys by name (`schedule="1f1b"`, `stages=2`, `cut=[4]`, `lr=0.1`). `schedule` may be a millrace.Schedule. Raises
+    millrace.Error, with the program's message, for whatever the program would refuse.
 
-    Sets the process to one intra-op thread, as the engine computes with one per stage.
+    Sets the process to one intra-op thread, as the engine uses one per stage.
     """
 
     def __init__(self, net: nn.Module | str | os.PathLike[str] | Mapping[str, Any] | None = None, /, *,
@@ -47,8 +47,8 @@ class Trainer:
         self._run: _millrace.GivenRun | None = None
         self._shape: tuple[int, int, int] | None = None
         self._targets = False
-        self._stream: Stream | None = None  # under way
-        self._inbox: Inbox | None = None  # of the latest submit()
+        self._stream: Stream | None = None  # in progress
+        self._inbox: Inbox | None = None  # the latest submit()'s
         self._mode = ""  # "run", "submit" or "one": who uses the stream
         self._giving = threading.RLock()
         self._see: Callable[[Result], None] | None = None
@@ -79,12 +79,12 @@ class Trainer:
             parts = cut(self._module, None)
             _millrace.check(config, len(parts))
             if self._task == "next-frame" and ends_in_sigmoid(parts[-1].graph):
-                self._settings.insert(0, ("task.predict", toml("frame")))  # a later setting counts
+                self._settings.insert(0, ("task.predict", toml("frame")))  # later settings win
                 config = self._config()
         self._context = config.context if self._task == "next-frame" else 1
 
     def _own(self, schedule: Schedule) -> dict[str, Any]:
-        """Writes the caller's schedule to a file, as a config would name it."""
+        """Writes the caller's schedule to a file for the config to name."""
         schedule.verify()
         text = schedule._text
         if text is None:
@@ -123,7 +123,7 @@ class Trainer:
                          "one": "learn_one() or predict_one() uses it: close() it first"}[self._mode])
 
     def _start(self, mode: str, frame: Any, targets: bool, ahead: int = 32) -> Stream:
-        """Starts learning from frames like this one."""
+        """Starts learning from frames with the shape of `frame`."""
         self._require_idle()
         live = mode == "submit"
         shape: tuple[int, int, int] = tuple(_frames.frame(frame, 0).shape)  # type: ignore[assignment]
@@ -135,18 +135,18 @@ class Trainer:
         return self._stream
 
     def run(self, frames: Iterable[Any] | None = None, *, ahead: int = 32) -> Iterator[Result]:
-        """Learns from `frames` and yields one Result per frame that it learned from, in order. Without `frames`, reads
-        the config's own source and labels.
+        """Learns from `frames` and yields one Result per trained frame, in order. Without `frames`, reads the config's
+        source and labels.
 
-        `frames`: numpy arrays or torch tensors, float32 [C,H,W] in 0..1, all of one shape, or pairs of one and its
-        target. A target has the prediction's shape, or is a class's number, or None: the frame is only predicted. A
-        frame without targets is its own target; with task="next-frame" the target is the frame `task.horizon` later,
-        and the network sees `task.context` frames, as channels, the latest one's last. Frames are taken in advance on a
-        thread of their own, until about `ahead` results wait for the loop, and are copied. None is dropped, unless
+        `frames`: numpy arrays or torch tensors, float32 [C,H,W] in 0..1, all of one shape, or (frame, target) pairs. A
+        target has the prediction's shape, or is a class number, or None: the frame is only predicted. If frames come
+        without targets, each is its own target; with task="next-frame" the target is the frame `task.horizon` later,
+        and the network sees `task.context` frames as channels, the latest last. Frames are read ahead on a separate
+        thread, until about `ahead` results wait for the loop, and copied. None is dropped, unless
         source.drop = "newest".
 
         A schedule with minibatches leaves out frames at the end that do not fill one. Breaking out of the loop, or
-        Ctrl-C, stops the run: the pipeline finishes what it has begun, waiting frames are dropped.
+        Ctrl-C, stops the run: frames in flight are finished, waiting frames are dropped.
         """
         self._require_idle()
         return self._results(iter(_frames_of(self._config(), self._task == "label") if frames is None else frames), ahead)
@@ -163,12 +163,12 @@ class Trainer:
         def give() -> None:
             try:
                 stream.give_all(itertools.chain([item], frames))
-            except BaseException as error:  # the user's, whose loop it ends
+            except BaseException as error:  # the user's; it ends the loop
                 raised.append(error)
             finally:
                 stream.run.end()
 
-        # The iterator may wait for its next frame as long as it likes: results come meanwhile.
+        # The iterator may block for as long as it likes; results come meanwhile.
         giver = threading.Thread(target=give, name="millrace-frames", daemon=True)
         giver.start()
         try:
@@ -180,16 +180,16 @@ class Trainer:
                 raise raised[0]
         finally:
             stream.stop()
-            giver.join(1.0)  # for the frame at hand, but not for ever
+            giver.join(1.0)  # for the current frame, but not for ever
             self._mode, self._stream = "", None
 
     def submit(self, frame: Any, target: Any = _NOTHING, *, time: float | None = None) -> int:
-        """Copies a frame of a live source, and its target as run() takes them, and returns at once with the frame's
-        number: 0, 1, ... since the last close(). The first call builds the pipeline. If the pipeline is busy, the
-        newest frame replaces the one that waits, which counts as dropped; with source.drop = "never" submit() waits.
+        """Copies a frame of a live source and its target, as for run(), and returns at once with the frame's number: 0,
+        1, ... since the last close(). The first call builds the pipeline. If the pipeline is busy, the newest frame
+        replaces the waiting one, which counts as dropped; with source.drop = "never" submit() waits.
 
-        `time`: when the frame was taken, in seconds of any clock; the result has it, too, and it tells the frame rate.
-        Results come by poll(), on_result() or `async for result in trainer`. Any thread.
+        `time`: when the frame was captured, in seconds of any clock; it is passed on to the result and gives the frame
+        rate. Results come through poll(), on_result() or `async for result in trainer`. Any thread.
         """
         with self._giving:
             targets = target is not _NOTHING
@@ -209,12 +209,12 @@ class Trainer:
 
     def poll(self, timeout: float = 0.0) -> Result | None:
         """The oldest result of a submitted frame, if it comes within `timeout` seconds. The latest 256 are kept. Raises
-        what ended the run. Any thread."""
+        the error that ended the run. Any thread."""
         return None if self._inbox is None else self._inbox.take(timeout)
 
     def on_result(self, see: Callable[[Result], None] | None) -> None:
-        """Has `see` called with each result of a submitted frame, on a thread of its own, instead of keeping it for
-        poll(). What it raises ends the run and is raised by the next submit(), poll() or close()."""
+        """Calls `see` with each result of a submitted frame, on a separate thread, instead of keeping it for poll(). An
+        exception in `see` ends the run and is raised by the next submit(), poll() or close()."""
         self._see = see
         if self._inbox is not None:
             self._inbox.see = see
@@ -233,8 +233,8 @@ class Trainer:
                 return
 
     def close(self) -> None:
-        """Ends submit(), learn_one() and predict_one(): waits until all frames that were given are learned from. Their
-        results stay for poll(). The next submit() or run() goes on with the same weights."""
+        """Ends a series of submit(), learn_one() and predict_one(): waits until all frames are trained. Their results
+        stay for poll(). The next submit() or run() continues with the same weights."""
         with self._giving:
             if self._mode not in ("submit", "one") or self._stream is None:
                 return
@@ -248,7 +248,7 @@ class Trainer:
             self._inbox.check()
 
     def _one(self, frame: Any, target: Any) -> torch.Tensor:
-        """Learns from one frame, and waits for its prediction."""
+        """Learns from one frame and waits for its prediction."""
         with self._giving:
             if self._mode != "one":
                 weakref.finalize(self, _halt, self._start("one", frame, True, 2), None)
@@ -262,25 +262,25 @@ class Trainer:
             raise Error("the run is over")
 
     def learn_one(self, x: Any, y: Any = None) -> None:
-        """Learns from one frame, as River's models do. `x`: a frame, or features in 0..1 by name, in one order; `y`: its
-        target as run() takes it; None: the frame itself. Returns when it is predicted."""
+        """Learns from one frame, like River's models. `x`: a frame, or features in 0..1 by name, in a fixed order; `y`:
+        its target, as for run(); None: the frame itself. Returns once it is predicted."""
         self._one(x, x if y is None else int(y) if isinstance(y, bool) else y)
 
     def predict_one(self, x: Any) -> Any:
-        """What the network makes of one frame, which is not learned from: a class's number, if it learns classes; a
-        number, if it gives one; else a tensor. As River's models."""
+        """Predicts one frame without learning from it, like River's models: a class number if the network learns
+        classes, a number if it has one output, otherwise a tensor."""
         made = self._one(x, None)
         if self._classes and made.numel() == made.size(0):
             return int(made.argmax())
         return made.item() if made.numel() == 1 else made
 
     def predict_proba_one(self, x: Any) -> dict[int, float]:
-        """The probability of each class, by softmax. As River's models."""
+        """The probability of each class, by softmax, like River's models."""
         return dict(enumerate(self._one(x, None).flatten().softmax(0).tolist()))
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Copies of all weights under the uncut network's names; of a module with its buffers, for the module's
-        load_state_dict(). Not during a run(); after submit() or learn_one() it is close()d first."""
+        """Copies of all weights under the uncut network's names; for a module with its buffers, ready for the module's
+        load_state_dict(). Not during a run(); calls close() after submit() or learn_one()."""
         if self._mode == "run":
             raise Error("weights cannot be read during a run")
         self.close()
@@ -301,7 +301,7 @@ class Trainer:
         return found
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Takes weights under the names of state_dict(); the optimizer's state stays. As state_dict()."""
+        """Sets weights by the names of state_dict(); the optimizer's state stays. When state_dict() is allowed."""
         if self._mode == "run":
             raise Error("weights cannot be set during a run")
         self.close()
@@ -321,12 +321,12 @@ class Trainer:
         self._run.set_weights([(name, state[name].detach().cpu().float().numpy()) for name in names])
 
     def report(self) -> dict[str, Any]:
-        """The report of `millrace run` on the latest run, as a dict; {} before the first one. Also while it learns."""
+        """The report of the latest run, as by `millrace run`, as a dict; {} before the first. Also while it learns."""
         return {} if self._run is None else json.loads(self._run.report())
 
     @property
     def remarks(self) -> list[str]:
-        """Notes on the network and on choices that were left open, a line each; after the first run."""
+        """Notes on the network and on choices left open, one line each; after the first run."""
         return [] if self._run is None else self._run.remarks()
 
 
@@ -340,7 +340,7 @@ def _frames_of(config: _millrace.Config, labels: bool) -> Iterator[Any]:
 
 
 def _halt(stream: Stream, inbox: Inbox | None) -> None:
-    """Ends a stream whose trainer is gone, or at the interpreter's end."""
+    """Ends a stream when its trainer is gone or the interpreter exits."""
     if inbox is None:
         return stream.stop()
     stream.run.stop()
