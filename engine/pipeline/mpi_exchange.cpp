@@ -97,9 +97,8 @@ class CallWatch {
       same = now % 2 != 0 && now == seen ? same + 1 : 0;
       seen = now;
       if (same < kLooks) continue;
-      std::fputs(
-          "millrace: error: a rank is gone: MPI does not return; the last checkpoint stays\n",
-          stderr);
+      std::fputs("millrace: error: lost a rank: MPI does not return; the last checkpoint is kept\n",
+                 stderr);
       std::_Exit(1);
     }
   }

@@ -45,8 +45,8 @@ class RankPulse {
     for (int rank = 0; rank < exchange_.ranks(); ++rank) {
       const Clock::time_point heard = heard_[std::size_t(rank)];
       if (heard == kNever || heard == kEnded || now - heard < silence_) continue;
-      return exchange_.name(rank) + " is gone: nothing was heard of it for " +
-             std::to_string(silence_.count()) + " s; the last checkpoint stays";
+      return "lost " + exchange_.name(rank) + ": no message for " +
+             std::to_string(silence_.count()) + " s; the last checkpoint is kept";
     }
     return "";
   }

@@ -62,7 +62,8 @@ void check_profile(const Profile& profile) {
     check_module(profile.modules[i], place(profile, i));
   }
   if (profile.modules.front().input_gradient.median > 0) {
-    throw ProfileError(place(profile, 0) + ": input_gradient must be 0, nobody reads it");
+    throw ProfileError(place(profile, 0) +
+                       ": input_gradient must be 0: the first module needs none");
   }
   check_threads(profile.thread_speedup);
   for (const HandOff& hand_off : profile.hand_offs) {

@@ -29,7 +29,7 @@ void await_ranks(Exchange& exchange, const Step& step) {
     }
     std::this_thread::sleep_for(200us);
   }
-  throw RankLost("a rank is gone: nothing was heard of it for 30 s");
+  throw RankLost("lost a rank: no message for 30 s");
 }
 
 /// Whose worker runs it. `options`: of a trainer that is spread over ranks.

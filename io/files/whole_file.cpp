@@ -39,7 +39,7 @@ void write_all(int fd, std::string_view bytes, const std::string& path) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EAGAIN) {
       pollfd reader{.fd = fd, .events = POLLOUT, .revents = 0};
-      if (::poll(&reader, 1, kReaderPatience) == 0) fail(path, "nobody reads it");
+      if (::poll(&reader, 1, kReaderPatience) == 0) fail(path, "is not being read");
       continue;
     }
     if (written < 0 && errno != EINTR) fail(path);
@@ -60,7 +60,7 @@ void sync_folder(const fs::path& folder, const std::string& path) {
 // /dev/stdout or a pipe must be written to, not replaced.
 void write_stream(const std::string& path, std::string_view bytes) {
   Descriptor out(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
-  if (!out) fail(path, errno == ENXIO ? "nobody reads it" : std::strerror(errno));
+  if (!out) fail(path, errno == ENXIO ? "is not being read" : std::strerror(errno));
   write_all(out.get(), bytes, path);
   if (out.close() != 0) fail(path);
 }

@@ -48,7 +48,7 @@ class Checkpoints(program.CliTest):
         self.assertEqual([line["frame"] for line in lines], [0, 10, 20, 25, 25, 35])
         self.assertEqual([line["frame"] for line in lines if "resumed" in line], [25])
         told = program.call("run", self.folder / "config.toml", "--set", "source.pace=live").err
-        self.assertIn(f"checkpoint: goes on from {self.state / NEWEST}, after 40 frames\n", told)
+        self.assertIn(f"checkpoint: resuming from {self.state / NEWEST}, after 40 frames\n", told)
         self.assertRegex(told, r"\nframe (4\d|5[0-5])  ")
 
     def test_weights_name_the_run_that_made_them(self):
@@ -67,10 +67,10 @@ class Checkpoints(program.CliTest):
         self.learn(self.config(self.frames(0, 5)))
         for optimizer, line in (({"kind": "adam"}, None), ({"kind": "adamw"}, None),
                                 ({"kind": "sgd", "momentum": 0.9},
-                                 "optimizer: the state kept (mean, square, steps) does not fit this run and is left "
-                                 "out; momentum starts anew"),
-                                ({"kind": "rmsprop"}, "optimizer: the state kept (mean, steps) does not fit this run and "
-                                                      "is left out")):
+                                 "optimizer: saved state (mean, square, steps) does not fit this run and is ignored; "
+                                 "momentum starts anew"),
+                                ({"kind": "rmsprop"}, "optimizer: saved state (mean, steps) does not fit this run and "
+                                                      "is ignored")):
             with self.subTest(optimizer=optimizer):
                 copy = shutil.copytree(self.state, self.folder / optimizer["kind"])
                 config = self.config(self.frames(5, 6), resume=True, checkpoint={"dir": copy})
@@ -100,7 +100,7 @@ class Checkpoints(program.CliTest):
         _, outcome = self.learn(self.config(self.frames(30, 31), resume=True) | none)
         line, = [line for line in outcome.err.splitlines() if line.startswith("checkpoint: ")]
         self.assertIn(str(newest), line)
-        self.assertIn(f"going on from {PREVIOUS}", line)
+        self.assertIn(f"resuming from {PREVIOUS}", line)
         for name, value in load_file(self.folder / "out.safetensors").items():
             self.assertTrue(value.equal(before[name]), name)
 

@@ -161,7 +161,7 @@ class Values(program.CliTest):
         """What `check` prints is a config of the same."""
         file = self.folder / "again.toml"
         file.write_text(first.out)
-        self.assertEqual(program.call("check", file).out, first.out.replace(", the default, since none is named", ""))
+        self.assertEqual(program.call("check", file).out, first.out.replace(", the default, since none is set", ""))
 
     def test_what_check_says_of_settings(self):
         """(settings, what is printed, what is not)"""
@@ -217,9 +217,9 @@ class Values(program.CliTest):
             for key, *more in (["source.uri"], ["task.stream", "--set", "task.kind=stream"]))
 
     def test_a_default_source_is_said_to_be_one(self):
-        self.assertIn("vtest.avi, the default, since none is named\n", program.call("check").out)
+        self.assertIn("vtest.avi, the default, since none is set\n", program.call("check").out)
         told = self.succeed("run", "--set", "source.width=16", "--set", "source.height=12", "--frames", "3")
-        self.assertIn("source: none is named, so it is the default, ", told.err)
+        self.assertIn("source: not set, using the default, ", told.err)
         self.assertRegex(told.out, r"(?m)^source    .*vtest.avi$")
 
     def test_set_wins_over_the_file_and_the_last_over_the_first(self):
@@ -272,7 +272,7 @@ class Mistakes(program.CliTest):
         self.assert_each_refused((("check", "--set", setting), "--set") for setting in ("source.width", "", "=3", "width=3"))
 
     def test_a_precision_that_the_cores_do_not_have(self):
-        self.refused("[pipeline]\nprecision = \"tf32\"\n", ":2:1: pipeline.precision", "tf32 is a GPU's; cores do float32")
+        self.refused("[pipeline]\nprecision = \"tf32\"\n", ":2:1: pipeline.precision", "tf32 is for GPUs; CPU stages use float32")
         tiles = "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
         text = "[pipeline]\nprecision = \"bf16\"\n"
         if not tiles:

@@ -224,10 +224,10 @@ class Wedge(KeepingTest):
             time.sleep(0.1)
         took = time.monotonic() - asked
         _, err = self.finish(process, program.FAILED)
-        self.assertIn("wedged", err.splitlines()[-1])
+        self.assertIn("stuck", err.splitlines()[-1])
         load_file(self.kept / NEWEST)
         self.assert_code(program.DONE, program.call("run", config, "--quiet", "--frames", "20"))
-        figure("wedged stage", f"silent to the watchdog at once, ended {took:.0f} s after SIGTERM, went on from its last checkpoint")
+        figure("wedged stage", f"silent to the watchdog at once, ended {took:.0f} s after SIGTERM, resumed from its last checkpoint")
 
     def is_over(self, thread):
         done, status = os.waitpid(thread, os.WNOHANG | 0x40000000)  # __WALL

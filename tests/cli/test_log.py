@@ -180,7 +180,7 @@ class Tensorboard(program.CliTest):
         with log.open("a") as file:
             file.write('{"frame":300,"lo\n{"frame":310,"time":2e9,"loss":null}\n')
         told = self.assert_holds(log, [*lines, {"frame": 310, "time": 2e9}])
-        self.assertIn("31 frames, 1 lines left out", told)
+        self.assertIn("31 frames, 1 lines skipped", told)
 
     def test_bad_usage(self):
         self.assert_each_refused((("tensorboard", log, self.folder), log) for log in ("/nowhere.jsonl", program.VIDEO))

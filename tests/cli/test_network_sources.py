@@ -68,7 +68,7 @@ class RtspCamera(NetworkTest):
         self.assertAlmostEqual(report["realtime"]["F"], 25, delta=2)
         self.assertTrue(report["realtime"]["F_estimated"])
         self.assertFalse(report["realtime"]["holds"])
-        self.assertIn("names no rate", outcome.err)
+        self.assertIn("has no frame rate", outcome.err)
         self.assertIn("overload: train every: 1 -> ", outcome.err)
 
     def test_inspect_tells_what_it_is(self):

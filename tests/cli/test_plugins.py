@@ -46,7 +46,7 @@ class Plugins(program.CliTest):
             void millrace_plugin(void* plugin) { *(char*)0 = 0; }
         """)
         none = c_library(self.folder / "none.so", "int nothing;")
-        for path, words in [(other, ["built for another Millrace", "interface 0"]), (none, ["no plug-in"]),
+        for path, words in [(other, ["built for another Millrace", "interface 0"]), (none, ["not a Millrace plug-in"]),
                             (f"{self.folder}/away.so", ["No such file"])]:
             self.assert_each_refused(((command, "--set", f'plugins=["{path}"]'), "plugins", path, *words)
                                      for command in ("run", "check"))

@@ -61,12 +61,12 @@ class Sockets(RankFaults):
         self.addCleanup(run.terminate)
         run.wait(SOON)
         self.assertEqual((self.folder / "fired").read_text(), "reset\n")
-        for rank, why in ((0, "a rank is gone: MPI does not return"), (1, "rank 0 is gone: nothing was heard of it for 5 s")):
-            self.assertIn(f"millrace: error: {why}; the last checkpoint stays\n", self.stderr_of(rank))
+        for rank, why in ((0, "lost a rank: MPI does not return"), (1, "lost rank 0: no message for 5 s")):
+            self.assertIn(f"millrace: error: {why}; the last checkpoint is kept\n", self.stderr_of(rank))
             self.assertEqual((self.folder / f"code.{rank}").read_text(), f"{program.FAILED}\n")
         self.assert_goes_on()
         figure("MPI that does not return", "a connection reset under a message: both ranks end with a line and 1, and a later run "
-                                           "goes on from the last checkpoint")
+                                           "resumes from the last checkpoint")
 
 
 @unittest.skipUnless(MPI, "no MPI")
@@ -95,7 +95,7 @@ class Hosts(RankFaults):
     def test_a_cut_link_ends_both_sides_with_a_line_and_a_whole_checkpoint(self):
         self.assert_all_end_soon(lambda bed, processes: bed.cut(1))
         for rank, other in ((0, 1), (1, 0)):
-            line = f"millrace: error: rank {other} is gone: nothing was heard of it for 5 s"
+            line = f"millrace: error: lost rank {other}: no message for 5 s"
             self.assertEqual(self.stderr_of(rank).count(line), 1, self.stderr_of(rank))
 
     def test_a_killed_rank_ends_the_others_with_a_line_and_a_whole_checkpoint(self):
@@ -108,8 +108,8 @@ class Hosts(RankFaults):
                 # Without recovery mpirun itself would end the others.
                 self.assert_all_end_soon(lambda bed, processes: os.kill(processes[1], 9), "--enable-recovery", **tables)
                 # Now and then it is killed while rank 0 writes to it, and MPI does not return.
-                self.assertRegex(self.stderr_of(0), f"millrace: error: (rank 1 is gone: nothing was heard of it for {seconds} s|"
-                                                    "a rank is gone: MPI does not return); the last checkpoint stays")
+                self.assertRegex(self.stderr_of(0), f"millrace: error: (lost rank 1: no message for {seconds} s|"
+                                                    "lost a rank: MPI does not return); the last checkpoint is kept")
 
     def test_mpirun_ends_all_when_a_rank_is_killed(self):
         self.assert_all_end_soon(lambda bed, processes: os.kill(processes[0], 9))

@@ -80,8 +80,8 @@ class Sources(RanksTest):
         self.assert_ranks_refuse(
             program.merged(self.config(), {"source": {"uris": folders}}),
             (3, {}, "source.uris", "a multiple of 2 ranks"),
-            (2, {"pipeline": {"replicas": [2, 1], "schedule": "pipedream"}}, "pipeline.replicas", "no other replicas"),
-            (2, {"monitor": {"policy": "skip"}}, "monitor.policy", "dropped"),
+            (2, {"pipeline": {"replicas": [2, 1], "schedule": "pipedream"}}, "pipeline.replicas", "combined with replicas"),
+            (2, {"monitor": {"policy": "skip"}}, "monitor.policy", "\"drop\""),
             (2, {"correction": {"kind": "local"}}, "correction.kind", "heads"),
             (2, {"source": {"width": 0, "height": 0, "uris": [folders[0], small]}}, "source.uris", "are 12x8"))
         outcome = program.call("run", self.folder / "config.toml")

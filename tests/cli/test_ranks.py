@@ -175,7 +175,7 @@ class Ranks(RanksTest):
     def test_what_does_not_go_with_shared_modules_is_one_line(self):
         self.assert_ranks_refuse(
             program.merged(self.config(), {"pipeline": {"tensor": 2}}),
-            (4, {"pipeline": {"cut": []}}, "pipeline.cut", "name the cut"),
+            (4, {"pipeline": {"cut": []}}, "pipeline.cut", "set the cut"),
             (4, {"pipeline": {"cut": [1]}, "model": {"layers": 2}}, "pipeline.tensor", "no stage has two"),
             (4, {"pipeline": {"tensor": 3}}, "pipeline.tensor", "a multiple of 3 ranks"),
             (4, {"correction": {"kind": "gap-aware"}}, "correction.kind", "gap-aware", "mean step"),
@@ -224,7 +224,7 @@ class Ranks(RanksTest):
         one_core = f"taskset -c {min(os.sched_getaffinity(0))} {same}"
         for command, words in ((f"{same} --set optimizer.lr=0.02", ("rank 1", "lr = 0.02", "lr = 0.01")),
                                (f"{older} run {file}", ("rank 1 is version", "rank 0 is")),
-                               (f"{other} run {file}", ("rank 1 is another build than rank 0",)),
+                               (f"{other} run {file}", ("rank 1 runs another build than rank 0",)),
                                (f"{program.MILLRACE} run gone.toml", ("rank 1", "gone.toml"))):
             with self.subTest(words=words):
                 script = f"[ $OMPI_COMM_WORLD_RANK = 1 ] && exec {command}; exec {same}"

@@ -26,7 +26,7 @@ class Replay(program.CliTest):
         log = self.folder / "log.jsonl"
         output = {"log": log, "log_every": 1, "prediction": self.folder / "last.png"}
         outcome = self.succeed("run", self.write({**self.config(kind="recent", size=8, share=0.5), "output": output}))
-        self.assertRegex(outcome.out, r"60 trained .* replayed, 0\.\d+ of what was learned from")
+        self.assertRegex(outcome.out, r"60 trained .* replayed, 0\.\d+ of all trained samples")
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         self.assertEqual([line["frame"] for line in lines], list(range(60)))
         self.assertEqual([line["source_frame"] for line in lines], list(range(60)))

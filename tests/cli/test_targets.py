@@ -301,7 +301,7 @@ class Targets(reference.ReferenceTest):
         self.wait_until(lambda: frames("trained") > 10, "nothing is trained", process)
         process.send_signal(2)
         self.assertEqual(process.wait(60), 0)
-        self.assertIn("1 label is of frames that never came, as 90000", process.stderr.read())
+        self.assertIn("1 label is for frames beyond the end, up to 90000", process.stderr.read())
         counts = json.loads(report.read_text())
         self.assert_balanced(counts)
         self.assertGreater(counts["frames"]["trained"], 10)
@@ -333,7 +333,7 @@ class Targets(reference.ReferenceTest):
         (self.folder / "labels.csv").write_text("frame,class\n0,a\n1,b\n7,a\n9,b\n")
         tables = self.config(program.random_frames(1, 4), VECTOR, kind="label", labels=self.folder / "labels.csv")
         outcome = self.succeed("run", self.write(program.bare(tables)))
-        self.assertIn("2 labels are of frames that never came, as 9; 4 came", outcome.err)
+        self.assertIn("2 labels are for frames beyond the end, up to 9; the run received 4", outcome.err)
 
     def test_what_does_not_fit_is_one_line(self):
         frames = program.random_frames(1, 4)
@@ -360,8 +360,8 @@ class Targets(reference.ReferenceTest):
                                (task(loss="mse"), "task.loss", "cross-entropy"),
                                (task(kind="label"), "task.masks", "is for task.kind \"mask\""),
                                (task(with_input=True), "channels"),
-                               (task(classes=["road", "sky"]), "task.classes", "names 2, the network tells 3"),
-                               (task(classes=["sky", "road", "sky"]), "task.classes", "\"sky\" is no name of one class"),
+                               (task(classes=["road", "sky"]), "task.classes", "2 names for 3 classes"),
+                               (task(classes=["sky", "road", "sky"]), "task.classes", "\"sky\" is named twice"),
                                ({**picture, "task": {"kind": "stream"}}, "stream needs task.stream"),
                                ({**picture, "task": {"kind": "stream", "stream": "ftp://x"}}, "task.stream", "rtsp"),
                                ({**picture, "task": {"kind": "teacher", "teacher": "none.pt"}}, "task.teacher", "none.pt"),

@@ -125,7 +125,7 @@ TEST_F(WholeFile, APrivateFileStaysPrivate) {
 
 TEST_F(WholeFile, APipeThatNobodyReadsIsAnErrorAndNoWait) {
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_EQ(error_of(folder / "pipe"), folder / "pipe: nobody reads it");
+  EXPECT_EQ(error_of(folder / "pipe"), folder / "pipe: is not being read");
 }
 
 TEST_F(WholeFile, WhatIsReplacedStaysUnderItsOtherName) {

@@ -67,8 +67,8 @@ void require_fit(const stages::StateDict& state, const stages::Network& network)
     if (known || name.starts_with("optimizer.")) continue;
     const bool norm = name.ends_with("running_mean") || name.ends_with("running_var");
     throw std::invalid_argument(
-        "holds \"" + name + "\", which the network has not" +
-        (norm ? ": it is of a batch norm; the ResNets here use group norm, since a sample "
+        "has \"" + name + "\", which is not in the network" +
+        (norm ? ": it belongs to a batch norm; the ResNets here use group norm, since a sample "
                 "is one frame"
               : ""));
   }
@@ -151,7 +151,8 @@ const TaskType& check_task(const Config& config) {
     throw config.error("task.classes", "is for task.labels \"http\" or \"-\", and for masks");
   for (auto name = keys.classes.begin(); name != keys.classes.end(); ++name) {
     if (name->empty() || std::find(keys.classes.begin(), name, *name) != name)
-      throw config.error("task.classes", "\"" + *name + "\" is no name of one class");
+      throw config.error("task.classes",
+                         name->empty() ? "a name is empty" : "\"" + *name + "\" is named twice");
   }
   if (keys.with_input && task.target != TargetFrom::teller)
     throw config.error("task.with_input", "is for task.kind \"mask\" or \"stream\"");
@@ -164,8 +165,8 @@ const TaskType& check_task(const Config& config) {
   for (const auto& [key, file] : {std::pair{"output.video", &config.output.video},
                                   std::pair{"output.prediction", &config.output.prediction}}) {
     if (!task.pictures && !file->empty())
-      throw config.error(key, (task.classes ? "labels are" : "what a teacher gives is") +
-                                  std::string(" no pictures to show"));
+      throw config.error(key, (task.classes ? "labels" : "a teacher's outputs") +
+                                  std::string(" are not pictures"));
   }
   return task;
 }
@@ -179,15 +180,15 @@ void check_output(const Config& config, const TaskType& task, const stages::Imag
         "the network's output must be as large as its input, which it "
         "begins with: task.with_input");
   if (task.pixel_classes() && (told < 2 || told > 255))
-    throw std::invalid_argument("masks need 2 to 255 channels, one a class; the network gives " +
+    throw std::invalid_argument("masks need 2 to 255 channels, one per class; the network has " +
                                 std::to_string(told));
   const std::size_t named = config.task.classes.size();
   if (task.pixel_classes() && named > 0 && std::int64_t(named) != told)
-    throw std::invalid_argument("task.classes: names " + std::to_string(named) +
-                                ", the network tells " + std::to_string(told));
+    throw std::invalid_argument("task.classes: " + std::to_string(named) + " names for " +
+                                std::to_string(told) + " classes of the network");
   if (task.target == TargetFrom::teller && task.pictures && told != config.source.channels)
-    throw std::invalid_argument("the network gives " + std::to_string(told) +
-                                " channels, the stream that it predicts has " +
+    throw std::invalid_argument("the network has " + std::to_string(told) +
+                                " output channels, the stream that it predicts has " +
                                 std::to_string(config.source.channels));
 }
 
@@ -205,7 +206,7 @@ void check_preset(const Config& config, const std::string& preset) {
   for (const auto& [key, plain] :
        {std::pair{"model.norm", config.model.norm == "none"},
         std::pair{"model.activation", config.model.activation == "relu"}}) {
-    if (!plain) throw config.error(key, "is partime-cnn's; the preset is " + preset);
+    if (!plain) throw config.error(key, "applies only to partime-cnn; the preset is " + preset);
   }
 }
 
@@ -227,7 +228,7 @@ void check_precision(const Config& config, const engine::TrainerOptions& options
   if (options.numerics.precision == kernels::Precision::kFloat32 || !on_core) return;
   std::string why;
   if (options.numerics.precision == kernels::Precision::kTf32) {
-    why = "is a GPU's; cores do float32";
+    why = "is for GPUs; CPU stages use float32";
   } else if (!kernels::has_bf16()) {
     why = "needs cores with tiles (AMX); these do float32";
   } else if (options.capture == engine::Capture::eager) {
@@ -245,7 +246,7 @@ void place(const Config& config, engine::TrainerOptions& options) {
   check_located(config, "correction.kind", [&] { engine::require_correction(options, schedule); });
   const std::string why = engine::unrecordable(options);
   if (options.capture == engine::Capture::graph && !why.empty())
-    throw config.error("pipeline.capture", "graph can't be had: " + why);
+    throw config.error("pipeline.capture", "graph is not possible: " + why);
   const std::vector<std::string>& asked = config.pipeline.devices;
   const bool named = asked.size() > 1 || asked[0].find(':') != std::string::npos;
   const int workers = int(schedule.workers.size());
@@ -314,8 +315,8 @@ void require_classes(const Config& config, const stages::Network& network, int c
                        "or synth:shapes?scenes=4");
   }
   if (numbers != classes) {
-    throw config.error("model.layer", "the network gives " + std::to_string(numbers) +
-                                          " numbers, the source tells " + std::to_string(classes) +
+    throw config.error("model.layer", "the network has " + std::to_string(numbers) +
+                                          " outputs, the source " + std::to_string(classes) +
                                           " classes");
   }
 }

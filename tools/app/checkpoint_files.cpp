@@ -122,7 +122,7 @@ stages::StateDict read_checked(const std::string& path, stages::Metadata* metada
   file.read(bytes.data(), std::streamsize(size));
   const bool good = intact(bytes);
   stages::StateDict state = stages::from_safetensors(std::move(bytes), metadata);
-  if (!file || !good) throw stages::WeightsError("its bytes are not those that were written");
+  if (!file || !good) throw stages::WeightsError("checksum mismatch");
   require_finite(state);
   return state;
 }
@@ -159,7 +159,7 @@ CheckpointFiles::Loaded CheckpointFiles::read() const {
     why = newest_ + ": " + error.what();
   }
   try {
-    return load(previous_, why + "; going on from " + kPrevious);
+    return load(previous_, why + "; resuming from " + kPrevious);
   } catch (const stages::WeightsError&) {
     throw stages::WeightsError(why);
   }
@@ -178,8 +178,7 @@ std::string unfit_state(const stages::StateDict& kept, const stages::StateDict& 
   if (have.empty()) return "";
   const std::string unused = missing(have, want), fresh = missing(want, have);
   std::string line;
-  if (!unused.empty())
-    line = "the state kept (" + unused + ") does not fit this run and is left out";
+  if (!unused.empty()) line = "saved state (" + unused + ") does not fit this run and is ignored";
   if (!fresh.empty()) line += (line.empty() ? "" : "; ") + fresh + " starts anew";
   return line;
 }

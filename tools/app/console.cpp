@@ -72,7 +72,7 @@ void Console::tell_novelty() {
   if (begun > 1) tell("unexpected: " + std::to_string(begun) + " events");
   if (begun > 0) tell("unexpected: since frame " + std::to_string(novelty.event_began()));
   if (!now) {
-    tell(engine::format("usual again; it had been %.1f deviations off", novelty.event_peak()));
+    tell(engine::format("back to normal; peak was %.1f deviations", novelty.event_peak()));
   }
   events_ += begun;
   in_event_ = now;
@@ -86,7 +86,7 @@ void Console::tell_source() {
   if (connected) {
     tell("source: back after " + std::to_string(health.attempts.load()) + " attempts");
   } else {
-    tell("source: away: " + health.last_error() + "; the weights wait");
+    tell("source: away: " + health.last_error() + "; training is paused");
   }
 }
 
@@ -95,8 +95,8 @@ void Console::tell_roll_backs() {
   if (guard.roll_backs == roll_backs_) return;
   roll_backs_ = guard.roll_backs;
   tell(engine::format(
-      "guard: at frame %lld the loss was %.4g (median %.4g), which the scene does not explain: "
-      "back to the last good weights, with a lower rate",
+      "guard: at frame %lld the loss was %.4g (median %.4g), not explained by the scene: "
+      "rolled back to the last good weights at a lower rate",
       static_cast<long long>(guard.last_frame), guard.last_loss, guard.last_median));
 }
 

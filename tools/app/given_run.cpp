@@ -136,7 +136,7 @@ io::FrameQueue& GivenRun::queue() const {
 }
 
 void GivenRun::start(bool live, int ahead) {
-  if (!over()) throw std::logic_error("it runs already");
+  if (!over()) throw std::logic_error("already running");
   if (ran_ || live_ != live) rebuild(trainer().checkpoint(), live);
   ran_ = true;
   results_ = std::make_unique<Results>(

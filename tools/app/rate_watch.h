@@ -27,8 +27,7 @@ class RateWatch {
     if (now <= 0 || (set > 0 && std::abs(now - told_) <= kChange * told_)) return "";
     told_ = now;
     monitor_.set_fps(now);
-    return engine::format(
-        "names no rate; its time stamps show %.4g frames a second, which is F from now on", now);
+    return engine::format("has no frame rate; using F = %.4g from its time stamps", now);
   }
   bool estimated() const { return told_ > 0 && monitor_.fps() == told_; }
 

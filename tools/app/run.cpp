@@ -30,7 +30,7 @@ void look(RunParts& p, std::int64_t limit) {
   if (p.team->asked_to_stop()) p.progress.stopping = true;
 }
 
-/// Reports labels of frames that never came, if the stream ended by itself or users gave them.
+/// Reports labels for frames beyond the end, if the stream ended by itself or users gave them.
 void tell_of_labels(RunParts& p) {
   const Request& request = p.request;
   const std::int64_t came = p.intake.queue.received();
@@ -39,8 +39,8 @@ void tell_of_labels(RunParts& p) {
                                                  : std::pair<std::size_t, std::int64_t>();
   if (count == 0 || (request.labels && p.progress.stopping)) return;
   p.console.tell("task.labels: " + std::to_string(count) +
-                 (count == 1 ? " label is" : " labels are") + " of frames that never came, as " +
-                 std::to_string(last) + "; " + std::to_string(came) + " came");
+                 (count == 1 ? " label is" : " labels are") + " for frames beyond the end, up to " +
+                 std::to_string(last) + "; the run received " + std::to_string(came));
 }
 
 class DrainWatch {
@@ -132,7 +132,7 @@ void Run::learn(std::int64_t limit) {
       if (drain.is_stuck(trainer, trainer.monitor().read().bottleneck)) {
         (void)running.release();  // its thread can't be joined
         throw Wedged(
-            "the pipeline is wedged: no frame was done for 20 s; the last checkpoint stays");
+            "the pipeline is stuck: no frame finished in 20 s; the last checkpoint is kept");
       }
     }
     look(p, limit);
@@ -146,7 +146,7 @@ void Run::learn(std::int64_t limit) {
   p.intake.stop();
   p.progress.source_error = p.intake.error();
   tell_of_labels(p);
-  if (p.intake.hung()) p.console.tell("source: it hangs and is left to itself");
+  if (p.intake.hung()) p.console.tell("source: hung; its thread was abandoned");
   engine::Outcome outcome;
   std::exception_ptr failure;
   try {
@@ -267,7 +267,7 @@ std::vector<std::string> Run::remarks() const {
   if (config.empty_file)
     all.push_back("config: " + config.name + " is empty, so every key has its default");
   if (!names_source(config) && !p.request.source().empty())
-    all.push_back("source: none is named, so it is the default, " + config.source.uri);
+    all.push_back("source: not set, using the default, " + config.source.uri);
   const std::string fit = squash_note(config, p.intake.info);
   if (!fit.empty()) all.push_back("source: " + fit);
   if (config.correction.kind == "auto" && assembled.correction.kind != "none")
@@ -277,7 +277,7 @@ std::vector<std::string> Run::remarks() const {
   for (const std::string& line : assembled.network->remarks) all.push_back("model: " + line);
   if (const std::string line = guard_remark(p.learner.trainer); !line.empty()) all.push_back(line);
   if (!resumed.path.empty())
-    all.push_back("checkpoint: goes on from " + resumed.path + ", after " +
+    all.push_back("checkpoint: resuming from " + resumed.path + ", after " +
                   std::to_string(resumed.frames) + " frames");
   return all;
 }

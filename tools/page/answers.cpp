@@ -76,7 +76,7 @@ Response control(Site& site, const Request& request) {
   if (request["X-Millrace"] != "control" ||
       !request[http::field::content_type].starts_with(kJson)) {
     return refuse(request, http::status::forbidden,
-                  "a wish is JSON and has the header \"X-Millrace: control\"");
+                  "a request must be JSON with the header \"X-Millrace: control\"");
   }
   const std::string wrong =
       label ? controls->offered().hear_label(request.body()) : obey(request.body(), *controls);
@@ -95,18 +95,17 @@ std::string_view path_of(const Request& request) {
 bool admitted(const Site& site, const Request& request, Response& refusal) {
   const Credentials from = credentials(request);
   if (!site.gate.host_is_ours(from.host)) {
-    refusal = refuse(request, http::status::misdirected_request, "nobody of that name here");
+    refusal = refuse(request, http::status::misdirected_request, "unknown host name");
   } else if (site.gate.is_token(token_of(request))) {
     refusal = welcome(site, request);
   } else if (!site.gate.admits(from)) {
-    refusal =
-        refuse(request, http::status::unauthorized,
-               "Open this page with ?token=TOKEN, as the run was given it, or send the header "
-               "\"Authorization: Bearer TOKEN\".");
+    refusal = refuse(request, http::status::unauthorized,
+                     "Open this page with ?token=TOKEN, the run's token, or send the header "
+                     "\"Authorization: Bearer TOKEN\".");
     refusal.set(http::field::www_authenticate, "Bearer");
     refusal.keep_alive(false);  // don't hold connections for strangers
   } else if (!Gate::same_origin(from)) {
-    refusal = refuse(request, http::status::forbidden, "not for pages of other sites");
+    refusal = refuse(request, http::status::forbidden, "cross-site request refused");
   } else {
     return true;
   }
@@ -123,15 +122,16 @@ Response answer(Site& site, const Request& request) {
   const Asset* const asset = find_asset(path);
   const bool known = post || asset || path == "/state" || path == "/history" ||
                      path == "/metrics" || path == "/healthz" || path == "/live";
-  if (!known) return refuse(request, http::status::not_found, "there is nothing here");
+  if (!known) return refuse(request, http::status::not_found, "not found");
   if (request.method() != (post ? http::verb::post : http::verb::get)) {
-    Response response = refuse(request, http::status::method_not_allowed, "not in this way");
+    Response response = refuse(request, http::status::method_not_allowed, "method not allowed");
     response.set(http::field::allow, post ? "POST" : "GET");
     return response;
   }
   if (asset) return reply(request, http::status::ok, asset->type, std::string(asset->text));
   if (post) return control(site, request);
-  if (path == "/live") return refuse(request, http::status::upgrade_required, "a WebSocket only");
+  if (path == "/live")
+    return refuse(request, http::status::upgrade_required, "WebSocket connections only");
   const Trend& trend = site.publisher.trend();
   if (path == "/metrics") {
     return reply(request, http::status::ok, "text/plain; version=0.0.4; charset=utf-8",

@@ -73,7 +73,7 @@ Health health_json(const Live& live) {
 std::string obey(const std::string& json, Controls& controls) {
   constexpr std::size_t kLongest = 4096;  // limits the parser's memory and time
   const Json wish = Json::parse(json.substr(0, kLongest), nullptr, /*allow_exceptions=*/false);
-  if (!wish.is_object() || wish.size() != 1) return "expected one wish as a JSON object";
+  if (!wish.is_object() || wish.size() != 1) return "expected one JSON object with one member";
   const std::string& name = wish.begin().key();
   const Json& value = wish.begin().value();
   const Controls::Offered& offered = controls.offered();
@@ -96,7 +96,8 @@ std::string obey(const std::string& json, Controls& controls) {
     if (!offered.pause) return "this run cannot be paused";
     controls.pause(action == "pause");
   } else if (action == "save") {
-    if (!offered.save) return "this run has nowhere to save to";
+    if (!offered.save)
+      return "this run cannot save: it needs checkpoint.dir, and pipeline.tensor = 1";
     controls.save();
   } else {
     return "expected \"pause\", \"resume\" or \"save\"";

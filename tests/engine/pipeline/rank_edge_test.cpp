@@ -215,8 +215,8 @@ TEST(Ranks, EndWhenOneHearsTheOtherButIsNotHeard) {
   });
   for (const int rank : {0, 1})
     EXPECT_EQ(ranks.failures[std::size_t(rank)],
-              "rank " + std::to_string(1 - rank) +
-                  " is gone: nothing was heard of it for 5 s; the last checkpoint stays");
+              "lost rank " + std::to_string(1 - rank) +
+                  ": no message for 5 s; the last checkpoint is kept");
 }
 
 TEST(Ranks, DrainWhenRankZeroIsAskedTo) {

@@ -29,7 +29,7 @@ TEST(Profile, SaysWhichModuleAndFieldIsWrong) {
             }),
             "module 1 (m1): stash_bytes is not a number");
   EXPECT_EQ(complaint_about([](Profile& p) { p.modules[0].input_gradient.median = 1; }),
-            "module 0 (m0): input_gradient must be 0, nobody reads it");
+            "module 0 (m0): input_gradient must be 0: the first module needs none");
   EXPECT_EQ(complaint_about([](Profile& p) { p.modules[1].tensor_ways = 0; }),
             "module 1 (m1): tensor_ways is less than 1");
   EXPECT_EQ(complaint_about([](Profile& p) { p.modules.clear(); }), "modules: there are none");

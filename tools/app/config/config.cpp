@@ -115,7 +115,7 @@ void set_key(Config& config, const std::string& path, const toml::node& value,
 
 void apply_file(Config& config, const std::string& text) {
   if (const int line = line_of_deep_key(text))
-    throw ConfigError(config.name + ":" + std::to_string(line) + ":1: a key of too many parts");
+    throw ConfigError(config.name + ":" + std::to_string(line) + ":1: a key has too many parts");
   toml::table root;
   try {
     root = toml::parse(text, config.name);
@@ -159,7 +159,7 @@ void Config::set(const std::string& key, const std::string& value) {
   const std::string where = "--set " + key;
   const std::size_t tables = std::min(value.size(), value.find('{'));
   if (line_of_deep_key(value.substr(tables)))
-    throw ConfigError(where + ": a key of too many parts");
+    throw ConfigError(where + ": a key has too many parts");
   toml::table parsed;
   try {
     parsed = toml::parse("v = " + value);
@@ -238,7 +238,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& sett
   file.read(text.data(), std::streamsize(text.size()));
   if (!file.eof() && file.gcount() <= std::streamsize(kMostBytes))
     throw ConfigError(path + ": cannot be read");
-  if (!file.eof()) throw ConfigError(path + ": is larger than 4 MiB, so no config");
+  if (!file.eof()) throw ConfigError(path + ": is larger than 4 MiB: not a config");
   text.resize(std::size_t(file.gcount()));
   return parse_config(text, path, settings);
 }

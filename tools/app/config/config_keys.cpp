@@ -218,17 +218,17 @@ std::vector<ConfigKey> make_table() {
           "file: a network from PyTorch, as python -m millrace.export writes it; TorchScript, and "
           "so code: load only what you would run"),
       KEY(model.freeze, patterns(),
-          "names of parameters that stay as they are, * standing for anything: they cost no "
-          "gradient, no optimizer state and no time"),
+          "frozen parameters by name, * matches anything; they cost no gradient, no optimizer "
+          "state and no time"),
       KEY_AT("model.memory_format", model.channels_last, one_of({"contiguous", "channels_last"}),
              "layout of samples and activations; on CPU cores channels_last is faster for kernels "
              "up to 5 and far slower for large ones; results differ by rounding"),
       KEY_AT("model.weights", weights.file, {}, "a .safetensors file to start from"),
       KEY_AT("model.learn", weights.learn, {},
-             "false: predict and mark what is new with the weights as they are"),
+             "false: freeze the weights: predict and detect novelty only"),
       KEY_AT("model.seed", weights.seed, from(0, kMany), "initial weights, as torch.manual_seed"),
       KEY(pipeline.schedule, schedules(),
-          "which worker does what when, and so the update rule; a .csv: as "
+          "the order of the workers' actions, and so the update rule; a .csv: as "
           "torch.distributed.pipelining writes it"),
       KEY(pipeline.stages, from(1, 4096), "stages the network is cut into"),
       KEY(pipeline.cut, from(0, 1'000'000),
@@ -246,7 +246,7 @@ std::vector<ConfigKey> make_table() {
       KEY(pipeline.replicas, from(1, 1024),
           "pipedream: workers that share each stage and take samples in turn; empty: 1 everywhere"),
       KEY(pipeline.ranks, from(0, 4095),
-          "under mpirun: the rank of each worker; empty: workers are dealt to ranks in order"),
+          "under mpirun: the rank of each worker; empty: workers are assigned to ranks in order"),
       KEY(pipeline.tensor, from(1, 64),
           "under mpirun: ranks that share each worker's convolutions and linear layers"),
       KEY(pipeline.recompute, {},
@@ -316,8 +316,7 @@ std::vector<ConfigKey> make_table() {
           "what to do if the stream outruns the slowest stage; drop: keep the newest frame; skip: "
           "predict every frame, learn from every k-th; recut: measure again and move the cut"),
       KEY(novelty.threshold, from(0, 1000),
-          "deviations above the usual, as the stream itself has shown it, from which a frame is "
-          "unexpected; 0: 4"),
+          "deviations above the stream's running mean at which a frame is unexpected; 0: 4"),
       KEY(novelty.minimum, from(1, 100000), "unexpected frames in a row that make an event"),
       KEY(novelty.cooldown, from(0, 1e9),
           "seconds of the stream after an event in which none begins"),
@@ -333,12 +332,12 @@ std::vector<ConfigKey> make_table() {
       KEY(novelty.topic, {}, "topic that novelty.mqtt publishes to"),
       KEY(mqtt.broker, {},
           "mqtt://[USER:PASSWORD@]HOST[:PORT]: the run's state is published there each second, and "
-          "wishes are heard; empty: none"),
+          "commands are accepted; empty: none"),
       KEY(mqtt.topic_prefix, {}, "of the topics state, availability, event and control"),
-      KEY(mqtt.discovery_prefix, {}, "Home Assistant's, which is told what there is; empty: not"),
+      KEY(mqtt.discovery_prefix, {}, "Home Assistant's discovery prefix; empty: no discovery"),
       KEY(checkpoint.dir, {}, "folder for checkpoints; empty: none"),
       KEY(checkpoint.every, from(0, kMany), "frames between checkpoints; 0: only at the end"),
-      KEY(checkpoint.resume, {}, "go on from the checkpoint in checkpoint.dir, if there is one"),
+      KEY(checkpoint.resume, {}, "resume from the checkpoint in checkpoint.dir, if there is one"),
       KEY(checkpoint.damaged, one_of({"set-aside", "refuse"}),
           "what to do if no checkpoint is intact; set-aside: rename it and start from "
           "model.weights or anew; refuse: end the run with 2"),

@@ -91,7 +91,7 @@ void FrameLog::write(milliseconds patience) {
 
 void FrameLog::finish() {
   write(kPatience);
-  if (!text_.empty() && error_.empty()) set_error(where() + ": nobody reads it");
+  if (!text_.empty() && error_.empty()) set_error(where() + ": is not being read");
 }
 
 bool FrameLog::reopen() {

@@ -152,7 +152,7 @@ page::Snapshot LiveView::look() const {
       {"failed_saves", checkpointer ? checkpointer->failed() : 0},
       {"trouble", trouble()},
       {"notice",
-       saving_ && !run_.intake.health->connected ? "it saves when pictures come again" : ""},
+       saving_ && !run_.intake.health->connected ? "the save waits for the next frame" : ""},
       {"label", label.empty() ? page::Json() : page::Json(label)}};
   const engine::Schedule& schedule = trainer.schedule();
   now.busy.resize(std::size_t(schedule.stages));

@@ -41,17 +41,17 @@ void draw_prediction(const RunLog& log, const stages::ImageShape& shape, const s
     return io::from_planar(data, channels, height, width);
   };
   const engine::LossHistory& copies = log.losses().last_frame;
-  io::write_strip("What the network saw and said of the last frame",
-                  {{"input",
-                    copies.count() > 0 ? loss_text(copies.recent()) + " as the prediction" : "",
-                    picture(log.input())},
-                   {"target", "", picture(target)},
-                   {"prediction", loss_text(log.network().recent()) + " (last 100 frames)",
-                    picture(prediction)},
-                   {"mean frame", loss_text(log.baseline().recent()) + " (last 100 frames)",
-                    picture(log.mean_frame().mean().data())},
-                   {"error x4", "target - prediction", picture(error.data())}},
-                  path);
+  io::write_strip(
+      "Input and prediction of the last frame",
+      {{"input", copies.count() > 0 ? loss_text(copies.recent()) + " as the prediction" : "",
+        picture(log.input())},
+       {"target", "", picture(target)},
+       {"prediction", loss_text(log.network().recent()) + " (last 100 frames)",
+        picture(prediction)},
+       {"mean frame", loss_text(log.baseline().recent()) + " (last 100 frames)",
+        picture(log.mean_frame().mean().data())},
+       {"error x4", "target - prediction", picture(error.data())}},
+      path);
 }
 
 }  // namespace millrace::app

@@ -30,7 +30,7 @@ void tell_frames(std::ostream& out, const Json& report) {
   if (untold > 0) out << "; of the rejected " << untold << " were predicted, but had no target";
   if (report.contains("replay")) {
     out << "; " << frames["replayed"] << " replayed, " << text(report["replay"]["share"])
-        << " of what was learned from";
+        << " of all trained samples";
   }
   out << "\n";
 }
@@ -96,8 +96,8 @@ void tell_scores(std::ostream& out, const Json& report) {
        {std::pair{"accuracy", "accuracy"}, std::pair{"iou", "IoU     "}}) {
     if (!report.contains(key)) continue;
     const Json& score = report[key];
-    out << name << "  last 100 " << text(score["recent"]) << ", always telling the majority class "
-        << text(score["majority"]["recent"]);
+    out << name << "  last 100 " << text(score["recent"])
+        << ", always predicting the majority class " << text(score["majority"]["recent"]);
     if (score.contains("last_class"))
       out << ", the last class " << text(score["last_class"]["recent"]);
     out << "\n";

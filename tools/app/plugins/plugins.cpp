@@ -18,7 +18,7 @@ std::vector<SinkType> sinks;
 template <class Function>
 Function symbol(void* object, const char* name, const std::string& path) {
   void* const found = dlsym(object, name);
-  if (!found) throw PluginError(path + ": no plug-in of Millrace: it has no MILLRACE_PLUGIN");
+  if (!found) throw PluginError(path + ": not a Millrace plug-in: MILLRACE_PLUGIN is missing");
   return reinterpret_cast<Function>(found);
 }
 

@@ -100,11 +100,11 @@ namespace {
 void require_plain(const Config& config, const engine::TrainerOptions& options,
                    const std::string& why) {
   if (!config.pipeline.replicas.empty())
-    throw config.error("pipeline.replicas", why + ": stages have no other replicas then");
+    throw config.error("pipeline.replicas", why + ": can't be combined with replicas");
   if (config.monitor.policy != "drop")
-    throw config.error("monitor.policy", why + ": what is too much is dropped, \"drop\"");
+    throw config.error("monitor.policy", why + ": only \"drop\" is supported");
   for (const engine::Device& device : options.devices) {
-    if (device.cuda) throw config.error("pipeline.devices", why + ": on cores");
+    if (device.cuda) throw config.error("pipeline.devices", why + ": only CPU cores are supported");
   }
 }
 
@@ -151,8 +151,7 @@ void require_grid(const Config& config, const engine::TrainerOptions& options, i
     throw config.error("optimizer.orthogonal",
                        shared + ": a gradient is projected on its whole tensor's mean");
   if (config.pipeline.stages > 1 && config.pipeline.cut.empty()) {
-    throw config.error("pipeline.cut",
-                       shared + ": name the cut, at modules that none is split across");
+    throw config.error("pipeline.cut", shared + ": set the cut, at modules that are not split");
   }
   if (stages::TensorSplit(options.network, options.cut, tensor).pairs().empty()) {
     throw config.error(

@@ -42,8 +42,8 @@ engine::Exchange::Letter await_letter(engine::Exchange& exchange, std::chrono::s
        std::this_thread::sleep_for(1ms)) {
     if (auto letter = next_letter(exchange)) return *letter;
   }
-  throw std::runtime_error("a rank is gone: nothing was heard of it for " +
-                           std::to_string(patience.count()) + " s");
+  throw std::runtime_error("lost a rank: no message for " + std::to_string(patience.count()) +
+                           " s");
 }
 
 void await_posted(engine::Exchange& exchange, std::chrono::seconds patience) {
@@ -66,7 +66,7 @@ std::string difference(engine::ByteReader& from, const Config& config) {
   const std::string_view version = from.text();
   if (version != MILLRACE_VERSION)
     return "is version " + std::string(version) + ", rank 0 is " + MILLRACE_VERSION;
-  if (from.get<std::uint64_t>() != build_number()) return "is another build than rank 0";
+  if (from.get<std::uint64_t>() != build_number()) return "runs another build than rank 0";
   std::istringstream theirs{std::string(from.text())}, ours{to_toml(config)};
   for (std::string their, our; std::getline(ours, our);) {
     if (!std::getline(theirs, their)) their.clear();

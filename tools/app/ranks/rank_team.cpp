@@ -44,7 +44,7 @@ void require_ranks(const Config& config, const engine::TrainerOptions& options, 
   if (dealt.empty()) dealt = engine::deal_workers(int(schedule.workers.size()), ranks);
   check_key(config, "pipeline.ranks", [&] { engine::require_ranks(schedule, dealt, ranks); });
   if (config.replay.kind != "none")
-    throw config.error("replay.kind", "ranks replay nothing: \"none\"");
+    throw config.error("replay.kind", "replay is not supported with ranks: use \"none\"");
 }
 
 RankTeam::RankTeam(engine::Exchange& exchange, const Config& config)

@@ -108,7 +108,7 @@ void describe_source(const app::Config& config) {
   for (const std::string& uri : config.source.uris) check("source.uris", uri);
   if (!config.task.stream.empty()) check("task.stream", config.task.stream);
   std::cout << "# source " << io::redacted(config.source.uri)
-            << (app::names_source(config) ? "\n" : ", the default, since none is named\n");
+            << (app::names_source(config) ? "\n" : ", the default, since none is set\n");
 }
 
 /// Prints how pictures of another shape are fitted; only the source knows their shape.
@@ -168,7 +168,8 @@ int check(const CheckArguments& arguments) {
     std::cout << "#   " << config.model.file
               << " is TorchScript, which is code: load only what you trust\n";
   if (!resumed.path.empty())
-    std::cout << "#   goes on from " << resumed.path << ", after " << resumed.frames << " frames\n";
+    std::cout << "#   resuming from " << resumed.path << ", after " << resumed.frames
+              << " frames\n";
   if (!resumed.note.empty()) std::cout << "#   checkpoint: " << resumed.note << "\n";
   std::cout << "#   guard " << config.guard.kind << "\n";
   print_replay(config, options);

@@ -45,7 +45,8 @@ stages::ImageShape sample_shape(const app::Config& config) {
 std::string handed_on(const std::string& bytes) {
   const int file = memfd_create("net.pt", 0);
   if (file < 0 || write(file, bytes.data(), bytes.size()) != ssize_t(bytes.size()))
-    throw std::runtime_error(std::string("the network finds no room: ") + std::strerror(errno));
+    throw std::runtime_error(std::string("can't store the network in memory: ") +
+                             std::strerror(errno));
   return "/proc/self/fd/" + std::to_string(file);
 }
 

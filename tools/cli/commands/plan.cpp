@@ -162,8 +162,8 @@ int plan(const PlanArguments& arguments) {
   }
   if (request.most_tensor > 1 && arguments.links.empty() && !request.machine.sums)
     std::cout
-        << "sums      of ranks that share modules are taken for hand-offs between threads, which "
-           "are quicker: profiled by mpirun -n 2 millrace profile they are known\n";
+        << "sums      between ranks are costed as thread hand-offs, which are faster: profile with "
+           "mpirun -n 2 millrace profile for real costs\n";
   std::cout << "\n" << table;
   if (!arguments.output.empty()) io::write_whole(arguments.output, table);
   if (!arguments.json.empty()) io::write_whole(arguments.json, json.dump(1) + "\n");
@@ -210,14 +210,14 @@ void add_options(CLI::App& options, PlanArguments& arguments) {
   };
   count("--tensor", request.most_tensor, "Devices that may share a module", 1, 4096);
   count("--copies", request.most_copies, "Pipelines that may run side by side", 1, 4096);
-  count("--stages", request.stages, "Exactly so many; 0: as are best", 0, 4096);
+  count("--stages", request.stages, "Exact number; 0: the best", 0, 4096);
   count("--frames", arguments.frames, "graph.txt: frames its figures are for", 1, 1'000'000);
   options.add_option("--fps", request.fps, "F for the rule T/N < 1/F")->check(CLI::Range(0.0, 1e6));
   options.add_option("--kind", arguments.kind, "What the table calls devices: cpu | cuda")
       ->capture_default_str()
       ->check(CLI::IsMember({"cpu", "cuda"}));
   options.add_option("--output", arguments.output, "Where to write the [pipeline] table");
-  options.add_option("--json", arguments.json, "Where to write every plan that was weighed");
+  options.add_option("--json", arguments.json, "Where to write all plans considered");
 }
 
 }  // namespace

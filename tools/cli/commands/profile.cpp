@@ -38,8 +38,8 @@ void print_parts(const engine::plan::Profile& profile) {
     }
   }
   for (const auto& [ways, ms] : all)
-    std::printf("    one of %-3d parts      %8.4f ms a sample of what whole takes %.4f\n", ways,
-                ms.first, ms.second);
+    std::printf("    one of %-3d parts      %8.4f ms per sample, %.4f unsplit\n", ways, ms.first,
+                ms.second);
 }
 
 void print_profile(const engine::plan::Profile& profile) {

@@ -260,9 +260,9 @@ void add_costs(CLI::App& options, SimulateArguments& simulate) {
     options.add_option(name, value, text)->check(CLI::Range(0.0, 1e15))->excludes(profile);
   };
   bytes("--message-bytes", simulate.costs.bytes.activation,
-        "Of an activation, and of its gradient");
-  bytes("--weight-bytes", simulate.costs.bytes.weight, "Of a stage's weights");
-  bytes("--stash-bytes", simulate.costs.bytes.stash, "That a stage keeps of a sample to go back");
+        "Bytes of an activation, and of its gradient");
+  bytes("--weight-bytes", simulate.costs.bytes.weight, "Bytes of a stage's weights");
+  bytes("--stash-bytes", simulate.costs.bytes.stash, "Bytes saved per sample for the backward");
 }
 
 void add_machine(CLI::App& options, SimulateArguments& simulate) {
@@ -279,7 +279,7 @@ void add_machine(CLI::App& options, SimulateArguments& simulate) {
       ->excludes(links);
   options
       .add_option("--delay", simulate.input.delay_ms,
-                  "ms that a message is under way besides, however many are, as over a long cable")
+                  "Extra latency of each message in ms, as of a long cable")
       ->check(any);
   options.add_option("--overlap", simulate.overlap, "What runs beside computing")
       ->capture_default_str()
@@ -292,7 +292,7 @@ void add_machine(CLI::App& options, SimulateArguments& simulate) {
       ->check(CLI::Range(1e-3, 1e3));
   options
       .add_option("--cores", simulate.input.cores,
-                  "That workers are dealt to in turn; 0: one for each")
+                  "Cores to which workers are assigned round-robin; 0: one for each")
       ->check(CLI::Range(0, 65536));
   options.add_option("--fps", simulate.fps, "Frames a second of a live source; 0: not live")
       ->check(any);

@@ -153,7 +153,7 @@ int tensorboard(const TensorboardArguments& arguments) {
   const std::string path = arguments.folder + "/" + name;
   io::write_whole(path, events.bytes);
   std::cout << path << ": " << events.count << " frames";
-  if (events.left_out > 0) std::cout << ", " << events.left_out << " lines left out: no frame's";
+  if (events.left_out > 0) std::cout << ", " << events.left_out << " lines skipped: not frames";
   std::cout << "\n";
   return kDone;
 }

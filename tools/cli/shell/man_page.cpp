@@ -106,7 +106,7 @@ Your own config with one key changed.
 Say what would run; open nothing.
 .TP
 .B millrace schedule partime \-\-stages 3 \-\-samples 6
-Draw which worker does what when.
+Draw the order of the workers' actions.
 )";
 
 }  // namespace
