@@ -72,7 +72,7 @@ class Page:
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def request(self, path, body=None, **headers):
-        """(HTTP status, text); a `body` is sent as the page sends its wishes."""
+        """(HTTP status, text); a `body` is sent as the page sends its commands."""
         data = None
         if body is not None:
             data = json.dumps(body).encode()
@@ -98,5 +98,5 @@ class Page:
         status, text = self.request("healthz")
         return status, json.loads(text)
 
-    def ask(self, **wish):
-        return self.request("control", wish)[0]
+    def ask(self, **command):
+        return self.request("control", command)[0]

@@ -34,8 +34,8 @@ class Serve(KeepingTest):
         self.wait_until(self.rests, "it does not pause")
         return process
 
-    def ask(self, **wish):
-        self.assertEqual(self.page.ask(**wish), 202)
+    def ask(self, **command):
+        self.assertEqual(self.page.ask(**command), 202)
 
     def rests(self):
         """The page says paused, and 30 frames' time trains none."""

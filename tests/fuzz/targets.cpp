@@ -146,7 +146,7 @@ void safetensors(const std::string& text) {
 }
 
 /// A request to the controls.
-void wish(const std::string& text) {
+void command(const std::string& text) {
   page::Controls controls({});
   (void)page::obey(text, controls);
 }
@@ -155,10 +155,11 @@ void wish(const std::string& text) {
 
 const std::map<std::string, Target>& targets() {
   static const std::map<std::string, Target> all = {
-      {"config", config},   {"csv", csv},       {"graph", graph},
-      {"headers", headers}, {"http", http},     {"labels", labels},
-      {"profile", profile}, {"report", report}, {"safetensors", safetensors},
-      {"wish", wish}};
+      {"command", command}, {"config", config},
+      {"csv", csv},         {"graph", graph},
+      {"headers", headers}, {"http", http},
+      {"labels", labels},   {"profile", profile},
+      {"report", report},   {"safetensors", safetensors}};
   return all;
 }
 

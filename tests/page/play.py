@@ -67,10 +67,10 @@ class Play:
     def state(self):
         return json.loads(self.ask("/state")[2])
 
-    def wish(self, wish, **headers):
-        """Sends a wish as the page does; returns the status."""
+    def command(self, command, **headers):
+        """Sends a command as the page does; returns the status."""
         headers = {"Content_Type": "application/json", "X_Millrace": "control", **headers}
-        return self.status("/control", "POST", json.dumps(wish), **headers)
+        return self.status("/control", "POST", json.dumps(command), **headers)
 
     def connect(self, buffer=None):
         """A TCP connection; `buffer`: the size of its receive buffer."""

@@ -28,7 +28,7 @@ class Admission(PlayTest):
         for wrong in TOKEN[:-1], TOKEN[:-1] + "~":
             self.assertEqual(play.status("/?token=" + wrong), 401)
         self.assertEqual(play.status("/state?token=" + TOKEN), 401, "the token belongs to the page alone")
-        self.assertEqual(play.wish({"action": "pause"}), 401)
+        self.assertEqual(play.command({"action": "pause"}), 401)
         with play.watch() as viewer:
             self.assertIn(b" 401 ", viewer.recv(100))
 
@@ -58,17 +58,17 @@ class Admission(PlayTest):
     def test_pages_of_other_sites_can_ask_for_nothing(self):
         play = self.play()
         own = f"http://127.0.0.1:{play.port}"
-        wish = {"action": "pause"}
+        command = {"action": "pause"}
         for origin in ("http://evil.example", "null", f"http://127.0.0.1:{play.port + 1}"):
-            self.assertEqual(play.wish(wish, Origin=origin), 403)
-        self.assertEqual(play.wish(wish, Content_Type="text/plain"), 403)
-        self.assertEqual(play.status("/control", "POST", json.dumps(wish), Content_Type="application/json"), 403)
+            self.assertEqual(play.command(command, Origin=origin), 403)
+        self.assertEqual(play.command(command, Content_Type="text/plain"), 403)
+        self.assertEqual(play.status("/control", "POST", json.dumps(command), Content_Type="application/json"), 403)
         self.assertEqual(play.status("/control"), 405)
         self.assertEqual(play.status("/control", "OPTIONS", Origin="http://evil.example"), 403)
         with play.watch(Origin="http://evil.example") as viewer:
             self.assertIn(b" 403 ", viewer.recv(100))
         self.assertFalse(play.state()["controls"]["pause_asked"])
-        self.assertEqual(play.wish(wish, Origin=own), 202)
+        self.assertEqual(play.command(command, Origin=own), 202)
         self.assertTrue(play.state()["controls"]["pause_asked"])
 
     def test_no_path_is_a_file(self):
@@ -127,17 +127,17 @@ class Texts(PlayTest):
             checked = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True)
             self.assertEqual(checked.returncode, 0, checked.stderr)
 
-    def test_openapi_tells_of_every_path_and_wish(self):
+    def test_openapi_tells_of_every_path_and_command(self):
         play = self.play()
         api = json.loads(play.ask("/openapi.json")[2])
         served = {path for path in PATHS[1:] if path.count(".") == 0} - {"/live"}
         told = {path.replace("{name}", name) for path in api["paths"] for name in ("input", "target", "prediction", "error")}
         self.assertEqual(told - {"/control", "/label", "/openapi.json"}, served)
-        wishes = api["paths"]["/control"]["post"]["requestBody"]["content"]["application/json"]
+        commands = api["paths"]["/control"]["post"]["requestBody"]["content"]["application/json"]
         offered = set(play.state()["controls"]["offered"])
-        self.assertEqual(set(wishes["examples"]) - {"resume", "label"}, offered - {"labels"})
-        for name, example in wishes["examples"].items():
-            self.assertEqual(play.wish(example["value"]), 202, name)
+        self.assertEqual(set(commands["examples"]) - {"resume", "label"}, offered - {"labels"})
+        for name, example in commands["examples"].items():
+            self.assertEqual(play.command(example["value"]), 202, name)
 
     def test_a_failure_for_a_moment_does_not_freeze_the_page(self):
         play = self.play()
@@ -239,9 +239,9 @@ class Limits(PlayTest):
                 for one in crowd:
                     one.close()
 
-    def test_wishes_by_the_thousand_take_no_memory(self):
+    def test_commands_by_the_thousand_take_no_memory(self):
         play = self.play()
-        play.wish({"action": "resume"})
+        play.command({"action": "resume"})
         before = play.memory()
         connection = http.client.HTTPConnection("127.0.0.1", play.port, timeout=10)
         for _ in range(3000):

@@ -110,7 +110,7 @@ TEST(HealthJson, SaysWhatIsWrong) {
   EXPECT_EQ(status(), "ok 200");
 }
 
-TEST(Obey, TakesWishesAndRefusesTheRest) {
+TEST(Obey, TakesCommandsAndRefusesTheRest) {
   double set = 0;
   Controls controls({.set_learning_rate = [&](double rate) { set = rate; }});
   EXPECT_EQ(obey(R"({"action": "pause"})", controls), "");

@@ -72,10 +72,11 @@ Health health_json(const Live& live) {
 
 std::string obey(const std::string& json, Controls& controls) {
   constexpr std::size_t kLongest = 4096;  // limits the parser's memory and time
-  const Json wish = Json::parse(json.substr(0, kLongest), nullptr, /*allow_exceptions=*/false);
-  if (!wish.is_object() || wish.size() != 1) return "expected one JSON object with one member";
-  const std::string& name = wish.begin().key();
-  const Json& value = wish.begin().value();
+  const Json command = Json::parse(json.substr(0, kLongest), nullptr, /*allow_exceptions=*/false);
+  if (!command.is_object() || command.size() != 1)
+    return "expected one JSON object with one member";
+  const std::string& name = command.begin().key();
+  const Json& value = command.begin().value();
   const Controls::Offered& offered = controls.offered();
   if (name == "learning_rate") {
     if (!offered.set_learning_rate) return "the learning rate of this run is fixed";

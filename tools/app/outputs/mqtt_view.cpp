@@ -117,13 +117,13 @@ std::string obey_word(const std::string& word, std::string_view text, page::Cont
     return "unknown; the nearest is \"" + io::nearest_name(word.substr(0, kLongest), known) + "\"";
   }
   const std::string said(text.substr(0, kLongest));
-  Json wish = {{"action", word}};
-  if (word == "label") wish = {{word, said.empty() ? Json() : Json(said)}};
+  Json command = {{"action", word}};
+  if (word == "label") command = {{word, said.empty() ? Json() : Json(said)}};
   if (word == "learning_rate") {
     const Json rate = Json::parse(said, nullptr, /*allow_exceptions=*/false);
-    wish = {{word, rate.is_number() ? rate : Json()}};
+    command = {{word, rate.is_number() ? rate : Json()}};
   }
-  return page::obey(wish.dump(-1, ' ', false, Json::error_handler_t::replace), controls);
+  return page::obey(command.dump(-1, ' ', false, Json::error_handler_t::replace), controls);
 }
 
 std::string bytes_of(const std::string& path) {

@@ -6,9 +6,9 @@ export function startControls() {
   const rate = document.getElementById('rate');
   document.getElementById('controls').addEventListener('submit', (event) => {
     event.preventDefault();
-    const wished = Number(rate.value.replace(',', '.'));
+    const wanted = Number(rate.value.replace(',', '.'));
     rate.blur();
-    if (rate.value.trim() !== '' && Number.isFinite(wished)) ask({learning_rate: wished});
+    if (rate.value.trim() !== '' && Number.isFinite(wanted)) ask({learning_rate: wanted});
   });
   rate.addEventListener('blur', () => { rate.dataset.shown = ''; });
   document.getElementById('pause').addEventListener('click', (event) => {
@@ -55,12 +55,12 @@ export function showControls({offered, pause_asked: asked, paused, learning_rate
   tell(notice || (saves > 0 ? `saved ${saves === 1 ? 'once' : `${count(saves)} times`}` : ''));
 }
 
-async function ask(wish) {
+async function ask(command) {
   try {
     const answer = await fetch('/control', {
       method: 'POST',
       headers: {'Content-Type': 'application/json', 'X-Millrace': 'control'},
-      body: JSON.stringify(wish),
+      body: JSON.stringify(command),
     });
     if (!answer.ok) tell((await answer.text()).trim(), true);
   } catch {
