@@ -1,6 +1,6 @@
 #include "engine/trainer/backends.h"
 
-#include <pthread.h>  // names of threads
+#include <pthread.h>
 
 #include <stdexcept>
 

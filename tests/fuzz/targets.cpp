@@ -8,7 +8,7 @@
 #include <exception>
 #include <fstream>
 #include <stdexcept>
-#include <utility>  // Asio 1.74 takes it for granted
+#include <utility>  // Asio 1.74 uses it without including it
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>

@@ -1,6 +1,6 @@
 #include "tools/app/provenance.h"
 
-#include <torch/version.h>  // TORCH_VERSION
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <fstream>

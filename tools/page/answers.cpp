@@ -1,5 +1,5 @@
 // Requests with short answers.
-#include <boost/beast/http/field.hpp>  // header names
+#include <boost/beast/http/field.hpp>
 
 #include "tools/page/assets.h"
 #include "tools/page/json.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "io/source/source.h"  // redacted
+#include "io/source/source.h"
 
 namespace millrace::page {
 namespace {

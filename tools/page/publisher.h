@@ -1,16 +1,16 @@
 #pragma once
 
-#include <atomic>    // a count that others read
-#include <cstdint>   // versions
-#include <memory>    // texts that several viewers send
-#include <optional>  // a set of pictures or none
-#include <utility>   // Asio 1.74 takes it for granted
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>  // Asio 1.74 uses it without including it
 
-#include <boost/asio/awaitable.hpp>       // waiting
-#include <boost/asio/io_context.hpp>      // the server's thread
-#include <boost/asio/redirect_error.hpp>  // waits that end early
-#include <boost/asio/steady_timer.hpp>    // the beat
-#include <boost/asio/use_awaitable.hpp>   // coroutines
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
 
 #include "tools/page/json.h"
 #include "tools/page/picture_set.h"

@@ -1,19 +1,19 @@
 #include "tools/page/server.h"
 
-#include <algorithm>   // who is there
-#include <functional>  // work that is kept going
-#include <stdexcept>   // it does not listen
-#include <thread>      // the server's own
-#include <utility>     // Asio 1.74 takes it for granted
+#include <algorithm>
+#include <functional>
+#include <stdexcept>
+#include <thread>
+#include <utility>  // Asio 1.74 uses it without including it
 
-#include <pthread.h>       // its name
-#include <sys/resource.h>  // its priority
+#include <pthread.h>
+#include <sys/resource.h>
 
-#include <boost/asio/co_spawn.hpp>        // connections
-#include <boost/asio/detached.hpp>        // connections
-#include <boost/asio/post.hpp>            // the end
-#include <boost/asio/redirect_error.hpp>  // errors as values
-#include <boost/asio/use_awaitable.hpp>   // coroutines
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
 
 #include "tools/page/site.h"
 

@@ -1,10 +1,10 @@
 // The web page of a run, with what scripts and Prometheus read of it.
 #pragma once
 
-#include <cstdint>     // ports
-#include <functional>  // where snapshots come from
-#include <memory>      // a server of this build
-#include <string>      // where it is served
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
 
 #include "tools/page/controls.h"
 #include "tools/page/gate.h"

@@ -1,5 +1,5 @@
 // For builds without the page's libraries.
-#include <stdexcept>  // refusal
+#include <stdexcept>
 
 #include "tools/page/server.h"
 

@@ -1,18 +1,18 @@
 // A connection: requests one after another, until one stays to watch. A page acknowledges each
 // message and then gets the latest, so nothing queues up for slow or stuck viewers.
-#include <algorithm>  // names
-#include <utility>    // Asio 1.74 takes it for granted
+#include <algorithm>
+#include <utility>  // Asio 1.74 uses it without including it
 
-#include <boost/asio/co_spawn.hpp>           // reading beside writing
-#include <boost/asio/detached.hpp>           // likewise
-#include <boost/asio/redirect_error.hpp>     // errors as values
-#include <boost/asio/steady_timer.hpp>       // waits for a viewer
-#include <boost/asio/use_awaitable.hpp>      // coroutines
-#include <boost/asio/write.hpp>              // parts
-#include <boost/beast/http/parser.hpp>       // limits
-#include <boost/beast/http/read.hpp>         // requests
-#include <boost/beast/http/write.hpp>        // answers
-#include <boost/beast/websocket/stream.hpp>  // WebSocket
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/write.hpp>
+#include <boost/beast/websocket/stream.hpp>
 
 #include "tools/page/site.h"
 

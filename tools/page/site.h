@@ -1,16 +1,16 @@
 // What a server's connections share.
 #pragma once
 
-#include <algorithm>   // counting
-#include <functional>  // hanging up
-#include <list>        // open connections
-#include <utility>     // Asio 1.74 takes it for granted
+#include <algorithm>
+#include <functional>
+#include <list>
+#include <utility>  // Asio 1.74 uses it without including it
 
-#include <boost/asio/ip/tcp.hpp>             // sockets
-#include <boost/beast/core/flat_buffer.hpp>  // requests
-#include <boost/beast/core/tcp_stream.hpp>   // sockets with time-outs
-#include <boost/beast/http/message.hpp>      // requests
-#include <boost/beast/http/string_body.hpp>  // bodies
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/message.hpp>
+#include <boost/beast/http/string_body.hpp>
 
 #include "io/network/dial.h"
 #include "tools/page/gate.h"

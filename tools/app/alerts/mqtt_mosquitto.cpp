@@ -6,7 +6,7 @@
 #include <mosquitto.h>
 
 #include "io/network/dial.h"
-#include "io/source/source.h"  // redacted
+#include "io/source/source.h"
 #include "io/source/uri.h"
 #include "tools/app/alerts/mqtt.h"
 

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "io/source/source.h"  // redacted
+#include "io/source/source.h"
 #include "io/text/nearest_name.h"
 #include "tools/app/alerts/mqtt.h"
 #include "tools/page/json.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/monitor/histogram.h"  // Counter
+#include "engine/monitor/histogram.h"
 
 namespace millrace::app {
 
