@@ -87,4 +87,4 @@ class KeepingTest(program.CliTest):
                 load_file(self.kept / NEWEST)
                 self.assertGreater(self.learned(), learned, "it starts from scratch")
                 learned = self.learned()
-        figure(name, f"{kills} kills, {kills} resumes, every checkpoint whole")
+        figure(name, f"{kills} kills, {kills} resumes, every checkpoint complete")

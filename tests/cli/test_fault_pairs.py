@@ -61,7 +61,7 @@ class FaultPairs(FaultTest):
     def told(self, tries):
         ends = ", ".join(f"{count} with {code}" for code, count in sorted(self.codes.items()))
         came = ", ".join(f"{count} {kind}" for kind, count in sorted(self.fired.items()))
-        return f"{tries} runs ended {ends}; what came: {came}; every file whole, each failure told once"
+        return f"exit codes of {tries} runs: {ends}; faults injected: {came}; every file complete, each failure reported once"
 
     def test_one_fault_of_any_kind(self):
         for kinds in KINDS.values():
@@ -161,7 +161,7 @@ class PairsFromOutside(CameraRun, KeepingTest):
                 self.assert_saved()
                 self.camera.stop()
         figure("two things at once, from outside", f"{len(pairs)} pairs of {', '.join(one.__name__.replace('_', ' ') for one in self.HAPPEN)}: "
-               "each run goes on, ends in order, and all is saved")
+               "each run continues, shuts down cleanly, and everything is saved")
 
     def try_to(self, happens):
         try:

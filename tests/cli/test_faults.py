@@ -96,7 +96,7 @@ class WriteFaults(FaultTest):
                     if kind == "short":
                         self.assertEqual(told, [], "the rest of a short write is written")
                     self.assertLessEqual(len([line for line in told if line.startswith("checkpoint: /")]), 1)
-        figure("write calls that failed", f"{runs} runs, one of {numbers[-1]} calls in each, by ENOSPC, EIO, EROFS or a short write")
+        figure("write calls that failed", f"{runs} runs, in each of which one of {numbers[-1]} calls failed: ENOSPC, EIO, EROFS or a short write")
 
     def test_the_power_may_go_at_any_call_that_writes(self):
         numbers = self.numbers()
@@ -107,7 +107,7 @@ class WriteFaults(FaultTest):
                 shutil.copytree("before", self.out)
                 self.assert_code(99, self.run_with(number, "power"))
                 self.assert_all_whole()
-        figure("power cuts", f"{len(numbers)} cuts, one at each call, with all that was not synced gone")
+        figure("power cuts", f"{len(numbers)} cuts, one at each call; each discards everything not synced")
 
 
 class Kills(FaultTest):
@@ -134,9 +134,9 @@ class Kills(FaultTest):
                     compared += 1
                 learned = now
         self.assertLess(largest, 4 * (self.out / NEWEST).stat().st_size + (1 << 20), "disk use is bounded")
-        figure(f"kill -9, {KILLS} times", f"{KILLS} kills, {KILLS} resumes, {learned} frames learned over all; a checkpoint every {EVERY} frames, {most} "
-                          f"frames at most lost; {compared} times what was learned since the resume was learned again without a kill: "
-                          f"the same bits; {largest} bytes at most on disk")
+        figure(f"kill -9, {KILLS} times", f"{KILLS} kills, {KILLS} resumes, {learned} frames in all; a checkpoint every {EVERY} frames, at most {most} "
+                          f"frames lost; after {compared} kills the frames since the resume were trained again without a kill: "
+                          f"bit-identical; at most {largest} bytes on disk")
 
     def kill_a_run(self, chance):
         """Kills a run after its first checkpoint; returns how many frames its log has lines about."""
@@ -177,7 +177,7 @@ class Limits(FaultTest):
                 outcome = self.run_with(number, "threads")
                 self.assert_code(program.FAILED, outcome)
                 self.assert_one_error(outcome, "threads")
-        figure("too few threads", "0 to 5 beside the first: the run ends in one line before it opens anything")
+        figure("too few threads", "0 to 5 besides the first: the run ends with one line before it opens anything")
 
 
 class Names(FaultTest):
@@ -196,7 +196,7 @@ class Names(FaultTest):
                 load_file(self.out / "weights.safetensors")
                 alerts = json.loads((self.out / "report.json").read_text())["novelty"]["alerts"]
                 self.assertEqual(alerts["failed"], 1, err)
-        figure("a name service that never answers", "webhook and MQTT: all is saved, and the alert counts as failed")
+        figure("a name service that never answers", "webhook and MQTT: everything is saved; the alert counts as failed")
 
 
 class Wedge(KeepingTest):
@@ -227,7 +227,7 @@ class Wedge(KeepingTest):
         self.assertIn("stuck", err.splitlines()[-1])
         load_file(self.kept / NEWEST)
         self.assert_code(program.DONE, program.call("run", config, "--quiet", "--frames", "20"))
-        figure("wedged stage", f"silent to the watchdog at once, ended {took:.0f} s after SIGTERM, resumed from its last checkpoint")
+        figure("wedged stage", f"stopped notifying the watchdog at once, ended {took:.0f} s after SIGTERM, resumed from its last checkpoint")
 
     def is_over(self, thread):
         done, status = os.waitpid(thread, os.WNOHANG | 0x40000000)  # __WALL
@@ -268,5 +268,5 @@ class WallClock(program.CliTest):
         self.assertLess(report["latency_ms"]["max"], 600e3, "an age that a step of the clock made")
         self.assertLess(report["run"]["duration_s"], 1800)
         self.assertLess(report["frames"]["received"], 100 * report["run"]["duration_s"] + 100, "an hour's frames at once")
-        figure("wall clock", f"an hour forth and back: latency {report['latency_ms']['max']:.0f} ms at most, "
+        figure("wall clock", f"moved an hour forward and back: latency at most {report['latency_ms']['max']:.0f} ms, "
                              f"{report['frames']['received']} frames in {report['run']['duration_s']:.1f} s")

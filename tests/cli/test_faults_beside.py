@@ -68,7 +68,7 @@ class Ranks(KeepingTest):
         self.wait_until(lambda: self.learned() > learned, "it does not go on", process)
         self.stop_rank(process)
         self.assert_saved()
-        figure("ranks that stand still", "both stopped for 7 s: they go on, and no frame is lost")
+        figure("ranks that are stopped", "both stopped for 7 s: they continue, and no frame is lost")
 
     def test_stopped_while_they_load_they_end(self):
         for moment in (0.0, 0.6, 1.2):

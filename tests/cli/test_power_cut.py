@@ -84,5 +84,5 @@ class PowerCut(program.CliTest):
                 time.sleep(chance.uniform(0, EVERY / FPS))
                 left, told = self.cut()
                 most = max(most, self.look_after(left, told, number % 3 == 0))
-        figure(f"power cuts below ext4, {CUTS} times", f"{CUTS} cuts of a disk that forgets what was not synced; every checkpoint whole, one "
-                                        f"every {EVERY} frames, {most} frames at most lost")
+        figure(f"power cuts below ext4, {CUTS} times", f"{CUTS} cuts of a disk that loses what was not synced; every checkpoint complete, one "
+                                        f"every {EVERY} frames, at most {most} frames lost")

@@ -65,7 +65,7 @@ class Sockets(RankFaults):
             self.assertIn(f"millrace: error: {why}; the last checkpoint is kept\n", self.stderr_of(rank))
             self.assertEqual((self.folder / f"code.{rank}").read_text(), f"{program.FAILED}\n")
         self.assert_goes_on()
-        figure("MPI that does not return", "a connection reset under a message: both ranks end with a line and 1, and a later run "
+        figure("MPI that does not return", "a connection reset during a message: both ranks print one line and exit with 1; a later run "
                                            "resumes from the last checkpoint")
 
 

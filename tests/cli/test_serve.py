@@ -146,7 +146,7 @@ class Serve(KeepingTest):
         self.assertIn("source: it hangs", err)
         self.assertTrue(self.weights.exists())
         self.assertGreater(self.learned(), 0)
-        figure("a picture that never comes", "/healthz says 503, SIGTERM saves all that was learned")
+        figure("a picture that never comes", "/healthz returns 503; SIGTERM saves everything learned")
 
     @needs_rtsp
     def test_connections_without_the_password_leave_descriptors_to_save_with(self):
@@ -168,7 +168,7 @@ class Serve(KeepingTest):
         self.stop(process, signal.SIGTERM)
         self.assertTrue(self.weights.exists())
         figure("connections without the password", f"{len(crowd)} to page and video at 128 descriptors: the page answers, "
-                                                   "checkpoints go on, and all is saved at the end")
+                                                   "checkpoints continue, and everything is saved at the end")
         for one in crowd:
             one.close()
 

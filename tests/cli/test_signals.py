@@ -132,7 +132,7 @@ class Loading(program.CliTest):
                 learned = frames_of(self.kept / NEWEST)
                 self.assertEqual(len(load_file(self.kept / "weights.safetensors")), 6)
                 self.assertEqual([file for file in os.listdir(self.kept) if ".tmp." in file], [])
-        figure("SIGTERM while loading", f"at {moments} moments of the {load:.1f} s until the first frame: each ended with 0, nothing lost")
+        figure("SIGTERM while loading", f"at {moments} points in the {load:.1f} s before the first frame: every run exited with 0, nothing lost")
 
     def test_while_libtorch_is_loaded_it_ends_in_order(self):
         process = self.start(LD_DEBUG="libs")

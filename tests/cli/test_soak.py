@@ -104,8 +104,8 @@ class Soak(CameraRun, program.CliTest):
         sums = json.loads((self.state / "sums.json").read_text())
         first, last = sums["MiB"][0], sums["MiB"][-1]
         figure(f"soak in {len(sums['MiB'])} pieces", f"{sums['s'] / HOUR:.2f} h, each piece from the checkpoint of the one before, which "
-               f"holds exactly the {sums['learned']} frames learned until then; {', '.join(f'{sums[fate]} {fate}' for fate in FATES[:-1])}; "
-               f"{first:.1f} MiB of its own at the end of the first piece, {last:.1f} at the last's")
+               f"counts exactly the {sums['learned']} frames trained until then; {', '.join(f'{sums[fate]} {fate}' for fate in FATES[:-1])}; "
+               f"{first:.1f} MiB of private memory at the end of the first piece, {last:.1f} at the end of the last")
 
     def run_piece(self):
         """A run that goes on from the piece before and leaves its checkpoint and sums to the next."""
@@ -144,7 +144,7 @@ class Soak(CameraRun, program.CliTest):
         # The process's own memory; the kernel takes back pages of files as it likes.
         first, last = (median(held["anonymous"] for held in some) / 1024 for some in (settled[:part], settled[-part:]))
         long_enough = settled[-1]["s"] > 2 * SETTLE
-        memory = f"{first:.1f} to {last:.1f} MiB of its own after the first {SETTLE // 60} min" if long_enough else "too short to tell of memory"
+        memory = f"{first:.1f} to {last:.1f} MiB of private memory after the first {SETTLE // 60} min" if long_enough else "too short to judge memory"
         frames = report["frames"]
         hours = (time.monotonic() - self.began) / HOUR
         figure(f"soak, {hours:.1f} h", f"{hours:.2f} h at {RATE} frames a second: {frames['received']} frames received, "
