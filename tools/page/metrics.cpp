@@ -79,7 +79,7 @@ constexpr Metric kStageMetrics[] = {
     {"millrace_updates_total", "Updates applied to a stage's weights.", "/updates"},
     {"millrace_misses_total", "Steps of a stage that took longer than 1/F.", "/misses"},
     {"millrace_gradient_age_frames",
-     "Frames between the one whose loss made a gradient and the one it was applied on.",
+     "Frames between the one whose loss gave the gradient and the one it was applied at.",
      "/gradient_age"},
     {"millrace_dead_units", "Channels of a stage that their ReLU has silenced.", "/dead_units"},
 };

@@ -1,4 +1,4 @@
-// The page's one connection, and the numbers at a glance.
+// The page's connection to the run, and the tiles at the top.
 import {addPoint, fetchPast, paintCharts, showSpan} from './charts.js';
 import {showControls, startControls} from './controls.js';
 import {showEvents} from './events.js';
@@ -24,7 +24,7 @@ function connect() {
     try {
       await (typeof data === 'string' ? show(JSON.parse(data)) : showPictures(data));
     } finally {
-      mine.send('next');  // the run sends no more than it is asked for
+      mine.send('next');  // the run sends only on request
     }
   };
   mine.onclose = () => {
@@ -37,10 +37,10 @@ function connect() {
 
 function goOffline() {
   document.body.classList.add('offline');
-  setVerdict('away', 'Disconnected', 'the run has ended or cannot be reached; trying again');
+  setVerdict('away', 'Disconnected', 'the run has ended or is unreachable; retrying');
 }
 
-// A page that nobody sees costs nothing.
+// A hidden page disconnects, so it costs the run nothing.
 document.addEventListener('visibilitychange', () => {
   if (!document.hidden) return connect();
   const mine = socket;
@@ -60,10 +60,10 @@ function show(state) {
   state.accuracy ? showAccuracy(state) : showLoss(state);
   say('fps', three(rate.fps));
   say('fps-why', (realtime.F > 0 ? `of ${three(realtime.F)}, ` : '') + `${count(frames.dropped)} dropped`
-      + (frames.predicted_only > 0 ? `, ${count(frames.predicted_only)} of them predicted` : '')
-      + (frames.replayed > 0 ? `, ${count(frames.replayed)} learned again` : ''));
+      + (frames.predicted_only > 0 ? `, ${count(frames.predicted_only)} of them only predicted` : '')
+      + (frames.replayed > 0 ? `, ${count(frames.replayed)} replayed` : ''));
   say('latency', three(latency.recent_p50));
-  say('latency-why', `p99 ${three(latency.recent_p99)}, longest ${three(latency.max)}`);
+  say('latency-why', `p99 ${three(latency.recent_p99)}, max ${three(latency.max)}`);
   showClasses(state.classes);
   showStages(state);
   say('correction', ['Old gradients: ' + state.correction, state.local_note, rollBacks(state)].filter(Boolean).join('; '));
@@ -81,7 +81,7 @@ function showVerdict({realtime, timing_ms: timing, stream, controls, frames}) {
   mean.style.left = `${Math.min(100, timing.T_over_N / budget * 100 || 0)}%`;
   const times = `slowest stage ${three(timing.bottleneck)} of ${three(budget)} ms`;
   if (!stream.connected) {
-    setVerdict('away', 'Source away', stream.last_error || 'waiting for it to come back');
+    setVerdict('away', 'Source away', stream.last_error || 'waiting for it to reconnect');
   } else if (controls.paused) {
     setVerdict('rests', 'Paused', `at frame ${count(frames.before + frames.trained)}`);
   } else if (frames.trained === 0) {
@@ -115,7 +115,7 @@ function showLoss({loss: {recent}, learned: {yes, strongest, times}, psnr_db: ps
   why.dataset.mood = yes ? 'good' : 'rests';
   say('loss-why', strongest && times > 0
       ? `${three(yes ? times : 1 / times)}× ${yes ? 'better' : 'worse'} than the ${strongest}` : ' ');
-  // In dB, beside the trivial predictors.
+  // PSNR in dB, also of the trivial predictors.
   const beside = psnr && [[psnr.mean_frame.recent, 'mean'], [psnr.last_frame.recent, 'last frame']]
     .filter(([db]) => Number.isFinite(db)).map(([db, who]) => `${who} ${db.toFixed(1)}`).join(', ');
   why.title = psnr && Number.isFinite(psnr.recent) ? `PSNR ${psnr.recent.toFixed(1)} dB; ${beside}` : '';
@@ -131,7 +131,7 @@ function showAccuracy({accuracy, iou, loss, learned: {yes, strongest}}) {
       + (strongest ? `; ${yes ? 'better' : 'no better'} than the ${strongest}` : ''));
 }
 
-// Which colour is which class of a pixel; they stay the same while a run lasts.
+// The colours of pixel classes, which don't change during a run.
 function showClasses(classes) {
   const legend = document.getElementById('classes');
   legend.hidden = classes.length === 0;
@@ -147,7 +147,7 @@ function showClasses(classes) {
   }));
 }
 
-// A sample's number as 8 bytes, four lengths of 4, then as many JPEG files.
+// A message: the sample's number (8 bytes), four lengths (4 bytes each), four JPEG files.
 async function showPictures(message) {
   const view = new DataView(message);
   const sample = view.getBigUint64(0, true);
@@ -160,7 +160,7 @@ async function showPictures(message) {
   }));
   pictures.forEach((picture, i) => {
     const canvas = document.getElementById(PICTURES[i]);
-    canvas.parentElement.hidden = !picture;  // a class is no picture
+    canvas.parentElement.hidden = !picture;  // a class is not a picture
     if (!picture) return;
     if (canvas.width !== picture.width) canvas.width = picture.width;
     if (canvas.height !== picture.height) canvas.height = picture.height;

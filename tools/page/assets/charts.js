@@ -1,4 +1,4 @@
-// The charts: what came before the page was opened is fetched, the rest is added as it comes.
+// The charts: the page fetches the history when it connects and adds points as they arrive.
 import {markEvents} from './events.js';
 import {clock, colour, three} from './format.js';
 
@@ -20,16 +20,16 @@ const SERIES = {
     lines: [['latency_p50', 'p50', 'net'], ['latency_p99', 'p99', 'warm']],
   },
 };
-const RECENT = 300;  // points, one a second
-const REFRESH_MS = 30000;  // of the whole run, whose points merge at the other end
+const RECENT = 300;  // points, one per second
+const REFRESH_MS = 30000;  // of the whole run, whose points the run merges
 
-let columns = [];  // names, in the order of a row
+let columns = [];  // names of a row's values, in order
 const past = {recent: [], whole: []};
 let span = 'recent';
 let fetched = 0;
 const charts = new Map();
 
-// A chart begins with its first points: there is no scale for none.
+// Called with the first points: an empty chart has no scale.
 function makeChart(id, rows) {
   const {log, zero, lines} = SERIES[id];
   const at = document.getElementById(id);
@@ -40,7 +40,7 @@ function makeChart(id, rows) {
     labelsDiv: at.parentElement.querySelector('.key'),
     legend: 'always',
     legendFormatter: (data) => keyOf(id, data),
-    interactionModel: {},  // a finger that scrolls the page is not meant for the chart
+    interactionModel: {},  // so that a finger scrolls the page, not the chart
     axes: {
       x: {ticker: timeTicks, drawGrid: false},
       y: {axisLabelWidth: 44, ticker: log ? decadeTicks : evenTicks},
@@ -58,7 +58,7 @@ function makeChart(id, rows) {
   paint(id, chart);
 }
 
-/// Takes the colours of the theme.
+/// Applies the theme's colours.
 export function paintCharts() {
   for (const [id, chart] of charts) paint(id, chart);
 }
@@ -72,7 +72,7 @@ function paint(id, chart) {
   chart.updateOptions({series, axisLineColor: colour('line'), gridLineColor: colour('line')});
 }
 
-/// Fetches the past. Throws if it cannot be had.
+/// Fetches the history. Throws on failure.
 export async function fetchPast() {
   const answer = await fetch('/history');
   if (!answer.ok) throw new Error(`history: ${answer.status}`);
@@ -84,7 +84,7 @@ export async function fetchPast() {
   draw();
 }
 
-/// Adds what a state says, once a second.
+/// Adds the state's values, at most once per second.
 export function addPoint(state) {
   const last = past.recent[past.recent.length - 1];
   if (columns.length === 0 || state.frames.trained === 0) return;
@@ -131,13 +131,13 @@ function draw() {
   }
 }
 
-// When, and how many there had been by then.
+// [t, events so far] for each row.
 function eventCounts() {
   const at = columns.indexOf('events');
   return past[span].map((row) => [row[0], row[at]]);
 }
 
-// The key above a chart: what is under the pointer, or the latest.
+// The legend above a chart: the values under the pointer, else the latest.
 function keyOf(id, data) {
   const chart = charts.get(id);
   const key = document.createDocumentFragment();
@@ -163,7 +163,7 @@ function timeTicks(from, to, pixels) {
   return ticks;
 }
 
-// A few round numbers from the lowest on.
+// Round numbers at even distances.
 function evenTicks(from, to, pixels) {
   const rough = (to - from) / Math.max(2, pixels / 44);
   const decade = 10 ** Math.floor(Math.log10(rough));
@@ -174,7 +174,7 @@ function evenTicks(from, to, pixels) {
   return ticks;
 }
 
-// 1, 2 and 5 of each decade, or the powers of ten alone where there are many.
+// 1, 2 and 5 times each power of ten; on wide ranges the powers alone.
 function decadeTicks(from, to) {
   const ticks = [];
   const wide = Math.log10(to / from) > 2;

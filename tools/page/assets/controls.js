@@ -1,7 +1,7 @@
-// What people ask of the run.
+// The controls: commands for the run.
 import {count} from './format.js';
 
-/// Shows what can be asked, and asks it.
+/// Sends the commands of the controls.
 export function startControls() {
   const rate = document.getElementById('rate');
   document.getElementById('controls').addEventListener('submit', (event) => {
@@ -17,7 +17,7 @@ export function startControls() {
   document.getElementById('save').addEventListener('click', () => ask({action: 'save'}));
 }
 
-// A button a class: what frames show from now on, until it is pressed again.
+// One button per class: pressed, it labels all frames from now on; pressed again, none.
 function showLabels(names, label) {
   const buttons = document.getElementById('labels');
   buttons.hidden = names.length === 0;
@@ -64,14 +64,14 @@ async function ask(command) {
     });
     if (!answer.ok) tell((await answer.text()).trim(), true);
   } catch {
-    tell('The run cannot be reached.', true);
+    tell('The run is unreachable.', true);
   }
 }
 
 let told = '';
 let until = 0;
 
-// What went wrong stays for a while; what the run says makes place for it.
+// Errors stay for 5 s and take precedence over notices.
 function tell(text, wrong = false) {
   if (!wrong && Date.now() < until) return;
   if (wrong) until = Date.now() + 5000;

@@ -1,9 +1,9 @@
-// Events: runs of frames that the network could not predict, each with what it looked like.
+// Events: runs of frames that the network failed to predict, with pictures of each.
 import {clock} from './format.js';
 
-const SHOWN = 12;  // pictures; marks stay for as long as their chart
+const SHOWN = 12;  // events with pictures; the charts mark all
 
-let known = null;  // events that have been seen; null: no state yet
+let known = null;  // events seen so far; null: no state yet
 const pictures = [];  // {t, urls}
 
 function urlOf(id) {
@@ -11,7 +11,7 @@ function urlOf(id) {
   return canvas.width > 0 && !canvas.parentElement.hidden ? canvas.toDataURL('image/jpeg', 0.8) : '';
 }
 
-/// Keeps the frame, which was to be predicted, and its error map when an event begins.
+/// When an event begins, keeps the target frame and its error map.
 export function showEvents({t, novelty}) {
   if (known !== null && novelty.events > known) {
     pictures.push({t, urls: [urlOf('target') || urlOf('input'), urlOf('error')].filter(Boolean)});
@@ -32,7 +32,7 @@ function draw() {
   }));
 }
 
-/// Draws a line in `chart` wherever the count of events, [[t, events], ...], grows.
+/// Draws a line in `chart` wherever the number of events in `counts`, [[t, events], ...], grows.
 export function markEvents(context, area, chart, counts, colour) {
   context.save();
   context.strokeStyle = colour;

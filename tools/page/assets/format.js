@@ -1,6 +1,6 @@
-// Numbers as people read them.
+// Numbers formatted for people.
 
-/// Three digits that count: 0.00421, 34.2, 1 240.
+/// Three significant digits: 0.00421, 34.2, 1 240.
 export function three(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return '–';
   if (value === 0) return '0';
@@ -28,12 +28,12 @@ export function clock(seconds) {
   return hours > 0 ? `${hours}:${two(minutes)}:${two(s % 60)}` : `${minutes}:${two(s % 60)}`;
 }
 
-/// A style's colour by its name in app.css.
+/// A colour by its name in app.css.
 export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-/// Sets text where it has changed, so that the browser lays out no more than it must.
+/// Sets an element's text only if it changes, which avoids needless layout.
 export function say(id, text) {
   const element = document.getElementById(id);
   if (element.textContent !== text) element.textContent = text;

@@ -1,5 +1,5 @@
-// The stages as rows: who is busy, and a live staircase of one frame's way through them. Each column
-// of the stairs is a step; a stage's bar is as long as its median compute and hand-off.
+// The stages as rows: their load, and a staircase that shows one frame pass through them. Each
+// column is a step; a stage's bar is as long as its median compute plus hand-off time.
 import {colour, count, three} from './format.js';
 
 let rows = [];
@@ -48,7 +48,7 @@ function makeRow(index) {
   const time = add('p', 'time');
   const facts = add('p', 'facts');
   const age = add('span', 'age', facts);
-  age.title = 'Frames between the one whose loss made a gradient and the one it is applied on';
+  age.title = 'Frames between the one whose loss gave the gradient and the one it is applied at';
   return {element, device, meter, load, lane, time, age, updates: add('span', 'updates', facts),
           misses: add('span', 'misses', facts), dead: add('span', 'misses', facts)};
 }
@@ -67,12 +67,12 @@ function drawLane(canvas, state, stage, index) {
   if (!(period > 0)) return;
   const stages = state.stages.length;
   const columns = Math.max(stages + 2, Math.round(width / 130));
-  const scale = width / (columns * period);  // pixels a millisecond
+  const scale = width / (columns * period);  // pixels per millisecond
   const narrowest = Math.min(...state.stages.map((one) => one.compute_ms / one.replicas)) * scale;
-  const numbered = narrowest > 60;  // all of them or none
+  const numbered = narrowest > 60;  // all bars or none
   drawBudget(draw, state.realtime.budget_ms * scale, width, height);
   for (let column = 0; column < columns; ++column) {
-    const followed = column - index === 1;  // the frame whose stairs stand out
+    const followed = column - index === 1;  // highlight this frame's steps
     const x = column * period * scale;
     drawBar(draw, x, height, stage, scale, followed);
     const sample = state.frames.trained + column - index;
