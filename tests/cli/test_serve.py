@@ -143,7 +143,7 @@ class Serve(KeepingTest):
         self.wait_until(lambda: self.page.health()[1]["status"] == "stalled", "it says that all is well")
         self.assertEqual(self.page.health()[0], 503)
         _, err = self.stop(process, signal.SIGTERM)
-        self.assertIn("source: it hangs", err)
+        self.assertIn("source: hung", err)
         self.assertTrue(self.weights.exists())
         self.assertGreater(self.learned(), 0)
         figure("a picture that never comes", "/healthz returns 503; SIGTERM saves everything learned")

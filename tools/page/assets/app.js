@@ -81,7 +81,7 @@ function showVerdict({realtime, timing_ms: timing, stream, controls, frames}) {
   mean.style.left = `${Math.min(100, timing.T_over_N / budget * 100 || 0)}%`;
   const times = `slowest stage ${three(timing.bottleneck)} of ${three(budget)} ms`;
   if (!stream.connected) {
-    setVerdict('away', 'Source away', stream.last_error || 'waiting for it to reconnect');
+    setVerdict('away', 'Source away', stream.last_error || 'waiting for the source to come back');
   } else if (controls.paused) {
     setVerdict('rests', 'Paused', `at frame ${count(frames.before + frames.trained)}`);
   } else if (frames.trained === 0) {
