@@ -15,7 +15,7 @@ namespace millrace::engine {
 namespace {
 
 const stages::ImageShape kLarger{3, 16, 20};
-constexpr int kSamples = 40;
+constexpr int kSamples = 16;  // few: the host device takes its time
 
 #define NEEDS_A_GPU() \
   if (capture::cuda_devices() == 0) GTEST_SKIP() << "no CUDA device here: nothing of this ran"
@@ -68,15 +68,9 @@ TEST_P(Gpu, RecordedStepsLearnAsTheOracleDoes) {
   }
 }
 
-TEST_P(Gpu, RunsAreAlikeToTheBit) {
-  NEEDS_A_GPU();
-  const TrainerOptions options = on_gpu(GetParam(), 4, Capture::graph);
-  expect_equal(by_pipeline(options, kSamples), by_pipeline(options, kSamples));
-}
-
 TEST_P(Gpu, RecordedStepsAreTheOracleOfTheSameKernels) {
   NEEDS_A_GPU();
-  const TrainerOptions options = on_gpu(GetParam(), 2, Capture::graph);
+  const TrainerOptions options = on_gpu(GetParam(), 4, Capture::graph);
   expect_equal(by_pipeline(options, kSamples),
                by_oracle(options, kSamples, 1, /*as_recorded=*/true));
 }
@@ -93,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, Gpu, testing::Values("partime", "pipedream",
 TEST(GpuStep, AllocatesNothingOnceRecorded) {
   NEEDS_A_GPU();
   Trainer trainer(on_gpu("partime", 4, Capture::graph));
-  MeasuringFeed feed(50, 290, 300, [] {
+  MeasuringFeed feed(20, 70, 75, [] {
     return long(c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocation[0].allocated);
   });
   trainer.run(feed, nullptr);
@@ -107,9 +101,9 @@ TEST(GpuStep, BytesAndFloatsAreAlikeToTheBit) {
       for (const bool target_is_input : {true, false}) {
         TrainerOptions options = on_gpu("partime", 3, capture, cpu);
         options.target_is_input = target_is_input;
-        const Trained by_floats = by_frames(options, 20);
+        const Trained by_floats = by_frames(options, 8);
         options.input_as_bytes = options.target_as_bytes = true;
-        expect_equal(by_frames(options, 20), by_floats);
+        expect_equal(by_frames(options, 8), by_floats);
       }
     }
   }

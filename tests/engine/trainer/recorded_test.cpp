@@ -13,20 +13,17 @@
 namespace millrace::engine {
 namespace {
 
-Trained by_recorded_oracle(const TrainerOptions& options, std::int64_t samples) {
-  return by_oracle(options, samples, 1, /*as_recorded=*/true);
-}
-
-/// Recorded in each way.
-void expect_equals_the_oracle(const TrainerOptions& options, std::int64_t samples) {
+/// Recorded in each way. Few samples: the host device takes its time.
+void expect_equals_the_oracle(const TrainerOptions& options) {
+  constexpr int kSamples = 40;
   for (const TrainerOptions& how : recorded(options))
-    expect_equal(by_pipeline(how, samples), by_recorded_oracle(how, samples));
+    expect_equal(by_pipeline(how, kSamples), by_oracle(how, kSamples, 1, /*as_recorded=*/true));
 }
 
 class RecordedTest : public testing::TestWithParam<ScheduleCase> {};
 
-TEST_P(RecordedTest, EqualsTheOracleAfter100Samples) {
-  expect_equals_the_oracle(small(GetParam()), 100);
+TEST_P(RecordedTest, EqualsTheOracle) {
+  expect_equals_the_oracle(small(GetParam()));
 }
 
 TEST_P(RecordedTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
@@ -44,38 +41,30 @@ TEST(Recorded, EveryOptimizer) {
     if (kind == "sgd" || kind == "rmsprop") options.optimizer.momentum = 0.9;
     if (kind != "adamw") options.optimizer.orthogonal = 0.9;
     SCOPED_TRACE(kind);
-    expect_equals_the_oracle(options, 60);
+    expect_equals_the_oracle(options);
   }
 }
 
 TEST(Recorded, EveryCorrection) {
   for (const std::string& kind : stages::correction_names()) {
-    TrainerOptions options = small("partime", 3, {2, 5});
+    // Stashed weights come round at another beat than the old weights that these two look at.
+    const bool old = kind == "gap-aware" || kind == "dc-asgd";
+    TrainerOptions options = small(old ? "pipedream" : "partime", 3, {2, 5});
     options.optimizer = {.kind = "adam", .lr = 0.01};
     if (kind == "spike-compensation")
       options.optimizer = {.kind = "sgd", .lr = 0.05, .momentum = 0.9};
     options.correction.kind = kind;
     SCOPED_TRACE(kind);
-    expect_equals_the_oracle(options, 60);
-  }
-}
-
-/// The weights of old that these look at come round in another beat than slots and versions.
-TEST(Recorded, CorrectionsBesideStashedWeights) {
-  for (const char* kind : {"gap-aware", "dc-asgd"}) {
-    TrainerOptions options = small("pipedream", 3, {2, 5});
-    options.correction.kind = kind;
-    SCOPED_TRACE(kind);
-    expect_equals_the_oracle(options, 60);
+    expect_equals_the_oracle(options);
   }
 }
 
 /// Each device by itself: half of the stages as they are, half recorded.
 TEST(Recorded, BesideStagesThatAreNot) {
   TrainerOptions options = recorded(small("partime", 4, {2, 4, 6})).front();
-  const Trained expected = by_pipeline(options, 60);
+  const Trained expected = by_pipeline(options, 40);
   options.records = [](int stage) { return stage == 1 || stage == 2; };
-  const Trained got = by_pipeline(options, 60);
+  const Trained got = by_pipeline(options, 40);
   for (std::size_t i = 0; i < got.losses.size(); ++i)
     EXPECT_NEAR(got.losses[i], expected.losses[i], 1e-5f);
 }
@@ -96,7 +85,7 @@ TEST(Recorded, AnUpdateThatIsNotFiniteChangesNothing) {
 /// Where the guard's verdict is known only when the work is over, it acts as many samples later as
 /// there are slots, in every run alike.
 TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
-  for (const char* name : {"partime", "pipedream", "2bw", "gpipe"}) {
+  for (const char* name : {"partime", "gpipe"}) {
     SCOPED_TRACE(name);
     TrainerOptions options = small(name, 3, {2, 5});
     options.optimizer = {.kind = "adam", .lr = 1e-3};
@@ -158,7 +147,7 @@ TEST(Recorded, ACheckpointOnTheWayIsTheWeightsOfItsSample) {
       if (sample == 30) seen = trainer.checkpoint(stage);
     };
     trainer.run(feed, nullptr, how);
-    expect_equal_bits(seen, by_recorded_oracle(options, 31).weights);
+    expect_equal_bits(seen, by_oracle(options, 31, 1, true).weights);
   }
 }
 
