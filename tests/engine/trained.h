@@ -8,6 +8,7 @@
 #include "engine/trainer/oracle.h"
 #include "tests/engine/sample_feed.h"
 #include "tests/engine/stall_watch.h"
+#include "tests/repetitions.h"
 
 namespace millrace::engine {
 
@@ -70,6 +71,12 @@ inline std::string name_of(const ScheduleCase& of) {
 
 inline void PrintTo(const ScheduleCase& of, std::ostream* out) {
   *out << name_of(of);
+}
+
+/// Where the guard rolls back, which takes hundreds of samples on the host device.
+inline std::vector<std::string> guarded_schedules() {
+  if (is_long()) return {"partime", "pipedream", "2bw", "gpipe"};
+  return {"partime", "gpipe"};
 }
 
 /// Every schedule that can be recorded.

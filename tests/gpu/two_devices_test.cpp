@@ -9,6 +9,8 @@
 namespace millrace::engine {
 namespace {
 
+constexpr int kRun = 20;  // samples; few: the host device takes its time
+
 /// `places`: a device's number for each stage, -1 a core.
 TrainerOptions placed(const std::string& schedule, const std::vector<int>& places) {
   std::vector<int> cut;
@@ -32,8 +34,8 @@ TEST_P(TwoDevices, LearnAsOneDoes) {
   for (const std::vector<int>& places :
        std::vector<std::vector<int>>{{0, 1}, {0, 1, 0, 1}, {1, 1, 0}}) {
     const std::vector<int> one(places.size(), 0);
-    expect_equal(by_pipeline(placed(GetParam(), places), 20),
-                 by_pipeline(placed(GetParam(), one), 20));
+    expect_equal(by_pipeline(placed(GetParam(), places), kRun),
+                 by_pipeline(placed(GetParam(), one), kRun));
   }
 }
 
@@ -41,8 +43,8 @@ TEST_P(TwoDevices, LearnBesideACore) {
   for (const std::vector<int>& places :
        std::vector<std::vector<int>>{{0, -1, 1}, {-1, 0, 1}, {1, 0, -1}, {-1, 1, -1, 0}}) {
     const TrainerOptions options = placed(GetParam(), places);
-    const Trained first = by_pipeline(options, 20), second = by_pipeline(options, 20),
-                  expected = by_oracle(options, 20);
+    const Trained first = by_pipeline(options, kRun), second = by_pipeline(options, kRun),
+                  expected = by_oracle(options, kRun);
     expect_equal_bits(first.weights, second.weights);
     ASSERT_EQ(first.losses.size(), expected.losses.size());
     for (std::size_t n = 0; n < expected.losses.size(); ++n)
@@ -55,9 +57,9 @@ TEST_P(TwoDevices, LearnAsOneProcessByRanks) {
   for (const std::vector<int>& places :
        std::vector<std::vector<int>>{{0, 1}, {-1, 1}, {1, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}}) {
     TrainerOptions options = placed(GetParam(), places);
-    const Trained expected = by_pipeline(options, 20);
+    const Trained expected = by_pipeline(options, kRun);
     for (const int place : places) options.rank_of_worker.push_back(place != places.front());
-    expect_equal(by_ranks(options, 20, 2), expected);
+    expect_equal(by_ranks(options, kRun, 2), expected);
   }
 }
 

@@ -32,7 +32,7 @@ class Uneven final : public CountedFeed {
 };
 
 TEST(LateGraphs, NoneIsMadeOnceFramesAreLearnedFrom) {
-  for (const char* schedule : {"partime", "gpipe"}) {
+  for (const std::string& schedule : guarded_schedules()) {
     SCOPED_TRACE(schedule);
     TrainerOptions options = small(schedule, 3, {2, 5});
     options.capture = Capture::automatic;

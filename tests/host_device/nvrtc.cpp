@@ -1,12 +1,11 @@
 // NVRTC that stops before code generation: the host device calls a kernel by its lowered name and
 // runs this machine's code. Compiles for real where the log of registers is asked for.
 #include <dlfcn.h>
-#include <nvrtc.h>
+#include <nvrtc.h>  // declares what is defined here
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
-
-#define API extern "C" __attribute__((visibility("default")))
 
 namespace {
 
@@ -20,7 +19,7 @@ Function* real(Function*, const char* name) {
 }  // namespace
 
 #define FORWARD(result, name, parameters, ...) \
-  API result name parameters {                 \
+  result name parameters {                     \
     return REAL(name)(__VA_ARGS__);            \
   }
 FORWARD(const char*, nvrtcGetErrorString, (nvrtcResult error), error)
@@ -41,11 +40,10 @@ FORWARD(nvrtcResult, nvrtcGetProgramLog, (nvrtcProgram program, char* log), prog
 FORWARD(nvrtcResult, nvrtcGetCUBINSize, (nvrtcProgram program, size_t* size), program, size)
 FORWARD(nvrtcResult, nvrtcGetCUBIN, (nvrtcProgram program, char* binary), program, binary)
 
-API nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count, const char* const* given) {
+nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count, const char* const* given) {
   std::vector<const char*> options(given, given + count);
-  bool told = false;
-  for (const char* option : options) told = told || std::strstr(option, "--ptxas-options");
-  if (!told) {
+  const auto told = [](const char* option) { return std::strstr(option, "--ptxas-options"); };
+  if (std::none_of(options.begin(), options.end(), told)) {
     options[0] = "--gpu-architecture=compute_90";  // the one that the host device is
     options.push_back("-dlto");
   }
