@@ -73,14 +73,16 @@ class LateFeed final : public Feed {
   std::atomic<std::int64_t> next_{0}, looks_{0};
 };
 
-/// Trains on 100 samples of late_sample(), of which told_most() have a target.
+constexpr std::int64_t kLateSamples = 44;
+
+/// Trains on samples of late_sample(), of which told_most() have a target.
 inline void expect_equal_with_late_targets(const TrainerOptions& options, const Trained& expected) {
   Trainer trainer(options);
-  LateFeed feed(100, 2);
+  LateFeed feed(kLateSamples, 2);
   LossLog log;
   const Outcome outcome = trainer.run(feed, &log);
-  EXPECT_GE(outcome.untold, 9);
-  EXPECT_EQ(outcome.trained + outcome.untold + outcome.rejected, 100);
+  EXPECT_GE(outcome.untold, kLateSamples / 11);
+  EXPECT_EQ(outcome.trained + outcome.untold + outcome.rejected, kLateSamples);
   expect_equal_bits(trainer.state(), expected.weights);
   expect_equal_losses(log.losses, expected.losses, told_most);
 }

@@ -18,7 +18,7 @@
 namespace millrace::engine {
 namespace {
 
-constexpr int kSamples = 12;
+constexpr int kSamples = 8;
 
 TrainerOptions on_device() {
   TrainerOptions options = small("pipedream", 2, {4});

@@ -46,7 +46,7 @@ TEST_F(Wires, AreNotLaidWithinOneGpu) {
 /// is shown of such samples is up to time.
 TEST_F(Wires, EndWithAnythingOnItsWay) {
   for (const std::string schedule : {"partime", "gpipe", "1f1b", "zb-h1", "2bw"}) {
-    for (const std::int64_t samples : {1, 5, 18, 31}) {
+    for (const std::int64_t samples : is_long() ? std::vector{1, 5, 18, 31} : std::vector{5, 18}) {
       const TrainerOptions options = on_two_gpus(schedule);
       const Trained expected = by_pipeline(options, samples), got = by_ranks(options, samples, 2);
       expect_equal_bits(got.weights, expected.weights);

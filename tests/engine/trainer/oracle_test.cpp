@@ -78,7 +78,7 @@ TEST_P(OracleTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
     TrainerOptions options = late(small(GetParam()));
     options.guard = guard;
     expect_equal_with_late_targets(options,
-                                   by_oracle(options, 100, 1, false, late_sample, told_most));
+                                   by_oracle(options, kLateSamples, 1, false, late_sample, told_most));
   }
 }
 

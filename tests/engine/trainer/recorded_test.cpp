@@ -15,7 +15,7 @@ namespace {
 
 /// Recorded in each way. Few samples: the host device takes its time.
 void expect_equals_the_oracle(const TrainerOptions& options) {
-  constexpr int kSamples = 40;
+  constexpr int kSamples = 24;
   for (const TrainerOptions& how : recorded(options))
     expect_equal(by_pipeline(how, kSamples), by_oracle(how, kSamples, 1, /*as_recorded=*/true));
 }
@@ -28,7 +28,7 @@ TEST_P(RecordedTest, EqualsTheOracle) {
 
 TEST_P(RecordedTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
   for (const TrainerOptions& how : recorded(late(small(GetParam()))))
-    expect_equal_with_late_targets(how, by_oracle(how, 100, 1, true, late_sample, told_most));
+    expect_equal_with_late_targets(how, by_oracle(how, kLateSamples, 1, true, late_sample, told_most));
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, RecordedTest, testing::ValuesIn(recorded_cases()),
@@ -93,7 +93,7 @@ TEST(Recorded, AnUpdateThatIsNotFiniteChangesNothing) {
 /// Where the guard's verdict is known only when the work is over, it acts as many samples later as
 /// there are slots, in every run alike.
 TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
-  for (const std::string& name : guarded_schedules()) {
+  for (const std::string& name : guarded_schedules("partime")) {
     SCOPED_TRACE(name);
     TrainerOptions options = small(name, 3, {2, 5});
     options.optimizer = {.kind = "adam", .lr = 1e-3};
