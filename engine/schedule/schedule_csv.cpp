@@ -1,4 +1,4 @@
-#include "engine/schedule/schedule_csv.h"
+#include "engine/schedule/schedule.h"
 
 #include <algorithm>
 #include <array>
@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 
@@ -33,16 +34,12 @@ constexpr std::int64_t kMost = 65536;
 
 class Reader {
  public:
-  explicit Reader(const std::string& text) : text_(text) {}
+  explicit Reader(const std::string& text) : rows_(text) {}
 
   Schedule read() {
-    for (std::size_t begin = 0; begin < text_.size(); ++line_) {
-      std::size_t end = text_.find('\n', begin);
-      if (end == std::string::npos) end = text_.size();
-      std::string_view row(text_.data() + begin, end - begin);
-      if (!row.empty() && row.back() == '\r') row.remove_suffix(1);
+    for (std::string row; std::getline(rows_, row); ++line_) {
+      if (row.ends_with('\r')) row.pop_back();
       read_row(row);
-      begin = end + 1;
     }
     return finish();
   }
@@ -155,7 +152,7 @@ class Reader {
 
   static constexpr int kMostStages = 4096;
   static constexpr std::size_t kMostWorkers = 256;
-  const std::string& text_;
+  std::istringstream rows_;
   int line_ = 1;
   std::vector<Program> workers_;
 };

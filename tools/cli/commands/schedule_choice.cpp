@@ -3,8 +3,7 @@
 #include <iostream>
 #include <stdexcept>
 
-#include "engine/schedule/schedule_csv.h"
-#include "engine/schedule/verifier.h"
+#include "engine/schedule/schedule.h"
 #include "tools/app/config/config.h"
 
 namespace millrace::cli {
