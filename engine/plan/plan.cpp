@@ -4,8 +4,6 @@
 #include <cmath>
 #include <tuple>
 
-#include "engine/plan/plan_text.h"
-
 namespace millrace::engine::plan {
 namespace {
 

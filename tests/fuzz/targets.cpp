@@ -13,7 +13,6 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 
-#include "engine/plan/pipedream_graph.h"
 #include "engine/plan_files/profile_json.h"
 #include "engine/schedule/schedule.h"
 #include "io/source/labels.h"

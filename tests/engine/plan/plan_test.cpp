@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "engine/schedule/registry.h"
-#include "engine/simulate/staircase.h"
+#include "engine/simulate/timeline.h"
 #include "tests/complaint.h"
 #include "tests/engine/plan/random_profile.h"
 

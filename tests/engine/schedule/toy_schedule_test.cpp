@@ -6,7 +6,7 @@
 
 #include "engine/schedule/registry.h"
 #include "engine/simulate/simulator.h"
-#include "engine/simulate/staircase.h"
+#include "engine/simulate/timeline.h"
 #include "tests/engine/trained.h"
 
 namespace millrace::engine {

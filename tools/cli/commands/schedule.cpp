@@ -4,7 +4,7 @@
 
 #include "engine/format.h"
 #include "engine/schedule/registry.h"
-#include "engine/simulate/staircase.h"
+#include "engine/simulate/timeline.h"
 #include "tools/app/config/config.h"
 #include "tools/cli/commands/command.h"
 #include "tools/cli/commands/schedule_choice.h"
@@ -17,18 +17,13 @@ struct ScheduleArguments : ScheduleChoice {
   std::string format = "grid";  ///< or csv
 };
 
-/// "B4(2)U": an update that follows at once takes no tick.
-std::string cell_text(const engine::Cell& cell, bool staged) {
-  return engine::action_text(cell.action, staged) + (cell.updates ? "U" : "");
-}
-
 std::string grid_text(const engine::Schedule& schedule, const engine::Staircase& staircase) {
   const bool colours = isatty(STDOUT_FILENO);
   const bool staged = int(schedule.workers.size()) < schedule.stages;  // several stages per worker
   std::size_t width = 2;
   for (const auto& row : staircase.rows) {
     for (const auto& cell : row) {
-      if (cell) width = std::max(width, cell_text(*cell, staged).size());
+      if (cell) width = std::max(width, cell->text(staged).size());
     }
   }
   const std::vector<std::string> names = engine::worker_names(schedule);
@@ -36,7 +31,7 @@ std::string grid_text(const engine::Schedule& schedule, const engine::Staircase&
   for (std::size_t worker = 0; worker < names.size(); ++worker) {
     grid += names[worker] + " ";
     for (const auto& cell : staircase.rows[worker]) {
-      const std::string text = cell ? cell_text(*cell, staged) : ".";
+      const std::string text = cell ? cell->text(staged) : ".";
       const bool coloured = cell && colours;
       if (coloured)
         grid += engine::terminal_colour(cell->updates ? engine::Op::update : cell->action.op);

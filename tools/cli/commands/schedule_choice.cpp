@@ -3,7 +3,6 @@
 #include <iostream>
 #include <stdexcept>
 
-#include "engine/schedule/schedule.h"
 #include "tools/app/config/config.h"
 
 namespace millrace::cli {
