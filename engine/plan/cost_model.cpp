@@ -131,9 +131,7 @@ CostModel::CostModel(const Profile& profile, const Machine& machine, const Metho
 
 int CostModel::device(int place, int copy) const {
   const int row = places_ / method_.virtual_stages;  // chunks go to the workers in turn
-  place %= row;
-  return (method_.copies_inside ? place * method_.copies + copy : copy * row + place) *
-         method_.tensor;
+  return method_.device(place % row, copy, row);
 }
 
 const Link& CostModel::worst_link(int place, int other) const {

@@ -169,9 +169,6 @@ Profile profile_from_graph(const std::string& text, const std::string& name, int
 /// Whether a text looks like such a graph rather than JSON.
 bool is_graph(const std::string& text);
 
-/// With that `between` and at least one point; null: there is none.
-const HandOff* hand_off_of(const Profile& profile, const std::string& between);
-
 /// Least-squares line through `points`, with latency and time per byte >= 0. One point: all of its
 /// time is latency. None: a link that costs nothing.
 Link fit_link(const std::vector<std::pair<double, double>>& points);

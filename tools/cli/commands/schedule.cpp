@@ -12,7 +12,7 @@
 namespace millrace::cli {
 namespace {
 
-struct ScheduleArguments : ScheduleChoice {
+struct ScheduleArguments : engine::ScheduleSpec {
   std::int64_t samples = 8;
   std::string format = "grid";  ///< or csv
 };

@@ -14,7 +14,8 @@ constexpr std::size_t kMostVerified = 128;
 
 }  // namespace
 
-void add_schedule_choice(CLI::App& options, ScheduleChoice& choice, int most_stages) {
+void add_schedule_choice(CLI::App& options, engine::ScheduleSpec& choice, int most_stages) {
+  choice.stages = 0;
   const CLI::Validator named = CLI::IsMember(engine::schedule_names());
   options
       .add_option("name", choice.schedule,
@@ -42,8 +43,7 @@ void add_schedule_choice(CLI::App& options, ScheduleChoice& choice, int most_sta
                    "Keep only a sample's input and run forward again to go back");
 }
 
-engine::Schedule chosen_schedule(const ScheduleChoice& choice, int stages) {
-  engine::ScheduleSpec spec = choice;
+engine::Schedule chosen_schedule(engine::ScheduleSpec spec, int stages) {
   try {
     if (spec.stages == 0) spec.stages = stages;
     if (spec.stages == 0 && engine::is_schedule_file(spec.schedule))
