@@ -15,7 +15,7 @@
 #include "tools/app/config/config.h"
 #include "tools/app/config/profile_read.h"
 #include "tools/cli/commands/command.h"
-#include "tools/cli/commands/schedule_choice.h"
+#include "tools/cli/commands/schedule.h"
 
 namespace millrace::cli {
 namespace {
