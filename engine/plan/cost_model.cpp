@@ -80,15 +80,9 @@ Profile shared_by(Profile profile, int tensor, const Machine& machine) {
 }
 
 double StageTime::period(Overlap overlap) const {
-  switch (overlap) {
-    case Overlap::none:
-      return work + agree + arrive + leave;
-    case Overlap::transfers:
-      return std::max({work + agree, arrive, leave});
-    case Overlap::all:
-      return std::max({work, agree, arrive, leave});
-  }
-  return 0;
+  if (overlap == Overlap::none) return work + agree + arrive + leave;
+  const double busy = overlap == Overlap::transfers ? work + agree : std::max(work, agree);
+  return std::max({busy, arrive, leave});
 }
 
 CostModel::CostModel(const Profile& profile, const Machine& machine, const Method& method)
@@ -131,9 +125,7 @@ CostModel::CostModel(const Profile& profile, const Machine& machine, const Metho
 
 int CostModel::device(int place, int copy) const {
   const int row = places_ / method_.virtual_stages;  // chunks go to the workers in turn
-  place %= row;
-  return (method_.copies_inside ? place * method_.copies + copy : copy * row + place) *
-         method_.tensor;
+  return method_.device(place % row, copy, row);
 }
 
 const Link& CostModel::worst_link(int place, int other) const {

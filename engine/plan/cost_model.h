@@ -28,6 +28,10 @@ struct Method {
   /// Whether the copies of a stage are neighbours, rather than the stages of a copy.
   bool copies_inside = false;
 
+  /// The first device of `place`, of a copy of `row` places.
+  int device(int place, int copy, int row) const {
+    return (copies_inside ? place * copies + copy : copy * row + place) * tensor;
+  }
   bool operator==(const Method&) const = default;
 };
 

@@ -1,9 +1,10 @@
 #include "engine/plan/cut.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <limits>
-
-#include "engine/plan/cut_search.h"
+#include <stdexcept>
 
 namespace millrace::engine::plan {
 namespace {
@@ -11,21 +12,283 @@ namespace {
 constexpr double kExact = 1e-12;  ///< relative: a smaller difference is rounding
 constexpr double kNear = 1e-3;    ///< relative
 
-/// A period that no cut can beat: the slowest module's, or all work over all places.
-double lower_bound(const CostModel& model, const std::vector<Width>& widths) {
-  double efficiency = 0;
-  for (const Width& width : widths) {
-    efficiency = std::max(efficiency, model.speedup(width.threads) / width.threads);
+struct Width {
+  int replicas = 1;
+  int threads = 1;
+  int places() const { return replicas * threads; }
+};
+
+std::vector<Width> widths_of(const CostModel& model, const Freedom& freedom) {
+  std::vector<Width> widths;
+  if (freedom.together) {
+    if (model.speedup(model.places()) > 0) widths.push_back({1, model.places()});
+    return widths;
   }
-  double bound = model.compute_sums().back() / (model.places() * efficiency);
-  for (int i = 0; i < model.modules(); ++i) {
-    double best = std::numeric_limits<double>::infinity();
-    for (const auto& [replicas, threads] : widths)
-      best = std::min(best, model.work(i, i + 1, replicas, threads));
-    bound = std::max(bound, best);
+  const int most = freedom.stages > 0 ? 1 : model.places();
+  for (int places = 1; places <= most; ++places) {
+    for (int threads = 1; threads <= places; ++threads) {
+      const int replicas = places / threads;
+      if (places % threads != 0 || model.speedup(threads) <= 0) continue;
+      if ((threads > 1 && !freedom.threads) || (replicas > 1 && !freedom.replicas)) continue;
+      widths.push_back({replicas, threads});
+    }
   }
-  return bound;
+  return widths;
 }
+
+/// Whether a network fits a machine within a period: the dynamic program behind best_cut(). Keeps
+/// its tables from period to period. Not thread-safe.
+class CutSearch {
+ public:
+  CutSearch(const CostModel& model, const Freedom& freedom)
+      : model_(model),
+        modules_(model.modules()),
+        places_(freedom.stages > 0 ? freedom.stages : model.places()),
+        exact_(freedom.stages > 0),
+        widths_(places_ <= model.places() ? widths_of(model, freedom) : std::vector<Width>{}) {
+    if (modules_ > std::numeric_limits<std::int16_t>::max()) {
+      throw std::invalid_argument("more than 32767 modules can't be planned");
+    }
+    for (const Width& width : widths_) {
+      efficiency_ = std::max(efficiency_, model.speedup(width.threads) / width.threads);
+    }
+    memory_limits_.assign(widths_.size(), std::vector<Limits>(places_ + 1));
+  }
+
+  /// A cut with all stages within `period`, on the fewest places; empty: there is none.
+  std::vector<Stage> within(double period) {
+    if (widths_.empty()) return {};
+    start(period);
+    for (int tail = 1; tail <= places_; ++tail) {
+      grow(tail, period);
+      if (origin_[tail][0].width >= 0) return trace(tail);
+    }
+    return {};
+  }
+
+  /// A cut within `period` other than `known`, which is within it; empty: there is none. Another
+  /// cut leaves the known one at some stage: tries each.
+  std::vector<Stage> within_other_than(const std::vector<Stage>& known, double period) {
+    start(period);
+    const int known_tail = model_.places() - known.front().place;
+    for (int tail = 1; tail <= places_; ++tail) {
+      grow(tail, period);
+      if (origin_[tail][0].width < 0) continue;
+      std::vector<Stage> stages = trace(tail);
+      for (std::size_t at = 0; stages == known && at < known.size(); ++at) {
+        std::vector<Stage> other = leaving(known, at, period);
+        if (!other.empty()) stages = std::move(other);
+      }
+      if (tail != known_tail || stages != known) return stages;
+    }
+    return {};
+  }
+
+  /// A period that no cut can beat: the slowest module's, or all work over all places.
+  double lower_bound() const {
+    double bound = model_.compute_sums().back() / (model_.places() * efficiency_);
+    for (int i = 0; i < modules_; ++i) {
+      double best = std::numeric_limits<double>::infinity();
+      for (const auto& [replicas, threads] : widths_)
+        best = std::min(best, model_.work(i, i + 1, replicas, threads));
+      bound = std::max(bound, best);
+    }
+    return bound;
+  }
+
+ private:
+  struct Origin {
+    std::int16_t width = -1;  ///< of the stage that begins here; -1: unreachable
+    std::int16_t end = 0;     ///< where the stage ends
+  };
+  /// The farthest end of a stage, by its begin.
+  using Limits = std::vector<std::int16_t>;
+
+  Stage stage_at(int width, int tail, int begin, int end) const {
+    const auto [replicas, threads] = widths_[width];
+    return {begin, end, model_.places() - tail, replicas, threads};
+  }
+  /// Independent of the period, so computed once.
+  const Limits& memory_limits(int width, int tail) {
+    Limits& limits = memory_limits_[width][tail];
+    if (!limits.empty()) return limits;
+    const double memory = model_.machine().memory_bytes;
+    limits.assign(modules_ + 1, std::int16_t(modules_));
+    if (memory <= 0) return limits;
+    const Stage stage = stage_at(width, tail, 0, modules_);
+    const StageMemory kept = model_.memory(stage, places_);
+    const std::vector<double> sums = model_.memory_sums(kept.versions, kept.samples);
+    for (int begin = 0; begin < modules_; ++begin) {
+      const double free = memory - model_.input_bytes(begin, kept.samples) -
+                          (begin == 0 ? model_.machine().replay_bytes : 0);
+      const auto over =
+          std::upper_bound(sums.begin() + begin + 1, sums.end(), free,
+                           [&](double room, double sum) { return room < sum - sums[begin]; });
+      limits[begin] = std::int16_t(over - sums.begin() - 1);
+    }
+    return limits;
+  }
+  /// The farthest end that work and all-reduce allow: two pointers along ascending sums.
+  const Limits& time_limits(int width, const Link& agree, double period) {
+    for (const TimeLimits& known : time_limits_[width]) {
+      if (known.agree == &agree) return known.limits;
+    }
+    const int replicas = widths_[width].replicas;
+    const int threads = widths_[width].threads, group = model_.group(replicas);
+    const int members = replicas * model_.method().copies;
+    const double per_byte =
+        (all_reduce_ms(agree, 1e6, members) - all_reduce_ms(agree, 0, members)) / 1e6 / group;
+    const double fixed = all_reduce_ms(agree, 0, members) / group;
+    Limits limits(modules_ + 1, std::int16_t(modules_));
+    for (int begin = 0, end = 0; begin < modules_; ++begin) {
+      const auto late = [&](int to) {
+        const double work = model_.work(begin, to, replicas, threads);
+        const double agreeing = fixed + per_byte * model_.weight_bytes(begin, to);
+        return model_.machine().overlap == Overlap::all ? std::max(work, agreeing) > period
+                                                        : work + agreeing > period;
+      };
+      end = std::max(end, begin);
+      while (end < modules_ && !late(end + 1)) ++end;
+      limits[begin] = std::int16_t(end);
+    }
+    time_limits_[width].push_back({&agree, std::move(limits)});
+    return time_limits_[width].back().limits;
+  }
+  void start(double period) {
+    bound_states(period);
+    time_limits_.assign(widths_.size(), {});
+    origin_.assign(places_ + 1, std::vector<Origin>(modules_ + 1));
+    origin_[0][modules_].width = 0;
+  }
+  /// Adds the tails that take one more place.
+  void grow(int tail, double period) {
+    for (int width = 0; width < int(widths_.size()); ++width) {
+      if (widths_[width].places() <= tail) extend(width, tail, period);
+    }
+  }
+  /// A cut with the stages of `known` before `at` and another stage there; empty: there is none.
+  std::vector<Stage> leaving(const std::vector<Stage>& known, std::size_t at, double period) {
+    const int begin = known[at].begin, tail = model_.places() - known[at].place;
+    for (int width = 0; width < int(widths_.size()); ++width) {
+      const int behind = tail - widths_[width].places();
+      if (behind < 0 || !model_.allows(stage_at(width, tail, begin, modules_))) continue;
+      for (int end = begin + 1; end <= memory_limits(width, tail)[begin]; ++end) {
+        if (!is_end(behind, end)) continue;
+        const Stage stage = stage_at(width, tail, begin, end);
+        if (stage == known[at] || model_.time(stage).period(model_.machine().overlap) > period)
+          continue;
+        std::vector<Stage> stages(known.begin(), known.begin() + std::ptrdiff_t(at));
+        stages.push_back(stage);
+        const std::vector<Stage> rest = trace(behind, end);
+        stages.insert(stages.end(), rest.begin(), rest.end());
+        return stages;
+      }
+    }
+    return {};
+  }
+  /// Bounds the modules where a tail of d places can begin within the period: the other places must
+  /// manage the work before them, and the d places the rest.
+  void bound_states(double period) {
+    const auto& compute = model_.compute_sums();
+    const double most = period * efficiency_ * (1 + 1e-9);  // rounding must not rule anything out
+    first_.assign(places_ + 1, 0);
+    last_.assign(places_ + 1, modules_);
+    if (!std::isfinite(period)) return;
+    for (int tail = 0; tail <= places_; ++tail) {
+      const auto over = std::upper_bound(compute.begin(), compute.end(), (places_ - tail) * most);
+      last_[tail] = int(over - compute.begin()) - 1;
+      const auto from =
+          std::lower_bound(compute.begin(), compute.end(), compute.back() - tail * most);
+      first_[tail] = std::min(modules_, int(from - compute.begin()));
+    }
+  }
+  void extend(int width, int tail, double period) {
+    const Stage stage = stage_at(width, tail, 0, modules_);
+    if (!model_.allows(stage)) return;
+    const Limits& by_time = time_limits(width, model_.agree_link(stage), period);
+    const Limits& by_memory = memory_limits(width, tail);
+    limits_.resize(modules_ + 1);
+    for (int begin = 0; begin <= modules_; ++begin) {
+      limits_[begin] = std::min(by_time[begin], by_memory[begin]);
+    }
+    if (model_.machine().overlap == Overlap::none) {
+      extend_adding(width, tail, period, limits_);
+    } else {
+      extend_beside(width, tail, period, limits_);
+    }
+  }
+  /// Messages overlap with work, so only those longer than the period matter: of all ends within
+  /// the limits the nearest is as good as any.
+  void extend_beside(int width, int tail, double period, const Limits& limits) {
+    const int behind = tail - widths_[width].places();
+    const double room = period * widths_[width].replicas;
+    int nearest = modules_ + 1;
+    for (int begin = modules_ - 1; begin >= first_[tail]; --begin) {
+      const int end = begin + 1;
+      if (is_end(behind, end) && model_.leave_ms(stage_at(width, tail, begin, end)) <= room)
+        nearest = end;
+      if (nearest > limits[begin] || begin > last_[tail] || origin_[tail][begin].width >= 0)
+        continue;
+      if (!may_begin(tail, begin)) continue;
+      if (model_.arrive_ms(stage_at(width, tail, begin, nearest)) > room) continue;
+      origin_[tail][begin] = {std::int16_t(width), std::int16_t(nearest)};
+    }
+  }
+  /// Messages add to work: the best end has the least sum of work up to it and message there. Keeps
+  /// the ends, farthest first, whose sum is below every nearer one's.
+  void extend_adding(int width, int tail, double period, const Limits& limits) {
+    const auto period_of = [&](int begin, int end) {
+      return model_.time(stage_at(width, tail, begin, end)).period(Overlap::none);
+    };
+    const int behind = tail - widths_[width].places();
+    std::vector<std::pair<int, double>> ends;  // end, and period of a stage from module 0 to it
+    for (int begin = modules_ - 1; begin >= first_[tail]; --begin) {
+      if (is_end(behind, begin + 1)) {
+        const double cost = period_of(0, begin + 1);
+        while (!ends.empty() && ends.back().second >= cost) ends.pop_back();
+        ends.push_back({begin + 1, cost});
+      }
+      if (begin > last_[tail] || origin_[tail][begin].width >= 0 || !may_begin(tail, begin))
+        continue;
+      const auto within = [&](const auto& entry) { return entry.first > limits[begin]; };
+      const auto cheapest = std::partition_point(ends.begin(), ends.end(), within);
+      if (cheapest == ends.end() || period_of(begin, cheapest->first) > period) continue;
+      origin_[tail][begin] = {std::int16_t(width), std::int16_t(cheapest->first)};
+    }
+  }
+  bool may_begin(int tail, int begin) const {
+    if (begin == 0) return !exact_ || tail == places_;
+    return tail < places_;
+  }
+  bool is_end(int tail, int end) const {
+    return end >= first_[tail] && end <= last_[tail] && origin_[tail][end].width >= 0;
+  }
+  std::vector<Stage> trace(int tail, int begin = 0) const {
+    std::vector<Stage> stages;
+    while (begin < modules_) {
+      const auto [width, end] = origin_[tail][begin];
+      stages.push_back(stage_at(width, tail, begin, end));
+      tail -= widths_[width].places();
+      begin = end;
+    }
+    return stages;
+  }
+
+  const CostModel& model_;
+  int modules_, places_;
+  bool exact_;                                      ///< all places must be taken
+  std::vector<Width> widths_;                       ///< narrowest first
+  double efficiency_ = 0;                           ///< the most work a place does per unit of time
+  std::vector<std::vector<Origin>> origin_;         ///< [places of the tail][its first module]
+  std::vector<int> first_, last_;                   ///< where a tail of so many places may begin
+  std::vector<std::vector<Limits>> memory_limits_;  ///< [width][places of the tail]
+  struct TimeLimits {
+    const Link* agree;
+    Limits limits;
+  };
+  std::vector<std::vector<TimeLimits>> time_limits_;  ///< [width], for this period
+  Limits limits_;                                     ///< for the current width and tail
+};
 
 /// The cut of the least period >= `low`. `within(period)` finds some cut within a period, or none.
 template <class Within>
@@ -82,8 +345,7 @@ std::vector<Stage> any_cut(const CostModel& model, const Freedom& freedom) {
 
 std::optional<Cut> best_cut(const CostModel& model, const Freedom& freedom) {
   CutSearch search(model, freedom);
-  return least(model, lower_bound(model, search.widths()),
-               [&](double period) { return search.within(period); });
+  return least(model, search.lower_bound(), [&](double period) { return search.within(period); });
 }
 
 std::optional<Cut> next_best_cut(const CostModel& model, const Freedom& freedom, const Cut& best) {

@@ -48,8 +48,10 @@ Machine parse_machine(const std::string& devices, const std::string& links,
     for (const std::string& part : split(links, ",")) given.push_back(parse_link(part, links));
   } else if (!profile.hand_offs.empty()) {
     given.push_back(fit_link(profile.hand_offs.front().points));
-    if (const HandOff* const sums = hand_off_of(profile, kSums))
-      machine.sums = fit_link(sums->points);
+    const auto sums = std::ranges::find_if(profile.hand_offs, [](const HandOff& known) {
+      return known.between == kSums && !known.points.empty();
+    });
+    if (sums != profile.hand_offs.end()) machine.sums = fit_link(sums->points);
   }
   if (given.size() > machine.levels.size()) {
     throw std::invalid_argument("\"" + links + "\": more links than levels in \"" + devices + "\"");

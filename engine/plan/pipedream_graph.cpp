@@ -1,4 +1,4 @@
-#include "engine/plan/pipedream_graph.h"
+#include "engine/plan/profile.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <tuple>
-
-#include "engine/plan/plan_text.h"
 
 namespace millrace::engine::plan {
 namespace {
@@ -71,9 +70,9 @@ void add_shares(Method method, const Profile& profile, const Request& request,
 std::vector<Candidate> candidates(const Profile& profile, const Request& request) {
   const int modules = int(profile.modules.size());
   if (request.stages > std::min(modules, request.machine.devices())) {
-    throw PlanError(std::to_string(request.stages) + " stages do not fit " +
-                    std::to_string(modules) + " modules on " +
-                    std::to_string(request.machine.devices()) + " devices");
+    throw std::invalid_argument(std::to_string(request.stages) + " stages do not fit " +
+                                std::to_string(modules) + " modules on " +
+                                std::to_string(request.machine.devices()) + " devices");
   }
   std::vector<Candidate> list;
   for (const std::string& schedule : request.schedules) {
@@ -93,7 +92,7 @@ std::vector<Candidate> candidates(const Profile& profile, const Request& request
     }
   }
   if (list.empty()) {
-    throw PlanError(
+    throw std::invalid_argument(
         "no method fits: 2bw needs microbatches >= stages, interleaved microbatches in "
         "multiples of its workers");
   }
@@ -224,7 +223,7 @@ Planned make_plan(const Profile& profile, const Request& request) {
   for (const Candidate& candidate : all) {
     if (const auto plan = cutter.plan(candidate)) plans.push_back({*plan, candidate.freedom});
   }
-  if (plans.empty()) throw PlanError(why_nothing_fits(profile, request, all));
+  if (plans.empty()) throw std::invalid_argument(why_nothing_fits(profile, request, all));
   std::stable_sort(plans.begin(), plans.end(),
                    [](const auto& a, const auto& b) { return rank(a.first) < rank(b.first); });
   Planned planned;

@@ -2,18 +2,12 @@
 
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "engine/plan/cut.h"
 
 namespace millrace::engine::plan {
-
-/// Nothing fits. One line, which names the binding limit.
-struct PlanError : std::invalid_argument {
-  using std::invalid_argument::invalid_argument;
-};
 
 /// The search space. Every combination is tried.
 struct Request {
@@ -75,8 +69,8 @@ int chunks_kept(int worker, int workers, int virtual_stages, int microbatches);
 /// Tries every method of the request, each with its exact best cut. For flushing schedules the cut
 /// minimises the slowest stage, and methods are compared by a complete minibatch; without replicas
 /// they use all devices: p x t x d = n. interleaved minimises the slowest chunk, and its memory is
-/// checked afterwards. Throws PlanError if nothing fits, std::invalid_argument for an unknown
-/// schedule or an invalid request.
+/// checked afterwards. Throws std::invalid_argument for an unknown schedule, an invalid request, or
+/// if nothing fits: one line, which names the binding limit.
 Planned make_plan(const Profile& profile, const Request& request);
 
 struct Candidate {
@@ -88,5 +82,15 @@ struct Candidate {
 /// The plan with the least memory per device, at any speed; none if nothing fits at any memory.
 std::optional<Plan> leanest_plan(const Profile& profile, Machine machine,
                                  const Candidate& candidate);
+
+/// "3.1 GB", in powers of 1000.
+std::string bytes_text(double bytes);
+
+/// The plan, its bottleneck, the next best cut, other methods, what to expect, whether T/N < 1/F.
+std::string plan_text(const Profile& profile, const Request& request, const Planned& planned);
+
+/// The `[pipeline]` table for `run`. Devices are called "KIND:0", "KIND:1", ... for `kind`. Copies
+/// become replicas of every stage. Comments say what `run` cannot do.
+std::string pipeline_toml(const Plan& plan, const Machine& machine, const std::string& kind);
 
 }  // namespace millrace::engine::plan

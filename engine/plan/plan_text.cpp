@@ -1,4 +1,4 @@
-#include "engine/plan/plan_text.h"
+#include "engine/plan/plan.h"
 
 #include <algorithm>
 
@@ -71,6 +71,12 @@ std::string stage_rows(const Profile& profile, const CostModel& model, const Pla
   return text;
 }
 
+int places_of(const Cut& cut) {
+  int places = 0;
+  for (const Stage& stage : cut.stages) places += stage.places();
+  return places;
+}
+
 /// What the slowest stage spends most time on.
 std::string why_text(const CostModel& model, const Plan& plan) {
   const Stage& slowest = plan.cut.stages[plan.cut.bottleneck];
@@ -83,17 +89,14 @@ std::string why_text(const CostModel& model, const Plan& plan) {
                                      [](auto& a, auto& b) { return a.second < b.second; });
   std::string text = format("why       stage %d sets the pace, by %s: %.3f of %.3f ms a sample",
                             plan.cut.bottleneck, most->first, most->second, plan.cut.period_ms);
-  int used = 0;
-  for (const Stage& stage : plan.cut.stages) used += stage.places();
-  const double even = plan.outcome.T_ms / used;
-  return text + format("; T over its %d places is %.3f ms\n", used, even);
+  const int used = places_of(plan.cut);
+  return text + format("; T over its %d places is %.3f ms\n", used, plan.outcome.T_ms / used);
 }
 
 /// Why devices are idle.
 std::string idle_text(const Plan& plan, const Request& request) {
-  int used = 0;
-  for (const Stage& stage : plan.cut.stages) used += stage.places();
-  const int idle = request.machine.devices() - used * plan.method.copies * plan.method.tensor;
+  const int idle =
+      request.machine.devices() - places_of(plan.cut) * plan.method.copies * plan.method.tensor;
   if (idle <= 0) return "";
   const int slowest = plan.cut.bottleneck;
   const Stage& stage = plan.cut.stages[slowest];
@@ -136,8 +139,7 @@ std::string others_text(const Planned& planned) {
 std::string rule_text(const Profile& profile, const Plan& plan, double fps) {
   if (fps <= 0) return "";
   const double budget = 1000.0 / fps;
-  double n = 0;  // all devices, however they share the work
-  for (const Stage& stage : plan.cut.stages) n += stage.places() * plan.method.copies;
+  const double n = places_of(plan.cut) * plan.method.copies;  // however they share the work
   const double share = plan.outcome.T_ms / profile.frames / n;
   const double frame = plan.outcome.sample_ms / profile.frames;
   return format(
@@ -159,8 +161,7 @@ std::vector<int> devices_of(const Plan& plan, const Machine& machine) {
     for (int copy = 0; copy < method.copies; ++copy) {
       for (int replica = 0; replica < stage.replicas; ++replica) {
         const int place = (stage.place - first + replica * stage.threads) % row;
-        const int index = method.copies_inside ? place * method.copies + copy : copy * row + place;
-        devices.push_back(index * method.tensor);
+        devices.push_back(method.device(place, copy, row));
       }
     }
   }

@@ -74,13 +74,6 @@ void check_profile(const Profile& profile) {
   }
 }
 
-const HandOff* hand_off_of(const Profile& profile, const std::string& between) {
-  for (const HandOff& hand_off : profile.hand_offs) {
-    if (hand_off.between == between && !hand_off.points.empty()) return &hand_off;
-  }
-  return nullptr;
-}
-
 Link fit_link(const std::vector<std::pair<double, double>>& points) {
   if (points.empty()) return {};
   const double n = double(points.size());

@@ -12,51 +12,54 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-[[noreturn]] void fail(const std::string& where, const std::string& what) {
-  throw ProfileError(where + ": " + what);
+// In each function `where` is the object with the field; "": the file's outermost.
+
+[[noreturn]] void fail(const std::string& what, const std::string& where = "") {
+  throw ProfileError(where.empty() ? what : where + ": " + what);
 }
 
-const Json& at(const Json& object, const std::string& field, const std::string& where) {
+const Json& at(const Json& object, const std::string& field, const std::string& where = "") {
   const auto found = object.find(field);
-  if (found == object.end()) fail(where, field + " is missing");
+  if (found == object.end()) fail(field + " is missing", where);
   return *found;
 }
 
 /// Or a misspelt optional field would go unnoticed.
 void require_known(const Json& object, const std::vector<std::string>& fields,
-                   const std::string& where) {
+                   const std::string& where = "") {
   for (const auto& [name, value] : object.items()) {
     if (std::find(fields.begin(), fields.end(), name) == fields.end())
-      fail(where, "unknown field \"" + name + "\"");
+      fail("unknown field \"" + name + "\"", where);
   }
 }
 
-double number(const Json& object, const std::string& field, const std::string& where) {
+double number(const Json& object, const std::string& field, const std::string& where = "") {
   const Json& value = at(object, field, where);
-  if (!value.is_number()) fail(where, field + " is not a number");
+  if (!value.is_number()) fail(field + " is not a number", where);
   return value.get<double>();
 }
 
-double number_or(const Json& object, const char* field, double other, const std::string& where) {
+double number_or(const Json& object, const char* field, double other,
+                 const std::string& where = "") {
   return object.contains(field) ? number(object, field, where) : other;
 }
 
-int count_or(const Json& object, const char* field, int other, const std::string& where) {
+int count_or(const Json& object, const char* field, int other, const std::string& where = "") {
   const double value = number_or(object, field, other, where);
   if (!(value >= 1 && value <= 1e9) || value != int(value))
-    fail(where, std::string(field) + " is no count");
+    fail(std::string(field) + " is no count", where);
   return int(value);
 }
 
-std::string text_or(const Json& object, const char* field, const std::string& where) {
+std::string text_or(const Json& object, const char* field, const std::string& where = "") {
   if (!object.contains(field)) return "";
-  if (!object.at(field).is_string()) fail(where, std::string(field) + " is no text");
+  if (!object.at(field).is_string()) fail(std::string(field) + " is no text", where);
   return object.at(field).get<std::string>();
 }
 
-const Json& list(const Json& object, const char* field, const std::string& where) {
+const Json& list(const Json& object, const char* field, const std::string& where = "") {
   const Json& value = at(object, field, where);
-  if (!value.is_array()) fail(where, std::string(field) + " is no list");
+  if (!value.is_array()) fail(std::string(field) + " is no list", where);
   return value;
 }
 
@@ -75,7 +78,7 @@ Measured measured(const Json& object, const std::string& field, const std::strin
   const Json& value = at(object, field, where);
   if (value.is_number()) return {value.get<double>(), 0};
   const std::vector<double> pair = numbers(value, 2);
-  if (pair.empty()) fail(where, field + " is not [median, spread]");
+  if (pair.empty()) fail(field + " is not [median, spread]", where);
   return {pair[0], pair[1]};
 }
 
@@ -84,17 +87,17 @@ void read_parts(ModuleProfile& module, const Json& all, const std::string& where
   for (const Json& one : all) {
     const std::vector<double> part = numbers(one, 5);
     if (part.empty() || part[0] < 2 || part[0] > 1e4)
-      fail(where, "tensor_ms is no list of [parts, ms, ms, ms, ms]");
+      fail("tensor_ms is no list of [parts, ms, ms, ms, ms]", where);
     module.parts[int(part[0])] = {part[1], part[2], part[3], part[4]};
   }
 }
 
-ModuleProfile read_module(const Json& json, std::size_t index, const std::string& file) {
-  std::string where = file + ": module " + std::to_string(index);
-  if (!json.is_object()) fail(where, "is no object");
+ModuleProfile read_module(const Json& json, std::size_t index) {
+  std::string where = "module " + std::to_string(index);
+  if (!json.is_object()) fail("is no object", where);
   ModuleProfile module;
   module.name = text_or(json, "name", where);
-  if (module.name.empty()) fail(where, "name is missing");
+  if (module.name.empty()) fail("name is missing", where);
   where += " (" + module.name + ")";
   std::vector<std::string> fields = {"name", "tensor_ways", "tensor_bytes", "tensor_gradient_bytes",
                                      "tensor_ms"};
@@ -115,46 +118,44 @@ ModuleProfile read_module(const Json& json, std::size_t index, const std::string
   return module;
 }
 
-HandOff read_hand_off(const Json& json, const std::string& file) {
+HandOff read_hand_off(const Json& json) {
   HandOff hand_off;
-  if (!json.is_object()) fail(file, "a hand-off is no object");
-  hand_off.between = text_or(json, "between", file);
-  const std::string where = file + ": hand-off " + hand_off.between;
+  if (!json.is_object()) fail("a hand-off is no object");
+  hand_off.between = text_or(json, "between");
+  const std::string where = "hand-off " + hand_off.between;
   require_known(json, {"between", "bytes_ms"}, where);
   for (const Json& point : list(json, "bytes_ms", where)) {
     const std::vector<double> pair = numbers(point, 2);
-    if (pair.empty()) fail(where, "bytes_ms is no list of [bytes, ms]");
+    if (pair.empty()) fail("bytes_ms is no list of [bytes, ms]", where);
     hand_off.points.push_back({pair[0], pair[1]});
   }
   return hand_off;
 }
 
-Profile read(const Json& json, const std::string& file) {
-  if (!json.is_object() || number_or(json, "millrace_profile", 0, file) != 1) {
-    fail(file, "millrace_profile is not 1: no profile, or a later one");
+Profile read(const Json& json) {
+  if (!json.is_object() || number_or(json, "millrace_profile", 0) != 1) {
+    fail("millrace_profile is not 1: no profile, or a later one");
   }
-  require_known(json,
-                {"millrace_profile", "network", "source", "device", "frames", "input_bytes",
-                 "thread_speedup", "hand_offs", "modules"},
-                file);
+  require_known(json, {"millrace_profile", "network", "source", "device", "frames", "input_bytes",
+                       "thread_speedup", "hand_offs", "modules"});
   Profile profile;
-  profile.network = text_or(json, "network", file);
-  profile.source = text_or(json, "source", file);
-  profile.device = text_or(json, "device", file);
-  profile.frames = count_or(json, "frames", 1, file);
-  profile.input_bytes = number_or(json, "input_bytes", 0, file);
+  profile.network = text_or(json, "network");
+  profile.source = text_or(json, "source");
+  profile.device = text_or(json, "device");
+  profile.frames = count_or(json, "frames", 1);
+  profile.input_bytes = number_or(json, "input_bytes", 0);
   if (json.contains("thread_speedup")) {
-    const Json& speeds = list(json, "thread_speedup", file);
+    const Json& speeds = list(json, "thread_speedup");
     profile.thread_speedup = numbers(speeds, speeds.size());
     if (profile.thread_speedup.size() != speeds.size())
-      fail(file, "thread_speedup is no list of numbers");
+      fail("thread_speedup is no list of numbers");
   }
   if (json.contains("hand_offs")) {
-    for (const Json& value : list(json, "hand_offs", file))
-      profile.hand_offs.push_back(read_hand_off(value, file));
+    for (const Json& value : list(json, "hand_offs"))
+      profile.hand_offs.push_back(read_hand_off(value));
   }
-  for (const Json& value : list(json, "modules", file))
-    profile.modules.push_back(read_module(value, profile.modules.size(), file));
+  for (const Json& value : list(json, "modules"))
+    profile.modules.push_back(read_module(value, profile.modules.size()));
   return profile;
 }
 
@@ -198,22 +199,19 @@ std::string profile_to_json(const Profile& profile) {
 }
 
 Profile profile_from_json(const std::string& text, const std::string& name) {
-  Profile profile;
   try {
     const Json json = stages::parse_bounded<Json>(text);
     // Json::parse() throws with the reason.
-    profile = read(json.is_discarded() ? Json::parse(text) : json, name);
-  } catch (const Json::exception& error) {
-    fail(name, std::string("is no JSON: ") + error.what());
-  } catch (const std::length_error& error) {
-    fail(name, error.what());
-  }
-  try {
+    Profile profile = read(json.is_discarded() ? Json::parse(text) : json);
     check_profile(profile);
+    return profile;
+  } catch (const Json::exception& error) {
+    fail(std::string("is no JSON: ") + error.what(), name);
+  } catch (const std::length_error& error) {
+    fail(error.what(), name);
   } catch (const ProfileError& error) {
-    fail(name, error.what());
+    fail(error.what(), name);
   }
-  return profile;
 }
 
 }  // namespace millrace::engine::plan

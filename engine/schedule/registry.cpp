@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string_view>
 
-#include "engine/schedule/schedule_csv.h"
 #include "engine/schedule/entries.h"  // CMake writes it: ENTRY(name) for each generators/name.cpp
 
 namespace millrace::engine {
@@ -16,33 +16,30 @@ MILLRACE_SCHEDULES(MILLRACE_DECLARE)
 
 namespace {
 
-struct Table {
-  Table() {
-#define MILLRACE_ADD(entry) add(schedules::entry);
-    MILLRACE_SCHEDULES(MILLRACE_ADD)
-  }
+using Table = std::vector<ScheduleEntry>;
 
-  void add(const ScheduleEntry& entry) {
-    const auto place = std::lower_bound(names.begin(), names.end(), entry.name);
-    if (place != names.end() && *place == entry.name)
-      throw std::invalid_argument(std::string("there is a schedule ") + entry.name + " already");
-    entries.insert(entries.begin() + (place - names.begin()), entry);
-    names.insert(place, entry.name);
-  }
-
-  std::vector<ScheduleEntry> entries;  ///< by name
-  std::vector<std::string> names;
-};
+void add(Table& table, const ScheduleEntry& entry) {
+  const std::string_view name = entry.name;
+  const auto place = std::ranges::lower_bound(table, name, {}, &ScheduleEntry::name);
+  if (place != table.end() && place->name == name)
+    throw std::invalid_argument("there is a schedule " + std::string(name) + " already");
+  table.insert(place, entry);
+}
 
 Table& table() {
-  static Table all;
+  static Table all = [] {
+    Table all;
+#define MILLRACE_ADD(entry) add(all, schedules::entry);
+    MILLRACE_SCHEDULES(MILLRACE_ADD)
+    return all;
+  }();
   return all;
 }
 
 void refuse_replicas(const ScheduleSpec& spec) {
   if (spec.replicas.empty()) return;
   std::string names;
-  for (const ScheduleEntry& entry : table().entries) {
+  for (const ScheduleEntry& entry : table()) {
     if (entry.replicas) names += (names.empty() ? "" : ", ") + std::string(entry.name);
   }
   throw std::invalid_argument(spec.schedule + " has no replicated stages (" + names + " has)");
@@ -59,22 +56,24 @@ void require_options(const ScheduleEntry& entry, const ScheduleSpec& spec) {
 }  // namespace
 
 const std::vector<ScheduleEntry>& schedule_table() {
-  return table().entries;
+  return table();
 }
 
-const std::vector<std::string>& schedule_names() {
-  return table().names;
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const ScheduleEntry& entry : table()) names.push_back(entry.name);
+  return names;
 }
 
 const ScheduleEntry& schedule_entry(const std::string& name) {
-  for (const ScheduleEntry& entry : table().entries) {
+  for (const ScheduleEntry& entry : table()) {
     if (entry.name == name) return entry;
   }
   throw std::invalid_argument("unknown schedule \"" + name + "\"");
 }
 
 void register_schedule(const ScheduleEntry& entry) {
-  table().add(entry);
+  add(table(), entry);
 }
 
 Schedule make_schedule(const ScheduleSpec& spec) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -156,6 +157,38 @@ inline Schedule make_schedule(const std::string& name, ScheduleSpec spec) {
 }
 
 /// In order.
-const std::vector<std::string>& schedule_names();
+std::vector<std::string> schedule_names();
+
+bool is_schedule_file(const std::string& name);
+
+/// Reads one minibatch of a flushing schedule in the format of torch.distributed.pipelining: a row
+/// per worker, cells as "2F0" (stage 2 forwards sample 0), B, or I and W for a backward's two
+/// parts; empty cells are bubbles. Communication cells of PyTorch's "compute_comms" form (SEND_F,
+/// RECV_B, REDUCE_GRAD, ...) are implied and skipped; "(0F1;3B0)OVERLAP_F_B" means its parts in
+/// order. Every stage updates after each minibatch. Accepts that PyTorch 2.11 numbers the forwards
+/// of 1F1B's last rank from 1. Throws std::invalid_argument, "LINE:COLUMN: what is wrong". The
+/// result still needs verify().
+Schedule parse_schedule_csv(const std::string& text);
+
+/// The same from a file; errors begin with its name.
+Schedule read_schedule_csv(const std::string& file);
+
+struct Fault {
+  std::int64_t clock = 0;  ///< actions done by all workers before it
+  int worker = 0;
+  Action action;
+  std::string what;
+
+  /// "schedule gpipe, clock 12, worker 1, 1B0: ...".
+  std::string text(const std::string& schedule) const;
+};
+
+/// Proves a schedule before anything starts: without a fault the engine ends, and its numbers do
+/// not depend on timing. Walks it as the engine would, over its prologue and enough periods to
+/// reuse every slot and weight version. Returns the first fault: a deadlock; a sample that a stage
+/// forwards or takes back twice, never or out of order; a gradient that meets another sample's; a
+/// weight version that is not the rule's, not made yet or no longer kept; an update with too few or
+/// too many gradients; a slot that some timing could overwrite before its last read.
+std::optional<Fault> verify(const Schedule& schedule);
 
 }  // namespace millrace::engine

@@ -1,48 +1,31 @@
-#include "engine/schedule/schedule_csv.h"
+#include "engine/schedule/schedule.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 
 namespace millrace::engine {
 namespace {
 
-/// PyTorch's words. Implied ones are skipped.
-struct Word {
-  std::string_view text;
-  bool implied;
-  Op op = Op::forward;
-};
-constexpr std::array kWords = {Word{"F", false, Op::forward},
-                               Word{"B", false, Op::backward},
-                               Word{"I", false, Op::backward_input},
-                               Word{"W", false, Op::backward_weight},
-                               Word{"UNSHARD", true},
-                               Word{"RESHARD", true},
-                               Word{"REDUCE_GRAD", true},
-                               Word{"SEND_F", true},
-                               Word{"RECV_F", true},
-                               Word{"SEND_B", true},
-                               Word{"RECV_B", true}};
+/// Cells name these by their letters; and, in PyTorch's words, what they imply, which is skipped.
+constexpr Op kOps[] = {Op::forward, Op::backward, Op::backward_input, Op::backward_weight};
+constexpr std::string_view kImplied[] = {"UNSHARD", "RESHARD", "REDUCE_GRAD", "SEND_F",
+                                         "RECV_F",  "SEND_B",  "RECV_B"};
 constexpr std::int64_t kMost = 65536;
 
 class Reader {
  public:
-  explicit Reader(const std::string& text) : text_(text) {}
+  explicit Reader(const std::string& text) : rows_(text) {}
 
   Schedule read() {
-    for (std::size_t begin = 0; begin < text_.size(); ++line_) {
-      std::size_t end = text_.find('\n', begin);
-      if (end == std::string::npos) end = text_.size();
-      std::string_view row(text_.data() + begin, end - begin);
-      if (!row.empty() && row.back() == '\r') row.remove_suffix(1);
+    for (std::string row; std::getline(rows_, row); ++line_) {
+      if (row.ends_with('\r')) row.pop_back();
       read_row(row);
-      begin = end + 1;
     }
     return finish();
   }
@@ -91,20 +74,21 @@ class Reader {
     const std::string_view name = rest.substr(0, length);
     rest.remove_prefix(name.size());
     const std::int64_t sample = number(rest);
-    const auto word = std::find_if(kWords.begin(), kWords.end(),
-                                   [&](const Word& known) { return known.text == name; });
+    const bool implied = std::ranges::find(kImplied, name) != std::end(kImplied);
+    const auto op = std::ranges::find_if(
+        kOps, [&](Op known) { return name == std::string(1, op_letter(known)); });
     const std::string quoted = "\"" + std::string(cell) + "\"";
     if (name == "U") {
       fail(column, quoted +
                        ": a file holds one minibatch of a schedule that flushes, and updates "
                        "follow it; this one does not flush");
     }
-    if (stage < 0 || word == kWords.end() || !rest.empty())
+    if (stage < 0 || (op == std::end(kOps) && !implied) || !rest.empty())
       fail(column,
            quoted + " is no action, such as 2F0 (stage 2 forwards sample 0), 2B0, 2I0, 2W0");
-    if (word->implied) return;
+    if (implied) return;
     if (sample < 0) fail(column, quoted + " names no sample, as in 2F0");
-    program.period.push_back({word->op, int(stage), sample, sample});
+    program.period.push_back({*op, int(stage), sample, sample});
   }
 
   /// Takes the digits at the front; -1 if there are none or too many.
@@ -155,7 +139,7 @@ class Reader {
 
   static constexpr int kMostStages = 4096;
   static constexpr std::size_t kMostWorkers = 256;
-  const std::string& text_;
+  std::istringstream rows_;
   int line_ = 1;
   std::vector<Program> workers_;
 };

@@ -44,23 +44,9 @@ class SimulationFacts {
   double compute_ms(const Action& action) const {
     if (input_.ticks) return action.op == Op::update ? 0 : 1;
     const plan::StepCosts& ms = input_.stages[action.stage].ms;
-    const auto cost = [&] {
-      switch (action.op) {
-        case Op::forward:
-        case Op::recompute:
-          return ms.forward;
-        case Op::backward:
-          return ms.backward();
-        case Op::backward_input:
-          return ms.input_gradient;
-        case Op::backward_weight:
-          return ms.weight_gradient;
-        case Op::update:
-          return ms.update;
-      }
-      return 0.0;
-    };
-    return cost() * input_.contention + input_.overhead_ms;
+    const double by_op[] = {ms.forward,        ms.forward,         ms.backward(),
+                            ms.input_gradient, ms.weight_gradient, ms.update};
+    return by_op[int(action.op)] * input_.contention + input_.overhead_ms;
   }
   /// Of the all-reduce in an update of `stage`.
   double agree_ms(int stage) const { return agree_ms_[stage]; }

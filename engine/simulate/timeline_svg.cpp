@@ -21,18 +21,14 @@ text{font:11px sans-serif;fill:#1f2328}.m{fill:#59636e}.n{font-size:10px;fill:#1
 </style>
 )";
 
-struct Kind {
-  char letter;
-  const char* meaning;
-};
-constexpr std::array<Kind, 7> kKinds = {{{'F', "forward"},
-                                         {'R', "recompute"},
-                                         {'B', "backward"},
-                                         {'I', "backward, input"},
-                                         {'W', "backward, weights"},
-                                         {'U', "update"},
-                                         {'H', "hand-off"}}};
-constexpr int kHandOff = 6;
+/// By operation, and last of hand-offs.
+constexpr std::array kMeanings = {"forward",           "recompute", "backward", "backward, input",
+                                  "backward, weights", "update",    "hand-off"};
+constexpr std::size_t kHandOff = kMeanings.size() - 1;
+
+char letter(std::size_t kind) {
+  return kind == kHandOff ? 'H' : op_letter(Op(kind));
+}
 
 std::string escaped(const std::string& text) {
   std::string safe;
@@ -118,7 +114,7 @@ class Picture {
   void draw(const SimulatedAction& event) {
     const double y = top_ + event.worker * kRow + (kRow - kBox) / 2;
     const double begin = event.compute_start_ms(), end = begin + event.compute_ms;
-    const int kind = int(event.action.op);
+    const auto kind = std::size_t(event.action.op);
     for (const auto& [from, to] : {std::pair{event.start_ms, begin}, {end, event.end_ms()}}) {
       if (to <= from) continue;
       seen_[kHandOff] = true;
@@ -127,8 +123,7 @@ class Picture {
     seen_[kind] = true;
     const double width = x(end) - x(begin);
     // A gap between neighbours where there is room.
-    boxes_ +=
-        box(x(begin), y, width > 3 ? width - 0.7 : std::max(width, 0.6), kBox, kKinds[kind].letter);
+    boxes_ += box(x(begin), y, width > 3 ? width - 0.7 : std::max(width, 0.6), kBox, letter(kind));
     Action action = event.action;
     action.version = -1;
     for (const std::string& name : {action_text(action, staged_), std::to_string(action.sample)}) {
@@ -162,11 +157,11 @@ class Picture {
   std::string legend(double height) const {
     std::string text;
     double at = left_;
-    for (std::size_t kind = 0; kind < kKinds.size(); ++kind) {
+    for (std::size_t kind = 0; kind < kMeanings.size(); ++kind) {
       if (!seen_[kind]) continue;
-      text += box(at, height - 22, 12, 12, kKinds[kind].letter) +
-              words(at + 17, height - 12, kKinds[kind].meaning);
-      at += 17 + kLetter * double(std::string(kKinds[kind].meaning).size()) + 18;
+      text +=
+          box(at, height - 22, 12, 12, letter(kind)) + words(at + 17, height - 12, kMeanings[kind]);
+      at += 17 + kLetter * double(std::string(kMeanings[kind]).size()) + 18;
     }
     std::string rest;
     if (rows_ < int(names_.size())) rest = format("first %d of %zu workers", rows_, names_.size());
@@ -183,7 +178,7 @@ class Picture {
   bool staged_;  ///< a worker has several stages
   double top_, left_ = 0, right_ = 0;
   double until_ = 0;  ///< ms
-  std::array<bool, kKinds.size()> seen_{};
+  std::array<bool, kMeanings.size()> seen_{};
   std::string boxes_;
 };
 

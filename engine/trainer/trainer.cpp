@@ -13,7 +13,6 @@
 #include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
-#include "engine/schedule/verifier.h"
 #include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"

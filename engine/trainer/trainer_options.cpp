@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "engine/schedule/verifier.h"
 #include "engine/trainer/backends.h"
 
 namespace millrace::engine {

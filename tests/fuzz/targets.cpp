@@ -13,10 +13,8 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 
-#include "engine/plan/pipedream_graph.h"
 #include "engine/plan_files/profile_json.h"
-#include "engine/schedule/schedule_csv.h"
-#include "engine/schedule/verifier.h"
+#include "engine/schedule/schedule.h"
 #include "io/source/labels.h"
 #include "io/source/picture_headers.h"
 #include "stages/safetensors.h"

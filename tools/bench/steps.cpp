@@ -10,7 +10,7 @@
 #include "engine/plan/cost_model.h"
 #include "engine/schedule/launch_groups.h"
 #include "engine/simulate/simulator.h"
-#include "engine/simulate/staircase.h"
+#include "engine/simulate/timeline.h"
 #include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"

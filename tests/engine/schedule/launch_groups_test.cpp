@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/schedule/verifier.h"
+#include "engine/schedule/schedule.h"
 
 namespace millrace::engine {
 namespace {

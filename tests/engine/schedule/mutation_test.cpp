@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "engine/schedule/verifier.h"
+#include "engine/schedule/schedule.h"
 #include "engine/trainer/oracle.h"
 #include "tests/engine/fake_pipeline.h"
 #include "tests/engine/sample_feed.h"

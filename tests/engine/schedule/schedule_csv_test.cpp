@@ -1,10 +1,9 @@
-#include "engine/schedule/schedule_csv.h"
+#include "engine/schedule/schedule.h"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
-#include "engine/schedule/verifier.h"
 #include "tests/complaint.h"
 
 namespace millrace::engine {

@@ -5,9 +5,8 @@
 #include <algorithm>
 
 #include "engine/schedule/registry.h"
-#include "engine/simulate/staircase.h"
-#include "engine/schedule/verifier.h"
 #include "engine/simulate/simulator.h"
+#include "engine/simulate/timeline.h"
 #include "tests/engine/trained.h"
 
 namespace millrace::engine {
@@ -52,7 +51,7 @@ TEST(AScheduleOfOnesOwn, HasANameAndIsProven) {
     const auto fault = verify(toy(stages));
     EXPECT_FALSE(fault) << fault->text("toy");
   }
-  const std::vector<std::string>& names = schedule_names();
+  const std::vector<std::string> names = schedule_names();
   EXPECT_EQ(std::count(names.begin(), names.end(), "toy"), 1);
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
   EXPECT_EQ(gradient_ages(toy(3)), (std::vector<std::int64_t>{2, 1, 0}));

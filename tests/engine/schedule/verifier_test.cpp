@@ -1,4 +1,4 @@
-#include "engine/schedule/verifier.h"
+#include "engine/schedule/schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -18,9 +18,9 @@ TEST(Verifier, PassesEveryGenerator) {
       for (const int microbatches : {1, 2, 4, 8, 12}) {
         for (const bool sync : {false, true}) {
           ScheduleSpec options{.stages = stages,
-                                  .microbatches = microbatches,
-                                  .virtual_stages = 2,
-                                  .vertical_sync = sync};
+                               .microbatches = microbatches,
+                               .virtual_stages = 2,
+                               .vertical_sync = sync};
           Schedule schedule;
           try {
             schedule = make_schedule(name, options);
@@ -88,7 +88,9 @@ TEST(Verifier, NamesTheFault) {
        [&](Schedule& s) { period(s, 0)[1].gradient += 1; },
        "receives what belongs to sample 2"},
       {{.schedule = "pipedream", .stages = 3},
-       [](Schedule& s) { s.versions = {2, 2, 1}; },
+       [](Schedule& s) {
+         s.versions = {2, 2, 1};
+       },
        "its weight version is no longer kept"},
       {{.schedule = "2bw", .stages = 2},
        [&](Schedule& s) { period(s, 1)[0].version += 1; },

@@ -1,7 +1,6 @@
 // Schedules and simulations as text and as a picture.
 #include <gtest/gtest.h>
 
-#include "engine/simulate/staircase.h"
 #include "engine/simulate/timeline.h"
 
 namespace millrace::engine {

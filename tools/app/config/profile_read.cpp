@@ -3,7 +3,6 @@
 #include <fstream>
 #include <iterator>
 
-#include "engine/plan/pipedream_graph.h"
 #include "engine/plan_files/profile_json.h"
 #include "engine/trainer/backends.h"
 #include "engine/trainer/profiler.h"

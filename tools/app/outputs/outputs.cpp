@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/schedule/schedule_csv.h"
+#include "engine/schedule/schedule.h"
 #include "io/files/whole_file.h"
 #include "io/source/source.h"
 #include "io/source/uri.h"

@@ -8,10 +8,8 @@
 #include "engine/plan/plan.h"
 #include "engine/plan_files/profile_json.h"
 #include "engine/schedule/registry.h"
-#include "engine/schedule/schedule_csv.h"
-#include "engine/schedule/verifier.h"
 #include "engine/simulate/simulator.h"
-#include "engine/simulate/staircase.h"
+#include "engine/simulate/timeline.h"
 
 namespace millrace::python {
 namespace {
@@ -42,9 +40,7 @@ std::vector<std::vector<std::string>> rows(const Schedule& schedule, std::int64_
   std::vector<std::vector<std::string>> all;
   for (const auto& row : engine::draw_staircase(schedule, samples).rows) {
     all.emplace_back();
-    for (const auto& cell : row)
-      all.back().push_back(
-          cell ? engine::action_text(cell->action, true) + (cell->updates ? "U" : "") : "");
+    for (const auto& cell : row) all.back().push_back(cell ? cell->text(true) : "");
   }
   return all;
 }

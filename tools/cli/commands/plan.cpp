@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "engine/format.h"
-#include "engine/plan/plan_text.h"
+#include "engine/plan/plan.h"
 #include "io/files/whole_file.h"
 #include "tools/app/config/profile_read.h"
 #include "tools/cli/commands/command.h"

@@ -1,26 +1,26 @@
+#include "tools/cli/commands/schedule.h"
+
 #include <unistd.h>
 
 #include <iostream>
+#include <stdexcept>
 
 #include "engine/format.h"
 #include "engine/schedule/registry.h"
-#include "engine/simulate/staircase.h"
+#include "engine/simulate/timeline.h"
 #include "tools/app/config/config.h"
-#include "tools/cli/commands/command.h"
-#include "tools/cli/commands/schedule_choice.h"
 
 namespace millrace::cli {
 namespace {
 
-struct ScheduleArguments : ScheduleChoice {
+constexpr int kMany = 200;  // stages; more take over a second
+/// The verifier's time grows with the cube of the workers. Tests verify the generators' schedules.
+constexpr std::size_t kMostVerified = 128;
+
+struct ScheduleArguments : engine::ScheduleSpec {
   std::int64_t samples = 8;
   std::string format = "grid";  ///< or csv
 };
-
-/// "B4(2)U": an update that follows at once takes no tick.
-std::string cell_text(const engine::Cell& cell, bool staged) {
-  return engine::action_text(cell.action, staged) + (cell.updates ? "U" : "");
-}
 
 std::string grid_text(const engine::Schedule& schedule, const engine::Staircase& staircase) {
   const bool colours = isatty(STDOUT_FILENO);
@@ -28,7 +28,7 @@ std::string grid_text(const engine::Schedule& schedule, const engine::Staircase&
   std::size_t width = 2;
   for (const auto& row : staircase.rows) {
     for (const auto& cell : row) {
-      if (cell) width = std::max(width, cell_text(*cell, staged).size());
+      if (cell) width = std::max(width, cell->text(staged).size());
     }
   }
   const std::vector<std::string> names = engine::worker_names(schedule);
@@ -36,7 +36,7 @@ std::string grid_text(const engine::Schedule& schedule, const engine::Staircase&
   for (std::size_t worker = 0; worker < names.size(); ++worker) {
     grid += names[worker] + " ";
     for (const auto& cell : staircase.rows[worker]) {
-      const std::string text = cell ? cell_text(*cell, staged) : ".";
+      const std::string text = cell ? cell->text(staged) : ".";
       const bool coloured = cell && colours;
       if (coloured)
         grid += engine::terminal_colour(cell->updates ? engine::Op::update : cell->action.op);
@@ -112,6 +112,54 @@ void add_options(CLI::App& options, ScheduleArguments& arguments) {
 }
 
 }  // namespace
+
+void add_schedule_choice(CLI::App& options, engine::ScheduleSpec& choice, int most_stages) {
+  choice.stages = 0;
+  const CLI::Validator named = CLI::IsMember(engine::schedule_names());
+  options
+      .add_option("name", choice.schedule,
+                  "Schedule, or a CSV file of torch.distributed.pipelining")
+      ->required()
+      ->check(
+          [named](const std::string& name) {
+            return engine::is_schedule_file(name) ? std::string() : named(name);
+          },
+          named.get_description());
+  options.add_option("--stages", choice.stages, "N; unset: 4, or as many as the file has")
+      ->check(CLI::Range(1, most_stages));
+  options.add_option("--microbatches", choice.microbatches, "Samples per minibatch")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 65536));
+  options.add_option("--virtual-stages", choice.virtual_stages, "interleaved: stages per worker")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  options.add_flag("--vertical-sync", choice.vertical_sync,
+                   "pipedream: every stage at stage 0's version");
+  options.add_option("--replicas", choice.replicas, "pipedream: workers per stage, as 2,1")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024));
+  options.add_flag("--recompute", choice.recompute,
+                   "Keep only a sample's input and run forward again to go back");
+}
+
+engine::Schedule chosen_schedule(engine::ScheduleSpec spec, int stages) {
+  try {
+    if (spec.stages == 0) spec.stages = stages;
+    if (spec.stages == 0 && engine::is_schedule_file(spec.schedule))
+      spec.stages = engine::read_schedule_csv(spec.schedule).stages;
+    if (spec.stages == 0) spec.stages = 4;
+    if (spec.stages > kMany) std::cerr << spec.stages << " stages take a while\n";
+    const engine::Schedule schedule = engine::make_schedule(spec);
+    const bool verifies =
+        schedule.workers.size() <= kMostVerified || engine::is_schedule_file(spec.schedule);
+    if (const auto fault = verifies ? engine::verify(schedule) : std::nullopt)
+      throw app::ConfigError(fault->text(schedule.name));
+    return schedule;
+  } catch (const std::invalid_argument& error) {
+    const std::string what = error.what();
+    throw app::ConfigError(what.starts_with(spec.schedule) ? what : spec.schedule + ": " + what);
+  }
+}
 
 const Command kSchedule = {40, "schedule", "Print a schedule as the staircase, or as PyTorch's CSV",
                            add<ScheduleArguments, add_options, schedule>};

@@ -8,14 +8,14 @@
 
 #include "engine/format.h"
 #include "engine/plan/balance.h"
-#include "engine/plan/plan_text.h"
+#include "engine/plan/plan.h"
 #include "engine/simulate/timeline.h"
 #include "engine/trace/trace.h"
 #include "io/files/whole_file.h"
 #include "tools/app/config/config.h"
 #include "tools/app/config/profile_read.h"
 #include "tools/cli/commands/command.h"
-#include "tools/cli/commands/schedule_choice.h"
+#include "tools/cli/commands/schedule.h"
 
 namespace millrace::cli {
 namespace {
@@ -31,7 +31,7 @@ using engine::plan::StageCosts;
 /// Limits on actions: to list, and to simulate without --samples.
 constexpr std::int64_t kMostListed = 1'000'000, kMostUnasked = 20'000'000;
 
-struct SimulateArguments : ScheduleChoice {
+struct SimulateArguments : engine::ScheduleSpec {
   // Costs of a sample.
   engine::GivenCosts costs;  ///< gradients are as large as activations
   std::string profile;       ///< instead of costs: JSON, or PipeDream's graph.txt
@@ -266,26 +266,22 @@ void add_costs(CLI::App& options, SimulateArguments& simulate) {
 }
 
 void add_machine(CLI::App& options, SimulateArguments& simulate) {
-  const CLI::Range any(0.0, 1e9);
+  const auto number = [&](const char* name, double& value, const char* text) {
+    return options.add_option(name, value, text)->check(CLI::Range(0.0, 1e9));
+  };
   CLI::Option* const links = options.add_option(
       "--links", simulate.links, "GB/s[:ms] for each of --devices' levels, by commas, as for plan");
   options.add_option("--devices", simulate.devices,
                      "8, or 2x8: servers x devices; unset: as needed");
-  options.add_option("--link-latency", simulate.link_latency_ms, "ms of a message")
-      ->check(any)
+  number("--link-latency", simulate.link_latency_ms, "ms of a message")->excludes(links);
+  number("--link-gbps", simulate.link_gbps, "Gbit/s of a link; 0: bytes cost nothing")
       ->excludes(links);
-  options.add_option("--link-gbps", simulate.link_gbps, "Gbit/s of a link; 0: bytes cost nothing")
-      ->check(any)
-      ->excludes(links);
-  options
-      .add_option("--delay", simulate.input.delay_ms,
-                  "Extra latency of each message in ms, as of a long cable")
-      ->check(any);
+  number("--delay", simulate.input.delay_ms,
+         "Extra latency of each message in ms, as of a long cable");
   options.add_option("--overlap", simulate.overlap, "What runs beside computing")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "transfers", "all"}));
-  options.add_option("--overhead", simulate.input.overhead_ms, "ms to launch an action")
-      ->check(any);
+  number("--overhead", simulate.input.overhead_ms, "ms to launch an action");
   options
       .add_option("--contention", simulate.input.contention, "Computing takes so many times longer")
       ->capture_default_str()
@@ -294,8 +290,7 @@ void add_machine(CLI::App& options, SimulateArguments& simulate) {
       .add_option("--cores", simulate.input.cores,
                   "Cores to which workers are assigned round-robin; 0: one for each")
       ->check(CLI::Range(0, 65536));
-  options.add_option("--fps", simulate.fps, "Frames a second of a live source; 0: not live")
-      ->check(any);
+  number("--fps", simulate.fps, "Frames a second of a live source; 0: not live");
 }
 
 void add_options(CLI::App& options, SimulateArguments& simulate) {

@@ -25,12 +25,8 @@ constexpr std::uintmax_t kMostBytes = 64 << 20;  // of a report
 constexpr std::size_t kMostConfig = 1 << 20;     // bytes of its config
 constexpr std::size_t kMostPoints = 4000;
 
-/// A row of the table: where a report has its figure.
-struct Row {
-  const char* label;
-  const char* pointer;
-};
-constexpr std::array<Row, 25> kRows = {{
+/// Rows of the table: label, and where a report has the figure.
+constexpr std::array<std::pair<const char*, const char*>, 25> kRows = {{
     {"frames received", "/frames/received"},
     {"frames trained", "/frames/trained"},
     {"frames dropped", "/frames/dropped"},
@@ -125,12 +121,12 @@ Table asked_table(const std::vector<NamedReport>& runs) {
 
 Table figures_table(const std::vector<NamedReport>& runs) {
   Table table;
-  for (const Row& row : kRows) {
-    const Json* const first = at(runs[0].report, row.pointer);
-    std::vector<std::string> fields = {row.label};
+  for (const auto& [label, pointer] : kRows) {
+    const Json* const first = at(runs[0].report, pointer);
+    std::vector<std::string> fields = {label};
     bool any = false;
     for (const NamedReport& run : runs) {
-      const Json* const value = at(run.report, row.pointer);
+      const Json* const value = at(run.report, pointer);
       any = any || (value && !value->is_null());
       fields.push_back(text_of(value) + (value == first ? "" : ratio_text(first, value)));
     }
