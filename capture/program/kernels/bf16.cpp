@@ -1,7 +1,9 @@
 #include <algorithm>
 
-#include "capture/program/kernels/bf16_tiles.h"
 #include "capture/program/kernels/internal.h"
+
+#if defined(__x86_64__)
+#include "capture/program/kernels/bf16_tiles.h"
 
 namespace millrace::kernels {
 namespace {
@@ -436,6 +438,11 @@ class Bf16WeightGradient final : public Kernel {
 
 }  // namespace
 
+bool has_bf16() {
+  static const bool has = ask_for_tiles();
+  return has;
+}
+
 bool bf16_can_do(const Convolution& c) {
   const auto [rows, columns] = window_of(c);
   return c.precision == Precision::kBf16 && has_bf16() && lanes() == kTile && c.groups == 1 &&
@@ -457,3 +464,23 @@ std::unique_ptr<Kernel> make_bf16(const Convolution& convolution) {
 }
 
 }  // namespace millrace::kernels
+
+#else
+
+namespace millrace::kernels {
+
+bool has_bf16() {
+  return false;
+}
+bool bf16_can_do(const Convolution&) {
+  return false;
+}
+bool bf16_is_faster(const Convolution&) {
+  return false;
+}
+std::unique_ptr<Kernel> make_bf16(const Convolution&) {
+  return nullptr;
+}
+
+}  // namespace millrace::kernels
+#endif
