@@ -20,6 +20,10 @@ Convolution in_one_row(const Convolution& convolution) {
   return c;
 }
 
+std::size_t blocks(const Layout& side) {
+  return round_up(std::size_t(side.channels), kTile) / kTile;
+}
+
 /// Numbers of the source at a time, which stay in the core's own cache for all weights.
 constexpr std::size_t kCacheNumbers = 128 << 10;
 
@@ -57,7 +61,7 @@ class Bf16Correlation final : public Kernel {
 
   std::size_t scratch_floats() const override { return 4 * kTile * kTile; }
   std::size_t shared_floats(int) const override {
-    return (image_numbers() + blocks() * offsets_.size() * kTile) / 2;
+    return (image_numbers() + blocks(to_) * offsets_.size() * kTile) / 2;
   }
   int phases(int) const override { return 2; }
 
@@ -68,10 +72,10 @@ class Bf16Correlation final : public Kernel {
     }
     const Tiles tiles;
     for (const Piece& piece : pieces_) {
-      const bool by_pixels = piece.tiles() >= 8 * std::size_t(share.count) || blocks() <= 2;
+      const bool by_pixels = piece.tiles() >= 8 * std::size_t(share.count) || blocks(to_) <= 2;
       const Share whole;
       const auto [begin, end] = (by_pixels ? share : whole).of(piece.tiles(), 2);
-      const auto [block, last_block] = (by_pixels ? whole : share).of(blocks(), 2);
+      const auto [block, last_block] = (by_pixels ? whole : share).of(blocks(to_), 2);
       const std::size_t of_tile = kTile * std::size_t(piece.columns.pace) * from_.channels;
       const std::size_t at_once = round_up(kCacheNumbers / of_tile + 1, 2);
       for (std::size_t t = begin; t < end; t += at_once) {
@@ -92,7 +96,6 @@ class Bf16Correlation final : public Kernel {
     std::size_t tiles() const { return std::size_t(rows.size) * tiles_across(); }
   };
 
-  std::size_t blocks() const { return round_up(std::size_t(to_.channels), kTile) / kTile; }
   /// A tile reads this far beyond the last row.
   std::size_t slack() const {
     return kTile * std::size_t(window_of(c_).columns.stride) * from_.channels + kDeep;
@@ -135,7 +138,7 @@ class Bf16Correlation final : public Kernel {
   void round_weights(const float* weights, Bf16* to, Share share) const {
     const std::size_t taps = std::size_t(taps_of(window_of(c_))), in = c_.input.channels;
     const std::size_t line = taps * (forward(c_) ? in : 1);
-    const auto [begin, end] = share.of(blocks() * order_.size());
+    const auto [begin, end] = share.of(blocks(to_) * order_.size());
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t channel = i / order_.size() * kTile, first = order_[i % order_.size()];
       const int lines = int(std::min(kTile, std::size_t(to_.channels) - channel));
@@ -212,9 +215,6 @@ constexpr std::size_t kChunks = 16;
 std::size_t reach(const Taps& taps) {
   return std::size_t((taps.count - 1) / taps.stride);
 }
-std::size_t blocks(const Layout& side) {
-  return round_up(std::size_t(side.channels), kTile) / kTile;
-}
 
 /// Sums over pixels of dy's channels, in planes, times x's, in pixel pairs, which a tap shifts.
 class Bf16WeightGradient final : public Kernel {
@@ -256,9 +256,8 @@ class Bf16WeightGradient final : public Kernel {
     spread_planes(operands, band, share);
     if (!operands.bias_gradient) return;
     const Layout rows{int(height_of(band)), c_.output.width, c_.output.channels};
-    const auto [first, last] = share.of(rows.channels, lanes());
-    channel_sums(operands.source + band * band_ * rows.row(), rows, first, last,
-                 operands.bias_gradient, c_.accumulate || band > 0);
+    channel_sums(rows, operands.source + band * band_ * rows.row(), 1, operands.bias_gradient,
+                 share, c_.accumulate || band > 0);
   }
 
  private:

@@ -264,9 +264,8 @@ void unfold(const Convolution& c, const float* x, float* to, std::size_t of_pixe
 }
 
 void bias_gradient(const Convolution& c, const Operands& operands, Share share) {
-  if (!operands.bias_gradient) return;
-  const auto [first, last] = share.of(c.output.channels, lanes());
-  channel_sums(operands.source, c.output, first, last, operands.bias_gradient, c.accumulate);
+  if (operands.bias_gradient)
+    channel_sums(c.output, operands.source, 1, operands.bias_gradient, share, c.accumulate);
 }
 
 TapGrid window_of(const Convolution& c) {

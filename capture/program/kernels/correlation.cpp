@@ -14,8 +14,6 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;
-
 /// Adds one source row to the sums of output rows kFirst..kLast of a tile. `weights`: of kernel row
 /// (source row - kFirst); later output rows use earlier kernel rows.
 template <int kFirst, int kLast, int R, int P>

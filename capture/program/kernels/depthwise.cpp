@@ -156,20 +156,19 @@ namespace {
 
 class DepthwiseKernel final : public Kernel {
  public:
-  explicit DepthwiseKernel(const Convolution& c) : convolution_(c) {}
+  explicit DepthwiseKernel(const Convolution& c) : c_(c) {}
   std::size_t scratch_floats() const override {
-    return std::size_t(taps_of(window_of(convolution_))) * lanes();
+    return std::size_t(taps_of(window_of(c_))) * lanes();
   }
   /// Threads share the channels.
   void run(const Operands& operands, int, Share share) const override {
-    const Convolution& c = convolution_;
-    const auto [begin, end] = share.of(std::size_t(c.input.channels), lanes());
-    HWY_DYNAMIC_DISPATCH(depthwise)(c, operands, begin, end);
-    bias_gradient(c, operands, share);
+    const auto [begin, end] = share.of(std::size_t(c_.input.channels), lanes());
+    HWY_DYNAMIC_DISPATCH(depthwise)(c_, operands, begin, end);
+    bias_gradient(c_, operands, share);
   }
 
  private:
-  const Convolution convolution_;
+  const Convolution c_;
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-void channel_sums(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
+void sum_channels(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
                   float* sums, bool accumulate, float factor) {
   const D d;
   for (std::size_t channel = begin; channel < end; channel += kLanes) {
@@ -145,19 +145,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace::kernels {
 
-HWY_EXPORT(channel_sums);
+HWY_EXPORT(sum_channels);
 HWY_EXPORT(mse_row);
 HWY_EXPORT(pool_all);
 HWY_EXPORT(pool_gradient_all);
 
-void channel_sums(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
-                  float* sums, bool accumulate, float factor) {
-  HWY_DYNAMIC_DISPATCH(channel_sums)(source, layout, begin, end, sums, accumulate, factor);
-}
-void channel_sums(const Layout& layout, const float* source, float factor, float* sums,
-                  Share share) {
+void channel_sums(const Layout& layout, const float* source, float factor, float* sums, Share share,
+                  bool accumulate) {
   const auto [begin, end] = share.of(std::size_t(layout.channels), lanes());
-  channel_sums(source, layout, begin, end, sums, /*accumulate=*/false, factor);
+  HWY_DYNAMIC_DISPATCH(sum_channels)(source, layout, begin, end, sums, accumulate, factor);
 }
 
 float mse(const Layout& layout, const float* prediction, const float* target, float* gradient,

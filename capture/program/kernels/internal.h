@@ -181,9 +181,6 @@ struct FinishRows {
 };
 void finish_rows(const FinishRows& f);
 
-/// Factor times the sum over all pixels, for each of channels [begin, end).
-void channel_sums(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
-                  float* sums, bool accumulate, float factor = 1);
 /// The inputs under each output pixel's taps, in the order of PyTorch's weights, zeros outside the
 /// image: `of_pixel` floats per output pixel. Threads share the output's rows.
 void unfold(const Convolution& convolution, const float* x, float* to, std::size_t of_pixel,

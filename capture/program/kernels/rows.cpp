@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-constexpr int kPixels = HWY_TARGET == HWY_AVX3 ? 4 : 2;  ///< at a time, so that sums fit registers
+constexpr int kPixels = kManyRegisters ? 4 : 2;  ///< at a time, so that sums fit registers
 
 /// w[o] = elements of row o, `row` elements apart.
 template <int O>

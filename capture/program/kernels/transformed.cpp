@@ -16,26 +16,14 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-template <class Kind>
-Functions functions() {
-  return {Kind::spread, Kind::gather};
-}
+template <class T>
+constexpr Functions kFunctions = {T::spread, T::gather};
+/// In the order of the enumerators.
 Functions functions_of(Transform transform) {
-  switch (transform) {
-    case Transform::kFft12:
-      return functions<Fourier<12>>();
-    case Transform::kFft20:
-      return functions<Fourier<20>>();
-    case Transform::kFft30:
-      return functions<Fourier<30>>();
-    case Transform::kWinograd43:
-      return functions<Winograd<4, 3>>();
-    case Transform::kWinograd63:
-      return functions<Winograd<6, 3>>();
-    case Transform::kWinograd45:
-      return functions<Winograd<4, 5>>();
-  }
-  return {};
+  constexpr Functions all[] = {kFunctions<Fourier<12>>,    kFunctions<Fourier<20>>,
+                               kFunctions<Fourier<30>>,    kFunctions<Winograd<4, 3>>,
+                               kFunctions<Winograd<6, 3>>, kFunctions<Winograd<4, 5>>};
+  return all[int(transform)];
 }
 
 }  // namespace HWY_NAMESPACE
