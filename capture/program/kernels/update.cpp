@@ -91,20 +91,8 @@ HWY_INLINE void sqrt_of(V& a, V b) {
   a = hn::Sqrt(b);
 }
 
-HWY_INLINE V plus(V a, V b) {
-  return hn::Add(a, b);
-}
-HWY_INLINE V minus(V a, V b) {
-  return hn::Sub(a, b);
-}
-HWY_INLINE V times(V a, V b) {
-  return hn::Mul(a, b);
-}
 HWY_INLINE V times_plus(V a, V b, V c) {
   return hn::MulAdd(a, b, c);
-}
-HWY_INLINE V over(V a, V b) {
-  return hn::Div(a, b);
 }
 HWY_INLINE V size_of(V a) {
   return hn::Abs(a);

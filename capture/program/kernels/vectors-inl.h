@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr std::size_t kLanes = hn::MaxLanes(D());
-constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;  ///< 32 instead of 16
+constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;  ///< else tiles are made for 16
 
 /// The first `count` lanes of a vector. Memory beyond is neither read nor written (another thread
 /// may be writing it), unlike by Highway's masked operations on processors without masks.
