@@ -237,10 +237,8 @@ void narrow_channels(const Correlation& c, int channel) {
 void correlate_narrow(const Correlation& c) {
   int channel = 0;
   for (; channel + 4 <= c.channels; channel += 4) narrow_channels<4>(c, channel);
-  const int left = c.channels - channel;
-  if (left == 3) narrow_channels<3>(c, channel);
-  if (left == 2) narrow_channels<2>(c, channel);
-  if (left == 1) narrow_channels<1>(c, channel);
+  with_constant<3>(c.channels - channel,
+                   [&](auto left) HWY_ATTR { narrow_channels<left()>(c, channel); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,11 +1,5 @@
 // Transforms of a square of pixels in which a convolution is a product, once per instruction set:
 // discrete Fourier transforms, and Winograd's (Toom-Cook) with rational points.
-#if defined(MILLRACE_KERNELS_TRANSFORM) == defined(HWY_TARGET_TOGGLE)
-#ifdef MILLRACE_KERNELS_TRANSFORM
-#undef MILLRACE_KERNELS_TRANSFORM
-#else
-#define MILLRACE_KERNELS_TRANSFORM
-#endif
 
 #include "capture/program/kernels/transform_numbers.h"
 #include "capture/program/kernels/vectors-inl.h"
@@ -442,5 +436,3 @@ struct Winograd {
 }  // namespace HWY_NAMESPACE
 }  // namespace millrace::kernels
 HWY_AFTER_NAMESPACE();
-
-#endif

@@ -102,12 +102,6 @@ HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap) {
   }
 }
 
-template <int R, int T>
-HWY_INLINE void sum_taps(const Part& part, int taps, int first_row, int first_tap) {
-  if (taps == T) return sum_block<R, T>(part, first_row, first_tap);
-  if constexpr (T > 1) sum_taps<R, T - 1>(part, taps, first_row, first_tap);
-}
-
 /// Splits the taps evenly into blocks that fit the registers.
 template <int R>
 void sum_rows(const Part& part, int first_row) {
@@ -115,7 +109,9 @@ void sum_rows(const Part& part, int first_row) {
   const int blocks = (taps + most_taps(R) - 1) / most_taps(R);
   for (int b = 0; b < blocks; ++b) {
     const int begin = taps * b / blocks, end = taps * (b + 1) / blocks;
-    sum_taps<R, most_taps(R)>(part, end - begin, first_row, part.w.tap_begin + begin);
+    with_constant<most_taps(R)>(end - begin, [&](auto count) HWY_ATTR {
+      sum_block<R, count()>(part, first_row, part.w.tap_begin + begin);
+    });
   }
 }
 
@@ -125,13 +121,7 @@ void sum_part(const Part& part) {
   const int groups = (kernel + most - 1) / most;
   for (int g = 0; g < groups; ++g) {
     const int begin = kernel * g / groups, rows = kernel * (g + 1) / groups - begin;
-    if (rows == 1) sum_rows<1>(part, begin);
-    if (rows == 2) sum_rows<2>(part, begin);
-    if (rows == 3) sum_rows<3>(part, begin);
-    if constexpr (kManyRegisters) {
-      if (rows == 4) sum_rows<4>(part, begin);
-      if (rows == 5) sum_rows<5>(part, begin);
-    }
+    with_constant<kMostRows>(rows, [&](auto count) HWY_ATTR { sum_rows<count()>(part, begin); });
   }
 }
 
