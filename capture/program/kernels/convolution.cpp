@@ -101,11 +101,7 @@ Convolution of_one_tap(const Convolution& c) {
 class Unfolded final : public Kernel {
  public:
   Unfolded(const Convolution& c, const std::string& name)
-      : c_(c),
-        window_(window_of(c)),
-        one_(of_one_tap(c)),
-        kernel_(make_kernel(one_, name)),
-        taps_(std::size_t(taps_of(window_))) {}
+      : c_(c), one_(of_one_tap(c)), kernel_(make_kernel(one_, name)) {}
 
   std::size_t scratch_floats() const override { return kernel_->scratch_floats(); }
   std::size_t shared_floats(int threads) const override {
@@ -132,38 +128,36 @@ class Unfolded final : public Kernel {
  private:
   /// Sums for each input pixel the gradients of the taps on it. Threads share the input's rows.
   void fold(const float* unfolded, const Operands& operands, Share share) const {
-    const Layout& in = c_.input;
+    const auto [rows, columns] = window_of(c_);
+    const int taps = rows.count * columns.count;
+    const Layout &in = c_.input, &out = c_.output;
     const auto [begin, end] = share.of(std::size_t(in.height));
-    for (std::size_t y = begin; y < end; ++y) {
-      for (std::size_t x = 0; x < std::size_t(in.width); ++x) {
-        float* const to = operands.made + y * in.row() + x * in.channels;
+    for (int y = int(begin); y < int(end); ++y) {
+      for (int x = 0; x < in.width; ++x) {
+        const std::size_t at = y * in.row() + std::size_t(x) * in.channels;
+        float* const to = operands.made + at;
         std::fill_n(to, in.channels, 0.0f);
-        for (int tap = 0; tap < int(taps_); ++tap) add_tap(unfolded, tap, int(y), int(x), to);
-        if (!operands.mask) continue;
-        finish_rows({.values = to,
-                     .mask = operands.mask + (to - operands.made),
-                     .to = to,
-                     .count = std::size_t(in.channels)});
+        for (int tap = 0; tap < taps; ++tap) {
+          const int down = y + rows.padding - tap / columns.count * rows.dilation;
+          const int right = x + columns.padding - tap % columns.count * columns.dilation;
+          if (down < 0 || right < 0 || down % rows.stride || right % columns.stride) continue;
+          const int v = down / rows.stride, u = right / columns.stride;
+          if (v >= out.height || u >= out.width) continue;
+          const float* const from =
+              unfolded + v * one_.input.row() + std::size_t(u) * one_.input.channels + tap;
+          for (int i = 0; i < in.channels; ++i) to[i] += from[std::size_t(i) * taps];
+        }
+        if (operands.mask)
+          finish_rows({.values = to,
+                       .mask = operands.mask + at,
+                       .to = to,
+                       .count = std::size_t(in.channels)});
       }
     }
   }
-  void add_tap(const float* unfolded, int tap, int y, int x, float* to) const {
-    const auto& [rows, columns] = window_;
-    const int down = y + rows.padding - tap / columns.count * rows.dilation;
-    const int right = x + columns.padding - tap % columns.count * columns.dilation;
-    if (down < 0 || right < 0 || down % rows.stride || right % columns.stride) return;
-    const int v = down / rows.stride, u = right / columns.stride;
-    if (v >= one_.input.height || u >= one_.input.width) return;
-    const float* from = unfolded + std::size_t(v) * one_.input.row() +
-                        std::size_t(u) * one_.input.channels + std::size_t(tap);
-    for (int i = 0; i < c_.input.channels; ++i) to[i] += from[std::size_t(i) * taps_];
-  }
 
-  const Convolution c_;
-  const TapGrid window_;
-  const Convolution one_;
+  const Convolution c_, one_;
   const std::unique_ptr<Kernel> kernel_;
-  const std::size_t taps_;
 };
 
 /// Names of composite kernels: `prefix` before the inner kernel's name.

@@ -282,8 +282,8 @@ void count_step(const stages::UpdateNumbers& numbers, const UpdateOperands& oper
 // ---- What the machine can do.
 
 /// FLOP/s of fused multiply-adds on registers alone, on this core at this time: the limit that
-/// kernels are measured against. Best of `repeats` runs of about 0.2 ms.
-double fma_peak(int repeats = 5);
+/// kernels are measured against. Best of five runs of about 0.2 ms.
+double fma_peak();
 
 /// The instruction set that the kernels use here, e.g. "AVX3".
 std::string instruction_set();

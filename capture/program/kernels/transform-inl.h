@@ -128,7 +128,7 @@ HWY_INLINE void dft(const Load& load, const Store& store) {
     for (int k = 0; k < Q; ++k) {
       dft<P, kParts>([&](int l) HWY_ATTR { return copy_of(parts[l][k]); },
                      [&](int j, const Complex& z)
-                         HWY_ATTR { store((kUnit<P, Q> * j + kUnit<Q, P> * k) % N, z); });
+                         HWY_ATTR { store((unit(P, Q) * j + unit(Q, P) * k) % N, z); });
     }
   }
 }
