@@ -1,3 +1,4 @@
+// Functions with sums over groups or rows: norms, softmax, squared errors.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -177,6 +178,22 @@ void softmax_gradient_row(const float* dy, const float* y, bool logarithm, float
   });
 }
 
+/// One row of the loss: returns the sum of squares and writes scale * difference if wanted.
+float mse_row(const float* prediction, const float* target, float* gradient, std::size_t count,
+              float scale, bool through_sigmoid) {
+  const D d;
+  const V factor = hn::Set(d, scale);
+  V sum = hn::Zero(d);
+  each_vector(0, count, [&](const auto& e) HWY_ATTR {
+    const V p = e.load(prediction), difference = hn::Sub(p, e.load(target));
+    sum = hn::MulAdd(difference, difference, sum);
+    if (!gradient) return;
+    const V g = hn::Mul(factor, difference);
+    e.store(gradient, through_sigmoid ? sigmoid_gradient_of(g, p) : g);
+  });
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace millrace::kernels
 HWY_AFTER_NAMESPACE();
@@ -192,6 +209,7 @@ HWY_EXPORT(norm_gradient_row);
 HWY_EXPORT(norm_weight_gradients);
 HWY_EXPORT(softmax_row);
 HWY_EXPORT(softmax_gradient_row);
+HWY_EXPORT(mse_row);
 
 namespace {
 
@@ -344,6 +362,18 @@ void softmax_gradient(const Matrix& m, bool logarithm, const float* gradient, co
     HWY_DYNAMIC_DISPATCH(softmax_gradient_row)
     (gradient + at, made + at, logarithm, destination + at, m.row);
   }
+}
+
+float mse(const Layout& layout, const float* prediction, const float* target, float* gradient,
+          bool through_sigmoid, float scale) {
+  const std::size_t row = layout.row(), count = layout.floats();
+  const auto of_row = HWY_DYNAMIC_DISPATCH(mse_row);
+  double sum = 0;
+  for (std::size_t i = 0; i < count; i += row) {
+    sum += of_row(prediction + i, target + i, gradient ? gradient + i : nullptr, row,
+                  float(2.0 / double(count)) * scale, through_sigmoid);
+  }
+  return float(sum / double(count));
 }
 
 }  // namespace millrace::kernels
