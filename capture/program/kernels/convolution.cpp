@@ -177,7 +177,7 @@ std::vector<std::string> float32_candidates(const Convolution& convolution) {
                                        ? weight_gradients(convolution)
                                        : correlations(convolution);
   for (const std::string& name : transforms(convolution)) names.push_back(name);
-  if (matrix_can_do(convolution)) {
+  if (convolution.kernel == 1 && convolution.stride == 1) {
     const bool first = names.front() == kWide || names.front() == kPlain;
     names.insert(first && matrix_is_faster(convolution) ? names.begin() : names.end(), kMatrix);
   }

@@ -25,9 +25,8 @@ constexpr const char* kRows = "rows";
 bool rows_are_faster(const Convolution& convolution);
 std::unique_ptr<Kernel> make_rows(const Convolution& convolution);
 
-/// For 1x1 kernels.
+/// For 1x1 kernels of stride 1.
 constexpr const char* kMatrix = "matrix";
-bool matrix_can_do(const Convolution& convolution);
 bool matrix_is_faster(const Convolution& convolution);
 std::unique_ptr<Kernel> make_matrix(const Convolution& convolution);
 

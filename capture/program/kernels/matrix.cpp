@@ -284,10 +284,6 @@ class MatrixKernel final : public Kernel {
 
 }  // namespace
 
-bool matrix_can_do(const Convolution& c) {
-  return c.kernel == 1 && c.stride == 1;
-}
-
 /// Whether it beats the direct kernels. Measured over 40 shapes with 8 and with 16 lanes.
 bool matrix_is_faster(const Convolution& c) {
   if (c.pass != Pass::kWeightGradient) return true;

@@ -375,6 +375,11 @@ HWY_INLINE void multiply(const V* x, V* y) {
 template <int M, int R>
 struct Winograd {
   static constexpr int N = M + R - 1;
+  static constexpr auto kInput = WinogradMatrices<M, R>().input;
+  static constexpr auto kWeights = WinogradMatrices<M, R>().weights;
+  static constexpr auto kGradient = WinogradMatrices<M, R>().gradient;
+  static constexpr auto kOutput = kGradient.transposed();
+  static constexpr auto kWeightGradient = kWeights.transposed();
 
   /// To frequencies: matrix * square * matrix^T.
   template <const auto& kMatrix>
@@ -423,13 +428,13 @@ struct Winograd {
   }
 
   static void spread(Side side, const float* image, const Window& window, const Spectrum& to) {
-    if (side == Side::kInput) return there<kInput<M, R>>(image, window, to);
-    if (side == Side::kWeights) return there<kWeights<M, R>>(image, window, to);
-    there<kGradient<M, R>>(image, window, to);
+    if (side == Side::kInput) return there<kInput>(image, window, to);
+    if (side == Side::kWeights) return there<kWeights>(image, window, to);
+    there<kGradient>(image, window, to);
   }
   static void gather(Side side, const Spectrum& from, const Finish& to, const Window& window) {
-    if (side == Side::kWeights) return back<kWeightGradient<M, R>>(from, to, window);
-    back<kOutput<M, R>>(from, to, window);
+    if (side == Side::kWeights) return back<kWeightGradient>(from, to, window);
+    back<kOutput>(from, to, window);
   }
 };
 

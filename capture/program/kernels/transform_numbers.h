@@ -150,15 +150,5 @@ struct WinogradMatrices {
     }
   }
 };
-template <int M, int R>
-inline constexpr auto kInput = WinogradMatrices<M, R>().input;
-template <int M, int R>
-inline constexpr auto kWeights = WinogradMatrices<M, R>().weights;
-template <int M, int R>
-inline constexpr auto kGradient = WinogradMatrices<M, R>().gradient;
-template <int M, int R>
-inline constexpr auto kOutput = kGradient<M, R>.transposed();
-template <int M, int R>
-inline constexpr auto kWeightGradient = kWeights<M, R>.transposed();
 
 }  // namespace millrace::kernels
