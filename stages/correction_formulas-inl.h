@@ -2,9 +2,9 @@
 // update, and what they remember of the weights after it.
 //
 // No namespace and no guard, as in optimizer_formulas-inl.h. The including scope defines
-// - Number: the weights of a vector, or one weight; FORMULA: function specifiers;
-// - constant(double), plus, minus, times, times_plus (a * b + c), over, size_of and root_of for
-//   Numbers.
+// - Number: the weights of a vector, or one weight, with the usual operators; FORMULA: function
+//   specifiers;
+// - constant(double), times_plus (a * b + c), size_of and root_of for Numbers.
 // Elements `e` are of a flat buffer: e.load(buffer), e.store(buffer, Number), and e.only(Number):
 // zeros where there is no element. `old`: the oldest row of the ring of old weights.
 
@@ -23,10 +23,9 @@ struct Discrepancy : Uncorrected {
         fresh(constant(1 - n.decay)),
         back(constant(-double(n.updates))) {}
   FORMULA void updated(const auto& e, Number before, Number after) {
-    const Number change =
-        times_plus(minus(after, before), fresh, times(e.load(memory.change), decay));
+    const Number change = times_plus(after - before, fresh, e.load(memory.change) * decay);
     e.store(memory.change, change);
-    e.store(memory.shift, times(change, back));
+    e.store(memory.shift, change * back);
   }
   const CorrectionMemory memory;
   const Number decay, fresh, back;
@@ -36,7 +35,7 @@ struct WeightPrediction : Uncorrected {
   FORMULA WeightPrediction(const CorrectionNumbers& n, const CorrectionMemory& m, float* old)
       : Uncorrected(n, m, old), shift(m.shift), ahead(constant(double(n.updates))) {}
   FORMULA void updated(const auto& e, Number before, Number after) {
-    e.store(shift, times(minus(after, before), ahead));
+    e.store(shift, (after - before) * ahead);
   }
   float* const shift;
   const Number ahead;
@@ -58,11 +57,11 @@ struct GapAware : OldWeights {
         way(constant(0)) {}
   FORMULA Number gradient(const auto& e, Number w, Number g) const {
     if (!stepped) return g;
-    const Number gap = over(size_of(minus(w, e.load(old))), step);
-    return over(g, plus(gap, constant(1)));
+    const Number gap = size_of(w - e.load(old)) / step;
+    return g / (gap + constant(1));
   }
   FORMULA void updated(const auto& e, Number before, Number after) {
-    way = plus(way, e.only(size_of(minus(after, before))));
+    way = way + e.only(size_of(after - before));
     OldWeights::updated(e, before, after);
   }
   const bool stepped;
@@ -74,11 +73,11 @@ struct DelayCompensated : OldWeights {
   FORMULA DelayCompensated(const CorrectionNumbers& n, const CorrectionMemory& m, float* oldest)
       : OldWeights(n, m, oldest), squares(m.square), lambda(constant(n.lambda)) {}
   FORMULA Number gradient(const auto& e, Number w, Number g) const {
-    const Number g2 = times(g, g);
-    const Number square = times_plus(g2, constant(0.05), times(e.load(squares), constant(0.95)));
+    const Number g2 = g * g;
+    const Number square = times_plus(g2, constant(0.05), e.load(squares) * constant(0.95));
     e.store(squares, square);
-    const Number strength = over(lambda, root_of(plus(square, constant(1e-7))));
-    return times_plus(times(g2, minus(w, e.load(old))), strength, g);
+    const Number strength = lambda / root_of(square + constant(1e-7));
+    return times_plus(g2 * (w - e.load(old)), strength, g);
   }
   float* const squares;
   const Number lambda;

@@ -113,9 +113,8 @@ ADDITIONS = {
     ],
     "A kernel of step programs": [
         put("capture/program/kernels/function.h", "add,", "  exponential,\n"),
-        ("capture/program/kernels/map.cpp", lambda old: old.replace('names[] = {"add"', 'names[] = {"exponential", "add"')),
         put("capture/program/kernels/map.cpp", "case Function::add:",
-            "    case Function::exponential:\n      return action([](V x, V) HWY_ATTR { return hn::Exp(D(), x); });\n"),
+            "    case Function::exponential:\n      return action(\"exponential\", [](V x, V) HWY_ATTR { return hn::Exp(D(), x); });\n"),
         put("capture/program/cuda/elementwise.cuh", "FUNCTION(add,", "FUNCTION(exponential, expf(x))\n"),
         put("capture/program/lower/elements.cpp", '{"aten::add",', '      {"aten::exp", mapped(Function::exponential, {0})},\n'),
     ],

@@ -48,20 +48,8 @@ DEVICE void sqrt_of(float& a, const float& b) {
 DEVICE float constant(double value) {
   return float(value);
 }
-DEVICE float plus(float a, float b) {
-  return a + b;
-}
-DEVICE float minus(float a, float b) {
-  return a - b;
-}
-DEVICE float times(float a, float b) {
-  return a * b;
-}
 DEVICE float times_plus(float a, float b, float c) {
   return fmaf(a, b, c);
-}
-DEVICE float over(float a, float b) {
-  return a / b;
 }
 DEVICE float size_of(float a) {
   return fabsf(a);

@@ -1,7 +1,9 @@
 #include <algorithm>
 
-#include "capture/program/kernels/bf16_tiles.h"
 #include "capture/program/kernels/internal.h"
+
+#if defined(__x86_64__)
+#include "capture/program/kernels/bf16_tiles.h"
 
 namespace millrace::kernels {
 namespace {
@@ -16,6 +18,10 @@ Convolution in_one_row(const Convolution& convolution) {
   for (Layout* side : {&c.input, &c.output})
     *side = {1, side->height * side->width, side->channels};
   return c;
+}
+
+std::size_t blocks(const Layout& side) {
+  return round_up(std::size_t(side.channels), kTile) / kTile;
 }
 
 /// Numbers of the source at a time, which stay in the core's own cache for all weights.
@@ -55,7 +61,7 @@ class Bf16Correlation final : public Kernel {
 
   std::size_t scratch_floats() const override { return 4 * kTile * kTile; }
   std::size_t shared_floats(int) const override {
-    return (image_numbers() + blocks() * offsets_.size() * kTile) / 2;
+    return (image_numbers() + blocks(to_) * offsets_.size() * kTile) / 2;
   }
   int phases(int) const override { return 2; }
 
@@ -66,10 +72,10 @@ class Bf16Correlation final : public Kernel {
     }
     const Tiles tiles;
     for (const Piece& piece : pieces_) {
-      const bool by_pixels = piece.tiles() >= 8 * std::size_t(share.count) || blocks() <= 2;
+      const bool by_pixels = piece.tiles() >= 8 * std::size_t(share.count) || blocks(to_) <= 2;
       const Share whole;
       const auto [begin, end] = (by_pixels ? share : whole).of(piece.tiles(), 2);
-      const auto [block, last_block] = (by_pixels ? whole : share).of(blocks(), 2);
+      const auto [block, last_block] = (by_pixels ? whole : share).of(blocks(to_), 2);
       const std::size_t of_tile = kTile * std::size_t(piece.columns.pace) * from_.channels;
       const std::size_t at_once = round_up(kCacheNumbers / of_tile + 1, 2);
       for (std::size_t t = begin; t < end; t += at_once) {
@@ -90,7 +96,6 @@ class Bf16Correlation final : public Kernel {
     std::size_t tiles() const { return std::size_t(rows.size) * tiles_across(); }
   };
 
-  std::size_t blocks() const { return round_up(std::size_t(to_.channels), kTile) / kTile; }
   /// A tile reads this far beyond the last row.
   std::size_t slack() const {
     return kTile * std::size_t(window_of(c_).columns.stride) * from_.channels + kDeep;
@@ -133,7 +138,7 @@ class Bf16Correlation final : public Kernel {
   void round_weights(const float* weights, Bf16* to, Share share) const {
     const std::size_t taps = std::size_t(taps_of(window_of(c_))), in = c_.input.channels;
     const std::size_t line = taps * (forward(c_) ? in : 1);
-    const auto [begin, end] = share.of(blocks() * order_.size());
+    const auto [begin, end] = share.of(blocks(to_) * order_.size());
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t channel = i / order_.size() * kTile, first = order_[i % order_.size()];
       const int lines = int(std::min(kTile, std::size_t(to_.channels) - channel));
@@ -210,9 +215,6 @@ constexpr std::size_t kChunks = 16;
 std::size_t reach(const Taps& taps) {
   return std::size_t((taps.count - 1) / taps.stride);
 }
-std::size_t blocks(const Layout& side) {
-  return round_up(std::size_t(side.channels), kTile) / kTile;
-}
 
 /// Sums over pixels of dy's channels, in planes, times x's, in pixel pairs, which a tap shifts.
 class Bf16WeightGradient final : public Kernel {
@@ -254,9 +256,8 @@ class Bf16WeightGradient final : public Kernel {
     spread_planes(operands, band, share);
     if (!operands.bias_gradient) return;
     const Layout rows{int(height_of(band)), c_.output.width, c_.output.channels};
-    const auto [first, last] = share.of(rows.channels, lanes());
-    channel_sums(operands.source + band * band_ * rows.row(), rows, first, last,
-                 operands.bias_gradient, c_.accumulate || band > 0);
+    channel_sums(rows, operands.source + band * band_ * rows.row(), 1, operands.bias_gradient,
+                 share, c_.accumulate || band > 0);
   }
 
  private:
@@ -436,6 +437,11 @@ class Bf16WeightGradient final : public Kernel {
 
 }  // namespace
 
+bool has_bf16() {
+  static const bool has = ask_for_tiles();
+  return has;
+}
+
 bool bf16_can_do(const Convolution& c) {
   const auto [rows, columns] = window_of(c);
   return c.precision == Precision::kBf16 && has_bf16() && lanes() == kTile && c.groups == 1 &&
@@ -457,3 +463,23 @@ std::unique_ptr<Kernel> make_bf16(const Convolution& convolution) {
 }
 
 }  // namespace millrace::kernels
+
+#else
+
+namespace millrace::kernels {
+
+bool has_bf16() {
+  return false;
+}
+bool bf16_can_do(const Convolution&) {
+  return false;
+}
+bool bf16_is_faster(const Convolution&) {
+  return false;
+}
+std::unique_ptr<Kernel> make_bf16(const Convolution&) {
+  return nullptr;
+}
+
+}  // namespace millrace::kernels
+#endif

@@ -1,3 +1,4 @@
+// The choice of a kernel, and kernels that run another one on copies: by group, or for any window.
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -6,6 +7,158 @@
 
 namespace millrace::kernels {
 namespace {
+
+/// Runs a kernel for one group on copies of each group's channels in turn.
+constexpr const char* kGrouped = "grouped-";  ///< followed by the kernel's name
+
+Convolution of_one_group(const Convolution& convolution) {
+  Convolution one = convolution;
+  for (Layout* side : {&one.input, &one.output}) side->channels /= convolution.groups;
+  one.groups = 1;
+  return one;
+}
+
+class Grouped final : public Kernel {
+ public:
+  Grouped(const Convolution& c, const std::string& name)
+      : c_(c),
+        one_(of_one_group(c)),
+        kernel_(make_kernel(one_, name)),
+        weights_(std::size_t(one_.input.channels) * one_.output.channels * taps_of(window_of(c))) {}
+
+  std::size_t scratch_floats() const override {
+    return rounded(kernel_->scratch_floats()) + rounded(kernel_->shared_floats(1)) +
+           rounded(one_.output.floats()) + (one_.masked ? 2 : 1) * rounded(one_.input.floats());
+  }
+
+  /// Threads share the groups.
+  void run(const Operands& operands, int, Share share) const override {
+    const auto [begin, end] = share.of(std::size_t(c_.groups));
+    for (std::size_t group = begin; group < end; ++group) run_group(operands, group);
+  }
+
+ private:
+  static std::size_t rounded(std::size_t floats) { return round_up(floats, 16); }
+
+  void run_group(const Operands& all, std::size_t group) const {
+    float* at = all.scratch;
+    const auto next = [&](std::size_t floats) {
+      float* const begin = at;
+      at += rounded(floats);
+      return begin;
+    };
+    Operands one{.scratch = next(kernel_->scratch_floats()),
+                 .shared = next(kernel_->shared_floats(1))};
+    const Layout &from = source_of(one_), &to = made_by(one_);
+    const std::size_t sources = group * from.channels, made = group * to.channels;
+    const auto gathered = [&](const float* image, const Layout& part, int channels) {
+      float* const copy = next(part.floats());
+      copy_channels(image, channels, part, copy, part.channels);
+      return copy;
+    };
+    one.source = gathered(all.source + sources, from, source_of(c_).channels);
+    if (c_.pass == Pass::kWeightGradient) {
+      one.x = gathered(all.x + made, to, c_.input.channels);
+      one.made = all.made + group * weights_;
+      if (all.bias_gradient) one.bias_gradient = all.bias_gradient + sources;
+      return kernel_->run(one);
+    }
+    one.weights = all.weights + group * weights_;
+    if (all.bias) one.bias = all.bias + made;
+    if (all.mask) one.mask = gathered(all.mask + made, to, c_.input.channels);
+    one.made = next(to.floats());
+    kernel_->run(one);
+    copy_channels(one.made, to.channels, to, all.made + made, made_by(c_).channels);
+  }
+
+  /// Of an image of `part`; steps are floats between pixels.
+  static void copy_channels(const float* from, int from_step, const Layout& part, float* to,
+                            int to_step) {
+    for (int i = 0; i < part.height * part.width; ++i, from += from_step, to += to_step)
+      std::copy_n(from, part.channels, to);
+  }
+
+  const Convolution c_, one_;
+  const std::unique_ptr<Kernel> kernel_;
+  const std::size_t weights_;  ///< per group
+};
+
+/// For any window: even or unequal sides, without padding, dilated. The inputs under an output's
+/// taps become the channels of one pixel, in the order of PyTorch's weights, for a 1x1 kernel.
+constexpr const char* kUnfolded = "unfolded-";  ///< followed by the kernel's name
+
+Convolution of_one_tap(const Convolution& c) {
+  Convolution one = c;
+  one.input = {.height = c.output.height,
+               .width = c.output.width,
+               .channels = c.input.channels * taps_of(window_of(c))};
+  one.window.reset();
+  one.kernel = one.stride = 1;
+  one.masked = false;
+  return one;
+}
+
+class Unfolded final : public Kernel {
+ public:
+  Unfolded(const Convolution& c, const std::string& name)
+      : c_(c), one_(of_one_tap(c)), kernel_(make_kernel(one_, name)) {}
+
+  std::size_t scratch_floats() const override { return kernel_->scratch_floats(); }
+  std::size_t shared_floats(int threads) const override {
+    return round_up(one_.input.floats(), 16) + kernel_->shared_floats(threads);
+  }
+  int phases(int threads) const override { return 1 + kernel_->phases(threads); }
+
+  void run(const Operands& operands, int phase, Share share) const override {
+    float* const unfolded = operands.shared;
+    const bool folds = c_.pass == Pass::kDataGradient;
+    if (folds && phase == kernel_->phases(share.count)) return fold(unfolded, operands, share);
+    if (!folds && phase == 0)
+      return unfold(c_, forward(c_) ? operands.source : operands.x, unfolded,
+                    std::size_t(one_.input.channels), share);
+    Operands one = operands;
+    if (forward(c_)) one.source = unfolded;
+    if (folds) one.made = unfolded;
+    one.x = unfolded;
+    one.mask = nullptr;
+    one.shared = unfolded + round_up(one_.input.floats(), 16);
+    kernel_->run(one, folds ? phase : phase - 1, share);
+  }
+
+ private:
+  /// Sums for each input pixel the gradients of the taps on it. Threads share the input's rows.
+  void fold(const float* unfolded, const Operands& operands, Share share) const {
+    const auto [rows, columns] = window_of(c_);
+    const int taps = rows.count * columns.count;
+    const Layout &in = c_.input, &out = c_.output;
+    const auto [begin, end] = share.of(std::size_t(in.height));
+    for (int y = int(begin); y < int(end); ++y) {
+      for (int x = 0; x < in.width; ++x) {
+        const std::size_t at = y * in.row() + std::size_t(x) * in.channels;
+        float* const to = operands.made + at;
+        std::fill_n(to, in.channels, 0.0f);
+        for (int tap = 0; tap < taps; ++tap) {
+          const int down = y + rows.padding - tap / columns.count * rows.dilation;
+          const int right = x + columns.padding - tap % columns.count * columns.dilation;
+          if (down < 0 || right < 0 || down % rows.stride || right % columns.stride) continue;
+          const int v = down / rows.stride, u = right / columns.stride;
+          if (v >= out.height || u >= out.width) continue;
+          const float* const from =
+              unfolded + v * one_.input.row() + std::size_t(u) * one_.input.channels + tap;
+          for (int i = 0; i < in.channels; ++i) to[i] += from[std::size_t(i) * taps];
+        }
+        if (operands.mask)
+          finish_rows({.values = to,
+                       .mask = operands.mask + at,
+                       .to = to,
+                       .count = std::size_t(in.channels)});
+      }
+    }
+  }
+
+  const Convolution c_, one_;
+  const std::unique_ptr<Kernel> kernel_;
+};
 
 /// Names of composite kernels: `prefix` before the inner kernel's name.
 std::vector<std::string> with_prefix(const char* prefix, std::vector<std::string> names) {
@@ -24,7 +177,7 @@ std::vector<std::string> float32_candidates(const Convolution& convolution) {
                                        ? weight_gradients(convolution)
                                        : correlations(convolution);
   for (const std::string& name : transforms(convolution)) names.push_back(name);
-  if (matrix_can_do(convolution)) {
+  if (convolution.kernel == 1 && convolution.stride == 1) {
     const bool first = names.front() == kWide || names.front() == kPlain;
     names.insert(first && matrix_is_faster(convolution) ? names.begin() : names.end(), kMatrix);
   }
@@ -40,8 +193,10 @@ std::unique_ptr<Kernel> kernel_of(const Convolution& c, const std::string& name)
   if (name == kMatrix) return make_matrix(c);
   if (name == kRows) return make_rows(c);
   if (name == kDepthwise) return make_depthwise(c);
-  if (name.starts_with(kGrouped)) return make_grouped(c, name.substr(std::strlen(kGrouped)));
-  if (name.starts_with(kUnfolded)) return make_unfolded(c, name.substr(std::strlen(kUnfolded)));
+  if (name.starts_with(kGrouped))
+    return std::make_unique<Grouped>(c, name.substr(std::strlen(kGrouped)));
+  if (name.starts_with(kUnfolded))
+    return std::make_unique<Unfolded>(c, name.substr(std::strlen(kUnfolded)));
   if (auto made = make_transformed(c, name)) return made;
   return of_weights ? make_weight_gradient(c, name) : make_correlation(c, name);
 }
@@ -78,10 +233,33 @@ const float* pad_rows(const Layout& image, int padding, const float* source, int
   return buffer + border;
 }
 
+void unfold(const Convolution& c, const float* x, float* to, std::size_t of_pixel, Share share) {
+  const auto [rows, columns] = window_of(c);
+  const std::size_t taps = std::size_t(rows.count) * columns.count,
+                    of_row = c.output.width * of_pixel;
+  const auto [begin, end] = share.of(std::size_t(c.output.height));
+  to += begin * of_row;
+  std::fill_n(to, (end - begin) * of_row, 0.0f);
+  for (int y = int(begin); y < int(end); ++y) {
+    const Met down(rows, y, c.input.height);
+    for (int u = 0; u < c.output.width; ++u, to += of_pixel) {
+      const Met right(columns, u, c.input.width);
+      for (int i = down.first; i < down.last; ++i) {
+        for (int j = right.first; j < right.last; ++j) {
+          const float* const from =
+              x + (down.begin + i * rows.dilation) * c.input.row() +
+              std::size_t(right.begin + j * columns.dilation) * c.input.channels;
+          float* const tap = to + i * columns.count + j;
+          for (int k = 0; k < c.input.channels; ++k) tap[k * taps] = from[k];
+        }
+      }
+    }
+  }
+}
+
 void bias_gradient(const Convolution& c, const Operands& operands, Share share) {
-  if (!operands.bias_gradient) return;
-  const auto [first, last] = share.of(c.output.channels, lanes());
-  channel_sums(operands.source, c.output, first, last, operands.bias_gradient, c.accumulate);
+  if (operands.bias_gradient)
+    channel_sums(c.output, operands.source, 1, operands.bias_gradient, share, c.accumulate);
 }
 
 TapGrid window_of(const Convolution& c) {

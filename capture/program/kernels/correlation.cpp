@@ -14,8 +14,6 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;
-
 /// Adds one source row to the sums of output rows kFirst..kLast of a tile. `weights`: of kernel row
 /// (source row - kFirst); later output rows use earlier kernel rows.
 template <int kFirst, int kLast, int R, int P>
@@ -110,29 +108,30 @@ HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, con
   }
 }
 
-/// Covers `width` by tile(x): tiles of P, then Q and 1. The last may rewrite the one before.
-template <int P, int Q, typename Wide, typename Medium, typename Single>
-HWY_INLINE void cover(int width, const Wide& wide, const Medium& medium, const Single& single) {
+/// Covers `width` by tile(pixels, x) of P pixels, then P / 2 and 1, each a std::integral_constant.
+/// The last tile may rewrite the one before.
+template <int P, typename Tile>
+HWY_INLINE void cover(int width, const Tile& tile) {
+  constexpr int Q = P / 2;
+  const std::integral_constant<int, P> wide;
+  const std::integral_constant<int, Q> medium;
   int x = 0;
-  for (; x + P <= width; x += P) wide(x);
+  for (; x + P <= width; x += P) tile(wide, x);
   if (x == width) return;
-  if (width - x <= Q && width >= Q) return medium(width - Q);
-  if (width >= P) return wide(width - P);
-  for (; x + Q <= width; x += Q) medium(x);
-  if (x < width && width >= Q) return medium(width - Q);
-  for (; x < width; ++x) single(x);
+  if (width - x <= Q && width >= Q) return tile(medium, width - Q);
+  if (width >= P) return tile(wide, width - P);
+  for (; x + Q <= width; x += Q) tile(medium, x);
+  if (x < width && width >= Q) return tile(medium, width - Q);
+  for (; x < width; ++x) tile(std::integral_constant<int, 1>(), x);
 }
 
 /// R rows of every channel, block by block, so that the source rows stay in cache.
 template <int R, int P>
 void wide_rows(const Correlation& c, int y) {
-  constexpr int kHalf = P / 2;
   const float* weights = c.weights;
   for (int channel = 0; channel < c.channels; channel += kLanes, weights += c.weights_block) {
-    cover<P, kHalf>(
-        c.width, [&](int x) { wide_tile<R, P>(c, y, x, channel, weights); },
-        [&](int x) { wide_tile<R, kHalf>(c, y, x, channel, weights); },
-        [&](int x) { wide_tile<R, 1>(c, y, x, channel, weights); });
+    cover<P>(c.width,
+             [&](auto pixels, int x) { wide_tile<R, pixels()>(c, y, x, channel, weights); });
   }
 }
 
@@ -227,10 +226,8 @@ template <int O>
 void narrow_channels(const Correlation& c, int channel) {
   constexpr int kPixels = kManyRegisters ? (O < 4 ? 8 : 6) : (O < 3 ? 4 : 3);
   for (int y = 0; y < c.height; ++y) {
-    cover<kPixels, kPixels / 2>(
-        c.width, [&](int x) { narrow_tile<O, kPixels>(c, y, x, channel); },
-        [&](int x) { narrow_tile<O, kPixels / 2>(c, y, x, channel); },
-        [&](int x) { narrow_tile<O, 1>(c, y, x, channel); });
+    cover<kPixels>(c.width,
+                   [&](auto pixels, int x) { narrow_tile<O, pixels()>(c, y, x, channel); });
   }
 }
 
@@ -239,10 +236,8 @@ void narrow_channels(const Correlation& c, int channel) {
 void correlate_narrow(const Correlation& c) {
   int channel = 0;
   for (; channel + 4 <= c.channels; channel += 4) narrow_channels<4>(c, channel);
-  const int left = c.channels - channel;
-  if (left == 3) narrow_channels<3>(c, channel);
-  if (left == 2) narrow_channels<2>(c, channel);
-  if (left == 1) narrow_channels<1>(c, channel);
+  with_constant<3>(c.channels - channel,
+                   [&](auto left) HWY_ATTR { narrow_channels<left()>(c, channel); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -25,9 +25,8 @@ constexpr const char* kRows = "rows";
 bool rows_are_faster(const Convolution& convolution);
 std::unique_ptr<Kernel> make_rows(const Convolution& convolution);
 
-/// For 1x1 kernels.
+/// For 1x1 kernels of stride 1.
 constexpr const char* kMatrix = "matrix";
-bool matrix_can_do(const Convolution& convolution);
 bool matrix_is_faster(const Convolution& convolution);
 std::unique_ptr<Kernel> make_matrix(const Convolution& convolution);
 
@@ -52,16 +51,6 @@ constexpr const char* kBf16 = "bf16";
 bool bf16_can_do(const Convolution& convolution);
 bool bf16_is_faster(const Convolution& convolution);
 std::unique_ptr<Kernel> make_bf16(const Convolution& convolution);
-
-/// Runs a kernel for one group on copies of each group's channels in turn.
-constexpr const char* kGrouped = "grouped-";  ///< followed by the kernel's name
-Convolution of_one_group(const Convolution& convolution);
-std::unique_ptr<Kernel> make_grouped(const Convolution& convolution, const std::string& name);
-
-/// For any window: the inputs under its taps, contiguous, become the input of a 1x1 kernel.
-constexpr const char* kUnfolded = "unfolded-";  ///< followed by the kernel's name
-Convolution of_one_tap(const Convolution& convolution);
-std::unique_ptr<Kernel> make_unfolded(const Convolution& convolution, const std::string& name);
 
 // ---- Shapes.
 
@@ -191,9 +180,10 @@ struct FinishRows {
 };
 void finish_rows(const FinishRows& f);
 
-/// Factor times the sum over all pixels, for each of channels [begin, end).
-void channel_sums(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
-                  float* sums, bool accumulate, float factor = 1);
+/// The inputs under each output pixel's taps, in the order of PyTorch's weights, zeros outside the
+/// image: `of_pixel` floats per output pixel. Threads share the output's rows.
+void unfold(const Convolution& convolution, const float* x, float* to, std::size_t of_pixel,
+            Share share);
 /// A weight gradient's share of the bias gradient, if wanted.
 void bias_gradient(const Convolution& convolution, const Operands& operands, Share share);
 

@@ -147,9 +147,10 @@ double flops(const Convolution& convolution);
 void from_planes(const float* planes, float* destination, const Layout& to);
 void to_planes(const float* source, const Layout& from, float* planes);
 
-/// sums[c] = factor times the sum over all pixels. A team shares the channels.
-void channel_sums(const Layout& layout, const float* source, float factor, float* sums,
-                  Share share);
+/// sums[c] = factor times the sum over all pixels, or += with `accumulate`. A team shares the
+/// channels.
+void channel_sums(const Layout& layout, const float* source, float factor, float* sums, Share share,
+                  bool accumulate = false);
 
 /// Mean squared error over all elements and its gradient; `scale` multiplies only the gradient.
 /// \param gradient with respect to the prediction or, with through_sigmoid, to the input of the
@@ -248,7 +249,7 @@ void softmax_gradient(const Matrix& matrix, bool logarithm, const float* gradien
 // ---- The update: one pass over a stage's flat buffers, with the formulas of
 // stages/optimizer_formulas-inl.h and stages/correction.cpp.
 
-/// Flat buffers of `count` floats; in a share, parts of them.
+/// Flat buffers of `count` floats.
 struct UpdateOperands {
   const float* from = nullptr;      ///< weights read
   float* to = nullptr;              ///< weights written; may be `from`
@@ -257,7 +258,6 @@ struct UpdateOperands {
   stages::CorrectionMemory memory;
   double* sums = nullptr;  ///< update_sums()
   std::size_t count = 0;
-  std::size_t row = 0;  ///< row of the ring of old weights, in floats
 };
 /// Doubles that an update of `count` weights needs between its steps.
 std::size_t update_sums(const stages::UpdateNumbers& numbers, std::size_t count);
@@ -282,8 +282,8 @@ void count_step(const stages::UpdateNumbers& numbers, const UpdateOperands& oper
 // ---- What the machine can do.
 
 /// FLOP/s of fused multiply-adds on registers alone, on this core at this time: the limit that
-/// kernels are measured against. Best of `repeats` runs of about 0.2 ms.
-double fma_peak(int repeats = 5);
+/// kernels are measured against. Best of five runs of about 0.2 ms.
+double fma_peak();
 
 /// The instruction set that the kernels use here, e.g. "AVX3".
 std::string instruction_set();

@@ -1,5 +1,5 @@
-// The machine's vectors and their speed, and helpers that kernels share: weights between PyTorch's
-// order and vectors along the channels, finished rows of sums.
+// The machine's vectors and their speed, and helpers that kernels share: weights and images between
+// PyTorch's order and vectors along the channels, finished rows of sums, sums of channels.
 #include <algorithm>
 #include <chrono>
 
@@ -159,6 +159,25 @@ void finish_rows(const FinishRows& given) {
   }
 }
 
+void sum_channels(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
+                  float* sums, bool accumulate, float factor) {
+  const D d;
+  for (std::size_t channel = begin; channel < end; channel += kLanes) {
+    const auto part = first_lanes(end - channel);
+    V total = hn::Zero(d);
+    for (int y = 0; y < layout.height; ++y) {
+      const float* from = source + y * layout.row() + channel;
+      V row[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+      for (int x = 0; x < layout.width; ++x, from += layout.channels)
+        row[x % 4] = hn::Add(row[x % 4], load_part(part, from));
+      total = hn::Add(total, hn::Add(hn::Add(row[0], row[1]), hn::Add(row[2], row[3])));
+    }
+    total = hn::Mul(total, hn::Set(d, factor));
+    if (accumulate) total = hn::Add(total, load_part(part, sums + channel));
+    store_part(total, part, sums + channel);
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace millrace::kernels
 HWY_AFTER_NAMESPACE();
@@ -171,6 +190,7 @@ HWY_EXPORT(target_name);
 HWY_EXPORT(to_lanes);
 HWY_EXPORT(from_lanes);
 HWY_EXPORT(finish_rows);
+HWY_EXPORT(sum_channels);
 HWY_EXPORT(multiply_add);
 
 std::size_t lanes() {
@@ -183,11 +203,11 @@ bool has_vectors() {
   return lanes() > 1;
 }
 
-double fma_peak(int repeats) {
+double fma_peak() {
   using Clock = std::chrono::steady_clock;
   float values[3] = {0.5f, 1e-3f, 0};
   double best = 0;
-  for (int i = 0; i < repeats; ++i) {
+  for (int i = 0; i < 5; ++i) {
     const auto begin = Clock::now();
     const double operations = HWY_DYNAMIC_DISPATCH(multiply_add)(100'000, values);
     best = std::max(best, operations / std::chrono::duration<double>(Clock::now() - begin).count());
@@ -206,6 +226,39 @@ void to_lanes(const float* rows, std::size_t stride, std::size_t row_count,
 void from_lanes(const float* packed, std::span<const std::uint32_t> places, float* rows,
                 std::size_t stride, std::size_t row_count, bool add) {
   HWY_DYNAMIC_DISPATCH(from_lanes)(packed, places, rows, stride, row_count, add);
+}
+
+void channel_sums(const Layout& layout, const float* source, float factor, float* sums, Share share,
+                  bool accumulate) {
+  const auto [begin, end] = share.of(std::size_t(layout.channels), lanes());
+  HWY_DYNAMIC_DISPATCH(sum_channels)(source, layout, begin, end, sums, accumulate, factor);
+}
+
+namespace {
+
+/// Calls copy(index among pixels, index among planes) for each number. Unrolls for common channel
+/// counts.
+template <int kChannels, class Copy>
+void each_number(const Layout& layout, const Copy& copy) {
+  const std::size_t plane = std::size_t(layout.height) * layout.width;
+  const std::size_t channels = kChannels ? kChannels : layout.channels;
+  for (std::size_t i = 0; i < plane; ++i) {
+    for (std::size_t c = 0; c < channels; ++c) copy(i * channels + c, c * plane + i);
+  }
+}
+template <class Copy>
+void each_number(const Layout& layout, const Copy& copy) {
+  layout.channels == 3 ? each_number<3>(layout, copy) : each_number<0>(layout, copy);
+}
+
+}  // namespace
+
+void from_planes(const float* planes, float* destination, const Layout& to) {
+  each_number(to, [&](std::size_t pixel, std::size_t at) { destination[pixel] = planes[at]; });
+}
+
+void to_planes(const float* source, const Layout& from, float* planes) {
+  each_number(from, [&](std::size_t pixel, std::size_t at) { planes[at] = source[pixel]; });
 }
 
 }  // namespace millrace::kernels

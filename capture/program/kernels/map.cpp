@@ -28,7 +28,7 @@ HWY_INLINE V tanh_of(V v) {
 /// erf(x) = x P(x^2) / Q(x^2), fitted for least relative error in +-3.95, beyond which it is 1 to
 /// half a float ulp. Error 4e-7 with float rounding.
 HWY_INLINE V erf_of(V v) {
-  const V x = least_of(most_of(v, of(-3.95f)), of(3.95f)), z = hn::Mul(x, x);
+  const V x = least_of(most_of(v, of(-3.95f)), of(3.95f)), z = x * x;
   constexpr float kP[] = {2.02585612e-06f, 0.000284666601f, 0.00380766857f,
                           0.0528738918f,   0.191540271f,    1.12837914f};
   constexpr float kQ[] = {3.78301505e-05f, 0.00117058739f, 0.0150541102f,
@@ -38,48 +38,29 @@ HWY_INLINE V erf_of(V v) {
     p = hn::MulAdd(p, z, of(kP[i]));
     q = hn::MulAdd(q, z, of(kQ[i]));
   }
-  return least_of(most_of(hn::Div(hn::Mul(x, p), q), of(-1)), of(1));
-}
-
-HWY_INLINE V through_silu(V gradient, V x) {
-  const V s = sigmoid_of(x);
-  return hn::Mul(gradient, hn::Mul(s, hn::MulAdd(x, hn::Sub(of(1), s), of(1))));
+  return least_of(most_of(x * p / q, of(-1)), of(1));
 }
 
 /// The standard normal CDF.
 HWY_INLINE V below(V v) {
-  return hn::MulAdd(of(0.5f), erf_of(hn::Mul(v, of(0.70710678f))), of(0.5f));
-}
-HWY_INLINE V through_gelu(V gradient, V x) {
-  const V density = hn::Mul(of(0.39894228f), exp_below(hn::Mul(of(-0.5f), hn::Mul(x, x))));
-  return hn::Mul(gradient, hn::MulAdd(x, density, below(x)));
+  return hn::MulAdd(of(0.5f), erf_of(v * of(0.70710678f)), of(0.5f));
 }
 
 constexpr float kGelu = 0.79788456f, kCubic = 0.044715f;  // sqrt(2 / pi); Hendrycks and Gimpel
 HWY_INLINE V gelu_tanh_at(V x) {
-  return tanh_of(hn::Mul(hn::Mul(of(kGelu), x), hn::MulAdd(of(kCubic), hn::Mul(x, x), of(1))));
-}
-HWY_INLINE V through_gelu_tanh(V gradient, V x) {
-  const V t = gelu_tanh_at(x), half = of(0.5f);
-  const V inner = hn::MulAdd(of(3 * kCubic * kGelu), hn::Mul(x, x), of(kGelu));
-  const V slope = hn::Mul(hn::NegMulAdd(t, t, of(1)), inner);
-  return hn::Mul(gradient, hn::MulAdd(hn::Mul(half, x), slope, hn::MulAdd(half, t, half)));
+  return tanh_of(of(kGelu) * x * hn::MulAdd(of(kCubic), x * x, of(1)));
 }
 
 HWY_INLINE V hard_sigmoid_of(V x) {
-  return hn::Mul(least_of(most_of(hn::Add(x, of(3)), of(0)), of(6)), of(1.0f / 6));
+  return least_of(most_of(x + of(3), of(0)), of(6)) * of(1.0f / 6);
 }
-HWY_INLINE V through_hard_swish(V gradient, V x) {
-  const V between = hn::Mul(gradient, hn::MulAdd(x, of(1.0f / 3), of(0.5f)));
-  const V upper = hn::IfThenElse(hn::Ge(x, of(3)), gradient, between);
-  return hn::IfThenZeroElse(hn::Le(x, of(-3)), upper);
-}
+
 /// Zero where x <= least or x >= most.
 HWY_INLINE V between(V gradient, V x, V least, V most) {
   return hn::IfThenZeroElse(hn::Or(hn::Le(x, least), hn::Ge(x, most)), gradient);
 }
 
-/// Calls action(f), where f(left, right) is the map's function on vectors.
+/// Calls action(name, f), where f(left, right) is the map's function on vectors.
 template <class Action>
 void with(const Map& m, const Action& action) {
   const float a = m.numbers[0], b = m.numbers[1], c = m.numbers[2];
@@ -87,79 +68,100 @@ void with(const Map& m, const Action& action) {
                                   HWY_ATTR { return hn::IfThenElse(hn::Gt(x, of(0)), yes, no); };
   switch (m.function) {
     case Function::add:
-      return action([](V x, V y) HWY_ATTR { return hn::Add(x, y); });
+      return action("add", [](V x, V y) HWY_ATTR { return x + y; });
     case Function::subtract:
-      return action([](V x, V y) HWY_ATTR { return hn::Sub(x, y); });
+      return action("subtract", [](V x, V y) HWY_ATTR { return x - y; });
     case Function::multiply:
-      return action([](V x, V y) HWY_ATTR { return hn::Mul(x, y); });
+      return action("multiply", [](V x, V y) HWY_ATTR { return x * y; });
     case Function::divide:
-      return action([](V x, V y) HWY_ATTR { return hn::Div(x, y); });
+      return action("divide", [](V x, V y) HWY_ATTR { return x / y; });
     case Function::negate:
-      return action([](V x, V) HWY_ATTR { return hn::Neg(x); });
+      return action("negate", [](V x, V) HWY_ATTR { return hn::Neg(x); });
     case Function::absolute:
-      return action([](V x, V) HWY_ATTR { return hn::Abs(x); });
+      return action("absolute", [](V x, V) HWY_ATTR { return hn::Abs(x); });
     case Function::sign:
-      return action([=](V x, V) HWY_ATTR {
+      return action("sign", [=](V x, V) HWY_ATTR {
         const V negative = hn::IfThenElse(hn::Lt(x, of(0)), of(-1), x);  // keeps 0 and NaN
         return where_positive(x, of(1), negative);
       });
     case Function::relu:
-      return action([](V x, V) HWY_ATTR { return relu_of(x); });
+      return action("relu", [](V x, V) HWY_ATTR { return relu_of(x); });
     case Function::relu_gradient:
-      return action([](V dy, V y) HWY_ATTR { return hn::IfThenZeroElse(hn::Le(y, of(0)), dy); });
+      return action("relu gradient",
+                    [](V dy, V y) HWY_ATTR { return hn::IfThenZeroElse(hn::Le(y, of(0)), dy); });
     case Function::sigmoid:
-      return action([](V x, V) HWY_ATTR { return sigmoid_of(x); });
+      return action("sigmoid", [](V x, V) HWY_ATTR { return sigmoid_of(x); });
     case Function::sigmoid_gradient:
-      return action([](V dy, V y) HWY_ATTR { return sigmoid_gradient_of(dy, y); });
+      return action("sigmoid gradient",
+                    [](V dy, V y) HWY_ATTR { return sigmoid_gradient_of(dy, y); });
     case Function::tanh:
-      return action([](V x, V) HWY_ATTR { return tanh_of(x); });
+      return action("tanh", [](V x, V) HWY_ATTR { return tanh_of(x); });
     case Function::tanh_gradient:
-      return action([](V dy, V y) HWY_ATTR { return hn::Mul(dy, hn::NegMulAdd(y, y, of(1))); });
+      return action("tanh gradient",
+                    [](V dy, V y) HWY_ATTR { return dy * hn::NegMulAdd(y, y, of(1)); });
     case Function::silu:
-      return action([](V x, V) HWY_ATTR { return hn::Mul(x, sigmoid_of(x)); });
+      return action("silu", [](V x, V) HWY_ATTR { return x * sigmoid_of(x); });
     case Function::silu_gradient:
-      return action([](V dy, V x) HWY_ATTR { return through_silu(dy, x); });
+      return action("silu gradient", [](V dy, V x) HWY_ATTR {
+        const V s = sigmoid_of(x);
+        return dy * (s * hn::MulAdd(x, of(1) - s, of(1)));
+      });
     case Function::gelu:
-      return action([](V x, V) HWY_ATTR { return hn::Mul(x, below(x)); });
+      return action("gelu", [](V x, V) HWY_ATTR { return x * below(x); });
     case Function::gelu_gradient:
-      return action([](V dy, V x) HWY_ATTR { return through_gelu(dy, x); });
+      return action("gelu gradient", [](V dy, V x) HWY_ATTR {
+        const V density = of(0.39894228f) * exp_below(of(-0.5f) * (x * x));
+        return dy * hn::MulAdd(x, density, below(x));
+      });
     case Function::gelu_tanh:
-      return action([](V x, V) HWY_ATTR {
-        const V half = hn::Mul(of(0.5f), x);
+      return action("gelu by tanh", [](V x, V) HWY_ATTR {
+        const V half = of(0.5f) * x;
         return hn::MulAdd(half, gelu_tanh_at(x), half);
       });
     case Function::gelu_tanh_gradient:
-      return action([](V dy, V x) HWY_ATTR { return through_gelu_tanh(dy, x); });
+      return action("gelu by tanh gradient", [](V dy, V x) HWY_ATTR {
+        const V t = gelu_tanh_at(x), half = of(0.5f);
+        const V inner = hn::MulAdd(of(3 * kCubic * kGelu), x * x, of(kGelu));
+        const V slope = hn::NegMulAdd(t, t, of(1)) * inner;
+        return dy * hn::MulAdd(half * x, slope, hn::MulAdd(half, t, half));
+      });
     case Function::hard_sigmoid:
-      return action([](V x, V) HWY_ATTR { return hard_sigmoid_of(x); });
+      return action("hard sigmoid", [](V x, V) HWY_ATTR { return hard_sigmoid_of(x); });
     case Function::hard_sigmoid_gradient:
-      return action([](V dy, V x)
-                        HWY_ATTR { return hn::Mul(between(dy, x, of(-3), of(3)), of(1.0f / 6)); });
+      return action("hard sigmoid gradient", [](V dy, V x) HWY_ATTR {
+        return between(dy, x, of(-3), of(3)) * of(1.0f / 6);
+      });
     case Function::hard_swish:
-      return action([](V x, V) HWY_ATTR { return hn::Mul(x, hard_sigmoid_of(x)); });
+      return action("hard swish", [](V x, V) HWY_ATTR { return x * hard_sigmoid_of(x); });
     case Function::hard_swish_gradient:
-      return action([](V dy, V x) HWY_ATTR { return through_hard_swish(dy, x); });
+      return action("hard swish gradient", [](V dy, V x) HWY_ATTR {
+        const V middle = dy * hn::MulAdd(x, of(1.0f / 3), of(0.5f));
+        const V upper = hn::IfThenElse(hn::Ge(x, of(3)), dy, middle);
+        return hn::IfThenZeroElse(hn::Le(x, of(-3)), upper);
+      });
     case Function::clamp:
-      return action([=](V x, V) HWY_ATTR { return least_of(most_of(x, of(a)), of(b)); });
+      return action("clamp", [=](V x, V) HWY_ATTR { return least_of(most_of(x, of(a)), of(b)); });
     case Function::clamp_gradient:
-      return action([=](V dy, V x) HWY_ATTR { return between(dy, x, of(a), of(b)); });
+      return action("clamp gradient",
+                    [=](V dy, V x) HWY_ATTR { return between(dy, x, of(a), of(b)); });
     case Function::leaky_relu:
-      return action([=](V x, V) HWY_ATTR { return where_positive(x, x, hn::Mul(x, of(a))); });
+      return action("leaky relu", [=](V x, V) HWY_ATTR { return where_positive(x, x, x * of(a)); });
     case Function::leaky_relu_gradient:
-      return action([=](V dy, V x) HWY_ATTR { return where_positive(x, dy, hn::Mul(dy, of(a))); });
+      return action("leaky relu gradient",
+                    [=](V dy, V x) HWY_ATTR { return where_positive(x, dy, dy * of(a)); });
     case Function::elu:
-      return action([=](V x, V) HWY_ATTR {
-        const V low = hn::Expm1(D(), most_of(least_of(hn::Mul(x, of(c)), of(0)), of(-104)));
-        return hn::IfThenElse(hn::Le(x, of(0)), hn::Mul(low, of(a * b)), hn::Mul(x, of(b)));
+      return action("elu", [=](V x, V) HWY_ATTR {
+        const V low = hn::Expm1(D(), most_of(least_of(x * of(c), of(0)), of(-104)));
+        return hn::IfThenElse(hn::Le(x, of(0)), low * of(a * b), x * of(b));
       });
     case Function::elu_gradient:
-      return action([=](V dy, V x) HWY_ATTR {
-        const V slope = hn::Mul(exp_below(least_of(hn::Mul(x, of(c)), of(0))), of(a * b * c));
-        return hn::Mul(dy, where_positive(x, of(b), slope));
+      return action("elu gradient", [=](V dy, V x) HWY_ATTR {
+        const V slope = exp_below(least_of(x * of(c), of(0))) * of(a * b * c);
+        return dy * where_positive(x, of(b), slope);
       });
     case Function::elu_result_gradient:
-      return action([=](V dy, V y) HWY_ATTR {
-        return hn::Mul(dy, where_positive(y, of(b), hn::Mul(of(c), hn::Add(y, of(a * b)))));
+      return action("elu gradient", [=](V dy, V y) HWY_ATTR {
+        return dy * where_positive(y, of(b), of(c) * (y + of(a * b)));
       });
   }
 }
@@ -185,7 +187,7 @@ HWY_INLINE void map_row(const F& f, const float* left, const float* right, float
 }
 
 void map_rows(const Map& m, const float* left, const float* right, float* made) {
-  with(m, [&](const auto& f) HWY_ATTR {
+  with(m, [&](const char*, const auto& f) HWY_ATTR {
     for (std::size_t r = 0; r < m.rows; ++r) {
       if (m.left.each && m.right.each) map_row<true, true>(f, left, right, made, m.row);
       if (m.left.each && !m.right.each) map_row<true, false>(f, left, right, made, m.row);
@@ -198,6 +200,12 @@ void map_rows(const Map& m, const float* left, const float* right, float* made) 
   });
 }
 
+const char* name_of(Function function) {
+  const char* found = nullptr;
+  with({.function = function}, [&](const char* name, const auto&) { found = name; });
+  return found;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace millrace::kernels
 HWY_AFTER_NAMESPACE();
@@ -206,6 +214,7 @@ HWY_AFTER_NAMESPACE();
 namespace millrace::kernels {
 
 HWY_EXPORT(map_rows);
+HWY_EXPORT(name_of);
 
 void map(const Map& all, const float* left, const float* right, float* made, Share share) {
   Map part = all;
@@ -225,37 +234,7 @@ void map(const Map& all, const float* left, const float* right, float* made, Sha
 }
 
 const char* name_of(Function function) {
-  static constexpr const char* names[] = {"add",
-                                          "subtract",
-                                          "multiply",
-                                          "divide",
-                                          "negate",
-                                          "absolute",
-                                          "sign",
-                                          "relu",
-                                          "relu gradient",
-                                          "sigmoid",
-                                          "sigmoid gradient",
-                                          "tanh",
-                                          "tanh gradient",
-                                          "silu",
-                                          "silu gradient",
-                                          "gelu",
-                                          "gelu gradient",
-                                          "gelu by tanh",
-                                          "gelu by tanh gradient",
-                                          "hard sigmoid",
-                                          "hard sigmoid gradient",
-                                          "hard swish",
-                                          "hard swish gradient",
-                                          "clamp",
-                                          "clamp gradient",
-                                          "leaky relu",
-                                          "leaky relu gradient",
-                                          "elu",
-                                          "elu gradient",
-                                          "elu gradient"};
-  return names[int(function)];
+  return HWY_DYNAMIC_DISPATCH(name_of)(function);
 }
 
 }  // namespace millrace::kernels

@@ -103,7 +103,7 @@ HWY_NOINLINE void product_rows(const Products& given, int row, int column) {
 template <bool kComplex, bool kTransposed>
 void product_columns(const Products& p) {
   // Twelve sums fill 16 registers.
-  constexpr int kSums = HWY_TARGET == HWY_AVX3 ? 24 : 12, kWide = kComplex ? 1 : 2;
+  constexpr int kSums = kManyRegisters ? 24 : 12, kWide = kComplex ? 1 : 2;
   // Transposed complex rows lie within one vector.
   constexpr int kRows = kComplex && kTransposed ? std::min(kSums / 3, int(kLanes)) : kSums / 2;
   int column = 0;
@@ -283,10 +283,6 @@ class MatrixKernel final : public Kernel {
 };
 
 }  // namespace
-
-bool matrix_can_do(const Convolution& c) {
-  return c.kernel == 1 && c.stride == 1;
-}
 
 /// Whether it beats the direct kernels. Measured over 40 shapes with 8 and with 16 lanes.
 bool matrix_is_faster(const Convolution& c) {

@@ -1,3 +1,4 @@
+// Functions with sums over groups or rows: norms, softmax, squared errors.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,14 +17,16 @@ namespace HWY_NAMESPACE {
 
 constexpr std::size_t kChunk = 64;  ///< pixels summed in float
 
-/// sums[c] += sum of left, products[c] += sum of left * (right - origin) for channels [first,
-/// last); with `squares`, left is right - origin, too.
-template <bool squares>
-HWY_INLINE void add_up(const float* left, const float* right, const float* origin,
-                       std::size_t pixels, std::size_t channels, std::size_t first,
-                       std::size_t last, double* sums, double* products) {
+/// sums[c] = sum of left, products[c] = sum of left * (right - origin) for channels [first, last);
+/// with `kSquares`, left is right - origin, too.
+template <bool kSquares>
+void add_up(const float* left, const float* right, const float* origin, std::size_t pixels,
+            std::size_t channels, std::size_t first, std::size_t last, double* sums,
+            double* products) {
   const D d;
   HWY_ALIGN float s[kLanes], p[kLanes];
+  std::fill(sums + first, sums + last, 0.0);
+  std::fill(products + first, products + last, 0.0);
   for (std::size_t begin = 0; begin < pixels; begin += kChunk) {
     const std::size_t end = std::min(begin + kChunk, pixels);
     each_vector(first, last, [&](const auto& e) HWY_ATTR {
@@ -31,7 +34,7 @@ HWY_INLINE void add_up(const float* left, const float* right, const float* origi
       V sum[2] = {hn::Zero(d), hn::Zero(d)}, product[2] = {hn::Zero(d), hn::Zero(d)};
       for (std::size_t i = begin; i < end; ++i) {
         const V r = hn::Sub(e.load(right + i * channels), about);
-        const V l = squares ? r : e.load(left + i * channels);
+        const V l = kSquares ? r : e.load(left + i * channels);
         sum[i % 2] = hn::Add(sum[i % 2], l);
         product[i % 2] = hn::MulAdd(l, r, product[i % 2]);
       }
@@ -45,15 +48,12 @@ HWY_INLINE void add_up(const float* left, const float* right, const float* origi
   }
 }
 
-void moments(const float* source, const float* origin, std::size_t pixels, std::size_t channels,
-             std::size_t first, std::size_t last, double* sums, double* squares) {
-  add_up<true>(source, source, origin, pixels, channels, first, last, sums, squares);
-}
-
+/// As add_up; without a gradient, of squares.
 void products(const float* gradient, const float* source, const float* origin, std::size_t pixels,
               std::size_t channels, std::size_t first, std::size_t last, double* sums,
               double* of_both) {
-  add_up<false>(gradient, source, origin, pixels, channels, first, last, sums, of_both);
+  const auto add = gradient ? add_up<false> : add_up<true>;
+  add(gradient, source, origin, pixels, channels, first, last, sums, of_both);
 }
 
 /// destination = source * scale[c] + shift[c].
@@ -178,6 +178,22 @@ void softmax_gradient_row(const float* dy, const float* y, bool logarithm, float
   });
 }
 
+/// One row of the loss: returns the sum of squares and writes scale * difference if wanted.
+float mse_row(const float* prediction, const float* target, float* gradient, std::size_t count,
+              float scale, bool through_sigmoid) {
+  const D d;
+  const V factor = hn::Set(d, scale);
+  V sum = hn::Zero(d);
+  each_vector(0, count, [&](const auto& e) HWY_ATTR {
+    const V p = e.load(prediction), difference = hn::Sub(p, e.load(target));
+    sum = hn::MulAdd(difference, difference, sum);
+    if (!gradient) return;
+    const V g = hn::Mul(factor, difference);
+    e.store(gradient, through_sigmoid ? sigmoid_gradient_of(g, p) : g);
+  });
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace millrace::kernels
 HWY_AFTER_NAMESPACE();
@@ -185,7 +201,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace::kernels {
 
-HWY_EXPORT(moments);
 HWY_EXPORT(products);
 HWY_EXPORT(scale_and_shift);
 HWY_EXPORT(combine);
@@ -194,6 +209,7 @@ HWY_EXPORT(norm_gradient_row);
 HWY_EXPORT(norm_weight_gradients);
 HWY_EXPORT(softmax_row);
 HWY_EXPORT(softmax_gradient_row);
+HWY_EXPORT(mse_row);
 
 namespace {
 
@@ -206,10 +222,6 @@ struct Room {
         first(reinterpret_cast<float*>(scratch + 2 * channels)),
         second(first + channels),
         third(second + channels) {}
-  void clear(std::size_t begin, std::size_t end) const {
-    std::fill(sums + begin, sums + end, 0.0);
-    std::fill(products + begin, products + end, 0.0);
-  }
   const std::size_t channels;
   double *const sums, *const products;
   float *const first, *const second, *const third;
@@ -230,11 +242,13 @@ void set_scale(const Room& room, const GroupNormOperands& o, std::size_t c, floa
   room.second[c] = float((o.bias ? double(o.bias[c]) : 0.0) - double(mean) * factor);
 }
 
-/// The groups' mean and rstd, and the scales of their channels.
+/// The groups' mean and rstd, if not given, and the scales of their channels.
 void sum_groups(const GroupNorm& norm, const Room& room, const GroupNormOperands& o) {
   const std::size_t each = room.channels / std::size_t(norm.groups);
   const double count = double(norm.pixels);
-  for (std::size_t group = 0; group < std::size_t(norm.groups); ++group) {
+  for (std::size_t c = 0; norm.frozen && c < room.channels; ++c)
+    set_scale(room, o, c, o.mean[c], rstd_of(norm, o, c));
+  for (std::size_t group = 0; !norm.frozen && group < std::size_t(norm.groups); ++group) {
     const std::size_t begin = group * each, end = begin + each;
     double sum = 0;
     for (std::size_t c = begin; c < end; ++c) sum += room.sums[c] + count * double(o.source[c]);
@@ -282,15 +296,11 @@ constexpr std::size_t kBlock = 16;  ///< channels, for any vector width
 
 void group_norm(const GroupNorm& norm, const GroupNormOperands& o, int phase, Share share) {
   const Room room(norm, o.scratch);
-  if (norm.frozen && phase == 0) return;
-  for (std::size_t c = 0; norm.frozen && phase == 1 && c < room.channels; ++c)
-    set_scale(room, o, c, o.mean[c], rstd_of(norm, o, c));
-  if (norm.frozen && phase == 1) return;
   if (phase == 0) {
+    if (norm.frozen) return;
     const auto [begin, end] = share.of(room.channels, kBlock);
-    room.clear(begin, end);
-    return HWY_DYNAMIC_DISPATCH(moments)(o.source, o.source, norm.pixels, room.channels, begin, end,
-                                         room.sums, room.products);
+    return HWY_DYNAMIC_DISPATCH(products)(nullptr, o.source, o.source, norm.pixels, room.channels,
+                                          begin, end, room.sums, room.products);
   }
   if (phase == 1) return sum_groups(norm, room, o);
   const auto [begin, end] = share.of(norm.pixels);
@@ -305,7 +315,6 @@ void group_norm_gradient(const GroupNorm& norm, const GroupNormOperands& o, int 
   if (phase == 0) {
     const std::size_t each = room.channels / std::size_t(norm.groups);
     const auto [begin, end] = share.of(room.channels, kBlock);
-    room.clear(begin, end);
     float* const origin = room.first;
     for (std::size_t c = begin; c < end; ++c) origin[c] = o.mean[c / each];
     return HWY_DYNAMIC_DISPATCH(products)(o.gradient, o.source, origin, norm.pixels, room.channels,
@@ -353,6 +362,18 @@ void softmax_gradient(const Matrix& m, bool logarithm, const float* gradient, co
     HWY_DYNAMIC_DISPATCH(softmax_gradient_row)
     (gradient + at, made + at, logarithm, destination + at, m.row);
   }
+}
+
+float mse(const Layout& layout, const float* prediction, const float* target, float* gradient,
+          bool through_sigmoid, float scale) {
+  const std::size_t row = layout.row(), count = layout.floats();
+  const auto of_row = HWY_DYNAMIC_DISPATCH(mse_row);
+  double sum = 0;
+  for (std::size_t i = 0; i < count; i += row) {
+    sum += of_row(prediction + i, target + i, gradient ? gradient + i : nullptr, row,
+                  float(2.0 / double(count)) * scale, through_sigmoid);
+  }
+  return float(sum / double(count));
 }
 
 }  // namespace millrace::kernels

@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-constexpr int kPixels = HWY_TARGET == HWY_AVX3 ? 4 : 2;  ///< at a time, so that sums fit registers
+constexpr int kPixels = kManyRegisters ? 4 : 2;  ///< at a time, so that sums fit registers
 
 /// w[o] = elements of row o, `row` elements apart.
 template <int O>
@@ -131,74 +131,47 @@ namespace {
 class RowsKernel final : public Kernel {
  public:
   explicit RowsKernel(const Convolution& c)
-      : convolution_(c),
+      : c_(c),
         taps_(std::size_t(c.kernel) * c.kernel),
         row_(taps_ * c.input.channels),
         of_column_(round_up(row_, 16)),
         pixels_(c.output.height * c.output.width) {}
 
   std::size_t scratch_floats() const override {
-    if (convolution_.pass == Pass::kWeightGradient) return pixels() * of_column_ + kPart * kColumns;
-    return pixels() * (row_ + std::size_t(convolution_.output.channels)) +
-           convolution_.input.channels;
+    if (c_.pass == Pass::kWeightGradient) return pixels() * of_column_ + kPart * kColumns;
+    return pixels() * (row_ + std::size_t(c_.output.channels)) + c_.input.channels;
   }
-  bool gives_parts() const override { return convolution_.pass == Pass::kWeightGradient; }
+  bool gives_parts() const override { return c_.pass == Pass::kWeightGradient; }
 
   void run(const Operands& operands, int, Share share) const override {
-    if (convolution_.pass == Pass::kWeightGradient) return make_weights(operands, share);
+    if (c_.pass == Pass::kWeightGradient) return make_weights(operands, share);
     Rows r{.rows = operands.weights,
            .row = row_,
-           .channels = std::size_t(convolution_.output.channels),
+           .channels = std::size_t(c_.output.channels),
            .columns = operands.scratch,
            .values = operands.scratch + pixels() * row_,
            .pixels = pixels_};
-    forward(convolution_) ? make_output(operands, r, share) : make_gradient(operands, r, share);
+    forward(c_) ? make_output(operands, r, share) : make_gradient(operands, r, share);
   }
 
  private:
   std::size_t pixels() const { return std::size_t(pixels_); }
 
-  /// Calls meets(output pixel, tap, row and column of the input) for each tap inside the input.
-  template <class Meets>
-  void each_tap(const Meets& meets) const {
-    const Convolution& c = convolution_;
-    for (int pixel = 0; pixel < pixels_; ++pixel) {
-      const int top = pixel / c.output.width * c.stride - c.kernel / 2;
-      const int left = pixel % c.output.width * c.stride - c.kernel / 2;
-      for (int ky = std::max(0, -top); ky < std::min(c.kernel, c.input.height - top); ++ky) {
-        for (int kx = std::max(0, -left); kx < std::min(c.kernel, c.input.width - left); ++kx)
-          meets(std::size_t(pixel), std::size_t(ky * c.kernel + kx), std::size_t(top + ky),
-                std::size_t(left + kx));
-      }
-    }
-  }
   /// The offset of an input pixel.
-  std::size_t at(std::size_t y, std::size_t x) const {
-    return y * convolution_.input.row() + x * std::size_t(convolution_.input.channels);
-  }
-
-  /// The inputs under each pixel's taps, in the order of a row of weights, zeros elsewhere.
-  void fill_columns(const float* input, float* columns, std::size_t of_column) const {
-    const std::size_t in = convolution_.input.channels;
-    std::fill_n(columns, pixels() * of_column, 0.0f);
-    each_tap([&](std::size_t pixel, std::size_t tap, std::size_t y, std::size_t x) {
-      const float* from = input + at(y, x);
-      float* to = columns + pixel * of_column + tap;
-      for (std::size_t i = 0; i < in; ++i) to[i * taps_] = from[i];
-    });
+  std::size_t at(int y, int x) const {
+    return std::size_t(y) * c_.input.row() + std::size_t(x) * c_.input.channels;
   }
 
   /// Threads share the output channels.
   void make_output(const Operands& operands, Rows& r, Share share) const {
-    const Convolution& c = convolution_;
     std::tie(r.begin, r.end) = share.of(r.channels, 16);
     if (r.begin == r.end) return;
-    fill_columns(operands.source, r.columns, row_);
+    unfold(c_, operands.source, r.columns, row_, {});
     HWY_DYNAMIC_DISPATCH(row_products)(r);
     finish_rows({.values = r.values + r.begin,
                  .values_row = r.channels,
                  .bias = operands.bias ? operands.bias + r.begin : nullptr,
-                 .activation = c.activation,
+                 .activation = c_.activation,
                  .to = operands.made + r.begin,
                  .row = r.channels,
                  .rows = pixels(),
@@ -207,24 +180,24 @@ class RowsKernel final : public Kernel {
 
   /// Threads share the input channels.
   void make_gradient(const Operands& operands, Rows& r, Share share) const {
-    const Convolution& c = convolution_;
-    const auto [begin, end] = share.of(std::size_t(c.input.channels), 16);
+    const auto [begin, end] = share.of(std::size_t(c_.input.channels), 16);
     if (begin == end) return;
     r.begin = begin * taps_;
     r.end = end * taps_;
-    std::copy_n(operands.source, c.output.floats(), r.values);
+    std::copy_n(operands.source, c_.output.floats(), r.values);
     HWY_DYNAMIC_DISPATCH(row_sums)(r);
     // Sum each input pixel's gradients over the taps on it.
     float* const sum = r.values + pixels() * r.channels;
-    for (std::size_t y = 0; y < std::size_t(c.input.height); ++y) {
-      for (std::size_t x = 0; x < std::size_t(c.input.width); ++x) {
+    for (int y = 0; y < c_.input.height; ++y) {
+      for (int x = 0; x < c_.input.width; ++x) {
         std::fill(sum + begin, sum + end, 0.0f);
-        each_tap([&, begin = begin, end = end](std::size_t pixel, std::size_t tap, std::size_t row,
-                                               std::size_t column) {
-          if (row != y || column != x) return;
-          const float* from = r.columns + pixel * row_ + tap;
+        for (int pixel = 0; pixel < pixels_; ++pixel) {
+          const int row = y + c_.kernel / 2 - pixel / c_.output.width * c_.stride;
+          const int column = x + c_.kernel / 2 - pixel % c_.output.width * c_.stride;
+          if (row < 0 || column < 0 || row >= c_.kernel || column >= c_.kernel) continue;
+          const float* from = r.columns + std::size_t(pixel) * row_ + row * c_.kernel + column;
           for (std::size_t i = begin; i < end; ++i) sum[i] += from[i * taps_];
-        });
+        }
         finish_rows({.values = sum + begin,
                      .mask = operands.mask ? operands.mask + at(y, x) + begin : nullptr,
                      .to = operands.made + at(y, x) + begin,
@@ -235,13 +208,12 @@ class RowsKernel final : public Kernel {
 
   /// Threads share the output channels. Some are made at a time, in pieces that stay in L1.
   void make_weights(const Operands& operands, Share share) const {
-    const Convolution& c = convolution_;
-    bias_gradient(c, operands, share);
-    const std::size_t channels = c.output.channels;
+    bias_gradient(c_, operands, share);
+    const std::size_t channels = c_.output.channels;
     const auto [first, last] = share.of(channels, kPart);
     if (first == last) return;
     float *const columns = operands.scratch, *const part = columns + pixels() * of_column_;
-    fill_columns(operands.x, columns, of_column_);
+    unfold(c_, operands.x, columns, of_column_, {});
     Products p{.transposed = true,
                .a_pitch = channels,
                .b_row = of_column_,
@@ -259,7 +231,7 @@ class RowsKernel final : public Kernel {
         if (!operands.taker) {
           finish_rows({.values = part,
                        .values_row = kColumns,
-                       .accumulate = c.accumulate,
+                       .accumulate = c_.accumulate,
                        .to = operands.made + at,
                        .row = row_,
                        .rows = std::size_t(p.rows),
@@ -274,7 +246,7 @@ class RowsKernel final : public Kernel {
 
   static constexpr std::size_t kPart = 12, kColumns = 256;  ///< of a weight gradient at a time
 
-  const Convolution convolution_;
+  const Convolution c_;
   const std::size_t taps_, row_;
   const std::size_t of_column_;  ///< floats per column in whole vectors
   const int pixels_;

@@ -1,11 +1,5 @@
 // Transforms of a square of pixels in which a convolution is a product, once per instruction set:
 // discrete Fourier transforms, and Winograd's (Toom-Cook) with rational points.
-#if defined(MILLRACE_KERNELS_TRANSFORM) == defined(HWY_TARGET_TOGGLE)
-#ifdef MILLRACE_KERNELS_TRANSFORM
-#undef MILLRACE_KERNELS_TRANSFORM
-#else
-#define MILLRACE_KERNELS_TRANSFORM
-#endif
 
 #include "capture/program/kernels/transform_numbers.h"
 #include "capture/program/kernels/vectors-inl.h"
@@ -134,7 +128,7 @@ HWY_INLINE void dft(const Load& load, const Store& store) {
     for (int k = 0; k < Q; ++k) {
       dft<P, kParts>([&](int l) HWY_ATTR { return copy_of(parts[l][k]); },
                      [&](int j, const Complex& z)
-                         HWY_ATTR { store((kUnit<P, Q> * j + kUnit<Q, P> * k) % N, z); });
+                         HWY_ATTR { store((unit(P, Q) * j + unit(Q, P) * k) % N, z); });
     }
   }
 }
@@ -381,6 +375,11 @@ HWY_INLINE void multiply(const V* x, V* y) {
 template <int M, int R>
 struct Winograd {
   static constexpr int N = M + R - 1;
+  static constexpr auto kInput = WinogradMatrices<M, R>().input;
+  static constexpr auto kWeights = WinogradMatrices<M, R>().weights;
+  static constexpr auto kGradient = WinogradMatrices<M, R>().gradient;
+  static constexpr auto kOutput = kGradient.transposed();
+  static constexpr auto kWeightGradient = kWeights.transposed();
 
   /// To frequencies: matrix * square * matrix^T.
   template <const auto& kMatrix>
@@ -429,18 +428,16 @@ struct Winograd {
   }
 
   static void spread(Side side, const float* image, const Window& window, const Spectrum& to) {
-    if (side == Side::kInput) return there<kInput<M, R>>(image, window, to);
-    if (side == Side::kWeights) return there<kWeights<M, R>>(image, window, to);
-    there<kGradient<M, R>>(image, window, to);
+    if (side == Side::kInput) return there<kInput>(image, window, to);
+    if (side == Side::kWeights) return there<kWeights>(image, window, to);
+    there<kGradient>(image, window, to);
   }
   static void gather(Side side, const Spectrum& from, const Finish& to, const Window& window) {
-    if (side == Side::kWeights) return back<kWeightGradient<M, R>>(from, to, window);
-    back<kOutput<M, R>>(from, to, window);
+    if (side == Side::kWeights) return back<kWeightGradient>(from, to, window);
+    back<kOutput>(from, to, window);
   }
 };
 
 }  // namespace HWY_NAMESPACE
 }  // namespace millrace::kernels
 HWY_AFTER_NAMESPACE();
-
-#endif

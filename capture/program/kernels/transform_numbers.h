@@ -56,13 +56,11 @@ constexpr int first_factor(int n) {
 }
 
 /// The index below P Q that is 1 mod P and 0 mod Q, for coprime P and Q.
-constexpr int unit(int p, int q) {
+consteval int unit(int p, int q) {
   int index = q;
   while (index % p != 1) index += q;
   return index;
 }
-template <int P, int Q>
-inline constexpr int kUnit = unit(P, Q);
 
 /// cos and sin of 2 pi i / N by Taylor series to double precision.
 template <int N>
@@ -152,15 +150,5 @@ struct WinogradMatrices {
     }
   }
 };
-template <int M, int R>
-inline constexpr auto kInput = WinogradMatrices<M, R>().input;
-template <int M, int R>
-inline constexpr auto kWeights = WinogradMatrices<M, R>().weights;
-template <int M, int R>
-inline constexpr auto kGradient = WinogradMatrices<M, R>().gradient;
-template <int M, int R>
-inline constexpr auto kOutput = kGradient<M, R>.transposed();
-template <int M, int R>
-inline constexpr auto kWeightGradient = kWeights<M, R>.transposed();
 
 }  // namespace millrace::kernels

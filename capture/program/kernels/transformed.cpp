@@ -16,26 +16,14 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-template <class Kind>
-Functions functions() {
-  return {Kind::spread, Kind::gather};
-}
+template <class T>
+constexpr Functions kFunctions = {T::spread, T::gather};
+/// In the order of the enumerators.
 Functions functions_of(Transform transform) {
-  switch (transform) {
-    case Transform::kFft12:
-      return functions<Fourier<12>>();
-    case Transform::kFft20:
-      return functions<Fourier<20>>();
-    case Transform::kFft30:
-      return functions<Fourier<30>>();
-    case Transform::kWinograd43:
-      return functions<Winograd<4, 3>>();
-    case Transform::kWinograd63:
-      return functions<Winograd<6, 3>>();
-    case Transform::kWinograd45:
-      return functions<Winograd<4, 5>>();
-  }
-  return {};
+  constexpr Functions all[] = {kFunctions<Fourier<12>>,    kFunctions<Fourier<20>>,
+                               kFunctions<Fourier<30>>,    kFunctions<Winograd<4, 3>>,
+                               kFunctions<Winograd<6, 3>>, kFunctions<Winograd<4, 5>>};
+  return all[int(transform)];
 }
 
 }  // namespace HWY_NAMESPACE
@@ -206,8 +194,22 @@ class TransformedKernel final : public Kernel {
   std::size_t scratch_floats() const override { return weights_.end() + places_.size() * lanes_; }
 
   void run(const Operands& operands, int, Share share) const override {
-    if (!weight_gradient()) return make_image(operands, share);
-    make_weights(operands, share);
+    const Part part = part_of(share);
+    if (!weight_gradient()) {
+      return each_round(part, [&](const Part& r, bool first) {
+        if (first || plan_.by_columns) spread_weights(operands, r);
+        if (first || !plan_.by_columns) spread_inputs(operands.source, operands, r);
+        multiply(operands, r);
+        finish_image(operands, r);
+      });
+    }
+    each_round(part, [&](const Part& r, bool first) {
+      if (first || !plan_.by_columns) spread_inputs(operands.x, operands, r);
+      spread_gradients(operands, r);
+      sum_tiles(operands, r, !first && !plan_.by_columns);
+      if (plan_.by_columns) finish_weights(operands, r);
+    });
+    if (!plan_.by_columns) finish_weights(operands, part);
     bias_gradient(c_, operands, share);
   }
 
@@ -245,25 +247,6 @@ class TransformedKernel final : public Kernel {
       round.*divided = Range{i, std::min(i + step, end)};
       work(round, i == begin);
     }
-  }
-
-  void make_image(const Operands& operands, Share share) const {
-    each_round(part_of(share), [&](const Part& r, bool first) {
-      if (first || plan_.by_columns) spread_weights(operands, r);
-      if (first || !plan_.by_columns) spread_inputs(operands.source, operands, r);
-      multiply(operands, r);
-      finish_image(operands, r);
-    });
-  }
-  void make_weights(const Operands& operands, Share share) const {
-    const Part part = part_of(share);
-    each_round(part, [&](const Part& r, bool first) {
-      if (first || !plan_.by_columns) spread_inputs(operands.x, operands, r);
-      spread_gradients(operands, r);
-      sum_tiles(operands, r, !first && !plan_.by_columns);
-      if (plan_.by_columns) finish_weights(operands, r);
-    });
-    if (!plan_.by_columns) finish_weights(operands, part);
   }
 
   bool gradient() const { return c_.pass == Pass::kDataGradient; }

@@ -91,20 +91,8 @@ HWY_INLINE void sqrt_of(V& a, V b) {
   a = hn::Sqrt(b);
 }
 
-HWY_INLINE V plus(V a, V b) {
-  return hn::Add(a, b);
-}
-HWY_INLINE V minus(V a, V b) {
-  return hn::Sub(a, b);
-}
-HWY_INLINE V times(V a, V b) {
-  return hn::Mul(a, b);
-}
 HWY_INLINE V times_plus(V a, V b, V c) {
   return hn::MulAdd(a, b, c);
-}
-HWY_INLINE V over(V a, V b) {
-  return hn::Div(a, b);
 }
 HWY_INLINE V size_of(V a) {
   return hn::Abs(a);
@@ -121,7 +109,7 @@ using std::pow, std::sqrt;
 
 template <class Formula, class Corrected>
 HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& operands, double lr,
-                      Corrected corrected) {
+                      std::size_t begin, std::size_t end, Corrected corrected) {
   const D d;
   const UpdateOperands o = operands;
   const Formula formula(n, lr, o.state.steps ? o.state.steps[0] + 1 : 0);
@@ -143,23 +131,24 @@ HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& operands, do
     elements.store(o.to, weights);
     corrected.updated(elements, before, weights);
   };
-  for (std::size_t block = 0; block * kUpdateBlock < o.count; ++block) {
-    const std::size_t begin = block * kUpdateBlock;
-    each_vector(begin, std::min(o.count, begin + kUpdateBlock), step);
+  for (std::size_t i = begin; i < end; i += kUpdateBlock) {
+    each_vector(i, std::min(end, i + kUpdateBlock), step);
     if constexpr (Corrected::kMeasures) {
-      o.sums[block] = double(hn::GetLane(hn::SumOfLanes(d, corrected.way)));
+      o.sums[i / kUpdateBlock] = double(hn::GetLane(hn::SumOfLanes(d, corrected.way)));
       corrected.way = hn::Zero(d);
     }
   }
 }
 
-void update(const UpdateNumbers& n, const UpdateOperands& o, double rate) {
+void update(const UpdateNumbers& n, const UpdateOperands& o, double rate, std::size_t begin,
+            std::size_t end) {
   const CorrectionMemory& memory = o.memory;
   float* const old =
-      memory.old ? memory.old + std::size_t(oldest(n.correction, memory)) * o.row : nullptr;
+      memory.old ? memory.old + std::size_t(oldest(n.correction, memory)) * o.count : nullptr;
   Optimizers::visit(n.optimizer, [&]<class Formula>(std::type_identity<Formula>) HWY_ATTR {
-    const auto update_by = [&](const auto& corrected)
-                               HWY_ATTR { sweep<Formula>(n, o, n.lr * rate, corrected); };
+    const auto update_by = [&](const auto& corrected) HWY_ATTR {
+      sweep<Formula>(n, o, n.lr * rate, begin, end, corrected);
+    };
     visit_correction(n.correction, memory, old, update_by);
   });
 }
@@ -175,56 +164,31 @@ HWY_EXPORT(all_finite);
 HWY_EXPORT(largest);
 HWY_EXPORT(update);
 
-namespace {
-
-UpdateOperands part_of(const UpdateOperands& o, std::size_t begin, std::size_t end) {
-  const auto from = [begin](auto* buffer) { return buffer ? buffer + begin : nullptr; };
-  return {.from = from(o.from),
-          .to = from(o.to),
-          .gradient = from(o.gradient),
-          .state = {{from(o.state.buffers[0]), from(o.state.buffers[1])}, o.state.steps},
-          .memory = {.shift = from(o.memory.shift),
-                     .change = from(o.memory.change),
-                     .old = from(o.memory.old),
-                     .newest = o.memory.newest,
-                     .square = from(o.memory.square),
-                     .step = o.memory.step,
-                     .stepped = o.memory.stepped},
-          .sums = o.sums ? o.sums + begin / kUpdateBlock : nullptr,
-          .count = end - begin,
-          .row = o.count};
-}
-UpdateOperands share_of(const UpdateOperands& operands, Share share) {
-  const auto [begin, end] = share.of(operands.count, kUpdateBlock);
-  return part_of(operands, begin, end);
-}
-
-}  // namespace
-
-bool is_finite(const UpdateOperands& operands, Share share) {
-  const UpdateOperands mine = share_of(operands, share);
-  return HWY_DYNAMIC_DISPATCH(all_finite)(mine.gradient, mine.count);
+bool is_finite(const UpdateOperands& o, Share share) {
+  const auto [begin, end] = share.of(o.count, kUpdateBlock);
+  return HWY_DYNAMIC_DISPATCH(all_finite)(o.gradient + begin, end - begin);
 }
 
 float largest(std::span<const float> values) {
   return HWY_DYNAMIC_DISPATCH(largest)(values);
 }
 
-void update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate,
+void update(const stages::UpdateNumbers& numbers, const UpdateOperands& o, double rate,
             Share share) {
-  HWY_DYNAMIC_DISPATCH(update)(numbers, share_of(operands, share), rate);
+  const auto [begin, end] = share.of(o.count, kUpdateBlock);
+  HWY_DYNAMIC_DISPATCH(update)(numbers, o, rate, begin, end);
 }
 
 void update_part(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate,
                  const float* gradient, std::size_t begin, std::size_t count) {
-  UpdateOperands part = part_of(operands, begin, begin + count);
-  part.gradient = gradient;
-  HWY_DYNAMIC_DISPATCH(update)(numbers, part, rate);
+  UpdateOperands o = operands;
+  o.gradient = gradient - begin;  // where element 0 would be
+  HWY_DYNAMIC_DISPATCH(update)(numbers, o, rate, begin, begin + count);
 }
 
-void keep(const UpdateOperands& operands, Share share) {
-  const UpdateOperands mine = share_of(operands, share);
-  if (mine.to != mine.from) std::copy_n(mine.from, mine.count, mine.to);
+void keep(const UpdateOperands& o, Share share) {
+  const auto [begin, end] = share.of(o.count, kUpdateBlock);
+  if (o.to != o.from) std::copy(o.from + begin, o.from + end, o.to + begin);
 }
 
 std::size_t update_sums(const stages::UpdateNumbers& numbers, std::size_t count) {

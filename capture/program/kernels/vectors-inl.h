@@ -1,14 +1,11 @@
-// Vectors of float, loops over them, and activations, once per instruction set.
-#if defined(MILLRACE_KERNELS_VECTORS) == defined(HWY_TARGET_TOGGLE)
-#ifdef MILLRACE_KERNELS_VECTORS
-#undef MILLRACE_KERNELS_VECTORS
-#else
-#define MILLRACE_KERNELS_VECTORS
-#endif
+// Vectors of float, loops over them, and activations, once per instruction set: without a guard,
+// since Highway includes each file of kernels, and with it this one, once for each.
 
 #include <hwy/highway.h>
 // Highway requires its contributions after highway.h.
 #include <hwy/contrib/math/math-inl.h>
+
+#include <type_traits>
 
 #include "capture/program/kernels/kernels.h"
 
@@ -20,6 +17,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr std::size_t kLanes = hn::MaxLanes(D());
+constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;  ///< else tiles are made for 16
 
 /// The first `count` lanes of a vector. Memory beyond is neither read nor written (another thread
 /// may be writing it), unlike by Highway's masked operations on processors without masks.
@@ -82,6 +80,13 @@ HWY_INLINE void each_vector(std::size_t begin, std::size_t end, const Work& work
   if (begin < end) work(Rest{begin, first_lanes(end - begin)});
 }
 
+/// Calls work(n as a std::integral_constant) if n is 1 to kMost.
+template <int kMost, class Work>
+HWY_INLINE void with_constant(int n, const Work& work) {
+  if (n == kMost) return work(std::integral_constant<int, kMost>());
+  if constexpr (kMost > 1) with_constant<kMost - 1>(n, work);
+}
+
 template <int R, int P>
 HWY_INLINE void clear(V (&sums)[R][P]) {
 #pragma GCC unroll 32
@@ -123,5 +128,3 @@ HWY_INLINE V activated(V v, Activation activation) {
 }  // namespace HWY_NAMESPACE
 }  // namespace millrace::kernels
 HWY_AFTER_NAMESPACE();
-
-#endif

@@ -12,7 +12,6 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;
 constexpr int kMostRows = kManyRegisters ? 5 : 3;  ///< kernel rows in registers at once
 /// Taps that fit in registers with that many kernel rows.
 constexpr int most_taps(int rows) {
@@ -103,12 +102,6 @@ HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap) {
   }
 }
 
-template <int R, int T>
-HWY_INLINE void sum_taps(const Part& part, int taps, int first_row, int first_tap) {
-  if (taps == T) return sum_block<R, T>(part, first_row, first_tap);
-  if constexpr (T > 1) sum_taps<R, T - 1>(part, taps, first_row, first_tap);
-}
-
 /// Splits the taps evenly into blocks that fit the registers.
 template <int R>
 void sum_rows(const Part& part, int first_row) {
@@ -116,7 +109,9 @@ void sum_rows(const Part& part, int first_row) {
   const int blocks = (taps + most_taps(R) - 1) / most_taps(R);
   for (int b = 0; b < blocks; ++b) {
     const int begin = taps * b / blocks, end = taps * (b + 1) / blocks;
-    sum_taps<R, most_taps(R)>(part, end - begin, first_row, part.w.tap_begin + begin);
+    with_constant<most_taps(R)>(end - begin, [&](auto count) HWY_ATTR {
+      sum_block<R, count()>(part, first_row, part.w.tap_begin + begin);
+    });
   }
 }
 
@@ -126,13 +121,7 @@ void sum_part(const Part& part) {
   const int groups = (kernel + most - 1) / most;
   for (int g = 0; g < groups; ++g) {
     const int begin = kernel * g / groups, rows = kernel * (g + 1) / groups - begin;
-    if (rows == 1) sum_rows<1>(part, begin);
-    if (rows == 2) sum_rows<2>(part, begin);
-    if (rows == 3) sum_rows<3>(part, begin);
-    if constexpr (kManyRegisters) {
-      if (rows == 4) sum_rows<4>(part, begin);
-      if (rows == 5) sum_rows<5>(part, begin);
-    }
+    with_constant<kMostRows>(rows, [&](auto count) HWY_ATTR { sum_rows<count()>(part, begin); });
   }
 }
 
@@ -173,7 +162,7 @@ class WeightGradientKernel final : public Kernel {
   /// Plain: vectors along the output channels, taps from x. Swapped: vectors along the input
   /// channels, taps from dy, which meets x through the flipped kernel.
   WeightGradientKernel(const Convolution& c, bool swapped)
-      : convolution_(c),
+      : c_(c),
         swapped_(swapped),
         taps_side_(swapped ? c.output : c.input),
         lane_side_(swapped ? c.input : c.output) {
@@ -190,7 +179,7 @@ class WeightGradientKernel final : public Kernel {
 
   std::size_t scratch_floats() const override {
     return round_up(sums_, 16) + zeros_ +
-           (copies() ? padded_row(taps_side_, convolution_.kernel / 2) * taps_side_.height : 0);
+           (copies() ? padded_row(taps_side_, c_.kernel / 2) * taps_side_.height : 0);
   }
   std::size_t shared_floats(int threads) const override {
     return by_channels(threads) ? 0 : blocks() * round_up(sums_, 16);
@@ -198,7 +187,6 @@ class WeightGradientKernel final : public Kernel {
   int phases(int threads) const override { return by_channels(threads) ? 1 : 2; }
 
   void run(const Operands& operands, int phase, Share share) const override {
-    const Convolution& c = convolution_;
     for (std::size_t b = 0; phase == 1 && b < blocks(); ++b)  // including the other threads' sums
       unpack(operands.shared + b * round_up(sums_, 16), b * lanes(), operands.made, share);
     if (phase == 1) return;
@@ -206,7 +194,7 @@ class WeightGradientKernel final : public Kernel {
     std::fill(zeros, zeros + zeros_, 0.0f);
     const float* taps = swapped_ ? operands.source : operands.x;
     WeightSums w{.broadcast = taps,
-                 .broadcast_row = padded_row(taps_side_, c.kernel / 2),
+                 .broadcast_row = padded_row(taps_side_, c_.kernel / 2),
                  .broadcast_height = taps_side_.height,
                  .broadcast_channels = taps_side_.channels,
                  .vectors = swapped_ ? operands.x : operands.source,
@@ -214,12 +202,12 @@ class WeightGradientKernel final : public Kernel {
                  .height = lane_side_.height,
                  .width = lane_side_.width,
                  .channels = lane_side_.channels,
-                 .kernel = c.kernel,
-                 .stride = c.stride,
+                 .kernel = c_.kernel,
+                 .stride = c_.stride,
                  .zeros = zeros};
     if (copies())
-      w.broadcast = pad_rows(taps_side_, c.kernel / 2, taps, 0, taps_side_.height, zeros + zeros_);
-    const std::size_t taps_of_row = std::size_t(c.kernel) * taps_side_.channels;
+      w.broadcast = pad_rows(taps_side_, c_.kernel / 2, taps, 0, taps_side_.height, zeros + zeros_);
+    const std::size_t taps_of_row = std::size_t(c_.kernel) * taps_side_.channels;
     if (by_channels(share.count)) {
       w.tap_end = int(taps_of_row);
       w.sums = operands.scratch;
@@ -239,11 +227,11 @@ class WeightGradientKernel final : public Kernel {
         w.sums += round_up(sums_, 16);
       }
     }
-    bias_gradient(c, operands, share);
+    bias_gradient(c_, operands, share);
   }
 
  private:
-  bool copies() const { return convolution_.kernel > 1; }
+  bool copies() const { return c_.kernel > 1; }
   std::size_t blocks() const { return round_up(lane_side_.channels, lanes()) / lanes(); }
   /// Whether threads share the channels, each with its own sums; else the taps of few channels.
   bool by_channels(int threads) const {
@@ -253,23 +241,22 @@ class WeightGradientKernel final : public Kernel {
 
   /// Stores a share of the sums of `lanes` channels in PyTorch's order.
   void unpack(const float* sums, std::size_t channel, float* gradient, Share share) const {
-    const Convolution& c = convolution_;
-    const std::size_t in = c.input.channels, out = c.output.channels;
-    const std::size_t taps = std::size_t(c.kernel) * c.kernel;
+    const std::size_t in = c_.input.channels, out = c_.output.channels;
+    const std::size_t taps = std::size_t(c_.kernel) * c_.kernel;
     const std::size_t rows = std::min(lanes(), lane_side_.channels - channel);
     if (!swapped_) {
       const auto [begin, end] = share.of(places_.size(), 16);
       from_lanes(sums, std::span(places_).subspan(begin, end - begin),
-                 gradient + channel * in * taps + begin, in * taps, rows, c.accumulate);
+                 gradient + channel * in * taps + begin, in * taps, rows, c_.accumulate);
       return;
     }
     const auto [begin, end] = share.of(out);
     for (std::size_t o = begin; o < end; ++o)
       from_lanes(sums + o * lanes(), places_, gradient + (o * in + channel) * taps, taps, rows,
-                 c.accumulate);
+                 c_.accumulate);
   }
 
-  const Convolution convolution_;
+  const Convolution c_;
   const bool swapped_;
   const Layout taps_side_, lane_side_;
   std::size_t sums_ = 0, zeros_ = 0;
