@@ -50,17 +50,16 @@ class Capturing {
 
 class CudaRecording final : public Recording {
  public:
-  /// \param lowered the body whose launches it holds; null: LibTorch's operators.
-  CudaRecording(OwnGraph graph, std::unique_ptr<LoweredBody> lowered)
-      : graph_(std::move(graph)), lowered_(std::move(lowered)) {}
-  cudaGraph_t get() const { return graph_.get(); }
-  std::vector<OperationInfo> operations() const override {
-    return lowered_ ? lowered_->operations() : std::vector<OperationInfo>();
+  /// \param lowered the body whose launches it holds; empty: LibTorch's operators.
+  explicit CudaRecording(OwnGraph graph, LoweredBody lowered = {})
+      : graph_(std::move(graph)), memory_(std::move(lowered.run)) {
+    operations = std::move(lowered.operations);
   }
+  cudaGraph_t get() const { return graph_.get(); }
 
  private:
   OwnGraph graph_;
-  std::unique_ptr<LoweredBody> lowered_;  ///< owns the graph's memory
+  std::function<void()> memory_;  ///< owns the graph's
 };
 
 /// Recordings as child graphs in sequence, with event nodes between them.

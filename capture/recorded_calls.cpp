@@ -68,7 +68,8 @@ std::vector<OperationInfo> RecordedCalls::operations() const {
   for (const auto& [key, number] : numbers_) {
     if (seen == std::get<0>(key)) continue;
     seen = std::get<0>(key);
-    for (auto& operation : recordings_[number]->operations()) all.push_back(std::move(operation));
+    const std::vector<OperationInfo>& own = recordings_[number]->operations;
+    all.insert(all.end(), own.begin(), own.end());
   }
   return all;
 }

@@ -103,19 +103,19 @@ class CudaStream final : public Backend {
 
   std::unique_ptr<Recording> record(int pool, std::function<void()> body) override {
     return with_plain_errors([&] {
-      std::unique_ptr<LoweredBody> lowered;
+      LoweredBody lowered;
       run([&] {
         // The body's inputs may have been made on other streams.
         C10_CUDA_CHECK(cudaDeviceSynchronize());
         if (lowering_) lowered = lowering_(body);
-        lowered ? lowered->run() : body();  // libraries load and choose their kernels
+        lowered.run ? lowered.run() : body();  // libraries load and choose their kernels
       });
       stream_.synchronize();
       std::unique_ptr<Recording> recording;
       run([&] {
         const Pool::Use memory(pools_.try_emplace(pool, device_).first->second, stream_);
         Capturing capturing(own_.get());
-        lowered ? lowered->run() : body();
+        lowered.run ? lowered.run() : body();
         recording = std::make_unique<CudaRecording>(capturing.end(), std::move(lowered));
       });
       return recording;

@@ -14,8 +14,9 @@ class CoreRecording final : public Recording {
  public:
   CoreRecording(const std::function<void()>& body, program::Arena& arena,
                 const program::ProgramOptions& options)
-      : program(body, arena, options) {}
-  std::vector<OperationInfo> operations() const override { return program.operations(); }
+      : program(body, arena, options) {
+    operations = program.operations();
+  }
   mutable program::Program program;
 };
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "capture/operation_info.h"
+#include "capture/backend.h"
 #include "capture/program/arena.h"
 #include "capture/program/kernels/kernels.h"
 

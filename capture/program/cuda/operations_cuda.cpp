@@ -119,19 +119,6 @@ std::unique_ptr<Prepared> sample_of_bytes(const Node& node) {
       });
 }
 
-class Lowered final : public capture::LoweredBody {
- public:
-  Lowered(const std::function<void()>& body, std::shared_ptr<Arena> arena,
-          const kernels::Numerics& numerics)
-      : arena_(std::move(arena)), program_(body, *arena_, {.numerics = numerics}) {}
-  void run() override { program_.run(); }
-  std::vector<capture::OperationInfo> operations() const override { return program_.operations(); }
-
- private:
-  const std::shared_ptr<Arena> arena_;
-  Program program_;
-};
-
 }  // namespace
 
 std::unique_ptr<Prepared> prepare_on_gpu(const Node& node) {
@@ -176,7 +163,9 @@ capture::Lowering gpu_lowering(c10::Device device, const kernels::Numerics& nume
   if (!gpu::missing_compiler(device.index()).empty()) return {};
   return [arena = std::make_shared<Arena>(device), numerics](const std::function<void()>& body) {
     run_dry(body);  // count bytes here: a recording keeps all it allocates
-    return std::make_unique<Lowered>(body, arena, numerics);
+    const auto program =
+        std::make_shared<Program>(body, *arena, ProgramOptions{.numerics = numerics});
+    return capture::LoweredBody{[arena, program] { program->run(); }, program->operations()};
   };
 }
 
