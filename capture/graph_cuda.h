@@ -4,6 +4,7 @@
 #include <c10/cuda/CUDAException.h>
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -13,12 +14,18 @@
 namespace millrace::capture {
 
 /// Warns of a failure and clears it, so that the next launch isn't blamed.
-struct DestroyGraph {
+struct Destroy {
+  void operator()(cudaStream_t stream) const { C10_CUDA_CHECK_WARN(cudaStreamDestroy(stream)); }
   void operator()(cudaGraph_t graph) const { C10_CUDA_CHECK_WARN(cudaGraphDestroy(graph)); }
   void operator()(cudaGraphExec_t graph) const { C10_CUDA_CHECK_WARN(cudaGraphExecDestroy(graph)); }
 };
-using OwnGraph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
-using OwnGraphExec = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
+template <class Handle>
+using Own = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy>;
+using OwnStream = Own<cudaStream_t>;
+using OwnGraph = Own<cudaGraph_t>;
+
+/// For one stage: PyTorch's stream pool wraps round and aliases.
+OwnStream new_stream(c10::Device device);
 
 class CudaEvent final : public Event {
  public:
@@ -77,7 +84,7 @@ class CudaGraph final : public Graph {
   cudaStream_t stream_;
   std::unique_ptr<CudaEvent> done_;
   std::vector<std::unique_ptr<CudaEvent>> marks_;  ///< begin, end, begin, end, ...
-  OwnGraphExec graph_;
+  Own<cudaGraphExec_t> graph_;
 };
 
 }  // namespace millrace::capture

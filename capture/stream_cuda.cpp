@@ -13,7 +13,6 @@
 #include "capture/devices.h"
 #include "capture/graph_cuda.h"
 #include "capture/one_thread.h"
-#include "capture/own_stream_cuda.h"
 #include "capture/plain_errors.h"
 
 namespace millrace::capture {
@@ -90,7 +89,7 @@ class CudaStream final : public Backend {
   CudaStream(c10::Device device, Lowering lowering)
       : device_(device),
         lowering_(std::move(lowering)),
-        own_(device),
+        own_(new_stream(device)),
         stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {
     // During a capture no memory is returned to the device, so free that of earlier recordings now.
     device_half::emptyCache();

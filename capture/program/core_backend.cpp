@@ -1,5 +1,3 @@
-#include "capture/program/core_backend.h"
-
 #include <utility>
 
 #include "capture/eager.h"
@@ -89,11 +87,6 @@ class CoreBackend final : public EagerBackend {
 };
 
 }  // namespace
-
-std::unique_ptr<Backend> make_eager_backend(c10::Device device) {
-  if (device.is_cpu()) return std::make_unique<EagerBackend>();
-  return make_eager_cuda_backend(device);
-}
 
 std::unique_ptr<Backend> make_core_backend(int threads,
                                            const std::function<void(int index)>& started,

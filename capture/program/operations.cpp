@@ -9,7 +9,6 @@
 #include <limits>
 #include <stdexcept>
 
-#include "capture/program/cuda/operations.h"
 #include "stages/guarded_update.h"
 #include "stages/tensor_split.h"
 

@@ -57,4 +57,20 @@ std::string describe(const kernels::Convolution& convolution);
 /// \param may_wait nothing else in the program reads or writes the weight gradient it makes.
 std::unique_ptr<Prepared> prepare(const Node& node, int threads, bool may_wait = false);
 
+// On a GPU.
+
+/// As prepare(): launches on the current stream without waiting. Compiles kernels that are new.
+std::unique_ptr<Prepared> prepare_on_gpu(const Node& node);
+
+/// Gathers a program's weight gradients, and marks weights that no earlier node writes.
+void arrange_for_gpu(std::vector<Node>& nodes);
+
+/// The kernels that can run a convolution, or its weight gradient alone, on the current device, the
+/// one chosen by shape first, and the task for gpu::choose().
+struct KernelChoice {
+  std::string task;
+  std::vector<std::string> names;
+};
+KernelChoice kernel_choice(const kernels::Convolution& convolution);
+
 }  // namespace millrace::program

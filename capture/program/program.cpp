@@ -13,7 +13,6 @@
 #include <string>
 
 #include "capture/operation_watch.h"
-#include "capture/program/cuda/operations.h"
 #include "capture/program/operations.h"
 
 namespace millrace::program {

@@ -8,7 +8,6 @@
 #include "capture/program/cuda/arguments.h"
 #include "capture/program/cuda/choices.h"
 #include "capture/program/cuda/launch_cuda.h"
-#include "capture/program/cuda/operations.h"
 #include "capture/program/cuda/plans.h"
 
 namespace millrace::program {

@@ -49,7 +49,7 @@ class Launch {
   LaunchShape shape_;
 };
 
-/// Milliseconds per `launch` in a graph of several: the minimum of some tries.
+/// Nanoseconds per `launch` in a graph of several: the minimum of some tries.
 double time_launches(const std::function<void()>& launch);
 
 template <class... Numbers>

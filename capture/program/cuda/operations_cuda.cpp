@@ -1,5 +1,3 @@
-#include "capture/program/cuda/operations.h"
-
 #include <algorithm>
 
 #include "capture/program/cuda/arguments.h"
