@@ -7,12 +7,6 @@
 
 namespace millrace::program {
 
-bool is_gradient(Kind kind) {
-  return kind == Kind::mse_gradient || kind == Kind::group_norm_gradient ||
-         kind == Kind::frozen_norm_gradient || kind == Kind::layer_norm_gradient ||
-         kind == Kind::softmax_gradient || kind == Kind::pool_gradient;
-}
-
 Range range_of(const at::Tensor& tensor) {
   const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
   std::int64_t last = 0;

@@ -186,10 +186,11 @@ std::unique_ptr<Prepared> kernel_call(const Node& node) {
         kernels::map(m, at.reads[0], at.reads[1], at.writes[0], share);
       });
     case Kind::mse:
-      return alone([l = layout_of(node.reads[0])](const Addresses& at, Share) {
-        *at.writes[0] = kernels::mse(l, at.reads[0], at.reads[1], nullptr, false);
-      });
-    case Kind::mse_gradient:
+      if (!node.gradient) {
+        return alone([l = layout_of(node.reads[0])](const Addresses& at, Share) {
+          *at.writes[0] = kernels::mse(l, at.reads[0], at.reads[1], nullptr, false);
+        });
+      }
       return alone([l = layout_of(node.reads[1]), through_sigmoid = node.through_sigmoid](
                        const Addresses& at, Share) {
         kernels::mse(l, at.reads[1], at.reads[2], at.writes[0], through_sigmoid, *at.reads[0]);
@@ -204,20 +205,15 @@ std::unique_ptr<Prepared> kernel_call(const Node& node) {
         std::memset(at.writes[0], 0, bytes);
       });
     case Kind::softmax:
-      return shared([m = node.matrix, log = node.logarithm](const Addresses& at, Share share) {
-        kernels::softmax(m, log, at.reads[0], at.writes[0], share);
-      });
-    case Kind::softmax_gradient:
-      return shared([m = node.matrix, log = node.logarithm](const Addresses& at, Share share) {
-        kernels::softmax_gradient(m, log, at.reads[0], at.reads[1], at.writes[0], share);
+      return shared([m = node.matrix, log = node.logarithm, gradient = node.gradient](
+                        const Addresses& at, Share share) {
+        gradient ? kernels::softmax_gradient(m, log, at.reads[0], at.reads[1], at.writes[0], share)
+                 : kernels::softmax(m, log, at.reads[0], at.writes[0], share);
       });
     case Kind::pool:
-      return shared([p = node.pool](const Addresses& at, Share share) {
-        kernels::pool(p, at.reads[0], at.writes[0], share);
-      });
-    case Kind::pool_gradient:
-      return shared([p = node.pool](const Addresses& at, Share share) {
-        kernels::pool_gradient(p, at.reads[0], at.reads[1], at.writes[0], share);
+      return shared([p = node.pool, gradient = node.gradient](const Addresses& at, Share share) {
+        gradient ? kernels::pool_gradient(p, at.reads[0], at.reads[1], at.writes[0], share)
+                 : kernels::pool(p, at.reads[0], at.writes[0], share);
       });
     default:
       throw std::logic_error("a node of no kind");
@@ -240,8 +236,8 @@ std::unique_ptr<Prepared> add_up(const Node& node) {
 class Norm final : public Prepared {
  public:
   explicit Norm(const Node& node)
-      : gradient_(is_gradient(node.kind)),
-        layer_(node.kind == Kind::layer_norm || node.kind == Kind::layer_norm_gradient),
+      : gradient_(node.gradient),
+        layer_(node.kind == Kind::layer_norm),
         matrix_(node.matrix),
         norm_(node.norm) {
     info.name = name_of(node);
@@ -482,15 +478,9 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads, bool may_wait) 
     case Kind::torch:
       return std::make_unique<TorchOperation>(*node.call);
     case Kind::convolution:
-    case Kind::data_gradient:
-    case Kind::weight_gradient:
       return convolution(node, threads, may_wait);
     case Kind::group_norm:
-    case Kind::group_norm_gradient:
-    case Kind::frozen_norm:
-    case Kind::frozen_norm_gradient:
     case Kind::layer_norm:
-    case Kind::layer_norm_gradient:
       return std::make_unique<Norm>(node);
     case Kind::copy:
       return copy(node);

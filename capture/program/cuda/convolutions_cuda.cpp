@@ -569,11 +569,9 @@ KernelChoice kernel_choice(const kernels::Convolution& c) {
 }
 
 std::unique_ptr<Prepared> gpu_convolution(const Node& node) {
+  if (is_pass(node, kernels::Pass::kWeightGradient))
+    return std::make_unique<GpuWeightGradients>(node);
   return std::make_unique<GpuConvolution>(node);
-}
-
-std::unique_ptr<Prepared> gpu_weight_gradients(const Node& node) {
-  return std::make_unique<GpuWeightGradients>(node);
 }
 
 namespace {
@@ -587,7 +585,7 @@ bool meets(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
 void gather_weight_gradients(std::vector<Node>& nodes) {
   std::size_t last = nodes.size();
   for (std::size_t i = nodes.size(); i-- > 0;) {
-    if (nodes[i].kind != Kind::weight_gradient) continue;
+    if (!is_pass(nodes[i], kernels::Pass::kWeightGradient)) continue;
     Node& node = nodes[i];
     bool can_wait =
         true;  // nobody in between writes what it reads, or has to do with what it writes
@@ -614,7 +612,7 @@ void arrange_for_gpu(std::vector<Node>& nodes) {
   gather_weight_gradients(nodes);
   std::vector<at::Tensor> written;
   for (Node& node : nodes) {
-    if (node.kind == Kind::convolution || node.kind == Kind::data_gradient)
+    if (node.kind == Kind::convolution && !is_pass(node, kernels::Pass::kWeightGradient))
       node.weights_early = !meets(written, {node.reads[1]});
     written.insert(written.end(), node.writes.begin(), node.writes.end());
   }

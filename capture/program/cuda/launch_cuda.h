@@ -103,6 +103,5 @@ std::unique_ptr<Prepared> gpu_map(const Node& node);  // copies and zeros, too
 std::unique_ptr<Prepared> gpu_norm(const Node& node);
 std::unique_ptr<Prepared> gpu_update(const Node& node);
 std::unique_ptr<Prepared> gpu_convolution(const Node& node);
-std::unique_ptr<Prepared> gpu_weight_gradients(const Node& node);
 
 }  // namespace millrace::program

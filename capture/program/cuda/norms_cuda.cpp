@@ -91,10 +91,7 @@ gpu::NormArguments bound(gpu::NormArguments n, const Node& node, bool gradient, 
 }  // namespace
 
 std::unique_ptr<Prepared> gpu_norm(const Node& node) {
-  const bool layer = node.kind == Kind::layer_norm || node.kind == Kind::layer_norm_gradient;
-  const bool gradient = node.kind == Kind::group_norm_gradient ||
-                        node.kind == Kind::frozen_norm_gradient ||
-                        node.kind == Kind::layer_norm_gradient;
+  const bool layer = node.kind == Kind::layer_norm, gradient = node.gradient;
   const gpu::NormArguments n = describe_norm(node, layer, gradient);
   bool fours = n.pixels % 4 == 0;
   for (const at::Tensor& t :

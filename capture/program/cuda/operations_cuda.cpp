@@ -10,7 +10,7 @@ namespace millrace::program {
 namespace {
 
 std::unique_ptr<Prepared> squared_error(const Node& node) {
-  const bool gradient = node.kind == Kind::mse_gradient;
+  const bool gradient = node.gradient;
   const int count = int(node.reads[gradient ? 1 : 0].numel());
   const int blocks = std::min(gpu::divided_up(count, 64 * gpu::kSumThreads), gpu::kSumThreads);
   std::vector<Kernel> kernels;
@@ -39,7 +39,7 @@ std::unique_ptr<Prepared> squared_error(const Node& node) {
 
 std::unique_ptr<Prepared> softmax(const Node& node) {
   const int threads = node.matrix.row <= 256 ? 64 : 512;
-  const char* const name = node.kind == Kind::softmax ? "softmax<" : "softmax_gradient<";
+  const char* const name = node.gradient ? "softmax_gradient<" : "softmax<";
   return std::make_unique<GpuCall<gpu::RowArguments>>(
       node,
       std::vector<Kernel>{{name + numbers(threads) + ">", threads, int(node.matrix.rows),
@@ -72,7 +72,7 @@ std::unique_ptr<Prepared> sums(const Node& node, float factor) {
 }
 
 std::unique_ptr<Prepared> pool(const Node& node) {
-  const bool gradient = node.kind == Kind::pool_gradient;
+  const bool gradient = node.gradient;
   const kernels::Pool& p = node.pool;
   const int taps = kernels::taps_of(p.window);
   if (!gradient && !p.largest && p.output.height == 1 && p.output.width == 1 &&
@@ -122,29 +122,19 @@ std::unique_ptr<Prepared> sample_of_bytes(const Node& node) {
 std::unique_ptr<Prepared> prepare_on_gpu(const Node& node) {
   switch (node.kind) {
     case Kind::convolution:
-    case Kind::data_gradient:
       return gpu_convolution(node);
-    case Kind::weight_gradient:
-      return gpu_weight_gradients(node);
     case Kind::map:
     case Kind::copy:
     case Kind::zero:
       return gpu_map(node);
     case Kind::mse:
-    case Kind::mse_gradient:
       return squared_error(node);
     case Kind::group_norm:
-    case Kind::group_norm_gradient:
-    case Kind::frozen_norm:
-    case Kind::frozen_norm_gradient:
     case Kind::layer_norm:
-    case Kind::layer_norm_gradient:
       return gpu_norm(node);
     case Kind::softmax:
-    case Kind::softmax_gradient:
       return softmax(node);
     case Kind::pool:
-    case Kind::pool_gradient:
       return pool(node);
     case Kind::channel_sums:
       return sums(node, node.factor);

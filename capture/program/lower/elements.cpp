@@ -195,7 +195,7 @@ bool lower_map(Lowering& lower, kernels::Map map, std::vector<at::Tensor> operan
     if (is_picture(made)) {
       operand = lower.read(operand);
     } else {
-      const at::Tensor alike = lower.own_like(made);
+      const at::Tensor alike = lower.own(made);
       lower.add({.kind = Kind::copy, .reads = {operand}, .writes = {alike}});
       operand = alike;
     }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -32,10 +33,8 @@ class Lowering {
   /// The same for a node that makes `made`'s image, its first write; undefined: not wanted.
   bool add_image(const at::Tensor& made, Node node);
 
-  /// Memory that the program owns.
-  at::Tensor own(at::IntArrayRef sizes, at::MemoryFormat format, c10::Device device);
-  /// The same with the sizes and strides of `tensor`.
-  at::Tensor own_like(const at::Tensor& tensor);
+  /// Memory that the program owns, of the size of `like`; without a format, with its strides.
+  at::Tensor own(const at::Tensor& like, std::optional<at::MemoryFormat> format = {});
 
   at::Tensor read(const at::Tensor& tensor);
   bool has_image(const at::Tensor& tensor) const {

@@ -45,8 +45,8 @@ bool pools_back(Lowering& lower, const std::optional<kernels::Pool>& pool, const
   if (!pool || !are_pictures(dy, dx)) return false;
   std::vector<at::Tensor> reads = {lower.read(dy)};
   if (pool->largest) reads.push_back(lower.read(x));
-  return lower.add_image(dx,
-                         {.kind = Kind::pool_gradient, .reads = std::move(reads), .pool = *pool});
+  return lower.add_image(
+      dx, {.kind = Kind::pool, .gradient = true, .reads = std::move(reads), .pool = *pool});
 }
 
 // avg_pool2d(x, kernel, stride, padding, ceil, counts zeros, divisor?),
