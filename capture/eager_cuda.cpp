@@ -22,7 +22,8 @@ const int queues_set = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*
 class EagerCudaBackend final : public EagerBackend {
  public:
   explicit EagerCudaBackend(c10::Device device)
-      : own_(new_stream(device)), stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {}
+      : own_(new_stream(device)),
+        stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {}
 
   void run(std::function<void()> body) override {
     const c10::cuda::CUDAStreamGuard on_stream(stream_);

@@ -3,7 +3,6 @@
 
 #include "capture/program/operations.h"
 #include "stages/correction.h"
-#include "stages/guarded_update.h"
 #include "stages/optimizer.h"
 
 namespace millrace::program {
@@ -22,7 +21,7 @@ std::string of_pool(const kernels::Pool& p) {
 }
 
 std::string of_update(const Node& node) {
-  const stages::UpdateNumbers numbers = stages::numbers_in(node.call->arguments[5].toStringRef());
+  const stages::UpdateNumbers numbers = numbers_of_update(node);
   std::string name = "update by " + stages::optimizer_names()[std::size_t(numbers.optimizer)];
   const stages::CorrectionRule rule = numbers.correction.rule;
   if (rule != stages::CorrectionRule::none) name += ", " + stages::correction_kind(rule).name;

@@ -13,7 +13,8 @@
 
 namespace millrace::program {
 
-/// What a node computes, with its operands; where there are two lists, the second is the gradient's.
+/// What a node computes, with its operands; where there are two lists, the second is the
+/// gradient's.
 enum class Kind {
   torch,         ///< the LibTorch operator as called
   convolution,   ///< by pass: {x, w[, bias]} -> {y}, with an activation; {dy, w[, mask]} -> {dx};
@@ -37,7 +38,7 @@ enum class Kind {
 
 struct Node {
   Kind kind = Kind::torch;
-  bool gradient = false;  ///< of mse, a norm, softmax or pool
+  bool gradient = false;       ///< of mse, a norm, softmax or pool
   const Call* call = nullptr;  ///< it was made from
   std::vector<at::Tensor> reads, writes;
   kernels::Convolution convolution{};

@@ -100,8 +100,8 @@ bool is_met(const std::vector<Node>& nodes, std::size_t node, const at::Tensor& 
 /// Whether its weight gradient is read only after the program.
 bool may_wait(const std::vector<Node>& nodes, std::size_t node, const OwnMemory& own) {
   const Node& n = nodes[node];
-  return is_pass(n, kernels::Pass::kWeightGradient) && n.writes[0].defined() && !own.holds(n.writes[0]) &&
-         !n.convolution.accumulate && !is_met(nodes, node, n.writes[0]);
+  return is_pass(n, kernels::Pass::kWeightGradient) && n.writes[0].defined() &&
+         !own.holds(n.writes[0]) && !n.convolution.accumulate && !is_met(nodes, node, n.writes[0]);
 }
 
 double bytes_of(const Node& node) {

@@ -60,7 +60,8 @@ namespace millrace::capture {
 
 /// For CPU cores: recordings are step programs, run by the launching thread and `threads` - 1
 /// helpers. \param started called on each helper at its start with its index from 1 on, to pin it.
-std::unique_ptr<Backend> make_core_backend(int threads, const std::function<void(int index)>& started,
+std::unique_ptr<Backend> make_core_backend(int threads,
+                                           const std::function<void(int index)>& started,
                                            const kernels::Numerics& numerics);
 
 }  // namespace millrace::capture

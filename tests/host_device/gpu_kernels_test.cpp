@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "capture/program/cuda/cache.h"
-#include "capture/program/cuda/choices.h"
 #include "capture/program/cuda/compiler.h"
 #include "capture/program/cuda/plans.h"
 #include "capture/program/operations.h"

@@ -5,10 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "capture/program/cuda/arguments.h"
-#include "capture/program/cuda/choices.h"
+#include "capture/program/cuda/cache.h"
 #include "capture/program/cuda/launch_cuda.h"
-#include "capture/program/cuda/plans.h"
 
 namespace millrace::program {
 namespace {

@@ -7,7 +7,6 @@
 #include <chrono>
 
 #include "capture/graph_cuda.h"
-#include "capture/program/cuda/arguments.h"
 
 namespace millrace::program {
 namespace {
@@ -66,8 +65,8 @@ bool can_come_early() {
     gpu::PartsArguments nothing{.all = {{.blocks = 1}}};
     void* arguments[] = {&nothing};
     const auto launch = [&](bool early) {
-      C10_CUDA_CHECK(launch_kernel(kernel, {.threads = gpu::kThreads, .early = early}, 1,
-                                   arguments, c10::cuda::getCurrentCUDAStream()));
+      C10_CUDA_CHECK(launch_kernel(kernel, {.threads = gpu::kThreads, .early = early}, 1, arguments,
+                                   c10::cuda::getCurrentCUDAStream()));
     };
     try {
       launch(false);  // loads the kernel, which a capture can't do

@@ -9,14 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "capture/program/cuda/arguments.h"
 #include "capture/program/cuda/compiler.h"
+#include "capture/program/cuda/plans.h"
 #include "capture/program/operations.h"
 
 namespace millrace::program {
-
-inline float* floats(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<float*>(tensor.data_ptr()) : nullptr;
-}
 
 inline const cudaDeviceProp& device_properties() {
   return *at::cuda::getCurrentDeviceProperties();

@@ -4,8 +4,6 @@
 #include <limits>
 
 #include "capture/program/cuda/launch_cuda.h"
-#include "capture/program/cuda/node_arguments.h"
-#include "capture/program/cuda/plans.h"
 
 namespace millrace::program {
 namespace {

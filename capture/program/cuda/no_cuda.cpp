@@ -5,7 +5,7 @@
 
 #include "capture/devices.h"
 #include "capture/eager.h"
-#include "capture/program/cuda/choices.h"
+#include "capture/program/cuda/cache.h"
 #include "capture/program/operations.h"
 
 namespace millrace::capture {

@@ -1,9 +1,6 @@
 #include <algorithm>
 
-#include "capture/program/cuda/arguments.h"
 #include "capture/program/cuda/launch_cuda.h"
-#include "capture/program/cuda/node_arguments.h"
-#include "capture/program/cuda/plans.h"
 #include "capture/program/recording.h"
 
 namespace millrace::program {

@@ -83,12 +83,10 @@ bool convolution_backward(Lowering& lower, const Call& call) {
   const at::Tensor gradient = lower.read(dy);
   if (dx.defined()) {
     c->pass = transposed ? kernels::Pass::kForward : kernels::Pass::kDataGradient;
-    lower.add_image(dx,
-                    {.kind = Kind::convolution, .reads = {gradient, w}, .convolution = *c});
+    lower.add_image(dx, {.kind = Kind::convolution, .reads = {gradient, w}, .convolution = *c});
   }
   if (!dw.defined()) return true;
-  const at::Tensor plain =
-      dw.is_contiguous() ? dw : lower.own(dw, at::MemoryFormat::Contiguous);
+  const at::Tensor plain = dw.is_contiguous() ? dw : lower.own(dw, at::MemoryFormat::Contiguous);
   Node node{.kind = Kind::convolution,
             .reads = {gradient, lower.read(x)},
             .writes = {plain, transposed ? at::Tensor() : db},

@@ -161,7 +161,7 @@ bool spread_on_gpu(Lowering& lower, const kernels::Map& map, std::vector<at::Ten
                     !at::is_expandable_to(operand.sizes(), made.sizes())))
       return false;
   }
-  if (made.dim() > kMostDimensionsOnGpu) return false;
+  if (made.dim() > gpu::kMostDimensions) return false;
   const at::Tensor to = is_picture(made) ? lower.image_for(made) : made;
   for (at::Tensor& operand : operands) {
     if (is_picture(operand) && lower.has_image(operand)) operand = lower.read(operand);

@@ -83,9 +83,8 @@ bool Lowering::add_image(const at::Tensor& made, Node node) {
 }
 
 at::Tensor Lowering::own(const at::Tensor& like, std::optional<at::MemoryFormat> format) {
-  const at::Tensor made =
-      format ? at::empty(like.sizes(), like.options().memory_format(*format))
-             : at::empty_strided(like.sizes(), like.strides(), like.options());
+  const at::Tensor made = format ? at::empty(like.sizes(), like.options().memory_format(*format))
+                                 : at::empty_strided(like.sizes(), like.strides(), like.options());
   own_.add(made);
   return made;
 }

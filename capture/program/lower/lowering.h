@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/program/cuda/arguments.h"
 #include "capture/program/node.h"
 
 namespace millrace::program {
@@ -83,11 +84,10 @@ inline at::Tensor optional(const Call& call, std::size_t argument) {
   return call.arguments[argument].isNone() ? at::Tensor() : tensor(call, argument);
 }
 
-constexpr std::int64_t kMostDimensionsOnGpu = 5;
 /// Whether it is float32 that kernels can copy, whatever its strides.
 inline bool is_copyable(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat &&
-         (tensor.is_cpu() || (tensor.is_cuda() && tensor.dim() <= kMostDimensionsOnGpu));
+         (tensor.is_cpu() || (tensor.is_cuda() && tensor.dim() <= gpu::kMostDimensions));
 }
 /// Whether it could be an image but for its layout.
 inline bool is_picture(const at::Tensor& tensor) {

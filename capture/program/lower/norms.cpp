@@ -25,8 +25,7 @@ bool mse_loss_backward(Lowering& lower, const Call& call) {
       prediction.sizes() != target.sizes() || !is_mean(call.arguments[3]))
     return false;
   const at::Tensor from = lower.read(prediction), to = lower.read(target);
-  return lower.add_image(made,
-                         {.kind = Kind::mse, .gradient = true, .reads = {scale, from, to}});
+  return lower.add_image(made, {.kind = Kind::mse, .gradient = true, .reads = {scale, from, to}});
 }
 
 kernels::GroupNorm norm_of(const at::Tensor& x, std::int64_t groups, double eps = 0,
@@ -82,8 +81,8 @@ bool norm_backward(Lowering& lower, const Call& call, const at::Tensor& mean,
 
 // native_group_norm_backward(gradient, input, mean, rstd, weight?, N, C, HxW, groups, mask)
 bool group_norm_backward(Lowering& lower, const Call& call) {
-  return norm_backward(lower, call, tensor(call, 2), tensor(call, 3),
-                       optional(call, 4), norm_of(tensor(call, 1), call.arguments[8].toInt()));
+  return norm_backward(lower, call, tensor(call, 2), tensor(call, 3), optional(call, 4),
+                       norm_of(tensor(call, 1), call.arguments[8].toInt()));
 }
 
 // native_batch_norm_backward(gradient, input, weight?, mean?, variance?, saved mean, saved rstd,
@@ -91,8 +90,7 @@ bool group_norm_backward(Lowering& lower, const Call& call) {
 bool batch_norm_backward(Lowering& lower, const Call& call) {
   const at::Tensor& x = tensor(call, 1);
   return !call.arguments[7].toBool() &&
-         norm_backward(lower, call, optional(call, 3),
-                       optional(call, 4), optional(call, 2),
+         norm_backward(lower, call, optional(call, 3), optional(call, 4), optional(call, 2),
                        norm_of(x, x.size(1), call.arguments[8].toDouble(), true));
 }
 
