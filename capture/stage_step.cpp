@@ -89,10 +89,9 @@ std::vector<BoundaryBuffers*> StageStep::written() const {
 }
 
 template <class Body>
-void StageStep::call(const Call& call, const Body& body, const GraphNode& node) {
+void StageStep::call(const RecordedCalls::Key& key, const Body& body, const GraphNode& node) {
   if (!records()) return give(body);
-  const int pool = call.kind == Kind::update ? slots() : call.slot;
-  calls_.call({int(call.kind), call.slot, call.buffer, call.more, call.first}, pool, node, body);
+  calls_.call(key, key.kind == Kind::update ? slots() : key.slot, node, body);
 }
 
 template <class Body>

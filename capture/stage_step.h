@@ -76,16 +76,7 @@ class StageStep final : public Step {
   std::vector<OperationInfo> operations() const { return calls_.operations(); }
 
  private:
-  enum class Kind {
-    forward,
-    show,
-    compare,
-    recompute,
-    backward,
-    backward_input,
-    backward_weight,
-    update
-  };
+  using Kind = RecordedCalls::Kind;
   using Backward = stages::Tensors (stages::Stage::*)(stages::Activations&, const stages::Tensors&,
                                                       stages::Adding);
 
@@ -102,16 +93,9 @@ class StageStep final : public Step {
 
   int slots() const { return int(samples_.input.size()); }
   std::vector<BoundaryBuffers*> written() const;  ///< what this stage leaves for its neighbours
-  /// What the recording of a call depends on.
-  struct Call {
-    Kind kind;
-    int slot, buffer;
-    int more = 0;        ///< gradient slot, or count of gradients
-    bool first = false;  ///< gradients overwrite what was there
-  };
   /// Runs `body` or launches its recording, with the events of `node`.
   template <class Body>
-  void call(const Call& call, const Body& body, const GraphNode& node = {});
+  void call(const RecordedCalls::Key& key, const Body& body, const GraphNode& node = {});
   template <class Body>
   void give(const Body& body);  ///< unrecorded
   void call_backward(Kind kind, Backward part, int slot, int gradient_slot, bool first);

@@ -1,9 +1,9 @@
 #include <utility>
 
 #include "capture/eager.h"
-#include "capture/operation_watch.h"
 #include "capture/program/program.h"
 #include "capture/program/recording.h"
+#include "capture/ranges.h"
 
 namespace millrace::capture {
 namespace {

@@ -12,8 +12,8 @@
 #include <set>
 #include <string>
 
-#include "capture/operation_watch.h"
 #include "capture/program/operations.h"
+#include "capture/ranges.h"
 
 namespace millrace::program {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "capture/program/cuda/cache.h"
@@ -23,6 +24,13 @@ constexpr gpu::ConvolutionTile kTensorTiles[] = {MILLRACE_TENSOR_TILES(TILE)};
 constexpr gpu::WeightGradientTile kFmaGradientTiles[] = {MILLRACE_FMA_GRADIENT_TILES(TILE)};
 constexpr gpu::WeightGradientTile kTensorGradientTiles[] = {MILLRACE_TENSOR_GRADIENT_TILES(TILE)};
 #undef TILE
+
+template <class Tile, std::size_t kTensor, std::size_t kFma>
+std::span<const Tile> of_kind(gpu::Products products, const Tile (&tensor)[kTensor],
+                              const Tile (&fma)[kFma]) {
+  if (by_tensor_cores(products)) return tensor;
+  return fma;
+}
 
 const char* name_of(gpu::Products products) {
   static constexpr const char* names[] = {"fma", "tf32", "exact_tf32", "half"};
@@ -211,16 +219,11 @@ double cost_of(const Shape& shape, const ConvolutionChoice& choice) {
 std::vector<ConvolutionChoice> candidates(const kernels::Convolution& c, const Shape& shape) {
   std::vector<ConvolutionChoice> all;
   for (const gpu::Products products : products_of(c, shape)) {
-    const auto add = [&](const gpu::ConvolutionTile& tile) {
+    for (const auto& tile : of_kind(products, kTensorTiles, kFmaTiles)) {
       for (int cluster = 1; cluster <= 8; cluster *= 2) {
         all.push_back({products, tile, cluster});
         all.back().cost = cost_of(shape, all.back());
       }
-    };
-    if (gpu::by_tensor_cores(products)) {
-      for (const auto& tile : kTensorTiles) add(tile);
-    } else {
-      for (const auto& tile : kFmaTiles) add(tile);
     }
   }
   return best_of(std::move(all));
@@ -343,7 +346,7 @@ std::vector<GradientChoice> gradient_candidates(const kernels::Convolution& c, c
                                                 double share = 1) {
   std::vector<GradientChoice> all;
   for (const gpu::Products products : products_of(c, shape)) {
-    const auto add = [&](const gpu::WeightGradientTile& tile) {
+    for (const auto& tile : of_kind(products, kTensorGradientTiles, kFmaGradientTiles)) {
       GradientChoice choice{products, tile};
       const gpu::WeightGradientPlan made = plan(shape, choice);
       const int threads = tile.threads(products);
@@ -355,11 +358,6 @@ std::vector<GradientChoice> gradient_candidates(const kernels::Convolution& c, c
             threads >= 128 ? 64 : 32);
       }
       all.push_back(choice);
-    };
-    if (gpu::by_tensor_cores(products)) {
-      for (const auto& tile : kTensorGradientTiles) add(tile);
-    } else {
-      for (const auto& tile : kFmaGradientTiles) add(tile);
     }
   }
   return best_of(std::move(all));

@@ -99,7 +99,6 @@ inline std::string name_of(bool value) {
 
 std::unique_ptr<Prepared> gpu_map(const Node& node);  // copies and zeros, too
 std::unique_ptr<Prepared> gpu_norm(const Node& node);
-std::unique_ptr<Prepared> gpu_update(const Node& node);
 std::unique_ptr<Prepared> gpu_convolution(const Node& node);
 
 }  // namespace millrace::program
