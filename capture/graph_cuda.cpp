@@ -53,11 +53,13 @@ OwnStream new_stream(c10::Device device) {
 }
 
 CudaEvent::CudaEvent(unsigned flags) {
-  C10_CUDA_CHECK(cudaEventCreateWithFlags(&event_, flags));
+  cudaEvent_t made = nullptr;
+  C10_CUDA_CHECK(cudaEventCreateWithFlags(&made, flags));
+  event_.reset(made);
 }
 
 bool CudaEvent::over() const {
-  const cudaError_t state = cudaEventQuery(event_);
+  const cudaError_t state = cudaEventQuery(get());
   if (state != cudaErrorNotReady) C10_CUDA_CHECK(state);
   if (state == cudaSuccess) return true;
   cudaGetLastError();  // otherwise LibTorch's next launch check reports it

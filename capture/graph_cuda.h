@@ -15,6 +15,7 @@ namespace millrace::capture {
 
 /// Warns of a failure and clears it, so that the next launch isn't blamed.
 struct Destroy {
+  void operator()(cudaEvent_t event) const { C10_CUDA_CHECK_WARN(cudaEventDestroy(event)); }
   void operator()(cudaStream_t stream) const { C10_CUDA_CHECK_WARN(cudaStreamDestroy(stream)); }
   void operator()(cudaGraph_t graph) const { C10_CUDA_CHECK_WARN(cudaGraphDestroy(graph)); }
   void operator()(cudaGraphExec_t graph) const { C10_CUDA_CHECK_WARN(cudaGraphExecDestroy(graph)); }
@@ -31,14 +32,11 @@ class CudaEvent final : public Event {
  public:
   /// On the current device.
   explicit CudaEvent(unsigned flags);
-  ~CudaEvent() override { C10_CUDA_CHECK_WARN(cudaEventDestroy(event_)); }
-  CudaEvent(const CudaEvent&) = delete;
-  CudaEvent& operator=(const CudaEvent&) = delete;
   bool over() const;
-  cudaEvent_t get() const { return event_; }
+  cudaEvent_t get() const { return event_.get(); }
 
  private:
-  cudaEvent_t event_ = nullptr;
+  Own<cudaEvent_t> event_;
 };
 
 /// Captures all that the calling thread gives a stream. Without end(), the capture is discarded.

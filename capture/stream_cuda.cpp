@@ -127,7 +127,7 @@ class CudaStream final : public Backend {
   }
   void run(std::function<void()> body) override {
     const c10::cuda::CUDAStreamGuard on_stream(stream_);
-    const OneThread alone;
+    const auto alone = on_one_thread();
     body();
   }
   void copy(at::Tensor& to, const at::Tensor& from) override {

@@ -126,7 +126,7 @@ std::vector<Call> record_calls(const std::function<void()>& body) {
 
 void run_dry(const std::function<void()>& body) {
   const c10::impl::IncludeDispatchKeyGuard on(kRecording);
-  const capture::OneThread alone;
+  const auto alone = capture::on_one_thread();
   body();
 }
 

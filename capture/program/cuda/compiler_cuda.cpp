@@ -1,6 +1,7 @@
 #include "capture/program/cuda/compiler.h"
 
 #include <c10/cuda/CUDAException.h>
+#include <c10/util/ScopeExit.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nvrtc.h>
@@ -124,10 +125,7 @@ Compiled compile(const std::string& expression, int architecture, bool tell_regi
   nvrtcProgram program = nullptr;
   check(nvrtc.CreateProgram(&program, kMain, "millrace.cu", std::size(kNames), kSources, kNames),
         "the program");
-  struct Destroy {
-    nvrtcProgram* program;
-    ~Destroy() { Nvrtc::get().DestroyProgram(program); }
-  } const destroy{&program};
+  const auto destroy = c10::make_scope_exit([&] { nvrtc.DestroyProgram(&program); });
   check(nvrtc.AddNameExpression(program, name.c_str()), name.c_str());
   const std::string target = "--gpu-architecture=sm_" + std::to_string(architecture);
   // Kernels call fma explicitly where they want it.

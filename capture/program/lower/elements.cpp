@@ -132,7 +132,7 @@ bool all_but(std::int64_t kept, const at::Tensor& x, const c10::IValue& dimensio
 }
 
 // sum(input, dim[], keepdim, dtype?), mean alike
-bool channel_sums(Lowering& lower, const Call& call, bool mean) {
+bool channel_sums(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &made = result(call);
   if (!is_dense(made) || made.numel() == 0 || !call.arguments[1].isIntList() ||
       !call.arguments[3].isNone())
@@ -142,14 +142,11 @@ bool channel_sums(Lowering& lower, const Call& call, bool mean) {
   if (!of_rows && !(is_picture(x) && is_of_channels(made, x) && all_but(1, x, call.arguments[1])))
     return false;
   const at::Tensor from = of_rows ? as_pixels(x.view({-1, x.size(-1)})) : lower.read(x);
-  return lower.add({.kind = Kind::channel_sums,
-                    .reads = {from},
-                    .writes = {made},
-                    .factor = mean ? float(made.numel()) / float(x.numel()) : 1});
-}
-
-Rule sums(bool mean) {
-  return {[mean](Lowering& lower, const Call& call) { return channel_sums(lower, call, mean); }};
+  return lower.add(
+      {.kind = Kind::channel_sums,
+       .reads = {from},
+       .writes = {made},
+       .factor = call.name() == "aten::mean" ? float(made.numel()) / float(x.numel()) : 1});
 }
 
 /// The GPU's kernels take strided operands, and numbers from the host.
@@ -233,8 +230,8 @@ const Rules element_rules = {
     {"aten::leaky_relu_backward", mapped(Function::leaky_relu_gradient, {0, 1}, {2})},
     {"aten::elu", mapped(Function::elu, {0}, {1, 2, 3})},
     {"aten::elu_backward", {elu_backward}},
-    {"aten::sum", sums(false)},
-    {"aten::mean", sums(true)},
+    {"aten::sum", {channel_sums}},
+    {"aten::mean", {channel_sums}},
 };
 
 }  // namespace millrace::program

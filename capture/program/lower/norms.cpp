@@ -124,7 +124,10 @@ bool layer_norm_backward(Lowering& lower, const Call& call) {
                     .matrix = rows_of(x, call.arguments[2])});
 }
 
-bool softmax_of_rows(Lowering& lower, const Call& call, bool gradient) {
+// _softmax(x, dim, half_to_float), _log_softmax alike, and
+// _softmax_backward_data(gradient, made, dim, dtype)
+bool softmax(Lowering& lower, const Call& call) {
+  const bool gradient = call.name().ends_with("_backward_data");
   const std::size_t operands = gradient ? 2 : 1;
   const at::Tensor& made = result(call);
   const std::int64_t side = call.arguments[operands].toInt();
@@ -144,15 +147,6 @@ bool softmax_of_rows(Lowering& lower, const Call& call, bool gradient) {
                     .logarithm = call.name().starts_with("aten::_log")});
 }
 
-// _softmax(x, dim, half_to_float), _log_softmax alike, and
-// _softmax_backward_data(gradient, made, dim, dtype)
-bool softmax(Lowering& lower, const Call& call) {
-  return softmax_of_rows(lower, call, false);
-}
-bool softmax_backward(Lowering& lower, const Call& call) {
-  return softmax_of_rows(lower, call, true);
-}
-
 }  // namespace
 
 const Rules norm_rules = {
@@ -167,8 +161,8 @@ const Rules norm_rules = {
     {"aten::native_layer_norm_backward", {layer_norm_backward}},
     {"aten::_softmax", {softmax}},
     {"aten::_log_softmax", {softmax}},
-    {"aten::_softmax_backward_data", {softmax_backward}},
-    {"aten::_log_softmax_backward_data", {softmax_backward}},
+    {"aten::_softmax_backward_data", {softmax}},
+    {"aten::_log_softmax_backward_data", {softmax}},
 };
 
 }  // namespace millrace::program
