@@ -77,8 +77,6 @@ class StageStep final : public Step {
 
  private:
   using Kind = RecordedCalls::Kind;
-  using Backward = stages::Tensors (stages::Stage::*)(stages::Activations&, const stages::Tensors&,
-                                                      stages::Adding);
 
   /// The feed's tensors, on the device.
   struct Fed {
@@ -98,15 +96,14 @@ class StageStep final : public Step {
   void call(const RecordedCalls::Key& key, const Body& body, const GraphNode& node = {});
   template <class Body>
   void give(const Body& body);  ///< unrecorded
-  void call_backward(Kind kind, Backward part, int slot, int gradient_slot, bool first);
+  void call_backward(Kind kind, int slot, int gradient_slot, bool first);
   void await(const BoundaryBuffers& from, int slot) const;
   void follow_rate(double rate);
   void tell_rate();
 
   void run_forward(int slot, int buffer);
   void run_show(int slot, int buffer);
-  void run_backward(Kind kind, Backward part, int slot, int buffer, int gradient_slot,
-                    stages::Adding adding);
+  void run_backward(Kind kind, int slot, int buffer, int gradient_slot, stages::Adding adding);
   at::Tensor brought(const at::Tensor& from, at::Tensor& mine);
   at::Tensor fed(const at::Tensor& from, Fed& mine);
   stages::Tensors take(const BoundaryBuffers& from, int slot, std::vector<stages::Tensors>& mine);

@@ -53,6 +53,16 @@ bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
           (a.is_contiguous() && b.is_contiguous()));
 }
 
+std::vector<std::int64_t> by_stride(const at::Tensor& tensor) {
+  std::vector<std::int64_t> order;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) > 1) order.push_back(d);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](auto a, auto b) { return tensor.stride(a) > tensor.stride(b); });
+  return order;
+}
+
 OwnMemory::OwnMemory(const std::vector<Call>& calls) {
   std::set<const c10::StorageImpl*> seen;
   std::map<const c10::StorageImpl*, std::size_t> held;

@@ -84,6 +84,9 @@ bool is_dense(const at::Tensor& tensor);
 /// Whether two float32 tensors are dense and have their elements in the same order.
 bool lie_alike(const at::Tensor& a, const at::Tensor& b);
 
+/// Dimensions of more than one element, by stride, the largest first.
+std::vector<std::int64_t> by_stride(const at::Tensor& tensor);
+
 /// Memory that only the recording holds: its values may be moved or eliminated.
 class OwnMemory {
  public:

@@ -31,12 +31,7 @@ std::optional<std::int64_t> step(const at::Tensor& tensor, Dimensions dimensions
 /// Splits the elements of `made` into rows so that each operand, broadcast to `made`, has one
 /// stride between rows and one, 0 or 1, within a row. False if that is impossible.
 bool in_rows(const at::Tensor& made, const std::vector<at::Tensor>& operands, kernels::Map& map) {
-  std::vector<std::int64_t> order;  // of dimensions, by stride
-  for (std::int64_t d = 0; d < made.dim(); ++d) {
-    if (made.size(d) > 1) order.push_back(d);
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](auto a, auto b) { return made.stride(a) > made.stride(b); });
+  const std::vector<std::int64_t> order = by_stride(made);
   for (std::size_t split = 0; split <= order.size(); ++split) {
     const Dimensions outer = Dimensions(order).first(split),
                      inner = Dimensions(order).subspan(split);
