@@ -1,6 +1,5 @@
 // Results that stay valid on this machine until kernels or compiler change, one file each in
-// $XDG_CACHE_HOME/millrace/kernels (or ~/.cache/...): compiled kernels, and which of them is
-// fastest.
+// $XDG_CACHE_HOME/millrace/kernels (or ~/.cache/...): compiled kernels and choices among them.
 #pragma once
 
 #include <functional>
