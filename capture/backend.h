@@ -6,11 +6,20 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "capture/operation_info.h"
-
 namespace millrace::capture {
+
+inline constexpr const char* kLibTorch = "LibTorch";  ///< a kernel that isn't ours
+
+struct OperationInfo {
+  std::string name;    ///< "forward 16x64x64 -> 16x64x64 k5 s1 relu" or "aten::native_group_norm"
+  std::string kernel;  ///< implementation; kLibTorch where we have none
+  double flops = 0;    ///< per run; 0: not counted
+  double bytes = 0;    ///< read and written, each once
+  std::int64_t best_ns = 0;  ///< of the timed runs; 0: none
+};
 
 /// A mark in a backend's work that other backends wait for on their devices. Only the backend that
 /// made it signals it. A wait refers to the signal launched last: the waiting launch follows it in
@@ -24,8 +33,8 @@ class Event {
 class Recording {
  public:
   virtual ~Recording() = default;
-  /// The operations of a step program; empty for any other recording.
-  virtual std::vector<OperationInfo> operations() const { return {}; }
+  /// Of a step program; empty for any other recording.
+  std::vector<OperationInfo> operations;
 };
 
 /// A recording in a graph, the event it waits for and the event it signals at its end; null: none.
@@ -80,13 +89,11 @@ class Backend {
   virtual void synchronize() = 0;
 };
 
-class LoweredBody {
- public:
-  virtual ~LoweredBody() = default;
-  virtual void run() = 0;
-  virtual std::vector<OperationInfo> operations() const = 0;
+struct LoweredBody {
+  std::function<void()> run;  ///< owns the memory that it works on
+  std::vector<OperationInfo> operations;
 };
-using Lowering = std::function<std::unique_ptr<LoweredBody>(const std::function<void()>& body)>;
+using Lowering = std::function<LoweredBody(const std::function<void()>& body)>;
 
 /// For a core, or a CUDA device, where it has its own stream and run() blocks until the work is
 /// done. Throws std::invalid_argument for a device that this build can't use.

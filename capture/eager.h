@@ -28,7 +28,4 @@ class EagerBackend : public Backend {
   [[noreturn]] static void refuse() { throw std::logic_error("an eager backend records nothing"); }
 };
 
-/// For CUDA devices only. Throws std::invalid_argument in a build without CUDA.
-std::unique_ptr<Backend> make_eager_cuda_backend(c10::Device device);
-
 }  // namespace millrace::capture

@@ -9,7 +9,7 @@
 
 #include "capture/devices.h"
 #include "capture/eager.h"
-#include "capture/own_stream_cuda.h"
+#include "capture/graph_cuda.h"
 
 namespace millrace::capture {
 namespace {
@@ -22,7 +22,8 @@ const int queues_set = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*
 class EagerCudaBackend final : public EagerBackend {
  public:
   explicit EagerCudaBackend(c10::Device device)
-      : own_(device), stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {}
+      : own_(new_stream(device)),
+        stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {}
 
   void run(std::function<void()> body) override {
     const c10::cuda::CUDAStreamGuard on_stream(stream_);
@@ -46,7 +47,8 @@ class EagerCudaBackend final : public EagerBackend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_eager_cuda_backend(c10::Device device) {
+std::unique_ptr<Backend> make_eager_backend(c10::Device device) {
+  if (device.is_cpu()) return std::make_unique<EagerBackend>();
   return std::make_unique<EagerCudaBackend>(device);
 }
 

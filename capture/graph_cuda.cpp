@@ -14,38 +14,28 @@ class Chain {
     graph_.reset(made);
   }
 
-  void wait(cudaEvent_t event) {
-    add([&](cudaGraphNode_t* node, const cudaGraphNode_t* before, std::size_t count) {
-      return cudaGraphAddEventWaitNode(node, graph_.get(), before, count, event);
-    });
-  }
-  void record(cudaEvent_t event) {
-    add([&](cudaGraphNode_t* node, const cudaGraphNode_t* before, std::size_t count) {
-      return cudaGraphAddEventRecordNode(node, graph_.get(), before, count, event);
-    });
-  }
+  void wait(cudaEvent_t event) { add(cudaGraphAddEventWaitNode, event); }
+  void record(cudaEvent_t event) { add(cudaGraphAddEventRecordNode, event); }
   void run(cudaGraph_t recording, bool aside) {
     std::vector<cudaGraphNode_t> before = before_;
-    add([&](cudaGraphNode_t* node, const cudaGraphNode_t* before, std::size_t count) {
-      return cudaGraphAddChildGraphNode(node, graph_.get(), before, count, recording);
-    });
+    add(cudaGraphAddChildGraphNode, recording);
     if (!aside) return;
     asides_.push_back(before_.front());
     before_ = std::move(before);
   }
   /// Makes later nodes wait for the nodes aside.
   void join() { before_.insert(before_.end(), asides_.begin(), asides_.end()); }
-  OwnGraphExec instantiate() const {
+  Own<cudaGraphExec_t> instantiate() const {
     cudaGraphExec_t made = nullptr;
     C10_CUDA_CHECK(cudaGraphInstantiate(&made, graph_.get(), 0));
-    return OwnGraphExec(made);
+    return Own<cudaGraphExec_t>(made);
   }
 
  private:
-  template <class Add>
-  void add(const Add& add_node) {
+  template <class Add, class Content>
+  void add(const Add& add_node, Content content) {
     cudaGraphNode_t node = nullptr;
-    C10_CUDA_CHECK(add_node(&node, before_.data(), before_.size()));
+    C10_CUDA_CHECK(add_node(&node, graph_.get(), before_.data(), before_.size(), content));
     before_ = {node};
   }
   OwnGraph graph_;
@@ -55,12 +45,21 @@ class Chain {
 
 }  // namespace
 
+OwnStream new_stream(c10::Device device) {
+  const c10::cuda::CUDAGuard guard(device);
+  cudaStream_t made = nullptr;
+  C10_CUDA_CHECK(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+  return OwnStream(made);
+}
+
 CudaEvent::CudaEvent(unsigned flags) {
-  C10_CUDA_CHECK(cudaEventCreateWithFlags(&event_, flags));
+  cudaEvent_t made = nullptr;
+  C10_CUDA_CHECK(cudaEventCreateWithFlags(&made, flags));
+  event_.reset(made);
 }
 
 bool CudaEvent::over() const {
-  const cudaError_t state = cudaEventQuery(event_);
+  const cudaError_t state = cudaEventQuery(get());
   if (state != cudaErrorNotReady) C10_CUDA_CHECK(state);
   if (state == cudaSuccess) return true;
   cudaGetLastError();  // otherwise LibTorch's next launch check reports it

@@ -4,6 +4,7 @@
 #include <c10/cuda/CUDAException.h>
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -13,25 +14,29 @@
 namespace millrace::capture {
 
 /// Warns of a failure and clears it, so that the next launch isn't blamed.
-struct DestroyGraph {
+struct Destroy {
+  void operator()(cudaEvent_t event) const { C10_CUDA_CHECK_WARN(cudaEventDestroy(event)); }
+  void operator()(cudaStream_t stream) const { C10_CUDA_CHECK_WARN(cudaStreamDestroy(stream)); }
   void operator()(cudaGraph_t graph) const { C10_CUDA_CHECK_WARN(cudaGraphDestroy(graph)); }
   void operator()(cudaGraphExec_t graph) const { C10_CUDA_CHECK_WARN(cudaGraphExecDestroy(graph)); }
 };
-using OwnGraph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
-using OwnGraphExec = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
+template <class Handle>
+using Own = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy>;
+using OwnStream = Own<cudaStream_t>;
+using OwnGraph = Own<cudaGraph_t>;
+
+/// For one stage: PyTorch's stream pool wraps round and aliases.
+OwnStream new_stream(c10::Device device);
 
 class CudaEvent final : public Event {
  public:
   /// On the current device.
   explicit CudaEvent(unsigned flags);
-  ~CudaEvent() override { C10_CUDA_CHECK_WARN(cudaEventDestroy(event_)); }
-  CudaEvent(const CudaEvent&) = delete;
-  CudaEvent& operator=(const CudaEvent&) = delete;
   bool over() const;
-  cudaEvent_t get() const { return event_; }
+  cudaEvent_t get() const { return event_.get(); }
 
  private:
-  cudaEvent_t event_ = nullptr;
+  Own<cudaEvent_t> event_;
 };
 
 /// Captures all that the calling thread gives a stream. Without end(), the capture is discarded.
@@ -50,17 +55,16 @@ class Capturing {
 
 class CudaRecording final : public Recording {
  public:
-  /// \param lowered the body whose launches it holds; null: LibTorch's operators.
-  CudaRecording(OwnGraph graph, std::unique_ptr<LoweredBody> lowered)
-      : graph_(std::move(graph)), lowered_(std::move(lowered)) {}
-  cudaGraph_t get() const { return graph_.get(); }
-  std::vector<OperationInfo> operations() const override {
-    return lowered_ ? lowered_->operations() : std::vector<OperationInfo>();
+  /// \param lowered the body whose launches it holds; empty: LibTorch's operators.
+  explicit CudaRecording(OwnGraph graph, LoweredBody lowered = {})
+      : graph_(std::move(graph)), memory_(std::move(lowered.run)) {
+    operations = std::move(lowered.operations);
   }
+  cudaGraph_t get() const { return graph_.get(); }
 
  private:
   OwnGraph graph_;
-  std::unique_ptr<LoweredBody> lowered_;  ///< owns the graph's memory
+  std::function<void()> memory_;  ///< owns the graph's
 };
 
 /// Recordings as child graphs in sequence, with event nodes between them.
@@ -78,7 +82,7 @@ class CudaGraph final : public Graph {
   cudaStream_t stream_;
   std::unique_ptr<CudaEvent> done_;
   std::vector<std::unique_ptr<CudaEvent>> marks_;  ///< begin, end, begin, end, ...
-  OwnGraphExec graph_;
+  Own<cudaGraphExec_t> graph_;
 };
 
 }  // namespace millrace::capture

@@ -64,11 +64,12 @@ bool RecordedCalls::over(std::int64_t launch) {
 
 std::vector<OperationInfo> RecordedCalls::operations() const {
   std::vector<OperationInfo> all;
-  std::optional<int> seen;  // recordings of one kind differ only in slots and buffers
+  std::optional<Kind> seen;  // recordings of one kind differ only in slots and buffers
   for (const auto& [key, number] : numbers_) {
-    if (seen == std::get<0>(key)) continue;
-    seen = std::get<0>(key);
-    for (auto& operation : recordings_[number]->operations()) all.push_back(std::move(operation));
+    if (seen == key.kind) continue;
+    seen = key.kind;
+    const std::vector<OperationInfo>& own = recordings_[number]->operations;
+    all.insert(all.end(), own.begin(), own.end());
   }
   return all;
 }

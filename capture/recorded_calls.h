@@ -1,9 +1,9 @@
 #pragma once
 
+#include <compare>
 #include <functional>
 #include <map>
 #include <memory>
-#include <tuple>
 #include <vector>
 
 #include "capture/backend.h"
@@ -14,8 +14,24 @@ namespace millrace::capture {
 /// defers gets them as one graph, any other one by one. Thread-bound. Replay allocates nothing.
 class RecordedCalls {
  public:
-  /// Kind, slot, weight buffer, and what else the kind depends on.
-  using Key = std::tuple<int, int, int, int, int>;
+  enum class Kind {
+    forward,
+    show,
+    compare,
+    recompute,
+    backward,
+    backward_input,
+    backward_weight,
+    update
+  };
+  /// What the recording of a call depends on.
+  struct Key {
+    Kind kind;
+    int slot, buffer;
+    int more = 0;        ///< gradient slot, or count of gradients
+    bool first = false;  ///< gradients overwrite what was there
+    auto operator<=>(const Key&) const = default;
+  };
 
   /// `backend` outlives it. `room`: most launches in flight at once.
   RecordedCalls(Backend& backend, std::size_t room);

@@ -1,13 +1,31 @@
 #pragma once
 
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>  // where allocators look for a counter
+
 #include <cstdint>
-#include <functional>
+#include <memory>
 
 namespace millrace::capture {
 
 /// Runs `work` once on this thread and returns the bytes of tensor memory it allocated and still
 /// holds at the end: for a forward, the output and what autograd saved. Exact, from the allocator
 /// (which rounds up to its alignment on some devices).
-std::int64_t retained_bytes(const std::function<void()>& work);
+template <class Work>
+std::int64_t retained_bytes(const Work& work) {
+  /// Allocators report this thread's allocations and frees to it.
+  struct Counter final : c10::MemoryReportingInfoBase {
+    void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t,
+                           c10::Device) override {
+      held += bytes;  // below 0 when memory is freed
+    }
+    bool memoryProfilingEnabled() const override { return true; }
+    std::int64_t held = 0;
+  };
+  const auto counter = std::make_shared<Counter>();
+  const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, counter);
+  work();
+  return counter->held;
+}
 
 }  // namespace millrace::capture

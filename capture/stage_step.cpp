@@ -89,10 +89,9 @@ std::vector<BoundaryBuffers*> StageStep::written() const {
 }
 
 template <class Body>
-void StageStep::call(const Call& call, const Body& body, const GraphNode& node) {
+void StageStep::call(const RecordedCalls::Key& key, const Body& body, const GraphNode& node) {
   if (!records()) return give(body);
-  const int pool = call.kind == Kind::update ? slots() : call.slot;
-  calls_.call({int(call.kind), call.slot, call.buffer, call.more, call.first}, pool, node, body);
+  calls_.call(key, key.kind == Kind::update ? slots() : key.slot, node, body);
 }
 
 template <class Body>
@@ -150,21 +149,20 @@ void StageStep::recompute(int slot) {
 }
 
 void StageStep::backward(int slot, int gradient_slot) {
-  call_backward(Kind::backward, &stages::Stage::backward, slot, gradient_slot,
-                stage_.count_gradient());
+  call_backward(Kind::backward, slot, gradient_slot, stage_.count_gradient());
 }
 
 void StageStep::backward_input(int slot, int gradient_slot) {
-  call_backward(Kind::backward_input, &stages::Stage::backward_input, slot, gradient_slot, true);
+  call_backward(Kind::backward_input, slot, gradient_slot, true);
 }
 
-void StageStep::call_backward(Kind kind, Backward part, int slot, int gradient_slot, bool first) {
+void StageStep::call_backward(Kind kind, int slot, int gradient_slot, bool first) {
   const int buffer = buffers_[slot];
   const stages::Adding adding{.first = first, .retain = records()};
   if (downstream_) await(downstream_->gradients, gradient_slot);
   if (upstream_) expect(upstream_->gradients.arrived[slot]);
   call({kind, slot, buffer, gradient_slot, first},
-       [=, this] { run_backward(kind, part, slot, buffer, gradient_slot, adding); },
+       [=, this] { run_backward(kind, slot, buffer, gradient_slot, adding); },
        {.wait = downstream_ ? downstream_->gradients.ready[gradient_slot].get() : nullptr,
         .signal = upstream_ ? upstream_->gradients.ready[slot].get() : nullptr});
 }
@@ -299,25 +297,22 @@ void StageStep::run_show(int slot, int buffer) {
   if (shown_[slot]) shown_[slot]->set(*backend_);
 }
 
-void StageStep::run_backward(Kind kind, Backward part, int slot, int buffer, int gradient_slot,
+void StageStep::run_backward(Kind kind, int slot, int buffer, int gradient_slot,
                              stages::Adding adding) {
   const c10::NoGradGuard no_grad;
   const std::size_t kept = kept_at(slot, buffer);
   stages::Tensors gradients, made;
   if (downstream_) gradients = take(downstream_->gradients, gradient_slot, gradients_in_);
-  const auto work = [&] { made = (stage_.*part)(kept_[kept], gradients, adding); };
   if (kind == Kind::backward) {
-    work();
+    made = stage_.backward(kept_[kept], gradients, adding);
     if (!adding.retain) keeps(kept, 0);
   } else {
-    if (!input_gradient_bytes_) {
-      // Weight gradients come with backward_weight; input gradients belong to upstream.
-      measure(input_gradient_bytes_, work);
-      for (const at::Tensor& gradient : made)
-        *input_gradient_bytes_ -= std::int64_t(gradient.nbytes());
-    } else {
-      work();
-    }
+    const bool measured = input_gradient_bytes_.has_value();
+    measure(input_gradient_bytes_,
+            [&] { made = stage_.backward_input(kept_[kept], gradients, adding); });
+    // Weight gradients come with backward_weight; input gradients belong to upstream.
+    for (std::size_t i = 0; !measured && i < made.size(); ++i)
+      *input_gradient_bytes_ -= std::int64_t(made[i].nbytes());
     keeps(kept, *forward_bytes_ + recompute_bytes_.value_or(0) + *input_gradient_bytes_);
   }
   if (upstream_) leave(upstream_->gradients, slot, std::move(made));

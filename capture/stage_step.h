@@ -76,18 +76,7 @@ class StageStep final : public Step {
   std::vector<OperationInfo> operations() const { return calls_.operations(); }
 
  private:
-  enum class Kind {
-    forward,
-    show,
-    compare,
-    recompute,
-    backward,
-    backward_input,
-    backward_weight,
-    update
-  };
-  using Backward = stages::Tensors (stages::Stage::*)(stages::Activations&, const stages::Tensors&,
-                                                      stages::Adding);
+  using Kind = RecordedCalls::Kind;
 
   /// The feed's tensors, on the device.
   struct Fed {
@@ -102,27 +91,19 @@ class StageStep final : public Step {
 
   int slots() const { return int(samples_.input.size()); }
   std::vector<BoundaryBuffers*> written() const;  ///< what this stage leaves for its neighbours
-  /// What the recording of a call depends on.
-  struct Call {
-    Kind kind;
-    int slot, buffer;
-    int more = 0;        ///< gradient slot, or count of gradients
-    bool first = false;  ///< gradients overwrite what was there
-  };
   /// Runs `body` or launches its recording, with the events of `node`.
   template <class Body>
-  void call(const Call& call, const Body& body, const GraphNode& node = {});
+  void call(const RecordedCalls::Key& key, const Body& body, const GraphNode& node = {});
   template <class Body>
   void give(const Body& body);  ///< unrecorded
-  void call_backward(Kind kind, Backward part, int slot, int gradient_slot, bool first);
+  void call_backward(Kind kind, int slot, int gradient_slot, bool first);
   void await(const BoundaryBuffers& from, int slot) const;
   void follow_rate(double rate);
   void tell_rate();
 
   void run_forward(int slot, int buffer);
   void run_show(int slot, int buffer);
-  void run_backward(Kind kind, Backward part, int slot, int buffer, int gradient_slot,
-                    stages::Adding adding);
+  void run_backward(Kind kind, int slot, int buffer, int gradient_slot, stages::Adding adding);
   at::Tensor brought(const at::Tensor& from, at::Tensor& mine);
   at::Tensor fed(const at::Tensor& from, Fed& mine);
   stages::Tensors take(const BoundaryBuffers& from, int slot, std::vector<stages::Tensors>& mine);

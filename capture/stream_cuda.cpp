@@ -13,7 +13,6 @@
 #include "capture/devices.h"
 #include "capture/graph_cuda.h"
 #include "capture/one_thread.h"
-#include "capture/own_stream_cuda.h"
 #include "capture/plain_errors.h"
 
 namespace millrace::capture {
@@ -90,7 +89,7 @@ class CudaStream final : public Backend {
   CudaStream(c10::Device device, Lowering lowering)
       : device_(device),
         lowering_(std::move(lowering)),
-        own_(device),
+        own_(new_stream(device)),
         stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {
     // During a capture no memory is returned to the device, so free that of earlier recordings now.
     device_half::emptyCache();
@@ -103,19 +102,19 @@ class CudaStream final : public Backend {
 
   std::unique_ptr<Recording> record(int pool, std::function<void()> body) override {
     return with_plain_errors([&] {
-      std::unique_ptr<LoweredBody> lowered;
+      LoweredBody lowered;
       run([&] {
         // The body's inputs may have been made on other streams.
         C10_CUDA_CHECK(cudaDeviceSynchronize());
         if (lowering_) lowered = lowering_(body);
-        lowered ? lowered->run() : body();  // libraries load and choose their kernels
+        lowered.run ? lowered.run() : body();  // libraries load and choose their kernels
       });
       stream_.synchronize();
       std::unique_ptr<Recording> recording;
       run([&] {
         const Pool::Use memory(pools_.try_emplace(pool, device_).first->second, stream_);
         Capturing capturing(own_.get());
-        lowered ? lowered->run() : body();
+        lowered.run ? lowered.run() : body();
         recording = std::make_unique<CudaRecording>(capturing.end(), std::move(lowered));
       });
       return recording;
@@ -128,7 +127,7 @@ class CudaStream final : public Backend {
   }
   void run(std::function<void()> body) override {
     const c10::cuda::CUDAStreamGuard on_stream(stream_);
-    const OneThread alone;
+    const auto alone = on_one_thread();
     body();
   }
   void copy(at::Tensor& to, const at::Tensor& from) override {

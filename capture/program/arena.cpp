@@ -26,12 +26,6 @@ char* Arena::block(std::size_t bytes) {
   return static_cast<char*>(blocks_.back().memory.get());
 }
 
-std::size_t Arena::bytes() const {
-  std::size_t all = 0;
-  for (const Block& block : blocks_) all += block.bytes;
-  return all;
-}
-
 ArenaPlan plan_arena(const std::vector<Lifetime>& values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);

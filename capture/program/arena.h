@@ -14,7 +14,6 @@ class Arena {
   c10::Device device() const { return device_; }
   /// At least `bytes` at a stable 64-byte aligned address, shared with earlier callers.
   char* block(std::size_t bytes);
-  std::size_t bytes() const;
 
  private:
   struct Block {

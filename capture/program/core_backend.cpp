@@ -1,11 +1,9 @@
-#include "capture/program/core_backend.h"
-
 #include <utility>
 
 #include "capture/eager.h"
-#include "capture/operation_watch.h"
 #include "capture/program/program.h"
 #include "capture/program/recording.h"
+#include "capture/ranges.h"
 
 namespace millrace::capture {
 namespace {
@@ -14,8 +12,9 @@ class CoreRecording final : public Recording {
  public:
   CoreRecording(const std::function<void()>& body, program::Arena& arena,
                 const program::ProgramOptions& options)
-      : program(body, arena, options) {}
-  std::vector<OperationInfo> operations() const override { return program.operations(); }
+      : program(body, arena, options) {
+    operations = program.operations();
+  }
   mutable program::Program program;
 };
 
@@ -88,11 +87,6 @@ class CoreBackend final : public EagerBackend {
 };
 
 }  // namespace
-
-std::unique_ptr<Backend> make_eager_backend(c10::Device device) {
-  if (device.is_cpu()) return std::make_unique<EagerBackend>();
-  return make_eager_cuda_backend(device);
-}
 
 std::unique_ptr<Backend> make_core_backend(int threads,
                                            const std::function<void(int index)>& started,

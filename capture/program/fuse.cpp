@@ -9,6 +9,7 @@ namespace {
 
 using kernels::Activation;
 using kernels::Function;
+using kernels::Pass;
 
 /// Operators whose results are always the same.
 bool is_constant(const Node& node) {
@@ -116,7 +117,7 @@ class Fuser {
 
   bool activate(std::size_t i) {
     Node& node = nodes_[i];
-    if (node.kind != Kind::convolution || node.convolution.activation != Activation::kNone)
+    if (!is_pass(node, Pass::kForward) || node.convolution.activation != Activation::kNone)
       return false;
     const bool relu = take_over(i, Function::relu).has_value();
     if (!relu && !take_over(i, Function::sigmoid)) return false;
@@ -126,7 +127,7 @@ class Fuser {
 
   bool mask(std::size_t i) {
     Node& node = nodes_[i];
-    if (node.kind != Kind::data_gradient || node.convolution.masked) return false;
+    if (!is_pass(node, Pass::kDataGradient) || node.convolution.masked) return false;
     const std::optional<Node> masks = take_over(i, Function::relu_gradient);
     if (!masks) return false;
     node.convolution.masked = true;
@@ -136,7 +137,7 @@ class Fuser {
 
   bool through_sigmoid(std::size_t i) {
     Node& node = nodes_[i];
-    if (node.kind != Kind::mse_gradient || node.through_sigmoid) return false;
+    if (node.kind != Kind::mse || !node.gradient || node.through_sigmoid) return false;
     node.through_sigmoid = take_over(i, Function::sigmoid_gradient, node.reads[1]).has_value();
     return node.through_sigmoid;
   }
@@ -165,7 +166,7 @@ class Fuser {
   /// Makes weight gradients that are only added to others accumulate in place.
   bool accumulate(std::size_t i) {
     Node& node = nodes_[i];
-    if (node.kind != Kind::weight_gradient || node.convolution.accumulate) return false;
+    if (!is_pass(node, Pass::kWeightGradient) || node.convolution.accumulate) return false;
     std::vector<std::size_t> users;
     std::vector<at::Tensor> sums;
     for (const at::Tensor& made : node.writes) {

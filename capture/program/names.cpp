@@ -3,7 +3,6 @@
 
 #include "capture/program/operations.h"
 #include "stages/correction.h"
-#include "stages/guarded_update.h"
 #include "stages/optimizer.h"
 
 namespace millrace::program {
@@ -13,7 +12,7 @@ std::string of_norm(const Node& node) {
   const std::string kind = node.norm.frozen                         ? "batch norm "
                            : node.norm.groups == node.norm.channels ? "instance norm "
                                                                     : "group norm ";
-  return kind + text_of(layout_of(node.reads[is_gradient(node.kind) ? 1 : 0]));
+  return kind + text_of(layout_of(node.reads[node.gradient ? 1 : 0]));
 }
 
 std::string of_pool(const kernels::Pool& p) {
@@ -22,7 +21,7 @@ std::string of_pool(const kernels::Pool& p) {
 }
 
 std::string of_update(const Node& node) {
-  const stages::UpdateNumbers numbers = stages::numbers_in(node.call->arguments[5].toStringRef());
+  const stages::UpdateNumbers numbers = numbers_of_update(node);
   std::string name = "update by " + stages::optimizer_names()[std::size_t(numbers.optimizer)];
   const stages::CorrectionRule rule = numbers.correction.rule;
   if (rule != stages::CorrectionRule::none) name += ", " + stages::correction_kind(rule).name;
@@ -54,24 +53,17 @@ std::string describe(const kernels::Convolution& c) {
 }
 
 std::string name_of(const Node& node) {
-  const std::string gradient = is_gradient(node.kind) ? " gradient" : "";
+  const std::string gradient = node.gradient ? " gradient" : "";
   switch (node.kind) {
     case Kind::torch:
       return node.call->name();
     case Kind::convolution:
-    case Kind::data_gradient:
-    case Kind::weight_gradient:
       return describe(node.convolution);
     case Kind::map:
       return kernels::name_of(node.map.function);
     case Kind::mse:
-      return "mean squared error";
-    case Kind::mse_gradient:
-      return "mean squared error's gradient";
+      return node.gradient ? "mean squared error's gradient" : "mean squared error";
     case Kind::group_norm:
-    case Kind::group_norm_gradient:
-    case Kind::frozen_norm:
-    case Kind::frozen_norm_gradient:
       return of_norm(node) + gradient;
     case Kind::copy:
       return "copy";
@@ -80,13 +72,10 @@ std::string name_of(const Node& node) {
     case Kind::add_up:
       return "sum over ranks " + text_of(layout_of(node.writes[0]));
     case Kind::layer_norm:
-    case Kind::layer_norm_gradient:
       return "layer norm" + gradient;
     case Kind::softmax:
-    case Kind::softmax_gradient:
       return (node.logarithm ? "log softmax" : "softmax") + gradient;
     case Kind::pool:
-    case Kind::pool_gradient:
       return of_pool(node.pool) + gradient;
     case Kind::zero:
       return "zero";

@@ -7,12 +7,6 @@
 
 namespace millrace::program {
 
-bool is_gradient(Kind kind) {
-  return kind == Kind::mse_gradient || kind == Kind::group_norm_gradient ||
-         kind == Kind::frozen_norm_gradient || kind == Kind::layer_norm_gradient ||
-         kind == Kind::softmax_gradient || kind == Kind::pool_gradient;
-}
-
 Range range_of(const at::Tensor& tensor) {
   const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
   std::int64_t last = 0;
@@ -57,6 +51,16 @@ bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
   return is_dense(a) && is_dense(b) && a.device() == b.device() && a.sizes() == b.sizes() &&
          (a.strides() == b.strides() || (is_image(a) && is_image(b)) ||
           (a.is_contiguous() && b.is_contiguous()));
+}
+
+std::vector<std::int64_t> by_stride(const at::Tensor& tensor) {
+  std::vector<std::int64_t> order;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) > 1) order.push_back(d);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](auto a, auto b) { return tensor.stride(a) > tensor.stride(b); });
+  return order;
 }
 
 OwnMemory::OwnMemory(const std::vector<Call>& calls) {

@@ -13,36 +13,32 @@
 
 namespace millrace::program {
 
-/// What a node computes, with its operands.
+/// What a node computes, with its operands; where there are two lists, the second is the
+/// gradient's.
 enum class Kind {
-  torch,                 ///< the LibTorch operator as called
-  convolution,           ///< {x, w[, bias]} -> {y}, with an activation
-  data_gradient,         ///< {dy, w[, mask]} -> {dx}
-  weight_gradient,       ///< {dy, x} -> {dw, db}; either may be undefined. On a GPU of a group
-  map,                   ///< {left[, right]} -> {made}
-  mse,                   ///< {prediction, target} -> {loss}
-  mse_gradient,          ///< {scale, prediction, target} -> {gradient}
-  group_norm,            ///< {x[, weight, bias]} -> {y, mean, rstd}; missing ones are undefined
-  group_norm_gradient,   ///< {dy, x, mean, rstd, weight} -> {dx, dw, db}; each may be undefined
-  frozen_norm,           ///< {x, weight, bias, mean, variance} -> {y}; batch norm in eval mode
-  frozen_norm_gradient,  ///< {dy, x, mean, variance, weight} -> {dx, dw, db}; likewise
-  copy,                  ///< {source} -> {destination}
-  update,      ///< {weights, gradient, rate, finite, state..., memory...} -> {finite, skipped, to,
-               ///< state..., memory...}; finite may be undefined
-  add_up,      ///< {part} -> {sum}: over the ranks that share modules
-  layer_norm,  ///< {x, weight, bias} -> {y, mean, rstd}; weight and bias may be undefined
-  layer_norm_gradient,  ///< {dy, x, mean, rstd, weight} -> {dx, dw, db}; likewise
-  softmax,              ///< {x} -> {y}
-  softmax_gradient,     ///< {dy, y} -> {dx}
-  pool,                 ///< {x} -> {y}
-  pool_gradient,        ///< {dy[, x]} -> {dx}
-  zero,                 ///< {} -> {made}
-  channel_sums,         ///< {x} -> {sum over each channel's pixels}
-  sample_of_bytes,      ///< {bytes [H,W,C]} -> {sample}; on a GPU
+  torch,         ///< the LibTorch operator as called
+  convolution,   ///< by pass: {x, w[, bias]} -> {y}, with an activation; {dy, w[, mask]} -> {dx};
+                 ///< {dy, x} -> {dw, db}, either may be undefined; on a GPU of a group
+  map,           ///< {left[, right]} -> {made}
+  mse,           ///< {prediction, target} -> {loss}; {scale, prediction, target} -> {gradient}
+  group_norm,    ///< {x[, weight, bias]} -> {y, mean, rstd}; missing ones are undefined. Frozen, as
+                 ///< batch norm in eval mode: {x, weight, bias, mean, variance} -> {y}. Gradient:
+                 ///< {dy, x, mean, rstd or variance, weight} -> {dx, dw, db}; each may be undefined
+  layer_norm,    ///< as group_norm
+  copy,          ///< {source} -> {destination}
+  update,        ///< {weights, gradient, rate, finite, state..., memory...} -> {finite, skipped,
+                 ///< to, state..., memory...}; finite may be undefined
+  add_up,        ///< {part} -> {sum}: over the ranks that share modules
+  softmax,       ///< {x} -> {y}; {dy, y} -> {dx}
+  pool,          ///< {x} -> {y}; {dy[, x]} -> {dx}
+  zero,          ///< {} -> {made}
+  channel_sums,  ///< {x} -> {sum over each channel's pixels}
+  sample_of_bytes,  ///< {bytes [H,W,C]} -> {sample}; on a GPU
 };
 
 struct Node {
   Kind kind = Kind::torch;
+  bool gradient = false;       ///< of mse, a norm, softmax or pool
   const Call* call = nullptr;  ///< it was made from
   std::vector<at::Tensor> reads, writes;
   kernels::Convolution convolution{};
@@ -52,14 +48,15 @@ struct Node {
   kernels::Map map{};
   float factor = 1;           ///< channel_sums: of each sum
   kernels::GroupNorm norm{};  ///< for a layer norm only eps
-  kernels::Matrix matrix{};   ///< layer_norm, softmax and their gradients
+  kernels::Matrix matrix{};   ///< layer_norm and softmax
   bool logarithm = false;     ///< softmax
   kernels::Pool pool{};
-  bool through_sigmoid = false;  ///< mse_gradient: continue through the sigmoid before it
+  bool through_sigmoid = false;  ///< gradient of mse: continue through the sigmoid before it
 };
 
-/// Whether it is the gradient of a norm, softmax, pool or loss.
-bool is_gradient(Kind kind);
+inline bool is_pass(const Node& node, kernels::Pass pass) {
+  return node.kind == Kind::convolution && node.convolution.pass == pass;
+}
 inline bool is_map(const Node& node, kernels::Function function) {
   return node.kind == Kind::map && node.map.function == function;
 }
@@ -86,6 +83,9 @@ bool is_dense(const at::Tensor& tensor);
 
 /// Whether two float32 tensors are dense and have their elements in the same order.
 bool lie_alike(const at::Tensor& a, const at::Tensor& b);
+
+/// Dimensions of more than one element, by stride, the largest first.
+std::vector<std::int64_t> by_stride(const at::Tensor& tensor);
 
 /// Memory that only the recording holds: its values may be moved or eliminated.
 class OwnMemory {

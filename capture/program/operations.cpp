@@ -9,18 +9,12 @@
 #include <limits>
 #include <stdexcept>
 
-#include "capture/program/cuda/operations.h"
-#include "stages/guarded_update.h"
 #include "stages/tensor_split.h"
 
 namespace millrace::program {
 namespace {
 
 using kernels::Share;
-
-float* floats(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<float*>(tensor.data_ptr()) : nullptr;
-}
 
 /// A LibTorch operator on the tensors of its recording.
 class TorchOperation final : public Prepared {
@@ -187,10 +181,11 @@ std::unique_ptr<Prepared> kernel_call(const Node& node) {
         kernels::map(m, at.reads[0], at.reads[1], at.writes[0], share);
       });
     case Kind::mse:
-      return alone([l = layout_of(node.reads[0])](const Addresses& at, Share) {
-        *at.writes[0] = kernels::mse(l, at.reads[0], at.reads[1], nullptr, false);
-      });
-    case Kind::mse_gradient:
+      if (!node.gradient) {
+        return alone([l = layout_of(node.reads[0])](const Addresses& at, Share) {
+          *at.writes[0] = kernels::mse(l, at.reads[0], at.reads[1], nullptr, false);
+        });
+      }
       return alone([l = layout_of(node.reads[1]), through_sigmoid = node.through_sigmoid](
                        const Addresses& at, Share) {
         kernels::mse(l, at.reads[1], at.reads[2], at.writes[0], through_sigmoid, *at.reads[0]);
@@ -205,20 +200,15 @@ std::unique_ptr<Prepared> kernel_call(const Node& node) {
         std::memset(at.writes[0], 0, bytes);
       });
     case Kind::softmax:
-      return shared([m = node.matrix, log = node.logarithm](const Addresses& at, Share share) {
-        kernels::softmax(m, log, at.reads[0], at.writes[0], share);
-      });
-    case Kind::softmax_gradient:
-      return shared([m = node.matrix, log = node.logarithm](const Addresses& at, Share share) {
-        kernels::softmax_gradient(m, log, at.reads[0], at.reads[1], at.writes[0], share);
+      return shared([m = node.matrix, log = node.logarithm, gradient = node.gradient](
+                        const Addresses& at, Share share) {
+        gradient ? kernels::softmax_gradient(m, log, at.reads[0], at.reads[1], at.writes[0], share)
+                 : kernels::softmax(m, log, at.reads[0], at.writes[0], share);
       });
     case Kind::pool:
-      return shared([p = node.pool](const Addresses& at, Share share) {
-        kernels::pool(p, at.reads[0], at.writes[0], share);
-      });
-    case Kind::pool_gradient:
-      return shared([p = node.pool](const Addresses& at, Share share) {
-        kernels::pool_gradient(p, at.reads[0], at.reads[1], at.writes[0], share);
+      return shared([p = node.pool, gradient = node.gradient](const Addresses& at, Share share) {
+        gradient ? kernels::pool_gradient(p, at.reads[0], at.reads[1], at.writes[0], share)
+                 : kernels::pool(p, at.reads[0], at.writes[0], share);
       });
     default:
       throw std::logic_error("a node of no kind");
@@ -241,8 +231,8 @@ std::unique_ptr<Prepared> add_up(const Node& node) {
 class Norm final : public Prepared {
  public:
   explicit Norm(const Node& node)
-      : gradient_(is_gradient(node.kind)),
-        layer_(node.kind == Kind::layer_norm || node.kind == Kind::layer_norm_gradient),
+      : gradient_(node.gradient),
+        layer_(node.kind == Kind::layer_norm),
         matrix_(node.matrix),
         norm_(node.norm) {
     info.name = name_of(node);
@@ -250,25 +240,8 @@ class Norm final : public Prepared {
   }
   std::size_t scratch_bytes() const override { return norm_.scratch() * sizeof(double); }
   void bind(const Node& node, char* scratch) override {
-    const auto& reads = node.reads;
-    const auto& writes = node.writes;
-    operands_.destination = floats(writes[0]);
+    bind_norm(node, operands_);
     operands_.scratch = reinterpret_cast<double*>(scratch);
-    if (gradient_) {
-      operands_.gradient = floats(reads[0]);
-      operands_.source = floats(reads[1]);
-      operands_.mean = floats(reads[2]);
-      operands_.rstd = floats(reads[3]);
-      operands_.weight = floats(reads[4]);
-      operands_.weight_gradient = floats(writes[1]);
-      operands_.bias_gradient = floats(writes[2]);
-    } else {
-      operands_.source = floats(reads[0]);
-      operands_.weight = floats(reads[1]);
-      operands_.bias = floats(reads[2]);
-      operands_.mean = floats(norm_.frozen ? reads[3] : writes[1]);
-      operands_.rstd = floats(norm_.frozen ? reads[4] : writes[2]);
-    }
   }
   std::vector<bool> phases() const override {
     return layer_ ? std::vector<bool>{true} : std::vector<bool>{true, false, true};
@@ -293,11 +266,10 @@ class Norm final : public Prepared {
 /// millrace::check_and_update in one pass.
 class Update final : public Prepared {
  public:
-  Update(const Node& node, int threads) : all_finite_(std::size_t(threads)) {
-    const auto& arguments = node.call->arguments;
-    numbers_ = stages::numbers_in(arguments[5].toStringRef());
-    states_ = arguments[3].toTensorVector().size();
-    count_ = std::size_t(node.reads[0].numel());
+  Update(const Node& node, int threads)
+      : all_finite_(std::size_t(threads)),
+        numbers_(numbers_of_update(node)),
+        count_(std::size_t(node.reads[0].numel())) {
     info.name = name_of(node);
     info.kernel = kernels::instruction_set();
   }
@@ -305,21 +277,12 @@ class Update final : public Prepared {
     return kernels::update_sums(numbers_, count_) * sizeof(double);
   }
   void bind(const Node& node, char* scratch) override {
-    const auto state = node.writes.begin() + 3, memory = state + std::ptrdiff_t(states_);
-    operands_ = {.from = floats(node.reads[0]),
-                 .to = floats(node.writes[2]),
-                 .gradient = floats(node.reads[1]),
-                 .state = stages::state_of(numbers_, {state, memory}),
-                 .memory = stages::memory_of(numbers_.correction.rule, {memory, node.writes.end()}),
-                 .sums = reinterpret_cast<double*>(scratch),
-                 .count = count_};
-    rate_ = static_cast<const double*>(node.reads[2].const_data_ptr());
-    if (node.reads[3].defined()) given_ = static_cast<const bool*>(node.reads[3].const_data_ptr());
-    finite_ = static_cast<bool*>(node.writes[0].data_ptr());
-    skipped_ = floats(node.writes[1]);
+    bind_update(node, operands_);
+    operands_.sums = reinterpret_cast<double*>(scratch);
+    operands_.count = count_;
   }
   bool take(std::span<LateGradient* const> gradients) override {
-    if (gradients.empty() || given_ || scratch_bytes() > 0) return false;
+    if (gradients.empty() || operands_.given || scratch_bytes() > 0) return false;
     const auto inside = [&](const LateGradient* gradient) {
       const float* const begin = operands_.gradient;
       const std::span<float> place = gradient->place();
@@ -336,7 +299,8 @@ class Update final : public Prepared {
   std::vector<bool> phases() const override { return {true, true, false}; }
   void run(int phase, Share share) override {
     if (phase == 0) {
-      all_finite_[std::size_t(share.index)].value = given_ ? *given_ : is_finite(share);
+      all_finite_[std::size_t(share.index)].value =
+          operands_.given ? *operands_.given : is_finite(share);
       return;
     }
     const bool finite = std::all_of(all_finite_.begin(), all_finite_.end(),
@@ -345,16 +309,22 @@ class Update final : public Prepared {
       finite ? update(share) : kernels::keep(operands_, share);
       return;
     }
-    *finite_ = finite;
+    *operands_.finite = finite;
     if (finite) {
       kernels::count_step(numbers_, operands_);
-    } else if (!given_) {
-      *skipped_ += 1;
+    } else if (!operands_.given) {
+      *operands_.skipped += 1;
     }
     late_ = {};
   }
 
  private:
+  struct Operands : kernels::UpdateOperands {
+    const double* rate = nullptr;
+    const bool* given = nullptr;  ///< null: check the gradient
+    bool* finite = nullptr;
+    float* skipped = nullptr;
+  };
   /// One thread's result, on a cache line of its own.
   struct alignas(64) Finite {
     bool value = true;
@@ -380,17 +350,17 @@ class Update final : public Prepared {
   }
 
   void update(Share share) const {
-    if (late_.empty()) return kernels::update(numbers_, operands_, *rate_, share);
+    if (late_.empty()) return kernels::update(numbers_, operands_, *operands_.rate, share);
     each_made([&](std::size_t begin, std::size_t count) {
       const auto [first, last] = share.of(count, 16);
-      kernels::update_part(numbers_, operands_, *rate_, operands_.gradient + begin + first,
+      kernels::update_part(numbers_, operands_, *operands_.rate, operands_.gradient + begin + first,
                            begin + first, last - first);
     });
     struct Apply final : kernels::GradientTaker {
       explicit Apply(const Update& update) : update(update) {}
       void take(const float* part, std::size_t begin, std::size_t count) const override {
-        kernels::update_part(update.numbers_, update.operands_, *update.rate_, part, first + begin,
-                             count);
+        kernels::update_part(update.numbers_, update.operands_, *update.operands_.rate, part,
+                             first + begin, count);
       }
       const Update& update;
       std::size_t first = 0;
@@ -420,16 +390,12 @@ class Update final : public Prepared {
   }
 
   std::vector<Finite> all_finite_;
-  stages::UpdateNumbers numbers_;
-  kernels::UpdateOperands operands_;
-  std::size_t count_ = 0, states_ = 0;
+  const stages::UpdateNumbers numbers_;
+  const std::size_t count_;
+  Operands operands_;
   std::span<LateGradient* const> late_;  ///< of the next run
   /// Its scratch is large enough for all of them, so that threads need no barrier in between.
   const LateGradient* roomiest_ = nullptr;
-  const double* rate_ = nullptr;
-  const bool* given_ = nullptr;  ///< null: check the gradient
-  bool* finite_ = nullptr;
-  float* skipped_ = nullptr;
 };
 
 /// Whether channels are adjacent, whatever the pixel stride.
@@ -475,6 +441,10 @@ std::unique_ptr<Prepared> copy(const Node& node) {
 
 }  // namespace
 
+stages::UpdateNumbers numbers_of_update(const Node& node) {
+  return stages::numbers_in(node.call->arguments[5].toStringRef());
+}
+
 std::unique_ptr<Prepared> prepare(const Node& node, int threads, bool may_wait) {
   const bool on_gpu = std::any_of(node.writes.begin(), node.writes.end(),
                                   [](const at::Tensor& t) { return t.defined() && t.is_cuda(); });
@@ -483,15 +453,9 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads, bool may_wait) 
     case Kind::torch:
       return std::make_unique<TorchOperation>(*node.call);
     case Kind::convolution:
-    case Kind::data_gradient:
-    case Kind::weight_gradient:
       return convolution(node, threads, may_wait);
     case Kind::group_norm:
-    case Kind::group_norm_gradient:
-    case Kind::frozen_norm:
-    case Kind::frozen_norm_gradient:
     case Kind::layer_norm:
-    case Kind::layer_norm_gradient:
       return std::make_unique<Norm>(node);
     case Kind::copy:
       return copy(node);

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>  // below autograd
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <cfenv>
@@ -12,9 +13,8 @@
 #include <set>
 #include <string>
 
-#include "capture/operation_watch.h"
-#include "capture/program/cuda/operations.h"
 #include "capture/program/operations.h"
+#include "capture/ranges.h"
 
 namespace millrace::program {
 
@@ -48,21 +48,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// While it lives, this thread flushes denormals to zero: they slow some processors down a
+/// While the result lives, this thread flushes denormals to zero: they slow some processors down a
 /// hundredfold, and vanishing gradients and running means reach them sooner or later.
-class DenormalsAreZeros {
- public:
-  DenormalsAreZeros() {
-    std::fegetenv(&before_);
-    at::globalContext().setFlushDenormal(true);
-  }
-  ~DenormalsAreZeros() { std::fesetenv(&before_); }
-  DenormalsAreZeros(const DenormalsAreZeros&) = delete;
-  DenormalsAreZeros& operator=(const DenormalsAreZeros&) = delete;
-
- private:
-  std::fenv_t before_;
-};
+[[nodiscard]] auto denormals_are_zeros() {
+  std::fenv_t before;
+  std::fegetenv(&before);
+  at::globalContext().setFlushDenormal(true);
+  return c10::make_scope_exit([before] { std::fesetenv(&before); });
+}
 
 struct Values {
   std::vector<at::Tensor> tensors;  ///< one per storage
@@ -101,8 +94,8 @@ bool is_met(const std::vector<Node>& nodes, std::size_t node, const at::Tensor& 
 /// Whether its weight gradient is read only after the program.
 bool may_wait(const std::vector<Node>& nodes, std::size_t node, const OwnMemory& own) {
   const Node& n = nodes[node];
-  return n.kind == Kind::weight_gradient && n.writes[0].defined() && !own.holds(n.writes[0]) &&
-         !n.convolution.accumulate && !is_met(nodes, node, n.writes[0]);
+  return is_pass(n, kernels::Pass::kWeightGradient) && n.writes[0].defined() &&
+         !own.holds(n.writes[0]) && !n.convolution.accumulate && !is_met(nodes, node, n.writes[0]);
 }
 
 double bytes_of(const Node& node) {
@@ -227,7 +220,7 @@ void Program::run(std::size_t begin, std::size_t end) {
 void Program::run(std::span<const Step> steps) {
   const at::AutoDispatchBelowADInplaceOrView plain;
   if (parts_->team) return run_by_team(steps);
-  const DenormalsAreZeros here;
+  const auto here = denormals_are_zeros();
   for (const Step& step : steps) step.run({});
 }
 
@@ -235,7 +228,7 @@ void Program::run_by_team(std::span<const Step> steps) {
   kernels::Team& team = *parts_->team;
   std::exception_ptr failure;
   team.run([&](kernels::Share share) {
-    const DenormalsAreZeros here;
+    const auto here = denormals_are_zeros();
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const bool first = share.index == 0;
       if (steps[i].shared) {

@@ -1,4 +1,5 @@
-// Step programs: a stage's work, recorded once, then replayed on a core or in a CUDA Graph.
+// Step programs: a stage's work, recorded once, then replayed on a core or in a CUDA Graph; and the
+// backends that record them.
 #pragma once
 
 #include <functional>
@@ -6,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "capture/operation_info.h"
+#include "capture/backend.h"
 #include "capture/program/arena.h"
 #include "capture/program/kernels/kernels.h"
 
@@ -49,4 +50,18 @@ class Program {
   std::unique_ptr<Parts> parts_;
 };
 
+/// Makes a GPU's backend record step programs, all in one arena; empty if we have no kernels for
+/// the device: its steps stay LibTorch operators.
+capture::Lowering gpu_lowering(c10::Device device, const kernels::Numerics& numerics = {});
+
 }  // namespace millrace::program
+
+namespace millrace::capture {
+
+/// For CPU cores: recordings are step programs, run by the launching thread and `threads` - 1
+/// helpers. \param started called on each helper at its start with its index from 1 on, to pin it.
+std::unique_ptr<Backend> make_core_backend(int threads,
+                                           const std::function<void(int index)>& started,
+                                           const kernels::Numerics& numerics);
+
+}  // namespace millrace::capture

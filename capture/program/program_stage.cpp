@@ -58,15 +58,14 @@ std::vector<capture::OperationInfo> timed_by_graphs(const std::vector<Program*>&
 
 ProgramStage::ProgramStage(stages::Stage stage, int places, int count,
                            const ProgramOptions& options)
-    : stage_(std::move(stage)),
+    : Stage(std::move(stage)),
       count_(count),
       options_(options),
-      arena_(stage_.parameters().flat().device()),
+      arena_(parameters().flat().device()),
       places_(places),
       free_(std::make_shared<std::vector<int>>()),
-      rate_(
-          at::ones({}, at::TensorOptions(stage_.parameters().flat().device()).dtype(at::kDouble))),
-      skipped_(at::zeros({}, stage_.parameters().flat().device())) {}
+      rate_(at::ones({}, at::TensorOptions(parameters().flat().device()).dtype(at::kDouble))),
+      skipped_(at::zeros({}, parameters().flat().device())) {}
 
 ProgramStage::ProgramStage(ProgramStage&&) noexcept = default;
 ProgramStage::~ProgramStage() = default;
@@ -77,19 +76,19 @@ void ProgramStage::record_all(const stages::Tensors& inputs, const at::Tensor& t
     place.inputs = copies(inputs);
     if (target.defined())
       place.target = target.is_same(inputs[0]) ? place.inputs[0] : target.clone();
-    for (int buffer = 0; buffer < stage_.options().versions; ++buffer) record(place, buffer);
+    for (int buffer = 0; buffer < options().versions; ++buffer) record(place, buffer);
     free_->push_back(int(i));
   }
-  const int versions = stage_.options().versions;
+  const int versions = options().versions;
   // Starts at the buffer that holds the weights: each rejected update copies them to the next.
   for (int from = 0; from < versions; ++from) {
     const int to = (from + 1) % versions;
-    stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN());
+    fill_gradients(std::numeric_limits<float>::quiet_NaN());
     updates_[to] = std::make_unique<Program>(
-        [&] { stage_.guarded_update({.from = from, .to = to, .count = count_}, rate_, skipped_); },
-        arena_, options_);
+        [&] { guarded_update({.from = from, .to = to, .count = count_}, rate_, skipped_); }, arena_,
+        options_);
   }
-  stage_.fill_gradients(0);
+  fill_gradients(0);
   skipped_.zero_();
 }
 
@@ -99,24 +98,23 @@ void ProgramStage::record(Place& place, int buffer) {
     made.programs[{part, first}] = std::make_unique<Program>(body, arena_, options_);
   };
   record(Part::forward, true,
-         [&] { made.kept = stage_.forward(place.inputs, place.target, buffer); });
+         [&] { made.kept = Stage::forward(place.inputs, place.target, buffer); });
   made.outputs = made.kept.outputs;  // a recomputation makes new ones
   made.loss = made.kept.loss;
-  if (stage_.options().recompute)
-    record(Part::recompute, true, [&] { stage_.recompute(made.kept); });
+  if (options().recompute) record(Part::recompute, true, [&] { Stage::recompute(made.kept); });
   if (place.gradients.empty()) place.gradients = copies(made.kept.outputs);
-  const bool split = stage_.options().split;
+  const bool split = options().split;
   if (split) {  // once: the weights' part reads what this leaves
     record(Part::backward_input, true, [&] {
       made.made =
-          stage_.backward_input(made.kept, place.gradients, {.first = true, .retain = true});
+          Stage::backward_input(made.kept, place.gradients, {.first = true, .retain = true});
     });
   }
   for (const bool first : {true, false}) {
     record(split ? Part::backward_weight : Part::backward, first, [&] {
       const stages::Adding adding{.first = first, .retain = true};
-      if (split) return stage_.backward_weight(made.kept, adding);
-      const stages::Tensors found = stage_.backward(made.kept, place.gradients, adding);
+      if (split) return Stage::backward_weight(made.kept, adding);
+      const stages::Tensors found = Stage::backward(made.kept, place.gradients, adding);
       const c10::NoGradGuard no_grad;
       for (std::size_t i = 0; i < found.size(); ++i) {
         if (made.made.size() <= i) made.made.push_back(at::empty_like(found[i]));

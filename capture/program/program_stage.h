@@ -9,9 +9,9 @@
 
 namespace millrace::program {
 
-/// For the oracle: computes what a stage on a CPU core does under capture = "graph", one call at a
-/// time. Records everything at the first forward. Thread-bound.
-class ProgramStage {
+/// For the oracle: a stage that computes what one on a CPU core does under capture = "graph", one
+/// call at a time. Records everything at the first forward. Thread-bound.
+class ProgramStage : public stages::Stage {
  public:
   /// `places`: most samples between forward and backward. `count`: backwards per update.
   ProgramStage(stages::Stage stage, int places, int count, const ProgramOptions& options = {});
@@ -38,17 +38,6 @@ class ProgramStage {
   }
   bool update(const stages::Change& change, double rate);
 
-  int buffer_of(std::int64_t version) const { return stage_.buffer_of(version); }
-  int newest_buffer() const { return stage_.newest_buffer(); }
-  bool count_gradient() { return stage_.count_gradient(); }
-  stages::Change advance() { return stage_.advance(); }
-  double next_rate() { return stage_.next_rate(); }
-  void back_off() { stage_.back_off(); }
-  void copy_weights(int from, int to) { stage_.copy_weights(from, to); }
-  void take_snapshot(int from) { stage_.take_snapshot(from); }
-  void restore_snapshot(int to) { stage_.restore_snapshot(to); }
-  bool learns_locally() const { return stage_.learns_locally(); }
-  const stages::Stage& stage() const { return stage_; }
   /// A step's operations, timed over up to `rounds` steps on made-up numbers, which ruins weights
   /// and state. On a GPU each runs many times in a graph of its own.
   std::vector<capture::OperationInfo> operations(int rounds);
@@ -74,7 +63,6 @@ class ProgramStage {
   /// \returns the input gradients.
   stages::Tensors run(Part part, Activations& kept, const stages::Tensors& gradients, bool first);
 
-  stages::Stage stage_;
   int count_;
   const ProgramOptions options_;
   Arena arena_;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/native/ConvUtils.h>              // sizes
 #include <c10/core/impl/LocalDispatchKeySet.h>  // switches recording on and off
+#include <c10/util/ScopeExit.h>
 #include <torch/library.h>
 
 #include <set>
@@ -109,13 +110,6 @@ void record(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   recording->push_back(std::move(call));
 }
 
-struct Recorder {
-  explicit Recorder(std::vector<Call>& calls) { recording = &calls; }
-  ~Recorder() { recording = nullptr; }
-  c10::impl::IncludeDispatchKeyGuard on{kRecording};
-  capture::OneThread alone;
-};
-
 }  // namespace
 
 TORCH_LIBRARY_IMPL(_, Fake, library) {
@@ -124,14 +118,15 @@ TORCH_LIBRARY_IMPL(_, Fake, library) {
 
 std::vector<Call> record_calls(const std::function<void()>& body) {
   std::vector<Call> calls;
-  const Recorder now(calls);
-  body();
+  recording = &calls;
+  const auto stop = c10::make_scope_exit([] { recording = nullptr; });
+  run_dry(body);
   return calls;
 }
 
 void run_dry(const std::function<void()>& body) {
   const c10::impl::IncludeDispatchKeyGuard on(kRecording);
-  const capture::OneThread alone;
+  const auto alone = capture::on_one_thread();
   body();
 }
 

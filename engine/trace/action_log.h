@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "capture/operation_watch.h"
+#include "capture/ranges.h"
 #include "engine/monitor/clock.h"
 #include "engine/trace/trace.h"
 

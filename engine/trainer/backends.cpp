@@ -4,9 +4,7 @@
 
 #include <stdexcept>
 
-#include "capture/program/core_backend.h"
-#include "capture/program/cuda/operations.h"
-#include "capture/program/kernels/kernels.h"
+#include "capture/program/program.h"
 #include "engine/pipeline/pinning.h"
 
 namespace millrace::engine {

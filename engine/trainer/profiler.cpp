@@ -10,8 +10,7 @@
 #include <thread>
 
 #include "capture/backend.h"
-#include "capture/program/core_backend.h"
-#include "capture/program/cuda/operations.h"
+#include "capture/program/program.h"
 #include "capture/retained_bytes.h"
 #include "engine/monitor/clock.h"
 #include "engine/pipeline/pinning.h"

@@ -194,7 +194,7 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
   }
   const auto state = [&](int stage, int replica) {
     const auto id = std::size_t(schedule.replica_id(stage, replica));
-    return (programs.empty() ? stages[id] : programs[id].stage()).parameters().state();
+    return (programs.empty() ? stages[id] : programs[id]).parameters().state();
   };
   for (int stage = 0; stage < schedule.stages; ++stage) {
     const stages::StateDict first = state(stage, 0);

@@ -15,10 +15,9 @@
 #include <thread>
 
 #include "capture/program/cuda/cache.h"
-#include "capture/program/cuda/choices.h"
 #include "capture/program/cuda/compiler.h"
-#include "capture/program/cuda/operations.h"
 #include "capture/program/cuda/plans.h"
+#include "capture/program/operations.h"
 #include "capture/program/program.h"
 #include "tests/capture/program/operators.h"
 #include "tests/repetitions.h"

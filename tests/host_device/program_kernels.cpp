@@ -148,16 +148,16 @@ void reach(MapArguments& m, Reached& at) {
 void reach(NormArguments& n, Reached& at) {
   const long long all = 1ll * n.groups * n.size;
   const long long weights = n.weights > 0 ? 1ll * n.groups * n.weights : n.size;
-  at.read(n.dy, all);
-  at.read(n.x, all);
+  at.read(n.gradient, all);
+  at.read(n.source, all);
   at.read(n.weight, weights);
   at.read(n.bias, weights);
   at.write(n.mean, n.groups);
   at.write(n.rstd, n.groups);
-  at.write(n.to, all);
-  at.write(n.dw, weights);
-  at.write(n.db, weights);
-  at.write(n.parts, n.weights > 0 ? 1ll * n.groups * (n.dy ? n.weights : 1) * n.slices : 0);
+  at.write(n.destination, all);
+  at.write(n.weight_gradient, weights);
+  at.write(n.bias_gradient, weights);
+  at.write(n.parts, n.weights > 0 ? 1ll * n.groups * (n.gradient ? n.weights : 1) * n.slices : 0);
 }
 void reach(RowArguments& r, Reached& at) {
   at.read(r.a, 1ll * at.blocks * r.row);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "capture/devices.h"
-#include "capture/program/cuda/choices.h"
+#include "capture/program/cuda/cache.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/backends.h"
 #include "io/queue/masks.h"

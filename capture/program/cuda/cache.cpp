@@ -2,13 +2,17 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
+#include <mutex>
 #include <sstream>
 
 #include "capture/program/cuda/sources.h"  // generated from the kernel sources by CMake
@@ -44,6 +48,9 @@ fs::path file_of(const std::string& key) {
   return folder() / name.str();
 }
 
+std::mutex choosing;
+Choices made;
+
 }  // namespace
 
 bool read_cached(const std::string& key, std::string& content) {
@@ -71,6 +78,39 @@ void write_cached(const std::string& key, const std::string& content) {
     std::fprintf(stderr, "millrace: warning: kernels for the GPU can't be kept in %s\n",
                  folder().string().c_str());
   fs::remove(temporary, error);
+}
+
+Choices choices() {
+  const std::lock_guard lock(choosing);
+  return made;
+}
+
+void take_choices(const Choices& from) {
+  const std::lock_guard lock(choosing);
+  for (const auto& [task, name] : from) made[task] = name;
+}
+
+std::size_t choose(const std::string& task, const std::vector<std::string>& names,
+                   const std::function<double(std::size_t)>& time) {
+  const std::lock_guard lock(choosing);
+  const auto place_of = [&](const std::string& name) {
+    return std::size_t(std::find(names.begin(), names.end(), name) - names.begin());
+  };
+  const auto known = made.find(task);
+  if (known != made.end() && place_of(known->second) < names.size()) return place_of(known->second);
+  std::string cached;
+  std::size_t best = read_cached(task, cached) ? place_of(cached) : names.size();
+  if (best == names.size()) {
+    best = 0;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const double took = time(i);
+      if (took < least) best = i, least = took;
+    }
+    if (std::isfinite(least)) write_cached(task, names[best]);
+  }
+  made[task] = names[best];
+  return best;
 }
 
 }  // namespace millrace::gpu

@@ -1,6 +1,7 @@
 #include "capture/program/cuda/compiler.h"
 
 #include <c10/cuda/CUDAException.h>
+#include <c10/util/ScopeExit.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nvrtc.h>
@@ -8,7 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <exception>
+#include <future>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -90,6 +91,18 @@ bool read_compiled(const std::string& key, Compiled& made) {
   return true;
 }
 
+std::mutex mutex;
+std::map<std::pair<std::string, int>, const void*> loaded;  ///< by expression and architecture
+
+const void* load(const Compiled& made) {
+  cudaLibrary_t library = nullptr;  // never unloaded
+  cudaKernel_t kernel = nullptr;
+  C10_CUDA_CHECK(
+      cudaLibraryLoadData(&library, made.binary.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  C10_CUDA_CHECK(cudaLibraryGetKernel(&kernel, library, made.name.c_str()));
+  return kernel;
+}
+
 }  // namespace
 
 std::string missing_compiler(int device) {
@@ -112,10 +125,7 @@ Compiled compile(const std::string& expression, int architecture, bool tell_regi
   nvrtcProgram program = nullptr;
   check(nvrtc.CreateProgram(&program, kMain, "millrace.cu", std::size(kNames), kSources, kNames),
         "the program");
-  struct Destroy {
-    nvrtcProgram* program;
-    ~Destroy() { Nvrtc::get().DestroyProgram(program); }
-  } const destroy{&program};
+  const auto destroy = c10::make_scope_exit([&] { nvrtc.DestroyProgram(&program); });
   check(nvrtc.AddNameExpression(program, name.c_str()), name.c_str());
   const std::string target = "--gpu-architecture=sm_" + std::to_string(architecture);
   // Kernels call fma explicitly where they want it.
@@ -137,22 +147,6 @@ Compiled compile(const std::string& expression, int architecture, bool tell_regi
   return made;
 }
 
-namespace {
-
-std::mutex mutex;
-std::map<std::pair<std::string, int>, const void*> loaded;  ///< by expression and architecture
-
-const void* load(const Compiled& made) {
-  cudaLibrary_t library = nullptr;  // never unloaded
-  cudaKernel_t kernel = nullptr;
-  C10_CUDA_CHECK(
-      cudaLibraryLoadData(&library, made.binary.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
-  C10_CUDA_CHECK(cudaLibraryGetKernel(&kernel, library, made.name.c_str()));
-  return kernel;
-}
-
-}  // namespace
-
 void prepare_kernels(const std::vector<std::string>& expressions, int device) {
   const int architecture = architecture_of(device);
   const std::lock_guard lock(mutex);
@@ -173,8 +167,6 @@ void prepare_kernels(const std::vector<std::string>& expressions, int device) {
     std::fprintf(stderr, "compiling kernels for the GPU, %d at first; later starts have them\n",
                  int(missing.size()));
   std::atomic<std::size_t> next = 0;
-  std::mutex failing;
-  std::exception_ptr failure;
   const auto work = [&] {
     for (std::size_t i; (i = next++) < missing.size();) {
       try {
@@ -183,19 +175,17 @@ void prepare_kernels(const std::vector<std::string>& expressions, int device) {
         one = compile(expression, architecture);
         write_cached(key_of(expression, architecture), one.name + '\n' + one.binary);
       } catch (...) {
-        const std::lock_guard alone(failing);
-        failure = std::current_exception();
         next = missing.size();
+        throw;
       }
     }
   };
-  std::vector<std::thread> threads;
+  std::vector<std::future<void>> others;
   const std::size_t count =
       std::min<std::size_t>(std::max(1u, std::thread::hardware_concurrency()), missing.size());
-  for (std::size_t i = 1; i < count; ++i) threads.emplace_back(work);
+  for (std::size_t i = 1; i < count; ++i) others.push_back(std::async(std::launch::async, work));
   work();
-  for (std::thread& thread : threads) thread.join();
-  if (failure) std::rethrow_exception(failure);
+  for (std::future<void>& other : others) other.get();
   for (std::size_t i = 0; i < wanted.size(); ++i) loaded[{wanted[i], architecture}] = load(made[i]);
 }
 

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <utility>
 
-#include "capture/program/cuda/arguments.h"
-#include "capture/program/cuda/choices.h"
+#include "capture/program/cuda/cache.h"
 #include "capture/program/cuda/launch_cuda.h"
-#include "capture/program/cuda/operations.h"
-#include "capture/program/cuda/plans.h"
 
 namespace millrace::program {
 namespace {
@@ -26,6 +24,13 @@ constexpr gpu::ConvolutionTile kTensorTiles[] = {MILLRACE_TENSOR_TILES(TILE)};
 constexpr gpu::WeightGradientTile kFmaGradientTiles[] = {MILLRACE_FMA_GRADIENT_TILES(TILE)};
 constexpr gpu::WeightGradientTile kTensorGradientTiles[] = {MILLRACE_TENSOR_GRADIENT_TILES(TILE)};
 #undef TILE
+
+template <class Tile, std::size_t kTensor, std::size_t kFma>
+std::span<const Tile> of_kind(gpu::Products products, const Tile (&tensor)[kTensor],
+                              const Tile (&fma)[kFma]) {
+  if (by_tensor_cores(products)) return tensor;
+  return fma;
+}
 
 const char* name_of(gpu::Products products) {
   static constexpr const char* names[] = {"fma", "tf32", "exact_tf32", "half"};
@@ -214,16 +219,11 @@ double cost_of(const Shape& shape, const ConvolutionChoice& choice) {
 std::vector<ConvolutionChoice> candidates(const kernels::Convolution& c, const Shape& shape) {
   std::vector<ConvolutionChoice> all;
   for (const gpu::Products products : products_of(c, shape)) {
-    const auto add = [&](const gpu::ConvolutionTile& tile) {
+    for (const auto& tile : of_kind(products, kTensorTiles, kFmaTiles)) {
       for (int cluster = 1; cluster <= 8; cluster *= 2) {
         all.push_back({products, tile, cluster});
         all.back().cost = cost_of(shape, all.back());
       }
-    };
-    if (gpu::by_tensor_cores(products)) {
-      for (const auto& tile : kTensorTiles) add(tile);
-    } else {
-      for (const auto& tile : kFmaTiles) add(tile);
     }
   }
   return best_of(std::move(all));
@@ -346,7 +346,7 @@ std::vector<GradientChoice> gradient_candidates(const kernels::Convolution& c, c
                                                 double share = 1) {
   std::vector<GradientChoice> all;
   for (const gpu::Products products : products_of(c, shape)) {
-    const auto add = [&](const gpu::WeightGradientTile& tile) {
+    for (const auto& tile : of_kind(products, kTensorGradientTiles, kFmaGradientTiles)) {
       GradientChoice choice{products, tile};
       const gpu::WeightGradientPlan made = plan(shape, choice);
       const int threads = tile.threads(products);
@@ -358,11 +358,6 @@ std::vector<GradientChoice> gradient_candidates(const kernels::Convolution& c, c
             threads >= 128 ? 64 : 32);
       }
       all.push_back(choice);
-    };
-    if (gpu::by_tensor_cores(products)) {
-      for (const auto& tile : kTensorGradientTiles) add(tile);
-    } else {
-      for (const auto& tile : kFmaGradientTiles) add(tile);
     }
   }
   return best_of(std::move(all));
@@ -570,11 +565,9 @@ KernelChoice kernel_choice(const kernels::Convolution& c) {
 }
 
 std::unique_ptr<Prepared> gpu_convolution(const Node& node) {
+  if (is_pass(node, kernels::Pass::kWeightGradient))
+    return std::make_unique<GpuWeightGradients>(node);
   return std::make_unique<GpuConvolution>(node);
-}
-
-std::unique_ptr<Prepared> gpu_weight_gradients(const Node& node) {
-  return std::make_unique<GpuWeightGradients>(node);
 }
 
 namespace {
@@ -588,7 +581,7 @@ bool meets(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
 void gather_weight_gradients(std::vector<Node>& nodes) {
   std::size_t last = nodes.size();
   for (std::size_t i = nodes.size(); i-- > 0;) {
-    if (nodes[i].kind != Kind::weight_gradient) continue;
+    if (!is_pass(nodes[i], kernels::Pass::kWeightGradient)) continue;
     Node& node = nodes[i];
     bool can_wait =
         true;  // nobody in between writes what it reads, or has to do with what it writes
@@ -615,7 +608,7 @@ void arrange_for_gpu(std::vector<Node>& nodes) {
   gather_weight_gradients(nodes);
   std::vector<at::Tensor> written;
   for (Node& node : nodes) {
-    if (node.kind == Kind::convolution || node.kind == Kind::data_gradient)
+    if (node.kind == Kind::convolution && !is_pass(node, kernels::Pass::kWeightGradient))
       node.weights_early = !meets(written, {node.reads[1]});
     written.insert(written.end(), node.writes.begin(), node.writes.end());
   }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "capture/program/cuda/block.cuh"
-#include "capture/program/cuda/node_arguments.h"
 #include "capture/program/kernels/function.h"
 
 namespace millrace::gpu {

@@ -7,8 +7,6 @@
 #include <chrono>
 
 #include "capture/graph_cuda.h"
-#include "capture/own_stream_cuda.h"
-#include "capture/program/cuda/arguments.h"
 
 namespace millrace::program {
 namespace {
@@ -34,46 +32,48 @@ cudaError_t launch_kernel(const void* kernel, const LaunchShape& shape, int bloc
   return cudaLaunchKernelExC(&how, kernel, arguments);
 }
 
-capture::OwnGraph captured(cudaStream_t stream, const std::function<void()>& launches) {
-  const c10::cuda::CUDAStreamGuard here(
-      c10::cuda::getStreamFromExternal(stream, c10::cuda::current_device()));
-  capture::Capturing capturing(stream);
-  launches();
-  return capturing.end();
-}
+/// Launches in a graph on a stream of its own.
+class TrialGraph {
+ public:
+  explicit TrialGraph(const std::function<void()>& launches)
+      : recording_([&] {
+          const c10::cuda::CUDAStreamGuard here(
+              c10::cuda::getStreamFromExternal(stream_.get(), device_.index()));
+          capture::Capturing capturing(stream_.get());
+          launches();
+          return capturing.end();
+        }()) {}
+  /// Returns the duration in nanoseconds.
+  std::int64_t run() {
+    graph_.launch();
+    C10_CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
+    return graph_.duration_ns();
+  }
 
-capture::OwnGraphExec executable(const capture::OwnGraph& graph) {
-  cudaGraphExec_t made = nullptr;
-  C10_CUDA_CHECK(cudaGraphInstantiate(&made, graph.get(), 0));
-  return capture::OwnGraphExec(made);
-}
+ private:
+  const c10::Device device_{at::kCUDA, c10::cuda::current_device()};
+  const capture::OwnStream stream_ = capture::new_stream(device_);
+  const capture::CudaRecording recording_;
+  capture::CudaGraph graph_{{{.recording = &recording_}}, device_, stream_.get()};
+};
 
 /// Whether a child graph can hold early launches: from sm_90 on, if the driver allows it.
 bool can_come_early() {
   static const bool can = [] {
     if (device_properties().major < 9) return false;
     const void* const kernel = gpu::kernel("add_up_parts", c10::cuda::current_device(), 0);
-    const capture::OwnStream stream(c10::Device(at::kCUDA, c10::cuda::current_device()));
     gpu::PartsArguments nothing{.all = {{.blocks = 1}}};
     void* arguments[] = {&nothing};
     const auto launch = [&](bool early) {
       C10_CUDA_CHECK(launch_kernel(kernel, {.threads = gpu::kThreads, .early = early}, 1, arguments,
-                                   stream.get()));
+                                   c10::cuda::getCurrentCUDAStream()));
     };
     try {
       launch(false);  // loads the kernel, which a capture can't do
-      const capture::OwnGraph part = captured(stream.get(), [&] {
+      TrialGraph([&] {
         launch(false);
         launch(true);
-      });
-      cudaGraph_t made = nullptr;
-      C10_CUDA_CHECK(cudaGraphCreate(&made, 0));
-      const capture::OwnGraph whole(made);
-      cudaGraphNode_t node = nullptr;
-      C10_CUDA_CHECK(cudaGraphAddChildGraphNode(&node, made, nullptr, 0, part.get()));
-      const capture::OwnGraphExec run = executable(whole);
-      C10_CUDA_CHECK(cudaGraphLaunch(run.get(), stream.get()));
-      C10_CUDA_CHECK(cudaStreamSynchronize(stream.get()));
+      }).run();
       return true;
     } catch (const c10::Error&) {
       cudaGetLastError();
@@ -102,32 +102,20 @@ double time_launches(const std::function<void()>& launch) {
   constexpr int kLaunches = 20, kTries = 4;
   launch();  // loads the kernel, which a capture can't do
   C10_CUDA_CHECK(cudaDeviceSynchronize());
-  const capture::OwnStream stream(c10::Device(at::kCUDA, c10::cuda::current_device()));
-  const capture::OwnGraph graph = captured(stream.get(), [&] {
+  TrialGraph several([&] {
     for (int i = 0; i < kLaunches; ++i) launch();
   });
-  const capture::OwnGraphExec run = executable(graph);
   static const bool warm = [&] {  // an idle device takes milliseconds to raise its clocks
     const auto begin = std::chrono::steady_clock::now();
     do {
-      C10_CUDA_CHECK(cudaGraphLaunch(run.get(), stream.get()));
-      C10_CUDA_CHECK(cudaStreamSynchronize(stream.get()));
+      several.run();
     } while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(30));
     return true;
   }();
   static_cast<void>(warm);
-  const capture::CudaEvent begin(cudaEventDefault), end(cudaEventDefault);
-  float least = 0;
-  for (int i = 0; i < kTries; ++i) {
-    C10_CUDA_CHECK(cudaEventRecord(begin.get(), stream.get()));
-    C10_CUDA_CHECK(cudaGraphLaunch(run.get(), stream.get()));
-    C10_CUDA_CHECK(cudaEventRecord(end.get(), stream.get()));
-    C10_CUDA_CHECK(cudaStreamSynchronize(stream.get()));
-    float took = 0;
-    C10_CUDA_CHECK(cudaEventElapsedTime(&took, begin.get(), end.get()));
-    least = i == 0 ? took : std::min(least, took);
-  }
-  return least / kLaunches;
+  std::int64_t least = several.run();
+  for (int i = 1; i < kTries; ++i) least = std::min(least, several.run());
+  return double(least) / kLaunches;
 }
 
 }  // namespace millrace::program

@@ -9,14 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "capture/program/cuda/arguments.h"
 #include "capture/program/cuda/compiler.h"
+#include "capture/program/cuda/plans.h"
 #include "capture/program/operations.h"
 
 namespace millrace::program {
-
-inline float* floats(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<float*>(tensor.data_ptr()) : nullptr;
-}
 
 inline const cudaDeviceProp& device_properties() {
   return *at::cuda::getCurrentDeviceProperties();
@@ -49,7 +47,7 @@ class Launch {
   LaunchShape shape_;
 };
 
-/// Milliseconds per `launch` in a graph of several: the minimum of some tries.
+/// Nanoseconds per `launch` in a graph of several: the minimum of some tries.
 double time_launches(const std::function<void()>& launch);
 
 template <class... Numbers>
@@ -101,8 +99,6 @@ inline std::string name_of(bool value) {
 
 std::unique_ptr<Prepared> gpu_map(const Node& node);  // copies and zeros, too
 std::unique_ptr<Prepared> gpu_norm(const Node& node);
-std::unique_ptr<Prepared> gpu_update(const Node& node);
 std::unique_ptr<Prepared> gpu_convolution(const Node& node);
-std::unique_ptr<Prepared> gpu_weight_gradients(const Node& node);
 
 }  // namespace millrace::program

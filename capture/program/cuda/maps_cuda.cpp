@@ -4,8 +4,6 @@
 #include <limits>
 
 #include "capture/program/cuda/launch_cuda.h"
-#include "capture/program/cuda/node_arguments.h"
-#include "capture/program/cuda/plans.h"
 
 namespace millrace::program {
 namespace {
@@ -15,13 +13,7 @@ class Together {
  public:
   explicit Together(const std::vector<at::Tensor>& tensors) : strides_(tensors.size()) {
     const at::Tensor& first = tensors[0];
-    std::vector<std::int64_t> order;
-    for (std::int64_t d = 0; d < first.dim(); ++d) {
-      if (first.size(d) > 1) order.push_back(d);
-    }
-    std::stable_sort(order.begin(), order.end(),
-                     [&](auto a, auto b) { return first.stride(a) > first.stride(b); });
-    for (const std::int64_t d : order) add(tensors, d);
+    for (const std::int64_t d : by_stride(first)) add(tensors, d);
     if (sizes_.empty()) {
       sizes_ = {1};
       for (std::vector<int>& strides : strides_) strides = {1};

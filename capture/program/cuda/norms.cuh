@@ -4,7 +4,6 @@
 #pragma once
 
 #include "capture/program/cuda/block.cuh"
-#include "capture/program/cuda/node_arguments.h"
 
 namespace millrace::gpu {
 
@@ -58,7 +57,7 @@ norm_parts(BY_VALUE NormArguments n) {
   start();
   const Slice slice(n.size, n.slices);
   const NormPart part = moments<kFloats, kThreads>(
-      n.x + (long long)(slice.group) * n.size + slice.begin, slice.count());
+      n.source + (long long)(slice.group) * n.size + slice.begin, slice.count());
   if (thread() == 0) n.parts[block()] = part;
 }
 
@@ -96,7 +95,7 @@ norm(BY_VALUE NormArguments n) {
     mean = n.mean[slice.group];
     rstd = rstd_of<kHow>(n, slice.group);
   } else {
-    const NormPart of = kHow == Norm::whole ? moments<kFloats, kThreads>(n.x + first, n.size)
+    const NormPart of = kHow == Norm::whole ? moments<kFloats, kThreads>(n.source + first, n.size)
                                             : moments_of_parts(n, slice.group);
     mean = float(of.sum);
     rstd = float(1 / sqrt(of.product / n.size + n.eps));
@@ -109,9 +108,9 @@ norm(BY_VALUE NormArguments n) {
     const int c = slice.group * n.weights + i / n.pixels;
     const float scale = n.weight ? rstd * n.weight[c] : rstd, bias = n.bias ? n.bias[c] : 0;
     float v[kFloats];
-    load_some<kFloats>(v, n.x + first + i);
+    load_some<kFloats>(v, n.source + first + i);
     for (int k = 0; k < kFloats; ++k) v[k] = fmaf(v[k] - mean, scale, bias);
-    store<kFloats>(n.to + first + i, v);
+    store<kFloats>(n.destination + first + i, v);
   });
 }
 
@@ -127,8 +126,8 @@ norm_gradient_parts(BY_VALUE NormArguments n) {
   float sum = 0, product = 0;
   each_of<kFloats, kThreads>(slice.begin, slice.end, [&](int i) {
     float g[kFloats], v[kFloats];
-    load_some<kFloats>(g, n.dy + first + i);
-    load_some<kFloats>(v, n.x + first + i);
+    load_some<kFloats>(g, n.gradient + first + i);
+    load_some<kFloats>(v, n.source + first + i);
     for (int k = 0; k < kFloats; ++k) {
       sum += g[k];
       product = fmaf(g[k], v[k] - mean, product);
@@ -143,8 +142,9 @@ template <Norm kHow, int kThreads>
 DEVICE NormPart gradient_sums(const NormArguments& n, int group, float mean) {
   double sum = 0, product = 0;
   if constexpr (kHow == Norm::whole) {
-    const float *const dy = n.dy + (long long)(group)*n.size, *const x =
-                                                                  n.x + (long long)(group)*n.size;
+    const float *const dy = n.gradient + (long long)(group)*n.size, *const x =
+                                                                        n.source +
+                                                                        (long long)(group)*n.size;
     float sums = 0, products = 0;
     each_of<1, kThreads>(0, n.size, [&](int i) {
       const float g = n.weight ? dy[i] * n.weight[group * n.weights + i / n.pixels] : dy[i];
@@ -173,8 +173,8 @@ DEVICE void weight_gradients_of_parts(const NormArguments& n, int group, float r
       sum += n.parts[c * n.slices + s].sum;
       product += n.parts[c * n.slices + s].product;
     }
-    if (n.dw) n.dw[c] = float(product * rstd);
-    if (n.db) n.db[c] = float(sum);
+    if (n.weight_gradient) n.weight_gradient[c] = float(product * rstd);
+    if (n.bias_gradient) n.bias_gradient[c] = float(sum);
   }
 }
 
@@ -195,17 +195,17 @@ norm_gradient(BY_VALUE NormArguments n) {
   }
   if (kHow != Norm::whole && slice.index == 0)
     weight_gradients_of_parts<kThreads>(n, slice.group, rstd);
-  if (!n.to) return;
+  if (!n.destination) return;
   each_of<kFloats, kThreads>(slice.begin, slice.end, [&](int i) {
     const int c = slice.group * n.weights + i / n.pixels;
     const float scale = n.weight ? rstd * n.weight[c] : rstd;
     float g[kFloats], v[kFloats];
-    load_some<kFloats>(g, n.dy + first + i);
-    load_some<kFloats>(v, n.x + first + i);
+    load_some<kFloats>(g, n.gradient + first + i);
+    load_some<kFloats>(v, n.source + first + i);
     for (int k = 0; k < kFloats; ++k)
       g[k] =
           kHow == Norm::frozen ? g[k] * scale : fmaf(mean - v[k], slope, fmaf(g[k], scale, -shift));
-    store<kFloats>(n.to + first + i, g);
+    store<kFloats>(n.destination + first + i, g);
   });
 }
 

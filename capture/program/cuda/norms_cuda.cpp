@@ -1,8 +1,6 @@
 #include <algorithm>
 
 #include "capture/program/cuda/launch_cuda.h"
-#include "capture/program/cuda/node_arguments.h"
-#include "capture/program/cuda/plans.h"
 
 namespace millrace::program {
 namespace {
@@ -66,35 +64,10 @@ std::vector<Kernel> gradient_kernels(const gpu::NormArguments& n, const Node& no
                  small ? kSmallBlock : kBlock, blocks)};
 }
 
-gpu::NormArguments bound(gpu::NormArguments n, const Node& node, bool gradient, char* scratch) {
-  const auto &reads = node.reads, &writes = node.writes;
-  n.to = floats(writes[0]);
-  n.parts = reinterpret_cast<gpu::NormPart*>(scratch);
-  if (gradient) {
-    n.dy = floats(reads[0]);
-    n.x = floats(reads[1]);
-    n.mean = floats(reads[2]);
-    n.rstd = floats(reads[3]);
-    n.weight = floats(reads[4]);
-    n.dw = floats(writes[1]);
-    n.db = floats(writes[2]);
-  } else {
-    n.x = floats(reads[0]);
-    n.weight = floats(reads[1]);
-    n.bias = floats(reads[2]);
-    n.mean = floats(node.norm.frozen ? reads[3] : writes[1]);
-    n.rstd = floats(node.norm.frozen ? reads[4] : writes[2]);
-  }
-  return n;
-}
-
 }  // namespace
 
 std::unique_ptr<Prepared> gpu_norm(const Node& node) {
-  const bool layer = node.kind == Kind::layer_norm || node.kind == Kind::layer_norm_gradient;
-  const bool gradient = node.kind == Kind::group_norm_gradient ||
-                        node.kind == Kind::frozen_norm_gradient ||
-                        node.kind == Kind::layer_norm_gradient;
+  const bool layer = node.kind == Kind::layer_norm, gradient = node.gradient;
   const gpu::NormArguments n = describe_norm(node, layer, gradient);
   bool fours = n.pixels % 4 == 0;
   for (const at::Tensor& t :
@@ -107,7 +80,12 @@ std::unique_ptr<Prepared> gpu_norm(const Node& node) {
       node,
       gradient ? gradient_kernels(n, node, layer, floats_each)
                : forward_kernels(n, node.norm.frozen, floats_each),
-      [=](const Node& of, char* scratch) { return bound(n, of, gradient, scratch); },
+      [=](const Node& of, char* scratch) {
+        gpu::NormArguments bound = n;
+        bound.parts = reinterpret_cast<gpu::NormPart*>(scratch);
+        bind_norm(of, bound);
+        return bound;
+      },
       parts * sizeof(gpu::NormPart));
 }
 

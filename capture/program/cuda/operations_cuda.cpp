@@ -1,18 +1,13 @@
-#include "capture/program/cuda/operations.h"
-
 #include <algorithm>
 
-#include "capture/program/cuda/arguments.h"
 #include "capture/program/cuda/launch_cuda.h"
-#include "capture/program/cuda/node_arguments.h"
-#include "capture/program/cuda/plans.h"
 #include "capture/program/recording.h"
 
 namespace millrace::program {
 namespace {
 
 std::unique_ptr<Prepared> squared_error(const Node& node) {
-  const bool gradient = node.kind == Kind::mse_gradient;
+  const bool gradient = node.gradient;
   const int count = int(node.reads[gradient ? 1 : 0].numel());
   const int blocks = std::min(gpu::divided_up(count, 64 * gpu::kSumThreads), gpu::kSumThreads);
   std::vector<Kernel> kernels;
@@ -41,7 +36,7 @@ std::unique_ptr<Prepared> squared_error(const Node& node) {
 
 std::unique_ptr<Prepared> softmax(const Node& node) {
   const int threads = node.matrix.row <= 256 ? 64 : 512;
-  const char* const name = node.kind == Kind::softmax ? "softmax<" : "softmax_gradient<";
+  const char* const name = node.gradient ? "softmax_gradient<" : "softmax<";
   return std::make_unique<GpuCall<gpu::RowArguments>>(
       node,
       std::vector<Kernel>{{name + numbers(threads) + ">", threads, int(node.matrix.rows),
@@ -74,7 +69,7 @@ std::unique_ptr<Prepared> sums(const Node& node, float factor) {
 }
 
 std::unique_ptr<Prepared> pool(const Node& node) {
-  const bool gradient = node.kind == Kind::pool_gradient;
+  const bool gradient = node.gradient;
   const kernels::Pool& p = node.pool;
   const int taps = kernels::taps_of(p.window);
   if (!gradient && !p.largest && p.output.height == 1 && p.output.width == 1 &&
@@ -119,52 +114,58 @@ std::unique_ptr<Prepared> sample_of_bytes(const Node& node) {
       });
 }
 
-class Lowered final : public capture::LoweredBody {
- public:
-  Lowered(const std::function<void()>& body, std::shared_ptr<Arena> arena,
-          const kernels::Numerics& numerics)
-      : arena_(std::move(arena)), program_(body, *arena_, {.numerics = numerics}) {}
-  void run() override { program_.run(); }
-  std::vector<capture::OperationInfo> operations() const override { return program_.operations(); }
-
- private:
-  const std::shared_ptr<Arena> arena_;
-  Program program_;
-};
+/// millrace::check_and_update.
+std::unique_ptr<Prepared> update(const Node& node) {
+  const stages::UpdateNumbers n = numbers_of_update(node);
+  const int count = int(node.reads[0].numel());
+  const int blocks = std::clamp(count / (4 * gpu::kThreads), 1, gpu::kMostUpdateBlocks);
+  static constexpr const char* rules[] = {"none", "discrepancy", "weight_prediction", "gap_aware",
+                                          "dc_asgd"};
+  const stages::CorrectionRule rule = n.correction.rule;
+  const auto kernel = [&](const std::string& expression, int on) {
+    return Kernel{expression, gpu::kThreads, on, 2 * gpu::kThreads + gpu::kFormulaFloats};
+  };
+  std::vector<Kernel> kernels = {
+      kernel("look_at_gradient", node.reads[3].defined() ? 1 : blocks),
+      kernel("update<" + numbers(n.optimizer) +
+                 ", millrace::stages::CorrectionRule::" + rules[int(rule)] + ">",
+             blocks)};
+  if (rule == stages::CorrectionRule::gap_aware) kernels.push_back(kernel("measure_step", 1));
+  const auto bind = [=](const Node& of, char* scratch) {
+    gpu::UpdateArguments u{.numbers = n,
+                           .notes = reinterpret_cast<gpu::UpdateNotes*>(scratch),
+                           .count = count,
+                           .blocks = blocks};
+    bind_update(of, u);
+    return u;
+  };
+  return std::make_unique<GpuCall<gpu::UpdateArguments>>(node, kernels, bind,
+                                                         sizeof(gpu::UpdateNotes));
+}
 
 }  // namespace
 
 std::unique_ptr<Prepared> prepare_on_gpu(const Node& node) {
   switch (node.kind) {
     case Kind::convolution:
-    case Kind::data_gradient:
       return gpu_convolution(node);
-    case Kind::weight_gradient:
-      return gpu_weight_gradients(node);
     case Kind::map:
     case Kind::copy:
     case Kind::zero:
       return gpu_map(node);
     case Kind::mse:
-    case Kind::mse_gradient:
       return squared_error(node);
     case Kind::group_norm:
-    case Kind::group_norm_gradient:
-    case Kind::frozen_norm:
-    case Kind::frozen_norm_gradient:
     case Kind::layer_norm:
-    case Kind::layer_norm_gradient:
       return gpu_norm(node);
     case Kind::softmax:
-    case Kind::softmax_gradient:
       return softmax(node);
     case Kind::pool:
-    case Kind::pool_gradient:
       return pool(node);
     case Kind::channel_sums:
       return sums(node, node.factor);
     case Kind::update:
-      return gpu_update(node);
+      return update(node);
     case Kind::sample_of_bytes:
       return sample_of_bytes(node);
     default:
@@ -176,7 +177,9 @@ capture::Lowering gpu_lowering(c10::Device device, const kernels::Numerics& nume
   if (!gpu::missing_compiler(device.index()).empty()) return {};
   return [arena = std::make_shared<Arena>(device), numerics](const std::function<void()>& body) {
     run_dry(body);  // count bytes here: a recording keeps all it allocates
-    return std::make_unique<Lowered>(body, arena, numerics);
+    const auto program =
+        std::make_shared<Program>(body, *arena, ProgramOptions{.numerics = numerics});
+    return capture::LoweredBody{[arena, program] { program->run(); }, program->operations()};
   };
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "capture/program/cuda/device.cuh"
-#include "capture/program/cuda/node_arguments.h"
 
 namespace millrace::gpu {
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "capture/program/cuda/block.cuh"
-#include "capture/program/cuda/node_arguments.h"
 
 namespace millrace::gpu {
 
@@ -77,13 +76,14 @@ KERNEL(kSumThreads) column_sums(BY_VALUE SumArguments s) {
 
 KERNEL(kSumThreads) layer_norm_weight_gradients(BY_VALUE NormArguments n) {
   start();
-  const float product = column_sum(
-      n.groups, n.size, [&](int r, int i) { return n.dy[i] * ((n.x[i] - n.mean[r]) * n.rstd[r]); });
-  const float sum = column_sum(n.groups, n.size, [&](int, int i) { return n.dy[i]; });
+  const float product = column_sum(n.groups, n.size, [&](int r, int i) {
+    return n.gradient[i] * ((n.source[i] - n.mean[r]) * n.rstd[r]);
+  });
+  const float sum = column_sum(n.groups, n.size, [&](int, int i) { return n.gradient[i]; });
   const int column = block() * kColumns + thread();
   if (thread() >= kColumns || column >= n.size) return;
-  if (n.dw) n.dw[column] = product;
-  if (n.db) n.db[column] = sum;
+  if (n.weight_gradient) n.weight_gradient[column] = product;
+  if (n.bias_gradient) n.bias_gradient[column] = sum;
 }
 
 }  // namespace millrace::gpu

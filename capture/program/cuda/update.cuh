@@ -3,7 +3,6 @@
 #pragma once
 
 #include "capture/program/cuda/block.cuh"
-#include "capture/program/cuda/update_arguments.h"
 
 namespace millrace::gpu {
 

@@ -61,17 +61,13 @@ bool convolution(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &w = tensor(call, 1), &y = result(call);
   std::optional<kernels::Convolution> c = described(x, y, w, call, 3);
   if (!c) return false;
-  const at::Tensor bias = optional(call, 2), from = lower.read(x);
-  if (!is_transposed(call, 3)) {
-    std::vector<at::Tensor> reads = {from, w};
-    if (bias.defined()) reads.push_back(bias);
-    return lower.add_image(
-        y, {.kind = Kind::convolution, .reads = std::move(reads), .convolution = *c});
-  }
-  c->pass = kernels::Pass::kDataGradient;
-  Node node{.kind = Kind::data_gradient, .reads = {from, w}, .convolution = *c};
-  if (!bias.defined()) return lower.add_image(y, std::move(node));
-  const at::Tensor sums = lower.own(y.sizes(), image_format(y.device()), y.device());
+  const bool transposed = is_transposed(call, 3);
+  if (transposed) c->pass = kernels::Pass::kDataGradient;
+  const at::Tensor bias = optional(call, 2);
+  Node node{.kind = Kind::convolution, .reads = {lower.read(x), w}, .convolution = *c};
+  if (bias.defined() && !transposed) node.reads.push_back(bias);
+  if (!bias.defined() || !transposed) return lower.add_image(y, std::move(node));
+  const at::Tensor sums = lower.own(y, image_format(y.device()));
   node.writes = {sums};
   lower.add(std::move(node));
   return lower_map(lower, {.function = kernels::Function::add}, {sums, bias.view({-1, 1, 1})}, y);
@@ -87,14 +83,11 @@ bool convolution_backward(Lowering& lower, const Call& call) {
   const at::Tensor gradient = lower.read(dy);
   if (dx.defined()) {
     c->pass = transposed ? kernels::Pass::kForward : kernels::Pass::kDataGradient;
-    lower.add_image(dx, {.kind = transposed ? Kind::convolution : Kind::data_gradient,
-                         .reads = {gradient, w},
-                         .convolution = *c});
+    lower.add_image(dx, {.kind = Kind::convolution, .reads = {gradient, w}, .convolution = *c});
   }
   if (!dw.defined()) return true;
-  const at::Tensor plain =
-      dw.is_contiguous() ? dw : lower.own(dw.sizes(), at::MemoryFormat::Contiguous, dw.device());
-  Node node{.kind = Kind::weight_gradient,
+  const at::Tensor plain = dw.is_contiguous() ? dw : lower.own(dw, at::MemoryFormat::Contiguous);
+  Node node{.kind = Kind::convolution,
             .reads = {gradient, lower.read(x)},
             .writes = {plain, transposed ? at::Tensor() : db},
             .convolution = *c};
@@ -115,9 +108,8 @@ bool is_matrix(const at::Tensor& tensor) {
 bool add_pointwise(Lowering& lower, kernels::Pass pass, const at::Tensor& input,
                    const at::Tensor& output, std::vector<at::Tensor> reads,
                    std::vector<at::Tensor> writes) {
-  static constexpr Kind kinds[] = {Kind::convolution, Kind::data_gradient, Kind::weight_gradient};
   return lower.add(
-      {.kind = kinds[int(pass)],
+      {.kind = Kind::convolution,
        .reads = std::move(reads),
        .writes = std::move(writes),
        .convolution = {.pass = pass, .input = layout_of(input), .output = layout_of(output)}});

@@ -31,12 +31,7 @@ std::optional<std::int64_t> step(const at::Tensor& tensor, Dimensions dimensions
 /// Splits the elements of `made` into rows so that each operand, broadcast to `made`, has one
 /// stride between rows and one, 0 or 1, within a row. False if that is impossible.
 bool in_rows(const at::Tensor& made, const std::vector<at::Tensor>& operands, kernels::Map& map) {
-  std::vector<std::int64_t> order;  // of dimensions, by stride
-  for (std::int64_t d = 0; d < made.dim(); ++d) {
-    if (made.size(d) > 1) order.push_back(d);
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](auto a, auto b) { return made.stride(a) > made.stride(b); });
+  const std::vector<std::int64_t> order = by_stride(made);
   for (std::size_t split = 0; split <= order.size(); ++split) {
     const Dimensions outer = Dimensions(order).first(split),
                      inner = Dimensions(order).subspan(split);
@@ -132,7 +127,7 @@ bool all_but(std::int64_t kept, const at::Tensor& x, const c10::IValue& dimensio
 }
 
 // sum(input, dim[], keepdim, dtype?), mean alike
-bool channel_sums(Lowering& lower, const Call& call, bool mean) {
+bool channel_sums(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &made = result(call);
   if (!is_dense(made) || made.numel() == 0 || !call.arguments[1].isIntList() ||
       !call.arguments[3].isNone())
@@ -142,14 +137,11 @@ bool channel_sums(Lowering& lower, const Call& call, bool mean) {
   if (!of_rows && !(is_picture(x) && is_of_channels(made, x) && all_but(1, x, call.arguments[1])))
     return false;
   const at::Tensor from = of_rows ? as_pixels(x.view({-1, x.size(-1)})) : lower.read(x);
-  return lower.add({.kind = Kind::channel_sums,
-                    .reads = {from},
-                    .writes = {made},
-                    .factor = mean ? float(made.numel()) / float(x.numel()) : 1});
-}
-
-Rule sums(bool mean) {
-  return {[mean](Lowering& lower, const Call& call) { return channel_sums(lower, call, mean); }};
+  return lower.add(
+      {.kind = Kind::channel_sums,
+       .reads = {from},
+       .writes = {made},
+       .factor = call.name() == "aten::mean" ? float(made.numel()) / float(x.numel()) : 1});
 }
 
 /// The GPU's kernels take strided operands, and numbers from the host.
@@ -161,7 +153,7 @@ bool spread_on_gpu(Lowering& lower, const kernels::Map& map, std::vector<at::Ten
                     !at::is_expandable_to(operand.sizes(), made.sizes())))
       return false;
   }
-  if (made.dim() > kMostDimensionsOnGpu) return false;
+  if (made.dim() > gpu::kMostDimensions) return false;
   const at::Tensor to = is_picture(made) ? lower.image_for(made) : made;
   for (at::Tensor& operand : operands) {
     if (is_picture(operand) && lower.has_image(operand)) operand = lower.read(operand);
@@ -195,7 +187,7 @@ bool lower_map(Lowering& lower, kernels::Map map, std::vector<at::Tensor> operan
     if (is_picture(made)) {
       operand = lower.read(operand);
     } else {
-      const at::Tensor alike = lower.own_like(made);
+      const at::Tensor alike = lower.own(made);
       lower.add({.kind = Kind::copy, .reads = {operand}, .writes = {alike}});
       operand = alike;
     }
@@ -233,8 +225,8 @@ const Rules element_rules = {
     {"aten::leaky_relu_backward", mapped(Function::leaky_relu_gradient, {0, 1}, {2})},
     {"aten::elu", mapped(Function::elu, {0}, {1, 2, 3})},
     {"aten::elu_backward", {elu_backward}},
-    {"aten::sum", sums(false)},
-    {"aten::mean", sums(true)},
+    {"aten::sum", {channel_sums}},
+    {"aten::mean", {channel_sums}},
 };
 
 }  // namespace millrace::program

@@ -82,15 +82,9 @@ bool Lowering::add_image(const at::Tensor& made, Node node) {
   return !made.defined() || written(made, image);
 }
 
-at::Tensor Lowering::own(at::IntArrayRef sizes, at::MemoryFormat format, c10::Device device) {
-  const at::Tensor made =
-      at::empty(sizes, at::TensorOptions(at::kFloat).device(device).memory_format(format));
-  own_.add(made);
-  return made;
-}
-
-at::Tensor Lowering::own_like(const at::Tensor& tensor) {
-  const at::Tensor made = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options());
+at::Tensor Lowering::own(const at::Tensor& like, std::optional<at::MemoryFormat> format) {
+  const at::Tensor made = format ? at::empty(like.sizes(), like.options().memory_format(*format))
+                                 : at::empty_strided(like.sizes(), like.strides(), like.options());
   own_.add(made);
   return made;
 }
@@ -101,15 +95,14 @@ at::Tensor Lowering::read(const at::Tensor& tensor) {
   if (found != images_.end() && found->second.first.sizes() == tensor.sizes() &&
       found->second.first.strides() == tensor.strides())
     return found->second.second;
-  const at::Tensor image = own(tensor.sizes(), image_format(tensor.device()), tensor.device());
+  const at::Tensor image = own(tensor, image_format(tensor.device()));
   add({.kind = Kind::copy, .reads = {tensor}, .writes = {image}});
   images_[tensor.const_data_ptr()] = {tensor, image};
   return image;
 }
 
 at::Tensor Lowering::image_for(const at::Tensor& tensor) {
-  return is_image(tensor) ? tensor
-                          : own(tensor.sizes(), image_format(tensor.device()), tensor.device());
+  return is_image(tensor) ? tensor : own(tensor, image_format(tensor.device()));
 }
 
 bool Lowering::written(const at::Tensor& tensor, const at::Tensor& image) {
@@ -121,7 +114,7 @@ bool Lowering::written(const at::Tensor& tensor, const at::Tensor& image) {
 
 at::Tensor Lowering::contiguous(const at::Tensor& tensor) {
   if (tensor.is_contiguous()) return tensor;
-  const at::Tensor made = own(tensor.sizes(), at::MemoryFormat::Contiguous, tensor.device());
+  const at::Tensor made = own(tensor, at::MemoryFormat::Contiguous);
   add({.kind = Kind::copy, .reads = {tensor}, .writes = {made}});
   return made;
 }

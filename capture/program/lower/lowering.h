@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "capture/program/cuda/arguments.h"
 #include "capture/program/node.h"
 
 namespace millrace::program {
@@ -32,10 +34,8 @@ class Lowering {
   /// The same for a node that makes `made`'s image, its first write; undefined: not wanted.
   bool add_image(const at::Tensor& made, Node node);
 
-  /// Memory that the program owns.
-  at::Tensor own(at::IntArrayRef sizes, at::MemoryFormat format, c10::Device device);
-  /// The same with the sizes and strides of `tensor`.
-  at::Tensor own_like(const at::Tensor& tensor);
+  /// Memory that the program owns, of the size of `like`; without a format, with its strides.
+  at::Tensor own(const at::Tensor& like, std::optional<at::MemoryFormat> format = {});
 
   at::Tensor read(const at::Tensor& tensor);
   bool has_image(const at::Tensor& tensor) const {
@@ -84,11 +84,10 @@ inline at::Tensor optional(const Call& call, std::size_t argument) {
   return call.arguments[argument].isNone() ? at::Tensor() : tensor(call, argument);
 }
 
-constexpr std::int64_t kMostDimensionsOnGpu = 5;
 /// Whether it is float32 that kernels can copy, whatever its strides.
 inline bool is_copyable(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat &&
-         (tensor.is_cpu() || (tensor.is_cuda() && tensor.dim() <= kMostDimensionsOnGpu));
+         (tensor.is_cpu() || (tensor.is_cuda() && tensor.dim() <= gpu::kMostDimensions));
 }
 /// Whether it could be an image but for its layout.
 inline bool is_picture(const at::Tensor& tensor) {

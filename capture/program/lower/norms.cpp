@@ -25,7 +25,7 @@ bool mse_loss_backward(Lowering& lower, const Call& call) {
       prediction.sizes() != target.sizes() || !is_mean(call.arguments[3]))
     return false;
   const at::Tensor from = lower.read(prediction), to = lower.read(target);
-  return lower.add_image(made, {.kind = Kind::mse_gradient, .reads = {scale, from, to}});
+  return lower.add_image(made, {.kind = Kind::mse, .gradient = true, .reads = {scale, from, to}});
 }
 
 kernels::GroupNorm norm_of(const at::Tensor& x, std::int64_t groups, double eps = 0,
@@ -57,13 +57,13 @@ bool batch_norm(Lowering& lower, const Call& call) {
   if (call.arguments[5].toBool() || !mean.defined() || !variance.defined() || !are_pictures(x, y) ||
       !are_plain(weight, bias, mean, variance))
     return false;
-  return lower.add_image(y, {.kind = Kind::frozen_norm,
+  return lower.add_image(y, {.kind = Kind::group_norm,
                              .reads = {lower.read(x), weight, bias, mean, variance},
                              .norm = norm_of(x, x.size(1), call.arguments[7].toDouble(), true)});
 }
 
 /// For {dy, x} and statistics and weight, either of which may be undefined.
-bool norm_backward(Lowering& lower, const Call& call, Kind kind, const at::Tensor& mean,
+bool norm_backward(Lowering& lower, const Call& call, const at::Tensor& mean,
                    const at::Tensor& rstd, const at::Tensor& weight,
                    const kernels::GroupNorm& norm) {
   const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1), &dx = result(call, 0),
@@ -72,7 +72,8 @@ bool norm_backward(Lowering& lower, const Call& call, Kind kind, const at::Tenso
       (dx.defined() && !is_picture(dx)) || !are_plain(mean, rstd, weight, dw, db))
     return false;
   const at::Tensor gradient = lower.read(dy), from = lower.read(x);
-  return lower.add_image(dx, {.kind = kind,
+  return lower.add_image(dx, {.kind = Kind::group_norm,
+                              .gradient = true,
                               .reads = {gradient, from, mean, rstd, weight},
                               .writes = {dw, db},
                               .norm = norm});
@@ -80,8 +81,8 @@ bool norm_backward(Lowering& lower, const Call& call, Kind kind, const at::Tenso
 
 // native_group_norm_backward(gradient, input, mean, rstd, weight?, N, C, HxW, groups, mask)
 bool group_norm_backward(Lowering& lower, const Call& call) {
-  return norm_backward(lower, call, Kind::group_norm_gradient, tensor(call, 2), tensor(call, 3),
-                       optional(call, 4), norm_of(tensor(call, 1), call.arguments[8].toInt()));
+  return norm_backward(lower, call, tensor(call, 2), tensor(call, 3), optional(call, 4),
+                       norm_of(tensor(call, 1), call.arguments[8].toInt()));
 }
 
 // native_batch_norm_backward(gradient, input, weight?, mean?, variance?, saved mean, saved rstd,
@@ -89,8 +90,7 @@ bool group_norm_backward(Lowering& lower, const Call& call) {
 bool batch_norm_backward(Lowering& lower, const Call& call) {
   const at::Tensor& x = tensor(call, 1);
   return !call.arguments[7].toBool() &&
-         norm_backward(lower, call, Kind::frozen_norm_gradient, optional(call, 3),
-                       optional(call, 4), optional(call, 2),
+         norm_backward(lower, call, optional(call, 3), optional(call, 4), optional(call, 2),
                        norm_of(x, x.size(1), call.arguments[8].toDouble(), true));
 }
 
@@ -117,13 +117,18 @@ bool layer_norm_backward(Lowering& lower, const Call& call) {
                    &dw = result(call, 1), &db = result(call, 2);
   const at::Tensor weight = optional(call, 5);
   if (!is_copyable(dy) || !are_plain(x, dx, dw, db, weight)) return false;
-  return lower.add({.kind = Kind::layer_norm_gradient,
+  return lower.add({.kind = Kind::layer_norm,
+                    .gradient = true,
                     .reads = {lower.contiguous(dy), x, tensor(call, 3), tensor(call, 4), weight},
                     .writes = {dx, dw, db},
                     .matrix = rows_of(x, call.arguments[2])});
 }
 
-bool softmax_of_rows(Lowering& lower, const Call& call, Kind kind, std::size_t operands) {
+// _softmax(x, dim, half_to_float), _log_softmax alike, and
+// _softmax_backward_data(gradient, made, dim, dtype)
+bool softmax(Lowering& lower, const Call& call) {
+  const bool gradient = call.name().ends_with("_backward_data");
+  const std::size_t operands = gradient ? 2 : 1;
   const at::Tensor& made = result(call);
   const std::int64_t side = call.arguments[operands].toInt();
   std::vector<at::Tensor> reads;
@@ -134,20 +139,12 @@ bool softmax_of_rows(Lowering& lower, const Call& call, Kind kind, std::size_t o
     return false;
   for (at::Tensor& each : reads) each = lower.contiguous(each);
   const auto row = std::size_t(made.size(-1));
-  return lower.add({.kind = kind,
+  return lower.add({.kind = Kind::softmax,
+                    .gradient = gradient,
                     .reads = std::move(reads),
                     .writes = {made},
                     .matrix = {std::size_t(made.numel()) / row, row},
                     .logarithm = call.name().starts_with("aten::_log")});
-}
-
-// _softmax(x, dim, half_to_float), _log_softmax alike, and
-// _softmax_backward_data(gradient, made, dim, dtype)
-bool softmax(Lowering& lower, const Call& call) {
-  return softmax_of_rows(lower, call, Kind::softmax, 1);
-}
-bool softmax_backward(Lowering& lower, const Call& call) {
-  return softmax_of_rows(lower, call, Kind::softmax_gradient, 2);
 }
 
 }  // namespace
@@ -164,8 +161,8 @@ const Rules norm_rules = {
     {"aten::native_layer_norm_backward", {layer_norm_backward}},
     {"aten::_softmax", {softmax}},
     {"aten::_log_softmax", {softmax}},
-    {"aten::_softmax_backward_data", {softmax_backward}},
-    {"aten::_log_softmax_backward_data", {softmax_backward}},
+    {"aten::_softmax_backward_data", {softmax}},
+    {"aten::_log_softmax_backward_data", {softmax}},
 };
 
 }  // namespace millrace::program

@@ -11,8 +11,9 @@ namespace {
 // `first`: argument index of kernel; stride, padding and, for max pooling, dilation follow.
 
 std::optional<kernels::Pool> pooling(const at::Tensor& x, const at::Tensor& y, const Call& call,
-                                     std::size_t first, bool largest) {
+                                     std::size_t first) {
   if (!are_pictures(x, y)) return {};
+  const bool largest = call.name().starts_with("aten::max");
   const auto taps = [&](std::size_t side) {
     const auto number = [&](std::size_t argument) {
       const std::vector<std::int64_t> sides = call.arguments[first + argument].toIntVector();
@@ -45,18 +46,15 @@ bool pools_back(Lowering& lower, const std::optional<kernels::Pool>& pool, const
   if (!pool || !are_pictures(dy, dx)) return false;
   std::vector<at::Tensor> reads = {lower.read(dy)};
   if (pool->largest) reads.push_back(lower.read(x));
-  return lower.add_image(dx,
-                         {.kind = Kind::pool_gradient, .reads = std::move(reads), .pool = *pool});
+  return lower.add_image(
+      dx, {.kind = Kind::pool, .gradient = true, .reads = std::move(reads), .pool = *pool});
 }
 
 // avg_pool2d(x, kernel, stride, padding, ceil, counts zeros, divisor?),
 // max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil)
-bool pool(Lowering& lower, const Call& call, bool largest) {
+bool pool(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &y = result(call);
-  return pools(lower, pooling(x, y, call, 1, largest), x, y);
-}
-bool mean_pool(Lowering& lower, const Call& call) {
-  return pool(lower, call, false);
+  return pools(lower, pooling(x, y, call, 1), x, y);
 }
 /// Leaves out the indices, which the gradient finds again.
 bool max_pool(Lowering& lower, const Call& call) {
@@ -66,13 +64,12 @@ bool max_pool(Lowering& lower, const Call& call) {
     each_tensor(other.arguments, [&](const at::Tensor& t) { reads |= t.is_alias_of(indices); });
     if (reads && other.name() != "aten::max_pool2d_with_indices_backward") return false;
   }
-  return pool(lower, call, true);
+  return pool(lower, call);
 }
 // The same, after the gradient.
 bool pool_backward(Lowering& lower, const Call& call) {
   const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1);
-  const bool largest = call.name().starts_with("aten::max");
-  return pools_back(lower, pooling(x, dy, call, 2, largest), dy, x, result(call));
+  return pools_back(lower, pooling(x, dy, call, 2), dy, x, result(call));
 }
 
 /// Adjacent windows of equal size that map `fine` to `coarse`.
@@ -127,7 +124,7 @@ bool upsample_backward(Lowering& lower, const Call& call) {
 const Rules pool_rules = {
     {"aten::max_pool2d_with_indices", {max_pool}},
     {"aten::max_pool2d_with_indices_backward", {pool_backward}},
-    {"aten::avg_pool2d", {mean_pool}},
+    {"aten::avg_pool2d", {pool}},
     {"aten::avg_pool2d_backward", {pool_backward}},
     {"aten::_adaptive_avg_pool2d", {adaptive_pool}},
     {"aten::_adaptive_avg_pool2d_backward", {adaptive_pool_backward}},

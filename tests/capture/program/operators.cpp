@@ -320,7 +320,7 @@ std::set<std::string> learn_as_eagerly(const std::vector<stages::LayerSpec>& lay
   }
   const Tensor begun = stage_on(at::kCPU, false).parameters().flat(),
                wanted = eager.parameters().flat();
-  EXPECT_LT(error(programs.stage().parameters().flat().cpu() - begun, wanted - begun), 1e-4);
+  EXPECT_LT(error(programs.parameters().flat().cpu() - begun, wanted - begun), 1e-4);
   return left_to_libtorch(programs.operations(0));
 }
 

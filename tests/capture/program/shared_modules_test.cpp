@@ -81,7 +81,7 @@ Result learn(stages::Stage stage, int threads) {
   kernels::Team team(threads);
   ProgramStage program(std::move(stage), 1, 2, {.team = threads > 1 ? &team : nullptr});
   learn_by(program);
-  result.state = program.stage().checkpoint();
+  result.state = program.checkpoint();
   result.operations = program.operations(0);
   return result;
 }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "capture/program/cuda/choices.h"
+#include "capture/program/cuda/cache.h"
 #include "engine/format.h"
 #include "tools/app/assembly.h"
 #include "tools/app/correction_choice.h"

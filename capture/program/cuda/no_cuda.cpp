@@ -1,9 +1,12 @@
+// A build whose LibTorch has no CUDA.
 #include <ATen/ATen.h>
 
 #include <stdexcept>
 
 #include "capture/devices.h"
 #include "capture/eager.h"
+#include "capture/program/cuda/cache.h"
+#include "capture/program/operations.h"
 
 namespace millrace::capture {
 namespace {
@@ -14,8 +17,9 @@ namespace {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_eager_cuda_backend(c10::Device) {
-  refuse();
+std::unique_ptr<Backend> make_eager_backend(c10::Device device) {
+  if (!device.is_cpu()) refuse();
+  return std::make_unique<EagerBackend>();
 }
 
 std::unique_ptr<Backend> make_graph_backend(c10::Device, Lowering) {
@@ -43,3 +47,24 @@ std::string cuda_version() {
 }
 
 }  // namespace millrace::capture
+
+namespace millrace::gpu {
+
+Choices choices() {
+  return {};
+}
+void take_choices(const Choices&) {}
+
+}  // namespace millrace::gpu
+
+namespace millrace::program {
+
+capture::Lowering gpu_lowering(c10::Device, const kernels::Numerics&) {
+  return {};
+}
+std::unique_ptr<Prepared> prepare_on_gpu(const Node&) {
+  return nullptr;
+}
+void arrange_for_gpu(std::vector<Node>&) {}
+
+}  // namespace millrace::program
