@@ -4,7 +4,7 @@
 #include <string>
 
 #include "io/queue/resizer.h"
-#include "io/source/told_source.h"
+#include "io/source/source.h"
 
 namespace millrace::io {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/source/told_source.h"
+#include "io/source/source.h"
 
 namespace millrace::io {
 
