@@ -2,7 +2,7 @@
 #include <stdexcept>
 
 #include "io/plot/plot.h"
-#include "io/queue/masks.h"
+#include "io/queue/targets.h"
 #include "io/queue/resizer.h"
 #include "io/source/source_kinds.h"
 

@@ -1,4 +1,4 @@
-#include "io/queue/masks.h"
+#include "io/queue/targets.h"
 
 #include <charconv>
 #include <filesystem>

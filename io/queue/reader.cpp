@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "io/source/source.h"
-#include "io/source/teardown.h"
 #include "io/source/timeline.h"
 
 namespace millrace::io {
@@ -70,7 +69,7 @@ struct Reader::Work {
     }
     queue.close();  // first: a source that hangs must not delay saving what was learned
     finished = true;
-    hung = !Teardown().destroy(std::move(source), options.teardown);
+    hung = destroy(std::move(source)).wait_for(options.teardown) != std::future_status::ready;
   }
 
   /// Abandons the thread if it is in the source. Any thread.

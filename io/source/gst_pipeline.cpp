@@ -8,7 +8,6 @@
 #include <fcntl.h>
 
 #include "io/files/descriptor.h"
-#include "io/source/gst_watch.h"
 #include "io/source/source_kinds.h"
 
 namespace millrace::io {

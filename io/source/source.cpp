@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -114,6 +115,16 @@ std::unique_ptr<Source> open_source(const SourceOptions& options) {
   const SourceKind* const kind = source_kind(options.uri);
   if (!kind) throw source_error(options, scheme_error(options.uri));
   return kind->open(options);
+}
+
+std::future<void> destroy(std::unique_ptr<Source> source) {
+  std::promise<void> promise;
+  std::future<void> gone = promise.get_future();
+  std::thread([promise = std::move(promise), source = std::move(source)]() mutable {
+    source.reset();
+    promise.set_value();
+  }).detach();
+  return gone;
 }
 
 std::unique_ptr<Source> with_teller(std::unique_ptr<Source> source, Teller teller) {

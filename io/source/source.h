@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -109,6 +110,10 @@ class Source {
     return std::make_shared<StreamHealth>();
   }
 };
+
+/// Destroys `source` in a thread of its own, as it may hang on a driver or a dead file server. The
+/// future is ready once it is gone; without a wait, the thread is abandoned.
+std::future<void> destroy(std::unique_ptr<Source> source);
 
 /// Gives frames labels or targets from elsewhere: a file, a folder, another stream, people. Used by
 /// one thread at a time.

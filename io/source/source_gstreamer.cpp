@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "io/source/gst_pipeline.h"
-#include "io/source/gst_watch.h"
 #include "io/source/picture_headers.h"
 #include "io/source/source_kinds.h"
 

@@ -6,7 +6,7 @@
 #include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
 
-#include "io/queue/masks.h"
+#include "io/queue/targets.h"
 #include "io/queue/planar.h"
 
 namespace millrace::page {
