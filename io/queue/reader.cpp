@@ -21,12 +21,6 @@ constexpr nanoseconds kJump = std::chrono::seconds(10);
 // A paced source this late continues from now instead of catching up in a burst.
 constexpr milliseconds kStall(1000);
 
-// 0: unknown.
-nanoseconds frame_period(double source_fps, double fps) {
-  const double rate = source_fps > 0.0 ? source_fps : fps;
-  return nanoseconds(rate > 0.0 ? std::int64_t(1e9 / rate) : 0);
-}
-
 struct Left {};  // the thread was abandoned
 
 }  // namespace
@@ -39,7 +33,7 @@ struct Reader::Work {
         queue(to),
         options(how),
         live(source->info().live),
-        timeline(frame_period(source->info().fps, options.fps), kJump) {}
+        timeline(frame_period(source->info().fps > 0.0 ? source->info().fps : how.fps), kJump) {}
 
   /// Calls `call` on the source. Throws Left if it returns too late.
   template <typename Call>

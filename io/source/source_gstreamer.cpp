@@ -221,11 +221,10 @@ class GStreamerSource : public Source {
     const GstClockTime time =
         gst_segment_to_running_time(segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));
     const bool known = GST_CLOCK_TIME_IS_VALID(time);
-    const GstClockTime period = info_.fps > 0.0 ? GstClockTime(1e9 / info_.fps) : 0;
     // Without a stamp, the end of the previous frame; the reader corrects it if necessary.
     const GstClockTime pts = known ? time : end_;
     out.pts = std::chrono::nanoseconds(std::int64_t(pts));
-    end_ = std::max(end_, pts + period);
+    end_ = std::max(end_, pts + GstClockTime(frame_period(info_.fps).count()));
   }
 
   const SourceOptions options_;

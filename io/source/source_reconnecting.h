@@ -71,7 +71,7 @@ class ReconnectingSource : public Source {
         parts_(std::move(parts)),
         info_(parts_.first->info()),
         backoff_(options.least, options.most, options.seed ? options.seed : std::random_device{}()),
-        timeline_(period_of(info_), kSlack),
+        timeline_(frame_period(info_.fps), kSlack),
         now_(std::move(parts_.first)),
         last_frame_(Clock::now()),
         connected_since_(last_frame_) {}
@@ -100,9 +100,6 @@ class ReconnectingSource : public Source {
   static constexpr std::size_t kMostPending = 4;
   static constexpr std::chrono::milliseconds kLook{50};  ///< between calls of the probe
 
-  static std::chrono::nanoseconds period_of(const SourceInfo& info) {
-    return std::chrono::nanoseconds(info.fps > 0.0 ? std::int64_t(1e9 / info.fps) : 0);
-  }
   ReadStatus read_connected(Frame& out, std::chrono::milliseconds timeout) {
     const Clock::time_point before = Clock::now();
     ReadStatus status = ReadStatus::timeout;
