@@ -6,8 +6,8 @@
 
 #include <opencv2/imgcodecs.hpp>
 
-#include "io/source/image_list.h"
 #include "io/source/picture_headers.h"
+#include "io/source/source_images.h"
 
 namespace millrace::io {
 namespace {

@@ -33,6 +33,11 @@ struct GstRelease {
 template <typename T>
 using GstOwned = std::unique_ptr<T, GstRelease>;
 
+/// The element of that name in `pipeline`; null if there is none.
+inline GstOwned<GstElement> child(GstElement* pipeline, const char* name) {
+  return GstOwned<GstElement>(gst_bin_get_by_name(GST_BIN(pipeline), name));
+}
+
 /// Calls `callback` on `signal` with a pointer to `data`, which lives as long as `object`.
 template <typename Data>
 void connect(gpointer object, const char* signal, GCallback callback, Data data) {

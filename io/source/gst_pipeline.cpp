@@ -35,13 +35,6 @@ GstOwned<GstElement> parse(const SourceOptions& options, const std::string& text
   return made;
 }
 
-// The child of that name; the pipeline keeps it alive.
-GstElement* child(const GstParts& parts, const char* name) {
-  GstElement* const element = gst_bin_get_by_name(GST_BIN(parts.pipeline.get()), name);
-  if (element) gst_object_unref(element);
-  return element;
-}
-
 GstElement* first_appsink(GstElement* pipeline) {
   const GstOwned<GstIterator> sinks(
       gst_bin_iterate_all_by_element_factory_name(GST_BIN(pipeline), "appsink"));
@@ -87,11 +80,11 @@ gboolean wants_decoding(GstElement*, GstPad*, GstCaps* caps, gpointer) {
 GstParts decode_uri(const SourceOptions& options, const std::string& uri) {
   GstParts parts;
   parts.pipeline = parse(options, std::string("uridecodebin name=millrace_from") + kTail);
-  GstElement* const from = child(parts, "millrace_from");
-  g_object_set(from, "uri", uri.c_str(), nullptr);
-  g_signal_connect(from, "source-setup", G_CALLBACK(set_up_network_source), nullptr);
-  g_signal_connect(from, "deep-element-added", G_CALLBACK(set_up_part), nullptr);
-  g_signal_connect(from, "autoplug-continue", G_CALLBACK(wants_decoding), nullptr);
+  const GstOwned<GstElement> from = child(parts.pipeline.get(), "millrace_from");
+  g_object_set(from.get(), "uri", uri.c_str(), nullptr);
+  g_signal_connect(from.get(), "source-setup", G_CALLBACK(set_up_network_source), nullptr);
+  g_signal_connect(from.get(), "deep-element-added", G_CALLBACK(set_up_part), nullptr);
+  g_signal_connect(from.get(), "autoplug-continue", G_CALLBACK(wants_decoding), nullptr);
   return parts;
 }
 
@@ -120,7 +113,8 @@ GstParts read_camera(const SourceOptions& options, const Uri& uri) {
   if (!std::filesystem::exists(device, ignored)) throw source_error(options, "no such device");
   GstParts parts;
   parts.pipeline = parse(options, std::string("v4l2src name=millrace_from ! decodebin") + kTail);
-  g_object_set(child(parts, "millrace_from"), "device", device.c_str(), nullptr);
+  g_object_set(child(parts.pipeline.get(), "millrace_from").get(), "device", device.c_str(),
+               nullptr);
   return parts;
 }
 
@@ -184,8 +178,9 @@ GstParts build_pipeline(const SourceOptions& options) {
   GstParts parts = build(options, split_uri(options.uri));
   const bool own = parts.sink == nullptr;
   if (own) {
-    parts.sink = GST_APP_SINK_CAST(child(parts, "millrace_sink"));
-    parts.converter = child(parts, "millrace_convert");
+    // The pipeline keeps them alive.
+    parts.sink = GST_APP_SINK_CAST(child(parts.pipeline.get(), "millrace_sink").get());
+    parts.converter = child(parts.pipeline.get(), "millrace_convert").get();
   }
   set_up_sink(options, parts, own);
   bound_pictures(parts.pipeline.get(), options.max_pixels);

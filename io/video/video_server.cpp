@@ -45,7 +45,7 @@ void on_element(GstBin*, GstBin*, GstElement* element, gpointer) {
 void on_media(GstRTSPMediaFactory*, GstRTSPMedia* media, gpointer shared) {
   const Shared& stage = *static_cast<Shared*>(shared);
   const GstOwned<GstElement> bin(gst_rtsp_media_get_element(media));
-  GstOwned<GstElement> source(gst_bin_get_by_name(GST_BIN(bin.get()), "from"));
+  GstOwned<GstElement> source = child(bin.get(), "from");
   stage->feed.set_up(GST_APP_SRC_CAST(source.get()));
   const GstOwned<GstElement> pipeline(GST_ELEMENT(gst_element_get_parent(bin.get())));
   g_signal_connect(pipeline.get(), "deep-element-added", G_CALLBACK(on_element), nullptr);
