@@ -78,8 +78,7 @@ gboolean wants_decoding(GstElement*, GstPad*, GstCaps* caps, gpointer) {
 }
 
 GstParts decode_uri(const SourceOptions& options, const std::string& uri) {
-  GstParts parts;
-  parts.pipeline = parse(options, std::string("uridecodebin name=millrace_from") + kTail);
+  GstParts parts{parse(options, std::string("uridecodebin name=millrace_from") + kTail)};
   const GstOwned<GstElement> from = child(parts.pipeline.get(), "millrace_from");
   g_object_set(from.get(), "uri", uri.c_str(), nullptr);
   g_signal_connect(from.get(), "source-setup", G_CALLBACK(set_up_network_source), nullptr);
@@ -111,8 +110,7 @@ GstParts read_camera(const SourceOptions& options, const Uri& uri) {
   const std::string device = file_path(uri);
   std::error_code ignored;
   if (!std::filesystem::exists(device, ignored)) throw source_error(options, "no such device");
-  GstParts parts;
-  parts.pipeline = parse(options, std::string("v4l2src name=millrace_from ! decodebin") + kTail);
+  GstParts parts{parse(options, std::string("v4l2src name=millrace_from ! decodebin") + kTail)};
   g_object_set(child(parts.pipeline.get(), "millrace_from").get(), "device", device.c_str(),
                nullptr);
   return parts;
@@ -121,15 +119,13 @@ GstParts read_camera(const SourceOptions& options, const Uri& uri) {
 GstParts run_text(const SourceOptions& options, std::string text) {
   text.erase(text.find_last_not_of(" \t\n!") + 1);
   if (text.empty()) throw source_error(options, "names no element");
-  GstParts parts;
   // "appsink" may also be part of a name or path.
   if (text.find("appsink") != std::string::npos) {
-    parts.pipeline = parse(options, text);
+    GstParts parts{parse(options, text)};
     parts.sink = GST_APP_SINK_CAST(first_appsink(parts.pipeline.get()));
     if (parts.sink) return parts;
   }
-  parts.pipeline = parse(options, text + kTail);
-  return parts;
+  return {parse(options, text + kTail)};
 }
 
 void set_up_sink(const SourceOptions& options, const GstParts& parts, bool own) {

@@ -138,7 +138,7 @@ class PictureNames {
 class ImagesSource : public Source {
  public:
   ImagesSource(const SourceOptions& options, PictureNames names)
-      : options_(options), names_(std::move(names)), fps_(rate_or_default(options.fps)) {
+      : options_(options), names_(std::move(names)) {
     cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
     if (names_.at(0).empty()) throw source_error(options_, "no picture is there");
     for (std::int64_t i = 0; !decode(names_.at(i)); ++i) {
@@ -149,9 +149,9 @@ class ImagesSource : public Source {
     info_.caps = fs::path(names_.at(0)).extension().string() + " files";
     info_.width = picture_.cols;
     info_.height = picture_.rows;
-    info_.fps = fps_;
+    info_.fps = rate_or_default(options.fps);
     info_.classes = names_.classes();
-    info_.duration_s = double(names_.count()) / fps_;
+    info_.duration_s = double(names_.count()) / info_.fps;
   }
 
   SourceInfo info() const override { return info_; }
@@ -163,7 +163,7 @@ class ImagesSource : public Source {
     if (!decode(path)) return ReadStatus::corrupt;
     out.reshape(picture_.cols, picture_.rows, options_.channels);
     out.label = names_.label(number);
-    out.pts = std::chrono::nanoseconds(std::int64_t(double(number) * 1e9 / fps_));
+    out.pts = std::chrono::nanoseconds(std::int64_t(double(number) * 1e9 / info_.fps));
     cv::Mat to(out.height, out.width, picture_.type(), out.pixels.data());
     if (options_.channels == 1) {
       picture_.copyTo(to);
@@ -197,7 +197,6 @@ class ImagesSource : public Source {
 
   const SourceOptions options_;
   const PictureNames names_;
-  const double fps_;
   SourceInfo info_;
   cv::Mat picture_;
   std::string large_;  // why the latest oversized picture was refused

@@ -53,7 +53,7 @@ constexpr char kMatroska[] = "matroskamux";
 class VideoFile : public VideoWriter {
  public:
   explicit VideoFile(const VideoWriterOptions& options)
-      : options_(options), path_(options.to), part_(path_ + ".part"), feed_(options) {
+      : path_(options.to), part_(path_ + ".part"), feed_(options) {
     const bool mp4 = path_.ends_with(".mp4");
     make_folder();
     claim();
@@ -137,7 +137,6 @@ class VideoFile : public VideoWriter {
                              (last ? error_text(last.get()) : "was not finished in 30 s"));
   }
 
-  const VideoWriterOptions options_;
   const std::string path_;
   const std::string part_;
   Descriptor claim_;  ///< part_, locked
