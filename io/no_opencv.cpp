@@ -2,8 +2,8 @@
 #include <stdexcept>
 
 #include "io/plot/plot.h"
-#include "io/queue/masks.h"
 #include "io/queue/resizer.h"
+#include "io/queue/targets.h"
 #include "io/source/source_kinds.h"
 
 namespace millrace::io {

@@ -13,6 +13,7 @@ template <typename Number>
 class Counter {
  public:
   Counter() = default;
+  explicit Counter(Number number) : number_(number) {}
   Counter(const Counter& other) { *this = Number(other); }
   Counter& operator=(const Counter& other) {
     *this = Number(other);

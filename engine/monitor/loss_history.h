@@ -21,11 +21,6 @@ class LossHistory {
   static constexpr std::int64_t kRecent = 100;
   static constexpr std::size_t kPoints = 2048;
 
-  LossHistory() : ring_(kRecent, 0.0f) {
-    last_ = kNone;
-    recent_ = kNone;
-    first_ = kNone;
-  }
   void add(float loss) {
     const std::int64_t n = count();
     if (n == 0) first_ = loss;
@@ -62,8 +57,8 @@ class LossHistory {
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
   Counter<std::int64_t> count_, not_finite_;
-  Counter<double> last_, recent_, first_, sum_;
-  std::vector<float> ring_;  ///< the latest kRecent losses
+  Counter<double> last_{kNone}, recent_{kNone}, first_{kNone}, sum_;
+  std::vector<float> ring_ = std::vector<float>(kRecent);  ///< the latest losses
   Downsampled<1> curve_{kPoints};
 };
 

@@ -60,13 +60,13 @@ void StageMeter::take(std::string_view bytes) {
 
 Monitor::Monitor(std::vector<int> replicas, double fps)
     : replicas_(std::move(replicas)),
-      meters_(new StageMeter[std::accumulate(replicas_.begin(), replicas_.end(), 0)]) {
+      meters_(std::accumulate(replicas_.begin(), replicas_.end(), std::size_t(0))) {
   set_fps(fps);
 }
 
 void Monitor::set_fps(double fps) {
   fps_ = fps;
-  StageMeter* meter = meters_.get();
+  StageMeter* meter = meters_.data();
   for (const int count : replicas_) {
     // Each replica gets every count-th frame.
     for (int i = 0; i < count; ++i)
@@ -75,8 +75,7 @@ void Monitor::set_fps(double fps) {
 }
 
 void Monitor::forget_times() {
-  const int units = std::accumulate(replicas_.begin(), replicas_.end(), 0);
-  for (int unit = 0; unit < units; ++unit) meters_[unit].forget_times();
+  for (StageMeter& meter : meters_) meter.forget_times();
 }
 
 void Monitor::admitted(Clock::time_point asked, Clock::time_point given) {
@@ -90,7 +89,7 @@ void Monitor::admitted(Clock::time_point asked, Clock::time_point given) {
 
 Totals Monitor::totals() const {
   Totals totals{.frames = frames_, .frames_ns = frames_ns_};
-  const StageMeter* meter = meters_.get();
+  const StageMeter* meter = meters_.data();
   for (const int replicas : replicas_) {
     Totals::Stage stage{.replicas = replicas};
     for (int replica = 0; replica < replicas; ++replica, ++meter) {
@@ -110,7 +109,7 @@ void Monitor::predicted(Clock::time_point captured, Clock::time_point now) {
 
 Reading Monitor::read() const {
   Reading r;
-  const StageMeter* meter = meters_.get();
+  const StageMeter* meter = meters_.data();
   int workers = 0;
   for (int stage = 0; stage < int(replicas_.size()); ++stage) {
     const int replicas = replicas_[stage];

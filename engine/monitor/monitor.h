@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -99,7 +98,7 @@ class Monitor {
   void forget_times();
 
   /// `index`: Schedule::replica_id().
-  StageMeter& meter(int index) { return meters_[index]; }
+  StageMeter& meter(int index) { return meters_[std::size_t(index)]; }
   /// A frame captured at `captured` has its prediction. One thread at a time.
   void predicted(Clock::time_point captured, Clock::time_point now);
 
@@ -116,7 +115,7 @@ class Monitor {
  private:
   std::vector<int> replicas_;  ///< [stages]
   Counter<double> fps_;
-  std::unique_ptr<StageMeter[]> meters_;
+  std::vector<StageMeter> meters_;
   Clock::time_point last_prediction_{}, last_given_{};
   Clock::duration paused_{};  ///< since last_given_
   Counter<std::int64_t> frames_, frames_ns_;

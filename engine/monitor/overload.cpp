@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
 
 #include "engine/format.h"
@@ -9,6 +11,8 @@
 
 namespace millrace::engine {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr int kOver = 2, kUnder = 3;  // loads in a row
 constexpr double kRoom = 0.9;         // of the budget
@@ -37,6 +41,13 @@ std::vector<double> rescaled(std::vector<double> module_ms, const std::vector<in
       *module = sum > 0 ? *module * stage_ms[stage] / sum : stage_ms[stage] / double(end - begin);
   }
   return module_ms;
+}
+
+/// The number in a file, or 0 if there is none.
+double number_in(const fs::path& file) {
+  double number = 0;
+  std::ifstream(file) >> number;
+  return number;
 }
 
 }  // namespace
@@ -183,6 +194,26 @@ Change Overload::give_way(const Load& load) {
   change.train_every = every_;
   settling_ = true;
   return change;
+}
+
+std::string slow_clock(const std::string& sys) {
+  double now = 0, most = 0;
+  std::error_code error;
+  for (const auto& core : fs::directory_iterator(fs::path(sys) / "devices/system/cpu", error)) {
+    const double its_now = number_in(core.path() / "cpufreq/scaling_cur_freq");
+    const double its_most = number_in(core.path() / "cpufreq/cpuinfo_max_freq");
+    if (its_most > 0 && its_now * most >= now * its_most) now = its_now, most = its_most;
+  }
+  if (now <= 0 || now >= 0.9 * most) return "";
+  double hottest = 0;
+  for (const auto& zone : fs::directory_iterator(fs::path(sys) / "class/thermal", error))
+    hottest = std::max(hottest, number_in(zone.path() / "temp"));
+  const auto rounded = [](double thousands) {
+    return std::to_string(std::lround(thousands / 1000));
+  };
+  std::string told = "cores run at " + rounded(now) + " of " + rounded(most) + " MHz";
+  if (hottest > 0) told += ", " + rounded(hottest) + " C";
+  return told;
 }
 
 }  // namespace millrace::engine

@@ -75,8 +75,14 @@ bool is_temporary(std::string_view name, std::string_view of) {
   return !tail.empty() && tail.find_first_not_of("0123456789.") == tail.npos;
 }
 
-/// Removes temporaries of killed runs; a live run has its own locked.
+/// Removes temporaries of killed runs, once per process and target; a live run has its own locked.
 void remove_leftovers(const fs::path& folder, const std::string& target) {
+  static std::mutex mutex;
+  static std::set<fs::path> seen;
+  {
+    const std::lock_guard lock(mutex);
+    if (!seen.insert(fs::absolute(folder) / target).second) return;
+  }
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     if (!is_temporary(entry.path().filename().string(), target)) continue;
@@ -84,17 +90,6 @@ void remove_leftovers(const fs::path& folder, const std::string& target) {
         ::open(entry.path().c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(entry.path().c_str());
   }
-}
-
-/// Once per process and target.
-void remove_leftovers_once(const fs::path& folder, const std::string& target) {
-  static std::mutex mutex;
-  static std::set<fs::path> seen;
-  {
-    const std::lock_guard lock(mutex);
-    if (!seen.insert(fs::absolute(folder) / target).second) return;
-  }
-  remove_leftovers(folder, target);
 }
 
 /// Random digits: in a container every run has the same process number.
@@ -146,7 +141,7 @@ void replace_file(const fs::path& target, std::string_view bytes, const std::str
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail(path, error.message());
-  remove_leftovers_once(folder, target.filename().string());
+  remove_leftovers(folder, target.filename().string());
 
   std::string name;
   Descriptor file = open_temporary(target, name, path);

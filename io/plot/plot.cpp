@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "io/files/whole_file.h"
-#include "io/plot/plot_axis.h"
 #include "io/plot/plot_canvas.h"
 
 namespace millrace::io {

@@ -1,4 +1,4 @@
-#include "io/queue/masks.h"
+#include "io/queue/targets.h"
 
 #include <charconv>
 #include <filesystem>
@@ -6,8 +6,8 @@
 
 #include <opencv2/imgcodecs.hpp>
 
-#include "io/source/image_list.h"
 #include "io/source/picture_headers.h"
+#include "io/source/source_images.h"
 
 namespace millrace::io {
 namespace {
@@ -35,63 +35,47 @@ std::map<std::int64_t, std::string> masks_in(const std::string& folder) {
   return all;
 }
 
-class MaskTeller {
- public:
-  MaskTeller(std::map<std::int64_t, std::string> masks, int classes, const ResizerOptions& view)
-      : masks_(std::move(masks)), classes_(classes), view_(view) {}
-
-  void operator()(Frame& frame, std::int64_t number, std::chrono::nanoseconds) const {
-    const auto found = masks_.find(number);
-    const bool told =
-        found != masks_.end() && spread(read(found->second, frame), found->second, frame.target);
-    if (!told) frame.target.clear();
+/// The mask at `path` of `frame`.
+cv::Mat read_mask(const std::string& path, const Frame& frame) {
+  cv::Mat picture;
+  try {
+    picture = cv::imread(path, cv::IMREAD_UNCHANGED);
+  } catch (const cv::Exception&) {  // as some decoders do
   }
+  if (picture.empty()) throw MaskError(path + ": can't be decoded");
+  if (picture.type() != CV_8UC1)
+    throw MaskError(path + ": is not grey with 8 bits a pixel, its class");
+  if (picture.cols != frame.width || picture.rows != frame.height)
+    throw MaskError(path + ": is " + size_text(picture.cols, picture.rows) + ", its frame " +
+                    size_text(frame.width, frame.height));
+  return picture;
+}
 
- private:
-  static cv::Mat read(const std::string& path, const Frame& frame) {
-    cv::Mat picture;
-    try {
-      picture = cv::imread(path, cv::IMREAD_UNCHANGED);
-    } catch (const cv::Exception&) {  // as some decoders do
-    }
-    if (picture.empty()) throw MaskError(path + ": can't be decoded");
-    if (picture.type() != CV_8UC1)
-      throw MaskError(path + ": is not grey with 8 bits a pixel, its class");
-    if (picture.cols != frame.width || picture.rows != frame.height)
-      throw MaskError(path + ": is " + size_text(picture.cols, picture.rows) + ", its frame " +
-                      size_text(frame.width, frame.height));
-    return picture;
-  }
-
-  /// One-hot at the view's size: [classes][height][width]. False if no pixel has a class.
-  bool spread(const cv::Mat& mask, const std::string& path, std::vector<float>& out) const {
-    const Region seen = clipped(view_.region, mask.cols, mask.rows);
-    const auto [from, to] = place(seen, view_.width, view_.height, view_.fit);
-    const std::size_t plane = std::size_t(view_.width) * view_.height;
-    out.assign(plane * classes_, 0.0f);
-    bool told = false;
-    for (int y = 0; y < to.height; ++y) {
-      // Nearest neighbour by pixel centres.
-      const auto* const row =
-          mask.ptr<std::uint8_t>(from.y + (2 * y + 1) * from.height / (2 * to.height));
-      for (int x = 0; x < to.width; ++x) {
-        const int label = row[from.x + (2 * x + 1) * from.width / (2 * to.width)];
-        if (label == kNoClass) continue;
-        if (label >= classes_) {
-          throw MaskError(path + ": tells class " + std::to_string(label) + ", the network has " +
-                          std::to_string(classes_));
-        }
-        out[label * plane + std::size_t(to.y + y) * view_.width + (to.x + x)] = 1;
-        told = true;
+/// One-hot at the view's size: [classes][height][width]; empty if no pixel has a class.
+void spread(const cv::Mat& mask, const std::string& path, int classes, const ResizerOptions& view,
+            std::vector<float>& out) {
+  const Region seen = clipped(view.region, mask.cols, mask.rows);
+  const auto [from, to] = place(seen, view.width, view.height, view.fit);
+  const std::size_t plane = std::size_t(view.width) * view.height;
+  out.assign(plane * classes, 0.0f);
+  bool told = false;
+  for (int y = 0; y < to.height; ++y) {
+    // Nearest neighbour by pixel centres.
+    const auto* const row =
+        mask.ptr<std::uint8_t>(from.y + (2 * y + 1) * from.height / (2 * to.height));
+    for (int x = 0; x < to.width; ++x) {
+      const int label = row[from.x + (2 * x + 1) * from.width / (2 * to.width)];
+      if (label == kNoClass) continue;
+      if (label >= classes) {
+        throw MaskError(path + ": tells class " + std::to_string(label) + ", the network has " +
+                        std::to_string(classes));
       }
+      out[label * plane + std::size_t(to.y + y) * view.width + (to.x + x)] = 1;
+      told = true;
     }
-    return told;
   }
-
-  const std::map<std::int64_t, std::string> masks_;
-  const int classes_;
-  const ResizerOptions view_;
-};
+  if (!told) out.clear();
+}
 
 }  // namespace
 
@@ -109,7 +93,11 @@ Teller mask_teller(const std::string& folder, int classes, const ResizerOptions&
       throw MaskError(path + ": is " + size_text(size->width, size->height) + ", frames are " +
                       size_text(width, height));
   }
-  return {.tell = MaskTeller(std::move(masks), classes, view)};
+  return {.tell = [masks = std::move(masks), classes, view](Frame& frame, auto number, auto) {
+    frame.target.clear();
+    if (const auto found = masks.find(number); found != masks.end())
+      spread(read_mask(found->second, frame), found->second, classes, view, frame.target);
+  }};
 }
 
 }  // namespace millrace::io

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "io/source/source.h"
-#include "io/source/teardown.h"
 #include "io/source/timeline.h"
 
 namespace millrace::io {
@@ -22,12 +21,6 @@ constexpr nanoseconds kJump = std::chrono::seconds(10);
 // A paced source this late continues from now instead of catching up in a burst.
 constexpr milliseconds kStall(1000);
 
-// 0: unknown.
-nanoseconds frame_period(double source_fps, double fps) {
-  const double rate = source_fps > 0.0 ? source_fps : fps;
-  return nanoseconds(rate > 0.0 ? std::int64_t(1e9 / rate) : 0);
-}
-
 struct Left {};  // the thread was abandoned
 
 }  // namespace
@@ -40,7 +33,7 @@ struct Reader::Work {
         queue(to),
         options(how),
         live(source->info().live),
-        timeline(frame_period(source->info().fps, options.fps), kJump) {}
+        timeline(frame_period(source->info().fps > 0.0 ? source->info().fps : how.fps), kJump) {}
 
   /// Calls `call` on the source. Throws Left if it returns too late.
   template <typename Call>
@@ -70,7 +63,7 @@ struct Reader::Work {
     }
     queue.close();  // first: a source that hangs must not delay saving what was learned
     finished = true;
-    hung = !Teardown().destroy(std::move(source), options.teardown);
+    hung = destroy(std::move(source)).wait_for(options.teardown) != std::future_status::ready;
   }
 
   /// Abandons the thread if it is in the source. Any thread.

@@ -1,4 +1,4 @@
-#include "io/queue/second_stream.h"
+#include "io/queue/targets.h"
 
 #include "io/queue/planar.h"
 #include "io/queue/reader.h"

@@ -20,6 +20,7 @@ struct GstRelease {
   void operator()(GstMessage* message) const { gst_message_unref(message); }
   void operator()(GstQuery* query) const { gst_query_unref(query); }
   void operator()(GstIterator* iterator) const { gst_iterator_free(iterator); }
+  void operator()(GList* objects) const { g_list_free_full(objects, g_object_unref); }
   void operator()(GMainContext* context) const { g_main_context_unref(context); }
   void operator()(GMainLoop* loop) const { g_main_loop_unref(loop); }
   void operator()(GSource* source) const {
@@ -32,6 +33,11 @@ struct GstRelease {
 
 template <typename T>
 using GstOwned = std::unique_ptr<T, GstRelease>;
+
+/// The element of that name in `pipeline`; null if there is none.
+inline GstOwned<GstElement> child(GstElement* pipeline, const char* name) {
+  return GstOwned<GstElement>(gst_bin_get_by_name(GST_BIN(pipeline), name));
+}
 
 /// Calls `callback` on `signal` with a pointer to `data`, which lives as long as `object`.
 template <typename Data>

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 
 #include "io/files/descriptor.h"
-#include "io/source/gst_watch.h"
 #include "io/source/source_kinds.h"
 
 namespace millrace::io {
@@ -34,13 +33,6 @@ GstOwned<GstElement> parse(const SourceOptions& options, const std::string& text
   if (error) throw source_error(options, redacted(error->message));
   if (!made || !GST_IS_PIPELINE(made.get())) throw source_error(options, "is not a pipeline");
   return made;
-}
-
-// The child of that name; the pipeline keeps it alive.
-GstElement* child(const GstParts& parts, const char* name) {
-  GstElement* const element = gst_bin_get_by_name(GST_BIN(parts.pipeline.get()), name);
-  if (element) gst_object_unref(element);
-  return element;
 }
 
 GstElement* first_appsink(GstElement* pipeline) {
@@ -86,13 +78,12 @@ gboolean wants_decoding(GstElement*, GstPad*, GstCaps* caps, gpointer) {
 }
 
 GstParts decode_uri(const SourceOptions& options, const std::string& uri) {
-  GstParts parts;
-  parts.pipeline = parse(options, std::string("uridecodebin name=millrace_from") + kTail);
-  GstElement* const from = child(parts, "millrace_from");
-  g_object_set(from, "uri", uri.c_str(), nullptr);
-  g_signal_connect(from, "source-setup", G_CALLBACK(set_up_network_source), nullptr);
-  g_signal_connect(from, "deep-element-added", G_CALLBACK(set_up_part), nullptr);
-  g_signal_connect(from, "autoplug-continue", G_CALLBACK(wants_decoding), nullptr);
+  GstParts parts{parse(options, std::string("uridecodebin name=millrace_from") + kTail)};
+  const GstOwned<GstElement> from = child(parts.pipeline.get(), "millrace_from");
+  g_object_set(from.get(), "uri", uri.c_str(), nullptr);
+  g_signal_connect(from.get(), "source-setup", G_CALLBACK(set_up_network_source), nullptr);
+  g_signal_connect(from.get(), "deep-element-added", G_CALLBACK(set_up_part), nullptr);
+  g_signal_connect(from.get(), "autoplug-continue", G_CALLBACK(wants_decoding), nullptr);
   return parts;
 }
 
@@ -119,24 +110,22 @@ GstParts read_camera(const SourceOptions& options, const Uri& uri) {
   const std::string device = file_path(uri);
   std::error_code ignored;
   if (!std::filesystem::exists(device, ignored)) throw source_error(options, "no such device");
-  GstParts parts;
-  parts.pipeline = parse(options, std::string("v4l2src name=millrace_from ! decodebin") + kTail);
-  g_object_set(child(parts, "millrace_from"), "device", device.c_str(), nullptr);
+  GstParts parts{parse(options, std::string("v4l2src name=millrace_from ! decodebin") + kTail)};
+  g_object_set(child(parts.pipeline.get(), "millrace_from").get(), "device", device.c_str(),
+               nullptr);
   return parts;
 }
 
 GstParts run_text(const SourceOptions& options, std::string text) {
   text.erase(text.find_last_not_of(" \t\n!") + 1);
   if (text.empty()) throw source_error(options, "names no element");
-  GstParts parts;
   // "appsink" may also be part of a name or path.
   if (text.find("appsink") != std::string::npos) {
-    parts.pipeline = parse(options, text);
+    GstParts parts{parse(options, text)};
     parts.sink = GST_APP_SINK_CAST(first_appsink(parts.pipeline.get()));
     if (parts.sink) return parts;
   }
-  parts.pipeline = parse(options, text + kTail);
-  return parts;
+  return {parse(options, text + kTail)};
 }
 
 void set_up_sink(const SourceOptions& options, const GstParts& parts, bool own) {
@@ -185,8 +174,9 @@ GstParts build_pipeline(const SourceOptions& options) {
   GstParts parts = build(options, split_uri(options.uri));
   const bool own = parts.sink == nullptr;
   if (own) {
-    parts.sink = GST_APP_SINK_CAST(child(parts, "millrace_sink"));
-    parts.converter = child(parts, "millrace_convert");
+    // The pipeline keeps them alive.
+    parts.sink = GST_APP_SINK_CAST(child(parts.pipeline.get(), "millrace_sink").get());
+    parts.converter = child(parts.pipeline.get(), "millrace_convert").get();
   }
   set_up_sink(options, parts, own);
   bound_pictures(parts.pipeline.get(), options.max_pixels);

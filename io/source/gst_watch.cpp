@@ -1,8 +1,7 @@
-#include "io/source/gst_watch.h"
-
 #include <algorithm>
 #include <string_view>
 
+#include "io/source/gst_pipeline.h"
 #include "io/source/picture_headers.h"
 #include "io/source/source_kinds.h"
 

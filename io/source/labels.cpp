@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -46,8 +47,13 @@ bool parse_key(std::string_view text, bool whole, double& key) {
          (!whole || (key == std::floor(key) && key <= kLastFrame));
 }
 
-}  // namespace
+/// A label as JSON: a line of a file, or a message during a run.
+struct LabelRow {
+  std::optional<double> frame, time;  ///< number; seconds
+  std::optional<std::string> name;    ///< class; none: the class ends
+};
 
+/// {"frame": 17, "class": "train"} or {"time": 3.5, "class": null}. Throws std::invalid_argument.
 LabelRow parse_label(std::string_view text) {
   // Without exceptions: invalid JSON parses as "discarded", which is no object.
   const auto json = nlohmann::json::parse(text.substr(0, kLongestJson), nullptr, false);
@@ -81,6 +87,8 @@ LabelRow parse_label(std::string_view text) {
   if (row.frame && row.time) fail();
   return row;
 }
+
+}  // namespace
 
 int Labels::of(std::int64_t number, std::chrono::nanoseconds pts) const {
   const double key = by_time_ ? double(pts.count()) / 1e9 : double(number);

@@ -5,25 +5,15 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "io/source/told_source.h"
+#include "io/source/source.h"
 
 namespace millrace::io {
-
-/// A label as JSON: a line of a file, or a message during a run.
-struct LabelRow {
-  std::optional<double> frame, time;  ///< number; seconds
-  std::optional<std::string> name;    ///< class; none: the class ends
-};
-
-/// {"frame": 17, "class": "train"} or {"time": 3.5, "class": null}. Throws std::invalid_argument.
-LabelRow parse_label(std::string_view text);
 
 /// "FILE:LINE: what is wrong".
 struct LabelError : std::runtime_error {

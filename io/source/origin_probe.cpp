@@ -1,11 +1,9 @@
-#include "io/source/origin_probe.h"
-
 #include <unistd.h>
 
 #include <chrono>
 
 #include "io/network/dial.h"
-#include "io/source/source.h"
+#include "io/source/source_reconnecting.h"
 #include "io/source/uri.h"
 
 namespace millrace::io {

@@ -1,6 +1,9 @@
 #include "io/source/source.h"
 
+#include <algorithm>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "io/source/source_kinds.h"
@@ -31,6 +34,40 @@ std::vector<SourceKind>& kinds() {
   };
   return all;
 }
+
+class ToldSource : public Source {
+ public:
+  ToldSource(std::unique_ptr<Source> source, Teller teller)
+      : source_(std::move(source)), teller_(std::move(teller)) {}
+
+  SourceInfo info() const override {
+    SourceInfo info = source_->info();
+    info.classes = std::max(info.classes, teller_.classes);
+    return info;
+  }
+  ReadStatus read(Frame& out, std::chrono::milliseconds timeout) override {
+    const ReadStatus status = source_->read(out, timeout);
+    if (status == ReadStatus::corrupt) ++number_;
+    if (status == ReadStatus::frame) {
+      if (std::exchange(first_, false)) start_ = out.pts;
+      teller_.tell(out, number_++, out.pts - start_);
+    }
+    return status;
+  }
+  bool rewind() override {
+    number_ = 0;
+    first_ = true;
+    return source_->rewind() && teller_.rewind();
+  }
+  std::shared_ptr<const StreamHealth> health() const override { return source_->health(); }
+
+ private:
+  const std::unique_ptr<Source> source_;
+  const Teller teller_;
+  std::int64_t number_ = 0;  // of the next frame in this pass
+  bool first_ = true;
+  std::chrono::nanoseconds start_{0};  // stamp of its first frame
+};
 
 }  // namespace
 
@@ -78,6 +115,20 @@ std::unique_ptr<Source> open_source(const SourceOptions& options) {
   const SourceKind* const kind = source_kind(options.uri);
   if (!kind) throw source_error(options, scheme_error(options.uri));
   return kind->open(options);
+}
+
+std::future<void> destroy(std::unique_ptr<Source> source) {
+  std::promise<void> promise;
+  std::future<void> gone = promise.get_future();
+  std::thread([promise = std::move(promise), source = std::move(source)]() mutable {
+    source.reset();
+    promise.set_value();
+  }).detach();
+  return gone;
+}
+
+std::unique_ptr<Source> with_teller(std::unique_ptr<Source> source, Teller teller) {
+  return std::make_unique<ToldSource>(std::move(source), std::move(teller));
 }
 
 }  // namespace millrace::io

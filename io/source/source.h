@@ -4,6 +4,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -108,6 +110,24 @@ class Source {
     return std::make_shared<StreamHealth>();
   }
 };
+
+/// Destroys `source` in a thread of its own, as it may hang on a driver or a dead file server. The
+/// future is ready once it is gone; without a wait, the thread is abandoned.
+std::future<void> destroy(std::unique_ptr<Source> source);
+
+/// Gives frames labels or targets from elsewhere: a file, a folder, another stream, people. Used by
+/// one thread at a time.
+struct Teller {
+  /// Sets `frame`'s label or target. `number` counts from 0, undecodable frames included; `since`
+  /// is the time since the first frame. A std::runtime_error ends the stream.
+  std::function<void(Frame& frame, std::int64_t number, std::chrono::nanoseconds since)> tell;
+  int classes = 0;  ///< of its labels; 0: no labels
+  /// Restarts at the first frame; false if it can't.
+  std::function<bool()> rewind = [] { return true; };
+};
+
+/// `source` with labels or targets by `teller`. A rewind restarts at number 0.
+std::unique_ptr<Source> with_teller(std::unique_ptr<Source> source, Teller teller);
 
 /// A kind of source, in a table for opener, checks, help and tests.
 struct SourceKind {

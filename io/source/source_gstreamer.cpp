@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "io/source/gst_pipeline.h"
-#include "io/source/gst_watch.h"
 #include "io/source/picture_headers.h"
 #include "io/source/source_kinds.h"
 
@@ -161,8 +160,7 @@ class GStreamerSource : public Source {
 
   // The element that reads the URI; null without uridecodebin.
   GstOwned<GstElement> network_source() const {
-    const GstOwned<GstElement> from(
-        gst_bin_get_by_name(GST_BIN(parts_.pipeline.get()), "millrace_from"));
+    const GstOwned<GstElement> from = child(parts_.pipeline.get(), "millrace_from");
     GstElement* source = nullptr;
     if (from) g_object_get(from.get(), "source", &source, nullptr);
     return GstOwned<GstElement>(source);
@@ -222,11 +220,10 @@ class GStreamerSource : public Source {
     const GstClockTime time =
         gst_segment_to_running_time(segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));
     const bool known = GST_CLOCK_TIME_IS_VALID(time);
-    const GstClockTime period = info_.fps > 0.0 ? GstClockTime(1e9 / info_.fps) : 0;
     // Without a stamp, the end of the previous frame; the reader corrects it if necessary.
     const GstClockTime pts = known ? time : end_;
     out.pts = std::chrono::nanoseconds(std::int64_t(pts));
-    end_ = std::max(end_, pts + period);
+    end_ = std::max(end_, pts + GstClockTime(frame_period(info_.fps).count()));
   }
 
   const SourceOptions options_;

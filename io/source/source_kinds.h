@@ -15,6 +15,11 @@ inline double rate_or_default(double fps) {
   return fps > 0.0 ? fps : 25.0;
 }
 
+/// A frame's time at that rate; 0: unknown.
+inline std::chrono::nanoseconds frame_period(double fps) {
+  return std::chrono::nanoseconds(fps > 0.0 ? std::int64_t(1e9 / fps) : 0);
+}
+
 /// "URI: cause", without the URI's credentials.
 inline SourceError source_error(const SourceOptions& options, const std::string& cause) {
   std::string uri = redacted(options.uri);

@@ -30,7 +30,8 @@ class OpenCvSource : public Source {
 
   ReadStatus read(Frame& out, std::chrono::milliseconds) override {
     if (!seen_ && !capture_.read(picture_)) {
-      check_whole();
+      if (info_.duration_s > 0.0)
+        require_whole(options_, position_s_ + 1.0 / info_.fps, info_.duration_s);
       return ReadStatus::end;
     }
     seen_ = false;
@@ -53,11 +54,6 @@ class OpenCvSource : public Source {
     position_s_ = 0.0;
     seen_ = capture_.open(path_, cv::CAP_FFMPEG) && capture_.read(picture_);
     if (!seen_) throw source_error(options_, "OpenCV can't decode it");
-  }
-
-  void check_whole() const {
-    if (info_.duration_s <= 0.0) return;
-    require_whole(options_, position_s_ + 1.0 / info_.fps, info_.duration_s);
   }
 
   std::string fourcc() const {

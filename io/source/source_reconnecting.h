@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <random>
 #include <thread>
 #include <utility>
+#include <vector>
 
-#include "io/source/origin_probe.h"
 #include "io/source/source.h"
-#include "io/source/teardown.h"
 #include "io/source/timeline.h"
 
 namespace millrace::io {
@@ -45,6 +45,14 @@ class Backoff {
   std::mt19937_64 random_;
 };
 
+/// Whether a stream's origin is reachable; nothing while unknown. Never blocks; cheap to ask often.
+/// A server that listens counts as reachable even if frozen. Thread-bound.
+using OriginProbe = std::function<std::optional<bool>()>;
+
+/// rtsp, http: whether the server's port is open, asked at most four times a second; v4l2: whether
+/// the device exists. Null for other schemes, or without an address. Asks the name service.
+OriginProbe make_origin_probe(const std::string& uri);
+
 struct ReconnectParts {
   std::unique_ptr<Source> first;  ///< open
   /// Starts reopening the stream and returns at once; errors come through read(), or SourceError.
@@ -63,7 +71,7 @@ class ReconnectingSource : public Source {
         parts_(std::move(parts)),
         info_(parts_.first->info()),
         backoff_(options.least, options.most, options.seed ? options.seed : std::random_device{}()),
-        timeline_(period_of(info_), kSlack),
+        timeline_(frame_period(info_.fps), kSlack),
         now_(std::move(parts_.first)),
         last_frame_(Clock::now()),
         connected_since_(last_frame_) {}
@@ -89,12 +97,9 @@ class ReconnectingSource : public Source {
   static constexpr std::chrono::milliseconds kSound{2000};
   /// A connection slower to close is abandoned; at most kMostPending are.
   static constexpr std::chrono::milliseconds kLetGo{1000};
-  static constexpr int kMostPending = 4;
+  static constexpr std::size_t kMostPending = 4;
   static constexpr std::chrono::milliseconds kLook{50};  ///< between calls of the probe
 
-  static std::chrono::nanoseconds period_of(const SourceInfo& info) {
-    return std::chrono::nanoseconds(info.fps > 0.0 ? std::int64_t(1e9 / info.fps) : 0);
-  }
   ReadStatus read_connected(Frame& out, std::chrono::milliseconds timeout) {
     const Clock::time_point before = Clock::now();
     ReadStatus status = ReadStatus::timeout;
@@ -175,7 +180,8 @@ class ReconnectingSource : public Source {
     let_go();
     silent_ = std::chrono::nanoseconds(0);
     next_attempt_ = Clock::now() + backoff_.next();
-    if (teardown_.pending() >= kMostPending) {
+    std::erase_if(closing_, [](const auto& one) { return closed(one, std::chrono::seconds(0)); });
+    if (closing_.size() >= kMostPending) {
       health_->set_last_error("earlier connections hang while they are closed");
       return;
     }
@@ -186,7 +192,14 @@ class ReconnectingSource : public Source {
       lose(refused.what());
     }
   }
-  void let_go() { teardown_.destroy(std::move(now_), kLetGo); }
+  static bool closed(const std::future<void>& closing, std::chrono::milliseconds limit) {
+    return closing.wait_for(limit) == std::future_status::ready;
+  }
+  void let_go() {
+    if (!now_) return;
+    std::future<void> closing = destroy(std::move(now_));
+    if (!closed(closing, kLetGo)) closing_.push_back(std::move(closing));
+  }
   // True once when the origin becomes reachable again. Reachable ones aren't probed any more: that
   // would fill the accept queue of a frozen server.
   bool came_back() {
@@ -210,7 +223,7 @@ class ReconnectingSource : public Source {
   SourceInfo info_;
   Backoff backoff_;
   Timeline timeline_;
-  Teardown teardown_;
+  std::vector<std::future<void>> closing_;  // abandoned connections
 
   std::unique_ptr<Source> now_;         // null between attempts
   std::chrono::nanoseconds silent_{0};  // spent waiting for the next picture

@@ -40,7 +40,6 @@ class SceneOrder {
       scene_ = int((scene_ + 1 + random_.below(stream_.scenes - 1)) % stream_.scenes);
     return scene_;
   }
-  void rewind() { *this = SceneOrder(stream_); }
 
  private:
   StreamOptions stream_;
@@ -81,7 +80,7 @@ class SynthSource : public Source {
 
   bool rewind() override {
     next_ = 0;
-    order_.rewind();
+    order_ = SceneOrder(stream_);
     return true;
   }
 

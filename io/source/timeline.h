@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "io/source/source_kinds.h"  // rate_or_default
+#include "io/source/source_kinds.h"  // frame_period
 
 namespace millrace::io {
 
@@ -24,7 +24,7 @@ class Timeline {
       : period_(period),
         slack_(slack),
         rate_known_(period > nanoseconds(0)),
-        usual_(rate_known_ ? period : nanoseconds(std::int64_t(1e9 / rate_or_default(0.0)))) {
+        usual_(rate_known_ ? period : frame_period(rate_or_default(0.0))) {
     steps_.fill(usual_);
   }
 
@@ -56,10 +56,7 @@ class Timeline {
   /// The recent frame time without losses.
   nanoseconds usual() const { return usual_; }
   /// Frames per second by the source or else the stamps; 0 until enough stamps have been seen.
-  double rate() const {
-    const nanoseconds step = period_ > nanoseconds(0) ? period_ : usual_;
-    return rate_known_ ? 1e9 / double(step.count()) : 0.0;
-  }
+  double rate() const { return rate_known_ ? 1e9 / double(made_up().count()) : 0.0; }
   /// Estimated frames missing in gaps between stamps, breaks included. Inexact after a change of
   /// rate until the new rate is the usual one.
   std::int64_t lost() const { return lost_; }

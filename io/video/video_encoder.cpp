@@ -32,9 +32,7 @@ constexpr Encoder kEncoders[] = {
 };
 
 bool installed(const char* element) {
-  GstElementFactory* const factory = gst_element_factory_find(element);
-  if (factory) gst_object_unref(factory);
-  return factory != nullptr;
+  return GstOwned<GstElementFactory>(gst_element_factory_find(element)) != nullptr;
 }
 
 const Encoder& best_encoder(const VideoWriterOptions& options, VideoUse use) {

@@ -23,20 +23,15 @@ class VideoFeed {
     gst_video_info_set_format(&info_, format, options.width, options.height);
     gst_util_double_to_fraction(rate_or_default(options.fps), &info_.fps_n, &info_.fps_d);
     caps_.reset(gst_video_info_to_caps(&info_));
-    pool_ = gst_buffer_pool_new();
-    GstStructure* const config = gst_buffer_pool_get_config(pool_);
+    GstStructure* const config = gst_buffer_pool_get_config(pool_.get());
     gst_buffer_pool_config_set_params(config, caps_.get(), guint(GST_VIDEO_INFO_SIZE(&info_)),
                                       guint(options.waiting), guint(options.waiting));
-    if (!gst_buffer_pool_set_config(pool_, config) || !gst_buffer_pool_set_active(pool_, TRUE)) {
-      gst_object_unref(pool_);
+    if (!gst_buffer_pool_set_config(pool_.get(), config) ||
+        !gst_buffer_pool_set_active(pool_.get(), TRUE))
       throw std::runtime_error(options.to + ": no memory for its frames");
-    }
   }
   // Buffers in transit keep the pool alive.
-  ~VideoFeed() {
-    gst_buffer_pool_set_active(pool_, FALSE);
-    gst_object_unref(pool_);
-  }
+  ~VideoFeed() { gst_buffer_pool_set_active(pool_.get(), FALSE); }
 
   void set_up(GstAppSrc* source) const {
     g_object_set(source, "format", GST_FORMAT_TIME, "block", FALSE, nullptr);
@@ -50,7 +45,7 @@ class VideoFeed {
     GstBuffer* buffer = nullptr;
     GstBufferPoolAcquireParams at_once{};
     at_once.flags = GST_BUFFER_POOL_ACQUIRE_FLAG_DONTWAIT;
-    if (gst_buffer_pool_acquire_buffer(pool_, &buffer, &at_once) != GST_FLOW_OK) {
+    if (gst_buffer_pool_acquire_buffer(pool_.get(), &buffer, &at_once) != GST_FLOW_OK) {
       ++dropped_;
       return;
     }
@@ -75,7 +70,7 @@ class VideoFeed {
   const VideoWriterOptions options_;
   GstVideoInfo info_;
   GstOwned<GstCaps> caps_;
-  GstBufferPool* pool_ = nullptr;
+  GstOwned<GstBufferPool> pool_{gst_buffer_pool_new()};
   std::atomic<std::int64_t> written_{0};
   std::atomic<std::int64_t> dropped_{0};
 };

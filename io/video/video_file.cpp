@@ -53,7 +53,7 @@ constexpr char kMatroska[] = "matroskamux";
 class VideoFile : public VideoWriter {
  public:
   explicit VideoFile(const VideoWriterOptions& options)
-      : options_(options), path_(options.to), part_(path_ + ".part"), feed_(options) {
+      : path_(options.to), part_(path_ + ".part"), feed_(options) {
     const bool mp4 = path_.ends_with(".mp4");
     make_folder();
     claim();
@@ -115,7 +115,8 @@ class VideoFile : public VideoWriter {
     const GstOwned<GError> error(raw_error);
     if (error) throw std::runtime_error(path_ + ": " + error->message);
     gst_object_ref_sink(pipeline_.get());
-    const GstOwned<GstElement> from(child("from")), to(child("to")), encoder(child("encoder"));
+    const auto part = [this](const char* name) { return child(pipeline_.get(), name); };
+    const GstOwned<GstElement> from = part("from"), to = part("to"), encoder = part("encoder");
     from_ = GST_APP_SRC_CAST(from.get());  // the pipeline owns it
     feed_.set_up(from_);
     keep_quiet_at_end(encoder.get());
@@ -123,10 +124,6 @@ class VideoFile : public VideoWriter {
     if (gst_element_set_state(pipeline_.get(), GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) {
       wait_for_end();  // throws what went wrong
     }
-  }
-
-  GstElement* child(const char* name) const {
-    return gst_bin_get_by_name(GST_BIN(pipeline_.get()), name);
   }
 
   void wait_for_end() {
@@ -140,7 +137,6 @@ class VideoFile : public VideoWriter {
                              (last ? error_text(last.get()) : "was not finished in 30 s"));
   }
 
-  const VideoWriterOptions options_;
   const std::string path_;
   const std::string part_;
   Descriptor claim_;  ///< part_, locked

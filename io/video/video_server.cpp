@@ -45,7 +45,7 @@ void on_element(GstBin*, GstBin*, GstElement* element, gpointer) {
 void on_media(GstRTSPMediaFactory*, GstRTSPMedia* media, gpointer shared) {
   const Shared& stage = *static_cast<Shared*>(shared);
   const GstOwned<GstElement> bin(gst_rtsp_media_get_element(media));
-  GstOwned<GstElement> source(gst_bin_get_by_name(GST_BIN(bin.get()), "from"));
+  GstOwned<GstElement> source = child(bin.get(), "from");
   stage->feed.set_up(GST_APP_SRC_CAST(source.get()));
   const GstOwned<GstElement> pipeline(GST_ELEMENT(gst_element_get_parent(bin.get())));
   g_signal_connect(pipeline.get(), "deep-element-added", G_CALLBACK(on_element), nullptr);
@@ -61,10 +61,7 @@ constexpr int kMostClients = 64;
 constexpr char kSince[] = "millrace-since";  // when it connected, in microseconds
 
 bool is_stranger(GstRTSPClient* client) {
-  GList* const sessions = gst_rtsp_client_session_filter(client, nullptr, nullptr);
-  const bool none = sessions == nullptr;
-  g_list_free_full(sessions, g_object_unref);
-  return none;
+  return GstOwned<GList>(gst_rtsp_client_session_filter(client, nullptr, nullptr)) == nullptr;
 }
 
 gint64 age(GstRTSPClient* client) {
@@ -74,16 +71,15 @@ gint64 age(GstRTSPClient* client) {
 
 /// Disconnects strangers that stayed too long, and the oldest above `most` connections.
 void bound_strangers(GstRTSPServer* server, int most) {
-  GList* const clients = gst_rtsp_server_client_filter(server, nullptr, nullptr);
+  const GstOwned<GList> clients(gst_rtsp_server_client_filter(server, nullptr, nullptr));
   GstRTSPClient* oldest = nullptr;
-  for (GList* at = clients; at; at = at->next) {
+  for (GList* at = clients.get(); at; at = at->next) {
     GstRTSPClient* const client = GST_RTSP_CLIENT(at->data);
     if (!is_stranger(client)) continue;
     if (!oldest || age(client) > age(oldest)) oldest = client;
     if (age(client) > kStrangerPatience) gst_rtsp_client_close(client);
   }
-  if (oldest && int(g_list_length(clients)) > most) gst_rtsp_client_close(oldest);
-  g_list_free_full(clients, g_object_unref);
+  if (oldest && int(g_list_length(clients.get())) > most) gst_rtsp_client_close(oldest);
 }
 
 GstRTSPFilterResult remove_client(GstRTSPServer*, GstRTSPClient*, gpointer) {

@@ -1,11 +1,10 @@
-#include "io/source/origin_probe.h"
-
 #include <chrono>
 #include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
 
+#include "io/source/source_reconnecting.h"
 #include "tests/io/loopback.h"
 #include "tests/io/test_folder.h"
 

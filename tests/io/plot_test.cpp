@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <opencv2/imgcodecs.hpp>
 
-#include "io/plot/plot_axis.h"
+#include "io/plot/plot_canvas.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {

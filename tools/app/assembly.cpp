@@ -9,7 +9,7 @@
 #include "capture/program/cuda/cache.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/backends.h"
-#include "io/queue/masks.h"
+#include "io/queue/targets.h"
 #include "io/source/source.h"
 #include "stages/loss.h"
 #include "stages/safetensors.h"

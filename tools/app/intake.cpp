@@ -3,8 +3,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "io/queue/masks.h"
-#include "io/queue/second_stream.h"
+#include "io/queue/targets.h"
 #include "tools/app/assembly.h"
 #include "tools/app/config/task.h"
 

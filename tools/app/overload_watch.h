@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/monitor/core_clock.h"
 #include "engine/monitor/overload.h"
 #include "engine/trainer/trainer.h"
 #include "tools/app/config/config.h"

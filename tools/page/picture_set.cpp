@@ -6,8 +6,8 @@
 #include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
 
-#include "io/queue/masks.h"
 #include "io/queue/planar.h"
+#include "io/queue/targets.h"
 
 namespace millrace::page {
 namespace {

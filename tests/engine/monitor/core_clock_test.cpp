@@ -1,10 +1,9 @@
-#include "engine/monitor/core_clock.h"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <string>
 
+#include "engine/monitor/overload.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::engine {

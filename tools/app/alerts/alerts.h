@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "io/queue/slot_ring.h"
+#include "io/queue/frame_queue.h"
 #include "tools/app/alerts/clip_recorder.h"
 
 namespace millrace::app {

@@ -1,10 +1,12 @@
+// Targets from pictures in a folder, or from another stream, such as a second camera.
 #pragma once
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 
 #include "io/queue/resizer.h"
-#include "io/source/told_source.h"
+#include "io/source/source.h"
 
 namespace millrace::io {
 
@@ -26,5 +28,10 @@ void require_masks(const std::string& folder);
 /// checked first. Throws MaskError, also later: a mask can't be decoded or has an unknown class.
 Teller mask_teller(const std::string& folder, int classes, const ResizerOptions& view, int width,
                    int height);
+
+/// The target of a frame is the frame of `source` with the same number or, if `live`, the newest
+/// one unless it is more than two frames old; scaled to `size` (with sides set). None if that
+/// stream has ended, hangs or could not decode it.
+Teller stream_teller(std::unique_ptr<Source> source, const ResizerOptions& size, bool live);
 
 }  // namespace millrace::io
