@@ -15,7 +15,6 @@
 #include "stages/safetensors.h"
 #include "tools/app/checkpoint_files.h"
 #include "tools/app/config/task.h"
-#include "tools/app/correction_choice.h"
 #include "tools/app/feeds/replay_feed.h"
 #include "tools/app/feeds/teacher_feed.h"
 

@@ -8,7 +8,6 @@
 
 #include "engine/format.h"
 #include "tools/app/assembly.h"
-#include "tools/app/outputs/outputs.h"
 #include "tools/app/parts.h"
 #include "tools/app/ranks/rank_grid.h"
 

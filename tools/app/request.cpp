@@ -10,7 +10,6 @@
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
 #include "tools/app/intake.h"
-#include "tools/app/outputs/outputs.h"
 #include "tools/app/plugins/plugins.h"
 #include "tools/app/ranks/rank_team.h"
 #include "tools/page/server.h"

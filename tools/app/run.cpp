@@ -6,7 +6,7 @@
 
 #include "io/files/whole_file.h"
 #include "stages/safetensors.h"
-#include "tools/app/correction_choice.h"
+#include "tools/app/assembly.h"
 #include "tools/app/feeds/replay_feed.h"
 #include "tools/app/outputs/report.h"
 #include "tools/app/parts.h"

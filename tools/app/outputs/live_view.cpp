@@ -6,7 +6,6 @@
 #include "engine/format.h"
 #include "tools/app/assembly.h"
 #include "tools/app/config/task.h"
-#include "tools/app/correction_choice.h"
 #include "tools/app/outputs/report.h"
 #include "tools/app/parts.h"
 #include "tools/app/ranks/rank_grid.h"

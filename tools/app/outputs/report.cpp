@@ -7,7 +7,6 @@
 #include "capture/program/cuda/choices.h"
 #include "engine/format.h"
 #include "tools/app/assembly.h"
-#include "tools/app/correction_choice.h"
 #include "tools/app/parts.h"
 #include "tools/app/provenance.h"
 

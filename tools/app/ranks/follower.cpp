@@ -1,5 +1,3 @@
-#include "tools/app/ranks/follower.h"
-
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -17,6 +15,7 @@
 #include "tools/app/ranks/rank_feeds.h"
 #include "tools/app/ranks/rank_grid.h"
 #include "tools/app/ranks/rank_letters.h"
+#include "tools/app/run.h"
 
 namespace millrace::app {
 namespace {
