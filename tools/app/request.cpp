@@ -41,11 +41,6 @@ std::vector<std::unique_ptr<Sink>> make_sinks(const Config& config) {
   return made;
 }
 
-Config settled(Config config) {
-  settle(config);
-  return config;
-}
-
 void require_launcher(const Config& config) {
   if (config.pipeline.tensor > 1) {
     throw config.error("pipeline.tensor", std::to_string(config.pipeline.tensor) +
@@ -100,7 +95,8 @@ Request::Request(const Config& given, RunOptions asked)
       trainer(assemble(config, configured_shape(config), &resumed,
                        options.given && options.given->targets)),
       labels(configured_labels(config)),
-      live_labels(app::live_labels(config)) {
+      live_labels(told_live(config) ? std::make_shared<io::LiveLabels>(config.task.classes)
+                                    : nullptr) {
   if (options.ranks) {
     require_ranks(config, trainer, options.ranks->ranks());
   } else {

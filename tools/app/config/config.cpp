@@ -170,7 +170,7 @@ void Config::set(const std::string& key, const std::string& value) {
   set_key(*this, key, *parsed.get("v"), where);
 }
 
-void settle(Config& config) {
+Config settled(Config config) {
   const auto require = [&](const char* key, const std::string& wrong) {
     if (!wrong.empty()) throw config.error(key, wrong);
   };
@@ -209,6 +209,7 @@ void settle(Config& config) {
     const char* key = config.checkpoint.every > 0 ? "checkpoint.every" : "checkpoint.resume";
     throw config.error(key, "needs checkpoint.dir");
   }
+  return config;
 }
 
 ConfigError Config::error(const std::string& key, const std::string& what) const {
@@ -225,8 +226,7 @@ Config parse_config(const std::string& text, const std::string& name,
   }
   apply_file(config, text);
   for (const std::string& setting : settings) apply_setting(config, setting);
-  settle(config);
-  return config;
+  return settled(std::move(config));
 }
 
 Config load_config(const std::string& path, const std::vector<std::string>& settings) {
