@@ -1,5 +1,3 @@
-#include "tools/app/console.h"
-
 #include <poll.h>
 #include <unistd.h>
 
@@ -26,8 +24,8 @@ void Console::look() {
   tell_source();
   tell_novelty();
   tell_dead_units();
-  if (const std::string rate = run_.learner.rate_watch->look(); !rate.empty())
-    tell("source: " + rate);
+  const std::string rate = run_.learner.rate_watch.look(run_.intake.seen_fps());
+  if (!rate.empty()) tell("source: " + rate);
   if (const std::string change = run_.learner.overload.look(); !change.empty())
     tell("overload: " + change);
   if (run_.records.lines) run_.records.lines->write();

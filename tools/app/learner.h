@@ -38,8 +38,8 @@ struct Learner {
   std::unique_ptr<SharedFeed> shared_feed;  ///< null: no other rank has the same modules
   OverloadWatch overload;
   engine::RealTime real_time;
-  std::unique_ptr<RateWatch> rate_watch;  ///< null until learning starts
-  std::atomic<double> rate{1.0};          ///< factor on optimizer.lr
+  RateWatch rate_watch;
+  std::atomic<double> rate{1.0};  ///< factor on optimizer.lr
 };
 
 }  // namespace millrace::app

@@ -20,6 +20,8 @@
 
 namespace millrace::app {
 
+struct RunParts;
+
 struct Progress {
   std::atomic<bool> stopping{false};       ///< no more frames are wanted; any thread
   engine::Clock::time_point began, ended;  ///< of learning
@@ -64,11 +66,8 @@ class VideoOut final : public engine::Observer {
 
 /// Parts that the config does not ask for are null.
 struct Records {
-  /// Metadata of weights, for a number of samples after the run's start. Any thread.
-  using AboutWeights = std::function<stages::Metadata(std::int64_t samples)>;
-  /// All arguments outlive this.
-  Records(Request& request, const Intake& intake, Learner& learner, RankTeam* team,
-          AboutWeights about);
+  /// `run` outlives it; the parts before it are there.
+  explicit Records(RunParts& run);
 
   engine::PipelineOptions pipeline_options(Learner& learner, std::int64_t limit);
 
