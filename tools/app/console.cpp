@@ -12,7 +12,9 @@
 namespace millrace::app {
 
 Console::Console(RunParts& run)
-    : page(LiveView::wanted(run.request) ? std::make_unique<LiveView>(run) : nullptr),
+    : page(run.request.options.serve || !run.request.config.mqtt.broker.empty()
+               ? std::make_unique<LiveView>(run)
+               : nullptr),
       config(run.request.config),
       run_(run),
       stdin_open_(config.task.labels == "-") {

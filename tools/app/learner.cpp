@@ -1,11 +1,10 @@
-#include "tools/app/learner.h"
-
 #include "io/queue/masks.h"
 #include "io/queue/second_stream.h"
 #include "tools/app/assembly.h"
 #include "tools/app/config/task.h"
 #include "tools/app/feeds/next_frame_feed.h"
 #include "tools/app/feeds/teacher_feed.h"
+#include "tools/app/parts.h"
 
 namespace millrace::app {
 namespace {

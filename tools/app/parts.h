@@ -3,12 +3,31 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "io/source/labels.h"
 #include "tools/app/outputs/live_view.h"
 #include "tools/app/outputs/records.h"
 
 namespace millrace::app {
+
+/// What a run is to do: config and options, checked. Made before any source is opened.
+struct Request {
+  Request(const Config& given, RunOptions options);
+
+  /// The source's name in reports; "": the caller's own source.
+  std::string source() const;
+
+  const Config config;
+  const RunOptions options;
+  Resumed resumed;                 ///< the checkpoint to continue from
+  engine::TrainerOptions trainer;  ///< as far as the config sets them
+  const std::optional<io::Labels> labels;
+  const std::shared_ptr<io::LiveLabels> live_labels;  ///< from users during the run, or null
+  std::vector<std::unique_ptr<Sink>> sinks;
+};
 
 /// Status and events for users during learning, and their requests. Main thread only.
 class Console {

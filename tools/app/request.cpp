@@ -1,5 +1,3 @@
-#include "tools/app/request.h"
-
 #include <algorithm>
 #include <mutex>
 #include <numeric>
@@ -9,9 +7,8 @@
 
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
-#include "tools/app/intake.h"
+#include "tools/app/parts.h"
 #include "tools/app/plugins/plugins.h"
-#include "tools/app/ranks/rank_team.h"
 #include "tools/page/server.h"
 
 namespace millrace::app {
