@@ -8,8 +8,7 @@
 
 #include "io/source/source.h"
 #include "io/text/nearest_name.h"
-#include "tools/app/alerts/mqtt.h"
-#include "tools/app/alerts/webhook.h"
+#include "tools/app/alerts/channels.h"
 #include "tools/app/config/config_keys.h"
 #include "tools/app/config/deep_key.h"
 #include "tools/app/plugins/plugins.h"

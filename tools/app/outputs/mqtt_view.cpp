@@ -7,7 +7,7 @@
 
 #include "io/source/source.h"
 #include "io/text/nearest_name.h"
-#include "tools/app/alerts/mqtt.h"
+#include "tools/app/alerts/channels.h"
 #include "tools/app/outputs/live_view.h"
 #include "tools/page/json.h"
 #include "tools/page/trend.h"
