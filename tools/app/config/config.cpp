@@ -105,11 +105,10 @@ void set_key(Config& config, const std::string& path, const toml::node& value,
   const ConfigKey* key = find_key(path);
   if (!key)
     throw ConfigError(where + ": unknown key " + path + "; the nearest is " + nearest_key(path));
-  const bool fits = key->set(config, value);
-  if (fits && path == kPlugins) load_plugins(config, where);
-  if (fits) return;
-  throw ConfigError(where + ": " + path + " = " + on_one_line(value) + ": must be " +
-                    key->may_hold(config));
+  if (!key->set(config, value))
+    throw ConfigError(where + ": " + path + " = " + on_one_line(value) + ": must be " +
+                      key->may_hold(config));
+  if (path == kPlugins) load_plugins(config, where);
 }
 
 void apply_file(Config& config, const std::string& text) {
@@ -125,22 +124,17 @@ void apply_file(Config& config, const std::string& text) {
   for (const auto& [name, node] : root) {
     if (name == kPlugins) set_key(config, kPlugins, node, place(config.name, name.source()));
   }
-  for (const auto& [name, node] : root) {
-    if (name == kPlugins) continue;
-    const std::string at = place(config.name, name.source());
+  for (const auto& [entry, node] : root) {
+    if (entry == kPlugins) continue;
+    const std::string name(entry.str()), nearest = nearest_table(name);
+    const std::string at = place(config.name, entry.source());
     const toml::table* table = node.as_table();
-    const std::string nearest = nearest_table(name.str());
-    if (nearest == name.str() && !table) {
-      throw ConfigError(at + ": " + std::string(name.str()) + " must be a table, written [" +
-                        std::string(name.str()) + "]");
-    }
-    if (nearest != name.str()) {
-      throw ConfigError(at + ": unknown table [" + std::string(name.str()) + "]; the nearest is [" +
-                        nearest + "]");
-    }
+    if (nearest == name && !table)
+      throw ConfigError(at + ": " + name + " must be a table, written [" + name + "]");
+    if (nearest != name)
+      throw ConfigError(at + ": unknown table [" + name + "]; the nearest is [" + nearest + "]");
     for (const auto& [key, value] : *table) {
-      set_key(config, std::string(name.str()) + "." + std::string(key.str()), value,
-              place(config.name, key.source()));
+      set_key(config, name + "." + std::string(key.str()), value, place(config.name, key.source()));
     }
   }
 }
