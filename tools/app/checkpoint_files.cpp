@@ -42,6 +42,14 @@ std::string hash_of(std::string_view bytes) {
   return text;
 }
 
+/// The bytes of a file, with their hash.
+std::string to_hashed_safetensors(const stages::StateDict& state, stages::Metadata metadata) {
+  metadata[kKey] = std::string(kDigits, '0');
+  std::string bytes = stages::to_safetensors(state, metadata);
+  bytes.replace(digits_at(bytes), kDigits, hash_of(bytes));
+  return bytes;
+}
+
 /// Whether the file has no hash or the right one. Sets the hash's digits in `bytes` to '0'.
 bool intact(std::string& bytes) {
   std::uint64_t size = 0;
@@ -105,13 +113,6 @@ std::string missing(const std::map<std::string, at::Tensor>& these,
 }
 
 }  // namespace
-
-std::string to_hashed_safetensors(const stages::StateDict& state, stages::Metadata metadata) {
-  metadata[kKey] = std::string(kDigits, '0');
-  std::string bytes = stages::to_safetensors(state, metadata);
-  bytes.replace(digits_at(bytes), kDigits, hash_of(bytes));
-  return bytes;
-}
 
 stages::StateDict read_checked(const std::string& path, stages::Metadata* metadata) {
   std::ifstream file(path, std::ios::binary);
