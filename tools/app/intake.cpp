@@ -66,8 +66,9 @@ io::ReaderOptions reader_options(const Config& config, const io::SourceInfo& inf
           .fps = info.fps};
 }
 
-io::Drop drop_policy(const Config& config, bool live) {
-  const bool newest = config.source.drop == "newest" || (config.source.drop == "auto" && live);
+io::Drop drop_policy(const Config& config, const io::SourceInfo& info) {
+  const std::string& drop = config.source.drop;
+  const bool newest = drop == "newest" || (drop == "auto" && comes_live(config, info));
   return newest ? io::Drop::newest : io::Drop::never;
 }
 

@@ -29,16 +29,13 @@ std::string squash_note(const Config& config, const io::SourceInfo& info);
 bool comes_live(const Config& config, const io::SourceInfo& info);
 /// Without a frame limit.
 io::ReaderOptions reader_options(const Config& config, const io::SourceInfo& info);
-/// `live`: comes_live().
-io::Drop drop_policy(const Config& config, bool live);
-
-using SourceOpener = std::function<std::unique_ptr<io::Source>()>;
+io::Drop drop_policy(const Config& config, const io::SourceInfo& info);
 
 /// Thread-bound, except frames().
 struct Intake {
   /// Opens `own`, or if empty the config's source, or nothing if the caller fills the queue.
   /// `asked` outlives this. Throws io::SourceError, or ConfigError if it doesn't suit the source.
-  explicit Intake(const Config& asked, const SourceOpener& own = {},
+  explicit Intake(const Config& asked, const std::function<std::unique_ptr<io::Source>()>& own = {},
                   std::shared_ptr<const GivenStream> from_caller = nullptr)
       : config(asked),
         given(std::move(from_caller)),
@@ -48,7 +45,7 @@ struct Intake {
         info(given ? info_of(*given) : source->info()),
         health(given ? std::make_shared<io::StreamHealth>() : source->health()),
         live(comes_live(config, info)),
-        drop(drop_policy(config, live)),
+        drop(drop_policy(config, info)),
         queue(queue_capacity(config, drop, given != nullptr), drop),
         resizer(resizer_options(config, info)) {}
 
