@@ -28,14 +28,6 @@ std::size_t place_of(const char* const (&names)[kCount], const std::string& name
   return std::size_t(std::find(names, names + kCount, name) - names);
 }
 
-/// Most library errors name the key first ("model.layer[2] (conv): ..."); else it is `fallback`.
-ConfigError located(const Config& config, const std::string& what, const std::string& fallback) {
-  std::string key = what.substr(0, what.find_first_of(" :="));
-  if (key.find('.') == std::string::npos) return config.error(fallback, what);
-  std::string rest = what.substr(key.size());
-  return config.error(key, rest.substr(rest.find_first_not_of(" :")));
-}
-
 /// Takes over the kernels that a checkpoint's run chose by timing, for bit-identical results.
 void take_kernels(const std::string& json) {
   gpu::Choices made;
@@ -47,13 +39,17 @@ void take_kernels(const std::string& json) {
   gpu::take_choices(made);
 }
 
-/// Calls `check`; turns its std::invalid_argument into a ConfigError, located as above.
+/// Calls `check`; turns its std::invalid_argument into a ConfigError. Most library errors name the
+/// key first ("model.layer[2] (conv): ..."); else it is `fallback`.
 template <class Check>
 void check_located(const Config& config, const std::string& fallback, const Check& check) {
   try {
     check();
   } catch (const std::invalid_argument& error) {
-    throw located(config, error.what(), fallback);
+    const std::string what = error.what(), key = what.substr(0, what.find_first_of(" :="));
+    if (key.find('.') == std::string::npos) throw config.error(fallback, what);
+    const std::string rest = what.substr(key.size());
+    throw config.error(key, rest.substr(rest.find_first_not_of(" :")));
   }
 }
 
