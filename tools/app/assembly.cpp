@@ -57,8 +57,7 @@ void check_located(const Config& config, const std::string& fallback, const Chec
 void require_fit(const stages::StateDict& state, const stages::Network& network) {
   std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
   for (const auto& [name, tensor] : state) {
-    const bool known = std::any_of(specs.begin(), specs.end(),
-                                   [&](const auto& spec) { return spec.name == name; });
+    const bool known = std::ranges::find(specs, name, &stages::ParameterSpec::name) != specs.end();
     if (known || name.starts_with("optimizer.")) continue;
     const bool norm = name.ends_with("running_mean") || name.ends_with("running_var");
     throw std::invalid_argument(
@@ -218,8 +217,7 @@ void check_policy(const Config& config) {
 /// Throws unless every stage's device supports the precision.
 void check_precision(const Config& config, const engine::TrainerOptions& options) {
   const std::string& precision = config.pipeline.precision;
-  const bool on_core = std::any_of(options.devices.begin(), options.devices.end(),
-                                   [](const engine::Device& device) { return !device.cuda; });
+  const bool on_core = !std::ranges::all_of(options.devices, &engine::Device::cuda);
   if (options.numerics.precision == kernels::Precision::kFloat32 || !on_core) return;
   std::string why;
   if (options.numerics.precision == kernels::Precision::kTf32) {

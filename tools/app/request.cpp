@@ -21,8 +21,7 @@ std::vector<std::unique_ptr<Sink>> make_sinks(const Config& config) {
     const std::size_t colon = std::min(asked.find(':'), asked.size());
     const std::string name = asked.substr(0, colon);
     const auto& types = sink_types();
-    const auto type = std::find_if(types.begin(), types.end(),
-                                   [&](const SinkType& one) { return one.name == name; });
+    const auto type = std::ranges::find(types, name, &SinkType::name);
     if (type == types.end()) {
       std::string known;
       for (const SinkType& one : types) known += (known.empty() ? "" : ", ") + one.name;

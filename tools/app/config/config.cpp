@@ -27,8 +27,7 @@ std::string place(const std::string& name, const toml::source_region& region) {
 
 const ConfigKey* find_key(std::string_view path) {
   const auto& keys = config_keys();
-  const auto found = std::find_if(keys.begin(), keys.end(),
-                                  [&](const ConfigKey& key) { return key.path == path; });
+  const auto found = std::ranges::find(keys, path, &ConfigKey::path);
   return found == keys.end() ? nullptr : &*found;
 }
 

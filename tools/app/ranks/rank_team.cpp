@@ -217,8 +217,7 @@ std::vector<engine::LinkTime> RankTeam::link_times() const {
 
 nlohmann::ordered_json RankTeam::bottleneck_link() const {
   const std::vector<engine::LinkTime> all = link_times();
-  const auto slowest = std::max_element(all.begin(), all.end(),
-                                        [](const auto& a, const auto& b) { return a.ms < b.ms; });
+  const auto slowest = std::ranges::max_element(all, {}, &engine::LinkTime::ms);
   return slowest == all.end() ? nlohmann::ordered_json() : to_json(*slowest);
 }
 
