@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <utility>
 
 #include "capture/devices.h"
@@ -13,7 +12,6 @@
 #include "io/source/source.h"
 #include "stages/loss.h"
 #include "stages/safetensors.h"
-#include "tools/app/checkpoint_files.h"
 #include "tools/app/config/task.h"
 #include "tools/app/feeds/replay_feed.h"
 #include "tools/app/feeds/teacher_feed.h"

@@ -15,7 +15,6 @@
 
 #include "io/files/whole_file.h"
 #include "stages/parameters.h"
-#include "stages/safetensors.h"
 
 namespace millrace::app {
 namespace {

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "tools/app/assembly.h"
-#include "tools/app/config/task.h"
 
 namespace millrace::app {
 namespace {

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "engine/trace/action_log.h"

@@ -1,6 +1,5 @@
 #include "tools/app/ranks/rank_grid.h"
 
-#include <algorithm>
 #include <numeric>
 #include <string>
 

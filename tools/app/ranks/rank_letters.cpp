@@ -1,6 +1,5 @@
 #include "tools/app/ranks/rank_letters.h"
 
-#include <chrono>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
