@@ -9,7 +9,7 @@
 #include "io/queue/planar.h"
 #include "tests/engine/trained.h"
 #include "tools/app/feeds/next_frame_feed.h"
-#include "tools/app/observers.h"
+#include "tools/app/outputs/records.h"
 
 namespace millrace::app {
 namespace {

@@ -11,8 +11,7 @@
 #include "tests/complaint.h"
 #include "tests/io/loopback.h"
 #include "tests/io/test_folder.h"
-#include "tools/app/alerts/mqtt.h"
-#include "tools/app/alerts/webhook.h"
+#include "tools/app/alerts/channels.h"
 
 namespace millrace::app {
 namespace {

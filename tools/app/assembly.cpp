@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <utility>
 
 #include "capture/devices.h"
@@ -13,9 +12,7 @@
 #include "io/source/source.h"
 #include "stages/loss.h"
 #include "stages/safetensors.h"
-#include "tools/app/checkpoint_files.h"
 #include "tools/app/config/task.h"
-#include "tools/app/correction_choice.h"
 #include "tools/app/feeds/replay_feed.h"
 #include "tools/app/feeds/teacher_feed.h"
 
@@ -29,14 +26,6 @@ std::size_t place_of(const char* const (&names)[kCount], const std::string& name
   return std::size_t(std::find(names, names + kCount, name) - names);
 }
 
-/// Most library errors name the key first ("model.layer[2] (conv): ..."); else it is `fallback`.
-ConfigError located(const Config& config, const std::string& what, const std::string& fallback) {
-  std::string key = what.substr(0, what.find_first_of(" :="));
-  if (key.find('.') == std::string::npos) return config.error(fallback, what);
-  std::string rest = what.substr(key.size());
-  return config.error(key, rest.substr(rest.find_first_not_of(" :")));
-}
-
 /// Takes over the kernels that a checkpoint's run chose by timing, for bit-identical results.
 void take_kernels(const std::string& json) {
   gpu::Choices made;
@@ -48,13 +37,17 @@ void take_kernels(const std::string& json) {
   gpu::take_choices(made);
 }
 
-/// Calls `check`; turns its std::invalid_argument into a ConfigError, located as above.
+/// Calls `check`; turns its std::invalid_argument into a ConfigError. Most library errors name the
+/// key first ("model.layer[2] (conv): ..."); else it is `fallback`.
 template <class Check>
 void check_located(const Config& config, const std::string& fallback, const Check& check) {
   try {
     check();
   } catch (const std::invalid_argument& error) {
-    throw located(config, error.what(), fallback);
+    const std::string what = error.what(), key = what.substr(0, what.find_first_of(" :="));
+    if (key.find('.') == std::string::npos) throw config.error(fallback, what);
+    const std::string rest = what.substr(key.size());
+    throw config.error(key, rest.substr(rest.find_first_not_of(" :")));
   }
 }
 
@@ -62,8 +55,7 @@ void check_located(const Config& config, const std::string& fallback, const Chec
 void require_fit(const stages::StateDict& state, const stages::Network& network) {
   std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
   for (const auto& [name, tensor] : state) {
-    const bool known = std::any_of(specs.begin(), specs.end(),
-                                   [&](const auto& spec) { return spec.name == name; });
+    const bool known = std::ranges::find(specs, name, &stages::ParameterSpec::name) != specs.end();
     if (known || name.starts_with("optimizer.")) continue;
     const bool norm = name.ends_with("running_mean") || name.ends_with("running_var");
     throw std::invalid_argument(
@@ -223,8 +215,7 @@ void check_policy(const Config& config) {
 /// Throws unless every stage's device supports the precision.
 void check_precision(const Config& config, const engine::TrainerOptions& options) {
   const std::string& precision = config.pipeline.precision;
-  const bool on_core = std::any_of(options.devices.begin(), options.devices.end(),
-                                   [](const engine::Device& device) { return !device.cuda; });
+  const bool on_core = !std::ranges::all_of(options.devices, &engine::Device::cuda);
   if (options.numerics.precision == kernels::Precision::kFloat32 || !on_core) return;
   std::string why;
   if (options.numerics.precision == kernels::Precision::kTf32) {

@@ -1,4 +1,4 @@
-// Turns a config into a trainer's options, for run, check and bench.
+// Turns a config into a trainer's options and checks what it names, for run, check and bench.
 #pragma once
 
 #include <stdexcept>
@@ -44,6 +44,27 @@ std::int64_t channels_before(const Config& config);
 
 /// Whether users give labels during the run, on the page or standard input.
 bool told_live(const Config& config);
+
+/// Resolves correction.kind "auto": "none" if gradients are fresh; for networks that predict
+/// changes, "local" where it fits, with heads of kernel 3; otherwise "inverse-age", the best rule
+/// for gradients from downstream, with beta1 = 0, as a running mean makes old gradients even older.
+/// Networks that predict changes also get a warm-up of 50 updates unless the config sets the
+/// optimizer's kind or schedule. Keys that the config sets stay. See docs/old-gradients.md.
+void choose_correction(const Config& config, const engine::Schedule& schedule,
+                       engine::TrainerOptions& options);
+/// Whether the optimizer keeps a running mean of gradients.
+bool has_beta1(const stages::OptimizerSpec& optimizer);
+/// "inverse-age (auto): rate / (1 + age in frames), adam's beta1 0".
+std::string describe_correction(const Config& config, const engine::TrainerOptions& options);
+/// The benefit and cost of correction.kind "local"; "" if it can't be used or gains nothing.
+std::string local_note(const engine::TrainerOptions& options);
+
+/// Throws ConfigError if an output in `config` can't be written, has another format's extension, or
+/// is a file that the run reads or writes under another key: by its path, a link or a second hard
+/// link. `trace`: the file of --trace. Tests each folder by creating and removing a file.
+void require_outputs(const Config& config, const std::string& trace = "");
+/// Checks one file named by an option. Throws std::invalid_argument "PATH: cause".
+void require_writable(const std::string& path);
 
 /// The shape of a sample, as far as the config sets it.
 stages::ImageShape configured_shape(const Config& config);

@@ -15,7 +15,6 @@
 
 #include "io/files/whole_file.h"
 #include "stages/parameters.h"
-#include "stages/safetensors.h"
 
 namespace millrace::app {
 namespace {
@@ -40,6 +39,14 @@ std::string hash_of(std::string_view bytes) {
   std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
                 static_cast<unsigned long long>(hash.low64));
   return text;
+}
+
+/// The bytes of a file, with their hash.
+std::string to_hashed_safetensors(const stages::StateDict& state, stages::Metadata metadata) {
+  metadata[kKey] = std::string(kDigits, '0');
+  std::string bytes = stages::to_safetensors(state, metadata);
+  bytes.replace(digits_at(bytes), kDigits, hash_of(bytes));
+  return bytes;
 }
 
 /// Whether the file has no hash or the right one. Sets the hash's digits in `bytes` to '0'.
@@ -105,13 +112,6 @@ std::string missing(const std::map<std::string, at::Tensor>& these,
 }
 
 }  // namespace
-
-std::string to_hashed_safetensors(const stages::StateDict& state, stages::Metadata metadata) {
-  metadata[kKey] = std::string(kDigits, '0');
-  std::string bytes = stages::to_safetensors(state, metadata);
-  bytes.replace(digits_at(bytes), kDigits, hash_of(bytes));
-  return bytes;
-}
 
 stages::StateDict read_checked(const std::string& path, stages::Metadata* metadata) {
   std::ifstream file(path, std::ios::binary);

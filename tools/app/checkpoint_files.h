@@ -47,9 +47,6 @@ class CheckpointFiles {
 /// Throws stages::WeightsError "what is wrong", without the path.
 stages::StateDict read_checked(const std::string& path, stages::Metadata* metadata = nullptr);
 
-/// `state` and `metadata` as the bytes of a file, with their hash.
-std::string to_hashed_safetensors(const stages::StateDict& state, stages::Metadata metadata = {});
-
 /// One line on optimizer state in `kept` that a run can't use and on state that it lacks; the run's
 /// own checkpoints hold `wanted`. "" if all fits or none was kept.
 std::string unfit_state(const stages::StateDict& kept, const stages::StateDict& wanted);

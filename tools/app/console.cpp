@@ -1,5 +1,3 @@
-#include "tools/app/console.h"
-
 #include <poll.h>
 #include <unistd.h>
 
@@ -8,14 +6,15 @@
 
 #include "engine/format.h"
 #include "tools/app/assembly.h"
-#include "tools/app/outputs/outputs.h"
 #include "tools/app/parts.h"
 #include "tools/app/ranks/rank_grid.h"
 
 namespace millrace::app {
 
 Console::Console(RunParts& run)
-    : page(LiveView::wanted(run.request) ? std::make_unique<LiveView>(run) : nullptr),
+    : page(run.request.options.serve || !run.request.config.mqtt.broker.empty()
+               ? std::make_unique<LiveView>(run)
+               : nullptr),
       config(run.request.config),
       run_(run),
       stdin_open_(config.task.labels == "-") {
@@ -27,8 +26,8 @@ void Console::look() {
   tell_source();
   tell_novelty();
   tell_dead_units();
-  if (const std::string rate = run_.learner.rate_watch->look(); !rate.empty())
-    tell("source: " + rate);
+  const std::string rate = run_.learner.rate_watch.look(run_.intake.seen_fps());
+  if (!rate.empty()) tell("source: " + rate);
   if (const std::string change = run_.learner.overload.look(); !change.empty())
     tell("overload: " + change);
   if (run_.records.lines) run_.records.lines->write();

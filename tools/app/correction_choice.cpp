@@ -1,11 +1,10 @@
-#include "tools/app/correction_choice.h"
-
 #include <algorithm>
 #include <sstream>
 #include <stdexcept>
 
 #include "stages/correction.h"
 #include "stages/optimizer.h"
+#include "tools/app/assembly.h"
 
 namespace millrace::app {
 namespace {

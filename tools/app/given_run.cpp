@@ -17,9 +17,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// `config` for frames of `shape`; throws ConfigError for what given frames can't have.
-Config for_given(Config config, const stages::ImageShape& shape, bool targets) {
-  settle(config);
+/// `asked` for frames of `shape`; throws ConfigError for what given frames can't have.
+Config for_given(const Config& asked, const stages::ImageShape& shape, bool targets) {
+  Config config = settled(asked);
   const auto refuse = [&](const char* key, bool set, const char* why) {
     if (set) throw config.error(key, std::string("frames that the caller gives are ") + why);
   };

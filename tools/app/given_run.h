@@ -127,8 +127,8 @@ class GivenRun {
   std::future<void> running_;
   bool closed_ = true;
   std::deque<GivenResult> held_;
-  std::size_t complete_ =
-      0;  ///< the first so many of `held_` may be returned: their updates are done
+  /// The first so many of `held_` may be returned: their updates are done.
+  std::size_t complete_ = 0;
   // The giving thread's.
   std::int64_t given_ = 0;
   std::optional<io::Timeline> timeline_;

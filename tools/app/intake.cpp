@@ -3,9 +3,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "io/queue/targets.h"
 #include "tools/app/assembly.h"
-#include "tools/app/config/task.h"
 
 namespace millrace::app {
 namespace {
@@ -36,32 +34,6 @@ std::optional<io::Labels> configured_labels(const Config& config) {
   return check_key<io::LabelError>(config, "task.labels", [&] { return io::read_labels(file); });
 }
 
-std::shared_ptr<io::LiveLabels> live_labels(const Config& config) {
-  return told_live(config) ? std::make_shared<io::LiveLabels>(config.task.classes) : nullptr;
-}
-
-io::Teller open_teller(const Config& config, const io::SourceInfo& info,
-                       const io::ResizerOptions& view, const stages::ImageShape& target) {
-  if (!config.task.masks.empty()) {
-    return check_key<io::MaskError>(config, "task.masks", [&] {
-      return io::mask_teller(config.task.masks, int(target.channels - channels_before(config)),
-                             view, info.width, info.height);
-    });
-  }
-  if (config.task.stream.empty()) return {};
-  io::SourceOptions options = source_options(config);
-  options.uri = config.task.stream;
-  options.width = int(target.width);
-  options.height = int(target.height);
-  std::unique_ptr<io::Source> source = io::open_source(options);
-  const bool live = info.live || source->info().live;
-  return io::stream_teller(std::move(source),
-                           {.width = int(target.width),
-                            .height = int(target.height),
-                            .fit = io::fit_of(config.source.fit)},
-                           live);
-}
-
 io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info) {
   const io::Region region = region_of(config);
   if (!io::lies_within(region, info.width, info.height)) {
@@ -80,12 +52,12 @@ std::string squash_note(const Config& config, const io::SourceInfo& info) {
                          config.source.width, config.source.height, io::fit_of(config.source.fit));
 }
 
-bool paced_live(const Config& config, const io::SourceInfo& info) {
-  return config.source.pace == "live" || (config.source.pace == "auto" && info.live);
+bool comes_live(const Config& config, const io::SourceInfo& info) {
+  return config.source.pace == "live" || info.live;
 }
 
 io::ReaderOptions reader_options(const Config& config, const io::SourceInfo& info) {
-  return {.paced = paced_live(config, info) && !info.live,
+  return {.paced = config.source.pace == "live" && !info.live,
           .loop = config.source.loop,
           .ahead = task_type(config.task.kind).target == TargetFrom::later_frame
                        ? config.task.horizon
@@ -93,8 +65,9 @@ io::ReaderOptions reader_options(const Config& config, const io::SourceInfo& inf
           .fps = info.fps};
 }
 
-io::Drop drop_policy(const Config& config, bool live) {
-  const bool newest = config.source.drop == "newest" || (config.source.drop == "auto" && live);
+io::Drop drop_policy(const Config& config, const io::SourceInfo& info) {
+  const std::string& drop = config.source.drop;
+  const bool newest = drop == "newest" || (drop == "auto" && comes_live(config, info));
   return newest ? io::Drop::newest : io::Drop::never;
 }
 

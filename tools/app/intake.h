@@ -21,30 +21,21 @@ namespace millrace::app {
 io::SourceOptions source_options(const Config& config);
 /// The labels in the file of task.labels; none if it is not set. Throws ConfigError.
 std::optional<io::Labels> configured_labels(const Config& config);
-/// Takes labels from users during the run; null if they give none.
-std::shared_ptr<io::LiveLabels> live_labels(const Config& config);
-/// Gives frames targets: masks of the part in `view`, or another stream's frames of `target`'s
-/// size. Empty if task names neither. Throws ConfigError, io::SourceError.
-io::Teller open_teller(const Config& config, const io::SourceInfo& info,
-                       const io::ResizerOptions& view, const stages::ImageShape& target);
 /// The view and the samples' size. Throws ConfigError if source.roi lies outside the picture.
 io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info);
 /// One line if samples and view differ in aspect ratio; else "".
 std::string squash_note(const Config& config, const io::SourceInfo& info);
 /// Whether frames arrive, or are to be delivered, at the stream's own rate.
-bool paced_live(const Config& config, const io::SourceInfo& info);
+bool comes_live(const Config& config, const io::SourceInfo& info);
 /// Without a frame limit.
 io::ReaderOptions reader_options(const Config& config, const io::SourceInfo& info);
-/// `live`: frames arrive at their own rate.
-io::Drop drop_policy(const Config& config, bool live);
-
-using SourceOpener = std::function<std::unique_ptr<io::Source>()>;
+io::Drop drop_policy(const Config& config, const io::SourceInfo& info);
 
 /// Thread-bound, except frames().
 struct Intake {
   /// Opens `own`, or if empty the config's source, or nothing if the caller fills the queue.
   /// `asked` outlives this. Throws io::SourceError, or ConfigError if it doesn't suit the source.
-  explicit Intake(const Config& asked, const SourceOpener& own = {},
+  explicit Intake(const Config& asked, const std::function<std::unique_ptr<io::Source>()>& own = {},
                   std::shared_ptr<const GivenStream> from_caller = nullptr)
       : config(asked),
         given(std::move(from_caller)),
@@ -53,8 +44,8 @@ struct Intake {
                      : io::open_source(source_options(config))),
         info(given ? info_of(*given) : source->info()),
         health(given ? std::make_shared<io::StreamHealth>() : source->health()),
-        live(paced_live(config, info) || info.live),
-        drop(drop_policy(config, live)),
+        live(comes_live(config, info)),
+        drop(drop_policy(config, info)),
         queue(queue_capacity(config, drop, given != nullptr), drop),
         resizer(resizer_options(config, info)) {}
 

@@ -1,9 +1,9 @@
-#include "tools/app/learner.h"
-
+#include "io/queue/targets.h"
 #include "tools/app/assembly.h"
 #include "tools/app/config/task.h"
 #include "tools/app/feeds/next_frame_feed.h"
 #include "tools/app/feeds/teacher_feed.h"
+#include "tools/app/parts.h"
 
 namespace millrace::app {
 namespace {
@@ -29,14 +29,33 @@ engine::TrainerOptions complete(engine::TrainerOptions options, const Request& r
   return options;
 }
 
-/// What gives frames their targets; empty: they bring them, or targets are made from them.
+/// What gives frames their targets: labels, masks of the part in view, or another stream's frames
+/// of the target's size. Empty: they bring them, or targets are made from them. Throws ConfigError,
+/// io::SourceError.
 io::Teller make_teller(const Request& request, const Intake& intake,
-                       const engine::Trainer& trainer) {
+                       const stages::ImageShape& target) {
+  const Config& config = request.config;
   if (intake.given) return {};
   if (request.labels) return io::teller_of(*request.labels);
   if (request.live_labels) return io::teller_of(request.live_labels);
-  return open_teller(request.config, intake.info, resizer_options(request.config, intake.info),
-                     trainer.output_shape());
+  if (!config.task.masks.empty()) {
+    return check_key<io::MaskError>(config, "task.masks", [&] {
+      return io::mask_teller(config.task.masks, int(target.channels - channels_before(config)),
+                             resizer_options(config, intake.info), intake.info.width,
+                             intake.info.height);
+    });
+  }
+  if (config.task.stream.empty()) return {};
+  io::SourceOptions options = source_options(config);
+  options.uri = config.task.stream;
+  options.width = int(target.width);
+  options.height = int(target.height);
+  std::unique_ptr<io::Source> source = io::open_source(options);
+  const bool live = intake.info.live || source->info().live;
+  return io::stream_teller(
+      std::move(source),
+      {.width = options.width, .height = options.height, .fit = io::fit_of(config.source.fit)},
+      live);
 }
 
 }  // namespace
@@ -66,9 +85,10 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team)
       trainer(assembled),
       unfit(assembled.weights.empty() ? "" : unfit_state(assembled.weights, trainer.checkpoint())),
       feed(make_feed(request.config, intake, trainer)),
-      overload(request.config, trainer, intake.live) {
+      overload(request.config, trainer, intake.live),
+      rate_watch(trainer.monitor()) {
   assembled.weights.clear();
-  if (io::Teller teller = make_teller(request, intake, trainer); teller.tell)
+  if (io::Teller teller = make_teller(request, intake, trainer.output_shape()); teller.tell)
     intake.source = io::with_teller(std::move(intake.source), std::move(teller));
   const ReplayOptions again = replay_options(request.config, assembled, request.resumed.frames);
   if (again.kind != ReplayKind::none)

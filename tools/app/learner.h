@@ -12,13 +12,14 @@
 #include "tools/app/ranks/rank_feeds.h"
 #include "tools/app/ranks/rank_team.h"
 #include "tools/app/rate_watch.h"
-#include "tools/app/request.h"
 
 namespace millrace::app {
 
 /// The feed for the config's task. Intake and trainer outlive it.
 std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
                                      const engine::Trainer& trainer);
+
+struct Request;
 
 struct Learner {
   /// `team`: the other ranks, or null. All arguments outlive this.
@@ -38,8 +39,8 @@ struct Learner {
   std::unique_ptr<SharedFeed> shared_feed;  ///< null: no other rank has the same modules
   OverloadWatch overload;
   engine::RealTime real_time;
-  std::unique_ptr<RateWatch> rate_watch;  ///< null until learning starts
-  std::atomic<double> rate{1.0};          ///< factor on optimizer.lr
+  RateWatch rate_watch;
+  std::atomic<double> rate{1.0};  ///< factor on optimizer.lr
 };
 
 }  // namespace millrace::app

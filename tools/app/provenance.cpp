@@ -28,15 +28,13 @@ std::string host_name() {
 }
 
 nlohmann::ordered_json provenance(int threads) {
-  nlohmann::ordered_json p;
-  p["version"] = MILLRACE_VERSION;
-  p["compiler"] = std::string(MILLRACE_COMPILER) + " " + __VERSION__;
-  p["libtorch"] = TORCH_VERSION;
-  p["cuda"] = capture::cuda_version();
-  p["cpu"] = cpu_name();
-  p["gpu"] = capture::cuda_devices() > 0 ? capture::cuda_device_name(0) : "";
-  p["threads"] = threads;
-  return p;
+  return {{"version", MILLRACE_VERSION},
+          {"compiler", std::string(MILLRACE_COMPILER) + " " + __VERSION__},
+          {"libtorch", TORCH_VERSION},
+          {"cuda", capture::cuda_version()},
+          {"cpu", cpu_name()},
+          {"gpu", capture::cuda_devices() > 0 ? capture::cuda_device_name(0) : ""},
+          {"threads", threads}};
 }
 
 }  // namespace millrace::app

@@ -1,5 +1,3 @@
-#include "tools/app/request.h"
-
 #include <algorithm>
 #include <mutex>
 #include <numeric>
@@ -9,10 +7,8 @@
 
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
-#include "tools/app/intake.h"
-#include "tools/app/outputs/outputs.h"
+#include "tools/app/parts.h"
 #include "tools/app/plugins/plugins.h"
-#include "tools/app/ranks/rank_team.h"
 #include "tools/page/server.h"
 
 namespace millrace::app {
@@ -25,8 +21,7 @@ std::vector<std::unique_ptr<Sink>> make_sinks(const Config& config) {
     const std::size_t colon = std::min(asked.find(':'), asked.size());
     const std::string name = asked.substr(0, colon);
     const auto& types = sink_types();
-    const auto type = std::find_if(types.begin(), types.end(),
-                                   [&](const SinkType& one) { return one.name == name; });
+    const auto type = std::ranges::find(types, name, &SinkType::name);
     if (type == types.end()) {
       std::string known;
       for (const SinkType& one : types) known += (known.empty() ? "" : ", ") + one.name;
@@ -40,11 +35,6 @@ std::vector<std::unique_ptr<Sink>> make_sinks(const Config& config) {
     }
   }
   return made;
-}
-
-Config settled(Config config) {
-  settle(config);
-  return config;
 }
 
 void require_launcher(const Config& config) {
@@ -101,7 +91,8 @@ Request::Request(const Config& given, RunOptions asked)
       trainer(assemble(config, configured_shape(config), &resumed,
                        options.given && options.given->targets)),
       labels(configured_labels(config)),
-      live_labels(app::live_labels(config)) {
+      live_labels(told_live(config) ? std::make_shared<io::LiveLabels>(config.task.classes)
+                                    : nullptr) {
   if (options.ranks) {
     require_ranks(config, trainer, options.ranks->ranks());
   } else {

@@ -6,7 +6,7 @@
 
 #include "io/files/whole_file.h"
 #include "stages/safetensors.h"
-#include "tools/app/correction_choice.h"
+#include "tools/app/assembly.h"
 #include "tools/app/feeds/replay_feed.h"
 #include "tools/app/outputs/report.h"
 #include "tools/app/parts.h"
@@ -81,10 +81,7 @@ RunParts::RunParts(const Config& given, RunOptions options)
                : nullptr),
       intake(request.config, request.options.open_source, request.options.given),
       learner(request, intake, team.get()),
-      records(request, intake, learner, team.get(),
-              [this](std::int64_t samples) {
-                return about_weights(*this, samples, engine::Clock::now());
-              }),
+      records(*this),
       console(*this) {
   learner.feed->rest_while(
       [this] { return console.paused() && !progress.stopping.load(std::memory_order_relaxed); });
@@ -110,9 +107,7 @@ void Run::on_tick(std::function<void()> look) {
 void Run::learn(std::int64_t limit) {
   RunParts& p = *parts_;
   engine::Trainer& trainer = p.learner.trainer;
-  if (p.learner.rate_watch) throw std::logic_error("a run learns once");
-  p.learner.rate_watch =
-      std::make_unique<RateWatch>([&p] { return p.intake.seen_fps(); }, trainer.monitor());
+  if (p.progress.began != engine::Clock::time_point()) throw std::logic_error("a run learns once");
   prepare(p);
   p.intake.start(limit);
   p.progress.began = engine::Clock::now();

@@ -3,7 +3,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <ctime>
 #include <exception>
 #include <filesystem>
@@ -16,8 +15,7 @@
 #include "io/plot/plot.h"
 #include "io/queue/planar.h"
 #include "io/source/source.h"
-#include "tools/app/alerts/mqtt.h"
-#include "tools/app/alerts/webhook.h"
+#include "tools/app/alerts/channels.h"
 
 namespace millrace::app {
 namespace {
@@ -26,16 +24,16 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kLastPatience = 1s;  // shared by all posts after the run
 
-/// "20260102T030405Z-event-7-frame-1234", in UTC, so that names sort by time.
-std::string name_of(const Alert& alert) {
+/// FOLDER/20260102T030405Z-event-7-frame-1234ENDING, in UTC, so that names sort by time.
+std::string path_of(const std::string& folder, const Alert& alert, const std::string& ending) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(alert.time);
   std::tm parts{};
   gmtime_r(&seconds, &parts);
-  char name[96];
-  const std::size_t length = std::strftime(name, sizeof name, "%Y%m%dT%H%M%SZ", &parts);
-  std::snprintf(name + length, sizeof name - length, "-event-%lld-frame-%lld",
-                static_cast<long long>(alert.event), static_cast<long long>(alert.frame));
-  return name;
+  char time[32];
+  std::strftime(time, sizeof time, "%Y%m%dT%H%M%SZ", &parts);
+  return std::filesystem::path(folder) /
+         (std::string(time) + "-event-" + std::to_string(alert.event) + "-frame-" +
+          std::to_string(alert.frame) + ending);
 }
 
 /// Paths of the snapshots in `folder`, including earlier runs', oldest first.
@@ -178,7 +176,7 @@ std::chrono::milliseconds Alerts::patience() {
 void Alerts::tell(Slot& slot) {
   bool all = true;
   if (slot.pictures) all = attempt([&] { write_snapshot(slot); });
-  if (slot.films) slot.alert.clip = clip_path_ = path_of(slot.alert, ".mp4");
+  if (slot.films) slot.alert.clip = clip_path_ = path_of(options_.snapshots, slot.alert, ".mp4");
   const auto limit = patience();
   const std::string json = alert_json(slot.alert, options_.source);
   if (!options_.webhook.empty())
@@ -189,7 +187,7 @@ void Alerts::tell(Slot& slot) {
 }
 
 void Alerts::write_snapshot(Slot& slot) {
-  const std::string path = path_of(slot.alert, ".png");
+  const std::string path = path_of(options_.snapshots, slot.alert, ".png");
   const auto picture = [&](const std::vector<float>& data) {
     return io::from_planar(data.data(), options_.channels, options_.height, options_.width);
   };
@@ -204,10 +202,6 @@ void Alerts::write_snapshot(Slot& slot) {
   keep(path);
   const std::lock_guard lock(mutex_);
   last_snapshot_ = path;
-}
-
-std::string Alerts::path_of(const Alert& alert, const char* ending) const {
-  return (std::filesystem::path(options_.snapshots) / (name_of(alert) + ending)).string();
 }
 
 void Alerts::keep(const std::string& path) {

@@ -78,7 +78,6 @@ class Alerts {
   std::chrono::milliseconds patience();
   void tell(Slot& slot);
   void write_snapshot(Slot& slot);
-  std::string path_of(const Alert& alert, const char* ending) const;
   void keep(const std::string& path);  ///< removes the oldest beyond options_.keep
   template <class Act>
   bool attempt(const Act& act);

@@ -8,7 +8,7 @@
 #include "io/network/dial.h"
 #include "io/source/source.h"
 #include "io/source/uri.h"
-#include "tools/app/alerts/mqtt.h"
+#include "tools/app/alerts/channels.h"
 
 namespace millrace::app {
 namespace {

@@ -1,7 +1,7 @@
 // For builds without libmosquitto.
 #include <stdexcept>
 
-#include "tools/app/alerts/mqtt.h"
+#include "tools/app/alerts/channels.h"
 
 namespace millrace::app {
 

@@ -1,5 +1,3 @@
-#include "tools/app/alerts/webhook.h"
-
 #include <poll.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include "io/network/dial.h"
 #include "io/source/source.h"
 #include "io/source/uri.h"
+#include "tools/app/alerts/channels.h"
 
 namespace millrace::app {
 namespace {

@@ -8,8 +8,7 @@
 
 #include "io/source/source.h"
 #include "io/text/nearest_name.h"
-#include "tools/app/alerts/mqtt.h"
-#include "tools/app/alerts/webhook.h"
+#include "tools/app/alerts/channels.h"
 #include "tools/app/config/config_keys.h"
 #include "tools/app/config/deep_key.h"
 #include "tools/app/plugins/plugins.h"
@@ -28,8 +27,7 @@ std::string place(const std::string& name, const toml::source_region& region) {
 
 const ConfigKey* find_key(std::string_view path) {
   const auto& keys = config_keys();
-  const auto found = std::find_if(keys.begin(), keys.end(),
-                                  [&](const ConfigKey& key) { return key.path == path; });
+  const auto found = std::ranges::find(keys, path, &ConfigKey::path);
   return found == keys.end() ? nullptr : &*found;
 }
 
@@ -106,11 +104,10 @@ void set_key(Config& config, const std::string& path, const toml::node& value,
   const ConfigKey* key = find_key(path);
   if (!key)
     throw ConfigError(where + ": unknown key " + path + "; the nearest is " + nearest_key(path));
-  const bool fits = key->set(config, value);
-  if (fits && path == kPlugins) load_plugins(config, where);
-  if (fits) return;
-  throw ConfigError(where + ": " + path + " = " + on_one_line(value) + ": must be " +
-                    key->may_hold(config));
+  if (!key->set(config, value))
+    throw ConfigError(where + ": " + path + " = " + on_one_line(value) + ": must be " +
+                      key->may_hold(config));
+  if (path == kPlugins) load_plugins(config, where);
 }
 
 void apply_file(Config& config, const std::string& text) {
@@ -126,22 +123,17 @@ void apply_file(Config& config, const std::string& text) {
   for (const auto& [name, node] : root) {
     if (name == kPlugins) set_key(config, kPlugins, node, place(config.name, name.source()));
   }
-  for (const auto& [name, node] : root) {
-    if (name == kPlugins) continue;
-    const std::string at = place(config.name, name.source());
+  for (const auto& [entry, node] : root) {
+    if (entry == kPlugins) continue;
+    const std::string name(entry.str()), nearest = nearest_table(name);
+    const std::string at = place(config.name, entry.source());
     const toml::table* table = node.as_table();
-    const std::string nearest = nearest_table(name.str());
-    if (nearest == name.str() && !table) {
-      throw ConfigError(at + ": " + std::string(name.str()) + " must be a table, written [" +
-                        std::string(name.str()) + "]");
-    }
-    if (nearest != name.str()) {
-      throw ConfigError(at + ": unknown table [" + std::string(name.str()) + "]; the nearest is [" +
-                        nearest + "]");
-    }
+    if (nearest == name && !table)
+      throw ConfigError(at + ": " + name + " must be a table, written [" + name + "]");
+    if (nearest != name)
+      throw ConfigError(at + ": unknown table [" + name + "]; the nearest is [" + nearest + "]");
     for (const auto& [key, value] : *table) {
-      set_key(config, std::string(name.str()) + "." + std::string(key.str()), value,
-              place(config.name, key.source()));
+      set_key(config, name + "." + std::string(key.str()), value, place(config.name, key.source()));
     }
   }
 }
@@ -170,7 +162,7 @@ void Config::set(const std::string& key, const std::string& value) {
   set_key(*this, key, *parsed.get("v"), where);
 }
 
-void settle(Config& config) {
+Config settled(Config config) {
   const auto require = [&](const char* key, const std::string& wrong) {
     if (!wrong.empty()) throw config.error(key, wrong);
   };
@@ -209,6 +201,7 @@ void settle(Config& config) {
     const char* key = config.checkpoint.every > 0 ? "checkpoint.every" : "checkpoint.resume";
     throw config.error(key, "needs checkpoint.dir");
   }
+  return config;
 }
 
 ConfigError Config::error(const std::string& key, const std::string& what) const {
@@ -225,8 +218,7 @@ Config parse_config(const std::string& text, const std::string& name,
   }
   apply_file(config, text);
   for (const std::string& setting : settings) apply_setting(config, setting);
-  settle(config);
-  return config;
+  return settled(std::move(config));
 }
 
 Config load_config(const std::string& path, const std::vector<std::string>& settings) {

@@ -138,7 +138,7 @@ Config parse_config(const std::string& text, const std::string& name,
                     const std::vector<std::string>& settings);
 
 /// Resolves keys that depend on one another, as load_config() does. Throws ConfigError.
-void settle(Config& config);
+Config settled(Config config);
 
 std::string to_toml(Config config);
 

@@ -120,18 +120,11 @@ Range share() {
 }
 
 /// "NAME: what it is; NAME: what it is".
-template <class Table, class Entry>
-std::string described(const Table& table, std::string Entry::*what) {
+template <class Table, class Name, class What>
+std::string described(const Table& table, Name name, What what) {
   std::string text;
-  for (const Entry& entry : table)
-    text += (text.empty() ? "" : "; ") + entry.name + ": " + entry.*what;
-  return text;
-}
-
-std::string described_sources() {
-  std::string text;
-  for (const io::SourceKind& kind : io::source_kinds())
-    text += (text.empty() ? "" : "; ") + std::string(kind.example) + ": " + kind.summary;
+  for (const auto& entry : table)
+    text += (text.empty() ? "" : "; ") + std::string(entry.*name) + ": " + entry.*what;
   return text;
 }
 
@@ -147,7 +140,8 @@ std::vector<ConfigKey> make_table() {
       KEY(plugins, {},
           "shared objects that add layers, losses, sources and sinks: code, so load only what you "
           "trust"),
-      KEY(source.uri, {.text = "a path or URI"}, described_sources()),
+      KEY(source.uri, {.text = "a path or URI"},
+          described(io::source_kinds(), &io::SourceKind::example, &io::SourceKind::summary)),
       KEY(source.uris, {},
           "under mpirun: one URI for each of several pipelines that train one network, each read "
           "where the pipeline's first rank runs; empty: one pipeline, source.uri"),
@@ -172,9 +166,10 @@ std::vector<ConfigKey> make_table() {
           "seconds without a picture after which a live source counts as broken off"),
       KEY(source.max_pixels, from(1, kMany),
           "pixels of a picture that may be decoded; a larger one breaks the stream off"),
-      KEY(task.kind, one_of(names_of(task_types())), described(task_types(), &TaskType::meaning)),
+      KEY(task.kind, one_of(names_of(task_types())),
+          described(task_types(), &TaskType::name, &TaskType::meaning)),
       KEY(task.loss, losses(),
-          described(stages::loss_types(), &stages::LossType::summary) +
+          described(stages::loss_types(), &stages::LossType::name, &stages::LossType::summary) +
               "; a list: their sum, as [{kind = \"mse\"}, {kind = \"ssim\", weight = 0.5}]; "
               "cross-entropy takes label_smoothing, each takes channels = [FIRST, COUNT]"),
       KEY(task.horizon, from(1, 1000), "next-frame: frames from the input to the predicted frame"),
@@ -354,7 +349,8 @@ std::vector<ConfigKey> make_table() {
       KEY(output.log_every, from(1, kMany), "frames from one line of output.log to the next"),
       KEY(output.sinks, {},
           std::string("plug-ins' sinks, each as \"NAME:ARGUMENT\"") +
-              (sink_types().empty() ? "" : "; ") + described(sink_types(), &SinkType::summary)),
+              (sink_types().empty() ? "" : "; ") +
+              described(sink_types(), &SinkType::name, &SinkType::summary)),
   };
 }
 

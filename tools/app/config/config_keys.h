@@ -43,15 +43,8 @@ struct ConfigKey {
 
 const std::vector<ConfigKey>& config_keys();
 
-/// Reads a value of `place`'s type; false if it has another type or is not in `range`.
-bool read_value(const toml::node& node, const Range& range, Place place);
-/// A value as TOML; `range` may name values.
-std::string value_text(Place place, const Range& range = {});
-/// The fewest digits that read back as `value`: 0.9, 1000.0, 1e-08.
-std::string value_text(double value);
 /// `one of "a", "b"`.
 std::string choices_text(const std::vector<std::string>& choices);
-std::string range_text(const Range& range, Place place);
 
 /// Reads one [[model.layer]] table. Throws std::invalid_argument.
 stages::LayerSpec read_layer(const toml::table& table);

@@ -23,6 +23,17 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+template <class T>
+std::optional<T> read_as(const toml::node& node, const Range& range);
+
+/// Stores the node's value; false if it has another type or is not in `range`.
+template <class T>
+bool read_value(const toml::node& node, const Range& range, T* value) {
+  auto read = read_as<T>(node, range);
+  if (read) *value = std::move(*read);
+  return read.has_value();
+}
+
 /// A loss by name, or a table of kind, weight, label_smoothing and channels.
 bool read_term(const toml::node& node, const Range& names, stages::LossTerm& term) {
   if (read_value(node, names, &term.kind)) return true;
@@ -89,6 +100,18 @@ std::optional<T> read_as(const toml::node& node, const Range& range) {
   }
 }
 
+/// The fewest digits that read back as `value`: 0.9, 1000.0, 1e-08.
+std::string number_text(double value) {
+  const bool plain = value == 0 || (std::abs(value) >= 1e-4 && std::abs(value) < 1e15);
+  char digits[32];
+  char* const end = std::to_chars(digits, digits + sizeof digits, value,
+                                  plain ? std::chars_format::fixed : std::chars_format::scientific)
+                        .ptr;
+  std::string text(digits, end);
+  return plain && text.find('.') == std::string::npos ? text + ".0" : text;
+}
+
+/// A value as TOML; `range` may name values.
 template <class T>
 std::string text_of(const T& value, const Range& range);
 
@@ -101,8 +124,8 @@ std::string list_text(const std::vector<T>& list, const Range& range) {
 
 std::string term_text(const stages::LossTerm& term) {
   if (stages::LossSpec{term.kind}.terms[0] == term) return value_text(term.kind);
-  std::string text = "{kind = " + value_text(term.kind) + ", weight = " + value_text(term.weight);
-  if (term.label_smoothing > 0) text += ", label_smoothing = " + value_text(term.label_smoothing);
+  std::string text = "{kind = " + value_text(term.kind) + ", weight = " + number_text(term.weight);
+  if (term.label_smoothing > 0) text += ", label_smoothing = " + number_text(term.label_smoothing);
   if (!term.channels.empty()) text += ", channels = " + list_text(term.channels, {});
   return text + "}";
 }
@@ -122,22 +145,22 @@ std::string text_of(const T& value, const Range& range) {
   } else {
     if (range.automatic && value == T(*range.automatic)) return value_text("auto");
     if constexpr (std::is_integral_v<T>) return std::to_string(value);
-    return value_text(double(value));
+    return number_text(double(value));
   }
 }
 
 template <class T>
-std::string bounds_text(const Range& range) {
-  const auto from_to = [&](const std::string& what) {
-    return what + " from " + std::to_string(std::int64_t(range.least)) + " to " +
-           std::to_string(std::int64_t(range.most));
-  };
+std::string range_text(const Range& range) {
+  if (!range.text.empty()) return range.text;
+  if (!range.choices.empty()) return choices_text(range.choices);
   if constexpr (std::is_same_v<T, bool>) return "true or false";
   if constexpr (std::is_same_v<T, std::string>) return "text";
   if constexpr (std::is_same_v<T, std::vector<std::string>>) return "a list of texts";
   if constexpr (std::is_same_v<T, double>)
-    return "a number from " + value_text(range.least) + " to " + value_text(range.most);
-  return from_to(kIsList<T> ? "a list of whole numbers" : "a whole number");
+    return "a number from " + number_text(range.least) + " to " + number_text(range.most);
+  return (kIsList<T> ? "a list of whole numbers from " : "a whole number from ") +
+         std::to_string(std::int64_t(range.least)) + " to " +
+         std::to_string(std::int64_t(range.most));
 }
 
 template <class T>
@@ -149,39 +172,15 @@ void read_into(std::optional<T>& value, const toml::table& table, const stages::
   if (std::is_integral_v<T>) range = {.least = double(field.least), .most = double(field.most)};
   if (std::is_floating_point_v<T>) range.text = "a number";
   if (!read_value(*node, range, &value.emplace()))
-    throw std::invalid_argument(field.name + " must be " + range_text(range, &*value));
+    throw std::invalid_argument(field.name + " must be " + range_text<T>(range));
 }
 
 }  // namespace
-
-bool read_value(const toml::node& node, const Range& range, Place place) {
-  return std::visit(
-      [&](auto* value) {
-        auto read = read_as<std::remove_pointer_t<decltype(value)>>(node, range);
-        if (read) *value = std::move(*read);
-        return read.has_value();
-      },
-      place);
-}
 
 std::string value_text(const std::string& text) {
   std::ostringstream out;
   out << toml::value<std::string>(text);
   return out.str();
-}
-
-std::string value_text(double value) {
-  const bool plain = value == 0 || (std::abs(value) >= 1e-4 && std::abs(value) < 1e15);
-  char digits[32];
-  char* const end = std::to_chars(digits, digits + sizeof digits, value,
-                                  plain ? std::chars_format::fixed : std::chars_format::scientific)
-                        .ptr;
-  std::string text(digits, end);
-  return plain && text.find('.') == std::string::npos ? text + ".0" : text;
-}
-
-std::string value_text(Place place, const Range& range) {
-  return std::visit([&](auto* value) { return text_of(*value, range); }, place);
 }
 
 std::string choices_text(const std::vector<std::string>& choices) {
@@ -191,26 +190,21 @@ std::string choices_text(const std::vector<std::string>& choices) {
   return text;
 }
 
-std::string range_text(const Range& range, Place place) {
-  if (!range.text.empty()) return range.text;
-  if (!range.choices.empty()) return choices_text(range.choices);
-  return std::visit(
-      [&](auto* value) { return bounds_text<std::remove_pointer_t<decltype(value)>>(range); },
-      place);
-}
-
 bool ConfigKey::set(Config& config, const toml::node& node) const {
   const Place place = at(config);
-  return read_value(node, range, place) && (!range.fits || range.fits(place));
+  return std::visit([&](auto* value) { return read_value(node, range, value); }, place) &&
+         (!range.fits || range.fits(place));
 }
 
 // These don't change the config.
 std::string ConfigKey::show(const Config& config) const {
-  return value_text(at(const_cast<Config&>(config)), range);
+  return std::visit([&](const auto* value) { return text_of(*value, range); },
+                    at(const_cast<Config&>(config)));
 }
 
 std::string ConfigKey::may_hold(const Config& config) const {
-  return range_text(range, at(const_cast<Config&>(config)));
+  return std::visit([&]<class T>(T*) { return range_text<T>(range); },
+                    at(const_cast<Config&>(config)));
 }
 
 stages::LayerSpec read_layer(const toml::table& table) {
@@ -244,8 +238,8 @@ std::string layer_toml(const stages::LayerSpec& layer) {
   for (const stages::LayerField& field : stages::layer_fields()) {
     std::visit(
         [&](auto member) {
-          auto value = layer.*member;
-          if (value) text += field.name + " = " + value_text(&*value) + "\n";
+          if (const auto& value = layer.*member)
+            text += field.name + " = " + text_of(*value, {}) + "\n";
         },
         field.member);
   }

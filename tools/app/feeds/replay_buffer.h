@@ -99,9 +99,7 @@ class ReplayBuffer {
         return place < places_ ? int(place) : -1;
       }
       case ReplayKind::hard:
-        return int(std::min_element(kept_.begin(), kept_.end(),
-                                    [](const Kept& a, const Kept& b) { return a.loss < b.loss; }) -
-                   kept_.begin());
+        return int(std::ranges::min_element(kept_, {}, &Kept::loss) - kept_.begin());
     }
     return -1;
   }

@@ -18,11 +18,7 @@ class Overlap {
   void add(std::size_t truth, std::size_t told) {
     const std::size_t classes = now_.size() / 2;
     ++now_[classes + truth];
-    if (truth == told) {
-      ++now_[truth];
-    } else {
-      ++now_[classes + told];
-    }
+    ++now_[truth == told ? truth : classes + told];
   }
   void end_frame() {
     Counts& oldest = ring_[frames_++ % kRecent];

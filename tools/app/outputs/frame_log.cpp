@@ -79,7 +79,13 @@ void FrameLog::resumed(std::int64_t frames) {
 }
 
 void FrameLog::write(milliseconds patience) {
-  if (!file_ && !reopen()) return;
+  if (!file_) {
+    try {
+      open();
+    } catch (const std::runtime_error&) {
+      return;
+    }
+  }
   Note note;
   if (!flush(patience) || !notes_.try_dequeue(note)) return;
   const engine::Reading reading = subject_.monitor.read();
@@ -92,15 +98,6 @@ void FrameLog::write(milliseconds patience) {
 void FrameLog::finish() {
   write(kPatience);
   if (!text_.empty() && error_.empty()) set_error(where() + ": is not being read");
-}
-
-bool FrameLog::reopen() {
-  try {
-    open();
-    return true;
-  } catch (const std::runtime_error&) {
-    return false;
-  }
 }
 
 std::string FrameLog::line(const Note& note, const engine::Reading& r) {

@@ -68,7 +68,6 @@ class FrameLog final : public engine::Observer {
   void note(const engine::SampleInfo& info, float loss);
   std::string line(const Note& note, const engine::Reading& reading);
   void open();
-  bool reopen();  ///< after a failure; true if it succeeded
   bool flush(std::chrono::milliseconds patience);
   void fail(const std::string& cause);
   void set_error(const std::string& error) {

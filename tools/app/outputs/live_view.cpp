@@ -6,7 +6,6 @@
 #include "engine/format.h"
 #include "tools/app/assembly.h"
 #include "tools/app/config/task.h"
-#include "tools/app/correction_choice.h"
 #include "tools/app/outputs/report.h"
 #include "tools/app/parts.h"
 #include "tools/app/ranks/rank_grid.h"
@@ -44,6 +43,13 @@ page::Json pixel_classes(const Config& config, const stages::ImageShape& made) {
   return classes;
 }
 
+/// Which output can't be written; "": none.
+std::string trouble(const Records& records) {
+  const std::string checkpoint = records.checkpoint_error(), log = records.log_error();
+  if (!checkpoint.empty()) return "checkpoint: " + checkpoint;
+  return log.empty() ? "" : "log: " + log;
+}
+
 /// Per pixel of `numbers` [classes][pixels], the class of the largest value above `floor`, or -1.
 void largest(const float* numbers, std::size_t classes, float floor, std::vector<float>& out) {
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -76,24 +82,22 @@ LiveView::LiveView(RunParts& run)
 }
 
 void LiveView::serve_page() {
-  const stages::ImageShape sample = run_.intake.shape();
-  const page::PictureShape shape{int(sample.channels), int(sample.height), int(sample.width)};
-  board_ = std::make_unique<page::PictureBoard>(shape, shown_shape(sample));
+  const stages::ImageShape sample = run_.intake.shape(), made = run_.learner.trainer.output_shape();
+  const auto shape = [](const stages::ImageShape& of) {
+    return page::PictureShape{int(of.channels), int(of.height), int(of.width)};
+  };
+  page::PictureShape shown;  // targets and predictions; without a size if they are not pictures
+  if (!classes_.empty()) {
+    shown = {.channels = 1, .height = int(made.height), .width = int(made.width), .classes = true};
+  } else if (task_type(config_.task.kind).pictures && made.channels == sample.channels) {
+    shown = shape(made);
+  }
+  board_ = std::make_unique<page::PictureBoard>(shape(sample), shown);
   page::WebSubject subject{
       .look = [this] { return look(); }, .pictures = board_.get(), .controls = &controls_};
   server_ = page::start_server(
       page::web_options(run_.request.options.serve_at, run_.request.options.token),
       std::move(subject));
-}
-
-/// The shape of targets and predictions; without a size if they are not pictures.
-page::PictureShape LiveView::shown_shape(const stages::ImageShape& sample) const {
-  const stages::ImageShape& made = run_.learner.trainer.output_shape();
-  if (!classes_.empty()) {
-    return {.channels = 1, .height = int(made.height), .width = int(made.width), .classes = true};
-  }
-  if (!task_type(config_.task.kind).pictures || made.channels != sample.channels) return {};
-  return {int(made.channels), int(made.height), int(made.width)};
 }
 
 void LiveView::predicted(engine::Sample& sample, float) {
@@ -130,12 +134,6 @@ void LiveView::obey() {
   }
 }
 
-std::string LiveView::trouble() const {
-  const std::string checkpoint = run_.records.checkpoint_error(), log = run_.records.log_error();
-  if (!checkpoint.empty()) return "checkpoint: " + checkpoint;
-  return log.empty() ? "" : "log: " + log;
-}
-
 page::Snapshot LiveView::look() const {
   engine::Trainer& trainer = run_.learner.trainer;
   const engine::Checkpointer* const checkpointer = run_.records.checkpointer.get();
@@ -150,7 +148,7 @@ page::Snapshot LiveView::look() const {
       {"learning_rate", config_.optimizer.lr * run_.learner.rate.load(std::memory_order_relaxed)},
       {"saves", checkpointer ? checkpointer->written() : 0},
       {"failed_saves", checkpointer ? checkpointer->failed() : 0},
-      {"trouble", trouble()},
+      {"trouble", trouble(run_.records)},
       {"notice",
        saving_ && !run_.intake.health->connected ? "the save waits for the next frame" : ""},
       {"label", label.empty() ? page::Json() : page::Json(label)}};

@@ -1,16 +1,50 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 
-#include "tools/app/outputs/mqtt_view.h"
-#include "tools/app/request.h"
+#include "engine/pipeline/feed.h"
+#include "tools/app/alerts/alerts.h"
+#include "tools/app/config/config.h"
 #include "tools/page/server.h"
 
 namespace millrace::app {
 
 struct RunParts;
+
+/// At the broker in [mqtt], publishes, retained: PREFIX/availability, "online" or "offline";
+/// PREFIX/state, once a second, like the page's /state; PREFIX/event, the latest snapshot as PNG;
+/// and Home Assistant's discovery. Takes PREFIX/control like the page's /control, and single words:
+/// PREFIX/control/pause, PREFIX/control/label "night". Runs on its own thread, which survives the
+/// broker's absence.
+class MqttView {
+ public:
+  /// All arguments outlive the view; any thread may call `look`. `alerts` may be null.
+  MqttView(const Config& config, std::function<page::Snapshot()> look, const Alerts* alerts,
+           page::Controls& controls);
+  /// Publishes "offline", within a second.
+  ~MqttView();
+
+  /// News for users, reported once: connected, away, a message that can't be executed. Any thread.
+  std::string take_note();
+
+ private:
+  void run();
+  void note(const std::string& line);
+
+  const Config& config_;
+  const std::function<page::Snapshot()> look_;
+  const Alerts* const alerts_;
+  page::Controls& controls_;
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::string note_;
+  std::thread thread_;  // last: uses the members above
+};
 
 /// Serves the page, if requested, and connects to the configured broker, from construction to
 /// destruction. The last stage's worker calls predicted(), the main thread obey() and take_note(),
@@ -19,10 +53,6 @@ class LiveView final : public engine::Observer {
  public:
   /// As Console's.
   explicit LiveView(RunParts& run);
-
-  static bool wanted(const Request& request) {
-    return request.options.serve || !request.config.mqtt.broker.empty();
-  }
 
   void predicted(engine::Sample& sample, float loss) override;
   void obey();
@@ -34,9 +64,7 @@ class LiveView final : public engine::Observer {
 
  private:
   void serve_page();
-  page::PictureShape shown_shape(const stages::ImageShape& sample) const;
   page::Snapshot look() const;
-  std::string trouble() const;  ///< which output can't be written; "": none
 
   RunParts& run_;
   const Config& config_;

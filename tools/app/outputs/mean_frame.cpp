@@ -10,17 +10,13 @@ at::Tensor tensor_of(const float* data, const stages::ImageShape& shape) {
   return at::from_blob(const_cast<float*>(data), {1, shape.channels, shape.height, shape.width});
 }
 
-std::size_t size_of(const stages::ImageShape& shape) {
-  return std::size_t(shape.channels * shape.height * shape.width);
-}
-
 }  // namespace
 
 MeanFrame::MeanFrame(const stages::ImageShape& target, const stages::LossSpec& loss)
     : shape_(target),
       loss_(loss),
       single_(loss_.single()),
-      mean_(size_of(target)),
+      mean_(std::size_t(target.channels * target.height * target.width)),
       // Start with equal probabilities, as if one sample were spread over all classes.
       seen_(loss_.scores() ? 1 : 0) {
   tensor_of(mean_.data(), shape_).copy_(loss_.prior(tensor_of(mean_.data(), shape_)));

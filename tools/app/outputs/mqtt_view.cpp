@@ -1,5 +1,3 @@
-#include "tools/app/outputs/mqtt_view.h"
-
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -9,7 +7,8 @@
 
 #include "io/source/source.h"
 #include "io/text/nearest_name.h"
-#include "tools/app/alerts/mqtt.h"
+#include "tools/app/alerts/channels.h"
+#include "tools/app/outputs/live_view.h"
 #include "tools/page/json.h"
 #include "tools/page/trend.h"
 

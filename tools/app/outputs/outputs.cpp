@@ -1,5 +1,3 @@
-#include "tools/app/outputs/outputs.h"
-
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -16,6 +14,7 @@
 #include "io/source/source.h"
 #include "io/source/uri.h"
 #include "io/video/video_writer.h"
+#include "tools/app/assembly.h"
 #include "tools/app/checkpoint_files.h"
 
 namespace millrace::app {

@@ -1,6 +1,6 @@
-#include "tools/app/outputs/records.h"
-
 #include "tools/app/assembly.h"
+#include "tools/app/outputs/report.h"
+#include "tools/app/parts.h"
 
 namespace millrace::app {
 namespace {
@@ -17,11 +17,13 @@ NoveltyWatch novelty_watch(const Config& config, const Intake& intake) {
 
 }  // namespace
 
-Records::Records(Request& request, const Intake& intake, Learner& learner, RankTeam* team,
-                 AboutWeights about)
-    : log(learner.trainer, task_type(request.config.task.kind), channels_before(request.config),
-          novelty_watch(request.config, intake)),
-      checkpoints(request.config.checkpoint.dir) {
+Records::Records(RunParts& run)
+    : log(run.learner.trainer, task_type(run.request.config.task.kind),
+          channels_before(run.request.config), novelty_watch(run.request.config, run.intake)),
+      checkpoints(run.request.config.checkpoint.dir) {
+  Request& request = run.request;
+  const Intake& intake = run.intake;
+  Learner& learner = run.learner;
   const Config& config = request.config;
   engine::Trainer& trainer = learner.trainer;
   if (learner.replay) {
@@ -57,8 +59,9 @@ Records::Records(Request& request, const Intake& intake, Learner& learner, RankT
   checkpointer = std::make_unique<engine::Checkpointer>(
       config.pipeline.stages * config.pipeline.tensor, config.checkpoint.every,
       [&trainer](int stage) { return trainer.checkpoint(stage); },
-      [this, team, about = std::move(about)](const stages::StateDict& state, std::int64_t samples) {
-        checkpoints.write(team ? team->grid().put_together(state) : state, about(samples));
+      [this, &run](const stages::StateDict& state, std::int64_t samples) {
+        checkpoints.write(run.team ? run.team->grid().put_together(state) : state,
+                          about_weights(run, samples, engine::Clock::now()));
       },
       learner.assembled.guard ? &trainer.guard() : nullptr);
 }

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "engine/trace/action_log.h"
@@ -14,11 +13,13 @@
 #include "tools/app/alerts/alerts.h"
 #include "tools/app/checkpoint_files.h"
 #include "tools/app/learner.h"
-#include "tools/app/observers.h"
 #include "tools/app/outputs/frame_log.h"
 #include "tools/app/outputs/run_log.h"
+#include "tools/app/plugins/plugin.h"
 
 namespace millrace::app {
+
+struct RunParts;
 
 struct Progress {
   std::atomic<bool> stopping{false};       ///< no more frames are wanted; any thread
@@ -26,6 +27,45 @@ struct Progress {
   bool learning = false;                   ///< workers are running; main thread
   engine::FrameCounts frames;              ///< set at the end
   std::string source_error;                ///< why the stream broke off; "": it didn't
+};
+
+/// Shows each prediction of a fresh sample to every observer, in order. Observers are added before
+/// the run and outlive it.
+class Observers final : public engine::Observer {
+ public:
+  using See = std::function<void(engine::Sample& sample, float loss)>;
+
+  void add(engine::Observer* observer) { fresh_.push_back(observer); }
+  /// `see` is called as Observer::predicted() is.
+  void add(See see) {
+    made_.push_back(std::make_unique<Function>(std::move(see)));
+    add(made_.back().get());
+  }
+  /// This one also sees replayed samples, and sees every sample before the others.
+  void add_for_all(engine::Observer* observer) { all_.push_back(observer); }
+
+  void shown(engine::Sample& sample) override {
+    each(sample, [&](engine::Observer& observer) { observer.shown(sample); });
+  }
+  void predicted(engine::Sample& sample, float loss) override {
+    each(sample, [&](engine::Observer& observer) { observer.predicted(sample, loss); });
+  }
+
+ private:
+  struct Function final : engine::Observer {
+    explicit Function(See see) : see_(std::move(see)) {}
+    void predicted(engine::Sample& sample, float loss) override { see_(sample, loss); }
+    See see_;
+  };
+  template <class Show>
+  void each(const engine::Sample& sample, const Show& show) {
+    for (engine::Observer* const observer : all_) show(*observer);
+    if (sample.info.replayed) return;
+    for (engine::Observer* const observer : fresh_) show(*observer);
+  }
+
+  std::vector<engine::Observer*> fresh_, all_;
+  std::vector<std::unique_ptr<Function>> made_;
 };
 
 /// Writes each prediction beside its input. Last stage's worker; finish() after the run.
@@ -64,11 +104,8 @@ class VideoOut final : public engine::Observer {
 
 /// Parts that the config does not ask for are null.
 struct Records {
-  /// Metadata of weights, for a number of samples after the run's start. Any thread.
-  using AboutWeights = std::function<stages::Metadata(std::int64_t samples)>;
-  /// All arguments outlive this.
-  Records(Request& request, const Intake& intake, Learner& learner, RankTeam* team,
-          AboutWeights about);
+  /// `run` outlives it; the parts before it are there.
+  explicit Records(RunParts& run);
 
   engine::PipelineOptions pipeline_options(Learner& learner, std::int64_t limit);
 

@@ -7,7 +7,6 @@
 #include "capture/program/cuda/cache.h"
 #include "engine/format.h"
 #include "tools/app/assembly.h"
-#include "tools/app/correction_choice.h"
 #include "tools/app/parts.h"
 #include "tools/app/provenance.h"
 
@@ -303,7 +302,7 @@ Json make_report(RunParts& p) {
                     {"loss", config.task.loss.text()},
                     {"without_target", frames.untold}};
   report["realtime"] = real_time_json(r, p.learner.real_time.verdict(r));
-  report["realtime"]["F_estimated"] = p.learner.rate_watch && p.learner.rate_watch->estimated();
+  report["realtime"]["F_estimated"] = p.learner.rate_watch.estimated();
   report["dead_units"] = dead_units_json(trainer);
   report.update(learned_report(log));
   if (idle) report["memory_bytes"] = memory_json(trainer);

@@ -116,7 +116,7 @@ class RunLog final : public engine::Observer {
   void keep_pictures(engine::Sample& sample) {
     input_.resize(sample.shown_input().size());
     target_.resize(sample.shown_target().size());
-    prediction_.resize(std::size_t(shape_.channels * shape_.height * shape_.width));
+    prediction_.resize(mean_frame_.mean().size());
   }
   // Of the last sample, after the run.
   const float* input() const {

@@ -1,9 +1,13 @@
+// A run told to people, in lines and pictures.
 #include "tools/app/outputs/report.h"
 
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "engine/format.h"
+#include "io/plot/plot.h"
+#include "io/queue/planar.h"
+#include "tools/app/outputs/run_log.h"
 
 namespace millrace::app {
 namespace {
@@ -59,9 +63,9 @@ void tell_time(std::ostream& out, const Json& report) {
 /// ", mean frame 0.0049, last frame 0.0018": each trivial predictor's recent `of`.
 std::string trivial(const Json& of, const std::string& unit = "") {
   std::string all;
-  for (const auto& [key, name] : {std::pair{"mean_frame", "mean frame"},
-                                  std::pair{"last_frame", "last frame"},
-                                  std::pair{"linear", "linear extrapolation"}}) {
+  for (const auto& [key, name] :
+       {std::pair{"mean_frame", "mean frame"}, std::pair{"last_frame", "last frame"},
+        std::pair{"linear", "linear extrapolation"}}) {
     if (!of.contains(key)) continue;
     const Json& recent = of[key]["recent"];  // null: no error, so an infinite PSNR
     all += std::string(", ") + name + " " + (recent.is_null() ? "no error" : text(recent) + unit);
@@ -75,8 +79,12 @@ std::string verdict_on(const Json& learned) {
   if (strongest.empty()) return "nothing yet";
   const double times = learned["times"].is_number() ? learned["times"].get<double>() : 0;
   if (learned["yes"].get<bool>())
-    return "yes: " + (times > 0 ? text(times) + " times better than the " : "no error, unlike the ") + strongest;
-  return "not yet: " + (times > 0 ? text(1 / times) + " times worse than the " : "no better than the ") + strongest;
+    return "yes: " +
+           (times > 0 ? text(times) + " times better than the " : "no error, unlike the ") +
+           strongest;
+  return "not yet: " +
+         (times > 0 ? text(1 / times) + " times worse than the " : "no better than the ") +
+         strongest;
 }
 
 void tell_loss(std::ostream& out, const Json& report) {
@@ -127,6 +135,45 @@ std::string summarize(const Json& report) {
   tell_scores(out, report);
   tell_verdict(out, report["realtime"]);
   return out.str();
+}
+
+void draw_loss(const RunLog& log, const std::string& path) {
+  io::Chart chart{.title = "Loss while learning, frame by frame",
+                  .x_label = "frame",
+                  .y_label = "mean squared error",
+                  .log_y = true};
+  const Compared& losses = log.losses();
+  auto mean_frame = losses.mean_frame.curve();
+  for (auto& [frame, loss] : mean_frame) ++frame;  // there is no mean before the first frame
+  chart.series = {{.label = "network", .points = losses.network.curve()},
+                  {.label = "mean frame", .points = std::move(mean_frame), .dashed = true}};
+  if (losses.last_frame.count() > 0)
+    chart.series.push_back(
+        {.label = "last frame", .points = losses.last_frame.curve(), .dashed = true});
+  io::write_chart(chart, path);
+}
+
+void draw_prediction(const RunLog& log, const stages::ImageShape& shape, const std::string& path) {
+  const int channels = int(shape.channels), height = int(shape.height), width = int(shape.width);
+  const float *target = log.target(), *prediction = log.prediction();
+  const std::size_t elements = log.mean_frame().mean().size();
+  const auto error = io::shown_error({prediction, elements}, {target, elements});
+  const auto picture = [&](const float* data) {
+    return io::from_planar(data, channels, height, width);
+  };
+  const engine::LossHistory& copies = log.losses().last_frame;
+  constexpr char kLoss[] = "loss %.4f";
+  io::write_strip(
+      "Input and prediction of the last frame",
+      {{"input", copies.count() > 0 ? text(copies.recent(), kLoss) + " as the prediction" : "",
+        picture(log.input())},
+       {"target", "", picture(target)},
+       {"prediction", text(log.network().recent(), kLoss) + " (last 100 frames)",
+        picture(prediction)},
+       {"mean frame", text(log.baseline().recent(), kLoss) + " (last 100 frames)",
+        picture(log.mean_frame().mean().data())},
+       {"error x4", "target - prediction", picture(error.data())}},
+      path);
 }
 
 }  // namespace millrace::app

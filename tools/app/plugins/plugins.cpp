@@ -31,19 +31,15 @@ void require_abi(void* object, const std::string& path) {
                       plugin_abi() + "): build it again");
 }
 
-void add(SinkType type) {
-  for (const SinkType& other : sinks) {
-    if (other.name == type.name)
-      throw std::invalid_argument("sink " + type.name + " is there already");
-  }
-  sinks.push_back(std::move(type));
-}
-
 void add_all(const Plugin& plugin) {
   for (const auto& layer : plugin.layers) stages::add_layer_type(layer);
   for (const auto& loss : plugin.losses) stages::add_loss_type(loss);
   for (const auto& source : plugin.sources) io::add_source_kind(source);
-  for (const auto& sink : plugin.sinks) add(sink);
+  for (const auto& sink : plugin.sinks) {
+    if (std::ranges::find(sinks, sink.name, &SinkType::name) != sinks.end())
+      throw std::invalid_argument("sink " + sink.name + " is there already");
+    sinks.push_back(sink);
+  }
 }
 
 }  // namespace

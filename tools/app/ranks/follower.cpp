@@ -1,5 +1,3 @@
-#include "tools/app/ranks/follower.h"
-
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -17,6 +15,7 @@
 #include "tools/app/ranks/rank_feeds.h"
 #include "tools/app/ranks/rank_grid.h"
 #include "tools/app/ranks/rank_letters.h"
+#include "tools/app/run.h"
 
 namespace millrace::app {
 namespace {
@@ -31,12 +30,12 @@ Config of_copy(Config config, int copy) {
 /// Opens the config's source for samples of this size. Throws ConfigError, io::SourceError.
 std::unique_ptr<Intake> open_intake(const Config& config, const stages::ImageShape& sample) {
   auto intake = std::make_unique<Intake>(config);
-  const auto size = [](const stages::ImageShape& shape) {
-    return std::to_string(shape.width) + "x" + std::to_string(shape.height);
-  };
-  if (const std::string ours = size(intake->shape()); ours != size(sample)) {
+  const stages::ImageShape shape = intake->shape();
+  const std::string ours = io::size_text(shape.width, shape.height),
+                    first = io::size_text(sample.width, sample.height);
+  if (ours != first) {
     throw config.error("source.uris", "frames of " + io::redacted(config.source.uri) + " are " +
-                                          ours + ", the first source's " + size(sample) +
+                                          ours + ", the first source's " + first +
                                           ": set source.width and source.height");
   }
   return intake;

@@ -1,6 +1,5 @@
 #include "tools/app/ranks/rank_grid.h"
 
-#include <algorithm>
 #include <numeric>
 #include <string>
 
@@ -15,6 +14,38 @@ std::vector<int> numbers(int first, int count, int apart) {
   std::vector<int> all;
   for (int i = 0; i < count; ++i) all.push_back(first + i * apart);
   return all;
+}
+
+/// Throws ConfigError for what ranks can neither share nor copy; `why`: both reasons.
+void require_plain(const Config& config, const engine::TrainerOptions& options,
+                   const std::string& why) {
+  if (!config.pipeline.replicas.empty())
+    throw config.error("pipeline.replicas", why + ": can't be combined with replicas");
+  if (config.monitor.policy != "drop")
+    throw config.error("monitor.policy", why + ": only \"drop\" is supported");
+  for (const engine::Device& device : options.devices) {
+    if (device.cuda) throw config.error("pipeline.devices", why + ": only CPU cores are supported");
+  }
+}
+
+void require_copies(const Config& config, const engine::TrainerOptions& options, int ranks) {
+  const int copies = copies_of(config);
+  if (copies == 1) return;
+  const std::string each = std::to_string(copies) + " pipelines learn one network (source.uris)";
+  if (ranks % copies != 0) {
+    throw config.error("source.uris", each + ", so that there must be a multiple of " +
+                                          std::to_string(copies) + " ranks (mpirun -n), not " +
+                                          std::to_string(ranks));
+  }
+  if (config.task.kind != "autoencode" && config.task.kind != "next-frame") {
+    throw config.error("task.kind",
+                       each + ", each from its frames alone: \"autoencode\" or \"next-frame\"");
+  }
+  if (config.correction.kind == "local") {
+    throw config.error("correction.kind",
+                       each + ": \"local\" heads would each learn from one source");
+  }
+  require_plain(config, options, each);
 }
 
 }  // namespace
@@ -93,42 +124,6 @@ void RankGrid::share(const Config& config, engine::TrainerOptions& options) {
   options.weights = split_->part_of(whole_, part_);
   options.network = split_->part(sums_);
 }
-
-namespace {
-
-/// Throws ConfigError for what ranks can neither share nor copy; `why`: both reasons.
-void require_plain(const Config& config, const engine::TrainerOptions& options,
-                   const std::string& why) {
-  if (!config.pipeline.replicas.empty())
-    throw config.error("pipeline.replicas", why + ": can't be combined with replicas");
-  if (config.monitor.policy != "drop")
-    throw config.error("monitor.policy", why + ": only \"drop\" is supported");
-  for (const engine::Device& device : options.devices) {
-    if (device.cuda) throw config.error("pipeline.devices", why + ": only CPU cores are supported");
-  }
-}
-
-void require_copies(const Config& config, const engine::TrainerOptions& options, int ranks) {
-  const int copies = copies_of(config);
-  if (copies == 1) return;
-  const std::string each = std::to_string(copies) + " pipelines learn one network (source.uris)";
-  if (ranks % copies != 0) {
-    throw config.error("source.uris", each + ", so that there must be a multiple of " +
-                                          std::to_string(copies) + " ranks (mpirun -n), not " +
-                                          std::to_string(ranks));
-  }
-  if (config.task.kind != "autoencode" && config.task.kind != "next-frame") {
-    throw config.error("task.kind",
-                       each + ", each from its frames alone: \"autoencode\" or \"next-frame\"");
-  }
-  if (config.correction.kind == "local") {
-    throw config.error("correction.kind",
-                       each + ": \"local\" heads would each learn from one source");
-  }
-  require_plain(config, options, each);
-}
-
-}  // namespace
 
 void require_grid(const Config& config, const engine::TrainerOptions& options, int ranks) {
   require_copies(config, options, ranks);

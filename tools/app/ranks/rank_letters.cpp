@@ -1,6 +1,5 @@
 #include "tools/app/ranks/rank_letters.h"
 
-#include <chrono>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -11,16 +10,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Identifies the build: FNV-1a over the program's bytes.
+/// Identifies the build: a hash of the program's bytes.
 std::uint64_t build_number() {
   std::ifstream program("/proc/self/exe", std::ios::binary);
   std::vector<char> block(1 << 20);
-  std::uint64_t hash = 14695981039346656037u;
+  std::uint64_t hash = 0;
   while (program) {
     program.read(block.data(), std::streamsize(block.size()));
-    for (std::streamsize i = 0; i < program.gcount(); ++i)
-      hash = (hash ^ std::uint64_t(static_cast<unsigned char>(block[std::size_t(i)]))) *
-             1099511628211u;
+    const std::string_view read(block.data(), std::size_t(program.gcount()));
+    hash = hash * 31 + std::hash<std::string_view>()(read);
   }
   return hash;
 }

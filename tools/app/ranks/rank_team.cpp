@@ -164,6 +164,7 @@ stages::StateDict RankTeam::whole(stages::StateDict mine) {
 nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
                                         const engine::Reading& r) const {
   const engine::Schedule& schedule = trainer.schedule();
+  const std::vector<engine::LinkTime> times = link_times();
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (int rank = 0; rank < exchange_.ranks(); ++rank) {
     const Member& member = members_[std::size_t(rank)];
@@ -183,6 +184,10 @@ nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
       compute.push_back((copy > 0 ? other->second.stage_ms : r.stage)[std::size_t(stage)]);
       handoff.push_back((copy > 0 ? other->second.handoff_ms : r.handoff)[std::size_t(stage)]);
     }
+    nlohmann::ordered_json links = nlohmann::ordered_json::array();
+    for (const engine::LinkTime& link : times) {
+      if (link.to == rank) links.push_back(to_json(link));
+    }
     all.push_back({{"rank", rank},
                    {"host", member.host},
                    {"process", member.process},
@@ -191,7 +196,7 @@ nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
                    {"stages", stages},
                    {"stage_ms", compute},
                    {"handoff_ms", handoff},
-                   {"links", links_to(rank)}});
+                   {"links", links}});
     if (grid_->copies() > 1) all.back()["copy"] = copy;
     if (rank % in_copy == 0 && other != sources_.end()) {
       all.back()["source"] = {{"uri", io::redacted(other->second.uri)}};
@@ -199,14 +204,6 @@ nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
     }
   }
   return all;
-}
-
-nlohmann::ordered_json RankTeam::links_to(int rank) const {
-  nlohmann::ordered_json links = nlohmann::ordered_json::array();
-  for (const engine::LinkTime& link : link_times()) {
-    if (link.to == rank) links.push_back(to_json(link));
-  }
-  return links;
 }
 
 std::vector<engine::LinkTime> RankTeam::link_times() const {
@@ -220,8 +217,7 @@ std::vector<engine::LinkTime> RankTeam::link_times() const {
 
 nlohmann::ordered_json RankTeam::bottleneck_link() const {
   const std::vector<engine::LinkTime> all = link_times();
-  const auto slowest = std::max_element(all.begin(), all.end(),
-                                        [](const auto& a, const auto& b) { return a.ms < b.ms; });
+  const auto slowest = std::ranges::max_element(all, {}, &engine::LinkTime::ms);
   return slowest == all.end() ? nlohmann::ordered_json() : to_json(*slowest);
 }
 

@@ -44,7 +44,6 @@ class RankTeam {
   template <class Read>
   void each(Word expected, const Read& read);
   void tell_all(const engine::ByteWriter& letter);
-  nlohmann::ordered_json links_to(int rank) const;
   /// Of this rank's pipeline, by rank number in the whole run.
   std::vector<engine::LinkTime> link_times() const;
 

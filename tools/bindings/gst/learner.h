@@ -44,8 +44,7 @@ class Learner {
         settings_(settings),
         element_(element),
         outlet_(outlet),
-        drops_(app::drop_policy(config, app::paced_live(config, source) || source.live) ==
-               io::Drop::newest),
+        drops_(app::drop_policy(config, source) == io::Drop::newest),
         ahead_(app::reader_options(config, source).ahead),
         rate_(settings.rate),
         thread_([this] {

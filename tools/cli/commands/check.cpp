@@ -8,10 +8,8 @@
 #include "engine/trainer/operations.h"
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
-#include "tools/app/correction_choice.h"
 #include "tools/app/feeds/replay_feed.h"
 #include "tools/app/intake.h"
-#include "tools/app/outputs/outputs.h"
 #include "tools/cli/commands/command.h"
 
 namespace millrace::cli {

@@ -2,6 +2,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "engine/format.h"
 #include "io/files/whole_file.h"
@@ -53,8 +54,7 @@ app::Config config_of(const EvaluateArguments& arguments) {
     if (equals == setting.npos) throw app::ConfigError("--set " + setting + ": expected KEY=VALUE");
     config.set(setting.substr(0, equals), setting.substr(equals + 1));
   }
-  app::settle(config);
-  return config;
+  return app::settled(std::move(config));
 }
 
 struct Figure {

@@ -8,14 +8,14 @@
 #include <optional>
 
 #include "capture/program/kernels/kernels.h"
+#include "engine/pipeline/exchange.h"
 #include "engine/plan_files/profile_json.h"
 #include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
 #include "io/files/whole_file.h"
 #include "tools/app/assembly.h"
-#include "tools/app/outputs/outputs.h"
-#include "tools/app/ranks/follower.h"
+#include "tools/app/run.h"
 #include "tools/cli/commands/command.h"
 
 namespace millrace::cli {

@@ -10,8 +10,8 @@
 #include <iostream>
 #include <stdexcept>
 
+#include "engine/pipeline/exchange.h"
 #include "io/source/source.h"
-#include "tools/app/ranks/follower.h"
 #include "tools/app/run.h"
 #include "tools/cli/commands/command.h"
 #include "tools/cli/commands/signals.h"
