@@ -72,10 +72,7 @@ gboolean Element::sink_event(GstEvent* event) {
 
 void Element::flush_start(GstEvent* event) {
   gst_pad_push_event(src_, event);
-  {
-    const std::lock_guard lock(mutex_);
-    if (learner_) learner_->mailbox().flush(true);
-  }
+  with_learner([](Learner& learner) { learner.mailbox().flush(true); });
   outlet_.flush(true, position_);
   gst_pad_pause_task(src_);
 }
@@ -83,10 +80,7 @@ void Element::flush_start(GstEvent* event) {
 void Element::flush_stop(GstEvent* event) {
   gst_pad_push_event(src_, event);
   restart_if_over();
-  {
-    const std::lock_guard lock(mutex_);
-    if (learner_) learner_->mailbox().flush(false);
-  }
+  with_learner([](Learner& learner) { learner.mailbox().flush(false); });
   gst_segment_init(&segment_, GST_FORMAT_TIME);
   earliest_ = GST_CLOCK_TIME_NONE;
   discont_ = true;
