@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 
-#include "tools/page/controls.h"
 #include "tools/page/gate.h"
 #include "tools/page/live_state.h"
 #include "tools/page/picture_board.h"

@@ -8,7 +8,6 @@
 
 #include "tools/app/alerts/alerts.h"
 #include "tools/app/config/config.h"
-#include "tools/page/controls.h"
 #include "tools/page/live_state.h"
 
 namespace millrace::app {
