@@ -121,14 +121,13 @@ const Question kTurn("turn", [](const Json& question) -> Json {
   constexpr int kLeastUpdates = 8;
   const engine::TrainerOptions& arm = arm_of(question);
   const int group = engine::schedule_of(arm).group;
-  Predictions predictions;
   engine::Trainer trainer(arm);
-  take_turn(trainer, question.at("seconds"), kLeastUpdates * group, &predictions);
+  const auto predicted = take_turn(trainer, question.at("seconds"), kLeastUpdates * group);
   const engine::Reading r = trainer.monitor().read();
   const int slowest = r.bottleneck_stage;
   const double handoff = r.handoff[slowest];
   return {{"step_ms", r.step_p50},
-          {"period_ms", period_ms(predictions.at, std::size_t(group))},
+          {"period_ms", period_ms(predicted, std::size_t(group))},
           {"T_ms", r.T},
           {"T_over_N_ms", r.T_over_N},
           {"bottleneck_ms", r.bottleneck},

@@ -180,13 +180,11 @@ std::function<double(double)> engine_fps(const engine::TrainerOptions& options) 
     // slots may be reported together.
     const std::int64_t filled = 2 * options.stages;
     const std::int64_t slots = engine::for_recording(engine::schedule_of(options)).slots();
-    Predictions predictions;
     const double warm_up = std::chrono::duration<double>(kWarmUp).count();
     engine::Trainer trainer(options);
-    take_turn(trainer, warm_up + seconds, filled + slots + 6, &predictions);
+    const auto at = take_turn(trainer, warm_up + seconds, filled + slots + 6);
     // A mean, like that of back-to-back launches: the monitor's median comes from buckets 1.6 %
     // wide.
-    const auto& at = predictions.at;
     const auto begin = std::lower_bound(at.begin() + filled, at.end() - 1, at[0] + kWarmUp);
     return double(at.end() - begin - 1) / std::chrono::duration<double>(at.back() - *begin).count();
   };
@@ -294,11 +292,9 @@ Json latency_arm(const GpuBench& how, const Json& question) {
     engine::Trainer trainer(options);
     LoneFeed feed(trainer.target_elements(), options.devices[0], seconds, 2 * options.stages);
     trainer.run(feed, &feed);
-    std::vector<double> ms = feed.ms();
-    const auto rank = ms.begin() + std::ptrdiff_t(0.999 * double(ms.size() - 1));
-    std::nth_element(ms.begin(), rank, ms.end());
-    *tail = *rank / median(ms);
-    return median(ms);
+    const double middle = median(feed.ms());
+    *tail = engine::quantile(feed.ms(), 0.999) / middle;
+    return middle;
   };
   return in_turn({{"engine_ms", engine_ms},
                   {"bare_ms", [=](double seconds) { return lone_launch_ms(*forward, seconds); }},
