@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
 #include <list>
 #include <memory>
@@ -101,7 +100,6 @@ class Publisher {
     beat_.cancel();
   }
   void went() { --viewers_; }
-  /// Any thread.
   int viewers() const { return viewers_; }
 
  private:
@@ -125,8 +123,7 @@ class Publisher {
   std::optional<PictureSet> pictures_;
   Bytes state_;  ///< null: not yet made from the latest poll
   std::uint64_t state_version_ = 0, picture_version_ = 0;
-  std::atomic<int> viewers_{0};
-  int ready_ = 0;
+  int viewers_ = 0, ready_ = 0;
   bool stopped_ = false;
 };
 
