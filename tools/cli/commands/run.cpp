@@ -31,10 +31,6 @@ struct RunArguments {
   bool quiet = false;
 };
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 std::string fitted(const std::string& line) {
   winsize size{};
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
@@ -47,9 +43,9 @@ class Progress {
  public:
   explicit Progress(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO)) {}
   /// Whether show() would write now; composing a line is costly.
-  bool due() const { return !quiet_ && now() >= next_; }
+  bool due() const { return !quiet_ && Clock::now() >= next_; }
   void show(const std::string& line) {
-    next_ = now() + (terminal_ ? 0.2 : 5.0);
+    next_ = Clock::now() + std::chrono::milliseconds(terminal_ ? 200 : 5000);
     if (terminal_) {
       std::fprintf(stderr, "\r%s\x1b[K", fitted(line).c_str());
       open_ = true;
@@ -65,10 +61,12 @@ class Progress {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   bool quiet_;
   bool terminal_;
   bool open_ = false;
-  double next_ = 0;  ///< on the steady clock, in seconds
+  Clock::time_point next_{};
 };
 
 /// Reports a run's progress to users and systemd, and handles signals.
