@@ -124,11 +124,6 @@ void Element::finish() {
   }
 }
 
-GstCaps* Element::caps_of_samples() const {
-  return gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING,
-                             config_.source.channels == 1 ? "GRAY8" : "RGB", nullptr);
-}
-
 GstClockTime Element::frame_time() const {
   double fps = config_.monitor.fps;
   const std::lock_guard lock(mutex_);

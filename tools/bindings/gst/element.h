@@ -62,7 +62,6 @@ class Element {
   void tell_prediction(GstClockTime running_time);
   void tell_latency();
 
-  GstCaps* caps_of_samples() const;
   GstClockTime frame_time() const;
 
   GstElement* const element_;

@@ -101,7 +101,10 @@ void Element::restart_if_over() {
 gboolean Element::sink_query(GstQuery* query) {
   switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_CAPS: {
-      const Caps all(gst_pad_get_pad_template_caps(sink_)), taken(caps_of_samples());
+      const Caps all(gst_pad_get_pad_template_caps(sink_));
+      const Caps taken(gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING,
+                                           config_.source.channels == 1 ? "GRAY8" : "RGB",
+                                           nullptr));
       Caps caps(gst_caps_intersect(all.get(), taken.get()));
       GstCaps* filter = nullptr;
       gst_query_parse_caps(query, &filter);
