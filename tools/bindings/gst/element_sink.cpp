@@ -7,10 +7,7 @@ namespace millrace::gst {
 using Caps = io::GstOwned<GstCaps>;
 
 GstFlowReturn Element::chain(GstBuffer* buffer) {
-  struct Unref {
-    GstBuffer* buffer;
-    ~Unref() { gst_buffer_unref(buffer); }
-  } const unref{buffer};
+  const io::GstOwned<GstBuffer> owned(buffer);
   if (const GstFlowReturn flow = downstream_; flow != GST_FLOW_OK) return flow;
   if (!in_) return GST_FLOW_NOT_NEGOTIATED;
   if (eos_ || (learner_ && learner_->over())) return GST_FLOW_EOS;
