@@ -1,7 +1,6 @@
 // What a server's connections share.
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <list>
 #include <memory>
@@ -146,10 +145,7 @@ struct Site {
   std::list<Line> lines{};
 
   static int most_lines() { return io::connection_limit(256); }
-  bool has_room_to_watch() const {
-    const auto watch = [](const Line& line) { return line.doing == Doing::watches; };
-    return std::count_if(lines.begin(), lines.end(), watch) < most_lines() * 3 / 4;
-  }
+  bool has_room_to_watch() const { return publisher.viewers() < most_lines() * 3 / 4; }
 };
 
 /// Keeps the connection on the list while it lives, and counts it as a viewer once it watches.
