@@ -56,7 +56,7 @@ class Machine(Asked):
     """The C++ half: machine.turn(arm=..., seconds=...) asks it the question "turn" (measure.h)."""
 
     def __init__(self, program):
-        self.program, self.millrace = program, Path(program).with_name("millrace")
+        self.millrace = Path(program).with_name("millrace")
         super().__init__(program, "--measure")
         self.facts = self.machine()
         self.cores = self.facts["cores"]
