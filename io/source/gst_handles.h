@@ -16,6 +16,7 @@ namespace millrace::io {
 struct GstRelease {
   void operator()(gpointer object) const { g_object_unref(object); }  // of any other class
   void operator()(GstSample* sample) const { gst_sample_unref(sample); }
+  void operator()(GstBuffer* buffer) const { gst_buffer_unref(buffer); }
   void operator()(GstCaps* caps) const { gst_caps_unref(caps); }
   void operator()(GstMessage* message) const { gst_message_unref(message); }
   void operator()(GstQuery* query) const { gst_query_unref(query); }

@@ -70,6 +70,7 @@ class InventedRun {
   }
   PictureBoard& board() { return board_; }
   Controls& controls() { return controls_; }
+  std::int64_t shown() const { return shown_; }
   /// The source breaks off or comes back.
   void set_connected(bool connected) {
     const std::lock_guard lock(mutex_);
@@ -164,6 +165,7 @@ class InventedRun {
     draw(room->target, 1, classes_);
     draw(room->prediction, 0.8, classes_);
     board_.show(now_.frames.trained);
+    ++shown_;
   }
 
   const int classes_;  ///< above 0: target and prediction show this many
@@ -178,6 +180,7 @@ class InventedRun {
                       .hear_label = [this](auto text) { return labels_.hear(text); }}};
   mutable std::mutex mutex_;
   Snapshot now_;  ///< under mutex_
+  std::atomic<std::int64_t> shown_{0};
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };
@@ -200,9 +203,9 @@ void play(const std::string& serve, const std::string& token, int classes) {
     if (command == "mend") run.set_connected(true);
     if (command == "fail") fails = true;
     if (command == "work") fails = false;
-    // Every command is answered: {frames trained, pictures shown, viewers}.
-    std::printf("%lld %lld %d\n", static_cast<long long>(run.look().frames.trained),
-                static_cast<long long>(run.board().shown()), server->viewers());
+    // Every command is answered: {frames trained, pictures shown}.
+    std::printf("%lld %lld\n", static_cast<long long>(run.look().frames.trained),
+                static_cast<long long>(run.shown()));
     std::fflush(stdout);
   }
 }

@@ -33,7 +33,7 @@ class Play:
         self.process.communicate(timeout=120)  # its stdin ends, and so does it
 
     def tell(self, command=""):
-        """Sends a command; returns (frames trained, pictures shown, viewers)."""
+        """Sends a command; returns (frames trained, pictures shown)."""
         self.process.stdin.write(command + "\n")
         self.process.stdin.flush()
         return tuple(map(int, self.process.stdout.readline().split()))

@@ -263,21 +263,21 @@ class Limits(PlayTest):
         stalled = [play.watch(buffer=4096) for _ in range(STALLED)]
         slow = play.connect()  # a request that never ends
         slow.sendall(b"GET / HTTP/1.1\r\nHost: ")
-        self.wait_for(lambda: play.tell()[2] >= STALLED)
+        self.wait_for(lambda: play.state()["viewers"] >= STALLED)
 
         def nobody_is_ready():
-            trained, shown, _ = play.tell()
+            trained, shown = play.tell()
             time.sleep(0.5)
             later = play.tell()
             return later[0] > trained + 5 and later[1] == shown
         self.wait_for(nobody_is_ready)  # training goes on, and has no picture to give
-        self.assertGreaterEqual(play.tell()[2], STALLED, "they are still there")
+        self.assertGreaterEqual(play.state()["viewers"], STALLED, "they are still there")
         self.assertLess(play.memory() - before, 32 << 20)
 
         self.read_for_a_while(play)  # one who reads is served as ever
         self.assertEqual(play.status("/healthz"), 200)
 
-        self.wait_for(lambda: play.tell()[2] == 0)
+        self.wait_for(lambda: play.state()["viewers"] == 0)
         self.assertEqual(slow.recv(100), b"")
         for one in [*stalled, slow]:
             one.close()
@@ -285,7 +285,7 @@ class Limits(PlayTest):
     def test_it_ends_though_viewers_stay(self):
         with Play() as play:
             viewers = [play.watch(buffer=4096) for _ in range(5)]
-            self.wait_for(lambda: play.tell()[2] == 5)
+            self.wait_for(lambda: play.state()["viewers"] == 5)
         self.assertEqual(play.process.returncode, 0)
         for one in viewers:
             one.close()

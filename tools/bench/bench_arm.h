@@ -14,20 +14,9 @@ using engine::median;
 /// {"preset", "layers", "features", "kernel"}; default: ten convolutions of 16 features, kernel 5.
 stages::ModelSpec model_of(const nlohmann::ordered_json& network);
 
-/// Records when predictions were made.
-class Predictions final : public engine::Observer {
- public:
-  Predictions() { at.reserve(1 << 18); }
-  void predicted(engine::Sample&, float) override {
-    if (at.size() < at.capacity()) at.push_back(engine::Clock::now());
-  }
-
-  std::vector<engine::Clock::time_point> at;
-};
-
 /// Trains for about `seconds`, and on at least `least` samples so that every figure exists even if
-/// samples are slow. `observer` may be null.
-void take_turn(engine::Trainer& trainer, double seconds, std::int64_t least,
-               engine::Observer* observer = nullptr);
+/// samples are slow. Returns when predictions were made.
+std::vector<engine::Clock::time_point> take_turn(engine::Trainer& trainer, double seconds,
+                                                 std::int64_t least);
 
 }  // namespace millrace::bench

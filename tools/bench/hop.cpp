@@ -39,24 +39,19 @@ class Meeting {
   void drive(const Send& send) {
     std::thread([&] {
       engine::pin_this_thread(engine::usable_cores() - 1);
-      send_all(send);
+      const auto end = Clock::now() + seconds_;
+      for (std::int64_t sent = 1; sent == 1 || Clock::now() < end; ++sent) {
+        sent_ = Clock::now();
+        send();
+        while (arrivals_.load(std::memory_order_acquire) < sent) std::this_thread::yield();
+        if (pause_ > 0us) std::this_thread::sleep_for(pause_);
+      }
     }).join();
   }
 
   double median_ns() const { return engine::median(times_); }
 
  private:
-  template <class Send>
-  void send_all(const Send& send) {
-    const auto end = Clock::now() + seconds_;
-    for (std::int64_t sent = 1; sent == 1 || Clock::now() < end; ++sent) {
-      sent_ = Clock::now();
-      send();
-      while (arrivals_.load(std::memory_order_acquire) < sent) std::this_thread::yield();
-      if (pause_ > 0us) std::this_thread::sleep_for(pause_);
-    }
-  }
-
   const std::chrono::microseconds pause_;
   const std::chrono::duration<double> seconds_;
   Clock::time_point sent_;

@@ -18,8 +18,8 @@ using Json = nlohmann::ordered_json;
 /// Thread-bound. Throws app::ConfigError for an invalid question.
 ///
 /// An "arm" is {"network" (model_of()), "size"} and, where it differs from the trainer's default:
-/// "schedule", "stages", "cut", "threads", "capture", "microbatches", "virtual_stages",
-/// "recompute", "channels_last". It is set up once and kept.
+/// "schedule", "stages", "cut", "threads", "capture", "microbatches", "recompute",
+/// "channels_last". It is set up once and kept.
 struct Question {
   Question(const char* name, Json (*answer)(const Json& question));
 };

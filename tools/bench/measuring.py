@@ -55,9 +55,9 @@ class Asked:
 class Machine(Asked):
     """The C++ half: machine.turn(arm=..., seconds=...) asks it the question "turn" (measure.h)."""
 
-    def __init__(self, program, *launcher):
-        self.program, self.millrace = program, Path(program).with_name("millrace")
-        super().__init__(*launcher, program, "--measure")
+    def __init__(self, program):
+        self.millrace = Path(program).with_name("millrace")
+        super().__init__(program, "--measure")
         self.facts = self.machine()
         self.cores = self.facts["cores"]
 
@@ -124,13 +124,15 @@ def progress(text):
         print(f"\r{text} \x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def in_turns(arms, rounds, turn):
-    """Calls turn(arm, round) for each arm in each round. Returns a dict of lists of figures per arm."""
+def in_turns(arms, rounds, turn, rotate=False):
+    """Calls turn(arm, round) for each arm in each round. Returns a dict of lists of figures per arm. `rotate`: each round
+    begins with another arm, so that none always follows the same one."""
     figures = [{} for _ in arms]
     for number in range(rounds):
-        for place, arm in enumerate(arms):
-            progress(f"round {number + 1} of {rounds}, arm {place + 1} of {len(arms)}")
-            for name, value in turn(arm, number).items():
+        for done in range(len(arms)):
+            progress(f"round {number + 1} of {rounds}, arm {done + 1} of {len(arms)}")
+            place = (done + number) % len(arms) if rotate else done
+            for name, value in turn(arms[place], number).items():
                 figures[place].setdefault(name, []).append(value)
     progress("")
     return figures

@@ -30,18 +30,10 @@ def replay_turn(machine, kind, number, frames, stages):
 
 
 def replay(machine, options):
-    """Kinds alternate; each round begins with another, so that none always follows an idle one."""
     frames, stages = options.frames or 800, options.stages or 2
     kinds = ["none", "recent", "reservoir", "hard"]
-    figures = {kind: {} for kind in kinds}
-
-    def turn(place, number):
-        kind = kinds[(place + number) % len(kinds)]
-        for name, value in replay_turn(machine, kind, number, frames, stages).items():
-            figures[kind].setdefault(name, []).append(value)
-        return {}
-
-    in_turns(range(len(kinds)), options.rounds, turn)
+    taken = in_turns(kinds, options.rounds, lambda kind, number: replay_turn(machine, kind, number, frames, stages), rotate=True)
+    figures = dict(zip(kinds, taken))
     arms = []
     for kind, found in figures.items():
         curves, none = found.pop("curve"), figures["none"]

@@ -37,7 +37,6 @@ engine::TrainerOptions options_of(const Json& arm) {
   options.schedule = arm.value("schedule", options.schedule);
   options.stages = arm.value("stages", 1);
   options.microbatches = arm.value("microbatches", options.microbatches);
-  options.virtual_stages = arm.value("virtual_stages", options.virtual_stages);
   options.recompute = arm.value("recompute", false);
   options.cut = arm.value("cut", std::vector<int>());
   options.threads = arm.value("threads", std::vector<int>());
@@ -105,14 +104,11 @@ engine::plan::Profile profile_of(const engine::TrainerOptions& options) {
 
 }  // namespace
 
-/// {"arm"}: {"cut", "workers", "group", "programs"}: cut, samples per update, whether steps are
-/// programs.
+/// {"arm"}: {"cut", "workers", "programs"}: cut, number of workers, whether steps are programs.
 const Question kDescribe("describe", [](const Json& question) -> Json {
   const engine::TrainerOptions& arm = arm_of(question);
-  const engine::Schedule schedule = engine::schedule_of(arm);
   return {{"cut", arm.cut},
-          {"workers", schedule.workers.size()},
-          {"group", schedule.group},
+          {"workers", engine::schedule_of(arm).workers.size()},
           {"programs", engine::runs_programs(arm, 0)}};
 });
 
@@ -121,14 +117,13 @@ const Question kTurn("turn", [](const Json& question) -> Json {
   constexpr int kLeastUpdates = 8;
   const engine::TrainerOptions& arm = arm_of(question);
   const int group = engine::schedule_of(arm).group;
-  Predictions predictions;
   engine::Trainer trainer(arm);
-  take_turn(trainer, question.at("seconds"), kLeastUpdates * group, &predictions);
+  const auto predicted = take_turn(trainer, question.at("seconds"), kLeastUpdates * group);
   const engine::Reading r = trainer.monitor().read();
   const int slowest = r.bottleneck_stage;
   const double handoff = r.handoff[slowest];
   return {{"step_ms", r.step_p50},
-          {"period_ms", period_ms(predictions.at, std::size_t(group))},
+          {"period_ms", period_ms(predicted, std::size_t(group))},
           {"T_ms", r.T},
           {"T_over_N_ms", r.T_over_N},
           {"bottleneck_ms", r.bottleneck},
@@ -272,10 +267,10 @@ const Question kLink("link", [](const Json&) -> Json {
   return {{"latency_ms", link.latency_ms}, {"bytes_per_ms", link.bytes_per_ms}};
 });
 
-/// {"threads"}: {"cores", "provenance"}: this machine.
-const Question kMachine("machine", [](const Json& question) -> Json {
+/// {}: {"cores", "provenance"}: this machine.
+const Question kMachine("machine", [](const Json&) -> Json {
   return {{"cores", engine::usable_cores()},
-          {"provenance", app::provenance(question.value("threads", engine::usable_cores()))}};
+          {"provenance", app::provenance(engine::usable_cores())}};
 });
 
 }  // namespace millrace::bench

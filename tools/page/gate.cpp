@@ -24,10 +24,6 @@ std::uint16_t port_of(std::string_view text) {
   return port;
 }
 
-bool all_digits(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 // "host:80" without the port; "[::1]:80" as "[::1]".
 std::string_view without_port(std::string_view host) {
   const std::size_t colon = host.rfind(':');
@@ -80,7 +76,7 @@ WebOptions web_options(std::string_view where, std::string_view token) {
   const std::size_t colon = where.rfind(':');
   const bool v6_alone = where.ends_with(']') || std::count(where.begin(), where.end(), ':') > 1;
   std::string_view address = where, port;
-  if (all_digits(where)) {
+  if (where.find_first_not_of("0123456789") == where.npos) {
     address = {};
     port = where;
   } else if (colon != std::string_view::npos && !(v6_alone && where.find("]:") == where.npos)) {

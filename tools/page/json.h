@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "tools/page/controls.h"
 #include "tools/page/trend.h"
 
 namespace millrace::page {

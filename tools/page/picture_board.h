@@ -60,7 +60,6 @@ class PictureBoard {
   /// The buffers of room() now hold `sample` and are no longer the caller's.
   void show(std::int64_t sample) {
     pictures_.sample = sample;
-    shown_.store(shown_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     turn_.store(Turn::shown, std::memory_order_release);
   }
 
@@ -77,8 +76,6 @@ class PictureBoard {
   }
   void give_back() { turn_.store(Turn::idle, std::memory_order_relaxed); }
 
-  std::int64_t shown() const { return shown_.load(std::memory_order_relaxed); }
-
  private:
   static void require_picture(const PictureShape& shape) {
     if ((shape.channels != 1 && shape.channels != 3) || shape.elements() == 0)
@@ -88,7 +85,6 @@ class PictureBoard {
   enum class Turn { idle, asked, shown };
 
   std::atomic<Turn> turn_{Turn::idle};
-  std::atomic<std::int64_t> shown_{0};
   Pictures pictures_;  ///< training's while asked, the viewer's while shown
 };
 

@@ -53,19 +53,14 @@ cv::Mat plain(const PictureShape& shape, const float* planar) {
   });
 }
 
-const cv::Mat& heat_colours() {
+cv::Mat error(const PictureShape& shape, const float* target, const float* prediction) {
   static const cv::Mat colours = [] {
     cv::Mat ramp(1, 256, CV_8UC1), out;
     for (int i = 0; i < 256; ++i) ramp.at<std::uint8_t>(i) = std::uint8_t(i);
     cv::applyColorMap(ramp, out, cv::COLORMAP_INFERNO);
     return out;
   }();
-  return colours;
-}
-
-cv::Mat error(const PictureShape& shape, const float* target, const float* prediction) {
   const std::size_t plane = std::size_t(shape.height) * shape.width;
-  const cv::Mat& colours = heat_colours();
   return draw(shape, 3, [&](int y, int x, std::uint8_t* out) {
     const std::size_t at = std::size_t(y) * shape.width + x;
     float sum = 0;

@@ -46,7 +46,7 @@ struct Server final : WebServer {
       : options(web_options),
         subject(std::move(web_subject)),
         acceptor(listen(context, options)),
-        gate(options, port()),
+        gate(options, port),
         publisher(context, subject),
         clock(context) {
     net::co_spawn(context, keep([this] { return publisher.run(); }), net::detached);
@@ -59,13 +59,11 @@ struct Server final : WebServer {
     thread.join();
   }
 
-  std::uint16_t port() const override { return listens_at; }
   std::string url() const override {
     const std::string& at = options.address;
     const std::string host = at.find(':') == std::string::npos ? at : "[" + at + "]";
-    return "http://" + host + ":" + std::to_string(port()) + "/";
+    return "http://" + host + ":" + std::to_string(port) + "/";
   }
-  int viewers() const override { return publisher.viewers(); }
 
   void run() {
     pthread_setname_np(pthread_self(), "millrace-web");
@@ -140,7 +138,7 @@ struct Server final : WebServer {
   const WebSubject subject;
   net::io_context context{1};
   tcp::acceptor acceptor;
-  const std::uint16_t listens_at = acceptor.local_endpoint().port();
+  const std::uint16_t port = acceptor.local_endpoint().port();
   const Gate gate;
   Publisher publisher;
   net::steady_timer clock;

@@ -1,12 +1,10 @@
 // The web page of a run, with what scripts and Prometheus read of it.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
-#include "tools/page/controls.h"
 #include "tools/page/gate.h"
 #include "tools/page/live_state.h"
 #include "tools/page/picture_board.h"
@@ -33,12 +31,8 @@ class WebServer {
   /// Closes all connections and joins.
   virtual ~WebServer() = default;
 
-  // Any thread.
-  virtual std::uint16_t port() const = 0;
-  /// "http://127.0.0.1:8080/", to show to users; without the token.
+  /// "http://127.0.0.1:8080/", to show to users; without the token. Any thread.
   virtual std::string url() const = 0;
-  /// Pages and picture streams being watched.
-  virtual int viewers() const = 0;
 };
 /// Is listening on return. Throws std::runtime_error "ADDR:PORT: cause".
 std::unique_ptr<WebServer> start_server(const WebOptions& options, WebSubject subject);

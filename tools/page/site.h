@@ -1,26 +1,130 @@
 // What a server's connections share.
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <list>
+#include <memory>
+#include <optional>
 #include <utility>  // Asio 1.74 uses it without including it
 
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/message.hpp>
 #include <boost/beast/http/string_body.hpp>
 
 #include "io/network/dial.h"
-#include "tools/page/gate.h"
-#include "tools/page/publisher.h"
+#include "tools/page/json.h"
+#include "tools/page/picture_set.h"
 #include "tools/page/server.h"
 
 namespace millrace::page {
 
 using Request = boost::beast::http::request<boost::beast::http::string_body>;
 using Response = boost::beast::http::response<boost::beast::http::string_body>;
+
+/// Polls the run once a second, or four times while somebody watches, and asks for pictures 15
+/// times a second while a viewer is ready for one. Nothing is queued: a viewer that is ready takes
+/// the latest. Server thread only.
+class Publisher {
+ public:
+  Publisher(boost::asio::io_context& context, const WebSubject& subject)
+      : subject_(subject), beat_(context), wake_(context) {
+    wake_.expires_at(boost::asio::steady_timer::time_point::max());
+  }
+
+  boost::asio::awaitable<void> run() {
+    while (!stopped_) {
+      const Clock::time_point now = Clock::now();
+      // A little early rather than a beat late.
+      if (now - looked_ > (viewers_ > 0 ? kWatchedLook : kLook) - kPictureBeat / 2) look();
+      take_pictures();
+      beat_.expires_after(viewers_ > 0 ? kPictureBeat : kLook);
+      boost::system::error_code early;
+      co_await beat_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, early));
+    }
+  }
+  void stop() {
+    stopped_ = true;
+    beat_.cancel();
+    wake_.cancel();
+  }
+  bool stopped() const { return stopped_; }
+
+  /// Returns when something may be newer, or after stop(). A waiting viewer requests pictures.
+  boost::asio::awaitable<void> changed() {
+    ++ready_;
+    boost::system::error_code woken;
+    if (!stopped_)
+      co_await wake_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
+    --ready_;
+  }
+
+  /// The latest poll's state as JSON. `version` grows.
+  Bytes state(std::uint64_t& version) {
+    if (state_version_ == 0) look();
+    if (!state_) {
+      state_ = std::make_shared<const std::string>(
+          state_json(trend_.live(), subject_.controls, viewers_));
+    }
+    version = state_version_;
+    return state_;
+  }
+  /// The latest pictures, or null; `version` grows.
+  PictureSet* pictures(std::uint64_t& version) {
+    version = picture_version_;
+    return pictures_ ? &*pictures_ : nullptr;
+  }
+  /// The history so far; polls first if the last poll is older than a quarter of a second.
+  const Trend& trend() {
+    if (Clock::now() - looked_ > kWatchedLook) look();
+    return trend_;
+  }
+  /// Polls now, so that viewers see the effect of a request.
+  void look() {
+    looked_ = Clock::now();
+    trend_.add(subject_.look(), looked_);
+    state_.reset();
+    ++state_version_;
+    wake_.cancel();
+  }
+
+  void came() {
+    ++viewers_;
+    beat_.cancel();
+  }
+  void went() { --viewers_; }
+  int viewers() const { return viewers_; }
+
+ private:
+  static constexpr std::chrono::milliseconds kPictureBeat{66}, kWatchedLook{250}, kLook{1000};
+
+  void take_pictures() {
+    if (!subject_.pictures) return;
+    if (const Pictures* const shown = subject_.pictures->take()) {
+      pictures_.emplace(*shown);
+      subject_.pictures->give_back();
+      ++picture_version_;
+      wake_.cancel();
+    }
+    if (ready_ > 0) subject_.pictures->ask();
+  }
+
+  const WebSubject& subject_;
+  boost::asio::steady_timer beat_, wake_;
+  Trend trend_;
+  Clock::time_point looked_;
+  std::optional<PictureSet> pictures_;
+  Bytes state_;  ///< null: not yet made from the latest poll
+  std::uint64_t state_version_ = 0, picture_version_ = 0;
+  int viewers_ = 0, ready_ = 0;
+  bool stopped_ = false;
+};
 
 /// What a connection is doing. Watchers get at most three quarters of the connections, and the
 /// others make room for newcomers, so short requests such as /healthz always get through.
@@ -41,10 +145,7 @@ struct Site {
   std::list<Line> lines{};
 
   static int most_lines() { return io::connection_limit(256); }
-  bool has_room_to_watch() const {
-    const auto watch = [](const Line& line) { return line.doing == Doing::watches; };
-    return std::count_if(lines.begin(), lines.end(), watch) < most_lines() * 3 / 4;
-  }
+  bool has_room_to_watch() const { return publisher.viewers() < most_lines() * 3 / 4; }
 };
 
 /// Keeps the connection on the list while it lives, and counts it as a viewer once it watches.

@@ -1,16 +1,24 @@
 #include "tools/bench/gpu/arms.h"
 
+#include <ATen/detail/CUDAHooksInterface.h>
+
 #include <algorithm>
+#include <atomic>
+#include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "capture/devices.h"
+#include "capture/stage_step.h"
+#include "engine/pipeline/perform.h"
 #include "engine/plan/balance.h"
+#include "engine/schedule/launch_groups.h"
+#include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
 #include "tools/app/provenance.h"
+#include "tools/bench/bench_arm.h"
 #include "tools/bench/gpu/bare_step.h"
-#include "tools/bench/gpu/engine_side.h"
 
 namespace millrace::bench {
 namespace {
@@ -36,6 +44,150 @@ Json in_turn(const std::vector<Way>& ways, const Json& question) {
   for (const auto& [name, of_turns] : values) figures[name] = median(of_turns);
   figures["turns"] = values;
   return figures;
+}
+
+/// Run before measuring, as the device starts at a low clock.
+constexpr std::chrono::milliseconds kWarmUp(50);
+/// Idle time of the device before a lone frame.
+constexpr std::chrono::milliseconds kRest(1);
+constexpr int kBatch = 16;  ///< steps in flight; fewer than make StageStep wait by itself
+
+/// The values that `body` returns in about `seconds`, after kWarmUp of warm-up.
+template <class Body>
+std::vector<double> repeated(double seconds, const Body& body) {
+  for (const auto warm = Clock::now() + kWarmUp; Clock::now() < warm;) body();
+  std::vector<double> said;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  while (said.size() < 3 || Clock::now() < end) said.push_back(body());
+  return said;
+}
+
+double processor_us() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return 1e6 * double(now.tv_sec) + 1e-3 * double(now.tv_nsec);
+}
+
+/// Gives a sample once the last one is predicted and the device has been idle for kRest, and
+/// records the time from its slot to its prediction. Takes about `seconds`.
+class LoneFeed final : public engine::Feed, public engine::Observer {
+ public:
+  LoneFeed(std::size_t elements, const engine::Device& device, double seconds, std::int64_t warm_up)
+      : frame_(elements, 0.5f), device_(device), seconds_(seconds), warm_up_(warm_up) {
+    ms_.reserve(std::size_t(seconds_ / kRest) + 3 * std::size_t(warm_up));
+  }
+
+  Status poll(std::chrono::microseconds patience) override {
+    const Clock::time_point give_up = Clock::now() + patience;
+    if (taken_ == 0) begin_ = Clock::now();
+    do {
+      // Spins: the kernel's wake-up latency is the source's, not the engine's.
+      if (taken_ > 0 && !rested()) continue;
+      return taken_ > 2 * warm_up_ && Clock::now() - begin_ > seconds_ ? Status::end
+                                                                       : Status::ready;
+    } while (Clock::now() < give_up);
+    return Status::wait;
+  }
+  void take(engine::Sample& sample) override {
+    std::copy(frame_.begin(), frame_.end(), sample.input().data());
+    sample.info.frame = taken_++;
+    predicted_.store(false, std::memory_order_relaxed);
+    idle_ = kNever;
+    sample.info.captured = Clock::now();
+  }
+  void predicted(engine::Sample& sample, float) override {
+    const engine::SampleInfo& info = sample.info;
+    const Clock::time_point now = Clock::now();
+    if (info.frame >= warm_up_)
+      ms_.push_back(std::chrono::duration<double, std::milli>(now - info.captured).count());
+    predicted_.store(true, std::memory_order_release);
+  }
+  const std::vector<double>& ms() const { return ms_; }
+
+ private:
+  static constexpr Clock::time_point kNever{};
+
+  /// A step continues after its prediction, and a worker may launch more meanwhile.
+  bool rested() {
+    if (!predicted_.load(std::memory_order_acquire)) return false;
+    if (idle_ == kNever) {
+      synchronize();
+      idle_ = Clock::now();
+    }
+    if (Clock::now() - idle_ < kRest) return false;
+    synchronize();
+    return true;
+  }
+  void synchronize() const {
+    if (device_.cuda) at::detail::getCUDAHooks().deviceSynchronize(c10::DeviceIndex(device_.index));
+  }
+
+  std::vector<float> frame_;
+  engine::Device device_;
+  std::chrono::duration<double> seconds_;
+  std::int64_t warm_up_, taken_ = 0;
+  Clock::time_point begin_, idle_ = kNever;  ///< idle_: when the device was found idle
+  std::atomic<bool> predicted_{false};       ///< the last sample's
+  std::vector<double> ms_;
+};
+
+/// A worker's recorded step, and its calls per sample.
+class CalledStep {
+ public:
+  explicit CalledStep(const engine::TrainerOptions& options)
+      : schedule_(engine::for_recording(engine::schedule_of(options))),
+        samples_(schedule_.slots(), {1, 3, options.sample.height, options.sample.width}, {},
+                 /*pinned=*/true) {
+    capture::use_repeatable_kernels();
+    std::vector<stages::Stage> stages = engine::build_stages(options, schedule_);
+    const c10::Device device = stages[0].parameters().flat().device();
+    step_ = std::make_unique<capture::StageStep>(
+        std::move(stages[0]), std::move(engine::make_backends(options, 1, true)[0]), device,
+        samples_, nullptr, nullptr);
+    engine::capture_steps(schedule_, engine::longest_launch_groups(schedule_), {step_.get()});
+  }
+
+  /// CPU time in microseconds per sample. Excludes waiting for the device: a worker sleeps then,
+  /// and the driver's work meanwhile is not the step's.
+  double us() {
+    const double begin = processor_us();
+    for (int i = 0; i < kBatch; ++i) {
+      const int slot = int(sample_++ % schedule_.slots());
+      step_->forward(slot, stages::kNewest);
+      step_->backward(slot, slot);
+      step_->update();
+      launched_ = step_->launch();
+    }
+    const double launched = processor_us();
+    step_->synchronize();
+    const double over = processor_us();
+    for (int i = kBatch; i-- > 0;) step_->over(launched_ - i);
+    return (processor_us() - over + launched - begin) / kBatch;
+  }
+
+ private:
+  const engine::Schedule schedule_;
+  capture::SampleBuffers samples_;
+  std::unique_ptr<capture::StageStep> step_;
+  std::int64_t sample_ = 0, launched_ = 0;
+};
+
+/// Frames per second that the engine trains with a full pipeline, as a function of the seconds it
+/// may take.
+std::function<double(double)> engine_fps(const engine::TrainerOptions& options) {
+  return [options](double seconds) {
+    // Earlier, stages have no gradients yet; and when the stream ends, as many samples as there are
+    // slots may be reported together.
+    const std::int64_t filled = 2 * options.stages;
+    const std::int64_t slots = engine::for_recording(engine::schedule_of(options)).slots();
+    const double warm_up = std::chrono::duration<double>(kWarmUp).count();
+    engine::Trainer trainer(options);
+    const auto at = take_turn(trainer, warm_up + seconds, filled + slots + 6);
+    // A mean, like that of back-to-back launches: the monitor's median comes from buckets 1.6 %
+    // wide.
+    const auto begin = std::lower_bound(at.begin() + filled, at.end() - 1, at[0] + kWarmUp);
+    return double(at.end() - begin - 1) / std::chrono::duration<double>(at.back() - *begin).count();
+  };
 }
 
 /// Multiplications per module. Counted, so that a network is always cut the same way.
@@ -116,7 +268,7 @@ Json stages_arm(const GpuBench& how, const Json& question) {
 
 Json processor_time_arm(const GpuBench& how, const Json& question) {
   const engine::TrainerOptions options = options_of(how, question, 1);
-  const auto called = called_step_us(options);
+  const auto called = std::make_shared<CalledStep>(options);
   const auto bare = std::make_shared<BareStep>(options);
   const auto launch_us = [=] {
     const double begin = processor_us();
@@ -126,7 +278,8 @@ Json processor_time_arm(const GpuBench& how, const Json& question) {
     return us;
   };
   return in_turn(
-      {{"engine_us", called},
+      {{"engine_us",
+        [=](double seconds) { return median(repeated(seconds, [&] { return called->us(); })); }},
        {"launch_us", [=](double seconds) { return median(repeated(seconds, launch_us)); }}},
       question);
 }
@@ -136,11 +289,12 @@ Json latency_arm(const GpuBench& how, const Json& question) {
   const auto forward = std::make_shared<BareStep>(options, BareWork::forward);
   const auto tail = std::make_shared<double>();  // of the engine's last turn
   const auto engine_ms = [=](double seconds) {
-    std::vector<double> ms = lone_frames_ms(options, seconds);
-    const auto rank = ms.begin() + std::ptrdiff_t(0.999 * double(ms.size() - 1));
-    std::nth_element(ms.begin(), rank, ms.end());
-    *tail = *rank / median(ms);
-    return median(ms);
+    engine::Trainer trainer(options);
+    LoneFeed feed(trainer.target_elements(), options.devices[0], seconds, 2 * options.stages);
+    trainer.run(feed, &feed);
+    const double middle = median(feed.ms());
+    *tail = engine::quantile(feed.ms(), 0.999) / middle;
+    return middle;
   };
   return in_turn({{"engine_ms", engine_ms},
                   {"bare_ms", [=](double seconds) { return lone_launch_ms(*forward, seconds); }},

@@ -59,16 +59,12 @@ Settings Element::copy_of_settings() const {
 
 void Element::settings_changed() {
   const double rate = copy_of_settings().rate;
-  const std::lock_guard lock(mutex_);
-  if (learner_) learner_->set_rate(rate);
+  with_learner([&](Learner& learner) { learner.set_rate(rate); });
 }
 
 GstStructure* Element::stats() const {
   std::int64_t lost = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    if (learner_) lost = learner_->mailbox().lost();
-  }
+  with_learner([&](Learner& learner) { lost = learner.mailbox().lost(); });
   return gst_structure_new("millrace-stats", "frames", G_TYPE_INT64, position_.load(), "lost",
                            G_TYPE_INT64, lost, "pictures", G_TYPE_INT64, pushed_.load(), "late",
                            G_TYPE_INT64, late_.load(), "not-shown", G_TYPE_INT64, outlet_.dropped(),
@@ -99,10 +95,7 @@ void Element::reset() {
 }
 
 void Element::unblock() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (learner_) learner_->mailbox().end();
-  }
+  with_learner([](Learner& learner) { learner.mailbox().end(); });
   outlet_.flush(true, position_);
 }
 
@@ -129,11 +122,6 @@ void Element::finish() {
     const std::lock_guard lock(mutex_);
     ended = std::move(learner_);
   }
-}
-
-GstCaps* Element::caps_of_samples() const {
-  return gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING,
-                             config_.source.channels == 1 ? "GRAY8" : "RGB", nullptr);
 }
 
 GstClockTime Element::frame_time() const {

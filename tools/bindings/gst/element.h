@@ -42,6 +42,12 @@ class Element {
 
  private:
   Settings copy_of_settings() const;
+  /// Calls `use` with the learner, if there is one, which stays meanwhile.
+  template <class Use>
+  void with_learner(const Use& use) const {
+    const std::lock_guard lock(mutex_);
+    if (learner_) use(*learner_);
+  }
   void start_learner();
   void restart_if_over();
   void flush_start(GstEvent* event);
@@ -56,7 +62,6 @@ class Element {
   void tell_prediction(GstClockTime running_time);
   void tell_latency();
 
-  GstCaps* caps_of_samples() const;
   GstClockTime frame_time() const;
 
   GstElement* const element_;

@@ -7,10 +7,7 @@ namespace millrace::gst {
 using Caps = io::GstOwned<GstCaps>;
 
 GstFlowReturn Element::chain(GstBuffer* buffer) {
-  struct Unref {
-    GstBuffer* buffer;
-    ~Unref() { gst_buffer_unref(buffer); }
-  } const unref{buffer};
+  const io::GstOwned<GstBuffer> owned(buffer);
   if (const GstFlowReturn flow = downstream_; flow != GST_FLOW_OK) return flow;
   if (!in_) return GST_FLOW_NOT_NEGOTIATED;
   if (eos_ || (learner_ && learner_->over())) return GST_FLOW_EOS;
@@ -72,10 +69,7 @@ gboolean Element::sink_event(GstEvent* event) {
 
 void Element::flush_start(GstEvent* event) {
   gst_pad_push_event(src_, event);
-  {
-    const std::lock_guard lock(mutex_);
-    if (learner_) learner_->mailbox().flush(true);
-  }
+  with_learner([](Learner& learner) { learner.mailbox().flush(true); });
   outlet_.flush(true, position_);
   gst_pad_pause_task(src_);
 }
@@ -83,10 +77,7 @@ void Element::flush_start(GstEvent* event) {
 void Element::flush_stop(GstEvent* event) {
   gst_pad_push_event(src_, event);
   restart_if_over();
-  {
-    const std::lock_guard lock(mutex_);
-    if (learner_) learner_->mailbox().flush(false);
-  }
+  with_learner([](Learner& learner) { learner.mailbox().flush(false); });
   gst_segment_init(&segment_, GST_FORMAT_TIME);
   earliest_ = GST_CLOCK_TIME_NONE;
   discont_ = true;
@@ -107,7 +98,10 @@ void Element::restart_if_over() {
 gboolean Element::sink_query(GstQuery* query) {
   switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_CAPS: {
-      const Caps all(gst_pad_get_pad_template_caps(sink_)), taken(caps_of_samples());
+      const Caps all(gst_pad_get_pad_template_caps(sink_));
+      const Caps taken(gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING,
+                                           config_.source.channels == 1 ? "GRAY8" : "RGB",
+                                           nullptr));
       Caps caps(gst_caps_intersect(all.get(), taken.get()));
       GstCaps* filter = nullptr;
       gst_query_parse_caps(query, &filter);

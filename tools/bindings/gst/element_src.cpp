@@ -48,10 +48,7 @@ void Element::push_event(GstEvent* event) {
     gst_video_info_from_caps(&in, caps);
     gst_event_unref(event);
     std::optional<std::array<int, 3>> shape;
-    {
-      const std::lock_guard lock(mutex_);
-      if (learner_) shape = learner_->shape();
-    }
+    with_learner([&](Learner& learner) { shape = learner.shape(); });
     if (!shape) return;  // the run ended before the first picture
     picture_ = std::make_unique<Picture>(*shape, copy_of_settings().output);
     const bool stretched = config_.source.fit == "stretch" && config_.source.roi.empty();
@@ -127,10 +124,7 @@ void Element::tell_prediction(GstClockTime running_time) {
 void Element::tell_latency() {
   if (!live_) return;
   double ms = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    if (learner_) ms = learner_->latency_ms();
-  }
+  with_learner([&](Learner& learner) { ms = learner.latency_ms(); });
   const GstClockTime seen = GstClockTime(ms * GST_MSECOND), told = latency_;
   if (told == 0 || seen <= told) return;
   const GstClockTime frame = frame_time();

@@ -22,13 +22,10 @@ struct Command {
   Command(int place, std::string name, std::string summary,
           std::function<int()> (*add)(CLI::App& options));
 
-  int place;
   std::string name;
   std::string summary;  ///< one line for the help
   std::function<int()> (*add)(CLI::App& options);
 };
-
-std::vector<Command>& command_table();
 
 /// Command::add for a command whose options are the members of an `Arguments`.
 template <typename Arguments, void (*declare)(CLI::App&, Arguments&), int (*run)(const Arguments&)>

@@ -4,12 +4,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <iostream>
 #include <limits>
+#include <map>
 
 #include "io/source/source.h"
 #include "io/text/nearest_name.h"
@@ -20,18 +20,16 @@
 
 namespace millrace::cli {
 
-std::vector<Command>& command_table() {
-  static std::vector<Command> table;
+/// By their places in the help.
+static std::multimap<int, Command>& commands() {
+  static std::multimap<int, Command> table;
   return table;
 }
 
 Command::Command(int place, std::string name, std::string summary,
                  std::function<int()> (*add)(CLI::App& options))
-    : place(place), name(std::move(name)), summary(std::move(summary)), add(add) {
-  auto& table = command_table();
-  const auto next = std::find_if(table.begin(), table.end(),
-                                 [&](const Command& other) { return other.place > place; });
-  table.insert(next, *this);
+    : name(std::move(name)), summary(std::move(summary)), add(add) {
+  commands().emplace(place, *this);
 }
 
 void add_set(CLI::App& options, std::vector<std::string>& settings) {
@@ -65,7 +63,7 @@ int fail(ExitCode code, const std::string& what) {
 std::string unknown_command(int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return "";
   std::vector<std::string_view> names;
-  for (const Command& command : command_table()) {
+  for (const auto& [place, command] : commands()) {
     if (command.name == argv[1]) return "";
     names.push_back(command.name);
   }
@@ -100,7 +98,7 @@ int main_program(int argc, char** argv) {
   CLI::App program{"A neural network that learns from a live video stream, frame by frame."};
   program.require_subcommand(1);
   int code = kDone;
-  for (const Command& command : command_table()) {
+  for (const auto& [place, command] : commands()) {
     CLI::App* const options = program.add_subcommand(command.name, command.summary);
     options->callback([&code, run = command.add(*options)] { code = run(); });
   }

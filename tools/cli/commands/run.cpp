@@ -31,50 +31,16 @@ struct RunArguments {
   bool quiet = false;
 };
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 std::string fitted(const std::string& line) {
   winsize size{};
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
   return known ? line.substr(0, size.ws_col - 1) : line;
 }
 
-/// Writes progress to stderr: rewritten in place on a terminal, else a line every few seconds;
-/// nothing if quiet. One thread.
-class Progress {
- public:
-  explicit Progress(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO)) {}
-  /// Whether show() would write now; composing a line is costly.
-  bool due() const { return !quiet_ && now() >= next_; }
-  void show(const std::string& line) {
-    next_ = now() + (terminal_ ? 0.2 : 5.0);
-    if (terminal_) {
-      std::fprintf(stderr, "\r%s\x1b[K", fitted(line).c_str());
-      open_ = true;
-    } else {
-      std::fprintf(stderr, "%s\n", line.c_str());
-    }
-    std::fflush(stderr);
-  }
-  /// Ends the line, so that other output starts on a new one.
-  void finish() {
-    if (open_) std::fputc('\n', stderr);
-    open_ = false;
-  }
-
- private:
-  bool quiet_;
-  bool terminal_;
-  bool open_ = false;
-  double next_ = 0;  ///< on the steady clock, in seconds
-};
-
-/// Reports a run's progress to users and systemd, and handles signals.
+/// Reports a run's progress to users, on stderr, and to systemd, and handles signals. One thread.
 class Attendant {
  public:
-  Attendant(app::Run& run, bool quiet) : run_(run), quiet_(quiet), progress_(quiet) {
+  Attendant(app::Run& run, bool quiet) : run_(run), quiet_(quiet) {
     for (const std::string& remark : quiet ? std::vector<std::string>{} : run.remarks())
       say(remark);
     if (!quiet && !run.page().empty()) say("page: " + run.page());
@@ -86,13 +52,29 @@ class Attendant {
 
   void finish() {
     if (!stopping_) watchdog_.stopping();
-    progress_.finish();
+    end_line();
   }
 
  private:
   void say(const std::string& line) {
-    progress_.finish();
+    end_line();
     std::fprintf(stderr, "%s\n", line.c_str());
+  }
+  /// Ends the line of progress, so that other output starts on a new one.
+  void end_line() {
+    if (open_) std::fputc('\n', stderr);
+    open_ = false;
+  }
+  /// Progress is rewritten in place on a terminal, else a line every few seconds.
+  void show(const std::string& progress) {
+    next_ = Clock::now() + std::chrono::milliseconds(terminal_ ? 200 : 5000);
+    if (terminal_) {
+      std::fprintf(stderr, "\r%s\x1b[K", fitted(progress).c_str());
+      open_ = true;
+    } else {
+      std::fprintf(stderr, "%s\n", progress.c_str());
+    }
+    std::fflush(stderr);
   }
 
   void look() {
@@ -106,12 +88,16 @@ class Attendant {
     const std::int64_t trained = run_.trained();
     if (watchdog_.due(trained)) watchdog_.trained(trained, run_.status());
     if (run_.paused() && !stopping_) watchdog_.paused("paused on demand");
-    if (progress_.due()) progress_.show(run_.status());
+    if (!quiet_ && Clock::now() >= next_) show(run_.status());
   }
+
+  using Clock = std::chrono::steady_clock;
 
   app::Run& run_;
   const bool quiet_;
-  Progress progress_;
+  const bool terminal_ = isatty(STDERR_FILENO);
+  bool open_ = false;         ///< a line of progress on a terminal
+  Clock::time_point next_{};  ///< of progress
   Watchdog watchdog_;
   bool stopping_ = false;
 };

@@ -11,15 +11,18 @@ namespace {
 volatile std::sig_atomic_t asked = 0;
 volatile std::sig_atomic_t asked_anew = 0;
 
+void on_stop(void (*handler)(int)) {
+  std::signal(SIGINT, handler);  // of glibc: interrupted calls are restarted
+  std::signal(SIGTERM, handler);
+}
+
 void on_early_signal(int) {
   _exit(0);
 }
 
 void on_signal(int) {
   asked = 1;
-  // A second signal of either kind has its default effect.
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  on_stop(SIG_DFL);  // a second signal of either kind has its default effect
 }
 
 void on_hangup(int) {
@@ -35,21 +38,10 @@ bool terminal_is_there() {
   return terminal >= 0;
 }
 
-void on_stop(void (*handler)(int)) {
-  struct sigaction action = {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-}
-
 void hear_hangups() {
-  struct sigaction action = {}, before = {};
-  action.sa_handler = on_hangup;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGHUP, &action, &before);
-  if (before.sa_handler == on_hangup) return;
-  has_terminal = before.sa_handler != SIG_IGN && terminal_is_there();  // it is ignored under nohup
+  const auto before = std::signal(SIGHUP, on_hangup);
+  if (before == on_hangup) return;
+  has_terminal = before != SIG_IGN && terminal_is_there();  // it is ignored under nohup
 }
 
 }  // namespace

@@ -21,10 +21,8 @@ class Watchdog {
   void ready();
   /// Call it often, with the number of frames trained and a line for `systemctl status`. Notifies
   /// at most four times within WatchdogSec, and only if `frames` has grown.
-  void trained(std::int64_t frames, const std::string& status, Clock::time_point now);
-  void trained(std::int64_t frames, const std::string& status = "") {
-    trained(frames, status, Clock::now());
-  }
+  void trained(std::int64_t frames, const std::string& status,
+               Clock::time_point now = Clock::now());
   /// Training is paused on request: alive, though no frame is trained.
   void paused(const std::string& status, Clock::time_point now = Clock::now());
   /// The pipeline drains and everything is saved.

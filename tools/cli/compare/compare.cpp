@@ -201,12 +201,11 @@ std::string compare_text(const std::vector<NamedReport>& runs) {
   Table table = {head};
   const Table asked = asked_table(runs), figures = figures_table(runs);
   table.insert(table.end(), asked.begin(), asked.end());
+  table.push_back({});
   table.insert(table.end(), figures.begin(), figures.end());
-  const std::string text = aligned(table);
-  std::size_t split = 0;
-  for (std::size_t line = 0; line <= asked.size(); ++line) split = text.find('\n', split) + 1;
-  const std::string note = asked.empty() ? "no setting differs\n" : std::string();
-  return text.substr(0, split) + note + "\n" + text.substr(split);
+  std::string text = aligned(table);
+  if (asked.empty()) text.insert(text.find('\n') + 1, "no setting differs\n");
+  return text;
 }
 
 LossCurves read_curves(const std::string& log) {

@@ -17,7 +17,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from millrace._cut import NONE, Part, cut
 from millrace._error import Error
-from millrace._files import write_whole
 
 FORMAT = 1  # as in stages/network_file.cpp
 _aten = torch.ops.aten
@@ -70,6 +69,21 @@ class _Function(nn.Module):
         finally:
             for table, key, value in reversed(places):
                 table[key] = value
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+    """Writes a temporary file and renames it to `path`. On OSError leaves nothing behind."""
+    temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+        raise
 
 
 @dataclasses.dataclass

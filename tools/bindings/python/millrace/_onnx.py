@@ -8,7 +8,7 @@ import warnings
 import onnx
 import torch
 
-from millrace._files import write_whole
+from millrace._export import write_whole
 
 
 def fail(why: str) -> int:
