@@ -51,8 +51,7 @@ Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, 
           any_defers(shared_.steps) ? longest_launch_groups(schedule_) : LaunchGroups(schedule_),
           feed, observer, monitor,
           SlotPool(schedule.slots(), schedule.stages + viewers(schedule, options_.ranks)),
-          schedule.samples_a_choice(), samples(),
-          Lowering(schedule_),
+          schedule.samples_a_choice(), samples(), Lowering(schedule_),
           // Gradients may stay unread for the whole age of the pipeline. Tokens are small, so room
           // for twice the samples in flight costs little, and no send ever waits.
           Channels(shared_.lowering, 2 * std::size_t(schedule.slots()) + 2),
@@ -61,7 +60,7 @@ Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, 
   if (options_.ranks) {
     edge_ = std::make_unique<RankEdge>(*options_.ranks, shared_, options_);
   } else {
-    edge_ = std::make_unique<LocalEdge>(shared_, options_);
+    edge_ = std::make_unique<Edge>(shared_, options_);
   }
   shared_.edge = edge_.get();
 }

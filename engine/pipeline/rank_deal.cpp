@@ -80,7 +80,7 @@ void RankEdge::deal(int replica_id) {
     if (!await([&] { return turn.receive(token, kPatience); })) return;
     if (!await([&] { return shared_.pool.acquire(sample, kPatience); })) return;
     const Clock::time_point asked = Clock::now();
-    if (!await([&] { return LocalEdge::poll(sample, kPatience) == Feed::Status::ready; })) return;
+    if (!await([&] { return Edge::poll(sample, kPatience) == Feed::Status::ready; })) return;
     take(sample, asked);
     send_sample(sample);
     shared_.channels
