@@ -25,7 +25,7 @@ void Edge::take(std::int64_t sample, Clock::time_point asked) {
   info.sample = options_.before + sample;
   if (info.index < 0) info.index = info.sample;
   info.learns = choose(sample) && info.has_target;
-  if (options_.scene) options_.scene->see(taken, info.has_target && !options_.late_targets);
+  if (options_.guard) options_.guard->scene.see(taken, info.has_target && !options_.late_targets);
   shared_.again[std::size_t(sample) % shared_.again.size()] = info.replayed;
   shared_.admitted = sample + 1;
   if (info.replayed) {

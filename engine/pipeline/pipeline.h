@@ -13,7 +13,6 @@
 #include "engine/pipeline/channels.h"
 #include "engine/pipeline/feed.h"
 #include "engine/pipeline/loss_guard.h"
-#include "engine/pipeline/scene_watch.h"
 #include "engine/pipeline/slot_pool.h"
 #include "engine/schedule/launch_groups.h"
 #include "engine/schedule/schedule.h"
@@ -44,8 +43,6 @@ struct PipelineOptions {
   const std::atomic<double>* rate = nullptr;
   /// Judges losses and has the stages roll back when the run diverges. May be null.
   LossGuard* guard = nullptr;
-  /// Required by the guard; null without.
-  SceneWatch* scene = nullptr;
   /// Stages learn from their own losses, so a gradient is as old as its sample.
   bool own_losses = false;
   /// The feed writes targets after the samples, so stages take losses when they go backward. Not

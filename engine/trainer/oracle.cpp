@@ -9,7 +9,6 @@
 #include <stdexcept>
 
 #include "capture/program/program_stage.h"
-#include "engine/pipeline/scene_watch.h"
 #include "engine/schedule/lowering.h"
 
 namespace millrace::engine {
@@ -75,7 +74,7 @@ class Oracle {
     const auto numbers = [](const at::Tensor& of) {
       return std::span(of.const_data_ptr<float>(), std::size_t(of.numel()));
     };
-    return scene_.see(numbers(x), at::equal(x, y) ? std::span<const float>() : numbers(y));
+    return guard_->scene.see(numbers(x), at::equal(x, y) ? std::span<const float>() : numbers(y));
   }
 
   bool learns(std::int64_t sample) const { return !learns_ || learns_(sample); }
@@ -223,7 +222,6 @@ class Oracle {
   const LearnFunction& learns_;
 
   LossGuard* guard_;
-  SceneWatch scene_;
   std::int64_t guard_lag_;
   std::int64_t applied_;
   std::map<Key, Kept> kept_;

@@ -203,7 +203,6 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
     }
   }
   options.guard = options_.guard ? &guard_ : nullptr;
-  options.scene = options_.guard ? &scene_ : nullptr;
   if (capture::profiler_attached()) name_for_profiler(options);
   options.late_targets = options_.late_targets;
   options.own_losses = options_.correction.kind == "local";

@@ -158,7 +158,6 @@ class Trainer {
   std::string recording_error_;  ///< "": none
   Monitor monitor_;
   LossGuard guard_;
-  SceneWatch scene_;
   capture::SampleBuffers samples_;
   std::vector<std::unique_ptr<Sample>> sample_in_;  ///< by slot
   std::vector<std::unique_ptr<capture::Boundary>> boundaries_;
