@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "stages/layers.h"
+#include "stages/torchscript.h"
 
 namespace millrace::stages {
 namespace {
@@ -195,8 +196,7 @@ std::shared_ptr<const Network> build_network(const ModelSpec& spec, const ImageS
   const std::shared_ptr<Network> network = spec.preset == "file"
                                                ? read_network(spec.file, input, spec.channels_last)
                                                : make_network(spec, input);
-  const ImageShape& made = network->shape(network->size() - 1);
-  require_gives(forecast.change ? Gives::picture : gives, frame, made);
+  require_gives(forecast.change ? Gives::picture : gives, frame, network->output());
   if (forecast.change) network->predict_change(frame.channels);
   network->freeze(spec.freeze);
   return network;
@@ -208,12 +208,9 @@ bool ends_in_sigmoid(const ModelSpec& spec) {
   return !list.empty() && list.back().type == "sigmoid";
 }
 
-const std::vector<std::string>& preset_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> list;
-    for (const auto& [name, preset] : presets()) list.push_back(name);
-    return list;
-  }();
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, preset] : presets()) names.push_back(name);
   return names;
 }
 

@@ -96,12 +96,9 @@ TORCH_LIBRARY_FRAGMENT(millrace, library) {
 
 }  // namespace
 
-const std::vector<std::string>& optimizer_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> list;
-    for (const OptimizerInfo& info : kInfos) list.push_back(info.name);
-    return list;
-  }();
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OptimizerInfo& info : kInfos) names.push_back(info.name);
   return names;
 }
 
@@ -154,6 +151,12 @@ std::vector<at::Tensor> Optimizer::buffers() const {
     if (!buffer.is_same(mean_)) all.push_back(buffer);
   }
   return all;
+}
+
+std::int64_t Optimizer::bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& [name, buffer] : state_) bytes += std::int64_t(buffer.nbytes());
+  return bytes;
 }
 
 void Optimizer::step(at::Tensor& weights, at::Tensor& gradient) {

@@ -38,6 +38,7 @@ class Optimizer {
   const NamedTensors& state() const { return state_; }
   /// The part that the optimizer's formula reads and writes.
   std::vector<at::Tensor> buffers() const;
+  std::int64_t bytes() const;  ///< of state()
 
  private:
   UpdateNumbers numbers_;

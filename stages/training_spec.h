@@ -34,7 +34,7 @@ struct OptimizerSpec {
 };
 
 /// Every value of OptimizerSpec::kind.
-const std::vector<std::string>& optimizer_names();
+std::vector<std::string> optimizer_names();
 
 /// The [correction] table.
 struct CorrectionSpec {
@@ -55,7 +55,7 @@ struct Delay {
 };
 
 /// Every value of CorrectionSpec::kind.
-const std::vector<std::string>& correction_names();
+std::vector<std::string> correction_names();
 
 /// One summand: a table of `task.loss`.
 struct LossTerm {

@@ -138,9 +138,9 @@ class TensorFreight final : public Freight {
   /// `made`: a slot's. If rank 0 predicts nothing itself, predictions arrive at a fixed place.
   Payload prediction(at::Tensor& made, bool sends) {
     const int last = options_.stages - 1;
-    const stages::ImageShape& shape = options_.network->shape(options_.network->size() - 1);
+    const stages::ImageShape& shape = options_.network->output();
     const bool stays = records(last) || (!sends && !step_(last));
-    if (stays && !made.defined()) made = at::empty({1, shape.channels, shape.height, shape.width});
+    if (stays && !made.defined()) made = at::empty(shape.sizes());
     return of_one(made, bytes_of(shape), stays);
   }
   Payload meeting(int stage) {

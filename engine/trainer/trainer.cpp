@@ -65,13 +65,6 @@ TrainerOptions completed(TrainerOptions options) {
   return options;
 }
 
-/// [1,C,H,W]; empty where input and target are the same.
-std::vector<std::int64_t> target_shape(const TrainerOptions& options) {
-  if (options.target_is_input) return {};
-  const stages::ImageShape& made = options.network->shape(options.network->size() - 1);
-  return {1, made.channels, made.height, made.width};
-}
-
 /// A profiler range around each action, named as in a trace.
 void name_for_profiler(PipelineOptions& options) {
   options.before_action = [first = std::move(options.before_action)](int worker, const Action& a) {
@@ -110,10 +103,9 @@ Trainer::Trainer(TrainerOptions options)
       records_(records_any(options_)),
       monitor_(schedule_.replica_counts(), options_.fps),
       guard_(2 * schedule_.slots()),
-      samples_(schedule_.slots(),
-               {1, options_.sample.channels, options_.sample.height, options_.sample.width},
-               target_shape(options_), records_,
-               {options_.input_as_bytes, options_.target_as_bytes}) {
+      samples_(schedule_.slots(), options_.sample.sizes(),
+               options_.target_is_input ? std::vector<std::int64_t>() : output_shape().sizes(),
+               records_, {options_.input_as_bytes, options_.target_as_bytes}) {
   for (int slot = 0; slot < schedule_.slots(); ++slot)
     sample_in_.push_back(std::make_unique<TrainerSample>(samples_, slot, options_.context));
   samples_.late_target = options_.late_targets;

@@ -103,9 +103,7 @@ class Trainer {
   std::size_t target_elements() const { return std::size_t(samples_.target[0].numel()); }
 
   /// Of a target and a prediction.
-  const stages::ImageShape& output_shape() const {
-    return options_.network->shape(options_.network->size() - 1);
-  }
+  const stages::ImageShape& output_shape() const { return options_.network->output(); }
 
   const Schedule& schedule() const { return schedule_; }
   /// Of one of a sample's `context()` frames.
