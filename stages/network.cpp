@@ -103,6 +103,38 @@ void require_gives(Gives gives, const ImageShape& input, const ImageShape& outpu
                               ") must have the shape of its target (" + text(input) + ")");
 }
 
+std::vector<LayerSpec> layers_of(const ModelSpec& spec) {
+  const auto preset = presets().find(spec.preset);
+  if (preset == presets().end())
+    throw std::invalid_argument("model.preset: unknown \"" + spec.preset + "\"");
+  return preset->second(spec);
+}
+
+std::shared_ptr<Network> make_network(const ModelSpec& spec, const ImageShape& input) {
+  const std::vector<LayerSpec> list = layers_of(spec);
+  if (list.empty())
+    throw std::invalid_argument(
+        "model.layer: preset \"layers\" needs at least one [[model.layer]]");
+  ImageShape shape = input;
+  std::vector<ImageShape> shapes = {input};
+  std::vector<std::unique_ptr<Layer>> modules;
+  std::vector<int> from;
+  for (const LayerSpec& layer : list) {
+    try {
+      const std::int64_t source = layer.from.value_or(kNone);
+      const bool earlier = source >= kSample && source < std::int64_t(modules.size());
+      modules.push_back(make_layer(layer, shape, earlier ? &shapes[source + 1] : nullptr));
+      shapes.push_back(shape);
+      from.push_back(int(source));
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument("model.layer[" + std::to_string(modules.size()) + "] (" +
+                                  layer.type + "): " + error.what());
+    }
+  }
+  return std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),
+                                   spec.channels_last);
+}
+
 }  // namespace
 
 std::vector<int> Network::crossing(int place) const {
@@ -153,42 +185,6 @@ void Network::predict_change(std::int64_t channels) {
   shapes_.push_back(ImageShape(shapes_.back()));
   predicts_change_ = true;
 }
-
-namespace {
-
-std::vector<LayerSpec> layers_of(const ModelSpec& spec) {
-  const auto preset = presets().find(spec.preset);
-  if (preset == presets().end())
-    throw std::invalid_argument("model.preset: unknown \"" + spec.preset + "\"");
-  return preset->second(spec);
-}
-
-std::shared_ptr<Network> make_network(const ModelSpec& spec, const ImageShape& input) {
-  const std::vector<LayerSpec> list = layers_of(spec);
-  if (list.empty())
-    throw std::invalid_argument(
-        "model.layer: preset \"layers\" needs at least one [[model.layer]]");
-  ImageShape shape = input;
-  std::vector<ImageShape> shapes = {input};
-  std::vector<std::unique_ptr<Layer>> modules;
-  std::vector<int> from;
-  for (const LayerSpec& layer : list) {
-    try {
-      const std::int64_t source = layer.from.value_or(kNone);
-      const bool earlier = source >= kSample && source < std::int64_t(modules.size());
-      modules.push_back(make_layer(layer, shape, earlier ? &shapes[source + 1] : nullptr));
-      shapes.push_back(shape);
-      from.push_back(int(source));
-    } catch (const std::invalid_argument& error) {
-      throw std::invalid_argument("model.layer[" + std::to_string(modules.size()) + "] (" +
-                                  layer.type + "): " + error.what());
-    }
-  }
-  return std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),
-                                   spec.channels_last);
-}
-
-}  // namespace
 
 std::shared_ptr<const Network> build_network(const ModelSpec& spec, const ImageShape& frame,
                                              Gives gives, Forecast forecast) {

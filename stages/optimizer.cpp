@@ -142,7 +142,11 @@ Optimizer::Optimizer(const OptimizerSpec& spec, const at::Tensor& weights,
 }
 
 void Optimizer::orthogonalize(at::Tensor& gradient, int count) {
-  if (mean_.defined()) stages::orthogonalize(gradient, mean_, places_, decay_, count);
+  if (!mean_.defined()) return;
+  static const auto called = c10::Dispatcher::singleton()
+                                 .findSchemaOrThrow("millrace::orthogonalize", "")
+                                 .typed<decltype(orthogonalize_operator)>();
+  called.call(gradient, mean_, places_, decay_, count);
 }
 
 std::vector<at::Tensor> Optimizer::buffers() const {
@@ -175,14 +179,6 @@ void Optimizer::step(at::Tensor& weights, at::Tensor& gradient) {
   Optimizers::visit(numbers_.optimizer, [&]<class Formula>(std::type_identity<Formula>) {
     Formula(numbers_, lr, steps)(weights, gradient, state.data(), scratch_);
   });
-}
-
-void orthogonalize(at::Tensor& gradient, at::Tensor& mean, at::IntArrayRef places, double decay,
-                   int count) {
-  static const auto called = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow("millrace::orthogonalize", "")
-                                 .typed<decltype(orthogonalize_operator)>();
-  called.call(gradient, mean, places, decay, count);
 }
 
 void apply_formula(const UpdateNumbers& n, const at::Tensor& lr, at::Tensor& weights,
