@@ -45,7 +45,13 @@ RankEdge::RankEdge(const RankOptions& ranks, Shared& shared, const PipelineOptio
   for (int slot = 0; slot < shared.schedule.slots(); ++slot) targets_[slot] = samples_[slot] = -1;
   for (int rank = 1; rank < exchange_.ranks(); ++rank)
     spread_ = spread_ || (ports_.has_last(0) && ports_.has_last(rank));
-  divert_links();
+  shared_.channels.divert([&](Signal::Kind kind, int from, int to) -> Link* {
+    for (const auto& [of, cargo] : kTokens) {
+      if (of == kind && ports_.here(from) && !ports_.here(to))
+        return links_.emplace_back(std::make_unique<OutgoingLink>(*this, cargo, from, to)).get();
+    }
+    return nullptr;
+  });
   {
     const std::lock_guard lock(exchange_.mutex());
     letters_.beat();  // before any message, so that all can be timed
@@ -79,16 +85,6 @@ void RankEdge::keep_alive() {
 
 std::unique_ptr<Patience> RankEdge::patience(const Program& program) {
   return std::make_unique<RankPatience>(*this, program);
-}
-
-void RankEdge::divert_links() {
-  shared_.channels.divert([&](Signal::Kind kind, int from, int to) -> Link* {
-    for (const auto& [of, cargo] : kTokens) {
-      if (of == kind && ports_.here(from) && !ports_.here(to))
-        return links_.emplace_back(std::make_unique<OutgoingLink>(*this, cargo, from, to)).get();
-    }
-    return nullptr;
-  });
 }
 
 bool RankEdge::is_sending() const {

@@ -63,9 +63,7 @@ class RankEdge final : public Edge {
   void end_of_stream(std::int64_t samples) override;
   /// On rank 0: admits the samples of a stage 0 replica on another rank and sends them there.
   void deal(int replica_id);
-  void divert_links();
   bool send(Cargo cargo, int from, int to, const Token& token);
-  void send_sample(std::int64_t sample);
   void keep_alive();
   /// Whether predictions made here are shown in order with those of other ranks, on rank 0.
   bool shows_in_turn() const { return !admits() || spread_; }

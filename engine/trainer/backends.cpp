@@ -1,5 +1,3 @@
-#include "engine/trainer/backends.h"
-
 #include <pthread.h>
 
 #include <stdexcept>
@@ -8,6 +6,7 @@
 #include "capture/program/cuda/operations.h"
 #include "capture/program/kernels/kernels.h"
 #include "engine/pipeline/pinning.h"
+#include "engine/trainer/trainer_options.h"
 
 namespace millrace::engine {
 namespace {

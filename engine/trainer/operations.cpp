@@ -11,7 +11,6 @@
 #include "capture/program/program_stage.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
-#include "engine/trainer/backends.h"
 
 namespace millrace::engine {
 namespace {

@@ -63,9 +63,6 @@ class Oracle {
     const double rate = stage.next_rate();
     stage.update(stage.advance(), rate);
   }
-  Stage& stage_of(const Program& program, const Action& action) {
-    return stages_[schedule_.replica_id(action.stage, program.replica)];
-  }
 
   /// Called for samples in order.
   SceneErrors scene_of(std::int64_t sample) {
@@ -84,7 +81,7 @@ class Oracle {
 
   /// False if something that `action` needs is not there yet.
   bool perform(const Program& program, const Action& action) {
-    Stage& stage = stage_of(program, action);
+    Stage& stage = stages_[schedule_.replica_id(action.stage, program.replica)];
     switch (action.op) {
       case Op::forward:
         return forward(stage, action);
@@ -106,7 +103,9 @@ class Oracle {
         return true;
       case Op::update:
         // Replicas update with the gradients of all of them.
-        if (gradients_made_[action.stage] < made_by(action)) return false;
+        if (schedule_.replicas_of(action.stage) > 1 &&
+            gradients_made_[action.stage] <= action.sample)
+          return false;
         apply(stage, schedule_.replica_id(action.stage, program.replica),
               all_learned(program, action), worst_alarm(program, action));
         return true;
@@ -134,11 +133,6 @@ class Oracle {
       if (!learns(action.sample / replicas * replicas + replica)) return false;
     }
     return true;
-  }
-
-  /// How many gradients the stage must have made in all before `action`.
-  std::int64_t made_by(const Action& action) const {
-    return schedule_.replicas_of(action.stage) > 1 ? action.sample + 1 : 0;
   }
 
   using Kept = decltype(std::declval<Stage&>().forward({}, {}, 0));

@@ -9,11 +9,11 @@
 #include <stdexcept>
 
 #include "capture/stage_step.h"
+#include "engine/monitor/clock.h"
 #include "engine/monitor/median.h"
 #include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/schedule/launch_groups.h"
-#include "engine/trainer/backends.h"
 
 namespace millrace::engine {
 namespace {

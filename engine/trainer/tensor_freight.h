@@ -60,7 +60,11 @@ class TensorFreight final : public Freight {
     std::vector<std::size_t> bytes;
     for (const int source : network.crossing(options_.cut[std::size_t(boundary)]))
       bytes.push_back(bytes_of(network.shape(source)));
-    return of_tensors(way.tensors[at], bytes, records(boundary) || records(boundary + 1));
+    const bool stay = records(boundary) || records(boundary + 1);
+    const auto all = std::make_shared<TensorPayload>(way.tensors[at], bytes, stay);
+    return {.parts = all->parts(),
+            .pack = [all](int, int) { all->pack(); },
+            .unpack = [all](int, int) { all->unpack(); }};
   }
   bool target_is_input() const override { return samples_.target_is_input(); }
   void await(Cargo cargo, int stage, int slot) override {
@@ -99,14 +103,6 @@ class TensorFreight final : public Freight {
   }
 
  private:
-  /// `tensors` must outlive it.
-  static Payload of_tensors(stages::Tensors& tensors, const std::vector<std::size_t>& bytes,
-                            bool stay) {
-    const auto all = std::make_shared<TensorPayload>(tensors, bytes, stay);
-    return {.parts = all->parts(),
-            .pack = [all](int, int) { all->pack(); },
-            .unpack = [all](int, int) { all->unpack(); }};
-  }
   /// For a tensor that stages or viewers may replace, unless it stays. It must outlive the payload.
   static Payload of_one(at::Tensor& tensor, std::size_t bytes, bool stays) {
     const auto list = std::make_shared<stages::Tensors>(1, tensor);

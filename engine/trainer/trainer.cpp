@@ -14,7 +14,6 @@
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
 #include "engine/schedule/verifier.h"
-#include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
 #include "engine/trainer/rank_wires.h"
@@ -105,7 +104,8 @@ Trainer::Trainer(TrainerOptions options)
       guard_(2 * schedule_.slots()),
       samples_(schedule_.slots(), options_.sample.sizes(),
                options_.target_is_input ? std::vector<std::int64_t>() : output_shape().sizes(),
-               records_, {options_.input_as_bytes, options_.target_as_bytes}) {
+               records_, {options_.input_as_bytes, options_.target_as_bytes}),
+      facts_elsewhere_(std::size_t(schedule_.stages)) {
   for (int slot = 0; slot < schedule_.slots(); ++slot)
     sample_in_.push_back(std::make_unique<TrainerSample>(samples_, slot, options_.context));
   samples_.late_target = options_.late_targets;
@@ -211,7 +211,7 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   try {
     capture::with_plain_errors([&] {
       if (wires_) wires_->connect();
-      outcome = Pipeline(schedule_, steps, feed, observer, monitor_, std::move(options)).run();
+      outcome = run_pipeline(schedule_, steps, feed, observer, monitor_, options);
       if (wires_) wires_->drain();
       if (options_.guard && guard_.told().astray) {
         for (capture::Step* step : steps) {
@@ -251,7 +251,7 @@ std::vector<capture::Step*> Trainer::steps() const {
 
 void Trainer::prepare() {
   if (std::exchange(prepared_, true) || !records_) return;
-  recording([&] { capture_steps(schedule_, longest_launch_groups(schedule_), steps()); });
+  recording([&] { capture_steps(schedule_, steps()); });
 }
 
 }  // namespace millrace::engine

@@ -166,7 +166,7 @@ class Trainer {
   std::unique_ptr<RankWires> wires_;
   // On rank 0, of other ranks' stages: checkpoint() after run(), and their latest facts.
   std::map<int, stages::StateDict> learned_elsewhere_;
-  std::map<int, StageFacts> facts_elsewhere_;
+  std::vector<StageFacts> facts_elsewhere_;  ///< by stage
   int runs_ = 0;
   bool whole_ = true;
   std::int64_t admitted_ = 0;  ///< by earlier runs

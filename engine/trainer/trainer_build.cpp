@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "capture/devices.h"
-#include "engine/trainer/backends.h"
 #include "engine/trainer/rank_wires.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer.h"

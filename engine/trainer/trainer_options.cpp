@@ -4,7 +4,6 @@
 #include <stdexcept>
 
 #include "engine/schedule/verifier.h"
-#include "engine/trainer/backends.h"
 
 namespace millrace::engine {
 

@@ -8,7 +8,7 @@
 #include "capture/devices.h"
 #include "capture/program/cuda/choices.h"
 #include "engine/pipeline/pinning.h"
-#include "engine/trainer/backends.h"
+#include "engine/trainer/trainer.h"
 #include "io/queue/masks.h"
 #include "io/source/source.h"
 #include "stages/loss.h"

@@ -8,7 +8,7 @@
 #include "capture/stage_step.h"
 #include "engine/pipeline/perform.h"
 #include "engine/schedule/launch_groups.h"
-#include "engine/trainer/backends.h"
+#include "engine/trainer/trainer.h"
 
 namespace millrace::bench {
 namespace {
@@ -90,7 +90,7 @@ class CalledStep {
     step_ = std::make_unique<capture::StageStep>(
         std::move(stages[0]), std::move(engine::make_backends(options, 1, true)[0]), device,
         samples_, nullptr, nullptr);
-    engine::capture_steps(schedule_, engine::longest_launch_groups(schedule_), {step_.get()});
+    engine::capture_steps(schedule_, {step_.get()});
   }
 
   double us() {

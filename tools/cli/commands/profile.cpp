@@ -9,9 +9,9 @@
 
 #include "capture/program/kernels/kernels.h"
 #include "engine/plan_files/profile_json.h"
-#include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
+#include "engine/trainer/trainer.h"
 #include "io/files/whole_file.h"
 #include "tools/app/assembly.h"
 #include "tools/app/outputs/outputs.h"
