@@ -3,7 +3,8 @@
 namespace millrace::engine {
 
 Feed::Status Edge::poll(std::int64_t sample, std::chrono::microseconds patience) {
-  bool ends = drained(sample);
+  bool ends = options_.drain && sample % shared_.choice == 0 &&
+              options_.drain->load(std::memory_order_relaxed);
   Feed::Status status = Feed::Status::wait;
   if (!ends && full()) {
     // A sample whose target never comes makes room for another one.
@@ -49,11 +50,6 @@ bool Edge::full() const {
   return options_.limit > 0 &&
          shared_.admitted - shared_.replays - shared_.left_out - shared_.feed.missed() >=
              options_.limit;
-}
-
-bool Edge::drained(std::int64_t sample) const {
-  return options_.drain && sample % shared_.choice == 0 &&
-         options_.drain->load(std::memory_order_relaxed);
 }
 
 bool Edge::choose(std::int64_t sample) {

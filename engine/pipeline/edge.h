@@ -84,9 +84,8 @@ class Edge {
   const PipelineOptions& options_;
 
  private:
-  bool full() const;                        ///< the limit on samples to train on is reached
-  bool drained(std::int64_t sample) const;  ///< the caller asked to stop
-  bool choose(std::int64_t sample);         ///< whether to train on a fresh sample
+  bool full() const;                 ///< the limit on samples to train on is reached
+  bool choose(std::int64_t sample);  ///< whether to train on a fresh sample
 
   const FateCounts before_;
 };
