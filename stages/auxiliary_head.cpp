@@ -46,17 +46,6 @@ at::Tensor AuxiliaryHead::loss(const at::Tensor& activations, const at::Tensor& 
   return loss_.of(loss_.scores() ? maps : at::sigmoid(maps), target);
 }
 
-void AuxiliaryHead::add(const std::vector<at::Tensor>& gradients, bool first) {
-  const c10::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    if (first) {
-      gradient_views_[i].copy_(gradients[i]);
-    } else {
-      gradient_views_[i].add_(gradients[i]);
-    }
-  }
-}
-
 void AuxiliaryHead::update(int count) {
   const c10::NoGradGuard no_grad;
   if (count > 1) gradient_.div_(count);
@@ -83,9 +72,7 @@ NamedTensors AuxiliaryHead::state() const {
 }
 
 std::int64_t AuxiliaryHead::bytes() const {
-  std::int64_t bytes = std::int64_t(flat_.nbytes() + gradient_.nbytes());
-  for (const auto& [name, buffer] : optimizer_->state()) bytes += std::int64_t(buffer.nbytes());
-  return bytes;
+  return std::int64_t(flat_.nbytes() + gradient_.nbytes()) + optimizer_->bytes();
 }
 
 }  // namespace millrace::stages

@@ -30,8 +30,8 @@ class AuxiliaryHead {
                   const at::Tensor& base) const;
   /// Leaves that require grad.
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
-  /// Adds to the gradients that update() will apply; `first`: since the last update.
-  void add(const std::vector<at::Tensor>& gradients, bool first);
+  /// By parameter: the sums that update() will apply.
+  const std::vector<at::Tensor>& gradients() const { return gradient_views_; }
   /// Applies the mean of `count` gradients.
   void update(int count);
   /// The same on the device, if `finite`. `rate` and `skipped` as in Stage::guarded_update().

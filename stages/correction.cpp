@@ -186,12 +186,9 @@ std::optional<Correction> make_correction(const CorrectionSpec& spec, const Dela
   throw std::invalid_argument("correction.kind: unknown \"" + spec.kind + "\"");
 }
 
-const std::vector<std::string>& correction_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> list;
-    for (const CorrectionKind& kind : corrections()) list.push_back(kind.name);
-    return list;
-  }();
+std::vector<std::string> correction_names() {
+  std::vector<std::string> names;
+  for (const CorrectionKind& kind : corrections()) names.push_back(kind.name);
   return names;
 }
 

@@ -28,6 +28,25 @@ void optimize(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& r
   buffers.to.copy_(at::where(finite, weights, buffers.from));
 }
 
+at::Tensor check_and_update_operator(const at::Tensor& from, const at::Tensor& to,
+                                     const at::Tensor& gradient, std::vector<at::Tensor> state,
+                                     std::vector<at::Tensor> memory, std::string numbers,
+                                     const at::Tensor& rate, const at::Tensor& skipped,
+                                     const std::optional<at::Tensor>& given) {
+  const at::Tensor finite =
+      given ? *given : at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
+  guarded_update(numbers_in(numbers),
+                 {.from = from,
+                  .to = to,
+                  .gradient = gradient,
+                  .state = std::move(state),
+                  .memory = std::move(memory)},
+                 rate, finite);
+  if (given) return finite.clone();
+  at::Tensor(skipped).add_(finite.logical_not());
+  return finite;
+}
+
 }  // namespace
 
 void guarded_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
@@ -85,29 +104,6 @@ UpdateNumbers numbers_in(const std::string& bytes) {
   std::memcpy(&n, bytes.data(), sizeof n);
   return n;
 }
-
-namespace {
-
-at::Tensor check_and_update_operator(const at::Tensor& from, const at::Tensor& to,
-                                     const at::Tensor& gradient, std::vector<at::Tensor> state,
-                                     std::vector<at::Tensor> memory, std::string numbers,
-                                     const at::Tensor& rate, const at::Tensor& skipped,
-                                     const std::optional<at::Tensor>& given) {
-  const at::Tensor finite =
-      given ? *given : at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
-  guarded_update(numbers_in(numbers),
-                 {.from = from,
-                  .to = to,
-                  .gradient = gradient,
-                  .state = std::move(state),
-                  .memory = std::move(memory)},
-                 rate, finite);
-  if (given) return finite.clone();
-  at::Tensor(skipped).add_(finite.logical_not());
-  return finite;
-}
-
-}  // namespace
 
 TORCH_LIBRARY(millrace, library) {
   library.def(

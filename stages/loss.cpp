@@ -89,6 +89,10 @@ std::deque<LossType>& loss_table() {
   return all;
 }
 
+at::Tensor part(const at::Tensor& whole, const LossTerm& term) {
+  return term.channels.empty() ? whole : whole.narrow(1, term.channels[0], term.channels[1]);
+}
+
 }  // namespace
 
 const std::deque<LossType>& loss_types() {
@@ -123,10 +127,6 @@ std::string LossSpec::text() const {
 
 Loss::Loss(const LossSpec& spec) {
   for (const LossTerm& term : spec.terms) terms_.push_back({&loss_type(term.kind), term});
-}
-
-at::Tensor Loss::part(const at::Tensor& whole, const LossTerm& term) {
-  return term.channels.empty() ? whole : whole.narrow(1, term.channels[0], term.channels[1]);
 }
 
 at::Tensor Loss::prior(const at::Tensor& target) const {

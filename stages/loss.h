@@ -58,8 +58,6 @@ class Loss {
     const LossType* type;
     LossTerm spec;
   };
-  static at::Tensor part(const at::Tensor& whole, const LossTerm& term);
-
   std::vector<Term> terms_;
 };
 

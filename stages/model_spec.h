@@ -15,6 +15,7 @@ struct ImageShape {
   std::int64_t channels = 3;
   std::int64_t height = 0;
   std::int64_t width = 0;
+  std::vector<std::int64_t> sizes() const { return {1, channels, height, width}; }  ///< a tensor's
   bool operator==(const ImageShape&) const = default;
 };
 
@@ -96,6 +97,6 @@ void add_layer_type(LayerType type);
 /// Throws std::invalid_argument for an unknown name.
 const LayerType& layer_type(const std::string& name);
 /// Every value of ModelSpec::preset.
-const std::vector<std::string>& preset_names();
+std::vector<std::string> preset_names();
 
 }  // namespace millrace::stages

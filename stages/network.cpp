@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "stages/layers.h"
+#include "stages/torchscript.h"
 
 namespace millrace::stages {
 namespace {
@@ -102,6 +103,38 @@ void require_gives(Gives gives, const ImageShape& input, const ImageShape& outpu
                               ") must have the shape of its target (" + text(input) + ")");
 }
 
+std::vector<LayerSpec> layers_of(const ModelSpec& spec) {
+  const auto preset = presets().find(spec.preset);
+  if (preset == presets().end())
+    throw std::invalid_argument("model.preset: unknown \"" + spec.preset + "\"");
+  return preset->second(spec);
+}
+
+std::shared_ptr<Network> make_network(const ModelSpec& spec, const ImageShape& input) {
+  const std::vector<LayerSpec> list = layers_of(spec);
+  if (list.empty())
+    throw std::invalid_argument(
+        "model.layer: preset \"layers\" needs at least one [[model.layer]]");
+  ImageShape shape = input;
+  std::vector<ImageShape> shapes = {input};
+  std::vector<std::unique_ptr<Layer>> modules;
+  std::vector<int> from;
+  for (const LayerSpec& layer : list) {
+    try {
+      const std::int64_t source = layer.from.value_or(kNone);
+      const bool earlier = source >= kSample && source < std::int64_t(modules.size());
+      modules.push_back(make_layer(layer, shape, earlier ? &shapes[source + 1] : nullptr));
+      shapes.push_back(shape);
+      from.push_back(int(source));
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument("model.layer[" + std::to_string(modules.size()) + "] (" +
+                                  layer.type + "): " + error.what());
+    }
+  }
+  return std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),
+                                   spec.channels_last);
+}
+
 }  // namespace
 
 std::vector<int> Network::crossing(int place) const {
@@ -153,50 +186,13 @@ void Network::predict_change(std::int64_t channels) {
   predicts_change_ = true;
 }
 
-namespace {
-
-std::vector<LayerSpec> layers_of(const ModelSpec& spec) {
-  const auto preset = presets().find(spec.preset);
-  if (preset == presets().end())
-    throw std::invalid_argument("model.preset: unknown \"" + spec.preset + "\"");
-  return preset->second(spec);
-}
-
-std::shared_ptr<Network> make_network(const ModelSpec& spec, const ImageShape& input) {
-  const std::vector<LayerSpec> list = layers_of(spec);
-  if (list.empty())
-    throw std::invalid_argument(
-        "model.layer: preset \"layers\" needs at least one [[model.layer]]");
-  ImageShape shape = input;
-  std::vector<ImageShape> shapes = {input};
-  std::vector<std::unique_ptr<Layer>> modules;
-  std::vector<int> from;
-  for (const LayerSpec& layer : list) {
-    try {
-      const std::int64_t source = layer.from.value_or(kNone);
-      const bool earlier = source >= kSample && source < std::int64_t(modules.size());
-      modules.push_back(make_layer(layer, shape, earlier ? &shapes[source + 1] : nullptr));
-      shapes.push_back(shape);
-      from.push_back(int(source));
-    } catch (const std::invalid_argument& error) {
-      throw std::invalid_argument("model.layer[" + std::to_string(modules.size()) + "] (" +
-                                  layer.type + "): " + error.what());
-    }
-  }
-  return std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),
-                                   spec.channels_last);
-}
-
-}  // namespace
-
 std::shared_ptr<const Network> build_network(const ModelSpec& spec, const ImageShape& frame,
                                              Gives gives, Forecast forecast) {
   const ImageShape input{frame.channels * forecast.context, frame.height, frame.width};
   const std::shared_ptr<Network> network = spec.preset == "file"
                                                ? read_network(spec.file, input, spec.channels_last)
                                                : make_network(spec, input);
-  const ImageShape& made = network->shape(network->size() - 1);
-  require_gives(forecast.change ? Gives::picture : gives, frame, made);
+  require_gives(forecast.change ? Gives::picture : gives, frame, network->output());
   if (forecast.change) network->predict_change(frame.channels);
   network->freeze(spec.freeze);
   return network;
@@ -208,12 +204,9 @@ bool ends_in_sigmoid(const ModelSpec& spec) {
   return !list.empty() && list.back().type == "sigmoid";
 }
 
-const std::vector<std::string>& preset_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> list;
-    for (const auto& [name, preset] : presets()) list.push_back(name);
-    return list;
-  }();
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, preset] : presets()) names.push_back(name);
   return names;
 }
 

@@ -42,6 +42,7 @@ class Network {
   const Layer& module(int index) const { return *modules_[index]; }
   /// Of the output of module `index`, or of the sample (kSample); sizes are 0 if unknown.
   const ImageShape& shape(int index) const { return shapes_[index - kSample]; }
+  const ImageShape& output() const { return shapes_.back(); }
   /// The second input of module `index`: an earlier module, kSample, or mostly kNone.
   int from(int index) const { return from_[index]; }
 
@@ -71,19 +72,6 @@ class Network {
 /// if the output's shape does not match.
 std::shared_ptr<const Network> build_network(const ModelSpec& spec, const ImageShape& frame,
                                              Gives gives = Gives::picture, Forecast forecast = {});
-
-// From PyTorch: what tools/bindings/python/millrace/export.py writes.
-
-/// Reads a TorchScript archive of parts, functions of inputs and parameters, as one module each:
-/// part i is the child "part_i", its name, inputs and parameters are in the extra file
-/// "millrace.json", their values in the attributes "w0", "w1", ... TorchScript is code: read no
-/// file that you would not run. Output shapes are found by one run on zeros, unless `input` has no
-/// size. Throws std::invalid_argument, "model.file: ...".
-std::shared_ptr<Network> read_network(const std::string& file, const ImageShape& input,
-                                      bool channels_last);
-
-/// Throws as read_network().
-bool file_ends_in_sigmoid(const std::string& file);
 
 /// Whether the network `spec` ends in a sigmoid, so it outputs pictures, not changes. Throws
 /// std::invalid_argument for an unreadable file.

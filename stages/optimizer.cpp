@@ -96,12 +96,9 @@ TORCH_LIBRARY_FRAGMENT(millrace, library) {
 
 }  // namespace
 
-const std::vector<std::string>& optimizer_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> list;
-    for (const OptimizerInfo& info : kInfos) list.push_back(info.name);
-    return list;
-  }();
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OptimizerInfo& info : kInfos) names.push_back(info.name);
   return names;
 }
 
@@ -145,7 +142,11 @@ Optimizer::Optimizer(const OptimizerSpec& spec, const at::Tensor& weights,
 }
 
 void Optimizer::orthogonalize(at::Tensor& gradient, int count) {
-  if (mean_.defined()) stages::orthogonalize(gradient, mean_, places_, decay_, count);
+  if (!mean_.defined()) return;
+  static const auto called = c10::Dispatcher::singleton()
+                                 .findSchemaOrThrow("millrace::orthogonalize", "")
+                                 .typed<decltype(orthogonalize_operator)>();
+  called.call(gradient, mean_, places_, decay_, count);
 }
 
 std::vector<at::Tensor> Optimizer::buffers() const {
@@ -154,6 +155,12 @@ std::vector<at::Tensor> Optimizer::buffers() const {
     if (!buffer.is_same(mean_)) all.push_back(buffer);
   }
   return all;
+}
+
+std::int64_t Optimizer::bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& [name, buffer] : state_) bytes += std::int64_t(buffer.nbytes());
+  return bytes;
 }
 
 void Optimizer::step(at::Tensor& weights, at::Tensor& gradient) {
@@ -172,14 +179,6 @@ void Optimizer::step(at::Tensor& weights, at::Tensor& gradient) {
   Optimizers::visit(numbers_.optimizer, [&]<class Formula>(std::type_identity<Formula>) {
     Formula(numbers_, lr, steps)(weights, gradient, state.data(), scratch_);
   });
-}
-
-void orthogonalize(at::Tensor& gradient, at::Tensor& mean, at::IntArrayRef places, double decay,
-                   int count) {
-  static const auto called = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow("millrace::orthogonalize", "")
-                                 .typed<decltype(orthogonalize_operator)>();
-  called.call(gradient, mean, places, decay, count);
 }
 
 void apply_formula(const UpdateNumbers& n, const at::Tensor& lr, at::Tensor& weights,

@@ -27,8 +27,16 @@ class Optimizer {
   /// OptimizerSpec::orthogonal. Throws std::invalid_argument for an unknown kind.
   Optimizer(const OptimizerSpec& spec, const at::Tensor& weights,
             std::vector<std::int64_t> places = {});
-  /// Before each update: orthogonalize() of `gradient`, a sum of `count`, if
-  /// OptimizerSpec::orthogonal is set. Can be recorded. No-grad mode.
+  /// Before each update, if OptimizerSpec::orthogonal is set: orthogonal gradients, Han et al.,
+  /// arXiv 2504.01961. Removes from each tensor's part g of `gradient`, a sum of `count`, its
+  /// projection on the same part c of the gradients' mean,
+  ///   g <- g - (g.c / c.c) c,
+  /// then sets c <- decay c + (1 - decay) g / count, with the original g. The paper defines g and c
+  /// for the whole network, and has no published code. Here each tensor is projected by itself, as
+  /// optimizers treat parameters, so that the cut does not change the rule. A non-finite gradient
+  /// leaves the mean unchanged; one whose products overflow, or that meets a mean of 0, stays
+  /// whole. One call of the operator millrace::orthogonalize, which does not synchronize with the
+  /// host, so it can be recorded. No-grad mode.
   void orthogonalize(at::Tensor& gradient, int count);
   /// Updates `weights` in place; both are flat, of one layout. May change `gradient`. No-grad mode.
   void step(at::Tensor& weights, at::Tensor& gradient);
@@ -38,6 +46,7 @@ class Optimizer {
   const NamedTensors& state() const { return state_; }
   /// The part that the optimizer's formula reads and writes.
   std::vector<at::Tensor> buffers() const;
+  std::int64_t bytes() const;  ///< of state()
 
  private:
   UpdateNumbers numbers_;
@@ -48,19 +57,6 @@ class Optimizer {
   at::Tensor mean_;  ///< of gradients; undefined if not projected
   at::Tensor scratch_;
 };
-
-/// Orthogonal gradients, Han et al., arXiv 2504.01961: removes from each tensor's part g of
-/// `gradient`, a sum of `count`, its projection on the same part c of `mean`,
-///   g <- g - (g.c / c.c) c,
-/// then sets c <- decay c + (1 - decay) g / count, with the original g. The paper defines g and c
-/// for the whole network, and has no published code. Here each tensor is projected by itself, as
-/// optimizers treat parameters, so that the cut does not change the rule. A non-finite gradient
-/// leaves `mean` unchanged; one whose products overflow, or that meets a mean of 0, stays whole.
-/// Both are flat, float, of one layout and device; `places`: Parameters::places(). One call of the
-/// operator millrace::orthogonalize, which does not synchronize with the host, so it can be
-/// recorded. Reentrant; no-grad mode.
-void orthogonalize(at::Tensor& gradient, at::Tensor& mean, at::IntArrayRef places, double decay,
-                   int count);
 
 /// The optimizer's formula with a rate on the device: changes `weights` and `state`, as
 /// Optimizer::buffers(), in place. Weight decay has been applied already.

@@ -91,35 +91,6 @@ std::vector<Entry> parse_header(const std::string& text, std::uint64_t data_byte
   return entries;
 }
 
-}  // namespace
-
-std::string to_safetensors(const StateDict& state, const Metadata& metadata) {
-  nlohmann::ordered_json header;
-  header["__metadata__"] = {{"format", "pt"}};
-  for (const auto& [key, value] : metadata) header["__metadata__"][key] = value;
-  std::uint64_t offset = 0;
-  for (const auto& [name, tensor] : state) {
-    const std::uint64_t bytes = 4 * std::uint64_t(tensor.numel());
-    header[name] = {{"dtype", "F32"},
-                    {"shape", tensor.sizes().vec()},
-                    {"data_offsets", {offset, offset + bytes}}};
-    offset += bytes;
-  }
-  std::string text = header.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  const std::uint64_t size = text.size();
-  std::string file(sizeof size, '\0');
-  std::memcpy(file.data(), &size, sizeof size);
-  file += text;
-  for (const auto& [name, tensor] : state) {
-    const at::Tensor bytes = tensor.to(at::kFloat).contiguous();
-    file.append(static_cast<const char*>(bytes.const_data_ptr()), 4 * std::size_t(bytes.numel()));
-  }
-  return file;
-}
-
-namespace {
-
 StateDict read(std::istream& file, Metadata* metadata) {
   file.seekg(0, std::ios::end);
   const std::uint64_t total = std::uint64_t(file.tellg());
@@ -147,6 +118,31 @@ StateDict read(std::istream& file, Metadata* metadata) {
 }
 
 }  // namespace
+
+std::string to_safetensors(const StateDict& state, const Metadata& metadata) {
+  nlohmann::ordered_json header;
+  header["__metadata__"] = {{"format", "pt"}};
+  for (const auto& [key, value] : metadata) header["__metadata__"][key] = value;
+  std::uint64_t offset = 0;
+  for (const auto& [name, tensor] : state) {
+    const std::uint64_t bytes = 4 * std::uint64_t(tensor.numel());
+    header[name] = {{"dtype", "F32"},
+                    {"shape", tensor.sizes().vec()},
+                    {"data_offsets", {offset, offset + bytes}}};
+    offset += bytes;
+  }
+  std::string text = header.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t size = text.size();
+  std::string file(sizeof size, '\0');
+  std::memcpy(file.data(), &size, sizeof size);
+  file += text;
+  for (const auto& [name, tensor] : state) {
+    const at::Tensor bytes = tensor.to(at::kFloat).contiguous();
+    file.append(static_cast<const char*>(bytes.const_data_ptr()), 4 * std::size_t(bytes.numel()));
+  }
+  return file;
+}
 
 StateDict read_safetensors(const std::string& path, Metadata* metadata) {
   std::ifstream file(path, std::ios::binary);

@@ -53,8 +53,7 @@ Stage::Stage(std::shared_ptr<const Network> network, StageRange range,
 
 std::unique_ptr<AuxiliaryHead> Stage::make_head(OptimizerSpec optimizer,
                                                 const at::TensorOptions& tensors) const {
-  const ImageShape &mine = network_->shape(range_.end - 1),
-                   &target = network_->shape(network_->size() - 1);
+  const ImageShape &mine = network_->shape(range_.end - 1), &target = network_->output();
   optimizer.lr *= options_.correction.rate;
   return std::make_unique<AuxiliaryHead>(
       mine.channels, target.channels, options_.correction.kernel, *loss_, optimizer,

@@ -203,11 +203,10 @@ class Stage {
   Tensors backward_segment(const Segment& segment, SegmentGraph& graph, Gradients& gradients,
                            int buffer, bool with_parameters, bool retain);
   Tensors finish(Gradients& gradients) const;
-  void add_gradients(const Segment& segment, const Tensors& gradients, bool first);
   /// Whether gradients are passed on to the previous stage.
   bool passes_on() const { return !range_.first && !learns_locally() && learns_before_; }
   Tensors wanted_of(const Segment& segment, int buffer) const;
-  void add_found(const Segment& segment, Tensors found, bool first);
+  void add_found(const Segment& segment, const Tensors& found, bool first);
   Tensors lasting(int buffer) const;  ///< all that a snapshot holds; aliases
   bool keeps_count() const { return !has_constant_rate(spec_) && parameters().learn(); }
   StateDict optimizer_entries() const;  ///< as checkpoint() names them; aliases

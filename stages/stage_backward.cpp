@@ -38,13 +38,15 @@ Tensors Stage::wanted_of(const Segment& segment, int buffer) const {
 }
 
 /// Takes the gradients of wanted_of().
-void Stage::add_found(const Segment& segment, Tensors found, bool first) {
-  if (own_loss(segment) && head_ && !found.empty()) {
-    const auto mine = found.begin() + std::ptrdiff_t(segment.learned.size());
-    head_->add(Tensors(mine, found.end()), first);
-    found.erase(mine, found.end());
-  }
-  add_gradients(segment, found, first);
+void Stage::add_found(const Segment& segment, const Tensors& found, bool first) {
+  const c10::NoGradGuard no_grad;
+  const auto take = [first](const at::Tensor& sum, const at::Tensor& gradient) {
+    first ? sum.copy_(gradient) : sum.add_(gradient);
+  };
+  const std::size_t own = segment.learned.size();  // then come the head's
+  for (std::size_t i = own; i < found.size(); ++i) take(head_->gradients()[i - own], found[i]);
+  for (std::size_t i = 0; i < own && i < found.size(); ++i)
+    take(gradient_views_[sum()][segment.learned[i]], found[i]);
 }
 
 Tensors Stage::backward_segment(const Segment& segment, SegmentGraph& graph, Gradients& gradients,
@@ -117,19 +119,6 @@ void Stage::backward_weight(Activations& activations, Adding adding) {
               adding.first);
   }
   if (!adding.retain) activations = {};
-}
-
-void Stage::add_gradients(const Segment& segment, const Tensors& gradients, bool first) {
-  const c10::NoGradGuard no_grad;
-  const Tensors& views = gradient_views_[sum()];
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    const at::Tensor& sum = views[segment.learned[i]];
-    if (first) {
-      sum.copy_(gradients[i]);
-    } else {
-      sum.add_(gradients[i]);
-    }
-  }
 }
 
 }  // namespace millrace::stages

@@ -41,9 +41,7 @@ void Stage::restore_snapshot(int to) {
 }
 
 std::int64_t Stage::optimizer_bytes() const {
-  std::int64_t bytes = 0;
-  for (const auto& [name, buffer] : optimizer_.state()) bytes += std::int64_t(buffer.nbytes());
-  return bytes + (head_ ? head_->bytes() : 0);
+  return optimizer_.bytes() + (head_ ? head_->bytes() : 0);
 }
 
 std::int64_t Stage::gradient_bytes() const {

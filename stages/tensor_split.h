@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "stages/network.h"
@@ -27,13 +28,9 @@ class Reducer {
 /// from the whole network's only in rounding. Immutable.
 class TensorSplit {
  public:
-  struct Pair {
-    int first = 0, second = 0;
-  };
-
   TensorSplit(std::shared_ptr<const Network> whole, const std::vector<int>& cut, int ways);
 
-  const std::vector<Pair>& pairs() const { return pairs_; }
+  const std::vector<std::pair<int, int>>& pairs() const { return pairs_; }
   /// One rank's network, with the whole network's parameter names.
   std::shared_ptr<const Network> part(std::shared_ptr<Reducer> reducer) const;
 
@@ -48,7 +45,7 @@ class TensorSplit {
 
   std::shared_ptr<const Network> whole_;
   int ways_;
-  std::vector<Pair> pairs_;
+  std::vector<std::pair<int, int>> pairs_;
   std::map<std::string, int> dimensions_;  ///< by parameter
 };
 

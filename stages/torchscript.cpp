@@ -1,13 +1,175 @@
 #include "stages/torchscript.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/frontend/tracer.h>
+#include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
+#include <torch/csrc/jit/serialization/import.h>
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
+#include <stdexcept>
 
 namespace millrace::stages {
 namespace {
+
+using nlohmann::json;
+
+constexpr const char* kAbout = "millrace.json";
+constexpr int kFormat = 1;
+
+/// Parts take [1,K] or [1,T,D], as in PyTorch; modules exchange pictures, [1,K,1,1] or [1,T,D,1].
+at::Tensor as_picture(const at::Tensor& tensor) {
+  at::Tensor picture = tensor;
+  while (picture.dim() < 4) picture = picture.unsqueeze(picture.dim());
+  return picture;
+}
+
+at::Tensor with_dimensions(const at::Tensor& picture, std::int64_t dimensions) {
+  at::Tensor tensor = picture;
+  while (tensor.dim() > dimensions) tensor = tensor.squeeze(tensor.dim() - 1);
+  return tensor;
+}
+
+/// A part, run operator by operator without fusion or rewriting, for PyTorch's own bits.
+class ScriptLayer final : public Layer {
+ public:
+  ScriptLayer(std::string name, const torch::jit::Module& module, std::vector<std::int64_t> inputs,
+              std::vector<ParameterSpec> parameters)
+      : name_(std::move(name)),
+        self_(module._ivalue()),
+        code_(module.get_method("forward").graph(), name_),
+        inputs_(std::move(inputs)),
+        parameters_(std::move(parameters)) {}
+
+  std::string describe() const override { return name_; }
+  std::vector<ParameterSpec> parameters() const override { return parameters_; }
+  bool names_are_whole() const override { return true; }
+  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
+    torch::jit::Stack stack = {self_};
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      stack.emplace_back(with_dimensions(x[i], inputs_[i]));
+    for (const at::Tensor& parameter : p) stack.emplace_back(parameter);
+    torch::jit::InterpreterState(code_).run(stack);
+    return as_picture(stack.back().toTensor());
+  }
+
+ private:
+  const std::string name_;
+  const c10::IValue self_;
+  const torch::jit::Code code_;
+  const std::vector<std::int64_t> inputs_;  ///< number of dimensions of each
+  const std::vector<ParameterSpec> parameters_;
+};
+
+struct File {
+  torch::jit::Module module;
+  json about;
+};
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+File open(const std::string& file) {
+  if (!std::filesystem::is_regular_file(file)) throw std::invalid_argument("cannot be opened");
+  torch::jit::ExtraFilesMap extra = {{kAbout, ""}};
+  try {
+    torch::jit::Module module = torch::jit::load(file, at::kCPU, extra);
+    if (extra[kAbout].empty())
+      throw std::invalid_argument("has no parts: write it by python -m millrace.export");
+    json about = json::parse(extra[kAbout]);
+    if (about.at("format") != kFormat)
+      throw std::invalid_argument("has a format of another version");
+    return {std::move(module), std::move(about)};
+  } catch (const c10::Error& error) {
+    throw std::invalid_argument("not a TorchScript file: " +
+                                first_line(error.what_without_backtrace()));
+  }
+}
+
+std::vector<ParameterSpec> parameters_of(const json& part, const torch::jit::Module& module) {
+  std::vector<ParameterSpec> all;
+  for (const json& one : part.at("parameters")) {
+    const at::Tensor value =
+        module.attr("w" + std::to_string(one.at("value").get<int>())).toTensor();
+    all.push_back({.name = one.at("name"),
+                   .shape = value.sizes().vec(),
+                   .given = value.detach(),
+                   .fixed = one.at("fixed")});
+  }
+  return all;
+}
+
+/// The output's shape for such inputs.
+ImageShape run_once(const Layer& layer, const ImageShape& x, const ImageShape* joined) {
+  const at::Tensor inputs[] = {at::zeros(x.sizes()),
+                               joined ? at::zeros(joined->sizes()) : at::Tensor()};
+  std::vector<at::Tensor> weights;
+  for (const ParameterSpec& spec : layer.parameters()) weights.push_back(spec.given);
+  const at::Tensor made = layer.forward(inputs, weights);
+  if (made.dim() != 4 || made.size(0) != 1)
+    throw std::invalid_argument("gives no picture of one sample");
+  return {made.size(1), made.size(2), made.size(3)};
+}
+
+std::string text(const ImageShape& shape) {
+  return std::to_string(shape.channels) + "x" + std::to_string(shape.height) + "x" +
+         std::to_string(shape.width);
+}
+
+std::shared_ptr<Network> make(const File& file, const ImageShape& input, bool channels_last) {
+  const c10::NoGradGuard no_grad;
+  std::vector<std::unique_ptr<Layer>> modules;
+  std::vector<int> from;
+  std::vector<ImageShape> shapes = {input};
+  for (const json& part : file.about.at("parts")) {
+    const std::string name = part.at("name"), number = std::to_string(modules.size());
+    auto layer = std::make_unique<ScriptLayer>(name, file.module.attr("part_" + number).toModule(),
+                                               part.at("inputs").get<std::vector<std::int64_t>>(),
+                                               parameters_of(part, file.module));
+    const int source = part.at("from");
+    if (source >= int(modules.size()) || source < kNone)
+      throw std::invalid_argument("part " + number + " takes what comes later");
+    const ImageShape* joined = source == kNone ? nullptr : &shapes[source + 1];
+    try {
+      shapes.push_back(input.height && input.width ? run_once(*layer, shapes.back(), joined)
+                                                   : ImageShape{part.at("channels"), 0, 0});
+    } catch (const std::exception& error) {
+      const auto* torch = dynamic_cast<const c10::Error*>(&error);
+      throw std::invalid_argument(
+          "part " + number + " (" + name + ") takes no samples of " + text(input) + ": " +
+          last_line(torch ? torch->what_without_backtrace() : error.what()));
+    }
+    modules.push_back(std::move(layer));
+    from.push_back(source);
+  }
+  if (modules.empty()) throw std::invalid_argument("has no parts");
+  auto network = std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),
+                                           channels_last);
+  network->remarks = file.about.at("remarks").get<std::vector<std::string>>();
+  return network;
+}
+
+/// Calls `use` with the opened file; errors name it.
+template <class Use>
+auto with_file(const std::string& file, const Use& use) {
+  if (file.empty()) throw std::invalid_argument("model.file: preset \"file\" needs one");
+  std::string fault;
+  try {
+    return use(open(file));
+  } catch (const json::exception&) {
+    fault = "what it says of its parts can't be read";
+  } catch (const std::invalid_argument& error) {
+    fault = error.what();
+  } catch (const c10::Error& error) {
+    fault = first_line(error.what_without_backtrace());
+  }
+  throw std::invalid_argument("model.file: " + file + ": " + fault);
+}
 
 /// Registers `value` as "layer1.0.weight": each word before a dot is a module.
 void add_parameter(torch::jit::Module owner, const std::string& name, const at::Tensor& value) {
@@ -38,6 +200,23 @@ at::Tensor forward(const Network& network, const at::Tensor& sample, const Param
 
 }  // namespace
 
+std::shared_ptr<Network> read_network(const std::string& file, const ImageShape& input,
+                                      bool channels_last) {
+  return with_file(file, [&](const File& opened) { return make(opened, input, channels_last); });
+}
+
+bool file_ends_in_sigmoid(const std::string& file) {
+  return with_file(file, [](const File& opened) {
+    const std::size_t parts = opened.about.at("parts").size();
+    if (parts == 0) throw std::invalid_argument("has no parts");
+    const torch::jit::Module last =
+        opened.module.attr("part_" + std::to_string(parts - 1)).toModule();
+    const auto graph = last.get_method("forward").graph()->copy();
+    torch::jit::Inline(*graph);
+    return graph->outputs().at(0)->node()->kind() == c10::aten::sigmoid;
+  });
+}
+
 std::string to_torchscript(const Network& network, const StateDict& state) {
   const at::NoGradGuard no_grad;
   Parameters parameters(network.parameters(0, network.size()), at::kCPU);
@@ -45,9 +224,8 @@ std::string to_torchscript(const Network& network, const StateDict& state) {
   torch::jit::Module module("Network");
   for (std::size_t i = 0; i < parameters.specs().size(); ++i)
     add_parameter(module, parameters.specs()[i].name, parameters.views()[i]);
-  const ImageShape& shape = network.shape(kSample);
   const auto traced = torch::jit::tracer::trace(
-      {at::zeros({1, shape.channels, shape.height, shape.width})},
+      {at::zeros(network.shape(kSample).sizes())},
       [&](torch::jit::Stack inputs) -> torch::jit::Stack {
         return {forward(network, inputs[0].toTensor(), parameters)};
       },

@@ -17,7 +17,7 @@ struct OptimizerSpec {
   double beta2 = 0.999;       ///< adam, adamw
   double alpha = 0.99;        ///< rmsprop
   double eps = 1e-8;          ///< rmsprop, adam, adamw
-  /// Above 0: decay of the mean that gradients are projected on; see orthogonalize().
+  /// Above 0: decay of the mean that gradients are projected on; see Optimizer::orthogonalize().
   double orthogonal = 0.0;
   // Schedule of lr by updates: torch.optim.lr_scheduler's StepLR and CosineAnnealingLR, after
   // LinearLR for the first `warmup` updates.
@@ -34,7 +34,7 @@ struct OptimizerSpec {
 };
 
 /// Every value of OptimizerSpec::kind.
-const std::vector<std::string>& optimizer_names();
+std::vector<std::string> optimizer_names();
 
 /// The [correction] table.
 struct CorrectionSpec {
@@ -55,7 +55,7 @@ struct Delay {
 };
 
 /// Every value of CorrectionSpec::kind.
-const std::vector<std::string>& correction_names();
+std::vector<std::string> correction_names();
 
 /// One summand: a table of `task.loss`.
 struct LossTerm {

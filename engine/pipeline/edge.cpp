@@ -2,8 +2,9 @@
 
 namespace millrace::engine {
 
-Feed::Status LocalEdge::poll(std::int64_t sample, std::chrono::microseconds patience) {
-  bool ends = drained(sample);
+Feed::Status Edge::poll(std::int64_t sample, std::chrono::microseconds patience) {
+  bool ends = options_.drain && sample % shared_.choice == 0 &&
+              options_.drain->load(std::memory_order_relaxed);
   Feed::Status status = Feed::Status::wait;
   if (!ends && full()) {
     // A sample whose target never comes makes room for another one.
@@ -17,7 +18,7 @@ Feed::Status LocalEdge::poll(std::int64_t sample, std::chrono::microseconds pati
   return Feed::Status::end;
 }
 
-void LocalEdge::take(std::int64_t sample, Clock::time_point asked) {
+void Edge::take(std::int64_t sample, Clock::time_point asked) {
   shared_.monitor.admitted(asked, Clock::now());
   Sample& taken = shared_.in_flight(sample);
   SampleInfo& info = taken.info = {};
@@ -25,7 +26,7 @@ void LocalEdge::take(std::int64_t sample, Clock::time_point asked) {
   info.sample = options_.before + sample;
   if (info.index < 0) info.index = info.sample;
   info.learns = choose(sample) && info.has_target;
-  if (options_.scene) options_.scene->see(taken, info.has_target && !options_.late_targets);
+  if (options_.guard) options_.guard->scene.see(taken, info.has_target && !options_.late_targets);
   shared_.again[std::size_t(sample) % shared_.again.size()] = info.replayed;
   shared_.admitted = sample + 1;
   if (info.replayed) {
@@ -35,28 +36,23 @@ void LocalEdge::take(std::int64_t sample, Clock::time_point asked) {
   }
 }
 
-void LocalEdge::shown(std::int64_t sample) {
+void Edge::shown(std::int64_t sample) {
   Sample& made = shared_.in_flight(sample);
   if (!made.info.replayed) shared_.monitor.predicted(made.info.captured, made.info.predicted);
   if (shared_.observer) shared_.observer->shown(made);
 }
 
-void LocalEdge::predicted(std::int64_t sample, float loss) {
+void Edge::predicted(std::int64_t sample, float loss) {
   if (shared_.observer) shared_.observer->predicted(shared_.in_flight(sample), loss);
 }
 
-bool LocalEdge::full() const {
+bool Edge::full() const {
   return options_.limit > 0 &&
          shared_.admitted - shared_.replays - shared_.left_out - shared_.feed.missed() >=
              options_.limit;
 }
 
-bool LocalEdge::drained(std::int64_t sample) const {
-  return options_.drain && sample % shared_.choice == 0 &&
-         options_.drain->load(std::memory_order_relaxed);
-}
-
-bool LocalEdge::choose(std::int64_t sample) {
+bool Edge::choose(std::int64_t sample) {
   if (sample % shared_.choice == 0) {
     const std::int64_t every =
         options_.train_every ? options_.train_every->load(std::memory_order_relaxed) : 1;
@@ -66,7 +62,7 @@ bool LocalEdge::choose(std::int64_t sample) {
   return shared_.learns;
 }
 
-void LocalEdge::end_of_stream(std::int64_t samples) {
+void Edge::end_of_stream(std::int64_t samples) {
   shared_.end.store(samples, std::memory_order_relaxed);
 }
 

@@ -23,10 +23,13 @@ class Patience {
 };
 
 /// What connects workers to the feed, the observer and other processes. Workers do not know where
-/// these are: LocalEdge serves a single process, RankEdge ranks that share a pipeline. Samples are
-/// numbered from 0 in order of admission.
+/// these are: here, in this process, with all workers; see RankEdge for ranks that share a
+/// pipeline. Samples are numbered from 0 in order of admission.
 class Edge {
  public:
+  /// Both must outlive this.
+  Edge(Shared& shared, const PipelineOptions& options)
+      : shared_(shared), options_(options), before_(shared.monitor.tally().counts()) {}
   virtual ~Edge() = default;
 
   /// Whether a worker, by its number, runs in this process.
@@ -34,29 +37,33 @@ class Edge {
   /// Threads besides the workers, by name; they run until the stream ends.
   virtual std::vector<std::pair<std::string, std::function<void()>>> threads() { return {}; }
   /// Called on the worker's thread.
-  virtual std::unique_ptr<Patience> patience(const Program&) { return std::make_unique<Patience>(); }
+  virtual std::unique_ptr<Patience> patience(const Program&) {
+    return std::make_unique<Patience>();
+  }
   /// Called by every worker while it waits. Any thread.
   virtual void progress() {}
 
   // Input side: called by the workers of stage 0, in sample order.
 
   /// Whether this process admits samples; if so, replicas of stage 0 take turns.
-  virtual bool admits() const = 0;
+  virtual bool admits() const { return true; }
   /// Whether its slot is free or, if another process admits, filled. Blocks at most `patience`.
-  virtual bool acquire(std::int64_t sample, std::chrono::microseconds patience) = 0;
+  virtual bool acquire(std::int64_t sample, std::chrono::microseconds patience) {
+    return shared_.pool.acquire(sample, patience);
+  }
   /// Whether the feed has `sample`; end: the stream ends before it. Blocks for at most `patience`.
-  virtual Feed::Status poll(std::int64_t sample, std::chrono::microseconds patience) = 0;
+  virtual Feed::Status poll(std::int64_t sample, std::chrono::microseconds patience);
   /// Fills the slot of `sample`, for which the worker has waited since `asked`.
-  virtual void take(std::int64_t sample, Clock::time_point asked) = 0;
+  virtual void take(std::int64_t sample, Clock::time_point asked);
 
   // Output side: called by the last stage's worker, in sample order.
 
   /// Whether the target of `sample` is in its slot. Not for late targets. Any worker.
   virtual bool has_target(std::int64_t) const { return true; }
-  virtual void shown(std::int64_t sample) = 0;
-  virtual void predicted(std::int64_t sample, float loss) = 0;
+  virtual void shown(std::int64_t sample);
+  virtual void predicted(std::int64_t sample, float loss);
   /// A stage has finished with `sample`. Any worker.
-  virtual void release(std::int64_t sample) = 0;
+  virtual void release(std::int64_t sample) { shared_.pool.release(sample); }
 
   /// Before an update of `stage`: adds what other processes know of its gradient.
   virtual void agree(int, bool&, Alarm&) {}
@@ -65,26 +72,7 @@ class Edge {
   virtual void fail(const std::exception&) {}
   /// After the workers have ended: blocks until those of other processes have, and returns the
   /// fates of samples since construction. Throws if another process failed.
-  virtual FateCounts finish() = 0;
-};
-
-/// Feed, observer and all workers are in this process.
-class LocalEdge : public Edge {
- public:
-  /// Both must outlive this.
-  LocalEdge(Shared& shared, const PipelineOptions& options)
-      : shared_(shared), options_(options), before_(shared.monitor.tally().counts()) {}
-
-  bool admits() const override { return true; }
-  bool acquire(std::int64_t sample, std::chrono::microseconds patience) override {
-    return shared_.pool.acquire(sample, patience);
-  }
-  Feed::Status poll(std::int64_t sample, std::chrono::microseconds patience) override;
-  void take(std::int64_t sample, Clock::time_point asked) override;
-  void shown(std::int64_t sample) override;
-  void predicted(std::int64_t sample, float loss) override;
-  void release(std::int64_t sample) override { shared_.pool.release(sample); }
-  FateCounts finish() override { return counts_since_construction(); }
+  virtual FateCounts finish() { return counts_since_construction(); }
 
  protected:
   FateCounts counts_since_construction() const {
@@ -96,9 +84,8 @@ class LocalEdge : public Edge {
   const PipelineOptions& options_;
 
  private:
-  bool full() const;                        ///< the limit on samples to train on is reached
-  bool drained(std::int64_t sample) const;  ///< the caller asked to stop
-  bool choose(std::int64_t sample);         ///< whether to train on a fresh sample
+  bool full() const;                 ///< the limit on samples to train on is reached
+  bool choose(std::int64_t sample);  ///< whether to train on a fresh sample
 
   const FateCounts before_;
 };

@@ -13,13 +13,119 @@ constexpr std::int64_t kEnough = 20;                     // losses in a usable h
 constexpr int kNotFinite = 4;                            // in a row: the weights are at fault
 constexpr double kLeastLoss = 1e-7, kLeastError = 1e-6;  // floors: smaller values count as these
 
-double larger(const SceneErrors& scene) {
-  return std::max(scene.input, scene.target);
+constexpr std::size_t kElements = 1024;  // of a frame that SceneWatch looks at
+constexpr std::int64_t kMemory = 200;    // frames in its mean
+
+bool measures(const LossGuard::State& is) {
+  return is.known >= kEnough;
+}
+
+template <class Value>
+double median_of(std::int64_t count, const Value& value) {
+  std::array<float, LossGuard::kHistory> sorted{};
+  for (std::int64_t i = 0; i < count; ++i) sorted[std::size_t(i)] = value(std::size_t(i));
+  const auto middle = sorted.begin() + count / 2;
+  std::nth_element(sorted.begin(), middle, sorted.begin() + count);
+  return *middle;
+}
+
+double usual_loss(const LossGuard::State& is) {
+  if (!measures(is)) return std::max(is.began, kLeastLoss);
+  const auto loss = [&](std::size_t i) { return is.history[i].loss; };
+  const std::int64_t count = std::min<std::int64_t>(is.known, LossGuard::kHistory);
+  return std::max(median_of(count, loss), kLeastLoss);
+}
+
+SceneErrors usual_scene(const LossGuard::State& is) {
+  const std::int64_t count = std::min<std::int64_t>(is.known, LossGuard::kHistory);
+  const auto input = [&](std::size_t i) { return is.history[i].scene.input; };
+  const auto target = [&](std::size_t i) { return is.history[i].scene.target; };
+  return {float(median_of(count, input)), float(median_of(count, target))};
+}
+
+bool raised(const LossGuard::State& is, double loss, const SceneErrors& scene) {
+  if (measures(is) && loss > kFactor * usual_loss(is)) return true;
+  return loss > kBeganFactor * std::max(is.began, kLeastLoss) &&
+         loss > kSceneFactor * std::max(scene.input, scene.target);
+}
+
+bool excused(const LossGuard::State& is, double loss, const SceneErrors& scene) {
+  if (!measures(is)) return false;
+  const double times = loss / usual_loss(is);
+  const SceneErrors usual = usual_scene(is);
+  const auto excuses = [&](double error, double usual_error) {
+    const double rise = error / std::max(usual_error, kLeastError);
+    return rise >= times || (rise > 2 && error >= loss);
+  };
+  return excuses(scene.input, usual.input) || excuses(scene.target, usual.target);
+}
+
+/// Whether the last three losses are raised.
+bool leaps(const LossGuard::State& is) {
+  constexpr std::int64_t kFew = 3;
+  if (is.seen < kFew) return false;
+  for (std::int64_t n = is.seen - kFew; n < is.seen; ++n) {
+    const LossGuard::Moment& now = is.recent[std::size_t(n % LossGuard::kRecent)];
+    if (!raised(is, now.loss, now.scene) || excused(is, now.loss, now.scene)) return false;
+  }
+  return true;
+}
+
+void remember(LossGuard::State& is, const LossGuard::Moment& now) {
+  is.not_finite = 0;
+  if (is.began < 0) is.began = now.loss;
+  // The history starts where the recent losses end, and is frozen while they are raised.
+  LossGuard::Moment& slot = is.recent[std::size_t(is.seen % LossGuard::kRecent)];
+  if (is.seen >= LossGuard::kRecent && is.raised_for == 0)
+    is.history[std::size_t(is.known++ % LossGuard::kHistory)] = slot;
+  slot = now;
+  ++is.seen;
+}
+
+void measure_by(LossGuard::State& is, double loss) {
+  is.began = loss;
+  is.known = is.raised_for = 0;
+  is.excused_until = 0;
 }
 
 }  // namespace
 
-LossGuard::LossGuard(std::int64_t in_flight) : in_flight_(in_flight) {}
+template <class Element>
+float SceneWatch::MeanFrame::compare(std::span<const Element> frame, float scale, bool learns) {
+  if (frame.empty()) return 0;
+  const std::size_t stride = std::max<std::size_t>(1, frame.size() / kElements);
+  const std::size_t count = std::min(kElements, frame.size() / stride);
+  if (mean_.empty()) mean_.resize(count);
+  float sum = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float off = scale * float(frame[i * stride]) - mean_[i];
+    sum += off * off;
+  }
+  if (!std::isfinite(sum)) return last_;  // a broken frame says nothing of the scene
+  const float error = seen_ == 0 ? 0 : sum / float(count);
+  if (!learns) return error;
+  const float share = 1.0f / float(std::min(++seen_, kMemory));
+  for (std::size_t i = 0; i < count; ++i)
+    mean_[i] += share * (scale * float(frame[i * stride]) - mean_[i]);
+  return last_ = error;
+}
+
+void SceneWatch::see(Sample& sample, bool target) {
+  constexpr float kByte = 1.0f / 255.0f;
+  const bool learns = !sample.info.replayed;
+  const auto error = [&](MeanFrame& mean, std::span<float> floats, std::span<std::uint8_t> bytes) {
+    return floats.empty() ? mean.compare(std::span<const std::uint8_t>(bytes), kByte, learns)
+                          : mean.compare(std::span<const float>(floats), 1.0f, learns);
+  };
+  SceneErrors& scene = sample.info.scene;
+  scene.input = error(input_, sample.input(), sample.input_bytes());
+  const bool apart = !sample.memory()[1].empty();
+  scene.target = target && apart ? error(target_, sample.target(), sample.target_bytes()) : 0;
+}
+
+SceneErrors SceneWatch::see(std::span<const float> input, std::span<const float> target) {
+  return {input_.compare(input, 1.0f, true), target_.compare(target, 1.0f, true)};
+}
 
 void LossGuard::go_on_from(const State& state, const Told& told) {
   is_ = state;
@@ -42,7 +148,7 @@ bool LossGuard::disproved(const Told& then) const {
 
 Alarm LossGuard::judge(const SampleInfo& sample, float loss) {
   const Alarm alarm = sample.has_target ? verdict(sample, loss) : Alarm::none;
-  const bool astray = sample.sample < is_.discard_until || is_.not_finite > 1 || leaps();
+  const bool astray = sample.sample < is_.discard_until || is_.not_finite > 1 || leaps(is_);
   const std::lock_guard lock(mutex_);
   told_.astray = astray;
   told_.judged = sample.sample + 1;
@@ -53,73 +159,35 @@ Alarm LossGuard::verdict(const SampleInfo& sample, float loss) {
   if (sample.sample < is_.discard_until) return discard(sample, loss);
   if (!std::isfinite(loss))
     return ++is_.not_finite < kNotFinite ? Alarm::discard : roll_back(sample, loss);
-  remember({loss, sample.scene});
+  remember(is_, {loss, sample.scene});
   return look(sample);
-}
-
-void LossGuard::remember(const Moment& now) {
-  is_.not_finite = 0;
-  if (is_.began < 0) is_.began = now.loss;
-  // The history starts where the recent losses end, and is frozen while they are raised.
-  Moment& slot = is_.recent[std::size_t(is_.seen % kRecent)];
-  if (is_.seen >= kRecent && is_.raised_for == 0)
-    is_.history[std::size_t(is_.known++ % kHistory)] = slot;
-  slot = now;
-  ++is_.seen;
 }
 
 Alarm LossGuard::look(const SampleInfo& sample) {
   if (is_.seen < kRecent) return Alarm::none;
-  const double loss = median(kRecent, [&](std::size_t i) { return is_.recent[i].loss; });
+  const double loss = median_of(kRecent, [&](std::size_t i) { return is_.recent[i].loss; });
   SceneErrors scene;
   for (const Moment& moment : is_.recent) {
     scene.input = std::max(scene.input, moment.scene.input);
     scene.target = std::max(scene.target, moment.scene.target);
   }
-  if (!raised(loss, scene)) {
+  if (!raised(is_, loss, scene)) {
     is_.raised_for = 0;
     return Alarm::none;
   }
-  if (excused(loss, scene)) is_.excused_until = sample.sample + kHistory / 2;
+  if (excused(is_, loss, scene)) is_.excused_until = sample.sample + kHistory / 2;
   if (sample.sample >= is_.excused_until) return roll_back(sample, loss);
-  if (++is_.raised_for >= kHistory) measure_by(loss);
+  if (++is_.raised_for >= kHistory) measure_by(is_, loss);
   return Alarm::none;
-}
-
-bool LossGuard::measures() const {
-  return is_.known >= kEnough;
-}
-
-bool LossGuard::raised(double loss, const SceneErrors& scene) {
-  if (measures() && loss > kFactor * usual_loss()) return true;
-  return loss > kBeganFactor * std::max(is_.began, kLeastLoss) &&
-         loss > kSceneFactor * larger(scene);
-}
-
-bool LossGuard::excused(double loss, const SceneErrors& scene) {
-  if (!measures()) return false;
-  const double times = loss / usual_loss();
-  const SceneErrors usual = usual_scene();
-  const auto excuses = [&](double error, double usual_error) {
-    const double rise = error / std::max(usual_error, kLeastError);
-    return rise >= times || (rise > 2 && error >= loss);
-  };
-  return excuses(scene.input, usual.input) || excuses(scene.target, usual.target);
 }
 
 Alarm LossGuard::discard(const SampleInfo& sample, float loss) {
   if (sample.sample >= is_.discard_until - kProbe && std::isfinite(loss))
     is_.probe[std::size_t(is_.probed++)] = loss;
   if (sample.sample + 1 < is_.discard_until || is_.probed == 0) return Alarm::discard;
-  const double shown = median(is_.probed, [&](std::size_t i) { return is_.probe[i]; });
-  if (raised(shown, sample.scene)) measure_by(shown);
+  const double shown = median_of(is_.probed, [&](std::size_t i) { return is_.probe[i]; });
+  if (raised(is_, shown, sample.scene)) measure_by(is_, shown);
   return Alarm::discard;
-}
-
-void LossGuard::measure_by(double loss) {
-  is_.began = loss;
-  is_.known = is_.raised_for = 0;
-  is_.excused_until = 0;
 }
 
 Alarm LossGuard::roll_back(const SampleInfo& sample, double loss) {
@@ -128,43 +196,12 @@ Alarm LossGuard::roll_back(const SampleInfo& sample, double loss) {
     ++told_.roll_backs;
     told_.last_frame = sample.frame < 0 ? sample.sample : sample.frame;
     told_.last_loss = loss;
-    told_.last_median = usual_loss();
+    told_.last_median = usual_loss(is_);
   }
   is_.seen = is_.excused_until = 0;
   is_.not_finite = is_.raised_for = is_.probed = 0;
   is_.discard_until = sample.sample + 1 + in_flight_ + kProbe;
   return Alarm::roll_back;
-}
-
-bool LossGuard::leaps() {
-  constexpr std::int64_t kFew = 3;
-  if (is_.seen < kFew) return false;
-  for (std::int64_t n = is_.seen - kFew; n < is_.seen; ++n) {
-    const Moment& moment = is_.recent[std::size_t(n % kRecent)];
-    if (!raised(moment.loss, moment.scene) || excused(moment.loss, moment.scene)) return false;
-  }
-  return true;
-}
-
-double LossGuard::usual_loss() {
-  if (!measures()) return std::max(is_.began, kLeastLoss);
-  const auto loss = [&](std::size_t i) { return is_.history[i].loss; };
-  return std::max(median(std::min<std::int64_t>(is_.known, kHistory), loss), kLeastLoss);
-}
-
-SceneErrors LossGuard::usual_scene() {
-  const std::int64_t count = std::min<std::int64_t>(is_.known, kHistory);
-  const auto input = [&](std::size_t i) { return is_.history[i].scene.input; };
-  const auto target = [&](std::size_t i) { return is_.history[i].scene.target; };
-  return {float(median(count, input)), float(median(count, target))};
-}
-
-template <class Value>
-double LossGuard::median(std::int64_t count, const Value& value) {
-  for (std::int64_t i = 0; i < count; ++i) sorted_[std::size_t(i)] = value(std::size_t(i));
-  const auto middle = sorted_.begin() + count / 2;
-  std::nth_element(sorted_.begin(), middle, sorted_.begin() + count);
-  return *middle;
 }
 
 }  // namespace millrace::engine

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdint>
 #include <mutex>
+#include <span>
+#include <vector>
 
 #include "engine/pipeline/feed.h"
 
@@ -12,6 +14,33 @@ enum class Alarm : std::uint8_t {
   none,
   discard,    ///< not finite, or made by weights that were rolled back
   roll_back,  ///< restore the last good snapshot, with a smaller learning rate
+};
+
+/// Tells a change of scene from other causes of a loss jump. Measures the error of a trivial
+/// predictor, the mean of the latest 200 frames, on each sample's input and target: it jumps when
+/// the scene changes and does not depend on the weights. Estimated from at most 1,024 elements
+/// spread over a frame. Thread-bound; allocates at the first sample only.
+class SceneWatch {
+ public:
+  /// Sets `sample.info.scene`. `target`: whether it is already known. A replayed sample is compared
+  /// but does not change the mean.
+  void see(Sample& sample, bool target);
+  /// The same for other samples. `target` may be empty.
+  SceneErrors see(std::span<const float> input, std::span<const float> target);
+
+ private:
+  class MeanFrame {
+   public:
+    template <class Element>
+    float compare(std::span<const Element> frame, float scale, bool learns);
+
+   private:
+    std::vector<float> mean_;
+    std::int64_t seen_ = 0;
+    float last_ = 0;
+  };
+
+  MeanFrame input_, target_;
 };
 
 /// Detects divergence from the losses of an endless run, early enough to roll back. A non-finite
@@ -26,7 +55,8 @@ enum class Alarm : std::uint8_t {
 /// weights were not at fault, and their loss becomes the new reference. So does a loss that is
 /// raised and excused for 200 samples.
 ///
-/// Written by the last stage's worker; told() and what follows: any thread. Never allocates.
+/// Written by the last stage's worker, `scene` by the first's; told() and what follows: any thread.
+/// Never allocates.
 class LossGuard {
  public:
   /// Updates of a stage between snapshots.
@@ -60,8 +90,9 @@ class LossGuard {
   };
 
   /// `in_flight`: samples in flight at a roll-back, whose gradients are discarded.
-  explicit LossGuard(std::int64_t in_flight);
+  explicit LossGuard(std::int64_t in_flight) : in_flight_(in_flight) {}
   Alarm judge(const SampleInfo& sample, float loss);
+  SceneWatch scene;  ///< has seen the samples before they are judged
 
   /// By the judging thread, or while nobody judges.
   const State& state() const { return is_; }
@@ -80,25 +111,14 @@ class LossGuard {
   bool disproved(const Told& then) const;
 
  private:
-  bool measures() const;
-  double usual_loss();
-  SceneErrors usual_scene();
-  bool raised(double loss, const SceneErrors& scene);
-  bool excused(double loss, const SceneErrors& scene);
-  void remember(const Moment& now);
   Alarm verdict(const SampleInfo& sample, float loss);
   Alarm look(const SampleInfo& sample);
   Alarm discard(const SampleInfo& sample, float loss);
-  void measure_by(double loss);
   Alarm roll_back(const SampleInfo& sample, double loss);
-  bool leaps();  ///< whether the last three losses are raised
-  template <class Value>
-  double median(std::int64_t count, const Value& value);
   std::int64_t window() const { return in_flight_ + kProbe + kRecent; }
 
   const std::int64_t in_flight_;
   State is_;
-  std::array<float, kHistory> sorted_;  ///< scratch
   mutable std::mutex mutex_;
   Told told_;  ///< under mutex_
 };

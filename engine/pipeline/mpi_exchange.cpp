@@ -116,16 +116,14 @@ class MpiExchange final : public Exchange {
     require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     if (provided < MPI_THREAD_SERIALIZED)
       throw std::runtime_error("this MPI can't be called from several threads in turn");
-    MPI_Comm all = MPI_COMM_NULL;
-    require(MPI_Comm_dup(MPI_COMM_WORLD, &all), "MPI_Comm_dup");
-    complete(all);
+    require(MPI_Comm_dup(MPI_COMM_WORLD, &all_), "MPI_Comm_dup");
+    complete();
   }
   /// The ranks of `whole` with this colour.
   MpiExchange(const MpiExchange& whole, int colour)
       : Exchange(whole), part_(true), abandoned_(whole.abandoned_), watch_(whole.watch_) {
-    MPI_Comm all = MPI_COMM_NULL;
-    require(MPI_Comm_split(whole.all_, colour, whole.rank_, &all), "MPI_Comm_split");
-    complete(all);
+    require(MPI_Comm_split(whole.all_, colour, whole.rank_, &all_), "MPI_Comm_split");
+    complete();
   }
   ~MpiExchange() override {
     if (!part_ && !*abandoned_) MPI_Finalize();
@@ -250,8 +248,7 @@ class MpiExchange final : public Exchange {
     MPI_Request request;
   };
 
-  void complete(MPI_Comm all) {
-    all_ = all;
+  void complete() {
     MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(all_, &rank_);
     MPI_Comm_size(all_, &ranks_);

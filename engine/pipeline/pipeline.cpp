@@ -3,7 +3,9 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <exception>
 #include <latch>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -32,46 +34,68 @@ int viewers(const Schedule& schedule, const RankOptions* ranks) {
                      [&](int worker) { return ranks->rank_of_worker[std::size_t(worker)] != 0; });
 }
 
+std::unique_ptr<Edge> make_edge(Shared& shared, const PipelineOptions& options) {
+  if (!options.ranks) return std::make_unique<Edge>(shared, options);
+  return std::make_unique<RankEdge>(*options.ranks, shared, options);
+}
+
+/// On the worker's thread.
+void prepare(const Shared& shared, int worker, const PipelineOptions& options) {
+  name_thread("worker " + std::to_string(worker));
+  if (worker < int(options.cores.size()) && options.cores[worker] >= 0)
+    pin_this_thread(options.cores[worker]);
+  const Program& program = shared.schedule.workers[worker];
+  for (const int stage : stages_of(program))
+    shared.steps[shared.schedule.replica_id(stage, program.replica)]->prepare();
+}
+
+/// Rethrows this process's failure once all processes know.
+[[noreturn]] void give_up(Edge& edge, const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    edge.fail(error);
+  }
+  try {
+    edge.finish();
+  } catch (const std::exception&) {
+    // The failure here takes precedence.
+  }
+  std::rethrow_exception(failure);
+}
+
 }  // namespace
 
-std::vector<Sample*> Pipeline::samples() {
-  if (!options_.samples.empty()) return options_.samples;
-  std::vector<Sample*> all;
-  for (int slot = 0; slot < schedule_.slots(); ++slot)
-    all.push_back(empty_samples_.emplace_back(std::make_unique<Sample>(slot)).get());
-  return all;
-}
+Outcome run_pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
+                     Observer* observer, Monitor& monitor, const PipelineOptions& options) {
+  std::vector<std::unique_ptr<Sample>> empty;
+  std::vector<Sample*> samples = options.samples;
+  while (int(samples.size()) < schedule.slots())
+    samples.push_back(empty.emplace_back(std::make_unique<Sample>(int(samples.size()))).get());
+  Shared shared{schedule, std::move(steps),
+                any_defers(shared.steps) ? longest_launch_groups(schedule) : LaunchGroups(schedule),
+                feed, observer, monitor,
+                SlotPool(schedule.slots(), schedule.stages + viewers(schedule, options.ranks)),
+                schedule.samples_a_choice(), std::move(samples), Lowering(schedule),
+                // Gradients may stay unread for the whole age of the pipeline. Tokens are small, so
+                // room for twice the samples in flight costs little, and no send ever waits.
+                Channels(shared.lowering, 2 * std::size_t(schedule.slots()) + 2),
+                Fates(monitor.tally(), 2 * schedule.slots() + shared.choice),
+                std::vector<char>(std::size_t(2 * schedule.slots() + shared.choice))};
+  const std::unique_ptr<Edge> edge = make_edge(shared, options);
+  shared.edge = edge.get();
 
-Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
-                   Observer* observer, Monitor& monitor, PipelineOptions options)
-    : schedule_(schedule),
-      options_(std::move(options)),
-      shared_{
-          schedule_, std::move(steps),
-          any_defers(shared_.steps) ? longest_launch_groups(schedule_) : LaunchGroups(schedule_),
-          feed, observer, monitor,
-          SlotPool(schedule.slots(), schedule.stages + viewers(schedule, options_.ranks)),
-          schedule.samples_a_choice(), samples(),
-          Lowering(schedule_),
-          // Gradients may stay unread for the whole age of the pipeline. Tokens are small, so room
-          // for twice the samples in flight costs little, and no send ever waits.
-          Channels(shared_.lowering, 2 * std::size_t(schedule.slots()) + 2),
-          Fates(monitor.tally(), 2 * schedule.slots() + shared_.choice),
-          std::vector<char>(std::size_t(2 * schedule.slots() + shared_.choice))} {
-  if (options_.ranks) {
-    edge_ = std::make_unique<RankEdge>(*options_.ranks, shared_, options_);
-  } else {
-    edge_ = std::make_unique<LocalEdge>(shared_, options_);
-  }
-  shared_.edge = edge_.get();
-}
-
-Pipeline::~Pipeline() = default;
-
-Outcome Pipeline::run() {
+  std::exception_ptr failure;  // the first, which stops all
+  const auto noting_failure = [&](const auto& work) {
+    try {
+      work();
+    } catch (...) {
+      if (!shared.stop.exchange(true)) failure = std::current_exception();
+    }
+  };
   std::vector<int> workers;
-  for (int worker = 0; worker < int(schedule_.workers.size()); ++worker) {
-    if (edge_->runs(worker)) workers.push_back(worker);
+  for (int worker = 0; worker < int(schedule.workers.size()); ++worker) {
+    if (edge->runs(worker)) workers.push_back(worker);
   }
   std::vector<std::thread> threads;
   std::latch prepared(std::ptrdiff_t(workers.size()));
@@ -79,21 +103,16 @@ Outcome Pipeline::run() {
     threads.emplace_back([&, worker] {
       bool arrived = false;
       noting_failure([&] {
-        name_thread("worker " + std::to_string(worker));
-        if (worker < int(options_.cores.size()) && options_.cores[worker] >= 0)
-          pin_this_thread(options_.cores[worker]);
-        const Program& program = schedule_.workers[worker];
-        for (const int stage : stages_of(program))
-          shared_.steps[schedule_.replica_id(stage, program.replica)]->prepare();
+        prepare(shared, worker, options);
         arrived = true;
         prepared.arrive_and_wait();
-        Worker(shared_, worker, options_).run();
+        Worker(shared, worker, options).run();
       });
       if (!arrived) prepared.count_down();
     });
   }
-  for (auto& [name, work] : edge_->threads()) {
-    threads.emplace_back([this, name = std::move(name), work = std::move(work)] {
+  for (auto& [name, work] : edge->threads()) {
+    threads.emplace_back([&noting_failure, name = std::move(name), work = std::move(work)] {
       noting_failure([&] {
         name_thread(name);
         work();
@@ -101,37 +120,12 @@ Outcome Pipeline::run() {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  if (failure_) give_up();
-  const std::int64_t admitted = shared_.admitted, used = schedule_.trained(admitted);
-  shared_.fates.take_back(used);
-  const FateCounts fates = edge_->finish();
+  if (failure) give_up(*edge, failure);
+  const std::int64_t admitted = shared.admitted, used = schedule.trained(admitted);
+  shared.fates.take_back(used);
+  const FateCounts fates = edge->finish();
   const std::int64_t replays = fates.replayed + fates.replayed_in_vain;
-  return {fates, admitted, admitted - used - (shared_.replays - replays)};
-}
-
-template <class Work>
-void Pipeline::noting_failure(const Work& work) {
-  try {
-    work();
-  } catch (...) {
-    if (shared_.stop.exchange(true)) return;
-    const std::lock_guard lock(failure_mutex_);
-    failure_ = std::current_exception();
-  }
-}
-
-void Pipeline::give_up() {
-  try {
-    std::rethrow_exception(failure_);
-  } catch (const std::exception& error) {
-    edge_->fail(error);
-  }
-  try {
-    edge_->finish();
-  } catch (const std::exception&) {
-    // The failure here takes precedence.
-  }
-  std::rethrow_exception(failure_);
+  return {fates, admitted, admitted - used - (shared.replays - replays)};
 }
 
 }  // namespace millrace::engine

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <concurrentqueue/blockingconcurrentqueue.h>  // LightweightSemaphore: spins before it sleeps
+
 #include <atomic>
-#include <exception>
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "capture/step.h"
@@ -13,8 +15,6 @@
 #include "engine/pipeline/channels.h"
 #include "engine/pipeline/feed.h"
 #include "engine/pipeline/loss_guard.h"
-#include "engine/pipeline/scene_watch.h"
-#include "engine/pipeline/slot_pool.h"
 #include "engine/schedule/launch_groups.h"
 #include "engine/schedule/schedule.h"
 #include "engine/trace/action_log.h"
@@ -44,8 +44,6 @@ struct PipelineOptions {
   const std::atomic<double>* rate = nullptr;
   /// Judges losses and has the stages roll back when the run diverges. May be null.
   LossGuard* guard = nullptr;
-  /// Required by the guard; null without.
-  SceneWatch* scene = nullptr;
   /// Stages learn from their own losses, so a gradient is as old as its sample.
   bool own_losses = false;
   /// The feed writes targets after the samples, so stages take losses when they go backward. Not
@@ -62,7 +60,41 @@ struct PipelineOptions {
   std::function<void(int worker, const Action&)> before_action, after_action;
 };
 
-/// State shared by the workers. Owned by Pipeline.
+/// Slot sample % slots is free again once all `stages` have released the sample in it. One thread
+/// at a time acquires; each stage releases a sample once.
+class SlotPool {
+ public:
+  SlotPool(int slots, int stages) : slots_(slots), stages_(stages), state_(new State[slots]) {
+    for (int slot = 0; slot < slots; ++slot) state_[slot].free.signal();
+  }
+
+  int slot_of(std::int64_t sample) const { return int(sample % slots_); }
+
+  /// Waits for the sample's slot; false if it is not free within `patience`; 0: does not block.
+  bool acquire(std::int64_t sample, std::chrono::microseconds patience) {
+    State& state = state_[slot_of(sample)];
+    const bool taken =
+        patience.count() == 0 ? state.free.tryWait() : state.free.wait(patience.count());
+    if (taken) state.holders.store(stages_, std::memory_order_relaxed);
+    return taken;
+  }
+  void release(std::int64_t sample) {
+    State& state = state_[slot_of(sample)];
+    if (state.holders.fetch_sub(1, std::memory_order_acq_rel) == 1) state.free.signal();
+  }
+
+ private:
+  struct alignas(64) State {
+    std::atomic<int> holders{0};
+    moodycamel::LightweightSemaphore free;
+  };
+
+  int slots_;
+  int stages_;
+  std::unique_ptr<State[]> state_;
+};
+
+/// State shared by the workers.
 struct Shared {
   const Schedule& schedule;
   std::vector<capture::Step*> steps;  ///< by Schedule::replica_id()
@@ -121,32 +153,11 @@ struct Outcome : FateCounts {
   }
 };
 
-/// Runs a schedule once, with a thread per worker; neighbours meet only at their link. The steps,
-/// feed, observer and monitor must outlive it. Thread-bound.
-class Pipeline {
- public:
-  /// `steps`: by Schedule::replica_id(); deferring ones have captured. `observer` may be null.
-  Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
-           Observer* observer, Monitor& monitor, PipelineOptions options = {});
-
-  /// Starts the workers and blocks until the feed ends and every admitted sample has passed all
-  /// stages. Rethrows a worker's first exception after all have stopped.
-  Outcome run();
-  ~Pipeline();
-
- private:
-  std::vector<Sample*> samples();
-  template <class Work>
-  void noting_failure(const Work& work);  ///< the first failure stops all
-  [[noreturn]] void give_up();            ///< rethrows it once all processes know
-
-  Schedule schedule_;
-  PipelineOptions options_;
-  std::vector<std::unique_ptr<Sample>> empty_samples_;  ///< if the caller gives none
-  Shared shared_;
-  std::unique_ptr<Edge> edge_;
-  std::mutex failure_mutex_;
-  std::exception_ptr failure_;
-};
+/// Runs a schedule once, with a thread per worker; neighbours meet only at their link. Blocks until
+/// the feed ends and every admitted sample has passed all stages. `steps`: by
+/// Schedule::replica_id(); deferring ones have captured. `observer` may be null. Rethrows a
+/// worker's first exception after all have stopped.
+Outcome run_pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
+                     Observer* observer, Monitor& monitor, const PipelineOptions& options = {});
 
 }  // namespace millrace::engine

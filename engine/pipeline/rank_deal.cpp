@@ -66,6 +66,7 @@ std::vector<std::pair<std::string, std::function<void()>>> RankEdge::threads() {
 void RankEdge::deal(int replica_id) {
   using Kind = Signal::Kind;
   const Lowering& lowering = shared_.lowering;
+  const int to = ports_.rank_of(replica_id);
   for (std::int64_t sample = replica_id;; sample += lowering.replicas(0)) {
     const auto over = [&] { return shared_.over(sample); };
     const auto await = [&](const auto& attempt) {
@@ -80,21 +81,17 @@ void RankEdge::deal(int replica_id) {
     if (!await([&] { return turn.receive(token, kPatience); })) return;
     if (!await([&] { return shared_.pool.acquire(sample, kPatience); })) return;
     const Clock::time_point asked = Clock::now();
-    if (!await([&] { return LocalEdge::poll(sample, kPatience) == Feed::Status::ready; })) return;
+    if (!await([&] { return Edge::poll(sample, kPatience) == Feed::Status::ready; })) return;
     take(sample, asked);
-    send_sample(sample);
+    if (ports_.takes_samples(to)) {
+      Lock lock(exchange_.mutex());
+      put(ports_.to(Cargo::sample, 0, to), lock,
+          {.token = {.sample = sample}, .info = shared_.in_flight(sample).info});
+    }
     shared_.channels
         .link({Kind::admission, 0, sample, replica_id, lowering.replica_with(0, sample + 1)})
         .send({.sample = sample}, over);
   }
-}
-
-void RankEdge::send_sample(std::int64_t sample) {
-  const int to = ports_.rank_of(shared_.lowering.replica_with(0, sample));
-  if (!ports_.takes_samples(to)) return;
-  Lock lock(exchange_.mutex());
-  put(ports_.to(Cargo::sample, 0, to), lock,
-      {.token = {.sample = sample}, .info = shared_.in_flight(sample).info});
 }
 
 void RankEdge::agree(int stage, bool& learned, Alarm& alarm) {

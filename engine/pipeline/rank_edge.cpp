@@ -32,7 +32,7 @@ class RankEdge::OutgoingLink final : public Link {
 };
 
 RankEdge::RankEdge(const RankOptions& ranks, Shared& shared, const PipelineOptions& options)
-    : LocalEdge(shared, options),
+    : Edge(shared, options),
       ranks_(ranks),
       exchange_(*ranks.exchange),
       freight_(*ranks.freight),
@@ -45,7 +45,13 @@ RankEdge::RankEdge(const RankOptions& ranks, Shared& shared, const PipelineOptio
   for (int slot = 0; slot < shared.schedule.slots(); ++slot) targets_[slot] = samples_[slot] = -1;
   for (int rank = 1; rank < exchange_.ranks(); ++rank)
     spread_ = spread_ || (ports_.has_last(0) && ports_.has_last(rank));
-  divert_links();
+  shared_.channels.divert([&](Signal::Kind kind, int from, int to) -> Link* {
+    for (const auto& [of, cargo] : kTokens) {
+      if (of == kind && ports_.here(from) && !ports_.here(to))
+        return links_.emplace_back(std::make_unique<OutgoingLink>(*this, cargo, from, to)).get();
+    }
+    return nullptr;
+  });
   {
     const std::lock_guard lock(exchange_.mutex());
     letters_.beat();  // before any message, so that all can be timed
@@ -81,16 +87,6 @@ std::unique_ptr<Patience> RankEdge::patience(const Program& program) {
   return std::make_unique<RankPatience>(*this, program);
 }
 
-void RankEdge::divert_links() {
-  shared_.channels.divert([&](Signal::Kind kind, int from, int to) -> Link* {
-    for (const auto& [of, cargo] : kTokens) {
-      if (of == kind && ports_.here(from) && !ports_.here(to))
-        return links_.emplace_back(std::make_unique<OutgoingLink>(*this, cargo, from, to)).get();
-    }
-    return nullptr;
-  });
-}
-
 bool RankEdge::is_sending() const {
   const std::lock_guard lock(exchange_.mutex());
   return ports_.is_sending();
@@ -119,7 +115,7 @@ bool RankEdge::send(Cargo cargo, int from, int to, const Token& token) {
 
 void RankEdge::take(std::int64_t sample, Clock::time_point asked) {
   if (!admits()) return;  // rank 0 has filled the slot
-  LocalEdge::take(sample, asked);
+  Edge::take(sample, asked);
   Lock lock(exchange_.mutex());
   const Head head{.token = {.sample = sample}, .info = shared_.in_flight(sample).info};
   for (Way* way : ports_.to_targets()) {
@@ -128,7 +124,7 @@ void RankEdge::take(std::int64_t sample, Clock::time_point asked) {
 }
 
 void RankEdge::predicted(std::int64_t sample, float loss) {
-  if (!shows_in_turn()) return LocalEdge::predicted(sample, loss);
+  if (!shows_in_turn()) return Edge::predicted(sample, loss);
   Lock lock(exchange_.mutex());
   if (admits()) return show(sample, loss);
   const Head head{.token = {.sample = sample}, .loss = loss, .counts = counted_here()};
@@ -136,7 +132,7 @@ void RankEdge::predicted(std::int64_t sample, float loss) {
 }
 
 void RankEdge::release(std::int64_t sample) {
-  if (admits()) return LocalEdge::release(sample);
+  if (admits()) return Edge::release(sample);
   Lock lock(exchange_.mutex());
   put(ports_.to(Cargo::release, 0, 0), lock, {.token = {.sample = sample}});
 }
@@ -190,7 +186,7 @@ bool RankEdge::has_target(std::int64_t sample) const {
 }
 
 bool RankEdge::acquire(std::int64_t sample, std::chrono::microseconds patience) {
-  if (admits()) return LocalEdge::acquire(sample, patience);
+  if (admits()) return Edge::acquire(sample, patience);
   const Arrivals& inputs = ports_.takes_samples(exchange_.rank()) ? samples_ : targets_;
   if (inputs[shared_.pool.slot_of(sample)].load(std::memory_order_acquire) == sample) return true;
   if (patience.count() > 0) std::this_thread::sleep_for(patience);
@@ -203,9 +199,9 @@ void RankEdge::show(std::int64_t sample, float loss) {
     const ToShow next = to_show_[std::size_t(shared_.pool.slot_of(shown_))];
     if (next.sample != shown_) return;
     shared_.in_flight(shown_).info.predicted = Clock::now();
-    LocalEdge::shown(shown_);
-    LocalEdge::predicted(shown_, next.loss);
-    LocalEdge::release(shown_);
+    Edge::shown(shown_);
+    Edge::predicted(shown_, next.loss);
+    Edge::release(shown_);
   }
 }
 
@@ -223,7 +219,7 @@ void RankEdge::count(int rank, const LossCounts& counts) {
 }
 
 void RankEdge::end_of_stream(std::int64_t samples) {
-  LocalEdge::end_of_stream(samples);
+  Edge::end_of_stream(samples);
   if (exchange_.on_end_of_stream) exchange_.on_end_of_stream();
   const std::lock_guard lock(exchange_.mutex());
   letters_.end_of_stream(samples);

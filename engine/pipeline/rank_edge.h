@@ -17,7 +17,7 @@ namespace millrace::engine {
 /// The edge of a pipeline shared by several processes. Rank 0 has the feed and the observer; the
 /// others get samples from it and send it predictions. Tokens between ranks go by messages. Waiting
 /// workers make progress for all; an extra thread only sends two heartbeats a second. Thread-safe.
-class RankEdge final : public LocalEdge {
+class RankEdge final : public Edge {
  public:
   /// All must outlive this.
   RankEdge(const RankOptions& ranks, Shared& shared, const PipelineOptions& options);
@@ -34,12 +34,12 @@ class RankEdge final : public LocalEdge {
   bool admits() const override { return exchange_.rank() == 0; }
   bool acquire(std::int64_t sample, std::chrono::microseconds patience) override;
   Feed::Status poll(std::int64_t sample, std::chrono::microseconds patience) override {
-    return admits() ? LocalEdge::poll(sample, patience) : Feed::Status::ready;
+    return admits() ? Edge::poll(sample, patience) : Feed::Status::ready;
   }
   void take(std::int64_t sample, Clock::time_point asked) override;
   bool has_target(std::int64_t sample) const override;
   void shown(std::int64_t sample) override {
-    if (!shows_in_turn()) LocalEdge::shown(sample);
+    if (!shows_in_turn()) Edge::shown(sample);
   }
   void predicted(std::int64_t sample, float loss) override;
   void release(std::int64_t sample) override;
@@ -63,9 +63,7 @@ class RankEdge final : public LocalEdge {
   void end_of_stream(std::int64_t samples) override;
   /// On rank 0: admits the samples of a stage 0 replica on another rank and sends them there.
   void deal(int replica_id);
-  void divert_links();
   bool send(Cargo cargo, int from, int to, const Token& token);
-  void send_sample(std::int64_t sample);
   void keep_alive();
   /// Whether predictions made here are shown in order with those of other ranks, on rank 0.
   bool shows_in_turn() const { return !admits() || spread_; }

@@ -91,9 +91,10 @@ bool Worker::perform(const Lowered& next) {
   lap(mine, Part::compute);
   for (const Signal& signal : next.gives) give(action, signal);
   if (action.op != Op::update) lap(mine, Part::handoff);
-  if (action.op == Op::update ||
-      (action.op == Op::forward && next.gives.find(Signal::Kind::release)))
-    end_sample(action);
+  const bool ends = action.op == Op::update ||
+                    (action.op == Op::forward && next.gives.find(Signal::Kind::release));
+  if (ends && options_.after_sample && program_.replica == 0)
+    options_.after_sample(action.stage, options_.before + action.sample);
   return true;
 }
 
@@ -166,11 +167,6 @@ void Worker::follow_rate() {
   if (rate == rate_) return;
   rate_ = rate;
   for (const int stage : stages_) by_stage_[stage].step->set_rate(rate);
-}
-
-void Worker::end_sample(const Action& action) {
-  if (options_.after_sample && program_.replica == 0)
-    options_.after_sample(action.stage, options_.before + action.sample);
 }
 
 }  // namespace millrace::engine

@@ -27,7 +27,6 @@ class Worker {
   std::int64_t version_of(const Action& action);  ///< updates in the weights it used or made
   void update(const Action& action);
   void follow_rate();
-  void end_sample(const Action& action);
 
   // Waits. They return false if given up.
   bool wait_for(const Action& action, const Signal& need, Token& token);
@@ -52,7 +51,6 @@ class Worker {
   void complete(const Completion& completion);
   void predicted(const Action& action);  ///< shows the last stage's prediction
   void compared(const Action& action);   ///< shows its loss, and judges it
-  float loss_of(const Action& action);   ///< NaN: no target
   void updated(const Completion& update);
   /// How long to wait before looking at launched work again.
   std::chrono::microseconds patience();

@@ -93,14 +93,10 @@ void Worker::predicted(const Action& action) {
   pass_on(*lowered.gives.find(Signal::Kind::prediction));
 }
 
-float Worker::loss_of(const Action& action) {
-  return info(action.sample).has_target ? stage(action).step->loss(slot(action.sample))
-                                        : std::nanf("");
-}
-
 void Worker::compared(const Action& action) {
   const SampleInfo& info = this->info(action.sample);
-  const float loss = loss_of(action);
+  const float loss =
+      info.has_target ? stage(action).step->loss(slot(action.sample)) : std::nanf("");
   edge_.predicted(action.sample, loss);
   if (!options_.guard) return;
   verdicts_[std::size_t(action.sample) % verdicts_.size()] = options_.guard->judge(info, loss);

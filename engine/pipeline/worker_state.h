@@ -89,20 +89,16 @@ struct StageOfWorker {
 class Outbox {
  public:
   explicit Outbox(std::size_t room) { tokens_.reserve(room); }
-  void put(Link& to, const Token& token) { tokens_.push_back({&to, token}); }
+  void put(Link& to, const Token& token) { tokens_.emplace_back(&to, token); }
   template <class GiveUp>
   void send(const GiveUp& give_up) {
-    for (const Outgoing& one : tokens_)
-      one.link->send(one.token, [&] { return give_up(one.token.sample); });
+    for (const auto& [link, token] : tokens_)
+      link->send(token, [&, sample = token.sample] { return give_up(sample); });
     tokens_.clear();
   }
 
  private:
-  struct Outgoing {
-    Link* link;
-    Token token;
-  };
-  std::vector<Outgoing> tokens_;
+  std::vector<std::pair<Link*, Token>> tokens_;
 };
 
 /// What others may know of a stage once the launch that it belongs to has finished.

@@ -1,11 +1,10 @@
-#include "engine/trainer/backends.h"
-
 #include <pthread.h>
 
 #include <stdexcept>
 
 #include "capture/program/program.h"
 #include "engine/pipeline/pinning.h"
+#include "engine/trainer/trainer_options.h"
 
 namespace millrace::engine {
 namespace {

@@ -11,14 +11,9 @@
 #include "capture/program/program_stage.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
-#include "engine/trainer/backends.h"
 
 namespace millrace::engine {
 namespace {
-
-at::Tensor made_up(const stages::ImageShape& shape) {
-  return at::full({1, shape.channels, shape.height, shape.width}, 0.5);
-}
 
 bool equal_threads(const TrainerOptions& options) {
   const std::vector<int>& all = options.threads;
@@ -89,12 +84,12 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
     stages::Tensors inputs;
     const c10::Device device = built[i].parameters().flat().device();
     for (const int source : network.crossing(range.begin))
-      inputs.push_back(made_up(network.shape(source)).to(device));
+      inputs.push_back(at::full(network.shape(source).sizes(), 0.5).to(device));
     at::Tensor target;
     if (range.last || built[i].learns_locally())
       target = options.target_is_input && range.first
                    ? inputs[0]
-                   : made_up(network.shape(network.size() - 1)).to(device);
+                   : at::full(network.output().sizes(), 0.5).to(device);
     const int threads =
         rounds > 0 && !options.threads.empty() ? std::max(1, options.threads[i]) : 1;
     kernels::Team team(threads);

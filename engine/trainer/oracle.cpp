@@ -9,7 +9,6 @@
 #include <stdexcept>
 
 #include "capture/program/program_stage.h"
-#include "engine/pipeline/scene_watch.h"
 #include "engine/schedule/lowering.h"
 
 namespace millrace::engine {
@@ -64,9 +63,6 @@ class Oracle {
     const double rate = stage.next_rate();
     stage.update(stage.advance(), rate);
   }
-  Stage& stage_of(const Program& program, const Action& action) {
-    return stages_[schedule_.replica_id(action.stage, program.replica)];
-  }
 
   /// Called for samples in order.
   SceneErrors scene_of(std::int64_t sample) {
@@ -75,7 +71,7 @@ class Oracle {
     const auto numbers = [](const at::Tensor& of) {
       return std::span(of.const_data_ptr<float>(), std::size_t(of.numel()));
     };
-    return scene_.see(numbers(x), at::equal(x, y) ? std::span<const float>() : numbers(y));
+    return guard_->scene.see(numbers(x), at::equal(x, y) ? std::span<const float>() : numbers(y));
   }
 
   bool learns(std::int64_t sample) const { return !learns_ || learns_(sample); }
@@ -85,7 +81,7 @@ class Oracle {
 
   /// False if something that `action` needs is not there yet.
   bool perform(const Program& program, const Action& action) {
-    Stage& stage = stage_of(program, action);
+    Stage& stage = stages_[schedule_.replica_id(action.stage, program.replica)];
     switch (action.op) {
       case Op::forward:
         return forward(stage, action);
@@ -107,7 +103,9 @@ class Oracle {
         return true;
       case Op::update:
         // Replicas update with the gradients of all of them.
-        if (gradients_made_[action.stage] < made_by(action)) return false;
+        if (schedule_.replicas_of(action.stage) > 1 &&
+            gradients_made_[action.stage] <= action.sample)
+          return false;
         apply(stage, schedule_.replica_id(action.stage, program.replica),
               all_learned(program, action), worst_alarm(program, action));
         return true;
@@ -135,11 +133,6 @@ class Oracle {
       if (!learns(action.sample / replicas * replicas + replica)) return false;
     }
     return true;
-  }
-
-  /// How many gradients the stage must have made in all before `action`.
-  std::int64_t made_by(const Action& action) const {
-    return schedule_.replicas_of(action.stage) > 1 ? action.sample + 1 : 0;
   }
 
   using Kept = decltype(std::declval<Stage&>().forward({}, {}, 0));
@@ -223,7 +216,6 @@ class Oracle {
   const LearnFunction& learns_;
 
   LossGuard* guard_;
-  SceneWatch scene_;
   std::int64_t guard_lag_;
   std::int64_t applied_;
   std::map<Key, Kept> kept_;

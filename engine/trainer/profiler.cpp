@@ -25,20 +25,10 @@ namespace {
 using stages::Stage;
 using stages::Tensors;
 
-stages::StageRange whole(const TrainerOptions& options) {
-  return {0, options.network->size(), true, true};
-}
-
 Tensors first_input(const TrainerOptions& options, c10::Device device) {
-  const stages::ImageShape& sample = options.sample;
-  at::Tensor x = at::rand({1, sample.channels, sample.height, sample.width});
+  at::Tensor x = at::rand(options.sample.sizes());
   if (options.network->channels_last()) x = x.contiguous(at::MemoryFormat::ChannelsLast);
   return {x.to(device)};
-}
-
-at::Tensor target_of(const TrainerOptions& options) {
-  const stages::ImageShape& made = options.network->shape(options.network->size() - 1);
-  return at::rand({1, made.channels, made.height, made.width});
 }
 
 std::unique_ptr<capture::Backend> backend_of(const TrainerOptions& options, c10::Device device,
@@ -74,6 +64,11 @@ class Rig {
     if (split_) prepare(Part::backward_weight);
     prepare(Part::update);
   }
+  /// The whole network, on a core.
+  Rig(const TrainerOptions& options, std::unique_ptr<capture::Backend> backend)
+      : Rig(options, {0, options.network->size(), true, true}, /*split=*/false, at::kCPU,
+            std::move(backend), first_input(options, at::kCPU),
+            at::rand(options.network->output().sizes())) {}
   ~Rig() { backend_->synchronize(); }
 
   /// Milliseconds of one run of `part`. A GPU does many, to hide the clock's grain and the launch.
@@ -181,9 +176,7 @@ class Neighbours {
       threads_.emplace_back([=, this] {
         pin_this_thread(core);
         at::set_num_threads(1);
-        Rig rig(options, whole(options), /*split=*/false, at::kCPU,
-                backend_of(options, at::kCPU, how.recorded), first_input(options, at::kCPU),
-                target_of(options));
+        Rig rig(options, backend_of(options, at::kCPU, how.recorded));
         while (!stop_.load(std::memory_order_relaxed)) {
           for (const Part part : {Part::forward, Part::backward, Part::update}) rig.time(part);
         }
@@ -286,17 +279,6 @@ plan::Profile profile_here(const TrainerOptions& options, const ProfilerOptions&
   return profile;
 }
 
-}  // namespace
-
-plan::Profile measure_profile(const TrainerOptions& options, const ProfilerOptions& how) {
-  return on_core(0, [&] {
-    at::set_num_threads(1);
-    return profile_here(options, how);
-  });
-}
-
-namespace {
-
 /// Milliseconds of some steps of the whole network on another thread and its helpers.
 std::vector<double> steps_ms(const TrainerOptions& options, int threads, bool programs, int count) {
   std::vector<double> steps;
@@ -304,9 +286,7 @@ std::vector<double> steps_ms(const TrainerOptions& options, int threads, bool pr
     // A team pins its threads; LibTorch's spread by themselves.
     if (programs) pin_this_thread(0);
     at::set_num_threads(programs ? 1 : threads);
-    Rig rig(options, whole(options), /*split=*/false, at::kCPU,
-            backend_of(options, at::kCPU, programs, threads), first_input(options, at::kCPU),
-            target_of(options));
+    Rig rig(options, backend_of(options, at::kCPU, programs, threads));
     const Times times = time_parts(rig, false, count, count);
     for (int i = 0; i < count; ++i) {
       steps.push_back(0);
@@ -317,6 +297,13 @@ std::vector<double> steps_ms(const TrainerOptions& options, int threads, bool pr
 }
 
 }  // namespace
+
+plan::Profile measure_profile(const TrainerOptions& options, const ProfilerOptions& how) {
+  return on_core(0, [&] {
+    at::set_num_threads(1);
+    return profile_here(options, how);
+  });
+}
 
 std::vector<plan::Measured> measure_thread_speedup(const TrainerOptions& options, bool programs) {
   constexpr int kTurn = 5, kMostTurns = 20;

@@ -118,11 +118,8 @@ class RankWires {
     const c10::Device place(c10::kCUDA, c10::DeviceIndex(device.index));
     const stages::Network& network = *options_.network;
     for (auto& tensors : way.tensors) {
-      for (const int source : network.crossing(options_.cut[std::size_t(number / 2)])) {
-        const stages::ImageShape& shape = network.shape(source);
-        tensors.push_back(
-            at::zeros({1, shape.channels, shape.height, shape.width}, at::TensorOptions(place)));
-      }
+      for (const int source : network.crossing(options_.cut[std::size_t(number / 2)]))
+        tensors.push_back(at::zeros(network.shape(source).sizes(), at::TensorOptions(place)));
     }
     way.wire = capture::make_wire(place, way, sends);
     ways_.push_back({.number = number, .peer = peer, .sends = sends, .buffers = &way});

@@ -9,11 +9,11 @@
 #include <stdexcept>
 
 #include "capture/stage_step.h"
+#include "engine/monitor/clock.h"
 #include "engine/monitor/median.h"
 #include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/schedule/launch_groups.h"
-#include "engine/trainer/backends.h"
 
 namespace millrace::engine {
 namespace {
@@ -140,11 +140,8 @@ std::vector<std::unique_ptr<Bench>> make_benches(const TrainerOptions& options,
                                                  const Schedule& schedule,
                                                  std::vector<plan::StageCosts>& costs) {
   std::vector<stages::Stage> built = build_stages(options, schedule);
-  const auto made_up = [](const stages::ImageShape& shape) {
-    return at::rand({1, shape.channels, shape.height, shape.width});
-  };
-  const at::Tensor sample = made_up(options.sample);
-  const at::Tensor target = made_up(options.network->shape(options.network->size() - 1));
+  const at::Tensor sample = at::rand(options.sample.sizes());
+  const at::Tensor target = at::rand(options.network->output().sizes());
   std::vector<std::unique_ptr<Bench>> benches;
   auto backends = make_backends(options, schedule.stages, records_any(options));
   stages::Tensors arriving = {sample};

@@ -60,7 +60,11 @@ class TensorFreight final : public Freight {
     std::vector<std::size_t> bytes;
     for (const int source : network.crossing(options_.cut[std::size_t(boundary)]))
       bytes.push_back(bytes_of(network.shape(source)));
-    return of_tensors(way.tensors[at], bytes, records(boundary) || records(boundary + 1));
+    const bool stay = records(boundary) || records(boundary + 1);
+    const auto all = std::make_shared<TensorPayload>(way.tensors[at], bytes, stay);
+    return {.parts = all->parts(),
+            .pack = [all](int, int) { all->pack(); },
+            .unpack = [all](int, int) { all->unpack(); }};
   }
   bool target_is_input() const override { return samples_.target_is_input(); }
   void await(Cargo cargo, int stage, int slot) override {
@@ -99,14 +103,6 @@ class TensorFreight final : public Freight {
   }
 
  private:
-  /// `tensors` must outlive it.
-  static Payload of_tensors(stages::Tensors& tensors, const std::vector<std::size_t>& bytes,
-                            bool stay) {
-    const auto all = std::make_shared<TensorPayload>(tensors, bytes, stay);
-    return {.parts = all->parts(),
-            .pack = [all](int, int) { all->pack(); },
-            .unpack = [all](int, int) { all->unpack(); }};
-  }
   /// For a tensor that stages or viewers may replace, unless it stays. It must outlive the payload.
   static Payload of_one(at::Tensor& tensor, std::size_t bytes, bool stays) {
     const auto list = std::make_shared<stages::Tensors>(1, tensor);
@@ -138,9 +134,9 @@ class TensorFreight final : public Freight {
   /// `made`: a slot's. If rank 0 predicts nothing itself, predictions arrive at a fixed place.
   Payload prediction(at::Tensor& made, bool sends) {
     const int last = options_.stages - 1;
-    const stages::ImageShape& shape = options_.network->shape(options_.network->size() - 1);
+    const stages::ImageShape& shape = options_.network->output();
     const bool stays = records(last) || (!sends && !step_(last));
-    if (stays && !made.defined()) made = at::empty({1, shape.channels, shape.height, shape.width});
+    if (stays && !made.defined()) made = at::empty(shape.sizes());
     return of_one(made, bytes_of(shape), stays);
   }
   Payload meeting(int stage) {

@@ -13,7 +13,6 @@
 #include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
-#include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
 #include "engine/trainer/rank_wires.h"
@@ -64,13 +63,6 @@ TrainerOptions completed(TrainerOptions options) {
   return options;
 }
 
-/// [1,C,H,W]; empty where input and target are the same.
-std::vector<std::int64_t> target_shape(const TrainerOptions& options) {
-  if (options.target_is_input) return {};
-  const stages::ImageShape& made = options.network->shape(options.network->size() - 1);
-  return {1, made.channels, made.height, made.width};
-}
-
 /// A profiler range around each action, named as in a trace.
 void name_for_profiler(PipelineOptions& options) {
   options.before_action = [first = std::move(options.before_action)](int worker, const Action& a) {
@@ -109,10 +101,10 @@ Trainer::Trainer(TrainerOptions options)
       records_(records_any(options_)),
       monitor_(schedule_.replica_counts(), options_.fps),
       guard_(2 * schedule_.slots()),
-      samples_(schedule_.slots(),
-               {1, options_.sample.channels, options_.sample.height, options_.sample.width},
-               target_shape(options_), records_,
-               {options_.input_as_bytes, options_.target_as_bytes}) {
+      samples_(schedule_.slots(), options_.sample.sizes(),
+               options_.target_is_input ? std::vector<std::int64_t>() : output_shape().sizes(),
+               records_, {options_.input_as_bytes, options_.target_as_bytes}),
+      facts_elsewhere_(std::size_t(schedule_.stages)) {
   for (int slot = 0; slot < schedule_.slots(); ++slot)
     sample_in_.push_back(std::make_unique<TrainerSample>(samples_, slot, options_.context));
   samples_.late_target = options_.late_targets;
@@ -202,7 +194,6 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
     }
   }
   options.guard = options_.guard ? &guard_ : nullptr;
-  options.scene = options_.guard ? &scene_ : nullptr;
   if (capture::profiler_attached()) name_for_profiler(options);
   options.late_targets = options_.late_targets;
   options.own_losses = options_.correction.kind == "local";
@@ -219,7 +210,7 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   try {
     capture::with_plain_errors([&] {
       if (wires_) wires_->connect();
-      outcome = Pipeline(schedule_, steps, feed, observer, monitor_, std::move(options)).run();
+      outcome = run_pipeline(schedule_, steps, feed, observer, monitor_, options);
       if (wires_) wires_->drain();
       if (options_.guard && guard_.told().astray) {
         for (capture::Step* step : steps) {
@@ -259,7 +250,7 @@ std::vector<capture::Step*> Trainer::steps() const {
 
 void Trainer::prepare() {
   if (std::exchange(prepared_, true) || !records_) return;
-  recording([&] { capture_steps(schedule_, longest_launch_groups(schedule_), steps()); });
+  recording([&] { capture_steps(schedule_, steps()); });
 }
 
 }  // namespace millrace::engine

@@ -103,9 +103,7 @@ class Trainer {
   std::size_t target_elements() const { return std::size_t(samples_.target[0].numel()); }
 
   /// Of a target and a prediction.
-  const stages::ImageShape& output_shape() const {
-    return options_.network->shape(options_.network->size() - 1);
-  }
+  const stages::ImageShape& output_shape() const { return options_.network->output(); }
 
   const Schedule& schedule() const { return schedule_; }
   /// Of one of a sample's `context()` frames.
@@ -158,7 +156,6 @@ class Trainer {
   std::string recording_error_;  ///< "": none
   Monitor monitor_;
   LossGuard guard_;
-  SceneWatch scene_;
   capture::SampleBuffers samples_;
   std::vector<std::unique_ptr<Sample>> sample_in_;  ///< by slot
   std::vector<std::unique_ptr<capture::Boundary>> boundaries_;
@@ -169,7 +166,7 @@ class Trainer {
   std::unique_ptr<RankWires> wires_;
   // On rank 0, of other ranks' stages: checkpoint() after run(), and their latest facts.
   std::map<int, stages::StateDict> learned_elsewhere_;
-  std::map<int, StageFacts> facts_elsewhere_;
+  std::vector<StageFacts> facts_elsewhere_;  ///< by stage
   int runs_ = 0;
   bool whole_ = true;
   std::int64_t admitted_ = 0;  ///< by earlier runs

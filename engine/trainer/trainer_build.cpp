@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "capture/devices.h"
-#include "engine/trainer/backends.h"
 #include "engine/trainer/rank_wires.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer.h"
@@ -78,9 +77,7 @@ void Trainer::join(int stage, const capture::Backend* above, const capture::Back
   for (capture::BoundaryBuffers* way : {&boundary.activations, &boundary.gradients}) {
     for (int slot = 0; way->fixed && slot < schedule_.slots(); ++slot) {
       for (const int source : network.crossing(options_.cut[stage])) {
-        const stages::ImageShape& shape = network.shape(source);
-        const at::Tensor zeros =
-            capture::pinned_zeros({1, shape.channels, shape.height, shape.width});
+        const at::Tensor zeros = capture::pinned_zeros(network.shape(source).sizes());
         way->tensors[slot].push_back(
             channels_last ? zeros.contiguous(at::MemoryFormat::ChannelsLast) : zeros);
       }

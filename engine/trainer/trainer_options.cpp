@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "engine/trainer/backends.h"
 
 namespace millrace::engine {
 
@@ -46,7 +45,7 @@ void require_correction(const TrainerOptions& options, const Schedule& schedule)
   if (kind != "local") return;
   if (!options.replicas.empty()) fail("has no replicated stages");
   const stages::Network& network = *options.network;
-  const stages::ImageShape& target = network.shape(network.size() - 1);
+  const stages::ImageShape& target = network.output();
   std::vector<int> places = options.cut;
   for (int place = 1; options.cut.empty() && place < network.size(); ++place)
     places.push_back(place);

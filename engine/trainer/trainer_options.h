@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "capture/backend.h"
@@ -20,7 +21,7 @@ namespace millrace::engine {
 
 class Exchange;
 
-/// How a stage's step runs; see backends.h.
+/// How a stage's step runs.
 enum class Capture {
   automatic,  ///< recorded; eager where it can't be, or a core has no vectors
   graph,      ///< recorded wherever the device has a backend that records; failure is an error
@@ -99,5 +100,29 @@ std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Sch
 /// in another process, and `elsewhere` returns what arrives from replica `from` for `to`.
 void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& stages,
                   const std::function<const stages::Tensors*(int from, int to)>& elsewhere = {});
+
+// backends.cpp: which backend each stage's step runs on, recorded or eager.
+
+/// Why no step of `options` can be recorded on any backend; "" if they can.
+std::string unrecordable(const TrainerOptions& options);
+
+/// Whether replica `replica_id` (as in Schedule) runs step programs on a core.
+bool runs_programs(const TrainerOptions& options, int replica_id);
+
+/// Whether that replica's step is recorded, unless something else forbids it.
+bool records(const TrainerOptions& options, int replica_id);
+
+/// Whether any is. Throws std::invalid_argument, "pipeline.capture: ...", if Capture::graph cannot
+/// be.
+bool records_any(const TrainerOptions& options);
+
+/// Throws std::invalid_argument, "pipeline.threads: ...", unless options.threads has one count per
+/// stage that this machine's cores can serve, above 1 only for step programs.
+void require_threads(const TrainerOptions& options);
+
+/// A backend for each replica that is `here` (empty: all); all eager unless `record`.
+std::vector<std::unique_ptr<capture::Backend>> make_backends(
+    const TrainerOptions& options, int replica_ids, bool record,
+    const std::function<bool(int)>& here = {});
 
 }  // namespace millrace::engine

@@ -1,6 +1,10 @@
+// What a trainer has learned and tells, also of other ranks' stages.
+#include <algorithm>
 #include <set>
 #include <stdexcept>
 
+#include "capture/plain_errors.h"
+#include "engine/trainer/operations.h"
 #include "engine/trainer/rank_wires.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer.h"
@@ -24,8 +28,7 @@ void write(ByteWriter& to, int stage, const StageFacts& facts) {
   to.put(stage).put(facts.memory).put(facts.dead_units).put(facts.recorded).put(facts.left);
 }
 
-StageFacts read_facts(ByteReader& from, int& stage) {
-  stage = from.get<int>();
+StageFacts read_facts(ByteReader& from) {
   return {.memory = from.get<StageMemory>(),
           .dead_units = from.get<DeadUnits>(),
           .recorded = from.get<bool>(),
@@ -106,9 +109,8 @@ std::string Trainer::told_facts() const {
 void Trainer::take_facts(std::string_view told) {
   const std::lock_guard lock(cut_mutex_);
   for (ByteReader bytes(told); !bytes.empty();) {
-    int stage = 0;
-    StageFacts facts = read_facts(bytes, stage);
-    facts_elsewhere_[stage] = std::move(facts);
+    const int stage = bytes.get<int>();
+    facts_elsewhere_[std::size_t(stage)] = read_facts(bytes);
   }
 }
 
@@ -134,9 +136,8 @@ void Trainer::gather() {
     await_ranks(exchange, [&] { return (letter = exchange.letter(About::state)).has_value(); });
     const std::lock_guard lock(cut_mutex_);
     for (ByteReader bytes(letter->text); !bytes.empty();) {
-      int stage = 0;
-      StageFacts told = read_facts(bytes, stage);
-      facts_elsewhere_[stage] = std::move(told);
+      const int stage = bytes.get<int>();
+      facts_elsewhere_[std::size_t(stage)] = read_facts(bytes);
       learned_elsewhere_[stage] = stages::from_safetensors(std::string(bytes.text()));
     }
   }
@@ -156,6 +157,83 @@ bool Trainer::follow() {
   const std::vector<int> cut = bytes.list<int>();
   recut(cut, stages::from_safetensors(std::string(bytes.rest())), backed_off);
   return true;
+}
+
+DeadUnits Trainer::dead_units(int stage) const {
+  const capture::StageStep* const step = step_of(stage);
+  if (!step) return facts_elsewhere_[std::size_t(stage)].dead_units;
+  const stages::DeadUnits& counted = step->dead_units();
+  const bool looks = place_of(options_, schedule_.replica_id(stage, 0)).is_cpu();
+  return {counted.dead(), looks ? counted.units() : 0};
+}
+
+std::vector<DeadUnits> Trainer::dead_units() const {
+  const std::lock_guard lock(cut_mutex_);
+  std::vector<DeadUnits> all;
+  for (int stage = 0; stage < schedule_.stages; ++stage) all.push_back(dead_units(stage));
+  return all;
+}
+
+StageFacts Trainer::facts(int stage) const {
+  const capture::StageStep* const step = step_of(stage);
+  if (!step) return facts_elsewhere_[std::size_t(stage)];
+  const std::int64_t weights = step->stage().weight_bytes();
+  return {.memory = {.weights = weights,
+                     .stashes = weights * (schedule_.versions_of(stage) - 1),
+                     .optimizer = step->stage().optimizer_bytes(),
+                     .gradients = step->stage().gradient_bytes(),
+                     .activations = step->peak_activation_bytes()},
+          .dead_units = dead_units(stage),
+          .recorded = step->records(),
+          .left = left_to_libtorch(step->operations())};
+}
+
+capture::RateInForce Trainer::rate() const {
+  const std::lock_guard lock(cut_mutex_);
+  const auto here = std::ranges::find_if(steps_, [](const auto& step) { return step != nullptr; });
+  return here == steps_.end() ? capture::RateInForce() : (*here)->rate_in_force();
+}
+
+std::vector<StageFacts> Trainer::facts() const {
+  std::vector<StageFacts> all;
+  for (int stage = 0; stage < schedule_.stages; ++stage) all.push_back(facts(stage));
+  return all;
+}
+
+stages::StateDict Trainer::state() const {
+  stages::StateDict all = checkpoint();
+  std::erase_if(all, [](const auto& entry) { return entry.first.starts_with("optimizer."); });
+  return all;
+}
+
+stages::StateDict Trainer::checkpoint() const {
+  stages::StateDict all;
+  for (int stage = 0; stage < schedule_.stages; ++stage) {
+    const auto told = learned_elsewhere_.find(stage);
+    if (step_of(stage)) {
+      for (auto& entry : checkpoint(stage)) all.push_back(std::move(entry));
+    } else if (told != learned_elsewhere_.end()) {
+      all.insert(all.end(), told->second.begin(), told->second.end());
+    }
+  }
+  if (!options_.exchange || options_.exchange->rank() != 0 || !learned_elsewhere_.empty())
+    return all;
+  // The others have learned nothing yet.
+  std::set<std::string> names;
+  for (const auto& entry : all) names.insert(entry.first);
+  for (const auto& entry : options_.weights) {
+    if (!names.contains(entry.first)) all.push_back(entry);
+  }
+  return all;
+}
+
+stages::StateDict Trainer::checkpoint(int stage) const {
+  capture::StageStep& step = *step_of(stage);
+  return capture::with_plain_errors([&] {
+    step.launch();  // work already called belongs to the state, and must end first
+    step.synchronize();
+    return step.stage().checkpoint();
+  });
 }
 
 }  // namespace millrace::engine

@@ -210,7 +210,7 @@ struct FakePipeline {
     for (const auto& step : steps) list.push_back(step.get());
     if (options.ranks && options.ranks->exchange->rank() != 0) observer = nullptr;
     const StallWatch watch(schedule, options);
-    return Pipeline(schedule, list, from, observer, monitor, std::move(options)).run();
+    return run_pipeline(schedule, list, from, observer, monitor, options);
   }
 
   const Schedule schedule;

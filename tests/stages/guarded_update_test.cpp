@@ -50,24 +50,25 @@ TEST(GuardedUpdate, DoesWhatTheOptimizerDoes) {
 
 TEST(OrthogonalGradients, LoseWhatTheirTensorsMeanForetells) {
   const c10::NoGradGuard no_grad;
-  const std::vector<std::int64_t> places = {0, 3, 4, 2};  // one place between them is nobody's
-  const auto projected = [&](std::vector<float> values, at::Tensor& mean, int count = 1) {
+  // One place between the tensors is nobody's.
+  Optimizer optimizer({.orthogonal = 0.5}, at::zeros({6}), {0, 3, 4, 2});
+  const at::Tensor mean = optimizer.state().back().second;
+  const auto projected = [&](std::vector<float> values, int count = 1) {
     at::Tensor gradient = at::tensor(values);
-    orthogonalize(gradient, mean, places, 0.5, count);
+    optimizer.orthogonalize(gradient, count);
     return gradient;
   };
-  at::Tensor mean = at::zeros({6});
-  EXPECT_TRUE(at::equal(projected({1, 0, 0, 0, 2, 2}, mean),
+  EXPECT_TRUE(at::equal(projected({1, 0, 0, 0, 2, 2}),
                         at::tensor({1., 0., 0., 0., 2., 2.}).to(at::kFloat)));
-  EXPECT_TRUE(at::equal(projected({4, 2, 0, 0, 3, 1}, mean, 2),
+  EXPECT_TRUE(at::equal(projected({4, 2, 0, 0, 3, 1}, 2),
                         at::tensor({0., 2., 0., 0., 1., -1.}).to(at::kFloat)));
   const at::Tensor want = at::tensor({1.25, 0.5, 0., 0., 1.25, 0.75}).to(at::kFloat);
   EXPECT_TRUE(at::equal(mean, want)) << mean;
-  EXPECT_FALSE(at::isfinite(projected({NAN, 0, 0, 0, 0, 0}, mean)).all().item<bool>());
+  EXPECT_FALSE(at::isfinite(projected({NAN, 0, 0, 0, 0, 0})).all().item<bool>());
   EXPECT_TRUE(at::equal(mean, want)) << "kept where the gradient is not finite";
   const float huge = 3e38F;
-  EXPECT_TRUE(at::equal(projected({huge, huge, 0, 0, 0, 0}, mean),
-                        at::tensor({huge, huge, 0.F, 0.F, 0.F, 0.F})));
+  EXPECT_TRUE(
+      at::equal(projected({huge, huge, 0, 0, 0, 0}), at::tensor({huge, huge, 0.F, 0.F, 0.F, 0.F})));
 }
 
 }  // namespace

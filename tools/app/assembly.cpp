@@ -7,7 +7,7 @@
 #include "capture/devices.h"
 #include "capture/program/cuda/cache.h"
 #include "engine/pipeline/pinning.h"
-#include "engine/trainer/backends.h"
+#include "engine/trainer/trainer.h"
 #include "io/queue/targets.h"
 #include "io/source/source.h"
 #include "stages/loss.h"

@@ -205,7 +205,7 @@ TEST(Deferring, APredictionIsToldBeforeItsLaunchIsOver) {
   Monitor monitor(schedule.replica_counts(), 0.0);
   CountedFeed feed(20);
   SlowToEnd step;
-  Pipeline(schedule, {&step}, feed, &step, monitor, {}).run();
+  run_pipeline(schedule, {&step}, feed, &step, monitor);
   EXPECT_FALSE(step.gave_up);
 }
 
@@ -263,7 +263,7 @@ TEST(LateTargets, APredictionIsLaunchedBeforeItsTargetComes) {
   DoneWhenLaunched step;
   PipelineOptions options{.late_targets = true};
   const StallWatch watch(schedule, options);
-  Pipeline(schedule, {&step}, feed, &feed, monitor, std::move(options)).run();
+  run_pipeline(schedule, {&step}, feed, &feed, monitor, options);
   EXPECT_EQ(feed.told, 20);
 }
 

@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "engine/plan_files/profile_json.h"
-#include "engine/trainer/backends.h"
 #include "engine/trainer/profiler.h"
+#include "engine/trainer/trainer.h"
 #include "tools/app/assembly.h"
 
 namespace millrace::app {

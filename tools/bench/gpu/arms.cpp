@@ -13,7 +13,7 @@
 #include "engine/pipeline/perform.h"
 #include "engine/plan/balance.h"
 #include "engine/schedule/launch_groups.h"
-#include "engine/trainer/backends.h"
+#include "engine/trainer/trainer.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
 #include "tools/app/provenance.h"
@@ -144,7 +144,7 @@ class CalledStep {
     step_ = std::make_unique<capture::StageStep>(
         std::move(stages[0]), std::move(engine::make_backends(options, 1, true)[0]), device,
         samples_, nullptr, nullptr);
-    engine::capture_steps(schedule_, engine::longest_launch_groups(schedule_), {step_.get()});
+    engine::capture_steps(schedule_, {step_.get()});
   }
 
   /// CPU time in microseconds per sample. Excludes waiting for the device: a worker sleeps then,

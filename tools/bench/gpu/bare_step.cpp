@@ -4,7 +4,7 @@
 #include <c10/core/GradMode.h>
 
 #include "capture/devices.h"
-#include "engine/trainer/backends.h"
+#include "engine/trainer/trainer.h"
 
 namespace millrace::bench {
 namespace {

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "capture/program/kernels/kernels.h"
-#include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
+#include "engine/trainer/trainer.h"
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
 #include "tools/app/feeds/replay_feed.h"

@@ -3,8 +3,8 @@
 
 #include "capture/devices.h"
 #include "engine/pipeline/pinning.h"
-#include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
+#include "engine/trainer/trainer.h"
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
 #include "tools/app/provenance.h"
