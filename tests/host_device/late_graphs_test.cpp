@@ -15,7 +15,7 @@ int graphs_made() {
 /// Waits now and then, ends, and has a spoiled stretch that the guard rolls back at.
 class Uneven final : public CountedFeed {
  public:
-  Uneven() : CountedFeed(403) {}
+  Uneven() : CountedFeed(223) {}
   Status poll(std::chrono::microseconds patience) override {
     const bool waits = next_ % 7 == 3 && !std::exchange(waited_, !waited_);
     return waits ? Status::wait : CountedFeed::poll(patience);
@@ -25,7 +25,7 @@ class Uneven final : public CountedFeed {
  private:
   void fill(std::int64_t n, Sample& sample) override {
     if (n == 1) begun_with = graphs_made();
-    const at::Tensor x = spoiled_at(n, kShape, n >= 250 && n < 255).first;
+    const at::Tensor x = spoiled_at(n, kShape, n >= 130 && n < 135).first;
     std::copy_n(x.const_data_ptr<float>(), x.numel(), sample.input().begin());
   }
   bool waited_ = false;

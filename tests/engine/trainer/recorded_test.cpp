@@ -98,18 +98,18 @@ TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
     TrainerOptions options = small(name, 3, {2, 5});
     options.optimizer = {.kind = "adam", .lr = 1e-3};
     options.guard = true;
-    const auto spoiled = [](std::int64_t n) { return n >= 250 && n < 255; };
+    const auto spoiled = [](std::int64_t n) { return n >= 130 && n < 135; };
     const auto sample = [&](std::int64_t n) { return spoiled_at(n, kShape, spoiled(n)); };
     std::int64_t lag = -1;
     for (const TrainerOptions& how : recorded(options)) {
-      PastRun run(how, 400, spoiled);
+      PastRun run(how, 220, spoiled);
       Trainer& trainer = run.trainer;
       EXPECT_GE(trainer.guard().roll_backs(), 1);
 
       const std::int64_t slots = trainer.schedule().slots();
       lag = lag < 0 ? slots : 0;  // the first way alone is behind
       LossGuard guard(2 * slots);
-      const Trained expected = by_oracle(how, 400, 1, true, sample, {}, &guard, lag);
+      const Trained expected = by_oracle(how, 220, 1, true, sample, {}, &guard, lag);
       expect_equal_bits(trainer.state(), expected.weights);
       EXPECT_EQ(guard.roll_backs(), trainer.guard().roll_backs());
     }
