@@ -34,7 +34,7 @@ struct Held {
   long files = std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
 };
 
-TEST(ReconnectSoak, AThousandReconnectsLeaveNothingBehind) {
+TEST(ReconnectSoak, ReconnectsLeaveNothingBehind) {
   SourceOptions options;
   options.uri =
       "gst:videotestsrc is-live=true ! video/x-raw,format=RGB,width=32,height=32,framerate=1000/1 "
@@ -49,9 +49,9 @@ TEST(ReconnectSoak, AThousandReconnectsLeaveNothingBehind) {
   };
   ASSERT_TRUE(reconnected(100));
   const Held early;
-  ASSERT_TRUE(reconnected(1000));
+  ASSERT_TRUE(reconnected(kSanitized ? 300 : 1000));
   const Held late;
-  std::printf("after 100: %ld threads, %ld files, %ld KiB; after 1000: %ld, %ld, %ld\n",
+  std::printf("after 100: %ld threads, %ld files, %ld KiB; at the end: %ld, %ld, %ld\n",
               early.threads, early.files, early.kib, late.threads, late.files, late.kib);
   EXPECT_LE(late.threads, early.threads + 2) << "GLib's pool keeps a few idle ones at times";
   EXPECT_LE(late.files, early.files);
