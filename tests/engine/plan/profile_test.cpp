@@ -62,5 +62,86 @@ TEST(Speeds, WhatABusyMachineShowsReachesNoPlan) {
   EXPECT_EQ(speeds_that_help({{1, 0}}), Speeds{1});
 }
 
+/// A chain of a, b, c, d with a skip from a to c; listed out of order, as graphs are.
+const char* const kSkip =
+    "node10 -- Linear(4, 2) -- forward_compute_time=4.000, backward_compute_time=8.000, "
+    "activation_size=[40.0; 2.0], parameter_size=7.000\n"
+    "node1 -- Input -- forward_compute_time=17.0, backward_compute_time=0.0, activation_size=99.0, "
+    "parameter_size=0.0\n"
+    "node2 -- Conv2d(3, 4) -- forward_compute_time=1.0, backward_compute_time=2.0, "
+    "activation_size=10.0, parameter_size=5.0\n"
+    "node9 -- Add -- forward_compute_time=3.0, backward_compute_time=1.0, activation_size=30.0, "
+    "parameter_size=0.0\n"
+    "node3 -- ReLU -- forward_compute_time=2.0, backward_compute_time=1.0, activation_size=20.0, "
+    "parameter_size=0.0\n"
+    "\tnode1 -- node2\n\tnode2 -- node3\n\tnode3 -- node9\n\tnode2 -- node9\n\tnode9 -- node10\n";
+
+TEST(PipedreamGraph, BecomesAChainWhoseCutsCarryWhatIsStillRead) {
+  const Profile profile = profile_from_graph(kSkip, "skip", 128);
+  ASSERT_EQ(profile.modules.size(), 4u);
+  EXPECT_EQ(profile.modules[0].name, "node2 Conv2d");
+  EXPECT_EQ(profile.modules[1].name, "node3 ReLU");
+  EXPECT_EQ(profile.modules[2].name, "node9 Add");
+  EXPECT_EQ(profile.modules[3].name, "node10 Linear");
+  EXPECT_EQ(profile.frames, 128);
+  // Behind node2 its own output; behind node3 that of node2 as well, which node9 still reads.
+  EXPECT_EQ(profile.modules[0].bytes.activation, 10);
+  EXPECT_EQ(profile.modules[1].bytes.activation, 30);
+  EXPECT_EQ(profile.modules[2].bytes.activation, 30);
+  EXPECT_EQ(profile.modules[3].bytes.activation, 0);  // nobody is behind
+  EXPECT_EQ(profile.modules[3].bytes.stash, 42);      // a list adds up
+  EXPECT_EQ(profile.modules[3].bytes.weight, 7);
+  // The backward is halved where there are weights; the first layer's is all theirs.
+  EXPECT_EQ(profile.modules[0].ms(), (StepCosts{1, 0, 2, 0}));
+  EXPECT_EQ(profile.modules[1].ms(), (StepCosts{2, 1, 0, 0}));
+  EXPECT_EQ(profile.modules[3].ms(), (StepCosts{4, 4, 4, 0}));
+}
+
+TEST(PipedreamGraph, FollowsTheNumbersWhereBranchesLeaveAChoice) {
+  std::string text;
+  for (const char* node : {"node1", "node12", "node3", "node2", "node20"}) {
+    text += std::string(node) +
+            " -- A -- forward_compute_time=1, backward_compute_time=1, activation_size=8, "
+            "parameter_size=1\n";
+  }
+  // Two branches from node1, by node12 and by node2 and node3, that meet in node20.
+  text +=
+      "\tnode1 -- node12\n\tnode1 -- node2\n\tnode2 -- node3\n\tnode12 -- node20\n"
+      "\tnode3 -- node20\n";
+  const Profile profile = profile_from_graph(text, "g", 1);
+  std::string order;
+  for (const ModuleProfile& module : profile.modules) order += module.name + ", ";
+  EXPECT_EQ(order, "node1 A, node2 A, node3 A, node12 A, node20 A, ");
+  // Behind node2 its own output and node1's, which node12 still reads; behind node12 two ends.
+  EXPECT_EQ(profile.modules[1].bytes.activation, 16);
+  EXPECT_EQ(profile.modules[3].bytes.activation, 16);
+}
+
+TEST(PipedreamGraph, NamesLineAndFieldOfWhatIsWrong) {
+  const auto complaint_about = [](const std::string& text) {
+    return complaint<ProfileError>([&] { profile_from_graph(text, "g", 1); });
+  };
+  const std::string good =
+      "node1 -- A -- forward_compute_time=1, backward_compute_time=1, activation_size=1, "
+      "parameter_size=1\n";
+  EXPECT_EQ(complaint_about(good), "");
+  EXPECT_EQ(complaint_about(good + "node2 -- B\n"), "g:2: a layer is \"NAME -- WHAT -- FIGURES\"");
+  EXPECT_EQ(complaint_about(good + "node2 -- B -- forward_compute_time=1\n"),
+            "g:2: backward_compute_time is missing");
+  EXPECT_EQ(complaint_about("node2 -- B -- forward_compute_time=-1\n"),
+            "g:1: forward_compute_time is negative");
+  EXPECT_EQ(complaint_about("node2 -- B -- forward_compute_time=x\n"),
+            "g:1: forward_compute_time is not a number");
+  EXPECT_EQ(complaint_about(good + "\tnode1 -- node5\n"), "g:2: no layer is called node5");
+  EXPECT_EQ(complaint_about(good + good), "g:2: second node1");
+  EXPECT_EQ(complaint_about(good + "\tnode1 -- node1\n"), "g: the edges form a cycle");
+  EXPECT_EQ(complaint_about(""), "g:0: there are no layers");
+}
+
+TEST(PipedreamGraph, IsToldFromJson) {
+  EXPECT_TRUE(is_graph(kSkip));
+  EXPECT_FALSE(is_graph("{\"millrace_profile\": 1}"));
+}
+
 }  // namespace
 }  // namespace millrace::engine::plan
