@@ -1,10 +1,8 @@
 #pragma once
 
-#include <stdexcept>
 #include <vector>
 
 #include "capture/step.h"
-#include "engine/schedule/launch_groups.h"
 #include "engine/schedule/lowering.h"
 
 namespace millrace::engine {
@@ -35,29 +33,6 @@ inline void perform(capture::Step& step, const Lowered& next, int slots) {
 /// Schedule::replica_id()) through their launch groups, in an order that the schedule allows, until
 /// every combination of slots, versions and minibatches has occurred. Leaves no result behind.
 /// `schedule`: without replicas.
-inline void capture_steps(const Schedule& schedule, const std::vector<capture::Step*>& steps) {
-  const auto of_recorded = [&](void (capture::Step::*call)()) {
-    for (capture::Step* step : steps) {
-      if (step && step->records()) (step->*call)();
-    }
-  };
-  of_recorded(&capture::Step::begin_capture_pass);
-  const Lowering lowering(schedule);
-  const GroupWalk walk = walk_groups(
-      schedule, longest_launch_groups(schedule), samples_to_record(schedule),
-      [&](int worker, const Action& action) {
-        capture::Step* const step = steps[action.stage];
-        if (!step || !step->records()) return;
-        if (takes_gradient(action.op)) step->compare(int(action.sample % schedule.slots()));
-        perform(*step, lowering(worker, action), schedule.slots());
-      },
-      [&](int worker) {
-        for (const int stage : stages_of(schedule.workers[worker])) {
-          if (steps[stage]) steps[stage]->launch();
-        }
-      });
-  if (!walk.ended) throw std::logic_error("schedule " + schedule.name + " deadlocks in its groups");
-  of_recorded(&capture::Step::end_capture_pass);
-}
+void capture_steps(const Schedule& schedule, const std::vector<capture::Step*>& steps);
 
 }  // namespace millrace::engine
