@@ -277,7 +277,7 @@ class Update final : public Prepared {
     return kernels::update_sums(numbers_, count_) * sizeof(double);
   }
   void bind(const Node& node, char* scratch) override {
-    bind_update(node, operands_);
+    bind_update(node, numbers_, operands_);
     operands_.sums = reinterpret_cast<double*>(scratch);
     operands_.count = count_;
   }

@@ -84,8 +84,7 @@ stages::UpdateNumbers numbers_of_update(const Node& node);
 
 /// Sets the addresses of an update's operands, for a core or a GPU.
 template <class Operands>
-void bind_update(const Node& node, Operands& made) {
-  const stages::UpdateNumbers numbers = numbers_of_update(node);
+void bind_update(const Node& node, const stages::UpdateNumbers& numbers, Operands& made) {
   const at::Tensor& given = node.reads[3];
   const auto state = node.writes.begin() + 3;
   const auto memory = state + std::ptrdiff_t(node.call->arguments[3].toTensorVector().size());

@@ -136,7 +136,7 @@ std::unique_ptr<Prepared> update(const Node& node) {
                            .notes = reinterpret_cast<gpu::UpdateNotes*>(scratch),
                            .count = count,
                            .blocks = blocks};
-    bind_update(of, u);
+    bind_update(of, n, u);
     return u;
   };
   return std::make_unique<GpuCall<gpu::UpdateArguments>>(node, kernels, bind,
