@@ -110,7 +110,7 @@ class Schedules(Reference):
                     self.compare(cut, schedule)
             with self.subTest("pipedream with vertical_sync", cut=cut):
                 self.compare(cut, "pipedream", reference.pipedream_vertical_sync, vertical_sync=True)
-        for cut in [cut for cut in self.cuts if len(cut) % 2 == 1]:
+        for cut in [cut for cut in self.cuts if len(cut) % 2 == 1]:  # an even number of stages, two a worker
             with self.subTest("interleaved", cut=cut):
                 self.compare(cut, "interleaved", reference.flushed, virtual_stages=2)
 

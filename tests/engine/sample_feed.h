@@ -19,7 +19,7 @@ namespace millrace::engine {
 inline std::pair<at::Tensor, at::Tensor> sample_at(std::int64_t n,
                                                    const stages::ImageShape& shape) {
   const auto generator = at::detail::createCPUGenerator(std::uint64_t(1000 + n));
-  const at::Tensor x = at::rand({1, shape.channels, shape.height, shape.width}, generator);
+  const at::Tensor x = at::rand(shape.sizes(), generator);
   return {x, x};
 }
 
@@ -28,8 +28,8 @@ class SampleFeed final : public CountedFeed {
  public:
   explicit SampleFeed(stages::ImageShape shape, std::int64_t end, std::int64_t begin = 0)
       : CountedFeed(end, begin), shape_(shape) {}
-  std::function<bool(std::int64_t)> has_target;  ///< empty: every sample has one
-  std::function<bool(std::int64_t)> spoiled;     ///< has a NaN; empty: none
+  std::function<bool(std::int64_t)> has_target;                 ///< empty: every sample has one
+  std::function<bool(std::int64_t)> spoiled;                    ///< has a NaN; empty: none
   std::function<void(std::int64_t, std::span<float>)> rewrite;  ///< changes inputs; empty: none
 
  private:

@@ -21,7 +21,7 @@ at::Tensor run(const ModelSpec& spec, ImageShape shape) {
   const auto network = build_network(spec, shape);
   Stage stage(network, {0, network->size(), true, true}, {}, at::kCPU);
   load_state(stage.parameters(), initial_state(*network, 0));
-  const at::Tensor x = at::rand({1, shape.channels, shape.height, shape.width});
+  const at::Tensor x = at::rand(shape.sizes());
   return stage.forward({x}, x).outputs[0];
 }
 
@@ -96,8 +96,7 @@ at::Tensor forward(const LayerSpec& spec, const at::Tensor& x,
   ImageShape shape{x.size(1), x.size(2), x.size(3)};
   const ImageShape before = shape;
   const at::Tensor y = make_layer(spec, shape, &before)->forward(std::vector{x, x}, parameters);
-  EXPECT_EQ(y.sizes(), at::IntArrayRef({1, shape.channels, shape.height, shape.width}))
-      << spec.type;
+  EXPECT_EQ(y.sizes(), at::IntArrayRef(shape.sizes())) << spec.type;
   return y;
 }
 
@@ -108,7 +107,7 @@ TEST(Layers, EachTypeSaysWhatItIsAndGivesTheShapeItPromises) {
       EXPECT_FALSE(key.meaning.empty()) << type.name << key.name;
     const bool vector = type.name == "linear";
     ImageShape shape{vector ? 5 : 4, vector ? 1 : 6, vector ? 1 : 8};
-    const at::Tensor x = at::rand({1, shape.channels, shape.height, shape.width});
+    const at::Tensor x = at::rand(shape.sizes());
     const ImageShape before = shape;
     std::vector<at::Tensor> parameters;
     for (const auto& p : make_layer(least(type.name), shape, &before)->parameters())

@@ -41,12 +41,11 @@ struct Result {
 Result learn(const std::shared_ptr<const Network>& network, const StateDict& weights) {
   Stage stage(network, {0, network->size(), true, true}, {.kind = "adam", .lr = 0.01}, at::kCPU);
   load_state(stage.parameters(), weights);
-  const ImageShape& made = network->shape(network->size() - 1);
+  const ImageShape& made = network->output();
   Result result;
   for (int i = 0; i < 5; ++i) {
     const at::Tensor x = at::sin(at::arange(108, at::kFloat).view({1, 3, 6, 6}) + i);
-    Activations kept =
-        stage.forward({x}, at::full({1, made.channels, made.height, made.width}, 0.3f));
+    Activations kept = stage.forward({x}, at::full(made.sizes(), 0.3f));
     result.prediction = kept.outputs[0];
     result.loss = kept.loss;
     stage.backward(kept, {});

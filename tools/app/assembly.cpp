@@ -299,7 +299,7 @@ bool told_live(const Config& config) {
 }
 
 void require_classes(const Config& config, const stages::Network& network, int classes) {
-  const std::int64_t numbers = network.shape(network.size() - 1).channels;
+  const std::int64_t numbers = network.output().channels;
   if (classes == 0) {
     throw config.error("task.kind",
                        "label needs classes: from task.labels, images:DIR with a folder for each, "
@@ -337,9 +337,9 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   check_located(config, out ? "model.out_channels" : "model.preset", [&] {
     options.network = stages::build_network(
         model, shape, targets ? stages::Gives::anything : task.gives, forecast);
-    check_output(config, task, shape, options.network->shape(options.network->size() - 1));
+    check_output(config, task, shape, options.network->output());
   });
-  check_told(config, shape, options.network->shape(options.network->size() - 1));
+  check_told(config, shape, options.network->output());
   check_cut(config, options.network->size());
   check_policy(config);
   options.sample = {shape.channels * forecast.context, shape.height, shape.width};

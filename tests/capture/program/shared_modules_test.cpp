@@ -42,8 +42,8 @@ at::Tensor sample(int i) {
   return at::sin(at::arange(144, at::kFloat).view({1, 3, 8, 6}) + i).abs();
 }
 at::Tensor target(const stages::Network& network) {
-  const stages::ImageShape& made = network.shape(network.size() - 1);
-  return at::full({1, made.channels, made.height, made.width}, 0.3f);
+  const stages::ImageShape& made = network.output();
+  return at::full(made.sizes(), 0.3f);
 }
 
 stages::Stage stage_of(const std::shared_ptr<const stages::Network>& network,

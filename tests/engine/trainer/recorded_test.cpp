@@ -28,7 +28,8 @@ TEST_P(RecordedTest, EqualsTheOracle) {
 
 TEST_P(RecordedTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
   for (const TrainerOptions& how : recorded(late(small(GetParam()))))
-    expect_equal_with_late_targets(how, by_oracle(how, kLateSamples, 1, true, late_sample, told_most));
+    expect_equal_with_late_targets(how,
+                                   by_oracle(how, kLateSamples, 1, true, late_sample, told_most));
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, RecordedTest, testing::ValuesIn(recorded_cases()),
@@ -120,8 +121,7 @@ TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
 TEST(Recorded, APredictionIsThereBeforeItsLaunchIsOver) {
   const TrainerOptions options = recorded(small("partime", 1, {})).front();
   const Schedule schedule = for_recording(schedule_of(options));
-  capture::SampleBuffers samples(schedule.slots(),
-                                 {1, kShape.channels, kShape.height, kShape.width}, {}, true);
+  capture::SampleBuffers samples(schedule.slots(), kShape.sizes(), {}, true);
   capture::StageStep step(std::move(build_stages(options, schedule)[0]), backend_there(),
                           device_there(), samples, nullptr, nullptr);
   capture_steps(schedule, {&step});

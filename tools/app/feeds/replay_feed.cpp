@@ -9,8 +9,7 @@ namespace {
 
 /// Memory of the samples in bytes; 0: unknown.
 double bytes_of(const Config& config, const engine::TrainerOptions& options) {
-  const stages::ImageShape &sample = options.sample,
-                           &made = options.network->shape(options.network->size() - 1);
+  const stages::ImageShape &sample = options.sample, &made = options.network->output();
   const auto bytes = [](const stages::ImageShape& shape, bool as_bytes) {
     return double(shape.channels) * double(shape.height) * double(shape.width) *
            (as_bytes ? 1.0 : double(sizeof(float)));

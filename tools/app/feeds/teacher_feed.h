@@ -32,7 +32,7 @@ class Teacher {
     if (!weights) model = {.preset = "file", .file = file_};
     try {
       const auto network = stages::build_network(model, sample, stages::Gives::anything);
-      const stages::ImageShape& made = network->shape(network->size() - 1);
+      const stages::ImageShape& made = network->output();
       if (made != target)
         throw std::invalid_argument("gives " + text(made) + ", the network " + text(target));
       stages::StageOptions options;
@@ -42,15 +42,14 @@ class Teacher {
                                                  at::TensorOptions(at::kCPU), options);
       network_->restore(weights ? read_checked(file_) : stages::initial_state(*network, 0));
       // A first call on one thread: concurrent first calls of MKL give different last bits.
-      network_->forward({at::zeros({1, sample.channels, sample.height, sample.width})});
+      network_->forward({at::zeros(sample.sizes())});
     } catch (const std::exception& error) {
       throw config.error("task.teacher", file_ + ": " + error.what());
     }
   }
   /// Writes its output for `input`, [C,H,W], to `target`. Throws std::runtime_error.
   void tell(const float* input, float* target) const {
-    const at::Tensor sample = at::from_blob(const_cast<float*>(input),
-                                            {1, sample_.channels, sample_.height, sample_.width});
+    const at::Tensor sample = at::from_blob(const_cast<float*>(input), sample_.sizes());
     try {
       const at::Tensor made = network_->forward({sample}).outputs[0].contiguous();
       std::copy_n(made.const_data_ptr<float>(), made.numel(), target);

@@ -7,7 +7,7 @@ namespace millrace::app {
 namespace {
 
 at::Tensor tensor_of(const float* data, const stages::ImageShape& shape) {
-  return at::from_blob(const_cast<float*>(data), {1, shape.channels, shape.height, shape.width});
+  return at::from_blob(const_cast<float*>(data), shape.sizes());
 }
 
 }  // namespace

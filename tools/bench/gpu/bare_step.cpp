@@ -20,12 +20,11 @@ engine::TrainerOptions in_one_stage(engine::TrainerOptions options) {
 }  // namespace
 
 BareStep::BareStep(engine::TrainerOptions options, BareWork work)
-    : backend_(std::move(
-          engine::make_backends(options = in_one_stage(std::move(options)), 1, true)[0])),
+    : backend_(
+          std::move(engine::make_backends(options = in_one_stage(std::move(options)), 1, true)[0])),
       stage_(std::move(engine::build_stages(options, engine::schedule_of(options))[0])),
       work_(work),
-      sample_(capture::pinned_zeros(
-          {1, options.sample.channels, options.sample.height, options.sample.width})),
+      sample_(capture::pinned_zeros(options.sample.sizes())),
       loss_(capture::pinned_zeros({})),
       skipped_(capture::pinned_zeros({})) {
   sample_.uniform_();
