@@ -212,7 +212,8 @@ engine::TrainerOptions options_of(const GpuBench& how, const Json& question, int
       .numerics = {.precision = kernels::Precision(
                        std::ranges::find(kernels::kPrecisionNames,
                                          question.value("precision", "float32")) -
-                       kernels::kPrecisionNames)},
+                       kernels::kPrecisionNames),
+                   .tuned = true},
       .capture = engine::Capture::graph};
   options.stages = stages;
   options.network = stages::build_network(model_of(question.at("network")), options.sample);
@@ -237,16 +238,16 @@ double back_to_back_ms(BareStep& step, double seconds) {
   return median(repeated(seconds, [&] { return round(launches); }));
 }
 
-/// One launch from call to end, on an idle device.
-double lone_launch_ms(BareStep& step, double seconds) {
-  return median(repeated(seconds, [&] {
+/// A launch at a time from call to end, on an idle device.
+std::vector<double> lone_launches_ms(BareStep& step, double seconds) {
+  return repeated(seconds, [&] {
     for (const auto rested = Clock::now() + kRest; Clock::now() < rested;) {
     }
     const double begin = now_ms();
     step.launch();
     step.synchronize();
     return now_ms() - begin;
-  }));
+  });
 }
 
 using Arm = Json (*)(const GpuBench& how, const Json& question);
@@ -287,19 +288,24 @@ Json processor_time_arm(const GpuBench& how, const Json& question) {
 Json latency_arm(const GpuBench& how, const Json& question) {
   const engine::TrainerOptions options = options_of(how, question, question.at("stages"));
   const auto forward = std::make_shared<BareStep>(options, BareWork::forward);
-  const auto tail = std::make_shared<double>();  // of the engine's last turn
+  const auto tail = std::make_shared<double>(), bare_tail = std::make_shared<double>();
+  const auto noted = [](const std::vector<double>& ms, double& last_tail) {
+    last_tail = engine::quantile(ms, 0.999) / median(ms);
+    return median(ms);
+  };
   const auto engine_ms = [=](double seconds) {
     engine::Trainer trainer(options);
     LoneFeed feed(trainer.target_elements(), options.devices[0], seconds, 2 * options.stages);
     trainer.run(feed, &feed);
-    const double middle = median(feed.ms());
-    *tail = engine::quantile(feed.ms(), 0.999) / middle;
-    return middle;
+    return noted(feed.ms(), *tail);
   };
-  return in_turn({{"engine_ms", engine_ms},
-                  {"bare_ms", [=](double seconds) { return lone_launch_ms(*forward, seconds); }},
-                  {"tail", [=](double) { return *tail; }}},
-                 question);
+  return in_turn(
+      {{"engine_ms", engine_ms},
+       {"bare_ms",
+        [=](double seconds) { return noted(lone_launches_ms(*forward, seconds), *bare_tail); }},
+       {"tail", [=](double) { return *tail; }},
+       {"bare_tail", [=](double) { return *bare_tail; }}},
+      question);
 }
 
 Json profile_arm(const GpuBench& how, const Json& question) {
