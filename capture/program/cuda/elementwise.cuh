@@ -135,6 +135,7 @@ KERNEL(kThreads) sample_of_bytes(BY_VALUE BytesArguments b) {
 KERNEL(kSumThreads) squared_error(BY_VALUE SquaredErrorArguments a) {
   start();
   float part = 0;
+#pragma unroll 8  // loads at once
   for (int i = block() * kSumThreads + thread(); i < a.count; i += a.blocks * kSumThreads) {
     const float difference = a.prediction[i] - a.target[i];
     part = fmaf(difference, difference, part);

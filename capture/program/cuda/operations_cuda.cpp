@@ -9,7 +9,7 @@ namespace {
 std::unique_ptr<Prepared> squared_error(const Node& node) {
   const bool gradient = node.gradient;
   const int count = int(node.reads[gradient ? 1 : 0].numel());
-  const int blocks = std::min(gpu::divided_up(count, 64 * gpu::kSumThreads), gpu::kSumThreads);
+  const int blocks = std::min(gpu::divided_up(count, 8 * gpu::kSumThreads), gpu::kSumThreads);
   std::vector<Kernel> kernels;
   if (gradient) {
     kernels = {{"squared_error_gradient", gpu::kThreads, gpu::divided_up(count, gpu::kThreads)}};
@@ -118,7 +118,10 @@ std::unique_ptr<Prepared> sample_of_bytes(const Node& node) {
 std::unique_ptr<Prepared> update(const Node& node) {
   const stages::UpdateNumbers n = numbers_of_update(node);
   const int count = int(node.reads[0].numel());
-  const int blocks = std::clamp(count / (4 * gpu::kThreads), 1, gpu::kMostUpdateBlocks);
+  // At most as many as run at once.
+  const int blocks =
+      std::clamp(gpu::divided_up(count, gpu::kThreads), 1,
+                 std::min(4 * device_properties().multiProcessorCount, gpu::kMostUpdateBlocks));
   static constexpr const char* rules[] = {"none", "discrepancy", "weight_prediction", "gap_aware",
                                           "dc_asgd"};
   const stages::CorrectionRule rule = n.correction.rule;

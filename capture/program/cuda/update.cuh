@@ -72,6 +72,7 @@ struct Element {
 /// Calls work(i) for each of the thread's elements.
 template <class Work>
 DEVICE void each_element(const UpdateArguments& u, const Work& work) {
+#pragma unroll 2
   for (long long i = block() * kThreads + thread(); i < u.count; i += u.blocks * kThreads)
     work(int(i));
 }
