@@ -14,6 +14,9 @@ struct ConvolutionCut {
   static constexpr ConvolutionTile tile{kNumbers...};
   static constexpr ConvolutionPlan plan{kWindow::rows(kGradient), kWindow::columns(kGradient),
                                         kProducts, tile};
+  /// Whether a thread needs more than 128 registers.
+  static constexpr bool many =
+      by_tensor_cores(kProducts) || tile.channels * tile.run + plan.run.window > 80;
 };
 
 template <class kWindow, bool kGradient, Products kProducts, int... kNumbers>
@@ -24,6 +27,8 @@ class Convolution {
   static constexpr ConvolutionPlan kPlan = Cut::plan;
   static constexpr int kTaps = kPlan.taps, kThreads = kTile.threads(kProducts);
   static constexpr int kOwners = kTile.owners(kProducts), kVectors = kTile.vectors(kProducts);
+  static constexpr int kAll = kVectors * kOwners;  ///< fours of a part
+  static_assert(kThreads % 32 == 0);               // warps fetch weights
 
  public:
   DEVICE explicit Convolution(const ConvolutionArguments& arguments) : a(arguments) {
@@ -127,11 +132,18 @@ class Convolution {
       const int inner = (kGradient ? first_channel : channel) + i / kOuter * kOnce;
       const float* const from =
           a.weights + ((long long)(group * outers + outer) * inners + inner) * kTaps + lane;
-      const int there = outer < outers ? (inners - inner) * kTaps - lane : 0;
       float* const place = to + place_of(i % kOuter, i / kOuter * kOnce, 0);
+      if (outer < outers && inner + kOnce <= inners) {  // few instructions per copy
 #pragma unroll
-      for (int k = 0; k < kEach; ++k) {
-        if (lane + 32 * k < kRun) copy_async(place + places[k], from + 32 * k, 32 * k < there);
+        for (int k = 0; k < kEach; ++k) {
+          if (lane + 32 * k < kRun) copy_async(place + places[k], from + 32 * k, true);
+        }
+      } else {
+        const int there = outer < outers ? (inners - inner) * kTaps - lane : 0;
+#pragma unroll
+        for (int k = 0; k < kEach; ++k) {
+          if (lane + 32 * k < kRun) copy_async(place + places[k], from + 32 * k, 32 * k < there);
+        }
       }
     }
   }
@@ -156,24 +168,31 @@ class Convolution {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v)
       mine[(thread() / kOwners * kVectors + v) * kOwners + thread() % kOwners] = sums.four(v);
+    if (cluster_size() == 1) {  // saves the divisions and the remote reads
+      meet();
+      add_parts<false>(mine, 0, kAll);
+      return;
+    }
     meet_cluster();
-    constexpr int kAll = kVectors * kOwners;
     const int share = divided_up(kAll, cluster_size()), first = share * cluster_rank();
-    const int end = first + share < kAll ? first + share : kAll;
+    add_parts<true>(mine, first, first + share < kAll ? first + share : kAll);
+    meet_cluster();  // others may still be reading
+  }
+  template <bool kCluster>
+  DEVICE void add_parts(const float4* mine, int first, int end) const {
 #pragma unroll 1
     for (int i = first + thread(); i < end; i += kThreads) {
       float4 sum = make_float4(0, 0, 0, 0);
-      for (int rank = 0; rank < cluster_size(); ++rank) {
+      for (int rank = 0; rank < (kCluster ? cluster_size() : 1); ++rank) {
 #pragma unroll
         for (int part = 0; part < kTile.parts; ++part) {
-          const float4 more = cluster_size() == 1 ? mine[part * kAll + i]
-                                                  : of_cluster(mine + part * kAll + i, rank);
+          const float4* const at = mine + part * kAll + i;
+          const float4 more = kCluster ? of_cluster(at, rank) : *at;
           sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
         }
       }
       write(Sums::place(i % kOwners, i / kOwners), sum);
     }
-    meet_cluster();  // others may still be reading
   }
 
   /// Four adjacent outputs.
@@ -210,7 +229,8 @@ class Convolution {
 
 /// Grid: blocks of a cluster, tiles, blocks of channels, groups.
 template <class kWindow, bool kGradient, Products kProducts, int... kNumbers>
-BOUNDED_KERNEL(ConvolutionTile{kNumbers...}.threads(kProducts), by_tensor_cores(kProducts))
+BOUNDED_KERNEL(ConvolutionTile{kNumbers...}.threads(kProducts),
+               (ConvolutionCut<kWindow, kGradient, kProducts, kNumbers...>::many))
 convolution(BY_VALUE ConvolutionArguments arguments) {
   Convolution<kWindow, kGradient, kProducts, kNumbers...>(arguments).run();
 }

@@ -123,11 +123,12 @@ struct Candidate {
   gpu::Products products = gpu::Products::fma;
   Tile tile{};
   int cluster = 1;
+  bool early = false;  ///< a convolution: launched early
   double cost = kNever;
 
   std::string name() const {
     return std::string(name_of(products)) + " " + text_of(tile) +
-           (cluster > 1 ? " by " + std::to_string(cluster) : "");
+           (cluster > 1 ? " by " + std::to_string(cluster) : "") + (early ? " early" : "");
   }
 };
 
@@ -226,7 +227,16 @@ std::vector<ConvolutionChoice> candidates(const kernels::Convolution& c, const S
       }
     }
   }
-  return best_of(std::move(all));
+  all = best_of(std::move(all));
+  for (ConvolutionChoice& choice : all) choice.early = shape.flops < kEarly;
+  if (!c.tuned || device_properties().major < 9) return all;
+  // Each also with the other kind of launch. Early ones begin sooner, but the blocks of two of them
+  // may share an SM while another is idle.
+  for (std::size_t i = 0, count = all.size(); i < count; ++i) {
+    all.push_back(all[i]);
+    all.back().early = !all[i].early;
+  }
+  return all;
 }
 
 class GpuConvolution final : public Prepared {
@@ -251,7 +261,7 @@ class GpuConvolution final : public Prepared {
       info.kernel = "gpu plain";
       blocks_ = gpu::divided_up(int(shape_.to.floats()), gpu::kThreads);
       launch_ =
-          Launch("plain_convolution<" + shape_.window + flag() + ">", early(gpu::kThreads, 0));
+          Launch("plain_convolution<" + shape_.window + flag() + ">", {gpu::kThreads, 0, 1, true});
     } else {
       take(choose<gpu::ConvolutionTile>(
           candidates(c_, shape_), c_.tuned, task_of(c_),
@@ -277,9 +287,6 @@ class GpuConvolution final : public Prepared {
     a.fours = shape_.from.width % 4 == 0 && holds_fours(in);
     a.writes_fours = shape_.to.width % 4 == 0 && holds_fours(out) && holds_fours(a.mask);
   }
-  LaunchShape early(int threads, int floats, int cluster = 1) const {
-    return {threads, std::size_t(floats), cluster, info.flops < kEarly};
-  }
   std::string flag() const { return shape_.gradient ? ", true" : ", false"; }
   std::string expression(const Choice& choice) const {
     return "convolution<" + shape_.window + flag() + ", " + in_namespace("Products::") +
@@ -288,8 +295,9 @@ class GpuConvolution final : public Prepared {
   void take(const Choice& choice) {
     blocks_ = blocks(shape_, choice.tile) * choice.cluster;
     info.kernel = "gpu " + choice.name();
-    launch_ = Launch(expression(choice), early(choice.tile.threads(choice.products),
-                                               plan(shape_, choice).floats, choice.cluster));
+    launch_ = Launch(expression(choice),
+                     {choice.tile.threads(choice.products),
+                      std::size_t(plan(shape_, choice).floats), choice.cluster, choice.early});
   }
 
   double time(const Choice& choice) {
@@ -299,6 +307,7 @@ class GpuConvolution final : public Prepared {
                                            shape_.taps());
     take(choice);
     gpu::ConvolutionArguments arguments = arguments_;
+    arguments.weights_early = true;
     point(arguments, floats(in), floats(weights), floats(out));
     C10_CUDA_CHECK(cudaDeviceSynchronize());  // zeros are written
     return time_launches([&] { launch_(blocks_, arguments); });
@@ -370,11 +379,11 @@ class GpuWeightGradients final : public Prepared {
  public:
   explicit GpuWeightGradients(const Node& node) {
     for (const kernels::Convolution& c : node.group) info.flops += kernels::flops(c);
-    add_up_ = Launch("add_up_parts", early(gpu::kThreads, 0));
+    add_up_ = Launch("add_up_parts", {gpu::kThreads, 0, 1, true});
     info.name = "weight gradients of " + std::to_string(node.group.size()) + " convolutions";
     info.kernel = "gpu";
     for (std::size_t i = 0; i < node.group.size(); ++i) choose_for(node.group, i);
-    for (Group& group : groups_) slice(group);
+    for (Group& group : groups_) slice(group, node.group);
     for (const Group& group : groups_)
       info.kernel += (&group == &groups_[0] ? " " : "; ") + group.name;
   }
@@ -391,6 +400,12 @@ class GpuWeightGradients final : public Prepared {
         gpu::WeightGradient work = member.work;
         const int weights = weights_of(work), outs = work.groups * work.out_channels;
         point(work, floats(node.reads[2 * member.index + 1]), floats(node.reads[2 * member.index]));
+        if (writes_sums(c, work)) {
+          work.parts = floats(dw);
+          work.bias_parts = db.defined() ? floats(db) : nullptr;
+          add_work(group.batches, work, group.together);
+          continue;
+        }
         work.parts = memory;
         memory += std::size_t(work.slices) * weights;
         work.bias_parts = db.defined() ? memory : nullptr;
@@ -412,7 +427,6 @@ class GpuWeightGradients final : public Prepared {
   struct Member {
     std::size_t index;  ///< in the node
     gpu::WeightGradient work;
-    double flops = 0;
     int blocks = 1, tiles = 1;  ///< per slice; at most as many slices as tiles
   };
   struct Group {
@@ -424,11 +438,13 @@ class GpuWeightGradients final : public Prepared {
     std::vector<Batch<gpu::WeightGradientArguments>> batches;
   };
 
-  LaunchShape early(int threads, int floats) const {
-    return {threads, std::size_t(floats), 1, info.flops < 3 * kEarly};
-  }
   LaunchShape launched(const Shape& shape, const Choice& choice) const {
-    return early(choice.tile.threads(choice.products), plan(shape, choice).floats);
+    return {choice.tile.threads(choice.products), std::size_t(plan(shape, choice).floats), 1,
+            info.flops < 3 * kEarly};
+  }
+  /// With a single slice there is nothing to add up.
+  static bool writes_sums(const kernels::Convolution& c, const gpu::WeightGradient& g) {
+    return g.slices == 1 && !c.accumulate;
   }
   static int weights_of(const gpu::WeightGradient& g) {
     return g.groups * g.out_channels * g.in_channels * g.taps;
@@ -456,10 +472,25 @@ class GpuWeightGradients final : public Prepared {
     work.dy_fours = work.out_width % 4 == 0 && holds_fours(dy);
   }
 
-  /// Enough blocks to fill the device, in proportion to the convolution's share of a launch's work.
-  static int slices(double share, int blocks, int tiles, int threads) {
+  /// Cuts a launch into slices: the tiles per block for which the device is done first, if all
+  /// tiles take the same time. A block's start and end take about as long as one.
+  static void slice(std::vector<Member>& members, int threads) {
     const int at_once = device_properties().multiProcessorCount * std::max(1, 256 / threads);
-    return std::clamp(int(std::ceil(at_once * share / blocks)), 1, tiles);
+    int most = 1, best = 1;
+    for (const Member& member : members) most = std::max(most, member.tiles);
+    double least = kNever;
+    for (int each = 1; each <= most; ++each) {
+      int blocks = 0;
+      for (const Member& member : members)
+        blocks += member.blocks * gpu::divided_up(member.tiles, each);
+      const double time = double(gpu::divided_up(blocks, at_once)) * (each + 1);
+      if (time < least) best = each, least = time;
+      if (blocks <= at_once) break;
+    }
+    for (Member& member : members) {
+      member.work.slices = gpu::divided_up(member.tiles, best);
+      member.work.blocks = member.work.slices * member.blocks;
+    }
   }
 
   /// Whether both would be in one launch if each took its best kernel: they share a window and both
@@ -475,46 +506,65 @@ class GpuWeightGradients final : public Prepared {
     const Shape own(all[index]);
     if (own.plain()) {
       Group& group = group_of("plain_weight_gradient<" + own.window + ">", "plain", 1,
-                              early(gpu::kThreads, 2 * gpu::kThreads));
-      group.members.push_back({index, work_of(all[index], own), own.flops});
+                              {gpu::kThreads, 2 * gpu::kThreads, 1, true});
+      group.members.push_back({index, work_of(all[index], own)});
       return;
     }
-    double flops = 0;
+    std::vector<std::size_t> together;
     std::size_t largest = index;  // decides for a whole small launch
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Shape other(all[i]);
       if (!meets(own, other)) continue;
-      flops += other.flops;
+      together.push_back(i);
       if (info.flops < kTogether && other.flops > kernels::flops(all[largest])) largest = i;
     }
-    const Choice choice = choose_kernel(all[largest], flops);
+    const Choice choice = choose_kernel(all, together, largest);
     Group& group = group_of(expression(own, choice), choice.name(), gpu::kMostWeightGradients,
                             launched(own, choice));
-    group.members.push_back({index, work_of(all[index], own), own.flops, blocks(own, choice),
-                             tiles(all[index], choice.tile)});
+    group.members.push_back(member_of(all, index, choice));
   }
 
-  /// \param flops of the whole launch.
-  Choice choose_kernel(const kernels::Convolution& c, double flops) const {
+  static Member member_of(const std::vector<kernels::Convolution>& all, std::size_t index,
+                          const Choice& choice) {
+    const Shape shape(all[index]);
+    return {index, work_of(all[index], shape), blocks(shape, choice),
+            tiles(all[index], choice.tile)};
+  }
+
+  /// For the launch of `together`, named after the largest of them.
+  Choice choose_kernel(const std::vector<kernels::Convolution>& all,
+                       const std::vector<std::size_t>& together, std::size_t largest) const {
+    const kernels::Convolution& c = all[largest];
     const Shape shape(c);
+    double flops = 0;
+    std::int64_t in = 0, out = 0;
+    for (const std::size_t i : together) {
+      flops += kernels::flops(all[i]);
+      in = std::max<std::int64_t>(in, all[i].input.floats());
+      out = std::max<std::int64_t>(out, all[i].output.floats());
+    }
     const double share = shape.flops / flops;
     return choose<gpu::WeightGradientTile>(
         gradient_candidates(c, shape, share), c.tuned, task_of(c, share),
         [&](const Choice& tried) { return expression(shape, tried); },
         [&](const Choice& tried) {
-          const at::Tensor x = some_floats(double(c.input.floats())),
-                           dy = some_floats(double(c.output.floats()));
-          gpu::WeightGradient work = work_of(c, shape);
-          work.slices = slices(share, blocks(shape, tried), tiles(c, tried.tile),
-                               tried.tile.threads(tried.products));
-          work.blocks = work.slices * blocks(shape, tried);
-          const at::Tensor parts = some_floats(double(work.slices) * weights_of(work));
-          point(work, floats(x), floats(dy));
-          work.parts = floats(parts);
+          std::vector<Member> members;
+          for (const std::size_t i : together) members.push_back(member_of(all, i, tried));
+          slice(members, tried.tile.threads(tried.products));
+          const at::Tensor x = some_floats(double(in)), dy = some_floats(double(out));
+          std::vector<at::Tensor> parts;
+          std::vector<Batch<gpu::WeightGradientArguments>> batches;
+          for (Member& member : members) {
+            parts.push_back(some_floats(double(member.work.slices) * weights_of(member.work)));
+            point(member.work, floats(x), floats(dy));
+            member.work.parts = floats(parts.back());
+            add_work(batches, member.work, gpu::kMostWeightGradients);
+          }
           const Launch launch(expression(shape, tried), launched(shape, tried));
           C10_CUDA_CHECK(cudaDeviceSynchronize());  // zeros are written
-          return time_launches(
-              [&] { launch(work.blocks, gpu::WeightGradientArguments{.all = {work}}); });
+          return time_launches([&] {
+            for (const auto& batch : batches) launch(batch.blocks, batch.arguments);
+          });
         });
   }
 
@@ -527,15 +577,11 @@ class GpuWeightGradients final : public Prepared {
     return groups_.back();
   }
 
-  void slice(Group& group) {
-    double flops = 0;
-    for (const Member& member : group.members) flops += member.flops;
-    for (Member& member : group.members) {
-      gpu::WeightGradient& work = member.work;
-      if (group.together > 1) {
-        work.slices = slices(member.flops / flops, member.blocks, member.tiles, group.threads);
-        work.blocks = work.slices * member.blocks;
-      }
+  void slice(Group& group, const std::vector<kernels::Convolution>& all) {
+    if (group.together > 1) slice(group.members, group.threads);
+    for (const Member& member : group.members) {
+      const gpu::WeightGradient& work = member.work;
+      if (writes_sums(all[member.index], work)) continue;
       scratch_floats_ +=
           std::size_t(work.slices) * (weights_of(work) + work.groups * work.out_channels);
     }

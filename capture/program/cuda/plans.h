@@ -143,21 +143,20 @@ struct ConvolutionPlan {
 
 // Tiles to choose from; ties go to the first.
 #define MILLRACE_FMA_TILES(TILE) \
-  TILE(32, 8, 8, 16, 8, 8, 2)    \
   TILE(32, 8, 8, 16, 8, 8, 4)    \
-  TILE(32, 8, 8, 16, 8, 4, 1)    \
-  TILE(32, 4, 8, 16, 4, 8, 4)    \
   TILE(32, 4, 8, 16, 4, 4, 2)    \
-  TILE(32, 3, 8, 32, 8, 16, 8)   \
-  TILE(8, 8, 8, 8, 4, 16, 16)    \
-  TILE(8, 8, 8, 8, 4, 4, 4)      \
-  TILE(8, 8, 8, 32, 8, 16, 8)    \
-  TILE(8, 4, 4, 4, 4, 16, 16)    \
-  TILE(8, 4, 4, 4, 4, 4, 4)      \
+  TILE(16, 4, 8, 16, 4, 16, 8)   \
+  TILE(32, 3, 8, 32, 8, 32, 8)   \
   TILE(8, 4, 8, 12, 4, 16, 16)   \
-  TILE(8, 4, 4, 16, 4, 16, 16)   \
+  TILE(8, 4, 4, 12, 4, 16, 16)   \
+  TILE(8, 4, 4, 8, 4, 16, 16)    \
+  TILE(8, 4, 4, 4, 4, 16, 16)    \
+  TILE(8, 8, 8, 4, 4, 16, 16)    \
+  TILE(8, 4, 4, 8, 4, 4, 4)      \
+  TILE(8, 8, 4, 4, 4, 4, 4)      \
   TILE(32, 8, 8, 4, 4, 8, 4)     \
-  TILE(32, 4, 8, 4, 4, 16, 8)    \
+  TILE(32, 4, 8, 4, 4, 16, 16)   \
+  TILE(32, 3, 8, 4, 4, 32, 32)   \
   TILE(16, 8, 4, 8, 8, 1, 1)
 #define MILLRACE_TENSOR_TILES(TILE) \
   TILE(32, 4, 1, 32, 32, 8, 1)      \
@@ -204,6 +203,7 @@ struct WeightGradientPlan {
         run(x, pixels),
         tap_rows(most(1, (products == Products::exact_tf32 && t.warp_out <= 16 ? 15
                           : products == Products::exact_tf32                   ? 9
+                          : t.warp_out > 16                                    ? 20
                                                                                : 25) /
                              x.taps)),
         row_blocks(0),
@@ -235,13 +235,15 @@ struct WeightGradientPlan {
   }
 };
 #define MILLRACE_FMA_GRADIENT_TILES(TILE) \
-  TILE(32, 8, 16, 16, 0, 4)               \
-  TILE(16, 8, 16, 16, 0, 4)               \
   TILE(32, 4, 16, 16, 0, 2)               \
-  TILE(8, 8, 16, 16, 0, 2)                \
+  TILE(16, 4, 16, 16, 0, 2)               \
+  TILE(8, 8, 16, 16, 0, 1)                \
+  TILE(8, 4, 8, 16, 0, 4)                 \
+  TILE(8, 8, 8, 8, 0, 8)                  \
+  TILE(8, 8, 8, 8, 0, 4)                  \
+  TILE(8, 8, 4, 4, 0, 8)                  \
   TILE(32, 8, 4, 16, 0, 16)               \
-  TILE(32, 8, 16, 4, 0, 16)               \
-  TILE(8, 8, 4, 4, 0, 8)
+  TILE(32, 8, 16, 4, 0, 16)
 #define MILLRACE_TENSOR_GRADIENT_TILES(TILE) \
   TILE(32, 4, 16, 16, 16, 4)                 \
   TILE(32, 4, 16, 32, 16, 2)                 \

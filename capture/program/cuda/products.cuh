@@ -210,9 +210,12 @@ class TileSums<Cut, Products::fma> {
     input += place / kRunsOfRow * kPlan.y.step * kPlan.row +
              place % kRunsOfRow * kTile.run * kPlan.x.step + kPlan.run.first;
     weights += owner / kPlaces * kTile.channels;
-    // With few sums, registers suffice for all rows of taps at once.
+    // With few sums, or in a block alone on an SM, registers suffice for all rows of taps at once.
     [[maybe_unused]] constexpr int kUnroll =
-        kTile.channels * kTile.run <= 32 || kPlan.y.taps <= 3 ? kPlan.y.taps : 1;
+        kTile.channels * kTile.run <= 32 ||
+                (kPlan.y.taps <= 3 && kTile.threads(Products::fma) > 256)
+            ? kPlan.y.taps
+            : 1;
     constexpr int kOwn = divided_up(kTile.chunk, kTile.parts);
 #pragma unroll 1
     for (int c = part * kOwn; c < (part + 1) * kOwn; ++c) {
