@@ -118,10 +118,7 @@ std::unique_ptr<Prepared> sample_of_bytes(const Node& node) {
 std::unique_ptr<Prepared> update(const Node& node) {
   const stages::UpdateNumbers n = numbers_of_update(node);
   const int count = int(node.reads[0].numel());
-  // At most as many as run at once.
-  const int blocks =
-      std::clamp(gpu::divided_up(count, gpu::kThreads), 1,
-                 std::min(4 * device_properties().multiProcessorCount, gpu::kMostUpdateBlocks));
+  const int blocks = std::clamp(gpu::divided_up(count, gpu::kThreads), 1, gpu::kMostUpdateBlocks);
   static constexpr const char* rules[] = {"none", "discrepancy", "weight_prediction", "gap_aware",
                                           "dc_asgd"};
   const stages::CorrectionRule rule = n.correction.rule;
