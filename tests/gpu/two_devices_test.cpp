@@ -3,16 +3,28 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "capture/devices.h"
 #include "tests/engine/trained_by_ranks.h"
+#include "tests/repetitions.h"
 
 namespace millrace::engine {
 namespace {
 
 constexpr int kRun = 20;  // samples; few: the host device takes its time
+const std::string kSchedules[] = {"partime", "pipedream", "2bw", "1f1b"};
 
-/// `places`: a device's number for each stage, -1 a core.
-TrainerOptions placed(const std::string& schedule, const std::vector<int>& places) {
+using Places = std::vector<int>;  ///< a device's number for each stage, -1 a core
+
+/// All in a long run, else two, others for each schedule.
+std::vector<Places> some_of(const std::vector<Places>& all, const std::string& schedule) {
+  if (is_long()) return all;
+  const auto number = std::size_t(std::ranges::find(kSchedules, schedule) - kSchedules);
+  return {all[2 * number % all.size()], all[(2 * number + 1) % all.size()]};
+}
+
+TrainerOptions placed(const std::string& schedule, const Places& places) {
   std::vector<int> cut;
   for (std::size_t i = 1; i < places.size(); ++i) cut.push_back(int(2 * i));
   TrainerOptions options = small(schedule, int(places.size()), std::move(cut));
@@ -31,17 +43,16 @@ class TwoDevices : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(TwoDevices, LearnAsOneDoes) {
-  for (const std::vector<int>& places :
-       std::vector<std::vector<int>>{{0, 1}, {0, 1, 0, 1}, {1, 1, 0}}) {
-    const std::vector<int> one(places.size(), 0);
+  for (const Places& places : some_of({{0, 1}, {0, 1, 0, 1}, {1, 1, 0}}, GetParam())) {
+    const Places one(places.size(), 0);
     expect_equal(by_pipeline(placed(GetParam(), places), kRun),
                  by_pipeline(placed(GetParam(), one), kRun));
   }
 }
 
 TEST_P(TwoDevices, LearnBesideACore) {
-  for (const std::vector<int>& places :
-       std::vector<std::vector<int>>{{0, -1, 1}, {-1, 0, 1}, {1, 0, -1}, {-1, 1, -1, 0}}) {
+  for (const Places& places :
+       some_of({{0, -1, 1}, {-1, 0, 1}, {1, 0, -1}, {-1, 1, -1, 0}}, GetParam())) {
     const TrainerOptions options = placed(GetParam(), places);
     const Trained first = by_pipeline(options, kRun), second = by_pipeline(options, kRun),
                   expected = by_oracle(options, kRun);
@@ -54,8 +65,8 @@ TEST_P(TwoDevices, LearnBesideACore) {
 
 TEST_P(TwoDevices, LearnAsOneProcessByRanks) {
   // A device each, as these ranks are threads: each waits for all of its device when it records.
-  for (const std::vector<int>& places :
-       std::vector<std::vector<int>>{{0, 1}, {-1, 1}, {1, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}}) {
+  for (const Places& places :
+       some_of({{0, 1}, {-1, 1}, {1, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}}, GetParam())) {
     TrainerOptions options = placed(GetParam(), places);
     const Trained expected = by_pipeline(options, kRun);
     for (const int place : places) options.rank_of_worker.push_back(place != places.front());
@@ -63,8 +74,7 @@ TEST_P(TwoDevices, LearnAsOneProcessByRanks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, TwoDevices,
-                         testing::Values("partime", "pipedream", "2bw", "1f1b"));
+INSTANTIATE_TEST_SUITE_P(Schedules, TwoDevices, testing::ValuesIn(kSchedules));
 
 }  // namespace
 }  // namespace millrace::engine
