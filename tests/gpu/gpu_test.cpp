@@ -1,11 +1,11 @@
 // What only a GPU can show: recorded steps on a CUDA device against the oracle on a CPU core.
-#include <ATen/ATen.h>                      // samples, buffers
-#include <ATen/Parallel.h>                  // one intra-op thread
-#include <c10/cuda/CUDACachingAllocator.h>  // what a step allocates
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <gtest/gtest.h>
 
-#include <cmath>  // how far apart
-#include <map>    // what the oracle has made
+#include <cmath>
+#include <map>
 
 #include "capture/devices.h"
 #include "tests/engine/frame_stream.h"
@@ -23,8 +23,7 @@ constexpr int kSamples = 16;  // few: the host device takes its time
 /// What the oracle makes of `options` on a core, found once for all tests of a process.
 const Trained& by_core(const TrainerOptions& options) {
   static std::map<std::string, Trained> all;
-  const std::string key =
-      options.schedule + std::to_string(options.stages) + options.correction.kind;
+  const auto key = options.schedule + std::to_string(options.stages) + options.correction.kind;
   const auto found = all.find(key);
   return found != all.end() ? found->second : all[key] = by_oracle(options, kSamples);
 }
