@@ -1,0 +1,349 @@
+#include <ATen/ATen.h>
+
+#include "capture/program/cuda/choices_cuda.h"
+
+namespace millrace::program {
+namespace {
+
+/// With fewer operations, weight gradients are faster in one launch, measured on an H100.
+constexpr double kTogether = 1e9;
+
+constexpr gpu::WeightGradientTile kFmaTiles[] = {
+#define TILE(...) {__VA_ARGS__},
+    MILLRACE_FMA_GRADIENT_TILES(TILE)};
+constexpr gpu::WeightGradientTile kTensorTiles[] = {MILLRACE_TENSOR_GRADIENT_TILES(TILE)};
+#undef TILE
+
+/// A launch of several pieces of work, each with its own blocks.
+template <class Arguments>
+struct Batch {
+  Arguments arguments{};
+  std::size_t count = 0;
+  int blocks = 0;
+};
+template <class Arguments, class Work>
+void add_work(std::vector<Batch<Arguments>>& batches, const Work& work, std::size_t most) {
+  if (batches.empty() || batches.back().count == most) batches.emplace_back();
+  Batch<Arguments>& batch = batches.back();
+  batch.arguments.all[batch.count++] = work;
+  batch.blocks += work.blocks;
+}
+
+using WeightGradientChoice = Candidate<gpu::WeightGradientTile>;
+
+gpu::WeightGradientPlan plan(const ConvolutionShape& shape, const WeightGradientChoice& choice) {
+  return gpu::WeightGradientPlan(shape.y, shape.x, choice.products, choice.tile);
+}
+/// Per slice.
+int blocks(const ConvolutionShape& shape, const WeightGradientChoice& choice) {
+  return gpu::divided_up(shape.in, choice.tile.in) * gpu::divided_up(shape.out, choice.tile.out) *
+         plan(shape, choice).row_blocks * shape.groups;
+}
+int tiles(const kernels::Convolution& c, const gpu::WeightGradientTile& t) {
+  return gpu::divided_up(c.output.width, t.width) * gpu::divided_up(c.output.height, t.height);
+}
+/// \param share of this work in all concurrent work.
+std::vector<WeightGradientChoice> candidates(const kernels::Convolution& c,
+                                             const ConvolutionShape& shape, double share = 1) {
+  std::vector<WeightGradientChoice> all;
+  for (const gpu::Products products : products_of(c, shape)) {
+    for (const auto& tile : of_kind(products, kTensorTiles, kFmaTiles)) {
+      WeightGradientChoice choice{products, tile};
+      const gpu::WeightGradientPlan made = plan(shape, choice);
+      const int threads = tile.threads(products);
+      if (fits(made.floats, threads)) {
+        const double of_tiles = double(tiles(c, tile)) * blocks(shape, choice);
+        choice.cost = cost(
+            of_tiles * tile.width * tile.height * tile.in * tile.out * made.tap_rows * made.x.taps,
+            of_tiles * made.stage / 4 * kCopy, products, int(of_tiles / share), threads,
+            threads >= 128 ? 64 : 32);
+      }
+      all.push_back(choice);
+    }
+  }
+  return best_of(std::move(all));
+}
+
+/// Weight gradients of several convolutions: one launch per kernel, and one that sums all parts.
+class GpuWeightGradients final : public Prepared {
+  using Choice = WeightGradientChoice;
+
+ public:
+  explicit GpuWeightGradients(const Node& node) {
+    for (const kernels::Convolution& c : node.group) info.flops += kernels::flops(c);
+    add_up_ = Launch("add_up_parts", {gpu::kThreads, 0, 1, true});
+    info.name = "weight gradients of " + std::to_string(node.group.size()) + " convolutions";
+    info.kernel = "gpu";
+    for (std::size_t i = 0; i < node.group.size(); ++i) choose_for(node.group, i);
+    for (Group& group : groups_) slice(group, node.group);
+    for (const Group& group : groups_)
+      info.kernel += (&group == &groups_[0] ? " " : "; ") + group.name;
+  }
+  std::size_t scratch_bytes() const override { return scratch_floats_ * sizeof(float); }
+  void bind(const Node& node, char* scratch) override {
+    auto* memory = reinterpret_cast<float*>(scratch);
+    sums_.clear();
+    for (Group& group : groups_) {
+      group.batches.clear();
+      for (const Member& member : group.members) {
+        const kernels::Convolution& c = node.group[member.index];
+        const at::Tensor &dw = node.writes[2 * member.index],
+                         &db = node.writes[2 * member.index + 1];
+        gpu::WeightGradient work = member.work;
+        const int weights = weights_of(work), outs = work.groups * work.out_channels;
+        point(work, floats(node.reads[2 * member.index + 1]), floats(node.reads[2 * member.index]));
+        if (writes_sums(c, work)) {
+          work.parts = floats(dw);
+          work.bias_parts = db.defined() ? floats(db) : nullptr;
+          add_work(group.batches, work, group.together);
+          continue;
+        }
+        work.parts = memory;
+        memory += std::size_t(work.slices) * weights;
+        work.bias_parts = db.defined() ? memory : nullptr;
+        if (db.defined()) memory += std::size_t(work.slices) * outs;
+        add_work(group.batches, work, group.together);
+        add_sum(work.parts, floats(dw), work.slices, weights, c.accumulate);
+        if (db.defined()) add_sum(work.bias_parts, floats(db), work.slices, outs, c.accumulate);
+      }
+    }
+  }
+  void run(int, kernels::Share) override {
+    for (const Group& group : groups_) {
+      for (const auto& batch : group.batches) group.launch(batch.blocks, batch.arguments);
+    }
+    for (const auto& batch : sums_) add_up_(batch.blocks, batch.arguments);
+  }
+
+ private:
+  struct Member {
+    std::size_t index;  ///< in the node
+    gpu::WeightGradient work;
+    int blocks = 1, tiles = 1;  ///< per slice; at most as many slices as tiles
+  };
+  struct Group {
+    std::string expression, name;
+    std::size_t together;  ///< most in a launch
+    int threads;
+    Launch launch;
+    std::vector<Member> members;
+    std::vector<Batch<gpu::WeightGradientArguments>> batches;
+  };
+
+  LaunchShape launched(const ConvolutionShape& shape, const Choice& choice) const {
+    return {choice.tile.threads(choice.products), std::size_t(plan(shape, choice).floats), 1,
+            info.flops < 3 * kEarly};
+  }
+  /// With a single slice there is nothing to add up.
+  static bool writes_sums(const kernels::Convolution& c, const gpu::WeightGradient& g) {
+    return g.slices == 1 && !c.accumulate;
+  }
+  static int weights_of(const gpu::WeightGradient& g) {
+    return g.groups * g.out_channels * g.in_channels * g.taps;
+  }
+  static std::string expression(const ConvolutionShape& shape, const Choice& choice) {
+    return "weight_gradients<" + shape.window + ", " + in_namespace("Products::") +
+           name_of(choice.products) + ", " + text_of(choice.tile) + ">";
+  }
+  static gpu::WeightGradient work_of(const kernels::Convolution& c, const ConvolutionShape& shape) {
+    return {.groups = shape.groups,
+            .in_channels = shape.in,
+            .in_height = c.input.height,
+            .in_width = c.input.width,
+            .out_channels = shape.out,
+            .out_height = c.output.height,
+            .out_width = c.output.width,
+            .taps = shape.taps(),
+            .slices = 1,
+            .blocks = shape.groups * shape.out * shape.in};
+  }
+  static void point(gpu::WeightGradient& work, const float* x, const float* dy) {
+    work.x = x;
+    work.dy = dy;
+    work.fours = work.in_width % 4 == 0 && holds_fours(x);
+    work.dy_fours = work.out_width % 4 == 0 && holds_fours(dy);
+  }
+
+  /// Cuts a launch into slices: the tiles per block for which the device is done first, if all
+  /// tiles take the same time. A block's start and end take about as long as one.
+  static void slice(std::vector<Member>& members, int threads) {
+    const int at_once = device_properties().multiProcessorCount * std::max(1, 256 / threads);
+    int most = 1, best = 1;
+    for (const Member& member : members) most = std::max(most, member.tiles);
+    double least = kNever;
+    for (int each = 1; each <= most; ++each) {
+      int blocks = 0;
+      for (const Member& member : members)
+        blocks += member.blocks * gpu::divided_up(member.tiles, each);
+      const double time = double(gpu::divided_up(blocks, at_once)) * (each + 1);
+      if (time < least) best = each, least = time;
+      if (blocks <= at_once) break;
+    }
+    for (Member& member : members) {
+      member.work.slices = gpu::divided_up(member.tiles, best);
+      member.work.blocks = member.work.slices * member.blocks;
+    }
+  }
+
+  /// Whether both would be in one launch if each took its best kernel: they share a window and both
+  /// or neither have few channels. A small launch holds all of a window.
+  bool meets(const ConvolutionShape& a, const ConvolutionShape& b) const {
+    constexpr int kFew = 8;
+    return !a.plain() && !b.plain() && a.window == b.window &&
+           (info.flops < kTogether ||
+            ((a.in < kFew) == (b.in < kFew) && (a.out < kFew) == (b.out < kFew)));
+  }
+
+  void choose_for(const std::vector<kernels::Convolution>& all, std::size_t index) {
+    const ConvolutionShape own(all[index]);
+    if (own.plain()) {
+      Group& group = group_of("plain_weight_gradient<" + own.window + ">", "plain", 1,
+                              {gpu::kThreads, 2 * gpu::kThreads, 1, true});
+      group.members.push_back({index, work_of(all[index], own)});
+      return;
+    }
+    std::vector<std::size_t> together;
+    std::size_t largest = index;  // decides for a whole small launch
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const ConvolutionShape other(all[i]);
+      if (!meets(own, other)) continue;
+      together.push_back(i);
+      if (info.flops < kTogether && other.flops > kernels::flops(all[largest])) largest = i;
+    }
+    const Choice choice = choose_kernel(all, together, largest);
+    Group& group = group_of(expression(own, choice), choice.name(), gpu::kMostWeightGradients,
+                            launched(own, choice));
+    group.members.push_back(member_of(all, index, choice));
+  }
+
+  static Member member_of(const std::vector<kernels::Convolution>& all, std::size_t index,
+                          const Choice& choice) {
+    const ConvolutionShape shape(all[index]);
+    return {index, work_of(all[index], shape), blocks(shape, choice),
+            tiles(all[index], choice.tile)};
+  }
+
+  /// For the launch of `together`, named after the largest of them.
+  Choice choose_kernel(const std::vector<kernels::Convolution>& all,
+                       const std::vector<std::size_t>& together, std::size_t largest) const {
+    const kernels::Convolution& c = all[largest];
+    const ConvolutionShape shape(c);
+    double flops = 0;
+    std::int64_t in = 0, out = 0;
+    for (const std::size_t i : together) {
+      flops += kernels::flops(all[i]);
+      in = std::max<std::int64_t>(in, all[i].input.floats());
+      out = std::max<std::int64_t>(out, all[i].output.floats());
+    }
+    const double share = shape.flops / flops;
+    return choose<gpu::WeightGradientTile>(
+        candidates(c, shape, share), c.tuned, task_of(c, share),
+        [&](const Choice& tried) { return expression(shape, tried); },
+        [&](const Choice& tried) {
+          std::vector<Member> members;
+          for (const std::size_t i : together) members.push_back(member_of(all, i, tried));
+          slice(members, tried.tile.threads(tried.products));
+          const at::Tensor x = some_floats(double(in)), dy = some_floats(double(out));
+          std::vector<at::Tensor> parts;
+          std::vector<Batch<gpu::WeightGradientArguments>> batches;
+          for (Member& member : members) {
+            parts.push_back(some_floats(double(member.work.slices) * weights_of(member.work)));
+            point(member.work, floats(x), floats(dy));
+            member.work.parts = floats(parts.back());
+            add_work(batches, member.work, gpu::kMostWeightGradients);
+          }
+          const Launch launch(expression(shape, tried), launched(shape, tried));
+          C10_CUDA_CHECK(cudaDeviceSynchronize());  // zeros are written
+          return time_launches([&] {
+            for (const auto& batch : batches) launch(batch.blocks, batch.arguments);
+          });
+        });
+  }
+
+  Group& group_of(const std::string& expression, const std::string& name, std::size_t together,
+                  const LaunchShape& how) {
+    for (Group& group : groups_) {
+      if (group.expression == expression) return group;
+    }
+    groups_.push_back({expression, name, together, how.threads, Launch(expression, how), {}, {}});
+    return groups_.back();
+  }
+
+  void slice(Group& group, const std::vector<kernels::Convolution>& all) {
+    if (group.together > 1) slice(group.members, group.threads);
+    for (const Member& member : group.members) {
+      const gpu::WeightGradient& work = member.work;
+      if (writes_sums(all[member.index], work)) continue;
+      scratch_floats_ +=
+          std::size_t(work.slices) * (weights_of(work) + work.groups * work.out_channels);
+    }
+  }
+
+  void add_sum(const float* parts, float* sum, int slices, int count, bool accumulate) {
+    add_work(
+        sums_,
+        gpu::Parts{parts, sum, slices, count, accumulate, gpu::divided_up(count, gpu::kThreads)},
+        2 * gpu::kMostWeightGradients);
+  }
+
+  Launch add_up_;
+  std::vector<Group> groups_;
+  std::vector<Batch<gpu::PartsArguments>> sums_;
+  std::size_t scratch_floats_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> weight_gradient_kernels(const kernels::Convolution& c) {
+  return names_of(candidates(c, ConvolutionShape(c)));
+}
+
+std::unique_ptr<Prepared> gpu_weight_gradients(const Node& node) {
+  return std::make_unique<GpuWeightGradients>(node);
+}
+
+namespace {
+
+bool meets(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  return std::any_of(a.begin(), a.end(),
+                     [&](const at::Tensor& t) { return t.defined() && touches(b, range_of(t)); });
+}
+
+/// Each alone keeps few SMs busy; one launch at the last one's place computes several.
+void gather_weight_gradients(std::vector<Node>& nodes) {
+  std::size_t last = nodes.size();
+  for (std::size_t i = nodes.size(); i-- > 0;) {
+    if (!is_pass(nodes[i], kernels::Pass::kWeightGradient)) continue;
+    Node& node = nodes[i];
+    bool can_wait =
+        true;  // nobody in between writes what it reads, or has to do with what it writes
+    for (std::size_t k = i + 1; last < nodes.size() && k <= last; ++k)
+      can_wait &= !meets(nodes[k].writes, node.reads) && !meets(nodes[k].writes, node.writes) &&
+                  !meets(nodes[k].reads, node.writes);
+    node.group = {node.convolution};
+    if (last == nodes.size() || !can_wait) {
+      last = i;
+      continue;
+    }
+    Node& there = nodes[last];
+    there.group.push_back(node.convolution);
+    there.reads.insert(there.reads.end(), node.reads.begin(), node.reads.end());
+    there.writes.insert(there.writes.end(), node.writes.begin(), node.writes.end());
+    nodes.erase(nodes.begin() + std::ptrdiff_t(i));
+    --last;
+  }
+}
+
+}  // namespace
+
+void arrange_for_gpu(std::vector<Node>& nodes) {
+  gather_weight_gradients(nodes);
+  std::vector<at::Tensor> written;
+  for (Node& node : nodes) {
+    if (node.kind == Kind::convolution && !is_pass(node, kernels::Pass::kWeightGradient))
+      node.weights_early = !meets(written, {node.reads[1]});
+    written.insert(written.end(), node.writes.begin(), node.writes.end());
+  }
+}
+
+}  // namespace millrace::program
