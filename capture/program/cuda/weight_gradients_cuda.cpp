@@ -82,6 +82,9 @@ class GpuWeightGradients final : public Prepared {
   std::size_t scratch_bytes() const override { return scratch_floats_ * sizeof(float); }
   void bind(const Node& node, char* scratch) override {
     auto* memory = reinterpret_cast<float*>(scratch);
+    const auto take = [&](int slices, int floats) {
+      return std::exchange(memory, memory + std::size_t(slices) * floats);
+    };
     sums_.clear();
     for (Group& group : groups_) {
       group.batches.clear();
@@ -91,18 +94,12 @@ class GpuWeightGradients final : public Prepared {
                          &db = node.writes[2 * member.index + 1];
         gpu::WeightGradient work = member.work;
         const int weights = weights_of(work), outs = work.groups * work.out_channels;
+        const bool direct = writes_sums(c, work);
         point(work, floats(node.reads[2 * member.index + 1]), floats(node.reads[2 * member.index]));
-        if (writes_sums(c, work)) {
-          work.parts = floats(dw);
-          work.bias_parts = db.defined() ? floats(db) : nullptr;
-          add_work(group.batches, work, group.together);
-          continue;
-        }
-        work.parts = memory;
-        memory += std::size_t(work.slices) * weights;
-        work.bias_parts = db.defined() ? memory : nullptr;
-        if (db.defined()) memory += std::size_t(work.slices) * outs;
+        work.parts = direct ? floats(dw) : take(work.slices, weights);
+        if (db.defined()) work.bias_parts = direct ? floats(db) : take(work.slices, outs);
         add_work(group.batches, work, group.together);
+        if (direct) continue;
         add_sum(work.parts, floats(dw), work.slices, weights, c.accumulate);
         if (db.defined()) add_sum(work.bias_parts, floats(db), work.slices, outs, c.accumulate);
       }
@@ -315,8 +312,8 @@ void gather_weight_gradients(std::vector<Node>& nodes) {
   for (std::size_t i = nodes.size(); i-- > 0;) {
     if (!is_pass(nodes[i], kernels::Pass::kWeightGradient)) continue;
     Node& node = nodes[i];
-    bool can_wait =
-        true;  // nobody in between writes what it reads, or has to do with what it writes
+    // Whether nobody in between writes what it reads, or has to do with what it writes.
+    bool can_wait = true;
     for (std::size_t k = i + 1; last < nodes.size() && k <= last; ++k)
       can_wait &= !meets(nodes[k].writes, node.reads) && !meets(nodes[k].writes, node.writes) &&
                   !meets(nodes[k].reads, node.writes);
