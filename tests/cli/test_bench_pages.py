@@ -64,7 +64,7 @@ class Pages(unittest.TestCase):
                      "- 10x16 k5 32x16, ours tf32: no room",
                      "- 10x16 k5 32x16, pytorch bf16, compile: no compiler",
                      "| 10x16 k5 | 32x16 | 4 | 240.0 | 200.0 | **1.20** |",
-                     "| 10x16 k5 | 32x16 | 1 |  |  |  |  | out of memory |",
+                     "| 10x16 k5 | 32x16 | 1 |  |  |  |  |  | out of memory |",
                      "| update | LibTorch | 1 | 30.00 | 60.0 |  |  | 10 |",
                      "| forward | gpu | 2 | 20.00 | 40.0 | 10 | 1 | 10 |",
                      "Not measured."):

@@ -28,11 +28,11 @@ double cost_of(const ConvolutionShape& shape, const ConvolutionChoice& choice) {
   const bool clusters = device_properties().major >= 9 && chunks >= 2 * choice.cluster &&
                         all <= 2 * device_properties().multiProcessorCount;
   const int deep = choice.products == gpu::Products::half ? 16 : 8;
+  const gpu::ConvolutionPlan made = plan(shape, choice);
   if ((choice.cluster > 1 && !clusters) ||
       (gpu::by_tensor_cores(choice.products) && t.chunk < deep * t.parts) ||
-      !fits(plan(shape, choice).floats, t.threads(choice.products)))
+      !fits(made.floats, t.threads(choice.products)))
     return kNever;
-  const gpu::ConvolutionPlan made = plan(shape, choice);
   const double weights = double(made.taps) * t.chunk * t.block_channels;
   const double of_chunks = double(all) * gpu::divided_up(chunks, choice.cluster);
   return cost(of_chunks * t.width * t.height * t.block_channels * t.chunk * made.taps,

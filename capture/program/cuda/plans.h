@@ -161,7 +161,6 @@ struct ConvolutionPlan {
 #define MILLRACE_TENSOR_TILES(TILE) \
   TILE(32, 4, 1, 32, 32, 8, 1)      \
   TILE(32, 4, 1, 64, 32, 8, 1)      \
-  TILE(32, 8, 1, 64, 32, 8, 1)      \
   TILE(32, 8, 2, 64, 32, 8, 1)      \
   TILE(32, 4, 1, 48, 48, 8, 1)      \
   TILE(32, 8, 2, 16, 16, 8, 1)      \
