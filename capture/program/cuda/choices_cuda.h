@@ -77,6 +77,10 @@ struct Candidate {
     return std::string(name_of(products)) + " " + text_of(tile) +
            (cluster > 1 ? " by " + std::to_string(cluster) : "") + (early ? " early" : "");
   }
+  /// The last template arguments of its kernel.
+  std::string arguments() const {
+    return in_namespace("Products::") + name_of(products) + ", " + text_of(tile) + ">";
+  }
 };
 
 /// The most promising, the cheapest first. In 8,275 timings on an H100, the fastest of them was on

@@ -113,8 +113,7 @@ class GpuConvolution final : public Prepared {
   }
   std::string flag() const { return shape_.gradient ? ", true" : ", false"; }
   std::string expression(const Choice& choice) const {
-    return "convolution<" + shape_.window + flag() + ", " + in_namespace("Products::") +
-           name_of(choice.products) + ", " + text_of(choice.tile) + ">";
+    return "convolution<" + shape_.window + flag() + ", " + choice.arguments();
   }
   void take(const Choice& choice) {
     blocks_ = blocks(shape_, choice.tile) * choice.cluster;

@@ -139,8 +139,7 @@ class GpuWeightGradients final : public Prepared {
     return g.groups * g.out_channels * g.in_channels * g.taps;
   }
   static std::string expression(const ConvolutionShape& shape, const Choice& choice) {
-    return "weight_gradients<" + shape.window + ", " + in_namespace("Products::") +
-           name_of(choice.products) + ", " + text_of(choice.tile) + ">";
+    return "weight_gradients<" + shape.window + ", " + choice.arguments();
   }
   static gpu::WeightGradient work_of(const kernels::Convolution& c, const ConvolutionShape& shape) {
     return {.groups = shape.groups,
