@@ -9,8 +9,7 @@ from safetensors.torch import load_file
 
 import program
 
-LONG = "MILLRACE_LONG" in os.environ
-KILLS = int(os.environ.get("MILLRACE_KILLS", 1000 if LONG else 12))
+KILLS = int(os.environ.get("MILLRACE_KILLS", 1000 if program.LONG else 12))
 EVERY = 10  # frames from checkpoint to checkpoint
 # So slow that a checkpoint is written before the next is due, unless the disk takes half a second.
 FPS = 20

@@ -31,6 +31,8 @@ class Outcome(NamedTuple):
     err: str
 
 
+# Under `tools/test --long`.
+LONG = "MILLRACE_LONG" in os.environ
 # A command that takes longer than this many seconds hangs. Sanitizers are slow.
 LONG_ENOUGH = 1500 if "ASAN_OPTIONS" in os.environ else 300
 

@@ -1,11 +1,10 @@
 """Random configs of many keys at once: what `check` accepts runs, with exact counts and twice to the same bits."""
 
-import os
 import random
 
 import program
 
-COUNT = 1000 if "MILLRACE_LONG" in os.environ else 30
+COUNT = 1000 if program.LONG else 30
 FRAMES = 24
 MODULES = 6  # of three layers, at least
 

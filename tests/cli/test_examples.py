@@ -35,7 +35,7 @@ class Examples(program.CliTest):
                 "output": {key: "" for key in ("weights", "loss_plot", "prediction", "video", "log")}}
         kept = tempfile.mkdtemp(dir=self.folder)  # for this one alone: each has a network of its own
         kept = ["--set", f"checkpoint.dir={kept}"] if "[checkpoint]" in text else []
-        outcome = self.succeed("run", config, "--quiet", "--frames", 200, "--report", report,
+        outcome = self.succeed("run", config, "--quiet", "--frames", 120, "--report", report,
                                *program.settings(here), *kept, timeout=300)
         loss = json.loads(report.read_text())["loss"]
         self.assertLess(loss["recent"], loss["mean_frame"]["recent"])

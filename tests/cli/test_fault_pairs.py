@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import program
-from keeping import LONG, KeepingTest, figure
+from keeping import KeepingTest, figure
 from servers import Camera, CameraRun, needs_rtsp
 from test_faults import FaultTest
 
-SINGLES = int(os.environ.get("MILLRACE_SINGLES", 60 if LONG else 1))  # of each kind
-PAIRS = int(os.environ.get("MILLRACE_PAIRS", 300 if LONG else 8))
+SINGLES = int(os.environ.get("MILLRACE_SINGLES", 60 if program.LONG else 1))  # of each kind
+PAIRS = int(os.environ.get("MILLRACE_PAIRS", 300 if program.LONG else 8))
 # By what is counted, in the order of the file "calls".
 KINDS = {"writes": ("enospc", "eio", "erofs", "short", "slow"), "reads": ("unread", "late"),
          "waits": ("interrupted", "overslept"), "allocations": ("memory",)}
@@ -74,7 +74,7 @@ class FaultPairs(FaultTest):
         every = [kind for kinds in KINDS.values() for kind in kinds]
         pairs = [(first, second) for at, first in enumerate(every) for second in every[at + 1:]]
         for number in range(PAIRS):
-            self.try_faults(*map(self.any_fault, self.chance.choice(pairs) if not LONG else pairs[number % len(pairs)]))
+            self.try_faults(*map(self.any_fault, self.chance.choice(pairs) if not program.LONG else pairs[number % len(pairs)]))
         figure("two faults of disk, memory or time", self.told(self.codes.total()))
 
 
@@ -148,7 +148,7 @@ class PairsFromOutside(CameraRun, KeepingTest):
 
     def test_two_things_happen_at_once(self):
         pairs = list(itertools.combinations(self.HAPPEN, 2))
-        for pair in pairs if LONG else random.Random(5).sample(pairs, 2):
+        for pair in pairs if program.LONG else random.Random(5).sample(pairs, 2):
             with self.subTest([happens.__name__ for happens in pair]), ThreadPoolExecutor(2) as pool:
                 self.begin_some_frames()
                 list(pool.map(lambda happens: self.try_to(happens), pair))

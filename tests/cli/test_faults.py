@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 import program
 from forked import ForkServer
-from keeping import EVERY, FPS, KILLS, LONG, MODEL, NEWEST, PREVIOUS, KeepingTest, figure, frames_logged, frames_of
+from keeping import EVERY, FPS, KILLS, MODEL, NEWEST, PREVIOUS, KeepingTest, figure, frames_logged, frames_of
 
 FRAMES = 30
 FILES = (NEWEST, PREVIOUS, "weights.safetensors", "report.json", "loss.png")
@@ -59,7 +59,7 @@ class FaultTest(program.CliTest):
     def numbers(self):
         """Which calls fail: every fifth, or all in the long run."""
         self.assert_code(program.DONE, self.run_with(0, "count"))
-        return range(1, int(Path("calls").read_text().split()[0]) + 1, 1 if LONG else 5)
+        return range(1, int(Path("calls").read_text().split()[0]) + 1, 1 if program.LONG else 5)
 
     def assert_all_whole(self, trained=FRAMES):
         """Every file was there before, so it is there now, as it was or replaced as a whole; `trained`: frames at least."""
@@ -82,7 +82,7 @@ class WriteFaults(FaultTest):
         kinds = ("enospc", "eio", "erofs", "short")
         numbers, runs = self.numbers(), 0
         for number in numbers:
-            for kind in kinds if LONG else [kinds[number // 5 % 4]]:
+            for kind in kinds if program.LONG else [kinds[number // 5 % 4]]:
                 with self.subTest(call=number, kind=kind):
                     (self.out / "log.jsonl").unlink(missing_ok=True)
                     outcome = self.run_with(number, kind)
@@ -129,7 +129,7 @@ class Kills(FaultTest):
                 self.assertGreaterEqual(now, told // EVERY * EVERY - EVERY, "more than an interval is lost")
                 most = max(most, told - now)
                 largest = max(largest, sum(file.stat().st_size for file in self.out.iterdir()))
-                if LONG or kill % 5 == 0:
+                if program.LONG or kill % 5 == 0:
                     self.assert_bit_exact(learned, now)
                     compared += 1
                 learned = now
@@ -204,7 +204,7 @@ class Wedge(KeepingTest):
 
     SEIZE, INTERRUPT = 0x4206, 0x4207
 
-    @unittest.skipUnless(LONG, "takes half a minute")
+    @unittest.skipUnless(program.LONG, "takes half a minute")
     def test_a_wedged_stage_costs_at_most_an_interval(self):
         notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(notify.close)

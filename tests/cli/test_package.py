@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from program import MILLRACE, ROOT, CliTest, output_of
+from program import LONG, MILLRACE, ROOT, CliTest, output_of
 from test_ranks import AS_RANKS
 
 BUILD = Path(MILLRACE).parent
@@ -74,7 +74,7 @@ class Package(CliTest):
 
     @unittest.skipUnless(shutil.which("dpkg-shlibdeps"), "no tools to make a Debian package with")
     def test_debian_packages_hold_a_program_that_runs(self):
-        output_of("cpack", "--config", BUILD / "CPackConfig.cmake", "-B", self.folder)
+        output_of("cpack", "--config", BUILD / "CPackConfig.cmake", "-B", self.folder, "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=gzip")
         package, = self.folder.glob("millrace_*.deb")
         root = self.folder / "root"
         output_of("dpkg-deb", "-x", package, root)
@@ -120,6 +120,7 @@ class Package(CliTest):
         output_of(self.build_program(READER, components="COMPONENTS io", library="millrace::io"))
 
     @needs_linkable
+    @unittest.skipUnless(LONG, "a minute of compiling that test_hello_by_cmake does, too")
     def test_the_layer_of_the_documentation_learns(self):
         shown = re.search(r"^```cpp\n(.*?)^```", (ROOT / "docs/extend.md").read_text(), re.MULTILINE | re.DOTALL)[1]
         self.assert_learns(self.build_program(shown, components="", library="millrace::engine"))

@@ -13,9 +13,9 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 import program
-from keeping import EVERY, FPS, LONG, MODEL, NEWEST, PREVIOUS, figure, frames_logged, frames_of
+from keeping import EVERY, FPS, MODEL, NEWEST, PREVIOUS, figure, frames_logged, frames_of
 
-CUTS = int(os.environ.get("MILLRACE_CUTS", 300 if LONG else 6))
+CUTS = int(os.environ.get("MILLRACE_CUTS", 300 if program.LONG else 6))
 
 
 @unittest.skipUnless(os.geteuid() == 0 and Path("/dev/loop-control").exists() and shutil.which("mkfs.ext4"),

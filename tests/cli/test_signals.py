@@ -15,7 +15,7 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 import program
-from keeping import LONG, NEWEST, figure, frames_of
+from keeping import NEWEST, figure, frames_of
 
 
 class Signals(program.CliTest):
@@ -120,7 +120,7 @@ class Loading(program.CliTest):
         self.terminate(process)
         learned = frames_of(self.kept / NEWEST)
         self.terminate(self.start(), program.DONE, -signal.SIGTERM)  # it may not yet handle the signal
-        moments = 40 if LONG else 10
+        moments = 40 if program.LONG else 10
         for moment in range(moments):
             with self.subTest(moment=moment):
                 process = self.start()

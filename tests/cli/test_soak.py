@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import median
 
 import program
-from keeping import LONG, MODEL, NEWEST, figure, frames_of
+from keeping import MODEL, NEWEST, figure, frames_of
 from servers import Camera, CameraRun, needs_rtsp
 
 HOUR = 3600
-SECONDS = int(os.environ.get("MILLRACE_SOAK", 4 * HOUR if LONG else 6))  # of a piece
+SECONDS = int(os.environ.get("MILLRACE_SOAK", 4 * HOUR if program.LONG else 6))  # of a piece
 CYCLE = 60 if SECONDS > 600 else 6  # s
 SETTLE = 600                        # s until memory must be flat
 RATE = int(os.environ.get("MILLRACE_SOAK_RATE", 100))  # frames a second: four times a camera's

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <filesystem>
@@ -270,12 +271,10 @@ std::vector<std::string> every_kernel() {
     for (const char* const kernel : {"norm", "norm_gradient"})
       names.push_back(std::string(kernel) + "<millrace::gpu::Norm::" + how + ", 4, 512>");
   }
-  for (const char* const rule :
-       {"none", "discrepancy", "weight_prediction", "gap_aware", "dc_asgd"}) {
-    for (const int optimizer : {0, 2, 3})
-      names.push_back("update<" + std::to_string(optimizer) +
-                      ", millrace::stages::CorrectionRule::" + rule + ">");
-  }
+  const char* const rules[] = {"none", "discrepancy", "weight_prediction", "gap_aware", "dc_asgd"};
+  for (std::size_t i = 0; i < 15; i += is_long() ? 1 : 4)
+    names.push_back("update<" + std::to_string(std::array{0, 2, 3}[i % 3]) +
+                    ", millrace::stages::CorrectionRule::" + rules[i % 5] + ">");
   std::size_t turn = 0;
   const auto add = [&](const std::string& kernel, bool directions,
                        std::vector<std::string> products, const std::string& tile) {

@@ -34,9 +34,9 @@ class Partime(OnDevice, test_reference.Reference):
 
 
 class Schedules(OnDevice, test_reference.Schedules):
-    """All that the base class has: each schedule of PyTorch's rules. Two cuts in a short run, since each takes its time."""
+    """All that the base class has: each schedule of PyTorch's rules. One cut in a short run, since each takes its time."""
 
-    cuts = test_reference.Schedules.cuts if os.environ.get("MILLRACE_LONG") else [[4], [3, 5]]
+    cuts = test_reference.Schedules.cuts if program.LONG else [[2, 4, 6]]
     seed = 2  # with 1, a ReLU under pb takes 1.5e-8, whose sign is the order of a sum
     test_replicated_stages = None  # can't be recorded
 

@@ -57,7 +57,7 @@ class Onnx(program.CliTest):
             self.assertLessEqual(apart, within * max(1, numpy.abs(ours).max()))
 
     def test_every_preset_and_layer(self):
-        for name, model, shape in models():
+        for name, model, shape in list(models())[::None if program.LONG else 3]:  # each imports PyTorch
             with self.subTest(name):
                 one = millrace.Trainer({"model": model}, task="autoencode", schedule="sequential", stages=1)
                 outputs, weights = self.outputs(one, shape), self.folder / "weights.safetensors"

@@ -169,7 +169,7 @@ threading.Thread(target=learn, daemon=True).start()
 while len(trained) < 20:
     time.sleep(0.01)
 """
-        for _ in range(4):
+        for _ in range(2):
             done = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, timeout=120)
             self.assertEqual(done.returncode, 0, done.stderr)
 

@@ -1,14 +1,13 @@
 """Wheels, by `pip install .` and by tools/package, learn where the tree is out of sight."""
 
 import importlib.util
-import os
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-from program import ROOT, output_of
+from program import LONG, ROOT, output_of
 
 LEARN = """
 import millrace, torch
@@ -33,7 +32,7 @@ class Wheel(unittest.TestCase):
             self.assertTrue(where.startswith(str(site)), where)
             self.assertEqual(learned, "20")
 
-    @unittest.skipUnless("MILLRACE_LONG" in os.environ, "minutes: OpenCV is compiled")
+    @unittest.skipUnless(LONG, "minutes: OpenCV is compiled")
     def test_a_packaged_wheel_needs_no_library_of_this_system(self):
         own = ("millrace.libs/", "/torch/", "/nvidia/", "libgst", "libglib", "libgobject", "libstdc++", "libgcc_s", "linux-vdso", "libz.so",
                "libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "libresolv.so", "ld-linux", "libutil.so", "libnuma", "libgomp")

@@ -46,8 +46,6 @@ void add_config(CLI::App& options, std::string& config, std::vector<std::string>
   add_set(options, settings);
 }
 
-namespace {
-
 int fail(ExitCode code, const std::string& what) {
   // Hides passwords in URIs and keeps control characters from the terminal.
   constexpr std::size_t kLongest = 2000;  // library messages can be long
@@ -58,6 +56,8 @@ int fail(ExitCode code, const std::string& what) {
   std::cerr << "millrace: error: " << line << "\n";
   return code;
 }
+
+namespace {
 
 /// The first argument if it is no command: CLI11 would take what follows for the program's options.
 std::string unknown_command(int argc, char** argv) {
@@ -180,5 +180,10 @@ int main(int argc, char** argv) {
   // returns them to the system in between and page-faults them back: about 4 % of a step.
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  return main_program(argc, argv);
+  const int code = main_program(argc, argv);
+#ifndef __SANITIZE_ADDRESS__  // it looks for leaks at the usual end
+  std::fflush(nullptr);
+  _exit(code);  // LibTorch's static destructors would take a third of a second
+#endif
+  return code;
 }
