@@ -119,7 +119,7 @@ TEST_P(AnyGpuConvolution, EqualsDouble) {
   static constexpr double errors[] = {2e-6, 6e-4, 6e-3};  // a number's rounding, roughly
   std::mt19937 random(7);
   at::manual_seed(7);
-  const int cases = is_long() ? 2000 : 60;
+  const int cases = is_long() ? 2000 : 40;
   for (int i = 0; i < cases && !testing::Test::HasFailure(); ++i) {
     const Case c = Case::random(random);
     SCOPED_TRACE(testing::Message() << c);
