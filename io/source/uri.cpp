@@ -40,11 +40,13 @@ std::size_t credentials_length(std::string_view text) {
   return at == std::string_view::npos ? 0 : at + 1;
 }
 
-bool names_a_secret(std::string_view key) {
+/// \param text ends with the key.
+bool names_a_secret(std::string_view text) {
   constexpr std::array<std::string_view, 10> endings = {"pw",       "pwd",        "pass",  "passwd",
                                                         "password", "passphrase", "token", "secret",
                                                         "apikey",   "api_key"};
-  std::string lower(key);
+  constexpr std::size_t kLongest = 10;  // more would take time quadratic in a text of many '='
+  std::string lower(text.substr(text.size() - std::min(text.size(), kLongest)));
   for (char& c : lower) c = char(std::tolower(static_cast<unsigned char>(c)));
   return std::any_of(endings.begin(), endings.end(),
                      [&](std::string_view ending) { return lower.ends_with(ending); });
@@ -55,8 +57,7 @@ void hide_secrets(std::string& text) {
   for (std::size_t at = 0; (at = text.find('=', at)) != std::string::npos; ++at) {
     const std::size_t last = at == 0 ? text.npos : text.find_last_not_of(' ', at - 1);
     if (last == std::string::npos) continue;
-    const std::size_t before = text.find_last_of(" \t\n?&!;,", last);
-    if (!names_a_secret(std::string_view(text).substr(before + 1, last - before))) continue;
+    if (!names_a_secret(std::string_view(text).substr(0, last + 1))) continue;
     const std::size_t begin = text.find_first_not_of(' ', at + 1);
     if (begin == std::string::npos) return;
     const bool quoted = text[begin] == '"' || text[begin] == '\'';

@@ -146,11 +146,11 @@ class Bench(program.CliTest):
         self.assertTrue((self.folder / "streams-shapes.png").exists())
 
     def test_replay(self):
-        results, _ = self.results("replay", "--frames", "120", parts=("| reservoir |",), positive=(
+        results, _ = self.results("replay", "--frames", "60", parts=("| reservoir |",), positive=(
             "loss_mean", "loss_last_100", "latency_p99_ms", "p99_over_none"))
         self.assertEqual([arm["arm"] for arm in results["arms"]], ["none", "recent", "reservoir", "hard"])
         for arm in results["arms"]:
-            self.assertEqual(len(arm["curve"]), (120 - arm["dropped"]) // 10, arm)
+            self.assertEqual(len(arm["curve"]), (60 - arm["dropped"]) // 10, arm)
             self.assertEqual(arm["replayed"] > 0, arm["arm"] != "none", arm)
 
     def test_ingest(self):
