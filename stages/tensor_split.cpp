@@ -10,9 +10,7 @@
 namespace millrace::stages {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::Function;
-using torch::autograd::variable_list;
+using torch::autograd::AutogradContext, torch::autograd::Function, torch::autograd::variable_list;
 
 /// Pictures travel in channels-last order, as in step programs.
 at::Tensor add_up_operator(const at::Tensor& part, std::int64_t reducer, std::int64_t place) {

@@ -7,9 +7,7 @@
 namespace millrace::program {
 namespace {
 
-using kernels::Activation;
-using kernels::Function;
-using kernels::Pass;
+using kernels::Activation, kernels::Function, kernels::Pass;
 
 /// Operators whose results are always the same.
 bool is_constant(const Node& node) {

@@ -22,8 +22,7 @@
 namespace millrace::engine {
 namespace {
 
-using stages::Stage;
-using stages::Tensors;
+using stages::Stage, stages::Tensors;
 
 Tensors first_input(const TrainerOptions& options, c10::Device device) {
   at::Tensor x = at::rand(options.sample.sizes());

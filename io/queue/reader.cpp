@@ -11,8 +11,7 @@
 namespace millrace::io {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
+using std::chrono::milliseconds, std::chrono::nanoseconds;
 
 // stop() takes effect within this.
 constexpr milliseconds kPaceSlice(20);

@@ -12,8 +12,7 @@ namespace millrace::app {
 namespace {
 
 namespace fs = std::filesystem;
-using io::bytes_of;
-using io::put_bytes;
+using io::bytes_of, io::put_bytes;
 
 stages::StateDict state_of(float value) {
   return {{"0.weight", at::full({3, 2}, value)},

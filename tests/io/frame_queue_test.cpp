@@ -10,8 +10,7 @@
 namespace millrace::io {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+using std::chrono::milliseconds, std::chrono::seconds;
 
 void push_number(FrameQueue& queue, int number) {
   queue.writable().width = number;

@@ -9,9 +9,7 @@
 namespace millrace::io {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
-using std::chrono::seconds;
+using std::chrono::milliseconds, std::chrono::nanoseconds, std::chrono::seconds;
 
 class LabelFile : public testing::Test {
  protected:

@@ -11,9 +11,7 @@
 namespace millrace::io {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
-using std::chrono::seconds;
+using std::chrono::milliseconds, std::chrono::nanoseconds, std::chrono::seconds;
 
 /// Frames at `pts`, by number corrupt or followed by a broken stream.
 struct Script {

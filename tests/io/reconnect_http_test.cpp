@@ -21,8 +21,7 @@
 namespace millrace::io {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+using std::chrono::milliseconds, std::chrono::seconds;
 
 /// Endless pictures over HTTP on loopback, for one viewer at a time. The flags may be set by any
 /// thread.

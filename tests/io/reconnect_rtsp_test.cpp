@@ -15,9 +15,7 @@
 namespace millrace::io {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
-using std::chrono::seconds;
+using std::chrono::milliseconds, std::chrono::nanoseconds, std::chrono::seconds;
 
 // On an idle machine, breaks are noticed within 3 s, and frames come 2 s and a key-frame interval
 // after the server is back. Failures take a time-out of 20 s, or for ever.

@@ -12,8 +12,7 @@
 namespace millrace::io {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+using std::chrono::milliseconds, std::chrono::seconds;
 
 constexpr char kDevice[] = "device";
 GstFlowReturn (*draw)(GstPushSrc*, GstBuffer*) = nullptr;

@@ -14,8 +14,7 @@ namespace {
 using GStreamer = FolderTest;
 using OpenCvSource = FolderTest;
 
-using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
+using std::chrono::milliseconds, std::chrono::nanoseconds;
 
 // Runs a pipeline that ends by itself.
 void run(const std::string& text) {

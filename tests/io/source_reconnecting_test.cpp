@@ -14,9 +14,7 @@
 namespace millrace::io {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
-using std::chrono::seconds;
+using std::chrono::milliseconds, std::chrono::nanoseconds, std::chrono::seconds;
 
 /// One connection: `frames` 10 ms apart from 0 on, then `then`.
 struct Connection {

@@ -8,9 +8,7 @@ namespace millrace::io {
 namespace {
 
 using std::chrono::hours;
-using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
-using std::chrono::seconds;
+using std::chrono::milliseconds, std::chrono::nanoseconds, std::chrono::seconds;
 
 constexpr milliseconds kPeriod(40);
 constexpr seconds kSlack(2);

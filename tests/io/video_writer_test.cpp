@@ -18,8 +18,7 @@ namespace {
 
 using VideoFile = FolderTest;
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+using std::chrono::milliseconds, std::chrono::seconds;
 
 constexpr std::uint8_t kLeft[] = {200, 40, 60};
 constexpr std::uint8_t kRight[] = {30, 90, 210};

@@ -16,8 +16,7 @@
 namespace millrace::app {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+using std::chrono::milliseconds, std::chrono::seconds;
 
 /// A receiver that is called and never answers.
 struct SilentReceiver {

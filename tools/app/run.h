@@ -136,7 +136,5 @@ void refuse_ranks(engine::Exchange& exchange, int code);
 namespace millrace {
 using app::Config;
 using app::ConfigError;
-using app::Prediction;
-using app::Run;
-using app::RunOptions;
+using app::Prediction, app::Run, app::RunOptions;
 }  // namespace millrace

@@ -59,16 +59,14 @@ inline std::string plugin_abi() {
 }  // namespace millrace::app
 
 namespace millrace {
-using stages::LossTerm;
-using app::Plugin;
-using app::Sink;
+using stages::LossTerm, app::Plugin, app::Sink;
 }  // namespace millrace
 
 /// Use once per plug-in: `fill`, of type void(millrace::Plugin&), adds its entries.
-#define MILLRACE_PLUGIN(fill)                                              \
-  extern "C" void millrace_plugin_abi(char* out, std::size_t room) {       \
+#define MILLRACE_PLUGIN(fill)                                            \
+  extern "C" void millrace_plugin_abi(char* out, std::size_t room) {     \
     std::snprintf(out, room, "%s", millrace::app::plugin_abi().c_str()); \
-  }                                                                        \
-  extern "C" void millrace_plugin(millrace::Plugin& plugin) {              \
-    fill(plugin);                                                          \
+  }                                                                      \
+  extern "C" void millrace_plugin(millrace::Plugin& plugin) {            \
+    fill(plugin);                                                        \
   }

@@ -6,9 +6,7 @@
 
 namespace {
 
-using millrace::gst::Element;
-using millrace::gst::Output;
-using millrace::gst::Settings;
+using millrace::gst::Element, millrace::gst::Output, millrace::gst::Settings;
 
 struct GstMillrace {
   GstElement parent;

@@ -31,8 +31,7 @@ struct PlanArguments {
   std::string json;
 };
 
-using engine::plan::Profile;
-using engine::plan::Request;
+using engine::plan::Profile, engine::plan::Request;
 
 /// Options left out are taken from the config.
 Request request_of(const PlanArguments& arguments, const app::Config& config,

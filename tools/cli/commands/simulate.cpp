@@ -24,9 +24,7 @@ using engine::format;
 using engine::Schedule;
 using engine::Simulation;
 using engine::SimulationInput;
-using engine::plan::bytes_text;
-using engine::plan::Profile;
-using engine::plan::StageCosts;
+using engine::plan::bytes_text, engine::plan::Profile, engine::plan::StageCosts;
 
 /// Limits on actions: to list, and to simulate without --samples.
 constexpr std::int64_t kMostListed = 1'000'000, kMostUnasked = 20'000'000;
