@@ -20,6 +20,13 @@ class WholeStarts(CliTest):
                 out, err = process.communicate(timeout=120)
                 self.assertEqual(process.returncode, DONE, (out, err))
 
+    def test_output_that_finds_no_room_is_one_line(self):
+        for samples in (3, 3000):  # less and more than a buffer
+            words = [MILLRACE, "schedule", "partime", "--stages", "2", "--samples", str(samples)]
+            with open("/dev/full", "w") as full:
+                done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+            self.assertEqual((done.returncode, done.stderr), (FAILED, "millrace: error: standard output can't be written\n"))
+
     @unittest.skipIf("ASAN_OPTIONS" in os.environ, "a sanitizer takes terabytes of address space")
     def test_too_little_address_space_ends_in_a_line(self):
         told = ""

@@ -161,12 +161,16 @@ void require_address_space() {
   _exit(kRunFailed);
 }
 
+bool is_run(int argc, char** argv) {
+  return argc > 1 && std::strcmp(argv[1], "run") == 0;
+}
+
 /// Runs before LibTorch's constructors, which take most of a second in which a signal may come.
 void come_first(int argc, char** argv, char**) {
   open_standard_streams();
   std::set_terminate(end_in_a_line);
   require_address_space();
-  if (argc > 1 && std::strcmp(argv[1], "run") == 0) catch_signals();
+  if (is_run(argc, argv)) catch_signals();
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kFirst)(int, char**,
                                                                    char**) = come_first;
@@ -180,10 +184,12 @@ int main(int argc, char** argv) {
   // returns them to the system in between and page-faults them back: about 4 % of a step.
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  const int code = main_program(argc, argv);
+  int code = main_program(argc, argv);
+  const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout);
+  if (lost && code == kDone && !is_run(argc, argv))  // of a run that is only a summary
+    code = fail(kRunFailed, "standard output can't be written");
 #ifndef __SANITIZE_ADDRESS__  // it looks for leaks at the usual end
-  std::fflush(nullptr);
-  _exit(code);  // LibTorch's static destructors would take a third of a second
+  _exit(code);                // LibTorch's static destructors would take a third of a second
 #endif
   return code;
 }
