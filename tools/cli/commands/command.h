@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -40,7 +41,7 @@ inline const CLI::Range kFrameCount(std::int64_t{0}, std::int64_t{1'000'000'000'
 void add_set(CLI::App& options, std::vector<std::string>& settings);
 /// An optional config file, and --set.
 void add_config(CLI::App& options, std::string& config, std::vector<std::string>& settings);
-/// Prints one line to standard error. \returns the code.
-int fail(ExitCode code, const std::string& what);
+/// Prints what a command threw as one line. \returns its exit code.
+int report_failure(const std::exception& error);
 
 }  // namespace millrace::cli

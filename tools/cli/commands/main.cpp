@@ -46,6 +46,8 @@ void add_config(CLI::App& options, std::string& config, std::vector<std::string>
   add_set(options, settings);
 }
 
+namespace {
+
 int fail(ExitCode code, const std::string& what) {
   // Hides passwords in URIs and keeps control characters from the terminal.
   constexpr std::size_t kLongest = 2000;  // library messages can be long
@@ -55,6 +57,15 @@ int fail(ExitCode code, const std::string& what) {
   }
   std::cerr << "millrace: error: " << line << "\n";
   return code;
+}
+
+}  // namespace
+
+int report_failure(const std::exception& error) {
+  const ExitCode code = dynamic_cast<const app::ConfigError*>(&error)  ? kBadUsage
+                        : dynamic_cast<const io::SourceError*>(&error) ? kNoSource
+                                                                       : kRunFailed;
+  return fail(code, error.what());
 }
 
 namespace {
@@ -110,12 +121,8 @@ int main_program(int argc, char** argv) {
     return program.exit(success);
   } catch (const CLI::ParseError& error) {
     return fail(kBadUsage, std::string(error.what()) + " (see millrace --help)");
-  } catch (const app::ConfigError& error) {
-    return fail(kBadUsage, error.what());
-  } catch (const io::SourceError& error) {
-    return fail(kNoSource, error.what());
   } catch (const std::exception& error) {
-    return fail(kRunFailed, error.what());
+    return report_failure(error);
   }
 }
 

@@ -187,20 +187,13 @@ int run(const RunArguments& arguments) {
     }
   }
   if (ranks->rank() != 0) return app::follow(*ranks, config_reader(arguments), asked_to_stop);
-  // Printed before MPI ends: a launcher may kill this rank once others have ended.
-  const auto refuse = [&](ExitCode code, const std::exception& error) {
-    fail(code, error.what());
-    app::refuse_ranks(*ranks, code);
-    return code;
-  };
   try {
     return learn(arguments, ranks.get());
-  } catch (const app::ConfigError& error) {
-    return refuse(kBadUsage, error);
-  } catch (const io::SourceError& error) {
-    return refuse(kNoSource, error);
   } catch (const std::exception& error) {
-    return refuse(kRunFailed, error);
+    // Printed before MPI ends: a launcher may kill this rank once others have ended.
+    const int code = report_failure(error);
+    app::refuse_ranks(*ranks, code);
+    return code;
   }
 }
 
