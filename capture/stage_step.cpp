@@ -112,7 +112,7 @@ void StageStep::forward(int slot, std::int64_t version) {
   call({Kind::forward, slot, buffer}, [this, slot, buffer] { run_forward(slot, buffer); },
        {.wait = upstream_ ? upstream_->activations.ready[slot].get() : nullptr,
         .signal = downstream_ ? downstream_->activations.ready[slot].get() : nullptr});
-  if (shown_[slot]) {  // the copies to the host are in nobody's way
+  if (shown_[slot]) {  // the copies to the host delay no other work
     call({Kind::show, slot, buffer}, [this, slot, buffer] { run_show(slot, buffer); },
          {.aside = true});
   }

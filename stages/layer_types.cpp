@@ -85,7 +85,7 @@ void add_layer_type(LayerType type) {
   auto& all = layer_table();
   const auto at = std::lower_bound(all.begin(), all.end(), type, by_name);
   if (at != all.end() && at->name == type.name)
-    throw std::invalid_argument("layer " + type.name + " is there already");
+    throw std::invalid_argument("layer " + type.name + " is already registered");
   all.insert(at, std::move(type));
 }
 

@@ -184,7 +184,7 @@ std::vector<LayerType> learned_layers() {
       {"attention",
        "softmax attention of each pixel to all, with a linear layer before and after; for small "
        "grids",
-       {{"groups", "heads: groups of channels that attend apart", "1"}},
+       {{"groups", "number of heads", "1"}},
        attention},
       {"instancenorm",
        "each channel to mean 0 and variance 1, then a learned scale and shift",

@@ -99,7 +99,7 @@ std::vector<LayerType> residual_layers() {
            {{"out", "channels inside; it gives 4 times as many", ""}, stride},
            make_block},
           {"residual",
-           "its input plus the ReLU of a convolution of it, begun at half of He's weights",
+           "its input plus the ReLU of a convolution of it, with He initialisation scaled by 1/2",
            {{"kernel", "side of its kernel, odd", ""}},
            make_residual}};
 }

@@ -102,7 +102,7 @@ const std::deque<LossType>& loss_types() {
 void add_loss_type(LossType type) {
   for (const LossType& other : loss_table()) {
     if (other.name == type.name)
-      throw std::invalid_argument("loss " + type.name + " is there already");
+      throw std::invalid_argument("loss " + type.name + " is already registered");
   }
   loss_table().push_back(std::move(type));
 }

@@ -12,7 +12,7 @@ class Tensor;
 
 namespace millrace::stages {
 
-/// An entry of the table beside its code.
+/// A registered loss.
 struct LossType {
   std::string name;
   std::string summary;

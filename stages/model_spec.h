@@ -79,7 +79,7 @@ struct LayerKey {
 
 class Layer;
 
-/// An entry of the table beside its code.
+/// A registered layer type.
 struct LayerType {
   std::string name;
   std::string summary;  ///< what it computes of [1,C,H,W]

@@ -42,7 +42,7 @@ struct StageRange {
 
 /// What the schedule asks of a stage.
 struct StageOptions {
-  /// Weight versions kept; version n is what n updates made. 1: updates are in place, and a
+  /// Weight versions kept; version n: after n updates. 1: updates are in place, and a
   /// backward sees the current weights; more: an update writes the oldest's buffer, and a backward
   /// sees the weights of its own forward.
   int versions = 1;

@@ -102,7 +102,7 @@ class Monitor {
   /// A frame captured at `captured` has its prediction. One thread at a time.
   void predicted(Clock::time_point captured, Clock::time_point now);
 
-  /// Stage 0 had room for a frame at `asked` and got one at `given`. One thread at a time.
+  /// Stage 0 requested a frame at `asked` and received it at `given`. One thread at a time.
   void admitted(Clock::time_point asked, Clock::time_point given);
   /// The admitting worker waited this long for the stream to bring a target. Its thread.
   void paused(Clock::duration waited) { paused_ += waited; }

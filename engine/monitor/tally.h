@@ -11,19 +11,20 @@ namespace millrace::engine {
 
 enum class Fate : std::uint8_t {
   trained,
-  predicted_only,    ///< not learned from, for lack of time
-  untold,            ///< not learned from, since a sample of the update had no target
-  replayed,          ///< learned from again
-  replayed_in_vain,  ///< fed again, but not learned from
+  predicted_only,  ///< not learned from, for lack of time
+  without_target,  ///< not learned from, since a sample of the update had no target
+  replayed,        ///< learned from again
+  replay_skipped,  ///< fed again, but not learned from
 };
 
-/// The fate of a replayed sample that would otherwise have `fate`.
+/// Maps the fate of a new sample to that of a replayed one.
 inline Fate again(Fate fate) {
-  return fate == Fate::trained ? Fate::replayed : Fate::replayed_in_vain;
+  return fate == Fate::trained ? Fate::replayed : Fate::replay_skipped;
 }
 
 struct FateCounts {
-  std::int64_t trained = 0, predicted_only = 0, untold = 0, replayed = 0, replayed_in_vain = 0;
+  std::int64_t trained = 0, predicted_only = 0, without_target = 0, replayed = 0,
+               replay_skipped = 0;
 
   FateCounts& operator+=(const FateCounts& more) { return add(more, 1); }
   FateCounts operator-(const FateCounts& before) const { return FateCounts(*this).add(before, -1); }
@@ -34,8 +35,8 @@ struct FateCounts {
 
 /// Indexed by Fate.
 inline constexpr std::int64_t FateCounts::*kCountOfFate[] = {
-    &FateCounts::trained, &FateCounts::predicted_only, &FateCounts::untold, &FateCounts::replayed,
-    &FateCounts::replayed_in_vain};
+    &FateCounts::trained, &FateCounts::predicted_only, &FateCounts::without_target,
+    &FateCounts::replayed, &FateCounts::replay_skipped};
 
 inline FateCounts& FateCounts::add(const FateCounts& other, int sign) {
   for (const auto count : kCountOfFate) this->*count += sign * (other.*count);

@@ -66,10 +66,10 @@ class LinkTimes {
 
 /// Messages between the processes of one run, its ranks: 0 to ranks() - 1, all started with the
 /// same config. Needs no MPI. A port carries messages of one size between the same buffers; it
-/// delivers in order and allocates nothing. A letter has any size; letters of one kind between two
-/// ranks arrive in order. No call waits for another rank. Messages progress while both sides make
-/// calls. Callers hold mutex(), except for rank() and ranks(). Throws std::runtime_error where the
-/// transport fails. A call that does not return for 6 s ends the process with status 1.
+/// delivers in order and allocates nothing. A letter is a message of any size; letters of one kind
+/// between two ranks arrive in order. No call waits for another rank. Messages progress while both
+/// sides make calls. Callers hold mutex(), except for rank() and ranks(). Throws std::runtime_error
+/// where the transport fails. A call that does not return for 6 s ends the process with status 1.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -113,7 +113,7 @@ class Exchange {
   /// The ranks of equal `colour` as their own exchange, in the same order. A collective call.
   virtual std::unique_ptr<Exchange> part(int) { throw std::logic_error("it has no parts"); }
 
-  /// A rank is lost: closing ports and ending this process wait for nobody.
+  /// Call when a rank is lost: from then on, closing ports and exiting wait for no other rank.
   virtual void abandon() = 0;
 
   /// Global numbers of its ranks, if it is a part; else empty.
@@ -127,8 +127,9 @@ class Exchange {
   /// Called, if set, when this rank's workers have ended, before waiting for those of others.
   std::function<void(bool failed)> on_workers_ended;
 
-  /// Data parallelism: `count` copies of this exchange's pipeline learn one network. add_up() sums
-  /// a stage's `numbers` over them in place, with the same bits everywhere. Blocks.
+  /// Data parallelism: `count` copies of this exchange's pipeline train one network. add_up() is an
+  /// all-reduce (sum) of a stage's `numbers` over them, in place and bit-identical on all ranks.
+  /// Blocks.
   struct Copies {
     int count = 1;
     std::function<void(std::span<float> numbers, int stage)> add_up;

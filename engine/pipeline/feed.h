@@ -14,7 +14,7 @@ struct SceneErrors {
   float input = 0, target = 0;
 };
 
-/// What is known of a sample besides its tensors.
+/// Metadata of a sample.
 struct SampleInfo {
   std::int64_t sample = -1;  ///< 0, 1, ... in order of admission
   std::int64_t index = -1;   ///< as `sample`, but without replayed ones; may come from the feed
@@ -24,7 +24,7 @@ struct SampleInfo {
   bool has_target = true;  ///< false: no target is known, so the loss means nothing
   SceneErrors scene;       ///< set if there is a guard
   bool replayed =
-      false;  ///< trained on before: counted apart, and its times say nothing of the stream
+      false;  ///< trained on before: counted separately; its times do not describe the stream
   Clock::time_point predicted;  ///< when its prediction was ready
 };
 

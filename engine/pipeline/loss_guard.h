@@ -101,7 +101,8 @@ class LossGuard {
     const std::lock_guard lock(mutex_);
     return told_;
   }
-  /// Takes over what another process's guard told, if it judged more. This one must not judge.
+  /// Adopts the verdicts of another process's guard if it has judged more samples. This one must
+  /// not judge.
   void mirror(const Told& told);
 
   std::int64_t roll_backs() const { return told().roll_backs; }

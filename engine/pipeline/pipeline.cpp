@@ -124,7 +124,7 @@ Outcome run_pipeline(const Schedule& schedule, std::vector<capture::Step*> steps
   const std::int64_t admitted = shared.admitted, used = schedule.trained(admitted);
   shared.fates.take_back(used);
   const FateCounts fates = edge->finish();
-  const std::int64_t replays = fates.replayed + fates.replayed_in_vain;
+  const std::int64_t replays = fates.replayed + fates.replay_skipped;
   return {fates, admitted, admitted - used - (shared.replays - replays)};
 }
 

@@ -140,7 +140,7 @@ struct Shared {
   bool replayed(std::int64_t sample) const { return again[std::size_t(sample) % again.size()]; }
 };
 
-/// admitted = trained + predicted_only + untold + replayed + replayed_in_vain + rejected.
+/// admitted = trained + predicted_only + without_target + replayed + replay_skipped + rejected.
 struct Outcome : FateCounts {
   std::int64_t admitted = 0;
   std::int64_t rejected = 0;  ///< of a trailing group that the stream did not fill

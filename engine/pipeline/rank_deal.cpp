@@ -38,8 +38,8 @@ void require_ranks(const Schedule& schedule, const std::vector<int>& rank_of_wor
          " workers, so 1 to " + std::to_string(workers));
   }
   if (int(rank_of_worker.size()) != workers) {
-    fail(std::to_string(rank_of_worker.size()) + " workers are dealt, the schedule has " +
-         std::to_string(workers));
+    fail(std::to_string(rank_of_worker.size()) +
+         " workers are assigned to ranks, but the schedule has " + std::to_string(workers));
   }
   for (int rank = 0; rank < ranks; ++rank) {
     if (std::find(rank_of_worker.begin(), rank_of_worker.end(), rank) == rank_of_worker.end())
@@ -47,7 +47,8 @@ void require_ranks(const Schedule& schedule, const std::vector<int>& rank_of_wor
   }
   for (const int rank : rank_of_worker) {
     if (rank < 0 || rank >= ranks)
-      fail("rank " + std::to_string(rank) + " is none of the " + std::to_string(ranks));
+      fail("rank " + std::to_string(rank) +
+           " is out of range; number of ranks: " + std::to_string(ranks));
   }
   if (rank_of_worker[std::size_t(workers_of_replicas(schedule).front())] != 0)
     fail("the first stage must be on rank 0, which has the source");

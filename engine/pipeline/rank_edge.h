@@ -44,8 +44,8 @@ class RankEdge final : public Edge {
   void predicted(std::int64_t sample, float loss) override;
   void release(std::int64_t sample) override;
   /// Between copies of the pipeline: the gradient becomes the mean of theirs, applied only if all
-  /// `learned`, and the gravest alarm holds for all. Where ranks share modules: a gradient that is
-  /// not finite on one is discarded by all. Blocks until all have called it.
+  /// `learned`, and the most severe alarm applies to all. Where ranks share modules: a gradient
+  /// that is not finite on one is discarded by all. Blocks until all have called it.
   void agree(int stage, bool& learned, Alarm& alarm) override;
   void fail(const std::exception& error) override;
   /// Throws std::runtime_error, "rank N: ...", if one failed; RankLost if one is silent for 5 s.

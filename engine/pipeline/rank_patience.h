@@ -24,7 +24,7 @@ class WaitForecast {
       : prologue_(std::int64_t(program.prologue.size())), waits_(program.period.size()) {}
 
   /// A lower bound on the wait before action `index` of the program: less than all recent ones, so
-  /// that a worker that overslept is told less the next time.
+  /// so a worker that overslept gets a shorter estimate next time.
   Duration at_least(std::int64_t index) const {
     if (index < prologue_) return {};
     const auto& waits = waits_[place(index)];

@@ -119,7 +119,7 @@ void Worker::work(const Lowered& next) {
     mine.left_out = true;
     // Where targets come late, only the last stage writes this, so no other may read it.
     if (shared_.lowering.last(action.stage))
-      mine.untold = mine.untold || !info(action.sample).has_target;
+      mine.without_target = mine.without_target || !info(action.sample).has_target;
   }
 }
 
@@ -148,7 +148,7 @@ void Worker::update(const Action& action) {
   const bool left_out = std::exchange(mine.left_out, false);
   bool learned = std::exchange(mine.learned, false) && !left_out;
   edge_.agree(action.stage, learned, mine.pending);
-  const bool untold = std::exchange(mine.untold, false);
+  const bool without_target = std::exchange(mine.without_target, false);
   ++mine.versions;
   // All samples of a minibatch have its age. A stage that goes backward without forwards drains.
   std::int64_t age = shared_.schedule.group > 1 ? mine.age : mine.newest - mine.origin;
@@ -159,7 +159,7 @@ void Worker::update(const Action& action) {
                      .action = action,
                      .number = age,
                      .learned = learned,
-                     .untold = untold});
+                     .without_target = without_target});
 }
 
 void Worker::follow_rate() {

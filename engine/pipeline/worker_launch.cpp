@@ -106,9 +106,9 @@ void Worker::updated(const Completion& update) {
   stage(update.action)
       .count(update.kind == Completion::Kind::updated, update.learned, update.number);
   if (!shared_.lowering.last(update.action.stage)) return;
-  const Fate fate = update.learned  ? Fate::trained
-                    : update.untold ? Fate::untold
-                                    : Fate::predicted_only;
+  const Fate fate = update.learned          ? Fate::trained
+                    : update.without_target ? Fate::without_target
+                                            : Fate::predicted_only;
   // Replicas update together, each on one sample; the action names the last replica's.
   const int later = shared_.lowering.replicas(update.action.stage) - 1 - program_.replica;
   const std::int64_t end = update.action.sample - later + 1;

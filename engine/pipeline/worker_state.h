@@ -14,7 +14,7 @@
 
 namespace millrace::engine {
 
-/// What a worker knows of one of its stages. Thread-bound.
+/// A worker's state for one of its stages. Thread-bound.
 struct StageOfWorker {
   capture::Step* step = nullptr;
   StageMeter* meter = nullptr;
@@ -31,7 +31,7 @@ struct StageOfWorker {
   // Since the last update: the worst alarm, and whether there was a gradient, a sample without one,
   // a sample without a target (last stage), a forward.
   Alarm pending = Alarm::none;
-  bool learned = false, left_out = false, untold = false, forwarded = false;
+  bool learned = false, left_out = false, without_target = false, forwarded = false;
   // If the step defers: host time and forwards of this group; device time of groups without any.
   std::int64_t host_ns = 0;
   int forwards = 0;
@@ -117,9 +117,9 @@ struct Completion {
   std::chrono::steady_clock::time_point launched;
   std::int64_t number =
       0;  ///< timed: ns on the host; updated: the gradient's staleness, as StageMeter has it
-  int forwards = 0;      ///< timed: samples in the group
-  bool learned = false;  ///< updated, left_out: there was a gradient
-  bool untold = false;   ///< left_out: for lack of a target
+  int forwards = 0;             ///< timed: samples in the group
+  bool learned = false;         ///< updated, left_out: there was a gradient
+  bool without_target = false;  ///< left_out: for lack of a target
 };
 
 /// Completions in order of push(): a ring that grows if it must, which is rare.

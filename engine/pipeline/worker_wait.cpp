@@ -81,7 +81,7 @@ bool Worker::meet(const Action& action, const Signal& need) {
       mine.pending = std::max(mine.pending, token.alarm);
     }
   }
-  mine.untold = mine.untold || (!others_learn && mine.learned);
+  mine.without_target = mine.without_target || (!others_learn && mine.learned);
   mine.left_out = mine.left_out || !others_learn;
   return true;
 }

@@ -18,7 +18,7 @@ double number(const std::string& text, const std::string& option) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   if (text.empty() || *end != '\0' || !std::isfinite(value) || value < 0) {
-    throw std::invalid_argument("\"" + option + "\": \"" + text + "\" is no number >= 0");
+    throw std::invalid_argument("\"" + option + "\": \"" + text + "\" is not a number >= 0");
   }
   return value;
 }
@@ -38,7 +38,7 @@ Machine parse_machine(const std::string& devices, const std::string& links,
   for (const std::string& part : split(devices, "x")) {
     const double count = number(part, devices);
     if (count < 1 || count != std::floor(count) || (product *= long(count)) > kMostDevices) {
-      throw std::invalid_argument("\"" + devices + "\" is no number of devices, 1 to " +
+      throw std::invalid_argument("\"" + devices + "\" is not a number of devices from 1 to " +
                                   std::to_string(kMostDevices));
     }
     machine.levels.push_back({int(count), {}});
@@ -63,7 +63,7 @@ Machine parse_machine(const std::string& devices, const std::string& links,
   const std::map<std::string, Overlap> overlaps = {
       {"none", Overlap::none}, {"transfers", Overlap::transfers}, {"all", Overlap::all}};
   if (!overlaps.contains(overlap))
-    throw std::invalid_argument("\"" + overlap + "\" is none of none, transfers, all");
+    throw std::invalid_argument("\"" + overlap + "\" must be none, transfers or all");
   machine.overlap = overlaps.at(overlap);
   return machine;
 }

@@ -23,7 +23,7 @@ struct Signal {
   Kind kind;
   int stage;  ///< the giver's; the first stage if all stages give it
   std::int64_t sample;
-  int from, to;  ///< Schedule::replica_id() of giver and taker; equal: nobody else needs it
+  int from, to;  ///< Schedule::replica_id() of giver and taker; equal: no other stage needs it
 };
 
 /// At most three.

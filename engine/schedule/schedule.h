@@ -1,4 +1,4 @@
-// The schedule language: who does what for which sample, in which order. Needs no LibTorch.
+// Schedules: each worker's actions on each sample, in order. Needs no LibTorch.
 #pragma once
 
 #include <cstdint>

@@ -62,10 +62,10 @@ void check_input(const Schedule& schedule, const SimulationInput& input) {
       "the machine has " + std::to_string(input.machine.devices()) + " devices, the schedule " +
           std::to_string(schedule.workers.size()) + " workers");
   require(fine_number(input.input_bytes), "the input's bytes are no number >= 0");
-  require(fine_number(input.delay_ms), "the delay of a message is no number >= 0");
-  require(fine_number(input.overhead_ms), "the overhead of an action is no number >= 0");
+  require(fine_number(input.delay_ms), "the message delay must be a number >= 0");
+  require(fine_number(input.overhead_ms), "the overhead of an action must be a number >= 0");
   require(std::isfinite(input.contention) && input.contention > 0, "contention must be above 0");
-  require(fine_number(input.source_period_ms), "the source's period is no number >= 0");
+  require(fine_number(input.source_period_ms), "the source's period must be a number >= 0");
   require(input.cores >= 0, "cores must be 0 (one a worker) or more");
   require(input.samples >= 1, "a simulation needs at least 1 sample");
   require(schedule.applied(input.samples) > 0, std::to_string(input.samples) +

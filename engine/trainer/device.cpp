@@ -15,10 +15,12 @@ Device parse(const std::string& text, int cores, int cuda_devices) {
   const auto [rest, error] = std::from_chars(index.data(), end, device.index);
   const bool known = kind == "cpu" || device.cuda;
   if (!known || error != std::errc() || rest != end || device.index < 0)
-    throw std::invalid_argument("\"" + text + "\" is no device; one of \"cpu:0\", \"cuda:0\"");
+    throw std::invalid_argument("\"" + text +
+                                "\" is not a device; use the form \"cpu:0\" or \"cuda:0\"");
   const int there = device.cuda ? cuda_devices : cores;
   if (device.index >= there) {
-    throw std::invalid_argument("\"" + text + "\" is not there: " + std::to_string(there) +
+    throw std::invalid_argument("\"" + text + "\" does not exist: there are " +
+                                std::to_string(there) +
                                 (device.cuda ? " CUDA devices" : " usable cores"));
   }
   return device;

@@ -1,4 +1,4 @@
-// What a trainer has learned and tells, also of other ranks' stages.
+// Reading a trainer's weights and measurements, including those of other ranks' stages.
 #include <algorithm>
 #include <set>
 #include <stdexcept>

@@ -27,11 +27,11 @@ std::map<std::int64_t, std::string> masks_in(const std::string& folder) {
   std::map<std::int64_t, std::string> all;
   for (const std::string& path : list_pictures(folder)) {
     const std::int64_t number = number_of(path);
-    if (number < 0) throw MaskError(path + ": its name ends in no frame's number");
+    if (number < 0) throw MaskError(path + ": its name must end in a frame number");
     const auto [other, fresh] = all.emplace(number, path);
-    if (!fresh) throw MaskError(path + ": is of the same frame as " + other->second);
+    if (!fresh) throw MaskError(path + ": has the same frame number as " + other->second);
   }
-  if (all.empty()) throw MaskError(folder + ": no picture is there");
+  if (all.empty()) throw MaskError(folder + ": no pictures found");
   return all;
 }
 
@@ -67,7 +67,7 @@ void spread(const cv::Mat& mask, const std::string& path, int classes, const Res
       const int label = row[from.x + (2 * x + 1) * from.width / (2 * to.width)];
       if (label == kNoClass) continue;
       if (label >= classes) {
-        throw MaskError(path + ": tells class " + std::to_string(label) + ", the network has " +
+        throw MaskError(path + ": contains class " + std::to_string(label) + ", the network has " +
                         std::to_string(classes));
       }
       out[label * plane + std::size_t(to.y + y) * view.width + (to.x + x)] = 1;
@@ -88,7 +88,7 @@ Teller mask_teller(const std::string& folder, int classes, const ResizerOptions&
   std::map<std::int64_t, std::string> masks = masks_in(folder);
   for (const auto& [number, path] : masks) {
     const std::optional<PictureSize> size = picture_size(path);
-    if (!size) throw MaskError(path + ": is no picture");
+    if (!size) throw MaskError(path + ": is not a picture");
     if (size->width != width || size->height != height)
       throw MaskError(path + ": is " + size_text(size->width, size->height) + ", frames are " +
                       size_text(width, height));

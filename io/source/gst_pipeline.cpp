@@ -118,7 +118,7 @@ GstParts read_camera(const SourceOptions& options, const Uri& uri) {
 
 GstParts run_text(const SourceOptions& options, std::string text) {
   text.erase(text.find_last_not_of(" \t\n!") + 1);
-  if (text.empty()) throw source_error(options, "names no element");
+  if (text.empty()) throw source_error(options, "contains no element");
   // "appsink" may also be part of a name or path.
   if (text.find("appsink") != std::string::npos) {
     GstParts parts{parse(options, text)};

@@ -123,7 +123,7 @@ class LabelReader {
       if (++line_ == 1) json_ = all.starts_with('{');
       json_ ? read_json(all) : line_ == 1 ? read_header(all) : read_row(all);
     }
-    if (known_.empty()) throw LabelError(path_ + ": tells no class");
+    if (known_.empty()) throw LabelError(path_ + ": contains no class");
     name_classes();
     return std::move(labels_);
   }
@@ -146,7 +146,7 @@ class LabelReader {
     Labels::Row row;
     if (comma == all.npos || !parse_key(first, !labels_.by_time_, row.key)) {
       fail(std::string(labels_.by_time_ ? "seconds" : "a frame number, 0 or more,") +
-           " and a class must stand here, not " + shown(all));
+           " and a class were expected here, not " + shown(all));
     }
     add(row.key, first, trimmed(all.substr(comma + 1)));
   }
@@ -233,7 +233,7 @@ std::string LiveLabels::hear(std::string_view text) {
     return "";
   }
   const auto frame = std::int64_t(*row.frame);
-  if (frame < next_) return "frame " + std::to_string(frame) + " has gone by";
+  if (frame < next_) return "frame " + std::to_string(frame) + " has already passed";
   if (to_come_.size() == kMostWaiting)
     return "more than 100000 labels of frames that have not arrived yet";
   to_come_[frame] = label;

@@ -21,10 +21,12 @@ std::vector<SourceKind>& kinds() {
       {"file", "file:///PATH", "a video file; a bare path will do", "", false, open_file},
       {"rtsp", "rtsp://HOST:PORT/PATH", "a camera or a server", "554", true, open_stream,
        check_host},
-      {"rtsps", "rtsps://HOST:PORT/PATH", "the same by TLS", "322", true, open_stream, check_host},
+      {"rtsps", "rtsps://HOST:PORT/PATH", "the same over TLS", "322", true, open_stream,
+       check_host},
       {"http", "http://HOST:PORT/PATH", "a video, or a web camera", "80", false, open_stream,
        check_host},
-      {"https", "https://HOST:PORT/PATH", "the same by TLS", "443", false, open_stream, check_host},
+      {"https", "https://HOST:PORT/PATH", "the same over TLS", "443", false, open_stream,
+       check_host},
       {"v4l2", "v4l2:///dev/video0", "a camera of this machine", "", true, open_stream},
       {"gst", "gst:ELEMENT ! ELEMENT", "a GStreamer pipeline", "", false, open_stream},
       {"images", "images:DIR/%05d.png", "pictures: a pattern, a folder or a glob", "", false,
@@ -78,7 +80,7 @@ std::span<const SourceKind> source_kinds() {
 void add_source_kind(const SourceKind& kind) {
   for (const SourceKind& other : kinds()) {
     if (std::string_view(other.scheme) == kind.scheme)
-      throw std::invalid_argument(std::string("source ") + kind.scheme + ": is there already");
+      throw std::invalid_argument(std::string("source ") + kind.scheme + ": is already registered");
   }
   kinds().push_back(kind);
 }

@@ -100,7 +100,7 @@ class GStreamerSource : public Source {
     GstVideoInfo video;
     GstCaps* const caps = gst_sample_get_caps(first);
     if (!caps || !gst_video_info_from_caps(&video, caps)) {
-      throw source_error(options_, "its appsink gives no raw video");
+      throw source_error(options_, "its appsink does not produce raw video");
     }
     info_.width = GST_VIDEO_INFO_WIDTH(&video);
     info_.height = GST_VIDEO_INFO_HEIGHT(&video);
@@ -195,7 +195,7 @@ class GStreamerSource : public Source {
     GstCaps* const caps = gst_sample_get_caps(sample);
     GstBuffer* const buffer = gst_sample_get_buffer(sample);
     if (!caps || !buffer || !gst_video_info_from_caps(&info, caps)) {
-      throw source_error(options_, "its appsink gives no raw video");
+      throw source_error(options_, "its appsink does not produce raw video");
     }
     // Without a size in its input, a decoder has already decoded; the picture goes no further.
     if (std::int64_t(info.width) * info.height > options_.max_pixels)

@@ -50,7 +50,7 @@ std::size_t parse_conversion(const std::string& text, NumberedName& name) {
   while (at < text.size() && digit(text[at])) name.digits = name.digits * 10 + (text[at++] - '0');
   if (at > 3 || name.digits > 18) throw std::invalid_argument("the number has too many digits");
   if (at == text.size() || (text[at] != 'd' && text[at] != 'i' && text[at] != 'u')) {
-    throw std::invalid_argument("only a whole number can stand in a name, as in %05d");
+    throw std::invalid_argument("a name may contain only an integer placeholder such as %05d");
   }
   return at + 1;
 }
@@ -140,7 +140,7 @@ class ImagesSource : public Source {
   ImagesSource(const SourceOptions& options, PictureNames names)
       : options_(options), names_(std::move(names)) {
     cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
-    if (names_.at(0).empty()) throw source_error(options_, "no picture is there");
+    if (names_.at(0).empty()) throw source_error(options_, "no pictures found");
     for (std::int64_t i = 0; !decode(names_.at(i)); ++i) {
       if (!names_.at(i + 1).empty()) continue;
       throw source_error(options_, large_.empty() ? "no picture can be decoded" : large_);

@@ -105,7 +105,8 @@ std::string authority_error(const Uri& uri, int least_port) {
   const char* const end = at.port.data() + at.port.size();
   const auto [rest, bad] = std::from_chars(at.port.data(), end, port);
   if (bad == std::errc() && rest == end && port >= least_port && port <= 65535) return "";
-  return "its port is no number from " + std::to_string(least_port) + " to 65535";  // or a secret
+  return "its port must be a number from " + std::to_string(least_port) +
+         " to 65535";  // or a secret
 }
 
 std::string percent_decoded(std::string_view text) {

@@ -176,7 +176,7 @@ class Profile(program.CliTest):
         self.assertIn("partime-cnn at 16x12 on cpu:0", lines[0])
         self.assertRegex(lines[2], r"^ +0 \S.* \d+\.\d{4} \(\d+\.\d{4}\)")
         self.assertIn("ms a sample", out)
-        self.assertRegex(out, r"(?m)^speed on 1, 2, ... cores: 1.00 [^;]*(; a stage is no quicker on \d cores or more, so plans give it fewer)?$")
+        self.assertRegex(out, r"(?m)^speed on 1, 2, ... cores: 1.00 [^;]*(; \d or more cores do not speed up a stage, so plans use fewer)?$")
 
     def test_operators_beside_what_the_core_could_do(self):
         config = program.write_toml(self.folder / "c.toml", {**SMALL, "pipeline": {"stages": 2, "cut": [2]}})

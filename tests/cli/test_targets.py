@@ -295,7 +295,7 @@ class Targets(reference.ReferenceTest):
         self.assertEqual(post({"class": "day"}, Authorization="Bearer no")[0], 401)
         self.assertEqual(post({"class": "day"}, **{"X-Millrace": "no"})[0], 403)
         self.assertIn("day, night", post({"class": "dusk"})[1])
-        self.assertIn("gone by", post({"frame": 0, "class": "day"})[1])
+        self.assertIn("already passed", post({"frame": 0, "class": "day"})[1])
         self.assertEqual(post({"frame": 90000, "class": "day"})[0], 202)
         self.assertEqual(post({"class": "night"})[0], 202)
         self.wait_until(lambda: frames("trained") > 10, "nothing is trained", process)
@@ -355,7 +355,7 @@ class Targets(reference.ReferenceTest):
         scenes, file = "synth:shapes?scenes=2&frames=9", self.folder / "classes.csv"
         picture = {**good, "model": {"preset": "layers", "layer": PICTURE}}
         for tables, *parts in ((task(masks=small), "task.masks", "0.png: is 8x8, frames are 24x16"),
-                               (task(masks=empty), "task.masks", "no picture is there"),
+                               (task(masks=empty), "task.masks", "no pictures found"),
                                (task(masks=""), "mask needs task.masks"),
                                (task(loss="mse"), "task.loss", "cross-entropy"),
                                (task(kind="label"), "task.masks", "is for task.kind \"mask\""),
@@ -389,7 +389,7 @@ class Targets(reference.ReferenceTest):
         program.write_png(folder / "mask_0004.png", numpy.full((16, 24, 1), 9, numpy.uint8))
         report, outcome = self.learn(self.config(frames, MASKS, kind="mask", loss="cross-entropy", masks=folder),
                                      code=program.FAILED)
-        self.assertIn("mask_0004.png: tells class 9, the network has 3", outcome.err)
+        self.assertIn("mask_0004.png: contains class 9, the network has 3", outcome.err)
         self.assertEqual(report["frames"]["trained"], 4)
         self.assert_balanced(report)
         self.assertTrue((self.folder / "out.safetensors").exists())

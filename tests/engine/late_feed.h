@@ -81,8 +81,8 @@ inline void expect_equal_with_late_targets(const TrainerOptions& options, const 
   LateFeed feed(kLateSamples, 2);
   LossLog log;
   const Outcome outcome = trainer.run(feed, &log);
-  EXPECT_GE(outcome.untold, kLateSamples / 11);
-  EXPECT_EQ(outcome.trained + outcome.untold + outcome.rejected, kLateSamples);
+  EXPECT_GE(outcome.without_target, kLateSamples / 11);
+  EXPECT_EQ(outcome.trained + outcome.without_target + outcome.rejected, kLateSamples);
   expect_equal_bits(trainer.state(), expected.weights);
   expect_equal_losses(log.losses, expected.losses, told_most);
 }

@@ -56,7 +56,7 @@ TEST_F(LabelFile, NumbersFromZeroAreClassesAsTheyStand) {
 TEST_F(LabelFile, ABadRowIsNamedByItsLine) {
   EXPECT_EQ(error_of("0,cat\n"), ":1: must be \"frame,class\" or \"time,class\", not \"0,cat\"");
   EXPECT_EQ(error_of("frame,class\n0,cat\none,dog\n"),
-            ":3: a frame number, 0 or more, and a class must stand here, not \"one,dog\"");
+            ":3: a frame number, 0 or more, and a class were expected here, not \"one,dog\"");
   for (const char* bad : {"frame,class\n1.5,cat\n", "frame,class\n-1,cat\n"})
     EXPECT_TRUE(error_of(bad).starts_with(":2: ")) << bad;
   for (const char* bad : {"time,class\nnan,cat\n", "time,class\n1e999,cat\n"})
@@ -65,8 +65,8 @@ TEST_F(LabelFile, ABadRowIsNamedByItsLine) {
   EXPECT_EQ(error_of("frame,class\n5,\n"), ":2: the class is missing");
   EXPECT_NE(error_of("frame,class\n5,a,b\n").find(":2: a class is one name"), std::string::npos);
   EXPECT_EQ(error_of("frame,class\n5\x1b[2J\n").find('\x1b'), std::string::npos);
-  EXPECT_EQ(error_of("frame,class\n"), ": tells no class");
-  EXPECT_EQ(error_of(""), ": tells no class");
+  EXPECT_EQ(error_of("frame,class\n"), ": contains no class");
+  EXPECT_EQ(error_of(""), ": contains no class");
   EXPECT_THROW(read_labels(folder / "none.csv"), LabelError);
   EXPECT_THROW(read_labels(folder.path()), LabelError);
 }
@@ -96,7 +96,7 @@ TEST(LiveLabels, HoldUntilTheNextAndThoseOfAFrameAreItsAlone) {
   EXPECT_EQ(labels.of(0), -1);
   EXPECT_EQ(labels.hear("{\"class\": \"night\"}"), "");
   EXPECT_EQ(labels.hear("{\"class\": \"day\", \"frame\": 2}"), "");
-  EXPECT_EQ(labels.hear("{\"class\": \"day\", \"frame\": 0}"), "frame 0 has gone by");
+  EXPECT_EQ(labels.hear("{\"class\": \"day\", \"frame\": 0}"), "frame 0 has already passed");
   EXPECT_EQ(labels.hear("{\"class\": \"dusk\"}"),
             "unknown class \"dusk\"; there are day, night; the nearest is \"day\"");
   EXPECT_NE(labels.hear("{\"class\": \"day\", \"time\": 1}"), "");

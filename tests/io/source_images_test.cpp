@@ -123,19 +123,19 @@ TEST_F(Images, SizesMayChange) {
 }
 
 TEST_F(Images, NothingToReadIsAnError) {
-  expect_refused("images:" + folder.path(), "no picture is there");
-  expect_refused("images:" + folder / "%05d.png", "no picture is there");
-  expect_refused("images:" + folder / "*.png", "no picture is there");
-  expect_refused("images:" + folder / "missing", "no picture is there");
+  expect_refused("images:" + folder.path(), "no pictures found");
+  expect_refused("images:" + folder / "%05d.png", "no pictures found");
+  expect_refused("images:" + folder / "*.png", "no pictures found");
+  expect_refused("images:" + folder / "missing", "no pictures found");
   expect_refused("images:", "names no folder");
   put_bytes(folder / "0.png", "rubbish");
   expect_refused("images:" + folder / "%d.png", "no picture can be decoded");
 }
 
 TEST_F(Images, APatternHasOneWholeNumber) {
-  expect_refused("images:/x/%s.png", "whole number");
-  expect_refused("images:/x/%n", "whole number");
-  expect_refused("images:/x/%", "whole number");
+  expect_refused("images:/x/%s.png", "integer placeholder");
+  expect_refused("images:/x/%n", "integer placeholder");
+  expect_refused("images:/x/%", "integer placeholder");
   expect_refused("images:/x/%d%d.png", "more than one number");
   expect_refused("images:/x%d/a.png", "not in a folder's");
   expect_refused("images:/x/%%.png", "no number");

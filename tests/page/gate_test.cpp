@@ -34,8 +34,8 @@ TEST(WebOptions, EveryWayToSayWhere) {
 TEST(WebOptions, WhatIsRefused) {
   for (const char* where : {"0.0.0.0:80", "[::]:80", "192.168.1.5"})
     EXPECT_NE(refusal(where).find("needs a token"), std::string::npos) << where;
-  EXPECT_NE(refusal("127.0.0.1:eighty").find("\"eighty\" is no port"), std::string::npos);
-  EXPECT_NE(refusal("127.0.0.1:65536").find("is no port"), std::string::npos);
+  EXPECT_NE(refusal("127.0.0.1:eighty").find("\"eighty\" is not a port"), std::string::npos);
+  EXPECT_NE(refusal("127.0.0.1:65536").find("is not a port"), std::string::npos);
   EXPECT_NE(refusal("127.0.0.1:").find("ADDR:PORT"), std::string::npos);
   EXPECT_NE(refusal("", "short").find("at least 16"), std::string::npos);
   EXPECT_NE(refusal("", "0123456789abcdef&x=1").find("at least 16"), std::string::npos);

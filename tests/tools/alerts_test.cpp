@@ -31,7 +31,7 @@ TEST(Webhook, NoAnswerInTimeIsAFailureThatNamesNoPassword) {
   const SilentReceiver silent;
   const std::string late =
       complaint<std::runtime_error>([&] { post_json(silent.url(), "{}", milliseconds(100)); });
-  EXPECT_NE(late.find("no answer within 100 ms"), std::string::npos);
+  EXPECT_NE(late.find("no response within 100 ms"), std::string::npos);
   EXPECT_EQ(late.find("secret"), std::string::npos);
 }
 

@@ -56,7 +56,7 @@ void Console::tell_dead_units() {
     if (dead == 0 || kMany * dead < units) continue;
     dead_told_ = true;
     return tell(
-        engine::format("units: %d of %d of stage %zu are dead, their ReLU lets nothing through; "
+        engine::format("units: %d of %d in stage %zu are dead (their ReLU always outputs 0); "
                        "a norm before it or leaky-relu keeps them alive (partime-cnn: "
                        "model.norm = \"instance\")",
                        dead, units, stage));

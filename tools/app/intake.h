@@ -61,8 +61,8 @@ struct Intake {
             .trained = fates.trained,
             .dropped = queue.dropped() + fates.predicted_only,
             .predicted_only = fates.predicted_only,
-            .rejected = queue.rejected() + fates.untold,
-            .untold = fates.untold,
+            .rejected = queue.rejected() + fates.without_target,
+            .without_target = fates.without_target,
             .replayed = fates.replayed};
   }
   /// Starts reading. If nothing is dropped, it ends after `limit` frames (0: no limit).

@@ -78,8 +78,8 @@ class Console {
   std::chrono::steady_clock::time_point complained_at_;
 };
 
-/// The parts of a run in the order that a frame meets them; each is built from those before it.
-/// Ready to learn once constructed. Thread-bound, except progress.stopping.
+/// The parts of a run in the order in which a frame passes through them; each is built from those
+/// before it. Ready to learn once constructed. Thread-bound, except progress.stopping.
 struct RunParts {
   /// Checks config and options, then opens the source. Throws as Run does.
   RunParts(const Config& given, RunOptions options);

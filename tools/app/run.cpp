@@ -137,7 +137,7 @@ void Run::learn(std::int64_t limit) {
   p.progress.learning = false;
   look(p, limit);
   if (!trainer.recording_error().empty())
-    p.console.tell("steps ran eagerly, since recording failed: " + trainer.recording_error());
+    p.console.tell("steps ran eagerly because recording failed: " + trainer.recording_error());
   p.intake.stop();
   p.progress.source_error = p.intake.error();
   tell_of_labels(p);

@@ -54,7 +54,7 @@ def number(kind, least, most):
                 return kind(text)
         except ValueError:
             pass
-        raise argparse.ArgumentTypeError(f"{text} is no number from {least} to {most}")
+        raise argparse.ArgumentTypeError(f"{text} is not a number from {least} to {most}")
     return parse
 
 

@@ -37,7 +37,7 @@ def cut(layers, stages):
 
 
 def warmup(labels, every):
-    """Updates: the program's default, or fewer with groups."""
+    """Updates to warm up for: the program's default, or fewer with groups."""
     return 0 if labels else 50 // every
 
 

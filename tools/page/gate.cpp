@@ -18,7 +18,7 @@ std::uint16_t port_of(std::string_view text) {
   std::uint16_t port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
   if (error != std::errc() || end != text.data() + text.size()) {
-    throw std::invalid_argument("\"" + std::string(text) + "\" is no port; " +
+    throw std::invalid_argument("\"" + std::string(text) + "\" is not a port; " +
                                 std::string(kExpected));
   }
   return port;

@@ -22,7 +22,7 @@ struct WebSubject {
 /// Serves HTTP on one thread of low priority until destroyed:
 ///   /  the page, and the files it loads    /live  WebSocket: state and pictures
 ///   /state  JSON    /history  JSON         /picture/{input,target,prediction,error}  MJPEG
-///   /label  POST: a class, as io::LiveLabels hears it
+///   /label  POST: a class, in the format of io::LiveLabels
 ///   /control  POST  /metrics  Prometheus   /healthz  200 or 503
 /// Memory is bounded: connections and request sizes are limited, and a slow viewer skips to the
 /// latest state, or is disconnected. Training delivers pictures only to viewers ready for them.

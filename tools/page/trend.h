@@ -85,7 +85,7 @@ class Trend {
 
   /// Frames that have left the pipeline, trained on or not.
   static std::int64_t done(const engine::FrameCounts& frames) {
-    return frames.trained + frames.predicted_only + frames.untold;
+    return frames.trained + frames.predicted_only + frames.without_target;
   }
   static double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
   struct Mark {

@@ -311,7 +311,7 @@ void gather_weight_gradients(std::vector<Node>& nodes) {
   for (std::size_t i = nodes.size(); i-- > 0;) {
     if (!is_pass(nodes[i], kernels::Pass::kWeightGradient)) continue;
     Node& node = nodes[i];
-    // Whether nobody in between writes what it reads, or has to do with what it writes.
+    // Whether no operation in between writes its inputs, or reads or writes its outputs.
     bool can_wait = true;
     for (std::size_t k = i + 1; last < nodes.size() && k <= last; ++k)
       can_wait &= !meets(nodes[k].writes, node.reads) && !meets(nodes[k].writes, node.writes) &&

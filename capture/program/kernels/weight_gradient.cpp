@@ -160,7 +160,7 @@ constexpr const char* kSwapped = "swapped";
 class WeightGradientKernel final : public Kernel {
  public:
   /// Plain: vectors along the output channels, taps from x. Swapped: vectors along the input
-  /// channels, taps from dy, which meets x through the flipped kernel.
+  /// channels, taps from dy, which is convolved with x by the flipped kernel.
   WeightGradientKernel(const Convolution& c, bool swapped)
       : c_(c),
         swapped_(swapped),

@@ -1,4 +1,4 @@
-// Lowering LibTorch's operators to nodes: declarations shared by the files beside.
+// Lowering LibTorch's operators to nodes: declarations shared by the files in this folder.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -27,8 +27,7 @@ Schedule gpipe_schedule(const ScheduleSpec& spec) {
 
 extern const ScheduleEntry gpipe{
     .name = "gpipe",
-    .summary =
-        "all forwards of a minibatch, all its backwards, one update; the pipeline runs empty",
+    .summary = "all forwards of a minibatch, all its backwards, one update; the pipeline drains",
     .generate = gpipe_schedule,
     .minibatches = true,
     .flushes = true,

@@ -95,7 +95,8 @@ Schedule pipedream_schedule(const ScheduleSpec& spec) {
 extern const ScheduleEntry pipedream{
     .name = "pipedream",
     .summary =
-        "one forward, one backward, no flush; each frame goes back at its own stashed weights",
+        "one forward, one backward, no flush; each backward uses the stashed weights of its own "
+        "forward",
     .generate = pipedream_schedule,
     .vertical_sync = true,
     .replicas = true,

@@ -1,6 +1,7 @@
-// ZB-H1 (Qi et al., arXiv 2401.10241): 1f1b with flush, the input's gradient (I) apart from the
-// weights' (W). Upstream waits for I alone, and W fills the bubble: stage i does a W when it has i
-// more I than W, so no stage keeps more than N samples. 3 stages, 4 samples per minibatch:
+// ZB-H1 (Qi et al., arXiv 2401.10241): 1f1b with flush, where a backward is split into the input's
+// gradient (I) and the weights' (W). Upstream waits only for I, and W fills the bubble: stage i
+// does a W when it has i more I than W, so no stage keeps more than N samples. 3 stages, 4 samples
+// per minibatch:
 //
 //   stage 0   F0 F1 F2 .  .  I0 W0 F3 I1 W1 .  I2 W2 I3 W3 U
 //   stage 1   .  F0 F1 .  I0 F2 I1 W0 F3 I2 W1 I3 W2 W3 U
@@ -39,7 +40,7 @@ Schedule zb_h1_schedule(const ScheduleSpec& spec) {
 
 extern const ScheduleEntry zb_h1{
     .name = "zb-h1",
-    .summary = "1f1b with the weights' gradients put off into what would be idle time",
+    .summary = "1f1b with the weights' gradients deferred to fill the bubble",
     .generate = zb_h1_schedule,
     .minibatches = true,
     .flushes = true,

@@ -239,8 +239,8 @@ TEST(LateTargets, APredictionIsShownBeforeItsTargetComes) {
       options.late_targets = true;
       const Outcome outcome = rig.run(std::move(options), feed, &feed);
       EXPECT_EQ(feed.told, 60) << name;
-      EXPECT_EQ(outcome.trained + outcome.untold, 60) << name;
-      EXPECT_GE(outcome.untold, 9) << name;
+      EXPECT_EQ(outcome.trained + outcome.without_target, 60) << name;
+      EXPECT_GE(outcome.without_target, 9) << name;
     }
   }
 }

@@ -232,7 +232,8 @@ TEST(Ranks, DrainWhenRankZeroIsAskedTo) {
   EXPECT_EQ(ranks.failures, std::vector<std::string>(2));
   const Outcome& outcome = ranks.outcomes[0];
   const std::int64_t replays = (outcome.admitted + 2) / 5;  // samples 2, 7, 12, ...
-  EXPECT_EQ(outcome.trained + outcome.untold + outcome.rejected + replays, outcome.admitted);
+  EXPECT_EQ(outcome.trained + outcome.without_target + outcome.rejected + replays,
+            outcome.admitted);
   EXPECT_LT(outcome.admitted, 100);
 }
 
@@ -243,7 +244,7 @@ TEST(Ranks, AreRefusedWhereTheyCannotBe) {
   };
   EXPECT_EQ(why({0, 1, 1}, 2), "");
   EXPECT_EQ(why({0, 1, 1}, 4), "4 ranks: the schedule has 3 workers, so 1 to 3");
-  EXPECT_EQ(why({0, 1}, 2), "2 workers are dealt, the schedule has 3");
+  EXPECT_EQ(why({0, 1}, 2), "2 workers are assigned to ranks, but the schedule has 3");
   EXPECT_EQ(why({0, 2, 2}, 3), "rank 1 of 3 has no worker");
   EXPECT_EQ(why({1, 0, 0}, 2), "the first stage must be on rank 0, which has the source");
 }

@@ -65,8 +65,8 @@ TEST_P(OracleTest, SamplesWithoutATargetArePredictedOnlyAsTheOracleDoes) {
   LossLog log;
   const Outcome outcome = trainer.run(feed, &log, {});
   EXPECT_EQ(outcome.predicted_only, 0);
-  EXPECT_GE(outcome.untold, 9);
-  EXPECT_EQ(outcome.trained + outcome.untold + outcome.rejected, 100);
+  EXPECT_GE(outcome.without_target, 9);
+  EXPECT_EQ(outcome.trained + outcome.without_target + outcome.rejected, 100);
   const Trained expected = by_oracle(options, 100, 1, false, {}, told);
   expect_equal_bits(trainer.state(), expected.weights);
   expect_equal_losses(log.losses, expected.losses, told);
@@ -77,8 +77,8 @@ TEST_P(OracleTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
   for (const bool guard : {false, true}) {
     TrainerOptions options = late(small(GetParam()));
     options.guard = guard;
-    expect_equal_with_late_targets(options,
-                                   by_oracle(options, kLateSamples, 1, false, late_sample, told_most));
+    expect_equal_with_late_targets(
+        options, by_oracle(options, kLateSamples, 1, false, late_sample, told_most));
   }
 }
 
@@ -96,25 +96,51 @@ TEST_P(OracleTest, SkipConnectionsOverCuts) {
   expect_equal(by_pipeline(options, 60, true), by_oracle(options, 60));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    StagesAndCuts, OracleTest,
-    testing::ValuesIn(std::vector<ScheduleCase>{
-        {"partime", 1, {}}, {"partime", 2, {4}}, {"partime", 2, {1}}, {"partime", 2, {7}},
-        {"partime", 3, {2, 5}}, {"partime", 3, {3, 4}}, {"partime", 4, {2, 4, 6}},
-        {"partime", 4, {1, 2, 3}}, {"partime", 8, {1, 2, 3, 4, 5, 6, 7}}, {"pb", 1, {}},
-        {"pb", 2, {4}}, {"pb", 4, {1, 2, 3}}, {"pb", 8, {1, 2, 3, 4, 5, 6, 7}},
-        {"pipedream", 1, {}}, {"pipedream", 2, {4}}, {"pipedream", 4, {2, 4, 6}}, {"2bw", 1, {}},
-        {"2bw", 3, {2, 5}}, {"2bw", 4, {2, 4, 6}}, {"gpipe", 1, {}}, {"gpipe", 3, {2, 5}},
-        {"1f1b", 1, {}}, {"1f1b", 4, {2, 4, 6}}, {"interleaved", 2, {4}},
-        {"interleaved", 4, {2, 4, 6}}, {"interleaved", 8, {1, 2, 3, 4, 5, 6, 7}},
-        {"sequential", 1, {}}, {"sequential", 2, {4}}, {"sequential", 3, {2, 5}},
-        {"sequential", 4, {2, 4, 6}}, {"zb-h1", 1, {}}, {"zb-h1", 4, {2, 4, 6}},
-        {"zb-h1", 4, {1, 2, 3}}, {"pipedream", 2, {4}, {2, 1}}, {"pipedream", 2, {4}, {1, 3}},
-        {"pipedream", 3, {2, 5}, {2, 3, 2}}, {"pipedream", 1, {}, {3}},
-        {"gpipe", 3, {2, 5}, {}, true}, {"1f1b", 4, {2, 4, 6}, {}, true},
-        {"zb-h1", 4, {2, 4, 6}, {}, true}, {"pipedream", 4, {2, 4, 6}, {}, true},
-        {"2bw", 4, {2, 4, 6}, {}, true}}),
-    [](const auto& info) { return name_of(info.param); });
+INSTANTIATE_TEST_SUITE_P(StagesAndCuts, OracleTest,
+                         testing::ValuesIn(std::vector<ScheduleCase>{
+                             {"partime", 1, {}},
+                             {"partime", 2, {4}},
+                             {"partime", 2, {1}},
+                             {"partime", 2, {7}},
+                             {"partime", 3, {2, 5}},
+                             {"partime", 3, {3, 4}},
+                             {"partime", 4, {2, 4, 6}},
+                             {"partime", 4, {1, 2, 3}},
+                             {"partime", 8, {1, 2, 3, 4, 5, 6, 7}},
+                             {"pb", 1, {}},
+                             {"pb", 2, {4}},
+                             {"pb", 4, {1, 2, 3}},
+                             {"pb", 8, {1, 2, 3, 4, 5, 6, 7}},
+                             {"pipedream", 1, {}},
+                             {"pipedream", 2, {4}},
+                             {"pipedream", 4, {2, 4, 6}},
+                             {"2bw", 1, {}},
+                             {"2bw", 3, {2, 5}},
+                             {"2bw", 4, {2, 4, 6}},
+                             {"gpipe", 1, {}},
+                             {"gpipe", 3, {2, 5}},
+                             {"1f1b", 1, {}},
+                             {"1f1b", 4, {2, 4, 6}},
+                             {"interleaved", 2, {4}},
+                             {"interleaved", 4, {2, 4, 6}},
+                             {"interleaved", 8, {1, 2, 3, 4, 5, 6, 7}},
+                             {"sequential", 1, {}},
+                             {"sequential", 2, {4}},
+                             {"sequential", 3, {2, 5}},
+                             {"sequential", 4, {2, 4, 6}},
+                             {"zb-h1", 1, {}},
+                             {"zb-h1", 4, {2, 4, 6}},
+                             {"zb-h1", 4, {1, 2, 3}},
+                             {"pipedream", 2, {4}, {2, 1}},
+                             {"pipedream", 2, {4}, {1, 3}},
+                             {"pipedream", 3, {2, 5}, {2, 3, 2}},
+                             {"pipedream", 1, {}, {3}},
+                             {"gpipe", 3, {2, 5}, {}, true},
+                             {"1f1b", 4, {2, 4, 6}, {}, true},
+                             {"zb-h1", 4, {2, 4, 6}, {}, true},
+                             {"pipedream", 4, {2, 4, 6}, {}, true},
+                             {"2bw", 4, {2, 4, 6}, {}, true}}),
+                         [](const auto& info) { return name_of(info.param); });
 
 /// (layers-1) x {conv, relu}, conv, sigmoid and SGD, written with LibTorch alone.
 Trained by_plain_loop(const TrainerOptions& options, std::int64_t samples,

@@ -81,7 +81,7 @@ class Client final : public MqttClient {
     if (addresses_.empty()) {
       const auto found = io::addresses_of(at_.host, "1883", kRetry);
       if (!found || found->empty())
-        return fail(found ? "unknown host" : "the name service is silent");
+        return fail(found ? "unknown host" : "the name service does not answer");
       addresses_ = *found;
     }
     const std::string address = io::numeric(addresses_.front());

@@ -116,12 +116,12 @@ void post_json(const std::string& url, const std::string& json, std::chrono::mil
     connect(dial, *found, end);
     status = status_of(exchange(dial->socket(), request_of(url, json), end));
   } catch (const TimedOut&) {
-    throw std::runtime_error(io::redacted(url) + ": no answer within " +
+    throw std::runtime_error(io::redacted(url) + ": no response within " +
                              std::to_string(limit.count()) + " ms");
   } catch (const std::runtime_error& error) {
     throw std::runtime_error(io::redacted(url) + ": " + error.what());
   }
-  if (status == 0) throw std::runtime_error(io::redacted(url) + ": its answer is not HTTP");
+  if (status == 0) throw std::runtime_error(io::redacted(url) + ": the response is not HTTP");
   if (status < 200 || status > 299)
     throw std::runtime_error(io::redacted(url) + ": answered " + std::to_string(status));
 }

@@ -165,7 +165,7 @@ std::vector<ConfigKey> make_table() {
       KEY(source.silence_s, from(0.1, 3600),
           "seconds without a picture after which a live source counts as broken off"),
       KEY(source.max_pixels, from(1, kMany),
-          "pixels of a picture that may be decoded; a larger one breaks the stream off"),
+          "pixels of a picture that may be decoded; a larger one counts as a disconnect"),
       KEY(task.kind, one_of(names_of(task_types())),
           described(task_types(), &TaskType::name, &TaskType::meaning)),
       KEY(task.loss, losses(),
@@ -215,8 +215,9 @@ std::vector<ConfigKey> make_table() {
           "frozen parameters by name, * matches anything; they cost no gradient, no optimizer "
           "state and no time"),
       KEY_AT("model.memory_format", model.channels_last, one_of({"contiguous", "channels_last"}),
-             "layout of samples and activations; on CPU cores channels_last is faster for kernels "
-             "up to 5 and far slower for large ones; results differ by rounding"),
+             "layout of samples and activations in eager steps; on CPU cores channels_last is "
+             "faster for "
+             "kernels up to 5 and far slower for large ones; step programs always use it"),
       KEY_AT("model.weights", weights.file, {}, "a .safetensors file to start from"),
       KEY_AT("model.learn", weights.learn, {},
              "false: freeze the weights: predict and detect novelty only"),
@@ -244,7 +245,8 @@ std::vector<ConfigKey> make_table() {
       KEY(pipeline.tensor, from(1, 64),
           "under mpirun: ranks that share each worker's convolutions and linear layers"),
       KEY(pipeline.recompute, {},
-          "keep only a sample's input and run forward again to go back: less memory, more time"),
+          "keep only a sample's input and recompute the forward before the backward: less memory, "
+          "more time"),
       KEY(pipeline.capture, one_of({"auto", "graph", "eager"}),
           "graph: record each step once and replay it, as a CUDA Graph or, on a core, a step "
           "program, which equals eager within rounding; eager: operator by operator, on a core "
@@ -283,9 +285,9 @@ std::vector<ConfigKey> make_table() {
       KEY(optimizer.warmup, from(0, kMany),
           "updates in which the rate rises to lr, as LinearLR's total_iters, before the schedule "
           "begins; 0: none; unset, a network of changes whose optimizer is the default has 50"),
-      KEY(optimizer.start_factor, from(0, 1), "warmup: the first rate over lr"),
+      KEY(optimizer.start_factor, from(0, 1), "warmup: initial rate, as a fraction of lr"),
       KEY(correction.kind, corrections(),
-          "what to do about old gradients; none: the schedule's bare rule; auto: none where "
+          "what to do about old gradients; none: the schedule's own update rule; auto: none where "
           "gradients are fresh; else local for a network of changes, where it fits, and for others "
           "inverse-age, with optimizer.beta1 = 0 unless that is set"),
       KEY(correction.anneal, from(1, kMany), "pipemare: updates until the full rate is reached"),
@@ -320,7 +322,8 @@ std::vector<ConfigKey> make_table() {
           "with novelty.snapshots: seconds before and after an event's first frame that are kept "
           "as a video; 0: none"),
       KEY(novelty.webhook, {},
-          "http://[USER:PASSWORD@]HOST:PORT/PATH: each event is posted there as JSON; empty: none"),
+          "http://[USER:PASSWORD@]HOST[:PORT][/PATH]: each event is posted there as JSON; empty: "
+          "none"),
       KEY(novelty.mqtt, {},
           "mqtt://[USER:PASSWORD@]HOST[:PORT]: each event is published there; empty: none"),
       KEY(novelty.topic, {}, "topic that novelty.mqtt publishes to"),

@@ -300,7 +300,7 @@ Json make_report(RunParts& p) {
   Json report = trainer_report(trainer, r, frames, idle);
   report["task"] = {{"kind", config.task.kind},
                     {"loss", config.task.loss.text()},
-                    {"without_target", frames.untold}};
+                    {"without_target", frames.without_target}};
   report["realtime"] = real_time_json(r, p.learner.real_time.verdict(r));
   report["realtime"]["F_estimated"] = p.learner.rate_watch.estimated();
   report["dead_units"] = dead_units_json(trainer);

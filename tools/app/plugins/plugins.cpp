@@ -37,7 +37,7 @@ void add_all(const Plugin& plugin) {
   for (const auto& source : plugin.sources) io::add_source_kind(source);
   for (const auto& sink : plugin.sinks) {
     if (std::ranges::find(sinks, sink.name, &SinkType::name) != sinks.end())
-      throw std::invalid_argument("sink " + sink.name + " is there already");
+      throw std::invalid_argument("sink " + sink.name + " is already registered");
     sinks.push_back(sink);
   }
 }

@@ -31,9 +31,9 @@ void require_plain(const Config& config, const engine::TrainerOptions& options,
 void require_copies(const Config& config, const engine::TrainerOptions& options, int ranks) {
   const int copies = copies_of(config);
   if (copies == 1) return;
-  const std::string each = std::to_string(copies) + " pipelines learn one network (source.uris)";
+  const std::string each = std::to_string(copies) + " pipelines train one network (source.uris)";
   if (ranks % copies != 0) {
-    throw config.error("source.uris", each + ", so that there must be a multiple of " +
+    throw config.error("source.uris", each + ", so the number of ranks must be a multiple of " +
                                           std::to_string(copies) + " ranks (mpirun -n), not " +
                                           std::to_string(ranks));
   }
@@ -133,8 +133,9 @@ void require_grid(const Config& config, const engine::TrainerOptions& options, i
   const std::string shared = std::to_string(tensor) + " ranks share each module (pipeline.tensor)";
   if (ranks % tensor != 0) {
     throw config.error("pipeline.tensor",
-                       shared + ", so that there must be a multiple of " + std::to_string(tensor) +
-                           " ranks (mpirun -n) to a pipeline, not " + std::to_string(ranks));
+                       shared + ", so the number of ranks must be a multiple of " +
+                           std::to_string(tensor) + " ranks (mpirun -n) to a pipeline, not " +
+                           std::to_string(ranks));
   }
   require_plain(config, options, shared);
   if (options.correction.kind == "gap-aware") {

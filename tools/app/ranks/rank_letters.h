@@ -19,14 +19,14 @@
 
 namespace millrace::app {
 
-/// A letter's first character.
+/// A letter's kind, sent as its first character.
 enum class Word : char {
   // To rank 0.
   hello = 'H',   ///< build, config and GPUs
   ready = 'K',   ///< host and process
-  failed = 'X',  ///< exit code, and why
+  failed = 'X',  ///< exit code and error message
   part = 'C',    ///< of a checkpoint
-  stop = 'Q',    ///< a signal asks the run to stop
+  stop = 'Q',    ///< this rank received a stop signal
   source = 'F',  ///< SourceReport of another copy's source
   share = 'S',   ///< the final weights of shared modules
   // From rank 0.

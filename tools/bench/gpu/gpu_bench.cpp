@@ -1,6 +1,6 @@
 // The benchmark for bare GPU machines: answers each question on standard input, one line of JSON,
-// with another; bench.py asks. Stands alone, so that it builds without the libraries of the program
-// and its sources.
+// with another; bench.py asks. Self-contained, so that it builds without the libraries of the
+// program and its sources.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>

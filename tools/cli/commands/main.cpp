@@ -134,7 +134,8 @@ void open_standard_streams() {
   }
 }
 
-/// For failures that nobody can catch: in a library's constructor, a destructor, a starting thread.
+/// For exceptions that cannot be caught: in a library's constructor, a destructor, a starting
+/// thread.
 [[noreturn]] void end_in_a_line() {
   const char* what = "a thread could not be started; is a limit on processes or memory too low?";
   try {

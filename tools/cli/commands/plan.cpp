@@ -180,16 +180,15 @@ void add_options(CLI::App& options, PlanArguments& arguments) {
       ->capture_default_str();
   options.add_option("--links", arguments.links,
                      "GB/s[:ms] for each of --devices' levels, by commas");
-  options.add_option("--overlap", arguments.overlap, "What runs beside computing")
+  options.add_option("--overlap", arguments.overlap, "What overlaps with computation")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "transfers", "all"}));
   options.add_option("--memory", arguments.memory_gb, "GB of a device; 0: no limit")
       ->check(CLI::Range(0.0, 1e6));
   options
-      .add_option(
-          "--replay", arguments.replay,
-          "Samples to keep room for beside the first stage, at least; with --memory all that "
-          "the plan leaves")
+      .add_option("--replay", arguments.replay,
+                  "Minimum replay samples to reserve memory for at the first stage; with --memory, "
+                  "all memory left over")
       ->check(CLI::Range(std::int64_t{0}, kMostReplay));
   std::vector<std::string> schedules = engine::schedule_names();
   schedules.push_back("any");
@@ -210,7 +209,7 @@ void add_options(CLI::App& options, PlanArguments& arguments) {
   count("--tensor", request.most_tensor, "Devices that may share a module", 1, 4096);
   count("--copies", request.most_copies, "Pipelines that may run side by side", 1, 4096);
   count("--stages", request.stages, "Exact number; 0: the best", 0, 4096);
-  count("--frames", arguments.frames, "graph.txt: frames its figures are for", 1, 1'000'000);
+  count("--frames", arguments.frames, "graph.txt: minibatch size of its figures", 1, 1'000'000);
   options.add_option("--fps", request.fps, "F for the rule T/N < 1/F")->check(CLI::Range(0.0, 1e6));
   options.add_option("--kind", arguments.kind, "What the table calls devices: cpu | cuda")
       ->capture_default_str()
@@ -222,7 +221,8 @@ void add_options(CLI::App& options, PlanArguments& arguments) {
 }  // namespace
 
 const Command kPlan = {
-    50, "plan", "The best cut, schedule and use of devices for a profile; writes what run reads",
+    50, "plan",
+    "Find the best cut, schedule and device assignment for a profile, and write the config table",
     add<PlanArguments, add_options, plan>};
 
 }  // namespace millrace::cli

@@ -77,8 +77,7 @@ void print_speeds(const std::vector<engine::plan::Measured>& speeds, std::size_t
   for (const engine::plan::Measured& speed : speeds)
     std::printf(" %.2f (%.2f)", speed.median, speed.spread);
   if (helpful < speeds.size())
-    std::printf("; a stage is no quicker on %zu cores or more, so plans give it fewer",
-                helpful + 1);
+    std::printf("; %zu or more cores do not speed up a stage, so plans use fewer", helpful + 1);
   std::printf("\n");
 }
 

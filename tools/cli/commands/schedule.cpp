@@ -139,7 +139,7 @@ void add_schedule_choice(CLI::App& options, engine::ScheduleSpec& choice, int mo
       ->delimiter(',')
       ->check(CLI::Range(1, 1024));
   options.add_flag("--recompute", choice.recompute,
-                   "Keep only a sample's input and run forward again to go back");
+                   "Keep only a sample's input and recompute the forward before the backward");
 }
 
 engine::Schedule chosen_schedule(engine::ScheduleSpec spec, int stages) {

@@ -67,7 +67,7 @@ bool asked_to_reload() {
   if (asked_anew == 0) return false;
   asked_anew = 0;  // before the file is read, so that a signal meanwhile counts again
   if (!has_terminal || terminal_is_there()) return true;
-  // The terminal was closed: a run that nobody can reach must not keep the camera.
+  // The terminal was closed: a run that can no longer be controlled must release the camera.
   asked = 1;
   return false;
 }

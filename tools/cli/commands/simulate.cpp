@@ -276,7 +276,7 @@ void add_machine(CLI::App& options, SimulateArguments& simulate) {
       ->excludes(links);
   number("--delay", simulate.input.delay_ms,
          "Extra latency of each message in ms, as of a long cable");
-  options.add_option("--overlap", simulate.overlap, "What runs beside computing")
+  options.add_option("--overlap", simulate.overlap, "What overlaps with computation")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "transfers", "all"}));
   number("--overhead", simulate.input.overhead_ms, "ms to launch an action");
@@ -309,7 +309,8 @@ void add_options(CLI::App& options, SimulateArguments& simulate) {
 }  // namespace
 
 const Command kSimulate = {
-    70, "simulate", "Run a schedule against costs: time line, use, bubble, memory, rate, latency",
+    70, "simulate",
+    "Simulate a schedule with given costs: timeline, utilisation, bubble, memory, rate, latency",
     add<SimulateArguments, add_options, simulate_costs>};
 
 }  // namespace millrace::cli

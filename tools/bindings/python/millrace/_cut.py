@@ -38,7 +38,7 @@ class _Tracer(fx.Tracer):
 
 
 def _trace(module: nn.Module, opened: set[str]) -> fx.Graph:
-    """Gives forward's further arguments their defaults."""
+    """Binds forward's remaining arguments to their defaults."""
     optional = list(inspect.signature(module.forward).parameters.values())[1:]
     fixed = {one.name: one.default for one in optional if isinstance(one.default, (type(None), bool, int, float, str))}
     try:

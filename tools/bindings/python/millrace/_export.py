@@ -301,5 +301,5 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
         other = torch.rand(example.shape, generator=torch.Generator().manual_seed(1))
         for sample in (example, other):
             if not torch.equal(_run(functions, sample), module(sample)):
-                raise Error(f"{name} can't be cut: its parts give other numbers than the whole")
+                raise Error(f"{name} can't be cut: its parts and the whole module give different outputs")
     return Exported(name, functions, list(output.shape), remarks)

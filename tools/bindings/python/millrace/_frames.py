@@ -53,7 +53,7 @@ def target(value: Any, number: int, shape: tuple[int, int, int]) -> torch.Tensor
         value = value.item()
     if isinstance(value, _SCALARS) and not isinstance(value, bool):
         if shape[1:] != (1, 1) or not 0 <= value < numbers:
-            raise Error(f"{what}: class {value} is none of the network's {shape[0]}"
+            raise Error(f"{what}: class {value} is out of range: the network has {shape[0]} classes"
                         if shape[1:] == (1, 1) else f"{what}: is a number; the network gives {list(shape)}")
         told = torch.zeros(numbers)
         told[int(value)] = 1

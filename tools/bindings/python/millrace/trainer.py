@@ -88,7 +88,7 @@ class Trainer:
         schedule.verify()
         text = schedule._text
         if text is None:
-            raise Error(f"schedule: give its name: schedule=\"{schedule.name}\", stages={schedule.stages}")
+            raise Error(f"schedule: pass a built-in schedule by name: schedule=\"{schedule.name}\", stages={schedule.stages}")
         path = os.path.join(self._folder.name, "schedule.csv")
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
@@ -200,7 +200,7 @@ class Trainer:
             assert self._stream is not None and self._inbox is not None
             self._inbox.check()
             if targets != self._stream.pairs:
-                raise Error(f"submit: {'no target' if targets else 'a target, or None,'} is due, as with those before")
+                raise Error(f"submit: earlier frames had {'no targets' if targets else 'targets (or None)'}, and so must this one")
             number = self._stream.give(frame, target if targets else None, time)
             if number < 0:
                 self.close()
