@@ -105,7 +105,7 @@ TEST_P(EverySchedule, LearnsWhatTheOracleLearnsFromTheSameSequenceAndCountsFresh
   EXPECT_GT(outcome.replayed, kFrames);
 
   EXPECT_EQ(outcome.trained + outcome.rejected, kFrames);
-  EXPECT_EQ(outcome.predicted_only + outcome.untold, 0);
+  EXPECT_EQ(outcome.predicted_only + outcome.without_target, 0);
   EXPECT_LE(outcome.rejected, 3);
   std::int64_t number = 0;
   for (const Seen::Sample& sample : learned.fresh.samples) {
@@ -183,7 +183,7 @@ TEST_P(PairsComeWhole, NextFrame) {
   observers.add_for_all(&seen);
   const engine::Outcome outcome = trainer.run(feed, &observers);
   EXPECT_EQ(outcome.trained, 57);
-  EXPECT_EQ(outcome.untold, GetParam() ? 3 : 0);
+  EXPECT_EQ(outcome.without_target, GetParam() ? 3 : 0);
   EXPECT_GT(outcome.replayed, 30);
 }
 
@@ -195,7 +195,9 @@ class Live : public testing::Test {
  protected:
   static constexpr std::chrono::seconds kPeriod{10};
 
-  Live() { trainer_.monitor().set_fps(1.0 / double(kPeriod.count())); }
+  explicit Live(bool late_targets = false) : trainer_(options(late_targets)) {
+    trainer_.monitor().set_fps(1.0 / double(kPeriod.count()));
+  }
   void push(engine::Clock::time_point captured = engine::Clock::now()) {
     queue_.writable() = picture(next_++);
     queue_.writable().captured = captured;
@@ -223,7 +225,13 @@ class Live : public testing::Test {
     }
   }
 
-  engine::Trainer trainer_{engine::small("partime", 2, {3})};
+  static engine::TrainerOptions options(bool late_targets) {
+    engine::TrainerOptions options = engine::small("partime", 2, {3});
+    options.late_targets = late_targets;
+    return options;
+  }
+
+  engine::Trainer trainer_;
   io::FrameQueue queue_{8, io::Drop::never};
   io::Resizer resizer_{16, 12};
   FrameFeed stream_{queue_, resizer_, TargetFrom::input};
@@ -286,6 +294,27 @@ TEST_F(Live, TheLatestFrameIsPredictedBeforeAnythingIsReplayed) {
   feed_.shown(sample);
   ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
   EXPECT_TRUE(pass().replayed);
+}
+
+class LiveNextFrame : public Live {
+ protected:
+  LiveNextFrame() : Live(true) {}
+};
+
+TEST_F(LiveNextFrame, SamplesAreReplayedWhenAFrameHasComeForHalfOfItsTime) {
+  trainer_.monitor().set_fps(0);  // nothing is replayed meanwhile
+  pass_fresh();
+  trainer_.monitor().set_fps(1.0 / double(kPeriod.count()));
+  EXPECT_EQ(feed_.poll(0us), Feed::Status::wait) << "the latest frame waits for its target";
+  push();
+  for (int n = 0; n < 5; ++n) {
+    ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
+    EXPECT_TRUE(pass().replayed);
+  }
+  trainer_.monitor().set_fps(1000);
+  std::this_thread::sleep_for(2ms);
+  ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
+  EXPECT_FALSE(pass().replayed);
 }
 
 }  // namespace

@@ -29,6 +29,10 @@ struct ReplayOptions {
 /// arrive. Both times are estimated like TCP's retransmission timeout, mean plus 4 mean deviations
 /// (RFC 6298). Nothing is replayed while a frame is overdue, so outages stop replay.
 ///
+/// Live with late targets: a predicted frame occupies the stages until the next one comes, so idle
+/// time lies before a frame's forward: samples are replayed when a frame has come, until half of
+/// the time to the one after it is over.
+///
 /// Not live (the stream waits for the pipeline): replay follows the share alone; a replayed sample
 /// precedes a fresh one that already waits.
 ///
@@ -55,6 +59,12 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
     if (!live_) {
       const Status status = stream_.poll(patience);
       again_ = may && status == Status::ready;
+      return status;
+    }
+    if (may && trainer_.late_targets()) {
+      const Status status = stream_.poll(patience);
+      again_ = status == Status::ready && pass_ns_.load(std::memory_order_relaxed) > 0 &&
+               left() + period() / 2 >= step_;
       return status;
     }
     if (!may || left().count() < 0) return stream_.poll(patience);
@@ -150,10 +160,15 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   }
   /// A lower bound on the time until the next frame; negative: overdue, or the rate is unknown.
   engine::Clock::duration left() const {
-    const double fps = trainer_.monitor().fps();
-    if (fps <= 0) return std::chrono::nanoseconds(-1);
-    const std::chrono::nanoseconds period(std::int64_t(1e9 / fps - 4 * early_ns_));
+    const auto period = this->period();
+    if (period.count() <= 0) return std::chrono::nanoseconds(-1);
     return captured_ + way_ + period - engine::Clock::now();
+  }
+  /// A lower bound on the time between frames; 0: the rate is unknown.
+  std::chrono::nanoseconds period() const {
+    const double fps = trainer_.monitor().fps();
+    return std::chrono::nanoseconds(
+        fps > 0 ? std::max<std::int64_t>(0, std::int64_t(1e9 / fps - 4 * early_ns_)) : 0);
   }
   void follow_stream(engine::Clock::time_point captured) {
     const engine::Clock::duration way = engine::Clock::now() - captured;
@@ -171,7 +186,8 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
     for (int stage = 0; stage < schedule.stages; ++stage) {
       const int replicas = schedule.replicas_of(stage);
       for (int replica = 0; replica < replicas; ++replica) {
-        const auto& busy = trainer_.monitor().meter(schedule.replica_id(stage, replica)).measured().busy;
+        const auto& busy =
+            trainer_.monitor().meter(schedule.replica_id(stage, replica)).measured().busy;
         slowest = std::max(slowest, busy.quantile(kNearlyAlways) / replicas);
       }
     }
