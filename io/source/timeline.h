@@ -46,7 +46,7 @@ class Timeline {
       const bool stamped = step != nanoseconds(0);
       if (!stamped) next = last_ + (elapsed > nanoseconds(0) ? elapsed : made_up());
       count_lost(stamped ? step : elapsed);
-      learn(stamped ? step : elapsed);
+      learn(stamped ? step : elapsed, elapsed > nanoseconds(0));
     }
     return last_ = std::max(next, last_ + kLeastStep);
   }
@@ -64,7 +64,9 @@ class Timeline {
  private:
   // A step of up to this many periods is no jump: some streams have very few frames per second.
   static constexpr int kPatience = 10;
-  static constexpr std::size_t kEnough = 8;  ///< steps that determine an unknown rate
+  // What determines an unknown rate; of a live source, longer than a burst lasts.
+  static constexpr std::size_t kEnough = 8;  ///< steps
+  static constexpr nanoseconds kLongEnough{250'000'000};
   static constexpr nanoseconds kLeastStep{1000};
 
   // The mean of the steps near the median, so that gaps don't count and jitter cancels out.
@@ -98,14 +100,20 @@ class Timeline {
     late_ = std::max(late_, -usual_);
     late_ -= late_ / 4;  // rates are inexact: fractions of a frame are forgotten over time
   }
-  void learn(nanoseconds step) {
+  void learn(nanoseconds step, bool live) {
     if (step <= nanoseconds(0)) return;
+    const auto known = [&] { return std::span(steps_).first(std::min(seen_, steps_.size())); };
+    if (!rate_known_ && live && seen_ > 0 && step > 5 * usual_step(known())) {
+      seen_ = 0;  // those before had waited somewhere and came in a burst
+      learned_ = nanoseconds(0);
+    }
     steps_[seen_++ % steps_.size()] = step;
+    learned_ += step;
     if (rate_known_) {
       usual_ = usual_step(steps_);
-    } else if (seen_ == kEnough) {  // unknown rate: these few steps stand for all
-      usual_ = usual_step(std::span(steps_).first(seen_));
-      std::fill(steps_.begin() + seen_, steps_.end(), usual_);
+    } else if (seen_ >= kEnough && (!live || learned_ >= kLongEnough)) {
+      usual_ = usual_step(known());  // these few steps stand for all
+      std::fill(steps_.begin() + std::ptrdiff_t(known().size()), steps_.end(), usual_);
       rate_known_ = true;
     }
   }
@@ -117,7 +125,8 @@ class Timeline {
   bool rate_known_;    // from the source, or after enough steps
   nanoseconds usual_;  // frame time
   std::array<nanoseconds, kWindow> steps_{};
-  std::size_t seen_ = 0;  // steps learned from
+  std::size_t seen_ = 0;    // steps learned from
+  nanoseconds learned_{0};  // their sum
 
   bool started_ = false;
   bool broken_off_ = false;

@@ -139,6 +139,18 @@ TEST(Timeline, TheRateIsThatOfTheStreamThoughFramesAreLostOrLate) {
   EXPECT_NEAR(rate_of(stamps), 25.0, 1.5);
 }
 
+TEST(Timeline, FramesThatWaitedForTheReaderAndComeInABurstAreNoRate) {
+  for (const auto apart : {microseconds(20), microseconds(200), microseconds(5000)}) {
+    Timeline time(nanoseconds(0), kSlack);
+    nanoseconds stamp(0);
+    for (int n = 0; n < 25; ++n) time.map(stamp += apart, apart);
+    EXPECT_EQ(time.rate(), 0.0);
+    for (int n = 0; n < 100; ++n) time.map(stamp += kPeriod, kPeriod);
+    EXPECT_NEAR(time.rate(), 25.0, 1e-6);
+    EXPECT_EQ(time.lost(), 0);
+  }
+}
+
 TEST(Timeline, ARateThatChangesIsFollowed) {
   std::vector<nanoseconds> stamps = steady(seconds(0), 50);
   for (int n = 0; n < 40; ++n) stamps.push_back(stamps.back() + milliseconds(100));
