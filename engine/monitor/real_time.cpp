@@ -1,5 +1,7 @@
 #include "engine/monitor/real_time.h"
 
+#include <algorithm>
+
 #include "engine/format.h"
 
 namespace millrace::engine {
@@ -8,7 +10,7 @@ namespace {
 FrameCounts operator-(const FrameCounts& a, const FrameCounts& b) {
   return {a.received - b.received, a.trained - b.trained,
           a.dropped - b.dropped,   a.predicted_only - b.predicted_only,
-          a.rejected - b.rejected, a.untold - b.untold,
+          a.rejected - b.rejected, a.without_target - b.without_target,
           a.replayed - b.replayed};
 }
 
@@ -22,15 +24,8 @@ std::string frames(std::int64_t count) {
 
 }  // namespace
 
-Verdict judge(const Reading& r, const FrameCounts& window, double window_s, bool late,
-              bool before) {
+Verdict judge(const Reading& r, const FrameCounts& window, double window_s, bool late) {
   Verdict verdict{.judged = r.budget > 0, .window_s = window_s, .window = window};
-  if (before || (window.trained == 0 && window_s >= kSilence)) {
-    verdict.judged = verdict.holds = false;
-    verdict.reason = before ? "no frame was learned from yet"
-                            : "no frame was learned from in the last " + text(window_s) + " s";
-    return verdict;
-  }
   if (!verdict.judged) {
     verdict.reason = "the source has no rate (set monitor.fps)";
     return verdict;
@@ -60,7 +55,8 @@ Verdict judge(const Reading& r, const FrameCounts& window, double window_s, bool
 std::string rule_text(const Reading& r, const Verdict& verdict) {
   const std::string times =
       "T/N " + text(r.T_over_N) + " ms, slowest stage " + text(r.bottleneck) + " ms";
-  if (!verdict.judged) return times + (r.budget > 0 ? " (" + verdict.reason + ")" : " (no rate to hold)");
+  if (!verdict.judged)
+    return times + (r.budget > 0 ? " (" + verdict.reason + ")" : " (no rate to hold)");
   return times + " of 1/F " + text(r.budget) + " ms: " + (verdict.holds ? "HOLDS" : "FAILS");
 }
 
@@ -68,6 +64,7 @@ void RealTime::note(const FrameCounts& now, bool late, Clock::time_point time) {
   const std::lock_guard lock(mutex_);
   late_ = late;
   if (now.trained == 0) seen_.clear();  // do not judge a pipeline that is filling
+  if (seen_.empty() || now.trained > seen_.back().second.trained) trained_ = time;
   seen_.emplace_back(time, now);
   while (seen_.size() > 2 && seen_[1].first <= time - kWindow) seen_.pop_front();
 }
@@ -78,11 +75,18 @@ bool RealTime::began() const {
 }
 
 Verdict RealTime::verdict(const Reading& reading) const {
-  if (!began())
-    return judge(reading, {}, 0, false, /*before=*/true);
+  if (!began()) return {.holds = false, .reason = "no frame was learned from yet"};
   const std::lock_guard lock(mutex_);
-  const std::chrono::duration<double> passed = seen_.back().first - seen_.front().first;
-  return judge(reading, seen_.back().second - seen_.front().second, passed.count(), late_);
+  const auto& [now, counts] = seen_.back();
+  const std::chrono::duration<double> passed = now - seen_.front().first, silent = now - trained_;
+  const FrameCounts window = counts - seen_.front().second;
+  if (silent.count() >= std::max(5.0, 3e-3 * reading.budget)) {
+    return {.holds = false,
+            .window_s = passed.count(),
+            .window = window,
+            .reason = "no frame was learned from in the last " + text(silent.count()) + " s"};
+  }
+  return judge(reading, window, passed.count(), late_);
 }
 
 }  // namespace millrace::engine

@@ -11,7 +11,7 @@
 
 namespace millrace::engine {
 
-/// Frames by what happened to them, since the run began or in a window: received = trained +
+/// Counts of frames by outcome, since the run began or in a window: received = trained +
 /// dropped + rejected + in_flight.
 struct FrameCounts {
   std::int64_t received = 0;
@@ -20,8 +20,8 @@ struct FrameCounts {
   std::int64_t predicted_only = 0;  ///< of the dropped
   /// Broken, in a minibatch that the stream did not fill, or without a target.
   std::int64_t rejected = 0;
-  std::int64_t untold = 0;    ///< of the rejected: predicted, but without a target
-  std::int64_t replayed = 0;  ///< learned from again; in no other count
+  std::int64_t without_target = 0;  ///< of the rejected: predicted, but without a target
+  std::int64_t replayed = 0;        ///< learned from again; in no other count
   std::int64_t in_flight() const { return received - trained - dropped - rejected; }
 };
 
@@ -34,16 +34,14 @@ struct Verdict {
 };
 
 /// The rate holds if the slowest stage with its hand-off meets 1/F, no frame was dropped or only
-/// predicted, and `late` is false (the mean load is within 1/F). No verdict if no frame was learned
-/// from for kSilence, or `before` the first one is.
-Verdict judge(const Reading& reading, const FrameCounts& window, double window_s, bool late,
-              bool before = false);
-constexpr double kSilence = 5.0;  ///< seconds
+/// predicted, and `late` is false (the mean load is within 1/F).
+Verdict judge(const Reading& reading, const FrameCounts& window, double window_s, bool late);
 
 /// "T/N 12.3 ms, slowest stage 15.1 of 1/F 100 ms: HOLDS".
 std::string rule_text(const Reading& reading, const Verdict& verdict);
 
-/// Judges a run's last kWindow, from its first trained frame. note(): one thread; verdict(): any.
+/// Judges a run's last kWindow, from its first trained frame. No verdict before that, or once none
+/// was trained for 5 s and three periods. note(): one thread; verdict(): any.
 class RealTime {
  public:
   static constexpr std::chrono::seconds kWindow{10};
@@ -56,6 +54,7 @@ class RealTime {
  private:
   mutable std::mutex mutex_;
   std::deque<std::pair<Clock::time_point, FrameCounts>> seen_;  ///< the oldest first
+  Clock::time_point trained_{};                                 ///< when a frame last was
   bool late_ = false;
 };
 

@@ -56,8 +56,9 @@ TEST(RealTime, NothingHoldsBeforeAFrameOrOnceNoneComes) {
   EXPECT_FALSE(real_time.verdict(reading(1, 25)).holds);
   real_time.note({.received = 2, .trained = 2}, false, now += 1s);
   EXPECT_TRUE(real_time.verdict(reading(1, 25)).holds);
-  for (int second = 0; second < 12; ++second)
+  for (int second = 0; second < 5; ++second)
     real_time.note({.received = 2, .trained = 2}, false, now += 1s);
+  EXPECT_TRUE(real_time.verdict(reading(1, 0.5)).holds) << "one frame in two seconds";
   const Verdict verdict = real_time.verdict(reading(1, 25));
   EXPECT_FALSE(verdict.judged || verdict.holds);
   EXPECT_NE(verdict.reason.find("no frame was learned from"), std::string::npos) << verdict.reason;
