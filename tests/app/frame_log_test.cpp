@@ -91,16 +91,10 @@ TEST_F(FrameLogTest, ADiskThatIsFullForAWhileCostsNoLine) {
   EXPECT_EQ(log.error(), "");
 
   std::ifstream file(path_);
-  int frame = 0, broken = 0;
-  for (std::string text; std::getline(file, text);) {
-    const auto line = nlohmann::json::parse(text, nullptr, false);
-    broken += line.is_discarded() ? 1 : 0;
-    if (!line.is_discarded()) {
-      EXPECT_EQ(line["frame"], frame++);
-    }
-  }
+  int frame = 0;
+  for (std::string text; std::getline(file, text);)
+    EXPECT_EQ(nlohmann::json::parse(text)["frame"], frame++) << "none is cut short";
   EXPECT_EQ(frame, 5);
-  EXPECT_EQ(broken, 1) << "the half of a line that the disk had room for";
 }
 
 TEST_F(FrameLogTest, APipeThatNobodyReadsHoldsUpNothing) {

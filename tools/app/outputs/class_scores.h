@@ -78,15 +78,14 @@ class ClassScores {
   void see(const float* target, const float* prediction) {
     largest(target + offset_, true, truth_);
     largest(prediction + offset_, false, told_);
-    std::int64_t seen = 0, right = 0, usual = 0, again = 0, known = 0;
+    std::int64_t seen = 0, right = 0, usual = 0, again = 0;
     for (std::size_t i = 0; i < pixels_; ++i) {
       const std::size_t truth = truth_[i];
       if (truth == kNone) continue;
       ++seen;
       right += told_[i] == truth;
       usual += majority_[i] == truth;
-      known += latest_[i] != kNone;
-      again += latest_[i] == truth;
+      again += (latest_[i] == kNone ? told_[i] : latest_[i]) == truth;
       latest_[i] = truth;
       overlap_.add(truth, told_[i]);
       majority_overlap_.add(truth, majority_[i]);
@@ -97,7 +96,7 @@ class ClassScores {
     if (seen == 0) return;
     hits_.add(float(right) / float(seen));
     majority_hits_.add(float(usual) / float(seen));
-    if (known > 0) last_hits_.add(float(again) / float(known));
+    last_hits_.add(float(again) / float(seen));
     overlap_.end_frame();
     majority_overlap_.end_frame();
   }
@@ -106,7 +105,8 @@ class ClassScores {
   const engine::LossHistory& hits() const { return hits_; }
   /// The same when always predicting each pixel's most frequent class so far.
   const engine::LossHistory& majority_hits() const { return majority_hits_; }
-  /// The same when always predicting each pixel's latest class; from the second frame on.
+  /// The same when always predicting each pixel's latest class; before there is one, the network's,
+  /// so that both are judged by the same frames.
   const engine::LossHistory& last_hits() const { return last_hits_; }
   const Overlap& overlap() const { return overlap_; }
   const Overlap& majority_overlap() const { return majority_overlap_; }

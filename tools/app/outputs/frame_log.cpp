@@ -146,8 +146,11 @@ bool FrameLog::flush(milliseconds patience) {
 
 void FrameLog::fail(const std::string& cause) {
   set_error(where() + ": " + cause);
-  // Repeat the line, since only part of it may have been written.
-  if (done_ > 0) text_ = "\n" + text_;
+  // Part of a line may have been written: takes it back, or else repeats the whole.
+  struct stat there {};
+  const bool taken_back = fstat(file_.get(), &there) == 0 && S_ISREG(there.st_mode) &&
+                          ftruncate(file_.get(), there.st_size - off_t(done_)) == 0;
+  if (done_ > 0 && !taken_back) text_ = "\n" + text_;
   done_ = 0;
   if (path_ != "-") file_.close();
 }

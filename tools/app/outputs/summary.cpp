@@ -1,4 +1,4 @@
-// A run told to people, in lines and pictures.
+// A run's summary for the user: text lines and charts.
 #include "tools/app/outputs/report.h"
 
 #include <nlohmann/json.hpp>
@@ -30,8 +30,9 @@ void tell_frames(std::ostream& out, const Json& report) {
       << frames["dropped"] << " dropped + " << frames["rejected"] << " rejected";
   const Json& predicted = report["overload"]["predicted_only"];
   if (predicted > 0) out << "; of the dropped " << predicted << " were predicted";
-  const Json& untold = report["task"]["without_target"];
-  if (untold > 0) out << "; of the rejected " << untold << " were predicted, but had no target";
+  const Json& without_target = report["task"]["without_target"];
+  if (without_target > 0)
+    out << "; of the rejected " << without_target << " were predicted, but had no target";
   if (report.contains("replay")) {
     out << "; " << frames["replayed"] << " replayed, " << text(report["replay"]["share"])
         << " of all trained samples";
@@ -60,6 +61,11 @@ void tell_time(std::ostream& out, const Json& report) {
       << report["gradient_age"].dump() << " frames\n";
 }
 
+/// null: no error, so an infinite PSNR.
+std::string figure(const Json& value, const std::string& unit) {
+  return value.is_null() ? "no error" : text(value) + unit;
+}
+
 /// ", mean frame 0.0049, last frame 0.0018": each trivial predictor's recent `of`.
 std::string trivial(const Json& of, const std::string& unit = "") {
   std::string all;
@@ -67,8 +73,7 @@ std::string trivial(const Json& of, const std::string& unit = "") {
        {std::pair{"mean_frame", "mean frame"}, std::pair{"last_frame", "last frame"},
         std::pair{"linear", "linear extrapolation"}}) {
     if (!of.contains(key)) continue;
-    const Json& recent = of[key]["recent"];  // null: no error, so an infinite PSNR
-    all += std::string(", ") + name + " " + (recent.is_null() ? "no error" : text(recent) + unit);
+    all += std::string(", ") + name + " " + figure(of[key]["recent"], unit);
   }
   return all;
 }
@@ -112,7 +117,7 @@ void tell_scores(std::ostream& out, const Json& report) {
   }
   if (!report.contains("psnr_db")) return;
   const Json& psnr = report["psnr_db"];
-  out << "PSNR      last 100 " << text(psnr["recent"]) << " dB" << trivial(psnr, " dB") << "\n";
+  out << "PSNR      last 100 " << figure(psnr["recent"], " dB") << trivial(psnr, " dB") << "\n";
 }
 
 void tell_verdict(std::ostream& out, const Json& real) {

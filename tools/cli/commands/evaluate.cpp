@@ -85,6 +85,17 @@ std::string line(const Figure& one) {
                         one.rival.c_str(), one.best, one.unit.c_str());
 }
 
+/// By errors: losses, or shares misclassified.
+std::string verdict_on(const Figure& one) {
+  const double mine = one.more_is_better ? 1 - one.network : one.network;
+  const double rival = one.more_is_better ? 1 - one.best : one.best;
+  if (mine == rival) return "not better: no better than";
+  if (mine == 0) return "better: no error, unlike";
+  if (rival == 0) return "not better: errors, unlike";
+  return mine < rival ? engine::format("better: %.3g times better than", rival / mine)
+                      : engine::format("not better: %.3g times worse than", mine / rival);
+}
+
 int evaluate(const EvaluateArguments& arguments) {
   catch_signals();
   app::Run run(config_of(arguments));
@@ -98,22 +109,15 @@ int evaluate(const EvaluateArguments& arguments) {
   const Json report = Json::parse(text);
   const std::optional<Figure> loss = filled({"loss", ""}, report, "loss");
   if (!loss) throw std::runtime_error(arguments.source + ": no frame could be evaluated");
-  std::cout << "frames    " << report["frames"]["trained"] << ", none of them learned from\n"
-            << line(*loss);
+  std::cout << "frames    " << report["frames"]["trained"] << ", without training\n" << line(*loss);
   const auto accuracy = filled({"accuracy", "", true}, report, "accuracy");
   for (const auto& one : {filled({"PSNR", " dB", true}, report, "psnr_db"), accuracy,
                           filled({"IoU", "", true}, report, "iou")}) {
     if (one) std::cout << line(*one);
   }
   const Figure& judged = accuracy ? *accuracy : *loss;
-  const double ratio =
-      judged.more_is_better ? judged.network / judged.best : judged.best / judged.network;
-  const bool better =
-      judged.more_is_better ? judged.network > judged.best : judged.network < judged.best;
-  std::cout << "verdict   "
-            << (better ? engine::format("better: %.3g times better than ", ratio)
-                       : engine::format("not better: %.3g times worse than ", 1 / ratio))
-            << "the strongest trivial predictor, " << judged.rival << "\n";
+  std::cout << "verdict   " << verdict_on(judged) << " the strongest trivial predictor, "
+            << judged.rival << "\n";
   return kDone;
 }
 
@@ -130,8 +134,8 @@ void add_options(CLI::App& options, EvaluateArguments& arguments) {
 
 }  // namespace
 
-const Command kEvaluate = {85, "evaluate",
-                           "Predict a stream with weights as they are, beside trivial predictors",
-                           add<EvaluateArguments, add_options, evaluate>};
+const Command kEvaluate = {
+    85, "evaluate", "Evaluate weights on a stream without training, against trivial predictors",
+    add<EvaluateArguments, add_options, evaluate>};
 
 }  // namespace millrace::cli
