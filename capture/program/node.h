@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -87,19 +87,20 @@ bool lie_alike(const at::Tensor& a, const at::Tensor& b);
 /// Dimensions of more than one element, by stride, the largest first.
 std::vector<std::int64_t> by_stride(const at::Tensor& tensor);
 
-/// Memory that only the recording holds: its values may be moved or eliminated.
+/// Memory that only the recording holds: its values may be moved or eliminated. Kept until this is
+/// gone, so that no other tensor gets the same address.
 class OwnMemory {
  public:
   explicit OwnMemory(const std::vector<Call>& calls);
   bool holds(const at::Tensor& tensor) const { return storages_.count(storage(tensor)) > 0; }
-  void add(const at::Tensor& tensor) { storages_.insert(storage(tensor)); }
+  void add(const at::Tensor& tensor) { storages_.emplace(storage(tensor), tensor.storage()); }
   void remove(const at::Tensor& tensor) { storages_.erase(storage(tensor)); }
 
  private:
   static const c10::StorageImpl* storage(const at::Tensor& tensor) {
     return tensor.storage().unsafeGetStorageImpl();
   }
-  std::set<const c10::StorageImpl*> storages_;
+  std::map<const c10::StorageImpl*, c10::Storage> storages_;
 };
 
 /// Lowers calls, which outlive the nodes, to our kernels, or else to LibTorch's operators.

@@ -53,7 +53,8 @@ struct Numerics {
 struct Taps {
   int count = 1, stride = 1, padding = 0, dilation = 1;
   int outputs(int inputs) const {
-    return (inputs + 2 * padding - dilation * (count - 1) - 1) / stride + 1;
+    const int steps = inputs + 2 * padding - dilation * (count - 1) - 1;
+    return steps < 0 ? 0 : steps / stride + 1;
   }
 };
 struct TapGrid {

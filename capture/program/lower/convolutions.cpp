@@ -59,11 +59,11 @@ std::optional<kernels::Convolution> described(const at::Tensor& input, const at:
 // another one, whose output is this one's input.
 bool convolution(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &w = tensor(call, 1), &y = result(call);
+  const at::Tensor bias = optional(call, 2);
   std::optional<kernels::Convolution> c = described(x, y, w, call, 3);
-  if (!c) return false;
+  if (!c || !are_plain(bias)) return false;
   const bool transposed = is_transposed(call, 3);
   if (transposed) c->pass = kernels::Pass::kDataGradient;
-  const at::Tensor bias = optional(call, 2);
   Node node{.kind = Kind::convolution, .reads = {lower.read(x), w}, .convolution = *c};
   if (bias.defined() && !transposed) node.reads.push_back(bias);
   if (!bias.defined() || !transposed) return lower.add_image(y, std::move(node));

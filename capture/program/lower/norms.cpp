@@ -49,14 +49,22 @@ bool group_norm(Lowering& lower, const Call& call) {
           .norm = norm_of(x, call.arguments[6].toInt(), call.arguments[7].toDouble())});
 }
 
-// native_batch_norm(input, weight?, bias?, mean?, variance?, training, momentum, eps)
+// native_batch_norm(input, weight?, bias?, mean?, variance?, training, momentum, eps). Of one
+// picture's own statistics it is an instance norm, as nn.InstanceNorm2d calls it.
 bool batch_norm(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &y = result(call, 0);
   const at::Tensor weight = optional(call, 1), bias = optional(call, 2), mean = optional(call, 3),
                    variance = optional(call, 4);
-  if (call.arguments[5].toBool() || !mean.defined() || !variance.defined() || !are_pictures(x, y) ||
-      !are_plain(weight, bias, mean, variance))
-    return false;
+  if (!are_pictures(x, y) || !are_plain(weight, bias, mean, variance)) return false;
+  if (call.arguments[5].toBool()) {
+    if (mean.defined() || variance.defined() || call.name() != "aten::native_batch_norm")
+      return false;
+    return lower.add_image(y, {.kind = Kind::group_norm,
+                               .reads = {lower.read(x), weight, bias},
+                               .writes = {result(call, 1), result(call, 2)},
+                               .norm = norm_of(x, x.size(1), call.arguments[7].toDouble())});
+  }
+  if (!mean.defined() || !variance.defined()) return false;
   return lower.add_image(y, {.kind = Kind::group_norm,
                              .reads = {lower.read(x), weight, bias, mean, variance},
                              .norm = norm_of(x, x.size(1), call.arguments[7].toDouble(), true)});
@@ -89,9 +97,12 @@ bool group_norm_backward(Lowering& lower, const Call& call) {
 // training, eps, mask)
 bool batch_norm_backward(Lowering& lower, const Call& call) {
   const at::Tensor& x = tensor(call, 1);
-  return !call.arguments[7].toBool() &&
-         norm_backward(lower, call, optional(call, 3), optional(call, 4), optional(call, 2),
-                       norm_of(x, x.size(1), call.arguments[8].toDouble(), true));
+  const bool own = call.arguments[7].toBool();  // statistics
+  if (own && (optional(call, 3).defined() || optional(call, 4).defined())) return false;
+  const std::size_t statistics = own ? 5 : 3;
+  return norm_backward(lower, call, optional(call, statistics), optional(call, statistics + 1),
+                       optional(call, 2),
+                       norm_of(x, x.size(1), call.arguments[8].toDouble(), !own));
 }
 
 kernels::Matrix rows_of(const at::Tensor& x, const c10::IValue& normalized_shape) {
