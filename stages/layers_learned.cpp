@@ -148,7 +148,10 @@ std::unique_ptr<Layer> make_group_norm(std::int64_t groups, std::int64_t channel
        .of = [=](Values x, Values p) {
          // With channels-last memory, LibTorch 2.11 writes an input gradient that is not needed,
          // as may be the case where a graph begins, to a null address.
-         return at::group_norm(x[0].is_leaf() ? x[0].contiguous() : x[0], groups, p[0], p[1]);
+         const bool copies =
+             x[0].is_leaf() && x[0].suggest_memory_format() == at::MemoryFormat::ChannelsLast;
+         return at::group_norm(copies ? x[0].clone(at::MemoryFormat::Contiguous) : x[0], groups,
+                               p[0], p[1]);
        }});
 }
 

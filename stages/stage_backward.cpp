@@ -9,6 +9,17 @@
 namespace millrace::stages {
 namespace {
 
+/// Zeros for what the roots do not depend on.
+Tensors gradients_of(const Tensors& roots, const Tensors& wanted, const Tensors& root_gradients,
+                     bool retain) {
+  Tensors found = torch::autograd::grad(roots, wanted, root_gradients, retain,
+                                        /*create_graph=*/false, /*allow_unused=*/true);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (!found[i].defined()) found[i] = at::zeros_like(wanted[i]);
+  }
+  return found;
+}
+
 /// Accumulates the gradient of a module's output over its users.
 void add(at::Tensor& gradient, const at::Tensor& more) {
   gradient = gradient.defined() ? gradient + more : more;
@@ -67,7 +78,7 @@ Tensors Stage::backward_segment(const Segment& segment, SegmentGraph& graph, Gra
     if (input.requires_grad()) wanted.push_back(input);
   }
   if (wanted.empty()) return {};
-  Tensors found = torch::autograd::grad(roots, wanted, root_gradients, again || retain);
+  Tensors found = gradients_of(roots, wanted, root_gradients, again || retain);
   std::size_t next = mine;
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
     if (graph.inputs[i].requires_grad()) add(gradients[segment.uses[i] + 1], found[next++]);
@@ -114,8 +125,8 @@ void Stage::backward_weight(Activations& activations, Adding adding) {
     SegmentGraph& graph = activations.graphs[i];
     if (graph.gradients.empty()) continue;
     add_found(segments_[i],
-              torch::autograd::grad(graph.outputs, wanted_of(segments_[i], activations.buffer),
-                                    graph.gradients, adding.retain),
+              gradients_of(graph.outputs, wanted_of(segments_[i], activations.buffer),
+                           graph.gradients, adding.retain),
               adding.first);
   }
   if (!adding.retain) activations = {};

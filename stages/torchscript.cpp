@@ -34,14 +34,38 @@ at::Tensor with_dimensions(const at::Tensor& picture, std::int64_t dimensions) {
   return tensor;
 }
 
-/// A part, run operator by operator without fusion or rewriting, for PyTorch's own bits.
+/// Replaces view by reshape, the same but where a step program has pictures channels-last.
+void allow_any_layout(torch::jit::Block& block) {
+  for (auto at = block.nodes().begin(); at != block.nodes().end();) {
+    torch::jit::Node* const node = *at++;
+    for (torch::jit::Block* const inner : node->blocks()) allow_any_layout(*inner);
+    const bool to_sizes = node->kind() == c10::aten::view && node->inputs().size() == 2 &&
+                          node->input(1)->type()->kind() == c10::TypeKind::ListType;
+    if (!to_sizes) continue;
+    torch::jit::Node* const reshape =
+        block.owningGraph()->create(c10::aten::reshape, node->inputs());
+    reshape->insertBefore(node);
+    reshape->output()->setType(node->output()->type());
+    node->output()->replaceAllUsesWith(reshape->output());
+    node->destroy();
+  }
+}
+
+std::shared_ptr<torch::jit::Graph> graph_of(const torch::jit::Module& module) {
+  const auto graph = module.get_method("forward").graph()->copy();
+  torch::jit::Inline(*graph);
+  allow_any_layout(*graph->block());
+  return graph;
+}
+
+/// A part, run operator by operator without fusion, for PyTorch's own bits.
 class ScriptLayer final : public Layer {
  public:
   ScriptLayer(std::string name, const torch::jit::Module& module, std::vector<std::int64_t> inputs,
               std::vector<ParameterSpec> parameters)
       : name_(std::move(name)),
         self_(module._ivalue()),
-        code_(module.get_method("forward").graph(), name_),
+        code_(graph_of(module), name_),
         inputs_(std::move(inputs)),
         parameters_(std::move(parameters)) {}
 
@@ -211,9 +235,7 @@ bool file_ends_in_sigmoid(const std::string& file) {
     if (parts == 0) throw std::invalid_argument("has no parts");
     const torch::jit::Module last =
         opened.module.attr("part_" + std::to_string(parts - 1)).toModule();
-    const auto graph = last.get_method("forward").graph()->copy();
-    torch::jit::Inline(*graph);
-    return graph->outputs().at(0)->node()->kind() == c10::aten::sigmoid;
+    return graph_of(last)->outputs().at(0)->node()->kind() == c10::aten::sigmoid;
   });
 }
 

@@ -65,6 +65,21 @@ void make_up_convolution_backward(torch::jit::Stack& stack) {
                    wanted.get(2) ? at::zeros(bias.toIntVector(), weight.options()) : at::Tensor());
 }
 
+/// native_group_norm_backward(gradient, input, mean, rstd, weight?, N, C, HxW, group, output_mask).
+/// LibTorch 2.11's would write an input gradient that is not wanted to a null address.
+void make_up_group_norm_backward(torch::jit::Stack& stack) {
+  const auto argument = [&](std::size_t i) { return stack[stack.size() - 10 + i]; };
+  const at::Tensor input = argument(1).toTensor();
+  const std::int64_t channels = argument(6).toInt();
+  const c10::List<bool> wanted = argument(9).toBoolList();
+  torch::jit::drop(stack, 10);
+  const auto of_channels = [&](bool is) {
+    return is ? at::zeros({channels}, input.options()) : at::Tensor();
+  };
+  torch::jit::push(stack, wanted.get(0) ? zeros(input.sizes(), input) : at::Tensor(),
+                   of_channels(wanted.get(1)), of_channels(wanted.get(2)));
+}
+
 /// check_and_update(weights, to, ...) with a rejected gradient: a pass over all weights is slow.
 void make_up_update(torch::jit::Stack& stack, std::size_t arguments) {
   const at::Tensor from = stack[stack.size() - arguments].toTensor();
@@ -86,6 +101,7 @@ void run_once(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   const std::string& name = operation.schema().name();
   if (name == "aten::convolution" && make_up_convolution(*stack)) return;
   if (name == "aten::convolution_backward") return make_up_convolution_backward(*stack);
+  if (name == "aten::native_group_norm_backward") return make_up_group_norm_backward(*stack);
   if (name == "millrace::check_and_update")
     return make_up_update(*stack, operation.schema().arguments().size());
   if (name == "millrace::add_up") return make_up_sum(*stack);

@@ -137,6 +137,7 @@ void Trainer::recording(const std::function<void()>& work) {
       throw std::runtime_error(std::string("pipeline.capture: recording failed: ") + error.what());
     recording_error_ = error.what();
     records_ = false;
+    options_.capture = Capture::eager;
     capture::with_plain_errors([&] { build(); });
   }
 }

@@ -87,6 +87,9 @@ class StepPrograms(reference.ReferenceTest):
                 with self.subTest(cut=cut, **pipeline):
                     report, _ = self.train(model={"preset": "layers", "layer": layers}, cut=cut, **pipeline)
                     self.assertEqual(report["loss"]["not_finite"], 0)
+        for capture in ("graph", "eager"):  # one channel has the strides of any layout
+            report, _ = self.train(model={"layers": 3, "features": 1, "kernel": 3, "norm": "instance", "freeze": ["0.*"]}, capture=capture)
+            self.assertEqual(report["loss"]["not_finite"], 0)
 
     def test_frozen_parameters_stay_and_all_others_learn(self):
         for freeze in (["0.*"], ["*.weight"], ["*.bias"]):
