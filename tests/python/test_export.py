@@ -71,6 +71,25 @@ class Optional(nn.Module):
         return self.last(x + x if twice else x)
 
 
+class Of(nn.Module):
+    def __init__(self, work, *modules):
+        super().__init__()
+        self.work, self.modules_ = work, nn.ModuleList(modules)
+
+    def forward(self, x):
+        return self.work(x, *self.modules_)
+
+
+class Sign(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.sign()
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient
+
+
 class Carry(nn.Module):
     """`work` on tensors of `shapes`, which come and go as one flat tensor: what crosses a cut."""
 
@@ -174,22 +193,34 @@ class Export(SameWeights, program.CliTest):
             with self.subTest(kind.__name__):
                 self.assertTrue(numpy.allclose(runs["auto"], runs["eager"], rtol=1e-3), runs)
 
-    def test_arithmetic_of_sizes_does_not_stop_a_recording(self):
-        class Shuffle(nn.Module):
-            def forward(self, x):
-                b, c, h, w = x.shape
-                x = x.view(b, 2, c // 2, h, w).transpose(1, 2).reshape(b, -1, h, w)
-                return nn.functional.pad(x, (0, 0, 0, (5 - h % 5) % 5))[:, :, :h * 2 - h // 2 - h]
+    def test_recorded_steps_learn_what_eager_ones_do(self):
+        functional = nn.functional
 
-        runs = {}
-        for capture in ["graph", "eager"]:
-            torch.manual_seed(0)
-            net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), Shuffle(), nn.Conv2d(4, 2, 3, padding=1))
-            trainer = millrace.Trainer(net, stages=1, **{**PLAIN, "capture": capture})
-            runs[capture] = [r.loss for r in trainer.run((x, torch.rand(2, 6, 16, generator=torch.Generator().manual_seed(2)))
-                                                         for x in pictures(6, shape=(3, 12, 16)))]
-        self.assertTrue(numpy.allclose(runs["graph"], runs["eager"], rtol=1e-4), runs)
-        part = millrace.export(net, torch.rand(1, 3, 12, 16)).parts[1].traced
+        def shuffled(x):
+            b, c, h, w = x.shape
+            x = x.view(b, 2, c // 2, h, w).transpose(1, 2).reshape(b, -1, h, w)
+            return functional.pad(x, (0, 0, 0, (5 - h % 5) % 5))[:, :, :h * 2 - h // 2 - h]
+
+        cases = {"sizes": Of(lambda x: functional.interpolate(shuffled(x), (12, 16))),
+                 "an operand of each row": Of(lambda x: x * x.mean(3, keepdim=True)),
+                 "instance norm": nn.InstanceNorm2d(4), "a norm that begins": nn.GroupNorm(1, 4),
+                 "a view": Of(lambda x: x.view(-1, 4 * 12 * 16).view(1, 4, 12, 16)),
+                 "no gradient": Of(lambda x, conv: conv(x).detach() + x, nn.Conv2d(4, 4, 1)),
+                 "every other bias": Of(lambda x, conv: functional.conv2d(x, conv.weight[:4], conv.bias[::2]), nn.Conv2d(4, 8, 1)),
+                 "windows beyond the padding": nn.Sequential(nn.AdaptiveAvgPool2d((3, 2)), nn.AvgPool2d(5, 2, 1, ceil_mode=True),
+                                                             nn.Upsample((12, 16)))}
+        for name, middle in cases.items():
+            for cut in ([], [2]):
+                runs = {}
+                for capture in ["graph", "eager"]:
+                    torch.manual_seed(0)
+                    net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), copy.deepcopy(middle), nn.Conv2d(4, 3, 3, padding=1))
+                    net[0].requires_grad_("begins" not in name)
+                    trainer = millrace.Trainer(net, stages=1 + len(cut), cut=cut, **{**PLAIN, "capture": capture})
+                    runs[capture] = [r.loss for r in trainer.run(pictures(6, shape=(3, 12, 16)))]
+                with self.subTest(name, cut=cut):
+                    self.assertTrue(numpy.allclose(runs["graph"], runs["eager"], rtol=1e-4), runs)
+        part = millrace.export(nn.Sequential(Of(shuffled)), torch.rand(1, 4, 12, 16)).parts[0].traced
         self.assertEqual(list(part(torch.rand(1, 4, 20, 8)).shape), [1, 4, 10, 8], "other sizes as well")
 
     def test_what_is_frozen_stays_and_the_rest_learns_as_in_pytorch(self):
@@ -208,7 +239,10 @@ class Export(SameWeights, program.CliTest):
                 self.assert_same(trainer.state_dict(), own)
 
     def test_what_cant_be_cut_is_said_in_a_line(self):
-        cases = {"data-dependent control flow: networks.py, line": networks.Asks, "share conv": networks.Shares}
+        cases = {"data-dependent control flow: networks.py, line": networks.Asks, "share conv": networks.Shares,
+                 "Sign is an autograd.Function": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(Sign.apply)),
+                 "gives a tuple": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(lambda x: (x + 1, x))),
+                 "draw random numbers": lambda: Of(lambda x: nn.functional.dropout(x + 0.1))}
         for words, kind in cases.items():
             with self.subTest(words), self.assertRaises(millrace.Error) as caught:
                 millrace.export(made(kind))

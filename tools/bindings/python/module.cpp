@@ -131,7 +131,7 @@ void translate(std::exception_ptr thrown) {
 }  // namespace
 
 PYBIND11_MODULE(_millrace, m) {
-  py::register_exception_translator(translate);
+  py::register_local_exception_translator(translate);
   py::module_::import("atexit").attr("register")(py::cpp_function(&GilRelease::leave_at_exit));
   py::class_<app::Config>(m, "Config")
       .def(py::init(&make_config))

@@ -4,9 +4,12 @@ at most one earlier part's."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import operator
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import fx, nn
@@ -15,6 +18,20 @@ from millrace._error import Error
 
 SAMPLE, NONE = -1, -2  # as in stages/network.h
 MOST = 0.75  # of a network's weights; a larger module is looked into
+
+
+_TRACING = threading.RLock()
+
+
+def alone(work: Callable[..., Any]) -> Callable[..., Any]:
+    """One thread at a time: tracing replaces nn.Module's call for the whole process."""
+
+    @functools.wraps(work)
+    def locked(*args: Any, **kwargs: Any) -> Any:
+        with _TRACING:
+            return work(*args, **kwargs)
+
+    return locked
 
 
 @dataclasses.dataclass
@@ -217,6 +234,7 @@ def _longest(module: nn.Module, example: torch.Tensor | None) -> _Cut:
     return found
 
 
+@alone
 def cut(module: nn.Module, example: torch.Tensor | None) -> list[Part]:
     """The parts of `module`, in order. Calls in its forward and in its nn.Sequentials are not split further, except for
     modules with most of the weights. `example` ([1,C,H,W]) shows which values may be passed on; None: all."""

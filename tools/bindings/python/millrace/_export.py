@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from millrace._cut import NONE, Part, cut
+from millrace._cut import NONE, Part, alone, cut
 from millrace._error import Error
 
 FORMAT = 1  # as in stages/torchscript.cpp
@@ -46,6 +46,21 @@ def _differentiable():
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def _own_gradient(output: object) -> str | None:
+    """The name of an autograd.Function that `output` depends on. Tracing sees its forward alone."""
+    seen, left = set(), [getattr(output, "grad_fn", None)]
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        kind = getattr(node, "_forward_cls", torch.autograd.Function)
+        if not kind.__module__.startswith("torch."):
+            return kind.__name__
+        seen.add(node)
+        left += [before for before, _ in node.next_functions]
+    return None
 
 
 class _Function(nn.Module):
@@ -259,6 +274,11 @@ def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> torc
     return traced
 
 
+def _alike(parts: torch.Tensor, whole: torch.Tensor) -> bool:
+    """But for rounding: a module may compute otherwise when it is called as a whole."""
+    return parts.shape == whole.shape and torch.allclose(parts, whole, 1e-4, 1e-5 * float(whole.abs().max()))
+
+
 def _run(functions: list[Function], sample: torch.Tensor) -> torch.Tensor:
     made = {-1: sample}
     for i, part in enumerate(functions):
@@ -266,6 +286,7 @@ def _run(functions: list[Function], sample: torch.Tensor) -> torch.Tensor:
     return made[len(functions) - 1]
 
 
+@alone
 def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
     """Cuts `module` into parts wherever only a single tensor (and perhaps skip connections) passes between two calls.
 
@@ -283,6 +304,10 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
     try:
         with _differentiable(), _NoValues():
             output = module(example)
+        with _differentiable(), torch.enable_grad():
+            own = _own_gradient(module(example))
+        if own:
+            raise Error(f"{own} is an autograd.Function, whose backward would be lost")
     except Error as error:
         raise Error(f"{name} can't be cut: {error}") from None
     except Exception as error:
@@ -296,10 +321,13 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
             values = _values(part, owners)
             traced = _traced(part, inputs, values)
             made[i] = traced(*inputs, *(value.tensor for value in values))
+            if not isinstance(made[i], torch.Tensor):
+                raise Error(f"{name} can't be cut: {part.name} gives a {type(made[i]).__name__}, not a tensor")
             functions.append(Function(part.name, part.sources, values, traced, [x.dim() for x in inputs],
                                       made[i].size(1)))
         other = torch.rand(example.shape, generator=torch.Generator().manual_seed(1))
         for sample in (example, other):
-            if not torch.equal(_run(functions, sample), module(sample)):
-                raise Error(f"{name} can't be cut: its parts and the whole module give different outputs")
+            if not _alike(_run(functions, sample), module(sample)):
+                raise Error(f"{name} can't be cut: its parts and the whole module give different outputs; does its "
+                            "forward draw random numbers, or write to a buffer?")
     return Exported(name, functions, list(output.shape), remarks)

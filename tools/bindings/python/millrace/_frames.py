@@ -21,6 +21,8 @@ def _plain(value: Any, what: str) -> torch.Tensor:
             raise Error(f"{what}: {error}") from error
     if not isinstance(value, torch.Tensor):
         raise Error(f"{what}: is a {type(value).__name__}; it must be a numpy array or a torch tensor")
+    if value.layout != torch.strided or value.is_meta:
+        raise Error(f"{what}: is {'a meta' if value.is_meta else 'a sparse'} tensor; it must be a plain one")
     if not value.is_floating_point():
         raise Error(f"{what}: is {str(value.dtype).removeprefix('torch.')}; it must be float32 (a picture: in 0..1)")
     return value.detach().to("cpu", torch.float32).contiguous()  # copies only if needed

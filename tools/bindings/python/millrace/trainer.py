@@ -117,6 +117,10 @@ class Trainer:
         self._shape, self._targets = shape, targets
         return self._run
 
+    def _require_elsewhere(self, method: str) -> None:
+        if self._inbox is not None:
+            self._inbox.require_elsewhere(method)
+
     def _require_idle(self) -> None:
         if self._mode:
             raise Error({"run": "it is already running", "submit": "it learns from submitted frames: close() it first",
@@ -191,6 +195,7 @@ class Trainer:
         `time`: when the frame was captured, in seconds of any clock; it is passed on to the result and gives the frame
         rate. Results come through poll(), on_result() or `async for result in trainer`. Any thread.
         """
+        self._require_elsewhere("submit()")
         with self._giving:
             targets = target is not _NOTHING
             if self._mode != "submit":
@@ -214,7 +219,8 @@ class Trainer:
 
     def on_result(self, see: Callable[[Result], None] | None) -> None:
         """Calls `see` with each result of a submitted frame, on a separate thread, instead of keeping it for poll(). An
-        exception in `see` ends the run and is raised by the next submit(), poll() or close()."""
+        exception in `see` ends the run and is raised by the next submit(), poll() or close(), which it must not call
+        itself: it may set an event for another thread."""
         self._see = see
         if self._inbox is not None:
             self._inbox.see = see
@@ -235,6 +241,7 @@ class Trainer:
     def close(self) -> None:
         """Ends a series of submit(), learn_one() and predict_one(): waits until all frames are trained. Their results
         stay for poll(). The next submit() or run() continues with the same weights."""
+        self._require_elsewhere("close(), which state_dict() calls, too,")
         with self._giving:
             if self._mode not in ("submit", "one") or self._stream is None:
                 return
