@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -8,10 +9,11 @@
 
 namespace millrace::stages {
 
-/// How deep a JSON text is nested, and how much it holds.
+/// How deep a JSON text is nested, and how much it and each object at most hold.
 struct JsonExtent {
   int depth = 0;
-  std::size_t keys = 0, values = 0;
+  std::size_t keys = 0;  ///< of one object
+  std::size_t values = 0;
 };
 
 /// For any text. Reads it once without allocating: a parser takes some 40 bytes per bracket, and
@@ -19,6 +21,8 @@ struct JsonExtent {
 inline JsonExtent json_extent(std::string_view text) {
   JsonExtent extent;
   int depth = 0;
+  std::array<std::size_t, 64> keys{};  // of the object that is open, by depth; deeper ones together
+  const auto open = [&] { return std::size_t(std::clamp(depth, 0, int(keys.size()) - 1)); };
   bool quoted = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -31,12 +35,13 @@ inline JsonExtent json_extent(std::string_view text) {
     } else if (c == '[' || c == '{') {
       extent.depth = std::max(extent.depth, ++depth);
       ++extent.values;
+      keys[open()] = 0;
     } else if (c == ']' || c == '}') {
       --depth;
     } else if (c == ',') {
       ++extent.values;
     } else if (c == ':') {
-      ++extent.keys;
+      extent.keys = std::max(extent.keys, ++keys[open()]);
     }
   }
   return extent;
@@ -48,7 +53,7 @@ inline JsonExtent json_extent(std::string_view text) {
 template <class Json>
 Json parse_bounded(const std::string& text) {
   const JsonExtent extent = json_extent(text);
-  if (extent.depth > 16 || extent.values > 500'000 || extent.keys > 10'000)
+  if (extent.depth > 16 || extent.values > 500'000 || extent.keys > 2'000)
     throw std::length_error("its JSON is nested too deep, or holds too much");
   return Json::parse(text, nullptr, false);
 }

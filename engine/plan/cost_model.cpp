@@ -209,18 +209,17 @@ StageMemory CostModel::memory(const Stage& stage, int stages) const {
   const double stash = to.stash - from.stash;
   memory.weights = memory.versions * weights;
   memory.optimizer = weights + to.state - from.state;
-  memory.stash =
-      method_.recompute ? stash + input_bytes(stage.begin, memory.samples) : memory.samples * stash;
+  memory.whole = method_.recompute ? entry_.recomputed_kept(deep, stages, method_.microbatches)
+                                   : memory.samples;
+  memory.stash = memory.whole * stash + input_bytes(stage.begin, memory.samples);
   if (stage.begin == 0) memory.replay = machine_.replay_bytes;
   return memory;
 }
 
-std::vector<double> CostModel::memory_sums(int versions, int samples) const {
+std::vector<double> CostModel::memory_sums(int versions, int whole) const {
   std::vector<double> sums;
-  for (const auto& [ms, bytes] : sums_) {
-    sums.push_back((versions + 1) * bytes.weight + bytes.state +
-                   (method_.recompute ? 1 : samples) * bytes.stash);
-  }
+  for (const auto& [ms, bytes] : sums_)
+    sums.push_back((versions + 1) * bytes.weight + bytes.state + whole * bytes.stash);
   return sums;
 }
 

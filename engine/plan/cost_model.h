@@ -61,7 +61,8 @@ struct StageTime {
 /// Bytes on one of a stage's devices.
 struct StageMemory {
   int versions = 1;  ///< of the weights
-  int samples = 1;   ///< whose activations are kept
+  int samples = 1;   ///< whose activations are kept; with recompute, whose inputs
+  int whole = 1;     ///< whose activations are kept in any case
   double weights = 0;
   double optimizer = 0;  ///< one gradient of the weights and the optimizer's state
   double stash = 0;
@@ -103,8 +104,8 @@ class CostModel {
 
   /// Forward and backward of modules [0, i).
   const std::vector<double>& compute_sums() const { return compute_; }
-  /// versions x weights + optimizer + samples x stash of modules [0, i).
-  std::vector<double> memory_sums(int versions, int samples) const;
+  /// versions x weights + optimizer + whole x stash of modules [0, i).
+  std::vector<double> memory_sums(int versions, int whole) const;
   /// What memory keeps besides: the inputs that recomputing starts from.
   double input_bytes(int begin, int samples) const;
   int depth(const Stage& stage) const;

@@ -117,7 +117,7 @@ class CutSearch {
     if (memory <= 0) return limits;
     const Stage stage = stage_at(width, tail, 0, modules_);
     const StageMemory kept = model_.memory(stage, places_);
-    const std::vector<double> sums = model_.memory_sums(kept.versions, kept.samples);
+    const std::vector<double> sums = model_.memory_sums(kept.versions, kept.whole);
     for (int begin = 0; begin < modules_; ++begin) {
       const double free = memory - model_.input_bytes(begin, kept.samples) -
                           (begin == 0 ? model_.machine().replay_bytes : 0);

@@ -78,22 +78,44 @@ double latency_of(const CostModel& model, const Cut& cut) {
   return ms;
 }
 
-/// A replica counts as a stage: it adds a sample between itself and the loss.
+/// A replica counts as a stage: it adds a sample between itself and the loss. So does a copy.
 std::vector<std::int64_t> ages_of(const CostModel& model, const Cut& cut) {
   const Method& method = model.method();
   int deep = 0;
-  for (const Stage& stage : cut.stages) deep += stage.replicas;
+  for (const Stage& stage : cut.stages) deep += stage.replicas * method.copies;
   std::vector<std::int64_t> straight(deep, 0), ages;
   if (!model.entry().flushes) {
     straight = gradient_ages(make_schedule(
-        method.schedule, {.stages = deep, .microbatches = std::max(method.microbatches, deep)}));
+        method.schedule,
+        {.stages = deep, .microbatches = std::max(method.microbatches * method.copies, deep)}));
   }
   int at = 0;
   for (const Stage& stage : cut.stages) {
     ages.push_back(straight[at]);
-    at += stage.replicas;
+    at += stage.replicas * method.copies;
   }
   return ages;
+}
+
+/// The most bytes of activations that a worker of an interleaved schedule keeps at a time, if a
+/// sample's take `stash` in each stage, and inputs, kept when recomputing, `input`.
+double most_kept(const Method& method, const std::vector<double>& stash,
+                 const std::vector<double>& input, int worker) {
+  const Schedule schedule = make_schedule(method.schedule, {.stages = int(stash.size()),
+                                                            .microbatches = method.microbatches,
+                                                            .virtual_stages = method.virtual_stages,
+                                                            .recompute = method.recompute});
+  const Program& program = schedule.workers[worker];
+  const auto end = std::int64_t(program.prologue.size() + program.period.size());
+  double kept = 0, most = 0;
+  for (std::int64_t at = 0; at < end; ++at) {
+    const Action a = program.at(at);
+    if (a.op == Op::forward) kept += method.recompute ? input[a.stage] : stash[a.stage];
+    if (a.op == Op::recompute) kept += stash[a.stage];
+    most = std::max(most, kept);
+    if (a.op == Op::backward) kept -= stash[a.stage] + (method.recompute ? input[a.stage] : 0);
+  }
+  return most;
 }
 
 std::vector<StageMemory> memory_of(const CostModel& model, const Cut& cut) {
@@ -101,18 +123,20 @@ std::vector<StageMemory> memory_of(const CostModel& model, const Cut& cut) {
   for (const Stage& stage : cut.stages) list.push_back(model.memory(stage, int(cut.stages.size())));
   const Method& method = model.method();
   if (!model.entry().virtual_stages) return list;
-  // A worker's chunks share a device and, equally, its saved activations.
+  // A worker's chunks share a device.
   const int workers = int(list.size()) / method.virtual_stages;
-  for (int chunk = workers; chunk < int(list.size()); ++chunk) {
-    StageMemory& worker = list[chunk % workers];
-    worker.weights += list[chunk].weights;
-    worker.optimizer += list[chunk].optimizer;
-    worker.stash += list[chunk].stash;
+  std::vector<double> stash, input;
+  for (int chunk = 0; chunk < int(list.size()); ++chunk) {
+    input.push_back(model.input_bytes(cut.stages[chunk].begin, 1));
+    stash.push_back(list[chunk].stash - input.back());
+    if (chunk < workers) continue;
+    list[chunk % workers].weights += list[chunk].weights;
+    list[chunk % workers].optimizer += list[chunk].optimizer;
   }
   list.resize(workers);
   for (int worker = 0; worker < workers; ++worker) {
     list[worker].samples = chunks_kept(worker, workers, method.virtual_stages, method.microbatches);
-    list[worker].stash *= double(list[worker].samples) / method.virtual_stages;
+    list[worker].stash = most_kept(method, stash, input, worker);
   }
   return list;
 }
@@ -132,9 +156,10 @@ Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cu
     rate_flushing(model, cut, outcome);
   } else if (method.schedule == "sequential") {
     for (const Stage& stage : cut.stages) {
+      const StepCosts ms = model.step(stage.begin, stage.end);
+      const double again = method.recompute ? ms.forward : 0;
       outcome.sample_ms +=
-          model.step(stage.begin, stage.end).total() / model.speedup(stage.threads);
-      outcome.sample_ms += model.arrive_ms(stage);
+          (ms.total() + again) / model.speedup(stage.threads) + model.arrive_ms(stage);
     }
   } else {
     outcome.sample_ms = cut.period_ms / method.copies;

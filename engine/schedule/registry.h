@@ -29,6 +29,8 @@ struct ScheduleEntry {
   /// The most samples that such a stage, of `stages`, keeps activations of; 1 if a sample goes
   /// backward right after its forward, or alone.
   int (*samples_kept)(int depth, int stages, int microbatches) = [](int, int, int) { return 1; };
+  /// Of those, with recompute, how many have whole activations: recomputed, and not yet used.
+  int (*recomputed_kept)(int depth, int stages, int microbatches) = [](int, int, int) { return 1; };
 };
 
 /// By name.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -156,8 +157,10 @@ Schedule parse_schedule_csv(const std::string& text) {
 
 Schedule read_schedule_csv(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
+  std::error_code error;
+  if (!in || std::filesystem::is_directory(file, error))
+    throw std::invalid_argument(file + ": cannot be read");
   const std::string text(std::istreambuf_iterator<char>(in), {});
-  if (!in) throw std::invalid_argument(file + ": cannot be read");
   try {
     return parse_schedule_csv(text);
   } catch (const std::invalid_argument& error) {

@@ -81,6 +81,7 @@ class SimulationFacts {
 
   Simulation simulation(double total_ms, std::int64_t dropped) {
     made_.samples = std::int64_t(predicted_.size());
+    made_.frames = input_.frames;
     made_.dropped = dropped;
     made_.total_ms = total_ms;
     set_period();

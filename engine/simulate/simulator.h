@@ -26,6 +26,7 @@ struct SimulationInput {
   std::int64_t samples = 8;              ///< admitted; a trailing group is skipped
   std::vector<plan::StageCosts> stages;  ///< [Schedule::stages], on one device each
   double input_bytes = 0;                ///< of a sample at stage 0: what recomputing keeps
+  int frames = 1;                        ///< in a sample, if costs are those of a minibatch
   /// Worker w is device w. One level stands for any number of devices. A message takes link.ms():
   /// of the sender and then of the receiver with Overlap::none; else of the link, one message at a
   /// time per direction. The replicas' ring all-reduce before an update takes the workers' time
@@ -67,6 +68,7 @@ struct WorkerUse {
 struct Simulation {
   std::int64_t samples = 0;  ///< worked on
   std::int64_t dropped = 0;  ///< frames that a live source dropped
+  int frames = 1;            ///< in a sample
   double total_ms = 0;       ///< until the last action and the last message end
   /// Mean time between predictions, over the second half of those made while samples still came, in
   /// whole updates: no filling and draining but a flush's. Of one minibatch: total_ms / samples.
@@ -82,7 +84,7 @@ struct Simulation {
   std::vector<std::int64_t> gradient_age;  ///< by stage: gradient_ages()
   std::vector<SimulatedAction> events;     ///< by start; empty unless asked for
 
-  double fps() const { return period_ms > 0 ? 1e3 / period_ms : 0; }
+  double fps() const { return period_ms > 0 ? 1e3 * frames / period_ms : 0; }
   double compute_share(int worker) const {
     return total_ms > 0 ? workers[worker].compute_ms / total_ms : 0;
   }

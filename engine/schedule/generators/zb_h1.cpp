@@ -46,6 +46,8 @@ extern const ScheduleEntry zb_h1{
     .flushes = true,
     .samples_kept = [](int, int stages,
                        int microbatches) { return std::min(microbatches, stages); },
+    .recomputed_kept = [](int depth, int stages,
+                          int microbatches) { return std::min(microbatches, stages - depth + 1); },
 };
 
 }  // namespace millrace::engine::schedules

@@ -6,6 +6,7 @@
 
 #include "engine/plan/plan.h"
 #include "tests/complaint.h"
+#include "tests/engine/plan/random_profile.h"
 #include "tests/engine/simulate/costs.h"
 
 namespace millrace::engine {
@@ -36,14 +37,36 @@ TEST(Simulation, MemoryIsTheRules) {
   }
 }
 
-TEST(Simulation, MemoryOfAWorkerWithSeveralStages) {
-  const int p = 4, v = 3, m = 8;
-  const Schedule schedule =
-      make_schedule("interleaved", {.stages = p * v, .microbatches = m, .virtual_stages = v});
-  const Simulation s = simulate(schedule, ticks_and_bytes(schedule, m));
-  for (int worker = 0; worker < p; ++worker) {
-    EXPECT_EQ(s.workers[worker].peak_bytes,
-              v * (2 * 1000 + 300) + plan::chunks_kept(worker, p, v, m) * 7);
+TEST(Simulation, KeepsWhatAPlanSays) {
+  std::mt19937 random(7);
+  const plan::Request request{.machine = {.levels = {{4, {}}}},
+                              .schedules = schedule_names(),
+                              .microbatches = {8},
+                              .virtual_stages = {2},
+                              .recompute = true};
+  for (int round = 0; round < 10; ++round) {
+    const plan::Profile profile = plan::random_profile(random, 11);
+    const plan::Planned planned = plan::make_plan(profile, request);
+    ASSERT_EQ(planned.ranked.size(), 2 * schedule_names().size());
+    for (const plan::Plan& made : planned.ranked) {
+      std::vector<int> cut;
+      for (const plan::Stage& stage : made.cut.stages) cut.push_back(stage.begin);
+      cut.erase(cut.begin());
+      const plan::Method& method = made.method;
+      const Schedule schedule =
+          make_schedule(method.schedule, {.stages = int(cut.size()) + 1,
+                                          .microbatches = method.microbatches,
+                                          .virtual_stages = method.virtual_stages,
+                                          .recompute = method.recompute});
+      const Simulation s = simulate(schedule, {.samples = 64,
+                                               .stages = plan::stage_costs(profile, cut),
+                                               .input_bytes = profile.input_bytes});
+      ASSERT_EQ(s.workers.size(), made.outcome.memory.size());
+      for (std::size_t worker = 0; worker < s.workers.size(); ++worker) {
+        EXPECT_NEAR(s.workers[worker].peak_bytes, made.outcome.memory[worker].total(), 1e-6)
+            << method.schedule << (method.recompute ? ", recomputing" : "") << worker;
+      }
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 #include "tools/app/config/profile_read.h"
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -41,8 +42,10 @@ engine::plan::Profile profile_of(const Config& config,
 
 engine::plan::Profile read_profile(const std::string& path, int frames) {
   std::ifstream file(path, std::ios::binary);
+  std::error_code error;
+  if (!file || std::filesystem::is_directory(path, error))
+    throw ConfigError(path + ": can't be read");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file) throw ConfigError(path + ": can't be read");
   try {
     return engine::plan::is_graph(text) ? engine::plan::profile_from_graph(text, path, frames)
                                         : engine::plan::profile_from_json(text, path);

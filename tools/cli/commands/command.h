@@ -2,6 +2,7 @@
 // and man page follow from that.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -38,6 +39,17 @@ std::function<int()> add(CLI::App& options) {
 
 /// For --frames.
 inline const CLI::Range kFrameCount(std::int64_t{0}, std::int64_t{1'000'000'000'000});
+/// CLI::Range lets NaN pass.
+inline CLI::Validator number_in(double least, double most) {
+  const CLI::Range range(least, most);
+  return CLI::Validator(
+      [range](std::string& text) {
+        double value = 0;
+        const bool nan = CLI::detail::lexical_cast(text, value) && std::isnan(value);
+        return nan ? "Value " + text + " is not a number" : range(text);
+      },
+      range.get_description());
+}
 void add_set(CLI::App& options, std::vector<std::string>& settings);
 /// An optional config file, and --set.
 void add_config(CLI::App& options, std::string& config, std::vector<std::string>& settings);

@@ -134,8 +134,10 @@ int plan(const PlanArguments& arguments) {
   } else {
     profile = app::read_profile(arguments.input, arguments.frames);
   }
-  const bool pairs = measured && config.task.kind == "next-frame";  // a sample is two frames
-  const double sample_bytes = profile.input_bytes * (pairs ? 2 : 1);
+  // The target is as large as the output, and autoencode's is the input.
+  const bool apart = !measured || config.task.kind != "autoencode";
+  const double sample_bytes =
+      profile.input_bytes + (apart ? profile.modules.back().bytes.activation : 0);
   Request request;
   engine::plan::Planned planned;
   try {
@@ -184,7 +186,7 @@ void add_options(CLI::App& options, PlanArguments& arguments) {
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "transfers", "all"}));
   options.add_option("--memory", arguments.memory_gb, "GB of a device; 0: no limit")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(number_in(0.0, 1e6));
   options
       .add_option("--replay", arguments.replay,
                   "Minimum replay samples to reserve memory for at the first stage; with --memory, "
@@ -210,7 +212,7 @@ void add_options(CLI::App& options, PlanArguments& arguments) {
   count("--copies", request.most_copies, "Pipelines that may run side by side", 1, 4096);
   count("--stages", request.stages, "Exact number; 0: the best", 0, 4096);
   count("--frames", arguments.frames, "graph.txt: minibatch size of its figures", 1, 1'000'000);
-  options.add_option("--fps", request.fps, "F for the rule T/N < 1/F")->check(CLI::Range(0.0, 1e6));
+  options.add_option("--fps", request.fps, "F for the rule T/N < 1/F")->check(number_in(0.0, 1e6));
   options.add_option("--kind", arguments.kind, "What the table calls devices: cpu | cuda")
       ->capture_default_str()
       ->check(CLI::IsMember({"cpu", "cuda"}));

@@ -33,6 +33,7 @@ struct SimulateArguments : engine::ScheduleSpec {
   // Costs of a sample.
   engine::GivenCosts costs;  ///< gradients are as large as activations
   std::string profile;       ///< instead of costs: JSON, or PipeDream's graph.txt
+  int frames = 1;            ///< of graph.txt's minibatch
   std::vector<int> cut;      ///< of the profile's modules; empty: balanced
   // The hardware.
   double link_latency_ms = 0, link_gbps = 0;  ///< Gbit/s; 0: bytes are free
@@ -70,7 +71,6 @@ std::vector<StageCosts> profiled_costs(const SimulateArguments& arguments, const
 
 SimulationInput input_of(const SimulateArguments& arguments, const Schedule& schedule) {
   SimulationInput input = arguments.input;
-  if (arguments.fps != 0) input.source_period_ms = 1e3 / arguments.fps;
   Profile profile;
   if (arguments.profile.empty()) {
     engine::GivenCosts costs = arguments.costs;
@@ -79,9 +79,11 @@ SimulationInput input_of(const SimulateArguments& arguments, const Schedule& sch
       throw app::ConfigError("--link-gbps has nothing to carry: give --message-bytes or --profile");
     input.stages = costs.of(schedule.stages, "--");
   } else {
-    profile = app::read_profile(arguments.profile, 1);
+    profile = app::read_profile(arguments.profile, arguments.frames);
     input.input_bytes = profile.input_bytes;
+    input.frames = profile.frames;
   }
+  if (arguments.fps != 0) input.source_period_ms = 1e3 * input.frames / arguments.fps;
   input.machine = engine::plan::parse_machine(arguments.devices.empty() ? "1" : arguments.devices,
                                               arguments.links, arguments.overlap, 0, profile);
   if (!arguments.devices.empty() && input.machine.devices() < int(schedule.workers.size())) {
@@ -234,6 +236,9 @@ int simulate_costs(const SimulateArguments& arguments) {
 void add_costs(CLI::App& options, SimulateArguments& simulate) {
   CLI::Option* const profile = options.add_option(
       "--profile", simulate.profile, "What modules cost: JSON, or PipeDream's graph.txt");
+  options.add_option("--frames", simulate.frames, "graph.txt: minibatch size of its figures")
+      ->check(CLI::Range(1, 1'000'000))
+      ->needs(profile);
   options
       .add_option("--cut", simulate.cut, "Modules where stages 1.. begin, as 3,6; unset: balanced")
       ->delimiter(',')
@@ -248,14 +253,14 @@ void add_costs(CLI::App& options, SimulateArguments& simulate) {
     options.add_option(name, value, text)
         ->delimiter(',')
         ->capture_default_str()
-        ->check(CLI::Range(0.0, 1e9))
+        ->check(number_in(0.0, 1e9))
         ->excludes(profile);
   };
   by_stage("--forward", simulate.costs.forward, "ms of a sample: one value, or one per stage");
   by_stage("--backward", simulate.costs.backward, "ms; half each for input and weights");
   by_stage("--update", simulate.costs.update, "ms");
   const auto bytes = [&](const char* name, double& value, const char* text) {
-    options.add_option(name, value, text)->check(CLI::Range(0.0, 1e15))->excludes(profile);
+    options.add_option(name, value, text)->check(number_in(0.0, 1e15))->excludes(profile);
   };
   bytes("--message-bytes", simulate.costs.bytes.activation,
         "Bytes of an activation, and of its gradient");
@@ -265,7 +270,7 @@ void add_costs(CLI::App& options, SimulateArguments& simulate) {
 
 void add_machine(CLI::App& options, SimulateArguments& simulate) {
   const auto number = [&](const char* name, double& value, const char* text) {
-    return options.add_option(name, value, text)->check(CLI::Range(0.0, 1e9));
+    return options.add_option(name, value, text)->check(number_in(0.0, 1e9));
   };
   CLI::Option* const links = options.add_option(
       "--links", simulate.links, "GB/s[:ms] for each of --devices' levels, by commas, as for plan");
@@ -283,7 +288,7 @@ void add_machine(CLI::App& options, SimulateArguments& simulate) {
   options
       .add_option("--contention", simulate.input.contention, "Computing takes so many times longer")
       ->capture_default_str()
-      ->check(CLI::Range(1e-3, 1e3));
+      ->check(number_in(1e-3, 1e3));
   options
       .add_option("--cores", simulate.input.cores,
                   "Cores to which workers are assigned round-robin; 0: one for each")
@@ -302,7 +307,7 @@ void add_options(CLI::App& options, SimulateArguments& simulate) {
   options.add_option("--trace", simulate.trace, "Where to write a trace for Chrome or Perfetto");
   options.add_option("--svg", simulate.svg, "Where to draw the time line");
   options.add_option("--until", simulate.until_ms, "ms that the drawing shows")
-      ->check(CLI::Range(0.0, 1e12));
+      ->check(number_in(0.0, 1e12));
   options.add_option("--json", simulate.json, "Where to write the results");
 }
 
