@@ -49,6 +49,8 @@ class Outputs(program.CliTest):
             for key in ("video", "log"):
                 with self.subTest(name=name, key=key):
                     self.refused(f"output.{key}", "is the file of source.uri", uri=str(video), output={key: self.folder / name})
+        uri = program.write_frames(self.folder / "frames", program.random_frames(seed=1, count=2, channels=3))
+        self.refused("output.prediction", "is a picture of source.uri", uri=uri, output={"prediction": sorted((self.folder / "frames").iterdir())[1]})
         config = self.folder / "config.toml"
         self.refused("output.report", "is the file of the config", options=("--report", config))
         self.refused("--trace", "is the file of the config", options=("--trace", config))

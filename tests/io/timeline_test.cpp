@@ -140,7 +140,8 @@ TEST(Timeline, TheRateIsThatOfTheStreamThoughFramesAreLostOrLate) {
 }
 
 TEST(Timeline, FramesThatWaitedForTheReaderAndComeInABurstAreNoRate) {
-  for (const auto apart : {microseconds(20), microseconds(200), microseconds(5000)}) {
+  for (const int microseconds : {20, 200, 5000}) {
+    const nanoseconds apart = std::chrono::microseconds(microseconds);
     Timeline time(nanoseconds(0), kSlack);
     nanoseconds stamp(0);
     for (int n = 0; n < 25; ++n) time.map(stamp += apart, apart);

@@ -108,6 +108,8 @@ void Run::learn(std::int64_t limit) {
   RunParts& p = *parts_;
   engine::Trainer& trainer = p.learner.trainer;
   if (p.progress.began != engine::Clock::time_point()) throw std::logic_error("a run learns once");
+  const std::int64_t group = trainer.schedule().group;
+  limit = (limit + group - 1) / group * group;  // whole minibatches
   prepare(p);
   p.intake.start(limit);
   p.progress.began = engine::Clock::now();

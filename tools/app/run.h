@@ -83,9 +83,9 @@ class Run {
   /// `look` is called by learn()'s thread about 20 times a second; it may not call learn().
   void on_tick(std::function<void()> look);
 
-  /// Learns until the source ends, `frames` frames are trained (0: no limit) or stop() is called.
-  /// Call it once. Rethrows a worker's exception; save() then still saves what was learned. Throws
-  /// Wedged if no frame is finished for 20 s after stop().
+  /// Learns until the source ends, `frames` frames, in whole minibatches, are trained (0: no limit)
+  /// or stop() is called. Call it once. Rethrows a worker's exception; save() then still saves what
+  /// was learned. Throws Wedged if no frame is finished for 20 s after stop().
   void learn(std::int64_t frames = 0);
   /// Stops reading and ends a pause; frames in flight are finished. Any thread.
   void stop();

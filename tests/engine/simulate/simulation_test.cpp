@@ -39,11 +39,8 @@ TEST(Simulation, MemoryIsTheRules) {
 
 TEST(Simulation, KeepsWhatAPlanSays) {
   std::mt19937 random(7);
-  const plan::Request request{.machine = {.levels = {{4, {}}}},
-                              .schedules = schedule_names(),
-                              .microbatches = {8},
-                              .virtual_stages = {2},
-                              .recompute = true};
+  plan::Request request{.machine = {.levels = {{4, {}}}}, .microbatches = {8}, .recompute = true};
+  request.schedules = schedule_names();
   for (int round = 0; round < 10; ++round) {
     const plan::Profile profile = plan::random_profile(random, 11);
     const plan::Planned planned = plan::make_plan(profile, request);

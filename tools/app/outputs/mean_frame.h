@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -36,7 +37,9 @@ class MeanFrame {
 
   const std::vector<float>& mean() const { return mean_; }
   /// Whether there is a mean yet: for pictures, after the first one.
-  bool known() const { return seen_ > 0 || !counts_.empty(); }
+  bool known() const {
+    return seen_ > 0 || std::any_of(counts_.begin(), counts_.end(), [](float n) { return n > 0; });
+  }
 
  private:
   template <class Element>

@@ -12,6 +12,7 @@
 #include "engine/schedule/schedule.h"
 #include "io/files/whole_file.h"
 #include "io/source/source.h"
+#include "io/source/source_images.h"
 #include "io/source/uri.h"
 #include "io/video/video_writer.h"
 #include "tools/app/assembly.h"
@@ -112,6 +113,20 @@ bool same_file(const std::string& a, const std::string& b) {
          fs::weakly_canonical(io::behind_links(b), error);
 }
 
+/// Whether it is a picture of the source.
+bool is_read(const Config& config, const std::string& path) {
+  std::error_code error;
+  const io::Uri source = io::split_uri(config.source.uri);
+  if (source.scheme != "images" || !fs::exists(path, error)) return false;
+  const bool numbered = source.rest.find('%') != std::string::npos;
+  const std::string folder = fs::path(source.rest).parent_path().string();
+  return std::ranges::any_of(
+      io::list_pictures(!numbered        ? source.rest
+                        : folder.empty() ? "."
+                                         : folder),
+      [&](const std::string& picture) { return fs::equivalent(picture, path, error); });
+}
+
 [[noreturn]] void refuse(const Config& config, const std::string& key, const std::string& what) {
   if (key.starts_with("--")) throw ConfigError(key + ": " + what);
   throw config.error(key, what);
@@ -130,6 +145,8 @@ void require_apart(const Config& config, const std::vector<Named>& outputs) {
       if (!other.path.empty() && same_file(output.path, other.path))
         refuse(config, output.key, output.path + ": is the file of " + other.key);
     }
+    if (is_read(config, output.path))
+      refuse(config, output.key, output.path + ": is a picture of source.uri");
     const bool start = !config.weights.file.empty() && output.key != "output.weights";
     if (start && same_file(output.path, config.weights.file))
       refuse(config, output.key, output.path + ": is the file of model.weights");

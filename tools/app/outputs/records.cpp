@@ -37,7 +37,8 @@ Records::Records(RunParts& run)
     count_in_trace(intake.queue);
   }
   if (!config.output.video.empty()) {
-    video = std::make_unique<VideoOut>(intake.shape(), intake.info.fps, config.output.video);
+    video = std::make_unique<VideoOut>(intake.shape(), intake.info.fps, intake.live,
+                                       config.output.video);
     observers.add(video.get());
   }
   observers.add(&log);  // first: the observers below read its histories

@@ -72,8 +72,10 @@ class Observers final : public engine::Observer {
 class VideoOut final : public engine::Observer {
  public:
   /// `to`: see io::VideoWriterOptions. Throws std::runtime_error if the video can't be opened.
-  VideoOut(const stages::ImageShape& shape, double fps, const std::string& to)
+  /// `live`: pictures are as far apart as they came; else 1 / fps.
+  VideoOut(const stages::ImageShape& shape, double fps, bool live, const std::string& to)
       : shape_(shape),
+        period_ns_(live || fps <= 0 ? 0 : 1e9 / fps),
         writer_(io::open_video_writer({.to = to,
                                        .width = int(2 * shape.width),
                                        .height = int(shape.height),
@@ -88,6 +90,8 @@ class VideoOut final : public engine::Observer {
     input_.id = info.frame;
     input_.captured = info.captured;
     input_.pts = info.captured.time_since_epoch();
+    if (period_ns_ > 0)
+      input_.pts = std::chrono::nanoseconds(std::llround(period_ns_ * double(info.frame)));
     io::side_by_side(input_, prediction_, both_);
     writer_->write(both_);
   }
@@ -98,6 +102,7 @@ class VideoOut final : public engine::Observer {
 
  private:
   stages::ImageShape shape_;
+  double period_ns_;  ///< 0: as they came
   std::unique_ptr<io::VideoWriter> writer_;
   io::Frame input_, prediction_, both_;
 };

@@ -199,7 +199,9 @@ int run(const RunArguments& arguments) {
 
 void add_options(CLI::App& options, RunArguments& arguments) {
   add_config(options, arguments.config, arguments.settings);
-  options.add_option("--frames", arguments.frames, "Frames to train; 0: until the source ends")
+  options
+      .add_option("--frames", arguments.frames,
+                  "Frames to train, in whole minibatches; 0: until the source ends")
       ->check(kFrameCount);
   options.add_option("--report", arguments.report, "Where to write the report, JSON");
   CLI::Option* const trace = options.add_option(
