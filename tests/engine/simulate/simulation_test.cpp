@@ -39,7 +39,10 @@ TEST(Simulation, MemoryIsTheRules) {
 
 TEST(Simulation, KeepsWhatAPlanSays) {
   std::mt19937 random(7);
-  plan::Request request{.machine = {.levels = {{4, {}}}}, .microbatches = {8}, .recompute = true};
+  plan::Request request;
+  request.microbatches = {8};
+  request.recompute = true;
+  request.machine.levels.front().count = 4;
   request.schedules = schedule_names();
   for (int round = 0; round < 10; ++round) {
     const plan::Profile profile = plan::random_profile(random, 11);
