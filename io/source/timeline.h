@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <numeric>
 #include <span>
 
 #include "io/source/source_kinds.h"  // frame_period
@@ -64,19 +65,24 @@ class Timeline {
  private:
   // A step of up to this many periods is no jump: some streams have very few frames per second.
   static constexpr int kPatience = 10;
-  // What determines an unknown rate; of a live source, longer than a burst lasts.
+  // What determines an unknown rate; of a live source, longer than a burst.
   static constexpr std::size_t kEnough = 8;  ///< steps
   static constexpr nanoseconds kLongEnough{250'000'000};
   static constexpr nanoseconds kLeastStep{1000};
 
   // The mean of the steps near the median, so that gaps don't count and jitter cancels out.
-  static nanoseconds usual_step(std::span<const nanoseconds> steps) {
+  // `by_time`: steps no longer than the median make up half of the time, not of all steps: frames
+  // that come in a burst, having waited for their reader, don't count either.
+  static nanoseconds usual_step(std::span<const nanoseconds> steps, bool by_time = false) {
     std::array<nanoseconds, kWindow> sorted;
     const auto end = std::copy(steps.begin(), steps.end(), sorted.begin());
-    const auto middle = sorted.begin() + steps.size() / 2;
-    std::nth_element(sorted.begin(), middle, end);
-    const nanoseconds median = *middle;
-    nanoseconds sum(0);
+    std::sort(sorted.begin(), end);
+    nanoseconds median = sorted[steps.size() / 2], sum(0);
+    if (by_time) {
+      const nanoseconds all = std::accumulate(sorted.begin(), end, nanoseconds(0));
+      for (auto step = sorted.begin(); 2 * sum < all; ++step) sum += median = *step;
+      sum = nanoseconds(0);
+    }
     int near = 0;
     for (const nanoseconds step : steps) {
       if (5 * step > 9 * median || 5 * step < median) continue;
@@ -102,18 +108,14 @@ class Timeline {
   }
   void learn(nanoseconds step, bool live) {
     if (step <= nanoseconds(0)) return;
-    const auto known = [&] { return std::span(steps_).first(std::min(seen_, steps_.size())); };
-    if (!rate_known_ && live && seen_ > 0 && step > 5 * usual_step(known())) {
-      seen_ = 0;  // those before had waited somewhere and came in a burst
-      learned_ = nanoseconds(0);
-    }
     steps_[seen_++ % steps_.size()] = step;
     learned_ += step;
     if (rate_known_) {
       usual_ = usual_step(steps_);
     } else if (seen_ >= kEnough && (!live || learned_ >= kLongEnough)) {
-      usual_ = usual_step(known());  // these few steps stand for all
-      std::fill(steps_.begin() + std::ptrdiff_t(known().size()), steps_.end(), usual_);
+      // Unknown rate: these few steps stand for all.
+      usual_ = usual_step(std::span(steps_).first(std::min(seen_, steps_.size())), live);
+      steps_.fill(usual_);
       rate_known_ = true;
     }
   }

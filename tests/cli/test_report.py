@@ -79,7 +79,7 @@ class Contents(ReportTest):
         report, outcome = self.learn(config)
         self.assertEqual(report["dead_units"]["dead"][0], 4)
         # Which stage is checked first is chance; stage 1 then sees only the biases of stage 0.
-        self.assertRegex(outcome.err, r"units: (4 of 4 of stage 0|\d of 8 of stage 1) are dead")
+        self.assertRegex(outcome.err, r"units: (4 of 4 in stage 0|\d of 8 in stage 1) are dead")
         self.assertIn('model.norm = "instance"', outcome.err)
 
     def test_auto_learns_by_gradients_from_downstream_and_says_so(self):

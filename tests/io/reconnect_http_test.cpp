@@ -98,11 +98,11 @@ TEST(ReconnectHttp, AWebCameraIsLiveAndComeBackTo) {
   EXPECT_TRUE(source->info().live);
   EXPECT_EQ(source->info().width, 64);
   const auto becomes = [&](const std::function<bool()>& what) { return read_until(*source, what); };
-  EXPECT_TRUE(becomes([&] { return health->frames_since >= 10; }));
+  EXPECT_TRUE(becomes([&] { return health->frames_since >= 20; }));
 
   camera.hang_up = true;
   EXPECT_TRUE(becomes([&] { return !health->connected; }));
-  EXPECT_TRUE(becomes([&] { return health->reconnects == 1 && health->frames_since >= 10; }));
+  EXPECT_TRUE(becomes([&] { return health->reconnects == 1 && health->frames_since >= 20; }));
 
   camera.frozen = true;
   EXPECT_TRUE(becomes([&] { return !health->connected; }));
@@ -124,12 +124,12 @@ TEST(ReconnectHttp, APictureThatWouldFillTheMemoryIsABreak) {
     WebCamera camera;
     const auto source = open_source({.uri = camera.uri(), .max_pixels = 64 * 48});
     const auto health = source->health();
-    EXPECT_TRUE(read_until(*source, [&] { return health->frames_since >= 10; }));
+    EXPECT_TRUE(read_until(*source, [&] { return health->frames_since >= 20; }));
     camera.send_once(bytes, length);
     EXPECT_TRUE(read_until(*source, [&] { return health->breaks > 0; }));
     EXPECT_NE(health->last_error().find(why), std::string::npos) << health->last_error();
     EXPECT_TRUE(
-        read_until(*source, [&] { return health->reconnects == 1 && health->frames_since >= 10; }));
+        read_until(*source, [&] { return health->reconnects == 1 && health->frames_since >= 20; }));
   }
 }
 
