@@ -123,6 +123,8 @@ class Plan(program.CliTest):
         table, out = self.planned(config, "--stages", "2", "--set", "pipeline.schedule=pb")
         self.assertEqual((table["schedule"], table["stages"]), ("pb", 2))
         self.assertIn("4 modules", out)
+        self.assertNotIn("heads  ", out)
+        self.assertIn("heads  ", self.planned(config, "--stages", "2", "--set", "correction.kind=local")[1])
 
     def test_a_plan_of_another_network(self):
         path = self.profile(*[module(f"m{i}", 1) for i in range(12)])
@@ -138,7 +140,8 @@ class Plan(program.CliTest):
         self.assert_each_refused((("plan", *arguments), *parts) for arguments, *parts in (
             ([self.folder / "none.json"], "none.json"), ([path, "--devices", "2y2"], "2y2"),
             ([path, "--links", "1,1"], "more links than levels"), ([path, "--schedules", "parttime"], "partime"),
-            ([path, "--memory", "-1"], "--memory"), ([path, "--replay", "5"], "--replay", "how large a sample is"), ([path, "--device", "2"], "--device"), ([typo], "typo.toml", "layers"),
+            ([path, "--memory", "-1"], "--memory"), ([path, "--memory", "nan"], "--memory", "not a number"), ([self.folder], "can't be read"),
+            ([path, "--replay", "5"], "--replay", "how large a sample is"), ([path, "--device", "2"], "--device"), ([typo], "typo.toml", "layers"),
             ([path, "--stages", "3"], "2 modules", "2 devices"), ([broken], "broken.json", "module 1 (b)", "forward", "negative")))
 
 

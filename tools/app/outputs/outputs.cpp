@@ -38,9 +38,9 @@ std::string obstacle(const std::string& path, bool folder) {
   std::error_code ignored;
   const fs::file_status there = fs::status(path, ignored);
   if (!folder && fs::is_directory(there)) return std::strerror(EISDIR);
+  if (folder && fs::exists(there) && !fs::is_directory(there)) return std::strerror(ENOTDIR);
   if (fs::exists(there) && !fs::is_directory(there) && !fs::is_regular_file(there))
     return access(path.c_str(), W_OK) == 0 ? "" : std::strerror(errno);  // a device, a pipe
-  if (folder && fs::exists(there) && !fs::is_directory(there)) return std::strerror(ENOTDIR);
   // Files are replaced by renaming: their folder, or its nearest existing ancestor, must be
   // writable.
   fs::path above = fs::absolute(io::behind_links(path), ignored);

@@ -77,6 +77,24 @@ std::string replay_text(const Replay& replay) {
   return text + "\n";
 }
 
+/// A remark if stages would learn by losses of their own, from heads that a profile lacks.
+std::string heads_text(app::Config config, const engine::plan::Plan& plan) {
+  config.pipeline.schedule = plan.method.schedule;
+  config.pipeline.stages = int(plan.cut.stages.size());
+  config.pipeline.virtual_stages = plan.method.virtual_stages;
+  config.pipeline.cut.clear();
+  for (const engine::plan::Stage& stage : plan.cut.stages) {
+    if (stage.begin > 0) config.pipeline.cut.push_back(stage.begin);
+    if (stage.replicas > 1) return "";
+  }
+  const std::string kind = app::assemble(config, app::sample_of(config)).correction.kind;
+  return kind != "local"
+             ? ""
+             : "heads     correction.kind \"local\" gives each stage but the last a head; "
+               "its time is not included, and "
+               "its gradients are fresh\n";
+}
+
 using Json = nlohmann::ordered_json;
 
 Json cut_json(const engine::plan::Cut& cut) {
@@ -154,6 +172,7 @@ int plan(const PlanArguments& arguments) {
   std::string table = engine::plan::pipeline_toml(best, request.machine, arguments.kind);
   Json json = planned_json(profile, planned);
   std::cout << engine::plan::plan_text(profile, request, planned);
+  if (measured) std::cout << heads_text(config, best);
   if (arguments.replay > 0) {
     const Replay replay = replay_of(arguments, request, best, sample_bytes);
     std::cout << replay_text(replay);
