@@ -97,36 +97,40 @@ std::vector<std::int64_t> ages_of(const CostModel& model, const Cut& cut) {
   return ages;
 }
 
-/// The most bytes of activations that a worker of an interleaved schedule keeps at a time, if a
-/// sample's take `stash` in each stage, and inputs, kept when recomputing, `input`.
-double most_kept(const Method& method, const std::vector<double>& stash,
-                 const std::vector<double>& input, int worker) {
+/// Of an interleaved schedule's workers: the most chunks whose activations they keep at a time, and
+/// the most bytes. A sample takes `stash` in each stage, and `input` until it is recomputed.
+void keep_chunks(const Method& method, const std::vector<double>& stash,
+                 const std::vector<double>& input, std::vector<StageMemory>& workers) {
   const Schedule schedule = make_schedule(method.schedule, {.stages = int(stash.size()),
                                                             .microbatches = method.microbatches,
                                                             .virtual_stages = method.virtual_stages,
                                                             .recompute = method.recompute});
-  const Program& program = schedule.workers[worker];
-  const auto end = std::int64_t(program.prologue.size() + program.period.size());
-  double kept = 0, most = 0;
-  for (std::int64_t at = 0; at < end; ++at) {
-    const Action a = program.at(at);
-    if (a.op == Op::forward) kept += method.recompute ? input[a.stage] : stash[a.stage];
-    if (a.op == Op::recompute) kept += stash[a.stage];
-    most = std::max(most, kept);
-    if (a.op == Op::backward) kept -= stash[a.stage] + (method.recompute ? input[a.stage] : 0);
+  for (std::size_t worker = 0; worker < workers.size(); ++worker) {
+    const Program& program = schedule.workers[worker];
+    StageMemory& memory = workers[worker];
+    int chunks = memory.samples = 0;
+    double bytes = memory.stash = 0;
+    for (std::size_t at = 0; at < program.prologue.size() + program.period.size(); ++at) {
+      const Action a = program.at(std::int64_t(at));
+      const double kept = method.recompute ? input[a.stage] : 0;
+      chunks += a.op == Op::forward ? 1 : a.op == Op::backward ? -1 : 0;
+      if (a.op == Op::forward) bytes += method.recompute ? kept : stash[a.stage];
+      if (a.op == Op::recompute) bytes += stash[a.stage];
+      memory.samples = std::max(memory.samples, chunks);
+      memory.stash = std::max(memory.stash, bytes);
+      if (a.op == Op::backward) bytes -= stash[a.stage] + kept;
+    }
   }
-  return most;
 }
 
 std::vector<StageMemory> memory_of(const CostModel& model, const Cut& cut) {
   std::vector<StageMemory> list;
   for (const Stage& stage : cut.stages) list.push_back(model.memory(stage, int(cut.stages.size())));
-  const Method& method = model.method();
   if (!model.entry().virtual_stages) return list;
   // A worker's chunks share a device.
-  const int workers = int(list.size()) / method.virtual_stages;
+  const std::size_t workers = list.size() / std::size_t(model.method().virtual_stages);
   std::vector<double> stash, input;
-  for (int chunk = 0; chunk < int(list.size()); ++chunk) {
+  for (std::size_t chunk = 0; chunk < list.size(); ++chunk) {
     input.push_back(model.input_bytes(cut.stages[chunk].begin, 1));
     stash.push_back(list[chunk].stash - input.back());
     if (chunk < workers) continue;
@@ -134,19 +138,11 @@ std::vector<StageMemory> memory_of(const CostModel& model, const Cut& cut) {
     list[chunk % workers].optimizer += list[chunk].optimizer;
   }
   list.resize(workers);
-  for (int worker = 0; worker < workers; ++worker) {
-    list[worker].samples = chunks_kept(worker, workers, method.virtual_stages, method.microbatches);
-    list[worker].stash = most_kept(method, stash, input, worker);
-  }
+  keep_chunks(model.method(), stash, input, list);
   return list;
 }
 
 }  // namespace
-
-int chunks_kept(int worker, int workers, int virtual_stages, int microbatches) {
-  const int warm_up = 2 * (workers - worker - 1) + (virtual_stages - 1) * workers;
-  return std::min(warm_up + 1, virtual_stages * microbatches);
-}
 
 Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cut) {
   Outcome outcome;

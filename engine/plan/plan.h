@@ -62,10 +62,6 @@ struct Planned {
 /// (Qi et al., arXiv 2401.10241, section 2.3).
 Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cut);
 
-/// interleaved: the most chunks whose activations a worker keeps: its warm-up of 2(p - w - 1) + (v
-/// - 1)p (Megatron-LM, arXiv 2104.04473, section 2.2), and one more.
-int chunks_kept(int worker, int workers, int virtual_stages, int microbatches);
-
 /// Tries every method of the request, each with its exact best cut. For flushing schedules the cut
 /// minimises the slowest stage, and methods are compared by a complete minibatch; without replicas
 /// they use all devices: p x t x d = n. interleaved minimises the slowest chunk, and its memory is

@@ -12,31 +12,6 @@
 namespace millrace::engine {
 namespace {
 
-/// Every action takes a tick, the update none, and each stage keeps the same.
-SimulationInput ticks_and_bytes(const Schedule& schedule, std::int64_t samples) {
-  return {.samples = samples,
-          .stages = std::vector<plan::StageCosts>(schedule.stages,
-                                                  {{}, {.weight = 1000, .state = 300, .stash = 7}}),
-          .ticks = true};
-}
-
-TEST(Simulation, MemoryIsTheRules) {
-  const int n = 4, m = 8;
-  for (const std::string& name : schedule_names()) {
-    if (name == "interleaved") continue;
-    const Schedule schedule = make_schedule(name, {.stages = n, .microbatches = m});
-    const Simulation s = simulate(schedule, ticks_and_bytes(schedule, 64));
-    for (int stage = 0; stage < n; ++stage) {
-      const plan::StageMemory& memory = s.memory[stage];
-      const int depth = n - stage;
-      EXPECT_EQ(memory.versions, schedule_entry(name).versions_kept(depth)) << name << stage;
-      EXPECT_EQ(memory.samples, schedule_entry(name).samples_kept(depth, n, m)) << name;
-      EXPECT_EQ(memory.total(), memory.versions * 1000 + 1300 + memory.samples * 7) << name;
-      EXPECT_EQ(s.workers[stage].peak_bytes, memory.total());
-    }
-  }
-}
-
 TEST(Simulation, KeepsWhatAPlanSays) {
   std::mt19937 random(7);
   plan::Request request;

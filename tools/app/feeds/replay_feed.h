@@ -63,8 +63,12 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
     }
     if (may && trainer_.late_targets()) {
       const Status status = stream_.poll(patience);
-      again_ = status == Status::ready && pass_ns_.load(std::memory_order_relaxed) > 0 &&
-               left() + period() / 2 >= step_;
+      if (status != Status::ready) return status;
+      const auto now = engine::Clock::now();
+      if (came_ == engine::Clock::time_point()) came_ = now;
+      const auto half = period() / 2;
+      again_ = pass_ns_.load(std::memory_order_relaxed) > 0 && half.count() > 0 &&
+               now + step_ <= came_ + half && left() + half >= step_;
       return status;
     }
     if (!may || left().count() < 0) return stream_.poll(patience);
@@ -87,6 +91,7 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
       if (live_) {
         follow_stream(sample.info.captured);
         follow_stages();
+        came_ = {};
       }
       if (buffer_.count() > 0) owed_ += ratio_;
       // Unused time is lost.
@@ -171,7 +176,8 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
         fps > 0 ? std::max<std::int64_t>(0, std::int64_t(1e9 / fps - 4 * early_ns_)) : 0);
   }
   void follow_stream(engine::Clock::time_point captured) {
-    const engine::Clock::duration way = engine::Clock::now() - captured;
+    const bool waited = came_ != engine::Clock::time_point();  // for replayed samples
+    const engine::Clock::duration way = (waited ? came_ : engine::Clock::now()) - captured;
     const double fps = trainer_.monitor().fps();
     if (taken_fresh_ > 0 && fps > 0) {
       const std::chrono::duration<double, std::nano> interval = captured - captured_;
@@ -226,6 +232,7 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   double owed_ = 0;
   std::int64_t taken_ = 0, taken_fresh_ = 0;
   engine::Clock::time_point captured_{};  ///< the latest frame
+  engine::Clock::time_point came_{};      ///< the waiting frame was first seen; 0: none
   engine::Clock::duration way_{};         ///< from capture to here, minimum
   double early_ns_ = 0;                   ///< mean deviation from the stream's period
   engine::Clock::duration step_{};        ///< of the slowest stage, 95th percentile
