@@ -96,7 +96,7 @@ CostModel::CostModel(const Profile& profile, const Machine& machine, const Metho
                                 " devices are no multiple of tensor x copies (" +
                                 std::to_string(pipelines) + ")");
   }
-  places_ = machine.devices() / pipelines * method.virtual_stages;
+  places_ = (machine.devices() / pipelines - method.idle) * method.virtual_stages;
   const int n = int(profile.modules.size());
   const Profile each = shared_by(profile, method.tensor, machine);
   agree_ms_ = each.agree_ms;
@@ -124,7 +124,8 @@ CostModel::CostModel(const Profile& profile, const Machine& machine, const Metho
 }
 
 int CostModel::device(int place, int copy) const {
-  const int row = places_ / method_.virtual_stages;  // chunks go to the workers in turn
+  // Chunks go to the workers in turn.
+  const int row = places_ / method_.virtual_stages + method_.idle;
   return method_.device(place % row, copy, row);
 }
 

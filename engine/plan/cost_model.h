@@ -27,6 +27,7 @@ struct Method {
   int copies = 1;          ///< data-parallel pipelines, which average their gradients
   /// Whether the copies of a stage are neighbours, rather than the stages of a copy.
   bool copies_inside = false;
+  int idle = 0;  ///< places of a row that stay unused, the last ones
 
   /// The first device of `place`, of a copy of `row` places.
   int device(int place, int copy, int row) const {

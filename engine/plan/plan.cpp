@@ -26,8 +26,10 @@ std::vector<int> divisors(int number, int most) {
   return list;
 }
 
-/// Adds one method's candidates. Flushing pipelines of one width take all devices.
-void add(const Method& method, const Request& request, std::vector<Candidate>& list) {
+/// Adds one method's candidates. Flushing pipelines of one width take all devices. Where links
+/// differ, it matters which devices stay idle.
+void add(Method method, const Request& request, std::vector<Candidate>& list) {
+  constexpr int kMostPlaces = 16;  // beyond, planning would take too long
   const ScheduleEntry& entry = schedule_entry(method.schedule);
   const int places = request.machine.devices() / (method.tensor * method.copies);
   Freedom freedom{.replicas = request.replicas && entry.replicates,
@@ -44,6 +46,15 @@ void add(const Method& method, const Request& request, std::vector<Candidate>& l
   // Where stages wait for one another, the cut with the least bottleneck is not always the best.
   if (freedom.threads && !entry.virtual_stages && places > 1)
     list.push_back({method, {.together = true}});
+  if (request.machine.levels.size() < 2 || entry.virtual_stages || places > kMostPlaces) return;
+  for (method.idle = 1; method.idle <= places - std::max(1, freedom.stages); ++method.idle)
+    list.push_back({method, freedom});
+}
+
+/// Whether they differ at most in the devices that stay idle.
+bool alike(Method a, const Method& b) {
+  a.idle = b.idle;
+  return a == b;
 }
 
 void add_shares(Method method, const Profile& profile, const Request& request,
@@ -230,7 +241,7 @@ Planned make_plan(const Profile& profile, const Request& request) {
   for (const auto& entry : plans) {
     const Plan& plan = entry.first;
     const bool known = std::any_of(planned.ranked.begin(), planned.ranked.end(),
-                                   [&](const Plan& p) { return p.method == plan.method; });
+                                   [&](const Plan& p) { return alike(p.method, plan.method); });
     if (!known) planned.ranked.push_back(plan);
   }
   const auto& [best, freedom] = plans.front();

@@ -86,19 +86,21 @@ double exhaustive(const Profile& profile, const Request& request) {
     for (int recompute = 0; recompute <= int(request.recompute); ++recompute) {
       for (int copies = 1;
            copies <= (schedule_entry(schedule).replicates ? request.most_copies : 1); ++copies) {
-        for (int inside = 0; inside < 2 && n % copies == 0; ++inside) {
+        for (int kind = 0; kind < 2 * n / copies && n % copies == 0; ++kind) {
           const int m = schedule_entry(schedule).minibatches ? request.microbatches[0] : 1;
           if (schedule_entry(schedule).minibatches && m % copies != 0) continue;
           const Method method{.schedule = schedule,
                               .microbatches = schedule_entry(schedule).minibatches ? m / copies : 1,
                               .recompute = recompute > 0,
                               .copies = copies,
-                              .copies_inside = inside > 0};
+                              .copies_inside = kind % 2 > 0,
+                              .idle = kind / 2};
+          const int places = n / copies - method.idle;
           const CostModel model(profile, request.machine, method);
           const Freedom freedom{.replicas =
                                     request.replicas && schedule_entry(schedule).replicates};
-          each_plan(modules, n / copies, freedom, [&](const std::vector<Stage>& stages) {
-            if (schedule == "2bw" && in_flight(stages, n / copies) > method.microbatches) return;
+          each_plan(modules, places, freedom, [&](const std::vector<Stage>& stages) {
+            if (schedule == "2bw" && in_flight(stages, places) > method.microbatches) return;
             if (peak_memory(model, stages) > request.machine.memory_bytes) return;
             best = std::min(best, weigh(model, stages).period_ms / copies);
           });
@@ -117,7 +119,7 @@ TEST(Plan, IsTheBestOfAllMethodsAndCuts) {
     const Profile profile = random_profile(random, 1 + int(random() % 7));
     double all = 0;
     for (const ModuleProfile& m : profile.modules) all += m.bytes.weight + m.bytes.stash;
-    Request request{.machine = {.levels = {{2, {0.1, 50}}, {2, {0.5, 20}}},
+    Request request{.machine = {.levels = {{2, {random_cost(random, 20), 50}}, {2, {0.5, 20}}},
                                 .memory_bytes = 1 + all * std::uniform_real_distribution<double>(
                                                               0.2, 3)(random),
                                 .replay_bytes = random_cost(random, 0.3 * all),
