@@ -13,6 +13,7 @@ std::string place(const Profile& profile, std::size_t index) {
 void check_number(double value, const std::string& where, const std::string& field) {
   if (!std::isfinite(value)) throw ProfileError(where + ": " + field + " is not a number");
   if (value < 0) throw ProfileError(where + ": " + field + " is negative");
+  if (value > 1e15) throw ProfileError(where + ": " + field + " is above 1e15");
 }
 
 void check_module(const ModuleProfile& module, const std::string& where) {
