@@ -103,7 +103,7 @@ class Simulate(program.CliTest):
             (["partime", "--overlap", "some"], ["--overlap"]),
             (["partime", "--contention", "0"], ["--contention"]),
             (["partime", "--fps", "-1"], ["--fps"]),
-            (["partime", "--fps", "nan"], ["period"]),
+            (["partime", "--fps", "nan"], ["--fps", "not a number"]),
         ])
 
     def test_a_file_that_cannot_be_written(self):
