@@ -39,13 +39,13 @@ void allow_any_layout(torch::jit::Block& block) {
   for (auto at = block.nodes().begin(); at != block.nodes().end();) {
     torch::jit::Node* const node = *at++;
     for (torch::jit::Block* const inner : node->blocks()) allow_any_layout(*inner);
-    const bool to_sizes = node->kind() == c10::aten::view && node->inputs().size() == 2 &&
-                          node->input(1)->type()->kind() == c10::TypeKind::ListType;
-    if (!to_sizes) continue;
+    if (node->kind() != c10::aten::view) continue;
+    const c10::FunctionSchema* const schema = node->maybeSchema();
+    if (!schema || !schema->overload_name().empty()) continue;  // of another type, not shape
     torch::jit::Node* const reshape =
         block.owningGraph()->create(c10::aten::reshape, node->inputs());
     reshape->insertBefore(node);
-    reshape->output()->setType(node->output()->type());
+    reshape->output()->copyMetadata(node->output());
     node->output()->replaceAllUsesWith(reshape->output());
     node->destroy();
   }
