@@ -23,7 +23,7 @@ class WaitForecast {
   explicit WaitForecast(const Program& program)
       : prologue_(std::int64_t(program.prologue.size())), waits_(program.period.size()) {}
 
-  /// A lower bound on the wait before action `index` of the program: less than all recent ones, so
+  /// A lower bound on the wait before action `index` of the program: less than all recent ones,
   /// so a worker that overslept gets a shorter estimate next time.
   Duration at_least(std::int64_t index) const {
     if (index < prologue_) return {};

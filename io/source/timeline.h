@@ -77,12 +77,14 @@ class Timeline {
     std::array<nanoseconds, kWindow> sorted;
     const auto end = std::copy(steps.begin(), steps.end(), sorted.begin());
     std::sort(sorted.begin(), end);
-    nanoseconds median = sorted[steps.size() / 2], sum(0);
+    nanoseconds median = sorted[steps.size() / 2];
     if (by_time) {
-      const nanoseconds all = std::accumulate(sorted.begin(), end, nanoseconds(0));
-      for (auto step = sorted.begin(); 2 * sum < all; ++step) sum += median = *step;
-      sum = nanoseconds(0);
+      nanoseconds left = std::accumulate(sorted.begin(), end, nanoseconds(0)) / 2;
+      auto step = sorted.begin();
+      while (left > *step) left -= *step++;
+      median = *step;
     }
+    nanoseconds sum(0);
     int near = 0;
     for (const nanoseconds step : steps) {
       if (5 * step > 9 * median || 5 * step < median) continue;

@@ -124,12 +124,12 @@ TEST(ReconnectHttp, APictureThatWouldFillTheMemoryIsABreak) {
     WebCamera camera;
     const auto source = open_source({.uri = camera.uri(), .max_pixels = 64 * 48});
     const auto health = source->health();
-    EXPECT_TRUE(read_until(*source, [&] { return health->frames_since >= 20; }));
+    EXPECT_TRUE(read_until(*source, [&] { return health->frames_since >= 10; }));
     camera.send_once(bytes, length);
     EXPECT_TRUE(read_until(*source, [&] { return health->breaks > 0; }));
     EXPECT_NE(health->last_error().find(why), std::string::npos) << health->last_error();
     EXPECT_TRUE(
-        read_until(*source, [&] { return health->reconnects == 1 && health->frames_since >= 20; }));
+        read_until(*source, [&] { return health->reconnects == 1 && health->frames_since >= 10; }));
   }
 }
 

@@ -37,16 +37,20 @@ kernels::GroupNorm norm_of(const at::Tensor& x, std::int64_t groups, double eps 
           .frozen = frozen};
 }
 
-// native_group_norm(input, weight?, bias?, N, C, HxW, groups, eps)
-bool group_norm(Lowering& lower, const Call& call) {
+/// For a call (input, weight?, bias?, ..., eps as its argument 7) that returns its statistics.
+bool norm_of_groups(Lowering& lower, const Call& call, std::int64_t groups) {
   const at::Tensor &x = tensor(call, 0), &y = result(call, 0);
   const at::Tensor weight = optional(call, 1), bias = optional(call, 2);
   if (!are_pictures(x, y) || !are_plain(weight, bias)) return false;
-  return lower.add_image(
-      y, {.kind = Kind::group_norm,
-          .reads = {lower.read(x), weight, bias},
-          .writes = {result(call, 1), result(call, 2)},
-          .norm = norm_of(x, call.arguments[6].toInt(), call.arguments[7].toDouble())});
+  return lower.add_image(y, {.kind = Kind::group_norm,
+                             .reads = {lower.read(x), weight, bias},
+                             .writes = {result(call, 1), result(call, 2)},
+                             .norm = norm_of(x, groups, call.arguments[7].toDouble())});
+}
+
+// native_group_norm(input, weight?, bias?, N, C, HxW, groups, eps)
+bool group_norm(Lowering& lower, const Call& call) {
+  return norm_of_groups(lower, call, call.arguments[6].toInt());
 }
 
 // native_batch_norm(input, weight?, bias?, mean?, variance?, training, momentum, eps). Of one
@@ -55,16 +59,13 @@ bool batch_norm(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &y = result(call, 0);
   const at::Tensor weight = optional(call, 1), bias = optional(call, 2), mean = optional(call, 3),
                    variance = optional(call, 4);
-  if (!are_pictures(x, y) || !are_plain(weight, bias, mean, variance)) return false;
   if (call.arguments[5].toBool()) {
-    if (mean.defined() || variance.defined() || call.name() != "aten::native_batch_norm")
-      return false;
-    return lower.add_image(y, {.kind = Kind::group_norm,
-                               .reads = {lower.read(x), weight, bias},
-                               .writes = {result(call, 1), result(call, 2)},
-                               .norm = norm_of(x, x.size(1), call.arguments[7].toDouble())});
+    return !mean.defined() && !variance.defined() && call.name() == "aten::native_batch_norm" &&
+           x.dim() > 1 && norm_of_groups(lower, call, x.size(1));
   }
-  if (!mean.defined() || !variance.defined()) return false;
+  if (!mean.defined() || !variance.defined() || !are_pictures(x, y) ||
+      !are_plain(weight, bias, mean, variance))
+    return false;
   return lower.add_image(y, {.kind = Kind::group_norm,
                              .reads = {lower.read(x), weight, bias, mean, variance},
                              .norm = norm_of(x, x.size(1), call.arguments[7].toDouble(), true)});

@@ -214,10 +214,10 @@ std::vector<ConfigKey> make_table() {
       KEY(model.freeze, patterns(),
           "frozen parameters by name, * matches anything; they cost no gradient, no optimizer "
           "state and no time"),
-      KEY_AT("model.memory_format", model.channels_last, one_of({"contiguous", "channels_last"}),
-             "layout of samples and activations in eager steps; on CPU cores channels_last is "
-             "faster for "
-             "kernels up to 5 and far slower for large ones; step programs always use it"),
+      KEY_AT(
+          "model.memory_format", model.channels_last, one_of({"contiguous", "channels_last"}),
+          "layout of samples and activations in eager steps; on CPU cores channels_last is "
+          "faster for kernels up to 5 and far slower for large ones; step programs always use it"),
       KEY_AT("model.weights", weights.file, {}, "a .safetensors file to start from"),
       KEY_AT("model.learn", weights.learn, {},
              "false: freeze the weights: predict and detect novelty only"),

@@ -119,12 +119,11 @@ bool is_read(const Config& config, const std::string& path) {
   const io::Uri source = io::split_uri(config.source.uri);
   if (source.scheme != "images" || !fs::exists(path, error)) return false;
   const bool numbered = source.rest.find('%') != std::string::npos;
-  const std::string folder = fs::path(source.rest).parent_path().string();
-  return std::ranges::any_of(
-      io::list_pictures(!numbered        ? source.rest
-                        : folder.empty() ? "."
-                                         : folder),
-      [&](const std::string& picture) { return fs::equivalent(picture, path, error); });
+  const std::string all =
+      numbered ? ("." / fs::path(source.rest).parent_path()).string() : source.rest;
+  return std::ranges::any_of(io::list_pictures(all), [&](const std::string& picture) {
+    return fs::equivalent(picture, path, error);
+  });
 }
 
 [[noreturn]] void refuse(const Config& config, const std::string& key, const std::string& what) {

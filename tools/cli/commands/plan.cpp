@@ -91,8 +91,7 @@ std::string heads_text(app::Config config, const engine::plan::Plan& plan) {
   return kind != "local"
              ? ""
              : "heads     correction.kind \"local\" gives each stage but the last a head; "
-               "its time is not included, and "
-               "its gradients are fresh\n";
+               "its time is not included, and its gradients are fresh\n";
 }
 
 using Json = nlohmann::ordered_json;

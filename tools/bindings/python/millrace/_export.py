@@ -302,11 +302,9 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
     remarks = _remarks(module)
     module = prepared(module)
     try:
-        with _differentiable(), _NoValues():
+        with _differentiable(), torch.enable_grad(), _NoValues():
             output = module(example)
-        with _differentiable(), torch.enable_grad():
-            own = _own_gradient(module(example))
-        if own:
+        if own := _own_gradient(output):
             raise Error(f"{own} is an autograd.Function, whose backward would be lost")
     except Error as error:
         raise Error(f"{name} can't be cut: {error}") from None
