@@ -54,8 +54,8 @@ class Graph {
   /// Runs after all work given before. Returns at once if the backend defers, else when done.
   virtual void launch() = 0;
   virtual bool over() { return true; }
-  /// Time the recordings of the last launch took, waits excluded; that launch must be over. Only
-  /// for backends that defer: elsewhere the caller's clock measures it.
+  /// Time the recordings of the latest timed launch took, waits excluded; the last launch must be
+  /// over. Only for backends that defer: elsewhere the caller's clock measures it.
   virtual std::int64_t duration_ns() { return 0; }
 };
 

@@ -67,7 +67,8 @@ class CudaRecording final : public Recording {
   std::function<void()> memory_;  ///< owns the graph's
 };
 
-/// Recordings as child graphs in sequence, with event nodes between them.
+/// Recordings as child graphs in sequence, with event nodes between them. Only some launches are
+/// timed, the first ones among them.
 class CudaGraph final : public Graph {
  public:
   /// Launched on `stream`, which outlives it.
@@ -78,11 +79,15 @@ class CudaGraph final : public Graph {
   std::int64_t duration_ns() override;
 
  private:
+  Own<cudaGraphExec_t> built(const std::vector<GraphNode>& nodes, bool timed);
+
   c10::Device device_;
   cudaStream_t stream_;
   std::unique_ptr<CudaEvent> done_;
   std::vector<std::unique_ptr<CudaEvent>> marks_;  ///< begin, end, begin, end, ...
-  Own<cudaGraphExec_t> graph_;
+  Own<cudaGraphExec_t> plain_, timed_;
+  std::int64_t launches_ = 0, duration_ns_ = 0;
+  bool fresh_ = false;  ///< whether a launch was timed since duration_ns_
 };
 
 }  // namespace millrace::capture

@@ -38,6 +38,7 @@ struct Fiber {
   Place here;
   bool begun = false;                ///< a fiber serves many kernels
   bool waited;                       ///< for the launch before
+  bool says;                         ///< in meet_any()
   std::vector<Copy> copies;          ///< that have not arrived
   std::vector<std::size_t> commits;  ///< the number of copies until each, of those not waited for
   // A product that its warp makes together.
@@ -75,8 +76,8 @@ Fiber& self() {
   __builtin_longjmp(to, 1);
 }
 
-/// Until the others are there.
-void rest(State until) {
+/// Until the others are there. Unlike other calls, it leaves no register as it was.
+[[gnu::noipa]] void rest(State until) {
   state(current->running) = until;
   if (__builtin_setjmp(self().here) == 0) jump(current->scheduler);
 }
@@ -227,8 +228,11 @@ void run_blocks(const Launch& launch, const std::vector<Range>& memory,
   cluster.shared.assign(cluster.floats * std::size_t(turn.cluster), 0);
   cluster.memory = &memory;
   cluster.body = &thread;
-  for (int first = 0; first < int(launch.grid.x); first += turn.cluster) {
-    run_cluster(first, launch.early);
+  const int across = int(launch.grid.x), down = int(launch.grid.y);
+  for (int first = 0; first < across * down * int(launch.grid.z); first += turn.cluster) {
+    turn.y = first / across % down;
+    turn.z = first / across / down;
+    run_cluster(first % across, launch.early);
     for (int rank = 1; rank <= turn.cluster; ++rank) {
       const auto end = cluster.shared.begin() + std::ptrdiff_t(rank * cluster.floats);
       if (!std::all_of(end - kGuard, end, is_guard))
@@ -277,6 +281,14 @@ void wait_for_last() {
 }
 void meet() {
   rest(State::at_block);
+}
+bool meet_any(bool own) {
+  self().says = own;
+  meet();
+  bool any = false;
+  for (int i = 0; i < current->threads; ++i) any |= fiber(turn.rank * current->threads + i).says;
+  meet();  // another may be asked next
+  return any;
 }
 void meet_cluster() {
   rest(State::at_cluster);

@@ -28,7 +28,7 @@ void run_blocks(const Launch& launch, const std::vector<Range>& memory,
 
 /// The thread whose turn it is. (Initial-exec: this library is preloaded, and looks here often.)
 struct Turn {
-  int thread = 0, block = 0, rank = 0, cluster = 1;
+  int thread = 0, block = 0, y = 0, z = 0, rank = 0, cluster = 1;
   float* shared = nullptr;
 };
 extern constinit thread_local Turn turn __attribute__((tls_model("initial-exec")));
@@ -40,8 +40,20 @@ namespace millrace::gpu {
 inline int thread() {
   return host_device::turn.thread;
 }
+inline int thread_again() {
+  return thread();
+}
 inline int block() {
   return host_device::turn.block;
+}
+inline int block_y() {
+  return host_device::turn.y;
+}
+inline int block_z() {
+  return host_device::turn.z;
+}
+inline int cluster() {
+  return block() / host_device::turn.cluster;
 }
 inline int cluster_rank() {
   return host_device::turn.rank;
@@ -55,6 +67,7 @@ inline float* shared_memory() {
 inline void let_next_come() {}
 void wait_for_last();
 void meet();
+bool meet_any(bool own);
 void meet_cluster();
 float4 of_cluster(const float4* at, int rank);
 void copy_async(float* to, const float* from, bool there);

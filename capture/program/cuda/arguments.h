@@ -52,7 +52,7 @@ struct PartsArguments {
 };
 
 constexpr int kThreads = 256;  ///< per block of these kernels
-constexpr int kSumThreads = 1024;
+constexpr int kSumThreads = 512;
 
 struct SquaredErrorArguments {
   const float *prediction, *target;
@@ -142,7 +142,7 @@ constexpr int kFormulaFloats = 16;  ///< of shared memory, for an optimizer's fo
 /// Passed from launch to launch of an update.
 struct UpdateNotes {
   double ways[kMostUpdateBlocks];  ///< distance that a block's weights moved
-  int faults[kMostUpdateBlocks];   ///< of a block's gradients
+  bool faults[kMostUpdateBlocks];  ///< whether a block's gradients are not all finite
   long long oldest;                ///< row of the oldest weights
   float steps;                     ///< including this one
 };

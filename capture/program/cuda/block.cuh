@@ -37,38 +37,58 @@ struct Planes {
   int channels, height, width;
 };
 
-/// Starts copying a tile of kChannels planes, from pixel (y, x) of `channel`, to rows of kRow
-/// floats, with zeros outside the image. kApart: 4 if rows, like the tile's, are aligned in fours.
-template <int kThreads, int kChannels, int kRows, int kRow, int kPlane, int kApart>
-DEVICE void fetch_tile(float* to, const Planes& from, int channel, int y, int x) {
-  // Threads cover kStep rows at a time: each keeps its column and nothing is divided.
-  constexpr int kAcross = kRow / kApart, kOnce = kAcross < kThreads ? kAcross : kThreads;
-  constexpr int kStep = kThreads / kOnce;
-  if (thread() >= kStep * kOnce) return;
+/// Copies a tile of kChannels planes, from pixel (y, x), to rows of kRow floats of which kColumns
+/// are filled, with zeros outside the image. kApart: 4 if rows, like the tile's, are aligned in
+/// fours. A thread copies the same place of several channels, so that it computes few addresses.
+template <int kThreads, int kChannels, int kRows, int kColumns, int kRow, int kPlane, int kApart>
+class TileFetch {
+  static constexpr int kAcross = kColumns / kApart, kPlaces = kRows * kAcross;
+  static constexpr bool kOnePlace = kPlaces <= kThreads;
+  static constexpr int kAtOnce = kOnePlace ? kThreads / kPlaces : 1;  ///< channels
+
+ public:
+  DEVICE TileFetch(const Planes& from, int y, int x)
+      : from(from), y(y), x(x), first(source(thread() % kPlaces)) {}
+
+  /// Starts it from `channel` on.
+  DEVICE void operator()(float* to, int channel) const {
+    const int own = kOnePlace ? thread() / kPlaces : 0;
+    if (own >= kAtOnce) return;
+    const int plane = from.height * from.width;
 #pragma unroll 1
-  for (int column = thread() % kOnce; column < kAcross; column += kOnce) {
-    const int from_x = x + column * kApart;
-    const bool in_row = unsigned(from_x) < unsigned(from.width);
-    int row = thread() / kOnce % kRows, c = thread() / kOnce / kRows;
+    for (int place = kOnePlace ? thread() % kPlaces : thread(); place < kPlaces;
+         place += kThreads) {
+      const Source at = kOnePlace ? first : source(place);
+      const float* const pixel = from.first + (long long)(channel + own) * plane + at.offset;
+      float* const there = to + own * kPlane + place / kAcross * kRow + place % kAcross * kApart;
+      const int channels = at.inside ? from.channels - channel - own : 0;
 #pragma unroll 2
-    while (c < kChannels) {
-      const int from_y = y + row;
-      const bool there =
-          in_row && channel + c < from.channels && unsigned(from_y) < unsigned(from.height);
-      const long long source =
-          (long long)((channel + c) * from.height + from_y) * from.width + from_x;
-      float* const place = to + c * kPlane + row * kRow + column * kApart;
-      if constexpr (kApart == 4) {
-        copy_async_4(place, from.first + source, there);
-      } else {
-        copy_async(place, from.first + source, there);
+      for (int c = 0; c < kChannels - own; c += kAtOnce) {
+        const bool inside = c < channels;
+        if constexpr (kApart == 4) {
+          copy_async_4(there + c * kPlane, pixel + c * plane, inside);
+        } else {
+          copy_async(there + c * kPlane, pixel + c * plane, inside);
+        }
       }
-      row += kStep % kRows;
-      c += kStep / kRows + (row >= kRows ? 1 : 0);
-      if (row >= kRows) row -= kRows;
+      if (kOnePlace) return;
     }
   }
-}
+
+ private:
+  struct Source {
+    int offset;  ///< in a plane
+    bool inside;
+  };
+  DEVICE Source source(int place) const {
+    const int row = y + place / kAcross, column = x + place % kAcross * kApart;
+    return {row * from.width + column,
+            unsigned(column) < unsigned(from.width) && unsigned(row) < unsigned(from.height)};
+  }
+  const Planes from;
+  const int y, x;
+  const Source first;  ///< of a thread that has one place
+};
 
 /// One float, or four at an aligned address.
 template <int kFloats>

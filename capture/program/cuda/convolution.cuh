@@ -27,38 +27,47 @@ class Convolution {
   static constexpr ConvolutionPlan kPlan = Cut::plan;
   static constexpr int kTaps = kPlan.taps, kThreads = kTile.threads(kProducts);
   static constexpr int kOwners = kTile.owners(kProducts), kVectors = kTile.vectors(kProducts);
-  static constexpr int kAll = kVectors * kOwners;  ///< fours of a part
-  static_assert(kThreads % 32 == 0);               // warps fetch weights
+  static constexpr int kAll = kVectors * kOwners;            ///< fours of a part
+  static constexpr bool kOneEach = kVectors <= kTile.parts;  ///< at most, to write
+  template <int kApart>
+  using Fetch =
+      TileFetch<kThreads, kTile.chunk, kPlan.rows, kPlan.columns, kPlan.row, kPlan.plane, kApart>;
+  static_assert(kThreads % 32 == 0);  // warps fetch weights
 
  public:
   DEVICE explicit Convolution(const ConvolutionArguments& arguments) : a(arguments) {
-    const int across = divided_up(a.out_width, kTile.width);
-    const int tiles = across * divided_up(a.out_height, kTile.height);
-    const int channel_blocks = divided_up(a.out_channels, kTile.block_channels);
-    int rest = block() / cluster_size();
-    first_x = rest % tiles % across * kTile.width;
-    first_y = rest % tiles / across * kTile.height;
-    rest /= tiles;
-    first_channel = rest % channel_blocks * kTile.block_channels;
-    group = rest / channel_blocks;
+    first_x = cluster() * kTile.width;
+    first_y = block_y() * kTile.height;
+    group = 0;
+    first_channel = block_z() * kTile.block_channels;
+    if (a.groups > 1) {
+      const int channel_blocks = divided_up(a.out_channels, kTile.block_channels);
+      group = block_z() / channel_blocks;
+      first_channel = block_z() % channel_blocks * kTile.block_channels;
+    }
     image = {a.in + (long long)(group)*a.in_channels * a.in_height * a.in_width, a.in_channels,
              a.in_height, a.in_width};
   }
 
   DEVICE void run() {
-    let_next_come();
     const int chunks = divided_up(a.in_channels, kTile.chunk);
-    const int of_block = divided_up(chunks, cluster_size());
+    const int of_block = cluster_size() == 1 ? chunks : divided_up(chunks, cluster_size());
     const int first = of_block * cluster_rank();
     const int end = first + of_block < chunks ? first + of_block : chunks;
     if (a.weights_early) {
 #pragma unroll 1
       for (int chunk = first; chunk < end && chunk < first + 2; ++chunk) fetch_weights(chunk);
     }
+    const Share mine = share();
+    Outputs own{};
+    if (kOneEach && mine.first + thread() < mine.end) own = outputs(mine.first + thread());
     wait_for_last();
+    if (kOneEach && first < end) fetch_input(first);  // at once, as all else waits for it
+    let_next_come();                                  // earlier, its blocks would be in the way
+    if (kOneEach) load_beside(own);
     Sums sums(thread() % kOwners, thread() / kOwners);
 #pragma unroll 1
-    for (int chunk = first - 2; chunk < end; ++chunk) {  // one call site, since it is inlined
+    for (int chunk = first - 2; chunk < end; ++chunk) {
       if (chunk >= first) {
         wait<1>();
         meet();
@@ -66,12 +75,12 @@ class Convolution {
         meet();
       }
       if (chunk + 2 < end) {
-        fetch_input(chunk + 2);
+        if (!kOneEach || chunk + 2 > first) fetch_input(chunk + 2);
         if (chunk >= first || !a.weights_early) fetch_weights(chunk + 2);
       }
       commit();
     }
-    write_all(sums);
+    write_all(sums, own);
   }
 
  private:
@@ -81,17 +90,20 @@ class Convolution {
 
   /// Starts fetching a chunk of input channels.
   DEVICE void fetch_input(int chunk) const {
-    const int channel = chunk * kTile.chunk, y = first_y * kPlan.y.step - kPlan.y.pad;
-    const int x = first_x * kPlan.x.step - kPlan.run.lead;
+    const int channel = chunk * kTile.chunk;
     if constexpr (kPlan.x.apart > 1 || kPlan.y.apart > 1) {
-      fetch_apart(stage(chunk), channel, y, x);
+      fetch_apart(stage(chunk), channel, in_y(), in_x());
     } else if (kPlan.x.step == 1 && a.fours) {
-      fetch_tile<kThreads, kTile.chunk, kPlan.rows, kPlan.row, kPlan.plane, 4>(stage(chunk), image,
-                                                                               channel, y, x);
+      Fetch<4>(image, in_y(), in_x())(stage(chunk), channel);
     } else {
-      fetch_tile<kThreads, kTile.chunk, kPlan.rows, kPlan.row, kPlan.plane, 1>(stage(chunk), image,
-                                                                               channel, y, x);
+      Fetch<1>(image, in_y(), in_x())(stage(chunk), channel);
     }
+  }
+  DEVICE int in_y() const {
+    return first_y * kPlan.y.step - kPlan.y.pad;
+  }
+  DEVICE int in_x() const {
+    return first_x * kPlan.x.step - kPlan.run.lead;
   }
   /// Pixels with zeros between them (transposed convolution).
   DEVICE void fetch_apart(float* to, int channel, int first_row, int first_column) const {
@@ -116,7 +128,7 @@ class Convolution {
     constexpr int kInner = kGradient ? kTile.block_channels : kTile.chunk;
     constexpr int kOnce = inner_at_once(kInner), kRun = kOnce * kTaps;
     constexpr int kWarps = kThreads / 32, kEach = divided_up(kRun, 32);
-    const int lane = thread() % 32, channel = chunk * kTile.chunk;
+    const int lane = thread_again() % 32, channel = chunk * kTile.chunk;
     const int outers = kGradient ? a.in_channels : a.out_channels;
     const int inners = kGradient ? a.out_channels : a.in_channels;
     int places[kEach];
@@ -162,26 +174,59 @@ class Convolution {
     return once;
   }
 
+  /// The fours that this block of the cluster writes.
+  struct Share {
+    int first, end;
+  };
+  DEVICE static Share share() {
+    if (cluster_size() == 1) return {0, kAll};
+    const int each = divided_up(kAll, cluster_size()), first = each * cluster_rank();
+    return {first, first + each < kAll ? first + each : kAll};
+  }
+  /// Four adjacent outputs, and what they are combined with.
+  struct Outputs {
+    int channel, count;  ///< within the image
+    long long place;
+    float bias = 0, mask[4] = {1, 1, 1, 1};
+  };
+  DEVICE Outputs outputs(int four) const {
+    const TilePlace at = Sums::place(four % kOwners, four / kOwners);
+    const int o = first_channel + at.channel, y = first_y + at.y, x = first_x + at.x;
+    const bool there = o < a.out_channels && y < a.out_height && x < a.out_width;
+    const int channel = group * a.out_channels + o;
+    return {channel, there ? a.out_width - x : 0,
+            (long long)(channel)*a.out_height * a.out_width + y * a.out_width + x};
+  }
+  DEVICE void load_beside(Outputs& to) const {
+    if (to.count == 0) return;
+    if (!kGradient && a.bias) to.bias = a.bias[to.channel];
+    if (!kGradient || !a.mask) return;
+    if (a.writes_fours) return load<4>(to.mask, a.mask + to.place);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i < to.count) to.mask[i] = a.mask[to.place + i];
+    }
+  }
+
   /// Coalesced through shared memory; each thread of the cluster adds some of the parts' sums.
-  DEVICE void write_all(Sums& sums) {
+  /// \param own the thread's outputs, if it has at most four.
+  DEVICE void write_all(Sums& sums, const Outputs& own) {
     float4* const mine = reinterpret_cast<float4*>(shared_memory());
 #pragma unroll
     for (int v = 0; v < kVectors; ++v)
       mine[(thread() / kOwners * kVectors + v) * kOwners + thread() % kOwners] = sums.four(v);
-    if (cluster_size() == 1) {  // saves the divisions and the remote reads
+    if (cluster_size() == 1) {  // saves the remote reads
       meet();
-      add_parts<false>(mine, 0, kAll);
-      return;
+      return add_parts<false>(mine, share(), own);
     }
     meet_cluster();
-    const int share = divided_up(kAll, cluster_size()), first = share * cluster_rank();
-    add_parts<true>(mine, first, first + share < kAll ? first + share : kAll);
+    add_parts<true>(mine, share(), own);
     meet_cluster();  // others may still be reading
   }
   template <bool kCluster>
-  DEVICE void add_parts(const float4* mine, int first, int end) const {
+  DEVICE void add_parts(const float4* mine, const Share& share, const Outputs& own) const {
 #pragma unroll 1
-    for (int i = first + thread(); i < end; i += kThreads) {
+    for (int i = share.first + thread(); i < share.end; i += kThreads) {
       float4 sum = make_float4(0, 0, 0, 0);
       for (int rank = 0; rank < (kCluster ? cluster_size() : 1); ++rank) {
 #pragma unroll
@@ -191,34 +236,25 @@ class Convolution {
           sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
         }
       }
-      write(Sums::place(i % kOwners, i / kOwners), sum);
+      if constexpr (kOneEach) return write(own, sum);
+      Outputs to = outputs(i);
+      load_beside(to);
+      write(to, sum);
     }
   }
-
-  /// Four adjacent outputs.
-  DEVICE void write(const TilePlace& at, float4 sum) const {
-    const int o = first_channel + at.channel, y = first_y + at.y, x = first_x + at.x;
-    if (o >= a.out_channels || y >= a.out_height) return;
-    const int channel = group * a.out_channels + o;
-    const long long place = (long long)(channel)*a.out_height * a.out_width + y * a.out_width + x;
-    const float bias = a.bias ? a.bias[channel] : 0;
-    float made[4] = {sum.x + bias, sum.y + bias, sum.z + bias, sum.w + bias};
-    if (a.activation != Activation::none) {
+  DEVICE void write(const Outputs& to, float4 sum) const {
+    float made[4] = {sum.x, sum.y, sum.z, sum.w};
 #pragma unroll
-      for (int i = 0; i < 4; ++i) made[i] = activated(made[i], a.activation);
-    }
+    for (int i = 0; i < 4; ++i)
+      made[i] =
+          kGradient ? (to.mask[i] <= 0 ? 0 : made[i]) : activated(made[i] + to.bias, a.activation);
     if (a.writes_fours) {
-      if (x >= a.out_width) return;
-      float mask[4] = {1, 1, 1, 1};
-      if (a.mask) load<4>(mask, a.mask + place);
-      *reinterpret_cast<float4*>(a.out + place) =
-          make_float4(mask[0] <= 0 ? 0 : made[0], mask[1] <= 0 ? 0 : made[1],
-                      mask[2] <= 0 ? 0 : made[2], mask[3] <= 0 ? 0 : made[3]);
+      if (to.count > 0) store<4>(a.out + to.place, made);
       return;
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if (x + i < a.out_width) a.out[place + i] = a.mask && a.mask[place + i] <= 0 ? 0 : made[i];
+      if (i < to.count) a.out[to.place + i] = made[i];
     }
   }
 
@@ -227,7 +263,7 @@ class Convolution {
   Planes image;  ///< of the group
 };
 
-/// Grid: blocks of a cluster, tiles, blocks of channels, groups.
+/// Grid: x clusters of tiles across, y tiles down, z blocks of channels of each group.
 template <class kWindow, bool kGradient, Products kProducts, int... kNumbers>
 BOUNDED_KERNEL(ConvolutionTile{kNumbers...}.threads(kProducts),
                (ConvolutionCut<kWindow, kGradient, kProducts, kNumbers...>::many))

@@ -19,12 +19,28 @@ namespace millrace::gpu {
 DEVICE int thread() {
   return int(threadIdx.x);
 }
+/// The same, found again: what depends on it occupies no registers between calls.
+DEVICE int thread_again() {
+  int index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+}
 DEVICE int block() {
   return int(blockIdx.x);
+}
+DEVICE int block_y() {
+  return int(blockIdx.y);
+}
+DEVICE int block_z() {
+  return int(blockIdx.z);
 }
 /// Barrier of the block: afterwards the threads see each other's writes.
 DEVICE void meet() {
   __syncthreads();
+}
+/// The same. Returns whether it is true for any thread.
+DEVICE bool meet_any(bool own) {
+  return __syncthreads_or(own);
 }
 /// The block's dynamic shared memory; 16-byte aligned.
 DEVICE float* shared_memory() {
@@ -82,6 +98,12 @@ DEVICE int cluster_size() {
   asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
   return size;
 }
+/// The cluster's index along x.
+DEVICE int cluster() {
+  int index;
+  asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
+  return index;
+}
 DEVICE void meet_cluster() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
@@ -104,6 +126,9 @@ DEVICE int cluster_rank() {
 }
 DEVICE int cluster_size() {
   return 1;
+}
+DEVICE int cluster() {
+  return block();
 }
 DEVICE void meet_cluster() {
   __syncthreads();

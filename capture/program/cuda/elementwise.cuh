@@ -87,9 +87,9 @@ DEVICE void read(float* to, const Spread& from, int offset, int stride) {
 template <class F, int kFloats>
 KERNEL(kThreads)
 map(BY_VALUE MapArguments m) {
-  start();
+  let_next_come();
   int i = (block() * kThreads + thread()) * kFloats;
-  if (i >= m.count) return;
+  if (i >= m.count) return wait_for_last();
   int left = 0, right = 0, made = 0;
   const int last = m.dimensions - 1;
   for (int d = last; d >= 0; --d) {
@@ -99,6 +99,7 @@ map(BY_VALUE MapArguments m) {
     right += along * m.right.strides[d];
     made += along * m.made_strides[d];
   }
+  wait_for_last();
   float x[kFloats], y[kFloats];
   read<kFloats>(x, m.left, left, m.left.strides[last]);
   read<kFloats>(y, m.right, right, m.right.strides[last]);
@@ -110,11 +111,12 @@ map(BY_VALUE MapArguments m) {
 
 /// One thread per sum.
 KERNEL(kThreads) add_up_parts(BY_VALUE PartsArguments arguments) {
-  start();
+  let_next_come();
   int own = block(), k = 0;
   while (own >= arguments.all[k].blocks) own -= arguments.all[k++].blocks;
   const Parts& p = arguments.all[k];
   const int i = own * kThreads + thread();
+  wait_for_last();
   if (i >= p.count) return;
   float sum = 0;
 #pragma unroll 8
@@ -135,10 +137,18 @@ KERNEL(kThreads) sample_of_bytes(BY_VALUE BytesArguments b) {
 KERNEL(kSumThreads) squared_error(BY_VALUE SquaredErrorArguments a) {
   start();
   float part = 0;
-#pragma unroll 8  // loads at once
-  for (int i = block() * kSumThreads + thread(); i < a.count; i += a.blocks * kSumThreads) {
-    const float difference = a.prediction[i] - a.target[i];
-    part = fmaf(difference, difference, part);
+  constexpr int kAtOnce = 8;  // so that the thread waits once for its loads
+  const int step = a.blocks * kSumThreads;
+#pragma unroll 1
+  for (int first = block() * kSumThreads + thread(); first < a.count; first += kAtOnce * step) {
+    float differences[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const int i = first + k * step;
+      differences[k] = i < a.count ? a.prediction[i] - a.target[i] : 0;
+    }
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) part = fmaf(differences[k], differences[k], part);
   }
   const double sum = sum_of_block<kSumThreads>(part);
   if (thread() != 0) return;

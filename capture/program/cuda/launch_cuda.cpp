@@ -11,7 +11,7 @@
 namespace millrace::program {
 namespace {
 
-cudaError_t launch_kernel(const void* kernel, const LaunchShape& shape, int blocks,
+cudaError_t launch_kernel(const void* kernel, const LaunchShape& shape, dim3 blocks,
                           void** arguments, cudaStream_t stream) {
   std::array<cudaLaunchAttribute, 2> attributes{};
   unsigned count = 0;
@@ -23,7 +23,7 @@ cudaError_t launch_kernel(const void* kernel, const LaunchShape& shape, int bloc
     attributes[count].id = cudaLaunchAttributeClusterDimension;
     attributes[count++].val.clusterDim = {unsigned(shape.cluster), 1, 1};
   }
-  const cudaLaunchConfig_t how{.gridDim = dim3(unsigned(blocks)),
+  const cudaLaunchConfig_t how{.gridDim = blocks,
                                .blockDim = dim3(unsigned(shape.threads)),
                                .dynamicSmemBytes = shape.shared_floats * sizeof(float),
                                .stream = stream,
@@ -65,8 +65,8 @@ bool can_come_early() {
     gpu::PartsArguments nothing{.all = {{.blocks = 1}}};
     void* arguments[] = {&nothing};
     const auto launch = [&](bool early) {
-      C10_CUDA_CHECK(launch_kernel(kernel, {.threads = gpu::kThreads, .early = early}, 1, arguments,
-                                   c10::cuda::getCurrentCUDAStream()));
+      C10_CUDA_CHECK(launch_kernel(kernel, {.threads = gpu::kThreads, .early = early}, dim3(1),
+                                   arguments, c10::cuda::getCurrentCUDAStream()));
     };
     try {
       launch(false);  // loads the kernel, which a capture can't do
@@ -92,8 +92,20 @@ Launch::Launch(const std::string& expression, const LaunchShape& shape)
   shape_.early = shape.early && can_come_early();
 }
 
-void Launch::launch(int blocks, void** arguments) const {
-  if (blocks == 0) return;
+bool Launch::lies_evenly(dim3 blocks) const {
+  if (!shape_.early) return true;
+  int of_sm = 0;
+  C10_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+      &of_sm, kernel_, shape_.threads, shape_.shared_floats * sizeof(float), 0));
+  const double all = double(blocks.x) * blocks.y * blocks.z,
+               sms = device_properties().multiProcessorCount;
+  constexpr double kNearly = 0.95, kFewThreads = 128;  // an SM has time for several such blocks
+  return all <= sms / 2 || all * shape_.threads <= kFewThreads * sms ||
+         all >= kNearly * of_sm * sms;
+}
+
+void Launch::launch(dim3 blocks, void** arguments) const {
+  if (blocks.x == 0) return;
   C10_CUDA_CHECK(
       launch_kernel(kernel_, shape_, blocks, arguments, c10::cuda::getCurrentCUDAStream()));
 }

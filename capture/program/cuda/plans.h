@@ -97,9 +97,9 @@ struct ConvolutionPlan {
   Side y, x;
   Run run;
   int taps;
-  int rows, row, plane;      ///< per input channel
-  int weight_row;            ///< per tap, chosen for few bank conflicts
-  int input, stage, floats;  ///< per chunk; with its weights; in all
+  int rows, columns, row, plane;  ///< per input channel; a row is longer for few bank conflicts
+  int weight_row;                 ///< per tap, chosen for few bank conflicts
+  int input, stage, sums;         ///< floats per chunk; with its weights; of all threads
 
   PLAN ConvolutionPlan(const Side& y, const Side& x, Products products, const ConvolutionTile& t)
       : y(y),
@@ -107,14 +107,17 @@ struct ConvolutionPlan {
         run(x, by_tensor_cores(products) ? 4 : t.run),
         taps(y.taps * x.taps),
         rows((t.height - 1) * y.step + y.reach()),
-        row(rounded_up(
+        columns(rounded_up(
             (t.width - (by_tensor_cores(products) ? 4 : t.run)) * x.step + run.first + run.window,
             4)),
+        row(columns),
         plane(0),
-        weight_row(by_tensor_cores(products) ? 132 : t.block_channels + 4),
+        weight_row(by_tensor_cores(products)
+                       ? 132
+                       : t.block_channels + (t.block_channels % 8 == 0 ? 4 : 0)),
         input(0),
         stage(0),
-        floats(0) {
+        sums(t.threads(products) * t.vectors(products) * 4) {
     if (!by_tensor_cores(products)) row = apart_in_banks(row, t);
     plane = by_tensor_cores(products) ? banked(rows * row, 8, 24) : rows * row;
     input = t.chunk * plane;
@@ -122,8 +125,9 @@ struct ConvolutionPlan {
     stage =
         input + taps * weight_row *
                     (by_tensor_cores(products) ? t.block_channels / 16 * (t.chunk / 8) : t.chunk);
-    floats = most(2 * stage, t.threads(products) * t.vectors(products) * 4);
   }
+  /// Of shared memory, for a block of so many chunks.
+  PLAN int floats(int chunks) const { return most(chunks > 1 ? 2 * stage : stage, sums); }
 
  private:
   /// The shortest row from `row` on for which the fours that eight threads load at a time don't
@@ -193,6 +197,7 @@ struct WeightGradientPlan {
   int in_rows, in_row, in_plane, out_plane;
   int stage, sums, floats;  ///< sums: per thread
   int taps_at_once;         ///< whose sums are in shared memory at the end
+  int sharer;               ///< floats of each sharer there; odd, for few bank conflicts
 
   PLAN WeightGradientPlan(const Side& y, const Side& x, Products products,
                           const WeightGradientTile& t)
@@ -213,7 +218,8 @@ struct WeightGradientPlan {
         stage(0),
         sums(0),
         floats(0),
-        taps_at_once(0) {
+        taps_at_once(0),
+        sharer(0) {
     if (tap_rows > y.taps) tap_rows = y.taps;
     row_blocks = divided_up(y.taps, tap_rows);
     in_rows = (t.height - 1) * y.step + (tap_rows - 1) * y.dilation + 1;
@@ -224,7 +230,8 @@ struct WeightGradientPlan {
     constexpr int kRoom = 24 << 10;  // floats, available on every device
     taps_at_once = most(1, most(2 * stage, kRoom) / of_tap);
     if (taps_at_once > taps) taps_at_once = taps;
-    floats = most(most(2 * stage, of_tap * taps_at_once), t.threads(products));
+    sharer = t.in * t.out * taps_at_once | 1;
+    floats = most(most(2 * stage, t.sharers * sharer), t.threads(products));
   }
 
  private:
@@ -241,6 +248,8 @@ struct WeightGradientPlan {
   TILE(8, 8, 8, 8, 0, 8)                  \
   TILE(8, 8, 8, 8, 0, 4)                  \
   TILE(8, 8, 4, 4, 0, 8)                  \
+  TILE(16, 16, 4, 4, 0, 32)               \
+  TILE(32, 16, 4, 4, 0, 64)               \
   TILE(32, 8, 4, 16, 0, 16)               \
   TILE(32, 8, 16, 4, 0, 16)
 #define MILLRACE_TENSOR_GRADIENT_TILES(TILE) \

@@ -87,16 +87,16 @@ KERNEL(kThreads) look_at_gradient(BY_VALUE UpdateArguments u) {
   if (u.given) return;
   bool finite = true;
   each_element(u, [&](int i) { finite = finite && fabsf(u.gradient[i]) <= 3.402823466e38f; });
-  const double faults = sum_of_block<kThreads>(finite ? 0 : 1);
-  if (thread() == 0) u.notes->faults[block()] = int(faults);
+  const bool faulty = meet_any(!finite);
+  if (thread() == 0) u.notes->faults[block()] = faulty;
 }
 
 /// Combines what all blocks found.
 DEVICE bool is_finite(const UpdateArguments& u) {
   if (u.given) return *u.given;
-  int own = 0;
-  for (int i = thread(); i < u.blocks; i += kThreads) own += u.notes->faults[i];
-  return sum_of_block<kThreads>(own) == 0;
+  bool faulty = false;
+  for (int i = thread(); i < u.blocks; i += kThreads) faulty = faulty || u.notes->faults[i];
+  return !meet_any(faulty);
 }
 
 template <class Formula, class Corrected>
@@ -140,10 +140,11 @@ struct Sweep {
 struct UpdateBy {
   const UpdateArguments& u;
   const CorrectionNumbers& correction;
+  double rate;
   template <class Formula>
   DEVICE void operator()(std::type_identity<Formula>) const {
     static_assert(sizeof(Formula) <= kFormulaFloats * sizeof(float));
-    const double lr = u.numbers.lr * *u.rate;
+    const double lr = u.numbers.lr * rate;
     auto* const formula = reinterpret_cast<Formula*>(shared_memory() + 2 * kThreads);
     if (thread() == 0) *formula = Formula(u.numbers, lr, u.state.steps ? u.notes->steps : 0);
     meet();
@@ -165,6 +166,7 @@ template <int kOptimizer, CorrectionRule kRule>
 KERNEL(kThreads)
 update(BY_VALUE UpdateArguments u) {
   start();
+  const double rate = *u.rate;
   const bool finite = is_finite(u);
   if (block() == 0 && thread() == 0) note_update(u, finite);
   if (!finite) {
@@ -173,7 +175,7 @@ update(BY_VALUE UpdateArguments u) {
   }
   CorrectionNumbers correction = u.numbers.correction;
   correction.rule = kRule;
-  Optimizers::visit(kOptimizer, UpdateBy{u, correction});
+  Optimizers::visit(kOptimizer, UpdateBy{u, correction, rate});
 }
 
 /// The running mean of the distance a weight moves.

@@ -204,6 +204,7 @@ class WeightGradientSum {
     Sums sums(thread() % kOwners, thread() / kOwners);
     float bias = 0;
     const int tiles = divided_up(g.out_width, kTile.width) * divided_up(g.out_height, kTile.height);
+    wait_for_last();
     int stage = 0;
 #pragma unroll 1
     for (int tile = slice - g.slices; tile < tiles; tile += g.slices, stage = 1 - stage) {
@@ -248,9 +249,9 @@ class WeightGradientSum {
   template <int kChannels, int kRows, int kRow, int kPlane>
   DEVICE static void fetch(float* to, const Planes& from, int channel, int y, int x, bool fours) {
     if (fours) {
-      fetch_tile<kThreads, kChannels, kRows, kRow, kPlane, 4>(to, from, channel, y, x);
+      TileFetch<kThreads, kChannels, kRows, kRow, kRow, kPlane, 4>(from, y, x)(to, channel);
     } else {
-      fetch_tile<kThreads, kChannels, kRows, kRow, kPlane, 1>(to, from, channel, y, x);
+      TileFetch<kThreads, kChannels, kRows, kRow, kRow, kPlane, 1>(from, y, x)(to, channel);
     }
   }
 
@@ -270,7 +271,7 @@ class WeightGradientSum {
     const int taps = kPlan.y.taps * kPlan.x.taps;
     float* const slice_parts =
         g.parts + (long long)(slice)*g.groups * g.out_channels * g.in_channels * taps;
-    float* const own = shared_memory() + thread() / kOwners * kAll;
+    float* const own = shared_memory() + thread() / kOwners * kPlan.sharer;
 #pragma unroll
     for (int first = 0; first < kTaps; first += kOnce) {
       meet();
@@ -286,7 +287,7 @@ class WeightGradientSum {
         float sum = 0;
 #pragma unroll
         for (int sharer = 0; sharer < kTile.sharers; ++sharer)
-          sum += shared_memory()[sharer * kAll + i];
+          sum += shared_memory()[sharer * kPlan.sharer + i];
         const int o = first_out + i / (kTile.in * kOnce), c = first_in + i / kOnce % kTile.in;
         const int tap = first + i % kOnce, of_all = first_tap_row * kPlan.x.taps + tap;
         if (o < g.out_channels && c < g.in_channels && tap < kTaps && of_all < taps)
@@ -304,6 +305,7 @@ class WeightGradientSum {
     const int o = first_out + thread();
     if (thread() >= kTile.out || o >= g.out_channels) return;
     float sum = 0;
+#pragma unroll 8
     for (int i = 0; i < kBiasSharers; ++i) sum += all[thread() * kBiasSharers + i];
     g.bias_parts[slice * g.groups * g.out_channels + group * g.out_channels + o] = sum;
   }
@@ -316,7 +318,7 @@ class WeightGradientSum {
 template <class kWindow, Products kProducts, int... kNumbers>
 BOUNDED_KERNEL(WeightGradientTile{kNumbers...}.threads(kProducts), true)
 weight_gradients(BY_VALUE WeightGradientArguments arguments) {
-  start();
+  let_next_come();
   int own = block(), i = 0;
   while (own >= arguments.all[i].blocks) own -= arguments.all[i++].blocks;
   WeightGradientSum<kWindow, kProducts, kNumbers...>(arguments.all[i], own).run();

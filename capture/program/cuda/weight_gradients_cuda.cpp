@@ -29,6 +29,13 @@ void add_work(std::vector<Batch<Arguments>>& batches, const Work& work, std::siz
   batch.blocks += work.blocks;
 }
 
+using Sums = std::vector<Batch<gpu::PartsArguments>>;
+void add_sum(Sums& sums, const gpu::Parts& of) {
+  gpu::Parts parts = of;
+  parts.blocks = gpu::divided_up(parts.count, gpu::kThreads);
+  add_work(sums, parts, 2 * gpu::kMostWeightGradients);
+}
+
 using WeightGradientChoice = Candidate<gpu::WeightGradientTile>;
 
 gpu::WeightGradientPlan plan(const ConvolutionShape& shape, const WeightGradientChoice& choice) {
@@ -100,8 +107,9 @@ class GpuWeightGradients final : public Prepared {
         if (db.defined()) work.bias_parts = direct ? floats(db) : take(work.slices, outs);
         add_work(group.batches, work, group.together);
         if (direct) continue;
-        add_sum(work.parts, floats(dw), work.slices, weights, c.accumulate);
-        if (db.defined()) add_sum(work.bias_parts, floats(db), work.slices, outs, c.accumulate);
+        add_sum(sums_, {work.parts, floats(dw), work.slices, weights, c.accumulate});
+        if (db.defined())
+          add_sum(sums_, {work.bias_parts, floats(db), work.slices, outs, c.accumulate});
       }
     }
   }
@@ -225,12 +233,7 @@ class GpuWeightGradients final : public Prepared {
     const kernels::Convolution& c = all[largest];
     const ConvolutionShape shape(c);
     double flops = 0;
-    std::int64_t in = 0, out = 0;
-    for (const std::size_t i : together) {
-      flops += kernels::flops(all[i]);
-      in = std::max<std::int64_t>(in, all[i].input.floats());
-      out = std::max<std::int64_t>(out, all[i].output.floats());
-    }
+    for (const std::size_t i : together) flops += kernels::flops(all[i]);
     const double share = shape.flops / flops;
     return choose<gpu::WeightGradientTile>(
         candidates(c, shape, share), c.tuned, task_of(c, share),
@@ -239,19 +242,27 @@ class GpuWeightGradients final : public Prepared {
           std::vector<Member> members;
           for (const std::size_t i : together) members.push_back(member_of(all, i, tried));
           slice(members, tried.tile.threads(tried.products));
-          const at::Tensor x = some_floats(double(in)), dy = some_floats(double(out));
-          std::vector<at::Tensor> parts;
+          std::vector<at::Tensor> images, parts;
           std::vector<Batch<gpu::WeightGradientArguments>> batches;
+          Sums sums;
           for (Member& member : members) {
-            parts.push_back(some_floats(double(member.work.slices) * weights_of(member.work)));
-            point(member.work, floats(x), floats(dy));
-            member.work.parts = floats(parts.back());
-            add_work(batches, member.work, gpu::kMostWeightGradients);
+            gpu::WeightGradient& work = member.work;
+            const int weights = weights_of(work);
+            parts.push_back(some_floats(double(work.slices + 1) * weights));
+            const kernels::Convolution& of = all[member.index];
+            images.push_back(some_floats(double(of.input.floats())));
+            images.push_back(some_floats(double(of.output.floats())));
+            point(work, floats(images.end()[-2]), floats(images.back()));
+            work.parts = floats(parts.back()) + weights;
+            add_work(batches, work, gpu::kMostWeightGradients);
+            if (!writes_sums(all[member.index], work))
+              add_sum(sums, {work.parts, floats(parts.back()), work.slices, weights});
           }
           const Launch launch(expression(shape, tried), launched(shape, tried));
           C10_CUDA_CHECK(cudaDeviceSynchronize());  // zeros are written
           return time_launches([&] {
             for (const auto& batch : batches) launch(batch.blocks, batch.arguments);
+            for (const auto& batch : sums) add_up_(batch.blocks, batch.arguments);
           });
         });
   }
@@ -275,16 +286,9 @@ class GpuWeightGradients final : public Prepared {
     }
   }
 
-  void add_sum(const float* parts, float* sum, int slices, int count, bool accumulate) {
-    add_work(
-        sums_,
-        gpu::Parts{parts, sum, slices, count, accumulate, gpu::divided_up(count, gpu::kThreads)},
-        2 * gpu::kMostWeightGradients);
-  }
-
   Launch add_up_;
   std::vector<Group> groups_;
-  std::vector<Batch<gpu::PartsArguments>> sums_;
+  Sums sums_;
   std::size_t scratch_floats_ = 0;
 };
 
