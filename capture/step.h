@@ -74,7 +74,7 @@ class Step {
   virtual bool over(std::int64_t launch) { return true; }
   /// Whether loss and prediction of the latest forward in `slot` have reached the host yet.
   virtual bool shown(int slot) const { return true; }
-  /// Device time of the launch that over() last found over, waits excluded.
+  /// Device time, waits excluded, of the latest launch that was timed and found over: some are.
   virtual std::int64_t duration_ns() const { return 0; }
   virtual void synchronize() {}
 };

@@ -37,58 +37,37 @@ struct Planes {
   int channels, height, width;
 };
 
-/// Copies a tile of kChannels planes, from pixel (y, x), to rows of kRow floats of which kColumns
-/// are filled, with zeros outside the image. kApart: 4 if rows, like the tile's, are aligned in
-/// fours. A thread copies the same place of several channels, so that it computes few addresses.
+/// Starts copying a tile of kChannels planes, from pixel (y, x) of `channel`, to rows of kRow
+/// floats of which kColumns are filled, with zeros outside the image. kApart: 4 if rows, like the
+/// tile's, are aligned in fours. A thread copies the same place of several channels, so that it
+/// computes few addresses.
 template <int kThreads, int kChannels, int kRows, int kColumns, int kRow, int kPlane, int kApart>
-class TileFetch {
-  static constexpr int kAcross = kColumns / kApart, kPlaces = kRows * kAcross;
-  static constexpr bool kOnePlace = kPlaces <= kThreads;
-  static constexpr int kAtOnce = kOnePlace ? kThreads / kPlaces : 1;  ///< channels
-
- public:
-  DEVICE TileFetch(const Planes& from, int y, int x)
-      : from(from), y(y), x(x), first(source(thread() % kPlaces)) {}
-
-  /// Starts it from `channel` on.
-  DEVICE void operator()(float* to, int channel) const {
-    const int own = kOnePlace ? thread() / kPlaces : 0;
-    if (own >= kAtOnce) return;
-    const int plane = from.height * from.width;
+DEVICE void fetch_tile(float* to, const Planes& from, int channel, int y, int x) {
+  constexpr int kAcross = kColumns / kApart, kPlaces = kRows * kAcross;
+  constexpr int kAtOnce = kPlaces <= kThreads ? kThreads / kPlaces : 1;  // channels
+  const int own = kPlaces <= kThreads ? thread() / kPlaces : 0, plane = from.height * from.width;
+  if (own >= kAtOnce) return;
 #pragma unroll 1
-    for (int place = kOnePlace ? thread() % kPlaces : thread(); place < kPlaces;
-         place += kThreads) {
-      const Source at = kOnePlace ? first : source(place);
-      const float* const pixel = from.first + (long long)(channel + own) * plane + at.offset;
-      float* const there = to + own * kPlane + place / kAcross * kRow + place % kAcross * kApart;
-      const int channels = at.inside ? from.channels - channel - own : 0;
+  for (int place = kPlaces <= kThreads ? thread() % kPlaces : thread(); place < kPlaces;
+       place += kThreads) {
+    const int row = place / kAcross, column = place % kAcross * kApart;
+    const bool inside =
+        unsigned(x + column) < unsigned(from.width) && unsigned(y + row) < unsigned(from.height);
+    const int channels = inside ? from.channels - channel - own : 0;
+    const float* const pixel =
+        from.first + (long long)(channel + own) * plane + (y + row) * from.width + x + column;
+    float* const there = to + own * kPlane + row * kRow + column;
 #pragma unroll 2
-      for (int c = 0; c < kChannels - own; c += kAtOnce) {
-        const bool inside = c < channels;
-        if constexpr (kApart == 4) {
-          copy_async_4(there + c * kPlane, pixel + c * plane, inside);
-        } else {
-          copy_async(there + c * kPlane, pixel + c * plane, inside);
-        }
+    for (int c = 0; c < kChannels - own; c += kAtOnce) {
+      if constexpr (kApart == 4) {
+        copy_async_4(there + c * kPlane, pixel + c * plane, c < channels);
+      } else {
+        copy_async(there + c * kPlane, pixel + c * plane, c < channels);
       }
-      if (kOnePlace) return;
     }
+    if (kPlaces <= kThreads) return;  // so that there is no loop
   }
-
- private:
-  struct Source {
-    int offset;  ///< in a plane
-    bool inside;
-  };
-  DEVICE Source source(int place) const {
-    const int row = y + place / kAcross, column = x + place % kAcross * kApart;
-    return {row * from.width + column,
-            unsigned(column) < unsigned(from.width) && unsigned(row) < unsigned(from.height)};
-  }
-  const Planes from;
-  const int y, x;
-  const Source first;  ///< of a thread that has one place
-};
+}
 
 /// One float, or four at an aligned address.
 template <int kFloats>

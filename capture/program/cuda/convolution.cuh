@@ -29,10 +29,7 @@ class Convolution {
   static constexpr int kOwners = kTile.owners(kProducts), kVectors = kTile.vectors(kProducts);
   static constexpr int kAll = kVectors * kOwners;            ///< fours of a part
   static constexpr bool kOneEach = kVectors <= kTile.parts;  ///< at most, to write
-  template <int kApart>
-  using Fetch =
-      TileFetch<kThreads, kTile.chunk, kPlan.rows, kPlan.columns, kPlan.row, kPlan.plane, kApart>;
-  static_assert(kThreads % 32 == 0);  // warps fetch weights
+  static_assert(kThreads % 32 == 0);                         // warps fetch weights
 
  public:
   DEVICE explicit Convolution(const ConvolutionArguments& arguments) : a(arguments) {
@@ -90,20 +87,17 @@ class Convolution {
 
   /// Starts fetching a chunk of input channels.
   DEVICE void fetch_input(int chunk) const {
-    const int channel = chunk * kTile.chunk;
+    const int channel = chunk * kTile.chunk, y = first_y * kPlan.y.step - kPlan.y.pad;
+    const int x = first_x * kPlan.x.step - kPlan.run.lead;
     if constexpr (kPlan.x.apart > 1 || kPlan.y.apart > 1) {
-      fetch_apart(stage(chunk), channel, in_y(), in_x());
+      fetch_apart(stage(chunk), channel, y, x);
     } else if (kPlan.x.step == 1 && a.fours) {
-      Fetch<4>(image, in_y(), in_x())(stage(chunk), channel);
+      fetch_tile<kThreads, kTile.chunk, kPlan.rows, kPlan.columns, kPlan.row, kPlan.plane, 4>(
+          stage(chunk), image, channel, y, x);
     } else {
-      Fetch<1>(image, in_y(), in_x())(stage(chunk), channel);
+      fetch_tile<kThreads, kTile.chunk, kPlan.rows, kPlan.columns, kPlan.row, kPlan.plane, 1>(
+          stage(chunk), image, channel, y, x);
     }
-  }
-  DEVICE int in_y() const {
-    return first_y * kPlan.y.step - kPlan.y.pad;
-  }
-  DEVICE int in_x() const {
-    return first_x * kPlan.x.step - kPlan.run.lead;
   }
   /// Pixels with zeros between them (transposed convolution).
   DEVICE void fetch_apart(float* to, int channel, int first_row, int first_column) const {

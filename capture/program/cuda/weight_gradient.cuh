@@ -249,9 +249,9 @@ class WeightGradientSum {
   template <int kChannels, int kRows, int kRow, int kPlane>
   DEVICE static void fetch(float* to, const Planes& from, int channel, int y, int x, bool fours) {
     if (fours) {
-      TileFetch<kThreads, kChannels, kRows, kRow, kRow, kPlane, 4>(from, y, x)(to, channel);
+      fetch_tile<kThreads, kChannels, kRows, kRow, kRow, kPlane, 4>(to, from, channel, y, x);
     } else {
-      TileFetch<kThreads, kChannels, kRows, kRow, kRow, kPlane, 1>(from, y, x)(to, channel);
+      fetch_tile<kThreads, kChannels, kRows, kRow, kRow, kPlane, 1>(to, from, channel, y, x);
     }
   }
 
