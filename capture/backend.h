@@ -53,6 +53,8 @@ class Graph {
   virtual ~Graph() = default;
   /// Runs after all work given before. Returns at once if the backend defers, else when done.
   virtual void launch() = 0;
+  /// The same, faster where timing takes time; duration_ns() keeps what it was.
+  virtual void launch_untimed() { launch(); }
   virtual bool over() { return true; }
   /// Time the recordings of the latest timed launch took, waits excluded; the last launch must be
   /// over. Only for backends that defer: elsewhere the caller's clock measures it.

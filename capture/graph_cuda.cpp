@@ -122,12 +122,13 @@ Own<cudaGraphExec_t> CudaGraph::built(const std::vector<GraphNode>& nodes, bool 
 }
 
 void CudaGraph::launch() {
-  constexpr std::int64_t kSome = 16;  // timing a launch delays it by 4 us on an H100
+  fresh_ = true;
+  launch(timed_.get());
+}
+
+void CudaGraph::launch(cudaGraphExec_t graph) {
   const c10::cuda::CUDAGuard on_device(device_);
-  const bool timed = launches_ < kSome || launches_ % kSome == 0;
-  ++launches_;
-  fresh_ |= timed;
-  C10_CUDA_CHECK(cudaGraphLaunch((timed ? timed_ : plain_).get(), stream_));
+  C10_CUDA_CHECK(cudaGraphLaunch(graph, stream_));
   // Not an event of the graph: until the work gets there, CUDA doesn't say whether the host sees
   // this launch's state or the previous one's.
   C10_CUDA_CHECK(cudaEventRecord(done_->get(), stream_));

@@ -67,26 +67,27 @@ class CudaRecording final : public Recording {
   std::function<void()> memory_;  ///< owns the graph's
 };
 
-/// Recordings as child graphs in sequence, with event nodes between them. Only some launches are
-/// timed, the first ones among them.
+/// Recordings as child graphs in sequence, with event nodes between them.
 class CudaGraph final : public Graph {
  public:
   /// Launched on `stream`, which outlives it.
   CudaGraph(const std::vector<GraphNode>& nodes, c10::Device device, cudaStream_t stream);
 
   void launch() override;
+  void launch_untimed() override { launch(plain_.get()); }
   bool over() override { return done_->over(); }
   std::int64_t duration_ns() override;
 
  private:
   Own<cudaGraphExec_t> built(const std::vector<GraphNode>& nodes, bool timed);
+  void launch(cudaGraphExec_t graph);
 
   c10::Device device_;
   cudaStream_t stream_;
   std::unique_ptr<CudaEvent> done_;
   std::vector<std::unique_ptr<CudaEvent>> marks_;  ///< begin, end, begin, end, ...
   Own<cudaGraphExec_t> plain_, timed_;
-  std::int64_t launches_ = 0, duration_ns_ = 0;
+  std::int64_t duration_ns_ = 0;
   bool fresh_ = false;  ///< whether a launch was timed since duration_ns_
 };
 

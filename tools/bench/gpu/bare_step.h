@@ -29,7 +29,7 @@ class BareStep {
   explicit BareStep(engine::TrainerOptions options, BareWork work = BareWork::step);
 
   /// Starts the work on one sample, asynchronously.
-  void launch() { graph_->launch(); }
+  void launch() { graph_->launch_untimed(); }
   void synchronize() { backend_->synchronize(); }
 
   // The rest only while no launch is in flight.
