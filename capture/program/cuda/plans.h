@@ -224,6 +224,7 @@ struct WeightGradientPlan {
     row_blocks = divided_up(y.taps, tap_rows);
     in_rows = (t.height - 1) * y.step + (tap_rows - 1) * y.dilation + 1;
     in_plane = plane(in_rows * in_row, products, t);
+    if (!by_tensor_cores(products)) lay_apart(t, t.owners(products));
     stage = t.in * in_plane + t.out * out_plane;
     const int taps = tap_rows * x.taps, of_tap = t.sharers * t.in * t.out;
     sums = taps * 4 * (by_tensor_cores(products) ? t.warp_out / 16 : 1);
@@ -235,6 +236,21 @@ struct WeightGradientPlan {
   }
 
  private:
+  /// A row, and planes, for which the fours that eight threads load at a time don't conflict in
+  /// banks, if a few more floats can achieve it.
+  PLAN void lay_apart(const WeightGradientTile& t, int owners) {
+    for (int row = in_row; row < in_row + 32; row += 4) {
+      for (int rest = 4; rest <= 8; rest += 4) {
+        unsigned met = 0;
+        for (int place = 0; place < 8; ++place)
+          met |= 1u << (place % owners % t.in * rest + place / owners * y.step * row) / 4 % 8;
+        if (met != 0xff) continue;
+        in_row = row;
+        in_plane = banked(in_rows * row, rest, rest);
+        return;
+      }
+    }
+  }
   static PLAN int plane(int floats, Products products, const WeightGradientTile& t) {
     if (!by_tensor_cores(products)) return banked(floats, 4, 4);
     return t.width < 16 ? banked(floats, 8, 24) : banked(floats, 16, 16);
@@ -249,7 +265,7 @@ struct WeightGradientPlan {
   TILE(8, 8, 8, 8, 0, 4)                  \
   TILE(8, 8, 4, 4, 0, 8)                  \
   TILE(16, 16, 4, 4, 0, 32)               \
-  TILE(32, 16, 4, 4, 0, 64)               \
+  TILE(32, 16, 4, 4, 0, 32)               \
   TILE(32, 8, 4, 16, 0, 16)               \
   TILE(32, 8, 16, 4, 0, 16)
 #define MILLRACE_TENSOR_GRADIENT_TILES(TILE) \

@@ -134,11 +134,10 @@ class TapSums<Cut, Products::fma> {
   DEVICE void add(const float* x, const float* dy) {
     x += owner % kTile.in * kPlan.in_plane + kPlan.run.first;
     dy += owner / kTile.in * 4 * kPlan.out_plane;
-    constexpr int kOwn = divided_up(kTile.width * kTile.height / kPixels, kTile.sharers);
-    constexpr int kRunsOfRow = kTile.width / kPixels;
+    constexpr int kRuns = kTile.width * kTile.height / kPixels;
 #pragma unroll 1
-    for (int i = sharer * kOwn; i < (sharer + 1) * kOwn && i < kRunsOfRow * kTile.height; ++i) {
-      const int row = i / kRunsOfRow, column = i % kRunsOfRow * kPixels;
+    for (int i = sharer; i < kRuns; i += kTile.sharers) {  // neighbours differ in their rows
+      const int row = i % kTile.height, column = i / kTile.height * kPixels;
       float gradient[4][kPixels];
 #pragma unroll
       for (int o = 0; o < 4; ++o)
