@@ -108,5 +108,8 @@ std::unique_ptr<Backend> make_graph_backend(c10::Device device, Lowering lowerin
 bool reads(c10::Device device, c10::Device other);
 /// Zeros in pinned host memory, or in plain memory without a CUDA device.
 at::Tensor pinned_zeros(at::IntArrayRef sizes, at::ScalarType type = at::kFloat);
+/// The same memory for kernels of `device`; `pinned` outlives it. For what is rarely read or
+/// written.
+at::Tensor seen_by(c10::Device device, at::Tensor& pinned);
 
 }  // namespace millrace::capture

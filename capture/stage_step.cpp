@@ -50,8 +50,8 @@ StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10:
       losses_(slots()),
       shown_(slots()),
       rate_on_device_(at::ones({}, at::TensorOptions(device).dtype(at::kDouble))),
-      skipped_on_device_(at::zeros({}, at::TensorOptions(device))),
       skipped_(pinned_zeros({})),
+      skipped_on_device_(seen_by(device, skipped_)),
       bytes_(kept_.size(), 0) {
   tell_rate();
   for (int slot = 0; defers() && slot < slots(); ++slot) {
@@ -193,7 +193,6 @@ void StageStep::update() {
       return;
     }
     stage_.guarded_update(change, rate_on_device_, skipped_on_device_);
-    backend_->copy(skipped_, skipped_on_device_);
   });
   update_called_ = true;
   if (!calls_.capturing() && !defers() && device_.is_cpu()) dead_units_.look(stage_.gradients());
@@ -253,7 +252,6 @@ void StageStep::end_capture_pass() {
   give([this] {
     const c10::NoGradGuard no_grad;
     stage_.fill_gradients(0);
-    skipped_on_device_.zero_();
   });
   backend_->synchronize();
   stage_.reset_count();

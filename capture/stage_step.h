@@ -139,7 +139,7 @@ class StageStep final : public Step {
 
   double rate_ = 1.0;  ///< what rate_on_device_ holds
   std::atomic<double> lr_{0}, backed_off_{1};
-  at::Tensor rate_on_device_, skipped_on_device_, skipped_;
+  at::Tensor rate_on_device_, skipped_, skipped_on_device_;
 
   std::vector<std::int64_t> bytes_;  ///< by kept_at()
   std::int64_t all_bytes_ = 0, peak_bytes_ = 0;

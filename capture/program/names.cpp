@@ -83,6 +83,8 @@ std::string name_of(const Node& node) {
       return "channel sums of " + text_of(layout_of(node.reads[0]));
     case Kind::sample_of_bytes:
       return "sample of bytes";
+    case Kind::transfer:
+      return node.reads[0].is_cpu() ? "copy from host" : "copy to host";
   }
   return "";
 }

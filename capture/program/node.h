@@ -34,6 +34,7 @@ enum class Kind {
   zero,          ///< {} -> {made}
   channel_sums,  ///< {x} -> {sum over each channel's pixels}
   sample_of_bytes,  ///< {bytes [H,W,C]} -> {sample}; on a GPU
+  transfer,         ///< {source} -> {destination}: bytes between pinned memory and a GPU
 };
 
 struct Node {

@@ -446,7 +446,8 @@ stages::UpdateNumbers numbers_of_update(const Node& node) {
 }
 
 std::unique_ptr<Prepared> prepare(const Node& node, int threads, bool may_wait) {
-  const bool on_gpu = std::any_of(node.writes.begin(), node.writes.end(),
+  const bool on_gpu = node.kind == Kind::transfer ||
+                      std::any_of(node.writes.begin(), node.writes.end(),
                                   [](const at::Tensor& t) { return t.defined() && t.is_cuda(); });
   if (node.kind != Kind::torch && on_gpu) return prepare_on_gpu(node);
   switch (node.kind) {

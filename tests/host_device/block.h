@@ -65,6 +65,7 @@ inline float* shared_memory() {
   return host_device::turn.shared;
 }
 inline void let_next_come() {}
+inline void order_writes() {}
 void wait_for_last();
 void meet();
 bool meet_any(bool own);

@@ -1,6 +1,7 @@
 // A step program's kernels for a GPU but for convolutions: on the host device against LibTorch's
 // operators in double.
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -87,6 +88,24 @@ TEST(GpuFunctions, EachByteIsTheNearestFloat) {
   program.run();
   EXPECT_TRUE(at::equal(sample.cpu(), expected));
   EXPECT_EQ(left_to_libtorch(program.operations()), std::set<std::string>());
+}
+
+TEST(GpuFunctions, BytesGoToTheDeviceAndBack) {
+  const auto copy = c10::Dispatcher::singleton()
+                        .findSchemaOrThrow("millrace::copy_bytes", "")
+                        .typed<void(const Tensor&, const Tensor&)>();
+  for (const std::int64_t count : {1, 4, 8, 20, 16 * 5000}) {
+    const Tensor from = capture::pinned_zeros({count}, at::kByte),
+                 back = capture::pinned_zeros({count}, at::kByte);
+    const Tensor there = at::zeros({count}, at::TensorOptions(kGpu).dtype(at::kByte));
+    Arena arena(kGpu);
+    Program program([&] { copy.call(there, from), copy.call(back, there); }, arena);
+    at::Tensor(from).random_(1, 255);
+    program.run();
+    there.cpu();  // waits
+    EXPECT_TRUE(at::equal(back, from)) << count;
+    EXPECT_EQ(left_to_libtorch(program.operations()), std::set<std::string>());
+  }
 }
 
 TEST(GpuFunctions, UpdateAsInDouble) {

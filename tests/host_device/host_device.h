@@ -52,6 +52,8 @@ struct Held {
 extern "C" {
 /// Where work reaches what a device address means; other addresses as they are.
 void* hostDeviceReach(const void* address);
+/// During a launch: whether it is in device or pinned memory.
+bool hostDeviceHolds(const void* address);
 /// Gives a stream work, as a kernel's launch would; moves from it.
 cudaError_t hostDeviceLaunch(cudaStream_t stream, host_device::Work* work);
 /// Has `make` say what a launch of the kernel whose mangled name holds `part` does.

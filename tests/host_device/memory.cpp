@@ -144,6 +144,9 @@ API void* hostDeviceReach(const void* address) {
   return reinterpret_cast<void*>(is_device_address(address) ? number_of(address) - kSeen + kReached
                                                             : number_of(address));
 }
+API bool hostDeviceHolds(const void* address) {
+  return holding(address) != allocations.end();
+}
 API void hostDeviceHeld(Held* held) {
   const Guard guard(lock);
   *held = {.streams = int(streams.size()),

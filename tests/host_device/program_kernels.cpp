@@ -47,6 +47,7 @@ class Reached {
     if (!address) return address;
     const std::size_t bytes = std::size_t(count) * sizeof(T);
     device.push_back({address, bytes, written});
+    if (!hostDeviceHolds(address)) hostDeviceFault("a kernel touches pageable memory");
     auto* const here = static_cast<T*>(hostDeviceReach(address));
     host.push_back({here, bytes, written});
     return here;
@@ -96,6 +97,11 @@ UPDATE(0);
 UPDATE(1);
 UPDATE(2);
 UPDATE(3);
+
+template KERNEL(0) copy_bytes<float4>(CopyArguments);
+template KERNEL(0) copy_bytes<double>(CopyArguments);
+template KERNEL(0) copy_bytes<float>(CopyArguments);
+template KERNEL(0) copy_bytes<char>(CopyArguments);
 
 namespace {
 
@@ -175,6 +181,14 @@ void reach(PoolArguments& p, Reached& at) {
   at.write(p.to, p.dy ? in : out);
   at.read(p.dy, out);
 }
+void reach(CopyArguments& c, Reached& at) {
+  const auto* from = static_cast<const char*>(c.from);
+  auto* to = static_cast<char*>(c.to);
+  at.read(from, c.bytes);
+  at.write(to, c.bytes);
+  c.from = from;
+  c.to = to;
+}
 void reach(BytesArguments& b, Reached& at) {
   at.read(b.bytes, 1ll * b.channels * b.pixels);
   at.write(b.to, 1ll * b.channels * b.pixels);
@@ -232,7 +246,7 @@ bool play() {
 }
 const bool played = play<ConvolutionArguments, WeightGradientArguments, PartsArguments,
                          MapArguments, NormArguments, RowArguments, SumArguments, PoolArguments,
-                         BytesArguments, UpdateArguments, SquaredErrorArguments>();
+                         CopyArguments, BytesArguments, UpdateArguments, SquaredErrorArguments>();
 
 }  // namespace
 }  // namespace millrace::gpu

@@ -115,6 +115,14 @@ struct SumArguments {
   int count, columns;  ///< elements per sum; columns of a matrix, or channels
 };
 
+/// From pinned host memory to the device or back.
+struct CopyArguments {
+  const void* from;
+  void* to;
+  int bytes, blocks;
+  bool to_host;
+};
+
 /// to[c][pixel] = bytes[pixel][c] / 255.
 struct BytesArguments {
   const unsigned char* bytes;

@@ -42,6 +42,10 @@ DEVICE void meet() {
 DEVICE bool meet_any(bool own) {
   return __syncthreads_or(own);
 }
+/// The thread's later writes come after what it has seen written, for the host, too.
+DEVICE void order_writes() {
+  __threadfence_system();
+}
 /// The block's dynamic shared memory; 16-byte aligned.
 DEVICE float* shared_memory() {
   extern __shared__ float4 memory[];

@@ -124,6 +124,17 @@ KERNEL(kThreads) add_up_parts(BY_VALUE PartsArguments arguments) {
   p.sum[i] = p.accumulate ? p.sum[i] + sum : sum;
 }
 
+/// The host sees a Unit whole, and only after all that was written before.
+template <class Unit>
+KERNEL(kThreads)
+copy_bytes(BY_VALUE CopyArguments c) {
+  start();
+  if (c.to_host) order_writes();
+  for (int i = block() * kThreads + thread(); i < c.bytes / int(sizeof(Unit));
+       i += c.blocks * kThreads)
+    static_cast<Unit*>(c.to)[i] = static_cast<const Unit*>(c.from)[i];
+}
+
 /// One thread per pixel. Each float is the quotient correctly rounded, as on a core.
 KERNEL(kThreads) sample_of_bytes(BY_VALUE BytesArguments b) {
   start();

@@ -114,6 +114,27 @@ std::unique_ptr<Prepared> sample_of_bytes(const Node& node) {
       });
 }
 
+std::unique_ptr<Prepared> transfer(const Node& node) {
+  constexpr int kMostBlocks = 32;  // so many keep PCIe busy
+  const auto bytes = int(node.reads[0].nbytes());
+  const auto common = std::uintptr_t(node.reads[0].const_data_ptr()) |
+                      std::uintptr_t(node.writes[0].const_data_ptr()) | std::uintptr_t(bytes);
+  const char* const unit = common % 16 == 0  ? "float4"
+                           : common % 8 == 0 ? "double"
+                           : common % 4 == 0 ? "float"
+                                             : "char";
+  const int blocks = std::clamp(gpu::divided_up(bytes, 16 * gpu::kThreads), 1, kMostBlocks);
+  return std::make_unique<GpuCall<gpu::CopyArguments>>(
+      node, std::vector<Kernel>{{std::string("copy_bytes<") + unit + ">", gpu::kThreads, blocks}},
+      [=](const Node& n, char*) {
+        return gpu::CopyArguments{.from = n.reads[0].const_data_ptr(),
+                                  .to = n.writes[0].mutable_data_ptr(),
+                                  .bytes = bytes,
+                                  .blocks = blocks,
+                                  .to_host = n.writes[0].is_cpu()};
+      });
+}
+
 /// millrace::check_and_update.
 std::unique_ptr<Prepared> update(const Node& node) {
   const stages::UpdateNumbers n = numbers_of_update(node);
@@ -168,6 +189,8 @@ std::unique_ptr<Prepared> prepare_on_gpu(const Node& node) {
       return update(node);
     case Kind::sample_of_bytes:
       return sample_of_bytes(node);
+    case Kind::transfer:
+      return transfer(node);
     default:
       throw std::logic_error("a node that a GPU has no kernel for");
   }

@@ -31,7 +31,7 @@ BareStep::BareStep(engine::TrainerOptions options, BareWork work)
   const c10::Device device = stage_.parameters().flat().device();
   input_ = sample_.to(device);
   rate_ = at::ones({}, at::kDouble).to(device);
-  skipped_on_device_ = at::zeros({}, at::kFloat).to(device);
+  skipped_on_device_ = capture::seen_by(device, skipped_);
   // Recording warms up by running the work, which trains the weights.
   backend_->run([this] { stage_.take_snapshot(0); });
   backend_->synchronize();
@@ -59,7 +59,6 @@ void BareStep::run() {
   if (work_ == BareWork::forward) return;
   stage_.backward(kept, {});
   stage_.guarded_update({.count = 1}, rate_, skipped_on_device_);
-  if (copies) backend_->copy(skipped_, skipped_on_device_);
 }
 
 }  // namespace millrace::bench
