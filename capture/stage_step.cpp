@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
 
 #include "capture/retained_bytes.h"
 #include "stages/sample_of_bytes.h"

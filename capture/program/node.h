@@ -3,9 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstddef>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "capture/program/kernels/kernels.h"

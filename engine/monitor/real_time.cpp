@@ -7,13 +7,6 @@
 namespace millrace::engine {
 namespace {
 
-FrameCounts operator-(const FrameCounts& a, const FrameCounts& b) {
-  return {a.received - b.received, a.trained - b.trained,
-          a.dropped - b.dropped,   a.predicted_only - b.predicted_only,
-          a.rejected - b.rejected, a.without_target - b.without_target,
-          a.replayed - b.replayed};
-}
-
 std::string text(double value) {
   return format("%.3g", value);
 }
@@ -79,7 +72,10 @@ Verdict RealTime::verdict(const Reading& reading) const {
   const std::lock_guard lock(mutex_);
   const auto& [now, counts] = seen_.back();
   const std::chrono::duration<double> passed = now - seen_.front().first, silent = now - trained_;
-  const FrameCounts window = counts - seen_.front().second;
+  const FrameCounts& before = seen_.front().second;
+  const FrameCounts window{.trained = counts.trained - before.trained,
+                           .dropped = counts.dropped - before.dropped,
+                           .predicted_only = counts.predicted_only - before.predicted_only};
   if (silent.count() >= std::max(5.0, 3e-3 * reading.budget)) {
     return {.holds = false,
             .window_s = passed.count(),

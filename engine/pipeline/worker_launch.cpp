@@ -1,5 +1,4 @@
 // The end of a launch group, and of its work.
-#include <cmath>
 #include <utility>
 
 #include "engine/pipeline/worker.h"

@@ -6,7 +6,6 @@
 #include <random>
 #include <set>
 #include <stdexcept>
-#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>

@@ -10,15 +10,14 @@ using std::chrono::microseconds;
 // Sleeping threads check the flags this often, so close() and stop() needn't wake them.
 constexpr microseconds kSlice = std::chrono::milliseconds(5);
 
-FrameQueue::FrameQueue(int capacity, Drop drop, int held)
+FrameQueue::FrameQueue(int capacity, Drop drop)
     : capacity_(capacity),
-      held_limit_(held),
       drop_(drop),
-      frames_(std::size_t(std::max(0, capacity + held + 2))),
-      ready_(std::max(0, capacity + held + 1)),
-      free_(std::max(0, capacity + held + 1)) {
-  if (capacity < 1 || held < 1) throw std::invalid_argument("frame queue: no room for a frame");
-  for (int slot = 1; slot <= capacity + held; ++slot) free_.put(slot);
+      frames_(std::size_t(std::max(0, capacity) + 3)),
+      ready_(std::max(0, capacity) + 2),
+      free_(std::max(0, capacity) + 2) {
+  if (capacity < 1) throw std::invalid_argument("frame queue: no room for a frame");
+  for (int slot = 1; slot <= capacity + 1; ++slot) free_.put(slot);
 }
 
 std::int64_t FrameQueue::waiting() const {
@@ -69,7 +68,7 @@ bool FrameQueue::push() {
 }
 
 Frame* FrameQueue::pop(microseconds timeout) {
-  if (held_ >= held_limit_) throw std::logic_error("frame queue: too many frames held");
+  if (held_) throw std::logic_error("frame queue: a frame is still held");
   const auto deadline = Clock::now() + timeout;
   while (!stopped_) {
     const bool last_look = closed_;  // read first, so that no push is missed
@@ -78,7 +77,7 @@ Frame* FrameQueue::pop(microseconds timeout) {
     int slot;
     if (wait ? ready_.take(slot, std::min(left, kSlice)) : ready_.take(slot)) {
       ++popped_;
-      ++held_;
+      held_ = true;
       return &frames_[std::size_t(slot)];
     }
     if (!wait) break;
@@ -87,7 +86,7 @@ Frame* FrameQueue::pop(microseconds timeout) {
 }
 
 void FrameQueue::release(Frame* frame) {
-  --held_;
+  held_ = false;
   free_.put(int(frame - frames_.data()));
 }
 

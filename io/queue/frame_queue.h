@@ -49,12 +49,12 @@ struct FrameCounts {
 };
 
 /// Fixed slots and two lock-free queues of slot numbers (ready, free). `capacity` frames may wait,
-/// one is being written, and the consumer holds up to `held`; under `never`, waiting frames may
-/// also use slots that the consumer doesn't hold. One producer and one consumer thread; counters,
+/// one is being written, and the consumer holds up to one; under `never`, a waiting frame may also
+/// use the slot that the consumer doesn't hold. One producer and one consumer thread; counters,
 /// close() and stop() are thread-safe.
 class FrameQueue {
  public:
-  FrameQueue(int capacity, Drop drop, int held = 1);
+  FrameQueue(int capacity, Drop drop);
 
   // Producer.
   /// The slot for the next frame; the producer's until push().
@@ -69,20 +69,18 @@ class FrameQueue {
 
   // Consumer.
   /// The oldest waiting frame, the consumer's until release(). Null after `timeout`, or at once
-  /// when drained or stopped. Throws std::logic_error beyond `held` unreleased frames.
+  /// when drained or stopped. Throws std::logic_error while one is held.
   Frame* pop(std::chrono::microseconds timeout);
   void release(Frame* frame);
   bool drained() const { return closed_ && waiting() == 0; }
   /// The consumer wants no more: waiting and later frames count as dropped.
   void stop();
 
-  // Any thread. received() = popped() + dropped() + rejected() + waiting at every moment, but four
-  // calls are four moments: only the numbers of counts() add up.
+  // Any thread. Several calls are several moments: only the numbers of counts() add up.
   FrameCounts counts() const;
   std::int64_t received() const { return accepted_ + rejected_; }
   std::int64_t dropped() const { return dropped_; }
   std::int64_t rejected() const { return rejected_; }
-  std::int64_t popped() const { return popped_; }
 
  private:
   std::int64_t waiting() const;
@@ -90,13 +88,13 @@ class FrameQueue {
   bool take_newest();
   bool wait_for_free();
 
-  const int capacity_, held_limit_;
+  const int capacity_;
   const Drop drop_;
   std::vector<Frame> frames_;  ///< the last one takes writes after a stop and is never published
   SlotRing ready_;             ///< fed by the producer
   SlotRing free_;              ///< fed by the consumer
   int writing_ = 0;            ///< the producer's slot
-  int held_ = 0;               ///< by the consumer
+  bool held_ = false;          ///< by the consumer
   // For any thread. `accepted_` is raised before a frame can be popped or dropped, so an observer
   // that reads it last never sees more frames leave than arrive.
   std::atomic<std::int64_t> accepted_{0}, popped_{0}, dropped_{0}, rejected_{0};

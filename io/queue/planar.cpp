@@ -1,8 +1,5 @@
 #include "io/queue/planar.h"
 
-#include <algorithm>
-#include <cmath>
-
 namespace millrace::io {
 namespace {
 
@@ -57,10 +54,8 @@ void from_planar(const float* planar, int channels, int height, int width, Frame
   out.reshape(width, height, channels);
   const std::size_t plane = std::size_t(width) * height;
   for (std::size_t i = 0; i < plane; ++i) {
-    for (int c = 0; c < channels; ++c) {
-      const float value = std::clamp(planar[c * plane + i], 0.0f, 1.0f);  // NaN becomes 0
-      out.pixels[i * channels + c] = std::uint8_t(std::lround(value * 255.0f));
-    }
+    for (int c = 0; c < channels; ++c)
+      out.pixels[i * channels + c] = byte_of(planar[c * plane + i]);
   }
 }
 

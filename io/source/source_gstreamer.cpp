@@ -1,7 +1,6 @@
 // Files, network streams, cameras and pipelines through GStreamer's appsink, which reads with a
 // time-out. cv::VideoCapture may hang forever.
 #include <algorithm>
-#include <cstring>
 
 #include "io/source/gst_pipeline.h"
 #include "io/source/picture_headers.h"

@@ -6,7 +6,6 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "io/source/source_kinds.h"

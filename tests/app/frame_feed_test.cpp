@@ -129,7 +129,7 @@ TEST_P(FrameFeedTest, NextFrameNeverPairsOverAGap) {
   const auto made = samples(TargetFrom::later_frame, queue, 1, 2);
   ASSERT_EQ(made.size(), 1u) << "4 and 5 have no successor";
   EXPECT_EQ(made[0].frame, 3);
-  EXPECT_EQ(queue.popped(), 3);
+  EXPECT_EQ(queue.counts().popped, 3);
 }
 
 /// A stream that is pushed frame by frame through a feed with late targets.

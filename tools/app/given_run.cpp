@@ -61,10 +61,6 @@ void check_modules(const Config& config, std::int64_t modules) {
   assemble(stand_in, shape, nullptr, true);
 }
 
-int context_of(const Config& config) {
-  return forecast_of(config).context;
-}
-
 GivenFrames::GivenFrames(const Config& config)
     : config_(config), intake_(config_, [this] { return told_source(config_); }) {
   intake_.start();

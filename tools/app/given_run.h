@@ -28,9 +28,6 @@ namespace millrace::app {
 /// Throws ConfigError if `config` suits no network of `modules` modules.
 void check_modules(const Config& config, std::int64_t modules);
 
-/// Frames in a sample; the latest one's channels come last. Throws ConfigError.
-int context_of(const Config& config);
-
 struct GivenFrame {
   at::Tensor input;  ///< [C,H,W]
   int label = -1;    ///< from the source or task.labels; -1: none

@@ -1,4 +1,4 @@
-// Elementwise functions with broadcast operands, strided copies, sums of parts, squared errors.
+// Elementwise functions with broadcast operands, copies, sums of parts, squared errors.
 #pragma once
 
 #include "capture/program/cuda/block.cuh"

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "engine/format.h"
+#include "engine/plan/plan.h"
 
 namespace millrace::app {
 namespace {
@@ -20,10 +21,6 @@ double bytes_of(const Config& config, const engine::TrainerOptions& options) {
   return one * config.replay.size;
 }
 
-std::string gigabytes(double bytes) {
-  return engine::format("%.3g GB", bytes * 1e-9);
-}
-
 }  // namespace
 
 ReplayOptions replay_options(const Config& config, const engine::TrainerOptions& options,
@@ -32,8 +29,8 @@ ReplayOptions replay_options(const Config& config, const engine::TrainerOptions&
                there = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
   if (config.replay.kind != "none" && bytes > there) {
     throw config.error("replay.size", std::to_string(config.replay.size) + " samples take " +
-                                          gigabytes(bytes) + "; the machine has " +
-                                          gigabytes(there));
+                                          engine::plan::bytes_text(bytes) + "; the machine has " +
+                                          engine::plan::bytes_text(there));
   }
   return {.kind = replay_kind(config.replay.kind),
           .places = config.replay.size,
@@ -46,7 +43,7 @@ std::string describe_replay(const Config& config, const engine::TrainerOptions& 
   if (config.replay.kind == "none") return "none";
   std::string text = config.replay.kind + " of " + std::to_string(config.replay.size) + " samples";
   const double bytes = bytes_of(config, options);
-  if (bytes > 0) text += engine::format(", %.3g MB", bytes * 1e-6);
+  if (bytes > 0) text += ", " + engine::plan::bytes_text(bytes);
   const bool is_auto = config.replay.share < 0;
   text += is_auto ? "; as many as" : engine::format("; %.3g of all samples", config.replay.share);
   if (live == false) {

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "tools/app/intake.h"
 #include "tools/app/run.h"

@@ -3,7 +3,6 @@
 #include <gst/video/video.h>
 
 #include <array>
-#include <cmath>
 
 #include "io/queue/planar.h"
 #include "io/source/gst_handles.h"

@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "tools/app/assembly.h"
 #include "tools/app/given_run.h"
 
 namespace millrace::python {
@@ -137,7 +138,8 @@ PYBIND11_MODULE(_millrace, m) {
       .def(py::init(&make_config))
       .def_property_readonly("task", [](const app::Config& c) { return c.task.kind; })
       .def_property_readonly("loss", [](const app::Config& c) { return c.task.loss.text(); })
-      .def_property_readonly("context", &app::context_of);
+      .def_property_readonly("context",
+                             [](const app::Config& c) { return app::forecast_of(c).context; });
   m.def("config_keys", [] {
     std::vector<std::string> names = {"model.layer"};
     for (const app::KeyEntry& key : app::key_entries()) names.push_back(key.path);
