@@ -25,10 +25,6 @@ float value_of(const stages::StateDict& state) {
 
 class CheckpointFolder : public io::FolderTest {
  protected:
-  int entries() const {
-    return int(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()));
-  }
-
   const std::string newest = folder / CheckpointFiles::kNewest;
   const std::string previous = folder / CheckpointFiles::kPrevious;
   CheckpointFiles files{folder.path()};
@@ -40,7 +36,7 @@ TEST_F(CheckpointFolder, TheLastTwoAreKeptAndNoMore) {
   EXPECT_EQ(value_of(files.read().state), 4);
   EXPECT_EQ(files.read().note, "");
   EXPECT_EQ(value_of(read_checked(previous)), 3);
-  EXPECT_EQ(entries(), 2);
+  EXPECT_EQ(io::entries(folder.path()), 2);
 }
 
 TEST_F(CheckpointFolder, AnyDamageIsNoticedAndTheOneBeforeTakesOver) {
@@ -111,7 +107,7 @@ TEST_F(CheckpointFolder, TwoNamesForOneFileLeaveNothingBehind) {
   files.write(state_of(2));
   EXPECT_EQ(value_of(read_checked(previous)), 1);
   EXPECT_EQ(value_of(read_checked(newest)), 2);
-  EXPECT_EQ(entries(), 2);
+  EXPECT_EQ(io::entries(folder.path()), 2);
 }
 
 }  // namespace

@@ -19,7 +19,6 @@ class Hook(http.server.BaseHTTPRequestHandler):
 
 
 class Alerts(program.CliTest):
-
     def config(self, unexpected=slice(380, 383), **novelty):
         frames = program.frames_with_an_event(unexpected)
         return {"source": {"uri": program.write_frames(self.folder / "frames", frames), "width": 16, "height": 16, "pace": "asap"},

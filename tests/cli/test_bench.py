@@ -17,7 +17,6 @@ SHORT = ["--rounds", "1", "--seconds", "0.02", "--sizes", "16"]
 
 
 class Bench(program.CliTest):
-
     def results(self, suite, *options, env=None, positive=(), parts=()):
         """What it measured: `positive` figures of each arm; and its page, which is printed as well and has these `parts`.
         Its plot is a PNG."""

@@ -24,7 +24,6 @@ def tables_in(page):
 
 
 class Pages(unittest.TestCase):
-
     def test_every_published_result_has_its_page_and_plots(self):
         for file in sorted(BENCHMARKS.glob("*.json")):
             with self.subTest(file.name), tempfile.TemporaryDirectory() as folder:
@@ -73,7 +72,6 @@ class Pages(unittest.TestCase):
 
 
 class Published(unittest.TestCase):
-
     def setUp(self):
         self.machine = measuring.Machine(Path(program.MILLRACE).with_name("millrace-bench"))
         self.addCleanup(self.machine.close)

@@ -12,7 +12,6 @@ from keeping import MODEL, NEWEST, PREVIOUS
 
 
 class Checkpoints(program.CliTest):
-
     def setUp(self):
         super().setUp()
         self.state = self.folder / "state"

@@ -59,7 +59,6 @@ def drawn(number, folder):
 
 
 class Combinations(program.CliTest):
-
     def run_in(self, folder, number):
         folder.mkdir()
         config = program.write_toml(folder / "config.toml", drawn(number, folder))

@@ -103,7 +103,6 @@ def effective(outcome):
 
 
 class Keys(program.CliTest):
-
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -134,7 +133,6 @@ class Keys(program.CliTest):
         self.assert_each_refused((("check", "--set", f"{path}={value}"), f"millrace: error: --set {path}: ") for path, value in told)
 
 class Values(program.CliTest):
-
     def test_defaults_are_the_same_with_and_without_a_file(self):
         file = self.folder / "empty.toml"
         file.write_text("# nothing\n")
@@ -229,7 +227,6 @@ class Values(program.CliTest):
         self.assertEqual(effective(outcome)["model"]["features"], 5)
 
 class Mistakes(program.CliTest):
-
     def refused(self, text, *parts, command="check"):
         file = self.folder / "config.toml"
         file.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -284,7 +281,6 @@ class Mistakes(program.CliTest):
 
 
 class CommandLine(program.CliTest):
-
     def test_what_is_misspelt_is_named(self):
         self.assert_each_refused(((("rnu",), '"rnu"', '"run"'), (("chekc", "config.toml"), '"check"'), (("inspct", "--help"), '"inspect"'),
                                   (("run", "--fames", "3"), "--fames"), (("--fast", "run"),), (("check", "a.toml", "b.toml"), "b.toml"),

@@ -26,7 +26,6 @@ def examples():
 
 
 class Examples(program.CliTest):
-
     def assert_learns(self, text):
         """As it is, but of the sample video, and with its outputs out of the way."""
         config, report = self.folder / "config.toml", self.folder / "report.json"

@@ -25,7 +25,6 @@ HARMLESS = {"short", "slow", "late", "interrupted", "overslept"}
 
 
 class FaultPairs(FaultTest):
-
     def setUp(self):
         super().setUp()
         self.write(program.merged(self.tables, {"pipeline": {"schedule": "partime"}, "checkpoint": {"resume": False}}))

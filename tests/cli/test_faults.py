@@ -25,7 +25,6 @@ FILES = (NEWEST, PREVIOUS, "weights.safetensors", "report.json", "loss.png")
 
 @unittest.skipUnless(os.environ.get("FORK_SERVER"), "no fork server under a sanitizer")
 class FaultTest(program.CliTest):
-
     @classmethod
     def setUpClass(cls):
         cls.server = ForkServer(program.MILLRACE, os.environ["FORK_SERVER"] + ":" + os.environ["FAULT_SHIM"])
@@ -77,7 +76,6 @@ class FaultTest(program.CliTest):
 
 
 class WriteFaults(FaultTest):
-
     def test_any_call_that_writes_may_fail(self):
         kinds = ("enospc", "eio", "erofs", "short")
         numbers, runs = self.numbers(), 0
@@ -111,7 +109,6 @@ class WriteFaults(FaultTest):
 
 
 class Kills(FaultTest):
-
     def test_killed_at_any_moment_it_goes_on(self):
         self.write(program.merged(self.tables, {
             "source": {"pace": "live", "fps": FPS, "drop": "never", "loop": True},
@@ -170,7 +167,6 @@ class Kills(FaultTest):
 
 
 class Limits(FaultTest):
-
     def test_too_few_threads_end_in_a_line(self):
         for number in range(6):
             with self.subTest(threads=number):
@@ -181,7 +177,6 @@ class Limits(FaultTest):
 
 
 class Names(FaultTest):
-
     def test_a_silent_name_service_keeps_nothing_from_being_saved(self):
         uri = program.write_frames(self.folder / "events", program.frames_with_an_event())
         Path("fault").write_text(f"{self.out} 0 names")
@@ -247,7 +242,6 @@ FAKE_TIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
 
 class WallClock(program.CliTest):
-
     @unittest.skipUnless(FAKE_TIME.exists(), "no libfaketime")
     def test_steps_of_the_wall_clock_change_no_age_and_no_pace(self):
         clock, log = self.folder / "clock", self.folder / "log.jsonl"

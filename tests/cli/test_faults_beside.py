@@ -21,7 +21,6 @@ KILLS = max(2, keeping.KILLS // 20)
 
 @unittest.skipUnless(MPI, "no MPI")
 class Ranks(KeepingTest):
-
     def start(self):
         command = [*LAUNCH, "-n", 2, program.MILLRACE, "run", self.write(self.tables()), "--quiet"]
         return self.spawn(command, ENVIRONMENT)
@@ -82,7 +81,6 @@ class Ranks(KeepingTest):
 
 @unittest.skipUnless(LOADABLE, "a build without GStreamer, or under a sanitizer")
 class Element(KeepingTest):
-
     def launch(self):
         ball = "videotestsrc is-live=true pattern=ball ! video/x-raw,format=RGB,width=32,height=24,framerate=100/1"
         pipeline = f"gst-launch-1.0 -e {ball} ! millrace config={self.write(self.tables())} ! fakesink"
@@ -103,7 +101,6 @@ class Element(KeepingTest):
 
 
 class Replay(KeepingTest):
-
     def launch(self):
         replay = {"kind": "reservoir", "size": 16, "share": 0.5}
         return self.spawn([program.MILLRACE, "run", self.write(self.tables(replay=replay)), "--quiet"])
@@ -114,7 +111,6 @@ class Replay(KeepingTest):
 
 @unittest.skipUnless(PLUGINS.is_dir(), "a build without demos")
 class Plugins(KeepingTest):
-
     def run_with(self, plugin, sink, frames, told):
         """A run with that sink fails, and its one error says so."""
         config = self.write(self.tables(output={"sinks": [sink]}))

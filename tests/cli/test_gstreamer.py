@@ -23,7 +23,6 @@ def gst(*words):
 
 @unittest.skipUnless(LOADABLE, "a build without GStreamer, or under a sanitizer")
 class Element(program.CliTest):
-
     def launch(self, options="", sink="fakesink", frames=10, config=None):
         config = config or self.write(program.bare(program.small(model={"features": 4})))
         return gst("gst-launch-1.0", *f"{BALL % frames} ! millrace config={config} {options} ! {sink}".split())

@@ -98,7 +98,6 @@ CUTS = {"attention": [2], "frozen": [3], "activations": [5], "sizes": [3], "norm
 
 
 class LayersTest(reference.ReferenceTest):
-
     def setUp(self):
         super().setUp()
         self.frames = program.random_frames(4, 8)
@@ -110,7 +109,6 @@ class LayersTest(reference.ReferenceTest):
 
 
 class Types(LayersTest):
-
     def compare(self, name, cut):
         """The program's weights against the update rule's on PyTorch's own modules."""
         torch.manual_seed(2)
@@ -199,7 +197,6 @@ class Vectors(LayersTest):
 
 
 class Refusals(LayersTest):
-
     # The bad layer, and what the error must name.
     KNOWN = "known ones: add, attention, avgpool, basic-block, batchnorm, bottleneck, concat, conv, dropout, flatten"
     BAD = [({}, "type"), (layer(3), "type"), (layer("cnov"), KNOWN), (layer("conv", kernel=3), "out"),

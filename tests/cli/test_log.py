@@ -17,7 +17,6 @@ FRAMES = 50
 
 
 class Log(program.CliTest):
-
     def setUp(self):
         super().setUp()
         self.log = self.folder / "logs" / "run.jsonl"  # in a folder that the run makes
@@ -82,7 +81,6 @@ class Log(program.CliTest):
 
 
 class Progress(program.CliTest):
-
     def command(self):
         config = self.write(program.small(
             source={"fps": 100.0, "pace": "live"}, pipeline={"stages": 1, "cut": []},

@@ -59,7 +59,6 @@ class Home:
 
 @unittest.skipUnless(shutil.which("mosquitto_sub") and shutil.which("mosquitto", path="/usr/sbin:/usr/bin"), "no mosquitto")
 class Mqtt(program.CliTest):
-
     def setUp(self):
         super().setUp()
         with socket.socket() as free:

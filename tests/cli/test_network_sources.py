@@ -11,7 +11,6 @@ from servers import Camera, needs_rtsp, web_server
 
 
 class NetworkTest(program.CliTest):
-
     def learn_frames(self, count, uri, **tables):
         """A run that learns from so many frames; returns (report, outcome)."""
         report, outcome = self.learn(program.small(uri, **tables), "--frames", count)
@@ -31,7 +30,6 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 @unittest.skipUnless(program.VIDEO.exists(), "needs the sample video")
 class Web(NetworkTest):
-
     def setUp(self):
         super().setUp()
         self.url = web_server(self, functools.partial(QuietHandler, directory=program.VIDEO.parent)).url
@@ -49,7 +47,6 @@ class Web(NetworkTest):
 
 @needs_rtsp
 class RtspCamera(NetworkTest):
-
     def setUp(self):
         super().setUp()
         self.camera = self.open_camera()

@@ -11,7 +11,6 @@ from keeping import NEWEST
 
 
 class Outputs(program.CliTest):
-
     def refused(self, *parts, uri="synth:shapes?frames=3", options=(), **tables):
         """Both `check` and `run` refuse it, before a frame is learned from."""
         file = self.write(program.small(uri, **tables))

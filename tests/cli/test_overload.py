@@ -12,7 +12,6 @@ MODEL = {"layers": 6, "features": 8, "kernel": 3}  # 12 modules; the first convo
 
 
 class OverloadTest(program.CliTest):
-
     def run_with(self, policy, *options, fps=100000.0, cut=(6,), frames=2500, pipeline={}, source={}, **tables):
         return self.learn(program.small(
             f"synth:shapes?frames={frames}", source={"pace": "live", "fps": 800.0, "drop": "never", **source},
@@ -29,7 +28,6 @@ class OverloadTest(program.CliTest):
 
 
 class Policies(OverloadTest):
-
     def test_drop_says_so_once(self):
         report, outcome = self.run_with("drop", source={"drop": "newest"})
         self.assert_balanced(report)
@@ -49,7 +47,6 @@ class Policies(OverloadTest):
 
 
 class Skip(OverloadTest):
-
     def test_every_frame_is_predicted_and_some_are_trained(self):
         for schedule in ("partime", "pipedream", "1f1b"):
             with self.subTest(schedule):

@@ -27,7 +27,6 @@ SMALL = program.merged(NETWORK, {"source": {"height": 12}, "model": {"kernel": 5
 
 
 class Plan(program.CliTest):
-
     def profile(self, *modules, **more):
         return write_profile(self.folder / "profile.json", list(modules), **more)
 
@@ -146,7 +145,6 @@ class Plan(program.CliTest):
 
 
 class Profile(program.CliTest):
-
     @classmethod
     def setUpClass(cls):
         """One profile for all that is asked of it: measuring takes its time."""

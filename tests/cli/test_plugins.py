@@ -18,7 +18,6 @@ def c_library(path, text):
 
 @unittest.skipUnless(PLUGINS.is_dir(), "a build without demos")
 class Plugins(program.CliTest):
-
     def config(self, **tables):
         text = (program.ROOT / "demos/plugins/my.toml").read_text()
         text = text.replace('"./lib', f'"{PLUGINS}/lib').replace("csv:loss.csv", f"csv:{self.folder}/loss.csv")

@@ -52,7 +52,6 @@ def write_csv(path, order):
 
 
 class FromPyTorch(reference.ReferenceTest):
-
     def test_each_is_read_verified_and_run(self):
         frames = program.random_frames(seed=3, count=12)
         uri = program.write_frames(self.folder / "frames", frames)
@@ -112,7 +111,6 @@ def run_rank(rank, ranks, folder, names):
 
 
 class ToPyTorch(program.CliTest):
-
     def test_pytorch_runs_what_we_write(self):
         names = {"gpipe": 2, "1f1b": 2, "zb-h1": 2, "interleaved": 4}
         for name, count in names.items():

@@ -25,7 +25,6 @@ def is_running(process):
 
 
 class RankFaults(RanksTest):
-
     def live(self, **tables):
         return program.merged(self.config(optimizer={"kind": "adam", "lr": 0.01}), program.merged({
             "source": {"uri": "synth:shapes", "pace": "live"}, "checkpoint": {"dir": self.folder / "state", "every": 10},
@@ -46,7 +45,6 @@ class RankFaults(RanksTest):
 @unittest.skipUnless(MPI, "no MPI")
 @unittest.skipUnless(os.environ.get("FORK_SERVER"), "no shim under a sanitizer")
 class Sockets(RankFaults):
-
     def test_a_rank_whose_mpi_does_not_return_ends_with_a_line_and_a_whole_checkpoint(self):
         file = self.write(self.live(source={"fps": FPS}))
         # Of the 51st frame's two large messages the first, so that Open MPI goes on to send the other; one came before all.
@@ -72,7 +70,6 @@ class Sockets(RankFaults):
 @unittest.skipUnless(MPI, "no MPI")
 @unittest.skipUnless(HOSTS, "no network namespaces: not root, or no iproute2")
 class Hosts(RankFaults):
-
     def assert_all_end_soon(self, harm, *options, **tables):
         """A run over two hosts has saved a checkpoint; then harm(bed, processes by rank) ends every rank, and a later run
         continues from a whole checkpoint."""

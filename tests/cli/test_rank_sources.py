@@ -8,7 +8,6 @@ from test_ranks import MPI, RanksTest, ranks
 
 @unittest.skipUnless(MPI, "no MPI")
 class Sources(RanksTest):
-
     def sources(self, count, frames=20):
         """`count` folders of frames, and one with all of them in turns."""
         each = [program.random_frames(seed=7 + source, count=frames) for source in range(count)]

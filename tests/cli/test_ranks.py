@@ -47,7 +47,6 @@ MPI = MPIRUN and (Path(program.MILLRACE).parent / "libmillrace_mpi.so").exists()
 
 
 class RanksTest(program.CliTest):
-
     def config(self, schedule="partime", stages=2, cut=(4,), capture="eager", replicas=(), **tables):
         self.frames = program.random_frames(seed=3, count=40)
         pipeline = {"schedule": schedule, "stages": stages, "cut": list(cut), "capture": capture}
@@ -107,7 +106,6 @@ class RanksTest(program.CliTest):
 
 @unittest.skipUnless(MPI, "no MPI")
 class Ranks(RanksTest):
-
     def test_each_worker_on_a_rank_gives_the_same_weights_and_losses(self):
         """(ranks, the run, and the stages of each rank)"""
         three_cuts = {"stages": 4, "cut": (2, 4, 6)}

@@ -66,7 +66,6 @@ class Reference(reference.ReferenceTest):
 
 
 class Rules(Reference):
-
     def test_partime_and_sequential(self):
         for schedule, networks in (("partime", NETWORKS), ("sequential", NETWORKS[::2])):
             for layers, kernel, cut in networks:
@@ -161,7 +160,6 @@ class Changes(Reference):
 
 
 class Seed(Reference):
-
     def test_a_seed_is_torch_manual_seed(self):
         _, uri = self.frames(1)
         for seed, cut in ((0, []), (1, [2, 5]), (2**33 + 5, [4])):
@@ -224,7 +222,6 @@ class Optimizers(Reference):
 
 
 class Local(Reference):
-
     def test_stages_learn_from_their_own_heads(self):
         frames, uri = self.frames()
         for cut, decay in (([4], 0), ([2, 5], 0), ([2, 4, 6], 0), ([2, 4, 6], 0.75)):

@@ -11,7 +11,6 @@ from keeping import NEWEST
 
 
 class Reload(program.CliTest):
-
     def start(self, *options, **tables):
         """An endless run that has begun."""
         self.tables = program.bare(program.small(**program.merged({

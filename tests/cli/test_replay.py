@@ -7,7 +7,6 @@ import program
 
 
 class Replay(program.CliTest):
-
     def config(self, uri="synth:shapes?frames=60", task="autoencode", source={}, **replay):
         return program.small(uri, source=source, task={"kind": task}, replay=replay)
 

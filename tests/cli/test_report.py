@@ -30,7 +30,6 @@ KEYS = {
 
 
 class ReportTest(program.CliTest):
-
     def config(self, cut=(2,), count=30, pipeline={}, **tables):
         uri = program.write_frames(self.folder / f"frames{count}", program.random_frames(1, count))
         return {"source": {"uri": uri, "width": 24, "height": 16}, "model": {"layers": 4, "features": 4, "kernel": 3},
@@ -38,7 +37,6 @@ class ReportTest(program.CliTest):
 
 
 class Contents(ReportTest):
-
     def assert_typed(self, value, kind, stages, path):
         if isinstance(kind, dict):
             for key, inner in kind.items():

@@ -17,7 +17,6 @@ SHAPES = program.sets("source.uri=synth:shapes")
 
 
 class Serve(KeepingTest):
-
     def start(self, *options, **tables):
         self.tables_there = program.small(**program.merged(
             {"source": {"pace": "live", "fps": 100.0}, "checkpoint": {"dir": self.kept}}, tables))

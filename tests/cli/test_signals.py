@@ -19,7 +19,6 @@ from keeping import NEWEST, figure, frames_of
 
 
 class Signals(program.CliTest):
-
     def config(self, **tables):
         """An endless run's config, in a file."""
         return self.write(program.small(**program.merged({"source": {"pace": "live"}, "output": {

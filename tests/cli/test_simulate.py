@@ -8,7 +8,6 @@ from profiles import module, write_profile
 
 
 class Simulate(program.CliTest):
-
     def simulated(self, *arguments):
         """The results' JSON, and what was printed."""
         path = self.folder / "out.json"
@@ -81,30 +80,18 @@ class Simulate(program.CliTest):
         profile = self.profile(module("a", 1), module("b", 2))
         broken = self.folder / "broken.json"
         broken.write_text("{")
-        self.assert_each_refused((("simulate", *arguments), *parts) for arguments, parts in [
-            (["gpip"], ["gpipe"]),
-            (["partime", "--stages", "0"], ["--stages"]),
-            (["partime", "--stages", "4097"], ["--stages"]),
-            (["partime", "--forward", "-1"], ["--forward"]),
-            (["partime", "--forward", "1,2,3"], ["--forward", "3 values", "4 stages"]),
-            (["partime", "--link-gbps", "8"], ["--link-gbps", "--message-bytes"]),
-            (["partime", "--cut", "1"], ["--cut", "--profile"]),
-            (["partime", "--profile", profile, "--forward", "1"], ["--profile", "--forward"]),
-            (["partime", "--profile", profile, "--cut", "2"], ["2", "1"]),
-            (["partime", "--profile", profile, "--cut", "1", "--stages", "3"], ["--cut", "--stages"]),
-            (["partime", "--profile", profile, "--stages", "3"], ["3"]),
-            (["partime", "--profile", self.folder / "none.json"], ["none.json"]),
-            (["partime", "--profile", broken], ["broken.json"]),
-            (["gpipe", "--samples", "3"], ["3 samples", "4"]),
-            (["partime", "--replicas", "2,1,1,1"], ["replicated"]),
-            (["partime", "--devices", "2"], ["--devices", "4 workers"]),
-            (["partime", "--devices", "two"], ["two"]),
-            (["partime", "--links", "1", "--link-latency", "1"], ["--link"]),
-            (["partime", "--overlap", "some"], ["--overlap"]),
-            (["partime", "--contention", "0"], ["--contention"]),
-            (["partime", "--fps", "-1"], ["--fps"]),
-            (["partime", "--fps", "nan"], ["--fps", "not a number"]),
-        ])
+        wrong = [
+            ("--stages 0", "--stages"), ("--stages 4097", "--stages"), ("--forward -1", "--forward"),
+            ("--forward 1,2,3", "--forward", "3 values", "4 stages"), ("--link-gbps 8", "--link-gbps", "--message-bytes"),
+            ("--cut 1", "--cut", "--profile"), (f"--profile {profile} --forward 1", "--profile", "--forward"),
+            (f"--profile {profile} --cut 2", "2", "1"), (f"--profile {profile} --cut 1 --stages 3", "--cut", "--stages"),
+            (f"--profile {profile} --stages 3", "3"), (f"--profile {self.folder / 'none.json'}", "none.json"),
+            (f"--profile {broken}", "broken.json"), ("--replicas 2,1,1,1", "replicated"), ("--devices two", "two"),
+            ("--devices 2", "--devices", "4 workers"), ("--links 1 --link-latency 1", "--link"), ("--fps -1", "--fps"),
+            ("--overlap some", "--overlap"), ("--contention 0", "--contention"), ("--fps nan", "--fps", "not a number"),
+        ]
+        self.assert_each_refused([(("simulate", "gpip"), "gpipe"), (("simulate", "gpipe", "--samples", "3"), "3 samples", "4"),
+                                  *(((*f"simulate partime {words}".split(),), *parts) for words, *parts in wrong)])
 
     def test_a_file_that_cannot_be_written(self):
         (self.folder / "file").write_text("")

@@ -32,7 +32,6 @@ WATCH = (b"GET /live HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnec
 
 @needs_rtsp
 class Soak(CameraRun, program.CliTest):
-
     def setUp(self):
         super().setUp()
         self.disk = self.folder / "disk"

@@ -10,7 +10,6 @@ SECRET = "hunter2"
 
 
 class SourceTest(program.CliTest):
-
     def config(self, uri, **source):
         return program.small(uri, source=source)
 
@@ -19,7 +18,6 @@ class SourceTest(program.CliTest):
 
 
 class Refusals(SourceTest):
-
     def refused(self, *uris):
         """Each ends with code 3 and an error that holds at least the URI's end."""
         files = [self.write(self.config(uri), f"config-{number}.toml") for number, uri in enumerate(uris)]
@@ -83,7 +81,6 @@ class Secrets(SourceTest):
 
 @unittest.skipUnless(program.VIDEO.exists(), "needs the sample video")
 class Videos(SourceTest):
-
     def test_a_truncated_video(self):
         cut = self.folder / "cut.avi"
         whole = program.VIDEO.read_bytes()
@@ -100,7 +97,6 @@ class Videos(SourceTest):
 
 
 class Pictures(SourceTest):
-
     def test_a_corrupt_picture_is_rejected(self):
         uri = self.frames("frames", 1, 10)
         path = self.folder / "frames" / "00005.png"
@@ -141,7 +137,6 @@ class Pictures(SourceTest):
 
 
 class Inspect(SourceTest):
-
     def test_devices_versions_videos_and_pictures(self):
         for args, parts in (((), ("libtorch", "cuda", "gstreamer", "opencv", "cpu:0")),
                             ((self.frames("frames", 6, 3),), ("24x16",)),
@@ -155,7 +150,6 @@ class Inspect(SourceTest):
 
 
 class InPlaceOfAConfig(program.CliTest):
-
     def test_a_video_or_uri_just_runs(self):
         for source in (program.VIDEO, "synth:shapes"):
             outcome = self.succeed("run", source, "--frames", 3, "--set", "source.width=16", "--set", "source.height=16")

@@ -14,7 +14,6 @@ LAYERS = [{"type": "conv", "out": 8, "kernel": 3}, {"type": "groupnorm", "groups
 
 
 class StepPrograms(reference.ReferenceTest):
-
     def setUp(self):
         super().setUp()
         self.uri = program.write_frames(self.folder / "frames", program.random_frames(seed=9, count=40))

@@ -68,7 +68,6 @@ def mean_iou(pairs):
 
 
 class Targets(reference.ReferenceTest):
-
     def config(self, frames, layers, **task):
         return {"source": {"uri": program.write_frames(self.folder / "frames", frames), "width": 24, "height": 16},
                 "task": task, "model": {"preset": "layers", "layer": layers},
@@ -123,12 +122,9 @@ class Targets(reference.ReferenceTest):
                 return numpy.asarray(picture.convert("RGB"))[::2, ::2].astype(int)
 
     def test_the_page_shows_pixels_classes_as_a_map(self):
-        folder = self.folder / "masks"
-        folder.mkdir()
-        for n in range(3000):
-            mask = numpy.tile(numpy.arange(24) // 4 % CLASSES, (16, 1)).astype(numpy.uint8)
-            mask[8:] = 255
-            program.write_png(folder / f"{n:04d}.png", mask[:, :, None])
+        mask = numpy.tile(numpy.arange(24) // 4 % CLASSES, (16, 1)).astype(numpy.uint8)
+        mask[8:] = 255
+        program.write_frames(folder := self.folder / "masks", [mask[:, :, None]] * 3000)
         tables = self.config(program.random_frames(1, 1), [{**CONV, "out": 3 + CLASSES}], kind="mask", masks=folder,
                              with_input=True, classes=["road", "car", "sky"])
         tables["source"] |= {"uri": "synth:shapes?frames=3000", "pace": "live", "fps": 20}
@@ -155,10 +151,7 @@ class Targets(reference.ReferenceTest):
 
     def test_masks_go_their_frames_way_to_the_samples_size(self):
         frames = program.random_frames(1, 4, height=32, width=48)
-        folder = self.folder / "masks"
-        folder.mkdir()
-        for n in range(4):
-            program.write_png(folder / f"{n}.png", numpy.full((32, 48, 1), n % 2, numpy.uint8))
+        program.write_frames(folder := self.folder / "masks", [numpy.full((32, 48, 1), n % 2, numpy.uint8) for n in range(4)])
         tables = self.config(frames, [{**CONV, "out": 2}], kind="mask", loss="cross-entropy", masks=folder)
         for fit in ("stretch", "crop", "pad"):
             tables["source"] |= {"fit": fit, "width": 20}
@@ -339,9 +332,7 @@ class Targets(reference.ReferenceTest):
         frames = program.random_frames(1, 4)
         folder, _ = self.masks(3)
         good = self.config(frames, MASKS, kind="mask", loss="cross-entropy", masks=folder)
-        small = self.folder / "small"
-        small.mkdir()
-        program.write_png(small / "0.png", numpy.zeros((8, 8, 1), numpy.uint8))
+        program.write_frames(small := self.folder / "small", [numpy.zeros((8, 8, 1), numpy.uint8)])
         empty = self.folder / "empty"
         empty.mkdir()
 

@@ -19,7 +19,6 @@ def text(event, with_version):
 
 
 class Trace(program.CliTest):
-
     def config(self, name, stages, **pipeline):
         uri = program.write_frames(self.folder / "frames", program.random_frames(1, FRAMES))
         return {"source": {"uri": uri, "width": 24, "height": 16}, **program.PLAIN,

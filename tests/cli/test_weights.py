@@ -18,7 +18,6 @@ def network():
 
 
 class Exchange(reference.ReferenceTest):
-
     def setUp(self):
         super().setUp()
         self.uri = program.write_frames(self.folder / "frames", program.random_frames(1, 12))

@@ -18,6 +18,7 @@
 #include "io/source/labels.h"
 #include "io/source/picture_headers.h"
 #include "stages/safetensors.h"
+#include "tests/complaint.h"
 #include "tools/app/checkpoint_files.h"
 #include "tools/app/config/config.h"
 #include "tools/cli/compare/compare.h"
@@ -43,26 +44,20 @@ std::string as_file(const std::string& text) {
 /// A file; and its differences from the defaults, as after a reload.
 void config(const std::string& text) {
   using namespace app;
-  try {
+  complaint<ConfigError>([&] {
     const Config config = parse_config(text, "c.toml", {});
     (void)to_toml(config);
     (void)differences(parse_config("", "d.toml", {}), config);
-  } catch (const ConfigError&) {
-  }
+  });
 }
 
 void csv(const std::string& text) {
-  try {
-    (void)engine::verify(engine::parse_schedule_csv(text));
-  } catch (const std::invalid_argument&) {
-  }
+  complaint<std::invalid_argument>([&] { (void)engine::verify(engine::parse_schedule_csv(text)); });
 }
 
 void graph(const std::string& text) {
-  try {
-    (void)engine::plan::profile_from_graph(text, "g", 64);
-  } catch (const engine::plan::ProfileError&) {
-  }
+  complaint<engine::plan::ProfileError>(
+      [&] { (void)engine::plan::profile_from_graph(text, "g", 64); });
 }
 
 /// Headers of picture and video files.
@@ -112,35 +107,25 @@ void http(const std::string& text) {
 
 /// A file, and a label during a run.
 void labels(const std::string& text) {
-  try {
-    (void)io::read_labels(as_file(text)).of(3, std::chrono::seconds(2));
-  } catch (const io::LabelError&) {
-  }
+  complaint<io::LabelError>(
+      [&] { (void)io::read_labels(as_file(text)).of(3, std::chrono::seconds(2)); });
   io::LiveLabels live({"day", "night"});
   (void)live.hear(text);
   (void)live.of(17);
 }
 
 void profile(const std::string& text) {
-  try {
-    (void)engine::plan::profile_from_json(text, "p");
-  } catch (const engine::plan::ProfileError&) {
-  }
+  complaint<engine::plan::ProfileError>([&] { (void)engine::plan::profile_from_json(text, "p"); });
 }
 
 void report(const std::string& text) {
-  try {
-    (void)cli::compare_text({cli::read_report(as_file(text))});
-  } catch (const std::invalid_argument&) {
-  }
+  complaint<std::invalid_argument>(
+      [&] { (void)cli::compare_text({cli::read_report(as_file(text))}); });
 }
 
 /// Weights and checkpoints.
 void safetensors(const std::string& text) {
-  try {
-    (void)app::read_checked(as_file(text));
-  } catch (const stages::WeightsError&) {
-  }
+  complaint<stages::WeightsError>([&] { (void)app::read_checked(as_file(text)); });
 }
 
 /// A request to the controls.

@@ -37,33 +37,20 @@ extern constinit thread_local Turn turn __attribute__((tls_model("initial-exec")
 
 namespace millrace::gpu {
 
-inline int thread() {
-  return host_device::turn.thread;
-}
-inline int thread_again() {
-  return thread();
-}
-inline int block() {
-  return host_device::turn.block;
-}
-inline int block_y() {
-  return host_device::turn.y;
-}
-inline int block_z() {
-  return host_device::turn.z;
-}
-inline int cluster() {
-  return block() / host_device::turn.cluster;
-}
-inline int cluster_rank() {
-  return host_device::turn.rank;
-}
-inline int cluster_size() {
-  return host_device::turn.cluster;
-}
-inline float* shared_memory() {
-  return host_device::turn.shared;
-}
+#define GETTER(Number, name, what) \
+  inline Number name() {           \
+    return what;                   \
+  }
+GETTER(int, thread, host_device::turn.thread)
+GETTER(int, thread_again, thread())
+GETTER(int, block, host_device::turn.block)
+GETTER(int, block_y, host_device::turn.y)
+GETTER(int, block_z, host_device::turn.z)
+GETTER(int, cluster, block() / host_device::turn.cluster)
+GETTER(int, cluster_rank, host_device::turn.rank)
+GETTER(int, cluster_size, host_device::turn.cluster)
+GETTER(float*, shared_memory, host_device::turn.shared)
+#undef GETTER
 inline void let_next_come() {}
 inline void order_writes() {}
 void wait_for_last();

@@ -90,10 +90,8 @@ int captures_under_way() {
 
 using namespace host_device;
 
-API cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  std::swap(thread_mode, *mode);
-  return cudaSuccess;
-}
+SUCCEEDS(cudaError_t, cudaThreadExchangeStreamCaptureMode, (cudaStreamCaptureMode * mode),
+         std::swap(thread_mode, *mode))
 API cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
   return call(__func__, [&](Guard&) -> cudaError_t {
     static std::uint64_t begun = 0;

@@ -13,6 +13,12 @@
 #include "tests/host_device/host_device.h"
 
 #define API extern "C" __attribute__((visibility("default")))
+/// A function of the API that does no more than this, and succeeds.
+#define SUCCEEDS(Result, name, parameters, ...) \
+  API Result name parameters {                  \
+    __VA_ARGS__;                                \
+    return Result{};                            \
+  }
 
 namespace host_device {
 

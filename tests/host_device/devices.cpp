@@ -34,14 +34,9 @@ API cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
   return kDevices ? cudaSuccess : cudaErrorNoDevice;
 }
-API cudaError_t cudaDriverGetVersion(int* version) {
-  *version = kDevices ? CUDART_VERSION : 0;
-  return cudaSuccess;
-}
-API cudaError_t cudaRuntimeGetVersion(int* version) {
-  *version = CUDART_VERSION;
-  return cudaSuccess;
-}
+SUCCEEDS(cudaError_t, cudaDriverGetVersion, (int* version),
+         *version = kDevices ? CUDART_VERSION : 0)
+SUCCEEDS(cudaError_t, cudaRuntimeGetVersion, (int* version), *version = CUDART_VERSION)
 API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   if (!there(device)) return cudaErrorInvalidDevice;
   *p = {};
@@ -80,10 +75,8 @@ API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int
   *value = found == values.end() ? 0 : found->second;
   return cudaSuccess;
 }
-API cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
-  std::snprintf(id, std::size_t(length), "0000:%02x:00.0", device + 1);
-  return cudaSuccess;
-}
+SUCCEEDS(cudaError_t, cudaDeviceGetPCIBusId, (char* id, int length, int device),
+         std::snprintf(id, std::size_t(length), "0000:%02x:00.0", device + 1))
 API cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   if (least) *least = 0;
   if (greatest) *greatest = -5;
@@ -95,9 +88,7 @@ API cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
     return cudaSuccess;
   });
 }
-API cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
-  return cudaSuccess;
-}
+SUCCEEDS(cudaError_t, cudaDeviceEnablePeerAccess, (int, unsigned))
 
 // Programs register their kernels when they are loaded. Those that somebody plays can be launched;
 // operators.cpp takes the place of what would launch LibTorch's.
@@ -140,13 +131,9 @@ API void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, 
 API unsigned __cudaPushCallConfiguration(dim3, dim3, std::size_t, CUstream_st*) {
   return 0;
 }
-API cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, std::size_t*, void*) {
-  return cudaSuccess;
-}
-API cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
-  *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function));
-  return cudaSuccess;
-}
+SUCCEEDS(cudaError_t, __cudaPopCallConfiguration, (dim3*, dim3*, std::size_t*, void*))
+SUCCEEDS(cudaError_t, __cudaGetKernel, (cudaKernel_t * kernel, const void* function),
+         *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function)))
 API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
                                    std::size_t shared_bytes, cudaStream_t stream) {
   return launch(kernel, {grid, block, arguments, shared_bytes}, stream);
@@ -188,14 +175,9 @@ API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void
   attributes->binaryVersion = attributes->ptxVersion = 90;
   return cudaSuccess;
 }
-API cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
-  return cudaSuccess;
-}
-API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*,
-                                                                       int, std::size_t, unsigned) {
-  *blocks = 2;
-  return cudaSuccess;
-}
+SUCCEEDS(cudaError_t, cudaFuncSetAttribute, (const void*, cudaFuncAttribute, int))
+SUCCEEDS(cudaError_t, cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+         (int* blocks, const void*, int, std::size_t, unsigned), *blocks = 2)
 /// In place of what LibTorch looks up at its start and never calls here.
 static int not_done() {
   violation("a function of the driver that this device does not do");

@@ -244,26 +244,14 @@ std::vector<std::string> every_kernel() {
   const std::vector<std::string> windows = {"3, 3, 1, 1, 1, 1, 1, 1", "5, 5, 1, 1, 1, 1, 2, 2",
                                             "1, 1, 1, 1, 1, 1, 0, 0", "3, 3, 2, 2, 1, 1, 1, 1",
                                             "7, 7, 2, 2, 1, 1, 3, 3", "15, 15, 1, 1, 1, 1, 7, 7"};
-  std::vector<std::string> names = {
-      "add_up_parts",
-      "squared_error",
-      "squared_error_gradient",
-      "channel_sums",
-      "column_sums",
-      "layer_norm_weight_gradients",
-      "look_at_gradient",
-      "measure_step",
-      "pool<true>",
-      "pool<false>",
-      "pool_gradient<true>",
-      "pool_gradient<false>",
-      "softmax<512>",
-      "softmax_gradient<512>",
-      "norm_parts<4, 512>",
-      "norm_gradient_parts<4, 512>",
-      "map<millrace::gpu::Copied, 4>",
-      "plain_convolution<millrace::gpu::Window<" + windows[0] + ">, true>",
-      "plain_weight_gradient<millrace::gpu::Window<" + windows[0] + ">>"};
+  std::vector<std::string> names(
+      {"add_up_parts", "squared_error", "squared_error_gradient", "channel_sums", "column_sums",
+       "layer_norm_weight_gradients", "look_at_gradient", "measure_step", "pool<true>",
+       "pool<false>", "pool_gradient<true>", "pool_gradient<false>", "softmax<512>",
+       "softmax_gradient<512>", "norm_parts<4, 512>", "norm_gradient_parts<4, 512>",
+       "map<millrace::gpu::Copied, 4>",
+       "plain_convolution<millrace::gpu::Window<" + windows[0] + ">, true>",
+       "plain_weight_gradient<millrace::gpu::Window<" + windows[0] + ">>"});
   for (const char* const function : {"gelu_tanh_gradient", "elu", "divide"})
     names.push_back(std::string("map<millrace::gpu::Mapped<millrace::kernels::Function::") +
                     function + ">, 4>");

@@ -150,12 +150,8 @@ API ncclResult_t ncclCommAbort(ncclComm_t comm) {
   end(comm);
   return ncclSuccess;
 }
-API ncclResult_t ncclGroupStart() {
-  return ncclSuccess;
-}
-API ncclResult_t ncclGroupEnd() {
-  return ncclSuccess;
-}
+SUCCEEDS(ncclResult_t, ncclGroupStart, ())
+SUCCEEDS(ncclResult_t, ncclGroupEnd, ())
 API ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t, int, ncclComm_t comm,
                           cudaStream_t stream) {
   return transfer("ncclSend", from, count * sizeof(float), true, comm, stream);

@@ -250,20 +250,11 @@ bool returns_view(const c10::FunctionSchema& schema) {
 
 /// Whether the operator has a kernel that a host can run in place of the device's.
 bool to_play(const Operator& op) {
-  static const std::set<std::string> as_they_are = {"aten::empty",
-                                                    "aten::empty_strided",
-                                                    "aten::resize_",
-                                                    "aten::resize_as_",
-                                                    "aten::set_",
-                                                    "aten::_local_scalar_dense",
-                                                    "aten::is_pinned",
-                                                    "aten::_pin_memory",
-                                                    "aten::record_stream",
-                                                    "aten::is_set_to",
-                                                    "aten::copy_",
-                                                    "aten::_efficientzerotensor",
-                                                    "aten::_copy_from_and_resize",
-                                                    "aten::_storage_size"};
+  static const std::set<std::string> as_they_are(
+      {"aten::empty", "aten::empty_strided", "aten::resize_", "aten::resize_as_", "aten::set_",
+       "aten::_local_scalar_dense", "aten::is_pinned", "aten::_pin_memory", "aten::record_stream",
+       "aten::is_set_to", "aten::copy_", "aten::_efficientzerotensor",
+       "aten::_copy_from_and_resize", "aten::_storage_size"});
   static const std::set<std::string> always = {"aten::convolution", "aten::convolution_backward"};
   const std::string& name = op.schema().name();
   if (as_they_are.count(name) || returns_view(op.schema())) return false;

@@ -26,7 +26,6 @@ class OnDevice:
 
 
 class Partime(OnDevice, test_reference.Reference):
-
     def test_partime(self):
         for cut in [], [2, 4, 6]:
             with self.subTest(cut=cut):
@@ -42,7 +41,6 @@ class Schedules(OnDevice, test_reference.Schedules):
 
 
 class Kernels(program.CliTest):
-
     def test_kernels_chosen_by_timing_are_a_resumed_runs_too(self):
         frames = program.write_frames(self.folder / "frames", program.random_frames(seed=3, count=12))
         tables = {"source": {"uri": frames, "width": 8, "height": 8, "pace": "asap"},
@@ -80,7 +78,6 @@ class Profile(program.CliTest):
 
 @unittest.skipUnless(test_ranks.MPI, "this build has no MPI")
 class Ranks(program.CliTest):
-
     def test_two_ranks_hand_over_from_gpu_to_gpu(self):
         frames = program.write_frames(self.folder / "frames", program.random_frames(seed=3, count=30))
         tables = {"source": {"uri": frames, "width": 24, "height": 16, "pace": "asap"},

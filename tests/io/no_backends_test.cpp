@@ -23,10 +23,7 @@ TEST(NoBackends, OnlyTheSyntheticSourceOpens) {
 
 TEST(NoBackends, FramesPassButAreNotScaled) {
   Frame frame;
-  frame.width = 4;
-  frame.height = 2;
-  frame.channels = 1;
-  frame.pixels.resize(8);
+  frame.reshape(4, 2, 1);
   EXPECT_EQ(&Resizer(4, 2).fit(frame), &frame);
   EXPECT_EQ(&Resizer(0, 0).fit(frame), &frame);
   EXPECT_THROW(Resizer(2, 2).fit(frame), std::runtime_error);

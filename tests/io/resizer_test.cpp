@@ -6,14 +6,9 @@ namespace millrace::io {
 namespace {
 
 Frame picture(int width, int height, int channels) {
-  Frame frame;
-  frame.id = 12;
-  frame.label = 3;
-  frame.pts = std::chrono::seconds(3);
-  frame.width = width;
-  frame.height = height;
-  frame.channels = channels;
-  for (std::size_t i = 0; i < frame.bytes(); ++i) frame.pixels.push_back(std::uint8_t(i * 7));
+  Frame frame{.id = 12, .pts = std::chrono::seconds(3), .label = 3};
+  frame.reshape(width, height, channels);
+  for (std::size_t i = 0; i < frame.bytes(); ++i) frame.pixels[i] = std::uint8_t(i * 7);
   return frame;
 }
 

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -44,6 +45,11 @@ class FolderTest : public testing::Test {
  protected:
   const TestFolder folder;
 };
+
+/// How many a folder has.
+inline int entries(const std::string& folder) {
+  return int(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
 
 inline std::string bytes_of(const std::string& path) {
   std::ostringstream out;

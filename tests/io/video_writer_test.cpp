@@ -25,17 +25,15 @@ constexpr std::uint8_t kRight[] = {30, 90, 210};
 
 // Two colours side by side, and a bar that moves from top to bottom in ten frames.
 Frame picture(int number, int width, int height, int channels = 3) {
-  Frame frame;
-  frame.id = number;
-  frame.pts = number * milliseconds(100) + seconds(7);  // a video need not start at 0
-  frame.width = width;
-  frame.height = height;
-  frame.channels = channels;
+  // A video need not start at 0.
+  Frame frame{.id = number, .pts = number * milliseconds(100) + seconds(7)};
+  frame.reshape(width, height, channels);
+  std::uint8_t* to = frame.pixels.data();
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
       const std::uint8_t* const colour = 2 * x < width ? kLeft : kRight;
       const bool bar = y * 10 / height == number % 10;
-      for (int c = 0; c < channels; ++c) frame.pixels.push_back(bar ? 255 : colour[c]);
+      for (int c = 0; c < channels; ++c) *to++ = bar ? 255 : colour[c];
     }
   }
   return frame;

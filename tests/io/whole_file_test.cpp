@@ -22,12 +22,6 @@ using ClaimedFolder = FolderTest;
 
 namespace fs = std::filesystem;
 
-int entries(const std::string& folder) {
-  int count = 0;
-  for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder)) ++count;
-  return count;
-}
-
 std::string error_of(const std::string& path) {
   return complaint<std::runtime_error>([&] { write_whole(path, "new"); });
 }

@@ -26,6 +26,7 @@ Json first_state() {
     "version": "0.1.0", "source": "rtsp://viewer:secret@camera.example/street",
     "task": "next-frame", "classes": [], "schedule": "partime", "cut": [5, 10, 15],
     "correction": "none", "local_note": "",
+    "frames": {"rejected": 0, "in_flight": 0, "predicted_only": 0, "replayed": 0, "before": 0},
     "loss": {"last": 0.1, "recent": 0.1, "mean_frame": {"recent": 0.1},
              "last_frame": {"recent": 0.05}, "linear": {"recent": null}},
     "learned": {"yes": false, "strongest": "last frame", "times": 0.5},
@@ -107,14 +108,8 @@ class InventedRun {
     ++(controls_.paused() ? frames.dropped : frames.trained);
     ++frames.received;
     Json& state = now_.state;
-    state["frames"] = {{"received", frames.received},
-                       {"trained", frames.trained},
-                       {"dropped", frames.dropped},
-                       {"rejected", 0},
-                       {"in_flight", 0},
-                       {"predicted_only", 0},
-                       {"replayed", 0},
-                       {"before", 0}};
+    state["frames"].update(
+        {{"received", frames.received}, {"trained", frames.trained}, {"dropped", frames.dropped}});
     if (controls_.paused()) return;
     const double varies = 1 + 0.1 * std::sin(double(frames.trained));
     state["loss"]["last"] = state["loss"]["recent"] = 0.1 / (1 + double(frames.trained) / kFps);

@@ -121,7 +121,6 @@ def packed(net):
 
 
 class Export(SameWeights, program.CliTest):
-
     def parts(self, net, *shape):
         return millrace.export(net, torch.rand(1, *shape)).parts
 

@@ -37,7 +37,6 @@ def models():
 
 @needs_onnx
 class Onnx(program.CliTest):
-
     def export(self, weights, *options):
         file = self.folder / "net.onnx"
         self.assertIn("net.onnx: ", self.succeed("export", weights, "--onnx", file, *options).out)

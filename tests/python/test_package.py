@@ -44,7 +44,6 @@ def expected(net, schedule, samples, cut, group=4):
 
 
 class SameWeights(unittest.TestCase):
-
     def assert_same(self, state, net):
         self.assertEqual(list(state), list(net.state_dict()))
         for name, value in net.state_dict().items():
@@ -52,7 +51,6 @@ class SameWeights(unittest.TestCase):
 
 
 class Package(SameWeights):
-
     def test_every_schedule_gives_pytorchs_own_bits(self):
         frames = pictures(22)
         samples = [(x[None], x[None]) for x in frames]
@@ -239,7 +237,6 @@ while len(trained) < 20:
 
 
 class Schedules(unittest.TestCase):
-
     def test_one_written_in_python_is_verified_simulated_and_run(self):
         mine = millrace.Schedule.from_actions([["0F0", "0F1", "", "0B0", "0B1"], ["", "1F0", "1B0", "1F1", "1B1"]])
         mine.verify()

@@ -29,7 +29,6 @@ def trainer(**keys):
 
 
 class Live(unittest.TestCase):
-
     def assert_adds_up(self, frames):
         self.assertEqual(frames["received"],
                          frames["trained"] + frames["dropped"] + frames["rejected"] + frames["in_flight"], frames)
@@ -164,7 +163,6 @@ class Live(unittest.TestCase):
 
 
 class OneByOne(SameWeights):
-
     def test_learn_one_is_pytorchs_step(self):
         torch.manual_seed(3)
         net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))

@@ -18,7 +18,6 @@ print(millrace.__file__, sum(1 for _ in trainer.run(torch.rand(20, 3, 8, 8))))
 
 
 class Wheel(unittest.TestCase):
-
     def test_a_wheel_learns_where_it_is_installed(self):
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
         with tempfile.TemporaryDirectory() as folder:

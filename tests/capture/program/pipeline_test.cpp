@@ -43,13 +43,10 @@ INSTANTIATE_TEST_SUITE_P(Schedules, ProgramPipeline, testing::ValuesIn(recorded_
 /// Few pixels meet many weights, whose gradients an update makes itself where one follows at once
 /// and its correction lets it.
 TEST(ProgramPipeline, LargeWeightsEqualTheOracle) {
-  for (const ScheduleCase& of : std::vector<ScheduleCase>{{"partime", 2, {3}},
-                                                          {"sequential", 1, {}},
-                                                          {"pb", 2, {4}},
-                                                          {"pipedream", 2, {3}},
-                                                          {"2bw", 2, {4}},
-                                                          {"gpipe", 2, {3}},
-                                                          {"zb-h1", 2, {3}}}) {
+  const ScheduleCase cases[] = {{"partime", 2, {3}},   {"sequential", 1, {}}, {"pb", 2, {4}},
+                                {"pipedream", 2, {3}}, {"2bw", 2, {4}},       {"gpipe", 2, {3}},
+                                {"zb-h1", 2, {3}}};
+  for (const ScheduleCase& of : cases) {
     for (const std::string correction : {"none", "discrepancy", "gap-aware", "dc-asgd"}) {
       const bool stashes = of.schedule == "pipedream" || of.schedule == "2bw";
       if (stashes && correction == "discrepancy") continue;
@@ -99,12 +96,10 @@ std::vector<Trained> by_sharing_ranks(const TrainerOptions& whole, const Learn& 
 }
 
 TEST(ProgramPipeline, RanksThatShareModulesEqualTheOracle) {
-  for (const ScheduleCase& of : std::vector<ScheduleCase>{{"partime", 2, {4}},
-                                                          {"pb", 2, {4}},
-                                                          {"2bw", 1, {}},
-                                                          {"gpipe", 2, {4}},
-                                                          {"gpipe", 2, {4}, {}, true},
-                                                          {"zb-h1", 2, {4}}}) {
+  const ScheduleCase cases[] = {
+      {"partime", 2, {4}},         {"pb", 2, {4}},   {"2bw", 1, {}}, {"gpipe", 2, {4}},
+      {"gpipe", 2, {4}, {}, true}, {"zb-h1", 2, {4}}};
+  for (const ScheduleCase& of : cases) {
     SCOPED_TRACE(name_of(of));
     const TrainerOptions options = by_programs(of);
     const auto got =

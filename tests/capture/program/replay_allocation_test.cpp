@@ -21,22 +21,15 @@ void* __libc_calloc(std::size_t count, std::size_t bytes);
 void* __libc_realloc(void* memory, std::size_t bytes);
 void* __libc_memalign(std::size_t align, std::size_t bytes);
 
-void* malloc(std::size_t bytes) {
-  ++allocations;
-  return __libc_malloc(bytes);
-}
-void* calloc(std::size_t count, std::size_t bytes) {
-  ++allocations;
-  return __libc_calloc(count, bytes);
-}
-void* realloc(void* memory, std::size_t bytes) {
-  ++allocations;
-  return __libc_realloc(memory, bytes);
-}
-void* memalign(std::size_t align, std::size_t bytes) {
-  ++allocations;
-  return __libc_memalign(align, bytes);
-}
+#define COUNTED(name, parameters, ...) \
+  void* name parameters {              \
+    ++allocations;                     \
+    return __libc_##name(__VA_ARGS__); \
+  }
+COUNTED(malloc, (std::size_t bytes), bytes)
+COUNTED(calloc, (std::size_t count, std::size_t bytes), count, bytes)
+COUNTED(realloc, (void* memory, std::size_t bytes), memory, bytes)
+COUNTED(memalign, (std::size_t align, std::size_t bytes), align, bytes)
 void* aligned_alloc(std::size_t align, std::size_t bytes) {
   return memalign(align, bytes);
 }
