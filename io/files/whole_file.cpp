@@ -166,6 +166,15 @@ std::filesystem::path behind_links(const std::string& path) {
   return target;
 }
 
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  const fs::file_status there = fs::status(a, error);
+  if (fs::exists(there) && !fs::is_regular_file(there)) return false;  // devices may be shared
+  if (fs::exists(there) && fs::exists(b, error)) return fs::equivalent(a, b, error);
+  return fs::weakly_canonical(behind_links(a), error) ==
+         fs::weakly_canonical(behind_links(b), error);
+}
+
 void put_in_place(const std::string& temporary, const std::string& path) {
   Descriptor file(::open(temporary.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file || ::fsync(file.get()) != 0 || file.close() != 0) fail(path);

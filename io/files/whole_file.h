@@ -17,6 +17,9 @@ void write_whole(const std::string& path, std::string_view bytes, const std::str
 /// Where the symbolic links of `path` lead, even if nothing is there.
 std::filesystem::path behind_links(const std::string& path);
 
+/// Whether both name, or will name, the same regular file, be it by a link.
+bool same_file(const std::string& a, const std::string& b);
+
 /// Fsyncs the finished file `temporary`, renames it to `path`, in the same folder, and fsyncs that.
 /// Throws std::runtime_error.
 void put_in_place(const std::string& temporary, const std::string& path);

@@ -119,7 +119,8 @@ class LabelReader {
     std::ifstream file(path_);
     if (!file) throw LabelError(path_ + ": cannot be read");
     for (std::string text; std::getline(file, text);) {
-      const std::string_view all = trimmed(text);
+      std::string_view all = trimmed(text);
+      if (line_ == 0 && all.starts_with("\xef\xbb\xbf")) all.remove_prefix(3);  // spreadsheets'
       if (++line_ == 1) json_ = all.starts_with('{');
       json_ ? read_json(all) : line_ == 1 ? read_header(all) : read_row(all);
     }

@@ -34,6 +34,7 @@ class Outputs(program.CliTest):
     def test_endings_of_other_formats(self):
         for key, path, part in (("prediction", "p.gif", "FILE.png"), ("loss_plot", "l.jpg", "FILE.png"),
                                 ("video", "v.avi", "FILE.mp4"), ("weights", "w.pt", "FILE.safetensors"),
+                                ("weights", "w.json", "FILE.safetensors"),
                                 ("video", "rtsp://127.0.0.1:99999/x", "65535"),
                                 ("video", "rtsp://0.0.0.0:8554/x", "rtsp://USER:PASSWORD@0.0.0.0")):
             with self.subTest(path):
@@ -56,8 +57,20 @@ class Outputs(program.CliTest):
         self.refused("/proc/nowhere/trace.json", options=("--trace", "/proc/nowhere/trace.json"))
         self.assertEqual(video.read_bytes(), bytes(100))
 
+    def test_no_command_replaces_what_it_reads(self):
+        self.learn(program.small("synth:shapes?frames=3"))
+        config, report, weights = (self.folder / name for name in ("config.toml", "report.json", "out.safetensors"))
+        before = [file.read_bytes() for file in (config, report, weights)]
+        self.assert_each_refused((words, words[-1]) for words in (
+            ("evaluate", weights, "synth:shapes?frames=3", "--report", weights), ("export", weights, "--onnx", weights),
+            ("profile", config, "--json", config), ("plan", config, "--json", config), ("compare", report, "--plot", report),
+            ("simulate", "partime", "--profile", report, "--svg", report)))
+        self.assertEqual([file.read_bytes() for file in (config, report, weights)], before)
+
     def test_each_output_is_a_file_of_its_own(self):
         one = self.folder / "one.safetensors"
+        self.refused("output.prediction", "is the file of output.loss_plot", output={"loss_plot": "-", "prediction": "-"})
+        one = self.folder / "one"
         self.refused("output.weights", "is the file of output.report", output={"weights": one, "report": one})
         (self.folder / "dangling").symlink_to(one)
         self.refused("output.weights", "is the file of output.report",

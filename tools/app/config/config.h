@@ -164,4 +164,7 @@ std::vector<KeyEntry> key_entries();
 std::string describe_keys();
 std::string describe_layers();
 
+/// Throws ConfigError if one of `outputs` ("": none) is another one or one of `inputs`.
+void require_other_files(const std::vector<std::string>& outputs, std::vector<std::string> inputs);
+
 }  // namespace millrace::app

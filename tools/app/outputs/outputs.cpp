@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -59,8 +60,10 @@ std::string wrong_ending(const std::string& key, const std::string& path) {
                  [](unsigned char c) { return char(std::tolower(c)); });
   const bool picture = key == "output.loss_plot" || key == "output.prediction";
   if (picture && !ending.empty() && ending != ".png") return "is a PNG: call it FILE.png";
-  const bool pytorch = ending == ".pt" || ending == ".pth" || ending == ".onnx";
-  if (key == "output.weights" && pytorch) return "is safetensors: call it FILE.safetensors";
+  static const std::set<std::string> other = {".pt",  ".pth", ".onnx", ".png",
+                                              ".mp4", ".mkv", ".json", ".jsonl"};
+  if (key == "output.weights" && other.count(ending) > 0)
+    return "is safetensors: call it FILE.safetensors";
   return key == "output.video" ? io::video_target_error(path) : "";
 }
 
@@ -81,7 +84,9 @@ std::vector<Named> outputs_of(const Config& config, const std::string& trace) {
                             {"output.log", output.log},
                             {"output.video", output.video},
                             {"--trace", trace}};
-  std::erase_if(all, [](const Named& one) { return one.path.empty() || one.path == "-"; });
+  std::erase_if(all, [](const Named& one) {
+    return one.path.empty() || (one.key == "output.log" && one.path == "-");
+  });
   return all;
 }
 
@@ -101,16 +106,6 @@ std::vector<Named> inputs_of(const Config& config) {
   if (engine::is_schedule_file(config.pipeline.schedule))
     all.push_back({"pipeline.schedule", config.pipeline.schedule});
   return all;
-}
-
-/// Whether both name, or will name, the same regular file.
-bool same_file(const std::string& a, const std::string& b) {
-  std::error_code error;
-  const fs::file_status there = fs::status(a, error);
-  if (fs::exists(there) && !fs::is_regular_file(there)) return false;  // devices may be shared
-  if (fs::exists(there) && fs::exists(b, error)) return fs::equivalent(a, b, error);
-  return fs::weakly_canonical(io::behind_links(a), error) ==
-         fs::weakly_canonical(io::behind_links(b), error);
 }
 
 /// Whether it is a picture of the source.
@@ -141,13 +136,13 @@ void require_apart(const Config& config, const std::vector<Named>& outputs) {
   for (const Named& output : outputs) {
     if (is_uri(output.path)) continue;
     for (const Named& other : taken) {
-      if (!other.path.empty() && same_file(output.path, other.path))
+      if (!other.path.empty() && io::same_file(output.path, other.path))
         refuse(config, output.key, output.path + ": is the file of " + other.key);
     }
     if (is_read(config, output.path))
       refuse(config, output.key, output.path + ": is a picture of source.uri");
     const bool start = !config.weights.file.empty() && output.key != "output.weights";
-    if (start && same_file(output.path, config.weights.file))
+    if (start && io::same_file(output.path, config.weights.file))
       refuse(config, output.key, output.path + ": is the file of model.weights");
     taken.push_back(output);
     if (output.key == "output.video") taken.push_back({output.key, output.path + ".part"});

@@ -40,6 +40,9 @@ std::vector<std::pair<std::string, LossCurves>> curves_of(const CompareArguments
 
 int compare(const CompareArguments& arguments) {
   try {
+    std::vector<std::string> read = arguments.reports;
+    read.insert(read.end(), arguments.logs.begin(), arguments.logs.end());
+    app::require_other_files({arguments.plot}, read);
     std::vector<NamedReport> runs;
     for (const std::string& path : arguments.reports) runs.push_back(read_report(path));
     std::cout << compare_text(runs);

@@ -98,6 +98,7 @@ std::string verdict_on(const Figure& one) {
 
 int evaluate(const EvaluateArguments& arguments) {
   catch_signals();
+  app::require_other_files({arguments.report}, {arguments.weights, arguments.source});
   app::Run run(config_of(arguments));
   run.on_tick([&] {
     if (asked_to_stop()) run.stop();

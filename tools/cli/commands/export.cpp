@@ -72,6 +72,7 @@ except ImportError as error:
 sys.exit(main(*sys.argv[1:])))";
 
 int export_weights(const ExportArguments& arguments) {
+  app::require_other_files({arguments.onnx}, {arguments.weights, arguments.config});
   stages::Metadata about;
   stages::StateDict state;
   try {

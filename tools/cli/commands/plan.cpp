@@ -142,6 +142,7 @@ Json planned_json(const Profile& profile, const engine::plan::Planned& planned) 
 }
 
 int plan(const PlanArguments& arguments) {
+  app::require_other_files({arguments.output, arguments.json}, {arguments.input});
   app::Config config;
   Profile profile;
   const bool measured = arguments.input.ends_with(".toml");

@@ -127,6 +127,7 @@ int profile(const ProfileArguments& arguments) {
   std::unique_ptr<engine::Exchange> ranks = app::launched_ranks();
   if (!ranks || ranks->rank() == 0) {  // rank 0 does the rest
     if (!arguments.json.empty()) app::require_writable(arguments.json);
+    app::require_other_files({arguments.json}, {arguments.config});
     config = app::load_argument(arguments.config, arguments.settings);
   }
   const engine::plan::HandOff sums = ranks ? engine::measure_sums(*ranks) : engine::plan::HandOff();

@@ -215,6 +215,8 @@ void write_files(const SimulateArguments& arguments, const Schedule& schedule,
 }
 
 int simulate_costs(const SimulateArguments& arguments) {
+  app::require_other_files({arguments.trace, arguments.svg, arguments.json},
+                           {arguments.profile, arguments.schedule});
   const Schedule schedule = chosen_schedule(arguments, stages_of_cut(arguments));
   Simulation simulation;
   try {
