@@ -91,6 +91,12 @@ class Targets(reference.ReferenceTest):
                 masks[n] = mask
         return folder, masks
 
+    def test_frames_without_a_mask_earn_no_replay(self):
+        config = self.config(program.random_frames(1, 40), MASKS, kind="mask", loss="cross-entropy", masks=self.masks(9)[0])
+        report, _ = self.learn({**config, "replay": {"kind": "recent", "size": 4, "share": 0.5}})
+        self.assertLessEqual(report["frames"]["replayed"], report["frames"]["trained"])
+        self.assertEqual(report["frames"]["rejected"], 34)
+
     def test_masks_are_learned_pixel_by_pixel_and_told_of_by_iou(self):
         frames = program.random_frames(1, 24)
         folder, masks = self.masks(24)
