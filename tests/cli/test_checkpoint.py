@@ -77,6 +77,12 @@ class Checkpoints(program.CliTest):
                 told = [told for told in outcome.err.splitlines() if told.startswith("optimizer: ")]
                 self.assertEqual(told, [line] if line else [])
 
+    def test_a_run_that_learns_nothing_leaves_checkpoints_as_they_are(self):
+        self.learn(self.config(self.frames(0, 10)))
+        before = (self.state / NEWEST).read_bytes()
+        self.learn(self.config(self.frames(10, 20), resume=True, model={**MODEL, "learn": False}))
+        self.assertEqual((self.state / NEWEST).read_bytes(), before)
+
     def test_two_runs_never_write_one_folder(self):
         live = {"source": {"pace": "live"}, "checkpoint": {"every": 5}}
         file = self.write(program.bare(self.config("synth:shapes", **live)))

@@ -53,7 +53,7 @@ Records::Records(RunParts& run)
   raise_alerts(config, intake, trainer);
   sinks = std::move(request.sinks);
   observers.add([this](engine::Sample& sample, float loss) { show(sample, loss); });
-  if (config.checkpoint.dir.empty()) return;
+  if (config.checkpoint.dir.empty() || !config.weights.learn) return;
   // Also without checkpoint.every: the page or a reloaded config may request a snapshot.
   claim = io::claim_folder(config.checkpoint.dir);
   if (request.resumed.none_intact) checkpoints.set_aside();
