@@ -1,6 +1,7 @@
 """What a user with a live source loses if frames pile up, results wait, counts are wrong or River's words mean another."""
 
 import asyncio
+import contextlib
 import importlib.util
 import itertools
 import json
@@ -9,6 +10,7 @@ import runpy
 import sys
 import tempfile
 import threading
+import time
 import types
 import unittest
 from unittest import mock
@@ -118,6 +120,19 @@ class Live(unittest.TestCase):
             await feeding
             return frames
         self.assertEqual(asyncio.run(learn(trainer(source={"drop": "never"}))), list(range(5)))
+
+    def test_no_result_is_lost_to_an_impatient_reader(self):
+        async def read(one, results):
+            while len(results) < 12:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    results.append((await asyncio.wait_for(anext(aiter(one)), 0.002)).frame)
+        one, results = trainer(source={"drop": "never"}), []
+        feeding = threading.Thread(target=lambda: [(one.submit(frame), time.sleep(0.02)) for frame in pictures(12)])
+        feeding.start()
+        asyncio.run(asyncio.wait_for(read(one, results), 20))
+        feeding.join()
+        one.close()
+        self.assertEqual(results, list(range(12)))
 
     def test_what_a_callback_raises_is_raised_where_the_user_waits(self):
         def broken(result):

@@ -325,7 +325,10 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
                                       made[i].size(1)))
         other = torch.rand(example.shape, generator=torch.Generator().manual_seed(1))
         for sample in (example, other):
-            if not _alike(_run(functions, sample), module(sample)):
+            whole = module(sample)
+            if not whole.isfinite().all():
+                raise Error(f"{name} gives numbers that are not finite: are its weights?")
+            if not _alike(_run(functions, sample), whole):
                 raise Error(f"{name} can't be cut: its parts and the whole module give different outputs; does its "
                             "forward draw random numbers, or write to a buffer?")
     return Exported(name, functions, list(output.shape), remarks)

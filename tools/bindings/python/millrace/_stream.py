@@ -124,12 +124,17 @@ class Inbox:
 
     def take(self, timeout: float) -> Result | None:
         """The oldest result, if it comes within `timeout` seconds."""
+        self.wait(timeout)
         with self._changed:
-            self._changed.wait_for(lambda: self._results or self._over, timeout)
             if self._results:
                 return self._results.popleft()
         self.check()
         return None
+
+    def wait(self, timeout: float) -> None:
+        """Until there is a result or the stream is over, at most `timeout` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._results or self._over, timeout)
 
     def check(self) -> None:
         """Raises, once, the error that ended the stream."""

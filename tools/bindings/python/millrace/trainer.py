@@ -232,8 +232,9 @@ class Trainer:
             if self._inbox is None:
                 await asyncio.sleep(WAIT_MS / 1000)
                 continue
-            result = await loop.run_in_executor(None, self.poll, WAIT_MS / 1000)
-            if result is not None:
+            # Only waits elsewhere: if it is cancelled, no result is lost.
+            await loop.run_in_executor(None, self._inbox.wait, WAIT_MS / 1000)
+            if (result := self.poll()) is not None:
                 yield result
             elif self._inbox.over():
                 return
