@@ -84,7 +84,11 @@ struct RunParts {
   /// Checks config and options, then opens the source. Throws as Run does.
   RunParts(const Config& given, RunOptions options);
 
-  engine::FrameCounts frames() { return intake.frames(learner.trainer.monitor().tally().counts()); }
+  engine::FrameCounts frames() {
+    engine::FrameCounts frames = intake.frames(learner.trainer.monitor().tally().counts());
+    frames.rejected += learner.feed->unfit();
+    return frames;
+  }
 
   /// Adds the other ranks' parts to `state`, learned here.
   stages::StateDict with_other_ranks(stages::StateDict state) const {

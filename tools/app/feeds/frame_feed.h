@@ -59,7 +59,9 @@ class FrameFeed : public engine::Feed {
   /// Samples made so far. Any thread.
   std::int64_t taken() const { return taken_.load(std::memory_order_relaxed); }
 
-  /// Frames popped from the queue that have not become samples.
+  /// Frames so far that will never be samples. Any thread.
+  virtual std::int64_t unfit() const { return 0; }
+  /// Other frames popped from the queue that have not become samples.
   virtual std::int64_t pending() const { return frame_ ? 1 : 0; }
 
  protected:

@@ -54,7 +54,7 @@ class NextFrameFeed final : public FrameFeed {
     bool never = false;
     if (waiting() > 0 && pair(never)) return Status::ready;
     if (never) {
-      ++unpaired_;
+      unpaired_.fetch_add(1, std::memory_order_relaxed);
       ++passed_;
     } else if (!look(patience) && ended_ && waiting() == 0) {
       return Status::end;
@@ -109,7 +109,8 @@ class NextFrameFeed final : public FrameFeed {
     return any_open() ? Status::wait : Status::ready;
   }
   std::int64_t missed() const override { return missed_.load(std::memory_order_relaxed); }
-  std::int64_t pending() const override { return unpaired_ + waiting(); }
+  std::int64_t unfit() const override { return unpaired_.load(std::memory_order_relaxed); }
+  std::int64_t pending() const override { return waiting(); }
 
  private:
   enum class Target : std::uint8_t { open, written, missing };
@@ -193,8 +194,8 @@ class NextFrameFeed final : public FrameFeed {
   std::vector<Awaited> awaited_;  ///< by slot
   std::mutex told_mutex_;         ///< guards told_ only
   std::condition_variable told_;  ///< a sample's target may have arrived
-  std::int64_t unpaired_ = 0;     ///< without late targets: frames that had no target
   std::atomic<std::int64_t> missed_{0};
+  std::atomic<std::int64_t> unpaired_{0};  ///< without late targets: frames that had no target
 };
 
 }  // namespace millrace::app

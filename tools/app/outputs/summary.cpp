@@ -1,6 +1,7 @@
 // A run's summary for the user: text lines and charts.
 #include "tools/app/outputs/report.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -100,7 +101,13 @@ void tell_loss(std::ostream& out, const Json& report) {
   const Json& loss = report["loss"];
   out << "loss      last 100 " << text(loss["recent"]) << trivial(loss) << "; first "
       << text(loss["first"]) << ", mean " << text(loss["mean"]) << "\n"
-      << "learned   " << verdict_on(report["learned"]) << "\n";
+      << "learned   " << verdict_on(report["learned"]);
+  std::int64_t skipped = 0;
+  for (const Json& of_stage : report["guard"]["skipped_updates"])
+    skipped = std::max(skipped, of_stage.get<std::int64_t>());
+  if (skipped > 0)
+    out << "; " << skipped << " updates skipped: not finite, or refused by the guard";
+  out << "\n";
 }
 
 void tell_scores(std::ostream& out, const Json& report) {
@@ -117,6 +124,7 @@ void tell_scores(std::ostream& out, const Json& report) {
   }
   if (!report.contains("psnr_db")) return;
   const Json& psnr = report["psnr_db"];
+  if (!report["loss"]["recent"].is_number()) return;  // nan
   out << "PSNR      last 100 " << figure(psnr["recent"], " dB") << trivial(psnr, " dB") << "\n";
 }
 
