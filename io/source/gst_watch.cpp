@@ -211,6 +211,8 @@ void GstTrouble::note_error(GstMessage* message) {
   const std::string detail = detail_of(debug.get());
   if (detail.find("reason not-linked") != std::string::npos) {
     cause_ = "there is no video in it";
+  } else if (detail.find("reason error (-5)") != std::string::npos) {  // GST_FLOW_ERROR, no more
+    cause_ = "it cannot be read";
   } else if (!detail.empty() && detail != cause_) {
     cause_ += " (" + detail + ")";
   }
