@@ -110,6 +110,6 @@ bool reads(c10::Device device, c10::Device other);
 at::Tensor pinned_zeros(at::IntArrayRef sizes, at::ScalarType type = at::kFloat);
 /// The same memory for kernels of `device`; `pinned` outlives it. For what is rarely read or
 /// written.
-at::Tensor seen_by(c10::Device device, at::Tensor& pinned);
+at::Tensor seen_by(c10::Device device, const at::Tensor& pinned);
 
 }  // namespace millrace::capture

@@ -248,10 +248,7 @@ void StageStep::end_capture_pass() {
       if (boundary->arrived[slot]) boundary->arrived[slot]->reset(*backend_);
     }
   }
-  give([this] {
-    const c10::NoGradGuard no_grad;
-    stage_.fill_gradients(0);
-  });
+  give([this] { stage_.fill_gradients(0); });
   backend_->synchronize();
   stage_.reset_count();
   skipped_.zero_();

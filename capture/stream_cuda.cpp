@@ -159,7 +159,7 @@ bool reads(c10::Device device, c10::Device other) {
   return at::cuda::get_p2p_access(device.index(), other.index());
 }
 
-at::Tensor seen_by(c10::Device device, at::Tensor& pinned) {
+at::Tensor seen_by(c10::Device device, const at::Tensor& pinned) {
   if (device.is_cpu()) return pinned;
   return at::for_blob(pinned.mutable_data_ptr(), pinned.sizes())
       .options(pinned.options().device(device))

@@ -158,8 +158,7 @@ void Run::learn(std::int64_t limit) {
     if (p.progress.source_error.empty()) p.progress.source_error = broke;
   }
   p.progress.frames = p.intake.frames(outcome);
-  p.progress.frames.rejected +=
-      outcome.rejected + p.learner.feed->unfit() + p.learner.feed->pending();
+  p.progress.frames.rejected += outcome.rejected + p.learner.feed->pending();
   if (failure) std::rethrow_exception(failure);
 }
 
@@ -191,11 +190,11 @@ std::vector<std::string> Run::save() {
     }
   };
   // The results of learning come first.
-  write(whole && records.checkpointer ? p.request.config.checkpoint.dir : "",
-        [&](const std::string&) {
-          records.checkpointer->finish();
-          records.checkpoints.write(p.with_other_ranks(trainer.checkpoint()), about_final(p));
-        });
+  write(whole ? p.request.config.checkpoint.dir : "", [&](const std::string&) {
+    if (!records.checkpointer) return;  // nothing is learned
+    records.checkpointer->finish();
+    records.checkpoints.write(p.with_other_ranks(trainer.checkpoint()), about_final(p));
+  });
   write(whole ? output.weights : "", [&](const std::string& file) { save_weights(file); });
   write(video(), [&](const std::string&) { records.video->finish(); });  // the report counts it
   if (records.alerts) records.alerts->finish();                          // likewise

@@ -38,6 +38,15 @@ PLAN Side side_of(int taps, int step, int dilation, int pad, bool gradient) {
                   : Side{taps, step, 1, dilation, pad};
 }
 
+/// Whether the fours that eight threads load at a time, `across` of them `along` floats apart and
+/// the next ones `down`, lie in different banks.
+PLAN bool fours_apart(int across, int along, int down) {
+  unsigned met = 0;
+  for (int place = 0; place < 8; ++place)
+    met |= 1u << (place / across * down + place % across * along) / 4 % 8;
+  return met == 0xff;
+}
+
 template <int kRows, int kColumns, int kStepY, int kStepX, int kDilationY, int kDilationX,
           int kPadY, int kPadX>
 struct Window {
@@ -134,12 +143,7 @@ struct ConvolutionPlan {
   /// conflict in banks, if a few more floats can achieve it.
   PLAN int apart_in_banks(int row, const ConvolutionTile& t) const {
     for (int longer = row; longer < row + 32; longer += 4) {
-      unsigned met = 0;
-      for (int place = 0; place < 8; ++place) {
-        const int runs = t.width / t.run;
-        met |= 1u << (place / runs * y.step * longer + place % runs * t.run * x.step) / 4 % 8;
-      }
-      if (met == 0xff) return longer;
+      if (fours_apart(t.width / t.run, t.run * x.step, y.step * longer)) return longer;
     }
     return row;
   }
@@ -224,7 +228,7 @@ struct WeightGradientPlan {
     row_blocks = divided_up(y.taps, tap_rows);
     in_rows = (t.height - 1) * y.step + (tap_rows - 1) * y.dilation + 1;
     in_plane = plane(in_rows * in_row, products, t);
-    if (!by_tensor_cores(products)) lay_apart(t, t.owners(products));
+    if (t.owners(products) < 8) lay_apart(t.owners(products));  // else one load has one row
     stage = t.in * in_plane + t.out * out_plane;
     const int taps = tap_rows * x.taps, of_tap = t.sharers * t.in * t.out;
     sums = taps * 4 * (by_tensor_cores(products) ? t.warp_out / 16 : 1);
@@ -236,15 +240,11 @@ struct WeightGradientPlan {
   }
 
  private:
-  /// A row, and planes, for which the fours that eight threads load at a time don't conflict in
-  /// banks, if a few more floats can achieve it.
-  PLAN void lay_apart(const WeightGradientTile& t, int owners) {
+  /// As in a convolution, by longer rows and other planes, for `owners` input channels.
+  PLAN void lay_apart(int owners) {
     for (int row = in_row; row < in_row + 32; row += 4) {
       for (int rest = 4; rest <= 8; rest += 4) {
-        unsigned met = 0;
-        for (int place = 0; place < 8; ++place)
-          met |= 1u << (place % owners % t.in * rest + place / owners * y.step * row) / 4 % 8;
-        if (met != 0xff) continue;
+        if (!fours_apart(owners, rest, y.step * row)) continue;
         in_row = row;
         in_plane = banked(in_rows * row, rest, rest);
         return;

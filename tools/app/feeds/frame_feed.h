@@ -59,10 +59,10 @@ class FrameFeed : public engine::Feed {
   /// Samples made so far. Any thread.
   std::int64_t taken() const { return taken_.load(std::memory_order_relaxed); }
 
-  /// Frames so far that will never be samples. Any thread.
-  virtual std::int64_t unfit() const { return 0; }
-  /// Other frames popped from the queue that have not become samples.
+  /// Frames popped from the queue that have not become samples.
   virtual std::int64_t pending() const { return frame_ ? 1 : 0; }
+  /// Those of them, so far, that never will. Any thread.
+  virtual std::int64_t unfit() const { return 0; }
 
  protected:
   /// The next frame, to be released; null: none within `patience`, or the stream has `ended`.

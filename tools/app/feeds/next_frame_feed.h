@@ -109,8 +109,8 @@ class NextFrameFeed final : public FrameFeed {
     return any_open() ? Status::wait : Status::ready;
   }
   std::int64_t missed() const override { return missed_.load(std::memory_order_relaxed); }
+  std::int64_t pending() const override { return unfit() + waiting(); }
   std::int64_t unfit() const override { return unpaired_.load(std::memory_order_relaxed); }
-  std::int64_t pending() const override { return waiting(); }
 
  private:
   enum class Target : std::uint8_t { open, written, missing };

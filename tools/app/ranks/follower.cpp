@@ -130,7 +130,7 @@ class Follower {
   SourceReport end_source() {
     intake_->stop();
     engine::FrameCounts frames = intake_->frames(outcome_);
-    frames.rejected += outcome_.rejected + feed_->unfit() + feed_->pending();
+    frames.rejected += outcome_.rejected + feed_->pending();
     const engine::Reading times = trainer_.monitor().read();
     return {config_.source.uri, frames, times.stage, times.handoff, intake_->error()};
   }
