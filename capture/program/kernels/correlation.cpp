@@ -5,7 +5,6 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "capture/program/kernels/correlation.cpp"
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 
 #include "capture/program/kernels/vectors-inl.h"
@@ -14,141 +13,86 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-/// Adds one source row to the sums of output rows kFirst..kLast of a tile. `weights`: of kernel row
-/// (source row - kFirst); later output rows use earlier kernel rows.
-template <int kFirst, int kLast, int R, int P>
-HWY_INLINE void add_source_row(const float* HWY_RESTRICT source, std::size_t step,
-                               const float* HWY_RESTRICT weights, std::size_t weights_row, int taps,
-                               V (&sums)[R][P]) {
-  const D d;
-  for (int t = 0; t < taps; ++t) {
-    V w[kLast + 1];
-#pragma GCC unroll 8
-    for (int j = kFirst; j <= kLast; ++j)
-      w[j] = hn::Load(d, weights + t * kLanes - (j - kFirst) * weights_row);
-#pragma GCC unroll 16
-    for (int p = 0; p < P; ++p) {
-      const V value = hn::Set(d, source[p * step + t]);
-#pragma GCC unroll 8
-      for (int j = kFirst; j <= kLast; ++j) sums[j][p] = hn::MulAdd(value, w[j], sums[j][p]);
-    }
-  }
-}
-
-/// The kernel's first rows: source rows kLast.. reached only by the tile's upper output rows.
-template <int kLast, int R, int P>
-HWY_INLINE void add_first_rows(const float* source, const Correlation& c, const float* weights,
-                               std::size_t weights_row, int begin, int end, V (&sums)[R][P]) {
-  if constexpr (kLast < R - 1) {
-    if (kLast >= begin && kLast < end)
-      add_source_row<0, kLast>(source, c.pixel_step, weights, weights_row, c.taps, sums);
-    add_first_rows<kLast + 1>(source + c.source_row, c, weights + weights_row, weights_row, begin,
-                              end, sums);
-  }
-}
-
-/// Its last rows, reached only by the lower output rows.
-template <int kFirst, int R, int P>
-HWY_INLINE void add_last_rows(const float* source, const Correlation& c, const float* weights,
-                              std::size_t weights_row, int begin, int end, V (&sums)[R][P]) {
-  if constexpr (kFirst < R) {
-    const int row = c.kernel_rows - 1 + kFirst;
-    if (row >= begin && row < end)
-      add_source_row<kFirst, R - 1>(source, c.pixel_step, weights, weights_row, c.taps, sums);
-    add_last_rows<kFirst + 1>(source + c.source_row, c, weights, weights_row, begin, end, sums);
-  }
-}
-
-/// R x P output pixels at (y, x), channels from `channel` on. R > 1 requires R <= kernel_rows and
-/// output rows that are adjacent in the source.
-template <int R, int P>
+/// B blocks of channels, from `channel` on, of P output pixels at (y, x).
+template <int B, int P>
 HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, const float* weights) {
   const D d;
-  const std::size_t weights_row = std::size_t(c.taps) * kLanes;
-  const float* source = c.source + y * c.row_step * c.source_row + x * c.pixel_step;
-  // The tile's source rows that hold values.
+  const float* HWY_RESTRICT source = c.source + y * c.row_step * c.source_row + x * c.pixel_step;
+  // The kernel's rows that meet source rows with values.
   const int top = c.top + y * c.row_step;
-  const int begin = std::max(0, -top), end = c.source_height - top;
-  V sums[R][P];
+  const int begin = std::max(0, -top), end = std::min(c.kernel_rows, c.source_height - top);
+  const std::size_t step = c.pixel_step;
+  V sums[B][P];
   clear(sums);
-  const auto at = [&](int j, int p) { return (y + j) * c.step_y + (x + p) * c.step_x + channel; };
-  // Prefetch the mask and the destination while the sums are computed.
+  for (int r = begin; r < end; ++r) {
+    const float* HWY_RESTRICT row = source + r * c.source_row;
+    const float* HWY_RESTRICT of_row = weights + r * c.taps * kLanes;
+    for (int t = 0; t < c.taps; ++t) {
+      V w[B];
 #pragma GCC unroll 8
-  for (int j = 0; j < R; ++j) {
-#pragma GCC unroll 16
-    for (int p = 0; p < P; ++p) {
-      if (c.mask) hwy::Prefetch(c.mask + at(j, p));
-      hwy::Prefetch(c.destination + at(j, p));
+      for (int b = 0; b < B; ++b) w[b] = hn::Load(d, of_row + b * c.weights_block + t * kLanes);
+#pragma GCC unroll 32
+      for (int p = 0; p < P; ++p) {
+        const V value = hn::Set(d, row[p * step + t]);
+#pragma GCC unroll 8
+        for (int b = 0; b < B; ++b) sums[b][p] = hn::MulAdd(value, w[b], sums[b][p]);
+      }
     }
   }
-  add_first_rows<0>(source, c, weights, weights_row, begin, end, sums);
-  for (int r = std::max(R - 1, begin); r < std::min(c.kernel_rows, end); ++r) {
-    add_source_row<0, R - 1>(source + r * c.source_row, c.pixel_step, weights + r * weights_row,
-                             weights_row, c.taps, sums);
-  }
-  add_last_rows<1>(source + c.kernel_rows * c.source_row, c,
-                   weights + (c.kernel_rows - 1) * weights_row, weights_row, begin, end, sums);
-  const std::size_t left = c.channels - channel;
-  const auto part = first_lanes(left);
-  const V bias = c.bias ? load_part(part, c.bias + channel) : hn::Zero(d);
 #pragma GCC unroll 8
-  for (int j = 0; j < R; ++j) {
-#pragma GCC unroll 16
-    for (int p = 0; p < P; ++p) {
-      V v = activated(hn::Add(sums[j][p], bias), c.activation);
-      if (c.mask)
-        v = hn::IfThenZeroElse(hn::Le(load_part(part, c.mask + at(j, p)), hn::Zero(d)), v);
-      float* to = c.destination + at(j, p);
+  for (int b = 0; b < B; ++b, channel += kLanes) {
+    const std::size_t left = c.channels - channel;
+    const auto part = first_lanes(left);
+    const V bias = c.bias ? load_part(part, c.bias + channel) : hn::Zero(d);
+    std::size_t at = y * c.step_y + x * c.step_x + channel;
+#pragma GCC unroll 32
+    for (int p = 0; p < P; ++p, at += c.step_x) {
+      V v = activated(hn::Add(sums[b][p], bias), c.activation);
+      if (c.mask) v = hn::IfThenZeroElse(hn::Le(load_part(part, c.mask + at), hn::Zero(d)), v);
       if (left >= kLanes) {
-        hn::StoreU(v, d, to);
+        hn::StoreU(v, d, c.destination + at);
       } else {
-        store_part(v, part, to);
+        store_part(v, part, c.destination + at);
       }
     }
   }
 }
 
-/// Covers `width` by tile(pixels, x) of P pixels, then P / 2 and 1, each a std::integral_constant.
-/// The last tile may rewrite the one before.
+/// Covers `width` by tile(pixels, x) of P pixels, Q at the end, or fewer, each a
+/// std::integral_constant. The last tile may rewrite the one before.
 template <int P, typename Tile>
 HWY_INLINE void cover(int width, const Tile& tile) {
-  constexpr int Q = P / 2;
+  constexpr int Q = P * 2 / 3;
   const std::integral_constant<int, P> wide;
-  const std::integral_constant<int, Q> medium;
-  int x = 0;
-  for (; x + P <= width; x += P) tile(wide, x);
-  if (x == width) return;
-  if (width - x <= Q && width >= Q) return tile(medium, width - Q);
-  if (width >= P) return tile(wide, width - P);
-  for (; x + Q <= width; x += Q) tile(medium, x);
-  if (x < width && width >= Q) return tile(medium, width - Q);
-  for (; x < width; ++x) tile(std::integral_constant<int, 1>(), x);
-}
-
-/// R rows of every channel, block by block, so that the source rows stay in cache.
-template <int R, int P>
-void wide_rows(const Correlation& c, int y) {
-  const float* weights = c.weights;
-  for (int channel = 0; channel < c.channels; channel += kLanes, weights += c.weights_block) {
-    cover<P>(c.width,
-             [&](auto pixels, int x) { wide_tile<R, pixels()>(c, y, x, channel, weights); });
+  int x = 0, left = width;
+  for (; left == P || left > std::max(P, 2 * Q); x += P, left -= P) tile(wide, x);
+  if (left == 0) return;
+  if constexpr (Q > 0) {
+    const std::integral_constant<int, Q> medium;
+    if (left > Q && left < P && width >= P) return tile(wide, width - P);
+    if (left > Q) tile(medium, x);
+    if (width >= Q) return tile(medium, width - Q);
+    if constexpr (Q > 1) cover<std::max(1, P / 3)>(width, tile);
   }
 }
 
-/// Vectors along the output channels; each broadcast source float serves every kernel row that
-/// reaches it. Weights: [channel block][kernel_rows][taps][lanes], zeros beyond the channels.
+/// B blocks of the channels of every row, P pixels at a time.
+template <int B, int P>
+void wide_blocks(const Correlation& c, int y, int channel) {
+  const float* const weights = c.weights + channel / kLanes * c.weights_block;
+  cover<P>(c.width, [&](auto pixels, int x) { wide_tile<B, pixels()>(c, y, x, channel, weights); });
+}
+
+/// Vectors along the output channels; two share each broadcast source float. Weights: [channel
+/// block][kernel_rows][taps][lanes], zeros beyond the channels.
 void correlate_wide(const Correlation& c) {
-  // Three rows share each broadcast value; their tile fills the registers.
-  constexpr int kRows = 3, kColumns = kManyRegisters ? 8 : 4, kSingle = kManyRegisters ? 16 : 8;
-  int y = 0;
-  const bool neighbours = c.row_step == 1 && c.kernel_rows >= kRows;
-  if (neighbours) {
-    // A single remaining row costs more than two pairs.
-    const int rest = c.height % kRows == 1 && c.height > kRows ? kRows + 1 : c.height % kRows;
-    for (; y + rest < c.height; y += kRows) wide_rows<kRows, kColumns>(c, y);
-    for (; y + 2 <= c.height; y += 2) wide_rows<2, kColumns>(c, y);
+  constexpr int kSums = kManyRegisters ? 24 : 12;  // twelve fill 16 registers
+  for (int y = 0; y < c.height; ++y) {
+    int channel = 0;
+    for (; channel + int(kLanes) < c.channels; channel += 2 * int(kLanes))
+      wide_blocks<2, kSums / 2>(c, y, channel);
+    if (channel < c.channels) wide_blocks<1, kSums>(c, y, channel);
   }
-  for (; y < c.height; ++y) wide_rows<1, kSingle>(c, y);
 }
 
 /// Sums over the lanes of four vectors, stored contiguously.
@@ -224,7 +168,7 @@ HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
 
 template <int O>
 void narrow_channels(const Correlation& c, int channel) {
-  constexpr int kPixels = kManyRegisters ? (O < 4 ? 8 : 6) : (O < 3 ? 4 : 3);
+  constexpr int kPixels = kManyRegisters ? (O < 4 ? 8 : 6) : (O < 4 ? 4 : 3);
   for (int y = 0; y < c.height; ++y) {
     cover<kPixels>(c.width,
                    [&](auto pixels, int x) { narrow_tile<O, pixels()>(c, y, x, channel); });

@@ -5,6 +5,8 @@
 // Highway requires its contributions after highway.h.
 #include <hwy/contrib/math/math-inl.h>
 
+#include <algorithm>
+#include <cstring>
 #include <type_traits>
 
 #include "capture/program/kernels/kernels.h"
@@ -21,28 +23,7 @@ constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;  ///< else tiles are mad
 
 /// The first `count` lanes of a vector. Memory beyond is neither read nor written (another thread
 /// may be writing it), unlike by Highway's masked operations on processors without masks.
-#if HWY_TARGET == HWY_NEON
-struct Lanes {
-  std::size_t count;
-};
-HWY_INLINE Lanes first_lanes(std::size_t count) {
-  return {count < kLanes ? count : kLanes};
-}
-HWY_INLINE V load_part(Lanes part, const float* from) {
-  if (part.count == kLanes) return hn::LoadU(D(), from);
-  HWY_ALIGN float lanes[kLanes] = {};
-  for (std::size_t i = 0; i < part.count; ++i) lanes[i] = from[i];
-  return hn::Load(D(), lanes);
-}
-HWY_INLINE void store_part(V v, Lanes part, float* to) {
-  HWY_ALIGN float lanes[kLanes];
-  hn::Store(v, D(), lanes);
-  for (std::size_t i = 0; i < part.count; ++i) to[i] = lanes[i];
-}
-HWY_INLINE V only_part(Lanes part, V v) {
-  return hn::IfThenElseZero(hn::FirstN(D(), part.count), v);
-}
-#else
+#if HWY_TARGET == HWY_AVX3
 using Lanes = hn::Mask<D>;
 HWY_INLINE Lanes first_lanes(std::size_t count) {
   return hn::FirstN(D(), count);
@@ -55,6 +36,39 @@ HWY_INLINE void store_part(V v, Lanes part, float* to) {
 }
 HWY_INLINE V only_part(Lanes part, V v) {
   return hn::IfThenElseZero(part, v);
+}
+#else
+struct Lanes {
+  std::size_t count;
+  hn::Mask<D> mask;
+};
+HWY_INLINE Lanes first_lanes(std::size_t count) {
+  return {std::min(count, kLanes), hn::FirstN(D(), count)};
+}
+/// With AVX2, a masked store takes AMD's processors 20 times as long as another one.
+HWY_INLINE void store_part(V v, Lanes part, float* to) {
+  if (part.count == kLanes) return hn::StoreU(v, D(), to);
+  if constexpr (kLanes > 1) {
+    HWY_ALIGN float lanes[kLanes];
+    hn::Store(v, D(), lanes);
+    const std::size_t fours = part.count & 4, twos = part.count & 2;
+    if (fours) std::memcpy(to, lanes, 16);
+    if (twos) std::memcpy(to + fours, lanes + fours, 8);
+    if (part.count & 1) to[fours + twos] = lanes[fours + twos];
+  }
+}
+HWY_INLINE V load_part(Lanes part, const float* from) {
+#if HWY_TARGET != HWY_NEON
+  return hn::MaskedLoad(part.mask, D(), from);
+#else
+  if (part.count == kLanes) return hn::LoadU(D(), from);
+  HWY_ALIGN float lanes[kLanes] = {};
+  for (std::size_t i = 0; i < part.count; ++i) lanes[i] = from[i];
+  return hn::Load(D(), lanes);
+#endif
+}
+HWY_INLINE V only_part(Lanes part, V v) {
+  return hn::IfThenElseZero(part.mask, v);
 }
 #endif
 
