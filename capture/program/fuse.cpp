@@ -222,4 +222,22 @@ void fuse(std::vector<Node>& nodes, OwnMemory& own) {
   Fuser(nodes, own).run();
 }
 
+void pair_gradients(std::vector<Node>& nodes) {
+  for (std::size_t i = 0; i + 1 < nodes.size(); ++i) {
+    Node& data = nodes[i];
+    const Node& weights = nodes[i + 1];
+    if (!is_pass(data, Pass::kDataGradient) || !is_pass(weights, Pass::kWeightGradient) ||
+        !same_memory(data.reads[0], weights.reads[0]) || !weights.writes[0].defined() ||
+        data.convolution.input != weights.convolution.input ||
+        data.convolution.kernel != weights.convolution.kernel ||
+        !kernels::gradients_together(data.convolution))
+      continue;
+    data.convolution.pass = Pass::kGradients;
+    data.convolution.accumulate = weights.convolution.accumulate;
+    data.reads.insert(data.reads.begin() + 2, weights.reads[1]);
+    data.writes.insert(data.writes.end(), weights.writes.begin(), weights.writes.end());
+    nodes.erase(nodes.begin() + std::ptrdiff_t(i) + 1);
+  }
+}
+
 }  // namespace millrace::program

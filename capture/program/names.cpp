@@ -36,7 +36,8 @@ std::string text_of(const kernels::Layout& layout) {
 }
 
 std::string describe(const kernels::Convolution& c) {
-  static constexpr const char* passes[] = {"forward ", "data-gradient ", "weight-gradient "};
+  static constexpr const char* passes[] = {"forward ", "data-gradient ", "weight-gradient ",
+                                           "gradients "};
   static constexpr const char* activations[] = {"", " relu", " sigmoid"};
   const auto [rows, columns] = kernels::window_of(c);
   const auto sides = [](int of_rows, int of_columns) {

@@ -16,7 +16,8 @@ namespace millrace::program {
 enum class Kind {
   torch,         ///< the LibTorch operator as called
   convolution,   ///< by pass: {x, w[, bias]} -> {y}, with an activation; {dy, w[, mask]} -> {dx};
-                 ///< {dy, x} -> {dw, db}, either may be undefined; on a GPU of a group
+                 ///< {dy, x} -> {dw, db}, either may be undefined; on a GPU of a group;
+                 ///< {dy, w, x[, mask]} -> {dx, dw, db}
   map,           ///< {left[, right]} -> {made}
   mse,           ///< {prediction, target} -> {loss}; {scale, prediction, target} -> {gradient}
   group_norm,    ///< {x[, weight, bias]} -> {y, mean, rstd}; missing ones are undefined. Frozen, as
@@ -107,5 +108,8 @@ std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own, bool
 
 /// Fuses activations, ReLU masks, copies and sums into their producers; removes dead nodes.
 void fuse(std::vector<Node>& nodes, OwnMemory& own);
+
+/// Makes one node of a convolution's two gradients where that is faster on a core.
+void pair_gradients(std::vector<Node>& nodes);
 
 }  // namespace millrace::program

@@ -67,12 +67,15 @@ class ConvolutionOperation : public Prepared {
     const Pass pass = node.convolution.pass;
     operands_.scratch = reinterpret_cast<float*>(scratch);
     operands_.shared = operands_.scratch + std::size_t(threads_) * scratch_;
-    operands_.source = floats(node.reads[0]);
-    (pass == Pass::kWeightGradient ? operands_.x : operands_.weights) = floats(node.reads[1]);
-    if (node.reads.size() > 2)
-      (pass == Pass::kForward ? operands_.bias : operands_.mask) = floats(node.reads[2]);
+    auto read = node.reads.begin();
+    const auto next = [&] { return read == node.reads.end() ? nullptr : floats(*read++); };
+    operands_.source = next();
+    if (pass != Pass::kWeightGradient) operands_.weights = next();
+    if (makes_weights(pass)) operands_.x = next();
+    (pass == Pass::kForward ? operands_.bias : operands_.mask) = next();
     operands_.made = floats(node.writes[0]);
-    if (node.writes.size() > 1) operands_.bias_gradient = floats(node.writes[1]);
+    if (pass == Pass::kGradients) operands_.weight_gradient = floats(node.writes[1]);
+    if (makes_weights(pass)) operands_.bias_gradient = floats(node.writes.back());
   }
   std::vector<bool> phases() const override {
     return std::vector<bool>(std::size_t(kernel_->phases(threads_)), true);

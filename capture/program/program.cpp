@@ -134,7 +134,7 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
     node.convolution.precision = options.numerics.precision;
     node.convolution.tuned = options.numerics.tuned;
   }
-  if (on_gpu) arrange_for_gpu(nodes);
+  on_gpu ? arrange_for_gpu(nodes) : pair_gradients(nodes);
 
   Values values = values_of(nodes, own);
   const std::size_t own_values = values.tensors.size();

@@ -187,6 +187,19 @@ std::vector<std::string> float32_candidates(const Convolution& convolution) {
   return names;
 }
 
+std::string first_of(Convolution c, Pass pass) {
+  c.pass = pass;
+  return candidates(c).front();
+}
+
+std::vector<std::string> of_both_gradients(const Convolution& c) {
+  if (c.groups > 1 || c.window) return {};
+  std::vector<std::string> names = transforms(c);
+  const auto first = std::find(names.begin(), names.end(), first_of(c, Pass::kDataGradient));
+  if (first != names.end()) std::rotate(names.begin(), first, first + 1);
+  return names;
+}
+
 std::unique_ptr<Kernel> kernel_of(const Convolution& c, const std::string& name) {
   const bool of_weights = c.pass == Pass::kWeightGradient;
   if (name == kBf16) return make_bf16(c);
@@ -268,15 +281,23 @@ TapGrid window_of(const Convolution& c) {
 }
 
 double flops(const Convolution& c) {
-  return 2.0 * c.output.height * c.output.width * c.output.channels * c.input.channels *
+  const double passes = c.pass == Pass::kGradients ? 2 : 1;
+  return passes * 2 * c.output.height * c.output.width * c.output.channels * c.input.channels *
          taps_of(window_of(c)) / c.groups;
 }
 
 std::vector<std::string> candidates(const Convolution& convolution) {
+  if (convolution.pass == Pass::kGradients) return of_both_gradients(convolution);
   std::vector<std::string> names = float32_candidates(convolution);
   if (bf16_can_do(convolution))
     names.insert(bf16_is_faster(convolution) ? names.begin() : names.end(), kBf16);
   return names;
+}
+
+bool gradients_together(const Convolution& c) {
+  const std::vector<std::string> names = of_both_gradients(c);
+  const std::string data = first_of(c, Pass::kDataGradient);
+  return !names.empty() && names.front() == data && first_of(c, Pass::kWeightGradient) == data;
 }
 
 std::unique_ptr<Kernel> make_kernel(const Convolution& convolution,

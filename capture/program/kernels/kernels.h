@@ -27,7 +27,11 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-enum class Pass { kForward, kDataGradient, kWeightGradient };
+/// kGradients: data and weight gradient at once.
+enum class Pass { kForward, kDataGradient, kWeightGradient, kGradients };
+inline bool makes_weights(Pass pass) {
+  return pass == Pass::kWeightGradient || pass == Pass::kGradients;
+}
 enum class Activation { kNone, kRelu, kSigmoid };
 
 enum class Method {
@@ -94,14 +98,15 @@ class GradientTaker {
 /// Addresses; null where a pass doesn't use them. Weights and their gradients are [O, I, kernel,
 /// kernel] as in PyTorch, I per group. Nothing overlaps. Scratch needn't last between runs.
 struct Operands {
-  const float* source = nullptr;         ///< kForward: x; both gradients: dy
-  const float* weights = nullptr;        ///< kForward, kDataGradient
-  const float* x = nullptr;              ///< kWeightGradient
+  const float* source = nullptr;         ///< kForward: x; gradients: dy
+  const float* weights = nullptr;        ///< all but kWeightGradient
+  const float* x = nullptr;              ///< kWeightGradient, kGradients
   const float* bias = nullptr;           ///< kForward: [output channels]; null: none
   const float* mask = nullptr;           ///< kDataGradient with masked
-  float* made = nullptr;                 ///< written: y, dx or the weight gradient
+  float* made = nullptr;                 ///< written: y, dx or, by kWeightGradient, its result
+  float* weight_gradient = nullptr;      ///< kGradients: written
   const GradientTaker* taker = nullptr;  ///< kWeightGradient if gives_parts(): receives it instead
-  float* bias_gradient = nullptr;        ///< kWeightGradient: written [O]; null: not wanted
+  float* bias_gradient = nullptr;        ///< with a weight gradient: written [O]; null: not wanted
   float* scratch = nullptr;              ///< 64-byte aligned, scratch_floats(), one per thread
   float* shared = nullptr;               ///< 64-byte aligned, shared_floats(), one for all threads
 };
@@ -123,7 +128,8 @@ class Kernel {
   }
 };
 
-/// The implementations that can do it, by short names without space, comma or colon; never empty.
+/// The implementations that can do it, by short names without space, comma or colon; never empty,
+/// but for both gradients at once.
 /// Each rounds differently. The first is the default, chosen from the shape and the machine's
 /// vectors alone, never by timing, so that two processes compute the same bits.
 std::vector<std::string> candidates(const Convolution& convolution);
@@ -132,6 +138,10 @@ std::vector<std::string> candidates(const Convolution& convolution);
 /// \throws std::invalid_argument for a name that candidates() does not list.
 std::unique_ptr<Kernel> make_kernel(const Convolution& convolution,
                                     const std::string& implementation = "");
+
+/// Whether one kernel for both gradients takes less time than one for each: they share the
+/// transform of dy. The data gradient has the same bits.
+bool gradients_together(const Convolution& convolution);
 
 TapGrid window_of(const Convolution& convolution);
 inline int taps_of(const TapGrid& window) {

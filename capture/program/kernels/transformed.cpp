@@ -1,7 +1,7 @@
 // Convolutions of stride 1 as products in a transformed domain, square by square: an FFT of
 // overlapping squares, or Winograd. One product per frequency instead of kernel^2 per pixel.
 #include <algorithm>
-#include <tuple>
+#include <utility>
 
 #include "capture/program/kernels/internal.h"
 #include "capture/program/kernels/transform_numbers.h"
@@ -63,6 +63,11 @@ bool can_do(const Kind& kind, const Convolution& c) {
   return is_fft(kind) ? 2 * c.kernel <= kind.side + 1 : kind.kernel == c.kernel;
 }
 
+/// Whether products go from the output's channels to the input's.
+bool to_input(const Convolution& c) {
+  return c.pass == Pass::kDataGradient || c.pass == Pass::kGradients;
+}
+
 double vectors(int channels) {
   return double(round_up(std::size_t(channels), lanes()) / lanes());
 }
@@ -83,7 +88,7 @@ struct Plan {
       : kind(kind), from(c.input), to(c.output), tile(kind.side - c.kernel + 1) {
     tiles_across = (to.width + tile - 1) / tile;
     tiles = std::size_t((to.height + tile - 1) / tile) * tiles_across;
-    if (c.pass == Pass::kDataGradient) std::swap(from, to);
+    if (to_input(c)) std::swap(from, to);
     const int half = kind.side / 2;
     frequencies =
         std::size_t(is_fft(kind) ? (half - 1) * kind.side + 2 * (half + 1) : kind.side * kind.side);
@@ -176,6 +181,9 @@ struct Spectra {
 
 /// Threads share no spectra, since reading them from another core's cache is slow: each makes those
 /// its part needs, some of them several times.
+///
+/// Both gradients at once transform dy once: the weights' gradient sums products of the same
+/// overlapping squares of dy with tiles of x. Alone, it takes squares of x and tiles of dy.
 class TransformedKernel final : public Kernel {
  public:
   TransformedKernel(const Convolution& c, const Kind& kind)
@@ -183,32 +191,34 @@ class TransformedKernel final : public Kernel {
         plan_(kind, c),
         a_(0, plan_.row(plan_.from.channels), plan_.round_tiles, plan_.frequencies),
         b_(a_.end(), plan_.row(plan_.round_columns), plan_.round_tiles, plan_.frequencies),
-        weights_(b_.end(), b_.row, plan_.from.channels, plan_.frequencies) {
+        weights_(b_.end(), b_.row, plan_.from.channels, plan_.frequencies),
+        sums_(makes_image() ? weights_.end() : weights_.begin, b_.row, plan_.from.channels,
+              plan_.frequencies) {
     const int taps = c.kernel * c.kernel;
     for (int q = 0; q < taps; ++q) {
-      const int tap = gradient() ? taps - 1 - q : q;
+      const int tap = to_input(c) ? taps - 1 - q : q;
       places_.push_back(std::uint32_t(tap * lanes()));
     }
   }
 
-  std::size_t scratch_floats() const override { return weights_.end() + places_.size() * lanes_; }
+  std::size_t scratch_floats() const override { return square_begin() + places_.size() * lanes_; }
 
   void run(const Operands& operands, int, Share share) const override {
     const Part part = part_of(share);
-    if (!weight_gradient()) {
-      return each_round(part, [&](const Part& r, bool first) {
-        if (first || plan_.by_columns) spread_weights(operands, r);
-        if (first || !plan_.by_columns) spread_inputs(operands.source, operands, r);
+    each_round(part, [&](const Part& r, bool first) {
+      if (makes_image() && (first || plan_.by_columns)) spread_weights(operands, r);
+      if (first || !plan_.by_columns) spread_inputs(operands, r);
+      if (makes_image()) {
         multiply(operands, r);
         finish_image(operands, r);
-      });
-    }
-    each_round(part, [&](const Part& r, bool first) {
-      if (first || !plan_.by_columns) spread_inputs(operands.x, operands, r);
-      spread_gradients(operands, r);
-      sum_tiles(operands, r, !first && !plan_.by_columns);
-      if (plan_.by_columns) finish_weights(operands, r);
+      }
+      if (makes_weights()) {
+        spread_gradients(operands, r);
+        sum_tiles(operands, r, !first && !plan_.by_columns);
+        if (plan_.by_columns) finish_weights(operands, r);
+      }
     });
+    if (!makes_weights()) return;
     if (!plan_.by_columns) finish_weights(operands, part);
     bias_gradient(c_, operands, share);
   }
@@ -217,22 +227,36 @@ class TransformedKernel final : public Kernel {
   struct Range {
     std::size_t begin = 0, end = 0;
     std::size_t count() const { return end - begin; }
+    Range of(Share share, std::size_t unit = 1) const {
+      const auto [first, last] = share.of(count(), unit);
+      return {begin + first, begin + last};
+    }
   };
-  /// A part of the tiles, and of the channels on both sides of the products.
+  /// A part of the tiles, and of the channels on both sides of the products: those that are
+  /// transformed, and those whose results are made.
   struct Part {
-    Range tiles, rows, columns;
+    Range tiles, rows, columns, made_tiles, made_rows;
+    Share of_tiles;  ///< in each round, of the tiles whose results are made
   };
 
   Part part_of(Share share) const {
-    Part part{{0, plan_.tiles},
-              {0, std::size_t(plan_.from.channels)},
-              {0, std::size_t(plan_.to.channels)}};
-    const bool of_images = !weight_gradient();
+    Part part{.tiles = {0, plan_.tiles},
+              .rows = {0, std::size_t(plan_.from.channels)},
+              .columns = {0, std::size_t(plan_.to.channels)}};
+    part.made_rows = part.rows;
     const bool even = round_up(part.columns.end, lanes_) / lanes_ % std::size_t(share.count) == 0;
-    const bool by_columns = even && !(of_images && plan_.weights_cost() < plan_.inputs_cost());
-    Range& shared = by_columns ? part.columns : of_images ? part.tiles : part.rows;
-    const std::size_t unit = by_columns ? lanes_ : of_images ? 1 : 4;
-    std::tie(shared.begin, shared.end) = share.of(shared.end, unit);
+    if (even && (makes_weights() || plan_.weights_cost() >= plan_.inputs_cost())) {
+      part.columns = part.columns.of(share, lanes_);
+    } else if (!makes_weights()) {
+      part.tiles = part.tiles.of(share);
+    } else {
+      part.made_rows = part.rows.of(share, 4);
+      if (makes_image()) {
+        part.of_tiles = share;
+      } else {
+        part.rows = part.made_rows;
+      }
+    }
     return part;
   }
   /// Calls work(part of the round, whether it is the first).
@@ -245,12 +269,13 @@ class TransformedKernel final : public Kernel {
     for (std::size_t i = begin; i < end; i += step) {
       Part round = part;
       round.*divided = Range{i, std::min(i + step, end)};
+      round.made_tiles = round.tiles.of(part.of_tiles);
       work(round, i == begin);
     }
   }
 
-  bool gradient() const { return c_.pass == Pass::kDataGradient; }
-  bool weight_gradient() const { return c_.pass == Pass::kWeightGradient; }
+  bool makes_image() const { return c_.pass != Pass::kWeightGradient; }
+  bool makes_weights() const { return kernels::makes_weights(c_.pass); }
   /// A square of weights, [kernel][kernel][lanes].
   Window square() const {
     return {.row = c_.kernel * lanes_,
@@ -259,7 +284,14 @@ class TransformedKernel final : public Kernel {
             .right = c_.kernel,
             .channels = int(lanes_)};
   }
-  float* square_of(const Operands& operands) const { return operands.scratch + weights_.end(); }
+  std::size_t square_begin() const { return makes_weights() ? sums_.end() : weights_.end(); }
+  float* square_of(const Operands& operands) const { return operands.scratch + square_begin(); }
+  /// The place of a square of weights for `lanes` columns, and floats from one column to the next.
+  std::pair<std::size_t, std::size_t> place_of(std::size_t from, std::size_t to) const {
+    const std::size_t taps = places_.size(), in = c_.input.channels;
+    if (to_input(c_)) return {(from * in + to) * taps, taps};
+    return {(to * in + from) * taps, in * taps};
+  }
 
   /// The image under a tile's square, which begins `border` pixels up and left of the tile and has
   /// at most `extent` rows and columns in the image.
@@ -286,7 +318,8 @@ class TransformedKernel final : public Kernel {
     }
   }
 
-  void spread_inputs(const float* image, const Operands& operands, const Part& r) const {
+  void spread_inputs(const Operands& operands, const Part& r) const {
+    const float* const image = makes_image() ? operands.source : operands.x;
     each_vector(r.tiles, r.rows, [&](std::size_t tile, std::size_t channel) {
       const Window w = window(tile, plan_.from, channel, c_.kernel / 2, plan_.kind.side);
       functions_.spread(Side::kInput, image + w.offset, w,
@@ -294,9 +327,10 @@ class TransformedKernel final : public Kernel {
     });
   }
   void spread_gradients(const Operands& operands, const Part& r) const {
+    const float* const image = makes_image() ? operands.x : operands.source;
     each_vector(r.tiles, r.columns, [&](std::size_t tile, std::size_t channel) {
       const Window w = window(tile, plan_.to, channel, 0, plan_.tile);
-      functions_.spread(Side::kGradient, operands.source + w.offset, w,
+      functions_.spread(Side::kGradient, image + w.offset, w,
                         column(b_, operands, tile - r.tiles.begin, channel, r));
     });
   }
@@ -306,15 +340,11 @@ class TransformedKernel final : public Kernel {
   }
 
   void spread_weights(const Operands& operands, const Part& r) const {
-    const std::size_t taps = places_.size(), in = c_.input.channels;
     float* const packed = square_of(operands);
     each_vector(r.rows, r.columns, [&](std::size_t from, std::size_t to) {
-      const std::size_t rows = std::min(lanes_, r.columns.end - to);
-      if (gradient()) {
-        to_lanes(operands.weights + (from * in + to) * taps, taps, rows, places_, packed);
-      } else {
-        to_lanes(operands.weights + (to * in + from) * taps, in * taps, rows, places_, packed);
-      }
+      const auto [begin, stride] = place_of(from, to);
+      to_lanes(operands.weights + begin, stride, std::min(lanes_, r.columns.end - to), places_,
+               packed);
       functions_.spread(Side::kWeights, packed, square(), column(weights_, operands, from, to, r));
     });
   }
@@ -328,12 +358,13 @@ class TransformedKernel final : public Kernel {
   }
   void multiply(const Operands& operands, const Part& r) const {
     Products p = products_of(r);
-    p.rows = int(r.tiles.count());
+    p.rows = int(r.made_tiles.count());
     p.depth = plan_.from.channels;
+    const std::size_t first = r.made_tiles.begin - r.tiles.begin;
     for (std::size_t f = 0; f < plan_.frequencies; ++f) {
-      p.a = a_.of(operands, f);
+      p.a = a_.of(operands, f) + first * p.a_pitch;
       p.b = weights_.of(operands, f);
-      p.c = b_.of(operands, f);
+      p.c = b_.of(operands, f) + first * p.c_row;
       products(p);
     }
   }
@@ -345,11 +376,11 @@ class TransformedKernel final : public Kernel {
     for (std::size_t f = 0; f < plan_.frequencies; ++f) {
       p.b = b_.of(operands, f);
       // Rows within one vector, or else whole vectors.
-      for (std::size_t row = r.rows.begin, end; row < r.rows.end; row = end) {
+      for (std::size_t row = r.made_rows.begin, end; row < r.made_rows.end; row = end) {
         const std::size_t lane = row % lanes_;
-        end = lane == 0 ? r.rows.end : std::min(r.rows.end, row - lane + lanes_);
+        end = lane == 0 ? r.made_rows.end : std::min(r.made_rows.end, row - lane + lanes_);
         p.a = a_.of(operands, f) + (row - lane) * plan_.parts() + lane;
-        p.c = weights_.of(operands, f) + row * p.c_row;
+        p.c = sums_.of(operands, f) + row * p.c_row;
         p.rows = int(end - row);
         products(p);
       }
@@ -357,7 +388,7 @@ class TransformedKernel final : public Kernel {
   }
 
   void finish_image(const Operands& operands, const Part& r) const {
-    each_vector(r.tiles, r.columns, [&](std::size_t tile, std::size_t to) {
+    each_vector(r.made_tiles, r.columns, [&](std::size_t tile, std::size_t to) {
       const Window w = window(tile, plan_.to, to, 0, plan_.tile);
       const Finish finish{.bias = operands.bias ? operands.bias + to : nullptr,
                           .activation = c_.activation,
@@ -369,13 +400,14 @@ class TransformedKernel final : public Kernel {
   }
 
   void finish_weights(const Operands& operands, const Part& r) const {
-    const std::size_t taps = places_.size(), in = c_.input.channels;
     float* const packed = square_of(operands);
-    each_vector(r.rows, r.columns, [&](std::size_t from, std::size_t to) {
-      functions_.gather(Side::kWeights, column(weights_, operands, from, to, r),
+    float* const made = makes_image() ? operands.weight_gradient : operands.made;
+    each_vector(r.made_rows, r.columns, [&](std::size_t from, std::size_t to) {
+      const auto [begin, stride] = place_of(from, to);
+      functions_.gather(Side::kWeights, column(sums_, operands, from, to, r),
                         Finish{.image = packed}, square());
-      from_lanes(packed, places_, operands.made + (to * in + from) * taps, in * taps,
-                 std::min(lanes_, r.columns.end - to), c_.accumulate);
+      from_lanes(packed, places_, made + begin, stride, std::min(lanes_, r.columns.end - to),
+                 c_.accumulate);
     });
   }
 
@@ -383,7 +415,7 @@ class TransformedKernel final : public Kernel {
   const Convolution c_;
   const Plan plan_;
   const Functions functions_ = HWY_DYNAMIC_DISPATCH(functions_of)(plan_.kind.transform);
-  const Spectra a_, b_, weights_;
+  const Spectra a_, b_, weights_, sums_;
   std::vector<std::uint32_t> places_;  ///< of the taps in a square
 };
 

@@ -47,9 +47,9 @@ std::size_t weights_of(const Convolution& c) {
   return std::size_t(c.input.channels / c.groups * c.output.channels * taps_of(window_of(c)));
 }
 std::size_t made_by(const Convolution& c) {
-  return c.pass == Pass::kForward        ? c.output.floats()
-         : c.pass == Pass::kDataGradient ? c.input.floats()
-                                         : weights_of(c);
+  return c.pass == Pass::kForward          ? c.output.floats()
+         : c.pass == Pass::kWeightGradient ? weights_of(c)
+                                           : c.input.floats();
 }
 
 }  // namespace
@@ -107,6 +107,7 @@ TestConvolution::TestConvolution(const Convolution& c)
       bias(c.output.channels),
       mask(c.input.floats()),
       made(made_by(c)),
+      weight_gradient(weights_of(c)),
       bias_gradient(c.output.channels) {
   std::mt19937 random(7);
   for (TestFloats* floats : {&source, &x, &weights, &bias, &mask, &made, &bias_gradient})
@@ -123,11 +124,11 @@ void TestConvolution::run(const std::string& name, int threads) {
   Operands all{.source = source.data(), .made = made.data(), .shared = shared.data()};
   if (c.pass == Pass::kForward) all.bias = bias.data();
   if (c.masked) all.mask = mask.data();
-  if (c.pass == Pass::kWeightGradient) {
+  if (c.pass != Pass::kWeightGradient) all.weights = weights.data();
+  if (c.pass == Pass::kGradients) all.weight_gradient = weight_gradient.data();
+  if (makes_weights(c.pass)) {
     all.x = x.data();
     all.bias_gradient = bias_gradient.data();
-  } else {
-    all.weights = weights.data();
   }
   Team team(threads);
   team.run([&](Share share) {
@@ -138,7 +139,7 @@ void TestConvolution::run(const std::string& name, int threads) {
       team.meet();
     }
   });
-  EXPECT_TRUE(made.border_is_untouched()) << name;
+  EXPECT_TRUE(made.border_is_untouched() && weight_gradient.border_is_untouched()) << name;
 }
 
 Reference reference(TestConvolution& given) {

@@ -55,7 +55,7 @@ struct TestConvolution {
   void run(const std::string& name, int threads = 1);
 
   const Convolution c;
-  TestFloats source, x, weights, bias, mask, made, bias_gradient;
+  TestFloats source, x, weights, bias, mask, made, weight_gradient, bias_gradient;
 };
 
 /// Results as a pass has them in memory. `magnitudes` are the same sums over absolute values: what

@@ -196,6 +196,37 @@ TEST(Shares, OfAConvolutionAreBitsOfTheWhole) {
   }
 }
 
+/// The data gradient to the bit, the others to rounding; threads change no bit.
+TEST(Gradients, OfBothAtOnceAreThoseOfEachAlone) {
+  for (const Shape& shape : kShapes) {
+    Convolution data = convolution(shape, Pass::kDataGradient), both = data, of_weights = data;
+    both.pass = Pass::kGradients;
+    of_weights.pass = Pass::kWeightGradient;
+    data.masked = both.masked = true;
+    TestConvolution given(of_weights);
+    const Reference weights = reference(given), bias = reference_bias_gradient(given);
+    each_instruction_set([&] {
+      for (const std::string& name : candidates(both)) {
+        const std::string what = words(shape) + name;
+        TestConvolution one(data), op(both);
+        one.run(name);
+        op.run(name);
+        EXPECT_EQ(op.made.values(), one.made.values()) << what;
+        expect_near(weights, op.weight_gradient, false, what);
+        expect_near(bias, op.bias_gradient, true, what);
+        for (const int threads : {2, 3, 4}) {
+          TestConvolution shared(both);
+          shared.run(name, threads);
+          EXPECT_EQ(shared.made.values(), op.made.values()) << what << threads;
+          EXPECT_EQ(shared.weight_gradient.values(), op.weight_gradient.values())
+              << what << threads;
+          EXPECT_EQ(shared.bias_gradient.values(), op.bias_gradient.values()) << what << threads;
+        }
+      }
+    });
+  }
+}
+
 // ---- Products of bfloat16: as exact as float32's, of operands rounded to bfloat16.
 
 Convolution rounded_convolution(Convolution c) {
