@@ -123,8 +123,8 @@ struct Correlation {
   const float* mask = nullptr;  ///< laid out like the destination
 };
 
-/// The gradient of a correlation's weights for `lanes` channels of `vectors`: taps [tap_begin,
-/// tap_end) of `sums`, [kernel_rows][taps][lanes].
+/// The gradient of a correlation's weights for channels [channel, last_channel) of `vectors`: taps
+/// [tap_begin, tap_end) of `sums`, [kernel_rows][taps][lanes] for each `lanes` channels.
 struct WeightSums {
   const float* broadcast = nullptr;  ///< the side with the taps, zeros left and right: pixel (0, 0)
   std::size_t broadcast_row = 0;
@@ -132,11 +132,12 @@ struct WeightSums {
   const float* vectors = nullptr;  ///< pixel (0, 0) of the other side
   std::size_t vectors_row = 0;
   int height = 0, width = 0, channels = 0;  ///< of `vectors`
-  int channel = 0;                          ///< first of the `lanes`
+  int channel = 0, last_channel = 0;
   int kernel = 1, stride = 1;
   int tap_begin = 0, tap_end = 0;  ///< of a kernel row's columns times channels
   const float* zeros = nullptr;    ///< a row of `vectors` that is all zeros
-  float* sums = nullptr;
+  float* sums = nullptr;           ///< of channel 0
+  std::size_t sums_block = 0;      ///< floats to those of the next `lanes` channels
 };
 
 /// Weights in PyTorch's order, one row per output channel, and columns for a few output pixels.

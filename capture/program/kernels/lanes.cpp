@@ -159,23 +159,54 @@ void finish_rows(const FinishRows& given) {
   }
 }
 
+/// C vectors of channels. Four sums per row of pixels, one after another.
+template <int C>
+HWY_INLINE void sum_blocks(const float* source, const Layout& layout, std::size_t count,
+                           float* sums, bool accumulate, float factor) {
+  constexpr int kSums = 4;
+  const D d;
+  V total[C];
+  Lanes part[C];
+#pragma GCC unroll 2
+  for (int c = 0; c < C; ++c) {
+    total[c] = hn::Zero(d);
+    part[c] = first_lanes(count - c * kLanes);
+  }
+  for (int y = 0; y < layout.height; ++y) {
+    const float* from = source + y * layout.row();
+    V row[kSums][C];
+    clear(row);
+    for (int x = 0; x < layout.width; x += kSums, from += kSums * layout.channels) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kSums; ++i) {
+        if (x + i >= layout.width) continue;
+#pragma GCC unroll 2
+        for (int c = 0; c < C; ++c) {
+          row[i][c] =
+              hn::Add(row[i][c], load_part(part[c], from + i * layout.channels + c * kLanes));
+        }
+      }
+    }
+#pragma GCC unroll 2
+    for (int c = 0; c < C; ++c) {
+      total[c] =
+          hn::Add(total[c], hn::Add(hn::Add(row[0][c], row[1][c]), hn::Add(row[2][c], row[3][c])));
+    }
+  }
+  for (int c = 0; c < C; ++c) {
+    V made = hn::Mul(total[c], hn::Set(d, factor));
+    if (accumulate) made = hn::Add(made, load_part(part[c], sums + c * kLanes));
+    store_part(made, part[c], sums + c * kLanes);
+  }
+}
+
 void sum_channels(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
                   float* sums, bool accumulate, float factor) {
-  const D d;
-  for (std::size_t channel = begin; channel < end; channel += kLanes) {
-    const auto part = first_lanes(end - channel);
-    V total = hn::Zero(d);
-    for (int y = 0; y < layout.height; ++y) {
-      const float* from = source + y * layout.row() + channel;
-      V row[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-      for (int x = 0; x < layout.width; ++x, from += layout.channels)
-        row[x % 4] = hn::Add(row[x % 4], load_part(part, from));
-      total = hn::Add(total, hn::Add(hn::Add(row[0], row[1]), hn::Add(row[2], row[3])));
-    }
-    total = hn::Mul(total, hn::Set(d, factor));
-    if (accumulate) total = hn::Add(total, load_part(part, sums + channel));
-    store_part(total, part, sums + channel);
-  }
+  std::size_t channel = begin;
+  for (; channel + kLanes < end; channel += 2 * kLanes)
+    sum_blocks<2>(source + channel, layout, end - channel, sums + channel, accumulate, factor);
+  if (channel < end)
+    sum_blocks<1>(source + channel, layout, end - channel, sums + channel, accumulate, factor);
 }
 
 }  // namespace HWY_NAMESPACE

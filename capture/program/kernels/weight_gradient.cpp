@@ -19,9 +19,10 @@ constexpr int most_taps(int rows) {
   return rows == 5 ? 5 : rows == 4 ? 6 : rows == 3 ? 9 : rows == 2 ? 12 : 20;
 }
 
-/// The source rows and columns that one pass over part of the image sums.
+/// The source rows and columns that one pass over part of the image sums for `lanes` channels.
 struct Part {
   const WeightSums& w;
+  int channel;
   int row_begin, row_end;  ///< of the broadcast side for stride 1, else of the vector side
   int column_begin, column_end;
   bool first;  ///< the first part, which starts the totals
@@ -70,7 +71,8 @@ HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap) {
   const WeightSums& w = part.w;
   const int padding = w.kernel / 2, width = part.column_end - part.column_begin;
   const std::size_t step = std::size_t(w.stride) * w.broadcast_channels;
-  const std::size_t channels = w.channels - w.channel;
+  const std::size_t channels = w.channels - part.channel;
+  float* const sums_begin = w.sums + part.channel / kLanes * w.sums_block;
   V sums[R][T];
   clear(sums);
   for (int r = part.row_begin; r < part.row_end; ++r) {
@@ -81,7 +83,7 @@ HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap) {
     for (int k = 0; k < R; ++k) {
       const int y = w.stride == 1 ? r + padding - first_row - k : r;
       const float* row = y < 0 || y >= w.height ? w.zeros : w.vectors + y * w.vectors_row;
-      vectors[k] = row + std::size_t(part.column_begin) * w.channels + w.channel;
+      vectors[k] = row + std::size_t(part.column_begin) * w.channels + part.channel;
     }
     const float* broadcast = w.broadcast + source * w.broadcast_row + part.column_begin * step +
                              first_tap - std::ptrdiff_t(padding) * w.broadcast_channels;
@@ -96,7 +98,7 @@ HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap) {
   for (int k = 0; k < R; ++k) {
 #pragma GCC unroll 32
     for (int t = 0; t < T; ++t) {
-      float* total = w.sums + (first_row + k) * row + (first_tap + t) * kLanes;
+      float* total = sums_begin + (first_row + k) * row + (first_tap + t) * kLanes;
       hn::Store(part.first ? sums[k][t] : hn::Add(hn::Load(d, total), sums[k][t]), d, total);
     }
   }
@@ -128,9 +130,9 @@ void sum_part(const Part& part) {
 void weight_sums(const WeightSums& w) {
   // Parts whose rows stay in L1 while every block of taps passes over them. Each part's sums begin
   // at zero, which also limits the rounding error of long sums.
-  constexpr int kCache = 40 << 10, kColumns = 64;
+  constexpr int kCache = (kManyRegisters ? 40 : 28) << 10, kColumns = 64, kLine = 16;
   const int columns = std::min(w.width, kColumns);
-  const int vectors_row = 4 * int(kLanes) * columns;
+  const int vectors_row = 4 * std::min(w.channels, std::max(int(kLanes), kLine)) * columns;
   const int broadcast_row = 4 * std::min(w.broadcast_channels * w.stride, 64) * columns;
   const int spare = kCache - (std::min(w.kernel, kMostRows) - 1) * vectors_row;
   const int most = std::max(1, spare / (vectors_row + broadcast_row));
@@ -138,8 +140,10 @@ void weight_sums(const WeightSums& w) {
   const int parts = (height + most - 1) / most;
   for (int i = 0; i < parts; ++i) {
     for (int x = 0; x < w.width; x += columns) {
-      sum_part({w, height * i / parts, height * (i + 1) / parts, x, std::min(x + columns, w.width),
-                i == 0 && x == 0});
+      for (int channel = w.channel; channel < w.last_channel; channel += int(kLanes)) {
+        sum_part({w, channel, height * i / parts, height * (i + 1) / parts, x,
+                  std::min(x + columns, w.width), i == 0 && x == 0});
+      }
     }
   }
 }
@@ -167,7 +171,7 @@ class WeightGradientKernel final : public Kernel {
         taps_side_(swapped ? c.output : c.input),
         lane_side_(swapped ? c.input : c.output) {
     const std::size_t of_kernel = std::size_t(c.kernel) * c.kernel;
-    sums_ = of_kernel * taps_side_.channels * lanes();
+    sums_ = round_up(of_kernel * taps_side_.channels * lanes(), 16);
     zeros_ = round_up(std::size_t(lane_side_.width) * lane_side_.channels, 16);
     const int taps = int(of_kernel);
     for (int q = 0; q < (swapped ? taps : taps * c.input.channels); ++q) {
@@ -178,19 +182,15 @@ class WeightGradientKernel final : public Kernel {
   }
 
   std::size_t scratch_floats() const override {
-    return round_up(sums_, 16) + zeros_ +
-           (copies() ? padded_row(taps_side_, c_.kernel / 2) * taps_side_.height : 0);
+    return zeros_ + (copies() ? padded_row(taps_side_, c_.kernel / 2) * taps_side_.height : 0);
   }
-  std::size_t shared_floats(int threads) const override {
-    return by_channels(threads) ? 0 : blocks() * round_up(sums_, 16);
-  }
+  std::size_t shared_floats(int) const override { return blocks() * sums_; }
   int phases(int threads) const override { return by_channels(threads) ? 1 : 2; }
 
   void run(const Operands& operands, int phase, Share share) const override {
-    for (std::size_t b = 0; phase == 1 && b < blocks(); ++b)  // including the other threads' sums
-      unpack(operands.shared + b * round_up(sums_, 16), b * lanes(), operands.made, share);
-    if (phase == 1) return;
-    float* zeros = operands.scratch + round_up(sums_, 16);
+    const std::size_t channels = lane_side_.channels;
+    if (phase == 1) return unpack(operands, 0, channels, share);  // including other threads' sums
+    float* const zeros = operands.scratch;
     std::fill(zeros, zeros + zeros_, 0.0f);
     const float* taps = swapped_ ? operands.source : operands.x;
     WeightSums w{.broadcast = taps,
@@ -202,31 +202,22 @@ class WeightGradientKernel final : public Kernel {
                  .height = lane_side_.height,
                  .width = lane_side_.width,
                  .channels = lane_side_.channels,
+                 .last_channel = int(channels),
                  .kernel = c_.kernel,
                  .stride = c_.stride,
-                 .zeros = zeros};
+                 .tap_end = c_.kernel * taps_side_.channels,
+                 .zeros = zeros,
+                 .sums = operands.shared,
+                 .sums_block = sums_};
     if (copies())
       w.broadcast = pad_rows(taps_side_, c_.kernel / 2, taps, 0, taps_side_.height, zeros + zeros_);
-    const std::size_t taps_of_row = std::size_t(c_.kernel) * taps_side_.channels;
-    if (by_channels(share.count)) {
-      w.tap_end = int(taps_of_row);
-      w.sums = operands.scratch;
-      const auto [begin, end] = share.of(lane_side_.channels, lanes());
-      for (std::size_t channel = begin; channel < end; channel += lanes()) {
-        w.channel = int(channel);
-        HWY_DYNAMIC_DISPATCH(weight_sums)(w);
-        unpack(w.sums, channel, operands.made, {});
-      }
-    } else {
-      const auto [begin, end] = share.of(taps_of_row);
-      w.tap_begin = int(begin);
-      w.tap_end = int(end);
-      w.sums = operands.shared;
-      for (w.channel = 0; w.channel < w.channels; w.channel += int(lanes())) {
-        HWY_DYNAMIC_DISPATCH(weight_sums)(w);
-        w.sums += round_up(sums_, 16);
-      }
-    }
+    const bool by_channels = this->by_channels(share.count);
+    const auto [begin, end] =
+        by_channels ? share.of(channels, lanes()) : share.of(std::size_t(w.tap_end));
+    std::tie(by_channels ? w.channel : w.tap_begin, by_channels ? w.last_channel : w.tap_end) =
+        std::pair(int(begin), int(end));
+    HWY_DYNAMIC_DISPATCH(weight_sums)(w);
+    if (by_channels) unpack(operands, begin, end, {});
     bias_gradient(c_, operands, share);
   }
 
@@ -239,7 +230,11 @@ class WeightGradientKernel final : public Kernel {
     return blocks() % all == 0 || blocks() >= 4 * all;
   }
 
-  /// Stores a share of the sums of `lanes` channels in PyTorch's order.
+  /// Stores a share of the sums of channels [begin, end) in PyTorch's order.
+  void unpack(const Operands& operands, std::size_t begin, std::size_t end, Share share) const {
+    for (std::size_t channel = begin; channel < end; channel += lanes())
+      unpack(operands.shared + channel / lanes() * sums_, channel, operands.made, share);
+  }
   void unpack(const float* sums, std::size_t channel, float* gradient, Share share) const {
     const std::size_t in = c_.input.channels, out = c_.output.channels;
     const std::size_t taps = std::size_t(c_.kernel) * c_.kernel;
