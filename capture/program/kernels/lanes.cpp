@@ -165,13 +165,10 @@ HWY_INLINE void sum_blocks(const float* source, const Layout& layout, std::size_
                            float* sums, bool accumulate, float factor) {
   constexpr int kSums = 4;
   const D d;
+  const Lanes part[] = {first_lanes(count), first_lanes(C == 1 ? 0 : count - kLanes)};
   V total[C];
-  Lanes part[C];
 #pragma GCC unroll 2
-  for (int c = 0; c < C; ++c) {
-    total[c] = hn::Zero(d);
-    part[c] = first_lanes(count - c * kLanes);
-  }
+  for (V& sum : total) sum = hn::Zero(d);
   for (int y = 0; y < layout.height; ++y) {
     const float* from = source + y * layout.row();
     V row[kSums][C];
