@@ -130,6 +130,25 @@ class Package(SameWeights):
         for (name, value), mine in zip(twice.state_dict().items(), other.state_dict().values(), strict=True):
             self.assertTrue(torch.equal(value, mine), name)
 
+    def test_weights_that_do_not_fit_change_nothing(self):
+        for frames in ([], pictures(3)):  # before the first run and after one
+            trainer = millrace.Trainer(network(), stages=1, **PLAIN)
+            list(trainer.run(frames))
+            before = trainer.state_dict()
+            *_, last = before
+            for change, says in (({last: torch.zeros(1, 2)}, "has the shape [1, 2], not"),
+                                 ({"other": torch.zeros(1)}, "\"other\" is none of the network's")):
+                other = {name: value + 1 for name, value in before.items()} | change
+                with self.assertRaises(millrace.Error) as caught:
+                    trainer.load_state_dict(other)
+                self.assertIn(says, str(caught.exception))
+            del other["other"], other[last]
+            with self.assertRaises(millrace.Error) as caught:
+                trainer.load_state_dict(other)
+            self.assertEqual(str(caught.exception), f"\"{last}\" is missing")
+            for name, value in trainer.state_dict().items():
+                self.assertTrue(torch.equal(value, before[name]), name)
+
     def test_who_breaks_off_stops_it(self):
         def endless():
             for seed in itertools.count():
