@@ -254,9 +254,11 @@ std::vector<ConfigKey> make_table() {
           "instructions"),
       KEY(pipeline.convolution,
           one_of({std::begin(kernels::kMethodNames), std::end(kernels::kMethodNames)}),
-          "kernels of step programs: accurate: FFT and Winograd where they are faster, rounding at "
-          "most twice as much as a direct sum; fast: also Winograd with errors to 3e-5; direct: "
-          "sums of products alone"),
+          "kernels of step programs: accurate: FFT and Winograd where they are faster, with "
+          "rounding "
+          "like PyTorch's (at most 2.4 times); fast: also Winograd with errors to 3e-5; direct: "
+          "sums "
+          "of products alone"),
       KEY(pipeline.precision,
           one_of({std::begin(kernels::kPrecisionNames), std::end(kernels::kPrecisionNames)}),
           "of the products in convolutions and linear layers, where the device has them; weights, "
