@@ -4,6 +4,7 @@
 #include "capture/program/kernels/transform_numbers.h"
 #include "capture/program/kernels/vectors-inl.h"
 
+#if HWY_TARGET != HWY_SCALAR
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
@@ -441,3 +442,4 @@ struct Winograd {
 }  // namespace HWY_NAMESPACE
 }  // namespace millrace::kernels
 HWY_AFTER_NAMESPACE();
+#endif

@@ -20,10 +20,14 @@ template <class T>
 constexpr Functions kFunctions = {T::spread, T::gather};
 /// In the order of the enumerators.
 Functions functions_of(Transform transform) {
+#if HWY_TARGET == HWY_SCALAR
+  return {};  // without vectors there are direct sums alone
+#else
   constexpr Functions all[] = {kFunctions<Fourier<12>>,    kFunctions<Fourier<20>>,
                                kFunctions<Fourier<30>>,    kFunctions<Winograd<4, 3>>,
                                kFunctions<Winograd<6, 3>>, kFunctions<Winograd<4, 5>>};
   return all[int(transform)];
+#endif
 }
 
 }  // namespace HWY_NAMESPACE
@@ -59,7 +63,7 @@ bool is_fft(const Kind& kind) {
 }
 
 bool can_do(const Kind& kind, const Convolution& c) {
-  if (c.stride != 1 || c.kernel == 1) return false;
+  if (c.stride != 1 || c.kernel == 1 || !has_vectors()) return false;
   return is_fft(kind) ? 2 * c.kernel <= kind.side + 1 : kind.kernel == c.kernel;
 }
 
