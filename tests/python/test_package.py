@@ -225,6 +225,9 @@ while len(trained) < 20:
             found = [result.loss for result in own.run()]
             given = millrace.Trainer(net, **PLAIN, stages=1)
             self.assertEqual(found, [r.loss for r in given.run(x[0] for x in reference.tensors(bytes_))])
+            looped = millrace.Trainer(network(), **PLAIN, stages=1, task="next-frame", source={**tables["source"], "loop": True})
+            learned = [result.frame for result in itertools.islice(looped.run(), 16)]
+            self.assertEqual(learned, [n for n in range(18) if n % 8 != 7])  # nothing follows the last of a pass
             with self.assertRaisesRegex(millrace.Error, "none.avi"):
                 list(millrace.Trainer(net, source={"uri": folder + "/none.avi"}, stages=1).run())
 

@@ -79,6 +79,7 @@ std::optional<GivenFrame> GivenFrames::next(std::chrono::milliseconds patience) 
     return std::nullopt;
   }
   const io::Frame& fit = intake_.resizer.fit(*frame);
+  segment_ = frame->segment;
   GivenFrame given{at::empty({fit.channels, fit.height, fit.width}, at::kFloat), frame->label};
   io::to_planar(fit, given.input.mutable_data_ptr<float>());
   intake_.queue.release(frame);
@@ -175,8 +176,10 @@ void GivenRun::answer(bool ended) {
   learning_ = !ended;
 }
 
-std::int64_t GivenRun::give(const float* input, const float* target, double time) {
+std::int64_t GivenRun::give(const float* input, const float* target, double time,
+                            std::int64_t segment) {
   io::Frame& frame = queue().writable();
+  frame.segment = segment;
   frame.width = int(frame_.width);
   frame.height = int(frame_.height);
   frame.channels = int(frame_.channels);

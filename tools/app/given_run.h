@@ -42,10 +42,13 @@ class GivenFrames {
   /// The next frame, if it comes within `patience`. Throws io::SourceError if the stream broke.
   std::optional<GivenFrame> next(std::chrono::milliseconds patience);
   bool over() const { return over_; }
+  /// Of the latest frame: outages and a loop's seams begin another.
+  std::int64_t segment() const { return segment_; }
 
  private:
   const Config config_;
   Intake intake_;
+  std::int64_t segment_ = 0;
   bool over_ = false;
 };
 
@@ -72,9 +75,10 @@ class GivenRun {
   /// `ahead`: results that may queue before the pipeline waits.
   void start(bool live, int ahead);
   /// Copies a frame and its target (null: unknown, or not used). `time`: seconds by the caller's
-  /// clock; 0: unknown. Returns the frame's number, 0, 1, ... of this start(); -1: the run is over,
-  /// and the frame counts as dropped.
-  std::int64_t give(const float* input, const float* target, double time = 0);
+  /// clock; 0: unknown. `segment`: as GivenFrames has it. Returns the frame's number, 0, 1, ... of
+  /// this start(); -1: the run is over, and the frame counts as dropped.
+  std::int64_t give(const float* input, const float* target, double time = 0,
+                    std::int64_t segment = 0);
   void end();
   /// Also discards waiting frames.
   void stop();

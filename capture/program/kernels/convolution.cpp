@@ -192,6 +192,7 @@ std::string first_of(Convolution c, Pass pass) {
   return candidates(c).front();
 }
 
+/// The first is the one that makes the data gradient alone.
 std::vector<std::string> of_both_gradients(const Convolution& c) {
   if (c.groups > 1 || c.window) return {};
   std::vector<std::string> names = transforms(c);

@@ -58,8 +58,8 @@ HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, con
   }
 }
 
-/// Covers `width` by tile(pixels, x) of P pixels, Q at the end, or fewer, each a
-/// std::integral_constant. The last tile may rewrite the one before.
+/// Covers `width` by tile(pixels, x) of P pixels, at the end of two thirds as many, or fewer, each
+/// a std::integral_constant. The last tile may rewrite the one before.
 template <int P, typename Tile>
 HWY_INLINE void cover(int width, const Tile& tile) {
   constexpr int Q = P * 2 / 3;
@@ -83,8 +83,8 @@ void wide_blocks(const Correlation& c, int y, int channel) {
   cover<P>(c.width, [&](auto pixels, int x) { wide_tile<B, pixels()>(c, y, x, channel, weights); });
 }
 
-/// Vectors along the output channels; two share each broadcast source float. Weights: [channel
-/// block][kernel_rows][taps][lanes], zeros beyond the channels.
+/// Vectors along the output channels; two blocks of channels share each broadcast source float.
+/// Weights: [channel block][kernel_rows][taps][lanes], zeros beyond the channels.
 void correlate_wide(const Correlation& c) {
   constexpr int kSums = kManyRegisters ? 24 : 12;  // twelve fill 16 registers
   for (int y = 0; y < c.height; ++y) {

@@ -83,7 +83,7 @@ struct Convolution {
   Method method = Method::kAccurate;  ///< only decides which of candidates() is first
   Precision precision = Precision::kFloat32;
   bool tuned = false;  ///< a GPU's kernel
-  /// kWeightGradient: add to the gradients instead of overwriting them.
+  /// Weight and bias gradients are added to what is there.
   bool accumulate = false;
 };
 

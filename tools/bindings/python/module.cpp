@@ -148,7 +148,8 @@ PYBIND11_MODULE(_millrace, m) {
   m.def("check", &app::check_modules);
   py::class_<app::GivenFrames>(m, "GivenFrames")
       .def(py::init<const app::Config&>())
-      .def("next", &next_frame);
+      .def("next", &next_frame)
+      .def_property_readonly("segment", &app::GivenFrames::segment);
   py::class_<app::GivenRun>(m, "GivenRun")
       .def(py::init([](const app::Config& config, const std::array<std::int64_t, 3>& s,
                        bool targets, bool live) {
@@ -158,10 +159,11 @@ PYBIND11_MODULE(_millrace, m) {
       }))
       .def("start", &app::GivenRun::start, py::call_guard<GilRelease>())
       .def("give",
-           [](app::GivenRun& run, std::uintptr_t input, std::uintptr_t target, double time) {
+           [](app::GivenRun& run, std::uintptr_t input, std::uintptr_t target, double time,
+              std::int64_t segment) {
              const GilRelease engine_works;
              return run.give(reinterpret_cast<const float*>(input),
-                             reinterpret_cast<const float*>(target), time);
+                             reinterpret_cast<const float*>(target), time, segment);
            })
       .def("end", &app::GivenRun::end)
       .def("stop", &app::GivenRun::stop)

@@ -44,8 +44,9 @@ class Stream:
         self._count = 0
         run.start(live, max(min(ahead, _MOST_NUMBERS // math.prod(self._goal)), 2))
 
-    def give(self, frame: Any, target: Any = None, time: float | None = None) -> int:
-        """Copies a frame and, for pairs, its target (None: unknown). Returns its number; -1: the stream is over."""
+    def give(self, frame: Any, target: Any = None, time: float | None = None, segment: int = 0) -> int:
+        """Copies a frame and, for pairs, its target (None: unknown). A frame of another segment is not the next of the
+        one before. Returns its number; -1: the stream is over."""
         number = self._count
         tensor = _frames.frame(frame, number)
         if tuple(tensor.shape) != self._shape:
@@ -54,15 +55,16 @@ class Stream:
         if time is not None:
             self._times.append((number, float(time)))
         self._count += 1
-        return self.run.give(tensor.data_ptr(), 0 if told is None else told.data_ptr(), time or 0.0)
+        return self.run.give(tensor.data_ptr(), 0 if told is None else told.data_ptr(), time or 0.0,
+                             segment)
 
-    def give_all(self, items: Iterator[Any]) -> None:
-        """Gives all frames, or pairs, until the run is stopped."""
+    def give_all(self, items: Iterator[Any], segment: Callable[[], int]) -> None:
+        """Gives all frames, or pairs, until the run is stopped. `segment`: of the latest item."""
         for item in items:
             if isinstance(item, (tuple, list)) != self.pairs or (self.pairs and len(item) != 2):
                 due = "an (input, target) pair" if self.pairs else "a frame without a target"
                 raise Error(f"frame {self._count}: {due} is due")
-            if self.give(*item if self.pairs else (item,)) < 0:
+            if self.give(*item if self.pairs else (item,), segment=segment()) < 0:
                 return
 
     def take(self, ms: int) -> Result | None:

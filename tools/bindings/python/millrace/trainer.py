@@ -154,9 +154,12 @@ class Trainer:
         Ctrl-C, stops the run: frames in flight are finished, waiting frames are dropped.
         """
         self._require_idle()
-        return self._results(iter(_frames_of(self._config(), self._task == "label") if frames is None else frames), ahead)
+        if frames is not None:
+            return self._results(iter(frames), ahead, lambda: 0)
+        source = _SourceFrames(self._config(), self._task == "label")
+        return self._results(source, ahead, source.segment)
 
-    def _results(self, frames: Iterator[Any], ahead: int) -> Iterator[Result]:
+    def _results(self, frames: Iterator[Any], ahead: int, segment: Callable[[], int]) -> Iterator[Result]:
         try:
             item = next(frames)
         except StopIteration:
@@ -167,7 +170,7 @@ class Trainer:
 
         def give() -> None:
             try:
-                stream.give_all(itertools.chain([item], frames))
+                stream.give_all(itertools.chain([item], frames), segment)
             except BaseException as error:  # the user's; it ends the loop
                 raised.append(error)
             finally:
@@ -347,13 +350,24 @@ class Trainer:
         return [] if self._run is None else self._run.remarks()
 
 
-def _frames_of(config: _millrace.Config, labels: bool) -> Iterator[Any]:
-    """Frames of the config's source, with their classes if `labels`."""
-    source = _millrace.GivenFrames(config)
-    while (found := source.next(WAIT_MS)) is not None:
-        if found:
-            frame, label = found
-            yield (frame, None if label < 0 else label) if labels else frame
+class _SourceFrames(Iterator[Any]):
+    """Frames of a config's source, with their classes if `labels`. Opens it at the first."""
+
+    def __init__(self, config: _millrace.Config, labels: bool) -> None:
+        self._config, self._labels = config, labels
+        self._source: _millrace.GivenFrames | None = None
+
+    def segment(self) -> int:
+        return 0 if self._source is None else self._source.segment
+
+    def __next__(self) -> Any:
+        if self._source is None:
+            self._source = _millrace.GivenFrames(self._config)
+        while (found := self._source.next(WAIT_MS)) is not None:
+            if found:
+                frame, label = found
+                return (frame, None if label < 0 else label) if self._labels else frame
+        raise StopIteration
 
 
 def _halt(stream: Stream, inbox: Inbox | None) -> None:
