@@ -363,8 +363,9 @@ HWY_INLINE void multiply(const V* x, V* y) {
 #pragma GCC unroll 16
       for (int j = 0; j < kColumns; ++j) {
         if (j > 0 && kMatrix.pairs(j - 1)) continue;
-        const bool alike = (i % 2 == 0) == kMatrix.even_sign(j);
-        const V value = !kMatrix.pairs(j) ? x[j] : alike ? sum[j] : difference[j];
+        const V value = !kMatrix.pairs(j)                      ? x[j]
+                        : (i % 2 == 0) == kMatrix.even_sign(j) ? sum[j]
+                                                               : difference[j];
         total = add(total, any, kMatrix.at[i][j], value);
       }
       y[i] = total;
