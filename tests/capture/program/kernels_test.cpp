@@ -198,6 +198,9 @@ TEST(Shares, OfAConvolutionAreBitsOfTheWhole) {
 
 /// The data gradient to the bit, the others to rounding; threads change no bit.
 TEST(Gradients, OfBothAtOnceAreThoseOfEachAlone) {
+  const auto all_of = [](const TestConvolution& op) {
+    return std::vector{op.made.values(), op.weight_gradient.values(), op.bias_gradient.values()};
+  };
   for (const Shape& shape : kShapes) {
     Convolution data = convolution(shape, Pass::kDataGradient), both = data, of_weights = data;
     both.pass = Pass::kGradients;
@@ -217,10 +220,7 @@ TEST(Gradients, OfBothAtOnceAreThoseOfEachAlone) {
         for (const int threads : {2, 3, 4}) {
           TestConvolution shared(both);
           shared.run(name, threads);
-          EXPECT_EQ(shared.made.values(), op.made.values()) << what << threads;
-          EXPECT_EQ(shared.weight_gradient.values(), op.weight_gradient.values())
-              << what << threads;
-          EXPECT_EQ(shared.bias_gradient.values(), op.bias_gradient.values()) << what << threads;
+          EXPECT_EQ(all_of(shared), all_of(op)) << what << ", " << threads << " threads";
         }
       }
     });
