@@ -137,9 +137,10 @@ class Package(SameWeights):
             before = trainer.state_dict()
             *others, last = before
             more = {name: value + 1 for name, value in before.items()}
-            for other, says in ((more | {last: torch.zeros(1, 2)}, "has the shape [1, 2], not"),
-                                (more | {"other": torch.zeros(1)}, "\"other\" is none of the network's"),
-                                ({name: more[name] for name in others}, f"\"{last}\" is missing")):
+            for other, says in ((more | {last: torch.zeros(1, 2)},
+                                 f"size mismatch for {last}: copying a param with shape torch.Size([1, 2]) "),
+                                (more | {"other": torch.zeros(1)}, "Unexpected key(s) in state_dict: \"other\"."),
+                                ({name: more[name] for name in others}, f"Missing key(s) in state_dict: \"{last}\".")):
                 with self.assertRaises(millrace.Error) as caught:
                     trainer.load_state_dict(other)
                 self.assertIn(says, str(caught.exception))

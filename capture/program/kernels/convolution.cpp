@@ -160,6 +160,11 @@ class Unfolded final : public Kernel {
   const std::unique_ptr<Kernel> kernel_;
 };
 
+void put_first(std::vector<std::string>& names, const std::string& name) {
+  const auto first = std::find(names.begin(), names.end(), name);
+  if (first != names.end()) std::rotate(names.begin(), first, first + 1);
+}
+
 /// Names of composite kernels: `prefix` before the inner kernel's name.
 std::vector<std::string> with_prefix(const char* prefix, std::vector<std::string> names) {
   for (std::string& name : names) name.insert(0, prefix);
@@ -182,8 +187,7 @@ std::vector<std::string> float32_candidates(const Convolution& convolution) {
     names.insert(first && matrix_is_faster(convolution) ? names.begin() : names.end(), kMatrix);
   }
   if (convolution.method == Method::kDirect || names.front() == kRows) return names;
-  const auto first = std::find(names.begin(), names.end(), faster_transform(convolution));
-  if (first != names.end()) std::rotate(names.begin(), first, first + 1);
+  put_first(names, faster_transform(convolution));
   return names;
 }
 
@@ -196,8 +200,7 @@ std::string first_of(Convolution c, Pass pass) {
 std::vector<std::string> of_both_gradients(const Convolution& c) {
   if (c.groups > 1 || c.window) return {};
   std::vector<std::string> names = transforms(c);
-  const auto first = std::find(names.begin(), names.end(), first_of(c, Pass::kDataGradient));
-  if (first != names.end()) std::rotate(names.begin(), first, first + 1);
+  put_first(names, first_of(c, Pass::kDataGradient));
   return names;
 }
 
@@ -296,9 +299,10 @@ std::vector<std::string> candidates(const Convolution& convolution) {
 }
 
 bool gradients_together(const Convolution& c) {
-  const std::vector<std::string> names = of_both_gradients(c);
   const std::string data = first_of(c, Pass::kDataGradient);
-  return !names.empty() && names.front() == data && first_of(c, Pass::kWeightGradient) == data;
+  const std::vector<std::string> names = transforms(c);
+  return first_of(c, Pass::kWeightGradient) == data &&
+         std::find(names.begin(), names.end(), data) != names.end();
 }
 
 std::unique_ptr<Kernel> make_kernel(const Convolution& convolution,

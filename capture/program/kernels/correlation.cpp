@@ -168,7 +168,7 @@ HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
 
 template <int O>
 void narrow_channels(const Correlation& c, int channel) {
-  constexpr int kPixels = kManyRegisters ? (O < 4 ? 8 : 6) : (O < 4 ? 4 : 3);
+  constexpr int kPixels = (O < 4 ? 4 : 3) * (kManyRegisters ? 2 : 1);
   for (int y = 0; y < c.height; ++y) {
     cover<kPixels>(c.width,
                    [&](auto pixels, int x) { narrow_tile<O, pixels()>(c, y, x, channel); });

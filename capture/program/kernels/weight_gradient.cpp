@@ -214,8 +214,8 @@ class WeightGradientKernel final : public Kernel {
     const bool by_channels = this->by_channels(share.count);
     const auto [begin, end] =
         by_channels ? share.of(channels, lanes()) : share.of(std::size_t(w.tap_end));
-    std::tie(by_channels ? w.channel : w.tap_begin, by_channels ? w.last_channel : w.tap_end) =
-        std::pair(int(begin), int(end));
+    (by_channels ? w.channel : w.tap_begin) = int(begin);
+    (by_channels ? w.last_channel : w.tap_end) = int(end);
     HWY_DYNAMIC_DISPATCH(weight_sums)(w);
     if (by_channels) unpack(operands, begin, end, {});
     bias_gradient(c_, operands, share);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 import json
 import os
@@ -14,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parameter import is_lazy
 
 from millrace import _frames, _millrace
 from millrace._config import settings, toml
@@ -320,25 +320,21 @@ class Trainer:
             raise Error("weights cannot be set during a run")
         self.close()
         if self._module is not None:
-            expected: Mapping[str, Any] = self._module.state_dict()
-        elif self._run is not None:
-            expected = dict(self._run.weights())
-        else:
+            before = copy.deepcopy(self._module.state_dict())
+            try:
+                self._module.load_state_dict(state)
+            except RuntimeError as error:  # by then it has loaded what fits
+                self._module.load_state_dict(before)
+                raise Error(" ".join(str(error).split())) from error
+        elif self._run is None:
             raise Error("a config's network has weights once it has seen a frame; before that, name model.weights")
-        # All or nothing, unlike a module's own.
-        for name in [*expected, *state]:
+        if self._run is None:
+            return
+        names = [name for name, _ in self._run.weights()]
+        for name in names:
             if name not in state:
                 raise Error(f"\"{name}\" is missing")
-            if name not in expected:
-                raise Error(f"\"{name}\" is none of the network's")
-            due = getattr(expected[name], "shape", None)  # none: a module's extra state
-            if not is_lazy(expected[name]) and due is not None and state[name].shape != due:
-                raise Error(f"\"{name}\" has the shape {list(state[name].shape)}, not {list(due)}")
-        if self._module is not None:
-            self._module.load_state_dict(state)
-        if self._run is not None:
-            names = [name for name, _ in self._run.weights()]
-            self._run.set_weights([(name, state[name].detach().cpu().float().numpy()) for name in names])
+        self._run.set_weights([(name, state[name].detach().cpu().float().numpy()) for name in names])
 
     def report(self) -> dict[str, Any]:
         """The report of the latest run, as by `millrace run`, as a dict; {} before the first. Also while it learns."""
