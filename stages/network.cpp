@@ -1,5 +1,7 @@
 #include "stages/network.h"
 
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -196,6 +198,25 @@ std::shared_ptr<const Network> build_network(const ModelSpec& spec, const ImageS
   if (forecast.change) network->predict_change(frame.channels);
   network->freeze(spec.freeze);
   return network;
+}
+
+bool ends_in_linear(const Network& network) {
+  const Layer& last = network.module(network.size() - 1);
+  const std::vector<ParameterSpec> own = last.parameters();
+  const ImageShape& in = network.shape(network.size() - 2);
+  const std::int64_t inputs = in.channels * in.height * in.width,
+                     outputs = network.output().channels;
+  if (own.empty() || own.size() > 2 || own[0].shape != std::vector<std::int64_t>{outputs, inputs})
+    return false;
+  if (own.size() == 2 && own[1].shape != std::vector<std::int64_t>{outputs}) return false;
+  // A file's module may do more than its parameters show.
+  const c10::NoGradGuard no_grad;
+  const at::Tensor x = at::linspace(-1, 2, inputs).view({1, in.channels, in.height, in.width});
+  const std::vector<at::Tensor> p = {at::linspace(-1, 1, outputs * inputs).view({outputs, inputs}),
+                                     at::linspace(-2, 1, outputs)};
+  const at::Tensor made = last.forward({&x, 1}, std::span(p).first(own.size())).flatten();
+  const at::Tensor bias = own.size() == 2 ? p[1] : at::Tensor();
+  return at::allclose(made, at::linear(x.flatten(1), p[0], bias).flatten(), 1e-3, 1e-3);
 }
 
 bool ends_in_sigmoid(const ModelSpec& spec) {

@@ -73,6 +73,10 @@ class Network {
 std::shared_ptr<const Network> build_network(const ModelSpec& spec, const ImageShape& frame,
                                              Gives gives = Gives::picture, Forecast forecast = {});
 
+/// Whether the last module is a matrix times its flattened input, perhaps plus a bias, as
+/// torch.nn.Linear.
+bool ends_in_linear(const Network& network);
+
 /// Whether the network `spec` ends in a sigmoid, so it outputs pictures, not changes. Throws
 /// std::invalid_argument for an unreadable file.
 bool ends_in_sigmoid(const ModelSpec& spec);

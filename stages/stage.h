@@ -161,6 +161,9 @@ class Stage {
   /// Takes weights, and optimizer state if there is some, from a checkpoint(). Throws
   /// std::invalid_argument for weights that are missing or of another shape.
   void restore(const StateDict& state);
+  /// Overwrites parameters that are fixed, and so the same in every version. Other names are
+  /// ignored.
+  void set_fixed(const StateDict& state);
 
   /// The newest version.
   Parameters& parameters() { return versions_[newest_buffer()]; }

@@ -81,6 +81,16 @@ StateDict Stage::checkpoint() const {
   return all;
 }
 
+void Stage::set_fixed(const StateDict& state) {
+  const c10::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters().specs().size(); ++i) {
+    const ParameterSpec& spec = parameters().specs()[i];
+    for (const auto& [name, value] : state) {
+      if (spec.fixed && spec.name == name) at::Tensor(parameters().views()[i]).copy_(value);
+    }
+  }
+}
+
 void Stage::restore(const StateDict& state) {
   load_state(parameters(), state);
   const c10::NoGradGuard no_grad;

@@ -93,6 +93,10 @@ class Trainer {
   stages::StateDict checkpoint() const;
   stages::StateDict checkpoint(int stage) const;
 
+  /// Overwrites fixed weights of a local stage, in time for its next forward. Called where
+  /// checkpoint(stage) may be.
+  void set_fixed(int stage, const stages::StateDict& weights);
+
   /// By stage, of its first replica. Not during run().
   std::vector<StageFacts> facts() const;
 

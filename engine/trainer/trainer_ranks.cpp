@@ -227,6 +227,16 @@ stages::StateDict Trainer::checkpoint() const {
   return all;
 }
 
+void Trainer::set_fixed(int stage, const stages::StateDict& weights) {
+  capture::StageStep& step = *step_of(stage);
+  capture::with_plain_errors([&] {
+    step.launch();  // work already called sees the weights before
+    step.synchronize();
+    step.stage().set_fixed(weights);
+    step.synchronize();
+  });
+}
+
 stages::StateDict Trainer::checkpoint(int stage) const {
   capture::StageStep& step = *step_of(stage);
   return capture::with_plain_errors([&] {

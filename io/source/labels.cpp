@@ -99,6 +99,14 @@ int Labels::of(std::int64_t number, std::chrono::nanoseconds pts) const {
   return by_time_ || row.key == key ? row.label : -1;
 }
 
+std::vector<std::string> Labels::without_rows() const {
+  std::vector<std::string> all = classes_;
+  for (const Row& row : rows_)
+    if (row.label >= 0) all[std::size_t(row.label)].clear();
+  std::erase(all, "");
+  return all;
+}
+
 std::pair<std::size_t, std::int64_t> Labels::beyond(std::int64_t frames) const {
   if (by_time_) return {0, -1};
   const auto first = std::lower_bound(rows_.begin(), rows_.end(), double(frames),
@@ -108,7 +116,8 @@ std::pair<std::size_t, std::int64_t> Labels::beyond(std::int64_t frames) const {
 
 class LabelReader {
  public:
-  explicit LabelReader(const std::string& path) : path_(path) {}
+  LabelReader(const std::string& path, std::vector<std::string> classes)
+      : path_(path), given_(std::move(classes)) {}
 
   Labels read() {
     std::error_code failed;
@@ -181,33 +190,43 @@ class LabelReader {
       fail("a class is one name of at most 200 bytes, not " + shown(name));
     if (name.empty() && !labels_.by_time_) fail("the class is missing");
     if (name.empty()) return -1;
+    if (!given_.empty() && std::ranges::find(given_, name) == given_.end()) {
+      const std::vector<std::string_view> names(given_.begin(), given_.end());
+      fail("task.classes has no " + shown(name) + "; the nearest is \"" +
+           nearest_name(std::string(name), names) + "\"");
+    }
     const int number = known_.try_emplace(std::string(name), int(known_.size())).first->second;
     if (known_.size() > kMostClasses) fail("more than 1000 classes");
     return number;
   }
 
-  /// Numbers 0 to N-1 in numeric order, names in alphabetical order.
+  /// As given; else numbers 0 to N-1 in numeric order, names in alphabetical order.
   void name_classes() {
     std::vector<std::string>& classes = labels_.classes_;
     for (const auto& [name, number] : known_) classes.push_back(name);
     std::vector<std::string> numbers;
     for (std::size_t n = 0; n < known_.size(); ++n) numbers.push_back(std::to_string(n));
     if (std::is_permutation(numbers.begin(), numbers.end(), classes.begin())) classes = numbers;
-    std::vector<int> place(classes.size());
-    for (std::size_t n = 0; n < classes.size(); ++n) place[known_.at(classes[n])] = int(n);
+    if (!given_.empty()) classes = given_;
+    std::vector<int> place(known_.size());
+    for (std::size_t n = 0; n < classes.size(); ++n) {
+      const auto found = known_.find(classes[n]);
+      if (found != known_.end()) place[std::size_t(found->second)] = int(n);
+    }
     for (Labels::Row& row : labels_.rows_)
       if (row.label >= 0) row.label = place[std::size_t(row.label)];
   }
 
   const std::string path_;
+  const std::vector<std::string> given_;  ///< classes; empty: any
   Labels labels_;
   bool json_ = false;
   std::size_t line_ = 0, row_line_ = 0;  ///< of this line; of the row before
   std::map<std::string, int> known_;     ///< classes, numbered as they appear
 };
 
-Labels read_labels(const std::string& path) {
-  return LabelReader(path).read();
+Labels read_labels(const std::string& path, std::vector<std::string> classes) {
+  return LabelReader(path, std::move(classes)).read();
 }
 
 std::string LiveLabels::hear(std::string_view text) {

@@ -90,7 +90,11 @@ CheckpointFiles::Loaded find_start(const Config& config, const stages::Network& 
                        (resumes ? start.path : file) + ": " + error.what());
   };
   try {
-    if (!resumes) start.state = read_checked(file);
+    if (!resumes) {
+      stages::Metadata about;
+      start.state = read_checked(file, &about);
+      start.taught = about["taught"];
+    }
     require_fit(start.state, network);
   } catch (const stages::WeightsError& error) {
     refuse(error);
@@ -139,8 +143,8 @@ const TaskType& check_task(const Config& config) {
   const bool live = told_live(config);
   if (live && keys.classes.empty())
     throw config.error("task.labels", "\"" + keys.labels + "\" needs task.classes: their names");
-  if (!live && !task.pixel_classes() && !keys.classes.empty())
-    throw config.error("task.classes", "is for task.labels \"http\" or \"-\", and for masks");
+  if (!task.classes && !keys.classes.empty())
+    throw config.error("task.classes", "is for task.kind \"label\" or \"mask\"");
   for (auto name = keys.classes.begin(); name != keys.classes.end(); ++name) {
     if (name->empty() || std::find(keys.classes.begin(), name, *name) != name)
       throw config.error("task.classes",
@@ -283,7 +287,29 @@ stages::Forecast forecast_of(const Config& config) {
   return forecast;
 }
 
+std::string replay_of(const Config& config, const stages::Network& network) {
+  const std::string& asked = config.replay.kind;
+  if (asked != "auto" && asked != "ridge") return asked;
+  const bool by_gradients = std::ranges::any_of(config.places, [](const auto& place) {
+    const std::string& key = place.first;
+    return key.starts_with("optimizer.") || key.starts_with("correction.") ||
+           key.starts_with("guard.");
+  });
+  const char* wrong = nullptr;
+  if (config.task.kind != "label") {
+    wrong = "is for task.kind \"label\"";
+  } else if (config.pipeline.tensor > 1 || !config.pipeline.replicas.empty() ||
+             config.source.uris.size() > 1) {
+    wrong = "has one process and no replicas";
+  } else if (!stages::ends_in_linear(network)) {
+    wrong = "needs a network that ends in a linear layer";
+  }
+  if (asked == "ridge" && wrong) throw config.error("replay.kind", "ridge " + std::string(wrong));
+  return wrong || !config.weights.learn || (asked == "auto" && by_gradients) ? "none" : "ridge";
+}
+
 Config as_run(Config config, const engine::TrainerOptions& options) {
+  config.replay.kind = replay_of(config, *options.network);
   config.optimizer = options.optimizer;
   config.correction.kernel = options.correction.kernel;
   if (predicts_later_frame(config)) config.task.context = options.context;
@@ -333,10 +359,17 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   const bool out = config.places.contains("model.out_channels");
   stages::ModelSpec model = model_of(config);
   check_preset(config, model.preset);
-  if (!config.weights.learn) model.freeze = {"*"};
+  bool learns = config.weights.learn;  // by gradients
   check_located(config, out ? "model.out_channels" : "model.preset", [&] {
-    options.network = stages::build_network(
-        model, shape, targets ? stages::Gives::anything : task.gives, forecast);
+    const stages::Gives gives = targets ? stages::Gives::anything : task.gives;
+    if (learns) {
+      options.network = stages::build_network(model, shape, gives, forecast);
+      learns = replay_of(config, *options.network) != "ridge";
+    }
+    if (!learns) {
+      model.freeze = {"*"};
+      options.network = stages::build_network(model, shape, gives, forecast);
+    }
     check_output(config, task, shape, options.network->output());
   });
   check_told(config, shape, options.network->output());
@@ -361,7 +394,6 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
     options.threads.resize(std::size_t(options.stages), options.threads[0]);
   options.may_recut = config.monitor.policy == "recut";
   options.optimizer = config.optimizer;
-  const bool learns = config.weights.learn;
   options.correction = learns ? config.correction : stages::CorrectionSpec();
   options.guard = learns && config.guard.kind == "roll-back";
   place(config, options);

@@ -36,6 +36,10 @@ stages::ModelSpec model_of(const Config& config);
 /// `config` with open choices filled in from `options`, so that it reproduces the run.
 Config as_run(Config config, const engine::TrainerOptions& options);
 
+/// replay.kind, with "auto" resolved for `network`: see check --keys. Throws ConfigError if it is
+/// "ridge" and does not fit.
+std::string replay_of(const Config& config, const stages::Network& network);
+
 /// Throws ConfigError unless `network` has as many outputs as the stream has classes.
 void require_classes(const Config& config, const stages::Network& network, int classes);
 

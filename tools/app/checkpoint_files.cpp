@@ -150,7 +150,8 @@ CheckpointFiles::Loaded CheckpointFiles::read() const {
   const auto load = [](const std::string& path, const std::string& note) {
     stages::Metadata metadata;
     stages::StateDict state = read_checked(path, &metadata);
-    return Loaded{{path, frames_of(metadata), metadata["kernels"], note}, std::move(state)};
+    return Loaded{{path, frames_of(metadata), metadata["kernels"], metadata["taught"], note},
+                  std::move(state)};
   };
   std::string why;
   try {

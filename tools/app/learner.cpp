@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
 #include "io/queue/targets.h"
 #include "tools/app/assembly.h"
 #include "tools/app/config/task.h"
@@ -60,6 +64,37 @@ io::Teller make_teller(const Request& request, const Intake& intake,
 
 }  // namespace
 
+namespace {
+
+/// Null: replay.kind is not "ridge". Labels that last until the next one are people's.
+std::unique_ptr<ClassMemory> make_memory(const Request& request,
+                                         const engine::TrainerOptions& assembled,
+                                         const engine::Trainer& trainer, const Likeness& known) {
+  constexpr double kLate = 3;  // seconds until someone has seen a change and clicked
+  const Config& config = request.config;
+  if (replay_of(config, *assembled.network) != "ridge") return nullptr;
+  const bool lasting = request.live_labels || (request.labels && request.labels->lasting());
+  auto memory = std::make_unique<ClassMemory>(
+      assembled.network, trainer.state(),
+      ClassMemoryOptions{.places = config.replay.size,
+                         .seed = config.weights.seed + std::uint64_t(request.resumed.frames),
+                         .late_s = lasting ? kLate : 0,
+                         .scores = stages::Loss(config.task.loss).scores(),
+                         .known = known});
+  memory->restore(assembled.weights);
+  return memory;
+}
+
+std::string unfit_of(const stages::StateDict& kept, const engine::Trainer& trainer,
+                     const ClassMemory* memory) {
+  if (kept.empty()) return "";
+  stages::StateDict wanted = trainer.checkpoint();
+  if (memory) std::ranges::move(memory->entries(), std::back_inserter(wanted));
+  return unfit_state(kept, wanted);
+}
+
+}  // namespace
+
 std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
                                      const engine::Trainer& trainer) {
   const bool given = intake.given && intake.given->targets;
@@ -83,7 +118,9 @@ std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
 Learner::Learner(Request& request, Intake& intake, RankTeam* team)
     : assembled(complete(std::move(request.trainer), request, intake, team)),
       trainer(assembled),
-      unfit(assembled.weights.empty() ? "" : unfit_state(assembled.weights, trainer.checkpoint())),
+      known(Likeness::from(nlohmann::json::parse(request.resumed.taught, nullptr, false))),
+      memory(make_memory(request, assembled, trainer, known)),
+      unfit(unfit_of(assembled.weights, trainer, memory.get())),
       feed(make_feed(request.config, intake, trainer)),
       overload(request.config, trainer, intake.live),
       rate_watch(trainer.monitor()) {
@@ -91,7 +128,7 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team)
   if (io::Teller teller = make_teller(request, intake, trainer.output_shape()); teller.tell)
     intake.source = io::with_teller(std::move(intake.source), std::move(teller));
   const ReplayOptions again = replay_options(request.config, assembled, request.resumed.frames);
-  if (again.kind != ReplayKind::none)
+  if (replays(again.kind))
     replay = std::make_unique<ReplayFeed>(trainer, *feed, intake.live, again);
   if (!team) return;
   RankGrid& grid = team->grid();
@@ -104,6 +141,18 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team)
     if (lockstep) lockstep->end();
     if (shared_feed) shared_feed->end();
   };
+}
+
+void Learner::recall(bool all) {
+  if (memory && memory->solve(all))
+    trainer.set_fixed(trainer.schedule().stages - 1, memory->head());
+}
+
+stages::StateDict Learner::checkpoint(std::optional<int> stage) const {
+  stages::StateDict state = stage ? trainer.checkpoint(*stage) : trainer.checkpoint();
+  if (memory && stage.value_or(trainer.schedule().stages - 1) + 1 == trainer.schedule().stages)
+    std::ranges::move(memory->entries(), std::back_inserter(state));
+  return state;
 }
 
 engine::Feed& Learner::samples() {

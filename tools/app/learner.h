@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/monitor/real_time.h"
+#include "tools/app/classes/class_memory.h"
 #include "tools/app/feeds/frame_feed.h"
 #include "tools/app/feeds/replay_feed.h"
 #include "tools/app/intake.h"
@@ -27,11 +29,18 @@ struct Learner {
 
   /// The pipeline's source of samples: `feed`, or the feed that wraps it.
   engine::Feed& samples();
+  /// Gives the last stage what the labels have taught, if that is due, or anything new (`all`).
+  /// Where Trainer::set_fixed() may be called.
+  void recall(bool all);
+  /// Trainer::checkpoint() of `stage`, or of all, with what the labels have taught.
+  stages::StateDict checkpoint(std::optional<int> stage = {}) const;
   /// Whether other pipelines train the same network, or other ranks share its modules.
   bool spread() const { return lockstep || shared_feed; }
 
   engine::TrainerOptions assembled;  ///< without the weights
   engine::Trainer trainer;
+  const Likeness known;                 ///< classes that the weights knew at the start
+  std::unique_ptr<ClassMemory> memory;  ///< null: replay.kind is not "ridge"
   const std::string unfit;  ///< optimizer state that was not restored; "": none
   std::unique_ptr<FrameFeed> feed;
   std::unique_ptr<ReplayFeed> replay;

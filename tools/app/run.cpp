@@ -63,6 +63,17 @@ stages::Metadata about_final(const RunParts& p) {
   return about_weights(p, frames.trained + frames.predicted_only, p.progress.ended);
 }
 
+/// Reports classes that users could have given, and never did.
+void tell_of_classes(RunParts& p) {
+  if (!p.request.live_labels || !p.learner.memory) return;
+  const std::vector<std::int64_t> counts = p.learner.memory->told().counts;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0 && !p.learner.known.knows(i))
+      p.console.tell("task.classes: no frame was labelled \"" + p.request.config.task.classes[i] +
+                     "\", so it is never the answer");
+  }
+}
+
 /// Records the steps before frames come, which would otherwise wait for that. Keeps ticking.
 void prepare(RunParts& p) {
   auto prepared = std::async(std::launch::async, [&] { p.learner.trainer.prepare(); });
@@ -152,11 +163,13 @@ void Run::learn(std::int64_t limit) {
     failure = std::current_exception();
     outcome = {trainer.monitor().tally().counts()};
   }
+  if (!failure) p.learner.recall(true);
   if (trainer.is_whole()) trainer.dismiss_ranks();
   if (p.team && !failure) {
     const std::string broke = p.team->await_sources();
     if (p.progress.source_error.empty()) p.progress.source_error = broke;
   }
+  if (!failure) tell_of_classes(p);
   p.progress.frames = p.intake.frames(outcome);
   p.progress.frames.rejected += outcome.rejected + p.learner.feed->pending();
   if (failure) std::rethrow_exception(failure);
@@ -193,7 +206,7 @@ std::vector<std::string> Run::save() {
   write(whole ? p.request.config.checkpoint.dir : "", [&](const std::string&) {
     if (!records.checkpointer) return;  // nothing is learned
     records.checkpointer->finish();
-    records.checkpoints.write(p.with_other_ranks(trainer.checkpoint()), about_final(p));
+    records.checkpoints.write(p.with_other_ranks(p.learner.checkpoint()), about_final(p));
   });
   write(whole ? output.weights : "", [&](const std::string& file) { save_weights(file); });
   write(video(), [&](const std::string&) { records.video->finish(); });  // the report counts it
@@ -270,8 +283,22 @@ std::vector<std::string> Run::remarks() const {
   if (!fit.empty()) all.push_back("source: " + fit);
   if (config.correction.kind == "auto" && assembled.correction.kind != "none")
     all.push_back("correction: " + describe_correction(config, assembled));
-  if (p.learner.replay)
+  if (p.learner.replay || p.learner.memory)
     all.push_back("replay: " + describe_replay(config, assembled, p.intake.live));
+  if (config.task.kind == "label" && config.weights.learn && config.replay.kind == "auto" &&
+      !p.learner.memory) {
+    all.push_back("replay: none, so the network may forget a class while another is seen: " +
+                  std::string(stages::ends_in_linear(*assembled.network)
+                                  ? "[optimizer], [correction] or [guard] is set; replay.kind = "
+                                    "\"ridge\" remembers"
+                                  : "it does not end in a linear layer; replay.kind = "
+                                    "\"reservoir\" remembers"));
+  }
+  if (p.request.labels) {
+    for (const std::string& name : p.request.labels->without_rows())
+      all.push_back("task.labels: " + config.task.labels + " has no frame of the class \"" + name +
+                    "\"");
+  }
   for (const std::string& line : assembled.network->remarks) all.push_back("model: " + line);
   if (const std::string line = guard_remark(p.learner.trainer); !line.empty()) all.push_back(line);
   if (!resumed.path.empty())

@@ -188,10 +188,12 @@ Config settled(Config config) {
   if (config.model.preset != "layers" && !config.model.layer.empty()) {
     throw config.error("model.layer", "is read only with preset = \"layers\"");
   }
-  for (const char* const key : {"replay.size", "replay.share"}) {
-    if (config.replay.kind == "none" && !is_default(config, key))
-      throw config.error(key, "needs replay.kind: recent, reservoir or hard");
-  }
+  const std::string& replay = config.replay.kind;
+  const bool remembers = replay == "ridge" || (replay == "auto" && config.task.kind == "label");
+  if ((remembers || replay == "auto" || replay == "none") && !is_default(config, "replay.share"))
+    throw config.error("replay.share", "needs replay.kind: recent, reservoir or hard");
+  if (!remembers && (replay == "auto" || replay == "none") && !is_default(config, "replay.size"))
+    throw config.error("replay.size", "needs replay.kind");
   if ((config.model.preset == "file") == config.model.file.empty()) {
     throw config.model.file.empty()
         ? config.error("model.preset",

@@ -72,7 +72,7 @@ struct Config {
     std::string kind = "roll-back";
   } guard;
   struct {
-    std::string kind = "none";
+    std::string kind = "auto";
     int size = 256;
     double share = -1;  ///< below 0: "auto"
   } replay;

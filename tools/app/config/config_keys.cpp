@@ -184,7 +184,7 @@ std::vector<ConfigKey> make_table() {
           "JSON lines as {\"frame\": 17, \"class\": \"day\"}; \"http\": POSTed to the page's "
           "/label, or by mqtt.broker; \"-\": standard input"),
       KEY(task.classes, {},
-          "names of classes: for labels over http or standard input; for masks, from class 0 on"),
+          "names of classes, from class 0 on: for labels and masks"),
       KEY(task.masks, {},
           "mask: a folder of grey pictures as large as the frames; 00017.png is frame 17's mask, a "
           "pixel's value its class, 255 no class"),
@@ -303,9 +303,12 @@ std::vector<ConfigKey> make_table() {
           "roll-back: if the loss diverges, which a change of scene does not, go back to the last "
           "good weights and learn more slowly for a while"),
       KEY(replay.kind, one_of(replay_names()),
-          "samples to learn from again while the stream leaves time; recent: the latest; "
-          "reservoir: a uniform choice of all so far; hard: those with a large loss"),
-      KEY(replay.size, from(1, 1 << 24), "samples kept in memory for replay"),
+          "how earlier samples stay learned; recent, reservoir, hard: learns again from the latest, "
+          "a uniform choice of all so far, those with a large loss, while the stream leaves time; "
+          "ridge: for labels, remembers frames of each class and solves the last linear layer for "
+          "them, the other weights stay; auto: ridge for labels if the network ends in a linear "
+          "layer and the config names no optimizer, correction or guard; else none"),
+      KEY(replay.size, from(1, 1 << 24), "samples kept in memory"),
       KEY(replay.share, share(),
           "share of replayed samples among all that are learned from; auto: as many as real time "
           "leaves room for; a live stream never gets more than that"),

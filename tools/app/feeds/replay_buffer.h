@@ -14,16 +14,19 @@
 namespace millrace::app {
 
 enum class ReplayKind : std::uint8_t {
+  automatic,  ///< ridge for labels where it fits, else none
   none,
   recent,     ///< the latest samples; replays any
   reservoir,  ///< a uniform choice of all so far (Vitter 1985, algorithm R); replays any
   /// The easiest makes room for the newest; replays in proportion to the loss at the last
   /// prediction (Schaul et al. 2016, proportional, alpha 1).
   hard,
+  ridge,  ///< no sample is replayed: see ClassMemory
 };
 
 inline const std::vector<std::string>& replay_names() {
-  static const std::vector<std::string> names = {"none", "recent", "reservoir", "hard"};
+  static const std::vector<std::string> names = {"auto",      "none", "recent",
+                                                 "reservoir", "hard", "ridge"};
   return names;
 }
 
@@ -32,6 +35,11 @@ inline ReplayKind replay_kind(const std::string& name) {
   const auto found = std::find(names.begin(), names.end(), name);
   if (found == names.end()) throw std::out_of_range("replay kind " + name);
   return ReplayKind(found - names.begin());
+}
+
+/// Whether samples are learned from again.
+inline bool replays(ReplayKind kind) {
+  return kind == ReplayKind::recent || kind == ReplayKind::reservoir || kind == ReplayKind::hard;
 }
 
 /// A fixed number of places of `bytes` each, allocated up front. Deterministic. Thread-bound.
@@ -90,8 +98,6 @@ class ReplayBuffer {
   };
   int place_for_next() {
     switch (kind_) {
-      case ReplayKind::none:
-        return -1;
       case ReplayKind::recent:
         return int((seen_ - 1) % places_);
       case ReplayKind::reservoir: {
@@ -100,6 +106,8 @@ class ReplayBuffer {
       }
       case ReplayKind::hard:
         return int(std::ranges::min_element(kept_, {}, &Kept::loss) - kept_.begin());
+      default:
+        return -1;
     }
     return -1;
   }

@@ -4,6 +4,7 @@
 
 #include "engine/format.h"
 #include "engine/plan/plan.h"
+#include "tools/app/assembly.h"
 
 namespace millrace::app {
 namespace {
@@ -16,6 +17,12 @@ double bytes_of(const Config& config, const engine::TrainerOptions& options) {
            (as_bytes ? 1.0 : double(sizeof(float)));
   };
   if (sample.height == 0 || sample.width == 0) return 0;
+  if (replay_of(config, *options.network) == "ridge") {
+    const int last = options.network->size() - 1;
+    const auto inputs = double(options.network->parameters(last, last + 1)[0].shape[1]);
+    // A frame's features, and their products with all others'.
+    return config.replay.size * (inputs * sizeof(float) + config.replay.size * sizeof(double));
+  }
   const double one = bytes(sample, options.input_as_bytes) +
                      (options.target_is_input ? 0 : bytes(made, options.target_as_bytes));
   return one * config.replay.size;
@@ -27,12 +34,13 @@ ReplayOptions replay_options(const Config& config, const engine::TrainerOptions&
                              std::int64_t resumed) {
   const double bytes = bytes_of(config, options),
                there = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
-  if (config.replay.kind != "none" && bytes > there) {
+  const ReplayKind kind = replay_kind(replay_of(config, *options.network));
+  if (kind != ReplayKind::none && bytes > there) {
     throw config.error("replay.size", std::to_string(config.replay.size) + " samples take " +
                                           engine::plan::bytes_text(bytes) + "; the machine has " +
                                           engine::plan::bytes_text(there));
   }
-  return {.kind = replay_kind(config.replay.kind),
+  return {.kind = kind,
           .places = config.replay.size,
           .share = config.replay.share,
           .seed = config.weights.seed + std::uint64_t(resumed)};
@@ -40,10 +48,13 @@ ReplayOptions replay_options(const Config& config, const engine::TrainerOptions&
 
 std::string describe_replay(const Config& config, const engine::TrainerOptions& options,
                             std::optional<bool> live) {
-  if (config.replay.kind == "none") return "none";
-  std::string text = config.replay.kind + " of " + std::to_string(config.replay.size) + " samples";
+  const std::string kind = replay_of(config, *options.network);
+  if (kind == "none") return "none";
+  std::string text = kind + " of " + std::to_string(config.replay.size) +
+                     (kind == "ridge" ? " labelled frames" : " samples");
   const double bytes = bytes_of(config, options);
   if (bytes > 0) text += ", " + engine::plan::bytes_text(bytes);
+  if (kind == "ridge") return text + "; solves the last layer, the other weights stay";
   const bool is_auto = config.replay.share < 0;
   text += is_auto ? "; as many as" : engine::format("; %.3g of all samples", config.replay.share);
   if (live == false) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "engine/monitor/loss_history.h"
@@ -60,11 +61,14 @@ class Overlap {
 /// Written by the last stage's worker, without allocation; readers: see LossHistory, Overlap.
 class ClassScores {
  public:
-  /// For targets with values [classes][pixels] from `offset` on.
-  ClassScores(std::size_t classes, std::size_t pixels, std::size_t offset = 0)
+  /// For targets with values [classes][pixels] from `offset` on. `judged`: frames of a class that
+  /// comes back which the network answers before it has learned from them; only for one pixel.
+  ClassScores(std::size_t classes, std::size_t pixels, std::size_t offset = 0,
+              std::int64_t judged = 1)
       : classes_(classes),
         pixels_(pixels),
         offset_(offset),
+        judged_(judged),
         truth_(pixels),
         told_(pixels),
         majority_(pixels),
@@ -74,8 +78,9 @@ class ClassScores {
         overlap_(classes),
         majority_overlap_(classes) {}
 
-  /// Scores a frame, then counts it for the majority. All-zero targets mean that there is no class.
-  void see(const float* target, const float* prediction) {
+  /// Scores frame number `frame`, then counts it for the majority. All-zero targets mean that there
+  /// is no class.
+  void see(const float* target, const float* prediction, std::int64_t frame) {
     largest(target + offset_, true, truth_);
     largest(prediction + offset_, false, told_);
     std::int64_t seen = 0, right = 0, usual = 0, again = 0;
@@ -86,7 +91,7 @@ class ClassScores {
       right += told_[i] == truth;
       usual += majority_[i] == truth;
       again += (latest_[i] == kNone ? told_[i] : latest_[i]) == truth;
-      latest_[i] = truth;
+      before_ = std::exchange(latest_[i], truth);
       overlap_.add(truth, told_[i]);
       majority_overlap_.add(truth, majority_[i]);
       const std::int32_t count = ++counts_[truth * pixels_ + i],
@@ -94,6 +99,7 @@ class ClassScores {
       if (count > most || (count == most && truth < majority_[i])) majority_[i] = truth;
     }
     if (seen == 0) return;
+    if (pixels_ == 1) judge(truth_[0], frame, right > 0, usual > 0);
     hits_.add(float(right) / float(seen));
     majority_hits_.add(float(usual) / float(seen));
     last_hits_.add(float(again) / float(seen));
@@ -108,12 +114,25 @@ class ClassScores {
   /// The same when always predicting each pixel's latest class; before there is one, the network's,
   /// so that both are judged by the same frames.
   const engine::LossHistory& last_hits() const { return last_hits_; }
+  /// The same as hits() in the first frames of a class that has been labelled before, after another
+  /// was: whoever repeats the last label is wrong there.
+  const engine::LossHistory& returned() const { return returned_; }
+  /// majority_hits() of these frames.
+  const engine::LossHistory& majority_of_returned() const { return majority_of_returned_; }
   const Overlap& overlap() const { return overlap_; }
   const Overlap& majority_overlap() const { return majority_overlap_; }
   bool pixels() const { return pixels_ > 1; }
 
  private:
   static constexpr std::size_t kNone = std::size_t(-1);
+  void judge(std::size_t truth, std::int64_t frame, bool right, bool usual) {
+    // The frame has been counted already.
+    const bool returns = before_ != kNone && before_ != truth && counts_[truth] > 1;
+    if (before_ != truth) judged_until_ = returns ? frame + judged_ : frame;
+    if (frame >= judged_until_) return;
+    returned_.add(right ? 1.0f : 0.0f);
+    majority_of_returned_.add(usual ? 1.0f : 0.0f);
+  }
   /// Per pixel, the class with the largest value; with `any`, kNone if all are 0.
   void largest(const float* numbers, bool any, std::vector<std::size_t>& classes) {
     std::copy_n(numbers, pixels_, best_.begin());
@@ -133,10 +152,13 @@ class ClassScores {
   }
 
   const std::size_t classes_, pixels_, offset_;
+  const std::int64_t judged_;
+  std::int64_t judged_until_ = 0;
+  std::size_t before_ = kNone;  ///< with one pixel: the class labelled before this frame's
   std::vector<std::size_t> truth_, told_, majority_, latest_;
   std::vector<float> best_;
   std::vector<std::int32_t> counts_;  ///< [classes][pixels]: frames so far
-  engine::LossHistory hits_, majority_hits_, last_hits_;
+  engine::LossHistory hits_, majority_hits_, last_hits_, returned_, majority_of_returned_;
   Overlap overlap_, majority_overlap_;
 };
 

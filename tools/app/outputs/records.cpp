@@ -15,11 +15,39 @@ NoveltyWatch novelty_watch(const Config& config, const Intake& intake) {
   return watch;
 }
 
+/// Names of classes; none: they are numbers.
+std::vector<std::string> class_names(const Request& request) {
+  return request.labels ? request.labels->classes() : request.config.task.classes;
+}
+
+ClassWatch class_watch(const RunParts& run) {
+  return {.before = channels_before(run.request.config),
+          .judged = run.learner.memory ? ClassMemory::kJudged : 1,
+          .learns = run.request.config.weights.learn};
+}
+
+std::unique_ptr<Answers> make_answers(const RunParts& run) {
+  const Config& config = run.request.config;
+  if (config.task.kind != "label") return nullptr;
+  const Learner& learner = run.learner;
+  return std::make_unique<Answers>(
+      run.intake.shape(), stages::Loss(config.task.loss).scores(),
+      learner.memory ? learner.memory->likeness() : learner.known, learner.memory != nullptr,
+      class_names(run.request));
+}
+
+/// The largest of `values`; -1: all are 0.
+int largest(std::span<const float> values) {
+  const auto most = std::ranges::max_element(values);
+  return *most > 0 ? int(most - values.begin()) : -1;
+}
+
 }  // namespace
 
 Records::Records(RunParts& run)
-    : log(run.learner.trainer, task_type(run.request.config.task.kind),
-          channels_before(run.request.config), novelty_watch(run.request.config, run.intake)),
+    : answers(make_answers(run)),
+      log(run.learner.trainer, task_type(run.request.config.task.kind),
+          novelty_watch(run.request.config, run.intake), class_watch(run)),
       checkpoints(run.request.config.checkpoint.dir) {
   Request& request = run.request;
   const Intake& intake = run.intake;
@@ -36,12 +64,14 @@ Records::Records(RunParts& run)
                                                   request.options.trace_operators);
     count_in_trace(intake.queue);
   }
+  if (answers) observers.add(answers.get());  // first: the video shows it
   if (!config.output.video.empty()) {
     video = std::make_unique<VideoOut>(intake.shape(), intake.info.fps, intake.live,
                                        config.output.video);
     observers.add(video.get());
   }
   observers.add(&log);  // first: the observers below read its histories
+  if (learner.memory) remember(*learner.memory);
   if (!config.output.log.empty()) {
     lines = std::make_unique<FrameLog>(
         config.output.log, config.output.log_every,
@@ -59,12 +89,19 @@ Records::Records(RunParts& run)
   if (request.resumed.none_intact) checkpoints.set_aside();
   checkpointer = std::make_unique<engine::Checkpointer>(
       config.pipeline.stages * config.pipeline.tensor, config.checkpoint.every,
-      [&trainer](int stage) { return trainer.checkpoint(stage); },
+      [&learner](int stage) { return learner.checkpoint(stage); },
       [this, &run](const stages::StateDict& state, std::int64_t samples) {
         checkpoints.write(run.team ? run.team->grid().put_together(state) : state,
                           about_weights(run, samples, engine::Clock::now()));
       },
       learner.assembled.guard ? &trainer.guard() : nullptr);
+}
+
+void Records::remember(ClassMemory& memory) {
+  observers.add([this, &memory](engine::Sample& sample, float) {
+    const int label = sample.info.has_target ? largest(sample.shown_target()) : -1;
+    memory.see(sample.shown_context(), label, answers->now().label, log.seconds_of(sample.info));
+  });
 }
 
 void Records::count_in_trace(const io::FrameQueue& queue) {
@@ -135,8 +172,10 @@ engine::PipelineOptions Records::pipeline_options(Learner& learner, std::int64_t
   engine::PipelineOptions pipeline{.limit = limit, .actions = actions.get()};
   // Ranks training one network together would apply a new rate at different samples.
   if (!learner.spread()) pipeline.rate = &learner.rate;
-  if (checkpointer) {
+  if (checkpointer || learner.memory) {
     pipeline.after_sample = [this, &learner](int stage, std::int64_t sample) {
+      if (learner.memory && stage + 1 == learner.trainer.schedule().stages) learner.recall(false);
+      if (!checkpointer) return;
       checkpointer->after_sample(stage,
                                  learner.replay ? learner.replay->fresh(sample) - 1 : sample);
     };

@@ -12,6 +12,7 @@
 #include "io/video/video_writer.h"
 #include "tools/app/alerts/alerts.h"
 #include "tools/app/checkpoint_files.h"
+#include "tools/app/classes/answers.h"
 #include "tools/app/learner.h"
 #include "tools/app/outputs/frame_log.h"
 #include "tools/app/outputs/run_log.h"
@@ -119,6 +120,7 @@ struct Records {
   std::string log_error() const { return lines ? lines->error() : ""; }
 
   Observers observers;
+  std::unique_ptr<Answers> answers;  ///< null: the task has no classes of frames
   RunLog log;
   std::function<void(const Prediction&)> see;  ///< the user's; set before the run
   std::vector<std::unique_ptr<Sink>> sinks;    ///< of plug-ins
@@ -131,6 +133,8 @@ struct Records {
   std::unique_ptr<engine::Checkpointer> checkpointer;
 
  private:
+  /// Has the frames' labels teach `memory`.
+  void remember(ClassMemory& memory);
   void count_in_trace(const io::FrameQueue& queue);
   void raise_alerts(const Config& config, const Intake& intake, const engine::Trainer& trainer);
   void show(engine::Sample& sample, float loss);

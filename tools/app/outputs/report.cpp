@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <nlohmann/json.hpp>
 
 #include "capture/program/cuda/cache.h"
@@ -133,12 +134,14 @@ Json optimizer_json(const stages::OptimizerSpec& optimizer, double rate) {
 /// What identifies a run when two are compared: config, source, host, duration.
 Json about_run(const RunParts& run, std::int64_t trained, engine::Clock::time_point ended) {
   const std::chrono::duration<double> seconds = ended - run.progress.began;
+  Config config = as_run(run.request.config, run.learner.assembled);
+  if (run.request.labels) config.task.classes = run.request.labels->classes();
   Json about = {{"uri", run.request.source()},
                 {"seed", run.request.config.weights.seed},
                 {"host", host_name()},
                 {"duration_s", seconds.count()},
                 {"fps", seconds.count() > 0 ? double(trained) / seconds.count() : 0.0},
-                {"config", to_toml(as_run(run.request.config, run.learner.assembled))}};
+                {"config", to_toml(config)}};
   if (const gpu::Choices kernels = gpu::choices(); !kernels.empty()) about["kernels"] = kernels;
   return about;
 }
@@ -169,7 +172,13 @@ Json learned_report(const RunLog& log) {
   if (log.squared()) report["psnr_db"] = psnr_json(*log.squared());
   if (const ClassScores* const classes = log.classes()) {
     report["accuracy"] = score_json(classes->hits(), classes->majority_hits());
-    report["accuracy"]["last_class"] = mean_json(classes->last_hits());
+    if (classes->pixels()) {
+      report["accuracy"]["last_class"] = mean_json(classes->last_hits());
+    } else if (classes->returned().count() > 0) {
+      report["accuracy_on_return"] =
+          score_json(classes->returned(), classes->majority_of_returned());
+      report["accuracy_on_return"]["frames"] = classes->returned().count();
+    }
     if (classes->pixels())
       report["iou"] = score_json(classes->overlap(), classes->majority_overlap());
   }
@@ -230,6 +239,9 @@ stages::Metadata about_weights(const RunParts& run, std::int64_t samples,
                                engine::Clock::time_point now) {
   stages::Metadata all = {{"millrace", MILLRACE_VERSION},
                           {"frames", std::to_string(run.request.resumed.frames + samples)}};
+  const ClassMemory* const memory = run.learner.memory.get();
+  const std::string taught = memory ? memory->told().likeness : run.request.resumed.taught;
+  if (!taught.empty()) all["taught"] = taught;
   const Json about = about_run(run, samples, now);
   for (const auto& [key, value] : about.items())
     all[key] = value.is_string() ? value.get<std::string>() : value.dump();
@@ -251,6 +263,8 @@ Json live_report(RunParts& run) {
                  {"frames", frames_json(frames)},
                  {"loss", {{"last_frame", none}, {"linear", none}}},
                  {"accuracy", nullptr},
+                 {"accuracy_on_return", nullptr},
+                 {"answer", nullptr},
                  {"iou", nullptr},
                  {"psnr_db", log.squared() ? Json{{"last_frame", none}} : Json()},
                  {"novelty",
@@ -265,6 +279,8 @@ Json live_report(RunParts& run) {
                  {"latency_ms", latency_json(r)},
                  {"stream", source_json(run.intake)}};
   report.update(learned_report(log), /*merge_objects=*/true);
+  if (const Answers* const answers = run.records.answers.get())
+    report["answer"] = answers->json(answers->now());
   report["frames"]["predicted_only"] = frames.predicted_only;
   report["frames"]["replayed"] = frames.replayed;
   report["frames"]["before"] = run.request.resumed.frames;
@@ -320,6 +336,22 @@ Json make_report(RunParts& p) {
   }
   if (const Resumed& resumed = p.request.resumed; !resumed.path.empty())
     report["run"]["resumed"] = {{"from", resumed.path}, {"frames", resumed.frames}};
+  if (const Answers* const answers = p.records.answers.get()) {
+    report["answer"] = answers->json(answers->now());
+    report["neither"] = answers->neither();
+  }
+  if (const ClassMemory* const memory = p.learner.memory.get()) {
+    const ClassMemory::Told told = memory->told();
+    report["replay"] = {{"kind", "ridge"},
+                        {"kept", std::accumulate(told.counts.begin(), told.counts.end(), 0)},
+                        {"by_class", told.counts},
+                        {"solved", told.solved},
+                        {"size", config.replay.size},
+                        {"bytes", memory->bytes()}};
+    std::vector<std::int64_t> updates(r.updates.size(), 0);
+    updates.back() = told.solved;
+    report["updates"] = updates;
+  }
   if (p.learner.replay) {
     const ReplayBuffer& buffer = p.learner.replay->buffer();
     report["frames"]["replayed"] = frames.replayed;

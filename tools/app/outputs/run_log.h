@@ -37,14 +37,20 @@ struct NoveltyWatch {
   double fps = 0;            ///< of the stream; 0: unknown
 };
 
+struct ClassWatch {
+  std::int64_t before = 0;  ///< leading channels of a target that are not classes
+  std::int64_t judged = 1;  ///< see ClassScores
+  bool learns = true;       ///< else every frame is judged
+};
+
 /// Losses of the network and of trivial predictors, class scores and novelty. Written by the last
 /// stage's worker; for other threads see LossHistory.
 class RunLog final : public engine::Observer {
  public:
-  /// `before_classes`: leading channels of a target that are not classes.
-  RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes,
-         NoveltyWatch watch = {})
+  RunLog(engine::Trainer& trainer, const TaskType& task, NoveltyWatch watch = {},
+         ClassWatch classes = {})
       : pictures_(task.pictures),
+        learns_(classes.learns),
         later_frame_(task.target == TargetFrom::later_frame),
         shape_(trainer.output_shape()),
         mean_frame_(shape_, trainer.loss()),
@@ -56,8 +62,8 @@ class RunLog final : public engine::Observer {
     const std::size_t pixels = std::size_t(shape_.height * shape_.width);
     if (later_frame_ && trainer.context() > 1) linear_.resize(trainer.target_elements());
     if (task.classes)
-      classes_.emplace(std::size_t(shape_.channels - before_classes), pixels,
-                       std::size_t(before_classes) * pixels);
+      classes_.emplace(std::size_t(shape_.channels - classes.before), pixels,
+                       std::size_t(classes.before) * pixels, classes.judged);
   }
 
   void predicted(engine::Sample& sample, float loss) override {
@@ -88,10 +94,16 @@ class RunLog final : public engine::Observer {
         best.strongest = name;
       }
     };
-    if (classes_) {
+    if (classes_ && classes_->pixels()) {
       mine = 1 - classes_->hits().recent();
       meet("majority class", 1 - classes_->majority_hits().recent());
       meet("last class", 1 - classes_->last_hits().recent());
+    } else if (classes_ && !learns_) {
+      mine = 1 - classes_->hits().recent();
+      meet("majority class", 1 - classes_->majority_hits().recent());
+    } else if (classes_) {
+      mine = 1 - classes_->returned().recent();
+      meet("majority class", 1 - classes_->majority_of_returned().recent());
     } else {
       meet("mean frame", losses_.mean_frame.recent());
       meet("last frame", losses_.last_frame.recent());
@@ -109,6 +121,12 @@ class RunLog final : public engine::Observer {
   /// The source's number of the predicted frame.
   std::int64_t frame_of(const engine::SampleInfo& sample) const {
     return sample.frame + watch_.horizon;
+  }
+  /// When a sample was filmed.
+  double seconds_of(const engine::SampleInfo& sample) const {
+    // Files may be read faster than they were filmed.
+    if (watch_.fps > 0) return double(sample.frame) / watch_.fps;
+    return std::chrono::duration<double>(sample.captured.time_since_epoch()).count();
   }
   const MeanFrame& mean_frame() const { return mean_frame_; }
   /// Before the run: makes it copy each sample's pictures, for runs that reuse the slot before they
@@ -139,7 +157,7 @@ class RunLog final : public engine::Observer {
     }
     if (later_frame_) add(&Compared::last_frame, sample.shown_input().data(), target);
     if (!linear_.empty()) add(&Compared::linear, extrapolated(sample), target);
-    if (classes_) classes_->see(target, prediction);
+    if (classes_) classes_->see(target, prediction, sample.info.frame);
     losses_.network.add(loss);
     const float of_mean = mean_frame_.compare(target);
     mean_known ? losses_.mean_frame.add(of_mean) : losses_.mean_frame.show(of_mean);
@@ -163,13 +181,7 @@ class RunLog final : public engine::Observer {
       linear_[i] = std::clamp(last[i] + horizon * (last[i] - before[i]), 0.0f, 1.0f);
     return linear_.data();
   }
-  double seconds_of(const engine::SampleInfo& sample) const {
-    // Files may be read faster than they were filmed.
-    if (watch_.fps > 0) return double(sample.frame) / watch_.fps;
-    return std::chrono::duration<double>(sample.captured.time_since_epoch()).count();
-  }
-
-  const bool pictures_, later_frame_;
+  const bool pictures_, learns_, later_frame_;
   const stages::ImageShape shape_;
   Compared losses_;
   std::optional<Compared> squared_;  ///< none: the loss is already the MSE

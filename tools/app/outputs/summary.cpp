@@ -34,7 +34,7 @@ void tell_frames(std::ostream& out, const Json& report) {
   const Json& without_target = report["task"]["without_target"];
   if (without_target > 0)
     out << "; of the rejected " << without_target << " were predicted, but had no target";
-  if (report.contains("replay")) {
+  if (report.contains("replay") && frames.contains("replayed")) {
     out << "; " << frames["replayed"] << " replayed, " << text(report["replay"]["share"])
         << " of all trained samples";
   }

@@ -89,10 +89,10 @@ void describe_capture(const engine::TrainerOptions& options) {
 }
 
 void print_replay(const app::Config& config, const engine::TrainerOptions& options) {
-  if (config.replay.kind == "none") return;
   std::optional<bool> live;
   if (config.source.pace != "auto") live = config.source.pace == "live";
-  std::cout << "#   replay " << app::describe_replay(config, options, live) << "\n";
+  const std::string replay = app::describe_replay(config, options, live);
+  if (replay != "none") std::cout << "#   replay " << replay << "\n";
 }
 
 /// Prints what would be learned from. Throws ConfigError for a malformed URI.

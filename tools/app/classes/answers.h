@@ -1,0 +1,102 @@
+#pragma once
+
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/pipeline/feed.h"
+#include "stages/model_spec.h"
+#include "tools/app/classes/likeness.h"
+
+namespace millrace::app {
+
+/// What a network of classes says of one frame.
+struct Answer {
+  std::int16_t label = -1;  ///< -1: no class is known yet, or `neither`
+  bool neither = false;     ///< the frame is unlike every class
+  float probability = 0;    ///< of the label
+};
+
+/// The class of each new frame and how sure it is: by softmax of class scores, else the output
+/// itself. Called by the last stage's worker; now(): any thread.
+class Answers final : public engine::Observer {
+ public:
+  /// `scores`: outputs are class scores. `known`: outlives it; `must_know`: there is no answer
+  /// until it knows a class. `names` of classes; none: numbers.
+  Answers(const stages::ImageShape& frame, bool scores, const Likeness& known, bool must_know,
+          std::vector<std::string> names)
+      : frame_(frame),
+        scores_(scores),
+        must_know_(must_know),
+        known_(known),
+        names_(std::move(names)),
+        thumbnail_(Likeness::values(int(frame.channels))) {}
+
+  void shown(engine::Sample& sample) override {
+    Answer answer;
+    if (known_.any() || !must_know_) answer = most_likely(sample.prediction());
+    if (known_.any()) {
+      Likeness::shrink(sample.shown_input(), int(frame_.channels), int(frame_.height),
+                       int(frame_.width), thumbnail_);
+      if (known_.unlike(thumbnail_)) answer = {.neither = true};
+    }
+    now_.store(answer, std::memory_order_relaxed);
+    frames_.store(frames_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (answer.neither)
+      neither_.store(neither_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  void predicted(engine::Sample&, float) override {}
+
+  /// Of the latest frame.
+  Answer now() const { return now_.load(std::memory_order_relaxed); }
+  /// The class's name; "": none is known yet.
+  std::string name(const Answer& answer) const {
+    if (answer.neither) return "neither";
+    if (answer.label < 0) return "";
+    const auto label = std::size_t(answer.label);
+    return label < names_.size() ? names_[label] : std::to_string(label);
+  }
+  const std::vector<std::string>& names() const { return names_; }
+  /// {"class": "night", "probability": 0.97, "neither": false}; null: none.
+  nlohmann::ordered_json json(const Answer& answer) const {
+    const bool told = answer.label >= 0;
+    return {{"class", told ? nlohmann::ordered_json(name(answer)) : nullptr},
+            {"probability", told && std::isfinite(answer.probability)
+                                ? nlohmann::ordered_json(std::round(1e4 * answer.probability) / 1e4)
+                                : nullptr},
+            {"neither", answer.neither}};
+  }
+  /// Share of frames so far that were like no class.
+  double neither() const {
+    const std::int64_t frames = frames_.load(std::memory_order_relaxed);
+    return frames > 0 ? double(neither_.load(std::memory_order_relaxed)) / double(frames) : 0;
+  }
+
+ private:
+  Answer most_likely(std::span<const float> outputs) const {
+    std::size_t best = 0;
+    for (std::size_t k = 1; k < outputs.size(); ++k)
+      if (outputs[k] > outputs[best]) best = k;
+    float sum = 0;
+    for (const float output : outputs) sum += std::exp(output - outputs[best]);
+    const float sure = std::clamp(outputs[best], 0.0f, 1.0f);
+    return {.label = std::int16_t(best), .probability = scores_ ? 1 / sum : sure};
+  }
+
+  const stages::ImageShape frame_;
+  const bool scores_, must_know_;
+  const Likeness& known_;
+  const std::vector<std::string> names_;
+  std::vector<float> thumbnail_;
+  std::atomic<Answer> now_{Answer()};
+  std::atomic<std::int64_t> frames_{0}, neither_{0};
+};
+static_assert(std::atomic<Answer>::is_always_lock_free);
+
+}  // namespace millrace::app

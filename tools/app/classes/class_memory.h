@@ -1,0 +1,117 @@
+// What labels teach, solved in closed form: why a class stays learned however long another is seen.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/source/split_mix.h"
+#include "stages/stage.h"
+#include "tools/app/classes/likeness.h"
+
+namespace millrace::app {
+
+struct ClassMemoryOptions {
+  int places = 256;  ///< frames remembered
+  std::uint64_t seed = 0;
+  /// Labels come from people who click late: of the frames before a label changes, so many seconds
+  /// are forgotten, but at most half of those the label lasted.
+  double late_s = 0;
+  bool scores = true;  ///< the loss takes class scores (logits); else outputs are near 0 and 1
+  Likeness known;      ///< classes that `weights` know: kept until each has been labelled again
+};
+
+/// Remembers labelled frames, as many of each class, and sets the last linear layer of a network to
+/// the ridge regression of their classes on that layer's inputs (features). All other weights
+/// stay as they are, so features need not be computed again, and no gradient is old.
+///
+/// While there is room, every labelled frame is remembered. Then a frame of a class with fewer
+/// frames than another replaces one of the largest; one that was answered wrongly replaces one of
+/// its own; and others do so as in reservoir sampling, so that a class's frames are a uniform
+/// choice of all that had its label.
+///
+/// Classes weigh the same. With scores, they are scaled by leaving one out: such that the softmax
+/// is as sure as it may be.
+///
+/// see() and solve() belong to one thread at a time; told(): any thread.
+class ClassMemory {
+ public:
+  /// `network` must end_in_linear(), with `weights`. Throws std::invalid_argument if it does not
+  /// fit, std::bad_alloc.
+  ClassMemory(std::shared_ptr<const stages::Network> network, const stages::StateDict& weights,
+              const ClassMemoryOptions& options);
+
+  /// The stream's next frame: `input` [C,H,W]; `label`: its class, -1: none; `answer`: the class
+  /// that was predicted; `seconds`: its time.
+  void see(std::span<const float> input, int label, int answer, double seconds);
+  /// Computes the layer's weights anew, if it is time (or `now`) and there is something new.
+  /// Returns whether they have changed.
+  bool solve(bool now = false);
+  /// The layer's weights, named as in the network.
+  const stages::StateDict& head() const { return head_; }
+  const Likeness& likeness() const { return likeness_; }
+  std::int64_t bytes() const { return std::int64_t(features_.nbytes() + gram_.nbytes()); }
+
+  struct Told {
+    std::vector<std::int64_t> counts;  ///< by class: frames remembered
+    std::int64_t solved = 0;           ///< times
+    std::string likeness;              ///< Likeness::json(), for a weights file
+  };
+  /// As of the latest solution.
+  Told told() const {
+    const std::lock_guard lock(mutex_);
+    return all_told_;
+  }
+  /// What it remembers, as a checkpoint's entries, and back. Entries that don't fit are ignored.
+  stages::StateDict entries() const;
+  void restore(const stages::StateDict& state);
+
+  static constexpr std::int64_t kJudged = 10;  ///< frames of a class that comes back, answered first
+
+ private:
+  struct Kept {
+    int label = -1;
+    double seconds = 0;
+  };
+  std::int64_t count() const { return std::int64_t(kept_.size()); }
+  int place_for(int label, bool wrong);
+  int any_of(int label);
+  at::Tensor features_of(std::span<const float> input) const;
+  void put(int place, int label, double seconds, std::span<const float> input);
+  void remove(int place);
+  void forget_late(double seconds);
+  void relate(int place);
+  bool awaits() const;
+  void fit();
+  void set_head(const at::Tensor& solution, const at::Tensor& shares, double scale);
+  void know();
+
+  const ClassMemoryOptions options_;
+  const std::shared_ptr<const stages::Network> network_;
+  const std::unique_ptr<stages::Stage> body_;  ///< null: the linear layer is the whole network
+  std::vector<stages::ParameterSpec> layer_;   ///< its parameters: weight, maybe bias
+  stages::ImageShape frame_;
+  at::Tensor features_;    ///< [places, features]
+  at::Tensor gram_;        ///< [places, places], double: their products
+  at::Tensor thumbnails_;  ///< [places, values]
+  std::vector<Kept> kept_;
+  std::vector<std::int64_t> counts_, seen_;  ///< by class: remembered, labelled
+  io::Random random_;
+  int label_ = -1;           ///< of the latest frame
+  int labelled_ = -1;        ///< of the latest that had one
+  double began_ = 0;         ///< when label_ began
+  std::int64_t judging_ = 0;  ///< frames until what a return teaches is solved
+  std::int64_t changes_ = 0;
+  bool told_ = true;  ///< solve() has returned true for head_
+  stages::StateDict head_;
+  Likeness likeness_;
+  mutable std::mutex mutex_;
+  Told all_told_;  ///< under the mutex
+};
+
+}  // namespace millrace::app

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace millrace::app {
+
+/// Tells frames that are unlike every class. A class is known by the mean and the variance of each
+/// value of its frames' thumbnails; a frame is unlike it if the mean squared distance of its own,
+/// over those variances, exceeds kMost. Needs no network. Thread-bound.
+class Likeness {
+ public:
+  static constexpr int kWidth = 16, kHeight = 12;
+  static constexpr double kFloor = 10.0 / 255;  ///< deviation of a value that never changes
+  static constexpr double kMost = 5;            ///< frames of a known class stay below 3
+
+  /// Values in a thumbnail of a frame with so many channels.
+  static std::size_t values(int channels) { return std::size_t(channels * kWidth * kHeight); }
+  /// Averages `frame`, [C,H,W], over the cells of a thumbnail.
+  static void shrink(std::span<const float> frame, int channels, int height, int width,
+                     std::span<float> thumbnail) {
+    float* cell = thumbnail.data();
+    for (int c = 0; c < channels; ++c) {
+      const float* const plane = frame.data() + std::size_t(c) * std::size_t(height * width);
+      for (int row = 0; row < kHeight; ++row) {
+        const auto [top, bottom] = cells(row, kHeight, height);
+        for (int column = 0; column < kWidth; ++column) {
+          const auto [left, right] = cells(column, kWidth, width);
+          float sum = 0;
+          for (int y = top; y < bottom; ++y)
+            for (int x = left; x < right; ++x) sum += plane[y * width + x];
+          *cell++ = sum / float((bottom - top) * (right - left));
+        }
+      }
+    }
+  }
+
+  /// Forgets what it knows of `label` and learns its `thumbnails`; of none: it is not known.
+  void learn(std::size_t label, const std::vector<const float*>& thumbnails, std::size_t values) {
+    if (classes_.size() <= label) classes_.resize(label + 1);
+    Known& known = classes_[label];
+    known.mean.assign(thumbnails.empty() ? 0 : values, 0);
+    known.deviation = known.mean;
+    const double count = double(thumbnails.size());
+    for (std::size_t i = 0; i < known.mean.size(); ++i) {
+      double sum = 0, squares = 0;
+      for (const float* const one : thumbnails) sum += one[i];
+      for (const float* const one : thumbnails)
+        squares += (one[i] - sum / count) * (one[i] - sum / count);
+      known.mean[i] = float(sum / count);
+      // The mean of few frames may be off by as much again.
+      known.deviation[i] = float(std::sqrt(squares / std::max(1.0, count - 1) * (1 + 1 / count)));
+    }
+  }
+  bool knows(std::size_t label) const {
+    return label < classes_.size() && !classes_[label].mean.empty();
+  }
+  /// Whether it knows a class.
+  bool any() const {
+    return std::ranges::any_of(classes_, [](const Known& known) { return !known.mean.empty(); });
+  }
+  /// Whether `thumbnail` is unlike every class it knows.
+  bool unlike(std::span<const float> thumbnail) const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Known& known : classes_) {
+      if (known.mean.size() != thumbnail.size()) continue;
+      double sum = 0;
+      for (std::size_t i = 0; i < thumbnail.size(); ++i) {
+        const double off = thumbnail[i] - known.mean[i];
+        sum += off * off / (known.deviation[i] * known.deviation[i] + kFloor * kFloor);
+      }
+      least = std::min(least, sum / double(thumbnail.size()));
+    }
+    return least > kMost;
+  }
+
+  /// [{"mean": [...], "deviation": [...]}, ...] by class, in 255ths, for a weights file.
+  nlohmann::json json() const {
+    nlohmann::json all = nlohmann::json::array();
+    for (const Known& known : classes_)
+      all.push_back({{"mean", rounded(known.mean)}, {"deviation", rounded(known.deviation)}});
+    return all;
+  }
+  /// Of json(); of anything else, one that knows no class.
+  static Likeness from(const nlohmann::json& json) {
+    Likeness all;
+    if (!json.is_array()) return all;
+    for (const auto& one : json) {
+      Known known{numbers(one, "mean"), numbers(one, "deviation")};
+      if (known.mean.size() != known.deviation.size()) known = {};
+      all.classes_.push_back(std::move(known));
+    }
+    return all;
+  }
+
+ private:
+  struct Known {
+    std::vector<float> mean, deviation;  ///< empty: not known
+  };
+  /// The pixels of cell `at` of `cells` along a side; at least one.
+  static std::pair<int, int> cells(int at, int cells, int side) {
+    const int begin = std::min(at * side / cells, side - 1);
+    return {begin, std::max(begin + 1, (at + 1) * side / cells)};
+  }
+  static std::vector<int> rounded(const std::vector<float>& values) {
+    std::vector<int> all;
+    for (const float value : values) all.push_back(int(std::lround(255 * value)));
+    return all;
+  }
+  static std::vector<float> numbers(const nlohmann::json& json, const char* key) {
+    std::vector<float> all;
+    if (!json.is_object() || !json.contains(key) || !json[key].is_array()) return all;
+    for (const auto& value : json[key]) {
+      if (!value.is_number()) return {};
+      all.push_back(value.get<float>() / 255);
+    }
+    return all;
+  }
+
+  std::vector<Known> classes_;
+};
+
+}  // namespace millrace::app
