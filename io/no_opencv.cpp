@@ -56,5 +56,8 @@ void write_chart(const Chart&, const std::string&) {
 void write_strip(const std::string&, const std::vector<Panel>&, const std::string&) {
   no_plot();
 }
+void write_below(const Frame&, int, const std::string&, Frame&) {
+  no_plot();
+}
 
 }  // namespace millrace::io

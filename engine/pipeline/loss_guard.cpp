@@ -11,6 +11,8 @@ constexpr double kBeganFactor = 2;                       // over the first loss
 constexpr double kSceneFactor = 3;                       // over the mean frame's error
 constexpr std::int64_t kEnough = 20;                     // losses in a usable history
 constexpr int kNotFinite = 4;                            // in a row: the weights are at fault
+constexpr double kNoMatter = 1e-4;                       // a loss of this, and
+constexpr double kNoMatterOfBegan = 1e-2;                // this share of the first, do no harm
 constexpr double kLeastLoss = 1e-7, kLeastError = 1e-6;  // floors: smaller values count as these
 
 constexpr std::size_t kElements = 1024;  // of a frame that SceneWatch looks at
@@ -44,6 +46,7 @@ SceneErrors usual_scene(const LossGuard::State& is) {
 }
 
 bool raised(const LossGuard::State& is, double loss, const SceneErrors& scene) {
+  if (loss <= std::max(kNoMatter, kNoMatterOfBegan * is.began)) return false;
   if (measures(is) && loss > kFactor * usual_loss(is)) return true;
   return loss > kBeganFactor * std::max(is.began, kLeastLoss) &&
          loss > kSceneFactor * std::max(scene.input, scene.target);

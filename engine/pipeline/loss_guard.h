@@ -46,7 +46,8 @@ class SceneWatch {
 /// Detects divergence from the losses of an endless run, early enough to roll back. A non-finite
 /// loss is discarded: one may be its frame's fault, four in a row are the weights'. The loss is
 /// raised if the median of the latest 10 exceeds 10 times the median of the 200 before; or, as if
-/// nothing had been learned, twice the first loss and three times the mean frame's error. A change
+/// nothing had been learned, twice the first loss and three times the mean frame's error. A loss of
+/// up to 1e-4, or a hundredth of the first one, can't matter and is never raised. A change
 /// of scene excuses a raised loss: the mean frame's error (SampleInfo::scene) has risen as much at
 /// the same moment, or is as high as the loss. Raised without excuse means diverged.
 ///

@@ -34,4 +34,9 @@ void write_chart(const Chart& chart, const std::string& path);
 void write_strip(const std::string& title, const std::vector<Panel>& panels,
                  const std::string& path);
 
+/// `picture` enlarged by a whole factor, above a line of `text`: kLine pixels more. Reuses `out`'s
+/// storage.
+void write_below(const Frame& picture, int factor, const std::string& text, Frame& out);
+constexpr int kLine = 28;
+
 }  // namespace millrace::io

@@ -142,6 +142,23 @@ void Canvas::picture(const Frame& frame, cv::Point at, int factor) {
   large.copyTo(sheet_({at * kZoom, large.size()}));
 }
 
+void write_below(const Frame& picture, int factor, const std::string& text, Frame& out) {
+  constexpr double kSize = 10;
+  const int type = CV_MAKETYPE(CV_8U, picture.channels);
+  const cv::Mat own(picture.height, picture.width, type,
+                    const_cast<std::uint8_t*>(picture.pixels.data()));
+  const cv::Size large(factor * picture.width, factor * picture.height);
+  out.id = picture.id;
+  out.captured = picture.captured;
+  out.pts = picture.pts;
+  out.reshape(large.width, large.height + kLine, picture.channels);
+  cv::Mat all(out.height, out.width, type, out.pixels.data());
+  all.rowRange(large.height, all.rows).setTo(ink::paper);
+  cv::resize(own, all.rowRange(0, large.height), large, 0, 0, cv::INTER_NEAREST);
+  cv::putText(all, in_ascii(text), {8, all.rows - 9}, kFont, scale_of(kSize) / kZoom,
+              cv::Scalar(33, 41, 51), 1, cv::LINE_AA);
+}
+
 std::string Canvas::png() const {
   cv::Mat smooth;
   cv::resize(sheet_, smooth, size_, 0, 0, cv::INTER_AREA);

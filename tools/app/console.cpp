@@ -90,13 +90,18 @@ void Console::tell_source() {
 }
 
 void Console::tell_roll_backs() {
+  constexpr std::chrono::minutes kApart{1};
   const engine::LossGuard::Told guard = run_.learner.trainer.guard().told();
-  if (guard.roll_backs == roll_backs_) return;
-  roll_backs_ = guard.roll_backs;
+  const auto now = std::chrono::steady_clock::now();
+  const bool soon = roll_backs_ > 0 && now - rolled_back_at_ < kApart;
+  if (guard.roll_backs == roll_backs_ || (soon && run_.progress.learning)) return;
+  const std::int64_t since = guard.roll_backs - std::exchange(roll_backs_, guard.roll_backs);
+  rolled_back_at_ = now;
   tell(engine::format(
-      "guard: at frame %lld the loss was %.4g (median %.4g), not explained by the scene: "
-      "rolled back to the last good weights at a lower rate",
-      static_cast<long long>(guard.last_frame), guard.last_loss, guard.last_median));
+           "guard: at frame %lld the loss was %.4g (median %.4g), not explained by the scene: "
+           "rolled back to the last good weights at a lower rate",
+           static_cast<long long>(guard.last_frame), guard.last_loss, guard.last_median) +
+       (since > 1 ? "; " + std::to_string(since) + " roll-backs since the last such line" : ""));
 }
 
 void Console::complain(const std::string& line) {
@@ -156,6 +161,11 @@ std::string Console::status() {
     const Standing standing = log.standing();
     if (*standing.strongest && std::isfinite(standing.times))
       text += engine::format(" (%s: %.3gx)", standing.strongest, standing.times);
+  }
+  if (const Answers* const answers = run_.records.answers.get()) {
+    const Answer answer = answers->now();
+    if (const std::string name = answers->name(answer); !name.empty())
+      text += "  " + name + (answer.neither ? "" : engine::format(" %.2f", answer.probability));
   }
   shown_ = trained;
   shown_at_ = now;

@@ -75,7 +75,7 @@ class Console {
   bool stdin_open_;
   std::string stdin_line_;
   std::int64_t complaints_ = 0, untold_ = 0;
-  std::chrono::steady_clock::time_point complained_at_;
+  std::chrono::steady_clock::time_point complained_at_, rolled_back_at_;
 };
 
 /// The parts of a run in the order in which a frame passes through them; each is built from those

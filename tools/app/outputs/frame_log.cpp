@@ -67,7 +67,8 @@ void FrameLog::note(const engine::SampleInfo& info, float loss) {
                   .recent = float(subject_.network.recent()),
                   .baseline = float(subject_.baseline.last()),
                   .deviation = float(subject_.novelty.deviation()),
-                  .unexpected = subject_.novelty.in_event()};
+                  .unexpected = subject_.novelty.in_event(),
+                  .answer = subject_.answers ? subject_.answers->now() : Answer()};
   if (!notes_.try_enqueue(note)) missed_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -105,7 +106,7 @@ std::string FrameLog::line(const Note& note, const engine::Reading& r) {
   const bool first = before_.time == system_clock::time_point{};
   nlohmann::ordered_json fps;  // null: unknown
   if (!first && passed > 0) fps = double(note.sample - before_.sample) / passed;
-  const nlohmann::ordered_json line = {
+  nlohmann::ordered_json line = {
       {"frame", note.sample},
       {"source_frame", note.frame},
       {"time", duration<double>(note.time.time_since_epoch()).count()},
@@ -123,7 +124,8 @@ std::string FrameLog::line(const Note& note, const engine::Reading& r) {
       {"correction", subject_.correction},
       {"dropped", subject_.queue.dropped()},
       {"missed", missed_.load(std::memory_order_relaxed)}};
-  return line.dump() + "\n";
+  if (subject_.answers) line["answer"] = subject_.answers->json(note.answer);
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 bool FrameLog::flush(milliseconds patience) {

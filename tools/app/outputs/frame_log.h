@@ -14,6 +14,7 @@
 #include "engine/pipeline/feed.h"
 #include "io/files/descriptor.h"
 #include "io/queue/frame_queue.h"
+#include "tools/app/classes/answers.h"
 #include "tools/app/outputs/novelty.h"
 
 namespace millrace::app {
@@ -26,6 +27,7 @@ struct LogSubject {
   const engine::LossHistory& baseline;
   const Novelty& novelty;
   std::string correction;
+  const Answers* answers = nullptr;  ///< null: the task has no classes of frames
 };
 
 /// Appends lines to a file or to stdout. predicted() only notes numbers; write() turns them into
@@ -63,6 +65,7 @@ class FrameLog final : public engine::Observer {
     std::chrono::nanoseconds latency{};
     float loss = 0, recent = 0, baseline = 0, deviation = 0;
     bool unexpected = false;
+    Answer answer;
   };
 
   void note(const engine::SampleInfo& info, float loss);

@@ -36,6 +36,11 @@ Json measured(const std::string& expression, const char* unit = nullptr) {
   return more;
 }
 
+/// Of a share; "None", which Home Assistant takes for unknown, while there is none.
+Json percent(const std::string& share) {
+  return measured("100 * " + share + " if " + share + " is number else none", "%");
+}
+
 Json pressed(const char* action) {
   return {{"payload_press", Json({{"action", action}}).dump()}};
 }
@@ -58,9 +63,17 @@ std::vector<Entity> entities(const page::Snapshot& now, const page::Controls::Of
        value("'ON' if value_json.stream.connected else 'OFF'")}};
   all[3].more["state_class"] = "total_increasing";
   all.back().more["device_class"] = "connectivity";
+  const bool answers = !now.state["answer"].is_null();
   all.insert(all.end(),
-             {{"sensor", "accuracy", "Accuracy", measured("100 * value_json.accuracy.recent", "%"),
-               !now.state["accuracy"].is_null()},
+             {{"sensor", "answer", "Answer",
+               value("'neither' if value_json.answer.neither else value_json.answer.class"),
+               answers},
+              {"sensor", "probability", "Probability", percent("value_json.answer.probability"),
+               answers},
+              {"sensor", "accuracy", "Accuracy",
+               percent(answers ? "value_json.accuracy_on_return.recent"
+                               : "value_json.accuracy.recent"),
+               answers || !now.state["accuracy"].is_null()},
               {"image", "event", "Last event", {{"content_type", "image/png"}}, snapshots},
               {"button", "pause", "Pause", pressed("pause"), offered.pause},
               {"button", "resume", "Resume", pressed("resume"), offered.pause},

@@ -67,7 +67,7 @@ Records::Records(RunParts& run)
   if (answers) observers.add(answers.get());  // first: the video shows it
   if (!config.output.video.empty()) {
     video = std::make_unique<VideoOut>(intake.shape(), intake.info.fps, intake.live,
-                                       config.output.video);
+                                       config.output.video, answers.get());
     observers.add(video.get());
   }
   observers.add(&log);  // first: the observers below read its histories
@@ -76,7 +76,7 @@ Records::Records(RunParts& run)
     lines = std::make_unique<FrameLog>(
         config.output.log, config.output.log_every,
         LogSubject{trainer.monitor(), intake.queue, log.network(), log.baseline(), log.novelty(),
-                   learner.assembled.correction.kind});
+                   learner.assembled.correction.kind, answers.get()});
     if (!request.resumed.path.empty()) lines->resumed(request.resumed.frames);
     observers.add(lines.get());
   }

@@ -5,9 +5,11 @@
 #include <memory>
 #include <vector>
 
+#include "engine/format.h"
 #include "engine/trace/action_log.h"
 #include "engine/trainer/checkpointer.h"
 #include "io/files/whole_file.h"
+#include "io/plot/plot.h"
 #include "io/queue/planar.h"
 #include "io/video/video_writer.h"
 #include "tools/app/alerts/alerts.h"
@@ -69,17 +71,22 @@ class Observers final : public engine::Observer {
   std::vector<std::unique_ptr<Function>> made_;
 };
 
-/// Writes each prediction beside its input. Last stage's worker; finish() after the run.
+/// Writes each prediction beside its input; of classes, the answer below it. Last stage's worker; finish() after the run.
 class VideoOut final : public engine::Observer {
  public:
   /// `to`: see io::VideoWriterOptions. Throws std::runtime_error if the video can't be opened.
-  /// `live`: pictures are as far apart as they came; else 1 / fps.
-  VideoOut(const stages::ImageShape& shape, double fps, bool live, const std::string& to)
+  /// `live`: pictures are as far apart as they came; else 1 / fps. `answers`: null for predictions
+  /// that are pictures.
+  VideoOut(const stages::ImageShape& shape, double fps, bool live, const std::string& to,
+           const Answers* answers)
       : shape_(shape),
+        answers_(answers),
+        factor_(answers ? int((kLegible + shape.width - 1) / shape.width) : 1),
         period_ns_(live || fps <= 0 ? 0 : 1e9 / fps),
         writer_(io::open_video_writer({.to = to,
-                                       .width = int(2 * shape.width),
-                                       .height = int(shape.height),
+                                       .width = int((answers ? factor_ : 2) * shape.width),
+                                       .height = int(factor_ * shape.height) +
+                                                 (answers ? io::kLine : 0),
                                        .channels = int(shape.channels),
                                        .fps = fps})) {}
   void shown(engine::Sample& sample) override {
@@ -87,13 +94,21 @@ class VideoOut final : public engine::Observer {
     const int channels = int(shape_.channels), height = int(shape_.height),
               width = int(shape_.width);
     io::from_planar(sample.shown_input().data(), channels, height, width, input_);
-    io::from_planar(sample.prediction().data(), channels, height, width, prediction_);
     input_.id = info.frame;
     input_.captured = info.captured;
     input_.pts = info.captured.time_since_epoch();
     if (period_ns_ > 0)
       input_.pts = std::chrono::nanoseconds(std::llround(period_ns_ * double(info.frame)));
-    io::side_by_side(input_, prediction_, both_);
+    if (answers_) {
+      const Answer answer = answers_->now();
+      io::write_below(input_, factor_,
+                      answers_->name(answer) +
+                          (answer.label < 0 ? "" : engine::format(" %.2f", answer.probability)),
+                      both_);
+    } else {
+      io::from_planar(sample.prediction().data(), channels, height, width, prediction_);
+      io::side_by_side(input_, prediction_, both_);
+    }
     writer_->write(both_);
   }
   void predicted(engine::Sample&, float) override {}
@@ -102,7 +117,11 @@ class VideoOut final : public engine::Observer {
   const io::VideoWriter& writer() const { return *writer_; }
 
  private:
+  static constexpr std::int64_t kLegible = 320;  ///< pixels a line of text needs
+
   stages::ImageShape shape_;
+  const Answers* answers_;
+  int factor_;  ///< the input is enlarged by
   double period_ns_;  ///< 0: as they came
   std::unique_ptr<io::VideoWriter> writer_;
   io::Frame input_, prediction_, both_;

@@ -116,6 +116,12 @@ void tell_scores(std::ostream& out, const Json& report) {
        {std::pair{"accuracy", "accuracy"}, std::pair{"iou", "IoU     "}}) {
     if (!report.contains(key)) continue;
     const Json& score = report[key];
+    if (const Json back = report.value("accuracy_on_return", Json()); back.is_object()) {
+      out << name << "  when a class came back, before learning from it " << text(back["recent"])
+          << " (last " << std::min<std::int64_t>(100, back["frames"]) << " such frames)"
+          << ", always predicting the majority class " << text(back["majority"]["recent"]) << "\n";
+      continue;
+    }
     out << name << "  last 100 " << text(score["recent"])
         << ", always predicting the majority class " << text(score["majority"]["recent"]);
     if (score.contains("last_class"))
@@ -126,6 +132,15 @@ void tell_scores(std::ostream& out, const Json& report) {
   const Json& psnr = report["psnr_db"];
   if (!report["loss"]["recent"].is_number()) return;  // nan
   out << "PSNR      last 100 " << figure(psnr["recent"], " dB") << trivial(psnr, " dB") << "\n";
+}
+
+void tell_answer(std::ostream& out, const Json& report) {
+  const Json answer = report.value("answer", Json());
+  if (!answer.is_object() || (answer["class"].is_null() && answer["neither"] == false)) return;
+  out << "answer    " << (answer["neither"] == true ? "neither" : answer["class"]);
+  if (answer["probability"].is_number()) out << ", probability " << text(answer["probability"]);
+  out << "; " << text(100 * report["neither"].get<double>())
+      << " % of all frames were unlike every class\n";
 }
 
 void tell_verdict(std::ostream& out, const Json& real) {
@@ -146,6 +161,7 @@ std::string summarize(const Json& report) {
   tell_time(out, report);
   tell_loss(out, report);
   tell_scores(out, report);
+  tell_answer(out, report);
   tell_verdict(out, report["realtime"]);
   return out.str();
 }

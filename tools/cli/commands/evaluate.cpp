@@ -6,6 +6,7 @@
 
 #include "engine/format.h"
 #include "io/files/whole_file.h"
+#include "tools/app/assembly.h"
 #include "tools/app/checkpoint_files.h"
 #include "tools/app/run.h"
 #include "tools/cli/commands/command.h"
@@ -49,6 +50,7 @@ app::Config config_of(const EvaluateArguments& arguments) {
   config.source.uris.clear();
   config.source.pace = config.source.drop = "auto";
   config.source.loop = false;
+  if (app::told_live(config)) config.task.labels.clear();  // nobody gives labels here
   for (const std::string& setting : arguments.settings) {
     const std::size_t equals = setting.find('=');
     if (equals == setting.npos) throw app::ConfigError("--set " + setting + ": expected KEY=VALUE");
@@ -116,6 +118,9 @@ int evaluate(const EvaluateArguments& arguments) {
                           filled({"IoU", "", true}, report, "iou")}) {
     if (one) std::cout << line(*one);
   }
+  if (report.contains("neither") && report["neither"] > 0)
+    std::cout << engine::format("neither   %.4g of the frames are unlike every class\n",
+                                report["neither"].get<double>());
   const Figure& judged = accuracy ? *accuracy : *loss;
   std::cout << "verdict   " << verdict_on(judged) << " the strongest trivial predictor, "
             << judged.rival << "\n";
