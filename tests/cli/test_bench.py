@@ -144,6 +144,12 @@ class Bench(program.CliTest):
         self.assertGreater(ours["memory_bytes"], theirs["memory_bytes"])
         self.assertTrue((self.folder / "streams-shapes.png").exists())
 
+    def test_labels(self):
+        results, _ = self.results("labels", "--quick", parts=("| day, night |", "| ridge |"))
+        figures = {arm["arm"]: arm["accuracy"] for arm in results["arms"]}
+        self.assertGreaterEqual(figures["ridge"], 0.98)
+        self.assertLessEqual(figures["by gradients"], 0.6)
+
     def test_replay(self):
         results, _ = self.results("replay", "--frames", "60", parts=("| reservoir |",), positive=(
             "loss_mean", "loss_last_100", "latency_p99_ms", "p99_over_none"))

@@ -45,6 +45,17 @@ TEST_F(LabelFile, ATimesRowHoldsUntilTheNext) {
   EXPECT_EQ(at(4250), -1) << "an empty class ends it";
 }
 
+TEST_F(LabelFile, NamedClassesKeepTheirOrderAndOthersAreRefused) {
+  put_bytes(file, "time,class\n0,day\n3,night\n");
+  const Labels labels = read_labels(file, {"night", "dusk", "day"});
+  EXPECT_EQ(labels.of(0, seconds(0)), 2);
+  EXPECT_EQ(labels.of(0, seconds(4)), 0);
+  EXPECT_EQ(labels.without_rows(), std::vector<std::string>{"dusk"});
+  EXPECT_TRUE(labels.lasting());
+  const std::string what = complaint<LabelError>([&] { read_labels(file, {"day", "nights"}); });
+  EXPECT_EQ(what.substr(file.size()), ":3: task.classes has no \"night\"; the nearest is \"nights\"");
+}
+
 TEST_F(LabelFile, NumbersFromZeroAreClassesAsTheyStand) {
   const Labels labels = read("frame,class\n0,2\n1,0\n2,1\n3,2\n");
   EXPECT_EQ(labels.of(0, seconds(0)), 2);

@@ -180,7 +180,7 @@ void check_output(const Config& config, const TaskType& task, const stages::Imag
     throw std::invalid_argument("masks need 2 to 255 channels, one per class; the network has " +
                                 std::to_string(told));
   const std::size_t named = config.task.classes.size();
-  if (task.pixel_classes() && named > 0 && std::int64_t(named) != told)
+  if (task.classes && named > 0 && std::int64_t(named) != told)
     throw std::invalid_argument("task.classes: " + std::to_string(named) + " names for " +
                                 std::to_string(told) + " classes of the network");
   if (task.target == TargetFrom::teller && task.pictures && told != config.source.channels)

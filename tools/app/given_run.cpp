@@ -23,7 +23,7 @@ Config for_given(const Config& asked, const stages::ImageShape& shape, bool targ
   const auto refuse = [&](const char* key, bool set, const char* why) {
     if (set) throw config.error(key, std::string("frames that the caller gives are ") + why);
   };
-  refuse("replay.kind", config.replay.kind != "none", "not replayed");
+  refuse("replay.kind", replays(replay_kind(config.replay.kind)), "not replayed");
   refuse("source.uris", config.source.uris.size() > 1, "one rank's");
   refuse("pipeline.tensor", config.pipeline.tensor > 1, "one rank's");
   // Losses that give scores need classes, whoever gives the targets.
@@ -55,6 +55,7 @@ void check_modules(const Config& config, std::int64_t modules) {
   const stages::ImageShape shape{3, 8, 8};
   Config stand_in = for_given(config, shape, true);
   stand_in.task = {.kind = "autoencode"};
+  stand_in.replay = {};
   stand_in.weights.file.clear();
   stand_in.model = {.preset = "layers"};
   stand_in.model.layer.assign(std::size_t(modules), {.type = "relu"});
@@ -134,7 +135,7 @@ io::FrameQueue& GivenRun::queue() const {
 
 void GivenRun::start(bool live, int ahead) {
   if (!over()) throw std::logic_error("already running");
-  if (ran_ || live_ != live) rebuild(trainer().checkpoint(), live);
+  if (ran_ || live_ != live) rebuild(run_->parts().learner.checkpoint(), live);
   ran_ = true;
   results_ = std::make_unique<Results>(
       std::size_t(std::max(ahead, 1) + trainer().schedule().samples_a_choice()));

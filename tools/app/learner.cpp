@@ -17,7 +17,9 @@ engine::TrainerOptions complete(engine::TrainerOptions options, const Request& r
   const Config& config = request.config;
   const TargetFrom target = task_type(config.task.kind).target;
   if (options.frame() != intake.shape()) options = assemble(config, intake.shape());
-  if (target == TargetFrom::label && !request.labels && !request.live_labels && !intake.given)
+  const bool told = request.labels || request.live_labels || intake.given ||
+                    (!config.weights.learn && !config.task.classes.empty());
+  if (target == TargetFrom::label && !told)
     require_classes(config, *options.network, intake.info.classes);
   options.fps = intake.fps();
   if (team) team->grid().share(config, options);

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import frames
+import labels
 import pages
 import plots
 import ranks
@@ -21,6 +22,7 @@ SUITES = {
     "camera": (frames.camera, "from a picture that an RTSP camera shows to its prediction"),
     "framerate": (steps.framerate, "networks by size, stages and threads, beside PyTorch and the cores' limit"),
     "ingest": (frames.ingest, "from a decoded frame to a sample, and from thread to thread"),
+    "labels": (labels.labels, "whether what is taught stays learned, by kind of replay"),
     "partime": (steps.partime, "the PARTIME paper's experiments, measured and predicted"),
     "pipeline": (steps.pipeline, "the engine's own cost"),
     "prediction": (steps.prediction, "the simulator's prediction against the clock"),
@@ -76,7 +78,7 @@ def parser():
     add("--rounds", type=number(int, 1, 1000), default=5, help="how often the arms take turns (5)")
     add("--seconds", type=number(float, 0.01, 3600), default=0.5, help="length of an arm's turn (0.5)")
     add("--quick", action="store_true",
-        help="partime, ranks, seeds, streams: a small part of it; prediction: disturbed turns are not taken again")
+        help="labels, partime, ranks, seeds, streams: a small part of it; prediction: disturbed turns are not taken again")
     add("--captures", type=one_of("graph", "eager"), default=[], help="framerate, partime: graph, eager; unset: auto, both")
     add("--pytorch", default="", help="framerate, ranks, streams: a Python with torch, to train the same networks beside")
     add("--memory-format", choices=["contiguous", "channels_last"], default="contiguous", help="framerate, pipeline")

@@ -269,6 +269,13 @@ def ranks(results):
                   **parts) + made_by(results)
 
 
+def labels(results):
+    names = [("nearest class mean", "nearest class mean", ".3f"), *((name, name, ".3f") for name in ("by gradients", "reservoir", "ridge"))]
+    return filled("labels", results, accuracy=table([("", "what"), ("labels", "taught"), *names], results["rows"]),
+                  costs=table([("", "arm"), ("remembered, MB", lambda arm: arm["remembered_bytes"] / 1e6, ".1f"),
+                               ("ms a frame", "ms_a_frame", ".2f")], results["costs"])) + made_by(results)
+
+
 def replay(results):
     names = [("mean", "loss_mean", ".5f"), ("last 100", "loss_last_100", ".5f"), ("left", "loss_as_a_scene_left", ".5f"),
              ("back", "loss_as_it_came_back", ".5f"), ("replayed", "replayed", ".0f"), ("share", "share", ".2f"),
@@ -343,7 +350,7 @@ def tables(results):
     return filled("tables", results, rows=comparisons(results["arms"]))
 
 
-PAGES = {"camera": camera, "framerate": framerate, "gpu": gpu, "ingest": ingest, "partime": partime, "pipeline": pipeline,
+PAGES = {"camera": camera, "framerate": framerate, "gpu": gpu, "ingest": ingest, "labels": labels, "partime": partime, "pipeline": pipeline,
          "prediction": prediction, "ranks": ranks, "replay": replay, "seeds": seeds, "streams": streams, "tables": tables}
 
 

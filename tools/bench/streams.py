@@ -42,7 +42,8 @@ def warmup(labels, every):
 
 
 def arms_of(machine, most):
-    """The first is the reference for the others' memory and gain."""
+    """The first is the reference for the others' memory and gain. Those of the group "gradients" are for classes alone:
+    what the schedules do without the head that is solved in closed form; optimizers concern pictures alone."""
     def arm(group, schedule="sequential", stages=1, optimizer="adam", every=1, settings=None):
         name = f"{schedule} x{stages}" if group != "PyTorch" else "PyTorch's loop"
         name += f", {optimizer}" if optimizer != "adam" else ""
@@ -67,6 +68,8 @@ def arms_of(machine, most):
                 arms.append(arm("optimizers", schedule, stages, optimizer))
             arms.append(arm("optimizers", schedule, stages, optimizer, settings={"optimizer.orthogonal": 0.9}))
     arms += [arm("optimizers", "gpipe", every=every) for every in (4, 16)]
+    arms += [{**arm("gradients", schedule, stages, settings={"replay.kind": "none"}), "arm": f"{schedule} x{stages}, by gradients"}
+             for schedule, stages in (("sequential", 1), ("partime", 4), ("pb", 4))]
     arms += [arm("PyTorch", every=every) for every in (1, 2, 4, 8)] + [arm("PyTorch", optimizer="rmsprop")]
     return [each for each in arms if not most or each["stages"] <= most]
 
@@ -93,11 +96,11 @@ class Stream:
         if self.labels:
             (folder / "classes.csv").write_text("frame,class\n" + "".join(f"{n},{c}\n" for n, c in enumerate(classes)))
         self.start = folder / "start.safetensors"
-        self.run({"optimizer.lr": 0, "output.weights": self.start}, 1)
+        self.run({"optimizer.lr": 0, "output.weights": self.start, "replay.kind": "none"}, 1)
 
     def run(self, settings, frames, launcher=()):
         """The report of a run on these pictures, by default with one stage."""
-        task = ({"task.kind": "label", "task.loss": "cross-entropy", "task.labels": self.folder / "classes.csv"}
+        task = ({"task.kind": "label", "task.loss": "cross-entropy", "task.labels": self.folder / "classes.csv", "replay.kind": "ridge"}
                 if self.labels else {"task.kind": "next-frame"})
         settings = {"source.uri": f"images:{self.folder}/%05d.ppm", "source.width": WIDTH, "source.height": HEIGHT, **task,
                     "model.preset": "layers", "model.layer": toml(self.layers), "model.seed": self.seed,
@@ -154,7 +157,8 @@ class Learner:
             "pipeline.cut": cut(stream.layers, arm["stages"]), "pipeline.microbatches": arm["every"], **arm["settings"],
             "optimizer.kind": arm["optimizer"], "optimizer.lr": rate,
             "optimizer.warmup": warmup(stream.labels, arm["every"])}, stream.frames, launcher)
-        return {"learned": learned, "weights": weights, "memory_bytes": sum(learned["memory_bytes"]["total"])}
+        return {"learned": learned, "weights": weights,
+                "memory_bytes": sum(learned["memory_bytes"]["total"]) + learned.get("replay", {}).get("bytes", 0)}
 
     def figures(self, launcher, _, stream, run):
         after = run.get("after") or stream.run({"model.weights": run["weights"], "model.learn": "false"},
@@ -177,7 +181,9 @@ def over_seeds(values):
 def on_stream(learner, streams, arms, rates):
     """Every arm at the best learning rate of its optimizer's grid, chosen on the first seed."""
     name, first = streams[0].name, streams[0]
-    jobs = [(first, arm, rate) for arm in arms for rate in rates[arm["optimizer"]]]
+    arms = [arm for arm in arms if arm["group"] != ("optimizers" if first.labels else "gradients")]
+    jobs = [(first, arm, rate) for arm in arms  # no rate plays a part where the head is solved
+            for rate in rates[arm["optimizer"]][:1 if first.labels and arm["group"] == "schedules" else None]]
     tried = list(zip(jobs, learner.all(f"{name}, rates", learner.learn, jobs)))
     best = [min((found for found in tried if found[0][1] is arm), key=lambda found: first.errors(found[1]["learned"])[0])
             for arm in arms]

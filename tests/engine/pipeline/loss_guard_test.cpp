@@ -91,6 +91,15 @@ TEST(LossGuard, SeesARateThatIsFarTooHighFromTheStart) {
   EXPECT_EQ(slow.feed(1000, 0.06f), Alarm::none) << "it learns nothing, but does no harm";
 }
 
+TEST(LossGuard, LeavesLossesAloneThatCannotMatter) {
+  Stream classes;  // a cross-entropy whose usual value is next to nothing
+  classes.judge(0.7f);
+  classes.feed(300, 1e-7f);
+  EXPECT_EQ(classes.feed(300, 1e-5f), Alarm::none);
+  EXPECT_EQ(classes.feed(100, 5e-3f), Alarm::none) << "still a hundredth of the first loss";
+  EXPECT_EQ(classes.feed(10, 0.1f), Alarm::roll_back);
+}
+
 TEST(LossGuard, WeightsProveGoodByWhatTheyLose) {
   Stream stream;
   stream.feed(300, 0.002f);

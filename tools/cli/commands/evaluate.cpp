@@ -111,6 +111,9 @@ int evaluate(const EvaluateArguments& arguments) {
   if (!run.source_error().empty()) throw std::runtime_error(run.source_error());
   const Json report = Json::parse(text);
   const std::optional<Figure> loss = filled({"loss", ""}, report, "loss");
+  if (report.contains("neither"))
+    std::cout << engine::format("neither   %.4g of the frames are unlike every class\n",
+                                report["neither"].get<double>());
   if (!loss) throw std::runtime_error(arguments.source + ": no frame could be evaluated");
   std::cout << "frames    " << report["frames"]["trained"] << ", without training\n" << line(*loss);
   const auto accuracy = filled({"accuracy", "", true}, report, "accuracy");
@@ -118,9 +121,6 @@ int evaluate(const EvaluateArguments& arguments) {
                           filled({"IoU", "", true}, report, "iou")}) {
     if (one) std::cout << line(*one);
   }
-  if (report.contains("neither") && report["neither"] > 0)
-    std::cout << engine::format("neither   %.4g of the frames are unlike every class\n",
-                                report["neither"].get<double>());
   const Figure& judged = accuracy ? *accuracy : *loss;
   std::cout << "verdict   " << verdict_on(judged) << " the strongest trivial predictor, "
             << judged.rival << "\n";

@@ -1,0 +1,191 @@
+// What labels teach: solved exactly, in balance, and not from labels that came late.
+#include "tools/app/classes/class_memory.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "tools/app/outputs/class_scores.h"
+
+namespace millrace::app {
+namespace {
+
+constexpr std::int64_t kEdge = 8;
+
+/// flatten, linear: features are the pixels.
+std::shared_ptr<const stages::Network> network(std::int64_t classes) {
+  return stages::build_network({.preset = "layers",
+                                .layer = {{.type = "relu"},
+                                          {.type = "flatten"},
+                                          {.type = "linear", .out = classes}}},
+                               {1, kEdge, kEdge}, stages::Gives::vector);
+}
+
+struct Teaching {
+  explicit Teaching(std::int64_t classes, ClassMemoryOptions options = {})
+      : net(network(classes)),
+        memory(net, stages::initial_state(*net, 0), options),
+        random(at::detail::createCPUGenerator(7)) {}
+
+  /// A frame whose column `label` is bright, amid noise, with `told` as its label.
+  at::Tensor frame(int label) {
+    at::Tensor made = at::rand({1, kEdge, kEdge}, random) * 0.5;
+    made.select(2, label) += 0.4;
+    return made;
+  }
+  void see(int label, int told, int answer = -1) {
+    const at::Tensor made = frame(label);
+    memory.see({made.const_data_ptr<float>(), std::size_t(made.numel())}, told,
+               answer < 0 ? told : answer, double(seen++) / 10);
+  }
+  int answer(int label) {
+    const at::Tensor made = frame(label).flatten();
+    return int((memory.head()[0].second.mv(made) + memory.head()[1].second).argmax().item<long>());
+  }
+
+  std::shared_ptr<const stages::Network> net;
+  ClassMemory memory;
+  at::Generator random;
+  std::int64_t seen = 0;
+};
+
+TEST(ClassMemory, IsTheWeightedRidgeRegression) {
+  ClassMemoryOptions options{.places = 12, .scores = false};
+  Teaching teaching(3, options);
+  std::vector<at::Tensor> frames;
+  std::vector<int> labels = {0, 0, 0, 0, 0, 1, 1, 2, 2, 2};
+  for (const int label : labels) {
+    frames.push_back(teaching.frame(label));
+    teaching.memory.see({frames.back().const_data_ptr<float>(), std::size_t(kEdge * kEdge)}, label,
+                        label, 0);
+  }
+  ASSERT_TRUE(teaching.memory.solve(true));
+  EXPECT_FALSE(teaching.memory.solve(true)) << "nothing is new";
+  // The normal equations, with the bias unpenalized: features and targets from their means.
+  const at::Tensor x = at::stack(frames).flatten(1).to(at::kDouble);
+  at::Tensor y = at::zeros({10, 3}, at::kDouble), w = at::empty({10}, at::kDouble);
+  const double count[] = {5, 2, 3};
+  for (int i = 0; i < 10; ++i) {
+    y[i][labels[std::size_t(i)]] = 1;
+    w[i] = 1 / (3 * count[labels[std::size_t(i)]]);
+  }
+  const at::Tensor mean = w.unsqueeze(0).mm(x), off = x - mean, target = y - 1.0 / 3;
+  const double size = (off * off).sum(1).dot(w).item<double>();
+  const at::Tensor weighted = (off * w.unsqueeze(1)).t();
+  const at::Tensor expected =
+      at::linalg_solve(weighted.mm(off) + at::eye(kEdge * kEdge, at::kDouble) * (0.01 * size / 10),
+                       weighted.mm(target))
+          .t();
+  const at::Tensor weight = teaching.memory.head()[0].second.to(at::kDouble);
+  EXPECT_LT((weight - expected).abs().max().item<double>(), 1e-4 * expected.abs().max().item<double>());
+  const at::Tensor bias = teaching.memory.head()[1].second.to(at::kDouble);
+  EXPECT_TRUE(at::allclose(bias, 1.0 / 3 - expected.mv(mean.flatten()), 1e-3, 1e-4));
+}
+
+TEST(ClassMemory, RemembersAsManyOfAClassSeenSeldom) {
+  Teaching teaching(3, {.places = 30});
+  for (int n = 0; n < 1000; ++n) teaching.see(n % 100 == 99 ? 1 : 0, n % 100 == 99 ? 1 : 0);
+  for (int n = 0; n < 12; ++n) teaching.see(2, 2);
+  teaching.memory.solve(true);
+  EXPECT_EQ(teaching.memory.told().counts, (std::vector<std::int64_t>{10, 10, 10}));
+  for (int label = 0; label < 3; ++label) EXPECT_EQ(teaching.answer(label), label);
+}
+
+TEST(ClassMemory, ForgetsFramesBeforeAClickThatCameLate) {
+  for (const double late : {0.0, 3.0}) {
+    Teaching teaching(2, {.places = 400, .late_s = late});
+    for (int n = 0; n < 400; ++n) {
+      const int shown = n / 100 % 2, told = std::max(0, n - 20) / 100 % 2;
+      teaching.see(shown, told);
+    }
+    teaching.memory.solve(true);
+    const auto counts = teaching.memory.told().counts;
+    EXPECT_NEAR(double(std::accumulate(counts.begin(), counts.end(), 0)),
+                late > 0 ? 400 - 3 * 30 : 400, 3);
+  }
+  Teaching brief(2, {.places = 40, .late_s = 3});
+  for (int n = 0; n < 40; ++n) brief.see(n / 4 % 2, n / 4 % 2);
+  brief.memory.solve(true);
+  EXPECT_GE(brief.memory.told().counts[0], 10) << "at most half of what a label lasted";
+}
+
+TEST(ClassMemory, AReturnIsAnsweredBeforeItIsLearnedFrom) {
+  Teaching teaching(2, {.places = 64});
+  for (int n = 0; n < 40; ++n) {
+    teaching.see(n / 20, n / 20);
+    teaching.memory.solve();
+  }
+  for (int n = 0; n < ClassMemory::kJudged; ++n) {
+    teaching.see(0, 0);
+    EXPECT_FALSE(n > 0 && teaching.memory.solve()) << n;
+    if (n == 0) teaching.memory.solve();  // what came before
+  }
+  teaching.see(0, 0);
+  EXPECT_TRUE(teaching.memory.solve());
+}
+
+TEST(ClassMemory, ACheckpointKeepsIt) {
+  Teaching before(2, {.places = 64});
+  for (int n = 0; n < 60; ++n) before.see(n % 2, n % 2);
+  before.memory.solve(true);
+  Teaching after(2, {.places = 64});
+  after.memory.restore(before.memory.entries());
+  EXPECT_EQ(after.memory.told().counts, before.memory.told().counts);
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_TRUE(at::equal(after.memory.head()[i].second, before.memory.head()[i].second));
+  for (int n = 0; n < 100; ++n) after.see(0, 0);
+  after.memory.solve(true);
+  EXPECT_EQ(after.answer(1), 1) << "though only the other class was seen again";
+}
+
+TEST(ClassMemory, WeightsThatKnowAClassAreKeptUntilItIsLabelledAgain) {
+  Teaching before(2);
+  for (int n = 0; n < 60; ++n) before.see(n % 2, n % 2);
+  before.memory.solve(true);
+  Teaching after(2, {.known = before.memory.likeness()});
+  for (int n = 0; n < 60; ++n) after.see(0, 0);
+  EXPECT_FALSE(after.memory.solve(true));
+  after.see(1, 1);
+  EXPECT_TRUE(after.memory.solve(true));
+}
+
+TEST(Likeness, AFrameUnlikeEveryClassIsNeither) {
+  Teaching teaching(2);
+  for (int n = 0; n < 60; ++n) teaching.see(n % 2, n % 2);
+  teaching.memory.solve(true);
+  const Likeness read = Likeness::from(teaching.memory.likeness().json());
+  std::vector<float> thumbnail(Likeness::values(1));
+  const auto unlike = [&](const at::Tensor& frame) {
+    Likeness::shrink({frame.const_data_ptr<float>(), std::size_t(frame.numel())}, 1, kEdge, kEdge,
+                     thumbnail);
+    EXPECT_EQ(read.unlike(thumbnail), teaching.memory.likeness().unlike(thumbnail));
+    return read.unlike(thumbnail);
+  };
+  EXPECT_FALSE(unlike(teaching.frame(0)));
+  EXPECT_FALSE(unlike(teaching.frame(1)));
+  EXPECT_TRUE(unlike(at::ones({1, kEdge, kEdge})));
+  EXPECT_FALSE(Likeness::from(nlohmann::json::parse("{\"mean\": 3}")).any());
+}
+
+/// Repeating the last label is right in 18 of 20 frames, and wrong wherever a class comes back.
+TEST(ClassScores, WhoRepeatsTheLastLabelDoesNotScoreOnReturn) {
+  ClassScores lazy(2, 1), knows(2, 1, 0, 5);
+  float last[2] = {1, 0};
+  for (int n = 0; n < 100; ++n) {
+    const float target[2] = {n / 10 % 2 == 0 ? 1.0f : 0.0f, n / 10 % 2 == 0 ? 0.0f : 1.0f};
+    lazy.see(target, last, n);
+    knows.see(target, target, n);
+    std::copy_n(target, 2, last);
+  }
+  EXPECT_GT(lazy.hits().mean(), 0.9);
+  EXPECT_EQ(lazy.returned().count(), 8);
+  EXPECT_EQ(lazy.returned().mean(), 0);
+  EXPECT_EQ(knows.returned().count(), 40);
+  EXPECT_EQ(knows.returned().mean(), 1);
+  EXPECT_NEAR(knows.majority_of_returned().mean(), 0.5, 0.1);
+}
+
+}  // namespace
+}  // namespace millrace::app

@@ -1,0 +1,148 @@
+"""What is taught stays learned, whatever is seen meanwhile, and its answer can be read."""
+
+import json
+import unittest
+
+import numpy
+import torch
+from safetensors.torch import load_file
+
+import program
+
+LAYERS = [{"type": "conv", "out": 8, "kernel": 3, "stride": 2}, {"type": "relu"}, {"type": "flatten"}, {"type": "linear", "out": 2}]
+TURN = 40
+
+
+class Labels(program.CliTest):
+    def frames(self, turns, noise):
+        """Two scenes in turns, which differ in one small thing amid others that move."""
+        chance = numpy.random.default_rng(noise)
+        scene = numpy.random.default_rng(1).integers(40, 200, (16, 24, 3))
+        frames = []
+        for n in range(turns * TURN):
+            frame = scene + chance.normal(0, 6, scene.shape)
+            frame[2:5, n % 20:n % 20 + 3] = 250
+            if n // TURN % 2:
+                frame[9:13, 6:10] = (220, 30, 30)
+            frames.append(frame.clip(0, 255).astype(numpy.uint8))
+        return numpy.stack(frames)
+
+    def pictures(self, name, turns, noise):
+        return program.write_frames(self.folder / name, self.frames(turns, noise))
+
+    def labels(self, name, turns, late=0.0):
+        path = self.folder / name
+        rows = [f"{k * TURN / 10 + (late if k else 0):.1f},{['empty', 'parcel'][k % 2]}" for k in range(turns)]
+        path.write_text("\n".join(["time,class", *rows]) + "\n")
+        return path
+
+    def config(self, uri, labels, **tables):
+        return {"source": {"uri": uri, "width": 24, "height": 16, "fps": 10.0},
+                "task": {"kind": "label", "loss": "cross-entropy", "labels": labels},
+                "model": {"preset": "layers", "layer": LAYERS}, "pipeline": {"stages": 2, "cut": [2], "schedule": "pb"}, **tables}
+
+    def run_as(self, config):
+        """The report of a run with the program's defaults, and what it said."""
+        report = self.folder / "r.json"
+        outcome = self.succeed("run", self.write(config), "--report", report)
+        return json.loads(report.read_text()), outcome.err
+
+    def teach(self, late=0.0, **tables):
+        weights = self.folder / "w.safetensors"
+        config = self.config(self.pictures("seen", 4, 1), self.labels("seen.csv", 4, late), **tables)
+        return self.run_as(program.merged(config, {"output": {"weights": weights}}))[0], weights
+
+    def evaluated(self, weights, *more):
+        report = self.folder / "e.json"
+        rest = self.labels("rest.csv", 6)
+        outcome = self.succeed("evaluate", weights, self.pictures("rest", 6, 2), "--report", report, "--set", "source.fps=10.0",
+                               "--set", f"task.labels={rest}", *more)
+        return json.loads(report.read_text()), outcome.out
+
+    def test_what_is_taught_stays_for_every_schedule(self):
+        for schedule in ("sequential", "pb", "partime", "pipedream", "gpipe"):
+            for late in (0.0, 1.0):
+                with self.subTest(schedule=schedule, late=late):
+                    report, weights = self.teach(late, pipeline={"stages": 2, "cut": [2], "schedule": schedule})
+                    self.assert_balanced(report)
+                    self.assertEqual(report["replay"]["kind"], "ridge")
+                    after, out = self.evaluated(weights)
+                    self.assertGreaterEqual(after["accuracy"]["mean"], 0.98, out)
+                    self.assertIn("better", out)
+        report, weights = self.teach(0.0, replay={"kind": "none"})
+        self.assertEqual(self.evaluated(weights)[0]["accuracy"]["mean"], 0.5, "the last label's bias")
+        self.assertEqual(report["accuracy_on_return"]["mean"], 0, "and so it is exposed, however well it scores")
+        self.assertGreater(report["accuracy"]["mean"], 0.8)
+
+    def test_two_runs_end_alike_and_pytorch_computes_the_same(self):
+        report, weights = self.teach()
+        first = load_file(weights)
+        self.teach()
+        self.assertTrue(all(torch.equal(first[name], value) for name, value in load_file(weights).items()))
+        net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, 2, padding=1), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(768, 2))
+        net.load_state_dict(first)
+        rest = torch.from_numpy(self.frames(6, 2)).permute(0, 3, 1, 2).float() / 255
+        hits = (net(rest).argmax(1) == torch.arange(6 * TURN) // TURN % 2).float().mean().item()
+        self.assertAlmostEqual(self.evaluated(weights)[0]["accuracy"]["mean"], hits)
+        self.assertGreater(report["accuracy_on_return"]["mean"], 0.95)
+        self.assertEqual(report["learned"]["strongest"], "majority class")
+        self.assertTrue(report["learned"]["yes"])
+        self.assertEqual(set(report["answer"]), {"class", "probability", "neither"})
+        self.assertEqual(report["answer"]["class"], "parcel")
+
+    def test_ten_clicks_a_class_are_enough(self):
+        clicks = self.folder / "clicks.csv"
+        chosen = sorted((turn * TURN + n, ("empty", "parcel")[turn % 2]) for turn in range(4) for n in range(3, TURN, 8))
+        clicks.write_text("frame,class\n" + "".join(f"{n},{name}\n" for n, name in chosen))
+        weights = self.folder / "w.safetensors"
+        config = self.config(self.pictures("seen", 4, 1), clicks, output={"weights": weights})
+        report, _ = self.run_as(config)
+        self.assertEqual(report["replay"]["by_class"], [10, 10])
+        self.assertGreaterEqual(self.evaluated(weights)[0]["accuracy"]["mean"], 0.98)
+
+    def test_a_resumed_run_remembers(self):
+        checkpoint = {"dir": self.folder / "state", "resume": True}
+        _, weights = self.teach(checkpoint=checkpoint)
+        one = self.folder / "one.csv"
+        one.write_text("time,class\n0,empty\n")
+        config = self.config(self.pictures("empty", 1, 3), one, checkpoint=checkpoint, output={"weights": weights})
+        config["task"]["classes"] = ["empty", "parcel"]
+        _, said = self.run_as(config)
+        self.assertIn('has no frame of the class "parcel"', said)
+        self.assertNotIn("does not fit", said)
+        self.assertGreaterEqual(self.evaluated(weights)[0]["accuracy"]["mean"], 0.98)
+
+    def test_a_frame_unlike_all_is_neither_and_the_answer_is_written(self):
+        _, weights = self.teach()
+        log, video = self.folder / "log.jsonl", self.folder / "v.mkv"
+        noise = program.write_frames(self.folder / "noise", program.random_frames(3, 20))
+        report, out = self.evaluated(weights)
+        self.assertEqual(report["neither"], 0, out)
+        outcome = program.call("evaluate", weights, noise, "--set", "task.labels=", "--report", self.folder / "n.json",
+                               "--set", "source.width=24", "--set", "source.height=16")
+        self.assertIn("neither   1 of the frames", outcome.out)
+        self.assertEqual(json.loads((self.folder / "n.json").read_text())["answer"], {"class": None, "probability": None, "neither": True})
+        self.teach(output={"log": log, "log_every": 1, "video": video})
+        lines = [json.loads(line)["answer"] for line in log.read_text().splitlines()]
+        self.assertEqual(lines[0]["class"], None)
+        self.assertEqual(lines[-1]["class"], "parcel")
+        self.assertGreater(lines[-1]["probability"], 0.9)
+        self.assertTrue(video.exists())
+
+    def test_what_does_not_fit_is_one_line(self):
+        uri, labels = self.pictures("seen", 1, 1), self.labels("seen.csv", 2)
+        good = self.config(uri, labels)
+        for tables, words in (({"task": {"classes": ["empty", "parcel", "cat"]}}, ("task.classes", "3 names for 2 classes")),
+                              ({"task": {"classes": ["empty", "pracel"]}}, ("task.labels", 'the nearest is "pracel"')),
+                              ({"replay": {"kind": "ridge"}, "task": {"kind": "autoencode", "labels": ""},
+                                "model": {"preset": "partime-cnn", "layer": []}}, ("replay.kind", 'is for task.kind "label"')),
+                              ({"replay": {"kind": "ridge"}, "model": {"layer": [{"type": "conv", "out": 2, "kernel": 3}, {"type": "avgpool", "kernel": 16}]}},
+                               ("replay.kind", "ends in a linear layer"))):
+            with self.subTest(words=words):
+                self.assert_check_refuses(program.merged(good, tables), *words)
+        (self.folder / "three.csv").write_text("time,class\n0,a\n1,b\n2,c\n")
+        self.assert_check_refuses(program.merged(good, {"task": {"labels": self.folder / "three.csv"}}), "model.layer", "2 outputs, the source 3 classes")
+
+
+if __name__ == "__main__":
+    unittest.main()
