@@ -32,6 +32,8 @@ bool drawable(const Chart& chart, double x, double y) {
 // Of a strip, in pixels.
 constexpr int kBorder = 28;
 constexpr int kGap = 20;
+constexpr int kTop = kBorder + 34 + 24;     // of the panels, below title and their own titles
+constexpr int kBottom = 30 + kBorder;       // below the panels, for their captions
 constexpr int kPanelWidth = 320;  // least
 constexpr double kTitle = 12.0;
 constexpr double kLabel = 9.0;
@@ -178,8 +180,8 @@ void write_strip(const std::string& title, const std::vector<Panel>& panels,
     width += size_of(i).width + kGap;
     height = std::max(height, size_of(i).height);
   }
-  const int top = kBorder + (title.empty() ? 0 : 34) + 24;
-  Canvas canvas(std::max(width, kPanelWidth), top + height + 30 + kBorder);
+  const int top = title.empty() ? kTop - 34 : kTop;
+  Canvas canvas(std::max(width, kPanelWidth), top + height + kBottom);
   canvas.text(fitted(title, canvas.width() - 2.0 * kBorder, kTitle, true),
               {kBorder, kBorder + 14.0}, {kTitle, ink::text, Align::left, true});
 
@@ -195,6 +197,10 @@ void write_strip(const std::string& title, const std::vector<Panel>& panels,
     left += size.width + kGap;
   }
   write_whole(path, canvas.png());
+}
+
+std::array<int, 4> first_of_three(int strip_width, int strip_height) {
+  return {kBorder, kTop, (strip_width - 2 * kBorder - 2 * kGap) / 3, strip_height - kTop - kBottom};
 }
 
 }  // namespace millrace::io

@@ -1,7 +1,8 @@
 // Serves an invented run, to develop and test the page with.
-//   page_play SERVE TOKEN CLASSES
+//   page_play SERVE TOKEN CLASSES SNAPSHOTS
 // Prints its URL, then takes a command a line from stdin until that ends.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -11,7 +12,11 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 
+#include "engine/format.h"
+#include "io/files/whole_file.h"
+#include "io/plot/plot.h"
 #include "io/source/labels.h"
 #include "tools/page/server.h"
 
@@ -32,7 +37,10 @@ Json first_state() {
     "learned": {"yes": false, "strongest": "last frame", "times": 0.5},
     "accuracy": null, "iou": null,
     "psnr_db": {"recent": 20, "mean_frame": {"recent": 18}, "last_frame": {"recent": 21}},
-    "novelty": {"unexpected": 0, "events": 0, "deviation": 0.5, "in_event": false},
+    "novelty": {"unexpected": 0, "events": 0, "deviation": 0.5, "in_event": false, "threshold": 4,
+                "taught": []},
+    "zones": [{"name": "door", "points": [[0.1, 0.1], [0.5, 0.1], [0.5, 0.6]], "sensitivity": 1}],
+    "ignore": [[[0.7, 0], [1, 0], [1, 0.3]]],
     "guard": {"roll_backs": 0, "last_frame": null, "rate": 1}, "learning_rate": 0.003,
     "realtime": {"judged": true, "holds": true, "reason": ""},
     "stream": {"connected": true, "breaks": 0, "reconnects": 0, "frames_since": 0,
@@ -44,8 +52,9 @@ Json first_state() {
 /// Learns nothing, at a fixed rate. Its pictures are waves that move.
 class InventedRun {
  public:
-  explicit InventedRun(int classes)
+  InventedRun(int classes, std::string snapshots)
       : classes_(classes),
+        snapshots_(std::move(snapshots)),
         board_({.channels = 3, .height = kSide, .width = kSide}, {.channels = classes > 0 ? 1 : 3,
                                                                   .height = kSide,
                                                                   .width = kSide,
@@ -70,6 +79,8 @@ class InventedRun {
     return now_;
   }
   PictureBoard& board() { return board_; }
+  PictureBoard* event_board() { return snapshots_.empty() ? &event_board_ : nullptr; }
+  const std::string& snapshots() const { return snapshots_; }
   Controls& controls() { return controls_; }
   std::int64_t shown() const { return shown_; }
   /// The source breaks off or comes back.
@@ -83,7 +94,50 @@ class InventedRun {
     stream["last_error"] = "rtsp://viewer:secret@camera.example/street: no picture for 2.5 s";
   }
 
+  /// An event begins: "local".
+  void begin_event(const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    Json& novelty = now_.state["novelty"];
+    const int number = novelty["events"].get<int>() + 1;
+    novelty["events"] = number;
+    novelty["in_event"] = event_began_ = true;
+    novelty["last"] = {{"kind", "unexpected"},   {"event", number},
+                       {"frame", now_.frames.trained},
+                       {"time", 1767322345.0 + number}, {"reason", reason},
+                       {"zone", "door"},         {"deviation", 5.25}};
+    if (reason == "local")
+      novelty["last"].update({{"box", {10, 20, 16, 12}}, {"size", {kSide, kSide}}});
+    if (!snapshots_.empty()) write_snapshot(number, novelty["last"].dump());
+  }
+  void end_event() {
+    const std::lock_guard lock(mutex_);
+    now_.state["novelty"]["in_event"] = false;
+  }
+  bool is_normal(std::int64_t event) {
+    const std::lock_guard lock(mutex_);
+    now_.state["novelty"]["taught"].push_back(event);
+    return event != 1;
+  }
+  /// Of a task with classes: what it sees, as JSON.
+  void answer(const std::string& json) {
+    const std::lock_guard lock(mutex_);
+    now_.state["answer"] = Json::parse(json);
+  }
+  /// From now on frames have no target.
+  void lose_targets() { targets_ = false; }
+
  private:
+  void write_snapshot(int number, const std::string& about) {
+    io::Frame frame;
+    frame.reshape(kSide, kSide, 3);
+    for (std::size_t i = 0; i < frame.pixels.size(); ++i) frame.pixels[i] = std::uint8_t(i * 7);
+    const std::string path = snapshots_ + engine::format("/20260102T0304%02dZ-event-%d-frame-%lld",
+                                                         number, number,
+                                                         static_cast<long long>(number));
+    io::write_whole(path + ".json", about);
+    io::write_strip("Unexpected", {{"input", "", frame}, {"prediction", "", frame}, {"error", "", frame}},
+                    path + ".png");
+  }
   void train() {
     for (io::Clock::time_point due = io::Clock::now(); !stop_;) {
       due += std::chrono::nanoseconds(std::int64_t(1e9 / kFps));
@@ -105,13 +159,17 @@ class InventedRun {
   }
   void step() {
     engine::FrameCounts& frames = now_.frames;
-    ++(controls_.paused() ? frames.dropped : frames.trained);
+    ++(controls_.paused() ? frames.dropped : targets_ ? frames.trained : frames.rejected);
+    frames.without_target += !controls_.paused() && !targets_;
     ++frames.received;
     Json& state = now_.state;
+    state["realtime"]["judged"] = targets_.load();
+    if (!targets_) state["realtime"]["reason"] = "no frame was learned from lately";
     state["frames"].update(
         {{"received", frames.received}, {"trained", frames.trained}, {"dropped", frames.dropped}});
     if (controls_.paused()) return;
     const double varies = 1 + 0.1 * std::sin(double(frames.trained));
+    state["novelty"]["deviation"] = 1 + std::sin(double(frames.received) / 9);
     state["loss"]["last"] = state["loss"]["recent"] = 0.1 / (1 + double(frames.trained) / kFps);
     const double slower = 1 + 0.3 * std::sin(double(frames.trained) / 50);
     now_.latency.record(std::int64_t(4e9 * kBudget * varies * slower));
@@ -147,11 +205,15 @@ class InventedRun {
     show();
   }
   void show() {
+    if (Pictures* const room = std::exchange(event_began_, false) ? event_board_.room() : nullptr) {
+      std::ranges::fill(room->input, 0.6f);
+      event_board_.show(now_.frames.received);
+    }
     Pictures* const room = board_.room();
     if (!room) return;
     const auto draw = [&](std::vector<float>& picture, double share, int classes) {
       for (std::size_t i = 0; i < picture.size(); ++i) {
-        const double wave = double(i % kSide + i / kSide + std::size_t(now_.frames.trained));
+        const double wave = double(i % kSide + i / kSide + std::size_t(now_.frames.received));
         const double value = share * (0.5 + 0.5 * std::sin(wave / 7 + double(i) / 4000));
         picture[i] = float(classes > 0 ? std::floor(value * 0.99 * classes) : value);
       }
@@ -159,12 +221,14 @@ class InventedRun {
     draw(room->input, 1, 0);
     draw(room->target, 1, classes_);
     draw(room->prediction, 0.8, classes_);
-    board_.show(now_.frames.trained);
+    board_.show(now_.frames.received);
     ++shown_;
   }
 
   const int classes_;  ///< above 0: target and prediction show this many
+  const std::string snapshots_;
   PictureBoard board_;
+  PictureBoard event_board_{{.channels = 3, .height = kSide, .width = kSide}, {}};
   io::LiveLabels labels_{{"day", "night"}};
   Controls controls_{{.set_learning_rate =
                           [this](double rate) {
@@ -175,14 +239,17 @@ class InventedRun {
                       .hear_label = [this](auto text) { return labels_.hear(text); }}};
   mutable std::mutex mutex_;
   Snapshot now_;  ///< under mutex_
+  bool event_began_ = false;  ///< under mutex_
+  std::atomic<bool> targets_{true};
   std::atomic<std::int64_t> shown_{0};
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };
 
-void play(const std::string& serve, const std::string& token, int classes) {
+void play(const std::string& serve, const std::string& token, int classes,
+          const std::string& snapshots) {
   const WebOptions options = web_options(serve, token);
-  InventedRun run(classes);
+  InventedRun run(classes, snapshots);
   std::atomic<bool> fails{false};  // as where memory is short for a moment
   const auto server = start_server(options, {.look =
                                                  [&] {
@@ -190,7 +257,12 @@ void play(const std::string& serve, const std::string& token, int classes) {
                                                    return run.look();
                                                  },
                                              .pictures = &run.board(),
-                                             .controls = &run.controls()});
+                                             .controls = &run.controls(),
+                                             .snapshots = run.snapshots(),
+                                             .event_picture = run.event_board(),
+                                             .is_normal = [&](std::int64_t event) {
+                                               return run.is_normal(event);
+                                             }});
   std::printf("%s\n", server->url().c_str());
   std::fflush(stdout);
   for (std::string command; std::getline(std::cin, command);) {
@@ -198,6 +270,10 @@ void play(const std::string& serve, const std::string& token, int classes) {
     if (command == "mend") run.set_connected(true);
     if (command == "fail") fails = true;
     if (command == "work") fails = false;
+    if (command.starts_with("event ")) run.begin_event(command.substr(6));
+    if (command == "calm") run.end_event();
+    if (command.starts_with("answer ")) run.answer(command.substr(7));
+    if (command == "unlabelled") run.lose_targets();
     // Every command is answered: {frames trained, pictures shown}.
     std::printf("%lld %lld\n", static_cast<long long>(run.look().frames.trained),
                 static_cast<long long>(run.shown()));
@@ -210,8 +286,8 @@ void play(const std::string& serve, const std::string& token, int classes) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc != 4) throw std::invalid_argument("page_play SERVE TOKEN CLASSES");
-    millrace::page::play(argv[1], argv[2], std::stoi(argv[3]));
+    if (argc != 5) throw std::invalid_argument("page_play SERVE TOKEN CLASSES SNAPSHOTS");
+    millrace::page::play(argv[1], argv[2], std::stoi(argv[3]), argv[4]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "page_play: %s\n", error.what());
     return 1;

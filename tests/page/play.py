@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -21,8 +22,8 @@ TOKEN = "a-token-of-at-least-16-characters"
 class Play:
     """A running page_play; a context manager."""
 
-    def __init__(self, serve="127.0.0.1:0", token="", classes=0):
-        self.process = subprocess.Popen([PLAY, serve, token, str(classes)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, serve="127.0.0.1:0", token="", classes=0, snapshots=""):
+        self.process = subprocess.Popen([PLAY, serve, token, str(classes), str(snapshots)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().strip()
         self.port = urlsplit(self.url).port
 
@@ -57,7 +58,7 @@ class Play:
                 connection.putheader(name.replace("_", "-"), value)
             connection.endheaders(data)
             answer = connection.getresponse()
-            return answer.status, answer.headers, answer.read().decode()
+            return answer.status, answer.headers, answer.read().decode(errors="replace")
         finally:
             connection.close()
 
@@ -69,8 +70,14 @@ class Play:
 
     def command(self, command, **headers):
         """Sends a command as the page does; returns the status."""
+        return self.order("/control", command, **headers)
+
+    def order(self, path, command, **headers):
         headers = {"Content_Type": "application/json", "X_Millrace": "control", **headers}
-        return self.status("/control", "POST", json.dumps(command), **headers)
+        return self.status(path, "POST", json.dumps(command), **headers)
+
+    def events(self):
+        return json.loads(self.ask("/events")[2])["events"]
 
     def connect(self, buffer=None):
         """A TCP connection; `buffer`: the size of its receive buffer."""
@@ -110,6 +117,11 @@ def messages(viewer):
 
 
 class PlayTest(unittest.TestCase):
+    def folder(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return folder.name
+
     def play(self, **options):
         play = Play(**options)
         self.addCleanup(play.__exit__)

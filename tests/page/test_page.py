@@ -23,7 +23,7 @@ except ImportError:
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 PICTURES = ["input", "target", "prediction", "error"]
-CHARTS = ["chart-loss", "chart-rate", "chart-time", "chart-latency"]
+CHARTS = ["chart-novelty", "chart-loss", "chart-rate", "chart-time", "chart-latency"]
 SHOTS = os.environ.get("MILLRACE_SHOTS", "")
 SHOT_OF = os.environ.get("MILLRACE_PAGE", "")
 SHOT_SECONDS = 170
@@ -42,14 +42,14 @@ return [seen.size, sum];"""
 
 TOO_WIDE = """
 const right = (e) => e.getBoundingClientRect().right;
-const edge = (e) => e.closest('.card, .tile') ? right(e.closest('.card, .tile')) - 6 : innerWidth;
-return [...document.querySelectorAll('body *')].filter((e) => e.getClientRects().length > 0)
-  .filter((e) => !e.matches('.card, .tile') && right(e) > edge(e) + 0.5)
+const edge = (e) => e.closest('.card') ? right(e.closest('.card')) - 6 : innerWidth;
+return [...document.querySelectorAll('body *')].filter((e) => e.getClientRects().length > 0 && !e.closest('.view, .thumb'))
+  .filter((e) => !e.matches('.card, #status') && right(e) > edge(e) + 0.5)
   .map((e) => e.tagName + '.' + e.className + '#' + e.id + ' ' + e.textContent);"""
 
 # Text that is cut off or overlaps other text.
 CUT_OFF = """
-return [...document.querySelectorAll('#run, .big, .small, h2, figcaption, button, .stage p')]
+return [...document.querySelectorAll('#run, #status *, .class, .big, .small, h2, figcaption, button, .reason, time, .stage p')]
   .filter((e) => e.offsetParent && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== 'inline')
   .map((e) => e.className + ' ' + e.textContent);"""
 
@@ -76,11 +76,22 @@ class PageTest(PlayTest):
         self.resize(1440, 900)
         self.prefer("dark")
 
-    def open(self, url):
+    def open(self, url, engine=False):
         self.browser.get("about:blank")
         self.complaints()  # of the page before, whose run has ended
         self.browser.get(url)
         self.wait_for(lambda: self.text("fps") not in ("–", ""), "no numbers")
+        if engine:
+            self.find("engine").find_element(By.TAG_NAME, "summary").click()
+
+    def found(self):
+        """The events on the page: (reason, width of its picture as loaded), the newest first."""
+        return [tuple(one) for one in self.run_script("""
+            return [...document.querySelectorAll('#events li')].map((row) => {
+              const picture = row.querySelector('img');
+              picture.loading = 'eager';
+              return [row.querySelector('.reason').textContent, picture.naturalWidth];
+            });""")]
 
     def resize(self, width, height, scale=1, mobile=False):
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
@@ -107,13 +118,13 @@ class PageTest(PlayTest):
     def test_numbers_pictures_and_charts_are_live(self):
         play = self.play()
         self.complaints()
-        self.open(play.url)
+        self.open(play.url, engine=True)
         for name in ("run", "loss", "latency-why"):
             before = self.text(name)
             self.wait_for(lambda: self.text(name) != before, f"{name} stands still")
         self.assertIn("***@camera.example", self.text("run"))
         self.assertEqual(self.text("verdict-text"), "Holds")
-        for name in PICTURES:
+        for name in ["scene", *PICTURES]:
             colours, first = self.run_script(LOOK_AT, self.find(name))
             self.assertGreater(colours, 50, name)
             self.wait_for(lambda: self.run_script(LOOK_AT, self.find(name))[1] != first, f"{name} stands still")
@@ -135,7 +146,8 @@ class PageTest(PlayTest):
         play = self.play(classes=4)
         self.complaints()
         self.open(play.url)
-        self.wait_for(lambda: self.find("target").is_displayed(), "no class map")
+        self.wait_for(lambda: self.run_script(LOOK_AT, self.find("prediction"))[0] > 1, "no class map")
+        self.assertTrue(self.find("prediction").is_displayed(), "it is folded")
         legend = self.wait_for(lambda: self.find("classes").find_elements(By.TAG_NAME, "span"), "no legend")
         self.assertEqual([one.text for one in legend], [f"class {i}" for i in range(4)])
         shown = [self.run_script("return getComputedStyle(arguments[0], '::before').backgroundColor", one) for one in legend]
@@ -149,9 +161,9 @@ class PageTest(PlayTest):
 
     def test_controls_reach_the_run(self):
         play = self.play()
-        self.open(play.url)
+        self.open(play.url, engine=True)
         self.find("pause").click()
-        self.wait_for(lambda: self.text("verdict-text") == "Paused", "not paused")
+        self.wait_for(lambda: self.text("status-text") == "Paused", "not paused")
         trained = play.tell()[0]
         time.sleep(0.3)  # of which a tenth would do
         self.assertEqual(play.tell()[0], trained)
@@ -180,6 +192,86 @@ class PageTest(PlayTest):
             self.wait_for(lambda: [b.get_attribute("aria-pressed") for b in (day, night)]
                           == [str(label == name).lower() for name in ("day", "night")], "another button is pressed")
 
+    def test_events_have_their_pictures_whenever_the_page_is_opened(self):
+        folder = self.folder()
+        for snapshots in (folder, ""):
+            play = self.play(snapshots=snapshots)
+            play.tell("event moved")
+            self.wait_for(lambda: len(play.events()) == 1)
+            play.tell("event local")
+            self.wait_for(lambda: len(play.events()) == 2)
+            self.open(play.url)
+            reasons = ["Something new at door", "The camera moved at door"]
+            for width in (390, 1440, None):  # None: the tab is loaded again
+                self.resize(width or 1440, 900, mobile=width == 390)
+                if not width:
+                    self.browser.refresh()
+                self.wait_for(lambda: [reason for reason, wide in self.found() if wide > 0] == reasons,
+                              lambda: (snapshots, width, self.found()))
+            thumb, box = (self.run_script("const r = document.querySelector(arguments[0]).getBoundingClientRect();"
+                                          "return [r.x, r.y, r.width, r.height]", one) for one in (".thumb", ".thumb .box"))
+            for i, share in ((0, 10 / 64), (1, 20 / 64)):  # of a picture of 64x64
+                self.assertAlmostEqual((box[i] - thumb[i]) / thumb[i + 2], share, delta=0.02)
+            self.assertEqual(self.complaints(), [])
+        again = self.play(snapshots=folder)  # after a restart
+        self.open(again.url)
+        self.wait_for(lambda: [wide > 0 for _, wide in self.found()] == [True, True], self.found)
+
+    def test_what_is_said_of_events_lasts_and_teaches(self):
+        folder = self.folder()
+        play = self.play(snapshots=folder)
+        self.open(play.url)
+        for number in (1, 2):
+            play.tell("event local")
+            self.wait_for(lambda: len(self.found()) == number, "not found")
+
+        def press(row, name):
+            self.browser.find_elements(By.CSS_SELECTOR, "#events li")[row].find_element(By.CLASS_NAME, name).click()
+        press(1, "normal")
+        self.wait_for(lambda: "forgotten" in self.text("notice"), "nobody complained")
+        press(1, "seen")
+        self.wait_for(lambda: self.text("unseen") == "1 new", "not marked")
+        press(0, "normal")
+        self.wait_for(lambda: self.find("unseen").is_displayed() is False, "not marked")
+        self.assertEqual(play.state()["novelty"]["taught"], [1, 2])
+        again = self.play(snapshots=folder)
+        self.open(again.url)
+        self.wait_for(lambda: [one.text for one in self.browser.find_elements(By.CLASS_NAME, "mark")]
+                      == ["Learned as normal", "Seen"], "forgotten")
+        self.assertEqual(self.browser.find_elements(By.CSS_SELECTOR, "#events button.normal"), [], "of an earlier run")
+
+    def test_an_event_is_drawn_on_the_picture(self):
+        play = self.play()
+        self.open(play.url)
+        self.wait_for(lambda: self.browser.find_elements(By.CSS_SELECTOR, "#marks polygon.zone + text"), "no zone")
+        self.assertEqual(len(self.browser.find_elements(By.CSS_SELECTOR, "#marks polygon.ignored")), 1)
+        self.assertEqual(self.text("status-text"), "Watching")
+        play.tell("event local")
+        box = self.wait_for(lambda: self.browser.find_elements(By.CSS_SELECTOR, "#marks rect.box"), "no box")[0]
+        self.assertEqual([float(box.get_attribute(name)) for name in ("x", "y", "width", "height")], [20, 40, 32, 24],
+                         "in pixels of the picture, which is doubled")
+        self.assertEqual(self.text("status-text"), "Something new at door")
+        play.tell("calm")
+        self.wait_for(lambda: not self.browser.find_elements(By.CSS_SELECTOR, "#marks rect.box"), "the box stays")
+
+    def test_what_it_sees_is_large(self):
+        play = self.play()
+        self.open(play.url)
+        for answer, word, why in (('{"class": "night", "probability": 0.973}', "night", "97 % sure"),
+                                  ('{"class": null, "neither": true}', "None of them", "unlike all")):
+            play.tell("answer " + answer)
+            self.wait_for(lambda: self.text("answer-class") == word and why in self.text("answer-why"), word)
+        self.assertGreater(self.find("answer-class").size["height"], 40)
+
+    def test_frames_without_a_label_are_watched_all_the_same(self):
+        play = self.play()
+        self.open(play.url)
+        play.tell("unlabelled")
+        self.wait_for(lambda: "only predicted now" in self.text("fps-why"), "they are not counted")
+        self.assertEqual(self.text("status-text"), "Watching")
+        self.assertEqual(self.find("status").get_attribute("data-mood"), "good")
+        self.wait_for(lambda: float(self.text("fps")) > 5, "no frames")
+
     def test_dark_and_light(self):
         play = self.play()
         self.prefer("light")
@@ -197,8 +289,9 @@ class PageTest(PlayTest):
 
     def test_every_width(self):
         play = self.play()
+        play.tell("event frozen")
+        play.tell("event local")
         self.open(play.url)
-        self.wait_for(lambda: self.find("chart-latency").find_elements(By.TAG_NAME, "canvas"), "no charts")
         sizes = ((390, 844), (360, 640), (768, 1024), (1024, 768), (1280, 720), (1280, 800), (1440, 900), (1920, 1080))
 
         def fits_everywhere(moment):
@@ -208,11 +301,14 @@ class PageTest(PlayTest):
                 for amiss in (TOO_WIDE, CUT_OFF):
                     self.wait_for(lambda: self.run_script(amiss) == [], lambda: (moment, width, self.run_script(amiss)))
 
-        fits_everywhere("while it learns")
+        fits_everywhere("while it watches")
         self.assertLessEqual(self.run_script("return document.documentElement.scrollHeight"), 1080, "a wall scrolls")
+        self.find("engine").find_element(By.TAG_NAME, "summary").click()
+        fits_everywhere("with the engine")
+        self.wait_for(lambda: self.find("chart-latency").find_elements(By.TAG_NAME, "canvas"), "no charts")
         pictures = [self.run_script(LOOK_AT, self.find(name))[0] for name in PICTURES]
         play.tell("break")
-        self.wait_for(lambda: self.text("verdict-text") == "Source away", "nothing noticed")
+        self.wait_for(lambda: self.text("status-text") == "Source away", "nothing noticed")
         fits_everywhere("while the source is away")
         self.assertEqual([self.run_script(LOOK_AT, self.find(name))[0] > 50 for name in PICTURES],
                          [colours > 50 for colours in pictures], "the last pictures are gone")
@@ -231,13 +327,13 @@ class PageTest(PlayTest):
     def test_it_comes_back(self):
         with Play() as first:
             self.open(first.url)
-        self.wait_for(lambda: self.text("verdict-text") == "Disconnected", "nothing noticed")
+        self.wait_for(lambda: self.text("status-text") == "Disconnected", "nothing noticed")
         again = self.play(serve=f"127.0.0.1:{first.port}")
         self.assertEqual(again.port, first.port)
-        self.wait_for(lambda: self.text("verdict-text") == "Holds", "does not come back")
+        self.wait_for(lambda: self.text("status-text") == "Watching", "does not come back")
         again.tell("break")
-        self.wait_for(lambda: self.text("verdict-text") == "Source away", "nothing noticed")
-        self.assertNotIn("secret", self.text("verdict-why"))
+        self.wait_for(lambda: self.text("status-text") == "Source away", "nothing noticed")
+        self.assertNotIn("secret", self.text("status-why"))
 
     @unittest.skipUnless(SHOTS, "no picture asked for")
     def test_picture_for_readme(self):

@@ -12,7 +12,7 @@ from pathlib import Path
 from play import TOKEN, Play, PlayTest, messages
 
 PATHS = ["/", "/app.js", "/app.css", "/dygraph.js", "/state", "/history", "/metrics", "/healthz", "/live",
-         "/picture/input", "/picture/target", "/picture/prediction", "/picture/error"]
+         "/events", "/events/NAME", "/picture/input", "/picture/target", "/picture/prediction", "/picture/error"]
 STALLED = 100
 MONITORING = Path(__file__).resolve().parents[2] / "tools" / "page" / "monitoring"
 
@@ -79,6 +79,43 @@ class Admission(PlayTest):
             self.assertEqual(play.status(path), 404, path)
         self.assertEqual(play.status("/state", "DELETE"), 405)
 
+    def test_events_serve_snapshots_and_nothing_else(self):
+        folder = Path(self.folder())
+        (folder / "secret.txt").write_text("x")
+        snapshots = folder / "snapshots"
+        play = self.play(snapshots=snapshots)
+        self.assertEqual(play.events(), [])
+        play.tell("event local")
+        event = self.wait_for(play.events)[0]
+        self.assertEqual((event["reason"], event["box"], event["size"], event["this_run"], event["mark"]),
+                         ("local", [10, 20, 16, 12], [64, 64], True, None))
+        self.assertEqual(event["time"], 1767322346)
+        status, headers, _ = play.ask(event["picture"])
+        self.assertEqual((status, headers["Content-Type"]), (200, "image/png"))
+        (snapshots / "secret.png").write_text("x")
+        (snapshots / event["name"].replace("frame-1", "frame-2")).symlink_to(folder / "secret.txt")
+        for path in ("../secret.txt", "..%2fsecret.txt", "secret.png", "seen.json", event["name"] + "/", event["name"][:-3] + "json",
+                     event["name"].replace("frame-1", "frame-2"), f"x/../{event['name']}", f"%2e/{event['name']}", ""):
+            self.assertEqual(play.status("/events/" + path), 404, path)
+
+    def test_marks_are_commands(self):
+        play = self.play(snapshots=self.folder())
+        play.tell("event local")
+        play.tell("event light")
+        last, first = (event["picture"] for event in self.wait_for(lambda: play.events()[1:] and play.events()))
+        seen = {"mark": "seen"}
+        for refused, path, command, headers in (
+                (403, first, seen, {"X_Millrace": ""}), (403, first, seen, {"Content_Type": "text/plain"}),
+                (403, first, seen, {"Origin": "http://evil.example"}), (404, first + "x", seen, {}), (400, first, {"mark": "bad"}, {}),
+                (400, first, {}, {}), (400, first, [], {}), (400, "/events", {"mark": "normal"}, {}), (409, first, {"mark": "normal"}, {})):
+            self.assertEqual(play.order(path, command, **headers), refused, (path, command, headers))
+        self.assertEqual({"count": 2, "unseen": 2, "teachable": True}.items() - play.state()["events"].items(), set())
+        self.assertEqual(play.order(last, {"mark": "normal"}), 202)
+        self.assertEqual(play.order("/events", seen), 202)
+        self.assertEqual([event["mark"] for event in play.events()], ["normal", "seen"])
+        self.assertEqual(play.state()["novelty"]["taught"], [1, 2])
+        self.assertEqual(play.status("/events", "DELETE"), 405)
+
 
 class Texts(PlayTest):
     def test_prometheus_reads_counters_and_whole_histograms(self):
@@ -131,7 +168,8 @@ class Texts(PlayTest):
         play = self.play()
         api = json.loads(play.ask("/openapi.json")[2])
         served = {path for path in PATHS[1:] if path.count(".") == 0} - {"/live"}
-        told = {path.replace("{name}", name) for path in api["paths"] for name in ("input", "target", "prediction", "error")}
+        told = {path.replace("{name}", name).replace("{event}", "NAME") for path in api["paths"]
+                for name in ("input", "target", "prediction", "error")}
         self.assertEqual(told - {"/control", "/label", "/openapi.json"}, served)
         commands = api["paths"]["/control"]["post"]["requestBody"]["content"]["application/json"]
         offered = set(play.state()["controls"]["offered"])

@@ -55,8 +55,8 @@ TEST(HistoryJson, RowsHaveAColumnEach) {
   ASSERT_EQ(history["recent"].size(), 1u);
   EXPECT_EQ(history["recent"][0].size(), history["columns"].size());
   EXPECT_EQ(history["recent"][0][1], 7);
-  EXPECT_EQ(history["columns"].back(), "events");
-  EXPECT_EQ(history["recent"][0].back(), 3);
+  EXPECT_EQ(history["columns"].back(), "deviation");
+  EXPECT_EQ(history["recent"][0].back(), 4.5);
 }
 
 TEST(HealthJson, AStreamStallsByItsOwnPace) {

@@ -63,6 +63,32 @@ TEST(Trend, PercentilesForgetWhatIsLongAgo) {
   EXPECT_NEAR(looks.number("/latency_ms/recent_p99"), 10, 0.5);
 }
 
+TEST(Trend, NoEventFallsBetweenTwoPoints) {
+  Looks looks;
+  Json& novelty = looks.snapshot.state["novelty"] = {{"events", 0}, {"deviation", 1.0}};
+  looks.look(8);
+  EXPECT_EQ(looks.trend.recent().back().back(), 1);
+  novelty["events"] = 1;
+  novelty["last"]["deviation"] = 9.0;
+  looks.look(4);
+  EXPECT_EQ(looks.trend.recent().back().back(), 9);
+  looks.look(4);
+  EXPECT_EQ(looks.trend.recent().back().back(), 1);
+}
+
+TEST(Trend, FramesWithoutATargetAreCountedToo) {
+  Looks looks;
+  looks.look(8);
+  for (int i = 0; i < 12; ++i) {
+    looks.rests = true;
+    looks.snapshot.frames.without_target += 5;
+    looks.look(1);
+  }
+  EXPECT_EQ(looks.number("/rate/fps"), 0);
+  EXPECT_NEAR(looks.number("/rate/predicted_fps"), 20, 0.01);
+  EXPECT_FALSE(looks.trend.live().stalled);
+}
+
 TEST(Trend, CountsFramesSinceTheSourceCameBack) {
   Looks looks;
   looks.snapshot.state["stream"]["reconnects"] = 3;  // before anybody looked

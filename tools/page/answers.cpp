@@ -14,6 +14,8 @@ constexpr char kJson[] = "application/json";
 constexpr char kHtml[] = "text/html; charset=utf-8";
 constexpr char kText[] = "text/plain; charset=utf-8";
 
+constexpr std::string_view kEvents = "/events", kEvent = "/events/";
+
 std::string_view view(boost::beast::string_view text) {
   return {text.data(), text.size()};
 }
@@ -64,25 +66,66 @@ Response welcome(const Site& site, const Request& request) {
   return response;
 }
 
-Response control(Site& site, const Request& request) {
+/// What became of a command.
+struct Outcome {
+  http::status status = http::status::accepted;
+  std::string why = {};  ///< it was refused
+};
+
+Outcome control(Site& site, const Request& request) {
   const bool label = path_of(request) == "/label";
   Controls* const controls = site.subject.controls;
-  if (!controls || (label && !controls->offered().hear_label)) {
-    return refuse(
-        request, http::status::not_found,
-        label ? "this run takes no labels: task.labels = \"http\"" : "this page has no controls");
+  if (!controls) return {http::status::not_found, "this page has no controls"};
+  if (label && !controls->offered().hear_label)
+    return {http::status::not_found, "this run takes no labels: task.labels = \"http\""};
+  const std::string wrong =
+      label ? controls->offered().hear_label(request.body()) : obey(request.body(), *controls);
+  return wrong.empty() ? Outcome() : Outcome{http::status::bad_request, wrong};
+}
+
+bool is_event(std::string_view path) {
+  return path.size() > kEvent.size() && path.starts_with(kEvent);
+}
+
+/// Marks one event, or all of them.
+Outcome mark(Site& site, const Request& request) {
+  const std::string_view path = path_of(request);
+  const std::string_view name = is_event(path) ? path.substr(kEvent.size()) : "";
+  const Json asked = Json::parse(request.body(), nullptr, /*allow_exceptions=*/false);
+  const Json as = asked.is_object() ? asked.value("mark", Json()) : Json();
+  if (as != "seen" && (as != "normal" || name.empty()))
+    return {http::status::bad_request, "expected {\"mark\": \"seen\"}, or \"normal\" of one event"};
+  if (as == "normal") {
+    const std::int64_t number = site.events.number_in_this_run(name);
+    if (number < 0 || !site.subject.is_normal || !site.subject.is_normal(number))
+      return {http::status::conflict, "the detector has forgotten what that event looked like"};
   }
+  try {
+    if (site.events.mark(name, as.get<std::string>())) return {};
+    return {http::status::not_found, "there is no such event"};
+  } catch (const std::runtime_error& error) {
+    return {http::status::internal_server_error, error.what()};
+  }
+}
+
+Response obeyed(Site& site, const Request& request) {
   // Other sites' pages can't send this header or this type without a preflight request.
   if (request["X-Millrace"] != "control" ||
       !request[http::field::content_type].starts_with(kJson)) {
     return refuse(request, http::status::forbidden,
                   "a request must be JSON with the header \"X-Millrace: control\"");
   }
-  const std::string wrong =
-      label ? controls->offered().hear_label(request.body()) : obey(request.body(), *controls);
-  if (!wrong.empty()) return refuse(request, http::status::bad_request, wrong);
+  const bool events = path_of(request).starts_with(kEvents);
+  const auto [status, why] = events ? mark(site, request) : control(site, request);
+  if (!why.empty()) return refuse(request, status, why);
   site.publisher.look();
-  return reply(request, http::status::accepted, kJson, "{\"accepted\": true}");
+  return reply(request, status, kJson, "{\"accepted\": true}");
+}
+
+Response event_picture(Site& site, const Request& request) {
+  std::string png = site.events.picture(path_of(request).substr(kEvent.size()));
+  if (png.empty()) return refuse(request, http::status::not_found, "there is no such picture");
+  return reply(request, http::status::ok, "image/png", std::move(png));
 }
 
 }  // namespace
@@ -118,21 +161,26 @@ Response crowded(const Request& request) {
 
 Response answer(Site& site, const Request& request) {
   const std::string_view path = path_of(request);
-  const bool post = path == "/control" || path == "/label";
+  const bool event = is_event(path), events = path == kEvents;
+  const bool command = path == "/control" || path == "/label";
   const Asset* const asset = find_asset(path);
-  const bool known = post || asset || path == "/state" || path == "/history" ||
-                     path == "/metrics" || path == "/healthz" || path == "/live";
+  const bool known = command || event || events || asset || path == "/state" ||
+                     path == "/history" || path == "/metrics" || path == "/healthz" ||
+                     path == "/live";
   if (!known) return refuse(request, http::status::not_found, "not found");
-  if (request.method() != (post ? http::verb::post : http::verb::get)) {
+  const bool post = request.method() == http::verb::post;
+  if (post ? !(command || event || events) : command || request.method() != http::verb::get) {
     Response response = refuse(request, http::status::method_not_allowed, "method not allowed");
-    response.set(http::field::allow, post ? "POST" : "GET");
+    response.set(http::field::allow, command ? "POST" : event || events ? "GET, POST" : "GET");
     return response;
   }
+  if (post) return obeyed(site, request);
   if (asset) return reply(request, http::status::ok, asset->type, std::string(asset->text));
-  if (post) return control(site, request);
   if (path == "/live")
     return refuse(request, http::status::upgrade_required, "WebSocket connections only");
-  const Trend& trend = site.publisher.trend();
+  const Trend& trend = site.publisher.trend();  // first: it also refreshes the events
+  if (event) return event_picture(site, request);
+  if (events) return reply(request, http::status::ok, kJson, events_json(site.events));
   if (path == "/metrics") {
     return reply(request, http::status::ok, "text/plain; version=0.0.4; charset=utf-8",
                  metrics_text(trend.live().now, site.publisher.viewers()));

@@ -1,5 +1,6 @@
 #include "tools/page/json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -8,11 +9,11 @@
 namespace millrace::page {
 namespace {
 
-/// Rounded to six digits: enough for charts, and the history is a third as long.
+/// Rounded to six digits or thousandths: enough for charts, and the history is a third as long.
 Json number(double value) {
   if (!std::isfinite(value)) return nullptr;
   if (value == 0) return 0;
-  const double scale = std::pow(10.0, 5 - std::floor(std::log10(std::abs(value))));
+  const double scale = std::pow(10.0, std::max(3.0, 5 - std::floor(std::log10(std::abs(value)))));
   return std::isfinite(scale) ? std::round(value * scale) / scale : value;
 }
 
@@ -32,17 +33,22 @@ std::string text(Json json) {
 
 }  // namespace
 
-std::string state_json(const Live& live, const Controls* controls, int viewers) {
+std::string state_json(const Live& live, const Controls* controls, int viewers, Json events) {
   const Controls::Offered offered =
       controls ? controls->offered() : Controls::Offered{.pause = false, .save = false};
   Json state = live.now.state;
   state["viewers"] = viewers;
+  if (!events.is_null()) state["events"] = std::move(events);
   state["controls"]["pause_asked"] = controls && controls->paused();
   state["controls"]["offered"] = {{"pause", offered.pause},
                                   {"save", offered.save},
                                   {"learning_rate", bool(offered.set_learning_rate)},
                                   {"labels", offered.labels}};
   return text(std::move(state));
+}
+
+std::string events_json(const EventStore& events) {
+  return text({{"events", events.list()}});
 }
 
 std::string history_json(const Trend& trend) {

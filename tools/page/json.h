@@ -3,12 +3,17 @@
 
 #include <string>
 
+#include "tools/page/event_store.h"
 #include "tools/page/trend.h"
 
 namespace millrace::page {
 
 /// One line of JSON. `controls` may be null. Non-finite numbers become null.
-std::string state_json(const Live& live, const Controls* controls, int viewers);
+/// `events`: null where no list of them is served.
+std::string state_json(const Live& live, const Controls* controls, int viewers, Json events = {});
+
+/// {"events": [...]}: EventStore::list().
+std::string events_json(const EventStore& events);
 
 /// {"columns": [...], "recent": [[...], ...], "whole": [[...], ...]}: the charts' points.
 std::string history_json(const Trend& trend);

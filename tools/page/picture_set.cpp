@@ -79,6 +79,12 @@ void put(std::string& out, std::uint64_t value, int bytes) {
 
 }  // namespace
 
+std::string png_of_input(const Pictures& pictures) {
+  std::vector<std::uint8_t> file;
+  cv::imencode(".png", plain(pictures.input_shape, pictures.input.data()), file);
+  return {file.begin(), file.end()};
+}
+
 PictureSet::PictureSet(const Pictures& from)
     : sample_(from.sample),
       pictures_{plain(from.input_shape, from.input.data()),

@@ -17,6 +17,9 @@ inline constexpr std::array<std::string_view, 4> kPictureNames = {"input", "targ
                                                                   "error"};
 using Bytes = std::shared_ptr<const std::string>;
 
+/// The input as a PNG file.
+std::string png_of_input(const Pictures& pictures);
+
 /// A copy of a PictureBoard's pictures, so that the board can be given back at once. Thread-bound.
 /// Doesn't start OpenCV's threads.
 class PictureSet {

@@ -47,7 +47,8 @@ struct Server final : WebServer {
         subject(std::move(web_subject)),
         acceptor(listen(context, options)),
         gate(options, port),
-        publisher(context, subject),
+        events(subject.snapshots),
+        publisher(context, subject, events),
         clock(context) {
     net::co_spawn(context, keep([this] { return publisher.run(); }), net::detached);
     net::co_spawn(context, keep([this] { return let_in(); }), net::detached);
@@ -140,9 +141,10 @@ struct Server final : WebServer {
   tcp::acceptor acceptor;
   const std::uint16_t port = acceptor.local_endpoint().port();
   const Gate gate;
+  EventStore events;
   Publisher publisher;
   net::steady_timer clock;
-  Site site{gate, subject, publisher};
+  Site site{gate, subject, events, publisher};
   std::thread thread;
 };
 

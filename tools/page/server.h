@@ -1,6 +1,7 @@
 // The web page of a run, with what scripts and Prometheus read of it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,11 +18,18 @@ struct WebSubject {
   std::function<Snapshot()> look;
   PictureBoard* pictures = nullptr;  ///< null: none
   Controls* controls = nullptr;      ///< null: view only
+  std::string snapshots = {};        ///< folder of the events' pictures; "": kept in memory
+  /// Without snapshots: asked for the picture that an event begins with, as its input. May be null.
+  PictureBoard* event_picture = nullptr;
+  /// Teaches the detector that what began the event of that number is normal. False: it has
+  /// forgotten that event. Thread-safe. Empty: it can't be taught.
+  std::function<bool(std::int64_t event)> is_normal = {};
 };
 
 /// Serves HTTP on one thread of low priority until destroyed:
 ///   /  the page, and the files it loads    /live  WebSocket: state and pictures
 ///   /state  JSON    /history  JSON         /picture/{input,target,prediction,error}  MJPEG
+///   /events  JSON; POST: marks all     /events/NAME  PNG; POST: marks that event
 ///   /label  POST: a class, in the format of io::LiveLabels
 ///   /control  POST  /metrics  Prometheus   /healthz  200 or 503
 /// Memory is bounded: connections and request sizes are limited, and a slow viewer skips to the

@@ -19,6 +19,7 @@
 #include <boost/beast/http/string_body.hpp>
 
 #include "io/network/dial.h"
+#include "tools/page/event_store.h"
 #include "tools/page/json.h"
 #include "tools/page/picture_set.h"
 #include "tools/page/server.h"
@@ -33,9 +34,10 @@ using Response = boost::beast::http::response<boost::beast::http::string_body>;
 /// the latest. Server thread only.
 class Publisher {
  public:
-  Publisher(boost::asio::io_context& context, const WebSubject& subject)
-      : subject_(subject), beat_(context), wake_(context) {
+  Publisher(boost::asio::io_context& context, const WebSubject& subject, EventStore& events)
+      : subject_(subject), events_(events), beat_(context), wake_(context) {
     wake_.expires_at(boost::asio::steady_timer::time_point::max());
+    if (subject.event_picture) subject.event_picture->ask();
   }
 
   boost::asio::awaitable<void> run() {
@@ -69,8 +71,10 @@ class Publisher {
   Bytes state(std::uint64_t& version) {
     if (state_version_ == 0) look();
     if (!state_) {
+      Json events = events_.summary();
+      events["teachable"] = bool(subject_.is_normal);
       state_ = std::make_shared<const std::string>(
-          state_json(trend_.live(), subject_.controls, viewers_));
+          state_json(trend_.live(), subject_.controls, viewers_, std::move(events)));
     }
     version = state_version_;
     return state_;
@@ -89,6 +93,8 @@ class Publisher {
   void look() {
     looked_ = Clock::now();
     trend_.add(subject_.look(), looked_);
+    events_.refresh();
+    take_event();
     state_.reset();
     ++state_version_;
     wake_.cancel();
@@ -115,7 +121,22 @@ class Publisher {
     if (ready_ > 0) subject_.pictures->ask();
   }
 
+  /// Stores the picture that an event began with.
+  void take_event() {
+    if (!subject_.event_picture) return;
+    const Pictures* const began = subject_.event_picture->take();
+    if (!began) return;
+    const Json& novelty = trend_.live().now.state["novelty"];
+    Json event = novelty.value("last", Json::object());
+    event["event"] = novelty.value("events", std::int64_t(0));
+    if (!event.contains("time")) event["time"] = double(std::time(nullptr));
+    events_.add(std::move(event), png_of_input(*began));
+    subject_.event_picture->give_back();
+    subject_.event_picture->ask();
+  }
+
   const WebSubject& subject_;
+  EventStore& events_;
   boost::asio::steady_timer beat_, wake_;
   Trend trend_;
   Clock::time_point looked_;
@@ -141,6 +162,7 @@ struct Line {
 struct Site {
   const Gate& gate;
   const WebSubject& subject;
+  EventStore& events;
   Publisher& publisher;
   std::list<Line> lines{};
 

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/monitor/downsampled.h"
@@ -38,7 +40,8 @@ inline constexpr std::array kTrendColumns = {TrendColumn{"t", "/t"},
                                              TrendColumn{"budget", "/realtime/budget_ms"},
                                              TrendColumn{"latency_p50", "/latency_ms/recent_p50"},
                                              TrendColumn{"latency_p99", "/latency_ms/recent_p99"},
-                                             TrendColumn{"events", "/novelty/events"}};
+                                             TrendColumn{"events", "/novelty/events"},
+                                             TrendColumn{"deviation", "/novelty/deviation"}};
 using TrendHistory = engine::Downsampled<kTrendColumns.size()>;
 using TrendPoint = TrendHistory::Row;
 
@@ -60,7 +63,8 @@ class Trend {
     // Not for every snapshot: a mark takes some KiB, and there may be thousands of requests.
     if (marks_.empty() || seconds(now - marks_.back().at) >= kMarkSeconds) {
       const engine::FrameCounts& frames = live_.now.frames;
-      marks_.push_back({now, frames.trained, frames.dropped, {}, live_.now.latency});
+      marks_.push_back(
+          {now, done(frames), frames.trained, frames.dropped, {}, live_.now.latency});
       for (const engine::Histogram& busy : live_.now.busy)
         marks_.back().busy_ns.push_back(busy.sum());
     }
@@ -90,7 +94,7 @@ class Trend {
   static double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
   struct Mark {
     Clock::time_point at;
-    std::int64_t trained, dropped;
+    std::int64_t done, trained, dropped;
     std::vector<double> busy_ns;  ///< per stage, summed over all steps
     engine::Histogram latency;
   };
@@ -108,6 +112,7 @@ class Trend {
     const double passed = seconds(now - mark.at);
     const auto rate = [&](double count) { return passed > 0 ? count / passed : 0.0; };
     state()["rate"] = {{"fps", rate(double(latest.frames.trained - mark.trained))},
+                       {"predicted_fps", rate(double(done(latest.frames) - mark.done))},
                        {"dropped_fps", rate(double(latest.frames.dropped - mark.dropped))}};
     for (std::size_t i = 0; i < latest.busy.size(); ++i) {
       const double before = i < mark.busy_ns.size() ? mark.busy_ns[i] : latest.busy[i].sum();
@@ -132,14 +137,20 @@ class Trend {
     state()["frames"]["trained_since_reconnect"] = live_.now.frames.trained - trained_at_reconnect_;
   }
   void remember(Clock::time_point now) {
+    // A point shows the strangest of its looks, and no event is missed between two of them.
+    peak_ = std::fmax(peak_, number_at(state(), "/novelty/deviation"));
+    const double events = number_at(state(), "/novelty/events");
+    if (events > events_) peak_ = std::fmax(peak_, number_at(state(), "/novelty/last/deviation"));
+    events_ = events;
     const bool first = whole_.points().empty() && recent_.empty();
     if (!first && seconds(now - last_point_) < kPointSeconds) return;
     last_point_ = now;
-    if (live_.now.frames.trained == 0) return;
+    if (done(live_.now.frames) == 0) return;
     TrendPoint point;
     std::ranges::transform(kTrendColumns, point.begin(), [&](const TrendColumn& column) {
       return number_at(state(), column.where);
     });
+    point.back() = std::exchange(peak_, std::numeric_limits<double>::quiet_NaN());
     recent_.push_back(point);
     if (recent_.size() > kRecentPoints) recent_.pop_front();
     whole_.add(point);
@@ -148,6 +159,8 @@ class Trend {
   Live live_;
   std::deque<Mark> marks_;  ///< the last ten seconds, a few a second
   Clock::time_point first_, last_point_, last_moved_;
+  double peak_ = std::numeric_limits<double>::quiet_NaN();  ///< deviation since the last point
+  double events_ = 0;
   std::int64_t reconnects_ = 0, trained_at_reconnect_ = 0;
   std::deque<TrendPoint> recent_;
   TrendHistory whole_{600};

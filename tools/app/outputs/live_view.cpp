@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "engine/format.h"
 #include "tools/app/assembly.h"
@@ -95,12 +96,33 @@ void LiveView::serve_page() {
   board_ = std::make_unique<page::PictureBoard>(shape(sample), shown);
   page::WebSubject subject{
       .look = [this] { return look(); }, .pictures = board_.get(), .controls = &controls_};
+  // As Alerts, which writes none of tasks whose targets are not pictures.
+  if (!config_.novelty.snapshots.empty() && shown.width > 0 && !shown.classes) {
+    subject.snapshots = config_.novelty.snapshots;
+  } else {
+    event_board_ = std::make_unique<page::PictureBoard>(shape(sample), page::PictureShape{});
+    subject.event_picture = event_board_.get();
+  }
   server_ = page::start_server(
       page::web_options(run_.request.options.serve_at, run_.request.options.token),
       std::move(subject));
 }
 
+void LiveView::show_event(engine::Sample& sample) {
+  const std::int64_t events = run_.records.log.novelty().events();
+  if (!event_board_ || std::exchange(events_, events) == events) return;
+  page::Pictures* const room = event_board_->room();
+  if (!room) return;
+  // The frame that was to be predicted shows what is new.
+  const bool later = task_type(config_.task.kind).target == TargetFrom::later_frame;
+  const auto shown =
+      later && sample.info.has_target ? sample.shown_target() : sample.shown_input();
+  std::copy_n(shown.data(), room->input.size(), room->input.begin());
+  event_board_->show(sample.info.index);
+}
+
 void LiveView::predicted(engine::Sample& sample, float) {
+  show_event(sample);
   page::Pictures* const room = board_ ? board_->room() : nullptr;
   if (!room) return;
   const float *target = sample.shown_target().data(), *prediction = sample.prediction().data();

@@ -64,6 +64,7 @@ class LiveView final : public engine::Observer {
 
  private:
   void serve_page();
+  void show_event(engine::Sample& sample);
   page::Snapshot look() const;
 
   RunParts& run_;
@@ -73,7 +74,8 @@ class LiveView final : public engine::Observer {
   std::atomic<bool> saving_{false};
   std::int64_t saves_before_ = 0;  ///< written and failed
   const page::Json classes_;       ///< of pixels: names and colours; empty: no classes
-  std::unique_ptr<page::PictureBoard> board_;
+  std::unique_ptr<page::PictureBoard> board_, event_board_;  ///< the second: null with snapshots
+  std::int64_t events_ = 0;                                  ///< the last stage's worker's
   // Last: they read the members above.
   std::unique_ptr<page::WebServer> server_;
   std::unique_ptr<MqttView> mqtt_;

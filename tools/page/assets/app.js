@@ -1,13 +1,15 @@
-// The page's connection to the run, and the tiles at the top.
-import {addPoint, fetchPast, paintCharts, showSpan} from './charts.js';
+// The page's connection to the run, and what is at the top.
+import {addPoint, drawCharts, fetchPast, paintCharts, showSpan} from './charts.js';
 import {showControls, startControls} from './controls.js';
-import {showEvents} from './events.js';
-import {clock, count, say, three} from './format.js';
+import {showEngine} from './engine.js';
+import {lastFound, reasonOf, showEvents, startEvents} from './events.js';
+import {ago, clock, say} from './format.js';
+import {showMarks, showPictures} from './pictures.js';
 import {showStages} from './stages.js';
 
-const PICTURES = ['input', 'target', 'prediction', 'error'];
 const RETRY_MS = [500, 1000, 2000, 5000];
 
+const engine = document.getElementById('engine');
 let socket = null;
 let failures = 0;
 let latest = null;
@@ -22,7 +24,7 @@ function connect() {
   };
   mine.onmessage = async ({data}) => {
     try {
-      await (typeof data === 'string' ? show(JSON.parse(data)) : showPictures(data));
+      await (typeof data === 'string' ? show(JSON.parse(data)) : showPictures(data, latest, engine.open));
     } finally {
       mine.send('next');  // the run sends only on request
     }
@@ -30,14 +32,10 @@ function connect() {
   mine.onclose = () => {
     if (socket !== mine) return;
     socket = null;
-    goOffline();
+    document.body.classList.add('offline');
+    setStatus('away', 'Disconnected', 'the run has ended or is unreachable; retrying');
     setTimeout(connect, RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)]);
   };
-}
-
-function goOffline() {
-  document.body.classList.add('offline');
-  setVerdict('away', 'Disconnected', 'the run has ended or is unreachable; retrying');
 }
 
 // A hidden page disconnects, so it costs the run nothing.
@@ -51,124 +49,52 @@ document.addEventListener('visibilitychange', () => {
 function show(state) {
   latest = state;
   document.body.classList.remove('offline');
-  const {frames, latency_ms: latency, rate, realtime} = state;
-  say('run', [
-    state.source, state.task, state.schedule, clock(state.t),
-    `frame ${count(frames.before + frames.trained)}`
-  ].join('  ·  '));
-  showVerdict(state);
-  state.accuracy ? showAccuracy(state) : showLoss(state);
-  say('fps', three(rate.fps));
-  say('fps-why', (realtime.F > 0 ? `of ${three(realtime.F)}, ` : '') + `${count(frames.dropped)} dropped`
-      + (frames.predicted_only > 0 ? `, ${count(frames.predicted_only)} of them only predicted` : '')
-      + (frames.replayed > 0 ? `, ${count(frames.replayed)} replayed` : ''));
-  say('latency', three(latency.recent_p50));
-  say('latency-why', `p99 ${three(latency.recent_p99)}, max ${three(latency.max)}`);
-  showClasses(state.classes);
-  showStages(state);
-  say('correction', ['Old gradients: ' + state.correction, state.local_note, rollBacks(state)].filter(Boolean).join('; '));
-  showControls(state.controls);
+  say('run', `${state.source}  ·  ${clock(state.t)}`);
   showEvents(state);
+  showStatus(state);
+  showMarks(state);
+  showAnswer(state);
+  showControls(state.controls);
+  showEngine(state);
+  if (engine.open) showStages(state);
   addPoint(state);
 }
 
-function showVerdict({realtime, timing_ms: timing, stream, controls, frames}) {
-  const {F, budget_ms: budget, judged, holds, reason} = realtime;
-  const mean = document.getElementById('gauge-mean');
-  const busy = document.getElementById('gauge-busy');
-  busy.parentElement.hidden = !(budget > 0);
-  busy.style.width = `${Math.min(100, timing.bottleneck / budget * 100 || 0)}%`;
-  mean.style.left = `${Math.min(100, timing.T_over_N / budget * 100 || 0)}%`;
-  const times = `slowest stage ${three(timing.bottleneck)} of ${three(budget)} ms`;
+function showStatus({stream, controls, frames, rate, realtime, novelty, t}) {
+  const found = lastFound();
   if (!stream.connected) {
-    setVerdict('away', 'Source away', stream.last_error || 'waiting for the source to come back');
+    setStatus('away', 'Source away', stream.last_error || 'waiting for it to come back');
   } else if (controls.paused) {
-    setVerdict('rests', 'Paused', `at frame ${count(frames.before + frames.trained)}`);
-  } else if (frames.trained === 0) {
-    setVerdict('rests', 'Starting', 'waiting for the first frame');
-  } else if (F > 0 && !judged) {
-    setVerdict('rests', 'No frames', reason);
-  } else if (!(F > 0)) {
-    setVerdict('rests', 'No rate to hold', `slowest stage ${three(timing.bottleneck)} ms`);
-  } else if (holds) {
-    setVerdict('good', 'Holds', `${times}, T/N ${three(timing.T_over_N)}`);
+    setStatus('rests', 'Paused', 'nothing is learned or reported');
+  } else if (!(frames.trained > 0 || rate.predicted_fps > 0)) {
+    setStatus('rests', 'Starting', 'waiting for the first frame');
+  } else if (rate.predicted_fps === 0 && t > 5) {
+    setStatus('rests', 'No frames', 'the picture stands still');
+  } else if (novelty.in_event) {
+    setStatus('event', reasonOf(novelty.last ?? {}), 'now');
+  } else if (realtime.judged && !realtime.holds) {
+    setStatus('rests', 'Watching, but can’t keep up', realtime.reason);
   } else {
-    setVerdict('bad', 'Fails', reason);
+    setStatus('good', 'Watching', found ? `last event ${ago(found.time)}` : 'nothing new so far');
   }
 }
 
-function setVerdict(mood, text, why) {
-  document.getElementById('verdict').dataset.mood = mood;
-  say('verdict-text', text);
-  say('verdict-why', why);
+function setStatus(mood, text, why) {
+  document.getElementById('status').dataset.mood = mood;
+  say('status-text', text);
+  say('status-why', why);
 }
 
-function rollBacks({guard: {roll_backs: times, last_frame: frame, rate}, learning_rate: now}) {
-  if (times === 0) return '';
-  const left = rate < 1 ? `, learning rate ${three(now)} for now` : '';
-  return `rolled back ${times === 1 ? 'once' : `${count(times)} times`}, last at frame ${count(frame)}${left}`;
-}
-
-function showLoss({loss: {recent}, learned: {yes, strongest, times}, psnr_db: psnr}) {
-  say('loss', three(recent));
-  const why = document.getElementById('loss-why');
-  why.dataset.mood = yes ? 'good' : 'rests';
-  say('loss-why', strongest && times > 0
-      ? `${three(yes ? times : 1 / times)}× ${yes ? 'better' : 'worse'} than the ${strongest}` : ' ');
-  // PSNR in dB, also of the trivial predictors.
-  const beside = psnr && [[psnr.mean_frame.recent, 'mean'], [psnr.last_frame.recent, 'last frame']]
-    .filter(([db]) => Number.isFinite(db)).map(([db, who]) => `${who} ${db.toFixed(1)}`).join(', ');
-  why.title = psnr && Number.isFinite(psnr.recent) ? `PSNR ${psnr.recent.toFixed(1)} dB; ${beside}` : '';
-}
-
-function showAccuracy({accuracy, iou, loss, learned: {yes, strongest}}) {
-  const {recent, majority} = iou ?? accuracy;
-  const percent = (share) => `${Math.round(100 * share)} %`;
-  say('loss-title', iou ? 'IoU' : 'Accuracy');
-  say('loss', percent(recent));
-  document.getElementById('loss-why').dataset.mood = yes ? 'good' : 'rests';
-  say('loss-why', `majority class ${percent(majority.recent)}, loss ${three(loss.recent)}`
-      + (strongest ? `; ${yes ? 'better' : 'no better'} than the ${strongest}` : ''));
-}
-
-// The colours of pixel classes, which don't change during a run.
-function showClasses(classes) {
-  const legend = document.getElementById('classes');
-  legend.hidden = classes.length === 0;
-  document.querySelector('#error + figcaption small').hidden = !legend.hidden;
-  const text = JSON.stringify(classes);
-  if (legend.dataset.shown === text) return;
-  legend.dataset.shown = text;
-  legend.replaceChildren(...classes.map(({name, colour}) => {
-    const one = document.createElement('span');
-    one.style.setProperty('--colour', colour);
-    one.textContent = name;
-    return one;
-  }));
-}
-
-// A message: the sample's number (8 bytes), four lengths (4 bytes each), four JPEG files.
-async function showPictures(message) {
-  const view = new DataView(message);
-  const sample = view.getBigUint64(0, true);
-  let at = 8 + 4 * PICTURES.length;
-  const pictures = await Promise.all(PICTURES.map((_, i) => {
-    const length = view.getUint32(8 + 4 * i, true);
-    const file = new Blob([new Uint8Array(message, at, length)], {type: 'image/jpeg'});
-    at += length;
-    return length > 0 ? createImageBitmap(file) : null;
-  }));
-  pictures.forEach((picture, i) => {
-    const canvas = document.getElementById(PICTURES[i]);
-    canvas.parentElement.hidden = !picture;  // a class is not a picture
-    if (!picture) return;
-    if (canvas.width !== picture.width) canvas.width = picture.width;
-    if (canvas.height !== picture.height) canvas.height = picture.height;
-    canvas.style.setProperty('--aspect', picture.width / picture.height);
-    canvas.getContext('2d').drawImage(picture, 0, 0);
-    canvas.dataset.sample = sample;
-    picture.close();
-  });
+// The class of what it sees, where the task is to know one.
+function showAnswer({answer, controls: {label, offered}}) {
+  document.getElementById('answer').hidden = !answer && offered.labels.length === 0;
+  const sure = answer?.class != null && Number.isFinite(answer.probability) ? answer.probability : 0;
+  say('answer-class', answer?.class ?? (answer?.neither ? 'None of them' : '–'));
+  document.getElementById('answer-bar').style.width = `${100 * sure}%`;
+  say('answer-why', [
+    sure > 0 ? `${Math.min(99, Math.round(100 * sure))} % sure` : answer?.neither ? 'unlike all that it was taught' : 'nothing taught yet',
+    label ? `now learning “${label}”` : '',
+  ].filter(Boolean).join('  ·  '));
 }
 
 function startTheme() {
@@ -177,7 +103,7 @@ function startTheme() {
     const chosen = localStorage.getItem('theme');
     document.documentElement.dataset.theme = chosen ?? (system.matches ? 'light' : 'dark');
     paintCharts();
-    if (latest) showStages(latest);
+    if (latest && engine.open) showStages(latest);
   };
   system.addEventListener('change', apply);
   document.getElementById('theme').addEventListener('click', () => {
@@ -185,6 +111,16 @@ function startTheme() {
     apply();
   });
   apply();
+}
+
+// What is folded is not drawn.
+function startEngine() {
+  engine.open = localStorage.getItem('engine') === 'open';
+  engine.addEventListener('toggle', () => {
+    localStorage.setItem('engine', engine.open ? 'open' : 'folded');
+    drawCharts();
+    if (latest && engine.open) showStages(latest);
+  });
 }
 
 for (const button of document.querySelectorAll('[data-span]')) {
@@ -196,5 +132,7 @@ for (const button of document.querySelectorAll('[data-span]')) {
   });
 }
 startTheme();
+startEngine();
 startControls();
+startEvents();
 connect();

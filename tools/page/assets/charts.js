@@ -1,8 +1,12 @@
 // The charts: the page fetches the history when it connects and adds points as they arrive.
 import {markEvents} from './events.js';
-import {clock, colour, three} from './format.js';
+import {colour, three} from './format.js';
 
 const SERIES = {
+  'chart-novelty': {
+    zero: true,
+    lines: [['deviation', 'deviation', 'net'], ['threshold', 'threshold', 'mean', true]],
+  },
   'chart-loss': {
     log: true,
     lines: [['loss', 'network', 'net'], ['mean_frame', 'mean frame', 'mean', true]],
@@ -27,6 +31,10 @@ let columns = [];  // names of a row's values, in order
 const past = {recent: [], whole: []};
 let span = 'recent';
 let fetched = 0;
+let began = 0;  // the run, in seconds since 1970
+let threshold = null;
+let known = Infinity;  // events
+let peak = 0;  // deviation since the last point
 const charts = new Map();
 
 // Called with the first points: an empty chart has no scale.
@@ -51,7 +59,7 @@ function makeChart(id, rows) {
     strokeWidth: 2,
     highlightCircleSize: 3,
     connectSeparatedPoints: false,
-    underlayCallback: (context, area, drawn) => markEvents(context, area, drawn, eventCounts(), colour('bad')),
+    underlayCallback: (context, area, drawn) => markEvents(context, area, drawn, eventCounts(), colour('event')),
   });
   charts.set(id, chart);
   new ResizeObserver(() => chart.resize()).observe(at);
@@ -81,22 +89,28 @@ export async function fetchPast() {
   past.recent = history.recent;
   past.whole = history.whole;
   fetched = Date.now();
-  draw();
+  drawCharts();
 }
 
 /// Adds the state's values, at most once per second.
 export function addPoint(state) {
   const last = past.recent[past.recent.length - 1];
-  if (columns.length === 0 || state.frames.trained === 0) return;
+  began = Date.now() / 1000 - state.t;
+  threshold = state.novelty.threshold ?? null;
+  const {events, deviation, last: event} = state.novelty;
+  peak = Math.max(peak, deviation ?? 0, events > known ? event?.deviation ?? 0 : 0);
+  known = events;
+  if (columns.length === 0) return;
   if (last && state.t - last[0] < 0.95) return;
   const values = {
-    t: state.t, frame: state.frames.trained, loss: state.loss.recent,
+    deviation: peak, t: state.t, frame: state.frames.trained, loss: state.loss.recent,
     mean_frame: state.loss.mean_frame.recent, fps: state.rate.fps,
     dropped_fps: state.rate.dropped_fps, T_over_N: state.timing_ms.T_over_N,
     bottleneck: state.timing_ms.bottleneck, budget: state.realtime.budget_ms,
     latency_p50: state.latency_ms.recent_p50, latency_p99: state.latency_ms.recent_p99,
-    events: state.novelty.events,
+    events,
   };
+  peak = 0;
   const row = columns.map((name) => values[name] ?? null);
   past.recent.push(row);
   if (past.recent.length > RECENT) past.recent.shift();
@@ -104,27 +118,30 @@ export function addPoint(state) {
   if (span === 'whole' && Date.now() - fetched > REFRESH_MS) {
     fetchPast().catch(() => {});
   } else {
-    draw();
+    drawCharts();
   }
 }
 
 /// "recent" or "whole".
 export function showSpan(name) {
   span = name;
-  draw();
+  drawCharts();
   if (span === 'whole') fetchPast().catch(() => {});
 }
 
-function draw() {
+/// Draws those that are visible.
+export function drawCharts() {
   const rows = past[span];
   if (rows.length === 0) return;
   const column = Object.fromEntries(columns.map((name, i) => [name, i]));
   const value = (row, name) => {
+    if (name === 'threshold') return threshold;
     if (name === 'F') return row[column.budget] > 0 ? 1000 / row[column.budget] : null;
     const v = row[column[name]];
     return v === 0 && (name === 'budget' || name === 'loss') ? null : v;
   };
   for (const [id, {lines}] of Object.entries(SERIES)) {
+    if (!document.getElementById(id).offsetParent) continue;
     const file = rows.map((row) => [row[0], ...lines.map(([name]) => value(row, name))]);
     if (charts.has(id)) charts.get(id).updateOptions({file});
     else makeChart(id, file);
@@ -153,13 +170,18 @@ function keyOf(id, data) {
   return key;
 }
 
+// In local time.
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400];
 
 function timeTicks(from, to, pixels) {
   const most = Math.max(2, pixels / 80);
   const step = STEPS.find((s) => (to - from) / s <= most) ?? 86400 * Math.ceil((to - from) / 86400 / most);
   const ticks = [];
-  for (let v = Math.ceil(from / step) * step; v <= to; v += step) ticks.push({v, label: clock(v)});
+  const local = began - 60 * new Date().getTimezoneOffset();  // round by the clock on the wall
+  for (let v = Math.ceil((from + local) / step) * step - local; v <= to; v += step) {
+    const label = new Date(1000 * (began + v)).toLocaleTimeString('en-GB', {timeStyle: step < 60 ? 'medium' : 'short'});
+    ticks.push({v, label});
+  }
   return ticks;
 }
 

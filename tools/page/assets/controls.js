@@ -4,7 +4,7 @@ import {count} from './format.js';
 /// Sends the commands of the controls.
 export function startControls() {
   const rate = document.getElementById('rate');
-  document.getElementById('controls').addEventListener('submit', (event) => {
+  document.getElementById('rate-form').addEventListener('submit', (event) => {
     event.preventDefault();
     const wanted = Number(rate.value.replace(',', '.'));
     rate.blur();
@@ -40,9 +40,8 @@ export function showControls({offered, pause_asked: asked, paused, learning_rate
   showLabels(offered.labels, label);
   const rate = document.getElementById('rate');
   const pause = document.getElementById('pause');
-  document.getElementById('controls').hidden =
-      !(offered.pause || offered.save || offered.learning_rate);
-  rate.hidden = document.getElementById('rate-label').hidden = !offered.learning_rate;
+  document.getElementById('controls').hidden = !(offered.pause || offered.save);
+  document.getElementById('rate-form').hidden = !offered.learning_rate;
   pause.hidden = !offered.pause;
   document.getElementById('save').hidden = !offered.save;
   pause.dataset.action = asked ? 'resume' : 'pause';
@@ -55,9 +54,12 @@ export function showControls({offered, pause_asked: asked, paused, learning_rate
   tell(notice || (saves > 0 ? `saved ${saves === 1 ? 'once' : `${count(saves)} times`}` : ''));
 }
 
-async function ask(command) {
+const ask = (command) => order('/control', command);
+
+/// POSTs a command; what is wrong with it appears as the notice.
+export async function order(path, command) {
   try {
-    const answer = await fetch('/control', {
+    const answer = await fetch(path, {
       method: 'POST',
       headers: {'Content-Type': 'application/json', 'X-Millrace': 'control'},
       body: JSON.stringify(command),

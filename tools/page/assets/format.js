@@ -28,6 +28,22 @@ export function clock(seconds) {
   return hours > 0 ? `${hours}:${two(minutes)}:${two(s % 60)}` : `${minutes}:${two(s % 60)}`;
 }
 
+/// A moment, in seconds since 1970, as 14:05:12, or as "2 Jan 2026, 14:05" if it isn't of today.
+export function moment(seconds) {
+  const at = new Date(1000 * seconds);
+  const today = at.toDateString() === new Date().toDateString();
+  return at.toLocaleString('en-GB', today ? {timeStyle: 'medium'} : {dateStyle: 'medium', timeStyle: 'short'});
+}
+
+/// How long ago a moment is: "just now", "12 min ago".
+export function ago(seconds) {
+  const passed = Date.now() / 1000 - seconds;
+  if (passed < 45) return 'just now';
+  const [unit, size] = [['day', 86400], ['h', 3600], ['min', 60]].find(([, of]) => passed >= of) ?? ['min', 60];
+  const number = Math.max(1, Math.round(passed / size));
+  return `${number} ${unit}${unit === 'day' && number > 1 ? 's' : ''} ago`;
+}
+
 /// A colour by its name in app.css.
 export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
