@@ -39,7 +39,8 @@ TEST_F(Snapshots, OfEarlierRunsAreListedAndTheirNamesSayWhatTheyCan) {
   EXPECT_EQ(store.number_in_this_run(kFirst), -1) << "its detector is gone";
   EXPECT_EQ(store.picture(kFirst), "picture");
 
-  put("20260102T040000Z-event-1-frame-99.json", R"({"reason": "local", "time": 1767326400.5, "event": "x"})");
+  put("20260102T040000Z-event-1-frame-99.json",
+      R"({"reason": "local", "time": 1767326400.5, "event": "x"})");
   put(kSecond);
   const Json two = listed(store);
   ASSERT_EQ(two.size(), 2u);
@@ -87,7 +88,8 @@ TEST_F(Snapshots, NothingElseIsServed) {
   std::filesystem::create_directory(folder / kSecond);
   EventStore store(folder.path());
   EXPECT_EQ(listed(store), Json::array());
-  for (const std::string name : {"weights.safetensors", "../secret.txt", "seen.json", "", kFirst, kSecond})
+  for (const std::string name :
+       {"weights.safetensors", "../secret.txt", "seen.json", "", kFirst, kSecond})
     EXPECT_EQ(store.picture(name), "") << name;
 }
 
@@ -104,7 +106,8 @@ TEST_F(Snapshots, DamagedFilesHideNoPicture) {
 
 TEST(EventStore, InMemoryKeepsTheLatest) {
   EventStore store("");
-  for (int i = 1; i <= 25; ++i) store.add({{"event", i}, {"frame", 10 * i}}, "png " + std::to_string(i));
+  for (int i = 1; i <= 25; ++i)
+    store.add({{"event", i}, {"frame", 10 * i}}, "png " + std::to_string(i));
   const Json all = store.list();
   ASSERT_EQ(all.size(), EventStore::kInMemory);
   EXPECT_EQ(all[0]["event"], 25);

@@ -101,10 +101,13 @@ class InventedRun {
     const int number = novelty["events"].get<int>() + 1;
     novelty["events"] = number;
     novelty["in_event"] = event_began_ = true;
-    novelty["last"] = {{"kind", "unexpected"},   {"event", number},
+    novelty["last"] = {{"kind", "unexpected"},
+                       {"event", number},
                        {"frame", now_.frames.trained},
-                       {"time", 1767322345.0 + number}, {"reason", reason},
-                       {"zone", "door"},         {"deviation", 5.25}};
+                       {"time", 1767322345.0 + number},
+                       {"reason", reason},
+                       {"zone", "door"},
+                       {"deviation", 5.25}};
     if (reason == "local")
       novelty["last"].update({{"box", {10, 20, 16, 12}}, {"size", {kSide, kSide}}});
     if (!snapshots_.empty()) write_snapshot(number, novelty["last"].dump());
@@ -131,11 +134,12 @@ class InventedRun {
     io::Frame frame;
     frame.reshape(kSide, kSide, 3);
     for (std::size_t i = 0; i < frame.pixels.size(); ++i) frame.pixels[i] = std::uint8_t(i * 7);
-    const std::string path = snapshots_ + engine::format("/20260102T0304%02dZ-event-%d-frame-%lld",
-                                                         number, number,
-                                                         static_cast<long long>(number));
+    const std::string path =
+        snapshots_ + engine::format("/20260102T0304%02dZ-event-%d-frame-%lld", number, number,
+                                    static_cast<long long>(number));
     io::write_whole(path + ".json", about);
-    io::write_strip("Unexpected", {{"input", "", frame}, {"prediction", "", frame}, {"error", "", frame}},
+    io::write_strip("Unexpected",
+                    {{"input", "", frame}, {"prediction", "", frame}, {"error", "", frame}},
                     path + ".png");
   }
   void train() {
@@ -238,7 +242,7 @@ class InventedRun {
                       .labels = {"day", "night"},
                       .hear_label = [this](auto text) { return labels_.hear(text); }}};
   mutable std::mutex mutex_;
-  Snapshot now_;  ///< under mutex_
+  Snapshot now_;              ///< under mutex_
   bool event_began_ = false;  ///< under mutex_
   std::atomic<bool> targets_{true};
   std::atomic<std::int64_t> shown_{0};
@@ -251,18 +255,17 @@ void play(const std::string& serve, const std::string& token, int classes,
   const WebOptions options = web_options(serve, token);
   InventedRun run(classes, snapshots);
   std::atomic<bool> fails{false};  // as where memory is short for a moment
-  const auto server = start_server(options, {.look =
-                                                 [&] {
-                                                   if (fails) throw std::bad_alloc();
-                                                   return run.look();
-                                                 },
-                                             .pictures = &run.board(),
-                                             .controls = &run.controls(),
-                                             .snapshots = run.snapshots(),
-                                             .event_picture = run.event_board(),
-                                             .is_normal = [&](std::int64_t event) {
-                                               return run.is_normal(event);
-                                             }});
+  const auto server = start_server(
+      options, {.look =
+                    [&] {
+                      if (fails) throw std::bad_alloc();
+                      return run.look();
+                    },
+                .pictures = &run.board(),
+                .controls = &run.controls(),
+                .snapshots = run.snapshots(),
+                .event_picture = run.event_board(),
+                .is_normal = [&](std::int64_t event) { return run.is_normal(event); }});
   std::printf("%s\n", server->url().c_str());
   std::fflush(stdout);
   for (std::string command; std::getline(std::cin, command);) {

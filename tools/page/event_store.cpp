@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostPicture = 32 << 20, kMostText = 256 << 10;  // bytes
 constexpr char kMarks[] = "seen.json";
-constexpr std::time_t kCoarse = 2;  // seconds: changes of a folder this close may share a time stamp
+constexpr std::time_t kCoarse =
+    2;  // seconds: changes of a folder this close may share a time stamp
 
 /// Also keeps out everything that would lead out of the folder.
 bool is_snapshot(const std::string& name) {
@@ -71,8 +72,7 @@ Json crop_of(const fs::path& path) {
 }  // namespace
 
 void EventStore::add(Json event, std::string png) {
-  const std::string name =
-      engine::format("event-%09lld.png", event["event"].get<long long>());
+  const std::string name = engine::format("event-%09lld.png", event["event"].get<long long>());
   entries_.insert_or_assign(name, Entry{.event = std::move(event), .png = std::move(png)});
   if (entries_.size() > kInMemory) entries_.erase(entries_.begin());
   ++revision_;
@@ -105,8 +105,8 @@ void EventStore::refresh() {
     std::error_code unknown;
     if (!is_snapshot(name) || !fs::is_regular_file(at->symlink_status(unknown))) continue;
     const auto known = before.find(name);
-    Entry entry = known == before.end() || !known->second.described ? read(name)
-                                                                    : std::move(known->second);
+    Entry entry =
+        known == before.end() || !known->second.described ? read(name) : std::move(known->second);
     const Json as = marks.value(name, Json());
     std::string mark = as == "seen" || as == "normal" ? as.get<std::string>() : "";
     changed = changed || known == before.end() || entry.described != known->second.described ||

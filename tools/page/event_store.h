@@ -51,7 +51,7 @@ class EventStore {
   struct Entry {
     Json event;
     Json crop = {};
-    std::string png = {};   ///< in memory only
+    std::string png = {};  ///< in memory only
     bool this_run = true;
     bool described = true;  ///< false: its JSON file was missing when last looked for
     std::string mark = {};
@@ -61,8 +61,8 @@ class EventStore {
   const std::string folder_;
   std::map<std::string, Entry, std::less<>> entries_;  ///< by name, so oldest first
   std::uint64_t revision_ = 0;
-  std::timespec changed_{};      ///< when the folder was, at the last scan
-  std::time_t scanned_ = 0;      ///< 0: never
+  std::timespec changed_{};  ///< when the folder was, at the last scan
+  std::time_t scanned_ = 0;  ///< 0: never
 };
 
 }  // namespace millrace::page

@@ -63,8 +63,7 @@ class Trend {
     // Not for every snapshot: a mark takes some KiB, and there may be thousands of requests.
     if (marks_.empty() || seconds(now - marks_.back().at) >= kMarkSeconds) {
       const engine::FrameCounts& frames = live_.now.frames;
-      marks_.push_back(
-          {now, done(frames), frames.trained, frames.dropped, {}, live_.now.latency});
+      marks_.push_back({now, done(frames), frames.trained, frames.dropped, {}, live_.now.latency});
       for (const engine::Histogram& busy : live_.now.busy)
         marks_.back().busy_ns.push_back(busy.sum());
     }

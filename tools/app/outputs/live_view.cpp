@@ -115,8 +115,7 @@ void LiveView::show_event(engine::Sample& sample) {
   if (!room) return;
   // The frame that was to be predicted shows what is new.
   const bool later = task_type(config_.task.kind).target == TargetFrom::later_frame;
-  const auto shown =
-      later && sample.info.has_target ? sample.shown_target() : sample.shown_input();
+  const auto shown = later && sample.info.has_target ? sample.shown_target() : sample.shown_input();
   std::copy_n(shown.data(), room->input.size(), room->input.begin());
   event_board_->show(sample.info.index);
 }
