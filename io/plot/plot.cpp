@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "io/files/whole_file.h"
+#include "io/plot/plot_axis.h"
 #include "io/plot/plot_canvas.h"
 
 namespace millrace::io {
@@ -13,6 +14,7 @@ namespace {
 constexpr int kWidth = 1200;
 constexpr int kHeight = 640;
 constexpr double kMargin = 36.0;
+constexpr double kTickSize = 12.5;
 constexpr std::size_t kCrowd = 400;
 constexpr std::size_t kDotsUpTo = 24;  // up to this many points are marked
 
@@ -25,6 +27,10 @@ struct Range {
   }
 };
 
+bool crowded(const Series& series) {
+  return series.points.size() > kCrowd;
+}
+
 bool drawable(const Chart& chart, double x, double y) {
   return std::isfinite(x) && std::isfinite(y) && (!chart.log_y || y > 0.0);
 }
@@ -32,11 +38,11 @@ bool drawable(const Chart& chart, double x, double y) {
 // Of a strip, in pixels.
 constexpr int kBorder = 28;
 constexpr int kGap = 20;
-constexpr int kTop = kBorder + 34 + 24;     // of the panels, below title and their own titles
-constexpr int kBottom = 30 + kBorder;       // below the panels, for their captions
-constexpr int kPanelWidth = 320;  // least
-constexpr double kTitle = 12.0;
-constexpr double kLabel = 9.0;
+constexpr int kTop = kBorder + 34 + 24;  // of the panels, below title and their own titles
+constexpr int kBottom = 30 + kBorder;    // below the panels, for their captions
+constexpr int kPanelWidth = 320;         // least
+constexpr double kTitle = 17.0;
+constexpr double kLabel = 13.0;
 
 /// Position of the data and the axes around it.
 struct Plot {
@@ -48,7 +54,30 @@ struct Plot {
   }
 };
 
-Plot lay_out(const Chart& chart) {
+/// Draws a legend from the left margin to `right`, in rows from `top` on; returns its height.
+double draw_legend(Canvas& canvas, const std::vector<Series>& all, double right, double top) {
+  constexpr double row = 22.0, swatch = 24.0, gap = 8.0, between = 26.0, size = 13.0;
+  double x = kMargin, y = top;
+  bool any = false;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].label.empty()) continue;
+    const std::string label = canvas.fitted(all[i].label, right - kMargin - swatch - gap, size);
+    const double needed = swatch + gap + canvas.text_width(label, size);
+    if (any && x + needed > right) {
+      x = kMargin;
+      y += row;
+    }
+    any = true;
+    const double middle = y + row / 2.0;
+    canvas.path({{x, middle}, {x + swatch, middle}},
+                {.colour = ink::series(i), .width = 2.5, .dashed = all[i].dashed});
+    canvas.text(label, {x + swatch + gap, middle + 0.36 * size}, {size, ink::text});
+    x += needed + between;
+  }
+  return any ? y + row - top : 0.0;
+}
+
+Plot lay_out(const Chart& chart, Canvas& canvas) {
   Range xs, ys;
   for (const Series& series : chart.series) {
     for (const auto& [x, y] : series.points) {
@@ -61,62 +90,59 @@ Plot lay_out(const Chart& chart) {
   plot.x = Axis::linear(xs.low, xs.high, 10, false);
   plot.y = chart.log_y ? Axis::logarithmic(ys.low, ys.high, 8) : Axis::linear(ys.low, ys.high, 7);
   double widest = 0.0;
-  for (const Tick& tick : plot.y.ticks()) {
-    widest = std::max(widest, Canvas::text_width(tick.label, 8.5));
-  }
+  for (const Tick& tick : plot.y.ticks())
+    widest = std::max(widest, canvas.text_width(tick.label, kTickSize));
   plot.left = kMargin + widest + 10.0;
   plot.right = kWidth - kMargin;
   plot.bottom = kHeight - 66.0;
   return plot;
 }
 
-/// Draws a legend from the left margin to `right`, in rows from `top` on; returns its height.
-double draw_legend(Canvas& canvas, const std::vector<Series>& all, double right, double top) {
-  constexpr double row = 22.0, swatch = 24.0, gap = 8.0, between = 26.0, size = 9.0;
-  double x = kMargin, y = top;
-  bool any = false;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i].label.empty()) continue;
-    const std::string label = fitted(all[i].label, right - kMargin - swatch - gap, size);
-    const double needed = swatch + gap + Canvas::text_width(label, size);
-    if (any && x + needed > right) {
-      x = kMargin;
-      y += row;
-    }
-    any = true;
-    const double middle = y + row / 2.0;
-    canvas.path({{x, middle}, {x + swatch, middle}}, ink::series(i), 2.0, all[i].dashed);
-    canvas.text(label, {x + swatch + gap, middle + size / 2.0}, {size, ink::text});
-    x += needed + between;
-  }
-  return any ? y + row - top : 0.0;
-}
-
 void draw_axes(Canvas& canvas, const Chart& chart, const Plot& plot) {
+  const auto middle = [](double v) { return std::floor(v) + 0.5; };  // of a pixel: sharp lines
   for (const Tick& tick : plot.y.ticks()) {
-    const double y = plot.at(0.0, tick.value).y;
-    canvas.line({plot.left, y}, {plot.right, y}, ink::grid);
-    canvas.text(tick.label, {plot.left - 10.0, y + 4.0}, {8.5, ink::muted, Align::right});
+    const double y = middle(plot.at(0.0, tick.value).y);
+    canvas.path({{plot.left, y}, {plot.right, y}}, {.colour = ink::grid});
+    canvas.text(tick.label, {plot.left - 10.0, y + 0.36 * kTickSize},
+                {kTickSize, ink::muted, Align::right});
   }
+  const double y = middle(plot.bottom);
   for (const Tick& tick : plot.x.ticks()) {
-    const double x = plot.at(tick.value, 1.0).x;
-    canvas.line({x, plot.top}, {x, plot.bottom}, ink::grid);
-    canvas.line({x, plot.bottom}, {x, plot.bottom + 5.0}, ink::axis);
-    canvas.text(tick.label, {x, plot.bottom + 21.0}, {8.5, ink::muted, Align::centre});
+    const double x = middle(plot.at(tick.value, 1.0).x);
+    canvas.path({{x, y}, {x, y + 5.0}}, {.colour = ink::axis});
+    canvas.text(tick.label, {x, y + 21.0}, {kTickSize, ink::muted, Align::centre});
   }
-  canvas.line({plot.left, plot.bottom}, {plot.right, plot.bottom}, ink::axis);
-  canvas.text(chart.x_label, {(plot.left + plot.right) / 2.0, plot.bottom + 46.0},
-              {9.0, ink::text, Align::centre});
+  canvas.path({{plot.left, y}, {plot.right, y}}, {.colour = ink::axis});
+  canvas.text(chart.x_label, {(plot.left + plot.right) / 2.0, y + 45.0},
+              {13.0, ink::text, Align::centre});
 }
 
+/// The heights' mean around each point, twice, over a fortieth of all points.
+std::vector<Point> smooth(std::vector<Point> points) {
+  const std::size_t reach = points.size() / 80 + 1;
+  for (int times = 0; times < 2; ++times) {
+    std::vector<double> sums{0.0};
+    for (const Point& point : points) sums.push_back(sums.back() + point.y);
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const std::size_t from = i - std::min(i, reach);
+      const std::size_t to = std::min(i + reach + 1, points.size());
+      points[i].y = (sums[to] - sums[from]) / double(to - from);
+    }
+  }
+  return points;
+}
+
+/// A crowd of points is noise, behind the line that it scatters about.
 void draw_series(Canvas& canvas, const Chart& chart, const Plot& plot, const Series& series,
-                 const cv::Scalar& colour) {
-  // Thick lines that jump from pixel to pixel would merge.
-  const double thickness = series.dashed || series.points.size() > kCrowd ? 1.5 : 2.0;
+                 unsigned colour, bool noise) {
   std::vector<Point> run;  // an undrawable value leaves a gap
   const auto finish = [&] {
-    if (run.size() == 1) canvas.dot(run[0], 2.5, colour);
-    if (run.size() > 1) canvas.path(run, colour, thickness, series.dashed);
+    if (run.size() == 1 && !noise) canvas.dot(run[0], 2.5, colour);
+    if (run.size() > 1 && noise && crowded(series))
+      canvas.path(run, {.colour = colour, .opacity = series.dashed ? 0.2 : 0.3});
+    if (run.size() > 1 && !noise)
+      canvas.path(crowded(series) ? smooth(run) : run,
+                  {.colour = colour, .width = 2.5, .dashed = series.dashed});
     run.clear();
   };
   for (const auto& [x, y] : series.points) {
@@ -125,7 +151,8 @@ void draw_series(Canvas& canvas, const Chart& chart, const Plot& plot, const Ser
       continue;
     }
     run.push_back(plot.at(x, y));
-    if (!series.dashed && series.points.size() <= kDotsUpTo) canvas.dot(run.back(), 3.5, colour);
+    if (!noise && !series.dashed && series.points.size() <= kDotsUpTo)
+      canvas.dot(run.back(), 3.5, colour);
   }
   finish();
 }
@@ -148,21 +175,24 @@ std::vector<int> factors_of(const std::vector<Panel>& panels) {
 }  // namespace
 
 void write_chart(const Chart& chart, const std::string& path) {
-  Plot plot = lay_out(chart);
   Canvas canvas(kWidth, kHeight);
+  Plot plot = lay_out(chart, canvas);
   const double wide = kWidth - 2.0 * kMargin;
-  canvas.text(fitted(chart.title, wide, 13.0, true), {kMargin, 46.0},
-              {13.0, ink::text, Align::left, true});
+  canvas.text(canvas.fitted(chart.title, wide, 19.0, true), {kMargin, 46.0},
+              {19.0, ink::text, Align::left, true});
   const double legend_height = draw_legend(canvas, chart.series, plot.right, 62.0);
   // The y axis's label is above it, so that it reads horizontally.
   const double label_line = 62.0 + legend_height + 24.0;
-  canvas.text(fitted(chart.y_label, wide, 9.0), {kMargin, label_line}, {9.0, ink::text});
+  const bool crowd = std::ranges::any_of(chart.series, crowded);
+  const std::string y_label = chart.y_label + (crowd ? ", and smoothed (thick)" : "");
+  canvas.text(canvas.fitted(y_label, wide, 13.0), {kMargin, label_line}, {13.0, ink::muted});
   plot.top = label_line + 14.0;
 
   draw_axes(canvas, chart, plot);
   // The first series is the most important, so it is drawn last.
-  for (std::size_t i = chart.series.size(); i-- > 0;) {
-    draw_series(canvas, chart, plot, chart.series[i], ink::series(i));
+  for (const bool noise : {true, false}) {
+    for (std::size_t i = chart.series.size(); i-- > 0;)
+      draw_series(canvas, chart, plot, chart.series[i], ink::series(i), noise);
   }
   write_whole(path, canvas.png());
 }
@@ -170,31 +200,28 @@ void write_chart(const Chart& chart, const std::string& path) {
 void write_strip(const std::string& title, const std::vector<Panel>& panels,
                  const std::string& path) {
   const std::vector<int> factors = factors_of(panels);
-  const auto size_of = [&](std::size_t i) {
-    const Frame& picture = panels[i].picture;
-    return picture.bytes() > 0 ? cv::Size(picture.width, picture.height) * factors[i]
-                               : cv::Size(kPanelWidth, kPanelWidth);
+  const auto wide = [&](std::size_t i) {
+    return panels[i].picture.bytes() > 0 ? panels[i].picture.width * factors[i] : kPanelWidth;
   };
   int width = 2 * kBorder - kGap, height = 0;
   for (std::size_t i = 0; i < panels.size(); ++i) {
-    width += size_of(i).width + kGap;
-    height = std::max(height, size_of(i).height);
+    const Frame& picture = panels[i].picture;
+    width += wide(i) + kGap;
+    height = std::max(height, picture.bytes() > 0 ? picture.height * factors[i] : kPanelWidth);
   }
   const int top = title.empty() ? kTop - 34 : kTop;
   Canvas canvas(std::max(width, kPanelWidth), top + height + kBottom);
-  canvas.text(fitted(title, canvas.width() - 2.0 * kBorder, kTitle, true),
+  canvas.text(canvas.fitted(title, canvas.width() - 2.0 * kBorder, kTitle, true),
               {kBorder, kBorder + 14.0}, {kTitle, ink::text, Align::left, true});
 
   int left = kBorder;
   for (std::size_t i = 0; i < panels.size(); ++i) {
-    const cv::Size size = size_of(i);
-    canvas.text(fitted(panels[i].title, size.width, kLabel, true), {double(left), top - 10.0},
+    canvas.text(canvas.fitted(panels[i].title, wide(i), kLabel, true), {double(left), top - 10.0},
                 {kLabel, ink::text, Align::left, true});
-    canvas.box({left - 1, top - 1, size.width + 2, size.height + 2}, ink::grid);
-    canvas.picture(panels[i].picture, {left, top}, factors[i]);
-    canvas.text(fitted(panels[i].caption, size.width, kLabel),
-                {double(left), top + size.height + 24.0}, {kLabel, ink::muted});
-    left += size.width + kGap;
+    canvas.picture(panels[i].picture, left, top, factors[i]);
+    canvas.text(canvas.fitted(panels[i].caption, wide(i), kLabel),
+                {double(left), top + height + 24.0}, {kLabel, ink::muted});
+    left += wide(i) + kGap;
   }
   write_whole(path, canvas.png());
 }

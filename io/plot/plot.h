@@ -34,8 +34,8 @@ void write_chart(const Chart& chart, const std::string& path);
 /// Panels side by side, enlarged by whole factors without smoothing.
 void write_strip(const std::string& title, const std::vector<Panel>& panels,
                  const std::string& path);
-/// Where the first of three equal panels lies in a strip with a title: x, y, width, height, of which
-/// one is below 1 if there is no room for it.
+/// Where the first of three equal panels lies in a strip with a title: x, y, width, height, of
+/// which one is below 1 if there is no room for it.
 std::array<int, 4> first_of_three(int strip_width, int strip_height);
 
 /// `picture` enlarged by a whole factor, above a line of `text`: kLine pixels more. Reuses `out`'s

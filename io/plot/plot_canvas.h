@@ -1,98 +1,79 @@
-// What charts are made of: a canvas and axes.
+// What charts are drawn on: Cairo, with its letters.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include <opencv2/core.hpp>
+#include <cairo.h>
 
 #include "io/source/frame.h"
 
 namespace millrace::io {
 
-using Point = cv::Point2d;
+struct Point {
+  double x = 0.0, y = 0.0;
+};
 
-namespace ink {  // BGR, as in OpenCV
-inline const cv::Scalar paper(255, 255, 255);
-inline const cv::Scalar text(51, 41, 33);
-inline const cv::Scalar muted(128, 114, 102);
-inline const cv::Scalar grid(236, 232, 228);
-inline const cv::Scalar axis(178, 166, 156);
+namespace ink {  // 0xRRGGBB
+inline constexpr unsigned paper = 0xffffff, text = 0x212933, muted = 0x667280, grid = 0xe4e8ec,
+                          axis = 0x9ca6b2;
 
 /// Okabe and Ito's colour-blind safe palette, without yellow, too pale on white.
-inline const std::array<cv::Scalar, 7> palette = {
-    cv::Scalar(178, 114, 0),   cv::Scalar(0, 94, 213),  cv::Scalar(115, 158, 0),
-    cv::Scalar(167, 121, 204), cv::Scalar(0, 159, 230), cv::Scalar(233, 180, 86),
-    cv::Scalar(60, 60, 60)};
-inline const cv::Scalar& series(std::size_t number) {
+inline constexpr std::array<unsigned, 7> palette = {0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7,
+                                                    0xe69f00, 0x56b4e9, 0x3c3c3c};
+inline constexpr unsigned series(std::size_t number) {
   return palette[number % palette.size()];
 }
 }  // namespace ink
 
 enum class Align { left, centre, right };
 
-/// `size`: height of a capital letter.
+/// `size`: of the font, in pixels.
 struct Lettering {
-  double size = 9.0;
-  cv::Scalar colour = ink::text;
+  double size = 13.0;
+  unsigned colour = ink::text;
   Align align = Align::left;
   bool bold = false;
 };
 
-/// Lengths are in pixels of the result, drawn at twice the size and averaged down.
+struct Pen {
+  unsigned colour = ink::text;
+  double width = 1.0;
+  double opacity = 1.0;
+  bool dashed = false;
+};
+
+/// Lengths are in pixels. Thread-bound.
 class Canvas {
  public:
   Canvas(int width, int height);
 
-  int width() const { return size_.width; }
+  int width() const { return cairo_image_surface_get_width(sheet_.get()); }
 
-  void line(Point from, Point to, const cv::Scalar& colour, double thickness = 1.0);
-  void path(const std::vector<Point>& points, const cv::Scalar& colour, double thickness,
-            bool dashed = false);
-  void dot(Point centre, double radius, const cv::Scalar& colour);
-  void box(cv::Rect area, const cv::Scalar& colour);
-  /// `at` is on the base line. Characters missing from Hershey's fonts get similar ones.
+  void path(const std::vector<Point>& points, const Pen& pen);
+  void dot(Point centre, double radius, unsigned colour);
+  /// `at` is on the base line.
   void text(const std::string& text, Point at, const Lettering& lettering);
-  /// Each pixel becomes a `factor` x `factor` square.
-  void picture(const Frame& frame, cv::Point at, int factor);
+  /// Each pixel becomes a `factor` x `factor` square, and all of them get a frame.
+  void picture(const Frame& frame, int left, int top, int factor);
 
+  double text_width(const std::string& text, double size, bool bold = false);
+  /// `text`, cut with an ellipsis to be at most `width` wide.
+  std::string fitted(const std::string& text, double width, double size, bool bold = false);
+
+  /// Throws std::runtime_error if something could not be drawn.
   std::string png() const;
-
-  static double text_width(const std::string& text, double size, bool bold = false);
-
- private:
-  cv::Size size_;
-  cv::Mat sheet_;  // at twice the size
-};
-
-/// `text`, cut with ".." to be at most `width` wide.
-std::string fitted(const std::string& text, double width, double size, bool bold = false);
-
-struct Tick {
-  double value = 0.0;
-  std::string label;
-};
-
-class Axis {
- public:
-  /// Linear over low .. high with a margin, from 0 if near; about `marks` ticks at 1, 2, 5 x 10^n.
-  static Axis linear(double low, double high, int marks, bool air = true);
-  /// Over positive data; a tick per decade, or at 1, 2 and 5 for few decades.
-  static Axis logarithmic(double low, double high, int marks);
-
-  double place(double value) const;  ///< in 0 .. 1; NaN if it has none
-  const std::vector<Tick>& ticks() const { return ticks_; }
+  /// Into `out`, whose size and channels are the canvas's: 3, or 1 for greys.
+  void copy_to(Frame& out) const;
 
  private:
-  double low_ = 0.0;  // of the logarithm, if logarithmic
-  double high_ = 1.0;
-  bool log_ = false;
-  std::vector<Tick> ticks_;
-};
+  void use(unsigned colour, double opacity = 1.0);
 
-/// At most `digits` significant digits, as short as possible: 0.25, 1500, 20k, 1e-5.
-std::string short_number(double value, int digits = 4);
+  std::unique_ptr<cairo_surface_t, void (*)(cairo_surface_t*)> sheet_;
+  std::unique_ptr<cairo_t, void (*)(cairo_t*)> pen_;
+};
 
 }  // namespace millrace::io

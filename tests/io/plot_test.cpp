@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <opencv2/imgcodecs.hpp>
 
-#include "io/plot/plot_canvas.h"
+#include "io/plot/plot_axis.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {
@@ -39,6 +39,27 @@ TEST_F(Plot, AChartShowsItsSeries) {
   EXPECT_GT(count_near(picture, kWhite), 1200 * 640 / 2);
   EXPECT_GT(count_near(picture, kBlue), 800) << "a line two pixels thick, over the whole width";
   EXPECT_GT(count_near(picture, kVermilion), 200);
+}
+
+TEST_F(Plot, TextIsOfAnyLanguageOrDamaged) {
+  const auto ink = [&](const std::string& title) {
+    write_chart({.title = title}, folder / "text.png");
+    const cv::Mat top = cv::imread(folder / "text.png")(cv::Rect(0, 0, 600, 60));
+    return top.rows * top.cols - count_near(top, kWhite);
+  };
+  EXPECT_GT(ink("Größe → µ"), 100);
+  EXPECT_NE(ink("Größe"), ink("Gr e")) << "each letter is drawn";
+  EXPECT_GT(ink("caf\xe9 loss"), 100) << "not UTF-8";
+}
+
+TEST_F(Plot, ACrowdOfPointsIsALineOverNoise) {
+  Chart chart{.series = {{"network", {}, false}}};
+  for (int x = 0; x < 2000; ++x) chart.series[0].points.push_back({x, x % 2 ? 3.0 : 1.0});
+  write_chart(chart, folder / "noise.png");
+  const cv::Mat picture = cv::imread(folder / "noise.png");
+  const int line = count_near(picture, kBlue);
+  EXPECT_GT(line, 1000) << "over the whole width";
+  EXPECT_LT(line, 6000) << "and not the whole area";
 }
 
 TEST_F(Plot, AChartWithoutUsableDataIsStillAPicture) {

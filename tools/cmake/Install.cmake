@@ -86,7 +86,7 @@ install(FILES ${CMAKE_BINARY_DIR}/millraceConfig.cmake ${CMAKE_BINARY_DIR}/millr
 file(RELATIVE_PATH MILLRACE_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(tools/cmake/millrace.pc.in ${CMAKE_BINARY_DIR}/millrace.pc @ONLY)
 if(MILLRACE_IO)
-  set(MILLRACE_PC_IO prometheus-cpp-core)
+  set(MILLRACE_PC_IO "prometheus-cpp-core cairo")
   if(MILLRACE_GSTREAMER)
     string(APPEND MILLRACE_PC_IO " gstreamer-1.0 gstreamer-base-1.0 gstreamer-app-1.0 gstreamer-video-1.0 gstreamer-rtsp-server-1.0")
   endif()
