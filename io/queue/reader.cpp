@@ -109,6 +109,7 @@ struct Reader::Work {
     if (std::exchange(last_segment, frame.segment) != frame.segment) in_segment = 0;
     if (++in_segment > options.ahead) ++counted;
     ++delivered;
+    if (options.seen) options.seen(frame);
     std::swap(frame, queue.writable());
     return queue.push();
   }

@@ -97,6 +97,18 @@ TEST(Reader, ReadsToTheEnd) {
   EXPECT_EQ(seen.error, "");
 }
 
+TEST(Reader, ShowsEachGoodFrameOnTheWay) {
+  FrameQueue queue(8, Drop::never);
+  std::vector<int> widths;
+  {
+    Reader reader(
+        std::make_unique<ScriptedSource>(Script{.pts = every(milliseconds(1), 4), .corrupt = {1}}),
+        queue, {.seen = [&](const Frame& frame) { widths.push_back(frame.width); }});
+    reader.join();
+  }
+  EXPECT_EQ(widths, (std::vector<int>{0, 2, 3}));
+}
+
 TEST(Reader, PacedFramesFallDueAtTheirTime) {
   std::vector<nanoseconds> pts = every(milliseconds(15), 8);
   for (nanoseconds& one : pts) one += seconds(5);  // a stream need not start at 0

@@ -23,6 +23,16 @@ PictureSet drawn(const PictureShape& input, const PictureShape& output, const Dr
   return PictureSet(*board.take());
 }
 
+TEST(PictureSet, TheCamerasFrameIsOfLimitedSize) {
+  io::Frame frame;
+  EXPECT_TRUE(shown(frame).empty());
+  frame.reshape(1920, 8, 3);
+  for (std::size_t i = 0; i < frame.pixels.size(); i += 3) frame.pixels[i] = 250;  // red
+  const cv::Mat small = shown(frame);
+  EXPECT_EQ(small.size(), cv::Size(960, 4));
+  EXPECT_EQ(small.at<cv::Vec3b>(2, 500), cv::Vec3b(0, 0, 250));
+}
+
 TEST(PictureSet, KeepsColoursAndPixels) {
   const PictureShape shape{.channels = 3, .height = 48, .width = 64};
   PictureSet set = drawn(shape, shape, [](Pictures& room) {
@@ -49,10 +59,10 @@ TEST(PictureSet, KeepsColoursAndPixels) {
   const std::string message = *set.message();
   EXPECT_EQ(std::uint8_t(message[0]), 2);
   EXPECT_EQ(std::uint8_t(message[1]), 1);
-  std::size_t sum = 24;
+  std::size_t sum = 28;
   for (std::size_t i = 0; i < 4; ++i) sum += set.jpeg(i)->size();
   EXPECT_EQ(message.size(), sum);
-  EXPECT_EQ(message.substr(24, set.jpeg(0)->size()), *set.jpeg(0));
+  EXPECT_EQ(message.substr(28, set.jpeg(0)->size()), *set.jpeg(0));
 }
 
 TEST(PictureSet, PixelsHaveTheColourOfTheirClass) {

@@ -80,6 +80,7 @@ class InventedRun {
   }
   PictureBoard& board() { return board_; }
   PictureBoard* event_board() { return snapshots_.empty() ? &event_board_ : nullptr; }
+  FrameBoard& camera() { return camera_; }
   const std::string& snapshots() const { return snapshots_; }
   Controls& controls() { return controls_; }
   std::int64_t shown() const { return shown_; }
@@ -226,11 +227,18 @@ class InventedRun {
     draw(room->target, 1, classes_);
     draw(room->prediction, 0.8, classes_);
     board_.show(now_.frames.received);
+    if (io::Frame* const frame = camera_.room()) {
+      frame->reshape(4 * kSide, 3 * kSide, 3);
+      for (std::size_t i = 0; i < frame->pixels.size(); ++i)
+        frame->pixels[i] = std::uint8_t(i / 999 + std::size_t(now_.frames.received));
+      camera_.show();
+    }
     ++shown_;
   }
 
   const int classes_;  ///< above 0: target and prediction show this many
   const std::string snapshots_;
+  FrameBoard camera_;
   PictureBoard board_;
   PictureBoard event_board_{{.channels = 3, .height = kSide, .width = kSide}, {}};
   io::LiveLabels labels_{{"day", "night"}};
@@ -262,6 +270,7 @@ void play(const std::string& serve, const std::string& token, int classes,
                       return run.look();
                     },
                 .pictures = &run.board(),
+                .camera = &run.camera(),
                 .controls = &run.controls(),
                 .snapshots = run.snapshots(),
                 .event_picture = run.event_board(),

@@ -248,8 +248,8 @@ class PageTest(PlayTest):
         self.assertEqual(self.text("status-text"), "Watching")
         play.tell("event local")
         box = self.wait_for(lambda: self.browser.find_elements(By.CSS_SELECTOR, "#marks rect.box"), "no box")[0]
-        self.assertEqual([float(box.get_attribute(name)) for name in ("x", "y", "width", "height")], [20, 40, 32, 24],
-                         "in pixels of the picture, which is doubled")
+        self.assertEqual([float(box.get_attribute(name)) for name in ("x", "y", "width", "height")], [40, 60, 64, 36],
+                         "in pixels of the camera's picture, 256x192 instead of 64x64")
         self.assertEqual(self.text("status-text"), "Something new at door")
         play.tell("calm")
         self.wait_for(lambda: not self.browser.find_elements(By.CSS_SELECTOR, "#marks rect.box"), "the box stays")

@@ -12,7 +12,8 @@ from pathlib import Path
 from play import TOKEN, Play, PlayTest, messages
 
 PATHS = ["/", "/app.js", "/app.css", "/dygraph.js", "/state", "/history", "/metrics", "/healthz", "/live",
-         "/events", "/events/NAME", "/picture/input", "/picture/target", "/picture/prediction", "/picture/error"]
+         "/events", "/events/NAME", "/picture/input", "/picture/target", "/picture/prediction", "/picture/error",
+         "/picture/camera"]
 STALLED = 100
 MONITORING = Path(__file__).resolve().parents[2] / "tools" / "page" / "monitoring"
 
@@ -169,7 +170,7 @@ class Texts(PlayTest):
         api = json.loads(play.ask("/openapi.json")[2])
         served = {path for path in PATHS[1:] if path.count(".") == 0} - {"/live"}
         told = {path.replace("{name}", name).replace("{event}", "NAME") for path in api["paths"]
-                for name in ("input", "target", "prediction", "error")}
+                for name in ("input", "target", "prediction", "error", "camera")}
         self.assertEqual(told - {"/control", "/label", "/openapi.json"}, served)
         commands = api["paths"]["/control"]["post"]["requestBody"]["content"]["application/json"]
         offered = set(play.state()["controls"]["offered"])
@@ -195,7 +196,7 @@ class Texts(PlayTest):
 
     def test_each_picture_is_a_stream(self):
         play = self.play()
-        for name in ("input", "target", "prediction", "error"):
+        for name in ("input", "target", "prediction", "error", "camera"):
             with play.connect() as viewer:
                 viewer.sendall(f"GET /picture/{name} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
                 stream = viewer.makefile("rb")

@@ -74,6 +74,7 @@ struct Intake {
                        task_type(config.task.kind).target != TargetFrom::teller;
     io::ReaderOptions options = reader_options(config, info);
     options.limit = exact ? limit : 0;
+    options.seen = seen;
     reader_ = std::make_unique<io::Reader>(std::move(source), queue, options);
   }
   void end() {
@@ -105,6 +106,7 @@ struct Intake {
   const io::Drop drop;
   io::FrameQueue queue;
   io::Resizer resizer;
+  std::function<void(const io::Frame&)> seen;  ///< io::ReaderOptions::seen; set before start()
   std::atomic<double> given_fps{0.0};  ///< written by whoever fills the queue
 
  private:

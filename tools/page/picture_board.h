@@ -5,7 +5,10 @@
 #include <atomic>
 #include <cstdint>
 #include <stdexcept>
+#include <utility>
 #include <vector>
+
+#include "io/source/frame.h"
 
 namespace millrace::page {
 
@@ -33,59 +36,73 @@ struct Pictures {
   std::int64_t sample = -1;
   PictureShape input_shape;
   PictureShape output_shape;  ///< of target and prediction; no size: they are not pictures
-  std::vector<float> input, target, prediction;  ///< NaN target: there is none
+  std::vector<float> input = {}, target = {}, prediction = {};  ///< NaN target: there is none
 };
 
-/// One set of pictures whose ownership alternates between two threads: the viewer asks, training
-/// fills it at its next sample, the viewer takes it and gives it back. An atomic holds the turn.
-/// Neither side waits or sees half-written pictures. Never allocates after construction.
-class PictureBoard {
+/// One value whose ownership alternates between two threads: the viewer asks, the run fills it, the
+/// viewer takes it and gives it back. An atomic holds the turn. Neither side waits or sees a value
+/// half written.
+template <class Value>
+class Board {
  public:
-  /// As in Pictures. Throws std::invalid_argument for shapes that can't be shown.
-  PictureBoard(const PictureShape& input, const PictureShape& output) {
-    require_picture(input);
-    if (output.width > 0 || output.height > 0) require_picture(output);
-    pictures_.input_shape = input;
-    pictures_.output_shape = output;
-    pictures_.input.resize(input.elements());
-    pictures_.target.resize(output.elements());
-    pictures_.prediction.resize(output.elements());
-  }
+  explicit Board(Value value = {}) : value_(std::move(value)) {}
 
-  // Training: one thread at a time.
-  /// Buffers to fill before show(); null unless a viewer has asked.
-  Pictures* room() {
-    return turn_.load(std::memory_order_acquire) == Turn::asked ? &pictures_ : nullptr;
-  }
-  /// The buffers of room() now hold `sample` and are no longer the caller's.
-  void show(std::int64_t sample) {
-    pictures_.sample = sample;
-    turn_.store(Turn::shown, std::memory_order_release);
-  }
+  // The run: one thread at a time.
+  /// To fill before show(); null unless a viewer has asked.
+  Value* room() { return turn_.load(std::memory_order_acquire) == Turn::asked ? &value_ : nullptr; }
+  /// What room() gave is filled and no longer the caller's.
+  void show() { turn_.store(Turn::shown, std::memory_order_release); }
 
   // The viewer: one thread.
-  /// Asks for the next sample's pictures, unless that is already done or they are ready.
+  /// Asks for the next one, unless that is already done or it is ready.
   void ask() {
     if (turn_.load(std::memory_order_relaxed) == Turn::idle) {
       turn_.store(Turn::asked, std::memory_order_release);
     }
   }
-  /// The filled pictures, the caller's until give_back(); null if none are ready.
-  const Pictures* take() const {
-    return turn_.load(std::memory_order_acquire) == Turn::shown ? &pictures_ : nullptr;
+  /// The filled one, the caller's until give_back(); null if none is ready.
+  const Value* take() const {
+    return turn_.load(std::memory_order_acquire) == Turn::shown ? &value_ : nullptr;
   }
   void give_back() { turn_.store(Turn::idle, std::memory_order_relaxed); }
 
  private:
+  enum class Turn { idle, asked, shown };
+
+  std::atomic<Turn> turn_{Turn::idle};
+  Value value_;  ///< the run's while asked, the viewer's while shown
+};
+
+/// The source's own frames, as large as they come.
+using FrameBoard = Board<io::Frame>;
+
+/// Pictures of samples. Never allocates after construction.
+class PictureBoard : public Board<Pictures> {
+ public:
+  /// As in Pictures. Throws std::invalid_argument for shapes that can't be shown.
+  PictureBoard(const PictureShape& input, const PictureShape& output)
+      : Board(blank(input, output)) {}
+
+  /// The buffers of room() now hold `sample`.
+  void show(std::int64_t sample) {
+    room()->sample = sample;
+    Board::show();
+  }
+
+ private:
+  static Pictures blank(const PictureShape& input, const PictureShape& output) {
+    require_picture(input);
+    if (output.width > 0 || output.height > 0) require_picture(output);
+    Pictures pictures{.input_shape = input, .output_shape = output};
+    pictures.input.resize(input.elements());
+    pictures.target.resize(output.elements());
+    pictures.prediction.resize(output.elements());
+    return pictures;
+  }
   static void require_picture(const PictureShape& shape) {
     if ((shape.channels != 1 && shape.channels != 3) || shape.elements() == 0)
       throw std::invalid_argument("a picture has 1 or 3 channels and at least one pixel");
   }
-
-  enum class Turn { idle, asked, shown };
-
-  std::atomic<Turn> turn_{Turn::idle};
-  Pictures pictures_;  ///< training's while asked, the viewer's while shown
 };
 
 }  // namespace millrace::page

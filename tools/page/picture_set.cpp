@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
@@ -14,6 +15,7 @@ namespace {
 
 constexpr int kSmall = 160;   // smaller pictures are doubled
 constexpr int kQuality = 90;  // JPEG, percent
+constexpr int kWidest = 960;
 
 // Avoids smearing: JPEG stores colour at half the resolution.
 int enlargement(const PictureShape& shape) {
@@ -79,18 +81,31 @@ void put(std::string& out, std::uint64_t value, int bytes) {
 
 }  // namespace
 
+cv::Mat shown(const io::Frame& frame) {
+  if (frame.bytes() == 0 || frame.pixels.size() < frame.bytes()) return {};
+  const cv::Mat own(frame.height, frame.width, CV_8UC(frame.channels),
+                    const_cast<std::uint8_t*>(frame.pixels.data()));
+  cv::Mat small, out;
+  const double scale = std::min(1.0, double(kWidest) / frame.width);
+  cv::resize(own, small, {}, scale, scale, cv::INTER_AREA);
+  if (frame.channels == 1) return small;
+  cv::cvtColor(small, out, cv::COLOR_RGB2BGR);
+  return out;
+}
+
 std::string png_of_input(const Pictures& pictures) {
   std::vector<std::uint8_t> file;
   cv::imencode(".png", plain(pictures.input_shape, pictures.input.data()), file);
   return {file.begin(), file.end()};
 }
 
-PictureSet::PictureSet(const Pictures& from)
+PictureSet::PictureSet(const Pictures& from, cv::Mat camera)
     : sample_(from.sample),
-      pictures_{plain(from.input_shape, from.input.data()),
-                plain(from.output_shape, from.target.data()),
-                plain(from.output_shape, from.prediction.data()),
-                error(from.output_shape, from.target.data(), from.prediction.data())} {}
+      pictures_{
+          plain(from.input_shape, from.input.data()), plain(from.output_shape, from.target.data()),
+          plain(from.output_shape, from.prediction.data()),
+          error(from.output_shape, from.target.data(), from.prediction.data()), std::move(camera)} {
+}
 
 Bytes PictureSet::jpeg(std::size_t index) {
   if (!files_[index]) {

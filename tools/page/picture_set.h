@@ -13,9 +13,12 @@
 
 namespace millrace::page {
 
-inline constexpr std::array<std::string_view, 4> kPictureNames = {"input", "target", "prediction",
-                                                                  "error"};
+inline constexpr std::array<std::string_view, 5> kPictureNames = {"input", "target", "prediction",
+                                                                  "error", "camera"};
 using Bytes = std::shared_ptr<const std::string>;
+
+/// At most 960 pixels wide, as more is slow to encode and to send. Empty if it has no pixels.
+cv::Mat shown(const io::Frame& frame);
 
 /// The input as a PNG file.
 std::string png_of_input(const Pictures& pictures);
@@ -24,19 +27,20 @@ std::string png_of_input(const Pictures& pictures);
 /// Doesn't start OpenCV's threads.
 class PictureSet {
  public:
-  explicit PictureSet(const Pictures& pictures);
+  /// `camera`: BGR or grey, not copied; may be empty.
+  explicit PictureSet(const Pictures& pictures, cv::Mat camera = {});
 
   /// The picture kPictureNames[index]. "error" is |target - prediction|, averaged over the
   /// channels, from black (0) to bright yellow (1/4 and more); for classes, yellow means wrong.
   /// Empty if the run has no such picture.
   Bytes jpeg(std::size_t index);
-  /// The sample number in 8 bytes, four lengths of 4 bytes each, all little-endian, and the files.
+  /// The sample number in 8 bytes, five lengths of 4 bytes each, all little-endian, and the files.
   Bytes message();
 
  private:
   std::int64_t sample_;
-  std::array<cv::Mat, 4> pictures_;  ///< BGR or grey
-  std::array<Bytes, 4> files_;
+  std::array<cv::Mat, 5> pictures_;  ///< BGR or grey
+  std::array<Bytes, 5> files_;
   Bytes message_;
 };
 

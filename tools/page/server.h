@@ -17,6 +17,7 @@ struct WebSubject {
   /// Called on the server's thread, one to about five times a second. Does not throw.
   std::function<Snapshot()> look;
   PictureBoard* pictures = nullptr;  ///< null: none
+  FrameBoard* camera = nullptr;      ///< null: only pictures as large as the network's
   Controls* controls = nullptr;      ///< null: view only
   std::string snapshots = {};        ///< folder of the events' pictures; "": kept in memory
   /// Without snapshots: asked for the picture that an event begins with, as its input. May be null.
@@ -28,7 +29,7 @@ struct WebSubject {
 
 /// Serves HTTP on one thread of low priority until destroyed:
 ///   /  the page, and the files it loads    /live  WebSocket: state and pictures
-///   /state  JSON    /history  JSON         /picture/{input,target,prediction,error}  MJPEG
+///   /state  JSON    /history  JSON         /picture/{input,target,prediction,error,camera}  MJPEG
 ///   /events  JSON; POST: marks all     /events/NAME  PNG; POST: marks that event
 ///   /label  POST: a class, in the format of io::LiveLabels
 ///   /control  POST  /metrics  Prometheus   /healthz  200 or 503

@@ -112,13 +112,18 @@ class Publisher {
 
   void take_pictures() {
     if (!subject_.pictures) return;
-    if (const Pictures* const shown = subject_.pictures->take()) {
-      pictures_.emplace(*shown);
+    if (const io::Frame* const frame = subject_.camera ? subject_.camera->take() : nullptr) {
+      camera_ = shown(*frame);
+      subject_.camera->give_back();
+    }
+    if (const Pictures* const taken = subject_.pictures->take()) {
+      pictures_.emplace(*taken, camera_);
       subject_.pictures->give_back();
       ++picture_version_;
       wake_.cancel();
     }
     if (ready_ > 0) subject_.pictures->ask();
+    if (ready_ > 0 && subject_.camera) subject_.camera->ask();
   }
 
   /// Stores the picture that an event began with.
@@ -141,7 +146,8 @@ class Publisher {
   Trend trend_;
   Clock::time_point looked_;
   std::optional<PictureSet> pictures_;
-  Bytes state_;  ///< null: not yet made from the latest poll
+  cv::Mat camera_;  ///< never written to once a set shares it
+  Bytes state_;     ///< null: not yet made from the latest poll
   std::uint64_t state_version_ = 0, picture_version_ = 0;
   int viewers_ = 0, ready_ = 0;
   bool stopped_ = false;

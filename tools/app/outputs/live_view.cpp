@@ -96,6 +96,7 @@ void LiveView::serve_page() {
   board_ = std::make_unique<page::PictureBoard>(shape(sample), shown);
   page::WebSubject subject{
       .look = [this] { return look(); }, .pictures = board_.get(), .controls = &controls_};
+  subject.camera = show_camera();
   // As Alerts, which writes none of tasks whose targets are not pictures.
   if (!config_.novelty.snapshots.empty() && shown.width > 0 && !shown.classes) {
     subject.snapshots = config_.novelty.snapshots;
@@ -106,6 +107,22 @@ void LiveView::serve_page() {
   server_ = page::start_server(
       page::web_options(run_.request.options.serve_at, run_.request.options.token),
       std::move(subject));
+}
+
+page::FrameBoard* LiveView::show_camera() {
+  const io::ResizerOptions as = resizer_options(config_, run_.intake.info);
+  if (run_.intake.given || as.fit == io::Fit::pad) return nullptr;  // bars are not in the frame
+  camera_ = std::make_shared<page::FrameBoard>();
+  run_.intake.seen = [as, board = camera_](const io::Frame& frame) {  // may outlive this view
+    io::Frame* const room = board->room();
+    if (!room) return;
+    // As much of the frame as the network sees.
+    const io::Region view = io::clipped(as.region, frame.width, frame.height);
+    const io::Region part = io::place(view, as.width, as.height, as.fit).from;
+    *room = io::Resizer({.width = part.width, .height = part.height, .region = part}).fit(frame);
+    board->show();
+  };
+  return camera_.get();
 }
 
 void LiveView::show_event(engine::Sample& sample) {

@@ -64,6 +64,8 @@ class LiveView final : public engine::Observer {
 
  private:
   void serve_page();
+  /// Has the reader show frames; null: they can't be.
+  page::FrameBoard* show_camera();
   void show_event(engine::Sample& sample);
   page::Snapshot look() const;
 
@@ -75,6 +77,7 @@ class LiveView final : public engine::Observer {
   std::int64_t saves_before_ = 0;  ///< written and failed
   const page::Json classes_;       ///< of pixels: names and colours; empty: no classes
   std::unique_ptr<page::PictureBoard> board_, event_board_;  ///< the second: null with snapshots
+  std::shared_ptr<page::FrameBoard> camera_;                 ///< also the reader's
   std::int64_t events_ = 0;                                  ///< the last stage's worker's
   // Last: they read the members above.
   std::unique_ptr<page::WebServer> server_;

@@ -3,11 +3,12 @@ import {addPoint, drawCharts, fetchPast, paintCharts, showSpan} from './charts.j
 import {showControls, startControls} from './controls.js';
 import {showEngine} from './engine.js';
 import {lastFound, reasonOf, showEvents, startEvents} from './events.js';
-import {ago, clock, say} from './format.js';
+import {ago, clock, say, three} from './format.js';
 import {showMarks, showPictures} from './pictures.js';
 import {showStages} from './stages.js';
 
 const RETRY_MS = [500, 1000, 2000, 5000];
+const MANY_DROPPED = 0.1;  // share of frames
 
 const engine = document.getElementById('engine');
 let socket = null;
@@ -72,8 +73,8 @@ function showStatus({stream, controls, frames, rate, realtime, novelty, t}) {
     setStatus('rests', 'No frames', 'the picture stands still');
   } else if (novelty.in_event) {
     setStatus('event', reasonOf(novelty.last ?? {}), 'now');
-  } else if (realtime.judged && !realtime.holds) {
-    setStatus('rests', 'Watching, but can’t keep up', realtime.reason);
+  } else if (rate.dropped_fps > MANY_DROPPED * realtime.F) {
+    setStatus('rests', 'Watching, but can’t keep up', `${three(rate.dropped_fps)} of ${three(realtime.F)} frames per second are dropped`);
   } else {
     setStatus('good', 'Watching', found ? `last event ${ago(found.time)}` : 'nothing new so far');
   }

@@ -1,13 +1,13 @@
-// The pictures: a large one of what the network sees, with marks on it, and the four of the engine.
-const NAMES = ['input', 'target', 'prediction', 'error'];
+// The pictures: a large one of what the camera sees, with marks on it, and the four of the engine.
+const NAMES = ['input', 'target', 'prediction', 'error', 'camera'];
 const SVG = 'http://www.w3.org/2000/svg';
 
-/// Shows a message: the sample's number (8 bytes), four lengths (4 bytes each), four JPEG files.
+/// Shows a message: the sample's number (8 bytes), five lengths (4 bytes each), five JPEG files.
 export async function showPictures(message, state, all) {
   const view = new DataView(message);
   const sample = view.getBigUint64(0, true);
-  // The newest frame is the one to be predicted.
-  const seen = state?.task === 'next-frame' && view.getUint32(12, true) > 0 ? 'target' : 'input';
+  // Else the network's own: the newest frame is the one to be predicted.
+  const seen = view.getUint32(24, true) > 0 ? 'camera' : state?.task === 'next-frame' ? 'target' : 'input';
   const mapped = state?.classes.length > 0 ? 'prediction' : '';
   let at = 8 + 4 * NAMES.length;
   const pictures = await Promise.all(NAMES.map((name, i) => {
@@ -18,10 +18,10 @@ export async function showPictures(message, state, all) {
   }));
   pictures.forEach((picture, i) => {
     const canvas = document.getElementById(NAMES[i]);
-    if (all) canvas.parentElement.hidden = !picture;  // a class is not a picture
+    if (all && canvas) canvas.parentElement.hidden = !picture;  // a class is not a picture
     if (!picture) return;
     if (NAMES[i] === seen) draw('scene', picture, sample);
-    draw(NAMES[i], picture, sample);
+    if (canvas) draw(NAMES[i], picture, sample);
     picture.close();
   });
 }
