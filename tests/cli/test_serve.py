@@ -60,10 +60,16 @@ class Serve(KeepingTest):
         self.stop(process)
 
     def test_openapi_tells_of_every_number(self):
+        # What a run has with zones, after an event, or with classes alone.
+        some = {f"/state.{name}" for name in ("answer", "zones", "ignore", "novelty.threshold", "novelty.last")}
+
         def differ(value, schema, at):
             """Names that are only in one of the two."""
+            if "$ref" in schema:
+                schema = api["components"]["schemas"][schema["$ref"].split("/")[-1]]
             if isinstance(value, dict):
-                yield from (f"{at}.{name}" for name in value.keys() ^ schema["properties"].keys())
+                names = {f"{at}.{name}" for name in value.keys() ^ schema["properties"].keys()}
+                yield from names - some
                 for name in value.keys() & schema["properties"].keys():
                     yield from differ(value[name], schema["properties"][name], f"{at}.{name}")
             elif isinstance(value, list) and value:

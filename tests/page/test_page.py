@@ -146,8 +146,8 @@ class PageTest(PlayTest):
         play = self.play(classes=4)
         self.complaints()
         self.open(play.url)
-        self.wait_for(lambda: self.run_script(LOOK_AT, self.find("prediction"))[0] > 1, "no class map")
-        self.assertTrue(self.find("prediction").is_displayed(), "it is folded")
+        self.wait_for(lambda: self.run_script(LOOK_AT, self.find("map"))[0] > 3, "no class map")
+        self.assertTrue(self.find("map").is_displayed())
         legend = self.wait_for(lambda: self.find("classes").find_elements(By.TAG_NAME, "span"), "no legend")
         self.assertEqual([one.text for one in legend], [f"class {i}" for i in range(4)])
         shown = [self.run_script("return getComputedStyle(arguments[0], '::before').backgroundColor", one) for one in legend]

@@ -161,6 +161,7 @@ function keyOf(id, data) {
   SERIES[id].lines.forEach(([, label, name], i) => {
     const shown = data.series.find((one) => one.label === label);
     const y = data.x !== undefined ? shown?.y : chart?.getValue(chart.numRows() - 1, i + 1);
+    if (y === null || y === undefined) return;
     const entry = document.createElement('span');
     entry.className = name;
     entry.textContent = `${label} `;

@@ -4,7 +4,7 @@ import {count, say, three} from './format.js';
 export function showEngine(state) {
   const {frames, latency_ms: latency, rate, realtime, task, schedule} = state;
   say('engine-brief', [
-    `${three(rate.predicted_fps)} frames per second`, verdict(realtime)[1].toLowerCase(), `${task}, ${schedule}`,
+    `${three(rate.predicted_fps)} frames per second`, `real time: ${verdict(realtime)[1].toLowerCase()}`, `${task}, ${schedule}`,
   ].join('  ·  '));
   showVerdict(state);
   state.accuracy ? showAccuracy(state) : showLoss(state);

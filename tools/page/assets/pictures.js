@@ -21,6 +21,7 @@ export async function showPictures(message, state, all) {
     if (all && canvas) canvas.parentElement.hidden = !picture;  // a class is not a picture
     if (!picture) return;
     if (NAMES[i] === seen) draw('scene', picture, sample);
+    if (NAMES[i] === mapped) draw('map', picture, sample);
     if (canvas) draw(NAMES[i], picture, sample);
     picture.close();
   });
@@ -77,13 +78,11 @@ function add(parent, tag, name) {
   return element;
 }
 
-// The colours of pixel classes, which don't change during a run: the map of them is what it thinks.
+// The colours of pixel classes, which tint the picture and don't change during a run.
 function showClasses(classes) {
-  const map = document.getElementById('map');
   const legend = document.getElementById('classes');
-  if (!map.hidden || classes.length === 0) return;
-  map.hidden = false;
-  map.prepend(document.getElementById('prediction').parentElement);
+  if (!legend.hidden || classes.length === 0) return;
+  legend.hidden = document.getElementById('map').hidden = false;
   document.querySelector('#error + figcaption small').hidden = true;
   legend.replaceChildren(...classes.map(({name, colour}) => {
     const one = document.createElement('span');
