@@ -14,7 +14,7 @@ constexpr const char* kMissing =
 }  // namespace
 
 std::unique_ptr<Source> open_gstreamer(const SourceOptions& options, bool) {
-  throw NoDecoder(source_error(options, kMissing).what());
+  throw source_error(options, kMissing);
 }
 
 std::string gstreamer_version() {

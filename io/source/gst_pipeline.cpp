@@ -65,18 +65,6 @@ void set_up_part(GstBin*, GstBin*, GstElement* element, gpointer) {
   }
 }
 
-// Called for every stream that decodebin finds: decodes only pictures. (With video/x-raw as its own
-// caps property, decodebin refuses some files.)
-gboolean wants_decoding(GstElement*, GstPad*, GstCaps* caps, gpointer) {
-  const GstStructure* const stream = gst_caps_get_structure(caps, 0);
-  const gchar* const media = gst_structure_get_string(stream, "media");  // of RTP
-  const std::string kind = media ? media : gst_structure_get_name(stream);
-  for (const char* const other : {"audio", "text", "subpicture", "subtitle"}) {
-    if (kind.starts_with(other)) return FALSE;
-  }
-  return TRUE;
-}
-
 GstParts decode_uri(const SourceOptions& options, const std::string& uri) {
   GstParts parts{parse(options, std::string("uridecodebin name=millrace_from") + kTail)};
   const GstOwned<GstElement> from = child(parts.pipeline.get(), "millrace_from");
@@ -177,6 +165,7 @@ GstParts build_pipeline(const SourceOptions& options) {
     // The pipeline keeps them alive.
     parts.sink = GST_APP_SINK_CAST(child(parts.pipeline.get(), "millrace_sink").get());
     parts.converter = child(parts.pipeline.get(), "millrace_convert").get();
+    settle_colours(parts.converter);
   }
   set_up_sink(options, parts, own);
   bound_pictures(parts.pipeline.get(), options.max_pixels);

@@ -27,8 +27,16 @@ void start_gstreamer();
 GstParts build_pipeline(const SourceOptions& options);
 
 /// Watches the input of all decoders of `pipeline`, not started yet. If it announces more than
-/// `most` pixels, or a picture's bytes don't end, posts an error and drops the data.
+/// `most` pixels or no size at all, or a picture's bytes don't end, posts an error and drops the
+/// data.
 void bound_pictures(GstElement* pipeline, std::int64_t most);
+
+/// Makes `converter` read colours whose matrix its input does not name as FFmpeg does: BT.601, grey
+/// in full range. GStreamer would guess by size, and take grey as green and magenta.
+void settle_colours(GstElement* converter);
+
+/// Called by decodebin for each stream that it finds, with its format: decodes only pictures.
+gboolean wants_decoding(GstElement* decodebin, GstPad*, GstCaps* format, gpointer);
 
 using SharedTime = std::shared_ptr<std::atomic<GstClockTime>>;
 
@@ -45,7 +53,7 @@ class GstTrouble {
   /// Empties the bus; true once there was an error.
   bool look();
   bool found() const { return !cause_.empty(); }
-  /// Throws that error: NoDecoder if an element is missing, else SourceError.
+  /// Throws that error as a SourceError.
   [[noreturn]] void raise(const SourceOptions& options) const;
 
  private:
@@ -54,7 +62,6 @@ class GstTrouble {
   GstOwned<GstBus> bus_;
   std::string cause_;
   std::string missing_;  // the element that isn't installed
-  bool no_decoder_ = false;
 };
 
 }  // namespace millrace::io

@@ -8,6 +8,10 @@
 namespace millrace::io {
 namespace {
 
+constexpr GstElementFactoryListType kPictureDecoder = GST_ELEMENT_FACTORY_TYPE_DECODER |
+                                                      GST_ELEMENT_FACTORY_TYPE_MEDIA_VIDEO |
+                                                      GST_ELEMENT_FACTORY_TYPE_MEDIA_IMAGE;
+
 // A coded picture is smaller than the raw one, headers aside.
 std::uint64_t most_bytes(std::int64_t pixels) {
   return std::uint64_t(pixels) * 3 + (1 << 20);
@@ -21,7 +25,7 @@ struct Watch {
   const std::int64_t most;  ///< pixels
   JpegHeaders jpeg;
   std::atomic<std::uint64_t> bytes{0};  ///< of the current picture
-  bool begun = false, refused = false;
+  bool sized = false, begun = false, refused = false;
 
   /// Posts the reason once and drops everything from here on. Posted on the pipeline, since
   /// decodebin swallows errors of elements that it tries.
@@ -30,7 +34,9 @@ struct Watch {
       GST_ELEMENT_ERROR(pipeline, STREAM, DECODE, ("%s", why.c_str()), (nullptr));
   }
   void check(const std::optional<PictureSize>& size) {
-    if (size && size->exceeds(most)) refuse(too_many_pixels(size->width, size->height, most));
+    if (!size) return;
+    sized = true;
+    if (size->exceeds(most)) refuse(too_many_pixels(size->width, size->height, most));
   }
   void count(std::uint64_t more) {
     if ((bytes += more) > most_bytes(most))
@@ -57,20 +63,28 @@ void check_buffer(GstPad* pad, GstBuffer* buffer, Watch& watch) {
     watch.count(map.size);
   } else if (!watch.begun || !format.starts_with("image/") || format == "image/png") {
     watch.check(coded_size(format, bytes));  // of other pictures only the first bytes are known
+    if (format == "image/png" && bytes.substr(24, 2) == "\x10\2")
+      watch.refuse("GStreamer mistakes the colours of a PNG with 48 bits a pixel");
+    if (!watch.sized)
+      watch.refuse("a picture of " + format + " does not tell its size before it is decoded");
   }
   watch.begun = true;
   gst_buffer_unmap(buffer, &map);
 }
 
-void check_caps(GstEvent* event, Watch& watch) {
-  if (GST_EVENT_TYPE(event) != GST_EVENT_CAPS) return;
-  GstCaps* caps = nullptr;
-  gst_event_parse_caps(event, &caps);
+std::optional<PictureSize> announced_size(const GstCaps* caps) {
   const GstStructure* const fields = gst_caps_get_structure(caps, 0);
   int width = 0, height = 0;
-  if (gst_structure_get_int(fields, "width", &width) &&
-      gst_structure_get_int(fields, "height", &height))
-    watch.check(PictureSize{width, height});
+  if (!gst_structure_get_int(fields, "width", &width) ||
+      !gst_structure_get_int(fields, "height", &height) || width <= 0 || height <= 0)
+    return std::nullopt;
+  return PictureSize{width, height};
+}
+
+GstCaps* new_caps(GstEvent* event) {
+  GstCaps* caps = nullptr;
+  if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) gst_event_parse_caps(event, &caps);
+  return caps;
 }
 
 GstPadProbeReturn to_decoder(GstPad* pad, GstPadProbeInfo* info, gpointer shared) {
@@ -79,7 +93,8 @@ GstPadProbeReturn to_decoder(GstPad* pad, GstPadProbeInfo* info, gpointer shared
     if (!watch.refused) check_buffer(pad, gst_pad_probe_info_get_buffer(info), watch);
     return watch.refused ? GST_PAD_PROBE_DROP : GST_PAD_PROBE_OK;
   }
-  check_caps(gst_pad_probe_info_get_event(info), watch);
+  if (GstCaps* const caps = new_caps(gst_pad_probe_info_get_event(info)))
+    watch.check(announced_size(caps));
   return GST_PAD_PROBE_OK;
 }
 
@@ -103,7 +118,10 @@ void watch(GstElement* pipeline, GstElement* element, std::int64_t most) {
   const GstOwned<GstPad> sink(gst_element_get_static_pad(element, "sink"));
   if (!factory || !sink) return;
   const auto shared = std::make_shared<Watch>(pipeline, most);
-  if (gst_element_factory_list_is_type(factory, GST_ELEMENT_FACTORY_TYPE_DECODER)) {
+  if (gst_element_factory_list_is_type(factory, kPictureDecoder)) {
+    // Into its own memory libav decodes formats that GStreamer cannot name, instead of crashing.
+    if (g_object_class_find_property(G_OBJECT_GET_CLASS(element), "direct-rendering"))
+      g_object_set(element, "direct-rendering", FALSE, nullptr);
     add_probe(sink.get(), GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
               to_decoder, shared);
   } else if (std::string_view(GST_OBJECT_NAME(factory)) == "multipartdemux") {
@@ -150,6 +168,50 @@ void watch_element(GstBin*, GstBin*, GstElement* element, gpointer shared) {
   connect(element, "pad-added", G_CALLBACK(on_pad), *static_cast<SharedTime*>(shared));
 }
 
+GstPadProbeReturn to_converter(GstPad*, GstPadProbeInfo* info, gpointer) {
+  GstEvent* const event = gst_pad_probe_info_get_event(info);
+  GstCaps* const caps = new_caps(event);
+  GstVideoInfo video;
+  if (!caps || !gst_video_info_from_caps(&video, caps)) return GST_PAD_PROBE_OK;
+  const bool grey = GST_VIDEO_INFO_IS_GRAY(&video);
+  if (!grey && !GST_VIDEO_INFO_IS_YUV(&video)) return GST_PAD_PROBE_OK;
+  // `video` has guesses where the caps have nothing.
+  const gchar* const named =
+      gst_structure_get_string(gst_caps_get_structure(caps, 0), "colorimetry");
+  GstVideoColorimetry told{}, &colours = video.colorimetry;
+  if (named && gst_video_colorimetry_from_string(&told, named) && !grey &&
+      told.matrix != GST_VIDEO_COLOR_MATRIX_UNKNOWN)
+    return GST_PAD_PROBE_OK;
+  if (told.range != GST_VIDEO_COLOR_RANGE_UNKNOWN) colours.range = told.range;
+  colours.matrix = GST_VIDEO_COLOR_MATRIX_BT601;
+  if (grey) colours.range = GST_VIDEO_COLOR_RANGE_0_255;
+  const GstOwned<gchar> text(gst_video_colorimetry_to_string(&colours));
+  const GstOwned<GstCaps> settled(gst_caps_copy(caps));
+  gst_caps_set_simple(settled.get(), "colorimetry", G_TYPE_STRING, text.get(), nullptr);
+  GstEvent* const other = gst_event_new_caps(settled.get());
+  gst_event_set_seqnum(other, gst_event_get_seqnum(event));
+  gst_event_replace(reinterpret_cast<GstEvent**>(&info->data), other);
+  gst_event_unref(other);
+  return GST_PAD_PROBE_OK;
+}
+
+/// Why GStreamer must not read a stream that it would read wrongly; null: it may.
+const char* mistaken(const std::string& kind, const GstStructure& stream) {
+  const auto text = [&](const char* field) {
+    const gchar* const value = gst_structure_get_string(&stream, field);
+    return std::string(value ? value : "");
+  };
+  if (kind == "image/gif") return "GStreamer finds no end of a GIF";
+  const std::string raw = kind == "video/x-raw" ? text("format") : "";
+  if (raw == "RGB8P" || raw == "r210") return "GStreamer mistakes the colours of such raw pictures";
+  GstVideoColorimetry colours{};
+  if (kind == "video/x-av1" &&
+      gst_video_colorimetry_from_string(&colours, text("colorimetry").c_str()) &&
+      colours.matrix == GST_VIDEO_COLOR_MATRIX_RGB)
+    return "GStreamer mistakes RGB in AV1 for YUV";
+  return nullptr;
+}
+
 bool means_no_decoder(const GError& error) {
   if (error.domain == GST_CORE_ERROR) return error.code == GST_CORE_ERROR_MISSING_PLUGIN;
   return error.domain == GST_STREAM_ERROR && (error.code == GST_STREAM_ERROR_CODEC_NOT_FOUND ||
@@ -182,6 +244,28 @@ void bound_pictures(GstElement* pipeline, std::int64_t most) {
   g_value_unset(&item);
 }
 
+void settle_colours(GstElement* converter) {
+  const GstOwned<GstPad> pad(gst_element_get_static_pad(converter, "sink"));
+  gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, to_converter, nullptr, nullptr);
+}
+
+gboolean wants_decoding(GstElement* decodebin, GstPad* pad, GstCaps* format, gpointer) {
+  const GstStructure* const stream = gst_caps_get_structure(format, 0);
+  const gchar* const media = gst_structure_get_string(stream, "media");  // of RTP
+  const std::string kind = media ? media : gst_structure_get_name(stream);
+  for (const char* const other : {"audio", "text", "subpicture", "subtitle"}) {
+    if (kind.starts_with(other)) return FALSE;
+  }
+  const GstOwned<GstObject> pipeline(gst_object_get_parent(GST_OBJECT(decodebin)));
+  if (const char* const why = mistaken(kind, *stream)) {
+    GST_ELEMENT_ERROR(pipeline.get(), STREAM, DECODE, ("%s", why), (nullptr));
+    gst_pad_add_probe(
+        pad, GST_PAD_PROBE_TYPE_BUFFER, [](auto...) { return GST_PAD_PROBE_DROP; }, nullptr,
+        nullptr);
+  }
+  return TRUE;
+}
+
 SharedTime watch_extent(GstElement* pipeline) {
   const auto reached = std::make_shared<std::atomic<GstClockTime>>(0);
   connect(pipeline, "deep-element-added", G_CALLBACK(watch_element), reached);
@@ -211,18 +295,18 @@ void GstTrouble::note_error(GstMessage* message) {
   const std::string detail = detail_of(debug.get());
   if (detail.find("reason not-linked") != std::string::npos) {
     cause_ = "there is no video in it";
+  } else if (detail.find("reason not-negotiated") != std::string::npos) {
+    cause_ = "GStreamer has no name for its pixel format";
   } else if (detail.find("reason error (-5)") != std::string::npos) {  // GST_FLOW_ERROR, no more
     cause_ = "it cannot be read";
   } else if (!detail.empty() && detail != cause_) {
     cause_ += " (" + detail + ")";
   }
-  no_decoder_ = means_no_decoder(*error);
+  if (means_no_decoder(*error) && !missing_.empty()) cause_ = "GStreamer has no " + missing_;
 }
 
 void GstTrouble::raise(const SourceOptions& options) const {
-  if (!no_decoder_) throw source_error(options, redacted(cause_));
-  const std::string cause = missing_.empty() ? cause_ : "GStreamer has no " + missing_;
-  throw NoDecoder(source_error(options, redacted(cause)).what());
+  throw source_error(options, redacted(cause_));
 }
 
 }  // namespace millrace::io

@@ -95,6 +95,7 @@ std::optional<PictureSize> head_size(std::string_view head) {
   if (tag == "RIFF" && head.size() >= 30 && head.substr(8, 4) == "WEBP") return webp_size(head);
   if (tag.starts_with("\xff\xd8")) return JpegHeaders().read(head);
   if (tag.starts_with("BM")) return bmp_size(head);
+  if (tag == "GIF8") return positive(little(head, 6, 2), little(head, 8, 2));
   const bool pnm = tag.size() == 4 && tag[0] == 'P' && tag[1] >= '1' && tag[1] <= '6';
   return pnm ? pnm_size(head) : std::nullopt;
 }

@@ -30,9 +30,12 @@ class JpegHeaders {
 /// format, caps such as "video/x-vp8", is unknown or has none there.
 std::optional<PictureSize> coded_size(std::string_view format, std::string_view bytes);
 
-/// The size of a PNG, JPEG, WebP, TIFF, BMP or PNM file: a small file may unpack to gigabytes.
+/// The size of a PNG, JPEG, WebP, TIFF, BMP, GIF or PNM file: a small file may unpack to gigabytes.
 /// Nothing for other or truncated files. Reads at most 1 MiB. Any thread.
 std::optional<PictureSize> picture_size(const std::string& path);
+
+/// The same of a recording's pictures, by its header. Follows no reference to another file.
+std::optional<PictureSize> declared_size(const std::string& path);
 
 /// Intended seconds of a truncated AVI file; 0 if it isn't AVI or not truncated. (GStreamer counts
 /// what is there and takes such a file for a shorter, whole one.)

@@ -1,6 +1,7 @@
 // Files, network streams, cameras and pipelines through GStreamer's appsink, which reads with a
 // time-out. cv::VideoCapture may hang forever.
 #include <algorithm>
+#include <filesystem>
 
 #include "io/source/gst_pipeline.h"
 #include "io/source/picture_headers.h"
@@ -9,10 +10,12 @@
 namespace millrace::io {
 namespace {
 
-using std::chrono::milliseconds;
+using std::chrono::milliseconds, std::chrono::nanoseconds;
 
 // Frames decoded before a break are delivered for this long.
 constexpr milliseconds kDrainLimit(500);
+// A recording that delivers nothing for so long has hung, or its demuxer has.
+constexpr int kFileSilence = 3;  // times the limit for the first picture
 
 double seconds(GstClockTime time) {
   return double(time) / double(GST_SECOND);
@@ -29,9 +32,11 @@ class GStreamerSource : public Source {
   SourceInfo info() const override { return info_; }
 
   ReadStatus read(Frame& out, milliseconds timeout) override {
+    const Clock::time_point before = Clock::now();
     const GstOwned<GstSample> sample = first_ ? std::move(first_) : pull(timeout);
     trouble_.look();  // thrown after all frames before the error
-    if (!sample) return nothing_came();
+    if (!sample) return nothing_came(std::min<nanoseconds>(Clock::now() - before, timeout));
+    silent_ = nanoseconds(0);
     if (!described_) describe(sample.get());
     copy(sample.get(), out);
     return ReadStatus::frame;
@@ -53,6 +58,7 @@ class GStreamerSource : public Source {
     trouble_ = GstTrouble(parts_.pipeline.get());
     end_ = 0;
     broken_since_ = {};
+    silent_ = nanoseconds(0);
     described_ = false;
     gst_element_set_state(parts_.pipeline.get(), GST_STATE_PLAYING);
   }
@@ -104,7 +110,8 @@ class GStreamerSource : public Source {
     info_.width = GST_VIDEO_INFO_WIDTH(&video);
     info_.height = GST_VIDEO_INFO_HEIGHT(&video);
     if (GST_VIDEO_INFO_FPS_N(&video) > 0) {
-      info_.fps = double(GST_VIDEO_INFO_FPS_N(&video)) / GST_VIDEO_INFO_FPS_D(&video);
+      info_.fps =
+          plausible_rate(double(GST_VIDEO_INFO_FPS_N(&video)) / GST_VIDEO_INFO_FPS_D(&video));
     }
     info_.caps = own_caps(caps);
     info_.live = is_live();
@@ -165,7 +172,8 @@ class GStreamerSource : public Source {
     return GstOwned<GstElement>(source);
   }
 
-  ReadStatus nothing_came() {
+  /// `waited`: for the next frame, in this call.
+  ReadStatus nothing_came(nanoseconds waited) {
     const bool ended = gst_app_sink_is_eos(parts_.sink);
     if (trouble_.found()) {
       const Clock::time_point now = Clock::now();
@@ -173,9 +181,22 @@ class GStreamerSource : public Source {
       if (ended || !described_ || now > broken_since_ + kDrainLimit) trouble_.raise(options_);
       return ReadStatus::timeout;
     }
-    if (!ended) return ReadStatus::timeout;
+    if (!ended) {
+      const nanoseconds most = kFileSilence * options_.reconnect.open_limit;
+      if (described_ && is_stored() && (silent_ += waited) > most)
+        throw source_error(options_, "hangs: it neither ends nor gives another picture");
+      return ReadStatus::timeout;
+    }
     check_whole();
     return ReadStatus::end;
+  }
+
+  /// A recording, which has no reason to pause; a pipe may.
+  bool is_stored() const {
+    const Uri uri = split_uri(options_.uri);
+    std::error_code ignored;
+    return !info_.live && (uri.is_http() || (uri.is_file() && std::filesystem::is_regular_file(
+                                                                  file_path(uri), ignored)));
   }
 
   // Throws if the file is clearly shorter than its header says.
@@ -220,7 +241,7 @@ class GStreamerSource : public Source {
         gst_segment_to_running_time(segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));
     const bool known = GST_CLOCK_TIME_IS_VALID(time);
     // Without a stamp, the end of the previous frame; the reader corrects it if necessary.
-    const GstClockTime pts = known ? time : end_;
+    const GstClockTime pts = std::min(known ? time : end_, GstClockTime(kLatest.count()));
     out.pts = std::chrono::nanoseconds(std::int64_t(pts));
     end_ = std::max(end_, pts + GstClockTime(frame_period(info_.fps).count()));
   }
@@ -234,6 +255,7 @@ class GStreamerSource : public Source {
   GstOwned<GstSample> first_;  // arrived while opening, not read yet
   GstClockTime end_ = 0;       // of the latest frame
   Clock::time_point broken_since_;
+  nanoseconds silent_{0};  // spent waiting for the next frame
 };
 
 }  // namespace

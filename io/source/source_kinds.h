@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -15,9 +16,26 @@ inline double rate_or_default(double fps) {
   return fps > 0.0 ? fps : 25.0;
 }
 
+/// The longest frame time; a stream that claims a longer one has no known rate.
+constexpr std::chrono::nanoseconds kLongestPeriod = std::chrono::hours(24);
+/// Stamps beyond this are cut: times add up without overflow.
+constexpr std::chrono::nanoseconds kLatest{std::int64_t(1) << 61};
+
+/// A stream's own rate; 0 if it is none that a stream can have.
+inline double plausible_rate(double fps) {
+  return fps >= 1e9 / double(kLongestPeriod.count()) && fps <= 1e6 ? fps : 0.0;
+}
+
 /// A frame's time at that rate; 0: unknown.
 inline std::chrono::nanoseconds frame_period(double fps) {
-  return std::chrono::nanoseconds(fps > 0.0 ? std::int64_t(1e9 / fps) : 0);
+  return std::chrono::nanoseconds(plausible_rate(fps) > 0.0 ? std::int64_t(1e9 / fps) : 0);
+}
+
+/// A stamp in seconds; 0 if it is not a number.
+inline std::chrono::nanoseconds stamp_of(double seconds) {
+  const double most = double(kLatest.count());
+  return std::chrono::nanoseconds(
+      std::isnan(seconds) ? 0 : std::int64_t(std::clamp(seconds * 1e9, -most, most)));
 }
 
 /// "URI: cause", without the URI's credentials.
@@ -41,11 +59,6 @@ inline void require_whole(const SourceOptions& options, double reached_s, double
   throw source_error(options, cause);
 }
 
-/// No decoder here; another backend may have one.
-struct NoDecoder : SourceError {
-  using SourceError::SourceError;
-};
-
 /// Adds an entry, before other threads use the table. Throws std::invalid_argument if it exists.
 void add_source_kind(const SourceKind& kind);
 
@@ -56,7 +69,7 @@ std::unique_ptr<Source> open_synth(const SourceOptions& options);
 std::unique_ptr<Source> open_images(const SourceOptions& options);
 void check_synth(const SourceOptions& options);
 void check_images(const SourceOptions& options);
-/// Or NoDecoder. Without `wait`, read() returns the first picture, or throws; then info() is valid.
+/// Without `wait`, read() returns the first picture, or throws; then info() is valid.
 std::unique_ptr<Source> open_gstreamer(const SourceOptions& options, bool wait = true);
 std::unique_ptr<Source> open_opencv(const SourceOptions& options, const std::string& path);
 

@@ -35,11 +35,12 @@ std::unique_ptr<Source> open_file(const SourceOptions& options) {
   require_readable_file(options, path);
   try {
     return open_gstreamer(options);
-  } catch (const NoDecoder& missing) {
+  } catch (const SourceError& first) {
+    if (!fs::is_regular_file(path)) throw;
     try {
       return open_opencv(options, path);
     } catch (const SourceError&) {
-      throw missing;  // more helpful: it names the missing decoder
+      throw first;  // more helpful: it names what is missing
     }
   }
 }

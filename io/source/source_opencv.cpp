@@ -1,9 +1,12 @@
-// Files that GStreamer has no decoder for, through OpenCV's FFmpeg.
+// Files that GStreamer cannot decode, through OpenCV's FFmpeg.
+#include <utility>
+
 #include <opencv2/core/utility.hpp>
 #include <opencv2/core/utils/logger.hpp>
 #include <opencv2/imgproc.hpp>
 #include <opencv2/videoio.hpp>
 
+#include "io/source/picture_headers.h"
 #include "io/source/source_kinds.h"
 
 namespace millrace::io {
@@ -21,7 +24,7 @@ class OpenCvSource : public Source {
     info_.height = picture_.rows;
     const double fps = capture_.get(cv::CAP_PROP_FPS);
     // FFmpeg returns the time base if it doesn't know the rate.
-    if (fps > 0.0 && fps <= 1000.0) info_.fps = fps;
+    if (fps <= 1000.0) info_.fps = plausible_rate(fps);
     const double frames = capture_.get(cv::CAP_PROP_FRAME_COUNT);
     if (frames > 0.0 && info_.fps > 0.0) info_.duration_s = frames / info_.fps;
   }
@@ -35,12 +38,16 @@ class OpenCvSource : public Source {
       return ReadStatus::end;
     }
     seen_ = false;
+    check({picture_.cols, picture_.rows});
     out.reshape(picture_.cols, picture_.rows, options_.channels);
     cv::Mat to(out.height, out.width, options_.channels == 1 ? CV_8UC1 : CV_8UC3,
                out.pixels.data());
     cv::cvtColor(picture_, to, options_.channels == 1 ? cv::COLOR_BGR2GRAY : cv::COLOR_BGR2RGB);
-    position_s_ = capture_.get(cv::CAP_PROP_POS_MSEC) / 1e3;
-    out.pts = std::chrono::nanoseconds(std::int64_t(position_s_ * 1e9));
+    // Of some files OpenCV knows no times.
+    const double at = capture_.get(cv::CAP_PROP_POS_MSEC) / 1e3;
+    const double next = position_s_ + (info_.fps > 0.0 ? 1.0 / info_.fps : 0.0);
+    position_s_ = std::exchange(begun_, true) && at <= position_s_ ? next : at;
+    out.pts = stamp_of(position_s_);
     return ReadStatus::frame;
   }
 
@@ -52,8 +59,18 @@ class OpenCvSource : public Source {
  private:
   void open() {
     position_s_ = 0.0;
+    begun_ = false;
+    // FFmpeg decodes a picture to learn its format.
+    const std::optional<PictureSize> size = declared_size(path_);
+    if (!size) throw source_error(options_, "its header tells no size");
+    check(*size);
     seen_ = capture_.open(path_, cv::CAP_FFMPEG) && capture_.read(picture_);
     if (!seen_) throw source_error(options_, "OpenCV can't decode it");
+  }
+
+  void check(const PictureSize& size) const {
+    if (size.exceeds(options_.max_pixels))
+      throw source_error(options_, too_many_pixels(size.width, size.height, options_.max_pixels));
   }
 
   std::string fourcc() const {
@@ -72,6 +89,7 @@ class OpenCvSource : public Source {
   cv::VideoCapture capture_;
   cv::Mat picture_;
   bool seen_ = false;        // picture_ holds the first frame, not read yet
+  bool begun_ = false;       // position_s_ is known
   double position_s_ = 0.0;  // of the latest frame
 };
 

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <span>
 
-#include "io/source/source_kinds.h"  // frame_period
+#include "io/source/source_kinds.h"  // frame_period, kLatest
 
 namespace millrace::io {
 
@@ -22,15 +22,16 @@ class Timeline {
   /// `period`: the source's frame time; 0: unknown. `slack`: a stamp has jumped if it goes back by
   /// more than this, or is ahead of the elapsed time by more than both this and a few periods.
   Timeline(nanoseconds period, nanoseconds slack)
-      : period_(period),
+      : period_(std::min(period, nanoseconds(kLongestPeriod))),
         slack_(slack),
         rate_known_(period > nanoseconds(0)),
-        usual_(rate_known_ ? period : frame_period(rate_or_default(0.0))) {
+        usual_(rate_known_ ? period_ : frame_period(rate_or_default(0.0))) {
     steps_.fill(usual_);
   }
 
   /// The next frame's stamp. `elapsed`: clock time since the last one; 0: unknown, as for files.
   nanoseconds map(nanoseconds pts, nanoseconds elapsed = nanoseconds(0)) {
+    pts = std::clamp(pts, -kLatest, kLatest);
     const nanoseconds step = pts - source_;
     source_ = pts;
     if (!started_) {
@@ -94,7 +95,8 @@ class Timeline {
     return sum / near;
   }
   bool is_jump(nanoseconds step, nanoseconds elapsed) const {
-    return step < -slack_ || step > elapsed + std::max(slack_, kPatience * usual_);
+    const nanoseconds patience = std::max(slack_, kPatience * usual_);
+    return step < -slack_ || step > elapsed + std::min(patience, kPatience * kLongestPeriod);
   }
   // Lateness is summed up first, since jitter makes one step long and the next one short.
   void count_lost(nanoseconds step) {

@@ -183,7 +183,7 @@ TEST_F(OpenCvSource, StandsInForAMissingDecoder) {
   ASSERT_NE(decoder, nullptr);
   const guint rank = gst_plugin_feature_get_rank(decoder);
   gst_plugin_feature_set_rank(decoder, GST_RANK_NONE);
-  EXPECT_THROW(open_gstreamer(options_for(folder / "ball.mkv")), NoDecoder);
+  EXPECT_THROW(open_gstreamer(options_for(folder / "ball.mkv")), SourceError);
   const auto source = open_source(options_for(folder / "ball.mkv"));
   EXPECT_EQ(source->info().kind, "opencv");
   EXPECT_EQ(read_all(*source).frames.size(), 30u);

@@ -1,5 +1,7 @@
 #include "io/source/timeline.h"
 
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -50,6 +52,21 @@ TEST(Timeline, FewFramesASecondAreNoJump) {
   EXPECT_EQ(time.map(seconds(0)), seconds(0));
   EXPECT_EQ(time.map(seconds(30)), seconds(30));
   EXPECT_EQ(time.map(seconds(90)), seconds(90));
+}
+
+TEST(Timeline, NoStampsOverflow) {
+  EXPECT_EQ(frame_period(1.0 / 2147483646), nanoseconds(0));
+  EXPECT_EQ(stamp_of(std::numeric_limits<double>::quiet_NaN()), nanoseconds(0));
+  Timeline time(seconds(1'000'000'000), kSlack);  // whatever a source claims
+  nanoseconds last(-1);
+  for (int n = 0; n < 100; ++n) {
+    const nanoseconds stamp = n % 3 == 0   ? nanoseconds::max()
+                              : n % 3 == 1 ? nanoseconds::min()
+                                           : stamp_of(1e300 * n);
+    const nanoseconds next = time.map(stamp);
+    EXPECT_GT(next, std::exchange(last, next)) << n;
+  }
+  EXPECT_LT(last, nanoseconds::max() / 2);
 }
 
 TEST(Timeline, ABreakLastsAsLongAsItLasted) {

@@ -188,7 +188,7 @@ std::int64_t GivenRun::give(const float* input, const float* target, double time
   frame.target.clear();
   if (target) frame.target.assign(target, target + trainer().target_elements());
   frame.captured = engine::Clock::now();
-  const io::Timeline::nanoseconds stamp(std::int64_t(1e9 * time));
+  const io::Timeline::nanoseconds stamp = io::stamp_of(time);
   frame.pts = timeline_->map(stamp, live_ && given_ > 0 ? frame.captured - last_ : 0ns);
   last_ = frame.captured;
   if (live_ || time != 0) run_->parts().intake.given_fps.store(timeline_->rate());
