@@ -187,6 +187,26 @@ while len(trained) < 20:
             done = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, timeout=120)
             self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_an_open_trainer_does_not_hold_up_the_exit(self):
+        begin = """
+import itertools, sys, threading, time, torch, millrace
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(3, 3, 3, padding=1))
+trainer, frame = millrace.Trainer(net, stages=2, cut=[2], devices="cpu"), torch.zeros(3, 8, 8)
+seen = threading.Event()
+def see(result):
+    seen.set()
+    %s
+trainer.on_result(see)
+%s
+seen.wait(60)
+sys.exit(7)
+"""
+        endless = "threading.Thread(target=lambda: [trainer.submit(frame) for _ in itertools.count()], daemon=True).start()"
+        for see, give in (("pass", "trainer.submit(frame)"), ("time.sleep(1e6)", "trainer.submit(frame)"), ("pass", endless)):
+            with self.subTest(see=see, give=give):
+                done = subprocess.run([sys.executable, "-c", begin % (see, give)], stderr=subprocess.PIPE, text=True, timeout=120)
+                self.assertEqual((done.returncode, done.stderr), (7, ""))
+
     def test_an_error_of_the_users_own_comes_through(self):
         def breaks():
             yield from pictures(3)

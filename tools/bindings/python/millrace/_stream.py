@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import collections
+import contextlib
 import dataclasses
 import math
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +19,7 @@ from millrace import _frames, _millrace
 from millrace._error import Error
 
 WAIT_MS = 50  # how often Ctrl-C is checked
+LEAVE_S = 5.0  # at exit, for all frames in flight
 _MOST_NUMBERS = 1 << 26  # floats in waiting results, so that large predictions do not fill memory
 
 
@@ -29,6 +34,25 @@ class Result:
     latency: float  #: milliseconds from passing the frame in to receiving this result
     frame: int = 0  #: the frame's number, as returned by submit()
     time: float | None = None  #: as passed to submit()
+
+
+_inboxes: weakref.WeakSet[Inbox] = weakref.WeakSet()
+_leaving = threading.Event()
+_inside: set[int] = set()  # threads
+
+
+@contextlib.contextmanager
+def inside() -> Iterator[None]:
+    """While a thread uses PyTorch: once the interpreter exits, it stays here, as the end of the interpreter would catch
+    it inside PyTorch and abort the process."""
+    thread = threading.get_ident()
+    _inside.add(thread)
+    try:
+        yield
+    finally:
+        _inside.discard(thread)
+        if _leaving.is_set() and threading.current_thread() is not threading.main_thread():
+            threading.Event().wait()
 
 
 class Stream:
@@ -64,7 +88,9 @@ class Stream:
             if isinstance(item, (tuple, list)) != self.pairs or (self.pairs and len(item) != 2):
                 due = "an (input, target) pair" if self.pairs else "a frame without a target"
                 raise Error(f"frame {self._count}: {due} is due")
-            if self.give(*item if self.pairs else (item,), segment=segment()) < 0:
+            with inside():
+                number = self.give(*item if self.pairs else (item,), segment=segment())
+            if number < 0:
                 return
 
     def take(self, ms: int) -> Result | None:
@@ -98,6 +124,7 @@ class Inbox:
         self._over = False
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._take, name="millrace-results", daemon=True)
+        _inboxes.add(self)
         self._thread.start()
 
     def _take(self) -> None:
@@ -152,3 +179,17 @@ class Inbox:
     def join(self) -> None:
         while self._thread.is_alive():
             self._thread.join(WAIT_MS / 1000)
+
+
+@atexit.register  # runs before _millrace's own, which stops all other threads
+def _leave() -> None:
+    """Ends the streams that are still open. One that does not end in time, as its function for results may not return,
+    is abandoned."""
+    _leaving.set()
+    for inbox in list(_inboxes):
+        inbox._stream.run.stop()
+    end = time.monotonic() + LEAVE_S
+    while _inside and time.monotonic() < end:
+        time.sleep(0.01)
+    for inbox in list(_inboxes):
+        inbox._thread.join(max(0.0, end - time.monotonic()))

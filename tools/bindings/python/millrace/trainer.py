@@ -21,7 +21,7 @@ from millrace._config import settings, toml
 from millrace._cut import cut, ends_in_sigmoid
 from millrace._error import Error
 from millrace._export import export, prepared
-from millrace._stream import WAIT_MS, Inbox, Result, Stream
+from millrace._stream import WAIT_MS, Inbox, Result, Stream, inside
 from millrace.schedule import Schedule
 
 _NOTHING = object()
@@ -165,7 +165,8 @@ class Trainer:
         except StopIteration:
             return
         pairs = isinstance(item, (tuple, list))
-        stream = self._start("run", item[0] if pairs else item, pairs, ahead)
+        with inside():
+            stream = self._start("run", item[0] if pairs else item, pairs, ahead)
         raised: list[BaseException] = []
 
         def give() -> None:
@@ -181,7 +182,8 @@ class Trainer:
         giver.start()
         try:
             while not stream.run.over():
-                result = stream.take(WAIT_MS)
+                with inside():
+                    result = stream.take(WAIT_MS)
                 if result is not None:
                     yield result
             if raised:
@@ -200,12 +202,12 @@ class Trainer:
         rate. Results come through poll(), on_result() or `async for result in trainer`. Any thread.
         """
         self._require_elsewhere("submit()")
-        with self._giving:
+        with inside(), self._giving:
             targets = target is not _NOTHING
             if self._mode != "submit":
                 stream = self._start("submit", frame, targets)
                 self._inbox = Inbox(stream, self._see)
-                weakref.finalize(self, _halt, stream, self._inbox)
+                weakref.finalize(self, _halt, stream, self._inbox).atexit = False
             assert self._stream is not None and self._inbox is not None
             self._inbox.check()
             if targets != self._stream.pairs:
@@ -263,9 +265,9 @@ class Trainer:
 
     def _one(self, frame: Any, target: Any) -> torch.Tensor:
         """Learns from one frame and waits for its prediction."""
-        with self._giving:
+        with inside(), self._giving:
             if self._mode != "one":
-                weakref.finalize(self, _halt, self._start("one", frame, True, 2), None)
+                weakref.finalize(self, _halt, self._start("one", frame, True, 2), None).atexit = False
             assert self._stream is not None
             number = self._stream.give(frame, target)
             while number >= 0 and not self._stream.run.over():
@@ -367,7 +369,7 @@ class _SourceFrames(Iterator[Any]):
 
 
 def _halt(stream: Stream, inbox: Inbox | None) -> None:
-    """Ends a stream when its trainer is gone or the interpreter exits."""
+    """Ends a stream when its trainer is gone."""
     if inbox is None:
         return stream.stop()
     stream.run.stop()
