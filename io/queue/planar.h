@@ -39,4 +39,22 @@ Frame from_planar(const float* planar, int channels, int height, int width);
 /// The same into `out`, whose storage is reused.
 void from_planar(const float* planar, int channels, int height, int width, Frame& out);
 
+/// Draws a rectangle's outline, clipped to the picture: orange, or white on greys.
+inline void outline(Frame& frame, int left, int top, int width, int height) {
+  constexpr std::uint8_t kOrange[] = {230, 120, 0};
+  const auto dot = [&](int x, int y) {
+    if (x < 0 || y < 0 || x >= frame.width || y >= frame.height) return;
+    std::uint8_t* const at = &frame.pixels[std::size_t(y * frame.width + x) * frame.channels];
+    for (int c = 0; c < frame.channels; ++c) at[c] = frame.channels == 3 ? kOrange[c] : 255;
+  };
+  for (int x = left - 1; x <= left + width; ++x) {
+    dot(x, top - 1);
+    dot(x, top + height);
+  }
+  for (int y = top - 1; y <= top + height; ++y) {
+    dot(left - 1, y);
+    dot(left + width, y);
+  }
+}
+
 }  // namespace millrace::io

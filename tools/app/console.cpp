@@ -10,6 +10,20 @@
 #include "tools/app/ranks/rank_grid.h"
 
 namespace millrace::app {
+namespace {
+
+/// "unexpected: since frame 400, local, at [24, 44, 12, 8] of 128x96".
+std::string describe(const NoveltyEvent& event) {
+  std::string text =
+      "unexpected: since frame " + std::to_string(event.frame) + ", " + name_of(event.reason);
+  if (event.has_box()) {
+    text += engine::format(", at [%d, %d, %d, %d] of %dx%d", event.left, event.top, event.width,
+                           event.height, event.across, event.down);
+  }
+  return text + (event.zone.empty() ? "" : ", zone " + event.zone);
+}
+
+}  // namespace
 
 Console::Console(RunParts& run)
     : page(run.request.options.serve || !run.request.config.mqtt.broker.empty()
@@ -64,16 +78,16 @@ void Console::tell_dead_units() {
 }
 
 void Console::tell_novelty() {
-  const Novelty& novelty = run_.records.log.novelty();
-  const std::int64_t begun = novelty.events() - events_;  // read in the order of writing
-  const bool now = novelty.in_event();
-  if (begun == 0 && now == in_event_) return;
-  if (begun > 1) tell("unexpected: " + std::to_string(begun) + " events");
-  if (begun > 0) tell("unexpected: since frame " + std::to_string(novelty.event_began()));
-  if (!now) {
-    tell(engine::format("back to normal; peak was %.1f deviations", novelty.event_peak()));
+  const Novelty& novelty = run_.records.novelty;
+  const bool now = novelty.in_event();  // read before the events, which it may end
+  if (novelty.events() != events_) {
+    for (const NoveltyEvent& event : novelty.latest()) {
+      if (event.event > events_) tell(describe(event));
+    }
+    events_ = novelty.events();
   }
-  events_ += begun;
+  if (in_event_ && !now)
+    tell(engine::format("back to normal; the deviation reached %.1f", novelty.event_peak()));
   in_event_ = now;
 }
 
@@ -86,6 +100,9 @@ void Console::tell_source() {
     tell("source: back after " + std::to_string(health.attempts.load()) + " attempts");
   } else {
     tell("source: away: " + health.last_error() + "; training is paused");
+    Records& records = run_.records;
+    const auto event = records.novelty.lose_camera(run_.intake.queue.received());
+    if (event && records.alerts) records.alerts->raise({.event = *event}, nullptr, nullptr);
   }
 }
 

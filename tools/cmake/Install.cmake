@@ -6,7 +6,7 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)  # the rest besides the program's
 
 # The engine with its parts. Input and output are a separate component, as they need GStreamer and OpenCV.
 set(engine_parts engine engine_core capture kernels team stages plan_files plugin)
-set(run_parts io page run_core checkpoint_files alerts config plugins run)  # need input and output
+set(run_parts io page events run_core checkpoint_files alerts config plugins run)  # need input and output
 foreach(part ${engine_parts} ${run_parts})
   add_library(millrace::${part} ALIAS millrace_${part})
   set_target_properties(millrace_${part} PROPERTIES EXPORT_NAME ${part})

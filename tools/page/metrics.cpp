@@ -17,8 +17,9 @@ using Labels = std::vector<ClientMetric::Label>;
 struct Metric {
   const char *name, *help;
   const char* where;  ///< in Snapshot::state, or in one of its stages
-  const char* predictor = nullptr;
+  const char* value = nullptr;  ///< of the label; null: none
   double scale = 1;
+  const char* label = "predictor";
 };
 
 // Entries of one name must be adjacent.
@@ -46,11 +47,19 @@ constexpr Metric kMetrics[] = {
      "/psnr_db/recent", "network"},
     {"millrace_psnr_db", "", "/psnr_db/mean_frame/recent", "mean_frame"},
     {"millrace_psnr_db", "", "/psnr_db/last_frame/recent", "last_frame"},
-    {"millrace_unexpected_frames_total", "Frames whose loss was far above the usual.",
+    {"millrace_unexpected_frames_total", "Pictures that were unlike what the stream had shown.",
      "/novelty/unexpected"},
-    {"millrace_unexpected_events_total", "Runs of unexpected frames.", "/novelty/events"},
+    {"millrace_unexpected_events_total", "Events.", "/novelty/events"},
+    {"millrace_events_by_reason_total", "Events of each reason.", "/novelty/by_reason/local",
+     "local", 1, "reason"},
+    {"millrace_events_by_reason_total", "", "/novelty/by_reason/picture", "picture", 1, "reason"},
+    {"millrace_events_by_reason_total", "", "/novelty/by_reason/frozen", "frozen", 1, "reason"},
+    {"millrace_events_by_reason_total", "", "/novelty/by_reason/covered", "covered", 1, "reason"},
+    {"millrace_events_by_reason_total", "", "/novelty/by_reason/moved", "moved", 1, "reason"},
+    {"millrace_events_by_reason_total", "", "/novelty/by_reason/light", "light", 1, "reason"},
+    {"millrace_events_by_reason_total", "", "/novelty/by_reason/camera", "camera", 1, "reason"},
     {"millrace_loss_deviation",
-     "Deviations of the last frame's loss above the usual; 0 while settling.",
+     "How unlike the usual the last picture was, over novelty.threshold an event; 0 while settling.",
      "/novelty/deviation"},
     {"millrace_learning_rate", "Learning rate in force.", "/learning_rate"},
     {"millrace_roll_backs_total", "Times the guard went back to earlier weights.",
@@ -89,7 +98,7 @@ class Sheet {
   /// Leaves out values that are not finite: the run doesn't have them.
   void add(const Metric& metric, const Json& state, const std::string& in = "",
            Labels labels = {}) {
-    if (metric.predictor) labels.push_back({"predictor", metric.predictor});
+    if (metric.value) labels.push_back({metric.label, metric.value});
     add(metric.name, metric.help, number_at(state, in + metric.where) * metric.scale,
         std::move(labels));
   }

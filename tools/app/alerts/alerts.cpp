@@ -12,10 +12,12 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/format.h"
+#include "io/files/whole_file.h"
 #include "io/plot/plot.h"
 #include "io/queue/planar.h"
 #include "io/source/source.h"
 #include "tools/app/alerts/channels.h"
+#include "tools/app/events/event_json.h"
 
 namespace millrace::app {
 namespace {
@@ -26,14 +28,14 @@ constexpr std::chrono::milliseconds kLastPatience = 1s;  // shared by all posts 
 
 /// FOLDER/20260102T030405Z-event-7-frame-1234ENDING, in UTC, so that names sort by time.
 std::string path_of(const std::string& folder, const Alert& alert, const std::string& ending) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(alert.time);
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(alert.event.time);
   std::tm parts{};
   gmtime_r(&seconds, &parts);
   char time[32];
   std::strftime(time, sizeof time, "%Y%m%dT%H%M%SZ", &parts);
   return std::filesystem::path(folder) /
-         (std::string(time) + "-event-" + std::to_string(alert.event) + "-frame-" +
-          std::to_string(alert.frame) + ending);
+         (std::string(time) + "-event-" + std::to_string(alert.event.event) +
+          "-frame-" + std::to_string(alert.event.frame) + ending);
 }
 
 /// Paths of the snapshots in `folder`, including earlier runs', oldest first.
@@ -52,17 +54,12 @@ std::deque<std::string> snapshots_in(const std::string& folder) {
 }  // namespace
 
 std::string alert_json(const Alert& alert, const std::string& source) {
-  using Seconds = std::chrono::duration<double>;
-  const nlohmann::ordered_json json = {{"kind", "unexpected"},
-                                       {"event", alert.event},
-                                       {"frame", alert.frame},
-                                       {"source_frame", alert.frame},  // deprecated name of "frame"
-                                       {"time", Seconds(alert.time.time_since_epoch()).count()},
-                                       {"loss", alert.loss},  // NaN becomes null
-                                       {"deviation", alert.deviation},
-                                       {"snapshot", alert.snapshot},
-                                       {"clip", alert.clip},
-                                       {"source", io::redacted(source)}};
+  nlohmann::ordered_json json = event_json(alert.event);
+  json["source_frame"] = alert.event.frame;  // deprecated name of "frame"
+  json["loss"] = alert.loss;                 // NaN becomes null
+  json["snapshot"] = alert.snapshot;
+  json["clip"] = alert.clip;
+  json["source"] = io::redacted(source);
   // Paths need not be UTF-8.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -118,6 +115,7 @@ void Alerts::film(const float* frame, const float* prediction) {
 }
 
 void Alerts::raise(const Alert& alert, const float* frame, const float* prediction) {
+  const std::lock_guard one(raising_);
   int number = 0;
   if (!free_.take(number)) {
     dropped_.fetch_add(1, std::memory_order_relaxed);
@@ -125,12 +123,12 @@ void Alerts::raise(const Alert& alert, const float* frame, const float* predicti
   }
   Slot& slot = slots_[std::size_t(number)];
   slot.alert = alert;
-  slot.pictures = frame && prediction && !slot.frame.empty();
-  slot.films = clips_ && clips_->keep();
-  if (slot.pictures) {
-    std::copy_n(frame, slot.frame.size(), slot.frame.begin());
+  slot.pictures = frame && !slot.frame.empty();
+  slot.predicted = slot.pictures && prediction;
+  slot.films = frame && clips_ && clips_->keep();
+  if (slot.pictures) std::copy_n(frame, slot.frame.size(), slot.frame.begin());
+  if (slot.predicted)
     std::copy_n(prediction, slot.prediction.size(), slot.prediction.begin());
-  }
   ready_.put(number);
 }
 
@@ -177,6 +175,7 @@ void Alerts::tell(Slot& slot) {
   bool all = true;
   if (slot.pictures) all = attempt([&] { write_snapshot(slot); });
   if (slot.films) slot.alert.clip = clip_path_ = path_of(options_.snapshots, slot.alert, ".mp4");
+  if (!slot.alert.snapshot.empty()) all = attempt([&] { write_sidecar(slot); }) && all;
   const auto limit = patience();
   const std::string json = alert_json(slot.alert, options_.source);
   if (!options_.webhook.empty())
@@ -188,27 +187,43 @@ void Alerts::tell(Slot& slot) {
 
 void Alerts::write_snapshot(Slot& slot) {
   const std::string path = path_of(options_.snapshots, slot.alert, ".png");
+  const NoveltyEvent& event = slot.alert.event;
   const auto picture = [&](const std::vector<float>& data) {
     return io::from_planar(data.data(), options_.channels, options_.height, options_.width);
   };
-  const std::string caption = engine::format("%.1f deviations off", slot.alert.deviation);
-  io::write_strip(
-      "Unexpected: frame " + std::to_string(slot.alert.frame),
-      {{"input", "", picture(slot.frame)},
-       {"prediction", caption, picture(slot.prediction)},
-       {"error x4", "input - prediction", picture(io::shown_error(slot.prediction, slot.frame))}},
-      path);
+  io::Frame seen = picture(slot.frame);
+  if (event.has_box()) io::outline(seen, event.left, event.top, event.width, event.height);
+  std::vector<io::Panel> panels = {
+      {"input", std::string(name_of(event.reason)) + (event.zone.empty() ? "" : ", " + event.zone),
+       std::move(seen)}};
+  if (slot.predicted) {
+    panels.push_back({"prediction", engine::format("deviation %.1f", event.deviation),
+                      picture(slot.prediction)});
+    panels.push_back({"error x4", "input - prediction",
+                      picture(io::shown_error(slot.prediction, slot.frame))});
+  }
+  io::write_strip("Unexpected: frame " + std::to_string(event.frame), panels, path);
   slot.alert.snapshot = path;
   keep(path);
   const std::lock_guard lock(mutex_);
   last_snapshot_ = path;
 }
 
+/// The event as JSON, beside its picture.
+void Alerts::write_sidecar(const Slot& slot) {
+  const std::filesystem::path picture = slot.alert.snapshot;
+  io::write_whole(std::filesystem::path(picture).replace_extension(".json"),
+                  alert_json(slot.alert, options_.source) + "\n");
+}
+
 void Alerts::keep(const std::string& path) {
   written_.push_back(path);
   std::error_code ignored;
-  for (; written_.size() > options_.keep; written_.pop_front())
+  for (; written_.size() > options_.keep; written_.pop_front()) {
     std::filesystem::remove(written_.front(), ignored);
+    std::filesystem::remove(
+        std::filesystem::path(written_.front()).replace_extension(".json"), ignored);
+  }
 }
 
 std::string Alerts::last_snapshot() const {

@@ -12,16 +12,13 @@
 
 #include "io/queue/frame_queue.h"
 #include "tools/app/alerts/clip_recorder.h"
+#include "tools/app/events/event.h"
 
 namespace millrace::app {
 
-/// The first frame of an event (a run of unexpected frames).
 struct Alert {
-  std::int64_t event = 0;  ///< 1, 2, ... in this run
-  std::int64_t frame = 0;  ///< the source's number
-  std::chrono::system_clock::time_point time;
+  NoveltyEvent event;
   double loss = 0;       ///< may not be finite
-  double deviation = 0;  ///< above normal
   std::string snapshot;  ///< path of the picture; "": none
   std::string clip;      ///< path of the video, written once the event has gone on; "": none
 };
@@ -52,7 +49,7 @@ class Alerts {
   ~Alerts();
 
   /// Copies `alert` and two pictures (may be null): the frame and the network's prediction of it,
-  /// both float32 [channels][height][width] in 0..1. Neither allocates nor blocks. One thread.
+  /// both float32 [channels][height][width] in 0..1. Waits only for another raise(). Any thread.
   void raise(const Alert& alert, const float* frame, const float* prediction);
   /// Records the frame for clips. Call it before raise() for the same frame.
   void film(const float* frame, const float* prediction);
@@ -70,7 +67,7 @@ class Alerts {
  private:
   struct Slot {
     Alert alert;
-    bool pictures = false, films = false;
+    bool pictures = false, predicted = false, films = false;
     std::vector<float> frame, prediction;
   };
 
@@ -78,6 +75,7 @@ class Alerts {
   std::chrono::milliseconds patience();
   void tell(Slot& slot);
   void write_snapshot(Slot& slot);
+  void write_sidecar(const Slot& slot);
   void keep(const std::string& path);  ///< removes the oldest beyond options_.keep
   template <class Act>
   bool attempt(const Act& act);
@@ -86,6 +84,7 @@ class Alerts {
   std::unique_ptr<ClipRecorder> clips_;  ///< null: none
   std::vector<Slot> slots_;
   io::SlotRing free_{kWaiting}, ready_{kWaiting};
+  std::mutex raising_;  ///< a lost camera is noticed by another thread than an event of its pictures
   // The thread's: snapshots and clips, including earlier runs', and the next clip's path.
   std::deque<std::string> written_;
   std::string clip_path_;

@@ -10,6 +10,7 @@
 #include "engine/schedule/schedule.h"
 #include "stages/model_spec.h"
 #include "stages/training_spec.h"
+#include "tools/app/events/event.h"
 
 namespace millrace::app {
 
@@ -82,8 +83,10 @@ struct Config {
   } monitor;
   struct {
     double threshold = 0.0;
-    std::int64_t minimum = 1;
+    std::int64_t minimum = 3;
     double cooldown = 0.0;
+    std::vector<std::string> reasons{std::begin(kReasonNames), std::end(kReasonNames)};
+    std::vector<Zone> zones, ignore;
     std::string snapshots;
     double clip_seconds = 0.0;
     std::string webhook;

@@ -23,6 +23,11 @@ Range from(double least, double most) {
   return {.least = least, .most = most};
 }
 
+/// Polygons; one that is not closed or leaves the picture is refused with its own words later.
+Range zones() {
+  return {.text = "a list of polygons [[x, y], ...] or {points = [[x, y], ...], name, sensitivity}"};
+}
+
 Range one_of(std::vector<std::string> names) {
   return {.choices = std::move(names)};
 }
@@ -317,10 +322,19 @@ std::vector<ConfigKey> make_table() {
           "what to do if the stream outruns the slowest stage; drop: keep the newest frame; skip: "
           "predict every frame, learn from every k-th; recut: measure again and move the cut"),
       KEY(novelty.threshold, from(0, 1000),
-          "deviations above the stream's running mean at which a frame is unexpected; 0: 4"),
-      KEY(novelty.minimum, from(1, 100000), "unexpected frames in a row that make an event"),
+          "deviation from which a picture is unexpected; 8: half as sensitive as 4; 0: 4"),
+      KEY(novelty.minimum, from(1, 1000),
+          "unexpected looks in a row that make an event; ten a second, or each frame if fewer come"),
       KEY(novelty.cooldown, from(0, 1e9),
           "seconds of the stream after an event in which none begins"),
+      KEY(novelty.reasons, one_of({std::begin(kReasonNames), std::end(kReasonNames)}),
+          "what raises an event: something at a place; the picture as a whole, a frozen picture, a "
+          "covered or moved camera, light switched on or off, a camera that is gone"),
+      KEY(novelty.zones, zones(),
+          "where events at a place count; a zone is a polygon [[x, y], ...] in shares of the "
+          "picture's width and height, or {name = \"door\", points = [[x, y], ...], sensitivity = "
+          "2}; empty: everywhere"),
+      KEY(novelty.ignore, zones(), "where nothing counts: polygons, as novelty.zones"),
       KEY(novelty.snapshots, {},
           "folder for a picture of each event of unexpected frames; empty: none"),
       KEY(novelty.clip_seconds, from(0, 60),

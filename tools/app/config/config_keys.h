@@ -13,7 +13,8 @@
 namespace millrace::app {
 
 using Place = std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, std::string*,
-                           std::vector<int>*, std::vector<std::string>*, stages::LossSpec*>;
+                           std::vector<int>*, std::vector<std::string>*, stages::LossSpec*,
+                           std::vector<Zone>*>;
 
 /// What a key may hold. For lists: each element.
 struct Range {

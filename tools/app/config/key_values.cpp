@@ -64,9 +64,34 @@ std::optional<stages::LossSpec> read_loss(const toml::node& node, const Range& r
   return loss.terms.empty() ? std::nullopt : std::optional(loss);
 }
 
+/// A polygon, or a table of points, name and sensitivity.
+std::optional<Zone> read_zone(const toml::node& node) {
+  Zone zone;
+  const toml::node* points = &node;
+  if (const toml::table* const table = node.as_table()) {
+    points = table->get("points");
+    for (const auto& [key, value] : *table) {
+      const bool good = key == "points" || (key == "name" && read_value(value, {}, &zone.name)) ||
+                        (key == "sensitivity" &&
+                         read_value(value, {.least = 0.01, .most = 100}, &zone.sensitivity));
+      if (!good) return std::nullopt;
+    }
+  }
+  const toml::array* const list = points ? points->as_array() : nullptr;
+  for (std::size_t i = 0; list && i < list->size(); ++i) {
+    std::vector<double> point;
+    if (!read_value((*list)[i], {.least = -1e6, .most = 1e6}, &point) || point.size() != 2)
+      return std::nullopt;
+    zone.points.push_back({point[0], point[1]});
+  }
+  return list ? std::optional(zone) : std::nullopt;
+}
+
 template <class T>
 std::optional<T> read_as(const toml::node& node, const Range& range) {
-  if constexpr (kIsList<T>) {
+  if constexpr (std::is_same_v<T, Zone>) {
+    return read_zone(node);
+  } else if constexpr (kIsList<T>) {
     const toml::array* const array = node.as_array();
     if (!array && !range.single) return std::nullopt;
     T list;
@@ -122,6 +147,14 @@ std::string list_text(const std::vector<T>& list, const Range& range) {
   return text + "]";
 }
 
+std::string zone_text(const Zone& zone) {
+  std::string points;
+  for (const auto& [x, y] : zone.points)
+    points += (points.empty() ? "[" : ", ") + list_text(std::vector{x, y}, {});
+  return "{points = " + points + "], name = " + value_text(zone.name) +
+         ", sensitivity = " + number_text(zone.sensitivity) + "}";
+}
+
 std::string term_text(const stages::LossTerm& term) {
   if (stages::LossSpec{term.kind}.terms[0] == term) return value_text(term.kind);
   std::string text = "{kind = " + value_text(term.kind) + ", weight = " + number_text(term.weight);
@@ -134,6 +167,8 @@ template <class T>
 std::string text_of(const T& value, const Range& range) {
   if constexpr (kIsList<T>) {
     return range.single && value.size() == 1 ? text_of(value[0], range) : list_text(value, range);
+  } else if constexpr (std::is_same_v<T, Zone>) {
+    return zone_text(value);
   } else if constexpr (std::is_same_v<T, stages::LossSpec>) {
     return text_of(value.terms, {.single = true});
   } else if constexpr (std::is_same_v<T, stages::LossTerm>) {

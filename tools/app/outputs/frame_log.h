@@ -15,7 +15,7 @@
 #include "io/files/descriptor.h"
 #include "io/queue/frame_queue.h"
 #include "tools/app/classes/answers.h"
-#include "tools/app/outputs/novelty.h"
+#include "tools/app/events/novelty.h"
 
 namespace millrace::app {
 

@@ -97,8 +97,10 @@ void LiveView::serve_page() {
   page::WebSubject subject{
       .look = [this] { return look(); }, .pictures = board_.get(), .controls = &controls_};
   subject.camera = show_camera();
-  // As Alerts, which writes none of tasks whose targets are not pictures.
-  if (!config_.novelty.snapshots.empty() && shown.width > 0 && !shown.classes) {
+  subject.is_normal = [&novelty = run_.records.novelty](std::int64_t event) {
+    return novelty.accept(event);
+  };
+  if (!config_.novelty.snapshots.empty()) {
     subject.snapshots = config_.novelty.snapshots;
   } else {
     event_board_ = std::make_unique<page::PictureBoard>(shape(sample), page::PictureShape{});
@@ -126,7 +128,7 @@ page::FrameBoard* LiveView::show_camera() {
 }
 
 void LiveView::show_event(engine::Sample& sample) {
-  const std::int64_t events = run_.records.log.novelty().events();
+  const std::int64_t events = run_.records.novelty.events();
   if (!event_board_ || std::exchange(events_, events) == events) return;
   page::Pictures* const room = event_board_->room();
   if (!room) return;

@@ -52,6 +52,8 @@ std::vector<Entity> entities(const page::Snapshot& now, const page::Controls::Of
       {"sensor", "times", "Better than trivial", measured("value_json.learned.times", "times")},
       {"sensor", "novelty", "Novelty", measured("value_json.novelty.deviation")},
       {"sensor", "events", "Events", value("value_json.novelty.events")},
+      {"sensor", "reason", "Last reason",
+       value("value_json.novelty.last.reason if value_json.novelty.last is defined else 'none'")},
       {"sensor", "frame_rate", "Frame rate", measured("value_json.rate.fps", "fps")},
       {"sensor", "latency", "Latency", measured("value_json.latency_ms.recent_p50", "ms")},
       {"sensor", "verdict", "Real time",

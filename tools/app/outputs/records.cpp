@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "tools/app/assembly.h"
 #include "tools/app/outputs/report.h"
 #include "tools/app/parts.h"
@@ -5,14 +7,32 @@
 namespace millrace::app {
 namespace {
 
-NoveltyWatch novelty_watch(const Config& config, const Intake& intake) {
-  NoveltyWatch watch{
-      .options = {.minimum = config.novelty.minimum, .cooldown = config.novelty.cooldown},
-      .fps = intake.info.fps};
-  if (config.novelty.threshold > 0) watch.options.deviations = config.novelty.threshold;
-  if (task_type(config.task.kind).target == TargetFrom::later_frame)
-    watch.horizon = config.task.horizon;
-  return watch;
+StreamTime stream_time(const Config& config, const Intake& intake) {
+  const bool later = task_type(config.task.kind).target == TargetFrom::later_frame;
+  return {.horizon = later ? config.task.horizon : 0, .fps = intake.info.fps};
+}
+
+NoveltyOptions novelty_options(const Config& config, const Intake& intake) {
+  NoveltyOptions options{.minimum = int(config.novelty.minimum),
+                         .cooldown = config.novelty.cooldown,
+                         .zones = config.novelty.zones,
+                         .ignored = config.novelty.ignore,
+                         .fps = intake.fps()};
+  if (config.novelty.threshold > 0) options.threshold = config.novelty.threshold;
+  for (std::size_t i = 0; i < kReasons; ++i) {
+    if (std::ranges::find(config.novelty.reasons, kReasonNames[i]) == config.novelty.reasons.end())
+      options.without.push_back(Reason(i));
+  }
+  const auto check = [&](const char* key, const std::vector<Zone>& zones) {
+    for (const Zone& zone : zones) {
+      const std::string wrong =
+          zone_error(zone, int(intake.shape().width), int(intake.shape().height));
+      if (!wrong.empty()) throw config.error(key, wrong);
+    }
+  };
+  check("novelty.zones", config.novelty.zones);
+  check("novelty.ignore", config.novelty.ignore);
+  return options;
 }
 
 /// Names of classes; none: they are numbers.
@@ -47,8 +67,11 @@ int largest(std::span<const float> values) {
 Records::Records(RunParts& run)
     : answers(make_answers(run)),
       log(run.learner.trainer, task_type(run.request.config.task.kind),
-          novelty_watch(run.request.config, run.intake), class_watch(run)),
-      checkpoints(run.request.config.checkpoint.dir) {
+          stream_time(run.request.config, run.intake), class_watch(run)),
+      novelty(int(run.intake.shape().channels), int(run.intake.shape().height),
+              int(run.intake.shape().width), novelty_options(run.request.config, run.intake)),
+      checkpoints(run.request.config.checkpoint.dir),
+      later_frame_(task_type(run.request.config.task.kind).target == TargetFrom::later_frame) {
   Request& request = run.request;
   const Intake& intake = run.intake;
   Learner& learner = run.learner;
@@ -71,11 +94,19 @@ Records::Records(RunParts& run)
     observers.add(video.get());
   }
   observers.add(&log);  // first: the observers below read its histories
+  observers.add([this](engine::Sample& sample, float loss) {
+    if (const float* const picture = newest(sample)) {
+      novelty.see({.picture = picture,
+                   .loss = sample.info.has_target ? loss : std::numeric_limits<float>::quiet_NaN(),
+                   .frame = log.frame_of(sample.info),
+                   .seconds = log.seconds_of(sample.info)});
+    }
+  });
   if (learner.memory) remember(*learner.memory);
   if (!config.output.log.empty()) {
     lines = std::make_unique<FrameLog>(
         config.output.log, config.output.log_every,
-        LogSubject{trainer.monitor(), intake.queue, log.network(), log.baseline(), log.novelty(),
+        LogSubject{trainer.monitor(), intake.queue, log.network(), log.baseline(), novelty,
                    learner.assembled.correction.kind, answers.get()});
     if (!request.resumed.path.empty()) lines->resumed(request.resumed.frames);
     observers.add(lines.get());
@@ -136,10 +167,10 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
   const auto& to = config.novelty;
   if (to.snapshots.empty() && to.webhook.empty() && to.mqtt.empty()) return;
   const stages::ImageShape picture = intake.shape();
-  const bool pictures =
+  const bool predicted =
       task_type(config.task.kind).pictures &&
       trainer.target_elements() == std::size_t(picture.channels * picture.height * picture.width);
-  alerts = std::make_unique<Alerts>(AlertOptions{.snapshots = pictures ? to.snapshots : "",
+  alerts = std::make_unique<Alerts>(AlertOptions{.snapshots = to.snapshots,
                                                  .webhook = to.webhook,
                                                  .mqtt = to.mqtt,
                                                  .topic = to.topic,
@@ -149,23 +180,19 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
                                                  .width = int(picture.width),
                                                  .clip_seconds = to.clip_seconds,
                                                  .fps = intake.info.fps});
-  observers.add(
-      [this, pictures, seen = std::int64_t(0)](engine::Sample& sample, float loss) mutable {
-        // The frame that was to be predicted: it shows what is new.
-        const bool has_target = pictures && sample.info.has_target;
-        const float* const frame = has_target ? sample.shown_target().data() : nullptr;
-        const float* const prediction = has_target ? sample.prediction().data() : nullptr;
-        if (frame) alerts->film(frame, prediction);
-        const Novelty& novelty = log.novelty();
-        if (novelty.events() == seen) return;
-        seen = novelty.events();
-        alerts->raise({.event = seen,
-                       .frame = novelty.event_began(),
-                       .time = std::chrono::system_clock::now(),
-                       .loss = loss,
-                       .deviation = novelty.deviation()},
-                      frame, prediction);
-      });
+  observers.add([this, predicted](engine::Sample& sample, float loss) {
+    const float* const frame = newest(sample);
+    if (!frame) return;
+    const float* const prediction = predicted ? sample.prediction().data() : nullptr;
+    alerts->film(frame, prediction ? prediction : frame);
+    if (const NoveltyEvent* const event = novelty.begun())
+      alerts->raise({.event = *event, .loss = loss}, frame, prediction);
+  });
+}
+
+const float* Records::newest(engine::Sample& sample) const {
+  if (!later_frame_) return sample.shown_input().data();
+  return sample.info.has_target ? sample.shown_target().data() : nullptr;
 }
 
 engine::PipelineOptions Records::pipeline_options(Learner& learner, std::int64_t limit) {

@@ -15,6 +15,7 @@
 #include "tools/app/alerts/alerts.h"
 #include "tools/app/checkpoint_files.h"
 #include "tools/app/classes/answers.h"
+#include "tools/app/events/novelty.h"
 #include "tools/app/learner.h"
 #include "tools/app/outputs/frame_log.h"
 #include "tools/app/outputs/run_log.h"
@@ -141,6 +142,7 @@ struct Records {
   Observers observers;
   std::unique_ptr<Answers> answers;  ///< null: the task has no classes of frames
   RunLog log;
+  Novelty novelty;
   std::function<void(const Prediction&)> see;  ///< the user's; set before the run
   std::vector<std::unique_ptr<Sink>> sinks;    ///< of plug-ins
   std::unique_ptr<VideoOut> video;
@@ -155,8 +157,13 @@ struct Records {
   /// Has the frames' labels teach `memory`.
   void remember(ClassMemory& memory);
   void count_in_trace(const io::FrameQueue& queue);
+  /// The newest picture of a sample: the frame that was to be predicted, or the input. Null: it has
+  /// not come.
+  const float* newest(engine::Sample& sample) const;
   void raise_alerts(const Config& config, const Intake& intake, const engine::Trainer& trainer);
   void show(engine::Sample& sample, float loss);
+
+  const bool later_frame_;
 };
 
 }  // namespace millrace::app

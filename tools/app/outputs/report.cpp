@@ -8,6 +8,7 @@
 #include "capture/program/cuda/cache.h"
 #include "engine/format.h"
 #include "tools/app/assembly.h"
+#include "tools/app/events/event_json.h"
 #include "tools/app/parts.h"
 #include "tools/app/provenance.h"
 
@@ -248,12 +249,38 @@ stages::Metadata about_weights(const RunParts& run, std::int64_t samples,
   return all;
 }
 
+static Json by_reason(const Novelty& novelty) {
+  Json counts = Json::object();
+  for (std::size_t i = 0; i < kReasons; ++i) counts[kReasonNames[i]] = novelty.events_of(Reason(i));
+  return counts;
+}
+
+static Json zones_json(const std::vector<Zone>& zones) {
+  Json all = Json::array();
+  for (const Zone& zone : zones) {
+    all.push_back(
+        {{"name", zone.name}, {"points", zone.points}, {"sensitivity", zone.sensitivity}});
+  }
+  return all;
+}
+
+static Json live_novelty(const Novelty& novelty) {
+  Json json = {{"unexpected", novelty.marked()},
+               {"events", novelty.events()},
+               {"by_reason", by_reason(novelty)},
+               {"deviation", novelty.deviation()},
+               {"threshold", novelty.threshold()},
+               {"in_event", novelty.in_event()}};
+  if (const auto latest = novelty.latest(); !latest.empty())
+    json["last"] = event_json(latest.back());
+  return json;
+}
+
 Json live_report(RunParts& run) {
   engine::Trainer& trainer = run.learner.trainer;
   const RunLog& log = run.records.log;
   const engine::Reading r = trainer.monitor().read();
   const engine::FrameCounts frames = run.frames();
-  const Novelty& novelty = log.novelty();
   const Json none = {{"recent", nullptr}};
   Json report = {{"version", MILLRACE_VERSION},
                  {"source", run.request.source()},
@@ -267,11 +294,9 @@ Json live_report(RunParts& run) {
                  {"answer", nullptr},
                  {"iou", nullptr},
                  {"psnr_db", log.squared() ? Json{{"last_frame", none}} : Json()},
-                 {"novelty",
-                  {{"unexpected", novelty.marked()},
-                   {"events", novelty.events()},
-                   {"deviation", novelty.deviation()},
-                   {"in_event", novelty.in_event()}}},
+                 {"novelty", live_novelty(run.records.novelty)},
+                 {"zones", zones_json(run.request.config.novelty.zones)},
+                 {"ignore", zones_json(run.request.config.novelty.ignore)},
                  {"guard", guard_json(trainer, r)},
                  {"learning_rate", trainer.rate().lr},
                  {"timing_ms", timing_json(r)},
@@ -327,8 +352,14 @@ Json make_report(RunParts& p) {
   report["overload"] = p.learner.overload.report();
   report["overload"]["predicted_only"] = frames.predicted_only;
   report["run"] = about_run(p, frames.trained, idle ? p.progress.ended : engine::Clock::now());
-  report["novelty"] = {{"marked", log.novelty().marked()}, {"events", log.novelty().events()}};
-  if (log.novelty().events() > 0) report["novelty"]["frame"] = log.novelty().event_began();
+  const Novelty& novelty = p.records.novelty;
+  report["novelty"] = {{"marked", novelty.marked()}, {"events", novelty.events()}};
+  report["novelty"]["by_reason"] = by_reason(novelty);
+  report["novelty"]["latest"] = Json::array();
+  for (const NoveltyEvent& event : novelty.latest())
+    report["novelty"]["latest"].push_back(event_json(event));
+  if (novelty.events() > 0)
+    report["novelty"]["frame"] = report["novelty"]["latest"].back()["frame"];
   if (!config.weights.learn) report["updates"] = std::vector<int>(r.updates.size(), 0);
   if (p.team) {
     report["ranks"] = p.team->report(trainer, r);

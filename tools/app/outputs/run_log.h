@@ -11,7 +11,6 @@
 #include "tools/app/config/task.h"
 #include "tools/app/outputs/class_scores.h"
 #include "tools/app/outputs/mean_frame.h"
-#include "tools/app/outputs/novelty.h"
 
 namespace millrace::app {
 
@@ -31,8 +30,7 @@ struct Standing {
   bool learned() const { return times > 1; }
 };
 
-struct NoveltyWatch {
-  NoveltyOptions options = {};
+struct StreamTime {
   std::int64_t horizon = 0;  ///< frames from the input to the predicted one
   double fps = 0;            ///< of the stream; 0: unknown
 };
@@ -43,11 +41,11 @@ struct ClassWatch {
   bool learns = true;       ///< else every frame is judged
 };
 
-/// Losses of the network and of trivial predictors, class scores and novelty. Written by the last
+/// Losses of the network and of trivial predictors, and class scores. Written by the last
 /// stage's worker; for other threads see LossHistory.
 class RunLog final : public engine::Observer {
  public:
-  RunLog(engine::Trainer& trainer, const TaskType& task, NoveltyWatch watch = {},
+  RunLog(engine::Trainer& trainer, const TaskType& task, StreamTime time = {},
          ClassWatch classes = {})
       : pictures_(task.pictures),
         learns_(classes.learns),
@@ -55,10 +53,8 @@ class RunLog final : public engine::Observer {
         shape_(trainer.output_shape()),
         mean_frame_(shape_, trainer.loss()),
         last_(&trainer.in_slot(0)),
-        watch_(watch),
-        novelty_(watch.options) {
+        time_(time) {
     if (pictures_ && trainer.loss().text() != "mse") squared_.emplace();
-    if (pictures_) changed_.emplace(shape_.channels, shape_.height, shape_.width);
     const std::size_t pixels = std::size_t(shape_.height * shape_.width);
     if (later_frame_ && trainer.context() > 1) linear_.resize(trainer.target_elements());
     if (task.classes)
@@ -74,10 +70,6 @@ class RunLog final : public engine::Observer {
       std::ranges::copy(sample.prediction(), prediction_.begin());
     }
     if (!sample.info.has_target) return;
-    novelty_.see({.loss = loss,
-                  .changed = changed_ ? changed_->see(sample.shown_target().data()) : -1,
-                  .frame = frame_of(sample.info),
-                  .seconds = seconds_of(sample.info)});
     compare(sample, loss);
   }
 
@@ -117,15 +109,14 @@ class RunLog final : public engine::Observer {
     return !pictures_ ? nullptr : squared_ ? &*squared_ : &losses_;
   }
   const ClassScores* classes() const { return classes_ ? &*classes_ : nullptr; }
-  const Novelty& novelty() const { return novelty_; }
   /// The source's number of the predicted frame.
   std::int64_t frame_of(const engine::SampleInfo& sample) const {
-    return sample.frame + watch_.horizon;
+    return sample.frame + time_.horizon;
   }
   /// When a sample was filmed.
   double seconds_of(const engine::SampleInfo& sample) const {
     // Files may be read faster than they were filmed.
-    if (watch_.fps > 0) return double(sample.frame) / watch_.fps;
+    if (time_.fps > 0) return double(sample.frame) / time_.fps;
     return std::chrono::duration<double>(sample.captured.time_since_epoch()).count();
   }
   const MeanFrame& mean_frame() const { return mean_frame_; }
@@ -176,7 +167,7 @@ class RunLog final : public engine::Observer {
   const float* extrapolated(engine::Sample& sample) {
     const float* const last = sample.shown_input().data();
     const float* const before = last - linear_.size();
-    const float horizon = float(watch_.horizon);
+    const float horizon = float(time_.horizon);
     for (std::size_t i = 0; i < linear_.size(); ++i)
       linear_[i] = std::clamp(last[i] + horizon * (last[i] - before[i]), 0.0f, 1.0f);
     return linear_.data();
@@ -190,9 +181,7 @@ class RunLog final : public engine::Observer {
   std::vector<float> linear_;  ///< empty: samples hold one frame
   engine::Sample* last_;
   std::vector<float> input_, target_, prediction_;  ///< empty: read from the slot
-  const NoveltyWatch watch_;
-  std::optional<ChangedShare> changed_;  ///< none: targets are not pictures
-  Novelty novelty_;
+  const StreamTime time_;
 };
 
 /// Peak signal-to-noise ratio in dB, for values in [0, 1].

@@ -1,0 +1,50 @@
+// An event as users see it, and the zones where events count.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace millrace::app {
+
+/// Why an event was raised.
+enum class Reason { local, picture, frozen, covered, moved, light, camera };
+inline constexpr const char* kReasonNames[] = {"local", "picture", "frozen", "covered",
+                                               "moved", "light",   "camera"};
+inline constexpr std::size_t kReasons = std::size(kReasonNames);
+inline const char* name_of(Reason reason) {
+  return kReasonNames[std::size_t(reason)];
+}
+
+/// The box is in pixels of the samples, which are `across` x `down`; empty: the whole picture.
+struct NoveltyEvent {
+  std::int64_t event = 0;  ///< 1, 2, ... in this run
+  std::int64_t frame = 0;  ///< the source's number of its first frame
+  std::chrono::system_clock::time_point time;
+  Reason reason = Reason::picture;
+  int left = 0, top = 0, width = 0, height = 0;
+  int across = 0, down = 0;
+  std::string zone;  ///< its name; "": none
+  double deviation = 0;
+
+  bool has_box() const { return width > 0; }
+};
+
+/// A polygon in shares of the picture, 0..1 from its left upper corner.
+struct Zone {
+  std::string name;
+  std::vector<std::array<double, 2>> points;
+  double sensitivity = 1;  ///< 2: half as much is an event there
+
+  /// By the even-odd rule.
+  bool contains(double x, double y) const;
+  bool operator==(const Zone&) const = default;
+};
+
+/// What is wrong with the polygon in a picture of that size (0: unknown); "": nothing.
+std::string zone_error(const Zone& zone, int width, int height);
+
+}  // namespace millrace::app

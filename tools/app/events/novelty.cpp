@@ -1,0 +1,157 @@
+#include "tools/app/events/novelty.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace millrace::app {
+
+float LossWatch::see(float loss, double looks, bool settled, double memory) {
+  constexpr double kLeast = 1e-12, kLeastSpread = 0.05;
+  if (!std::isfinite(loss)) return 0;
+  const double value = std::log(std::max(double(loss), kLeast));
+  const double spread = std::max(std::sqrt(variance_), kLeastSpread);
+  const double off = seen_ == 0 ? 0 : value - mean_, border = 4 * spread;
+  std::shift_right(std::begin(latest_), std::end(latest_), 1);
+  latest_[0] = float(off / spread);
+  const float before = lasting_;
+  lasting_ = std::max(0.0f, *std::ranges::min_element(latest_));
+  if (lasting_ < before) record_.add(before, settled);
+  record_.fade(looks, memory);
+  // The memory grows with the stream, so the high losses of the start are soon forgotten.
+  const double share = 1 / std::clamp(double(seen_++) / 4, 1.0, 1000.0);
+  const double step = settled ? std::clamp(off, -border, border) : off;
+  mean_ = seen_ == 1 ? value : mean_ + share * step;
+  variance_ = (1 - share) * (variance_ + share * step * step);
+  return lasting_ / record_.limit();
+}
+
+Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)
+    : options_(std::move(options)),
+      every_(std::max(1, int(std::lround(options_.fps / kLooks)))),
+      memory_(kMemory * (options_.fps > 0 ? options_.fps / every_ : kLooks)),
+      view_(channels, height, width),
+      background_(view_),
+      whole_(view_, sensitivity_of_cells(view_, options_.zones, options_.ignored),
+             options_.minimum, float(4 / options_.threshold), memory_),
+      places_(view_,
+              [&] {
+                Cells all = sensitivity_of_cells(view_, options_.zones, options_.ignored);
+                for (float& cell : all.values) cell *= float(4 / options_.threshold);
+                return all;
+              }(),
+              memory_) {}
+
+bool Novelty::see(const Sight& now) {
+  begun_.reset();
+  if (frames_++ % every_ != 0) return false;
+  const bool settled = ++looks_ > kSettling;
+  if (accepting_.load(std::memory_order_acquire)) accept_asked();
+  view_.take(now.picture);
+  background_.see(view_);
+  const WholePicture::Found whole = whole_.see(view_, background_, settled);
+  if (whole.begins) {
+    places_.hold_all();
+    raise(now, whole.reason, {}, options_.minimum);
+  }
+  constexpr float kMostOfIt = 0.3f;  // more isn't a place
+  constexpr int kYoung = 60;         // looks that a background takes
+  const bool calm = !whole_.active() && whole_.changed_share() < kMostOfIt && background_.age() > kYoung;
+  const Places::Found place = places_.see(view_, background_, looks_ > kSettlingPlaces, calm);
+  if (place.ratio >= 1) raise(now, Reason::local, place.box, options_.minimum);
+  const float loss = float(4 / options_.threshold) *
+                     loss_.see(now.loss, double(looks_), settled, memory_);
+  if (loss >= 1 && settled && calm && !places_.active() && !loss_event_) {
+    raise(now, Reason::picture, {}, 10);
+    loss_.add(settled);
+  }
+  loss_event_ = loss >= 1;
+  const float ratio = std::max({whole.ratio, place.ratio, loss});
+  deviation_ = settled ? options_.threshold * double(ratio) : 0;
+  const bool unexpected = settled && ratio >= 1;
+  if (unexpected) marked_ += 1;
+  end_or_go_on(now, unexpected);
+  return unexpected;
+}
+
+void Novelty::end_or_go_on(const Sight& now, bool unexpected) {
+  constexpr int kCalm = 25;
+  if (!in_event_) return;
+  event_peak_ = std::max<double>(event_peak_, deviation_);
+  quiet_ = unexpected || whole_.active() || places_.active() ? 0 : quiet_ + 1;
+  if (quiet_ < kCalm) return;
+  in_event_ = false;
+  rests_until_ = now.seconds + options_.cooldown;
+}
+
+bool Novelty::raises(Reason reason) const {
+  return std::ranges::find(options_.without, reason) == options_.without.end();
+}
+
+void Novelty::raise(const Sight& now, Reason reason, const CellBox& box, int looks) {
+  if (!raises(reason)) return;
+  if (options_.cooldown > 0 && (in_event_ || now.seconds < rests_until_)) return;
+  const int side = view_.cell * view_.factor;
+  begun_ = {.frame = now.frame - std::int64_t(looks - 1) * every_,
+            .reason = reason,
+            .left = box.left * side,
+            .top = box.top * side,
+            .width = (box.right - box.left) * side,
+            .height = (box.bottom - box.top) * side,
+            .across = view_.full_width,
+            .down = view_.full_height,
+            .deviation = std::max<double>(deviation_, options_.threshold)};
+  for (const Zone& zone : options_.zones) {
+    if (begun_->has_box() && zone.contains((box.left + box.right) / 2.0 / view_.columns,
+                                           (box.top + box.bottom) / 2.0 / view_.rows))
+      begun_->zone = zone.name;
+  }
+  event_peak_ = begun_->deviation;
+  quiet_ = 0;
+  in_event_ = true;
+  store(*begun_);
+}
+
+void Novelty::store(NoveltyEvent& event) {
+  event.time = std::chrono::system_clock::now();
+  const std::lock_guard lock(mutex_);
+  by_reason_[std::size_t(event.reason)].fetch_add(1, std::memory_order_relaxed);
+  event.event = events_.load(std::memory_order_relaxed) + 1;
+  latest_.push_back(event);
+  if (latest_.size() > kLatest) latest_.pop_front();
+  events_.store(event.event, std::memory_order_release);
+}
+
+std::optional<NoveltyEvent> Novelty::lose_camera(std::int64_t frame) {
+  if (!raises(Reason::camera)) return std::nullopt;
+  NoveltyEvent event{.frame = frame, .reason = Reason::camera};
+  store(event);
+  return event;
+}
+
+bool Novelty::accept(std::int64_t event) {
+  const std::lock_guard lock(mutex_);
+  for (const NoveltyEvent& one : latest_) {
+    if (one.event != event) continue;
+    const int side = view_.cell * view_.factor;
+    accepted_.push_back({one.left / side, one.top / side, (one.left + one.width) / side,
+                         (one.top + one.height) / side});
+    accepting_.store(true, std::memory_order_release);
+    return true;
+  }
+  return false;
+}
+
+void Novelty::accept_asked() {
+  const std::lock_guard lock(mutex_);
+  for (const CellBox& box : accepted_) places_.accept(box);
+  accepted_.clear();
+  accepting_.store(false, std::memory_order_relaxed);
+}
+
+std::vector<NoveltyEvent> Novelty::latest() const {
+  const std::lock_guard lock(mutex_);
+  return {latest_.begin(), latest_.end()};
+}
+
+}  // namespace millrace::app

@@ -1,0 +1,121 @@
+// When a stream shows something new: events, with their place and reason.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/monitor/histogram.h"
+#include "tools/app/events/places.h"
+#include "tools/app/events/whole_picture.h"
+#include "tools/app/events/zones.h"
+
+namespace millrace::app {
+
+struct NoveltyOptions {
+  double threshold = 4;       ///< deviation from which a look is unexpected; 8: half as sensitive
+  int minimum = 3;            ///< unexpected looks in a row that make an event
+  double cooldown = 0;        ///< seconds after an event in which none begins
+  std::vector<Reason> without;  ///< reasons that raise no event
+  std::vector<Zone> zones, ignored;
+  double fps = 0;             ///< of the stream; 0: unknown
+};
+
+struct Sight {
+  const float* picture = nullptr;  ///< float32 [channels][height][width] in 0..1
+  float loss = 0;
+  std::int64_t frame = 0;  ///< the source's frame number
+  double seconds = 0;      ///< capture time
+};
+
+/// How far the network's loss lies above its usual. Its logarithm is compared, since losses fall by
+/// decades during learning; the least deviation of the last second counts, since a single hard
+/// frame is no news.
+class LossWatch {
+ public:
+  /// Over its limit; an event from 1 on. `looks` so far.
+  float see(float loss, double looks, bool settled, double memory);
+  void add(bool settled) { record_.add(lasting_, settled); }
+
+ private:
+  static constexpr int kLasting = 10;
+
+  double mean_ = 0, variance_ = 0;
+  float latest_[kLasting] = {};
+  float lasting_ = 0;
+  std::int64_t seen_ = 0;
+  Record record_{4, 1};
+};
+
+/// Looks at ten pictures a second, or at each where the stream is slower. A look is unexpected if
+/// something at a place, the picture as a whole or the network's loss lies above what the stream has
+/// shown so far; the deviation is the strongest of these over its limit, times the threshold. What
+/// lasts becomes usual, which ends an event. see(): one thread, never blocks or allocates except
+/// where an event begins. The others: any thread.
+class Novelty {
+ public:
+  Novelty(int channels, int height, int width, NoveltyOptions options);
+
+  /// Whether the picture is unexpected.
+  bool see(const Sight& now);
+  /// The event that began with the last picture seen, or null. As see().
+  const NoveltyEvent* begun() const { return begun_ ? &*begun_ : nullptr; }
+  /// The source has gone away at that frame: an event, unless the options leave it out.
+  std::optional<NoveltyEvent> lose_camera(std::int64_t frame);
+  /// What the event showed is usual from now on. False: there is no such event any more.
+  bool accept(std::int64_t event);
+
+  double threshold() const { return options_.threshold; }
+  const NoveltyOptions& options() const { return options_; }
+  double deviation() const { return deviation_; }  ///< of the last look; 0 while settling
+  bool in_event() const { return in_event_; }
+  std::int64_t marked() const { return marked_; }  ///< unexpected looks
+  std::int64_t events() const { return events_.load(std::memory_order_acquire); }
+  std::int64_t events_of(Reason reason) const { return by_reason_[std::size_t(reason)]; }
+  double event_peak() const { return event_peak_; }
+  /// The latest events, oldest first.
+  std::vector<NoveltyEvent> latest() const;
+
+ private:
+  /// Looks at the start that raise nothing: of the picture, and of places, which are seen for the
+  /// first time for longer.
+  static constexpr int kSettling = 300, kSettlingPlaces = 600;
+  static constexpr double kLooks = 10;           ///< a second
+  static constexpr double kMemory = 600;         ///< seconds
+  static constexpr std::size_t kLatest = 100;
+
+  void raise(const Sight& now, Reason reason, const CellBox& box, int looks);
+  bool raises(Reason reason) const;
+  void store(NoveltyEvent& event);
+  void end_or_go_on(const Sight& now, bool unexpected);
+  void accept_asked();
+
+  const NoveltyOptions options_;
+  const int every_;      ///< frames from look to look
+  const double memory_;  ///< looks
+  Reduced view_;
+  Background background_;
+  WholePicture whole_;
+  Places places_;
+  LossWatch loss_;
+  std::int64_t frames_ = 0, looks_ = 0;
+  double rests_until_ = -1;  ///< no event begins earlier
+  int quiet_ = 0;
+  bool loss_event_ = false;
+  std::atomic<bool> accepting_{false};
+  engine::Counter<double> deviation_, event_peak_;
+  engine::Counter<bool> in_event_;
+  engine::Counter<std::int64_t> marked_;
+  std::optional<NoveltyEvent> begun_;
+  std::atomic<std::int64_t> events_{0}, by_reason_[kReasons] = {};
+  mutable std::mutex mutex_;  ///< taken where an event begins, and by readers of events
+  std::deque<NoveltyEvent> latest_;
+  std::vector<CellBox> accepted_;
+};
+
+}  // namespace millrace::app

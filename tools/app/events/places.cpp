@@ -1,0 +1,194 @@
+#include "tools/app/events/places.h"
+
+#include <utility>
+
+namespace millrace::app {
+namespace {
+
+constexpr float kHeadStart = 2;      ///< looks added to the longest stay
+constexpr float kFewestNew = 16;     ///< pixels of new colours in 3 x 3 cells
+constexpr int kBlind = 60;           ///< looks at the start whose colours aren't noted
+constexpr int kFirstRecords = 200;   ///< looks until stays are compared with one another
+constexpr float kLeave = 2;          ///< looks of absence that undo one of presence: hysteresis
+constexpr float kCommonLight = 110;  ///< level that the background's mean is scaled to
+constexpr float kToneStep = 12, kLightStep = 43;
+
+}  // namespace
+
+SeenColours::SeenColours(const Reduced& like)
+    : rows_(like.height / kRegion + 3),
+      columns_(like.width / kRegion + 3),
+      first_(index(rows_, 0, 0, 0, 0)) {}
+
+std::size_t SeenColours::index(int row, int column, int light, int u, int v) const {
+  const std::size_t region = std::size_t(row * columns_ + column);
+  return ((region * (kLights + 2) + std::size_t(light)) * (kTones + 2) + std::size_t(u)) *
+             (kTones + 2) +
+         std::size_t(v);
+}
+
+bool SeenColours::is_new(const Reduced& now, std::size_t pixel, float exposure,
+                         std::int64_t look) {
+  const float red = exposure * now.level(0, pixel),
+              green = exposure * now.level(now.channels / 2, pixel),
+              blue = exposure * now.level(now.channels - 1, pixel);
+  const auto step = [](float value, int steps) { return 1 + std::clamp(int(value), 0, steps - 1); };
+  const float middle = kTones / 2, light = (red + green + blue) / 3;
+  // Without colours, tones are finer steps of light.
+  const int u = now.channels == 1 ? step(light / (256 / kTones), kTones)
+                                  : step((red - green) / kToneStep + middle, kTones),
+            v = step((blue - (red + green) / 2) / kToneStep + middle, kTones),
+            l = step(light / kLightStep, kLights);
+  const int row = int(pixel) / now.width / kRegion + 1, column = int(pixel) % now.width / kRegion + 1;
+  const std::int32_t first = first_[index(row, column, l, u, v)];
+  if (first == 0 || first == look) note(row, column, l, u, v, std::int32_t(look));
+  return first == 0 || look - first < kNew;
+}
+
+void SeenColours::note(int row, int column, int light, int u, int v, std::int32_t look) {
+  for (int r = row - 1; r <= row + 1; ++r) {
+    for (int c = column - 1; c <= column + 1; ++c) {
+      for (int l = light - 1; l <= light + 1; ++l) {
+        for (int i = u - 1; i <= u + 1; ++i) {
+          std::int32_t* const first = &first_[index(r, c, l, i, v - 1)];
+          for (int j = 0; j < 3; ++j) first[j] = first[j] == 0 ? look : first[j];
+        }
+      }
+    }
+  }
+}
+
+Places::Places(const Reduced& like, Cells sensitivity, double memory)
+    : sensitivity_(std::move(sensitivity)),
+      memory_(memory),
+      colours_(like),
+      stay_record_(1.5f, 2),
+      colour_record_(3, 3) {
+  for (Cells* const cells :
+       {&stay_, &longest_, &stay_peak_, &score_peak_, &score_, &fresh_, &fresh_near_, &wander_,
+        &before_, &held_, &near_, &part_})
+    *cells = Cells(like.rows, like.columns);
+  blob_.reserve(stay_.size());
+}
+
+Places::Found Places::see(const Reduced& now, const Background& background, bool settled,
+                          bool calm) {
+  Found found;
+  ++looks_;
+  see_colours(now, background, settled, calm);
+  see_stays(background.changed(), settled);
+  hold_what_moves(background.changed());
+  colour_record_.fade(double(looks_), 3 * memory_);
+  stay_record_.fade(double(looks_), memory_);
+  if (!settled || !calm) return found;
+  const Cells& changed = background.changed();
+  part_ = fresh_;
+  if (find(wander_, colour_record_.limit(), found)) {
+    colour_record_.add(colour_record_.limit(), true);
+    return found;
+  }
+  const float limit = stay_record_.limit();
+  for (std::size_t i = 0; i < part_.size(); ++i)
+    part_[i] = changed[i] > 0 && score_[i] > limit / 3 ? 1.0f : 0.0f;
+  if (find(score_, limit, found)) stay_record_.add(limit, true);
+  return found;
+}
+
+void Places::see_colours(const Reduced& now, const Background& background, bool settled,
+                         bool calm) {
+  near_.fill(0);
+  if (looks_ > kBlind && calm) {
+    const float exposure = kCommonLight / std::max(20.0f, background.brightness());
+    for (std::size_t pixel = 0; pixel < now.pixels(); ++pixel) {
+      const int row = int(pixel) / now.width / now.cell, column = int(pixel) % now.width / now.cell;
+      if (background.changed().at(row, column) <= 0 || !background.differs(now, pixel)) continue;
+      if (colours_.is_new(now, pixel, exposure, looks_)) near_.at(row, column) += 1;
+    }
+  }
+  sum_nearby(near_, fresh_near_);
+  before_ = wander_;
+  largest_nearby(before_, wander_);
+  const float fewest = kFewestNew * float(now.cell * now.cell) / 16;
+  for (std::size_t i = 0; i < wander_.size(); ++i) {
+    fresh_[i] = near_[i] > 0 && fresh_near_[i] >= fewest && sensitivity_[i] > 0 ? 1.0f : 0.0f;
+    wander_[i] = fresh_[i] > 0 ? wander_[i] + sensitivity_[i] : std::max(0.0f, before_[i] - kLeave);
+    if (wander_[i] < before_[i] && held_[i] <= 0) colour_record_.add(before_[i], settled);
+  }
+}
+
+void Places::see_stays(const Cells& changed, bool settled) {
+  largest_nearby(longest_, near_);
+  for (std::size_t i = 0; i < stay_.size(); ++i) {
+    stay_[i] = changed[i] > 0 ? stay_[i] + 1 : std::max(0.0f, stay_[i] - kLeave);
+    if (stay_[i] > 0) {
+      score_[i] = sensitivity_[i] * stay_[i] / (near_[i] + kHeadStart);
+      stay_peak_[i] = std::max(stay_peak_[i], stay_[i]);
+      score_peak_[i] = std::max(score_peak_[i], score_[i]);
+      continue;
+    }
+    if (score_peak_[i] > 0 && held_[i] <= 0 && looks_ > kFirstRecords)
+      stay_record_.add(score_peak_[i], settled);
+    longest_[i] = std::max(longest_[i], stay_peak_[i]);
+    score_[i] = stay_peak_[i] = score_peak_[i] = 0;
+  }
+}
+
+void Places::hold_what_moves(const Cells& changed) {
+  largest_nearby(held_, near_);
+  largest_nearby(near_, before_);
+  active_ = false;
+  for (std::size_t i = 0; i < held_.size(); ++i) {
+    const bool odd = (changed[i] > 0 && score_[i] > 1 && near_[i] > 0) ||
+                     (fresh_[i] > 0 && wander_[i] > 1 && before_[i] > 0);
+    if (held_[i] <= 0 && !odd) continue;
+    const bool there = changed[i] > 0 || fresh_[i] > 0;
+    held_[i] = there ? kHold : held_[i] - 1;
+    active_ = active_ || there;
+  }
+}
+
+bool Places::find(const Cells& score, float limit, Found& found) {
+  std::size_t best = 0;
+  float most = 0;
+  for (std::size_t i = 0; i < score.size(); ++i) {
+    if (part_[i] > 0 && held_[i] <= 0 && score[i] > most) most = score[best = i];
+  }
+  found.ratio = std::max(found.ratio, most / limit);
+  if (most < limit) return false;
+  spread(best, found.box);
+  if (blob_.size() < 2 && most < 2 * limit) return found.ratio = 0.99f, false;  // a flicker
+  for (const std::size_t i : blob_) held_[i] = kHold;
+  for (int round = 0; round < 3; ++round) {
+    largest_nearby(held_, near_);
+    std::swap(held_, near_);
+  }
+  active_ = true;
+  return true;
+}
+
+void Places::spread(std::size_t from, CellBox& box) {
+  box = {stay_.columns, stay_.rows, 0, 0};
+  blob_.assign(1, from);
+  part_[from] = 0;
+  for (std::size_t next = 0; next < blob_.size(); ++next) {
+    const int y = int(blob_[next]) / part_.columns, x = int(blob_[next]) % part_.columns;
+    box = {std::min(box.left, x), std::min(box.top, y), std::max(box.right, x + 1),
+           std::max(box.bottom, y + 1)};
+    for (int v = std::max(0, y - 1); v <= std::min(part_.rows - 1, y + 1); ++v) {
+      for (int u = std::max(0, x - 1); u <= std::min(part_.columns - 1, x + 1); ++u) {
+        if (part_.at(v, u) <= 0) continue;
+        part_.at(v, u) = 0;
+        blob_.push_back(std::size_t(v * part_.columns + u));
+      }
+    }
+  }
+}
+
+void Places::accept(const CellBox& box) {
+  constexpr float kLong = 1e6f;  // looks: whatever stays there is usual
+  for (int y = box.top; y < box.bottom; ++y) {
+    for (int x = box.left; x < box.right; ++x) longest_.at(y, x) = kLong;
+  }
+}
+
+}  // namespace millrace::app

@@ -1,0 +1,78 @@
+// Events at a place: something is there that never was, or that stays longer than anything did.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tools/app/events/background.h"
+
+namespace millrace::app {
+
+struct CellBox {
+  int left = 0, top = 0, right = 0, bottom = 0;  ///< cells; right and bottom lie outside
+};
+
+/// The colours that ever passed through each region of a picture, or through a region beside it.
+/// Similar colours count as one. A colour is new for `kNew` looks after its first sight, so that
+/// what brings it stays new for as long.
+class SeenColours {
+ public:
+  explicit SeenColours(const Reduced& like);
+  /// Whether the pixel's colour is new there; notes it. `exposure` scales levels to a common light.
+  bool is_new(const Reduced& now, std::size_t pixel, float exposure, std::int64_t look);
+
+ private:
+  static constexpr int kRegion = 16;  ///< pixels
+  static constexpr int kLights = 6, kTones = 32, kNew = 60;
+
+  std::size_t index(int row, int column, int light, int u, int v) const;
+  void note(int row, int column, int light, int u, int v, std::int32_t look);
+
+  const int rows_, columns_;
+  std::vector<std::int32_t> first_;  ///< look of the first sight; 0: none. With a border all round
+};
+
+/// Scores each cell in two ways: for how many looks it has differed from the background, over the
+/// longest time before; and for how many looks something of a colour that is new there has been
+/// moving about or staying. One thread; only the constructor allocates.
+class Places {
+ public:
+  /// `sensitivity`: of each cell; 0: no event there.
+  Places(const Reduced& like, Cells sensitivity, double memory);
+
+  struct Found {
+    float ratio = 0;  ///< the highest score over its limit; an event from 1 on
+    CellBox box;      ///< of the event
+  };
+  /// `calm`: the picture as a whole is as usual, so that an event may begin.
+  Found see(const Reduced& now, const Background& background, bool settled, bool calm);
+  /// Whether what raised an event is still there.
+  bool active() const { return active_; }
+  /// No event at any place for a while: the whole picture changed.
+  void hold_all() { held_.fill(kHold); }
+  /// What is in the box now is usual from now on.
+  void accept(const CellBox& box);
+
+ private:
+  static constexpr float kHold = 50;  ///< looks in which a place raises no second event
+
+  void see_colours(const Reduced& now, const Background& background, bool settled, bool calm);
+  void see_stays(const Cells& changed, bool settled);
+  void hold_what_moves(const Cells& changed);
+  /// The best cell not held whose score reaches the limit, and the blob of `part` around it.
+  bool find(const Cells& score, float limit, Found& found);
+  void spread(std::size_t from, CellBox& box);
+
+  const Cells sensitivity_;
+  const double memory_;
+  SeenColours colours_;
+  Record stay_record_, colour_record_;
+  std::int64_t looks_ = 0;
+  bool active_ = false;
+  Cells stay_, longest_, stay_peak_, score_peak_, score_;  ///< of cells that differ
+  Cells fresh_, fresh_near_, wander_, before_;             ///< of new colours
+  Cells held_, near_, part_;
+  std::vector<std::size_t> blob_;
+};
+
+}  // namespace millrace::app
