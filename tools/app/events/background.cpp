@@ -16,6 +16,7 @@ constexpr int kAverage = 30;             ///< looks that are averaged at the sta
 constexpr float kStep = 0.1f;            ///< levels a pixel may follow, from 600 looks on
 constexpr float kHaste = 60, kRate = 6;  ///< over the age: faster at the start
 constexpr float kShare = 0.02f;          ///< of a difference that is followed
+constexpr float kDaylight = 0.005f;      ///< change of the common gain that is followed in a look
 
 float median(std::vector<float>& values) {
   const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
@@ -131,10 +132,11 @@ void Background::compare(const Reduced& now) {
 
 void Background::follow(const Reduced& now) {
   const float age = float(age_), share = age_ < kAverage ? 1 / (age + 1) : std::max(kShare, kRate / age),
-              most = age_ < kAverage ? 255.0f : std::max(kStep, kHaste / age), light = 1 / gain_;
+              most = age_ < kAverage ? 255.0f : std::max(kStep, kHaste / age), light = 1 / gain_,
+              brighter = 1 + std::clamp(gain_ - 1, -kDaylight, kDaylight);
   for (std::size_t i = 0; i < levels_.size(); ++i) {
     const float off = (now.levels[i] - gain_ * levels_[i]) * light;
-    levels_[i] += std::clamp(share * off, -most, most);
+    levels_[i] = (levels_[i] + std::clamp(share * off, -most, most)) * brighter;
   }
 }
 

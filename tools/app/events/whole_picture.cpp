@@ -100,7 +100,8 @@ bool WholePicture::is_frozen(const Reduced& now) {
   std::shift_right(moves_.begin(), moves_.end(), 1);
   moves_.front() = sum / float(last_.size());
   const float most = *std::ranges::max_element(moves_);
-  const bool frozen = most < kStill && most < least_move_ / kStiller;
+  // A stream that has been as still before may only be quiet.
+  const bool frozen = most < kStill && least_move_ >= kStill && most < least_move_ / kStiller;
   if (looks_ > 10) least_move_ = std::min(float(least_move_ * (1 + 1 / memory_)), most);
   return frozen;
 }
