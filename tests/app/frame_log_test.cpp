@@ -39,7 +39,7 @@ class FrameLogTest : public io::FolderTest {
   engine::Monitor monitor_{{1, 1}, 0};
   io::FrameQueue queue_{1, io::Drop::newest};
   engine::LossHistory network_, baseline_;
-  Novelty novelty_;
+  Novelty novelty_{3, 96, 128, {}};
   LogSubject subject_{monitor_, queue_, network_, baseline_, novelty_};
 };
 

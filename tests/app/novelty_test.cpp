@@ -1,165 +1,205 @@
-// Unusual losses are marked, and what lasts becomes usual.
-#include "tools/app/outputs/novelty.h"
+// What is new is found, with its place and reason; what isn't raises nothing.
+#include "tools/app/events/novelty.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace millrace::app {
 namespace {
 
-/// Losses about `level` that go up and down by `spread`, as a scene's do.
-class Losses {
+constexpr int kWide = 128, kHigh = 96;
+
+/// A still scene of blobs with sensor noise, at 10 frames a second. Each test changes it.
+class Scene {
  public:
-  float about(double level, double spread = 0.2) {
-    return float(level * std::exp(spread * normal_(random_)));
+  explicit Scene(NoveltyOptions options = {}) : novelty(3, kHigh, kWide, with_rate(options)) {
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    for (float& value : grain_) value = normal(random_);
+    std::uniform_real_distribution<float> place(0, 1);
+    for (int blob = 0; blob < 60; ++blob) {
+      const float x = kWide * place(random), y = kHigh * place(random), size = 4 + 12 * place(random);
+      const float colour[] = {place(random), place(random), place(random)};
+      put(still_, int(x), int(y), int(size), int(size), colour);
+    }
   }
 
+  /// Shows `frames` pictures, each changed by `change`.
+  using Picture = std::vector<float>;
+  void show(int frames, const std::function<void(Picture&)>& change = [](Picture&) {},
+            float noise = 0.01f) {
+    for (int i = 0; i < frames; ++i) {
+      Picture now = still_;
+      change(now);
+      const std::size_t from = random_() % (grain_.size() - now.size());
+      for (std::size_t k = 0; k < now.size(); ++k)
+        now[k] = std::clamp(now[k] + noise * grain_[from + k], 0.0f, 1.0f);
+      see(now);
+    }
+  }
+  void see(const Picture& now) {
+    novelty.see({.picture = now.data(), .loss = 0.01f, .frame = frame, .seconds = double(frame) / 10});
+    ++frame;
+  }
+
+  static void put(Picture& on, int left, int top, int wide, int high, const float (&colour)[3]) {
+    for (int c = 0; c < 3; ++c) {
+      for (int y = std::max(0, top); y < std::min(kHigh, top + high); ++y) {
+        for (int x = std::max(0, left); x < std::min(kWide, left + wide); ++x)
+          on[std::size_t((c * kHigh + y) * kWide + x)] = colour[c];
+      }
+    }
+  }
+  static void parcel(Picture& on) { put(on, 60, 40, 6, 6, {0.9f, 0.1f, 0.8f}); }
+  static void dim(Picture& on, float gain) {
+    for (float& value : on) value *= gain;
+  }
+
+  std::vector<NoveltyEvent> events() const { return novelty.latest(); }
+
+  Novelty novelty;
+  std::int64_t frame = 0;
+
  private:
+  static NoveltyOptions with_rate(NoveltyOptions options) {
+    options.fps = 10;
+    return options;
+  }
+
+  Picture still_ = Picture(3 * kHigh * kWide, 0.4f);
+  Picture grain_ = Picture(8 * kHigh * kWide);  ///< noise, of which each picture takes a part
   std::mt19937 random_{7};
-  std::normal_distribution<double> normal_;
 };
 
-/// A Novelty of a stream of 25 frames a second, whose frames are numbered from 1000.
-class NoveltyOfAStream : public Novelty {
- public:
-  using Novelty::Novelty;
-  bool see(float loss) {
-    const std::int64_t frame = frame_++;
-    return Novelty::see({.loss = loss, .frame = 1000 + frame, .seconds = double(frame) / 25});
-  }
-  /// So many frames of that loss.
-  void repeat(int frames, float loss) {
-    for (int i = 0; i < frames; ++i) see(loss);
-  }
-
- private:
-  std::int64_t frame_ = 0;
-};
-
-/// One that has seen `frames` usual frames.
-struct Settled : NoveltyOfAStream {
-  explicit Settled(const NoveltyOptions& options = {}, int frames = 2000)
-      : NoveltyOfAStream(options) {
-    for (int i = 0; i < frames; ++i) see(losses.about(0.01));
-  }
-  Losses losses;
-};
-
-TEST(Novelty, AStrangeFrameIsMarkedAndTheNextOneIsNot) {
-  Settled novelty;
-  const std::int64_t before = novelty.marked();
-  EXPECT_TRUE(novelty.see(0.1f));
-  EXPECT_GT(novelty.deviation(), 8.0);
-  EXPECT_TRUE(novelty.in_event());
-  EXPECT_EQ(novelty.event_began(), 3000);
-  EXPECT_FALSE(novelty.see(0.01f));
-  EXPECT_NEAR(novelty.deviation(), 0.0, 0.5);
-  EXPECT_TRUE(novelty.see(0.1f)) << "one strange frame does not make the next usual";
-  EXPECT_EQ(novelty.marked(), before + 2);
+TEST(Novelty, ASmallThingIsFoundAtItsPlaceAndBecomesUsual) {
+  Scene scene;
+  scene.show(700);
+  EXPECT_TRUE(scene.events().empty());
+  scene.show(5, Scene::parcel);
+  ASSERT_EQ(scene.events().size(), 1u);
+  const NoveltyEvent event = scene.events()[0];
+  EXPECT_EQ(event.reason, Reason::local);
+  EXPECT_EQ(event.frame, 700);
+  EXPECT_NEAR(event.left + event.width / 2.0, 63, 4);
+  EXPECT_NEAR(event.top + event.height / 2.0, 43, 4);
+  EXPECT_TRUE(scene.novelty.in_event());
+  EXPECT_GE(scene.novelty.event_peak(), scene.novelty.threshold());
+  scene.show(1500, Scene::parcel);
+  EXPECT_EQ(scene.events().size(), 1u) << "once";
+  EXPECT_FALSE(scene.novelty.in_event()) << "what lasts is usual";
 }
 
-TEST(Novelty, FramesCloseTogetherAreOneEvent) {
-  Settled novelty;
-  const std::int64_t before = novelty.events();
-  for (int round = 0; round < 5; ++round) {
-    novelty.repeat(5, 0.1f);
-    novelty.repeat(10, 0.01f);
+TEST(Novelty, WholePictureChangesHaveTheirReasons) {
+  const std::vector<std::pair<Reason, std::function<void(Scene::Picture&)>>> cases = {
+      {Reason::light, [](Scene::Picture& on) { Scene::dim(on, 0.5f); }},
+      {Reason::covered, [](Scene::Picture& on) { std::ranges::fill(on, 0.07f); }},
+      {Reason::moved,
+       [](Scene::Picture& on) { std::shift_right(on.begin(), on.end(), 3 * kWide + 4); }},
+      {Reason::picture,
+       [](Scene::Picture& on) { std::ranges::reverse(on); }}};
+  for (const auto& [reason, change] : cases) {
+    Scene scene;
+    scene.show(400);
+    scene.show(10, change, 0.002f);
+    ASSERT_EQ(scene.events().size(), 1u) << name_of(reason);
+    EXPECT_STREQ(name_of(scene.events()[0].reason), name_of(reason));
+    EXPECT_EQ(scene.events()[0].frame, 400);
+    EXPECT_FALSE(scene.events()[0].has_box());
+    scene.show(100, change, 0.002f);
+    EXPECT_EQ(scene.events().size(), 1u) << name_of(reason);
+    EXPECT_FALSE(scene.novelty.in_event());
   }
-  EXPECT_EQ(novelty.events(), before + 1);
-  EXPECT_TRUE(novelty.in_event());
-  novelty.repeat(25, 0.01f);
-  EXPECT_FALSE(novelty.in_event());
-  EXPECT_EQ(novelty.event_began(), 3000);
-  EXPECT_GT(novelty.event_peak(), 8.0);
 }
 
-TEST(Novelty, WhatLastsBecomesUsual) {
-  Settled novelty;
-  int marked = 0;
-  for (int i = 0; i < 1000; ++i) marked += novelty.see(novelty.losses.about(0.1)) ? 1 : 0;
-  EXPECT_GT(marked, 20) << "a change is noticed for a while";
-  EXPECT_LT(marked, 600);
-  EXPECT_FALSE(novelty.in_event());
+TEST(Novelty, AFrozenPictureIsFound) {
+  Scene scene;
+  scene.show(400);
+  Scene::Picture frozen;
+  scene.show(1, [&](Scene::Picture& now) { frozen = now; }, 0);
+  for (int i = 0; i < 8; ++i) scene.see(frozen);
+  ASSERT_EQ(scene.events().size(), 1u);
+  EXPECT_EQ(scene.events()[0].reason, Reason::frozen);
 }
 
-TEST(Novelty, UsualFramesAreHardlyEverMarkedThoughTheirLossFallsOrDrifts) {
-  struct Case {
-    std::function<double(int)> level;
-    double spread;
-    int frames, most;
+TEST(Novelty, DaylightNoiseAndKeyframesRaiseNothing) {
+  Scene day;
+  day.show(700, [](Scene::Picture& on) { Scene::dim(on, 0.4f); });
+  for (int i = 0; i < 600; ++i)
+    day.show(1, [i](Scene::Picture& on) { Scene::dim(on, 0.4f + 0.001f * float(i)); });
+  EXPECT_TRUE(day.events().empty());
+  for (const float noise : {0.0f, 0.03f, 0.1f}) {
+    Scene quiet;
+    for (int i = 0; i < 60; ++i) {
+      quiet.show(29, [](Scene::Picture&) {}, noise);
+      quiet.show(1, [](Scene::Picture& on) { Scene::dim(on, 1.01f); }, 2 * noise);
+    }
+    EXPECT_TRUE(quiet.events().empty())
+        << noise << " " << name_of(quiet.events()[0].reason) << " " << quiet.events()[0].frame;
+  }
+}
+
+TEST(Novelty, WhatPassesOftenIsUsual) {
+  Scene scene;
+  const auto walk = [&](int frames) {
+    for (int i = 0; i < frames; ++i) {
+      const int at = int(scene.frame * 3 % 160) - 16;
+      scene.show(1, [at](Scene::Picture& on) { Scene::put(on, at, 50, 8, 16, {0.1f, 0.1f, 0.6f}); });
+    }
   };
-  for (const auto& [level, spread, frames, most] :
-       {// 4 deviations of a normal distribution: 3 in 100,000.
-        Case{[](int) { return 0.01; }, 0.2, 100'000, 20},
-        Case{[](int i) { return 0.01 + 0.2 * std::exp(-i / 40.0); }, 0.1, 1000, 1},
-        Case{[](int i) { return 0.01 * std::exp(i / 5000.0); }, 0.2, 20'000, 10}}) {
-    NoveltyOfAStream novelty;
-    Losses losses;
-    for (int i = 0; i < frames; ++i) novelty.see(losses.about(level(i), spread));
-    EXPECT_LE(novelty.marked(), most);
-    EXPECT_TRUE(novelty.see(float(3 * level(frames))));
+  walk(1500);
+  EXPECT_TRUE(scene.events().empty());
+}
+
+TEST(Novelty, ZonesReasonsAndCooldownAreKept) {
+  const Zone left{"door", {{0, 0}, {0.3, 0}, {0.3, 1}, {0, 1}}, 1}, middle{"", {{0.3, 0.2}, {0.7, 0.2}, {0.7, 0.7}, {0.3, 0.7}}, 1};
+  struct Case {
+    NoveltyOptions options;
+    std::size_t events;
+  };
+  for (const Case& one : {Case{{.zones = {left}}, 0}, Case{{.zones = {middle}}, 1},
+                          Case{{.ignored = {middle}}, 0}, Case{{.without = {Reason::local}}, 0},
+                          Case{{.threshold = 1000}, 0}}) {
+    Scene scene(one.options);
+    scene.show(700);
+    scene.show(10, Scene::parcel);
+    EXPECT_EQ(scene.events().size(), one.events);
   }
+  Scene scene({.cooldown = 60});
+  scene.show(700);
+  for (int i = 0; i < 3; ++i) {
+    scene.show(10, [](Scene::Picture& on) { Scene::dim(on, 0.5f); });
+    scene.show(40);
+  }
+  EXPECT_EQ(scene.events().size(), 1u);
 }
 
-TEST(Novelty, NothingIsMarkedWhileSettling) {
-  NoveltyOfAStream novelty;
-  for (int i = 0; i < 299; ++i) EXPECT_FALSE(novelty.see(i % 50 == 49 ? 1.0f : 0.001f));
-  EXPECT_EQ(novelty.deviation(), 0.0);
+TEST(Novelty, ACameraThatIsGoneIsAnEventAndAnAcceptedPlaceRaisesNone) {
+  Scene scene;
+  scene.show(700);
+  const auto lost = scene.novelty.lose_camera(scene.frame);
+  ASSERT_TRUE(lost);
+  EXPECT_EQ(lost->reason, Reason::camera);
+  EXPECT_EQ(scene.novelty.events_of(Reason::camera), 1);
+  EXPECT_FALSE(scene.novelty.accept(99));
+  scene.show(5, Scene::parcel);
+  ASSERT_EQ(scene.novelty.events(), 2);
+  EXPECT_TRUE(scene.novelty.accept(2));
+  scene.show(200);
+  scene.show(200, Scene::parcel);
+  EXPECT_EQ(scene.novelty.events(), 2);
 }
 
-TEST(Novelty, PerfectPredictionsAreNoNeedle) {
-  NoveltyOfAStream novelty;
-  novelty.repeat(1000, 0.01f);
-  EXPECT_FALSE(novelty.see(0.0105f)) << "no deviation at all, and yet 5 % is not news";
-  EXPECT_TRUE(novelty.see(0.02f));
-}
-
-TEST(Novelty, AnEventTakesItsMinimumOfFrames) {
-  Settled novelty({.minimum = 3});
-  const std::int64_t before = novelty.events();
-  novelty.repeat(2, 0.1f);
-  novelty.see(0.01f);
-  EXPECT_EQ(novelty.events(), before) << "two are not enough";
-  novelty.repeat(3, 0.1f);
-  EXPECT_EQ(novelty.events(), before + 1);
-  EXPECT_EQ(novelty.event_began(), 3003) << "with the first of them";
-}
-
-TEST(Novelty, NoEventBeginsWhileItCoolsDown) {
-  Settled novelty({.cooldown = 10});
-  const std::int64_t before = novelty.events();
-  novelty.see(0.1f);
-  novelty.repeat(100, 0.01f);
-  novelty.see(0.1f);
-  EXPECT_EQ(novelty.events(), before + 1) << "4 s after the first, which lasted 1 s";
-  novelty.repeat(200, 0.01f);
-  novelty.see(0.1f);
-  EXPECT_EQ(novelty.events(), before + 2);
-}
-
-TEST(Novelty, WhatIsNoNumberIsUnexpectedAndTeachesNothing) {
-  Settled novelty;
-  EXPECT_TRUE(novelty.see(std::numeric_limits<float>::quiet_NaN()));
-  EXPECT_TRUE(novelty.see(std::numeric_limits<float>::infinity()));
-  EXPECT_FALSE(novelty.see(0.01f));
-  EXPECT_FALSE(novelty.see(0.0f)) << "better than usual";
-  int marked = 0;
-  for (int i = 0; i < 20; ++i) marked += novelty.see(0.0f) ? 1 : 0;
-  EXPECT_GT(marked, 10) << "for so long: a frozen picture";
-}
-
-TEST(ChangedShare, CountsCellsThatAreNotAsTheyWereLately) {
-  ChangedShare changed(1, 24, 32);
-  std::vector<float> picture(24 * 32, 0.5f);
-  for (int i = 0; i < 100; ++i) changed.see(picture.data());
-  EXPECT_EQ(changed.see(picture.data()), 0.0);
-  std::fill_n(picture.begin(), 24 * 8, 0.8f);
-  EXPECT_EQ(changed.see(picture.data()), 0.25);
+TEST(Zones, BadPolygonsAreNamed) {
+  EXPECT_EQ(zone_error({"", {{0, 0}, {1, 0}, {1, 1}}, 1}, 128, 96), "");
+  EXPECT_NE(zone_error({"", {{0, 0}, {1, 0}}, 1}, 0, 0).find("3 points"), std::string::npos);
+  EXPECT_NE(zone_error({"", {{0, 0}, {2, 0}, {1, 1}}, 1}, 0, 0).find("outside"), std::string::npos);
+  EXPECT_NE(zone_error({"", {{0, 0}, {0.001, 0}, {0, 0.001}}, 1}, 128, 96).find("no pixel"),
+            std::string::npos);
 }
 
 }  // namespace

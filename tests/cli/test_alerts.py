@@ -23,7 +23,7 @@ class Alerts(program.CliTest):
         frames = program.frames_with_an_event(unexpected)
         return {"source": {"uri": program.write_frames(self.folder / "frames", frames), "width": 16, "height": 16, "pace": "asap"},
                 "model": {"layers": 2, "features": 4, "kernel": 3}, "pipeline": {"stages": 1},
-                "novelty": novelty, "output": {"log": self.folder / "log.jsonl", "log_every": 1}}
+                "novelty": {"minimum": 1, **novelty}, "output": {"log": self.folder / "log.jsonl", "log_every": 1}}
 
     def receiver(self):
         """One that keeps what is posted."""
@@ -38,12 +38,13 @@ class Alerts(program.CliTest):
         config = self.config(snapshots=self.folder / "shots", webhook=webhook, clip_seconds=0.4, minimum=2)
         report, outcome = self.learn({**config, "task": {"kind": "next-frame"}})
         self.assertEqual((report["novelty"]["events"], report["novelty"]["frame"]), (1, 380))
-        self.assertIn("unexpected: since frame 380\n", outcome.err)
+        self.assertIn("unexpected: since frame 380, ", outcome.err)
         self.assertEqual(report["novelty"]["alerts"], {"told": 1, "dropped": 0, "failed": 0, "last_error": ""})
         (*head, post), = server.posts
         self.assertEqual(head, ["/hook?x=1", "application/json", "Basic ZXZlOnBhc3Mgd29yZA=="])
         self.assertEqual((post["kind"], post["event"], post["frame"]), ("unexpected", 1, 380))
-        clip, shot = sorted((self.folder / "shots").iterdir())
+        sidecar, clip, shot = sorted((self.folder / "shots").iterdir())
+        self.assertEqual(json.loads(sidecar.read_text()), post)
         self.assertEqual(post["snapshot"], str(shot))
         self.assertRegex(clip.name, "-event-1-frame-380.mp4$")
         self.assertRegex(shot.name, "-event-1-frame-380.png$")
@@ -56,7 +57,7 @@ class Alerts(program.CliTest):
 
     def test_an_event_of_the_last_frame_is_reported(self):
         _, outcome = self.learn(self.config(unexpected=slice(399, None)))
-        self.assertIn("unexpected: since frame 399\n", outcome.err)
+        self.assertIn("unexpected: since frame 399, ", outcome.err)
 
     def test_a_receiver_that_is_away_or_refuses_costs_no_frame_and_no_password_is_printed(self):
         there = self.receiver().url.split("//")[1]

@@ -20,7 +20,7 @@ KEYS = {
     "guard": "kind",
     "replay": "kind size share",
     "monitor": "fps policy",
-    "novelty": "threshold minimum cooldown snapshots clip_seconds webhook mqtt topic",
+    "novelty": "threshold minimum cooldown reasons zones ignore snapshots clip_seconds webhook mqtt topic",
     "mqtt": "broker topic_prefix discovery_prefix",
     "checkpoint": "dir every resume damaged",
     "output": "report weights loss_plot prediction video log log_every sinks",

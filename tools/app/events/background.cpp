@@ -124,7 +124,7 @@ void Background::compare(const Reduced& now) {
   for (std::size_t i = 0; i < scratch_.size(); ++i) {
     const float off = difference_[i];
     changed_[i] = off > std::max(kLeastDifference, kOverNoise * noise_[i]) ? 1.0f : 0.0f;
-    noise_[i] += share * (std::min(off, 4 * noise_[i]) - noise_[i]);
+    noise_[i] += share * (std::min(off, 4 * noise_[i] + 4) - noise_[i]);
   }
   scratch_ = difference_.values;
   typical_ = median(scratch_);

@@ -62,10 +62,9 @@ WholePicture::Found WholePicture::see(const Reduced& now, Background& background
   if (settled && !active_) {
     found.begins = odd_ >= minimum_ || lit_ >= std::min(minimum_, int(kGains) - 1) || frozen;
     if (found.begins) {
-      found.reason = many > 1 ? why(now, background)
-                     : lit > 1 ? Reason::light
-                     : odd     ? Reason::picture
-                               : Reason::frozen;
+      found.reason = many > 1 || lit > 1 ? why(now, background)
+                     : odd               ? Reason::picture
+                                         : Reason::frozen;
       active_ = true;
       calm_ = 0;
       if (many > 1) background.restart();
@@ -152,12 +151,12 @@ Reason WholePicture::why(const Reduced& now, const Background& background) {
     for (int c = 0; c < now.channels; ++c)
       grey_usual_[i] += background.levels()[std::size_t(c) * now.pixels() + i] / float(now.channels);
   }
-  if (gradients(grey_now_, now.height, now.width) <
-      kUniform * gradients(grey_usual_, now.height, now.width))
-    return Reason::covered;
   halve(grey_now_.data(), now.height, now.width, fine_now_);
   halve(grey_usual_.data(), now.height, now.width, fine_usual_);
   const float still = match(0, 0);
+  if (still < 0.5f && gradients(grey_now_, now.height, now.width) <
+                          kUniform * gradients(grey_usual_, now.height, now.width))
+    return Reason::covered;
   float best = 0.4f;
   for (int down = -std::min(kFarDown, fine_now_.rows / 2); down <= kFarDown; ++down) {
     for (int right = -kFarRight; right <= kFarRight; ++right) best = std::max(best, match(right, down));
