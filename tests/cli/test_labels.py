@@ -134,7 +134,7 @@ class Labels(program.CliTest):
         good = self.config(uri, labels)
         for tables, words in (({"task": {"classes": ["empty", "parcel", "cat"]}}, ("task.classes", "3 names for 2 classes")),
                               ({"task": {"classes": ["empty", "pracel"]}}, ("task.labels", 'the nearest is "pracel"')),
-                              ({"replay": {"kind": "ridge"}, "task": {"kind": "autoencode", "labels": ""},
+                              ({"replay": {"kind": "ridge"}, "task": {"kind": "autoencode", "labels": "", "loss": "mse"},
                                 "model": {"preset": "partime-cnn", "layer": []}}, ("replay.kind", 'is for task.kind "label"')),
                               ({"replay": {"kind": "ridge"}, "model": {"layer": [{"type": "conv", "out": 2, "kernel": 3}, {"type": "avgpool", "kernel": 16}]}},
                                ("replay.kind", "ends in a linear layer"))):

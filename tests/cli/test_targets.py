@@ -368,7 +368,6 @@ class Targets(reference.ReferenceTest):
                                ({**picture, "task": {"loss": ["mse", "mso"]}}, "task.loss", "must be one of"),
                                (label(), "needs classes"), (label(scenes, PICTURE), "vector"), (label(labels=file), "classes.csv"),
                                (label(scenes.replace("2", "4")), "4 classes"),
-                               (label(scenes, output={"video": "x.mkv"}), "output.video"),
                                (label(scenes, output={"prediction": "x.png"}), "output.prediction"),
                                ({**picture, "task": {"loss": "cross-entropy"}}, "task.kind"),
                                ({**picture, "task": {"labels": "x.csv"}}, "task.labels"),

@@ -10,7 +10,8 @@ import numpy
 from measuring import call, progress
 
 DATA = "file:///usr/share/doc/opencv-doc/examples/data/"
-WIDTH, HEIGHT, FPS, TURN, CLIP = 128, 96, 10, 150, 400  # frames a turn, and of each clip played on and back
+WIDTH, HEIGHT, FPS, TURN = 128, 96, 10, 150  # TURN: frames
+CLIPS = {"vtest.avi": 400, "tree.avi": 60, "Megamind.avi": 260}  # as many frames, played on and back
 PARCEL = {"parcel of 18 px": 18, "parcel of 8 px": 8}
 KINDS = ["day, night", "three scenes", *PARCEL]
 # Labels that hold until the next, clicked so many seconds late; or so many single frames a class.
@@ -21,20 +22,24 @@ LAYERS = """[{{type = "conv", out = 16, kernel = 3, stride = 2}}, {{type = "relu
 
 
 def clip(machine, name, folder):
-    """[CLIP,H,W,3] of the file's beginning."""
+    """[frames,H,W,3] of the file's beginning."""
     folder.mkdir()
-    machine.frames(uri=DATA + name, seed=0, width=WIDTH, height=HEIGHT, frames=CLIP, folder=str(folder))
+    machine.frames(uri=DATA + name, seed=0, width=WIDTH, height=HEIGHT, frames=CLIPS[name], folder=str(folder))
     return numpy.stack([numpy.frombuffer(path.read_bytes()[-WIDTH * HEIGHT * 3:], numpy.uint8).reshape(HEIGHT, WIDTH, 3)
                         for path in sorted(folder.iterdir())])
 
 
+def there_and_back(frames, t):
+    at = t % (2 * len(frames) - 2)
+    return frames[min(at, 2 * len(frames) - 2 - at)]
+
+
 def pictures(clips, kind, chance):
     """Each class for two turns to be taught and three to be judged: frames, classes and the number of classes."""
-    classes, start, frames, truths = 3 if kind == "three scenes" else 2, chance.integers(CLIP), [], []
+    classes, start, frames, truths = 3 if kind == "three scenes" else 2, chance.integers(1000), [], []
     for t in range(5 * classes * TURN):
         truth = t // TURN % classes
-        at = (t + start) % (2 * CLIP - 2)
-        frame = clips[truth if classes == 3 else 0][min(at, 2 * CLIP - 2 - at)].astype(float)
+        frame = there_and_back(clips[truth if classes == 3 else 0], t + start).astype(float)
         if kind == "day, night" and truth:
             frame *= (0.30, 0.34, 0.42)
         elif kind in PARCEL and truth:
@@ -92,7 +97,7 @@ def labels(machine, options):
     jobs = [(kind, how, seed) for kind in kinds for how in ways for seed in range(seeds)]
     arms = []
     with tempfile.TemporaryDirectory() as folder:
-        clips = [clip(machine, name, Path(folder, name)) for name in ("vtest.avi", "tree.avi", "Megamind.avi")[:1 if options.quick else 3]]
+        clips = [clip(machine, name, Path(folder, name)) for name in list(CLIPS)[:1 if options.quick else 3]]
         for number, (kind, how, seed) in enumerate(jobs):
             progress(f"labels: {number} of {len(jobs)}")
             found = turn(machine, clips, kind, how, seed, Path(tempfile.mkdtemp(dir=folder)))
