@@ -16,11 +16,10 @@ constexpr std::int64_t kEdge = 8;
 
 /// flatten, linear: features are the pixels.
 std::shared_ptr<const stages::Network> network(std::int64_t classes) {
-  return stages::build_network({.preset = "layers",
-                                .layer = {{.type = "relu"},
-                                          {.type = "flatten"},
-                                          {.type = "linear", .out = classes}}},
-                               {1, kEdge, kEdge}, stages::Gives::vector);
+  return stages::build_network(
+      {.preset = "layers",
+       .layer = {{.type = "relu"}, {.type = "flatten"}, {.type = "linear", .out = classes}}},
+      {1, kEdge, kEdge}, stages::Gives::vector);
 }
 
 struct Teaching {
@@ -79,7 +78,8 @@ TEST(ClassMemory, IsTheWeightedRidgeRegression) {
                        weighted.mm(target))
           .t();
   const at::Tensor weight = teaching.memory.head()[0].second.to(at::kDouble);
-  EXPECT_LT((weight - expected).abs().max().item<double>(), 1e-4 * expected.abs().max().item<double>());
+  EXPECT_LT((weight - expected).abs().max().item<double>(),
+            1e-4 * expected.abs().max().item<double>());
   const at::Tensor bias = teaching.memory.head()[1].second.to(at::kDouble);
   EXPECT_TRUE(at::allclose(bias, 1.0 / 3 - expected.mv(mean.flatten()), 1e-3, 1e-4));
 }

@@ -53,7 +53,8 @@ TEST_F(LabelFile, NamedClassesKeepTheirOrderAndOthersAreRefused) {
   EXPECT_EQ(labels.without_rows(), std::vector<std::string>{"dusk"});
   EXPECT_TRUE(labels.lasting());
   const std::string what = complaint<LabelError>([&] { read_labels(file, {"day", "nights"}); });
-  EXPECT_EQ(what.substr(file.size()), ":3: task.classes has no \"night\"; the nearest is \"nights\"");
+  EXPECT_EQ(what.substr(file.size()),
+            ":3: task.classes has no \"night\"; the nearest is \"nights\"");
 }
 
 TEST_F(LabelFile, NumbersFromZeroAreClassesAsTheyStand) {

@@ -177,6 +177,51 @@ class Live(unittest.TestCase):
                 self.assertEqual(str(caught.exception), words)
 
 
+class Taught(unittest.TestCase):
+    """Bright on the left or on the right, in turns, given as (frame, class)."""
+
+    TURN = 30
+
+    def frames(self, turns, seed):
+        noise = torch.Generator().manual_seed(seed)
+        for n in range(turns * self.TURN):
+            frame, side = 0.5 * torch.rand(3, 12, 16, generator=noise), n // self.TURN % 2
+            frame[:, :, 8 * side:8 * side + 8] += 0.3
+            yield frame, side
+
+    def assert_knows(self, taught):
+        frames = [(frame, side) for frame, side in self.frames(4, 2)]
+        hits = [int(result.prediction.argmax()) == side
+                for result, (_, side) in zip(taught.run((frame, None) for frame, _ in frames), frames)]
+        self.assertEqual(len(hits), len(frames))
+        self.assertGreaterEqual(sum(hits) / len(hits), 0.98)
+
+    def test_a_class_stays_while_another_is_seen(self):
+        net = nn.Sequential(nn.Conv2d(3, 4, 3, 2, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(192, 2))
+        before = net.state_dict()["0.weight"].clone()
+        taught = millrace.Trainer(net, loss="cross-entropy", schedule="pb", stages=2, cut=[2])
+        for _ in taught.run(self.frames(2, 1)):
+            pass
+        self.assertEqual(taught.report()["replay"]["kind"], "ridge")
+        for _ in taught.run((frame, side) for frame, side in self.frames(4, 3) if side == 0):
+            pass  # 60 more of one class
+        self.assert_knows(taught)
+        net.load_state_dict(taught.state_dict())
+        self.assertTrue(torch.equal(net.state_dict()["0.weight"], before), "features stay")
+
+    def test_a_config_whose_labels_come_over_http(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = program.write_toml(pathlib.Path(folder, "day.toml"), {
+                "task": {"kind": "label", "labels": "http", "classes": ["left", "right"], "loss": "cross-entropy"},
+                "model": {"preset": "layers", "layer": [{"type": "flatten"}, {"type": "linear", "out": 2}]}, "pipeline": {"stages": 1}})
+            taught = millrace.Trainer(path)
+            for _ in taught.run(self.frames(2, 1)):
+                pass
+            self.assert_knows(taught)
+            with self.assertRaisesRegex(millrace.Error, "task.classes: 3 names for 2 classes"):
+                next(iter(millrace.Trainer(path, classes=["a", "b", "c"]).run(self.frames(1, 1))))
+
+
 class OneByOne(SameWeights):
     def test_learn_one_is_pytorchs_step(self):
         torch.manual_seed(3)

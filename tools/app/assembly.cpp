@@ -160,7 +160,8 @@ const TaskType& check_task(const Config& config) {
     throw config.error("task.loss", "masks are learned by cross-entropy, not " + keys.loss.text());
   for (const auto& [key, file] : {std::pair{"output.video", &config.output.video},
                                   std::pair{"output.prediction", &config.output.prediction}}) {
-    const bool shown = task.pictures || (config.task.kind == "label" && file == &config.output.video);
+    const bool shown =
+        task.pictures || (config.task.kind == "label" && file == &config.output.video);
     if (!shown && !file->empty())
       throw config.error(key, (task.classes ? "labels" : "a teacher's outputs") +
                                   std::string(" are not pictures"));

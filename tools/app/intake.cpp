@@ -31,7 +31,8 @@ io::SourceOptions source_options(const Config& config) {
 std::optional<io::Labels> configured_labels(const Config& config) {
   const std::string& file = config.task.labels;
   if (file.empty() || told_live(config)) return std::nullopt;
-  return check_key<io::LabelError>(config, "task.labels", [&] { return io::read_labels(file, config.task.classes); });
+  return check_key<io::LabelError>(config, "task.labels",
+                                   [&] { return io::read_labels(file, config.task.classes); });
 }
 
 io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info) {

@@ -41,7 +41,7 @@ struct Learner {
   engine::Trainer trainer;
   const Likeness known;                 ///< classes that the weights knew at the start
   std::unique_ptr<ClassMemory> memory;  ///< null: replay.kind is not "ridge"
-  const std::string unfit;  ///< optimizer state that was not restored; "": none
+  const std::string unfit;              ///< optimizer state that was not restored; "": none
   std::unique_ptr<FrameFeed> feed;
   std::unique_ptr<ReplayFeed> replay;
   std::unique_ptr<LockstepFeed> lockstep;   ///< null: no other pipeline trains this network

@@ -11,9 +11,9 @@
 namespace millrace::app {
 namespace {
 
-constexpr double kRidge = 0.01;     // over the features' mean square, from their mean
+constexpr double kRidge = 0.01;      // over the features' mean square, from their mean
 constexpr std::int64_t kShare = 16;  // solved anew when one in so many frames is new
-constexpr double kUnknown = -1;     // score of a class without an example; the others' sum to 1
+constexpr double kUnknown = -1;      // score of a class without an example; the others' sum to 1
 constexpr char kFeatures[] = "optimizer.memory.features",
                kThumbnails[] = "optimizer.memory.thumbnails",
                kClasses[] = "optimizer.memory.classes", kSeen[] = "optimizer.memory.seen";
@@ -265,8 +265,8 @@ void ClassMemory::restore(const stages::StateDict& state) {
   const std::int64_t n = labels.numel();
   if (n > options_.places || features.sizes() != at::IntArrayRef({n, features_.size(1)}) ||
       thumbnails.sizes() != at::IntArrayRef({n, thumbnails_.size(1)}) ||
-      seen.numel() != std::int64_t(seen_.size()) ||
-      labels.min().item<float>() < 0 || labels.max().item<float>() >= float(counts_.size()))
+      seen.numel() != std::int64_t(seen_.size()) || labels.min().item<float>() < 0 ||
+      labels.max().item<float>() >= float(counts_.size()))
     return;
   features_.narrow(0, 0, n).copy_(features);
   thumbnails_.narrow(0, 0, n).copy_(thumbnails);

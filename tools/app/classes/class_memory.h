@@ -71,7 +71,8 @@ class ClassMemory {
   stages::StateDict entries() const;
   void restore(const stages::StateDict& state);
 
-  static constexpr std::int64_t kJudged = 10;  ///< frames of a class that comes back, answered first
+  static constexpr std::int64_t kJudged =
+      10;  ///< frames of a class that comes back, answered first
 
  private:
   struct Kept {
@@ -102,9 +103,9 @@ class ClassMemory {
   std::vector<Kept> kept_;
   std::vector<std::int64_t> counts_, seen_;  ///< by class: remembered, labelled
   io::Random random_;
-  int label_ = -1;           ///< of the latest frame
-  int labelled_ = -1;        ///< of the latest that had one
-  double began_ = 0;         ///< when label_ began
+  int label_ = -1;            ///< of the latest frame
+  int labelled_ = -1;         ///< of the latest that had one
+  double began_ = 0;          ///< when label_ began
   std::int64_t judging_ = 0;  ///< frames until what a return teaches is solved
   std::int64_t changes_ = 0;
   bool told_ = true;  ///< solve() has returned true for head_

@@ -188,8 +188,7 @@ std::vector<ConfigKey> make_table() {
           "label: a CSV of classes, its first line \"frame,class\" or \"time,class\" (seconds), or "
           "JSON lines as {\"frame\": 17, \"class\": \"day\"}; \"http\": POSTed to the page's "
           "/label, or by mqtt.broker; \"-\": standard input"),
-      KEY(task.classes, {},
-          "names of classes, from class 0 on: for labels and masks"),
+      KEY(task.classes, {}, "names of classes, from class 0 on: for labels and masks"),
       KEY(task.masks, {},
           "mask: a folder of grey pictures as large as the frames; 00017.png is frame 17's mask, a "
           "pixel's value its class, 255 no class"),
@@ -308,7 +307,8 @@ std::vector<ConfigKey> make_table() {
           "roll-back: if the loss diverges, which a change of scene does not, go back to the last "
           "good weights and learn more slowly for a while"),
       KEY(replay.kind, one_of(replay_names()),
-          "how earlier samples stay learned; recent, reservoir, hard: learns again from the latest, "
+          "how earlier samples stay learned; recent, reservoir, hard: learns again from the "
+          "latest, "
           "a uniform choice of all so far, those with a large loss, while the stream leaves time; "
           "ridge: for labels, remembers frames of each class and solves the last linear layer for "
           "them, the other weights stay; auto: ridge for labels if the network ends in a linear "

@@ -251,8 +251,9 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
 ReplayOptions replay_options(const Config& config, const engine::TrainerOptions& options,
                              std::int64_t resumed = 0);
 
-/// "none"; "ridge of 256 labelled frames, 13 MB; ..."; or "reservoir of 256 samples, 37.7 MB; as many as real time leaves room for". `live`: whether
-/// frames arrive at their own rate; none: unknown.
+/// "none"; "ridge of 256 labelled frames, 13 MB; ..."; or "reservoir of 256 samples, 37.7 MB; as
+/// many as real time leaves room for". `live`: whether frames arrive at their own rate; none:
+/// unknown.
 std::string describe_replay(const Config& config, const engine::TrainerOptions& options,
                             std::optional<bool> live);
 

@@ -106,24 +106,23 @@ std::string FrameLog::line(const Note& note, const engine::Reading& r) {
   const bool first = before_.time == system_clock::time_point{};
   nlohmann::ordered_json fps;  // null: unknown
   if (!first && passed > 0) fps = double(note.sample - before_.sample) / passed;
-  nlohmann::ordered_json line = {
-      {"frame", note.sample},
-      {"source_frame", note.frame},
-      {"time", duration<double>(note.time.time_since_epoch()).count()},
-      {"loss", note.loss},
-      {"loss_recent", note.recent},
-      {"mean_frame_loss", note.baseline},
-      {"deviation", note.deviation},
-      {"unexpected", note.unexpected},
-      {"fps", fps},
-      {"latency_ms", duration<double, std::milli>(note.latency).count()},
-      {"T_over_N_ms", r.T_over_N},
-      {"stage_ms", r.stage},
-      {"handoff_ms", r.handoff},
-      {"gradient_age", r.gradient_age},
-      {"correction", subject_.correction},
-      {"dropped", subject_.queue.dropped()},
-      {"missed", missed_.load(std::memory_order_relaxed)}};
+  nlohmann::ordered_json line = {{"frame", note.sample},
+                                 {"source_frame", note.frame},
+                                 {"time", duration<double>(note.time.time_since_epoch()).count()},
+                                 {"loss", note.loss},
+                                 {"loss_recent", note.recent},
+                                 {"mean_frame_loss", note.baseline},
+                                 {"deviation", note.deviation},
+                                 {"unexpected", note.unexpected},
+                                 {"fps", fps},
+                                 {"latency_ms", duration<double, std::milli>(note.latency).count()},
+                                 {"T_over_N_ms", r.T_over_N},
+                                 {"stage_ms", r.stage},
+                                 {"handoff_ms", r.handoff},
+                                 {"gradient_age", r.gradient_age},
+                                 {"correction", subject_.correction},
+                                 {"dropped", subject_.queue.dropped()},
+                                 {"missed", missed_.load(std::memory_order_relaxed)}};
   if (subject_.answers) line["answer"] = subject_.answers->json(note.answer);
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }

@@ -66,22 +66,20 @@ std::vector<Entity> entities(const page::Snapshot& now, const page::Controls::Of
   all[3].more["state_class"] = "total_increasing";
   all.back().more["device_class"] = "connectivity";
   const bool answers = !now.state["answer"].is_null();
-  all.insert(all.end(),
-             {{"sensor", "answer", "Answer",
-               value("'neither' if value_json.answer.neither else value_json.answer.class"),
-               answers},
-              {"sensor", "probability", "Probability", percent("value_json.answer.probability"),
-               answers},
-              {"sensor", "accuracy", "Accuracy",
-               percent(answers ? "value_json.accuracy_on_return.recent"
-                               : "value_json.accuracy.recent"),
-               answers || !now.state["accuracy"].is_null()},
-              {"image", "event", "Last event", {{"content_type", "image/png"}}, snapshots},
-              {"button", "pause", "Pause", pressed("pause"), offered.pause},
-              {"button", "resume", "Resume", pressed("resume"), offered.pause},
-              {"button", "save", "Save", pressed("save"), offered.save},
-              {"select", "label", "It shows", value("value_json.controls.label"),
-               !offered.labels.empty()}});
+  all.insert(
+      all.end(),
+      {{"sensor", "answer", "Answer",
+        value("'neither' if value_json.answer.neither else value_json.answer.class"), answers},
+       {"sensor", "probability", "Probability", percent("value_json.answer.probability"), answers},
+       {"sensor", "accuracy", "Accuracy",
+        percent(answers ? "value_json.accuracy_on_return.recent" : "value_json.accuracy.recent"),
+        answers || !now.state["accuracy"].is_null()},
+       {"image", "event", "Last event", {{"content_type", "image/png"}}, snapshots},
+       {"button", "pause", "Pause", pressed("pause"), offered.pause},
+       {"button", "resume", "Resume", pressed("resume"), offered.pause},
+       {"button", "save", "Save", pressed("save"), offered.save},
+       {"select", "label", "It shows", value("value_json.controls.label"),
+        !offered.labels.empty()}});
   all.back().more["options"] = offered.labels;
   all.back().more["command_template"] = "{\"label\": {{ value | tojson }}}";
   return all;

@@ -50,10 +50,9 @@ std::unique_ptr<Answers> make_answers(const RunParts& run) {
   const Config& config = run.request.config;
   if (config.task.kind != "label") return nullptr;
   const Learner& learner = run.learner;
-  return std::make_unique<Answers>(
-      run.intake.shape(), stages::Loss(config.task.loss).scores(),
-      learner.memory ? learner.memory->likeness() : learner.known, learner.memory != nullptr,
-      class_names(run.request));
+  return std::make_unique<Answers>(run.intake.shape(), stages::Loss(config.task.loss).scores(),
+                                   learner.memory ? learner.memory->likeness() : learner.known,
+                                   learner.memory != nullptr, class_names(run.request));
 }
 
 /// The largest of `values`; -1: all are 0.

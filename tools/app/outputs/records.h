@@ -72,7 +72,8 @@ class Observers final : public engine::Observer {
   std::vector<std::unique_ptr<Function>> made_;
 };
 
-/// Writes each prediction beside its input; of classes, the answer below it. Last stage's worker; finish() after the run.
+/// Writes each prediction beside its input; of classes, the answer below it. Last stage's worker;
+/// finish() after the run.
 class VideoOut final : public engine::Observer {
  public:
   /// `to`: see io::VideoWriterOptions. Throws std::runtime_error if the video can't be opened.
@@ -84,12 +85,12 @@ class VideoOut final : public engine::Observer {
         answers_(answers),
         factor_(answers ? int((kLegible + shape.width - 1) / shape.width) : 1),
         period_ns_(live || fps <= 0 ? 0 : 1e9 / fps),
-        writer_(io::open_video_writer({.to = to,
-                                       .width = int((answers ? factor_ : 2) * shape.width),
-                                       .height = int(factor_ * shape.height) +
-                                                 (answers ? io::kLine : 0),
-                                       .channels = int(shape.channels),
-                                       .fps = fps})) {}
+        writer_(io::open_video_writer(
+            {.to = to,
+             .width = int((answers ? factor_ : 2) * shape.width),
+             .height = int(factor_ * shape.height) + (answers ? io::kLine : 0),
+             .channels = int(shape.channels),
+             .fps = fps})) {}
   void shown(engine::Sample& sample) override {
     const engine::SampleInfo& info = sample.info;
     const int channels = int(shape_.channels), height = int(shape_.height),
@@ -122,7 +123,7 @@ class VideoOut final : public engine::Observer {
 
   stages::ImageShape shape_;
   const Answers* answers_;
-  int factor_;  ///< the input is enlarged by
+  int factor_;        ///< the input is enlarged by
   double period_ns_;  ///< 0: as they came
   std::unique_ptr<io::VideoWriter> writer_;
   io::Frame input_, prediction_, both_;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "capture/program/cuda/cache.h"
 #include "engine/format.h"
