@@ -290,7 +290,7 @@ Json live_report(RunParts& run) {
                  {"frames", frames_json(frames)},
                  {"loss", {{"last_frame", none}, {"linear", none}}},
                  {"accuracy", nullptr},
-                 {"accuracy_on_return", none},
+                 {"accuracy_on_return", nullptr},
                  {"answer", nullptr},
                  {"iou", nullptr},
                  {"psnr_db", log.squared() ? Json{{"last_frame", none}} : Json()},
