@@ -156,7 +156,7 @@ class PageTest(PlayTest):
         self.assertNotIn("×", self.find("error").find_element(By.XPATH, "..").text, "a wrong class is no distance")
         for width in (390, 1440):
             self.resize(width, 900, mobile=width < 600)
-            self.wait_for(lambda: self.run_script(TOO_WIDE) == [] and self.run_script(CUT_OFF) == [], width)
+            self.wait_for(lambda: self.run_script(TOO_WIDE) == [] and self.run_script(CUT_OFF) == [], lambda: (width, self.run_script(TOO_WIDE)))
         self.assertEqual(self.complaints(), [])
 
     def test_controls_reach_the_run(self):
@@ -212,6 +212,10 @@ class PageTest(PlayTest):
                                           "return [r.x, r.y, r.width, r.height]", one) for one in (".thumb", ".thumb .box"))
             for i, share in ((0, 10 / 64), (1, 20 / 64)):  # of a picture of 64x64
                 self.assertAlmostEqual((box[i] - thumb[i]) / thumb[i + 2], share, delta=0.02)
+            self.browser.find_element(By.CLASS_NAME, "thumb").click()
+            self.wait_for(lambda: self.run_script("return document.getElementById('shown-picture').naturalWidth") > 0, "not enlarged")
+            self.find("shown").find_element(By.TAG_NAME, "button").click()
+            self.wait_for(lambda: not self.find("shown").is_displayed(), "it stays")
             self.assertEqual(self.complaints(), [])
         again = self.play(snapshots=folder)  # after a restart
         self.open(again.url)

@@ -87,13 +87,14 @@ function setStatus(mood, text, why) {
 }
 
 // The class of what it sees, where the task is to know one.
-function showAnswer({answer, controls: {label, offered}}) {
+function showAnswer({answer, frames, controls: {label, offered}}) {
   document.getElementById('answer').hidden = !answer && offered.labels.length === 0;
   const sure = answer?.class != null && Number.isFinite(answer.probability) ? answer.probability : 0;
   say('answer-class', answer?.class ?? (answer?.neither ? 'None of them' : '–'));
   document.getElementById('answer-bar').style.width = `${100 * sure}%`;
   say('answer-why', [
-    sure > 0 ? `${Math.min(99, Math.round(100 * sure))} % sure` : answer?.neither ? 'unlike all that it was taught' : 'nothing taught yet',
+    sure > 0 ? `${Math.min(99, Math.round(100 * sure))} % sure` : answer?.neither ? 'unlike all that it was taught'
+        : frames.trained === 0 ? 'nothing taught yet' : '',
     label ? `now learning “${label}”` : '',
   ].filter(Boolean).join('  ·  '));
 }
