@@ -13,8 +13,8 @@
 namespace millrace::page {
 namespace {
 
-constexpr int kSmall = 160;   // smaller pictures are doubled
-constexpr int kQuality = 90;  // JPEG, percent
+constexpr int kSmall = 160;                       // smaller pictures are doubled
+constexpr int kQuality = 90, kLargeQuality = 75;  // JPEG, percent
 constexpr int kWidest = 960;
 
 // Avoids smearing: JPEG stores colour at half the resolution.
@@ -111,7 +111,8 @@ Bytes PictureSet::jpeg(std::size_t index) {
   if (!files_[index]) {
     std::vector<std::uint8_t> file;
     if (!pictures_[index].empty())
-      cv::imencode(".jpg", pictures_[index], file, {cv::IMWRITE_JPEG_QUALITY, kQuality});
+      cv::imencode(".jpg", pictures_[index], file,
+                   {cv::IMWRITE_JPEG_QUALITY, index == kCamera ? kLargeQuality : kQuality});
     files_[index] = std::make_shared<const std::string>(file.begin(), file.end());
   }
   return files_[index];

@@ -15,6 +15,7 @@ namespace millrace::page {
 
 inline constexpr std::array<std::string_view, 5> kPictureNames = {"input", "target", "prediction",
                                                                   "error", "camera"};
+inline constexpr std::size_t kCamera = 4;
 using Bytes = std::shared_ptr<const std::string>;
 
 /// At most 960 pixels wide, as more is slow to encode and to send. Empty if it has no pixels.
