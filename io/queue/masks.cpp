@@ -35,16 +35,34 @@ std::map<std::int64_t, std::string> masks_in(const std::string& folder) {
   return all;
 }
 
-/// The mask at `path` of `frame`.
-cv::Mat read_mask(const std::string& path, const Frame& frame) {
+/// Turns 0, 85, 170 and 255 of 2 bits back to 0, 1, 2 and 3, and so on; false if it is not
+/// stretched.
+bool unstretch(cv::Mat& picture, int bits) {
+  const int step = 255 / ((1 << bits) - 1);
+  bool whole = true;
+  for (auto value = picture.begin<std::uint8_t>(); value != picture.end<std::uint8_t>(); ++value) {
+    whole = whole && *value % step == 0;
+    *value = std::uint8_t(*value / step);
+  }
+  return whole;
+}
+
+cv::Mat read_mask(const std::string& path) {
   cv::Mat picture;
   try {
     picture = cv::imread(path, cv::IMREAD_UNCHANGED);
   } catch (const cv::Exception&) {  // as some decoders do
   }
   if (picture.empty()) throw MaskError(path + ": can't be decoded");
-  if (picture.type() != CV_8UC1)
-    throw MaskError(path + ": is not grey with 8 bits a pixel, its class");
+  const int bits = grey_bits(path);
+  if (picture.type() != CV_8UC1 || (bits > 0 && bits < 8 && !unstretch(picture, bits)))
+    throw MaskError(path + ": is not grey with 1 to 8 bits a pixel, its class");
+  return picture;
+}
+
+/// The mask at `path` of `frame`.
+cv::Mat mask_of(const std::string& path, const Frame& frame) {
+  const cv::Mat picture = read_mask(path);
   if (picture.cols != frame.width || picture.rows != frame.height)
     throw MaskError(path + ": is " + size_text(picture.cols, picture.rows) + ", its frame " +
                     size_text(frame.width, frame.height));
@@ -80,7 +98,7 @@ void spread(const cv::Mat& mask, const std::string& path, int classes, const Res
 }  // namespace
 
 void require_masks(const std::string& folder) {
-  masks_in(folder);
+  read_mask(masks_in(folder).begin()->second);
 }
 
 Teller mask_teller(const std::string& folder, int classes, const ResizerOptions& view, int width,
@@ -96,7 +114,7 @@ Teller mask_teller(const std::string& folder, int classes, const ResizerOptions&
   return {.tell = [masks = std::move(masks), classes, view](Frame& frame, auto number, auto) {
     frame.target.clear();
     if (const auto found = masks.find(number); found != masks.end())
-      spread(read_mask(found->second, frame), found->second, classes, view, frame.target);
+      spread(mask_of(found->second, frame), found->second, classes, view, frame.target);
   }};
 }
 

@@ -46,8 +46,16 @@ std::optional<PictureSize> webp_size(std::string_view head) {
   return positive((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1);
 }
 
-/// The first picture's; its table may be anywhere in the file.
-std::optional<PictureSize> tiff_size(std::ifstream& file, std::string_view head) {
+bool is_tiff(std::string_view head) {
+  return head.starts_with("II*\0"sv) || head.starts_with("MM\0*"sv);
+}
+
+struct TiffFields {
+  std::int64_t width = 0, height = 0, bits = 1;
+};
+
+/// The first picture's; their table may be anywhere in the file.
+TiffFields tiff_fields(std::ifstream& file, std::string_view head) {
   const bool big_endian = head[0] == 'M';
   constexpr std::int64_t kEntry = 12, kMost = 512;
   file.clear();
@@ -55,17 +63,18 @@ std::optional<PictureSize> tiff_size(std::ifstream& file, std::string_view head)
   std::string table(2 + kEntry * kMost, 0);
   file.read(table.data(), std::streamsize(table.size()));
   table.resize(std::size_t(file.gcount()));
-  std::int64_t width = 0, height = 0;
+  TiffFields fields;
   const std::int64_t entries = std::min(kMost, number(table, 0, 2, big_endian));
   for (std::int64_t i = 0; i < entries; ++i) {
     const auto at = std::size_t(2 + i * kEntry);
     const std::int64_t tag = number(table, at, 2, big_endian);
     const int bytes = number(table, at + 2, 2, big_endian) == 3 ? 2 : 4;  // SHORT or LONG
     const std::int64_t value = number(table, at + 8, bytes, big_endian);
-    if (tag == 256) width = value;
-    if (tag == 257) height = value;
+    if (tag == 256) fields.width = value;
+    if (tag == 257) fields.height = value;
+    if (tag == 258) fields.bits = number(table, at + 4, 4, big_endian) == 1 ? value : 8;
   }
-  return positive(width, height);
+  return fields;
 }
 
 std::optional<PictureSize> bmp_size(std::string_view head) {
@@ -86,6 +95,13 @@ std::optional<PictureSize> pnm_size(std::string_view head) {
     words >> side;
   }
   return positive(sides[0], sides[1]);
+}
+
+std::string read_head(std::ifstream& file) {
+  std::string head(kHead, 0);
+  file.read(head.data(), std::streamsize(head.size()));
+  head.resize(std::size_t(file.gcount()));
+  return head;
 }
 
 /// Of the picture whose file begins with `head`; not of TIFF.
@@ -157,11 +173,19 @@ std::optional<PictureSize> coded_size(std::string_view format, std::string_view 
 
 std::optional<PictureSize> picture_size(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string head(kHead, 0);
-  file.read(head.data(), std::streamsize(head.size()));
-  head.resize(std::size_t(file.gcount()));
-  const bool tiff = head.starts_with("II*\0"sv) || head.starts_with("MM\0*"sv);
-  return tiff ? tiff_size(file, head) : head_size(head);
+  const std::string head = read_head(file);
+  if (!is_tiff(head)) return head_size(head);
+  const TiffFields fields = tiff_fields(file, head);
+  return positive(fields.width, fields.height);
+}
+
+int grey_bits(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string head = read_head(file);
+  if (is_tiff(head)) return int(tiff_fields(file, head).bits);
+  if (head.starts_with("\x89PNG")) return int(big(head, 24, 1));
+  if (head.starts_with("BM")) return int(little(head, 28, 2));
+  return head.starts_with("P1") || head.starts_with("P4") ? 1 : 8;
 }
 
 double cut_avi_duration(const std::string& path) {

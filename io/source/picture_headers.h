@@ -34,7 +34,10 @@ std::optional<PictureSize> coded_size(std::string_view format, std::string_view 
 /// Nothing for other or truncated files. Reads at most 1 MiB. Any thread.
 std::optional<PictureSize> picture_size(const std::string& path);
 
-/// The same of a recording's pictures, by its header. Follows no reference to another file.
+/// Bits of a grey picture's pixel. Those with fewer than 8 come from OpenCV stretched to 0..255.
+int grey_bits(const std::string& path);
+
+/// The size of a recording's pictures, by its header. Follows no reference to another file.
 std::optional<PictureSize> declared_size(const std::string& path);
 
 /// Intended seconds of a truncated AVI file; 0 if it isn't AVI or not truncated. (GStreamer counts

@@ -13,6 +13,8 @@
 namespace millrace::io {
 namespace {
 
+using std::chrono::milliseconds, std::chrono::seconds;
+
 // AddressSanitizer keeps what was freed for a while.
 #ifdef __SANITIZE_ADDRESS__
 constexpr bool kSanitized = true;
