@@ -31,6 +31,9 @@ GstParts build_pipeline(const SourceOptions& options);
 /// data.
 void bound_pictures(GstElement* pipeline, std::int64_t most);
 
+/// Whether `pipeline` reads a playlist, as of HLS or DASH.
+bool reads_playlist(GstElement* pipeline);
+
 /// Makes `converter` read colours whose matrix its input does not name as FFmpeg does: BT.601, grey
 /// in full range. GStreamer would guess by size, and take grey as green and magenta.
 void settle_colours(GstElement* converter);

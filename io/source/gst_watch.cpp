@@ -195,6 +195,20 @@ GstPadProbeReturn to_converter(GstPad*, GstPadProbeInfo* info, gpointer) {
   return GST_PAD_PROBE_OK;
 }
 
+bool is_playlist(const std::string& kind) {
+  for (const char* const one : {"application/x-hls", "application/dash+xml",
+                                "application/vnd.ms-sstr+xml", "application/sdp"}) {
+    if (kind == one) return true;
+  }
+  return false;
+}
+
+gchar* uri_of(GstElement* uridecodebin) {
+  gchar* uri = nullptr;
+  g_object_get(uridecodebin, "uri", &uri, nullptr);
+  return uri;
+}
+
 /// Why GStreamer must not read a stream that it would read wrongly; null: it may.
 const char* mistaken(const std::string& kind, const GstStructure& stream) {
   const auto text = [&](const char* field) {
@@ -244,6 +258,20 @@ void bound_pictures(GstElement* pipeline, std::int64_t most) {
   g_value_unset(&item);
 }
 
+bool reads_playlist(GstElement* pipeline) {
+  const GstOwned<GstIterator> elements(gst_bin_iterate_recurse(GST_BIN(pipeline)));
+  bool found = false;
+  GValue item = G_VALUE_INIT;
+  while (!found && gst_iterator_next(elements.get(), &item) == GST_ITERATOR_OK) {
+    const gchar* const kind = gst_element_get_metadata(GST_ELEMENT(g_value_get_object(&item)),
+                                                       GST_ELEMENT_METADATA_KLASS);
+    found = kind && std::string_view(kind).find("Adaptive") != std::string_view::npos;
+    g_value_reset(&item);
+  }
+  g_value_unset(&item);
+  return found;
+}
+
 void settle_colours(GstElement* converter) {
   const GstOwned<GstPad> pad(gst_element_get_static_pad(converter, "sink"));
   gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, to_converter, nullptr, nullptr);
@@ -257,7 +285,12 @@ gboolean wants_decoding(GstElement* decodebin, GstPad* pad, GstCaps* format, gpo
     if (kind.starts_with(other)) return FALSE;
   }
   const GstOwned<GstObject> pipeline(gst_object_get_parent(GST_OBJECT(decodebin)));
-  if (const char* const why = mistaken(kind, *stream)) {
+  const GstOwned<gchar> uri(uri_of(decodebin));
+  const bool of_file =
+      uri && (g_str_has_prefix(uri.get(), "file:") || g_str_has_prefix(uri.get(), "fd:"));
+  const char* const why = of_file && is_playlist(kind) ? "a file that names others is not followed"
+                                                       : mistaken(kind, *stream);
+  if (why) {
     GST_ELEMENT_ERROR(pipeline.get(), STREAM, DECODE, ("%s", why), (nullptr));
     gst_pad_add_probe(
         pad, GST_PAD_PROBE_TYPE_BUFFER, [](auto...) { return GST_PAD_PROBE_DROP; }, nullptr,

@@ -154,14 +154,16 @@ class GStreamerSource : public Source {
     return live;
   }
 
-  // A web camera's pictures are an HTTP document of unknown length.
+  // A web camera's pictures are an HTTP document of unknown length, a live playlist's a stream of
+  // unknown duration.
   bool is_endless() const {
     gint64 length = 0;
     const auto known = [&](GstElement* element, GstFormat format) {
       return element && gst_element_query_duration(element, format, &length) && length > 0;
     };
     return !known(parts_.pipeline.get(), GST_FORMAT_TIME) &&
-           !known(network_source().get(), GST_FORMAT_BYTES);
+           (reads_playlist(parts_.pipeline.get()) ||
+            !known(network_source().get(), GST_FORMAT_BYTES));
   }
 
   // The element that reads the URI; null without uridecodebin.

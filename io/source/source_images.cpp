@@ -32,8 +32,9 @@ bool digit(char c) {
 }
 
 bool is_picture(const fs::path& path) {
-  constexpr std::array<std::string_view, 10> endings = {".png",  ".jpg",  ".jpeg", ".bmp", ".tif",
-                                                        ".tiff", ".webp", ".ppm",  ".pgm", ".pnm"};
+  constexpr std::array<std::string_view, 14> endings = {".jpe",  ".jfif", ".dib", ".pbm", ".png",
+                                                        ".jpg",  ".jpeg", ".bmp", ".tif", ".tiff",
+                                                        ".webp", ".ppm",  ".pgm", ".pnm"};
   std::string ending = path.extension().string();
   for (char& c : ending) c = char(std::tolower(static_cast<unsigned char>(c)));
   return std::find(endings.begin(), endings.end(), ending) != endings.end();

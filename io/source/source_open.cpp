@@ -45,7 +45,8 @@ std::unique_ptr<Source> open_file(const SourceOptions& options) {
   }
 }
 
-// A user's pipeline or a recording of known length may end. Cameras and endless streams break.
+// A user's pipeline may end. Cameras and endless streams break, and so does whatever an RTSP server
+// ends: many know a length, or say goodbye when they restart.
 std::unique_ptr<Source> open_stream(const SourceOptions& options) {
   std::unique_ptr<Source> first = open_gstreamer(options);
   const SourceInfo info = first->info();
@@ -54,7 +55,7 @@ std::unique_ptr<Source> open_stream(const SourceOptions& options) {
   parts.first = std::move(first);
   parts.reopen = [options] { return open_gstreamer(options, /*wait=*/false); };
   parts.probe = make_origin_probe(options.uri);
-  parts.end_is_loss = split_uri(options.uri).scheme != "gst" && info.duration_s <= 0.0;
+  parts.end_is_loss = split_uri(options.uri).scheme != "gst";
   return std::make_unique<ReconnectingSource>(std::move(parts), options.reconnect);
 }
 

@@ -11,6 +11,8 @@
 
 #include "io/queue/reader.h"
 #include "io/source/source.h"
+#include "tests/io/reading.h"
+#include "tests/io/test_folder.h"
 
 namespace millrace::io {
 namespace {
@@ -189,6 +191,23 @@ TEST(RtspChanges, StoppingIsPromptWhileTheServerIsFrozen) {
   learner.reader.stop();
   learner.reader.join();
   EXPECT_LE(Clock::now() - before, seconds(10)) << "an attempt may take 20 s";
+}
+
+TEST(RtspChanges, AStreamThatEndsIsOpenedAgain) {
+  const TestFolder folder;
+  const std::string file = folder / "a.avi";
+  const std::string make =
+      "ffmpeg -v error -f lavfi -i testsrc2=size=64x48:rate=25:duration=2 -c:v mjpeg -pix_fmt "
+      "yuvj420p " +
+      file;
+  ASSERT_EQ(std::system(make.c_str()), 0);
+  RtspProcess server({"tcp", "file=" + file});
+  const auto source = open_source({.uri = server.uri("/file")});
+  EXPECT_GT(source->info().duration_s, 0);
+  const auto health = source->health();
+  EXPECT_TRUE(read_until(
+      *source, [&] { return health->reconnects > 0; }, seconds(60)));
+  EXPECT_EQ(health->last_error(), "the stream ended");
 }
 
 TEST(RtspChanges, WithoutReconnectingABreakIsTheEnd) {

@@ -1,6 +1,7 @@
 // A camera for tests: serves moving pictures over RTSP on loopback, in its own process, which can
 // be killed and frozen. Prints its port, then serves until stdin closes. /ball: JPEG. /rateless:
-// the same without a rate. /keys: H.264 with one key frame a second.
+// the same without a rate. /file: an AVI file with JPEG pictures. /keys: H.264 with one key frame a
+// second.
 #include <gst/rtsp-server/rtsp-server.h>
 
 #include <cstdio>
@@ -13,17 +14,19 @@ struct Arguments {
   std::string port = "0";  ///< any free one
   std::string size = "width=64,height=48";
   std::string rate = "25";
+  std::string file;
   GstRTSPLowerTrans transport =
       GstRTSPLowerTrans(GST_RTSP_LOWER_TRANS_UDP | GST_RTSP_LOWER_TRANS_TCP);
 };
 
-// [port=N] [rate=FPS] [large] [tcp] [udp]
+// [port=N] [rate=FPS] [file=AVI] [large] [tcp] [udp]
 Arguments parse(int argc, char** argv) {
   Arguments arguments;
   for (int n = 1; n < argc; ++n) {
     const std::string word = argv[n];
     if (word.starts_with("port=")) arguments.port = word.substr(5);
     if (word.starts_with("rate=")) arguments.rate = word.substr(5);
+    if (word.starts_with("file=")) arguments.file = word.substr(5);
     if (word == "large") arguments.size = "width=96,height=64";
     if (word == "tcp") arguments.transport = GST_RTSP_LOWER_TRANS_TCP;
     if (word == "udp") arguments.transport = GST_RTSP_LOWER_TRANS_UDP;
@@ -32,10 +35,8 @@ Arguments parse(int argc, char** argv) {
 }
 
 void serve(GstRTSPServer* server, const Arguments& arguments, const char* path,
-           const std::string& encode) {
-  const std::string launch = "( videotestsrc is-live=true pattern=ball ! video/x-raw,format=I420," +
-                             arguments.size + ",framerate=" + arguments.rate + "/1 ! " + encode +
-                             " name=pay0 )";
+           const std::string& pictures) {
+  const std::string launch = "( " + pictures + " name=pay0 )";
   GstRTSPMediaFactory* factory = gst_rtsp_media_factory_new();
   gst_rtsp_media_factory_set_launch(factory, launch.c_str());
   gst_rtsp_media_factory_set_protocols(factory, arguments.transport);
@@ -58,12 +59,17 @@ int main(int argc, char** argv) {
   GstRTSPServer* server = gst_rtsp_server_new();
   gst_rtsp_server_set_address(server, "127.0.0.1");
   gst_rtsp_server_set_service(server, arguments.port.c_str());
-  serve(server, arguments, "/ball", "jpegenc ! rtpjpegpay pt=26");
+  const std::string ball = "videotestsrc is-live=true pattern=ball ! video/x-raw,format=I420," +
+                           arguments.size + ",framerate=" + arguments.rate + "/1 ! ";
+  serve(server, arguments, "/ball", ball + "jpegenc ! rtpjpegpay pt=26");
   // Some cameras do not announce a rate.
   serve(server, arguments, "/rateless",
-        "capssetter replace=true caps=video/x-raw,format=I420," + arguments.size +
+        ball + "capssetter replace=true caps=video/x-raw,format=I420," + arguments.size +
             ",framerate=0/1 ! jpegenc ! rtpjpegpay pt=26");
-  serve(server, arguments, "/keys", "openh264enc gop-size=25 ! h264parse ! rtph264pay pt=96");
+  serve(server, arguments, "/file",
+        "filesrc location=" + arguments.file + " ! avidemux ! rtpjpegpay pt=26");
+  serve(server, arguments, "/keys",
+        ball + "openh264enc gop-size=25 ! h264parse ! rtph264pay pt=96");
   if (gst_rtsp_server_attach(server, nullptr) == 0) return 1;
   std::printf("%d\n", gst_rtsp_server_get_bound_port(server));
   std::fflush(stdout);
