@@ -88,14 +88,24 @@ GstRTSPFilterResult remove_client(GstRTSPServer*, GstRTSPClient*, gpointer) {
 
 constexpr char kViewer[] = "viewer";  // role of viewers with the password
 
-void require_password(GstRTSPServer* server, GstRTSPMediaFactory* factory, const Authority& at) {
-  const GstOwned<GstRTSPAuth> auth(gst_rtsp_auth_new());
+GstOwned<GstRTSPAuth> new_auth(const Authority& at) {
+  GstOwned<GstRTSPAuth> auth(gst_rtsp_auth_new());
   gst_rtsp_auth_set_supported_methods(auth.get(), GST_RTSP_AUTH_DIGEST);
   GstRTSPToken* const token =
       gst_rtsp_token_new(GST_RTSP_TOKEN_MEDIA_FACTORY_ROLE, G_TYPE_STRING, kViewer, nullptr);
   gst_rtsp_auth_add_digest(auth.get(), at.user.c_str(), at.password.c_str(), token);
   gst_rtsp_token_unref(token);
-  gst_rtsp_server_set_auth(server, auth.get());
+  return auth;
+}
+
+// A nonce that GStreamer has given is remembered as long as the auth object lives.
+void on_client_to_ask(GstRTSPServer*, GstRTSPClient* client, gpointer authority) {
+  gst_rtsp_client_set_auth(client, new_auth(*static_cast<const Authority*>(authority)).get());
+}
+
+void require_password(GstRTSPServer* server, GstRTSPMediaFactory* factory, const Authority& at) {
+  gst_rtsp_server_set_auth(server, new_auth(at).get());
+  connect(server, "client-connected", G_CALLBACK(on_client_to_ask), at);
   gst_rtsp_media_factory_add_role(factory, kViewer, GST_RTSP_PERM_MEDIA_FACTORY_ACCESS,
                                   G_TYPE_BOOLEAN, TRUE, GST_RTSP_PERM_MEDIA_FACTORY_CONSTRUCT,
                                   G_TYPE_BOOLEAN, TRUE, nullptr);
@@ -114,6 +124,17 @@ void on_session(GstRTSPClient*, GstRTSPSession* session, gpointer seconds) {
   gst_rtsp_session_set_timeout(session, GPOINTER_TO_UINT(seconds));
 }
 
+// Every answer that asks for the password costs memory while the connection lasts.
+void on_answer(GstRTSPClient* client, GstRTSPSession*, GstRTSPMessage* message, gpointer refused) {
+  constexpr int kMostRefusals = 8;
+  GstRTSPStatusCode status{};
+  if (gst_rtsp_message_get_type(message) != GST_RTSP_MESSAGE_RESPONSE ||
+      gst_rtsp_message_parse_response(message, &status, nullptr, nullptr) != GST_RTSP_OK ||
+      status != GST_RTSP_STS_UNAUTHORIZED || ++*static_cast<int*>(refused) < kMostRefusals)
+    return;
+  gst_rtsp_client_close(client);
+}
+
 void on_client(GstRTSPServer* server, GstRTSPClient* client, gpointer seconds) {
   g_object_set_data(G_OBJECT(client), kSince, GSIZE_TO_POINTER(gsize(g_get_monotonic_time())));
   const int most = connection_limit(kMostClients);
@@ -121,6 +142,7 @@ void on_client(GstRTSPServer* server, GstRTSPClient* client, gpointer seconds) {
   gst_rtsp_session_pool_set_max_sessions(pool.get(), guint(most / 2));
   bound_strangers(server, most);
   g_signal_connect(client, "new-session", G_CALLBACK(on_session), seconds);
+  connect(client, "send-message", G_CALLBACK(on_answer), 0);
 }
 
 gboolean quit(gpointer loop) {

@@ -5,6 +5,8 @@
 #include <thread>
 #include <vector>
 
+#include <malloc.h>
+
 #include <gtest/gtest.h>
 
 #include "io/source/source.h"
@@ -366,6 +368,28 @@ TEST(VideoServer, SilentConnectionsGiveWay) {
   for (int i = 0; i < 30; ++i)
     EXPECT_EQ(::recv(crowd[std::size_t(i)].get(), &byte, 1, 0), 0) << i << ": it was hung up on";
   expect_pictures(*open_source({.uri = "rtsp://eve:password@" + writer->where().substr(7)}), 5);
+}
+
+// GStreamer remembers something of each.
+TEST(VideoServer, WhoAsksWithoutThePasswordIsHungUpOnAndForgotten) {
+  const auto writer = open_video_writer(writer_options("rtsp://eve:password@127.0.0.1:0/live"));
+  const std::string ask = "DESCRIBE " + writer->where() + " RTSP/1.0\r\nCSeq: 1\r\n\r\n";
+  const auto pester = [&](int connections) {
+    for (int n = 0; n < connections; ++n) {
+      const Descriptor viewer = connected(port_of(writer->where()));
+      std::string answer(4096, 0);
+      int answers = -1;
+      do {
+        ::send(viewer.get(), ask.data(), ask.size(), MSG_NOSIGNAL);
+        ++answers;
+      } while (answers < 100 && ::recv(viewer.get(), answer.data(), answer.size(), 0) > 0);
+      EXPECT_LT(answers, 10);
+    }
+    return mallinfo2().uordblks;
+  };
+  pester(300);
+  const std::size_t before = pester(300);
+  EXPECT_LT(pester(1000), before + (64 << 10));
 }
 
 TEST(VideoServer, ComesAndGoes) {
