@@ -70,6 +70,25 @@ TEST_F(FrameLogTest, ALossThatIsNoneIsNull) {
   EXPECT_EQ(written[0]["source_frame"], 5);
 }
 
+TEST_F(FrameLogTest, AFileThatIsMovedOrDeletedIsMadeAnew) {
+  FrameLog log(path_, 1, subject_);
+  for (const bool moved : {false, true}) {
+    predicted(log, 0, 0.5f);
+    log.write();
+    EXPECT_EQ(lines().size(), 1u);
+    if (moved) {
+      std::filesystem::rename(path_, path_ + ".1");
+    } else {
+      std::filesystem::remove(path_);
+    }
+  }
+  predicted(log, 1, 0.5f);
+  log.write();
+  ASSERT_EQ(lines().size(), 1u);
+  EXPECT_EQ(lines()[0]["frame"], 1);
+  EXPECT_EQ(log.error(), "");
+}
+
 // A limit on file size stands in for a full disk.
 TEST_F(FrameLogTest, ADiskThatIsFullForAWhileCostsNoLine) {
   FrameLog log(path_, 1, subject_);

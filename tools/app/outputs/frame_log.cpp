@@ -79,11 +79,22 @@ void FrameLog::resumed(std::int64_t frames) {
       nlohmann::ordered_json{{"resumed", true}, {"frame", frames}, {"time", now}}.dump() + "\n";
 }
 
+/// Whether the file was deleted or moved away, as to rotate it.
+bool FrameLog::moved() const {
+  struct stat here {
+  }, there{};
+  if (path_ == "-" || fstat(file_.get(), &here) != 0 || !S_ISREG(here.st_mode)) return false;
+  if (stat(path_.c_str(), &there) != 0) return errno == ENOENT;
+  return there.st_ino != here.st_ino || there.st_dev != here.st_dev;
+}
+
 void FrameLog::write(milliseconds patience) {
+  if (file_ && done_ == 0 && moved()) file_.close();
   if (!file_) {
     try {
       open();
-    } catch (const std::runtime_error&) {
+    } catch (const std::runtime_error& refused) {
+      set_error(refused.what());
       return;
     }
   }

@@ -33,7 +33,7 @@ struct LogSubject {
 /// Appends lines to a file or to stdout. predicted() only notes numbers; write() turns them into
 /// lines. If write() falls kRoom frames behind, predicted() drops frames, and each line gives their
 /// number so far. write() never blocks on a full disk or pipe; it keeps the notes until it can
-/// continue. The last stage's worker calls predicted(), one other thread the rest.
+/// continue. A file that is deleted or moved is made anew. The last stage's worker calls predicted(), one other thread the rest.
 class FrameLog final : public engine::Observer {
  public:
   static constexpr std::size_t kRoom = 65536;
@@ -71,6 +71,7 @@ class FrameLog final : public engine::Observer {
   void note(const engine::SampleInfo& info, float loss);
   std::string line(const Note& note, const engine::Reading& reading);
   void open();
+  bool moved() const;
   bool flush(std::chrono::milliseconds patience);
   void fail(const std::string& cause);
   void set_error(const std::string& error) {
