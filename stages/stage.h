@@ -193,6 +193,8 @@ class Stage {
   using Gradients = Tensors;
 
   std::vector<Segment> make_segments() const;
+  /// Restores the head from the latest snapshot, or to zeros, if it has diverged.
+  void revive_head() const;
   std::unique_ptr<AuxiliaryHead> make_head(OptimizerSpec optimizer,
                                            const at::TensorOptions& tensors) const;
   /// In the layout that the stage computes in.

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "stages/stage.h"
@@ -23,7 +24,27 @@ Tensors Stage::lasting(int buffer) const {
   return all;
 }
 
+// If its ReLUs are dead, a stage's gradient stays finite, and the guard sees nothing of its head.
+void Stage::revive_head() const {
+  if (!head_) return;
+  const c10::NoGradGuard no_grad;
+  const NamedTensors state = head_->state();
+  const auto finite = [](const auto& entry) {
+    return at::isfinite(entry.second).all().template item<bool>();
+  };
+  if (std::ranges::all_of(state, finite)) return;
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    const at::Tensor& now = state[i].second;
+    if (snapshots_.empty()) {
+      now.zero_();
+    } else {
+      now.copy_(*(snapshots_.back().end() - std::ptrdiff_t(state.size() - i)));
+    }
+  }
+}
+
 void Stage::take_snapshot(int from) {
+  revive_head();
   const c10::NoGradGuard no_grad;
   Tensors copy;
   for (const at::Tensor& buffer : lasting(from)) copy.push_back(buffer.clone());
@@ -69,6 +90,7 @@ StateDict Stage::optimizer_entries() const {
 }
 
 StateDict Stage::checkpoint() const {
+  revive_head();
   StateDict all = parameters().state();
   for (const auto& [name, value] : optimizer_entries())
     all.emplace_back(name, value.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
