@@ -8,7 +8,7 @@ namespace {
 constexpr int kMostWide = 160, kMostHigh = 120, kCell = 4;
 
 constexpr float kLeastDifference = 81;  ///< 9 levels squared; less is never a change
-constexpr float kOverNoise = 6;         ///< a change over the cell's usual difference
+constexpr float kOverNoise = 3;         ///< a change over the cell's usual difference
 constexpr float kDiffers = 20;          ///< levels by which a pixel differs
 constexpr float kDark = 2;              ///< keeps ratios of dark levels finite
 
