@@ -30,6 +30,8 @@ BAD = {
     "source.roi": [[1, 2, 3], [0, 0, 0, 4], [-1, 0, 4, 4], "0,0,4,4"], "source.channels": [2, 0, "3"],
     "model.kernel": [4, -1, 65, 3.0], "correction.kernel": [4, -1, 65, 3.0], "model.freeze": ["a", [1], [""], 2],
     "pipeline.devices": ["gpu", [], [0]], "pipeline.threads": [0, [], [1, 0], "two"], "replay.share": [-0.5, "often", 1.0],
+    "novelty.zones": [[[[0, 0], [1, 0]]], [[[0, 0], [2, 0], [1, 1]]], [{"name": "no points"}], "all"],
+    "novelty.ignore": [[[[0, 0], [0.001, 0], [0, 0.001]]], [[0, 0], [1, 0], [1, 1]], 3],
 }
 
 # The contract's, with and without a config file: those that learn on the street scene.
@@ -66,7 +68,8 @@ OTHERS = {
     "guard": {"kind": "none"},
     "replay": {"kind": "hard", "size": 7, "share": 0.25},
     "monitor": {"fps": 29.97, "policy": "skip"},
-    "novelty": {"threshold": 5.5, "minimum": 3, "cooldown": 60.0, "clip_seconds": 2.5, "snapshots": "shots", "webhook": "http://host:8080/x", "topic": "a/b"},
+    "novelty": {"threshold": 5.5, "minimum": 3, "cooldown": 60.0, "clip_seconds": 2.5, "snapshots": "shots", "webhook": "http://host:8080/x", "topic": "a/b",
+                "reasons": ["local"], "zones": [{"points": [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]], "name": "door", "sensitivity": 2.0}]},
     "checkpoint": {"dir": "a folder", "every": 7},
     "output": {"report": "r", "weights": "w", "loss_plot": "l.png", "prediction": "é\t.png", "log": "-",
                "log_every": 7},

@@ -60,8 +60,8 @@ class Serve(KeepingTest):
         self.stop(process)
 
     def test_openapi_tells_of_every_number(self):
-        # What a run has with zones, after an event, or with classes alone.
-        some = {f"/state.{name}" for name in ("answer", "zones", "ignore", "novelty.threshold", "novelty.last")}
+        # What a run has after an event, or with classes alone.
+        some = {f"/state.{name}" for name in ("answer", "novelty.last")}
 
         def differ(value, schema, at):
             """Names that are only in one of the two."""

@@ -16,7 +16,7 @@ Snapshot snapshot() {
   s.state = Json::parse(R"({
     "source": "rtsp://user:secret@camera/street", "classes": [{"name": "\"sky\""}],
     "frames": {"trained": 7}, "loss": {"recent": 0.123456789}, "learning_rate": 0.0005,
-    "novelty": {"unexpected": 12, "events": 3, "deviation": 4.5}, "guard": {"roll_backs": 2},
+    "novelty": {"unexpected": 12, "events": 3, "deviation": 4.5, "by_reason": {"local": 2}}, "guard": {"roll_backs": 2},
     "stages": [{"device": "cpu:0", "dead_units": 3, "updates": 2},
                {"device": "odd \"one\"\n", "updates": 0}],
     "stream": {"connected": true, "reconnects": 0,
@@ -164,6 +164,7 @@ TEST(Metrics, CountersAndHistograms) {
   has(R"(millrace_updates_total{stage="1",device="odd \"one\"\n"} 0)");
   has("millrace_latency_seconds_count 7");
   has(R"(millrace_loss{predictor="network"} 0.123456789)");
+  has(R"(millrace_events_by_reason_total{reason="local"} 2)");
   has("millrace_write_trouble 0");
   has("millrace_checkpoints_failed_total 2");
   EXPECT_EQ(text.find("millrace_psnr_db"), std::string::npos) << "targets are no pictures";

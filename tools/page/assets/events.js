@@ -92,7 +92,7 @@ function fill(row, event) {
   row.classList.toggle('marked', Boolean(event.mark));
   row.querySelector('.reason').textContent = reasonOf(event);
   row.querySelector('.detail').textContent = [
-    Number.isFinite(event.deviation) ? `${three(event.deviation)} deviations` : '',
+    Number.isFinite(event.deviation) ? `deviation ${three(event.deviation)}` : '',
     Number.isFinite(event.frame) ? `frame ${event.frame}` : '', event.this_run ? '' : 'earlier run',
   ].filter(Boolean).join('  ·  ');
   const marks = row.querySelector('.marks');
