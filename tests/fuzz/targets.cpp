@@ -88,8 +88,9 @@ void http(const std::string& text) {
   Controls controls({});
   const WebSubject subject{.look = [] { return Snapshot{}; }, .controls = &controls};
   net::io_context context{1};
-  Publisher publisher(context, subject);
-  Site site{gate, subject, publisher};
+  EventStore events("");
+  Publisher publisher(context, subject, events);
+  Site site{gate, subject, events, publisher};
   net::co_spawn(context, serve(site, net::ip::tcp::socket(context, net::ip::tcp::v4(), ends[0])),
                 [](std::exception_ptr thrown) {
                   if (thrown) std::rethrow_exception(thrown);  // none may be

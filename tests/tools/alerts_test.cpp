@@ -36,7 +36,11 @@ TEST(Webhook, NoAnswerInTimeIsAFailureThatNamesNoPassword) {
 }
 
 TEST(AlertJson, IsOneLineWithoutSecretsOrNan) {
-  const Alert alert{.event = 2, .frame = 7, .loss = std::nan(""), .snapshot = "a\xff.png"};
+  Alert alert;
+  alert.event.event = 2;
+  alert.event.frame = 7;
+  alert.loss = std::nan("");
+  alert.snapshot = "a\xff.png";
   const std::string json = alert_json(alert, "rtsp://eve:secret@host/");
   EXPECT_EQ(json.find('\n'), json.npos);
   EXPECT_EQ(json.find("secret"), json.npos);
@@ -57,7 +61,7 @@ TEST(Alerts, TheLatestSnapshotsAreKeptOverRuns) {
     Alerts alerts(
         {.snapshots = folder / "shots", .channels = 3, .height = 4, .width = 6, .keep = 2});
     for (int n = 1; n <= 3; ++n) {
-      alerts.raise({.event = n, .frame = 10 * n}, picture.data(), picture.data());
+      alerts.raise({.event = {.event = n, .frame = 10 * n}}, picture.data(), picture.data());
       EXPECT_TRUE(comes_true([&] { return alerts.told() == n; })) << alerts.last_error();
     }
     EXPECT_EQ(alerts.failed(), 0);
@@ -66,23 +70,24 @@ TEST(Alerts, TheLatestSnapshotsAreKeptOverRuns) {
   {
     Alerts later(
         {.snapshots = folder / "shots", .channels = 3, .height = 4, .width = 6, .keep = 1});
-    later.raise({.event = 4, .frame = 40}, picture.data(), picture.data());
+    later.raise({.event = {.event = 4, .frame = 40}}, picture.data(), picture.data());
     EXPECT_TRUE(comes_true([&] { return later.told() == 1; })) << later.last_error();
   }
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder / "shots"))
     names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
-  ASSERT_EQ(names.size(), 2u) << "the oldest is gone, of the run before, too";
-  EXPECT_TRUE(names[0].ends_with("-event-4-frame-40.png")) << names[0];
-  EXPECT_EQ(names[1], "kept.png");
+  ASSERT_EQ(names.size(), 3u) << "the oldest is gone, of the run before, too";
+  EXPECT_TRUE(names[0].ends_with("-event-4-frame-40.json")) << names[0];
+  EXPECT_TRUE(names[1].ends_with("-event-4-frame-40.png")) << names[1];
+  EXPECT_EQ(names[2], "kept.png");
 }
 
 TEST(Alerts, WhatFindsNoRoomIsDroppedAndCounted) {
   const SilentReceiver silent;
   Alerts alerts({.webhook = silent.url(), .patience = milliseconds(300)});
   constexpr int kRaised = 50;
-  for (int n = 0; n < kRaised; ++n) alerts.raise({.event = n}, nullptr, nullptr);
+  for (int n = 0; n < kRaised; ++n) alerts.raise({.event = {.event = n}}, nullptr, nullptr);
   EXPECT_GE(alerts.dropped(), kRaised - Alerts::kWaiting - 2);
   EXPECT_TRUE(comes_true([&] { return alerts.failed() + alerts.dropped() == kRaised; }));
   EXPECT_EQ(alerts.told(), 0);
@@ -94,7 +99,7 @@ TEST(Alerts, AFolderThatCannotBeWrittenIsTold) {
   io::put_bytes(folder / "file", "");
   const std::vector<float> picture(1 * 2 * 2, 0.5f);
   Alerts alerts({.snapshots = folder / "file", .channels = 1, .height = 2, .width = 2});
-  alerts.raise({.event = 1}, picture.data(), picture.data());
+  alerts.raise({.event = {.event = 1}}, picture.data(), picture.data());
   EXPECT_TRUE(comes_true([&] { return alerts.failed() == 1; }));
   EXPECT_NE(alerts.last_error(), "");
 }

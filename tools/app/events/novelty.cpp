@@ -50,26 +50,28 @@ bool Novelty::see(const Sight& now) {
   view_.take(now.picture);
   background_.see(view_);
   const WholePicture::Found whole = whole_.see(view_, background_, settled);
-  if (whole.begins) {
-    places_.hold_all();
-    raise(now, whole.reason, {}, options_.minimum);
-  }
+  if (whole.begins) places_.hold_all();
   constexpr float kMostOfIt = 0.3f;  // more isn't a place
   constexpr int kYoung = 60;         // looks that a background takes
-  const bool calm = !whole_.active() && whole_.changed_share() < kMostOfIt && background_.age() > kYoung;
-  const Places::Found place = places_.see(view_, background_, looks_ > kSettlingPlaces, calm);
-  if (place.ratio >= 1) raise(now, Reason::local, place.box, options_.minimum);
-  const float loss = float(4 / options_.threshold) *
-                     loss_.see(now.loss, double(looks_), settled, memory_);
-  if (loss >= 1 && settled && calm && !places_.active() && !loss_event_) {
-    raise(now, Reason::picture, {}, 10);
+  const bool calm =
+      !whole_.active() && whole_.changed_share() < kMostOfIt && background_.age() > kYoung;
+  const Places::Found place =
+      places_.see(view_, background_, looks_ > kSettlingPlaces, calm);
+  const float loss =
+      float(4 / options_.threshold) * loss_.see(now.loss, double(looks_), settled, memory_);
+  const float ratio = std::max({whole.ratio, place.ratio, loss});
+  const bool unexpected = settled && ratio >= 1;
+  deviation_ = settled ? options_.threshold * double(ratio) : 0;
+  if (unexpected) marked_ += 1;
+  if (whole.begins) {
+    raise(now, whole.reason, {}, options_.minimum);
+  } else if (place.ratio >= 1) {
+    raise(now, Reason::local, place.box, options_.minimum);
+  } else if (loss >= 1 && settled && calm && !places_.active() && !loss_event_) {
+    raise(now, Reason::picture, {}, LossWatch::kLasting);
     loss_.add(settled);
   }
   loss_event_ = loss >= 1;
-  const float ratio = std::max({whole.ratio, place.ratio, loss});
-  deviation_ = settled ? options_.threshold * double(ratio) : 0;
-  const bool unexpected = settled && ratio >= 1;
-  if (unexpected) marked_ += 1;
   end_or_go_on(now, unexpected);
   return unexpected;
 }
@@ -100,7 +102,7 @@ void Novelty::raise(const Sight& now, Reason reason, const CellBox& box, int loo
             .height = (box.bottom - box.top) * side,
             .across = view_.full_width,
             .down = view_.full_height,
-            .deviation = std::max<double>(deviation_, options_.threshold)};
+            .deviation = deviation_};
   for (const Zone& zone : options_.zones) {
     if (begun_->has_box() && zone.contains((box.left + box.right) / 2.0 / view_.columns,
                                            (box.top + box.bottom) / 2.0 / view_.rows))

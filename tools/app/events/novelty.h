@@ -38,13 +38,13 @@ struct Sight {
 /// frame is no news.
 class LossWatch {
  public:
+  static constexpr int kLasting = 10;  ///< looks
+
   /// Over its limit; an event from 1 on. `looks` so far.
   float see(float loss, double looks, bool settled, double memory);
   void add(bool settled) { record_.add(lasting_, settled); }
 
  private:
-  static constexpr int kLasting = 10;
-
   double mean_ = 0, variance_ = 0;
   float latest_[kLasting] = {};
   float lasting_ = 0;

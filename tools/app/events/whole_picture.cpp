@@ -51,8 +51,8 @@ WholePicture::Found WholePicture::see(const Reduced& now, Background& background
   }
   share_ = all > 0 ? changed / all : 0;
   const float many = scale_ * share_ / (usual_share_ + kMany * (1 - usual_share_)),
-              noisy = scale_ * background.typical_difference() /
-                      (kNoisier * usual_difference_ + kNoise),
+              noisy = scale_ * std::sqrt(background.typical_difference() /
+                                         (kNoisier * usual_difference_ + kNoise)),
               lit = scale_ * jump(background.gain());
   const bool frozen = is_frozen(now), odd = many > 1 || noisy > 1;
   Found found{.ratio = std::max({many, noisy, lit, frozen ? 1.0f : 0.0f})};
