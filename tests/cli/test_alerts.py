@@ -21,7 +21,7 @@ class Hook(http.server.BaseHTTPRequestHandler):
 class Alerts(program.CliTest):
     def config(self, unexpected=slice(380, 383), **novelty):
         frames = program.frames_with_an_event(unexpected)
-        return {"source": {"uri": program.write_frames(self.folder / "frames", frames), "width": 16, "height": 16, "pace": "asap"},
+        return {"source": {"uri": program.write_frames(self.folder / "frames", frames), "width": 16, "height": 16, "pace": "asap", "fps": 10.0},
                 "model": {"layers": 2, "features": 4, "kernel": 3}, "pipeline": {"stages": 1},
                 "novelty": {"minimum": 1, **novelty}, "output": {"log": self.folder / "log.jsonl", "log_every": 1}}
 

@@ -184,8 +184,8 @@ class Names(FaultTest):
                           ({"webhook": "http://camera.example/"}, {"broker": "mqtt://broker.example"})):
             with self.subTest(to=to, state=state):
                 self.write(program.bare({
-                    "source": {"uri": uri, "width": 16, "height": 16, "pace": "asap"}, "pipeline": {"stages": 1},
-                    "model": {"layers": 2, "features": 4, "kernel": 3}, "novelty": to, "mqtt": state,
+                    "source": {"uri": uri, "width": 16, "height": 16, "pace": "asap", "fps": 10.0}, "pipeline": {"stages": 1},
+                    "model": {"layers": 2, "features": 4, "kernel": 3}, "novelty": {"minimum": 1, **to}, "mqtt": state,
                     "output": {"weights": self.out / "weights.safetensors", "report": self.out / "report.json"}}))
                 _, err = self.start().communicate(timeout=120)
                 load_file(self.out / "weights.safetensors")

@@ -28,7 +28,7 @@ float LossWatch::see(float loss, double looks, bool settled, double memory) {
 
 Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)
     : options_(std::move(options)),
-      every_(std::max(1, int(std::lround(options_.fps / kLooks)))),
+      every_(std::max(1, int(options_.fps / kLooks))),
       memory_(kMemory * (options_.fps > 0 ? options_.fps / every_ : kLooks)),
       view_(channels, height, width),
       background_(view_),
@@ -45,7 +45,8 @@ Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)
 bool Novelty::see(const Sight& now) {
   begun_.reset();
   if (frames_++ % every_ != 0) return false;
-  const bool settled = ++looks_ > kSettling;
+  ++looks_;
+  const bool settled = frames_ > kSettling;
   if (accepting_.load(std::memory_order_acquire)) accept_asked();
   view_.take(now.picture);
   background_.see(view_);
@@ -56,7 +57,7 @@ bool Novelty::see(const Sight& now) {
   const bool calm =
       !whole_.active() && whole_.changed_share() < kMostOfIt && background_.age() > kYoung;
   const Places::Found place =
-      places_.see(view_, background_, looks_ > kSettlingPlaces, calm);
+      places_.see(view_, background_, frames_ > kSettlingPlaces, calm);
   const float loss =
       float(4 / options_.threshold) * loss_.see(now.loss, double(looks_), settled, memory_);
   const float ratio = std::max({whole.ratio, place.ratio, loss});
@@ -94,7 +95,7 @@ void Novelty::raise(const Sight& now, Reason reason, const CellBox& box, int loo
   if (!raises(reason)) return;
   if (options_.cooldown > 0 && (in_event_ || now.seconds < rests_until_)) return;
   const int side = view_.cell * view_.factor;
-  begun_ = {.frame = now.frame - std::int64_t(looks - 1) * every_,
+  begun_ = {.frame = std::max<std::int64_t>(0, now.frame - std::int64_t(looks) * every_ + 1),
             .reason = reason,
             .left = box.left * side,
             .top = box.top * side,

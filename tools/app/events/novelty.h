@@ -52,7 +52,7 @@ class LossWatch {
   Record record_{4, 1};
 };
 
-/// Looks at ten pictures a second, or at each where the stream is slower. A look is unexpected if
+/// Looks at ten to twenty pictures a second, or at each where the stream is slower. A look is unexpected if
 /// something at a place, the picture as a whole or the network's loss lies above what the stream has
 /// shown so far; the deviation is the strongest of these over its limit, times the threshold. What
 /// lasts becomes usual, which ends an event. see(): one thread, never blocks or allocates except
@@ -82,10 +82,10 @@ class Novelty {
   std::vector<NoveltyEvent> latest() const;
 
  private:
-  /// Looks at the start that raise nothing: of the picture, and of places, which are seen for the
+  /// Frames at the start that raise nothing: of the picture, and of places, which are seen for the
   /// first time for longer.
   static constexpr int kSettling = 300, kSettlingPlaces = 600;
-  static constexpr double kLooks = 10;           ///< a second
+  static constexpr double kLooks = 10;           ///< a second, at least
   static constexpr double kMemory = 600;         ///< seconds
   static constexpr std::size_t kLatest = 100;
 

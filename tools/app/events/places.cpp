@@ -8,7 +8,7 @@ namespace {
 constexpr float kHeadStart = 2;      ///< looks added to the longest stay
 constexpr float kFewestNew = 16;     ///< pixels of new colours in 3 x 3 cells
 constexpr int kBlind = 60;           ///< looks at the start whose colours aren't noted
-constexpr int kFirstRecords = 200;   ///< looks until stays are compared with one another
+constexpr int kFirstRecords = 150;   ///< looks until stays are compared with one another
 constexpr float kLeave = 2;          ///< looks of absence that undo one of presence: hysteresis
 constexpr float kCommonLight = 110;  ///< level that the background's mean is scaled to
 constexpr float kToneStep = 12, kLightStep = 43;
