@@ -56,6 +56,9 @@ void write_chart(const Chart&, const std::string&) {
 void write_strip(const std::string&, const std::vector<Panel>&, const std::string&) {
   no_plot();
 }
+std::array<int, 4> first_of_three(int strip_width, int strip_height) {
+  return {0, 0, strip_width, strip_height};
+}
 void write_below(const Frame&, int, const std::string&, Frame&) {
   no_plot();
 }

@@ -123,12 +123,12 @@ void Alerts::raise(const Alert& alert, const float* frame, const float* predicti
   }
   Slot& slot = slots_[std::size_t(number)];
   slot.alert = alert;
-  slot.pictures = frame && !slot.frame.empty();
-  slot.predicted = slot.pictures && prediction;
-  slot.films = frame && clips_ && clips_->keep();
-  if (slot.pictures) std::copy_n(frame, slot.frame.size(), slot.frame.begin());
-  if (slot.predicted)
+  slot.pictures = frame && prediction && !slot.frame.empty();
+  slot.films = prediction && clips_ && clips_->keep();
+  if (slot.pictures) {
+    std::copy_n(frame, slot.frame.size(), slot.frame.begin());
     std::copy_n(prediction, slot.prediction.size(), slot.prediction.begin());
+  }
   ready_.put(number);
 }
 
@@ -193,16 +193,13 @@ void Alerts::write_snapshot(Slot& slot) {
   };
   io::Frame seen = picture(slot.frame);
   if (event.has_box()) io::outline(seen, event.left, event.top, event.width, event.height);
-  std::vector<io::Panel> panels = {
-      {"input", std::string(name_of(event.reason)) + (event.zone.empty() ? "" : ", " + event.zone),
-       std::move(seen)}};
-  if (slot.predicted) {
-    panels.push_back({"prediction", engine::format("deviation %.1f", event.deviation),
-                      picture(slot.prediction)});
-    panels.push_back({"error x4", "input - prediction",
-                      picture(io::shown_error(slot.prediction, slot.frame))});
-  }
-  io::write_strip("Unexpected: frame " + std::to_string(event.frame), panels, path);
+  io::write_strip(
+      "Unexpected: frame " + std::to_string(event.frame),
+      {{"input", std::string(name_of(event.reason)) + (event.zone.empty() ? "" : ", " + event.zone),
+        std::move(seen)},
+       {"prediction", engine::format("deviation %.1f", event.deviation), picture(slot.prediction)},
+       {"error x4", "input - prediction", picture(io::shown_error(slot.prediction, slot.frame))}},
+      path);
   slot.alert.snapshot = path;
   keep(path);
   const std::lock_guard lock(mutex_);

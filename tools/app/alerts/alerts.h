@@ -67,7 +67,7 @@ class Alerts {
  private:
   struct Slot {
     Alert alert;
-    bool pictures = false, predicted = false, films = false;
+    bool pictures = false, films = false;
     std::vector<float> frame, prediction;
   };
 

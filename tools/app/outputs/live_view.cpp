@@ -100,7 +100,8 @@ void LiveView::serve_page() {
   subject.is_normal = [&novelty = run_.records.novelty](std::int64_t event) {
     return novelty.accept(event);
   };
-  if (!config_.novelty.snapshots.empty()) {
+  // As Alerts, which writes none of tasks whose targets are not pictures.
+  if (!config_.novelty.snapshots.empty() && shown.width > 0 && !shown.classes) {
     subject.snapshots = config_.novelty.snapshots;
   } else {
     event_board_ = std::make_unique<page::PictureBoard>(shape(sample), page::PictureShape{});

@@ -169,7 +169,7 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
   const bool predicted =
       task_type(config.task.kind).pictures &&
       trainer.target_elements() == std::size_t(picture.channels * picture.height * picture.width);
-  alerts = std::make_unique<Alerts>(AlertOptions{.snapshots = to.snapshots,
+  alerts = std::make_unique<Alerts>(AlertOptions{.snapshots = predicted ? to.snapshots : "",
                                                  .webhook = to.webhook,
                                                  .mqtt = to.mqtt,
                                                  .topic = to.topic,
@@ -183,7 +183,7 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
     const float* const frame = newest(sample);
     if (!frame) return;
     const float* const prediction = predicted ? sample.prediction().data() : nullptr;
-    alerts->film(frame, prediction ? prediction : frame);
+    if (prediction) alerts->film(frame, prediction);
     if (const NoveltyEvent* const event = novelty.begun())
       alerts->raise({.event = *event, .loss = loss}, frame, prediction);
   });
