@@ -1,5 +1,6 @@
 """Bench runs its suites, writes what it measured and compares. Says nothing of how fast anything is."""
 
+import importlib.util
 import json
 import math
 import os
@@ -149,6 +150,12 @@ class Bench(program.CliTest):
         figures = {arm["arm"]: arm["accuracy"] for arm in results["arms"]}
         self.assertGreaterEqual(figures["ridge"], 0.98)
         self.assertIn("by gradients", figures)
+
+    @unittest.skipUnless(importlib.util.find_spec("cv2"), "needs OpenCV for Python")
+    def test_events(self):
+        results, _ = self.results("events", "--quick", parts=("| obj12 | yard |",))
+        self.assertEqual([arm["arm"] for arm in results["arms"]][:2], ["Millrace", "loss alone"])
+        self.assertLessEqual(results["arms"][0]["delay"], 20)
 
     def test_replay(self):
         results, _ = self.results("replay", "--frames", "60", parts=("| reservoir |",), positive=(

@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+import events
 import frames
 import labels
 import pages
@@ -20,6 +21,7 @@ from measuring import NETWORKS, Failure, Machine
 
 SUITES = {
     "camera": (frames.camera, "from a picture that an RTSP camera shows to its prediction"),
+    "events": (events.events, "what is found of events planted in a quiet yard and a busy street, beside MOG2"),
     "framerate": (steps.framerate, "networks by size, stages and threads, beside PyTorch and the cores' limit"),
     "ingest": (frames.ingest, "from a decoded frame to a sample, and from thread to thread"),
     "labels": (labels.labels, "whether what is taught stays learned, by kind of replay"),
@@ -75,10 +77,10 @@ def parser():
     add("--sizes", type=sizes, default=[], help="pixels a side, as 32,64; unset: the suite's own")
     add("--stages", type=number(int, 0, 19), default=0,
         help="1 to this many stages (prediction: workers); 0: the suite's own")
-    add("--rounds", type=number(int, 1, 1000), default=5, help="how often the arms take turns (5)")
+    add("--rounds", type=number(int, 1, 1000), default=5, help="how often the arms take turns; events: trials a kind (5)")
     add("--seconds", type=number(float, 0.01, 3600), default=0.5, help="length of an arm's turn (0.5)")
     add("--quick", action="store_true",
-        help="labels, partime, ranks, seeds, streams: a small part of it; prediction: disturbed turns are not taken again")
+        help="events, labels, partime, ranks, seeds, streams: a small part of it; prediction: disturbed turns are not taken again")
     add("--captures", type=one_of("graph", "eager"), default=[], help="framerate, partime: graph, eager; unset: auto, both")
     add("--pytorch", default="", help="framerate, ranks, streams: a Python with torch, to train the same networks beside")
     add("--memory-format", choices=["contiguous", "channels_last"], default="contiguous", help="framerate, pipeline")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import plots
+from events import ARMS as EVENT_ARMS
 from partime_answers import lookup
 from ranks import AGAINST
 
@@ -269,6 +270,15 @@ def ranks(results):
                   **parts) + made_by(results)
 
 
+def events(results):
+    arms = [(name, name) for name in EVENT_ARMS]
+    return filled("events", results,
+                  found=table([("", "what"), ("in the", "place"), *arms, ("place", "near"), ("reason", "reasons")], results["found_rows"]),
+                  gradual=table([("", "what"), ("in the", "place"), *arms], results["gradual_rows"]),
+                  silent=table([("", "what"), ("in the", "place"), ("minutes", "minutes", ".1f"), *arms],
+                               results["quiet_rows"])) + made_by(results)
+
+
 def labels(results):
     names = [("nearest class mean", "nearest class mean", ".3f"), *((name, name, ".3f") for name in ("by gradients", "reservoir", "ridge"))]
     return filled("labels", results, accuracy=table([("", "what"), ("labels", "taught"), *names], results["rows"]),
@@ -350,7 +360,7 @@ def tables(results):
     return filled("tables", results, rows=comparisons(results["arms"]))
 
 
-PAGES = {"camera": camera, "framerate": framerate, "gpu": gpu, "ingest": ingest, "labels": labels, "partime": partime, "pipeline": pipeline,
+PAGES = {"camera": camera, "events": events, "framerate": framerate, "gpu": gpu, "ingest": ingest, "labels": labels, "partime": partime, "pipeline": pipeline,
          "prediction": prediction, "ranks": ranks, "replay": replay, "seeds": seeds, "streams": streams, "tables": tables}
 
 
