@@ -191,7 +191,7 @@ def alarms(figures, limit):
 
 def limit_of(figures):
     """From the stream's beginning, without the first 100 frames: whichever is higher."""
-    seen = [figure for figure, _ in figures[100:LEARNED]]
+    seen = [float(figure) for figure, _ in figures[100:LEARNED]]
     return max(statistics.fmean(seen) + 6 * statistics.pstdev(seen), 1.5 * max(seen))
 
 
@@ -299,10 +299,14 @@ def events(machine, options):
             progress(f"events: {number} of {len(jobs)}")
             arms += stream(machine, *job, folder)
     progress("")
-    done = {(job[0], job[1]) for job in jobs}
-    rows = {group: [summed(arms, kind, place) for place in PLACES for kind in those if (kind, place) in done]
+    return results(arms, jobs, 1 if options.quick else options.rounds)
+
+
+def results(arms, jobs, trials):
+    kinds = {(job[0], job[1]) for job in jobs}
+    rows = {group: [summed(arms, kind, place) for place in PLACES for kind in those if (kind, place) in kinds]
             for group, those in (("found", PLACED + WHOLE), ("gradual", SILENT))}
     rows["quiet"] = [quiet(arms, place, encoder) for kind, place, _, encoder, _ in jobs if kind == "none"]
-    rows["quiet"] += [quiet(arms, place, "before the events") for place in PLACES if any(job[1] == place for job in jobs)]
-    return {"trials": 1 if options.quick else options.rounds, "frames": FRAMES, "at": AT, "quiet": QUIET, **{f"{k}_rows": v for k, v in rows.items()}, "arms": arms,
-            "threads": 2}
+    rows["quiet"] += [quiet(arms, place, "before the events") for place in PLACES if any(place == each for _, each in kinds)]
+    return {"note": "", "trials": trials, "frames": FRAMES, "at": AT, "quiet": QUIET, "arms": arms, "threads": 2,
+            **{f"{group}_rows": those for group, those in rows.items()}}
