@@ -5,6 +5,16 @@
 #include <utility>
 
 namespace millrace::app {
+namespace {
+
+/// Of each cell: by its zones and the threshold.
+Cells sensitivity(const Reduced& view, const NoveltyOptions& options) {
+  Cells cells = sensitivity_of_cells(view, options.zones, options.ignored);
+  for (float& cell : cells.values) cell *= float(4 / options.threshold);
+  return cells;
+}
+
+}  // namespace
 
 float LossWatch::see(float loss, double looks, bool settled, double memory) {
   constexpr double kLeast = 1e-12, kLeastSpread = 0.05;
@@ -32,15 +42,9 @@ Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)
       memory_(kMemory * (options_.fps > 0 ? options_.fps / every_ : kLooks)),
       view_(channels, height, width),
       background_(view_),
-      whole_(view_, sensitivity_of_cells(view_, options_.zones, options_.ignored),
-             options_.minimum, float(4 / options_.threshold), memory_),
-      places_(view_,
-              [&] {
-                Cells all = sensitivity_of_cells(view_, options_.zones, options_.ignored);
-                for (float& cell : all.values) cell *= float(4 / options_.threshold);
-                return all;
-              }(),
-              memory_) {}
+      whole_(view_, sensitivity(view_, options_), options_.minimum, float(4 / options_.threshold),
+             memory_),
+      places_(view_, sensitivity(view_, options_), memory_) {}
 
 bool Novelty::see(const Sight& now) {
   begun_.reset();
