@@ -76,12 +76,6 @@ void Reduced::take(const float* picture) {
   }
 }
 
-float Reduced::grey(std::size_t pixel) const {
-  float sum = 0;
-  for (int c = 0; c < channels; ++c) sum += level(c, pixel);
-  return sum / float(channels);
-}
-
 Background::Background(const Reduced& like)
     : levels_(like.levels.size()),
       difference_(like.rows, like.columns),

@@ -20,7 +20,6 @@ struct Reduced {
   float level(int channel, std::size_t pixel) const {
     return levels[std::size_t(channel) * pixels() + pixel];
   }
-  float grey(std::size_t pixel) const;
 
   int channels, factor, cell;  ///< pixels of the picture a side; pixels of this a cell's side
   int rows, columns;           ///< cells

@@ -71,7 +71,6 @@ class Novelty {
   bool accept(std::int64_t event);
 
   double threshold() const { return options_.threshold; }
-  const NoveltyOptions& options() const { return options_; }
   double deviation() const { return deviation_; }  ///< of the last look; 0 while settling
   bool in_event() const { return in_event_; }
   std::int64_t marked() const { return marked_; }  ///< unexpected looks
@@ -80,6 +79,7 @@ class Novelty {
   double event_peak() const { return event_peak_; }
   /// The latest events, oldest first.
   std::vector<NoveltyEvent> latest() const;
+  std::optional<NoveltyEvent> last() const;
 
  private:
   /// Frames at the start that raise nothing: of the picture, and of places, which are seen for the

@@ -145,12 +145,15 @@ float WholePicture::match(int right, int down) const {
 }
 
 Reason WholePicture::why(const Reduced& now, const Background& background) {
-  for (std::size_t i = 0; i < grey_now_.size(); ++i) {
-    grey_now_[i] = now.grey(i);
-    grey_usual_[i] = 0;
-    for (int c = 0; c < now.channels; ++c)
-      grey_usual_[i] += background.levels()[std::size_t(c) * now.pixels() + i] / float(now.channels);
-  }
+  const auto grey = [&](const std::vector<float>& levels, std::vector<float>& out) {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i] = 0;
+      for (int c = 0; c < now.channels; ++c) out[i] += levels[std::size_t(c) * now.pixels() + i];
+      out[i] /= float(now.channels);
+    }
+  };
+  grey(now.levels, grey_now_);
+  grey(background.levels(), grey_usual_);
   halve(grey_now_.data(), now.height, now.width, fine_now_);
   halve(grey_usual_.data(), now.height, now.width, fine_usual_);
   const float still = match(0, 0);

@@ -271,8 +271,7 @@ static Json live_novelty(const Novelty& novelty) {
                {"deviation", novelty.deviation()},
                {"threshold", novelty.threshold()},
                {"in_event", novelty.in_event()}};
-  if (const auto latest = novelty.latest(); !latest.empty())
-    json["last"] = event_json(latest.back());
+  if (const auto last = novelty.last()) json["last"] = event_json(*last);
   return json;
 }
 
