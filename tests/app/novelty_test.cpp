@@ -84,7 +84,7 @@ TEST(Novelty, ASmallThingIsFoundAtItsPlaceAndBecomesUsual) {
   ASSERT_EQ(scene.events().size(), 1u);
   const NoveltyEvent event = scene.events()[0];
   EXPECT_EQ(event.reason, Reason::local);
-  EXPECT_EQ(event.frame, 700);
+  EXPECT_EQ(event.frame, 701);
   EXPECT_NEAR(event.left + event.width / 2.0, 63, 4);
   EXPECT_NEAR(event.top + event.height / 2.0, 43, 4);
   EXPECT_TRUE(scene.novelty.in_event());

@@ -92,6 +92,7 @@ def parser():
     add("--json", help="where to write the results")
     add("--page", help="where to write a page of them, Markdown")
     add("--plot", help="where to write the plot, PNG; some suites put others beside it")
+    add("--keep", help="events: leave the streams in this folder, and use those that are there")
     add("--from", dest="earlier", help="results of an earlier run to make page and plot of, instead of measuring")
     add("--compare", help="results of another run to show ratios to")
     return made

@@ -15,9 +15,10 @@ from measuring import Failure, progress
 
 DATA = "/usr/share/doc/opencv-doc/examples/data/"
 WIDTH, HEIGHT, FPS, SCALE = 384, 288, 10, 3  # SCALE: pixels of a stream per pixel of the 128x96 that all arms see
-FRAMES, AT, QUIET = 1300, 1000, 3000  # of a stream, before its event, and of a stream without one
+FRAMES, AT, QUIET = 1300, 1000, 6000  # of a stream, before its event, and of a stream without one
 LEARNED, JUDGED = 900, 600  # first frames that the limits are taken from; alarms count as false from the second on
 NEAR = 8  # pixels of 128x96
+MINIMUM = 3  # pictures in a row that make an event, whose first frame is in the report
 OBJECTS = {"obj5": 5, "obj8": 8, "obj12": 12}  # pixels of 128x96
 PLACED = [*OBJECTS, "removed", "walker", "slow"]
 WHOLE = ["lightsoff", "lightson", "dimmer", "covered", "moved", "bumped", "defocus", "frozen", "noise"]
@@ -29,7 +30,7 @@ ENCODERS = {"crf 18": X264 + "18", "crf 23": X264 + "23", "crf 28": X264 + "28",
             "all-intra": "-c:v libx264 -preset superfast -g 1 -crf 23", "MJPEG": "-c:v mjpeg -q:v 4",
             "no noise": X264 + "23", "noise of sd 25": X264 + "23"}
 NOISE = {"no noise": 0.0, "noise of sd 25": 25.0}
-ARMS = ["Millrace", "loss alone", "MOG2, share", "MOG2, blob", "frame difference"]
+ARMS = ["Millrace", "loss alone", "longest stay", "MOG2, share", "MOG2, blob", "frame difference"]
 
 
 def opencv():
@@ -160,13 +161,44 @@ def write(scene, count, encoder, path):
         raise Failure("ffmpeg failed")
 
 
+class LongestStay:
+    """Cells of 4 x 4 pixels that differ from a slow mean for longer than ever before there: the simplest rule with a place."""
+
+    def __init__(self):
+        self.mean, self.seen = None, 0
+        self.stay, self.longest, self.active = numpy.zeros((24, 32)), numpy.zeros((24, 32), numpy.float32), numpy.zeros((24, 32), int)
+
+    def see(self, frame):
+        """Centres of the events that begin."""
+        cv2, frame = opencv(), frame.astype(numpy.float32) / 255
+        self.mean, self.seen = frame.copy() if self.mean is None else self.mean, self.seen + 1
+        off = frame - self.mean * numpy.median(frame / (self.mean + 0.02))
+        self.mean += (frame - self.mean) / min(self.seen, 1000)
+        changed = (off * off).mean(2).reshape(24, 4, 32, 4).mean((1, 3)) > 0.004
+        before, self.stay = self.stay, numpy.where(changed, self.stay + 1, 0)
+        over = self.stay > 8 + 1.5 * cv2.dilate(self.longest, numpy.ones((3, 3)))
+        begun = []
+        if self.seen > LEARNED:
+            count, labels, stats, centres = cv2.connectedComponentsWithStats(over.astype(numpy.uint8), connectivity=8)
+            for blob in range(1, count):
+                mask = labels == blob
+                if stats[blob, 4] >= 3:
+                    begun += [] if self.active[mask].any() else [tuple(centres[blob] * 4 + 2)]
+                    self.active[cv2.dilate(mask.astype(numpy.uint8), numpy.ones((5, 5))) > 0] = 100
+        self.active = numpy.maximum(self.active - 1, 0)
+        ended = numpy.where(changed & (self.seen > LEARNED), 0, numpy.maximum(before, self.stay))
+        self.longest = numpy.maximum(self.longest, ended.astype(numpy.float32))
+        return begun
+
+
 def rivals(path):
-    """By arm: its figure and a place for each frame."""
+    """Each arm's alarms."""
     cv2 = opencv()
     video, mog, last = cv2.VideoCapture(str(path)), cv2.createBackgroundSubtractorMOG2(history=500, detectShadows=False), None
-    found = {arm: [] for arm in ARMS[2:]}
+    found, stay, stays = {arm: [] for arm in ARMS[3:]}, LongestStay(), []
     while (read := video.read())[0]:
         frame = cv2.resize(read[1], (WIDTH // SCALE, HEIGHT // SCALE), interpolation=cv2.INTER_AREA)
+        stays += [(len(found["MOG2, share"]), centre) for centre in stay.see(frame)]
         mask = mog.apply(frame)
         _, _, blobs, centres = cv2.connectedComponentsWithStats(mask, connectivity=8)
         largest = 1 + int(blobs[1:, 4].argmax()) if len(blobs) > 1 else 0
@@ -175,7 +207,7 @@ def rivals(path):
         found["MOG2, blob"].append((blobs[largest, 4], tuple(centres[largest])) if largest else (0, None))
         found["frame difference"].append((change, None))
         last = frame
-    return found
+    return {"longest stay": stays, **{arm: alarms(figures, limit_of(figures)) for arm, figures in found.items()}}
 
 
 def alarms(figures, limit):
@@ -217,7 +249,7 @@ def ours(machine, path, count):
         if "box" in event:
             (x, y, width, height), (across, down) = event["box"], event["size"]
             place = ((x + width / 2) * 128 / across, (y + height / 2) * 96 / down)
-        events.append((event["frame"], place, event["reason"]))
+        events.append((event["frame"] + MINIMUM - 1, place, event["reason"]))
     return events, loss_alarms(log)
 
 
@@ -236,15 +268,19 @@ def judged(scene, found):
             "reason": hits[0][2] if hits and len(hits[0]) > 2 else ""}
 
 
-def stream(machine, kind, place, trial, encoder, count, folder):
+def stream(machine, kind, place, trial, encoder, count, folder, keep):
     """A row an arm."""
     scene = Scene(kind, place, trial)
-    path = Path(folder, "stream.avi" if encoder == "MJPEG" else "stream.mp4")
-    write(scene, count, encoder, path)
+    name = f"{kind}-{place}-{trial}-{encoder.replace(' ', '_')}"
+    path = Path(folder, name + (".avi" if encoder == "MJPEG" else ".mp4"))
+    if not path.exists():
+        part = path.with_stem("part")
+        write(scene, count, encoder, part)
+        part.rename(path)
     events, losses = ours(machine, path, count)
-    found = {"Millrace": events, "loss alone": losses,
-             **{arm: alarms(figures, limit_of(figures)) for arm, figures in rivals(path).items()}}
-    path.unlink()
+    found = {"Millrace": events, "loss alone": losses, **rivals(path)}
+    if not keep:
+        path.unlink()
     rows = []
     for arm, each in found.items():
         figures = {"raised": sum(event[0] >= JUDGED for event in each)} if kind == "none" else judged(scene, each)
@@ -289,15 +325,18 @@ def quiet(arms, place, encoder):
 
 def events(machine, options):
     opencv()
+    if options.keep and not Path(options.keep).is_dir():
+        raise Failure(f"--keep {options.keep}: no such folder", 2)
     kinds = PLACED + WHOLE + SILENT
     jobs = [(kind, place, trial, "crf 23", FRAMES) for trial in range(options.rounds) for place in PLACES for kind in kinds]
-    silent = [("none", "yard", 0, encoder, QUIET) for encoder in ENCODERS] + [("none", "street", 0, "crf 23", QUIET)]
+    silent = [("none", "yard", 0, encoder, QUIET) for encoder in ENCODERS]
+    silent += [("none", "street", trial, "crf 23", QUIET) for trial in range(options.rounds)]
     jobs = [("obj12", "yard", 0, "crf 23", AT + 50)] if options.quick else jobs + silent
     arms = []
     with tempfile.TemporaryDirectory() as folder:
         for number, job in enumerate(jobs):
             progress(f"events: {number} of {len(jobs)}")
-            arms += stream(machine, *job, folder)
+            arms += stream(machine, *job, options.keep or folder, options.keep)
     progress("")
     return results(arms, jobs, 1 if options.quick else options.rounds)
 
@@ -306,7 +345,7 @@ def results(arms, jobs, trials):
     kinds = {(job[0], job[1]) for job in jobs}
     rows = {group: [summed(arms, kind, place) for place in PLACES for kind in those if (kind, place) in kinds]
             for group, those in (("found", PLACED + WHOLE), ("gradual", SILENT))}
-    rows["quiet"] = [quiet(arms, place, encoder) for kind, place, _, encoder, _ in jobs if kind == "none"]
+    rows["quiet"] = [quiet(arms, place, encoder) for kind, place, trial, encoder, _ in jobs if kind == "none" and trial == 0]
     rows["quiet"] += [quiet(arms, place, "before the events") for place in PLACES if any(place == each for _, each in kinds)]
     return {"note": "", "trials": trials, "frames": FRAMES, "at": AT, "quiet": QUIET, "arms": arms, "threads": 2,
             **{f"{group}_rows": those for group, those in rows.items()}}

@@ -7,10 +7,14 @@ namespace {
 
 constexpr int kMostWide = 160, kMostHigh = 120, kCell = 4;
 
-constexpr float kLeastDifference = 81;  ///< 9 levels squared; less is never a change
-constexpr float kOverNoise = 3;         ///< a change over the cell's usual difference
-constexpr float kDiffers = 20;          ///< levels by which a pixel differs
-constexpr float kDark = 2;              ///< keeps ratios of dark levels finite
+constexpr float kLeastDifference = 9;  ///< levels; less is never a change
+constexpr float kOverNoise = 3;        ///< a change over the cell's usual difference
+constexpr float kDiffers = 20;         ///< levels by which a pixel differs
+constexpr float kCommonLight = 110;    ///< mean level; in darker pictures smaller differences count
+constexpr float kLeastLight = 50;      ///< less counts as this much
+constexpr float kRecent = 0.3f;        ///< share of a look in the mean of the last few
+constexpr float kMoves = 2, kLeastMotion = 10;  ///< over the cell's noise, plus levels squared
+constexpr float kDark = 2;             ///< keeps ratios of dark levels finite
 
 constexpr int kAverage = 30;             ///< looks that are averaged at the start
 constexpr float kStep = 0.1f;            ///< levels a pixel may follow, from 600 looks on
@@ -78,46 +82,62 @@ void Reduced::take(const float* picture) {
 
 Background::Background(const Reduced& like)
     : levels_(like.levels.size()),
+      recent_(like.levels.size()),
       difference_(like.rows, like.columns),
       noise_(like.rows, like.columns, 4),
       changed_(like.rows, like.columns),
+      moving_(like.rows, like.columns),
       light_(like.rows, like.columns),
       usual_light_(like.rows, like.columns),
       scratch_(difference_.size()) {}
 
 bool Background::differs(const Reduced& now, std::size_t pixel) const {
+  const float least = kDiffers / std::max(1.0f, exposure_);
   for (int c = 0; c < now.channels; ++c) {
     const std::size_t at = std::size_t(c) * now.pixels() + pixel;
-    if (std::abs(now.levels[at] - gain_ * levels_[at]) > kDiffers) return true;
+    if (std::abs(now.levels[at] - gain_ * levels_[at]) > least) return true;
   }
   return false;
 }
 
 void Background::see(const Reduced& now) {
   if (age_ == 0) levels_ = now.levels;
+  see_motion(now);
   compare(now);
   follow(now);
   ++age_;
   ++seen_;
 }
 
+void Background::see_motion(const Reduced& now) {
+  mean_of_cells(now, moving_, [&](std::size_t i) {
+    const float off = now.levels[i] - recent_[i];
+    recent_[i] += kRecent * off;
+    return off * off;
+  });
+  for (std::size_t i = 0; i < moving_.size(); ++i)
+    moving_[i] = moving_[i] > kMoves * noise_[i] + kLeastMotion ? 1.0f : 0.0f;
+}
+
 void Background::compare(const Reduced& now) {
   mean_of_cells(now, light_, [&](std::size_t i) { return now.levels[i]; });
   mean_of_cells(now, usual_light_, [&](std::size_t i) { return levels_[i]; });
-  brightness_ = 0;
+  float brightness = 0;
   for (std::size_t i = 0; i < scratch_.size(); ++i) {
     scratch_[i] = (light_[i] + kDark) / (usual_light_[i] + kDark);
-    brightness_ += usual_light_[i] / float(scratch_.size());
+    brightness += usual_light_[i] / float(scratch_.size());
   }
+  exposure_ = kCommonLight / std::max(kLeastLight, brightness);
   gain_ = median(scratch_);
   mean_of_cells(now, difference_, [&](std::size_t i) {
     const float off = now.levels[i] - gain_ * levels_[i];
     return off * off;
   });
-  const float share = std::max(1.0f / float(seen_ + 1), 0.003f);
+  const float share = std::max(1.0f / float(seen_ + 1), 0.003f),
+              least = std::pow(kLeastDifference / std::max(1.0f, exposure_), 2.0f);
   for (std::size_t i = 0; i < scratch_.size(); ++i) {
     const float off = difference_[i];
-    changed_[i] = off > std::max(kLeastDifference, kOverNoise * noise_[i]) ? 1.0f : 0.0f;
+    changed_[i] = off > std::max(least, kOverNoise * noise_[i]) ? 1.0f : 0.0f;
     noise_[i] += share * (std::min(off, 4 * noise_[i] + 4) - noise_[i]);
   }
   scratch_ = difference_.values;

@@ -48,22 +48,26 @@ class Background {
   const Cells& difference() const { return difference_; }
   /// 1 for each cell that differs by more than its noise, else 0.
   const Cells& changed() const { return changed_; }
+  /// 1 for each cell that doesn't look as it did in the last few looks, else 0.
+  const Cells& moving() const { return moving_; }
   float typical_difference() const { return typical_; }  ///< the median of all cells
   /// Of the latest picture.
   bool differs(const Reduced& now, std::size_t pixel) const;
   const std::vector<float>& levels() const { return levels_; }
-  float brightness() const { return brightness_; }  ///< mean level
+  /// Scales levels to a common light.
+  float exposure() const { return exposure_; }
 
  private:
   void compare(const Reduced& now);
+  void see_motion(const Reduced& now);
   void follow(const Reduced& now);
 
-  std::vector<float> levels_;
-  Cells difference_, noise_, changed_, light_, usual_light_;
+  std::vector<float> levels_, recent_;  ///< recent_: the mean of the last few looks
+  Cells difference_, noise_, changed_, moving_, light_, usual_light_;
   std::vector<float> scratch_;
   int age_ = 0;
   std::int64_t seen_ = 0;
-  float gain_ = 1, typical_ = 0, brightness_ = 0;
+  float gain_ = 1, typical_ = 0, exposure_ = 1;
 };
 
 }  // namespace millrace::app

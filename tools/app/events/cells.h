@@ -54,9 +54,11 @@ inline void sum_nearby(const Cells& in, Cells& out) {
 /// than a quiet one, and each event raises the limit for the next.
 class Record {
  public:
-  Record(float floor, double power) : floor_(floor), power_(power) {}
+  /// `margin`: of the limit over the highest score.
+  Record(float floor, double power, float margin)
+      : floor_(floor), power_(power), margin_(margin) {}
 
-  float limit() const { return std::max(floor_, kMargin * peak_); }
+  float limit() const { return std::max(floor_, margin_ * peak_); }
   /// A score that ended without an event, or that raised one: counts up to the limit.
   void add(float score, bool settled) {
     peak_ = std::max(peak_, settled ? std::min(score, limit()) : score);
@@ -66,10 +68,9 @@ class Record {
   }
 
  private:
-  static constexpr float kMargin = 1.5f;
-
   const float floor_;
   const double power_;
+  const float margin_;
   float peak_ = 0;
 };
 

@@ -49,7 +49,7 @@ class LossWatch {
   float latest_[kLasting] = {};
   float lasting_ = 0;
   std::int64_t seen_ = 0;
-  Record record_{4, 1};
+  Record record_{4, 1, 1.5f};
 };
 
 /// Looks at ten to twenty pictures a second, or at each where the stream is slower. A look is unexpected if

@@ -9,8 +9,7 @@ constexpr float kHeadStart = 2;      ///< looks added to the longest stay
 constexpr float kFewestNew = 16;     ///< pixels of new colours in 3 x 3 cells
 constexpr int kBlind = 60;           ///< looks at the start whose colours aren't noted
 constexpr int kFirstRecords = 150;   ///< looks until stays are compared with one another
-constexpr float kLeave = 2;          ///< looks of absence that undo one of presence: hysteresis
-constexpr float kCommonLight = 110;  ///< level that the background's mean is scaled to
+constexpr float kLeave = 2, kMove = 1;  ///< undone of a stay by a look of absence, of motion
 constexpr float kToneStep = 12, kLightStep = 43;
 
 }  // namespace
@@ -62,11 +61,11 @@ Places::Places(const Reduced& like, Cells sensitivity, double memory)
     : sensitivity_(std::move(sensitivity)),
       memory_(memory),
       colours_(like),
-      stay_record_(1.5f, 2),
-      colour_record_(3, 3) {
+      stay_record_(4, 1, 3),
+      colour_record_(4, 3, 1.5f) {
   for (Cells* const cells :
-       {&stay_, &longest_, &stay_peak_, &score_peak_, &score_, &fresh_, &fresh_near_, &wander_,
-        &before_, &held_, &near_, &part_})
+       {&stay_, &longest_, &stay_peak_, &score_peak_, &score_, &held_, &fresh_, &fresh_near_,
+        &wander_, &carried_, &before_, &near_, &part_})
     *cells = Cells(like.rows, like.columns);
   blob_.reserve(stay_.size());
 }
@@ -76,21 +75,21 @@ Places::Found Places::see(const Reduced& now, const Background& background, bool
   Found found;
   ++looks_;
   see_colours(now, background, settled, calm);
-  see_stays(background.changed(), settled);
-  hold_what_moves(background.changed());
+  see_stays(background, settled);
+  hold_what_was_raised(background.changed());
   colour_record_.fade(double(looks_), 3 * memory_);
   stay_record_.fade(double(looks_), memory_);
   if (!settled || !calm) return found;
   const Cells& changed = background.changed();
   part_ = fresh_;
-  if (find(wander_, colour_record_.limit(), found)) {
+  if (find(wander_, carried_, colour_record_.limit(), found)) {
     colour_record_.add(colour_record_.limit(), true);
     return found;
   }
   const float limit = stay_record_.limit();
   for (std::size_t i = 0; i < part_.size(); ++i)
     part_[i] = changed[i] > 0 && score_[i] > limit / 3 ? 1.0f : 0.0f;
-  if (find(score_, limit, found)) stay_record_.add(limit, true);
+  if (find(score_, held_, limit, found)) stay_record_.add(limit, true);
   return found;
 }
 
@@ -98,11 +97,10 @@ void Places::see_colours(const Reduced& now, const Background& background, bool 
                          bool calm) {
   near_.fill(0);
   if (looks_ > kBlind && calm) {
-    const float exposure = kCommonLight / std::max(20.0f, background.brightness());
     for (std::size_t pixel = 0; pixel < now.pixels(); ++pixel) {
       const int row = int(pixel) / now.width / now.cell, column = int(pixel) % now.width / now.cell;
       if (background.changed().at(row, column) <= 0 || !background.differs(now, pixel)) continue;
-      if (colours_.is_new(now, pixel, exposure, looks_)) near_.at(row, column) += 1;
+      if (colours_.is_new(now, pixel, background.exposure(), looks_)) near_.at(row, column) += 1;
     }
   }
   sum_nearby(near_, fresh_near_);
@@ -112,58 +110,73 @@ void Places::see_colours(const Reduced& now, const Background& background, bool 
   for (std::size_t i = 0; i < wander_.size(); ++i) {
     fresh_[i] = near_[i] > 0 && fresh_near_[i] >= fewest && sensitivity_[i] > 0 ? 1.0f : 0.0f;
     wander_[i] = fresh_[i] > 0 ? wander_[i] + sensitivity_[i] : std::max(0.0f, before_[i] - kLeave);
-    if (wander_[i] < before_[i] && held_[i] <= 0) colour_record_.add(before_[i], settled);
+    if (wander_[i] < before_[i] && carried_[i] <= 0) colour_record_.add(before_[i], settled);
   }
 }
 
-void Places::see_stays(const Cells& changed, bool settled) {
+void Places::see_stays(const Background& background, bool settled) {
+  largest_nearby(stay_, before_);
   largest_nearby(longest_, near_);
   for (std::size_t i = 0; i < stay_.size(); ++i) {
-    stay_[i] = changed[i] > 0 ? stay_[i] + 1 : std::max(0.0f, stay_[i] - kLeave);
+    const bool stands = background.changed()[i] > 0 && background.moving()[i] <= 0;
+    if (stands) {
+      stay_[i] += 1;
+    } else {
+      stay_[i] = std::max(0.0f, stay_[i] - (background.changed()[i] > 0 ? kMove : kLeave));
+    }
     if (stay_[i] > 0) {
       score_[i] = sensitivity_[i] * stay_[i] / (near_[i] + kHeadStart);
       stay_peak_[i] = std::max(stay_peak_[i], stay_[i]);
       score_peak_[i] = std::max(score_peak_[i], score_[i]);
       continue;
     }
-    if (score_peak_[i] > 0 && held_[i] <= 0 && looks_ > kFirstRecords)
-      stay_record_.add(score_peak_[i], settled);
-    longest_[i] = std::max(longest_[i], stay_peak_[i]);
+    // The edge of what still stands there says nothing about how long things stay.
+    if (stay_peak_[i] > before_[i]) {
+      longest_[i] = std::max(longest_[i], stay_peak_[i]);
+      if (held_[i] <= 0 && looks_ > kFirstRecords) stay_record_.add(score_peak_[i], settled);
+    }
     score_[i] = stay_peak_[i] = score_peak_[i] = 0;
   }
 }
 
-void Places::hold_what_moves(const Cells& changed) {
-  largest_nearby(held_, near_);
+void Places::hold_what_was_raised(const Cells& changed) {
+  largest_nearby(carried_, near_);
   largest_nearby(near_, before_);
   active_ = false;
   for (std::size_t i = 0; i < held_.size(); ++i) {
-    const bool odd = (changed[i] > 0 && score_[i] > 1 && near_[i] > 0) ||
-                     (fresh_[i] > 0 && wander_[i] > 1 && before_[i] > 0);
-    if (held_[i] <= 0 && !odd) continue;
-    const bool there = changed[i] > 0 || fresh_[i] > 0;
-    held_[i] = there ? kHold : held_[i] - 1;
-    active_ = active_ || there;
+    if (held_[i] > 0) held_[i] = changed[i] > 0 ? kHold : held_[i] - 1;
+    const bool moved_on = fresh_[i] > 0 && wander_[i] > 1 && before_[i] > 0;
+    if (carried_[i] > 0 || moved_on) carried_[i] = fresh_[i] > 0 ? kCarry : carried_[i] - 1;
+    active_ = active_ || (held_[i] > 0 && changed[i] > 0) || (carried_[i] > 0 && fresh_[i] > 0);
   }
 }
 
-bool Places::find(const Cells& score, float limit, Found& found) {
+bool Places::find(const Cells& score, const Cells& held, float limit, Found& found) {
   std::size_t best = 0;
   float most = 0;
   for (std::size_t i = 0; i < score.size(); ++i) {
-    if (part_[i] > 0 && held_[i] <= 0 && score[i] > most) most = score[best = i];
+    if (part_[i] > 0 && held[i] <= 0 && score[i] > most) most = score[best = i];
   }
   found.ratio = std::max(found.ratio, most / limit);
   if (most < limit) return false;
   spread(best, found.box);
   if (blob_.size() < 2 && most < 2 * limit) return found.ratio = 0.99f, false;  // a flicker
-  for (const std::size_t i : blob_) held_[i] = kHold;
+  hold_blob();
+  return active_ = true;
+}
+
+void Places::hold_blob() {
+  near_.fill(0);
+  for (const std::size_t i : blob_) near_[i] = 1;
   for (int round = 0; round < 3; ++round) {
-    largest_nearby(held_, near_);
-    std::swap(held_, near_);
+    largest_nearby(near_, before_);
+    std::swap(near_, before_);
   }
-  active_ = true;
-  return true;
+  for (std::size_t i = 0; i < near_.size(); ++i) {
+    if (near_[i] <= 0) continue;
+    held_[i] = kHold;
+    carried_[i] = kCarry;
+  }
 }
 
 void Places::spread(std::size_t from, CellBox& box) {

@@ -32,9 +32,10 @@ class SeenColours {
   std::vector<std::int32_t> first_;  ///< look of the first sight; 0: none. With a border all round
 };
 
-/// Scores each cell in two ways: for how many looks it has differed from the background, over the
-/// longest time before; and for how many looks something of a colour that is new there has been
-/// moving about or staying. One thread; only the constructor allocates.
+/// Scores each cell in two ways: for how many looks something has stood still there that the
+/// background doesn't show, over the longest time before; and for how many looks something of a
+/// colour that is new there has been moving about or staying. One thread; only the constructor
+/// allocates.
 class Places {
  public:
   /// `sensitivity`: of each cell; 0: no event there.
@@ -49,18 +50,23 @@ class Places {
   /// Whether what raised an event is still there.
   bool active() const { return active_; }
   /// No event at any place for a while: the whole picture changed.
-  void hold_all() { held_.fill(kHold); }
+  void hold_all() {
+    held_.fill(kHold);
+    carried_.fill(kCarry);
+  }
   /// What is in the box now is usual from now on.
   void accept(const CellBox& box);
 
  private:
-  static constexpr float kHold = 50;  ///< looks in which a place raises no second event
+  /// Looks of absence after which a place, and what moves on from it, may raise another event.
+  static constexpr float kHold = 20, kCarry = 50;
 
   void see_colours(const Reduced& now, const Background& background, bool settled, bool calm);
-  void see_stays(const Cells& changed, bool settled);
-  void hold_what_moves(const Cells& changed);
+  void see_stays(const Background& background, bool settled);
+  void hold_what_was_raised(const Cells& changed);
   /// The best cell not held whose score reaches the limit, and the blob of `part` around it.
-  bool find(const Cells& score, float limit, Found& found);
+  bool find(const Cells& score, const Cells& held, float limit, Found& found);
+  void hold_blob();
   void spread(std::size_t from, CellBox& box);
 
   const Cells sensitivity_;
@@ -69,9 +75,9 @@ class Places {
   Record stay_record_, colour_record_;
   std::int64_t looks_ = 0;
   bool active_ = false;
-  Cells stay_, longest_, stay_peak_, score_peak_, score_;  ///< of cells that differ
-  Cells fresh_, fresh_near_, wander_, before_;             ///< of new colours
-  Cells held_, near_, part_;
+  Cells stay_, longest_, stay_peak_, score_peak_, score_, held_;  ///< of what stands still
+  Cells fresh_, fresh_near_, wander_, carried_;                   ///< of new colours
+  Cells before_, near_, part_;
   std::vector<std::size_t> blob_;
 };
 

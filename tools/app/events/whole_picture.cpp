@@ -67,7 +67,7 @@ WholePicture::Found WholePicture::see(const Reduced& now, Background& background
                                          : Reason::frozen;
       active_ = true;
       calm_ = 0;
-      if (many > 1) background.restart();
+      if (many > 1 || found.reason == Reason::covered) background.restart();
     }
   } else if (settled) {
     calm_ = found.ratio > 1 || frozen ? 0 : calm_ + 1;
