@@ -30,8 +30,8 @@ struct Teaching {
 
   /// A frame whose column `label` is bright, amid noise, with `told` as its label.
   at::Tensor frame(int label) {
-    at::Tensor made = at::rand({1, kEdge, kEdge}, random) * 0.5;
-    made.select(2, label) += 0.4;
+    at::Tensor made = at::rand({1, kEdge, kEdge}, random) * noise;
+    made.select(2, label) += bright;
     return made;
   }
   void see(int label, int told, int answer = -1) {
@@ -48,6 +48,7 @@ struct Teaching {
   ClassMemory memory;
   at::Generator random;
   std::int64_t seen = 0;
+  double noise = 0.5, bright = 0.4;
 };
 
 TEST(ClassMemory, IsTheWeightedRidgeRegression) {
@@ -109,6 +110,46 @@ TEST(ClassMemory, ForgetsFramesBeforeAClickThatCameLate) {
   for (int n = 0; n < 40; ++n) brief.see(n / 4 % 2, n / 4 % 2);
   brief.memory.solve(true);
   EXPECT_GE(brief.memory.told().counts[0], 10) << "at most half of what a label lasted";
+}
+
+/// Frames of class 1 come a second after a label of class 0, and are not taken for its own.
+TEST(ClassMemory, FramesThatFollowALabelCountUntilTheClassChanges) {
+  struct Case {
+    double following, noise;
+    std::int64_t each;
+  };
+  for (const auto& [following, noise, each] :
+       {Case{0, 0.05, 5}, {2, 0.05, 5 * 11}, {2, 0.5, 5} /* each frame is another picture */}) {
+    Teaching teaching(2, {.places = 400, .following_s = following});
+    teaching.noise = noise;
+    teaching.bright = 0.1;
+    for (int label = 0; label < 10; ++label) {
+      for (int n = 0; n < 30; ++n)
+        teaching.see(label == 4 && n >= 10 ? 1 : label % 2, n > 0 ? -1 : label % 2, 0);
+    }
+    teaching.memory.solve(true);
+    EXPECT_EQ(teaching.memory.told().counts, (std::vector<std::int64_t>{each, each}));
+    if (noise > 0.1) continue;
+    const auto mean = teaching.memory.likeness().json()[0]["mean"];
+    double off = 0;  // columns 1 and 7 differ only in frames of class 1
+    for (int row = 0; row < Likeness::kHeight; ++row)
+      off += mean[row * Likeness::kWidth + 2].get<double>() -
+             mean[row * Likeness::kWidth + 14].get<double>();
+    EXPECT_LT(off / Likeness::kHeight, 1.5) << "255ths";
+    for (int n = 0; n < 20; ++n) EXPECT_EQ(teaching.answer(n % 2), n % 2);
+  }
+}
+
+TEST(ClassMemory, LabelledFramesTakeThePlacesOfThoseThatFollow) {
+  Teaching teaching(2, {.places = 20, .following_s = 2});
+  teaching.noise = 0.05;
+  const auto following = [&] {
+    return teaching.memory.entries()[3].second.lt(0).sum().item<int>();
+  };
+  for (int n = 0; n < 80; ++n) teaching.see(n / 40, n % 40 == 0 ? n / 40 : -1, 0);
+  EXPECT_GT(following(), 10);
+  for (int n = 0; n < 100; ++n) teaching.see(n % 2, n % 2);
+  EXPECT_EQ(following(), 0);
 }
 
 TEST(ClassMemory, AReturnIsAnsweredBeforeItIsLearnedFrom) {

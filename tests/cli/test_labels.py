@@ -97,7 +97,7 @@ class Labels(program.CliTest):
         weights = self.folder / "w.safetensors"
         config = self.config(self.pictures("seen", 4, 1), clicks, output={"weights": weights})
         report, _ = self.run_as(config)
-        self.assertEqual(report["replay"]["by_class"], [10, 10])
+        self.assertGreater(min(report["replay"]["by_class"]), 10, "frames after a click count, too")
         self.assertGreaterEqual(self.evaluated(weights)[0]["accuracy"]["mean"], 0.98)
 
     def test_a_resumed_run_remembers(self):

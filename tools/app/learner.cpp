@@ -72,7 +72,8 @@ namespace {
 std::unique_ptr<ClassMemory> make_memory(const Request& request,
                                          const engine::TrainerOptions& assembled,
                                          const engine::Trainer& trainer, const Likeness& known) {
-  constexpr double kLate = 3;  // seconds until someone has seen a change and clicked
+  constexpr double kLate = 3;       // seconds until someone has seen a change and clicked
+  constexpr double kFollowing = 2;  // seconds that a single label is likely to last
   const Config& config = request.config;
   if (replay_of(config, *assembled.network) != "ridge") return nullptr;
   const bool lasting = request.live_labels || (request.labels && request.labels->lasting());
@@ -81,6 +82,7 @@ std::unique_ptr<ClassMemory> make_memory(const Request& request,
       ClassMemoryOptions{.places = config.replay.size,
                          .seed = config.weights.seed + std::uint64_t(request.resumed.frames),
                          .late_s = lasting ? kLate : 0,
+                         .following_s = lasting ? 0 : kFollowing,
                          .scores = stages::Loss(config.task.loss).scores(),
                          .known = known});
   memory->restore(assembled.weights);

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
+#include <limits>
+#include <map>
+#include <numeric>
 #include <utility>
 
 namespace millrace::app {
@@ -14,9 +16,13 @@ namespace {
 constexpr double kRidge = 0.01;      // over the features' mean square, from their mean
 constexpr std::int64_t kShare = 16;  // solved anew when one in so many frames is new
 constexpr double kUnknown = -1;      // score of a class without an example; the others' sum to 1
+constexpr double kApart = 0.19;      // seconds between frames that follow a labelled one
+constexpr double kJump = 0.05;       // another scene: so much between two thumbnails, on average
+constexpr double kLess = 0.4;        // a frame's class has changed: its score is so much less
 constexpr char kFeatures[] = "optimizer.memory.features",
                kThumbnails[] = "optimizer.memory.thumbnails",
-               kClasses[] = "optimizer.memory.classes", kSeen[] = "optimizer.memory.seen";
+               kClasses[] = "optimizer.memory.classes", kSeen[] = "optimizer.memory.seen",
+               kGroups[] = "optimizer.memory.groups";
 
 /// All modules but the last. Null: there are none.
 std::unique_ptr<stages::Stage> body_of(const std::shared_ptr<const stages::Network>& network,
@@ -35,6 +41,10 @@ at::Tensor zeros(std::int64_t rows, std::int64_t columns, at::ScalarType type = 
   return at::zeros({rows, columns}, type);
 }
 
+at::Tensor among(const at::Tensor& square, const at::Tensor& rows) {
+  return square.index_select(0, rows).index_select(1, rows);
+}
+
 /// Weighted mean of -log(softmax(scale * scores)[label]).
 double cross_entropy(const at::Tensor& scores, const at::Tensor& labels, const at::Tensor& shares,
                      double scale) {
@@ -44,6 +54,48 @@ double cross_entropy(const at::Tensor& scores, const at::Tensor& labels, const a
 }
 
 }  // namespace
+
+/// The ridge regression of frames' classes on their features.
+struct Ridge {
+  /// `gram` [n,n]: products of features; `labels`: a class for each frame; `centred`: a bias takes
+  /// up the mean.
+  Ridge(at::Tensor gram, const std::vector<std::int64_t>& classes_of, std::int64_t classes,
+        bool centred)
+      : labels(at::tensor(classes_of, at::kLong).unsqueeze(1)),
+        target(zeros(labels.size(0), classes, at::kDouble).scatter_(1, labels, 1.0)),
+        unknown(at::zeros({classes}, at::kDouble)) {
+    const at::Tensor counts = target.sum(0);
+    taught = counts.gt(0).sum().item<double>();
+    shares = (taught * counts).reciprocal().index_select(0, labels.squeeze(1));
+    if (centred) {
+      target -= counts.gt(0).to(at::kDouble) / taught;
+      const at::Tensor mean = gram.mv(shares), whole = mean.dot(shares);
+      gram += whole - mean.unsqueeze(0) - mean.unsqueeze(1);
+    }
+    unknown.masked_fill_(counts.eq(0), kUnknown);
+    const double size = std::max(1e-12, gram.diagonal().dot(shares).item<double>());
+    gram.diagonal().add_(shares.reciprocal() * (kRidge * size / double(labels.size(0))));
+    const at::Tensor factor = std::get<0>(at::linalg_cholesky_ex(gram));
+    solution = at::cholesky_solve(target, factor);
+    inverse = at::cholesky_inverse(factor);
+  }
+  /// The scores of `rows` if these were left out.
+  at::Tensor without(const at::Tensor& rows) const {
+    const at::Tensor factor = std::get<0>(at::linalg_cholesky_ex(among(inverse, rows)));
+    return target.index_select(0, rows) -
+           at::cholesky_solve(solution.index_select(0, rows), factor);
+  }
+  /// The scores of each frame if it alone were left out.
+  at::Tensor left_out() const {
+    return target + unknown - solution / inverse.diagonal().unsqueeze(1);
+  }
+
+  at::Tensor labels;            ///< [n,1]
+  at::Tensor target, solution;  ///< [n,classes]
+  at::Tensor unknown;           ///< [classes]: kUnknown for those without an example, else 0
+  at::Tensor shares, inverse;   ///< [n]: their weights, which sum to 1; [n,n]
+  double taught = 0;            ///< classes with examples
+};
 
 ClassMemory::ClassMemory(std::shared_ptr<const stages::Network> network,
                          const stages::StateDict& weights, const ClassMemoryOptions& options)
@@ -77,10 +129,23 @@ void ClassMemory::see(std::span<const float> input, int label, int answer, doubl
       judging_ = kJudged;
     }
   }
-  if (label < 0) return;
-  labelled_ = label;
-  const int place = place_for(label, answer != label);
-  if (place >= 0) put(place, label, seconds, input);
+  const bool follows = label < 0;
+  if (follows) {
+    if (seconds - group_began_ > options_.following_s || seconds - latest_ < kApart) return;
+    if ((thumbnail_of(input) - group_picture_).abs().mean().item<float>() > kJump) {
+      group_began_ = -std::numeric_limits<double>::infinity();
+      return;
+    }
+  } else {
+    labelled_ = label;
+    group_began_ = seconds;
+    if (options_.following_s > 0) group_picture_ = thumbnail_of(input);
+    ++group_;
+    ++seen_[std::size_t(label)];
+  }
+  latest_ = seconds;
+  const int place = place_for(labelled_, answer != label, follows);
+  if (place >= 0) put(place, {labelled_, seconds, group_, follows}, input);
 }
 
 bool ClassMemory::solve(bool now) {
@@ -89,18 +154,32 @@ bool ClassMemory::solve(bool now) {
 }
 
 int ClassMemory::any_of(int label) {
-  std::int64_t left = random_.below(counts_[std::size_t(label)]);
+  const auto has = [&](bool follows) {
+    return std::ranges::count_if(
+        kept_, [&](const Kept& one) { return one.label == label && one.follows == follows; });
+  };
+  const bool follows = has(true) > 0;  // labelled frames are worth more
+  std::int64_t left = random_.below(has(follows));
   for (std::size_t place = 0;; ++place) {
-    if (kept_[place].label == label && left-- == 0) return int(place);
+    const Kept& one = kept_[place];
+    if (one.label == label && one.follows == follows && left-- == 0) return int(place);
   }
 }
 
-int ClassMemory::place_for(int label, bool wrong) {
-  const std::int64_t mine = counts_[std::size_t(label)], seen = ++seen_[std::size_t(label)];
+int ClassMemory::place_for(int label, bool wrong, bool follows) {
+  const std::int64_t mine = counts_[std::size_t(label)];
   if (count() < options_.places) return int(count());
   const auto largest = std::ranges::max_element(counts_);
   if (mine < *largest) return any_of(int(largest - counts_.begin()));
-  return wrong || random_.below(seen) < mine ? any_of(label) : -1;
+  if (follows) return -1;
+  return wrong || random_.below(seen_[std::size_t(label)]) < mine ? any_of(label) : -1;
+}
+
+at::Tensor ClassMemory::thumbnail_of(std::span<const float> input) const {
+  at::Tensor thumbnail = at::empty({thumbnails_.size(1)});
+  Likeness::shrink(input, int(frame_.channels), int(frame_.height), int(frame_.width),
+                   {thumbnail.mutable_data_ptr<float>(), std::size_t(thumbnail.numel())});
+  return thumbnail;
 }
 
 at::Tensor ClassMemory::features_of(std::span<const float> input) const {
@@ -109,19 +188,17 @@ at::Tensor ClassMemory::features_of(std::span<const float> input) const {
   return (body_ ? body_->forward({sample}).outputs[0] : sample).flatten();
 }
 
-void ClassMemory::put(int place, int label, double seconds, std::span<const float> input) {
+void ClassMemory::put(int place, const Kept& kept, std::span<const float> input) {
   const c10::NoGradGuard no_grad;
   if (place < count()) {
     --counts_[std::size_t(kept_[std::size_t(place)].label)];
   } else {
     kept_.emplace_back();
   }
-  kept_[std::size_t(place)] = {label, seconds};
-  ++counts_[std::size_t(label)];
+  kept_[std::size_t(place)] = kept;
+  ++counts_[std::size_t(kept.label)];
   features_[place].copy_(features_of(input));
-  const at::Tensor thumbnail = thumbnails_[place];
-  Likeness::shrink(input, int(frame_.channels), int(frame_.height), int(frame_.width),
-                   {thumbnail.mutable_data_ptr<float>(), std::size_t(thumbnail.numel())});
+  thumbnails_[place].copy_(thumbnail_of(input));
   relate(place);
   ++changes_;
 }
@@ -160,81 +237,85 @@ bool ClassMemory::awaits() const {
   return count() == 0;
 }
 
-void ClassMemory::fit() {
-  const c10::NoGradGuard no_grad;
-  const std::int64_t n = count(), classes = std::int64_t(counts_.size());
-  const auto taught =
-      double(std::ranges::count_if(counts_, [](std::int64_t of) { return of > 0; }));
-  const bool centred = layer_.size() > 1;  // a bias takes up the mean
-  at::Tensor shares = at::empty({n}, at::kDouble), labels = at::empty({n, 1}, at::kLong);
-  for (std::size_t i = 0; i < kept_.size(); ++i) {
-    const int label = kept_[i].label;
-    shares.mutable_data_ptr<double>()[i] = 1 / (taught * double(counts_[std::size_t(label)]));
-    labels.mutable_data_ptr<std::int64_t>()[i] = label;
-  }
-  at::Tensor target = zeros(n, classes, at::kDouble).scatter_(1, labels, 1.0);
-  at::Tensor unknown = at::zeros({classes}, at::kDouble);
-  for (std::int64_t label = 0; label < classes; ++label) {
-    if (counts_[std::size_t(label)] == 0) {
-      unknown[label] = kUnknown;
-    } else if (centred) {
-      target.select(1, label).sub_(1 / taught);
+std::vector<std::int64_t> ClassMemory::believed(const Ridge& ridge) const {
+  std::map<std::int64_t, std::vector<std::int64_t>> groups;
+  for (std::int64_t place = 0; place < count(); ++place)
+    groups[kept_[std::size_t(place)].group].push_back(place);
+  std::vector<std::int64_t> all;
+  for (const auto& [number, group] : groups) {
+    const auto labelled =
+        std::ranges::find(group, false, [&](auto at) { return kept_[std::size_t(at)].follows; });
+    const at::Tensor scores = ridge.without(at::tensor(group, at::kLong))
+                                  .select(1, kept_[std::size_t(group[0])].label)
+                                  .contiguous();
+    const double* const score = scores.const_data_ptr<double>();
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (labelled == group.end() || group[i] == *labelled ||
+          score[i] > score[labelled - group.begin()] - kLess)
+        all.push_back(group[i]);
     }
   }
-  at::Tensor products = gram_.narrow(0, 0, n).narrow(1, 0, n).clone();
-  if (centred) {
-    const at::Tensor mean = products.mv(shares);
-    const at::Tensor whole = mean.dot(shares);
-    products += whole - mean.unsqueeze(0) - mean.unsqueeze(1);
+  return all;
+}
+
+void ClassMemory::fit() {
+  const c10::NoGradGuard no_grad;
+  std::vector<std::int64_t> rows(kept_.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  const auto solved = [&] {
+    std::vector<std::int64_t> labels;
+    for (const std::int64_t row : rows) labels.push_back(kept_[std::size_t(row)].label);
+    return Ridge(among(gram_, at::tensor(rows, at::kLong)), labels, std::int64_t(counts_.size()),
+                 layer_.size() > 1);
+  };
+  Ridge ridge = solved();
+  if (std::ranges::any_of(kept_, &Kept::follows)) {
+    rows = believed(ridge);
+    ridge = solved();
   }
-  const double size = std::max(1e-12, products.diagonal().dot(shares).item<double>());
-  products.diagonal().add_(shares.reciprocal() * (kRidge * size / double(n)));
-  const at::Tensor factor = std::get<0>(at::linalg_cholesky_ex(products));
-  const at::Tensor solution = at::cholesky_solve(target, factor);
   double scale = 1;
-  if (options_.scores && taught > 1) {
-    const at::Tensor left_out =
-        target + unknown - solution / at::cholesky_inverse(factor).diagonal().unsqueeze(1);
-    double least = cross_entropy(left_out, labels, shares, scale);
+  if (options_.scores && ridge.taught > 1) {
+    const at::Tensor scores = ridge.left_out();
+    double least = cross_entropy(scores, ridge.labels, ridge.shares, scale);
     for (const double other : {2.0, 4.0, 8.0}) {
-      const double loss = cross_entropy(left_out, labels, shares, other);
+      const double loss = cross_entropy(scores, ridge.labels, ridge.shares, other);
       if (loss < least) {
         least = loss;
         scale = other;
       }
     }
   }
-  set_head(solution, shares, scale);
-  know();
+  set_head(ridge, at::tensor(rows, at::kLong), scale);
+  know(rows);
   changes_ = 0;
   told_ = false;
 }
 
-void ClassMemory::set_head(const at::Tensor& solution, const at::Tensor& shares, double scale) {
-  const at::Tensor features = features_.narrow(0, 0, count());
-  const at::Tensor by_frame = (solution * scale).to(at::kFloat).t();
+void ClassMemory::set_head(const Ridge& ridge, const at::Tensor& rows, double scale) {
+  const at::Tensor features = features_.index_select(0, rows);
+  const at::Tensor by_frame = (ridge.solution * scale).to(at::kFloat).t();
   at::Tensor weight = by_frame.mm(features);
   head_ = {{layer_[0].name, weight}};
   if (layer_.size() == 1) return;
-  const at::Tensor mean = features.t().mv(shares.to(at::kFloat));
+  const at::Tensor mean = features.t().mv(ridge.shares.to(at::kFloat));
   weight -= by_frame.sum(1, /*keepdim=*/true) * mean;
   at::Tensor bias = -weight.mv(mean);
-  const auto taught =
-      double(std::ranges::count_if(counts_, [](std::int64_t of) { return of > 0; }));
   for (std::size_t label = 0; label < counts_.size(); ++label) {
-    const double share = counts_[label] > 0 ? 1 / taught : options_.scores ? kUnknown : 0;
+    const double share = counts_[label] > 0 ? 1 / ridge.taught : options_.scores ? kUnknown : 0;
     bias[std::int64_t(label)] += scale * share;
   }
   head_.emplace_back(layer_[1].name, bias);
 }
 
-void ClassMemory::know() {
+void ClassMemory::know(const std::vector<std::int64_t>& rows) {
   const float* const all = thumbnails_.const_data_ptr<float>();
   const std::size_t values = std::size_t(thumbnails_.size(1));
   for (std::size_t label = 0; label < counts_.size(); ++label) {
     std::vector<const float*> own;
-    for (std::size_t place = 0; place < kept_.size(); ++place)
-      if (kept_[place].label == int(label)) own.push_back(all + place * values);
+    for (const std::int64_t row : rows) {
+      if (kept_[std::size_t(row)].label == int(label))
+        own.push_back(all + std::size_t(row) * values);
+    }
     likeness_.learn(label, own, values);
   }
   std::string likeness = likeness_.json().dump();
@@ -245,11 +326,18 @@ void ClassMemory::know() {
 stages::StateDict ClassMemory::entries() const {
   if (count() == 0) return {};
   at::Tensor labels = at::empty({count()}), seen = at::empty({std::int64_t(seen_.size())});
-  for (std::int64_t i = 0; i < count(); ++i) labels[i] = kept_[std::size_t(i)].label;
+  at::Tensor groups = at::empty({count()});  // from 1; negative: follows its labelled frame
+  for (std::int64_t i = 0; i < count(); ++i) {
+    const Kept& one = kept_[std::size_t(i)];
+    const auto first = std::ranges::find(kept_, one.group, &Kept::group) - kept_.begin() + 1;
+    labels[i] = one.label;
+    groups[i] = one.follows ? -first : first;
+  }
   for (std::int64_t i = 0; i < seen.numel(); ++i) seen[i] = double(seen_[std::size_t(i)]);
   return {{kFeatures, features_.narrow(0, 0, count()).clone()},
           {kThumbnails, thumbnails_.narrow(0, 0, count()).clone()},
           {kClasses, labels},
+          {kGroups, groups},
           {kSeen, seen}};
 }
 
@@ -260,11 +348,12 @@ void ClassMemory::restore(const stages::StateDict& state) {
     return found == state.end() ? at::Tensor() : found->second;
   };
   const at::Tensor features = find(kFeatures), thumbnails = find(kThumbnails),
-                   labels = find(kClasses), seen = find(kSeen);
-  if (!features.defined() || !thumbnails.defined() || !labels.defined() || !seen.defined()) return;
+                   labels = find(kClasses), groups = find(kGroups), seen = find(kSeen);
+  for (const at::Tensor& one : {features, thumbnails, labels, groups, seen})
+    if (!one.defined()) return;
   const std::int64_t n = labels.numel();
   if (n > options_.places || features.sizes() != at::IntArrayRef({n, features_.size(1)}) ||
-      thumbnails.sizes() != at::IntArrayRef({n, thumbnails_.size(1)}) ||
+      thumbnails.sizes() != at::IntArrayRef({n, thumbnails_.size(1)}) || groups.numel() != n ||
       seen.numel() != std::int64_t(seen_.size()) || labels.min().item<float>() < 0 ||
       labels.max().item<float>() >= float(counts_.size()))
     return;
@@ -273,9 +362,11 @@ void ClassMemory::restore(const stages::StateDict& state) {
   gram_.narrow(0, 0, n).narrow(1, 0, n).copy_(features.mm(features.t()));
   for (std::int64_t i = 0; i < n; ++i) {
     // Its time was of another run: before all of this one's.
-    kept_.push_back({int(labels[i].item<float>()), -1});
+    const auto group = std::int64_t(groups[i].item<float>());
+    kept_.push_back({int(labels[i].item<float>()), -1, std::abs(group), group < 0});
     ++counts_[std::size_t(kept_.back().label)];
   }
+  group_ = n;
   for (std::int64_t i = 0; i < seen.numel(); ++i)
     seen_[std::size_t(i)] = std::int64_t(seen[i].item<float>());
   if (!awaits()) fit();

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -16,12 +17,17 @@
 
 namespace millrace::app {
 
+struct Ridge;
+
 struct ClassMemoryOptions {
   int places = 256;  ///< frames remembered
   std::uint64_t seed = 0;
   /// Labels come from people who click late: of the frames before a label changes, so many seconds
   /// are forgotten, but at most half of those the label lasted.
   double late_s = 0;
+  /// Or single frames have a label: then frames of so many seconds after one count as its class, up
+  /// to the next label, unless the others contradict.
+  double following_s = 0;
   bool scores = true;  ///< the loss takes class scores (logits); else outputs are near 0 and 1
   Likeness known;      ///< classes that `weights` know: kept until each has been labelled again
 };
@@ -29,6 +35,10 @@ struct ClassMemoryOptions {
 /// Remembers labelled frames, as many of each class, and sets the last linear layer of a network to
 /// the ridge regression of their classes on that layer's inputs (features). All other weights
 /// stay as they are, so features need not be computed again, and no gradient is old.
+///
+/// A class of few labelled frames is told by whatever stood beside it. So the frames that follow a
+/// labelled one help: five a second, until the picture jumps, and unless their class seems to have
+/// changed: the regression without all of them scores them less for it than the labelled frame.
 ///
 /// While there is room, every labelled frame is remembered. Then a frame of a class with fewer
 /// frames than another replaces one of the largest; one that was answered wrongly replaces one of
@@ -78,19 +88,24 @@ class ClassMemory {
   struct Kept {
     int label = -1;
     double seconds = 0;
+    std::int64_t group = 0;  ///< of a labelled frame and those that follow it
+    bool follows = false;
   };
   std::int64_t count() const { return std::int64_t(kept_.size()); }
-  int place_for(int label, bool wrong);
+  int place_for(int label, bool wrong, bool follows);
   int any_of(int label);
+  at::Tensor thumbnail_of(std::span<const float> input) const;
   at::Tensor features_of(std::span<const float> input) const;
-  void put(int place, int label, double seconds, std::span<const float> input);
+  void put(int place, const Kept& kept, std::span<const float> input);
   void remove(int place);
   void forget_late(double seconds);
   void relate(int place);
   bool awaits() const;
+  /// Places of labelled frames, and of those that follow one and agree with `ridge`.
+  std::vector<std::int64_t> believed(const Ridge& ridge) const;
   void fit();
-  void set_head(const at::Tensor& solution, const at::Tensor& shares, double scale);
-  void know();
+  void set_head(const Ridge& ridge, const at::Tensor& rows, double scale);
+  void know(const std::vector<std::int64_t>& rows);
 
   const ClassMemoryOptions options_;
   const std::shared_ptr<const stages::Network> network_;
@@ -106,6 +121,10 @@ class ClassMemory {
   int label_ = -1;            ///< of the latest frame
   int labelled_ = -1;         ///< of the latest that had one
   double began_ = 0;          ///< when label_ began
+  std::int64_t group_ = 0;    ///< the latest
+  at::Tensor group_picture_;  ///< thumbnail of its labelled frame
+  /// Seconds: its labelled frame, its latest one.
+  double group_began_ = -std::numeric_limits<double>::infinity(), latest_ = 0;
   std::int64_t judging_ = 0;  ///< frames until what a return teaches is solved
   std::int64_t changes_ = 0;
   bool told_ = true;  ///< solve() has returned true for head_
