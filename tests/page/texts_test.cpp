@@ -59,6 +59,14 @@ TEST(HistoryJson, RowsHaveAColumnEach) {
   EXPECT_EQ(history["recent"][0].back(), 4.5);
 }
 
+TEST(Peak, ALookShowsTheStrangestFrameSinceTheLastOne) {
+  Peak peak;
+  for (const double deviation : {1.0, 3.5, 0.5}) peak.see(deviation);
+  EXPECT_EQ(peak.take(), 3.5);
+  peak.see(0.5);
+  EXPECT_EQ(peak.take(), 0.5);
+}
+
 TEST(HealthJson, AStreamStallsByItsOwnPace) {
   const auto stalled = [](double period, double silence) {
     Trend trend;
@@ -88,6 +96,10 @@ TEST(HealthJson, SaysWhatIsWrong) {
   };
   s.frames.trained = 0;
   EXPECT_EQ(status(), "starting 503");
+  s.frames.without_target = 5;
+  EXPECT_EQ(status(), "waiting for labels 200");
+  EXPECT_EQ(status(), "stalled 503") << "nor do frames come";
+  s.frames.without_target = 0;
   s.frames.trained = 5;
   EXPECT_EQ(status(), "ok 200");
   EXPECT_EQ(status(), "stalled 503");

@@ -1,7 +1,9 @@
 #include "tools/page/json.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 #include "io/source/source.h"
@@ -62,13 +64,16 @@ Health health_json(const Live& live) {
   const Json& state = live.now.state;
   const std::string trouble = text_at(state, "/controls/trouble");
   const double trained = number_at(state, "/frames/trained_since_reconnect");
+  const bool unlabelled = trained <= 0 && live.now.frames.without_target > 0;
   const char* status = number_at(state, "/stream/connected") == 0 ? "source away"
                        : !trouble.empty()                         ? "not saving"
                        : number_at(state, "/controls/paused") > 0 ? "paused"
                        : live.stalled                             ? "stalled"
+                       : unlabelled                               ? "waiting for labels"
                        : trained <= 0                             ? "starting"
                                                                   : "ok";
-  const bool ok = std::string(status) == "ok" || std::string(status) == "paused";
+  const bool ok = std::ranges::count(std::array{"ok", "paused", "waiting for labels"},
+                                     std::string_view(status)) > 0;
   return {ok, text({{"status", status},
                     {"frames_trained_since_reconnect", std::int64_t(trained)},
                     {"seconds_since_last_frame", live.still_s},

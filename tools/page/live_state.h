@@ -40,6 +40,21 @@ inline std::string text_at(const Json& state, const std::string& path) {
   return state.value(Json::json_pointer(path), "");
 }
 
+/// The largest of the values since the last take(), so that a look now and then misses none.
+/// Lock-free.
+class Peak {
+ public:
+  void see(double value) {
+    double most = most_.load(std::memory_order_relaxed);
+    while (value > most && !most_.compare_exchange_weak(most, value, std::memory_order_relaxed)) {
+    }
+  }
+  double take() { return most_.exchange(0, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<double> most_{0};
+};
+
 /// Requests from viewers, which the run polls. Lock-free.
 class Controls {
  public:

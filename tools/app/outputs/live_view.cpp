@@ -94,8 +94,15 @@ void LiveView::serve_page() {
     shown = shape(made);
   }
   board_ = std::make_unique<page::PictureBoard>(shape(sample), shown);
-  page::WebSubject subject{
-      .look = [this] { return look(); }, .pictures = board_.get(), .controls = &controls_};
+  page::WebSubject subject{.look =
+                               [this] {
+                                 page::Snapshot now = look();
+                                 page::Json& deviation = now.state["novelty"]["deviation"];
+                                 deviation = std::max(deviation.get<double>(), peak_.take());
+                                 return now;
+                               },
+                           .pictures = board_.get(),
+                           .controls = &controls_};
   subject.camera = show_camera();
   subject.is_normal = [&novelty = run_.records.novelty](std::int64_t event) {
     return novelty.accept(event);
@@ -141,6 +148,7 @@ void LiveView::show_event(engine::Sample& sample) {
 }
 
 void LiveView::predicted(engine::Sample& sample, float) {
+  peak_.see(run_.records.novelty.deviation());
   show_event(sample);
   page::Pictures* const room = board_ ? board_->room() : nullptr;
   if (!room) return;

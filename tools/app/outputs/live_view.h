@@ -74,6 +74,7 @@ class LiveView final : public engine::Observer {
   const std::string correction_, local_note_;
   page::Controls controls_;
   std::atomic<bool> saving_{false};
+  page::Peak peak_;                ///< of the deviation, between two looks of the page
   std::int64_t saves_before_ = 0;  ///< written and failed
   const page::Json classes_;       ///< of pixels: names and colours; empty: no classes
   std::unique_ptr<page::PictureBoard> board_, event_board_;  ///< the second: null with snapshots
