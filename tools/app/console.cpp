@@ -36,7 +36,7 @@ Console::Console(RunParts& run)
 }
 
 void Console::look() {
-  tell_roll_backs();
+  tell(roll_backs_.look(run_.learner.trainer.guard().told(), !run_.progress.learning));
   tell_source();
   tell_novelty();
   tell_dead_units();
@@ -104,21 +104,6 @@ void Console::tell_source() {
     const auto event = records.novelty.lose_camera(run_.intake.queue.received());
     if (event && records.alerts) records.alerts->raise({.event = *event}, nullptr, nullptr);
   }
-}
-
-void Console::tell_roll_backs() {
-  constexpr std::chrono::minutes kApart{1};
-  const engine::LossGuard::Told guard = run_.learner.trainer.guard().told();
-  const auto now = std::chrono::steady_clock::now();
-  const bool soon = roll_backs_ > 0 && now - rolled_back_at_ < kApart;
-  if (guard.roll_backs == roll_backs_ || (soon && run_.progress.learning)) return;
-  const std::int64_t since = guard.roll_backs - std::exchange(roll_backs_, guard.roll_backs);
-  rolled_back_at_ = now;
-  tell(engine::format(
-           "guard: at frame %lld the loss was %.4g (median %.4g), not explained by the scene: "
-           "rolled back to the last good weights at a lower rate",
-           static_cast<long long>(guard.last_frame), guard.last_loss, guard.last_median) +
-       (since > 1 ? "; " + std::to_string(since) + " roll-backs since the last such line" : ""));
 }
 
 void Console::complain(const std::string& line) {

@@ -10,6 +10,7 @@
 #include "io/source/labels.h"
 #include "tools/app/outputs/live_view.h"
 #include "tools/app/outputs/records.h"
+#include "tools/app/roll_back_watch.h"
 
 namespace millrace::app {
 
@@ -53,7 +54,6 @@ class Console {
   Config config;                   ///< as of the last reload()
 
  private:
-  void tell_roll_backs();
   void tell_source();
   void tell_novelty();
   void tell_dead_units();
@@ -67,7 +67,8 @@ class Console {
   RunParts& run_;
   // Already reported.
   bool connected_ = true, in_event_ = false, dead_told_ = false;
-  std::int64_t roll_backs_ = 0, events_ = 0;
+  std::int64_t events_ = 0;
+  RollBackWatch roll_backs_;
   std::string alert_error_, checkpoint_error_, log_error_;
   // At the last status line.
   std::chrono::steady_clock::time_point shown_at_ = std::chrono::steady_clock::now();
@@ -75,7 +76,7 @@ class Console {
   bool stdin_open_;
   std::string stdin_line_;
   std::int64_t complaints_ = 0, untold_ = 0;
-  std::chrono::steady_clock::time_point complained_at_, rolled_back_at_;
+  std::chrono::steady_clock::time_point complained_at_;
 };
 
 /// The parts of a run in the order in which a frame passes through them; each is built from those

@@ -1,0 +1,30 @@
+// A run that rolls back often does not flood its user.
+#include "tools/app/roll_back_watch.h"
+
+#include <gtest/gtest.h>
+
+namespace millrace::app {
+namespace {
+
+TEST(RollBackWatch, TellsAtMostOneLineAMinuteWithTheCount) {
+  RollBackWatch watch;
+  const std::chrono::steady_clock::time_point start;
+  int lines = 0;
+  std::string last;
+  // 533 roll-backs in 90 seconds, looked at 20 times a second.
+  for (int tick = 0; tick < 1800; ++tick) {
+    const engine::LossGuard::Told guard{.roll_backs = 533 * (tick + 1) / 1800, .last_frame = tick};
+    const std::string line =
+        watch.look(guard, /*all=*/tick == 1799, start + std::chrono::milliseconds(50 * tick));
+    if (line.empty()) continue;
+    ++lines;
+    last = line;
+    if (lines == 1) EXPECT_EQ(line.find("since the last"), std::string::npos) << line;
+    if (lines == 2) EXPECT_NE(line.find("; 355 roll-backs since"), std::string::npos) << line;
+  }
+  EXPECT_EQ(lines, 3);  // at 0 s, 60 s and the end
+  EXPECT_NE(last.find("; 177 roll-backs since the last such line"), std::string::npos) << last;
+}
+
+}  // namespace
+}  // namespace millrace::app
