@@ -80,6 +80,16 @@ class Contents(ReportTest):
         self.assertRegex(outcome.err, r"units: (4 of 4 in stage 0|\d of 8 in stage 1) are dead")
         self.assertIn('model.norm = "instance"', outcome.err)
 
+    def test_the_first_lines_are_for_who_watches(self):
+        config = self.write(self.config(correction={"kind": "auto"}))
+        first, *rest = program.call("run", config).err.splitlines()
+        self.assertRegex(first, r"^watching images:.*: 24x16 at \d+ frames/s; what is new is reported here$")
+        self.assertNotRegex("\n".join(rest), "T/N|stage|latency|correction|loss")
+        told = program.call("run", config, "--verbose").err
+        self.assertTrue(told.startswith(first + "\ncorrection: "), told)
+        self.assertRegex(told, r"\nframe \d+ .* T/N .* latency")
+        self.assertEqual(program.call("run", config, "--quiet").err, "")
+
     def test_auto_learns_by_gradients_from_downstream_and_says_so(self):
         """(schedule, what the config names, and what auto makes of it: correction, beta1, ages)"""
         for schedule, named, *expected in (("partime", {}, "inverse-age", 0, [2, 0]),
@@ -97,7 +107,7 @@ class Contents(ReportTest):
                 self.assertEqual([report["correction"], beta1, report["gradient_age"]], expected)
                 self.assertEqual({json.loads(line)["correction"] for line in lines}, {report["correction"]})
                 self.assertIn(f"beta1 = {beta1}", report["run"]["config"])
-                told = program.call("run", self.folder / "config.toml").err
+                told = program.call("run", self.folder / "config.toml", "--verbose").err
                 said = f"correction: inverse-age (auto): rate / (1 + age in frames), {optimizer['kind']}'s beta1 {beta1:g}\n"
                 self.assertEqual(said in told, report["correction"] != "none", told)
 

@@ -144,26 +144,33 @@ void Console::hear_labels() {
   }
 }
 
-std::string Console::status() {
+std::string Console::status(bool verbose) {
   const engine::Reading r = run_.learner.trainer.monitor().read();
+  const engine::Verdict verdict = run_.learner.real_time.verdict(r);
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - shown_at_).count();
   const std::int64_t trained = run_.learner.trainer.trained(),
                      every = run_.learner.overload.train_every(),
-                     replayed = run_.learner.trainer.monitor().tally().counts().replayed;
+                     replayed = run_.learner.trainer.monitor().tally().counts().replayed,
+                     dropped = run_.intake.queue.dropped();
   const RunLog& log = run_.records.log;
-  std::string text =
-      engine::format("frame %lld  %.1f fps  %s  latency %.0f/%.0f ms  dropped %lld",
-                     static_cast<long long>(run_.request.resumed.frames + trained),
-                     double(trained - shown_) / std::max(1e-9, seconds),
-                     engine::rule_text(r, run_.learner.real_time.verdict(r)).c_str(), r.latency_p50,
-                     r.latency_p99, static_cast<long long>(run_.intake.queue.dropped()));
-  if (const double loss = log.network().recent(); log.network().count() > 0) {
+  std::string text = engine::format("frame %lld  %.1f fps",
+                                    static_cast<long long>(run_.request.resumed.frames + trained),
+                                    double(trained - shown_) / std::max(1e-9, seconds));
+  if (verbose) {
+    text += "  " + engine::rule_text(r, verdict) +
+            engine::format("  latency %.0f/%.0f ms", r.latency_p50, r.latency_p99);
+  } else if (verdict.judged) {
+    text += verdict.holds ? "  keeps up" : "  cannot keep up: " + verdict.reason;
+  }
+  if (verbose || dropped > 0) text += "  dropped " + std::to_string(dropped);
+  if (const double loss = log.network().recent(); verbose && log.network().count() > 0) {
     text += engine::format("  loss %.4f", loss);
     const Standing standing = log.standing();
     if (*standing.strongest && std::isfinite(standing.times))
       text += engine::format(" (%s: %.3gx)", standing.strongest, standing.times);
   }
+  if (events_ > 0) text += "  events " + std::to_string(events_);
   if (const Answers* const answers = run_.records.answers.get()) {
     const Answer answer = answers->now();
     if (const std::string name = answers->name(answer); !name.empty())
@@ -171,7 +178,7 @@ std::string Console::status() {
   }
   shown_ = trained;
   shown_at_ = now;
-  if (replayed > 0) text += "  replayed " + std::to_string(replayed);
+  if (verbose && replayed > 0) text += "  replayed " + std::to_string(replayed);
   if (every > 1) text += "  1 in " + std::to_string(every) + " learned";
   return text;
 }

@@ -42,7 +42,7 @@ class Console {
   }
   /// Reports events since the last call and serves viewers' requests.
   void look();
-  std::string status();
+  std::string status(bool verbose);
   /// Reads the config again and applies optimizer.lr, monitor.fps, checkpoint.every and the files
   /// written at the end (but not the video); other keys need a restart. Changes nothing if the
   /// config is wrong. Returns a line about it.

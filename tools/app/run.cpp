@@ -249,8 +249,8 @@ bool Run::paused() const {
   return parts_->console.paused();
 }
 
-std::string Run::status() const {
-  return parts_->console.status();
+std::string Run::status(bool verbose) const {
+  return parts_->console.status(verbose);
 }
 
 std::string Run::report() const {
@@ -269,7 +269,20 @@ std::string Run::video() const {
   return parts_->records.video ? parts_->records.video->writer().where() : "";
 }
 
-std::vector<std::string> Run::remarks() const {
+std::string Run::watching() const {
+  constexpr std::size_t kLongest = 60;  // a pipeline may fill a screen
+  const RunParts& p = *parts_;
+  const io::SourceInfo& info = p.intake.info;
+  std::string source = p.request.source();
+  if (source.size() > kLongest) source.replace(kLongest - 3, std::string::npos, "...");
+  return "watching " + source + ": " + std::to_string(info.width) + "x" +
+         std::to_string(info.height) +
+         (info.fps > 0 ? engine::format(" at %.4g frames/s", info.fps) : "") + "; " +
+         (p.records.answers ? "its class and what is new are" : "what is new is") +
+         " reported here" + (page().empty() ? "" : " and on the page");
+}
+
+std::vector<std::string> Run::remarks(bool verbose) const {
   const RunParts& p = *parts_;
   const Config& config = p.request.config;
   const engine::TrainerOptions& assembled = p.learner.assembled;
@@ -281,9 +294,9 @@ std::vector<std::string> Run::remarks() const {
     all.push_back("source: not set, using the default, " + config.source.uri);
   const std::string fit = squash_note(config, p.intake.info);
   if (!fit.empty()) all.push_back("source: " + fit);
-  if (config.correction.kind == "auto" && assembled.correction.kind != "none")
+  if (verbose && config.correction.kind == "auto" && assembled.correction.kind != "none")
     all.push_back("correction: " + describe_correction(config, assembled));
-  if (p.learner.replay || p.learner.memory)
+  if (verbose && (p.learner.replay || p.learner.memory))
     all.push_back("replay: " + describe_replay(config, assembled, p.intake.live));
   if (config.task.kind == "label" && config.weights.learn && config.replay.kind == "auto" &&
       !p.learner.memory) {
@@ -300,7 +313,8 @@ std::vector<std::string> Run::remarks() const {
                     "\"");
   }
   for (const std::string& line : assembled.network->remarks) all.push_back("model: " + line);
-  if (const std::string line = guard_remark(p.learner.trainer); !line.empty()) all.push_back(line);
+  if (const std::string line = guard_remark(p.learner.trainer); verbose && !line.empty())
+    all.push_back(line);
   if (!resumed.path.empty())
     all.push_back("checkpoint: resuming from " + resumed.path + ", after " +
                   std::to_string(resumed.frames) + " frames");

@@ -100,14 +100,16 @@ class Run {
 
   std::array<int, 3> shape() const;  ///< of a prediction's input: channels, height, width
   std::int64_t trained() const;
-  bool paused() const;          ///< by a viewer
-  std::string status() const;   ///< one line; rates are since the last call
-  std::string report() const;   ///< JSON; during learning without what only idle workers show
-  std::string summary() const;  ///< the report in a few lines, ending with the verdict
-  std::string page() const;     ///< its URL; "": not served
-  std::string video() const;    ///< its destination; "": none
-  /// Remarks for users before learning, one line each.
-  std::vector<std::string> remarks() const;
+  bool paused() const;  ///< by a viewer
+  /// One line; rates are since the last call. `verbose`: with times, latencies and loss.
+  std::string status(bool verbose = false) const;
+  std::string report() const;    ///< JSON; during learning without what only idle workers show
+  std::string summary() const;   ///< the report in a few lines, ending with the verdict
+  std::string page() const;      ///< its URL; "": not served
+  std::string video() const;     ///< its destination; "": none
+  std::string watching() const;  ///< the first line: source, size, rate, what is reported
+  /// Remarks for users before learning, one line each. `verbose`: with those on how it learns.
+  std::vector<std::string> remarks(bool verbose = true) const;
   const std::string& source_error() const;  ///< why the stream broke off; "": it didn't
   RunParts& parts() { return *parts_; }     ///< needs tools/app/parts.h
 

@@ -28,7 +28,7 @@ struct RunArguments {
   std::string report;
   app::RunOptions options;
   std::string token_file;  ///< file with the token; "": none
-  bool quiet = false;
+  bool quiet = false, verbose = false;
 };
 
 std::string fitted(const std::string& line) {
@@ -40,11 +40,13 @@ std::string fitted(const std::string& line) {
 /// Reports a run's progress to users, on stderr, and to systemd, and handles signals. One thread.
 class Attendant {
  public:
-  Attendant(app::Run& run, bool quiet) : run_(run), quiet_(quiet) {
-    for (const std::string& remark : quiet ? std::vector<std::string>{} : run.remarks())
-      say(remark);
-    if (!quiet && !run.page().empty()) say("page: " + run.page());
-    if (!quiet && !run.video().empty()) say("video: " + run.video());
+  Attendant(app::Run& run, bool quiet, bool verbose) : run_(run), quiet_(quiet), verbose_(verbose) {
+    if (!quiet) {
+      say(run.watching());
+      if (!run.page().empty()) say("page: " + run.page());
+      if (!run.video().empty()) say("video: " + run.video());
+      for (const std::string& remark : run.remarks(verbose)) say(remark);
+    }
     run.on_event([this](const std::string& line) { say(line); });
     run.on_tick([this] { look(); });
     watchdog_.ready();
@@ -88,13 +90,13 @@ class Attendant {
     const std::int64_t trained = run_.trained();
     if (watchdog_.due(trained)) watchdog_.trained(trained, run_.status());
     if (run_.paused() && !stopping_) watchdog_.paused("paused on demand");
-    if (!quiet_ && Clock::now() >= next_) show(run_.status());
+    if (!quiet_ && Clock::now() >= next_) show(run_.status(verbose_));
   }
 
   using Clock = std::chrono::steady_clock;
 
   app::Run& run_;
-  const bool quiet_;
+  const bool quiet_, verbose_;
   const bool terminal_ = isatty(STDERR_FILENO);
   bool open_ = false;         ///< a line of progress on a terminal
   Clock::time_point next_{};  ///< of progress
@@ -154,7 +156,7 @@ int learn(const RunArguments& arguments, engine::Exchange* ranks) {
   const auto failed = [&](const std::string& what) {
     failure += (failure.empty() ? "" : "; ") + what;
   };
-  Attendant attendant(run, arguments.quiet);
+  Attendant attendant(run, arguments.quiet, arguments.verbose);
   try {
     run.learn(arguments.frames);
   } catch (const app::Wedged& error) {
@@ -230,7 +232,12 @@ void add_options(CLI::App& options, RunArguments& arguments) {
       .add_option("--token-file", arguments.token_file,
                   "A file that holds the token, which keeps it out of the list of processes")
       ->excludes(token);
-  options.add_flag("--quiet", arguments.quiet, "No progress and no summary");
+  CLI::Option* const quiet =
+      options.add_flag("--quiet", arguments.quiet, "No progress and no summary");
+  options
+      .add_flag("-v,--verbose", arguments.verbose,
+                "Also how it learns: times of the stages, latency, loss, correction, replay")
+      ->excludes(quiet);
 }
 
 }  // namespace
