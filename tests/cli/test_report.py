@@ -81,10 +81,13 @@ class Contents(ReportTest):
         self.assertIn('model.norm = "instance"', outcome.err)
 
     def test_the_first_lines_are_for_who_watches(self):
-        config = self.write(self.config(correction={"kind": "auto"}))
+        tables = self.config(correction={"kind": "auto"})
+        tables["source"] |= {"pace": "live", "fps": 25}  # there is time for progress
+        config = self.write(tables)
         first, *rest = program.call("run", config).err.splitlines()
         self.assertRegex(first, r"^watching images:.*: 24x16 at \d+ frames/s; what is new is reported here$")
-        self.assertNotRegex("\n".join(rest), "T/N|stage|latency|correction|loss")
+        self.assertRegex(rest[0], r"^frame \d+  [\d.]+ fps")
+        self.assertNotRegex("\n".join(rest), "T/N|latency|correction|loss")
         told = program.call("run", config, "--verbose").err
         self.assertTrue(told.startswith(first + "\ncorrection: "), told)
         self.assertRegex(told, r"\nframe \d+ .* T/N .* latency")
