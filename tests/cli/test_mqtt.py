@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 import signal
 import socket
@@ -23,6 +24,8 @@ class Home:
         self.port, self.latest = test.port, {}
         self.process = test.spawn(["mosquitto_sub", "-p", test.port, "-t", "#", "-F", "%x %t", "-q", "1"])
         threading.Thread(target=self.hear, daemon=True).start()
+        self.send("subscribed", "1", "-r")
+        test.wait_until(lambda: "subscribed" in self.latest)
 
     def hear(self):
         with contextlib.suppress(ValueError):  # the test has ended
@@ -45,8 +48,8 @@ class Home:
         entity = self.entities()[platform, name]
         return jinja2.Template(entity["value_template"]).render(value_json=json.loads(self.text(entity["state_topic"])))
 
-    def send(self, topic, text):
-        subprocess.run(["mosquitto_pub", "-p", str(self.port), "-t", topic, "-m", text], check=True)
+    def send(self, topic, text, *options):
+        subprocess.run(["mosquitto_pub", "-p", str(self.port), "-t", topic, "-m", text, *options], check=True)
 
     def press(self, name):
         button = self.entities()["button", name]
@@ -151,12 +154,22 @@ class Mqtt(program.CliTest):
     def test_an_event_is_told_and_its_picture_shown(self):
         home = self.home()
         uri = program.write_frames(self.folder / "frames", program.frames_with_an_event(slice(340, None)))
-        self.succeed("run", self.config(source={"uri": uri, "fps": 200.0}, novelty={"minimum": 1,
+        self.succeed("run", self.config(source={"uri": uri, "pace": "asap"}, novelty={"minimum": 1,
             "snapshots": self.folder / "shots", "mqtt": f"mqtt://127.0.0.1:{self.port}", "topic": "alerts/door"}))
         self.wait_until(lambda: home.text("alerts/door"))
         self.assertEqual(json.loads(home.text("alerts/door"))["event"], 1)
         self.assertIn("event", home.entities()["image", "Last event"]["image_topic"])
         self.wait_until(lambda: home.latest.get("door/cam 1/event", b"").startswith(b"\x89PNG"))
+
+    def test_a_live_run_is_online_whatever_its_lost_connection_leaves(self):
+        home = self.home()
+        run = self.start_run(self.config())
+        self.wait_until(lambda: home.text("door/cam 1/availability") == "online")
+        home.send("door/cam 1/availability", "offline", "-r")  # as a broker does for a connection that it gives up
+        self.wait_until(lambda: home.text("door/cam 1/availability") == "offline")
+        self.wait_until(lambda: home.text("door/cam 1/availability") == "online")
+        self.stop(run, signal.SIGTERM)
+        self.wait_until(lambda: home.text("door/cam 1/availability") == "offline")
 
     def test_a_dead_run_is_offline_and_a_broker_may_come_late_and_go(self):
         # The name may have an address at which nobody listens, too.
@@ -168,9 +181,15 @@ class Mqtt(program.CliTest):
         self.wait_until(lambda: home.text("door/cam 1/state"))
         self.assertEqual(home.entities(), {})
         broker.terminate()
-        broker.wait()
+        logs = [broker.communicate()[1]]
         self.read_until(run, away)
-        home = self.home()
+        broker = self.broker()
+        home = Home(self)
         self.wait_until(lambda: home.text("door/cam 1/availability") == "online")
         run.kill()
         self.wait_until(lambda: home.text("door/cam 1/availability") == "offline")
+        broker.terminate()
+        logs.append(broker.communicate()[1])
+        first, second = (re.findall(" as (millrace[^ ]*)", log) for log in logs)
+        self.assertEqual(first, second, "a broker would keep the lost connection beside the new one")
+        self.assertEqual(len(first), 1)

@@ -24,8 +24,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::milliseconds kLastPatience = 1s;  // shared by all posts after the run
-
 /// FOLDER/20260102T030405Z-event-7-frame-1234ENDING, in UTC, so that names sort by time.
 std::string path_of(const std::string& folder, const Alert& alert, const std::string& ending) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(alert.event.time);
@@ -167,7 +165,7 @@ std::chrono::milliseconds Alerts::patience() {
   if (!stop_.load()) return options_.patience;
   const auto now = std::chrono::steady_clock::now();
   if (last_end_ == std::chrono::steady_clock::time_point())
-    last_end_ = now + std::min(options_.patience, kLastPatience);
+    last_end_ = now + options_.patience;
   return std::max(1ms, std::chrono::ceil<std::chrono::milliseconds>(last_end_ - now));
 }
 

@@ -35,7 +35,7 @@ struct AlertOptions {
   int channels = 0, height = 0, width = 0;
   double clip_seconds = 0;  ///< before and after an event's first frame; 0: no clip
   double fps = 0;           ///< of clips; 0: 25
-  std::chrono::milliseconds patience{5000};  ///< per post
+  std::chrono::milliseconds patience{5000};  ///< per post; after the run, for all
   std::size_t keep = 1000;                   ///< snapshots in the folder; older ones are removed
 };
 
@@ -53,7 +53,7 @@ class Alerts {
   void raise(const Alert& alert, const float* frame, const float* prediction);
   /// Records the frame for clips. Call it before raise() for the same frame.
   void film(const float* frame, const float* prediction);
-  /// Sends what is queued, with shorter time-outs, and stops. One thread.
+  /// Sends what is queued, for `patience` in all, and stops. One thread.
   void finish();
 
   // Any thread.

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <random>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 
 #include <mosquitto.h>
 
+#include "engine/format.h"
 #include "io/network/dial.h"
 #include "io/source/source.h"
 #include "io/source/uri.h"
@@ -24,7 +26,9 @@ class Client final : public MqttClient {
  public:
   explicit Client(MqttOptions options) : options_(std::move(options)) {
     [[maybe_unused]] static const int started = mosquitto_lib_init();
-    client_ = mosquitto_new(nullptr, true, this);
+    // One name for all connections: a broker ends a lost one when the next comes, not later.
+    client_ = mosquitto_new(engine::format("millrace%08x", std::random_device{}()).c_str(), true,
+                            this);
     if (!client_) throw std::runtime_error(where_ + ": no client");
     mosquitto_connect_callback_set(client_, on_connect);
     mosquitto_publish_callback_set(client_, on_publish);
@@ -35,7 +39,8 @@ class Client final : public MqttClient {
       mosquitto_will_set(client_, topic.c_str(), 7, "offline", kAtLeastOnce, true);
   }
   ~Client() override {
-    if (!options_.presence.empty()) publish({options_.presence, "offline", true});
+    leaving_ = true;
+    announce("offline");
     for (const auto end = Clock::now() + 1s; connected_ && !idle() && Clock::now() < end;)
       work(10ms);
     mosquitto_disconnect(client_);
@@ -92,32 +97,41 @@ class Client final : public MqttClient {
     dialled_ = true;
   }
 
+  void announce(const char* presence) {
+    if (!options_.presence.empty()) publish({options_.presence, presence, true});
+  }
+
   static void on_connect(mosquitto*, void* object, int code) {
     Client& self = *static_cast<Client*>(object);
     if (code != 0) return self.fail(mosquitto_connack_string(code));
     self.connected_ = true;
     self.error_.clear();
     self.addresses_.clear();
-    if (!self.options_.presence.empty()) self.publish({self.options_.presence, "online", true});
+    self.announce("online");
     for (const MqttMessage& birth : self.options_.births) self.publish(birth);
-    const std::string& topic = self.options_.subscription;
-    if (!topic.empty()) mosquitto_subscribe(self.client_, nullptr, topic.c_str(), kAtLeastOnce);
+    for (const std::string& topic : {self.options_.subscription, self.options_.presence})
+      if (!topic.empty()) mosquitto_subscribe(self.client_, nullptr, topic.c_str(), kAtLeastOnce);
   }
   static void on_publish(mosquitto*, void* object, int) {
     --static_cast<Client*>(object)->unconfirmed_;
   }
   static void on_message(mosquitto*, void* object, const mosquitto_message* message) {
-    if (message->retain) return;  // a request from long ago
-    static_cast<Client*>(object)->options_.heard(
-        message->topic,
-        {static_cast<const char*>(message->payload), std::size_t(message->payloadlen)});
+    Client& self = *static_cast<Client*>(object);
+    const std::string_view text(static_cast<const char*>(message->payload),
+                                std::size_t(message->payloadlen));
+    if (message->topic == self.options_.presence) {
+      // The will of a lost connection or of an earlier run comes late.
+      if (text != "online" && !self.leaving_) self.announce("online");
+    } else if (!message->retain) {  // else a request from long ago
+      self.options_.heard(message->topic, text);
+    }
   }
 
   const MqttOptions options_;
   const std::string where_ = io::redacted(options_.url);
   const io::Authority at_ = io::authority(io::split_uri(options_.url));
   mosquitto* client_ = nullptr;
-  bool connected_ = false, dialled_ = false;
+  bool connected_ = false, dialled_ = false, leaving_ = false;
   int unconfirmed_ = 0;
   Clock::time_point next_try_;
   std::vector<io::Address> addresses_;
