@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "io/source/source_kinds.h"  // frame_period, kLatest
 
@@ -25,7 +26,8 @@ class Timeline {
       : period_(std::min(period, nanoseconds(kLongestPeriod))),
         slack_(slack),
         rate_known_(period > nanoseconds(0)),
-        usual_(rate_known_ ? period_ : frame_period(rate_or_default(0.0))) {
+        usual_(rate_known_ ? period_ : frame_period(rate_or_default(0.0))),
+        grid_(usual_) {
     steps_.fill(usual_);
   }
 
@@ -43,11 +45,13 @@ class Timeline {
       broken_off_ = false;
       next = last_ + std::max(made_up(), elapsed);
       offset_ = next - pts;
-      count_lost(elapsed);
+      if (elapsed > nanoseconds(0)) count_lost(elapsed);
+      delayed_ = 0;
     } else {
       const bool stamped = step != nanoseconds(0);
       if (!stamped) next = last_ + (elapsed > nanoseconds(0) ? elapsed : made_up());
-      count_lost(stamped ? step : elapsed);
+      stamps_ = stamps_ || stamped;  // else the source has none
+      if (stamps_ || elapsed > nanoseconds(0)) count_lost(stamps_ ? step : elapsed);
       learn(stamped ? step : elapsed, elapsed > nanoseconds(0));
     }
     return last_ = std::max(next, last_ + kLeastStep);
@@ -98,17 +102,30 @@ class Timeline {
     const nanoseconds patience = std::max(slack_, kPatience * usual_);
     return step < -slack_ || step > elapsed + std::min(patience, kPatience * kLongestPeriod);
   }
-  // Lateness is summed up first, since jitter makes one step long and the next one short.
+  // Lateness is summed up first, since jitter makes one step long and the next one short. Frames
+  // that seemed lost and catch up were delayed: a busy server stamps them as they leave.
   void count_lost(nanoseconds step) {
-    if (!rate_known_ || step <= nanoseconds(0)) return;
-    late_ += step - usual_;
-    const std::int64_t missing = (late_ + usual_ / 4) / usual_;
-    if (missing > 0) {
-      lost_ += missing;
-      late_ -= missing * usual_;
+    if (!rate_known_) return;
+    late_ += step - grid_;
+    const nanoseconds most = late_ + (late_ > nanoseconds(0) ? grid_ : -grid_) / 4;
+    const std::int64_t missing = std::max<std::int64_t>(most / grid_, -delayed_);
+    if (missing != 0) quiet_ = 0;
+    lost_ += missing;
+    delayed_ = ++quiet_ > 8 * kWindow ? 0 : delayed_ + missing;
+    late_ = std::max(late_ - missing * grid_, -grid_);
+    // Rates are inexact, most of all those of the stamps: fractions of a frame are forgotten.
+    late_ -= late_ / (period_ > nanoseconds(0) ? 256 : 4);
+  }
+  /// Steps that vary much tell no frame time, if the source does. A new rate has lost nothing.
+  void regulate() {
+    const auto near = std::ranges::count_if(
+        steps_, [&](nanoseconds step) { return std::chrono::abs(step - usual_) <= usual_ / 50; });
+    if (period_ > nanoseconds(0) && (seen_ < kWindow || 2 * near < std::ssize(steps_))) return;
+    if (std::chrono::abs(usual_ - grid_) > grid_ / 4) {
+      lost_ -= std::exchange(delayed_, 0);
+      late_ = nanoseconds(0);
     }
-    late_ = std::max(late_, -usual_);
-    late_ -= late_ / 4;  // rates are inexact: fractions of a frame are forgotten over time
+    grid_ = usual_;
   }
   void learn(nanoseconds step, bool live) {
     if (step <= nanoseconds(0)) return;
@@ -116,10 +133,12 @@ class Timeline {
     learned_ += step;
     if (rate_known_) {
       usual_ = usual_step(steps_);
+      regulate();
     } else if (seen_ >= kEnough && (!live || learned_ >= kLongEnough)) {
       // Unknown rate: these few steps stand for all.
       usual_ = usual_step(std::span(steps_).first(std::min(seen_, steps_.size())), live);
       steps_.fill(usual_);
+      grid_ = usual_;
       rate_known_ = true;
     }
   }
@@ -130,17 +149,21 @@ class Timeline {
   const nanoseconds slack_;
   bool rate_known_;    // from the source, or after enough steps
   nanoseconds usual_;  // frame time
+  nanoseconds grid_;   // the same, if it is sure: what losses are counted by
   std::array<nanoseconds, kWindow> steps_{};
   std::size_t seen_ = 0;    // steps learned from
   nanoseconds learned_{0};  // their sum
 
   bool started_ = false;
+  bool stamps_ = false;
   bool broken_off_ = false;
   nanoseconds source_{0};  // last input stamp
   nanoseconds last_{0};    // last output stamp
   nanoseconds offset_{0};  // between the two
   nanoseconds late_{0};    // behind the usual rate, less than a frame
   std::int64_t lost_ = 0;
+  std::int64_t delayed_ = 0;  // of those, recently: may still come
+  std::size_t quiet_ = 0;     // steps since
 };
 
 }  // namespace millrace::io

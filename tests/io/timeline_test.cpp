@@ -121,6 +121,15 @@ TEST(Timeline, JitterIsNoLoss) {
   EXPECT_EQ(time.lost(), 0);
 }
 
+TEST(Timeline, FramesThatAreDelayedAreNotLost) {
+  Timeline time(kPeriod, kSlack);
+  for (int n = 0; n < 2000; ++n) {
+    const milliseconds delay = std::max(milliseconds(0), milliseconds(200 - 5 * (n % 100)));
+    time.map(n / 2 * 2 * kPeriod + delay, kPeriod);  // each second one has the stamp before
+  }
+  EXPECT_LE(time.lost(), 1);
+}
+
 TEST(Timeline, LearnsTheRealRate) {
   Timeline unnamed(nanoseconds(0), kSlack);
   for (int n = 0; n < 50; ++n) unnamed.map(n * seconds(1), seconds(1));
