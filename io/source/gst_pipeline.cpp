@@ -66,9 +66,10 @@ void set_up_part(GstBin*, GstBin*, GstElement* element, gpointer) {
 }
 
 GstParts decode_uri(const SourceOptions& options, const std::string& uri) {
-  GstParts parts{parse(options, std::string("uridecodebin name=millrace_from") + kTail)};
-  const GstOwned<GstElement> from = child(parts.pipeline.get(), "millrace_from");
+  GstParts parts{parse(options, std::string("uridecodebin name=") + kFrom + kTail)};
+  const GstOwned<GstElement> from = child(parts.pipeline.get(), kFrom);
   g_object_set(from.get(), "uri", uri.c_str(), nullptr);
+  if (!split_uri(uri).is_rtsp()) keep_to_origin(parts.pipeline.get(), uri);  // RTSP is many ports
   g_signal_connect(from.get(), "source-setup", G_CALLBACK(set_up_network_source), nullptr);
   g_signal_connect(from.get(), "deep-element-added", G_CALLBACK(set_up_part), nullptr);
   g_signal_connect(from.get(), "autoplug-continue", G_CALLBACK(wants_decoding), nullptr);
@@ -98,9 +99,8 @@ GstParts read_camera(const SourceOptions& options, const Uri& uri) {
   const std::string device = file_path(uri);
   std::error_code ignored;
   if (!std::filesystem::exists(device, ignored)) throw source_error(options, "no such device");
-  GstParts parts{parse(options, std::string("v4l2src name=millrace_from ! decodebin") + kTail)};
-  g_object_set(child(parts.pipeline.get(), "millrace_from").get(), "device", device.c_str(),
-               nullptr);
+  GstParts parts{parse(options, std::string("v4l2src name=") + kFrom + " ! decodebin" + kTail)};
+  g_object_set(child(parts.pipeline.get(), kFrom).get(), "device", device.c_str(), nullptr);
   return parts;
 }
 
@@ -154,6 +154,8 @@ void start_gstreamer() {
     if (!started) {
       throw SourceError(std::string("GStreamer: ") + (error ? error->message : "did not start"));
     }
+    watch_sources();
+    find_parts();
   });
 }
 

@@ -20,6 +20,9 @@ struct GstParts {
   GstElement* converter = nullptr;  ///< null if the user's own text ends in an appsink
 };
 
+/// Name of the element that reads the URI or the device.
+constexpr char kFrom[] = "millrace_from";
+
 /// Initializes GStreamer once per process. Any thread. Throws SourceError.
 void start_gstreamer();
 
@@ -30,6 +33,15 @@ GstParts build_pipeline(const SourceOptions& options);
 /// `most` pixels or no size at all, or a picture's bytes don't end, posts an error and drops the
 /// data.
 void bound_pictures(GstElement* pipeline, std::int64_t most);
+
+/// Once per process, so that keep_to_origin() has effect.
+void watch_sources();
+/// From now on `pipeline`, and what downloads for it, reads from the scheme, host and port of the
+/// http `uri`, or from another `uri` itself; whatever else its data names becomes an error.
+void keep_to_origin(GstElement* pipeline, const std::string& uri);
+
+/// Once per process: multipart streams of JPEG pictures are found by the pictures' bytes.
+void find_parts();
 
 /// Whether `pipeline` reads a playlist, as of HLS or DASH.
 bool reads_playlist(GstElement* pipeline);

@@ -195,20 +195,6 @@ GstPadProbeReturn to_converter(GstPad*, GstPadProbeInfo* info, gpointer) {
   return GST_PAD_PROBE_OK;
 }
 
-bool is_playlist(const std::string& kind) {
-  for (const char* const one : {"application/x-hls", "application/dash+xml",
-                                "application/vnd.ms-sstr+xml", "application/sdp"}) {
-    if (kind == one) return true;
-  }
-  return false;
-}
-
-gchar* uri_of(GstElement* uridecodebin) {
-  gchar* uri = nullptr;
-  g_object_get(uridecodebin, "uri", &uri, nullptr);
-  return uri;
-}
-
 /// Why GStreamer must not read a stream that it would read wrongly; null: it may.
 const char* mistaken(const std::string& kind, const GstStructure& stream) {
   const auto text = [&](const char* field) {
@@ -285,11 +271,7 @@ gboolean wants_decoding(GstElement* decodebin, GstPad* pad, GstCaps* format, gpo
     if (kind.starts_with(other)) return FALSE;
   }
   const GstOwned<GstObject> pipeline(gst_object_get_parent(GST_OBJECT(decodebin)));
-  const GstOwned<gchar> uri(uri_of(decodebin));
-  const bool of_file =
-      uri && (g_str_has_prefix(uri.get(), "file:") || g_str_has_prefix(uri.get(), "fd:"));
-  const char* const why = of_file && is_playlist(kind) ? "a file that names others is not followed"
-                                                       : mistaken(kind, *stream);
+  const char* const why = mistaken(kind, *stream);
   if (why) {
     GST_ELEMENT_ERROR(pipeline.get(), STREAM, DECODE, ("%s", why), (nullptr));
     gst_pad_add_probe(
@@ -332,6 +314,8 @@ void GstTrouble::note_error(GstMessage* message) {
     cause_ = "GStreamer has no name for its pixel format";
   } else if (detail.find("reason error (-5)") != std::string::npos) {  // GST_FLOW_ERROR, no more
     cause_ = "it cannot be read";
+  } else if ((cause_ + detail).find("Redirect to:") != std::string::npos) {
+    cause_ = "a part of it is redirected, which is not followed";
   } else if (!detail.empty() && detail != cause_) {
     cause_ += " (" + detail + ")";
   }

@@ -168,7 +168,7 @@ class GStreamerSource : public Source {
 
   // The element that reads the URI; null without uridecodebin.
   GstOwned<GstElement> network_source() const {
-    const GstOwned<GstElement> from = child(parts_.pipeline.get(), "millrace_from");
+    const GstOwned<GstElement> from = child(parts_.pipeline.get(), kFrom);
     GstElement* source = nullptr;
     if (from) g_object_get(from.get(), "source", &source, nullptr);
     return GstOwned<GstElement>(source);

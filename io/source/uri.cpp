@@ -18,34 +18,39 @@ bool can_be_scheme(std::string_view text) {
   });
 }
 
-// Length of the "user:password@" at the start of `text`, which follows "://"; 0 if none.
+bool is_number(std::string_view text) {
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
+}
+
+// Length of the "user:password@" at the start of `text`, which follows "://"; 0 if none. A password
+// may hold an unescaped '/', '?', '#', quote or space, so it lasts to the last '@' of the word.
 std::size_t credentials_length(std::string_view text) {
   for (const std::string_view form : {"[USER:PASSWORD@]", "USER:PASSWORD@"}) {
     if (text.starts_with(form)) return 0;  // a placeholder from the help
   }
   const std::string_view word = text.substr(0, text.find_first_of(" \t\n\"'"));
   const std::string_view authority = word.substr(0, word.find_first_of("/?#"));
-  std::size_t at = authority.rfind('@');
-  if (at == std::string_view::npos) {
-    // If a password has an unescaped '/', '?' or '#', what looks like HOST:PORT has no numeric
-    // port, and the '@' comes later in the word.
-    const std::size_t colon = authority.find(':');
-    if (colon == std::string_view::npos) return 0;
-    const std::string_view port = authority.substr(colon + 1);
-    const bool number =
-        std::all_of(port.begin(), port.end(), [](unsigned char c) { return std::isdigit(c); });
-    if (number && !port.empty()) return 0;
-    at = word.rfind('@');
+  const std::size_t colon = authority.find(':'), last = word.rfind('@');
+  if (authority.find('@') != authority.npos) return last + 1;
+  if (colon == authority.npos) return 0;
+  if (last == word.npos) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    return is_number(authority.substr(colon + 1)) ? 0 : line.find('@') + 1;  // npos + 1 is 0
   }
-  return at == std::string_view::npos ? 0 : at + 1;
+  // HOST:PORT/PATH@MORE has a number before its first '/', and no host behind the '@'.
+  const std::string_view behind = word.substr(last + 1);
+  const bool path = is_number(authority.substr(colon + 1)) && word[authority.size()] == '/' &&
+                    behind.substr(0, behind.find_first_of("/?#")).find_first_of(".:") == word.npos;
+  return path ? 0 : last + 1;
 }
 
 /// \param text ends with the key.
 bool names_a_secret(std::string_view text) {
-  constexpr std::array<std::string_view, 10> endings = {"pw",       "pwd",        "pass",  "passwd",
-                                                        "password", "passphrase", "token", "secret",
-                                                        "apikey",   "api_key"};
-  constexpr std::size_t kLongest = 10;  // more would take time quadratic in a text of many '='
+  constexpr std::array<std::string_view, 15> endings = {
+      "pw",  "pwd", "psw",  "pas",   "pass",   "passwd",    "password",   "passphrase",
+      "key", "sig", "auth", "token", "secret", "signature", "credentials"};
+  constexpr std::size_t kLongest = 11;  // more would take time quadratic in a text of many '='
   std::string lower(text.substr(text.size() - std::min(text.size(), kLongest)));
   for (char& c : lower) c = char(std::tolower(static_cast<unsigned char>(c)));
   return std::any_of(endings.begin(), endings.end(),
@@ -98,6 +103,13 @@ Authority authority(const Uri& uri) {
 
 std::string authority_error(const Uri& uri, int least_port) {
   const Authority at = authority(uri);
+  const std::string_view text =
+      std::string_view(uri.rest).substr(std::min<std::size_t>(2, uri.rest.size()));
+  const std::string_view before = text.substr(0, text.find_first_of("/?#"));
+  const std::size_t secret = credentials_length(text);
+  // Behind credentials that end before it, only '#' is no part of a path or a query.
+  if (secret > before.size() && (before.find('@') == before.npos || text[before.size()] == '#'))
+    return "write # / ? @ in a user or password as %23 %2F %3F %40";
   const bool brackets = at.host.find_first_of("[]") != std::string::npos;
   if (at.host.empty() || brackets) return "names no host";
   if (at.port.empty()) return "";

@@ -248,3 +248,16 @@ class Ranks(RanksTest):
         self.assertIn("rank 1 was asked to stop: draining the pipeline", err)
         self.assertTrue(weights.exists())
         self.report()
+
+    def test_a_rank_that_never_comes_is_named_and_a_signal_ends_the_wait(self):
+        file = self.write(self.config(source={"uri": "synth:shapes"}))
+        # The one never starts MPI; the other does, and then stops before it says anything: its config is a pipe without a writer.
+        os.mkfifo(self.folder / "pipe")
+        for late, whom in (("exec sleep 600", "the other ranks to start"), (f"exec {program.MILLRACE} run {self.folder}/pipe", "rank 1")):
+            with self.subTest(whom):
+                script = f"[ $OMPI_COMM_WORLD_RANK = 1 ] && {late}; exec {program.MILLRACE} run {file}"
+                run = self.spawn([*LAUNCH, "-n", "2", "sh", "-c", script], ENVIRONMENT)
+                self.read_until(run, f"waiting for {whom}")
+                os.kill(processes_under(run.pid)[0], signal.SIGTERM)
+                self.read_until(run, f"stopped while waiting for {whom}")
+                run.communicate(timeout=120)

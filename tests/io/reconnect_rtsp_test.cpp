@@ -201,10 +201,10 @@ TEST(RtspChanges, AStreamThatEndsIsOpenedAgain) {
       "yuvj420p " +
       file;
   ASSERT_EQ(std::system(make.c_str()), 0);
-  RtspProcess server({"tcp", "file=" + file});
+  RtspProcess server({"tcp", "launch=filesrc location=" + file + " ! avidemux ! rtpjpegpay pt=26"});
   // A busy machine may take longer than the default silence to tell of the end.
   const auto source =
-      open_source({.uri = server.uri("/file"), .reconnect = {.silence = seconds(30)}});
+      open_source({.uri = server.uri("/other"), .reconnect = {.silence = seconds(30)}});
   EXPECT_GT(source->info().duration_s, 0);
   const auto health = source->health();
   EXPECT_TRUE(read_until(

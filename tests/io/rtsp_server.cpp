@@ -1,7 +1,6 @@
 // A camera for tests: serves moving pictures over RTSP on loopback, in its own process, which can
 // be killed and frozen. Prints its port, then serves until stdin closes. /ball: JPEG. /rateless:
-// the same without a rate. /file: an AVI file with JPEG pictures. /keys: H.264 with one key frame a
-// second.
+// the same without a rate. /keys: H.264 with one key frame a second. /other: what `launch=` says.
 #include <gst/rtsp-server/rtsp-server.h>
 
 #include <cstdio>
@@ -14,19 +13,19 @@ struct Arguments {
   std::string port = "0";  ///< any free one
   std::string size = "width=64,height=48";
   std::string rate = "25";
-  std::string file;
+  std::string launch;
   GstRTSPLowerTrans transport =
       GstRTSPLowerTrans(GST_RTSP_LOWER_TRANS_UDP | GST_RTSP_LOWER_TRANS_TCP);
 };
 
-// [port=N] [rate=FPS] [file=AVI] [large] [tcp] [udp]
+// [port=N] [rate=FPS] [launch=ELEMENT ! ... PAYLOADER] [large] [tcp] [udp]
 Arguments parse(int argc, char** argv) {
   Arguments arguments;
   for (int n = 1; n < argc; ++n) {
     const std::string word = argv[n];
     if (word.starts_with("port=")) arguments.port = word.substr(5);
     if (word.starts_with("rate=")) arguments.rate = word.substr(5);
-    if (word.starts_with("file=")) arguments.file = word.substr(5);
+    if (word.starts_with("launch=")) arguments.launch = word.substr(7);
     if (word == "large") arguments.size = "width=96,height=64";
     if (word == "tcp") arguments.transport = GST_RTSP_LOWER_TRANS_TCP;
     if (word == "udp") arguments.transport = GST_RTSP_LOWER_TRANS_UDP;
@@ -66,8 +65,7 @@ int main(int argc, char** argv) {
   serve(server, arguments, "/rateless",
         ball + "capssetter replace=true caps=video/x-raw,format=I420," + arguments.size +
             ",framerate=0/1 ! jpegenc ! rtpjpegpay pt=26");
-  serve(server, arguments, "/file",
-        "filesrc location=" + arguments.file + " ! avidemux ! rtpjpegpay pt=26");
+  if (!arguments.launch.empty()) serve(server, arguments, "/other", arguments.launch);
   serve(server, arguments, "/keys",
         ball + "openh264enc gop-size=25 ! h264parse ! rtph264pay pt=96");
   if (gst_rtsp_server_attach(server, nullptr) == 0) return 1;

@@ -59,6 +59,14 @@ TEST(Redacted, HidesCredentialsAndSecrets) {
       {"http://user@host/", "http://***@host/"},
       {"rtsp://u:p@ss@host/x", "rtsp://***@host/x"},
       {"rtsp://u:a/b?c#d@host/x", "rtsp://***@host/x"},
+      {"rtsp://admin:S3cret@Home#99@host/cam", "rtsp://***@host/cam"},
+      {"rtsp://u:p@ss?w/o@host:554/x", "rtsp://***@host:554/x"},
+      {"rtsp://u:12#34@host/x", "rtsp://***@host/x"},
+      {"rtsp://u:12/34@10.0.0.1/x", "rtsp://***@10.0.0.1/x"},
+      {"rtsp://u:it's@host/x", "rtsp://***@host/x"},
+      {"rtsp://u:a b@host/x", "rtsp://***@host/x"},
+      {"http://h/x?usr=me&pwd=a&AuthToken=b&key=c&auth=d&sig=e&loginpas=f&n=1",
+       "http://h/x?usr=me&pwd=***&AuthToken=***&key=***&auth=***&sig=***&loginpas=***&n=1"},
       {"gst:rtspsrc location=\"rtsp://u:p@h/x\" ! appsink",
        "gst:rtspsrc location=\"rtsp://***@h/x\" ! appsink"},
       {"gst:rtspsrc user-id=me user-pw=secret ! fakesink",
@@ -90,6 +98,9 @@ TEST(Uri, HostsAndPorts) {
                                 "http://h:65536", "http://h:x", "http://h:1x"})
     EXPECT_NE(authority_error(split_uri(uri)), "") << uri;
   EXPECT_EQ(authority_error(split_uri("rtsp://h:0"), 0), "");
+  for (const char* const uri : {"rtsp://u:p#1@h/x", "rtsp://u:p@2#3@h/x", "rtsp://u:p/1@h/x"})
+    EXPECT_NE(authority_error(split_uri(uri)).find("%23"), std::string::npos) << uri;
+  EXPECT_EQ(authority_error(split_uri("rtsp://u:p@h/x?mail=a@b.org")), "");
 }
 
 TEST(Uri, CredentialsAreDecoded) {

@@ -52,6 +52,9 @@ struct Wedged : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Called often while ranks wait for `whom` before a run; true gives up.
+using Waits = std::function<bool(const std::string& whom)>;
+
 struct RunOptions {
   std::string trace;                   ///< file for a trace of the workers' actions; "": none
   bool trace_operators = false;        ///< also trace operators within steps
@@ -65,6 +68,12 @@ struct RunOptions {
   std::shared_ptr<const GivenStream> given;
   /// Rank 0's link to the ranks that follow() this run, or null. Outlives the run.
   engine::Exchange* ranks = nullptr;
+  Waits waits;  ///< for other ranks
+};
+
+/// The user stopped the run before it began.
+struct Stopped : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 /// One run: source, queue, pipeline, monitor and everything else in the config. Thread-bound,
@@ -121,13 +130,14 @@ class Run {
 // of the workers, without report or page.
 
 /// Null if this process was started alone; then MPI isn't even loaded. Call it once per process.
+/// Another thread calls `waits` until all ranks have started; true ends the process with 0.
 /// Ranks must not end before all have destroyed their Exchange. Throws ConfigError if several
 /// processes were started and this build has no MPI.
-std::unique_ptr<engine::Exchange> launched_ranks();
+std::unique_ptr<engine::Exchange> launched_ranks(const Waits& waits = {});
 /// Learns as part of rank 0's run and returns the exit code. `read` returns the config, which must
 /// equal rank 0's, or throws ConfigError. `asked_to_stop` is called about 20 times a second; on
-/// true, rank 0 drains all ranks. Throws std::runtime_error if the run fails. Rank 0 reports errors
-/// from before the run.
+/// true, rank 0 drains all ranks. Throws std::runtime_error if the run fails or rank 0 does not
+/// answer. Rank 0 reports errors from before the run.
 int follow(engine::Exchange& exchange, const std::function<Config()>& read,
            const std::function<bool()>& asked_to_stop);
 /// On rank 0: makes ranks that wait for the run exit with `code`.

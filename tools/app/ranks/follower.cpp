@@ -3,10 +3,15 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
 
 #include "stages/safetensors.h"
 #include "tools/app/assembly.h"
@@ -166,9 +171,22 @@ class Follower {
 };
 
 /// Waits for `word`. If rank 0 refuses, returns false and the exit code.
-bool await(engine::Exchange& exchange, Word word, std::string& text, int& code) {
+bool await(engine::Exchange& exchange, Word word, std::string& text, int& code,
+           const std::function<bool()>& asked_to_stop) {
+  constexpr auto kNoAnswer = 20s;
+  std::optional<engine::Clock::time_point> asked;
+  const auto look = [&] {
+    if (!asked && asked_to_stop()) {
+      asked = engine::Clock::now();
+      post(exchange, 0, letter(Word::stop));
+    }
+    if (asked && engine::Clock::now() > *asked + kNoAnswer) {
+      exchange.abandon();
+      throw std::runtime_error("stopped while waiting for rank 0");
+    }
+  };
   for (;;) {
-    text = await_letter(exchange).text;
+    text = await_letter(exchange, look).text;
     engine::ByteReader reader(text);
     const Word came = reader.get<Word>();
     if (came == word) return true;
@@ -192,9 +210,23 @@ int launched_processes() {
   return tasks ? std::atoi(tasks) : 1;
 }
 
+/// MPI waits inside itself for ranks that don't start.
+void watch_start(const Waits& waits, const std::stop_token& started) {
+  constexpr char kWhom[] = "the other ranks to start";
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any never;
+  while (!started.stop_requested()) {
+    never.wait_for(lock, started, 50ms, [] { return false; });
+    if (started.stop_requested() || !waits(kWhom)) continue;
+    std::fprintf(stderr, "stopped while waiting for %s\n", kWhom);
+    std::_Exit(0);
+  }
+}
+
 }  // namespace
 
-std::unique_ptr<engine::Exchange> launched_ranks() {
+std::unique_ptr<engine::Exchange> launched_ranks(const Waits& waits) {
   const int processes = launched_processes();
   if (processes <= 1) return nullptr;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
@@ -209,7 +241,11 @@ std::unique_ptr<engine::Exchange> launched_ranks() {
     }
     using Make = engine::Exchange* (*)();
     const auto make = reinterpret_cast<Make>(dlsym(module, "millrace_make_exchange"));
-    if (make) return std::unique_ptr<engine::Exchange>(make());
+    if (!make) continue;
+    const std::jthread watch([&](const std::stop_token& started) {
+      if (waits) watch_start(waits, started);
+    });
+    return std::unique_ptr<engine::Exchange>(make());
   }
   throw ConfigError(std::to_string(processes) +
                     " processes were launched, but this build has no MPI: " + why);
@@ -226,11 +262,11 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
   } catch (const ConfigError& error) {
     fail(exchange, 2, error.what());
   }
-  if (!await(exchange, Word::join, text, code)) return code;
+  if (!await(exchange, Word::join, text, code, asked_to_stop)) return code;
   engine::ByteReader joined(text);
   joined.get<Word>();
   RankGrid grid(exchange, config, read_gpus(joined));
-  if (!await(exchange, Word::plan, text, code)) return code;
+  if (!await(exchange, Word::plan, text, code, asked_to_stop)) return code;
   std::unique_ptr<Follower> follower;
   try {
     engine::ByteReader reader(text);
@@ -245,7 +281,7 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
   } catch (const std::exception& error) {
     fail(exchange, 1, error.what());
   }
-  if (!await(exchange, Word::go, text, code)) return code;
+  if (!await(exchange, Word::go, text, code, asked_to_stop)) return code;
   follower->learn(asked_to_stop);
   return 0;
 }

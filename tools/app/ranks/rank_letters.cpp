@@ -35,10 +35,12 @@ std::optional<engine::Exchange::Letter> next_letter(engine::Exchange& exchange) 
   return exchange.letter(engine::Exchange::About::run);
 }
 
-engine::Exchange::Letter await_letter(engine::Exchange& exchange, std::chrono::seconds patience) {
+engine::Exchange::Letter await_letter(engine::Exchange& exchange, const std::function<void()>& look,
+                                      std::chrono::seconds patience) {
   for (const auto began = engine::Clock::now(); engine::Clock::now() - began < patience;
        std::this_thread::sleep_for(1ms)) {
     if (auto letter = next_letter(exchange)) return *letter;
+    look();
   }
   throw std::runtime_error("lost a rank: no message for " + std::to_string(patience.count()) +
                            " s");

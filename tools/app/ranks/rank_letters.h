@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -68,9 +69,11 @@ inline engine::ByteWriter letter(Word word) {
 /// Doesn't block.
 void post(engine::Exchange& exchange, int to, const engine::ByteWriter& letter);
 std::optional<engine::Exchange::Letter> next_letter(engine::Exchange& exchange);
-/// Waits for a letter. Throws std::runtime_error after `patience`.
-engine::Exchange::Letter await_letter(engine::Exchange& exchange,
-                                      std::chrono::seconds patience = std::chrono::hours(24));
+/// Waits for a letter; calls `look` meanwhile. Throws what that throws, and std::runtime_error after
+/// `patience`.
+engine::Exchange::Letter await_letter(
+    engine::Exchange& exchange, const std::function<void()>& look = [] {},
+    std::chrono::seconds patience = std::chrono::hours(24));
 /// Waits until posted letters no longer need this process, or their ranks are gone.
 void await_posted(engine::Exchange& exchange,
                   std::chrono::seconds patience = std::chrono::seconds(2));

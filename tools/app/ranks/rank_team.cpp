@@ -47,8 +47,8 @@ void require_ranks(const Config& config, const engine::TrainerOptions& options, 
     throw config.error("replay.kind", "replay is not supported with ranks: use \"none\"");
 }
 
-RankTeam::RankTeam(engine::Exchange& exchange, const Config& config)
-    : exchange_(exchange), members_(std::size_t(exchange.ranks())) {
+RankTeam::RankTeam(engine::Exchange& exchange, const Config& config, Waits waits)
+    : exchange_(exchange), waits_(std::move(waits)), members_(std::size_t(exchange.ranks())) {
   members_[0] = {host_name(), getpid()};
   engine::GpusOfRanks gpus(members_.size());
   gpus[0] = capture::gpus_here();
@@ -63,8 +63,14 @@ RankTeam::RankTeam(engine::Exchange& exchange, const Config& config)
 
 template <class Read>
 void RankTeam::each(Word expected, const Read& read) {
-  for (int waited = exchange_.ranks() - 1; waited > 0; --waited) {
-    const engine::Exchange::Letter letter = await_letter(exchange_);
+  std::set<int> missing;
+  for (int rank = 1; rank < exchange_.ranks(); ++rank) missing.insert(rank);
+  while (!missing.empty()) {
+    const engine::Exchange::Letter letter = await_letter(exchange_, [&] {
+      std::string whom = "rank";
+      for (const int rank : missing) whom += " " + std::to_string(rank);
+      if (waits_ && waits_(whom)) throw Stopped("stopped while waiting for " + whom);
+    });
     engine::ByteReader reader(letter.text);
     const Word word = reader.get<Word>();
     if (word == Word::failed) {
@@ -75,13 +81,11 @@ void RankTeam::each(Word expected, const Read& read) {
       if (code == 3) throw io::SourceError(what);
       throw std::runtime_error(what);
     }
-    if (word == Word::stop) {  // asked_to_stop() will report it
-      asked_to_stop_ = true;
-      ++waited;
-      continue;
-    }
+    if (word == Word::stop)
+      throw Stopped("rank " + std::to_string(letter.from) + " was asked to stop");
     if (word != expected) throw std::logic_error("a rank is out of step");
     read(letter.from, reader);
+    missing.erase(letter.from);
   }
 }
 
@@ -139,7 +143,7 @@ Word RankTeam::take(const engine::Exchange::Letter& letter, engine::Checkpointer
 
 std::string RankTeam::await_sources() {
   while (int(sources_.size()) < grid_->copies() - 1)
-    take(await_letter(exchange_, std::chrono::seconds(30)));
+    take(await_letter(exchange_, [] {}, std::chrono::seconds(30)));
   for (const auto& [copy, source] : sources_) {
     if (!source.error.empty())
       return "rank " + std::to_string(copy * ranks_a_copy()) + ": " + source.error;
@@ -150,7 +154,8 @@ std::string RankTeam::await_sources() {
 stages::StateDict RankTeam::whole(stages::StateDict mine) {
   const int tensor = grid_->tensor();
   if (tensor == 1) return mine;
-  while (int(shares_.size()) < tensor - 1) take(await_letter(exchange_, std::chrono::seconds(30)));
+  while (int(shares_.size()) < tensor - 1)
+    take(await_letter(exchange_, [] {}, std::chrono::seconds(30)));
   std::set<std::string> names;
   for (const auto& [name, tensor] : mine) names.insert(name);
   for (const auto& [part, share] : shares_) {

@@ -10,6 +10,7 @@
 
 #include "tools/app/ranks/rank_grid.h"
 #include "tools/app/ranks/rank_letters.h"
+#include "tools/app/run.h"
 
 namespace millrace::app {
 
@@ -19,11 +20,12 @@ void require_ranks(const Config& config, const engine::TrainerOptions& options, 
 /// Thread-bound; trainer and exchange outlive it.
 class RankTeam {
  public:
-  /// Waits until all other ranks have reported the same build and config. Throws ConfigError.
-  RankTeam(engine::Exchange& exchange, const Config& config);
+  /// Waits until all other ranks have reported the same build and config; see RunOptions::waits.
+  /// Throws ConfigError and Stopped, as does prepare().
+  RankTeam(engine::Exchange& exchange, const Config& config, Waits waits);
 
   RankGrid& grid() { return *grid_; }
-  /// Makes the others build their share of `trainer` and waits for it. Throws ConfigError.
+  /// Makes the others build their share of `trainer` and waits for it.
   void prepare(const engine::Trainer& trainer, double fps);
   void go();
   /// Handles the ranks' letters and sends changed settings. Returns a line of news, or "".
@@ -57,6 +59,7 @@ class RankTeam {
   int ranks_a_copy() const { return exchange_.ranks() / grid_->copies(); }
 
   engine::Exchange& exchange_;
+  const Waits waits_;
   std::unique_ptr<RankGrid> grid_;
   std::map<int, stages::StateDict> shares_;
   std::map<int, SourceReport> sources_;  ///< per copy of the pipeline except the first

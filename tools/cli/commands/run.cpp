@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iostream>
 #include <stdexcept>
+#include <utility>
 
 #include "engine/pipeline/exchange.h"
 #include "io/source/source.h"
@@ -142,6 +143,19 @@ std::function<app::Config()> config_reader(const RunArguments& arguments, bool r
   };
 }
 
+/// Reports a long wait for `whom` once; whether the user asked to stop. Not for two threads at once.
+bool waits_for(const std::string& whom) {
+  using Clock = std::chrono::steady_clock;
+  static std::string last;
+  static Clock::time_point since;
+  if (whom != std::exchange(last, whom)) since = Clock::now();
+  if (Clock::now() > since + std::chrono::seconds(5)) {
+    std::fprintf(stderr, "waiting for %s\n", whom.c_str());
+    since = Clock::time_point::max() - std::chrono::seconds(5);
+  }
+  return asked_to_stop();
+}
+
 /// Runs everything, or with `ranks` the part that has the source.
 int learn(const RunArguments& arguments, engine::Exchange* ranks) {
   const auto read = config_reader(arguments, ranks);
@@ -150,6 +164,7 @@ int learn(const RunArguments& arguments, engine::Exchange* ranks) {
   if (!arguments.token_file.empty()) options.token = token_in(arguments.token_file);
   options.read_again = read;
   options.ranks = ranks;
+  options.waits = waits_for;
   app::Run run(config, options);
   if (!ranks) catch_signals();  // from here on there is something to save
   std::string failure;
@@ -178,7 +193,7 @@ int learn(const RunArguments& arguments, engine::Exchange* ranks) {
 
 int run(const RunArguments& arguments) {
   catch_signals();
-  const std::unique_ptr<engine::Exchange> ranks = app::launched_ranks();
+  const std::unique_ptr<engine::Exchange> ranks = app::launched_ranks(waits_for);
   if (!ranks) {
     leave_at_signals();  // ranks stay: the others would wait for them
     if (asked_to_stop()) return kDone;
@@ -193,6 +208,11 @@ int run(const RunArguments& arguments) {
   if (ranks->rank() != 0) return app::follow(*ranks, config_reader(arguments, true), asked_to_stop);
   try {
     return learn(arguments, ranks.get());
+  } catch (const app::Stopped& stopped) {
+    std::fprintf(stderr, "%s\n", stopped.what());
+    app::refuse_ranks(*ranks, kDone);
+    ranks->abandon();  // MPI would wait for them
+    return kDone;
   } catch (const std::exception& error) {
     // Printed before MPI ends: a launcher may kill this rank once others have ended.
     const int code = report_failure(error);
