@@ -1,13 +1,19 @@
 """Servers on loopback that a run reads from or tells, and the page that a run serves."""
 
+import contextlib
 import http.server
+import io
+import itertools
 import json
 import os
 import subprocess
 import threading
+import time
 import unittest
 import urllib.error
 import urllib.request
+
+from PIL import Image
 
 import program
 
@@ -61,6 +67,51 @@ def web_server(test, handler):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     test.addCleanup(server.server_close)
     test.addCleanup(server.shutdown)
+    return server
+
+
+class WebCamera(http.server.SimpleHTTPRequestHandler):
+    """Of web_server(): files of the server's `folder`, /to/URL sent to that URL, and what `live` makes of other paths."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments, directory=arguments[2].folder)
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        if self.path.startswith("/to/"):
+            self.begin(302, Location=self.path[len("/to/"):])
+        elif self.path[1:] in self.server.live:
+            self.send_parts(**self.server.live[self.path[1:]])
+        else:
+            super().do_GET()
+
+    def begin(self, status, **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+
+    def send_parts(self, kind="image/jpeg", boundary="x", declared=None, first=True, length=True, line="\r\n", more="", before=b"",
+                   sizes=((64, 48),), format="JPEG", count=None):
+        self.begin(200, Content_Type=f"multipart/x-mixed-replace;boundary={declared or boundary}")
+        with contextlib.suppress(OSError):
+            self.wfile.write(before)
+            for n, size in zip(range(count) if count else itertools.count(), itertools.cycle(sizes)):
+                picture = io.BytesIO()
+                Image.new("RGB", size, (20, 200, 60)).save(picture, format)
+                head = [f"--{boundary}"] * (first or n > 0) + [f"Content-Type: {kind}"] * bool(kind) + [more] * bool(more)
+                head += [f"Content-Length: {len(picture.getvalue())}"] * length
+                self.wfile.write((line.join(head) + 2 * line).encode() + picture.getvalue() + line.encode())
+                time.sleep(0.02)
+
+    def log_message(self, *_):
+        pass
+
+
+def web_camera(test, folder, **live):
+    """A web_server() of WebCamera; `asked` lists the paths asked for."""
+    server = web_server(test, WebCamera)
+    server.folder, server.live, server.asked = folder, live, []
     return server
 
 

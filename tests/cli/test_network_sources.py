@@ -1,13 +1,12 @@
 """Sources behind servers on loopback: a file on a web server, a camera that speaks RTSP and breaks off."""
 
-import functools
-import http.server
+import subprocess
 import time
 import unittest
 
 import program
 from keeping import NEWEST
-from servers import Camera, needs_rtsp, web_server
+from servers import Camera, needs_rtsp, web_camera
 
 
 class NetworkTest(program.CliTest):
@@ -23,16 +22,11 @@ class NetworkTest(program.CliTest):
         self.assert_refused(program.NO_SOURCE, outcome, uri.rpartition("/")[2])
 
 
-class QuietHandler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
 @unittest.skipUnless(program.VIDEO.exists(), "needs the sample video")
 class Web(NetworkTest):
     def setUp(self):
         super().setUp()
-        self.url = web_server(self, functools.partial(QuietHandler, directory=program.VIDEO.parent)).url
+        self.url = web_camera(self, program.VIDEO.parent).url
 
     def test_http_is_as_good_as_the_file(self):
         learned = []
@@ -43,6 +37,71 @@ class Web(NetworkTest):
 
     def test_a_page_that_is_not_there(self):
         self.assert_not_there(f"{self.url}/none.avi")
+
+
+# What a web camera's parts have instead of a type, a boundary, a length and a JPEG picture of 64x48.
+PARTS = {
+    "plain": {}, "jpg": {"kind": "image/jpg"}, "pjpeg": {"kind": "image/pjpeg"}, "x-jpeg": {"kind": "image/x-jpeg"},
+    "octets": {"kind": "application/octet-stream"}, "upper": {"kind": "IMAGE/JPEG"}, "no-type": {"kind": ""}, "png": {"kind": "image/png", "format": "PNG"},
+    "no-length": {"length": False}, "wrong-boundary": {"declared": "y"}, "dashes": {"boundary": "--x"}, "quoted": {"declared": '"x"'},
+    "bare-lines": {"line": "\n"}, "more-headers": {"more": "X-Timestamp: 12.5"}, "no-first-boundary": {"first": False},
+    "greeting": {"before": b"hello\r\n"}, "within-a-picture": {"before": bytes(range(200)) * 50 + b"\r\n"}, "breaks-off": {"count": 4},
+    "another-size": {"sizes": ((64, 48), (96, 64))},
+}
+MOVING = ["-f", "lavfi", "-i", "testsrc2=size=64x48:rate=25:duration=0.8", "-pix_fmt", "yuv420p"]
+# 20 frames each: FFmpeg's options.
+FILES = {
+    "index-last.mp4": [], "index-first.mp4": ["-movflags", "faststart"], "fragments.mp4": ["-movflags", "frag_keyframe+empty_moov"],
+    "b-frames.mp4": ["-bf", "3", "-g", "20"], "wide-pixels.mp4": ["-vf", "setsar=2/1"], "a.ts": [], "b.mkv": [], "c.avi": ["-c:v", "mjpeg", "-pix_fmt", "yuvj420p"],
+}
+LIST = "#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:1\n"
+MASTER = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=90000\n"
+# What a playlist names elsewhere; {} is another server's URL.
+ELSEWHERE = {
+    "segment": LIST + "#EXTINF:1,\n{}/a.ts\n#EXT-X-ENDLIST\n", "list": MASTER + "{}/good.m3u8\n",
+    "key": LIST + '#EXT-X-KEY:METHOD=AES-128,URI="{}/key"\n#EXTINF:1,\na.ts\n#EXT-X-ENDLIST\n',
+    "redirect": LIST + "#EXTINF:1,\nto/{}/a.ts\n#EXT-X-ENDLIST\n",
+    "later-segment": LIST + "#EXTINF:1,\na.ts\n#EXTINF:1,\n{}/a.ts\n#EXT-X-ENDLIST\n",
+}
+
+
+class WebCameras(NetworkTest):
+    def setUp(self):
+        super().setUp()
+        self.server = web_camera(self, self.folder, **PARTS)
+
+    def encode(self, name, *options):
+        subprocess.run(["ffmpeg", "-v", "error", *MOVING, *options, str(self.folder / name)], check=True)
+
+    def test_pictures_are_known_by_their_bytes(self):
+        for name in PARTS:
+            with self.subTest(name):
+                self.learn_frames(8, f"{self.server.url}/{name}", source={"width": 0, "height": 0})
+
+    def test_files_of_web_servers(self):
+        for name, options in FILES.items():
+            self.encode(name, *options)
+            for way in ("", "/to/"):
+                with self.subTest(name, way=way):
+                    report, _ = self.learn(program.small(self.server.url + way + "/" + name))
+                    self.assertEqual(report["frames"]["trained"], 20)
+
+    def test_playlists_stay_where_they_are(self):
+        self.encode("a.ts")
+        for name, text in (("good", LIST + "#EXTINF:1,\na.ts\n#EXT-X-ENDLIST\n"), ("best", MASTER + "good.m3u8\n")):
+            (self.folder / f"{name}.m3u8").write_text(text)
+        self.learn_frames(20, f"{self.server.url}/best.m3u8")
+        other = web_camera(self, self.folder)
+        for name, text in ELSEWHERE.items():
+            for where in (other.url, f"file://{self.folder}"):
+                with self.subTest(name, where=where):
+                    (self.folder / "list.m3u8").write_text(text.format(where))
+                    outcome = program.call("run", self.write(program.small(f"{self.server.url}/list.m3u8")), "--quiet")
+                    self.assertIn(outcome.code, (program.FAILED, program.NO_SOURCE), outcome)
+                    self.assert_one_error(outcome, "not followed")
+        self.assertEqual(other.asked, [])
+        (self.folder / "list.avi").write_text(LIST + "#EXTINF:1,\na.ts\n#EXT-X-ENDLIST\n")
+        self.assert_refused(program.NO_SOURCE, program.call("run", self.folder / "list.avi"), "not followed")
 
 
 @needs_rtsp
@@ -75,6 +134,18 @@ class RtspCamera(NetworkTest):
 
     def test_a_stream_that_is_not_there(self):
         self.assert_not_there(f"{self.uri}/none")
+
+    def test_streams_of_real_cameras(self):
+        ball = "videotestsrc is-live=true pattern=ball num-buffers=60 ! video/x-raw,format=I420,width=64,height=48,framerate=25/1"
+        coded = " ! openh264enc gop-size=25 ! h264parse ! rtph264pay pt=96"
+        for name, launch in {"numbers-that-wrap": ball + coded + " seqnum-offset=65500 timestamp-offset=4294900000",
+                             "wide-pixels": ball + ",pixel-aspect-ratio=2/1" + coded}.items():
+            with self.subTest(name):
+                report, _ = self.learn_frames(50, self.open_camera(f"launch={launch}").uri + "/other")
+                self.assertEqual(report["source"]["breaks"], 0)
+        with self.subTest("an end"):
+            report, outcome = self.learn_frames(80, self.open_camera(f"launch={ball + coded}").uri + "/other")
+            self.assertGreaterEqual(report["source"]["reconnects"], 1)
 
     def wait_for_checkpoint(self, process, after=0.0):
         """Weights were written after that time, so frames are trained."""
