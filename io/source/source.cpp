@@ -116,6 +116,7 @@ std::unique_ptr<Source> open_source(const SourceOptions& options) {
   if (options.uri.empty()) throw SourceError("source: no URI is given");
   const SourceKind* const kind = source_kind(options.uri);
   if (!kind) throw source_error(options, scheme_error(options.uri));
+  if (*kind->port != '\0') check_host(options);
   return kind->open(options);
 }
 

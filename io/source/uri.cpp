@@ -69,6 +69,7 @@ void hide_secrets(std::string& text) {
     std::size_t end =
         quoted ? text.find(text[begin], begin + 1) : text.find_first_of(" \t\n&!#\"'", begin);
     if (quoted && end != std::string::npos) ++end;
+    if (!quoted && end != std::string::npos && text[end - 1] == ':') --end;  // a cause follows
     text.replace(begin, end == std::string::npos ? end : end - begin, "***");
   }
 }

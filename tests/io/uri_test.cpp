@@ -67,6 +67,7 @@ TEST(Redacted, HidesCredentialsAndSecrets) {
       {"rtsp://u:a b@host/x", "rtsp://***@host/x"},
       {"http://h/x?usr=me&pwd=a&AuthToken=b&key=c&auth=d&sig=e&loginpas=f&n=1",
        "http://h/x?usr=me&pwd=***&AuthToken=***&key=***&auth=***&sig=***&loginpas=***&n=1"},
+      {"http://h/x?key=abc: it cannot be read", "http://h/x?key=***: it cannot be read"},
       {"gst:rtspsrc location=\"rtsp://u:p@h/x\" ! appsink",
        "gst:rtspsrc location=\"rtsp://***@h/x\" ! appsink"},
       {"gst:rtspsrc user-id=me user-pw=secret ! fakesink",
