@@ -91,6 +91,9 @@ class WebCameras(NetworkTest):
         for name, text in (("good", LIST + "#EXTINF:1,\na.ts\n#EXT-X-ENDLIST\n"), ("best", MASTER + "good.m3u8\n")):
             (self.folder / f"{name}.m3u8").write_text(text)
         self.learn_frames(20, f"{self.server.url}/best.m3u8")
+        (self.folder / "live.m3u8").write_text(LIST + "#EXTINF:1,\na.ts\n")
+        for name, live in (("good", "no"), ("live", "yes")):
+            self.assertIn(f"live       {live}\n", self.succeed("inspect", f"{self.server.url}/{name}.m3u8").out)
         other = web_camera(self, self.folder)
         for name, text in ELSEWHERE.items():
             for where in (other.url, f"file://{self.folder}"):

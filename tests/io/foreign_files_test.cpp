@@ -1,12 +1,10 @@
 // Files as FFmpeg and others write them, among them some that GStreamer crashes on, never ends or
 // shows in wrong colours.
 #include <array>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include "io/source/source.h"
@@ -132,38 +130,6 @@ TEST_F(ForeignFiles, ARecordingThatStallsEnds) {
     EXPECT_NE(seen.error.find("hangs"), std::string::npos) << seen.error;
   }
   server.join();
-}
-
-TEST_F(ForeignFiles, ALivePlaylistIsLiveAndOneInAFileIsNotFollowed) {
-  encode(folder / "a.m3u8", "-c:v libx264 -f hls -hls_time 1 -hls_list_size 0");
-  std::string list = bytes_of(folder / "a.m3u8");
-  EXPECT_NE(open_error(folder / "a.m3u8"), "");
-  for (const bool live : {false, true}) {
-    if (live) list.erase(list.find("#EXT-X-ENDLIST"));
-    const std::string chunk = bytes_of(folder / "a0.ts");
-    Port port;
-    ASSERT_TRUE(port.listen());
-    std::atomic<bool> over{false};
-    std::thread server([&] {
-      for (pollfd door{port.socket.get(), POLLIN, 0}; !over;) {
-        if (::poll(&door, 1, 20) <= 0) continue;
-        const Descriptor viewer(::accept4(port.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
-        char request[4096] = "";
-        ::recv(viewer.get(), request, sizeof request - 1, 0);
-        const std::string& body =
-            std::string(request).find(".m3u8 ") == std::string::npos ? chunk : list;
-        const std::string answer = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: " +
-                                   std::to_string(body.size()) + "\r\n\r\n" + body;
-        ::send(viewer.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
-      }
-    });
-    EXPECT_EQ(open_source({.uri = "http://127.0.0.1:" + std::to_string(port.number) + "/a.m3u8"})
-                  ->info()
-                  .live,
-              live);
-    over = true;
-    server.join();
-  }
 }
 
 }  // namespace
