@@ -62,6 +62,7 @@ class QuietServer(http.server.ThreadingHTTPServer):
 
 def web_server(test, handler):
     """A web server until the test ends; its `url` ends without a slash."""
+    handler.log_message = lambda *_: None
     server = QuietServer(("127.0.0.1", 0), handler)
     server.url = f"http://127.0.0.1:{server.server_address[1]}"
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -103,9 +104,6 @@ class WebCamera(http.server.SimpleHTTPRequestHandler):
                 head += [f"Content-Length: {len(picture.getvalue())}"] * length
                 self.wfile.write((line.join(head) + 2 * line).encode() + picture.getvalue() + line.encode())
                 time.sleep(0.02)
-
-    def log_message(self, *_):
-        pass
 
 
 def web_camera(test, folder, **live):

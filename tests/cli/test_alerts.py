@@ -14,9 +14,6 @@ class Hook(http.server.BaseHTTPRequestHandler):
         self.send_response(500 if "refuse" in self.path else 204)
         self.end_headers()
 
-    def log_message(self, *_):
-        pass
-
 
 class Alerts(program.CliTest):
     def config(self, unexpected=slice(380, 383), **novelty):

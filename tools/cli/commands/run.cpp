@@ -143,17 +143,18 @@ std::function<app::Config()> config_reader(const RunArguments& arguments, bool r
   };
 }
 
-/// Reports a long wait for `whom` once; whether the user asked to stop. Not for two threads at once.
-bool waits_for(const std::string& whom) {
+/// Whether the user asked to stop, while ranks wait for others; says so once if that takes long.
+app::Waits waits(bool quiet) {
   using Clock = std::chrono::steady_clock;
-  static std::string last;
-  static Clock::time_point since;
-  if (whom != std::exchange(last, whom)) since = Clock::now();
-  if (Clock::now() > since + std::chrono::seconds(5)) {
-    std::fprintf(stderr, "waiting for %s\n", whom.c_str());
-    since = Clock::time_point::max() - std::chrono::seconds(5);
-  }
-  return asked_to_stop();
+  return
+      [quiet, last = std::string(), since = Clock::time_point()](const std::string& whom) mutable {
+        if (whom != std::exchange(last, whom)) since = Clock::now();
+        if (!quiet && Clock::now() > since + std::chrono::seconds(10)) {
+          std::fprintf(stderr, "waiting for %s\n", whom.c_str());
+          quiet = true;
+        }
+        return asked_to_stop();
+      };
 }
 
 /// Runs everything, or with `ranks` the part that has the source.
@@ -164,7 +165,7 @@ int learn(const RunArguments& arguments, engine::Exchange* ranks) {
   if (!arguments.token_file.empty()) options.token = token_in(arguments.token_file);
   options.read_again = read;
   options.ranks = ranks;
-  options.waits = waits_for;
+  options.waits = waits(arguments.quiet);
   app::Run run(config, options);
   if (!ranks) catch_signals();  // from here on there is something to save
   std::string failure;
@@ -193,7 +194,7 @@ int learn(const RunArguments& arguments, engine::Exchange* ranks) {
 
 int run(const RunArguments& arguments) {
   catch_signals();
-  const std::unique_ptr<engine::Exchange> ranks = app::launched_ranks(waits_for);
+  const std::unique_ptr<engine::Exchange> ranks = app::launched_ranks(waits(arguments.quiet));
   if (!ranks) {
     leave_at_signals();  // ranks stay: the others would wait for them
     if (asked_to_stop()) return kDone;
