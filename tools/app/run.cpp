@@ -87,10 +87,9 @@ void prepare(RunParts& p) {
 
 RunParts::RunParts(const Config& given, RunOptions options)
     : request(given, std::move(options)),
-      team(request.options.ranks
-               ? std::make_unique<RankTeam>(*request.options.ranks, request.config,
-                                            request.options.waits)
-               : nullptr),
+      team(request.options.ranks ? std::make_unique<RankTeam>(*request.options.ranks,
+                                                              request.config, request.options.waits)
+                                 : nullptr),
       intake(request.config, request.options.open_source, request.options.given),
       learner(request, intake, team.get()),
       records(*this),

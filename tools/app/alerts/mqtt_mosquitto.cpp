@@ -27,8 +27,8 @@ class Client final : public MqttClient {
   explicit Client(MqttOptions options) : options_(std::move(options)) {
     [[maybe_unused]] static const int started = mosquitto_lib_init();
     // One name for all connections: a broker ends a lost one when the next comes, not later.
-    client_ = mosquitto_new(engine::format("millrace%08x", std::random_device{}()).c_str(), true,
-                            this);
+    client_ =
+        mosquitto_new(engine::format("millrace%08x", std::random_device{}()).c_str(), true, this);
     if (!client_) throw std::runtime_error(where_ + ": no client");
     mosquitto_connect_callback_set(client_, on_connect);
     mosquitto_publish_callback_set(client_, on_publish);

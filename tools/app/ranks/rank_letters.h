@@ -69,8 +69,8 @@ inline engine::ByteWriter letter(Word word) {
 /// Doesn't block.
 void post(engine::Exchange& exchange, int to, const engine::ByteWriter& letter);
 std::optional<engine::Exchange::Letter> next_letter(engine::Exchange& exchange);
-/// Waits for a letter; calls `look` meanwhile. Throws what that throws, and std::runtime_error after
-/// `patience`.
+/// Waits for a letter; calls `look` meanwhile. Throws what that throws, and std::runtime_error
+/// after `patience`.
 engine::Exchange::Letter await_letter(
     engine::Exchange& exchange, const std::function<void()>& look = [] {},
     std::chrono::seconds patience = std::chrono::hours(24));

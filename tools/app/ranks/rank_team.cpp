@@ -143,7 +143,8 @@ Word RankTeam::take(const engine::Exchange::Letter& letter, engine::Checkpointer
 
 std::string RankTeam::await_sources() {
   while (int(sources_.size()) < grid_->copies() - 1)
-    take(await_letter(exchange_, [] {}, std::chrono::seconds(30)));
+    take(await_letter(
+        exchange_, [] {}, std::chrono::seconds(30)));
   for (const auto& [copy, source] : sources_) {
     if (!source.error.empty())
       return "rank " + std::to_string(copy * ranks_a_copy()) + ": " + source.error;
@@ -155,7 +156,8 @@ stages::StateDict RankTeam::whole(stages::StateDict mine) {
   const int tensor = grid_->tensor();
   if (tensor == 1) return mine;
   while (int(shares_.size()) < tensor - 1)
-    take(await_letter(exchange_, [] {}, std::chrono::seconds(30)));
+    take(await_letter(
+        exchange_, [] {}, std::chrono::seconds(30)));
   std::set<std::string> names;
   for (const auto& [name, tensor] : mine) names.insert(name);
   for (const auto& [part, share] : shares_) {
