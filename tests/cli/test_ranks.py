@@ -250,7 +250,7 @@ class Ranks(RanksTest):
         self.report()
 
     def test_a_rank_that_never_comes_is_named_and_a_signal_ends_the_wait(self):
-        file = self.write(self.config(source={"uri": "synth:shapes"}))
+        file = self.write(self.config())
         # The one never starts MPI; the other does, and then stops before it says anything: its config is a pipe without a writer.
         os.mkfifo(self.folder / "pipe")
         for late, whom in (("exec sleep 600", "the other ranks to start"), (f"exec {program.MILLRACE} run {self.folder}/pipe", "rank 1")):
