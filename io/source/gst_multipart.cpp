@@ -10,19 +10,20 @@
 namespace millrace::io {
 namespace {
 
-constexpr guint kLeast = 2 << 10, kMost = 64 << 10;  // bytes; a viewer may come during a picture
-constexpr std::size_t kHeaders = 512;                // bytes before a picture
+constexpr guint kLeastHead = 2 << 10,
+                kMostHead = 64 << 10;      // bytes; a viewer may come during a picture
+constexpr std::size_t kPartHeaders = 512;  // bytes before a picture
 
 /// Whether `before` ends with the headers of a part.
 bool ends_in_headers(std::string_view before) {
   if (!before.ends_with("\n\r\n") && !before.ends_with("\n\n")) return false;
-  std::string text(before.substr(before.size() - std::min(before.size(), kHeaders)));
+  std::string text(before.substr(before.size() - std::min(before.size(), kPartHeaders)));
   for (char& c : text) c = char(std::tolower(static_cast<unsigned char>(c)));
   return text.find("content-") != text.npos || text.find("--") != text.npos;
 }
 
 void find_pictures(GstTypeFind* head, gpointer) {
-  for (guint size = kLeast; size <= kMost; size *= 2) {
+  for (guint size = kLeastHead; size <= kMostHead; size *= 2) {
     const guint8* const bytes = gst_type_find_peek(head, 0, size);
     if (!bytes) return;
     const std::string_view text(reinterpret_cast<const char*>(bytes), size);

@@ -46,8 +46,8 @@ struct Kept {
   const std::string origin;
 };
 
-std::mutex mutex;
-std::list<Kept> kept;
+std::mutex kept_mutex;
+std::list<Kept> kept_pipelines;
 
 /// A playlist's demuxer downloads with sources that are in no pipeline, linked to a pad of no
 /// element.
@@ -57,17 +57,17 @@ bool is_download(GstElement* source) {
   return peer && !GST_OBJECT_PARENT(source) && !GST_OBJECT_PARENT(peer.get());
 }
 
-struct Reader {
+struct Follower {
   GstOwned<GstElement> pipeline;
   std::string origin;
 };
 
 /// The pipelines that may read from `source`.
-std::vector<Reader> readers_of(GstElement* source) {
-  std::vector<Reader> all;
-  const std::lock_guard lock(mutex);
-  const bool download = !kept.empty() && is_download(source);
-  for (Kept& one : kept) {
+std::vector<Follower> readers_of(GstElement* source) {
+  std::vector<Follower> all;
+  const std::lock_guard lock(kept_mutex);
+  const bool download = !kept_pipelines.empty() && is_download(source);
+  for (Kept& one : kept_pipelines) {
     GstOwned<GstElement> pipeline = one.get();
     if (pipeline &&
         (download ? reads_playlist(pipeline.get())
@@ -82,13 +82,13 @@ void on_change(GObject*, GstClockTime, GstElement* element, GstStateChange chang
   if (change != GST_STATE_CHANGE_READY_TO_PAUSED || !GST_IS_URI_HANDLER(element)) return;
   GstURIHandler* const handler = GST_URI_HANDLER(element);
   if (gst_uri_handler_get_uri_type(handler) != GST_URI_SRC) return;
-  const std::vector<Reader> readers = readers_of(element);
+  const std::vector<Follower> readers = readers_of(element);
   if (readers.empty()) return;
   const GstOwned<gchar> text(gst_uri_handler_get_uri(handler));
   const std::string uri = text ? text.get() : "", scheme = uri.substr(0, uri.find(':'));
   if (uri.empty() || scheme == "data") return;  // holds what it names
-  const bool known = std::ranges::count(readers, origin_of(uri), &Reader::origin) > 0;
-  for (const Reader& reader : readers) {
+  const bool known = std::ranges::count(readers, origin_of(uri), &Follower::origin) > 0;
+  for (const Follower& reader : readers) {
     if (known) break;
     GST_ELEMENT_ERROR(reader.pipeline.get(), RESOURCE, NOT_FOUND,
                       ("it names %s, which is somewhere else and not followed", uri.c_str()),
@@ -115,9 +115,9 @@ void watch_sources() {
 }
 
 void keep_to_origin(GstElement* pipeline, const std::string& uri) {
-  const std::lock_guard lock(mutex);
-  kept.remove_if([](Kept& one) { return !one.get(); });
-  kept.emplace_back(pipeline, uri);
+  const std::lock_guard lock(kept_mutex);
+  kept_pipelines.remove_if([](Kept& one) { return !one.get(); });
+  kept_pipelines.emplace_back(pipeline, uri);
 }
 
 }  // namespace millrace::io

@@ -18,7 +18,7 @@ bool can_be_scheme(std::string_view text) {
   });
 }
 
-bool is_number(std::string_view text) {
+bool all_digits(std::string_view text) {
   return !text.empty() &&
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
 }
@@ -36,11 +36,11 @@ std::size_t credentials_length(std::string_view text) {
   if (colon == authority.npos) return 0;
   if (last == word.npos) {
     const std::string_view line = text.substr(0, text.find('\n'));
-    return is_number(authority.substr(colon + 1)) ? 0 : line.find('@') + 1;  // npos + 1 is 0
+    return all_digits(authority.substr(colon + 1)) ? 0 : line.find('@') + 1;  // npos + 1 is 0
   }
   // HOST:PORT/PATH@MORE has a number before its first '/', and no host behind the '@'.
   const std::string_view behind = word.substr(last + 1);
-  const bool path = is_number(authority.substr(colon + 1)) && word[authority.size()] == '/' &&
+  const bool path = all_digits(authority.substr(colon + 1)) && word[authority.size()] == '/' &&
                     behind.substr(0, behind.find_first_of("/?#")).find_first_of(".:") == word.npos;
   return path ? 0 : last + 1;
 }
