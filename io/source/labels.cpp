@@ -32,6 +32,15 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
 }
 
+/// A field of a CSV row, without blanks and the quotes that some programs put around each.
+std::string field_of(std::string_view text) {
+  std::string field(trimmed(text));
+  if (field.size() < 2 || field.front() != '"' || field.back() != '"') return field;
+  field = field.substr(1, field.size() - 2);
+  for (std::size_t at = 0; (at = field.find("\"\"", at)) != field.npos; ++at) field.erase(at, 1);
+  return field;
+}
+
 /// The beginning of arbitrary text, on one line.
 std::string shown(std::string_view text) {
   std::string out = "\"" + std::string(text.substr(0, 40)) + "\"";
@@ -144,21 +153,24 @@ class LabelReader {
   }
 
   void read_header(std::string_view all) {
-    if (all != "frame,class" && all != "time,class")
+    const std::size_t comma = all.find(',');
+    const std::string key = field_of(all.substr(0, comma));
+    if (comma == all.npos || (key != "frame" && key != "time") ||
+        field_of(all.substr(comma + 1)) != "class")
       fail("must be \"frame,class\" or \"time,class\", not " + shown(all));
-    labels_.by_time_ = all == "time,class";
+    labels_.by_time_ = key == "time";
   }
 
   void read_row(std::string_view all) {
     if (all.empty()) return;
     const std::size_t comma = all.find(',');
-    const std::string_view first = trimmed(all.substr(0, comma));
+    const std::string first = field_of(all.substr(0, comma));
     Labels::Row row;
     if (comma == all.npos || !parse_key(first, !labels_.by_time_, row.key)) {
       fail(std::string(labels_.by_time_ ? "seconds" : "a frame number, 0 or more,") +
            " and a class were expected here, not " + shown(all));
     }
-    add(row.key, first, trimmed(all.substr(comma + 1)));
+    add(row.key, first, field_of(all.substr(comma + 1)));
   }
 
   void read_json(std::string_view all) {

@@ -35,6 +35,14 @@ TEST_F(LabelFile, AFramesRowIsThatFramesAlone) {
   for (int n = 0; n < int(expected.size()); ++n) EXPECT_EQ(labels.of(n, seconds(0)), expected[n]);
 }
 
+TEST_F(LabelFile, QuotesAroundAFieldAreNotPartOfIt) {
+  const Labels labels =
+      read("\"frame\",\"class\"\n0,\"a\"\n\"1\", a\n2,\"say \"\"b\"\"\"\n");
+  EXPECT_EQ(labels.classes(), (std::vector<std::string>{"a", "say \"b\""}));
+  EXPECT_EQ(labels.of(1, seconds(0)), 0);
+  EXPECT_EQ(error_of("class\n"), ":1: must be \"frame,class\" or \"time,class\", not \"class\"");
+}
+
 TEST_F(LabelFile, ATimesRowHoldsUntilTheNext) {
   const Labels labels = read("time,class\n1.5,night\n3,day\n4.25,\n");
   const auto at = [&](int ms) { return labels.of(0, milliseconds(ms)); };
