@@ -21,7 +21,10 @@ constexpr unsigned kRtspLatency = 50;
 // reconnect on a network without UDP.
 constexpr guint64 kUdpPatience = 1000000;
 
-constexpr char kTail[] = " ! videoconvert name=millrace_convert ! appsink name=millrace_sink";
+// Turns pictures as their stream's orientation says: phones store what their sensor sees.
+constexpr char kTail[] =
+    " ! videoconvert name=millrace_convert ! videoflip video-direction=auto"
+    " ! appsink name=millrace_sink";
 
 GstOwned<GstElement> parse(const SourceOptions& options, const std::string& text) {
   GError* raw_error = nullptr;

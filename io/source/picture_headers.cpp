@@ -46,20 +46,24 @@ std::optional<PictureSize> webp_size(std::string_view head) {
   return positive((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1);
 }
 
+bool is_jpeg(std::string_view head) {
+  return head.starts_with("\xff\xd8");
+}
+
 bool is_tiff(std::string_view head) {
   return head.starts_with("II*\0"sv) || head.starts_with("MM\0*"sv);
 }
 
 struct TiffFields {
-  std::int64_t width = 0, height = 0, bits = 1;
+  std::int64_t width = 0, height = 0, bits = 1, orientation = 1;
 };
 
-/// The first picture's; their table may be anywhere in the file.
-TiffFields tiff_fields(std::ifstream& file, std::string_view head) {
+/// The first picture's; their table may be anywhere in the file, in which TIFF begins at `start`.
+TiffFields tiff_fields(std::ifstream& file, std::string_view head, std::streamoff start = 0) {
   const bool big_endian = head[0] == 'M';
   constexpr std::int64_t kEntry = 12, kMost = 512;
   file.clear();
-  file.seekg(std::streamoff(number(head, 4, 4, big_endian)));
+  file.seekg(start + std::streamoff(number(head, 4, 4, big_endian)));
   std::string table(2 + kEntry * kMost, 0);
   file.read(table.data(), std::streamsize(table.size()));
   table.resize(std::size_t(file.gcount()));
@@ -72,6 +76,7 @@ TiffFields tiff_fields(std::ifstream& file, std::string_view head) {
     const std::int64_t value = number(table, at + 8, bytes, big_endian);
     if (tag == 256) fields.width = value;
     if (tag == 257) fields.height = value;
+    if (tag == 274) fields.orientation = value;
     if (tag == 258) fields.bits = number(table, at + 4, 4, big_endian) == 1 ? value : 8;
   }
   return fields;
@@ -109,9 +114,8 @@ std::optional<PictureSize> head_size(std::string_view head) {
   const std::string_view tag = head.substr(0, 4);
   if (tag == "\x89PNG") return positive(big(head, 16, 4), big(head, 20, 4));
   if (tag == "RIFF" && head.size() >= 30 && head.substr(8, 4) == "WEBP") return webp_size(head);
-  if (tag.starts_with("\xff\xd8")) return JpegHeaders().read(head);
+  if (is_jpeg(head)) return JpegHeaders().read(head);
   if (tag.starts_with("BM")) return bmp_size(head);
-  if (tag == "GIF8") return positive(little(head, 6, 2), little(head, 8, 2));
   const bool pnm = tag.size() == 4 && tag[0] == 'P' && tag[1] >= '1' && tag[1] <= '6';
   return pnm ? pnm_size(head) : std::nullopt;
 }
@@ -143,6 +147,7 @@ std::optional<PictureSize> JpegHeaders::look() {
   if (marker == 0xff) {  // fill byte
     head_.pop_back();
   } else if (marker <= 1 || (marker >= 0xd0 && marker <= 0xd9)) {  // markers without segment
+    ended_ = ended_ || (begun_ && marker == 0xd9);
     head_.clear();
   } else if (head_.size() == 4 || head_.size() == 9) {
     // Marker, length (including its own two bytes), bits per sample, height, width.
@@ -152,6 +157,7 @@ std::optional<PictureSize> JpegHeaders::look() {
     if (frame && head_.size() == 4) return std::nullopt;
     const std::optional<PictureSize> size = positive(big(head_, 7, 2), big(head_, 5, 2));
     skip_ = length + 2 - head_.size();
+    begun_ = begun_ || size;
     head_.clear();
     return size;
   }
@@ -173,10 +179,43 @@ std::optional<PictureSize> coded_size(std::string_view format, std::string_view 
 
 std::optional<PictureSize> picture_size(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  const std::string head = read_head(file);
+  std::string head = read_head(file);
+  if (is_jpeg(head)) {
+    JpegHeaders headers;
+    std::optional<PictureSize> size;
+    for (; !size && !head.empty(); head = read_head(file)) size = headers.read(head);
+    return size;
+  }
   if (!is_tiff(head)) return head_size(head);
   const TiffFields fields = tiff_fields(file, head);
   return positive(fields.width, fields.height);
+}
+
+bool is_cut_jpeg(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string head = read_head(file);
+  if (!is_jpeg(head)) return false;
+  JpegHeaders headers;
+  for (; !headers.ended() && !head.empty(); head = read_head(file)) headers.read(head);
+  return !headers.ended();
+}
+
+int webp_orientation(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string head(30, 0);
+  file.read(head.data(), 30);
+  if (!head.starts_with("RIFF") || head.substr(8, 8) != "WEBPVP8X") return 1;
+  for (std::streamoff at = 12; file.seekg(at) && file.read(head.data(), 8);) {
+    const std::int64_t length = little(head, 4, 4);
+    at += 8;
+    if (head.starts_with("EXIF") && file.read(head.data(), 14)) {
+      if (head.starts_with("Exif")) head.erase(0, 6), at += 6;  // some writers begin as in JPEG
+      const std::int64_t turn = is_tiff(head) ? tiff_fields(file, head, at).orientation : 1;
+      return turn >= 1 && turn <= 8 ? int(turn) : 1;
+    }
+    at += length + length % 2;
+  }
+  return 1;
 }
 
 int grey_bits(const std::string& path) {

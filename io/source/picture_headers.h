@@ -18,27 +18,34 @@ class JpegHeaders {
  public:
   /// Continues with `bytes`; the largest picture whose header ends there, if any.
   std::optional<PictureSize> read(std::string_view bytes);
+  /// Whether a picture's end was read, too.
+  bool ended() const { return ended_; }
 
  private:
   std::optional<PictureSize> look();
 
   std::string head_;      // of a segment, from its 0xff on, as far as needed
   std::size_t skip_ = 0;  // bytes of a segment still to come
+  bool begun_ = false, ended_ = false;
 };
 
 /// The size in the header of a coded picture or frame that begins with `bytes`; nothing if its
 /// format, caps such as "video/x-vp8", is unknown or has none there.
 std::optional<PictureSize> coded_size(std::string_view format, std::string_view bytes);
 
-/// The size of a PNG, JPEG, WebP, TIFF, BMP, GIF or PNM file: a small file may unpack to gigabytes.
-/// Nothing for other or truncated files. Reads at most 1 MiB. Any thread.
+/// The size of a PNG, JPEG, WebP, TIFF, BMP or PNM file: a small file may unpack to gigabytes.
+/// Nothing for other or truncated files. Reads at most 1 MiB, of a JPEG up to its size. Any thread.
 std::optional<PictureSize> picture_size(const std::string& path);
+
+/// Whether a JPEG file lacks its end, which a decoder fills with grey.
+bool is_cut_jpeg(const std::string& path);
+
+/// How EXIF in a WebP file has the picture turned, 1 (not) to 8. OpenCV turns those of other
+/// formats.
+int webp_orientation(const std::string& path);
 
 /// Bits of a grey picture's pixel. Those with fewer than 8 come from OpenCV stretched to 0..255.
 int grey_bits(const std::string& path);
-
-/// The size of a recording's pictures, by its header. Follows no reference to another file.
-std::optional<PictureSize> declared_size(const std::string& path);
 
 /// Intended seconds of a truncated AVI file; 0 if it isn't AVI or not truncated. (GStreamer counts
 /// what is there and takes such a file for a shorter, whole one.)

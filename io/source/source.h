@@ -11,6 +11,8 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "io/source/frame.h"
 
@@ -42,7 +44,7 @@ struct SourceOptions {
 
 /// Properties of an open source. 0: unknown.
 struct SourceInfo {
-  std::string kind;  ///< "gstreamer", "opencv", "images", "synth"
+  std::string kind;  ///< "gstreamer", "ffmpeg", "images", "synth"
   std::string caps;  ///< the stream's format, in the backend's words
   int width = 0;     ///< the stream's own size, unscaled
   int height = 0;
@@ -86,9 +88,21 @@ class StreamHealth {
     last_error_ = error;
   }
 
+  /// Lines for users since the last call, as for each picture that was refused.
+  std::vector<std::string> take_notes() const {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(notes_, {});
+  }
+  void note(std::string line) {
+    constexpr std::size_t kMost = 10'000;  // if nobody takes them
+    const std::lock_guard lock(mutex_);
+    if (notes_.size() < kMost) notes_.push_back(std::move(line));
+  }
+
  private:
   mutable std::mutex mutex_;
   std::string last_error_;
+  mutable std::vector<std::string> notes_;
 };
 
 /// A stream of frames. Used by one thread at a time, not always the same.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -23,5 +24,17 @@ NumberedName parse_numbered(const std::string& pattern);
 
 /// The pictures in a folder, or files that match a name with * and ?, sorted by name.
 std::vector<std::string> list_pictures(const std::string& folder_or_glob);
+
+/// Numbers of existing files.
+struct Numbers {
+  std::int64_t first = -1;  ///< the lowest; -1: none
+  std::int64_t count = 0;
+};
+
+/// Of the existing files, from number `least` on.
+Numbers numbers_from(const NumberedName& name, std::int64_t least);
+
+/// By its name's first character, as other programs take it.
+bool is_hidden(const std::filesystem::path& path);
 
 }  // namespace millrace::io

@@ -75,9 +75,45 @@ TEST_F(ForeignFiles, HaveTheColoursOfFfmpeg) {
   expect_as_ffmpeg(folder / "large.mp4");
 }
 
-TEST_F(ForeignFiles, AGifEnds) {
+TEST_F(ForeignFiles, AnAnimationHasAllItsPicturesAndEnds) {
   encode(folder / "a.gif", "-loop 0");
-  EXPECT_EQ(read_uri(folder / "a.gif").frames.size(), 10u);
+  encode(folder / "a.png", "-plays 0 -f apng");
+  for (const char* const name : {"a.gif", "a.png"})
+    EXPECT_EQ(read_uri(folder / name).frames.size(), 10u) << name;
+}
+
+// The matrix in the track's header: a phone stores what its sensor sees, and how to turn it.
+void orient(const std::string& path, const std::array<int, 4>& quarter) {
+  std::string bytes = bytes_of(path);
+  const std::size_t at = bytes.find("tkhd") + 44;
+  constexpr int kPlaces[] = {0, 1, 3, 4};
+  for (int n = 0; n < 4; ++n) {
+    bytes[at + 4 * kPlaces[n] + 0] = bytes[at + 4 * kPlaces[n] + 1] =
+        quarter[n] < 0 ? '\xff' : '\0';
+    if (quarter[n] > 0) bytes[at + 4 * kPlaces[n] + 1] = '\1';
+  }
+  put_bytes(path, bytes);
+}
+
+TEST_F(ForeignFiles, AreTurnedInAllEightWays) {
+  constexpr std::array<int, 4> kQuarters[] = {{1, 0, 0, 1},   {-1, 0, 0, 1}, {-1, 0, 0, -1},
+                                              {1, 0, 0, -1},  {0, 1, 1, 0},  {0, 1, -1, 0},
+                                              {0, -1, -1, 0}, {0, -1, 1, 0}};
+  for (const char* const coding :
+       {"-c:v libx264 -pix_fmt yuv444p", "-c:v magicyuv -pix_fmt gbrp"}) {
+    encode(folder / "a.mov", coding);
+    for (const std::array<int, 4>& quarter : kQuarters) {
+      orient(folder / "a.mov", quarter);
+      const Seen seen = read_uri(folder / "a.mov");
+      ASSERT_EQ(seen.frames.size(), 10u) << coding << seen.error;
+      EXPECT_EQ(seen.frames[0].width, quarter[0] ? 160 : 96);
+      const std::string expected = ffmpeg_bytes(folder / "a.mov");
+      double gap = 0;
+      for (std::size_t i = 0; i < seen.frames[0].bytes(); ++i)
+        gap += std::abs(seen.frames[0].pixels[i] - std::uint8_t(expected[i]));
+      EXPECT_LT(gap / double(seen.frames[0].bytes()), 3) << coding << " " << quarter[1];
+    }
+  }
 }
 
 TEST_F(ForeignFiles, NoneIsDecodedBeforeItsSizeIsKnown) {

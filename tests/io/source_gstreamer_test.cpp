@@ -12,7 +12,7 @@ namespace millrace::io {
 namespace {
 
 using GStreamer = FolderTest;
-using OpenCvSource = FolderTest;
+using FfmpegSource = FolderTest;
 
 using std::chrono::milliseconds, std::chrono::nanoseconds;
 
@@ -175,7 +175,7 @@ TEST_F(GStreamer, ALiveSourceSaysSoAndCannotRewind) {
   EXPECT_FALSE(source->rewind());
 }
 
-TEST_F(OpenCvSource, StandsInForAMissingDecoder) {
+TEST_F(FfmpegSource, StandsInForAMissingDecoder) {
   run(kBall + " ! videoconvert ! video/x-raw,format=BGRx ! avenc_ffv1 ! matroskamux ! " +
       "filesink location=" + folder / "ball.mkv");
   EXPECT_EQ(open_source(options_for(folder / "ball.mkv"))->info().kind, "gstreamer");
@@ -185,18 +185,18 @@ TEST_F(OpenCvSource, StandsInForAMissingDecoder) {
   gst_plugin_feature_set_rank(decoder, GST_RANK_NONE);
   EXPECT_THROW(open_gstreamer(options_for(folder / "ball.mkv")), SourceError);
   const auto source = open_source(options_for(folder / "ball.mkv"));
-  EXPECT_EQ(source->info().kind, "opencv");
+  EXPECT_EQ(source->info().kind, "ffmpeg");
   EXPECT_EQ(read_all(*source).frames.size(), 30u);
   gst_plugin_feature_set_rank(decoder, rank);
   gst_object_unref(decoder);
 }
 
-TEST_F(OpenCvSource, ReadsAFileByItself) {
+TEST_F(FfmpegSource, ReadsAFileByItself) {
   run(kBall + " ! videoconvert ! video/x-raw,format=BGR ! avimux ! filesink location=" +
       folder / "ball.avi");
   const std::vector<Frame> expected = read_uri("gst:" + kBall).frames;
-  const auto source = open_opencv(options_for(folder / "ball.avi"), folder / "ball.avi");
-  EXPECT_EQ(source->info().kind, "opencv");
+  const auto source = open_ffmpeg(options_for(folder / "ball.avi"), folder / "ball.avi");
+  EXPECT_EQ(source->info().kind, "ffmpeg");
   EXPECT_EQ(source->info().fps, 15.0);
   for (int pass = 0; pass < 2; ++pass) {
     const Seen seen = read_all(*source);
@@ -204,13 +204,13 @@ TEST_F(OpenCvSource, ReadsAFileByItself) {
     for (int n = 0; n < 30; ++n) ASSERT_EQ(seen.frames[n].pixels, expected[n].pixels) << n;
     EXPECT_TRUE(source->rewind());
   }
-  const auto grey = open_opencv(options_for(folder / "ball.avi", 1), folder / "ball.avi");
+  const auto grey = open_ffmpeg(options_for(folder / "ball.avi", 1), folder / "ball.avi");
   EXPECT_EQ(read_all(*grey).frames.at(0).pixels.size(), 50u * 38u);
 }
 
-TEST_F(OpenCvSource, RefusesWhatItCannotDecode) {
+TEST_F(FfmpegSource, RefusesWhatItCannotDecode) {
   put_bytes(folder / "x.avi", "RIFF but no more");
-  EXPECT_THROW(open_opencv(options_for(folder / "x.avi"), folder / "x.avi"), SourceError);
+  EXPECT_THROW(open_ffmpeg(options_for(folder / "x.avi"), folder / "x.avi"), SourceError);
 }
 
 }  // namespace

@@ -69,14 +69,28 @@ TEST_F(Images, GreyIsOneChannel) {
   EXPECT_EQ(frame.pixels, std::vector<std::uint8_t>(4, 93));
 }
 
-TEST_F(Images, NumbersStartAtTheLowestAndEndAtAGap) {
+/// What a source said, after it was read.
+std::vector<std::string> notes(Source& source) {
+  marks(source);
+  return source.health()->take_notes();
+}
+
+TEST_F(Images, NumbersStartAtTheLowestAndAGapIsNamedAndCounted) {
   for (const int first : {0, 1, 37}) {
     const TestFolder folder;
-    for (const int n : {first, first + 1, first + 2, first + 4}) {
+    for (const int n : {first, first + 1, first + 4, first + 5}) {
       put_picture(folder / ("img" + std::to_string(n) + ".png"), n);
     }
-    EXPECT_EQ(marks("images:" + folder / "img%d.png"),
-              (std::vector<int>{first, first + 1, first + 2}));
+    const std::string uri = "images:" + folder / "img%d.png";
+    EXPECT_EQ(marks(uri), (std::vector<int>{first, first + 1, -1, -1, first + 4, first + 5}));
+    EXPECT_EQ(notes(*open_source(options_for(uri))),
+              std::vector<std::string>{folder / ("img" + std::to_string(first + 2) + ".png") +
+                                       " is missing; 2 files follow, from img" +
+                                       std::to_string(first + 4) + ".png on"});
+    put_picture(folder / "img100000.png", 1);
+    const auto said = notes(*open_source(options_for(uri)));
+    ASSERT_EQ(said.size(), 2u);
+    EXPECT_NE(said[1].find("1 file follows, img100000.png, and will not be read"), said[1].npos);
   }
 }
 
@@ -107,6 +121,56 @@ TEST_F(Images, ACorruptFileIsPassedOver) {
   EXPECT_EQ(marks(*source), (std::vector<int>{-1, 1, -1, 3}));
   EXPECT_TRUE(source->rewind());
   EXPECT_EQ(marks(*source), (std::vector<int>{-1, 1, -1, 3}));
+}
+
+TEST_F(Images, EachRefusedPictureIsNamed) {
+  put_picture(folder / "a.jpg", 1, 160, 96);
+  const std::string whole = bytes_of(folder / "a.jpg");
+  put_bytes(folder / "b.jpg", whole.substr(0, whole.size() / 2));
+  put_bytes(folder / "c.tga", "this is no Targa");
+  put_bytes(folder / "d.png", "this is no PNG");
+  const auto said = notes(*open_source(options_for("images:" + folder.path())));
+  ASSERT_EQ(said.size(), 3u);
+  EXPECT_EQ(said[0], folder / "b.jpg: ends before the picture does");
+  EXPECT_TRUE(said[1].starts_with(folder / "c.tga: FFmpeg cannot ")) << said[1];
+  EXPECT_TRUE(said[2].starts_with(folder / "d.png: FFmpeg cannot ")) << said[2];
+}
+
+TEST_F(Images, AHeaderMayBeLargerThanAMebibyte) {
+  put_picture(folder / "a.jpg", 1, 160, 96);
+  std::string bytes = bytes_of(folder / "a.jpg");
+  for (int n = 0; n < 21; ++n) bytes.insert(2, "\xff\xe1\xff\xff" + std::string(0xfffd, 'x'));
+  put_bytes(folder / "b.jpg", bytes);
+  EXPECT_EQ(marks("images:" + folder.path()), marks("images:" + folder / "?.jpg"));
+  const auto source = open_source(options_for("images:" + folder.path()));
+  EXPECT_EQ(notes(*source), std::vector<std::string>{});
+}
+
+TEST_F(Images, FfmpegReadsWhatOpenCvDoesNotWithinTheBound) {
+  const std::string command =
+      "ffmpeg -v error -f lavfi -i color=c=0x402080:size=90x61 -frames:v 1 ";
+  for (const std::string name : {"a.tga", "a.pam", "a.jp2", "a.qoi", "a.pcx"}) {
+    ASSERT_EQ(std::system((command + folder / name).c_str()), 0);
+    SourceOptions options = options_for("images:" + folder / name);
+    Frame frame;
+    ASSERT_EQ(open_source(options)->read(frame, {}), ReadStatus::frame) << name;
+    EXPECT_NEAR(frame.pixels.at(0), 0x40, 2) << name;
+    EXPECT_NEAR(frame.pixels.at(2), 0x80, 2) << name;
+    options.max_pixels = 1000;
+    EXPECT_NE(open_error(options), "") << name;
+  }
+}
+
+TEST_F(Images, HiddenFilesAreNoPicturesAndHiddenFoldersNoClasses) {
+  for (const std::string name : {"cat", ".ipynb_checkpoints"}) {
+    std::filesystem::create_directory(folder / name);
+    put_picture(folder / (name + "/0.png"), 5);
+  }
+  put_bytes(folder / "cat/._0.png", "a Mac's notes");
+  put_bytes(folder / "._0.png", "a Mac's notes");
+  const auto source = open_source(options_for("images:" + folder.path()));
+  EXPECT_EQ(source->info().classes, 1);
+  EXPECT_EQ(marks(*source), std::vector<int>{5});
 }
 
 TEST_F(Images, SizesMayChange) {

@@ -93,6 +93,7 @@ void Console::tell_novelty() {
 
 void Console::tell_source() {
   const io::StreamHealth& health = *run_.intake.health;
+  for (const std::string& line : health.take_notes()) complain("source: " + line);
   const bool connected = health.connected.load();
   if (connected == connected_) return;
   connected_ = connected;
