@@ -61,6 +61,9 @@ void check_buffer(GstPad* pad, GstBuffer* buffer, Watch& watch) {
     if (size) watch.bytes = 0;
     watch.check(size);
     watch.count(map.size);
+    // FFmpeg marks pictures of reduced range in a comment.
+    if (watch.jpeg.oddly_sampled() || bytes.substr(0, 1024).find("CS=ITU601") != bytes.npos)
+      watch.refuse("GStreamer mistakes the colours of such JPEG pictures");
   } else if (!watch.begun || !format.starts_with("image/") || format == "image/png") {
     watch.check(coded_size(format, bytes));  // of other pictures only the first bytes are known
     if (format == "image/png" && bytes.substr(24, 2) == "\x10\2")
@@ -206,6 +209,7 @@ const char* mistaken(const std::string& kind, const GstStructure& stream) {
     const gchar* const value = gst_structure_get_string(&stream, field);
     return std::string(value ? value : "");
   };
+  if (kind == "application/x-gst-av-nut") return "GStreamer finds no end of a NUT file";
   if (kind == "image/gif") return "GStreamer finds no end of a GIF";
   const std::string raw = kind == "video/x-raw" ? text("format") : "";
   if (raw == "RGB8P" || raw == "r210") return "GStreamer mistakes the colours of such raw pictures";
@@ -283,7 +287,7 @@ gboolean wants_decoding(GstElement* decodebin, GstPad* pad, GstCaps* format, gpo
         pad, GST_PAD_PROBE_TYPE_BUFFER, [](auto...) { return GST_PAD_PROBE_DROP; }, nullptr,
         nullptr);
   }
-  return TRUE;
+  return !why;
 }
 
 SharedTime watch_extent(GstElement* pipeline) {

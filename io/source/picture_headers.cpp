@@ -149,12 +149,15 @@ std::optional<PictureSize> JpegHeaders::look() {
   } else if (marker <= 1 || (marker >= 0xd0 && marker <= 0xd9)) {  // markers without segment
     ended_ = ended_ || (begun_ && marker == 0xd9);
     head_.clear();
-  } else if (head_.size() == 4 || head_.size() == 9) {
-    // Marker, length (including its own two bytes), bits per sample, height, width.
+  } else if (head_.size() == 4 || head_.size() == 9 || head_.size() == 19) {
+    // Marker, length (including its own two bytes), bits per sample, height, width; the number of
+    // colours, and of each its name, sampling factors and table.
     const auto length = std::size_t(std::max<std::int64_t>(big(head_, 2, 2), 2));
     const bool frame = marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 &&
                        marker != 0xcc && length >= 7;
-    if (frame && head_.size() == 4) return std::nullopt;
+    if (frame && (head_.size() == 4 || (head_.size() == 9 && length >= 17))) return std::nullopt;
+    if (head_.size() == 19)
+      odd_ = head_[9] == 3 && head_[11] != 0x11 && head_[11] == head_[14] && head_[11] == head_[17];
     const std::optional<PictureSize> size = positive(big(head_, 7, 2), big(head_, 5, 2));
     skip_ = length + 2 - head_.size();
     begun_ = begun_ || size;

@@ -20,13 +20,15 @@ class JpegHeaders {
   std::optional<PictureSize> read(std::string_view bytes);
   /// Whether a picture's end was read, too.
   bool ended() const { return ended_; }
+  /// Whether its three colours are sampled alike, but not simply, which some decoders get wrong.
+  bool oddly_sampled() const { return odd_; }
 
  private:
   std::optional<PictureSize> look();
 
   std::string head_;      // of a segment, from its 0xff on, as far as needed
   std::size_t skip_ = 0;  // bytes of a segment still to come
-  bool begun_ = false, ended_ = false;
+  bool begun_ = false, ended_ = false, odd_ = false;
 };
 
 /// The size in the header of a coded picture or frame that begins with `bytes`; nothing if its

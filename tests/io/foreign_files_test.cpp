@@ -66,6 +66,10 @@ TEST_F(ForeignFiles, HaveTheColoursOfFfmpeg) {
       {"deep.mkv", "-c:v png -pix_fmt rgb48be"},
       {"rgb.mkv", "-c:v magicyuv -pix_fmt gbrp"},  // GStreamer has no decoder
       {"video.mov", "-c:v prores_ks"},
+      {"deep_gbr.mkv", "-c:v ffv1 -pix_fmt gbrp16le"},
+      {"odd.mkv", "-c:v mjpeg -pix_fmt yuvj444p"},
+      {"a.nut", ""},
+      {"a.asf", ""},
   };
   for (const auto& [name, coding] : kinds) {
     encode(folder / name, coding);

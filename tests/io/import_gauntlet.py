@@ -54,7 +54,7 @@ def distance(ours, theirs):
     rows, columns = (max(1, side // 16) for side in ours.shape[:2])
     gap = ours.astype(float) - theirs
     blocks = [abs(part.mean((0, 1))) for band in np.array_split(gap, rows) for part in np.array_split(band, columns, 1)]
-    return max(abs(gap.mean((0, 1))).max(), np.mean(blocks) / 2)
+    return max(abs(gap.mean((0, 1))).mean(), np.mean(blocks) / 2)
 
 
 def judge(uri, *accepted):
