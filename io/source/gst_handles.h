@@ -55,6 +55,13 @@ void add_probe(GstPad* pad, int types, GstPadProbeCallback callback, Data data) 
                     [](gpointer kept) { delete static_cast<Data*>(kept); });
 }
 
+/// Running time of `stamp`; none in a segment that counts bytes, as of a file read without a parser.
+inline GstClockTime running_time(const GstSegment& segment, GstClockTime stamp) {
+  return segment.format == GST_FORMAT_TIME
+             ? gst_segment_to_running_time(&segment, GST_FORMAT_TIME, stamp)
+             : GST_CLOCK_TIME_NONE;
+}
+
 /// Copies size and pixels of a mapped RGB or GRAY8 picture; storage is reused.
 inline void copy_pixels(const GstVideoFrame& from, Frame& to) {
   to.reshape(GST_VIDEO_FRAME_WIDTH(&from), GST_VIDEO_FRAME_HEIGHT(&from),

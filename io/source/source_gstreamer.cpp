@@ -239,8 +239,7 @@ class GStreamerSource : public Source {
 
   // Running time is continuous where a pipeline joins streams; the stamps aren't.
   void stamp(const GstSegment* segment, GstBuffer* buffer, Frame& out) {
-    const GstClockTime time =
-        gst_segment_to_running_time(segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));
+    const GstClockTime time = running_time(*segment, GST_BUFFER_PTS(buffer));
     const bool known = GST_CLOCK_TIME_IS_VALID(time);
     // Without a stamp, the end of the previous frame; the reader corrects it if necessary.
     const GstClockTime pts = std::min(known ? time : end_, GstClockTime(kLatest.count()));

@@ -69,6 +69,17 @@ TEST_F(GStreamer, TheUsersOwnAppsinkIsUsed) {
   EXPECT_NE(wrong.error.find("I420"), std::string::npos) << wrong.error;
 }
 
+TEST_F(GStreamer, RawPicturesOfAFileHaveTheCapsRate) {
+  run(kBall + " ! filesink location=\"" + (folder / "raw.rgb").string() + "\"");
+  // Rows have 152 bytes in GStreamer's layout. Its segment counts bytes, not time.
+  const GLogLevelFlags fatal = g_log_set_always_fatal(G_LOG_LEVEL_CRITICAL);
+  const Seen seen = read_uri("gst:filesrc blocksize=5776 location=\"" + (folder / "raw.rgb").string() +
+                             "\" ! video/x-raw,format=RGB,width=50,height=38,framerate=15/1");
+  g_log_set_always_fatal(fatal);
+  ASSERT_EQ(seen.frames.size(), 30u) << seen.error;
+  EXPECT_NEAR(double(seen.frames[29].pts.count()), 29e9 / 15, 1e3);
+}
+
 TEST_F(GStreamer, AFrameMayChangeItsSizeOnTheWay) {
   const Seen seen = read_uri(
       "gst:concat name=c videotestsrc num-buffers=3 pattern=red ! "

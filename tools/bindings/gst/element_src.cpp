@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "io/source/gst_handles.h"
 #include "tools/bindings/gst/element.h"
 
 namespace millrace::gst {
@@ -60,8 +61,7 @@ void Element::push_event(GstEvent* event) {
 }
 
 GstFlowReturn Element::push_picture() {
-  const GstClockTime running_time =
-      gst_segment_to_running_time(&segment_, GST_FORMAT_TIME, shown_.stamp.pts);
+  const GstClockTime running_time = io::running_time(segment_, shown_.stamp.pts);
   tell_latency();
   tell_prediction(running_time);
   if (is_late(running_time)) {

@@ -137,6 +137,7 @@ PYBIND11_MODULE(_millrace, m) {
   py::class_<app::Config>(m, "Config")
       .def(py::init(&make_config))
       .def_property_readonly("task", [](const app::Config& c) { return c.task.kind; })
+      .def_property_readonly("classes", [](const app::Config& c) { return c.task.classes; })
       .def_property_readonly("loss", [](const app::Config& c) { return c.task.loss.text(); })
       .def_property_readonly("context",
                              [](const app::Config& c) { return app::forecast_of(c).context; });

@@ -8,8 +8,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import numpy
-
 from millrace import _millrace
 from millrace._error import Error
 
@@ -19,14 +17,12 @@ _TABLES = sorted({key.split(".")[0] for key in _KEYS if "." in key})
 
 def toml(value: Any) -> str:
     """A value as TOML on one line."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (str, os.PathLike)):
-        return json.dumps(os.fspath(value))
-    if isinstance(value, (int, numpy.integer)):
-        return str(int(value))
-    if isinstance(value, (float, numpy.floating)):
-        return repr(float(value))
+    if hasattr(value, "tolist"):  # of numpy or PyTorch
+        value = value.tolist()
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, (int, str, os.PathLike)):
+        return json.dumps(os.fspath(value) if isinstance(value, os.PathLike) else value, ensure_ascii=False)
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{name} = {toml(item)}" for name, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):

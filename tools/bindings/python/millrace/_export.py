@@ -37,6 +37,17 @@ class _NoValues(TorchDispatchMode):
 
 
 @contextlib.contextmanager
+def own_modes():
+    """Without the caller's autocast, inference mode and default device."""
+    if torch.get_default_dtype() != torch.float32:
+        raise Error(f"PyTorch's default type is {str(torch.get_default_dtype()).removeprefix('torch.')}; networks learn in "
+                    "float32: call torch.set_default_dtype(torch.float32)")
+    off = [torch.autocast(device, enabled=False) for device in ("cpu", "cuda")]
+    with torch.inference_mode(False), torch.device("cpu"), off[0], off[1]:
+        yield
+
+
+@contextlib.contextmanager
 def _differentiable():
     """Disables the fast path of attention, which has no gradients."""
     fast = torch.backends.mha.get_fastpath_enabled()
@@ -106,7 +117,7 @@ class Value:
     """A parameter or buffer of a part, float32, with its name in the module's state_dict."""
 
     name: str
-    tensor: torch.Tensor
+    tensor: torch.Tensor = dataclasses.field(repr=False)
     fixed: bool  #: no gradient: a buffer, or a parameter that requires none or is unused
 
 
@@ -116,7 +127,7 @@ class Function:
     name: str
     sources: list[int]
     values: list[Value]
-    traced: torch.jit.ScriptModule
+    traced: torch.jit.ScriptModule = dataclasses.field(repr=False)
     inputs: list[int]  #: dimensions of each input
     channels: int  #: of the output
 
@@ -163,8 +174,23 @@ class Exported:
         return "\n".join(rows)
 
 
+_WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
+
+
 def prepared(module: nn.Module) -> nn.Module:
     """A copy ready for training: batch norms use running statistics, no dropout, nothing in place."""
+    kind = type(module).__name__
+    if kind in _WRAPPERS:
+        raise Error(f"{kind} wraps the network: pass the network itself, its attribute .{_WRAPPERS[kind]}")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise Error(f"{kind} is TorchScript: pass the nn.Module that it was made from")
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+            raise Error(f"{name} has no shape yet: first call the module on a sample, as in module(torch.zeros(1, 3, 96, 128))")
+        if tensor.is_meta:
+            raise Error(f"{name} has no values: it is on the meta device; call module.to_empty(device=\"cpu\") and load weights")
+        if tensor.dtype != torch.float32 and isinstance(tensor, nn.Parameter):
+            raise Error(f"{name} is {str(tensor.dtype).removeprefix('torch.')}; parameters must be float32: call module.float()")
     module = copy.deepcopy(module).cpu().eval()
     for child in module.modules():
         if getattr(child, "inplace", False) is True:
@@ -193,14 +219,11 @@ def _values(part: Part, owners: dict[int, Part]) -> list[Value]:
     named = [*part.graph.named_parameters(), *part.graph.named_buffers()]
     values = []
     for name, tensor in named:
-        learns = isinstance(tensor, nn.Parameter)
         if tensor.dtype != torch.float32:
-            if learns:
-                raise Error(f"{name} is {str(tensor.dtype).removeprefix('torch.')}; parameters must be float32")
-            continue  # stays in the graph, as a constant
+            continue  # a buffer: stays in the graph, as a constant
         if (owner := owners.setdefault(id(tensor), part)) is not part:
             raise Error(f"can't be cut: parts {owner.name} and {part.name} share {name}")
-        values.append(Value(name, tensor.detach().clone(), not (learns and tensor.requires_grad)))
+        values.append(Value(name, tensor.detach().clone(), not (isinstance(tensor, nn.Parameter) and tensor.requires_grad)))
     return values
 
 
@@ -287,6 +310,7 @@ def _run(functions: list[Function], sample: torch.Tensor) -> torch.Tensor:
 
 
 @alone
+@own_modes()
 def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
     """Cuts `module` into parts wherever only a single tensor (and perhaps skip connections) passes between two calls.
 
@@ -296,11 +320,11 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
     """
     name = type(module).__name__
     given = example
+    remarks = _remarks(module)
+    module = prepared(module)
     example = example_for(module) if example is None else example.detach().to("cpu", torch.float32)
     if example.dim() != 4 or example.size(0) != 1:
         raise Error(f"an example must be one sample, [1,C,H,W], not {list(example.shape)}")
-    remarks = _remarks(module)
-    module = prepared(module)
     try:
         with _differentiable(), torch.enable_grad(), _NoValues():
             output = module(example)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+import math
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -10,66 +13,122 @@ import torch
 
 from millrace._error import Error
 
-_SCALARS = (int, numpy.integer)
+_SCALES = {torch.bool: 1, torch.uint8: 255, torch.uint16: 65535}  # of pictures
+_PILLOWS = {mode: mode for mode in ("1", "L", "I", "F", "I;16", "I;16L", "I;16B")} | {"LA": "L", "La": "L"}  # others: RGB
 
 
-def _plain(value: Any, what: str) -> torch.Tensor:
-    if isinstance(value, numpy.ndarray):
-        try:
-            value = torch.from_numpy(value if value.flags.writeable else value.copy())
-        except (TypeError, ValueError) as error:
-            raise Error(f"{what}: {error}") from error
+def _tensor(value: Any, what: str) -> torch.Tensor:
+    """An array of numbers as a tensor of its own type, if PyTorch has it."""
+    if not isinstance(value, torch.Tensor) and (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
+        array = numpy.asarray(value)
+        if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
+            array = array.astype(numpy.float32, copy=False)
+        if array.dtype.kind in "biuf":
+            value = torch.from_numpy(numpy.require(array, array.dtype.newbyteorder("="), "CW"))
+        else:
+            raise Error(f"{what}: is {array.dtype}; it must be float32, or uint8 (a picture)")
     if not isinstance(value, torch.Tensor):
-        raise Error(f"{what}: is a {type(value).__name__}; it must be a numpy array or a torch tensor")
+        raise Error(f"{what}: is a {type(value).__name__}; it must be a numpy array, a torch tensor or a PIL image")
     if value.layout != torch.strided or value.is_meta:
         raise Error(f"{what}: is {'a meta' if value.is_meta else 'a sparse'} tensor; it must be a plain one")
-    if not value.is_floating_point():
-        raise Error(f"{what}: is {str(value.dtype).removeprefix('torch.')}; it must be float32 (a picture: in 0..1)")
-    return value.detach().to("cpu", torch.float32).contiguous()  # copies only if needed
+    if value.is_complex() or value.is_quantized:
+        raise Error(f"{what}: is {str(value.dtype).removeprefix('torch.')}; it must be float32, or uint8 (a picture)")
+    return value.detach().cpu()
 
 
-def frame(value: Any, number: int) -> torch.Tensor:
-    """[C,H,W], or [C,1,1] for features by name. Shares memory with a contiguous float32 `value`."""
-    if isinstance(value, Mapping):
-        value = torch.tensor([float(one) for one in value.values()])[:, None, None]
-    tensor = _plain(value, f"frame {number}")
+def _picture(value: Any, what: str) -> torch.Tensor:
+    """[C,H,W] in 0..1: of float32 [C,H,W]; of bytes [H,W,C], as cv2, PIL and imageio give them, or [C,H,W], as
+    torchvision does; of grey [H,W]. Shares memory with contiguous float32."""
+    pillow = sys.modules.get("PIL.Image")
+    if pillow is not None and isinstance(value, pillow.Image):
+        value = value.convert(_PILLOWS.get(value.mode, "RGB"))
+    tensor = _tensor(value, what)
     if tensor.dim() == 4 and tensor.size(0) == 1:
         tensor = tensor[0]
+    if tensor.dim() == 2:
+        tensor = tensor[None]
     if tensor.dim() != 3:
-        raise Error(f"frame {number}: has the shape {list(tensor.shape)}; it must be [C,H,W]")
+        raise Error(f"{what}: has the shape {list(tensor.shape)}; it must be [C,H,W], or of uint8 [H,W,C]")
+    if tensor.is_floating_point():
+        return tensor.to(torch.float32).contiguous()
+    if tensor.dtype not in _SCALES:
+        raise Error(f"{what}: is {str(tensor.dtype).removeprefix('torch.')}; a picture is float32 in 0..1 or uint8")
+    last, first = (tensor.size(side) in (1, 3, 4) for side in (2, 0))
+    if last and not (first and isinstance(value, torch.Tensor)):
+        tensor = tensor.permute(2, 0, 1)
+    return (tensor.to(torch.float32) / _SCALES[tensor.dtype]).contiguous()
+
+
+def _features(x: Mapping[Any, Any], what: str, names: list[Any]) -> torch.Tensor:
+    """[C,1,1]: features in the order of `names`; if these are empty, the first dict sets them."""
+    order = names or sorted(x, key=str)
+    if other := [name for name in x if name not in order]:
+        nearest = difflib.get_close_matches(str(other[0]), map(str, order), 1, 0)[0]
+        raise Error(f"{what}: has an unknown feature \"{other[0]}\"; the nearest is \"{nearest}\"")
+    values = []
+    for name in order:
+        if name not in x:
+            raise Error(f"{what}: lacks the feature \"{name}\", which those before had")
+        try:
+            values.append(float(x[name]))
+        except (TypeError, ValueError):
+            raise Error(f"{what}: feature \"{name}\" is {x[name]!r}; it must be a number in 0..1") from None
+    names[:] = order
+    return torch.tensor(values, dtype=torch.float32)[:, None, None]
+
+
+def frame(value: Any, number: int, names: list[Any]) -> torch.Tensor:
+    """[C,H,W], or [C,1,1] for features by name, as _features() orders them."""
+    what = f"frame {number}"
+    tensor = _features(value, what, names) if isinstance(value, Mapping) else _picture(value, what)
     if not tensor.numel():
-        raise Error(f"frame {number}: has the shape {list(tensor.shape)}: it is empty")
+        raise Error(f"{what}: has the shape {list(tensor.shape)}: it is empty")
     low, high = (one.item() for one in torch.aminmax(tensor))
     if not 0 <= low <= high <= 1:  # also false for NaN
         bytes_ = "; divide bytes by 255" if low >= 0 and 2 < high <= 255 else ""
-        raise Error(f"frame {number}: has values from {low:.4g} to {high:.4g}; they must be in 0..1{bytes_}")
+        raise Error(f"{what}: has values from {low:.4g} to {high:.4g}; they must be in 0..1{bytes_}")
     return tensor
 
 
-def target(value: Any, number: int, shape: tuple[int, int, int]) -> torch.Tensor | None:
-    """A tensor of the network's output `shape`. Class numbers, one or [H,W], become one-hot. None stays None."""
+def _number_of(name: str, what: str, classes: Sequence[str]) -> int:
+    if not classes:
+        raise Error(f"{what}: is the name \"{name}\"; list the names: classes=[\"{name}\", ...]")
+    if name not in classes:
+        nearest = difflib.get_close_matches(name, classes, 1, 0)[0]
+        raise Error(f"{what}: \"{name}\" is not in task.classes; the nearest is \"{nearest}\"")
+    return classes.index(name)
+
+
+def target(value: Any, number: int, shape: tuple[int, int, int], names: list[Any],
+           classes: Sequence[str] | None) -> torch.Tensor | None:
+    """A tensor of the network's output `shape`; None: no target. `classes`: their names, if it learns classes: then
+    numbers and names, one or [H,W] of numbers, become one-hot."""
+    what = f"target {number}"
+    if isinstance(value, str):
+        value = _number_of(value, what, classes or ())
+    elif isinstance(value, Mapping):
+        value = _features(value, what, names)
     if value is None:
         return None
-    what, numbers = f"target {number}", shape[0] * shape[1] * shape[2]
-    if isinstance(value, (torch.Tensor, numpy.ndarray)) and value.ndim == 0:
-        value = value.item()
-    if isinstance(value, _SCALARS) and not isinstance(value, bool):
-        if shape[1:] != (1, 1) or not 0 <= value < numbers:
-            raise Error(f"{what}: class {value} is out of range: the network has {shape[0]} classes"
-                        if shape[1:] == (1, 1) else f"{what}: is a number; the network gives {list(shape)}")
-        told = torch.zeros(numbers)
-        told[int(value)] = 1
-        return told
-    if isinstance(value, (torch.Tensor, numpy.ndarray)) and tuple(value.shape) == tuple(shape[1:]) and (
-            not torch.as_tensor(value).is_floating_point()):
-        classes = torch.as_tensor(value)  # of pixels; invalid numbers have no target
-        told = (classes[None] == torch.arange(shape[0])[:, None, None]).float()
-        return told if told.any() else None
-    tensor = _plain(value, what)
-    sides = list(tensor.shape)
-    while len(sides) > 3 and sides[0] == 1:
-        sides = sides[1:]
-    if [*sides, *[1] * (3 - len(sides))] != list(shape) and (
-            [*sides[1:], *[1] * (4 - len(sides))] != list(shape) or sides[0] != 1):
+    tensor = _tensor(numpy.asarray(value) if isinstance(value, (bool, int, float)) else value, what)
+    if tensor.numel() == 1 and math.prod(shape) > 1:
+        value = tensor.item()
+        if shape[1:] != (1, 1):
+            raise Error(f"{what}: is a number; the network gives {list(shape)}")
+        if value not in range(shape[0]):
+            raise Error(f"{what}: class {value} is out of range: the network has {shape[0]} classes")
+        tensor = (torch.arange(shape[0], device="cpu") == value).to(torch.float32)
+    elif classes is not None and not tensor.is_floating_point() and shape[0] > 1 and _sides(tensor.shape) == _sides(shape[1:]):
+        pixels = tensor.reshape(1, *shape[1:]).to(torch.int64)  # other numbers have no target
+        tensor = (pixels == torch.arange(shape[0], device="cpu")[:, None, None]).to(torch.float32)
+        if not tensor.any():
+            return None
+    elif classes is None and tensor.dtype in _SCALES and shape[1:] != (1, 1):
+        tensor = _picture(value, what)
+    if _sides(tensor.shape) != _sides(shape):
         raise Error(f"{what}: has the shape {list(tensor.shape)}; the network gives {list(shape)}")
-    return tensor
+    return tensor.to(torch.float32).contiguous()
+
+
+def _sides(shape: Sequence[int]) -> list[int]:
+    return [side for side in shape if side != 1]

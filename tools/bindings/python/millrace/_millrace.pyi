@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 class Config:
     task: str
+    classes: list[str]
     loss: str
     context: int
     def __init__(self, file: str, settings: list[tuple[str, str]]) -> None: ...

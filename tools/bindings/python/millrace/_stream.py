@@ -29,7 +29,8 @@ class Result:
 
     index: int  #: 0, 1, ... in order, counting frames with a result
     loss: float  #: before the update; nan: no target
-    prediction: torch.Tensor  #: [C,H,W], or a module's output without the batch
+    #: [C,H,W], or a module's output without the batch
+    prediction: torch.Tensor = dataclasses.field(repr=False)
     age: int  #: largest gradient age of any stage, in frames
     latency: float  #: milliseconds from passing the frame in to receiving this result
     frame: int = 0  #: the frame's number, as returned by submit()
@@ -58,9 +59,10 @@ def inside() -> Iterator[None]:
 class Stream:
     """One start of `run`. One thread gives frames, one thread takes results."""
 
-    def __init__(self, run: _millrace.GivenRun, shape: tuple[int, int, int], pairs: bool, output: list[int] | None, *,
-                 live: bool = False, ahead: int = 32) -> None:
+    def __init__(self, run: _millrace.GivenRun, shape: tuple[int, int, int], pairs: bool, output: list[int] | None,
+                 features: list[Any], classes: list[str] | None, *, live: bool = False, ahead: int = 32) -> None:
         self.run, self._shape, self.pairs = run, shape, pairs
+        self._features, self._classes = features, classes  # their names
         self._goal = tuple(run.prediction_shape())
         self._output = output if output is not None and math.prod(output) == math.prod(self._goal) else list(self._goal)
         self._age = max(run.gradient_age(), default=0)
@@ -72,10 +74,10 @@ class Stream:
         """Copies a frame and, for pairs, its target (None: unknown). A frame of another segment is not the next of the
         one before. Returns its number; -1: the stream is over."""
         number = self._count
-        tensor = _frames.frame(frame, number)
+        tensor = _frames.frame(frame, number, self._features)
         if tuple(tensor.shape) != self._shape:
             raise Error(f"frame {number}: has the shape {list(tensor.shape)}, those before {list(self._shape)}")
-        told = _frames.target(target, number, self._goal) if self.pairs else None
+        told = _frames.target(target, number, self._goal, self._features, self._classes) if self.pairs else None
         if time is not None:
             self._times.append((number, float(time)))
         self._count += 1

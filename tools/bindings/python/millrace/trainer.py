@@ -7,6 +7,7 @@ import copy
 import itertools
 import json
 import os
+import shutil
 import tempfile
 import threading
 import weakref
@@ -20,7 +21,7 @@ from millrace import _frames, _millrace
 from millrace._config import settings, toml
 from millrace._cut import cut, ends_in_sigmoid
 from millrace._error import Error
-from millrace._export import export, prepared
+from millrace._export import export, own_modes, prepared
 from millrace._stream import WAIT_MS, Inbox, Result, Stream, inside
 from millrace.schedule import Schedule
 
@@ -41,7 +42,8 @@ class Trainer:
 
     def __init__(self, net: nn.Module | str | os.PathLike[str] | Mapping[str, Any] | None = None, /, *,
                  schedule: str | Schedule | None = None, **keys: Any) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="millrace-")
+        self._folder = tempfile.mkdtemp(prefix="millrace-")
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._module: nn.Module | None = None
         self._file = ""
         self._settings: list[tuple[str, str]] = []
@@ -54,12 +56,17 @@ class Trainer:
         self._giving = threading.RLock()
         self._see: Callable[[Result], None] | None = None
         self._output: list[int] | None = None  # the module's, without the batch
+        self._features: list[Any] = []  # their names, once a dict was learned from
+        self._named = False  # classes are learned by name
         if isinstance(net, nn.Module):
-            self._module = prepared(net)
+            with own_modes():
+                self._module = prepared(net)
         elif isinstance(net, Mapping):
             self._settings += settings(net)
-        elif net is not None:
+        elif isinstance(net, (str, os.PathLike)):
             self._file = os.fspath(net)
+        elif net is not None:
+            raise Error(f"Trainer: a torch.nn.Module, the path of a config or a dict is due, not {net!r}")
         if isinstance(schedule, Schedule):
             keys = {**keys, **self._own(schedule)}
         elif schedule is not None:
@@ -75,7 +82,7 @@ class Trainer:
         config = self._config()
         named = "task.kind" in (key for key, _ in self._settings)
         self._task = config.task if self._module is None or named else "autoencode"
-        self._classes = config.task == "label" or config.loss == "cross-entropy"
+        self._classes = config.classes if config.task == "label" or config.loss == "cross-entropy" else None
         if self._module is not None:
             parts = cut(self._module, None)
             _millrace.check(config, len(parts))
@@ -90,7 +97,7 @@ class Trainer:
         text = schedule._text
         if text is None:
             raise Error(f"schedule: pass a built-in schedule by name: schedule=\"{schedule.name}\", stages={schedule.stages}")
-        path = os.path.join(self._folder.name, "schedule.csv")
+        path = os.path.join(self._folder, "schedule.csv")
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
         return {"pipeline.schedule": path, "pipeline.stages": schedule.stages}
@@ -109,8 +116,13 @@ class Trainer:
             if not targets:
                 more["task.kind"] = self._task
             sample = (shape[0] if targets else shape[0] * self._context, *shape[1:])
-            exported = export(self._module, torch.rand(1, *sample, generator=torch.Generator().manual_seed(0)))
-            path = os.path.join(self._folder.name, "net.pt")
+            try:
+                exported = export(self._module, torch.rand(1, *sample, generator=torch.Generator().manual_seed(0)))
+            except Error as error:
+                if sample[2] in (1, 3, 4) and sample[0] not in (1, 3, 4):
+                    raise Error(f"{error}; frames of floats are [C,H,W]: frame.transpose(2, 0, 1)") from error
+                raise
+            path = os.path.join(self._folder, "net.pt")
             exported.save(path)
             more |= {"model.preset": "file", "model.file": path}
             self._output = exported.output[1:]
@@ -127,16 +139,18 @@ class Trainer:
             raise Error({"run": "it is already running", "submit": "it learns from submitted frames: close() it first",
                          "one": "learn_one() or predict_one() uses it: close() it first"}[self._mode])
 
+    @own_modes()
     def _start(self, mode: str, frame: Any, targets: bool, ahead: int = 32) -> Stream:
         """Starts learning from frames with the shape of `frame`."""
         self._require_idle()
         live = mode == "submit"
-        shape: tuple[int, int, int] = tuple(_frames.frame(frame, 0).shape)  # type: ignore[assignment]
+        shape: tuple[int, int, int] = tuple(_frames.frame(frame, 0, self._features).shape)  # type: ignore[assignment]
         run = self._build(shape, targets, live)
         if mode == "one" and run.frames_an_update() > 1:
             raise Error(f"pipeline.schedule: learns from {run.frames_an_update()} frames at a time; one by one, take "
                         "\"sequential\", \"partime\", \"pb\" or \"pipedream\"")
-        self._stream, self._mode = Stream(run, shape, targets, self._output, live=live, ahead=ahead), mode
+        self._stream, self._mode = Stream(run, shape, targets, self._output, self._features, self._classes,
+                                          live=live, ahead=ahead), mode
         return self._stream
 
     def run(self, frames: Iterable[Any] | None = None, *, ahead: int = 32) -> Iterator[Result]:
@@ -278,21 +292,27 @@ class Trainer:
             raise Error("the run is over")
 
     def learn_one(self, x: Any, y: Any = None) -> None:
-        """Learns from one frame, like River's models. `x`: a frame, or features in 0..1 by name, in a fixed order; `y`:
-        its target, as for run(); None: the frame itself. Returns once it is predicted."""
-        self._one(x, x if y is None else int(y) if isinstance(y, bool) else y)
+        """Learns from one frame, like River's models. `x`: a frame, or features in 0..1 by name, of which every dict has
+        the same; the network sees them in the order of their names. `y`: its target, as for run(); None: the frame
+        itself. Returns once it is predicted."""
+        self._one(x, x if y is None else y)
+        self._named = isinstance(y, str)
 
     def predict_one(self, x: Any) -> Any:
-        """Predicts one frame without learning from it, like River's models: a class number if the network learns
-        classes, a number if it has one output, otherwise a tensor."""
+        """Predicts one frame without learning from it, like River's models: if the network learns classes, a class's
+        name if learn_one() was last called with one, else its number; a number if it has one output; otherwise a
+        tensor."""
         made = self._one(x, None)
-        if self._classes and made.numel() == made.size(0):
-            return int(made.argmax())
+        if self._classes is not None and made.numel() == made.size(0):
+            return self._called(int(made.argmax()))
         return made.item() if made.numel() == 1 else made
 
-    def predict_proba_one(self, x: Any) -> dict[int, float]:
+    def predict_proba_one(self, x: Any) -> dict[Any, float]:
         """The probability of each class, by softmax, like River's models."""
-        return dict(enumerate(self._one(x, None).flatten().softmax(0).tolist()))
+        return {self._called(i): share for i, share in enumerate(self._one(x, None).flatten().softmax(0).tolist())}
+
+    def _called(self, number: int) -> Any:
+        return self._classes[number] if self._named and self._classes else number
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Copies of all weights under the uncut network's names; for a module with its buffers, ready for the module's
