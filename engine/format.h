@@ -20,6 +20,12 @@ __attribute__((format(printf, 1, 2))) inline std::string format(const char* patt
   return text;
 }
 
+/// "1.7 times better than", "112 times worse than". `times`: above 0.
+inline std::string times_better(double times) {
+  return times < 1 ? format("%.3g times worse than", 1 / times)
+                   : format("%.3g times better than", times);
+}
+
 /// Splits `text` at each `by`; at least one part.
 inline std::vector<std::string> split(std::string_view text, std::string_view by) {
   std::vector<std::string> parts;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -38,10 +39,15 @@ std::uint64_t element_count(const std::vector<std::int64_t>& shape) {
 }
 
 Entry parse_entry(const std::string& name, const nlohmann::json& value, std::uint64_t data_bytes) {
+  constexpr std::size_t kMostDimensions = 64;  // of a tensor in LibTorch
+  if (name.find('\0') != name.npos) throw WeightsError("a tensor's name holds a NUL character");
   const std::string type = value.at("dtype");
   if (type != "F32") throw WeightsError("\"" + name + "\" is " + type + ", only F32 can be loaded");
   Entry entry{name, value.at("shape").get<std::vector<std::int64_t>>(),
               value.at("data_offsets").at(0), value.at("data_offsets").at(1)};
+  if (entry.shape.size() > kMostDimensions)
+    throw WeightsError("\"" + name + "\" has " + std::to_string(entry.shape.size()) +
+                       " dimensions, the most are " + std::to_string(kMostDimensions));
   const std::uint64_t bytes = 4 * element_count(entry.shape);
   if (entry.begin > entry.end || entry.end > data_bytes || entry.end - entry.begin != bytes) {
     throw WeightsError("\"" + name + "\" does not fit the file (truncated?)");
@@ -144,9 +150,18 @@ std::string to_safetensors(const StateDict& state, const Metadata& metadata) {
   return file;
 }
 
-StateDict read_safetensors(const std::string& path, Metadata* metadata) {
+std::ifstream open_regular(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    throw WeightsError("is not a regular file");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw WeightsError("cannot be opened");
+  return file;
+}
+
+StateDict read_safetensors(const std::string& path, Metadata* metadata) {
+  std::ifstream file = open_regular(path);
   return read(file, metadata);
 }
 

@@ -2,6 +2,7 @@
 // Format: https://huggingface.co/docs/safetensors.
 #pragma once
 
+#include <fstream>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -20,6 +21,9 @@ using Metadata = std::map<std::string, std::string>;
 
 /// The file's bytes for `state` (float32 on the CPU), in order, aligned to 8 bytes.
 std::string to_safetensors(const StateDict& state, const Metadata& metadata = {});
+
+/// Opens a file of bytes, no pipe that nobody may ever write. Throws WeightsError.
+std::ifstream open_regular(const std::string& path);
 
 /// Reads float32 tensors. The header is capped at 16 MiB and every offset is checked against the
 /// file before anything is allocated, so a crafted file costs no more memory than its own size.

@@ -37,7 +37,7 @@ struct Verdict {
 /// predicted, and `late` is false (the mean load is within 1/F).
 Verdict judge(const Reading& reading, const FrameCounts& window, double window_s, bool late);
 
-/// "T/N 12.3 ms, slowest stage 15.1 of 1/F 100 ms: HOLDS".
+/// "T/N 12.3 ms, slowest stage 15.1 ms of 1/F 100 ms: HOLDS", or "FAILS (of 20 frames 1 dropped)".
 std::string rule_text(const Reading& reading, const Verdict& verdict);
 
 /// Judges a run's last kWindow, from its first trained frame. No verdict before that, or once none

@@ -16,14 +16,15 @@ Schedule schedule_of(const TrainerOptions& options) {
 
 void require_cut(const std::vector<int>& cut, int stages, int modules) {
   if (int(cut.size()) != stages - 1) {
-    throw std::invalid_argument(std::to_string(cut.size()) + " places make " +
+    throw std::invalid_argument(std::to_string(cut.size()) + " cut positions make " +
                                 std::to_string(cut.size() + 1) + " stages, pipeline.stages is " +
                                 std::to_string(stages));
   }
   int before = 0;
   for (const int place : cut) {
     if (place <= before || place >= modules) {
-      throw std::invalid_argument("places must rise from 1 to " + std::to_string(modules - 1));
+      throw std::invalid_argument("cut positions must increase and lie between 1 and " +
+                                  std::to_string(modules - 1));
     }
     before = place;
   }

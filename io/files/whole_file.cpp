@@ -1,6 +1,7 @@
 #include "io/files/whole_file.h"
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <mutex>
 #include <random>
@@ -10,7 +11,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 namespace millrace::io {
@@ -155,6 +158,26 @@ void replace_file(const fs::path& target, std::string_view bytes, const std::str
   if (file.close() != 0) fail(path);
 }
 
+/// An abstract socket, which lasts as long as its descriptor, called after the folder of `path` and
+/// the name in it.
+Descriptor claim_name(const std::string& path) {
+  std::error_code ignored;
+  const fs::path whole = fs::canonical(path, ignored);
+  struct stat parent {};
+  if (whole.empty() || ::stat(whole.parent_path().c_str(), &parent) != 0) return Descriptor();
+  const std::string name = "millrace:" + std::to_string(parent.st_dev) + ":" +
+                           std::to_string(parent.st_ino) + ":" +
+                           std::to_string(std::hash<std::string>()(whole.filename()));
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+  Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto size = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (socket && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 &&
+      errno == EADDRINUSE)
+    fail(path, "another run writes it");
+  return socket;
+}
+
 }  // namespace
 
 std::filesystem::path behind_links(const std::string& path) {
@@ -189,13 +212,13 @@ void write_whole(const std::string& path, std::string_view bytes, const std::str
   replace_file(behind_links(path), bytes, previous, path);
 }
 
-Descriptor claim_folder(const std::string& path) {
+FolderClaim claim_folder(const std::string& path) {
   std::error_code ignored;  // a later write reports it
   fs::create_directories(path, ignored);
   Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const bool taken = folder && ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0;
   if (taken && errno == EWOULDBLOCK) fail(path, "another run writes it");
-  return folder;
+  return {std::move(folder), claim_name(path)};
 }
 
 }  // namespace millrace::io

@@ -24,8 +24,14 @@ bool same_file(const std::string& a, const std::string& b);
 /// Throws std::runtime_error.
 void put_in_place(const std::string& temporary, const std::string& path);
 
-/// Creates a folder if missing and locks it against other writers while the result lives. No effect
-/// on file systems without locks. Throws std::runtime_error "PATH: another run writes it".
-Descriptor claim_folder(const std::string& path);
+/// A folder locked against other writers: itself, and its name on this machine, which stays locked
+/// if the folder is removed and made again.
+struct FolderClaim {
+  Descriptor folder, name;
+};
+
+/// Creates a folder if missing and locks it while the result lives. No effect where the system has
+/// no such locks. Throws std::runtime_error "PATH: another run writes it".
+FolderClaim claim_folder(const std::string& path);
 
 }  // namespace millrace::io

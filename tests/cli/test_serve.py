@@ -182,5 +182,8 @@ class Serve(KeepingTest):
         for text in (None, "\n", "too-short"):
             if text is not None:
                 file.write_text(text)
-            self.assert_refused(program.BAD_USAGE, program.call("run", "--serve", "--token-file", file, *SHAPES), "--token-file", file)
+            self.assert_refused(program.BAD_USAGE, program.call("run", "--serve", "--token-file", file, *SHAPES), "--token-file", file,
+                                "No such file" if text is None else "token")
+        os.mkfifo(self.folder / "pipe")  # that nobody writes
+        self.assert_refused(program.BAD_USAGE, program.call("run", "--serve", "--token-file", self.folder / "pipe", *SHAPES), "holds no token")
         self.assert_refused(program.BAD_USAGE, program.call("run", "--serve", "0.0.0.0:0", *SHAPES), "--serve", "token")

@@ -27,6 +27,22 @@ class WholeStarts(CliTest):
                 done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
             self.assertEqual((done.returncode, done.stderr), (FAILED, "millrace: error: standard output can't be written\n"))
 
+    @unittest.skipIf("ASAN_OPTIONS" in os.environ, "a sanitizer takes more of the stack")
+    def test_too_small_a_stack_ends_in_a_line(self):
+        for kib in (64, 128):
+            done = subprocess.run([MILLRACE, "run", "--quiet", "--frames", "3", "--set", "source.uri=synth:shapes"],
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_STACK, (kib << 10, kib << 10)),
+                                  capture_output=True, text=True, timeout=120)
+            self.assertEqual((done.returncode, done.stderr), (FAILED, f"millrace: error: a thread's stack may take {kib} KiB (ulimit -s): "
+                                                                      "raise it to 1024\n"))
+
+    def test_a_deleted_folder_ends_in_a_line(self):
+        gone = self.folder / "gone"
+        gone.mkdir()
+        done = subprocess.run(["sh", "-c", "rmdir ../gone; exec \"$0\" run --quiet --frames 3 --set source.uri=synth:shapes", MILLRACE],
+                              cwd=gone, capture_output=True, text=True, timeout=120)
+        self.assertEqual((done.returncode, done.stderr), (FAILED, "millrace: error: the current folder was deleted: start in another\n"))
+
     @unittest.skipIf("ASAN_OPTIONS" in os.environ, "a sanitizer takes terabytes of address space")
     def test_too_little_address_space_ends_in_a_line(self):
         told = ""

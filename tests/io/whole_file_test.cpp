@@ -135,10 +135,13 @@ TEST_F(WholeFile, WhatIsReplacedStaysUnderItsOtherName) {
 TEST_F(ClaimedFolder, HasOneWriter) {
   const std::string there = folder / "made/for/it";
   {
-    const Descriptor first = claim_folder(there);
+    const FolderClaim first = claim_folder(there);
     EXPECT_EQ(complaint<std::runtime_error>([&] { claim_folder(there); }),
               there + ": another run writes it");
     EXPECT_NO_THROW(claim_folder(folder / "made/for"));
+    fs::remove(there);  // and made again
+    EXPECT_EQ(complaint<std::runtime_error>([&] { claim_folder(there); }),
+              there + ": another run writes it");
   }
   EXPECT_NO_THROW(claim_folder(there));
   EXPECT_TRUE(fs::is_empty(there));

@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -42,6 +45,35 @@ TEST(Safetensors, DataBeginsAtAMultipleOfEight) {
   std::memcpy(&size, bytes.data(), 8);
   EXPECT_EQ(size % 8, 0u);
   EXPECT_EQ(bytes.size(), 8 + size + 4);
+}
+
+std::string complaint_about(const std::string& path) {
+  try {
+    read_safetensors(path);
+  } catch (const WeightsError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Safetensors, NamesWhatLibTorchCanNotHold) {
+  std::string ones = "1";
+  for (int i = 1; i < 65; ++i) ones += ",1";
+  const auto of = [](const std::string& name, const std::string& shape) {
+    return write(with_header("{\"" + name + R"(":{"dtype":"F32","shape":[)" + shape +
+                                 R"(],"data_offsets":[0,4]}})",
+                             4));
+  };
+  EXPECT_EQ(complaint_about(of("a", ones)), "\"a\" has 65 dimensions, the most are 64");
+  EXPECT_EQ(complaint_about(of("a", ones.substr(2))), "");
+  EXPECT_EQ(complaint_about(of("a\\u0000b", "1")), "a tensor's name holds a NUL character");
+}
+
+TEST(Safetensors, APipeIsNotWaitedFor) {
+  const std::string pipe = testing::TempDir() + "millrace_pipe_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(complaint_about(pipe), "is not a regular file");
+  std::filesystem::remove(pipe);
 }
 
 TEST(Safetensors, RefusesWhatIsNone) {

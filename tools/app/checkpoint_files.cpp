@@ -114,10 +114,10 @@ std::string missing(const std::map<std::string, at::Tensor>& these,
 }  // namespace
 
 stages::StateDict read_checked(const std::string& path, stages::Metadata* metadata) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file = stages::open_regular(path);
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (!file || error) throw stages::WeightsError("cannot be opened");
+  if (error) throw stages::WeightsError("cannot be opened");
   std::string bytes(size, '\0');
   file.read(bytes.data(), std::streamsize(size));
   const bool good = intact(bytes);

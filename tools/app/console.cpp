@@ -168,8 +168,8 @@ std::string Console::status(bool verbose) {
   if (const double loss = log.network().recent(); verbose && log.network().count() > 0) {
     text += engine::format("  loss %.4f", loss);
     const Standing standing = log.standing();
-    if (*standing.strongest && std::isfinite(standing.times))
-      text += engine::format(" (%s: %.3gx)", standing.strongest, standing.times);
+    if (*standing.strongest && standing.times > 0 && std::isfinite(standing.times))
+      text += " (" + engine::times_better(standing.times) + " the " + standing.strongest + ")";
   }
   if (events_ > 0) text += "  events " + std::to_string(events_);
   if (const Answers* const answers = run_.records.answers.get()) {

@@ -43,6 +43,17 @@ TEST(RealTime, FailsByASlowStageAndWhileLate) {
   EXPECT_FALSE(judge(reading(39, 25), {.trained = 10}, 1, true).holds);
 }
 
+TEST(RealTime, TheLineOfProgressTellsWhatTheFiguresDoNot) {
+  const auto line = [](double ms, std::int64_t dropped) {
+    const Reading r = reading(ms, 25);
+    return rule_text(r, judge(r, {.trained = 250, .dropped = dropped}, 10, false));
+  };
+  EXPECT_TRUE(line(25, 0).ends_with("slowest stage 25 ms of 1/F 40 ms: HOLDS")) << line(25, 0);
+  EXPECT_TRUE(line(41, 0).ends_with("slowest stage 41 ms of 1/F 40 ms: FAILS")) << line(41, 0);
+  EXPECT_TRUE(line(25, 1).ends_with(": FAILS (of 251 frames in the last 10 s 1 dropped)"))
+      << line(25, 1);
+}
+
 TEST(RealTime, WithoutARateThereIsNoVerdict) {
   const Verdict verdict = judge(reading(25, 0), {.dropped = 5}, 1, false);
   EXPECT_FALSE(verdict.judged);

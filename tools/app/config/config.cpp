@@ -98,9 +98,17 @@ void load_plugins(const Config& config, const std::string& where) {
   }
 }
 
+/// Such a text would end there for the system.
+bool holds_nul(const toml::node& value) {
+  if (const auto* const text = value.as_string()) return text->get().find('\0') != std::string::npos;
+  if (const auto* const list = value.as_array()) return std::ranges::any_of(*list, holds_nul);
+  return false;
+}
+
 void set_key(Config& config, const std::string& path, const toml::node& value,
              const std::string& where) {
   config.places[path] = where;
+  if (holds_nul(value)) throw ConfigError(where + ": " + path + ": holds a NUL character");
   if (path == "model.layer") return set_layers(config, value, where);
   const ConfigKey* key = find_key(path);
   if (!key)

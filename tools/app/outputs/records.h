@@ -150,7 +150,7 @@ struct Records {
   std::unique_ptr<FrameLog> lines;
   std::unique_ptr<engine::ActionLog> actions;
   std::unique_ptr<Alerts> alerts;
-  io::Descriptor claim;  ///< locks the folder against other runs
+  io::FolderClaim claim;  ///< locks the folder against other runs
   CheckpointFiles checkpoints;
   std::unique_ptr<engine::Checkpointer> checkpointer;
 

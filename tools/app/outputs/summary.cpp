@@ -84,13 +84,11 @@ std::string verdict_on(const Json& learned) {
   const std::string strongest = learned["strongest"];
   if (strongest.empty()) return "nothing yet";
   const double times = learned["times"].is_number() ? learned["times"].get<double>() : 0;
-  if (learned["yes"].get<bool>())
-    return "yes: " +
-           (times > 0 ? text(times) + " times better than the " : "no error, unlike the ") +
-           strongest;
-  return "not yet: " +
-         (times > 0 ? text(1 / times) + " times worse than the " : "no better than the ") +
-         strongest;
+  const bool yes = learned["yes"].get<bool>();
+  const std::string how = times > 0 ? engine::times_better(times)
+                          : yes     ? "no error, unlike"
+                                    : "no better than";
+  return (yes ? "yes: " : "not yet: ") + how + " the " + strongest;
 }
 
 void tell_loss(std::ostream& out, const Json& report) {

@@ -94,8 +94,7 @@ std::string verdict_on(const Figure& one) {
   if (mine == rival) return "not better: no better than";
   if (mine == 0) return "better: no error, unlike";
   if (rival == 0) return "not better: errors, unlike";
-  return mine < rival ? engine::format("better: %.3g times better than", rival / mine)
-                      : engine::format("not better: %.3g times worse than", mine / rival);
+  return (mine < rival ? "better: " : "not better: ") + engine::times_better(rival / mine);
 }
 
 int evaluate(const EvaluateArguments& arguments) {

@@ -169,6 +169,17 @@ void require_address_space() {
   _exit(kRunFailed);
 }
 
+/// Ends the program if a limit leaves too little for the stacks of its threads, which would crash.
+void require_stack() {
+  constexpr rlim_t kNeeded = 1 << 20;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kNeeded) return;
+  std::fprintf(stderr,
+               "millrace: error: a thread's stack may take %lu KiB (ulimit -s): raise it to %lu\n",
+               limit.rlim_cur >> 10, kNeeded >> 10);
+  _exit(kRunFailed);
+}
+
 /// True under a profiler or another injected library, which writes what it saw as the program ends.
 bool is_watched() {
 #ifdef __SANITIZE_ADDRESS__  // looks for leaks then
@@ -187,6 +198,7 @@ void come_first(int argc, char** argv, char**) {
   open_standard_streams();
   std::set_terminate(end_in_a_line);
   require_address_space();
+  require_stack();
   if (is_run(argc, argv)) catch_signals();
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kFirst)(int, char**,

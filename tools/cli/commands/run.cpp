@@ -1,3 +1,5 @@
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -5,13 +7,14 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <stdexcept>
 #include <utility>
 
 #include "engine/pipeline/exchange.h"
+#include "io/files/descriptor.h"
 #include "io/source/source.h"
 #include "tools/app/run.h"
 #include "tools/cli/commands/command.h"
@@ -105,13 +108,18 @@ class Attendant {
   bool stopping_ = false;
 };
 
-/// The token in `path`, without line ends. Throws ConfigError.
+/// The token in `path`, without line ends. A pipe is waited for a while. Throws ConfigError.
 std::string token_in(const std::string& path) {
   constexpr std::size_t kMost = 4096;
-  std::ifstream file(path, std::ios::binary);
+  constexpr int kPatienceMs = 5000;
+  const io::Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   std::string token(kMost, '\0');
-  file.read(token.data(), kMost);
-  token.resize(std::size_t(std::max<std::streamsize>(file.gcount(), 0)));
+  pollfd input{.fd = file.get(), .events = POLLIN};
+  ssize_t size = file ? 0 : -1;
+  if (file && poll(&input, 1, kPatienceMs) > 0) size = read(file.get(), token.data(), kMost);
+  if (size < 0)
+    throw app::ConfigError("--token-file: " + path + ": cannot be read: " + std::strerror(errno));
+  token.resize(std::size_t(size));
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
   if (token.empty()) throw app::ConfigError("--token-file: " + path + ": holds no token");
   try {
