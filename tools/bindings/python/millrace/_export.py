@@ -49,11 +49,11 @@ def own_modes():
 
 @contextlib.contextmanager
 def _differentiable():
-    """Disables the fast path of attention, which has no gradients."""
+    """Disables the fast path of attention, which has no gradients, and the optimizer of TorchScript, whose plans stay."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), torch.jit.optimized_execution(False):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
