@@ -29,7 +29,7 @@ namespace {
 /// starts). So the first call is made here, alone.
 void call_mkl_first() {
   std::error_code gone;  // MKL looks for its parts by way of the current folder, or ends the process
-  std::filesystem::current_path(gone);
+  (void)std::filesystem::current_path(gone);
   if (gone) throw std::runtime_error("the current folder was deleted: start in another");
   const at::Tensor ones = at::ones({16, 16});
   at::mm(ones, ones.t()).add_(at::mm(ones.t(), ones)).sqrt_();

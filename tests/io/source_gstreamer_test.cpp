@@ -70,10 +70,10 @@ TEST_F(GStreamer, TheUsersOwnAppsinkIsUsed) {
 }
 
 TEST_F(GStreamer, RawPicturesOfAFileHaveTheCapsRate) {
-  run(kBall + " ! filesink location=\"" + (folder / "raw.rgb").string() + "\"");
+  run(kBall + " ! filesink location=\"" + folder / "raw.rgb" + "\"");
   // Rows have 152 bytes in GStreamer's layout. Its segment counts bytes, not time.
   const GLogLevelFlags fatal = g_log_set_always_fatal(G_LOG_LEVEL_CRITICAL);
-  const Seen seen = read_uri("gst:filesrc blocksize=5776 location=\"" + (folder / "raw.rgb").string() +
+  const Seen seen = read_uri("gst:filesrc blocksize=5776 location=\"" + folder / "raw.rgb" +
                              "\" ! video/x-raw,format=RGB,width=50,height=38,framerate=15/1");
   g_log_set_always_fatal(fatal);
   ASSERT_EQ(seen.frames.size(), 30u) << seen.error;
