@@ -4,9 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
 
 #include "capture/devices.h"
@@ -28,9 +26,6 @@ namespace {
 /// another kernel, whose square roots differ in the last bit (seen about once in a thousand busy
 /// starts). So the first call is made here, alone.
 void call_mkl_first() {
-  std::error_code gone;  // MKL looks for its parts by way of the current folder, or ends the process
-  (void)std::filesystem::current_path(gone);
-  if (gone) throw std::runtime_error("the current folder was deleted: start in another");
   const at::Tensor ones = at::ones({16, 16});
   at::mm(ones, ones.t()).add_(at::mm(ones.t(), ones)).sqrt_();
 }

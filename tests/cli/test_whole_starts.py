@@ -5,7 +5,7 @@ import resource
 import subprocess
 import unittest
 
-from program import DONE, FAILED, MILLRACE, CliTest, start
+from program import BAD_USAGE, DONE, FAILED, MILLRACE, CliTest, start
 
 
 class WholeStarts(CliTest):
@@ -41,7 +41,7 @@ class WholeStarts(CliTest):
         gone.mkdir()
         done = subprocess.run(["sh", "-c", "rmdir ../gone; exec \"$0\" run --quiet --frames 3 --set source.uri=synth:shapes", MILLRACE],
                               cwd=gone, capture_output=True, text=True, timeout=120)
-        self.assertEqual((done.returncode, done.stderr), (FAILED, "millrace: error: the current folder was deleted: start in another\n"))
+        self.assertEqual((done.returncode, done.stderr), (BAD_USAGE, "millrace: error: the current folder was deleted: start in another\n"))
 
     @unittest.skipIf("ASAN_OPTIONS" in os.environ, "a sanitizer takes terabytes of address space")
     def test_too_little_address_space_ends_in_a_line(self):
