@@ -17,7 +17,7 @@ std::string complaint_about(const TrainerOptions& options) {
 
 TEST(Trainer, RefusesWhatDoesNotFit) {
   EXPECT_EQ(complaint_about(tiny(7, {})), "7 stages: the network has 6 modules, so 1 to 6");
-  EXPECT_EQ(complaint_about(tiny(3, {2})), "1 places make 2 stages, pipeline.stages is 3");
+  EXPECT_EQ(complaint_about(tiny(3, {2})), "1 cut positions make 2 stages, pipeline.stages is 3");
   EXPECT_EQ(complaint_about(tiny(3, {3, 3})), "cut positions must increase and lie between 1 and 5");
   EXPECT_EQ(complaint_about(tiny(2, {6})), "cut positions must increase and lie between 1 and 5");
   EXPECT_EQ(complaint_about(tiny(2, {0})), "cut positions must increase and lie between 1 and 5");
