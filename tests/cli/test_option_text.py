@@ -23,18 +23,11 @@ def printed(*options):
 
 
 class OptionText(CliTest):
-    def script(self, shell):
-        path = self.folder / f"millrace.{shell}"
-        path.write_text(printed("--completion", shell))
-        return path
-
     def offered_by_bash(self, *words):
         """What bash would offer for the last of the words."""
-        return output_of("bash", "--norc", "-c", ASK_BASH, "bash", self.script("bash"), "millrace", *words).split()
-
-    def offered_by_fish(self, line):
-        told = output_of("fish", "--no-config", "-c", f"source {self.script('fish')}; complete -C '{line}'")
-        return [offer.split("\t")[0] for offer in told.splitlines()]
+        script = self.folder / "millrace.bash"
+        script.write_text(printed("--completion", "bash"))
+        return output_of("bash", "--norc", "-c", ASK_BASH, "bash", script, "millrace", *words).split()
 
     def test_commands_and_options_of_the_command_alone(self):
         """(words; what is among the offers for the last; what is not)"""
@@ -60,18 +53,6 @@ class OptionText(CliTest):
                               (("schedule", "--format", "g"), ["grid"]), (("schedule", "--format", "=", "c"), ["csv"]),
                               (("run", "--frames", ""), []), (("run", "--report", ""), [])):
             self.assertEqual(self.offered_by_bash(*words), offers, words)
-
-    @needs("fish")
-    def test_fish(self):
-        self.assertEqual(self.offered_by_fish("millrace sch"), ["schedule"])
-        self.assertIn("partime", self.offered_by_fish("millrace schedule part"))
-        self.assertIn("pipeline.schedule=pipedream", self.offered_by_fish("millrace run --set pipeline.sch"))
-        self.assertIn("--report", self.offered_by_fish("millrace run --re"))
-        self.assertNotIn("--report", self.offered_by_fish("millrace check --re"))
-
-    @needs("zsh")
-    def test_zsh_can_read_its_script(self):
-        self.assertEqual(output_of("zsh", "-f", "-c", f"autoload -U compinit && compinit -D && source {self.script('zsh')}"), "")
 
     def test_unknown_shell(self):
         self.assert_refused(BAD_USAGE, call("--completion", "tcsh"), "tcsh")

@@ -28,10 +28,7 @@ TEST(OptionText, ManPageEscapesWhatRoffWouldTakeForItsOwn) {
 TEST(OptionText, QuotesOfAMeaningDoNotEndTheShellsString) {
   CLI::App program;
   program.add_subcommand("print", "Print it; don't run");
-  for (const char* const shell : {"bash", "zsh", "fish"}) {
-    const std::string script = completion(program, kKeys, shell);
-    EXPECT_NE(script.find("print\tPrint it; don`t run"), script.npos) << shell;
-  }
+  EXPECT_NE(completion(program, kKeys).find("print\tPrint it; don`t run"), std::string::npos);
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ if(TARGET gstmillrace)
   set_target_properties(gstmillrace PROPERTIES INSTALL_RPATH "${beside};${cudart_folder}")
   install(TARGETS gstmillrace LIBRARY DESTINATION lib/${CMAKE_LIBRARY_ARCHITECTURE}/gstreamer-1.0 COMPONENT program)
 endif()
-# At installation the program writes its man page and completions.
+# At installation the program writes its man page and completion.
 set(texts ${CMAKE_BINARY_DIR}/texts)
 install(CODE "
   function(write_text name)
@@ -122,13 +122,9 @@ install(CODE "
   endfunction()
   file(MAKE_DIRECTORY ${texts})
   write_text(millrace.1 --man)
-  write_text(millrace --completion bash)
-  write_text(_millrace --completion zsh)
-  write_text(millrace.fish --completion fish)" COMPONENT program)
+  write_text(millrace --completion bash)" COMPONENT program)
 install(FILES ${texts}/millrace.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
 install(FILES ${texts}/millrace DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT program)
-install(FILES ${texts}/_millrace DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT program)
-install(FILES ${texts}/millrace.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program)
 install(FILES tools/page/monitoring/grafana-dashboard.json tools/page/monitoring/prometheus-alerts.yml
         DESTINATION ${CMAKE_INSTALL_DATADIR}/millrace COMPONENT program)
 install(FILES README.md ARCHITECTURE.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)

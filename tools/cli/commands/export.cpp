@@ -3,17 +3,15 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "stages/safetensors.h"
 #include "stages/torchscript.h"
 #include "tools/app/assembly.h"
 #include "tools/cli/commands/command.h"
+#include "tools/cli/commands/python.h"
 
 namespace millrace::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct ExportArguments {
   std::string weights, onnx, config;
@@ -50,27 +48,6 @@ std::string handed_on(const std::string& bytes) {
   return "/proc/self/fd/" + std::to_string(file);
 }
 
-/// Python with this build's package: beside the program in a build tree, else on PATH.
-std::string python() {
-  const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
-  if (fs::exists(here / "python" / "millrace")) {
-    const char* const before = std::getenv("PYTHONPATH");
-    const std::string path = (here / "python").string() + (before ? std::string(":") + before : "");
-    setenv("PYTHONPATH", path.c_str(), 1);
-  }
-  const fs::path own = here / "../../.venv/bin/python";
-  return fs::exists(own) ? own.string() : "python3";
-}
-
-/// Reports a missing package in one line.
-constexpr char kPython[] = R"(import sys
-try:
-    from millrace._onnx import main
-except ImportError as error:
-    sys.exit(f"millrace: error: --onnx: needs the Python package {error.name}: "
-             f"{sys.executable} -m pip install {error.name}")
-sys.exit(main(*sys.argv[1:])))";
-
 int export_weights(const ExportArguments& arguments) {
   app::require_other_files({arguments.onnx}, {arguments.weights, arguments.config});
   stages::Metadata about;
@@ -92,19 +69,9 @@ int export_weights(const ExportArguments& arguments) {
     throw app::ConfigError(arguments.weights + ": " + error.what());
   }
   shape.channels *= forecast.context;
-  std::vector<std::string> words = {python(),
-                                    "-c",
-                                    kPython,
-                                    handed_on(script),
-                                    arguments.onnx,
-                                    std::to_string(shape.channels),
-                                    std::to_string(shape.height),
-                                    std::to_string(shape.width)};
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
-  throw std::runtime_error("--onnx: needs Python: " + words[0] + " can't be run");
+  run_python("--onnx", "onnx",
+             {handed_on(script), arguments.onnx, std::to_string(shape.channels),
+              std::to_string(shape.height), std::to_string(shape.width)});
 }
 
 void add_options(CLI::App& options, ExportArguments& arguments) {

@@ -1,5 +1,5 @@
-// Completion: a table of what may follow what, an awk program that looks words up in it, and a few
-// lines per shell that call it.
+// Completion: a table of what may follow what, an awk program that looks words up in it, and a bash
+// function that calls it.
 #include <completion_scripts.h>
 
 #include <algorithm>
@@ -62,16 +62,9 @@ std::vector<std::string> choices_of(const CLI::Option& option) {
   return CLI::detail::split(type.substr(open + 1, type.rfind('}') - open - 1), ',');
 }
 
-std::string completion(const CLI::App& program, const std::vector<app::KeyEntry>& keys,
-                       const std::string& shell) {
-  const bool fish = shell == "fish";
-  const std::string assign = fish ? "set -g __millrace_" : "_millrace_", is = fish ? " '" : "='";
-  return (shell == "zsh" ? "#compdef millrace\n" : "") + ("# Completion for " + shell) +
-         ", written by: millrace --completion " + shell + "\n" + assign + "table" + is +
-         table(program, keys) + "'\n" + assign + "look_up" + is + kLookUp + "'\n" +
-         (fish             ? kFish
-          : shell == "zsh" ? kZsh
-                           : kBash);
+std::string completion(const CLI::App& program, const std::vector<app::KeyEntry>& keys) {
+  return "# Completion for bash, written by: millrace --completion bash\n_millrace_table='" +
+         table(program, keys) + "'\n_millrace_look_up='" + kLookUp + "'\n" + kBash;
 }
 
 }  // namespace millrace::cli

@@ -14,10 +14,9 @@ namespace millrace::cli {
 std::string man_page(const CLI::App& program, const std::vector<app::KeyEntry>& keys,
                      const std::vector<stages::LayerType>& layers);
 
-/// A script for "bash", "zsh" or "fish" that completes commands, options, their named values, and
-/// for --set the config keys with their named values.
-std::string completion(const CLI::App& program, const std::vector<app::KeyEntry>& keys,
-                       const std::string& shell);
+/// A bash script that completes commands, options, their named values, and for --set the config keys
+/// with their named values.
+std::string completion(const CLI::App& program, const std::vector<app::KeyEntry>& keys);
 
 /// "-f" and "--format"; for a positional argument, its one name.
 std::vector<std::string> names_of(const CLI::Option& option);

@@ -1,0 +1,50 @@
+#include "tools/cli/commands/python.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+
+namespace millrace::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Python with this build's package: beside the program in a build tree, else on PATH.
+std::string python() {
+  const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
+  if (fs::exists(here / "python" / "millrace")) {
+    const char* const before = std::getenv("PYTHONPATH");
+    const std::string path = (here / "python").string() + (before ? std::string(":") + before : "");
+    setenv("PYTHONPATH", path.c_str(), 1);
+  }
+  const fs::path own = here / "../../.venv/bin/python";
+  return fs::exists(own) ? own.string() : "python3";
+}
+
+/// Reports a missing package in one line.
+constexpr char kMain[] = R"(import importlib
+import sys
+asker, module, *arguments = sys.argv[1:]
+try:
+    main = importlib.import_module("millrace._" + module).main
+except ImportError as error:
+    sys.exit(f"millrace: error: {asker}: needs the Python package {error.name}: "
+             f"{sys.executable} -m pip install {error.name}")
+sys.exit(main(*arguments)))";
+
+}  // namespace
+
+void run_python(const std::string& asker, const std::string& module,
+                const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {python(), "-c", kMain, asker, module};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  throw std::runtime_error(asker + ": needs Python: " + words[0] + " can't be run");
+}
+
+}  // namespace millrace::cli
