@@ -110,7 +110,8 @@ class Monitor {
   Reading read() const;
   Totals totals() const;
   Tally& tally() { return tally_; }
-  const Histogram& latency() const { return latency_; }  ///< capture to prediction
+  std::int64_t trained() const { return tally_.counts().trained; }  ///< samples; any thread
+  const Histogram& latency() const { return latency_; }             ///< capture to prediction
 
  private:
   std::vector<int> replicas_;  ///< [stages]

@@ -31,7 +31,7 @@ struct Load {
 
 /// Frames that every stage worked on between `before` and `after`.
 std::int64_t frames_between(const Totals& before, const Totals& after);
-/// Every stage must have made a step in between. `budget`: 1/F in milliseconds, or 0.
+/// Every stage must have run a step in between. `budget`: 1/F in milliseconds, or 0.
 Load load_between(const Totals& before, const Totals& after, double budget);
 
 /// What to do if 1/F cannot be met.
@@ -65,7 +65,8 @@ struct OverloadOptions {
 
 /// Decides when a stream outruns the pipeline, and what to change. Acts after two loads in a row
 /// over the budget; relaxes after three with clear room, but never to a state that would be late
-/// again. Ignores a load in which it made a change, so it never reacts to itself. Not thread-safe.
+/// again. Ignores a load that contains its own change, so it never reacts to itself. Not
+/// thread-safe.
 class Overload {
  public:
   static constexpr std::int64_t kMostEvery = 32;  ///< at least every 32nd frame is learned from

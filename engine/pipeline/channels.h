@@ -17,11 +17,11 @@ namespace millrace::engine {
 /// A sample's activations or gradient are in its slot, which from now on is the receiver's.
 struct Token {
   std::int64_t sample = 0;
-  std::int64_t origin = 0;    ///< gradients: the sample whose loss made it
+  std::int64_t origin = 0;    ///< gradients: the sample of the loss
   Alarm alarm = Alarm::none;  ///< gradients: the loss guard's verdict on that loss
-  /// gradients: false if that loss is not learned from, so there is none; meetings: whether the
-  /// replica has one for every sample
-  bool learns = true;
+  /// gradients: of the sample; unless it is trained, there is none. meetings: the worst of what the
+  /// replica's update covers
+  Fate fate = Fate::trained;
   Clock::time_point sent;  ///< when, by this rank's clock, if from another rank; else unset
 };
 

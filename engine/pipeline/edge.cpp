@@ -3,8 +3,8 @@
 namespace millrace::engine {
 
 Feed::Status Edge::poll(std::int64_t sample, std::chrono::microseconds patience) {
-  bool ends = options_.drain && sample % shared_.choice == 0 &&
-              options_.drain->load(std::memory_order_relaxed);
+  bool ends = shared_.options.drain && sample % shared_.choice == 0 &&
+              shared_.options.drain->load(std::memory_order_relaxed);
   Feed::Status status = Feed::Status::wait;
   if (!ends && full()) {
     // A sample whose target never comes makes room for another one.
@@ -19,27 +19,31 @@ Feed::Status Edge::poll(std::int64_t sample, std::chrono::microseconds patience)
 }
 
 void Edge::take(std::int64_t sample, Clock::time_point asked) {
-  shared_.monitor.admitted(asked, Clock::now());
+  shared_.pipeline.monitor.admitted(asked, Clock::now());
   Sample& taken = shared_.in_flight(sample);
   SampleInfo& info = taken.info = {};
   shared_.feed.take(taken);
-  info.sample = options_.before + sample;
+  const Pipeline& pipeline = shared_.pipeline;
+  info.sample = pipeline.before + sample;
   if (info.index < 0) info.index = info.sample;
-  info.learns = choose(sample) && info.has_target;
-  if (options_.guard) options_.guard->scene.see(taken, info.has_target && !options_.late_targets);
-  shared_.again[std::size_t(sample) % shared_.again.size()] = info.replayed;
-  shared_.admitted = sample + 1;
+  info.fate = choose(sample) ? Fate::trained : Fate::predicted_only;
+  if (!info.has_target) info.fate = Fate::without_target;
+  if (pipeline.guard) pipeline.guard->scene.see(taken, info.has_target && !pipeline.late_targets);
+  shared_.set_replayed(sample, info.replayed);
+  Admission& admission = shared_.admission;
+  admission.admitted = sample + 1;
   if (info.replayed) {
-    ++shared_.replays;
-  } else if (!info.learns) {
-    ++shared_.left_out;
+    ++admission.replays;
+  } else if (info.fate != Fate::trained) {
+    ++admission.left_out;
   }
 }
 
 void Edge::shown(std::int64_t sample) {
-  Sample& made = shared_.in_flight(sample);
-  if (!made.info.replayed) shared_.monitor.predicted(made.info.captured, made.info.predicted);
-  if (shared_.observer) shared_.observer->shown(made);
+  Sample& ready = shared_.in_flight(sample);
+  if (!ready.info.replayed)
+    shared_.pipeline.monitor.predicted(ready.info.captured, ready.info.predicted);
+  if (shared_.observer) shared_.observer->shown(ready);
 }
 
 void Edge::predicted(std::int64_t sample, float loss) {
@@ -47,19 +51,20 @@ void Edge::predicted(std::int64_t sample, float loss) {
 }
 
 bool Edge::full() const {
-  return options_.limit > 0 &&
-         shared_.admitted - shared_.replays - shared_.left_out - shared_.feed.missed() >=
-             options_.limit;
+  const Admission& now = shared_.admission;
+  const std::int64_t limit = shared_.options.limit;
+  return limit > 0 && now.admitted - now.replays - now.left_out - shared_.feed.missed() >= limit;
 }
 
 bool Edge::choose(std::int64_t sample) {
+  Admission& now = shared_.admission;
   if (sample % shared_.choice == 0) {
-    const std::int64_t every =
-        options_.train_every ? options_.train_every->load(std::memory_order_relaxed) : 1;
-    shared_.learns = sample == 0 || shared_.left_out_groups + 1 >= every;
-    shared_.left_out_groups = shared_.learns ? 0 : shared_.left_out_groups + 1;
+    const auto* const train_every = shared_.options.train_every;
+    const std::int64_t every = train_every ? train_every->load(std::memory_order_relaxed) : 1;
+    now.learns = sample == 0 || now.left_out_groups + 1 >= every;
+    now.left_out_groups = now.learns ? 0 : now.left_out_groups + 1;
   }
-  return shared_.learns;
+  return now.learns;
 }
 
 void Edge::end_of_stream(std::int64_t samples) {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/pipeline/pipeline.h"
+#include "engine/pipeline/shared.h"
 
 namespace millrace::engine {
 
@@ -27,9 +27,9 @@ class Patience {
 /// pipeline. Samples are numbered from 0 in order of admission.
 class Edge {
  public:
-  /// Both must outlive this.
-  Edge(Shared& shared, const PipelineOptions& options)
-      : shared_(shared), options_(options), before_(shared.monitor.tally().counts()) {}
+  /// `shared` must outlive this.
+  explicit Edge(Shared& shared)
+      : shared_(shared), before_(shared.pipeline.monitor.tally().counts()) {}
   virtual ~Edge() = default;
 
   /// Whether a worker, by its number, runs in this process.
@@ -66,7 +66,7 @@ class Edge {
   virtual void release(std::int64_t sample) { shared_.pool.release(sample); }
 
   /// Before an update of `stage`: adds what other processes know of its gradient.
-  virtual void agree(int, bool&, Alarm&) {}
+  virtual void agree(int, Fate&, Alarm&) {}
 
   /// A worker here has failed.
   virtual void fail(const std::exception&) {}
@@ -76,12 +76,11 @@ class Edge {
 
  protected:
   FateCounts counts_since_construction() const {
-    return shared_.monitor.tally().counts() - before_;
+    return shared_.pipeline.monitor.tally().counts() - before_;
   }
   virtual void end_of_stream(std::int64_t samples);
 
   Shared& shared_;
-  const PipelineOptions& options_;
 
  private:
   bool full() const;                 ///< the limit on samples to train on is reached

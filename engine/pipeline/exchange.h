@@ -134,7 +134,7 @@ class Exchange {
     int count = 1;
     std::function<void(std::span<float> numbers, int stage)> add_up;
   } copies;
-  /// The same over the ranks that share a stage's modules (their gradients differ). Empty: none.
+  /// All-reduce over the ranks that share a stage's modules (their gradients differ). Empty: none.
   std::function<void(std::span<float> numbers, int stage)> add_up_parts;
 
   static constexpr int kTags = 1 << 20;
@@ -142,7 +142,7 @@ class Exchange {
 
  protected:
   Exchange() : mutex_(std::make_shared<std::mutex>()) {}
-  /// Of the same transport, so under the same mutex.
+  /// An exchange over the same transport shares its mutex.
   explicit Exchange(const Exchange& whole) : mutex_(whole.mutex_) {}
 
  private:

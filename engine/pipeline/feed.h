@@ -6,6 +6,7 @@
 #include <span>
 
 #include "engine/monitor/clock.h"
+#include "engine/monitor/tally.h"
 
 namespace millrace::engine {
 
@@ -20,9 +21,9 @@ struct SampleInfo {
   std::int64_t index = -1;   ///< as `sample`, but without replayed ones; may come from the feed
   std::int64_t frame = -1;   ///< the frame's number at its source
   Clock::time_point captured;
-  bool learns = true;      ///< false: predicted, but not trained on
-  bool has_target = true;  ///< false: no target is known, so the loss means nothing
-  SceneErrors scene;       ///< set if there is a guard
+  Fate fate = Fate::trained;  ///< as admitted; of a replayed one, as if it were new
+  bool has_target = true;     ///< false: no target is known, so the loss means nothing
+  SceneErrors scene;          ///< set if there is a guard
   bool replayed =
       false;  ///< trained on before: counted separately; its times do not describe the stream
   Clock::time_point predicted;  ///< when its prediction was ready
@@ -91,7 +92,7 @@ class Observer {
   virtual ~Observer() = default;
   /// The prediction is ready.
   virtual void shown(Sample&) {}
-  /// So is its loss: at once, unless targets come late. NaN: there is no target.
+  /// The loss of the prediction is known: at once, unless targets come late. NaN: no target.
   virtual void predicted(Sample& sample, float loss) = 0;
 };
 

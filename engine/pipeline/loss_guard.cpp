@@ -130,22 +130,22 @@ SceneErrors SceneWatch::see(std::span<const float> input, std::span<const float>
   return {input_.compare(input, 1.0f, true), target_.compare(target, 1.0f, true)};
 }
 
-void LossGuard::go_on_from(const State& state, const Told& told) {
+void LossGuard::go_on_from(const State& state, const Status& status) {
   is_ = state;
-  mirror(told);
+  mirror(status);
 }
 
-void LossGuard::mirror(const Told& told) {
+void LossGuard::mirror(const Status& status) {
   const std::lock_guard lock(mutex_);
-  if (told.judged >= told_.judged) told_ = told;
+  if (status.judged >= status_.judged) status_ = status;
 }
 
-bool LossGuard::proved(const Told& then) const {
-  const Told now = told();
+bool LossGuard::proved(const Status& then) const {
+  const Status now = status();
   return now.roll_backs == then.roll_backs && now.judged >= then.judged + window();
 }
 
-bool LossGuard::disproved(const Told& then) const {
+bool LossGuard::disproved(const Status& then) const {
   return roll_backs() != then.roll_backs || then.astray;
 }
 
@@ -153,8 +153,8 @@ Alarm LossGuard::judge(const SampleInfo& sample, float loss) {
   const Alarm alarm = sample.has_target ? verdict(sample, loss) : Alarm::none;
   const bool astray = sample.sample < is_.discard_until || is_.not_finite > 1 || leaps(is_);
   const std::lock_guard lock(mutex_);
-  told_.astray = astray;
-  told_.judged = sample.sample + 1;
+  status_.astray = astray;
+  status_.judged = sample.sample + 1;
   return alarm;
 }
 
@@ -196,10 +196,10 @@ Alarm LossGuard::discard(const SampleInfo& sample, float loss) {
 Alarm LossGuard::roll_back(const SampleInfo& sample, double loss) {
   {
     const std::lock_guard lock(mutex_);
-    ++told_.roll_backs;
-    told_.last_frame = sample.frame < 0 ? sample.sample : sample.frame;
-    told_.last_loss = loss;
-    told_.last_median = usual_loss(is_);
+    ++status_.roll_backs;
+    status_.last_frame = sample.frame < 0 ? sample.sample : sample.frame;
+    status_.last_loss = loss;
+    status_.last_median = usual_loss(is_);
   }
   is_.seen = is_.excused_until = 0;
   is_.not_finite = is_.raised_for = is_.probed = 0;

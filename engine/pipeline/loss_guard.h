@@ -12,7 +12,7 @@ namespace millrace::engine {
 
 enum class Alarm : std::uint8_t {
   none,
-  discard,    ///< not finite, or made by weights that were rolled back
+  discard,    ///< not finite, or of weights that were rolled back
   roll_back,  ///< restore the last good snapshot, with a smaller learning rate
 };
 
@@ -25,7 +25,7 @@ class SceneWatch {
   /// Sets `sample.info.scene`. `target`: whether it is already known. A replayed sample is compared
   /// but does not change the mean.
   void see(Sample& sample, bool target);
-  /// The same for other samples. `target` may be empty.
+  /// Learns from a sample outside a pipeline and returns its errors. `target` may be empty.
   SceneErrors see(std::span<const float> input, std::span<const float> target);
 
  private:
@@ -56,8 +56,8 @@ class SceneWatch {
 /// weights were not at fault, and their loss becomes the new reference. So does a loss that is
 /// raised and excused for 200 samples.
 ///
-/// Written by the last stage's worker, `scene` by the first's; told() and what follows: any thread.
-/// Never allocates.
+/// Written by the last stage's worker, `scene` by the first's; status() and all below it: any
+/// thread. Never allocates.
 class LossGuard {
  public:
   /// Updates of a stage between snapshots.
@@ -67,7 +67,7 @@ class LossGuard {
   static constexpr int kProbe = 5;  ///< losses seen of restored weights
 
   /// What other threads may know.
-  struct Told {
+  struct Status {
     std::int64_t roll_backs = 0;
     std::int64_t judged = 0;      ///< samples, including those without a target
     std::int64_t last_frame = 0;  ///< at the last roll-back, its number at the source
@@ -95,22 +95,22 @@ class LossGuard {
   Alarm judge(const SampleInfo& sample, float loss);
   SceneWatch scene;  ///< has seen the samples before they are judged
 
-  /// By the judging thread, or while nobody judges.
+  /// Called by the judging thread, or while nobody judges.
   const State& state() const { return is_; }
-  void go_on_from(const State& state, const Told& told);
-  Told told() const {
+  void go_on_from(const State& state, const Status& status);
+  Status status() const {
     const std::lock_guard lock(mutex_);
-    return told_;
+    return status_;
   }
   /// Adopts the verdicts of another process's guard if it has judged more samples. This one must
   /// not judge.
-  void mirror(const Told& told);
+  void mirror(const Status& status);
 
-  std::int64_t roll_backs() const { return told().roll_backs; }
+  std::int64_t roll_backs() const { return status().roll_backs; }
   /// Whether weights copied at `then` have proved good: enough losses since, and no roll-back.
-  bool proved(const Told& then) const;
+  bool proved(const Status& then) const;
   /// Whether they have proved bad.
-  bool disproved(const Told& then) const;
+  bool disproved(const Status& then) const;
 
  private:
   Alarm verdict(const SampleInfo& sample, float loss);
@@ -122,7 +122,7 @@ class LossGuard {
   const std::int64_t in_flight_;
   State is_;
   mutable std::mutex mutex_;
-  Told told_;  ///< under mutex_
+  Status status_;  ///< under mutex_
 };
 
 }  // namespace millrace::engine

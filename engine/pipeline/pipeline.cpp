@@ -34,19 +34,14 @@ int viewers(const Schedule& schedule, const RankOptions* ranks) {
                      [&](int worker) { return ranks->rank_of_worker[std::size_t(worker)] != 0; });
 }
 
-std::unique_ptr<Edge> make_edge(Shared& shared, const PipelineOptions& options) {
-  if (!options.ranks) return std::make_unique<Edge>(shared, options);
-  return std::make_unique<RankEdge>(*options.ranks, shared, options);
-}
-
 /// On the worker's thread.
-void prepare(const Shared& shared, int worker, const PipelineOptions& options) {
+void prepare(const Pipeline& pipeline, int worker) {
   name_thread("worker " + std::to_string(worker));
-  if (worker < int(options.cores.size()) && options.cores[worker] >= 0)
-    pin_this_thread(options.cores[worker]);
-  const Program& program = shared.schedule.workers[worker];
+  if (worker < int(pipeline.cores.size()) && pipeline.cores[worker] >= 0)
+    pin_this_thread(pipeline.cores[worker]);
+  const Program& program = pipeline.schedule.workers[worker];
   for (const int stage : stages_of(program))
-    shared.steps[shared.schedule.replica_id(stage, program.replica)]->prepare();
+    pipeline.steps[pipeline.schedule.replica_id(stage, program.replica)]->prepare();
 }
 
 /// Rethrows this process's failure once all processes know.
@@ -66,23 +61,34 @@ void prepare(const Shared& shared, int worker, const PipelineOptions& options) {
 
 }  // namespace
 
-Outcome run_pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
-                     Observer* observer, Monitor& monitor, const PipelineOptions& options) {
+Outcome run_pipeline(const Pipeline& pipeline, Feed& feed, Observer* observer,
+                     const PipelineOptions& options) {
+  const Schedule& schedule = pipeline.schedule;
+  const int slots = schedule.slots();
+  const std::int64_t choice = schedule.samples_a_choice(), latest = 2 * slots + choice;
   std::vector<std::unique_ptr<Sample>> empty;
-  std::vector<Sample*> samples = options.samples;
-  while (int(samples.size()) < schedule.slots())
+  std::vector<Sample*> samples = pipeline.samples;
+  while (int(samples.size()) < slots)
     samples.push_back(empty.emplace_back(std::make_unique<Sample>(int(samples.size()))).get());
-  Shared shared{schedule, std::move(steps),
-                any_defers(shared.steps) ? longest_launch_groups(schedule) : LaunchGroups(schedule),
-                feed, observer, monitor,
-                SlotPool(schedule.slots(), schedule.stages + viewers(schedule, options.ranks)),
-                schedule.samples_a_choice(), std::move(samples), Lowering(schedule),
-                // Gradients may stay unread for the whole age of the pipeline. Tokens are small, so
-                // room for twice the samples in flight costs little, and no send ever waits.
-                Channels(shared.lowering, 2 * std::size_t(schedule.slots()) + 2),
-                Fates(monitor.tally(), 2 * schedule.slots() + shared.choice),
-                std::vector<char>(std::size_t(2 * schedule.slots() + shared.choice))};
-  const std::unique_ptr<Edge> edge = make_edge(shared, options);
+  Lowering lowering(schedule);
+  // Gradients may stay unread for the whole age of the pipeline. Tokens are small, so room for
+  // twice the samples in flight costs little, and no send ever waits.
+  Channels channels(lowering, 2 * std::size_t(slots) + 2);
+  Shared shared{.pipeline = pipeline,
+                .options = options,
+                .feed = feed,
+                .observer = observer,
+                .samples = std::move(samples),
+                .groups = any_defers(pipeline.steps) ? longest_launch_groups(schedule)
+                                                     : LaunchGroups(schedule),
+                .pool = SlotPool(slots, schedule.stages + viewers(schedule, pipeline.ranks)),
+                .choice = choice,
+                .lowering = std::move(lowering),
+                .channels = std::move(channels),
+                .fates = Fates(pipeline.monitor.tally(), latest),
+                .again = std::vector<char>(std::size_t(latest))};
+  const std::unique_ptr<Edge> edge =
+      pipeline.ranks ? std::make_unique<RankEdge>(shared) : std::make_unique<Edge>(shared);
   shared.edge = edge.get();
 
   std::exception_ptr failure;  // the first, which stops all
@@ -103,10 +109,10 @@ Outcome run_pipeline(const Schedule& schedule, std::vector<capture::Step*> steps
     threads.emplace_back([&, worker] {
       bool arrived = false;
       noting_failure([&] {
-        prepare(shared, worker, options);
+        prepare(pipeline, worker);
         arrived = true;
         prepared.arrive_and_wait();
-        Worker(shared, worker, options).run();
+        Worker(shared, worker).run();
       });
       if (!arrived) prepared.count_down();
     });
@@ -121,11 +127,12 @@ Outcome run_pipeline(const Schedule& schedule, std::vector<capture::Step*> steps
   }
   for (std::thread& thread : threads) thread.join();
   if (failure) give_up(*edge, failure);
-  const std::int64_t admitted = shared.admitted, used = schedule.trained(admitted);
+  const std::int64_t admitted = shared.admission.admitted, replays = shared.admission.replays;
+  const std::int64_t used = schedule.trained(admitted);
   shared.fates.take_back(used);
   const FateCounts fates = edge->finish();
-  const std::int64_t replays = fates.replayed + fates.replay_skipped;
-  return {fates, admitted, admitted - used - (shared.replays - replays)};
+  const std::int64_t counted = fates.replayed + fates.replay_skipped;
+  return {fates, admitted, admitted - used - (replays - counted)};
 }
 
 }  // namespace millrace::engine

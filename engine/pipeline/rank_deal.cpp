@@ -7,16 +7,16 @@
 namespace millrace::engine {
 namespace {
 
-void meet_copies(const Exchange::Copies& copies, Freight& freight, int stage, bool& learned,
+void meet_copies(const Exchange::Copies& copies, Freight& freight, int stage, Fate& fate,
                  Alarm& alarm) {
   constexpr std::size_t kVotes = 3;
   std::vector<float>& numbers = freight.gradient(stage, kVotes);
   float* const votes = numbers.data() + numbers.size() - kVotes;
-  votes[0] = learned;
+  votes[0] = fate == Fate::trained;
   votes[1] = alarm == Alarm::discard;
   votes[2] = alarm == Alarm::roll_back;
   copies.add_up(numbers, stage);
-  learned = votes[0] == float(copies.count);
+  if (fate == Fate::trained && votes[0] != float(copies.count)) fate = Fate::predicted_only;
   alarm = votes[2] > 0 ? Alarm::roll_back : votes[1] > 0 ? Alarm::discard : Alarm::none;
   freight.set_gradient(stage, copies.count);
 }
@@ -56,8 +56,8 @@ void require_ranks(const Schedule& schedule, const std::vector<int>& rank_of_wor
 
 std::vector<std::pair<std::string, std::function<void()>>> RankEdge::threads() {
   std::vector<std::pair<std::string, std::function<void()>>> all;
-  for (int replica = 0; admits() && replica < shared_.schedule.replicas_of(0); ++replica) {
-    const int replica_id = shared_.schedule.replica_id(0, replica);
+  for (int replica = 0; admits() && replica < shared_.schedule().replicas_of(0); ++replica) {
+    const int replica_id = shared_.schedule().replica_id(0, replica);
     if (!ports_.here(replica_id))
       all.emplace_back("samples of " + std::to_string(replica_id), [=, this] { deal(replica_id); });
   }
@@ -95,8 +95,8 @@ void RankEdge::deal(int replica_id) {
   }
 }
 
-void RankEdge::agree(int stage, bool& learned, Alarm& alarm) {
-  if (exchange_.copies.count > 1) meet_copies(exchange_.copies, freight_, stage, learned, alarm);
+void RankEdge::agree(int stage, Fate& fate, Alarm& alarm) {
+  if (exchange_.copies.count > 1) meet_copies(exchange_.copies, freight_, stage, fate, alarm);
   if (!exchange_.add_up_parts) return;
   const std::vector<float>& gradient = freight_.gradient(stage, 0);
   float astray =

@@ -31,18 +31,18 @@ class RankEdge::OutgoingLink final : public Link {
   const int from_, to_;
 };
 
-RankEdge::RankEdge(const RankOptions& ranks, Shared& shared, const PipelineOptions& options)
-    : Edge(shared, options),
-      ranks_(ranks),
-      exchange_(*ranks.exchange),
-      freight_(*ranks.freight),
-      ports_(ranks, shared, options),
-      letters_(ranks, shared, ports_),
-      targets_(new std::atomic<std::int64_t>[std::size_t(shared.schedule.slots())]),
-      samples_(new std::atomic<std::int64_t>[std::size_t(shared.schedule.slots())]),
-      to_show_(std::size_t(shared.schedule.slots())),
+RankEdge::RankEdge(Shared& shared)
+    : Edge(shared),
+      ranks_(*shared.pipeline.ranks),
+      exchange_(*ranks_.exchange),
+      freight_(*ranks_.freight),
+      ports_(shared),
+      letters_(shared, ports_),
+      targets_(new std::atomic<std::int64_t>[std::size_t(shared.schedule().slots())]),
+      samples_(new std::atomic<std::int64_t>[std::size_t(shared.schedule().slots())]),
+      to_show_(std::size_t(shared.schedule().slots())),
       counted_(std::size_t(exchange_.ranks())) {
-  for (int slot = 0; slot < shared.schedule.slots(); ++slot) targets_[slot] = samples_[slot] = -1;
+  for (int slot = 0; slot < shared.schedule().slots(); ++slot) targets_[slot] = samples_[slot] = -1;
   for (int rank = 1; rank < exchange_.ranks(); ++rank)
     spread_ = spread_ || (ports_.has_last(0) && ports_.has_last(rank));
   shared_.channels.divert([&](Signal::Kind kind, int from, int to) -> Link* {
@@ -92,15 +92,15 @@ bool RankEdge::is_sending() const {
   return ports_.is_sending();
 }
 
-bool RankEdge::put(Way& way, Lock& lock, const Head& head) {
-  while (!ports_.is_free(way, head.token.sample)) {
+bool RankEdge::put(Route& route, Lock& lock, const Head& head) {
+  while (!ports_.is_free(route, head.token.sample)) {
     receive();
     if (shared_.stop.load(std::memory_order_relaxed)) return false;
     lock.unlock();
     std::this_thread::yield();
     lock.lock();
   }
-  ports_.put(way, head);
+  ports_.put(route, head);
   return true;
 }
 
@@ -118,8 +118,8 @@ void RankEdge::take(std::int64_t sample, Clock::time_point asked) {
   Edge::take(sample, asked);
   Lock lock(exchange_.mutex());
   const Head head{.token = {.sample = sample}, .info = shared_.in_flight(sample).info};
-  for (Way* way : ports_.to_targets()) {
-    if (!put(*way, lock, head)) return;
+  for (Route* route : ports_.to_targets()) {
+    if (!put(*route, lock, head)) return;
   }
 }
 
@@ -143,32 +143,33 @@ void RankEdge::progress() {
 }
 
 void RankEdge::receive() {
-  ports_.receive([this](Way& way, RankPorts::Place& place) { handle(way, place); });
+  ports_.receive([this](Route& route, RankPorts::Buffer& buffer) { handle(route, buffer); });
   letters_.read();
 }
 
-void RankEdge::handle(Way& way, RankPorts::Place& place) {
-  const Head& head = place.head;
+void RankEdge::handle(Route& route, RankPorts::Buffer& buffer) {
+  const Head& head = buffer.head;
   const std::int64_t sample = head.token.sample;
   const std::size_t slot = std::size_t(shared_.pool.slot_of(sample));
-  if (way.cargo == Cargo::activation || way.cargo == Cargo::target || way.cargo == Cargo::sample)
+  if (route.cargo == Cargo::activation || route.cargo == Cargo::target ||
+      route.cargo == Cargo::sample)
     know(sample, head.info);
-  ports_.unpack(way, place);
-  const std::optional<Clock::time_point> sent = letters_.here(way.peer, head.sent);
-  if (sent) way.took.record((Clock::now() - *sent).count());
-  if (way.cargo == Cargo::release) return shared_.pool.release(sample);
-  if (way.cargo == Cargo::target) return targets_[slot].store(sample, std::memory_order_release);
-  if (way.cargo == Cargo::sample) return samples_[slot].store(sample, std::memory_order_release);
-  if (way.cargo == Cargo::prediction) {
+  ports_.unpack(route, buffer);
+  const std::optional<Clock::time_point> sent = letters_.here(route.peer, head.sent);
+  if (sent) route.took.record((Clock::now() - *sent).count());
+  if (route.cargo == Cargo::release) return shared_.pool.release(sample);
+  if (route.cargo == Cargo::target) return targets_[slot].store(sample, std::memory_order_release);
+  if (route.cargo == Cargo::sample) return samples_[slot].store(sample, std::memory_order_release);
+  if (route.cargo == Cargo::prediction) {
     ++predictions_;
-    count(way.peer, head.counts);
+    count(route.peer, head.counts);
     return show(sample, head.loss);
   }
   Token token = head.token;
   token.sent = sent.value_or(Clock::now());
   const auto tokens =
-      std::ranges::find(kTokens, way.cargo, [](const auto& of) { return of.second; });
-  const Signal signal{tokens->first, way.stage, sample, head.from, head.to};
+      std::ranges::find(kTokens, route.cargo, [](const auto& of) { return of.second; });
+  const Signal signal{tokens->first, route.stage, sample, head.from, head.to};
   if (!shared_.channels.queue(signal).offer(token, std::chrono::microseconds(0)))
     throw std::logic_error("more messages than a schedule has in flight");
 }
@@ -177,7 +178,7 @@ void RankEdge::know(std::int64_t sample, const SampleInfo& info) {
   SampleInfo& known = shared_.in_flight(sample).info;
   if (known.sample == info.sample) return;  // written once: other threads may be reading it
   known = info;
-  shared_.again[std::size_t(sample) % shared_.again.size()] = info.replayed;
+  shared_.set_replayed(sample, info.replayed);
 }
 
 bool RankEdge::has_target(std::int64_t sample) const {
@@ -208,14 +209,14 @@ void RankEdge::show(std::int64_t sample, float loss) {
 LossCounts RankEdge::counted_here() const {
   FateCounts counts = counts_since_construction();
   for (const FateCounts& elsewhere : counted_) counts = counts - elsewhere;
-  return {counts, options_.guard ? options_.guard->told() : LossGuard::Told()};
+  return {counts, shared_.pipeline.guard ? shared_.pipeline.guard->status() : LossGuard::Status()};
 }
 
 void RankEdge::count(int rank, const LossCounts& counts) {
   FateCounts& known = counted_[std::size_t(rank)];
-  shared_.monitor.tally().add(counts.fates - known);
+  shared_.pipeline.monitor.tally().add(counts.fates - known);
   known = counts.fates;
-  if (options_.guard) options_.guard->mirror(counts.guard);
+  if (shared_.pipeline.guard) shared_.pipeline.guard->mirror(counts.guard);
 }
 
 void RankEdge::end_of_stream(std::int64_t samples) {
@@ -259,7 +260,7 @@ FateCounts RankEdge::finish() {
     const RankLetters::Final* const last = letters_.final(rank);
     if (!last) continue;
     if (admits() && rank != 0) count(rank, last->counts);
-    if (options_.guard) options_.guard->mirror(last->counts.guard);
+    if (shared_.pipeline.guard) shared_.pipeline.guard->mirror(last->counts.guard);
     all += last->counts.fates;
   }
   return all;

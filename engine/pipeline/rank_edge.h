@@ -19,8 +19,8 @@ namespace millrace::engine {
 /// workers make progress for all; an extra thread only sends two heartbeats a second. Thread-safe.
 class RankEdge final : public Edge {
  public:
-  /// All must outlive this.
-  RankEdge(const RankOptions& ranks, Shared& shared, const PipelineOptions& options);
+  /// `shared`, of a pipeline over ranks, must outlive this.
+  explicit RankEdge(Shared& shared);
   ~RankEdge() override;
 
   bool runs(int worker) const override {
@@ -44,9 +44,9 @@ class RankEdge final : public Edge {
   void predicted(std::int64_t sample, float loss) override;
   void release(std::int64_t sample) override;
   /// Between copies of the pipeline: the gradient becomes the mean of theirs, applied only if all
-  /// `learned`, and the most severe alarm applies to all. Where ranks share modules: a gradient
+  /// are trained, and the most severe alarm applies to all. Where ranks share modules: a gradient
   /// that is not finite on one is discarded by all. Blocks until all have called it.
-  void agree(int stage, bool& learned, Alarm& alarm) override;
+  void agree(int stage, Fate& fate, Alarm& alarm) override;
   void fail(const std::exception& error) override;
   /// Throws std::runtime_error, "rank N: ...", if one failed; RankLost if one is silent for 5 s.
   FateCounts finish() override;
@@ -58,20 +58,20 @@ class RankEdge final : public Edge {
   class OutgoingLink;
   using Lock = std::unique_lock<std::mutex>;
   using Head = RankPorts::Head;
-  using Way = RankPorts::Way;
+  using Route = RankPorts::Route;
 
   void end_of_stream(std::int64_t samples) override;
   /// On rank 0: admits the samples of a stage 0 replica on another rank and sends them there.
   void deal(int replica_id);
   bool send(Cargo cargo, int from, int to, const Token& token);
   void keep_alive();
-  /// Whether predictions made here are shown in order with those of other ranks, on rank 0.
+  /// Whether this rank's predictions are shown in order with those of other ranks, on rank 0.
   bool shows_in_turn() const { return !admits() || spread_; }
 
   // Under the mutex.
-  bool put(Way& way, Lock& lock, const Head& head);  ///< false: the run was stopped meanwhile
+  bool put(Route& route, Lock& lock, const Head& head);  ///< false: the run was stopped meanwhile
   void receive();
-  void handle(Way& way, RankPorts::Place& place);
+  void handle(Route& route, RankPorts::Buffer& buffer);
   template <class Done>
   void receive_until(Lock& lock, const Done& done);
   void know(std::int64_t sample, const SampleInfo& info);
@@ -80,7 +80,7 @@ class RankEdge final : public Edge {
   void count(int rank, const LossCounts& counts);
   bool all_predictions_came() const;
 
-  /// By slot: the latest sample that a message has filled it with.
+  /// For each slot, the latest sample that a message has filled it with.
   using Arrivals = std::unique_ptr<std::atomic<std::int64_t>[]>;
   struct ToShow {
     std::int64_t sample = -1;

@@ -21,10 +21,10 @@ class RankLetters {
     std::int64_t predictions = 0;  ///< sent to rank 0
   };
 
-  /// All must outlive this.
-  RankLetters(const RankOptions& options, Shared& shared, const RankPorts& ports)
-      : options_(options),
-        exchange_(*options.exchange),
+  /// Both must outlive this.
+  RankLetters(Shared& shared, const RankPorts& ports)
+      : options_(*shared.pipeline.ranks),
+        exchange_(*options_.exchange),
         shared_(shared),
         ports_(ports),
         pulse_(exchange_, std::chrono::seconds(5)),
@@ -58,7 +58,7 @@ class RankLetters {
 
   /// To all: the stream has `samples`.
   void end_of_stream(std::int64_t samples) {
-    tell_all(letter('E').put(samples).put(shared_.replays));
+    tell_all(letter('E').put(samples).put(shared_.admission.replays));
   }
   /// To all: a worker here has failed. `lost`: because of a lost rank.
   void fail(const std::string& what, bool lost) {
@@ -110,9 +110,9 @@ class RankLetters {
     const char kind = bytes.get<char>();
     pulse_.heard(letter.from);
     if (kind == 'E') {
-      shared_.admitted = bytes.get<std::int64_t>();
-      shared_.replays = bytes.get<std::int64_t>();
-      shared_.end.store(shared_.admitted, std::memory_order_relaxed);
+      shared_.admission.admitted = bytes.get<std::int64_t>();
+      shared_.admission.replays = bytes.get<std::int64_t>();
+      shared_.end.store(shared_.admission.admitted, std::memory_order_relaxed);
     } else if (kind == 'S' || kind == 'G') {
       const std::string why = exchange_.name(letter.from) + ": " + std::string(bytes.rest());
       give_up(failure_.empty() ? why : failure_, kind == 'G');
@@ -156,14 +156,14 @@ class RankLetters {
     ByteWriter all;
     for (int replica_id = 0; replica_id < shared_.lowering.replica_ids(); ++replica_id) {
       if (ports_.here(replica_id))
-        all.put(replica_id).raw(shared_.monitor.meter(replica_id).bytes());
+        all.put(replica_id).raw(shared_.pipeline.monitor.meter(replica_id).bytes());
     }
     return all.bytes();
   }
   void take_meters(ByteReader& bytes) {
     while (!bytes.empty()) {
       const int replica_id = bytes.get<int>();
-      shared_.monitor.meter(replica_id).take(bytes.raw(sizeof(StageMeter::Measurements)));
+      shared_.pipeline.monitor.meter(replica_id).take(bytes.raw(sizeof(StageMeter::Measurements)));
     }
   }
   void stop(bool lost) {

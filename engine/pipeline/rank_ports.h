@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "engine/monitor/histogram.h"
-#include "engine/pipeline/pipeline.h"
 #include "engine/pipeline/rank_options.h"
+#include "engine/pipeline/shared.h"
 
 namespace millrace::engine {
 
 /// Counts of a rank with the last stage in this run, for rank 0's observer.
 struct LossCounts {
   FateCounts fates;
-  LossGuard::Told guard;
+  LossGuard::Status guard;
 };
 
 /// Ports for every kind of message that this rank exchanges in one run of a schedule; the workers'
@@ -23,7 +23,7 @@ class RankPorts {
  public:
   /// In front of each message.
   struct Head {
-    std::int64_t number = 0;  ///< 0, 1, ... within its way
+    std::int64_t number = 0;  ///< 0, 1, ... on its route
     int from = 0, to = 0;     ///< replicas
     Token token;
     Clock::time_point sent;
@@ -32,26 +32,26 @@ class RankPorts {
     LossCounts counts;  ///< prediction
   };
   /// A message's buffers.
-  struct Place {
+  struct Buffer {
     Head head{};
     Payload payload{};
     int port = -1;
   };
   /// Messages of one kind to or from one rank, in order.
-  struct Way {
+  struct Route {
     Cargo cargo;
     int stage, peer;
     bool sends;
-    std::int64_t bytes = 0;         ///< per message
-    std::vector<Place> places{};    ///< by slot if about a sample, else in turn
-    std::int64_t messages = 0;      ///< sent, or handled
-    std::vector<Place*> waiting{};  ///< receiving: arrived out of order, by number mod places
-    int last = -1;                  ///< sending: the port last started
-    Histogram took{};               ///< receiving: ns in transit
+    std::int64_t bytes = 0;          ///< per message
+    std::vector<Buffer> buffers{};   ///< by slot if about a sample, else in turn
+    std::int64_t messages = 0;       ///< sent, or handled
+    std::vector<Buffer*> waiting{};  ///< receiving: arrived out of order, by number mod buffers
+    int last = -1;                   ///< sending: the port last started
+    Histogram took{};                ///< receiving: ns in transit
   };
 
-  /// All must outlive this.
-  RankPorts(const RankOptions& options, Shared& shared, const PipelineOptions& pipeline);
+  /// `shared`, of a pipeline over ranks, must outlive this.
+  explicit RankPorts(Shared& shared);
   ~RankPorts();
 
   int rank() const { return exchange_.rank(); }
@@ -61,57 +61,56 @@ class RankPorts {
   /// Whether a rank gets its samples' inputs in separate messages, not with the targets.
   bool takes_samples(int rank) const { return takes_samples_[std::size_t(rank)]; }
 
-  Way& to(Cargo cargo, int stage, int peer);
-  /// The ways on which the feed's targets leave.
-  const std::vector<Way*>& to_targets() { return sending(Cargo::target, 0); }
+  Route& to(Cargo cargo, int stage, int peer);
+  /// The routes of the feed's targets.
+  const std::vector<Route*>& to_targets() { return sending(Cargo::target, 0); }
   /// Whether put() may write the next message, about `sample`.
-  bool is_free(Way& way, std::int64_t sample) {
-    return exchange_.over(place_for(way, sample).port);
+  bool is_free(Route& route, std::int64_t sample) {
+    return exchange_.over(buffer_for(route, sample).port);
   }
-  void put(Way& way, const Head& head);
-  /// Calls `handle(way, place)` for each message that has arrived, in the order of its way. It must
-  /// call unpack() before it signals anyone.
+  void put(Route& route, const Head& head);
+  /// Calls `handle(route, buffer)` for each message that has arrived, in the order of its route. It
+  /// must call unpack() before it signals anyone.
   template <class Handle>
   void receive(const Handle& handle) {
     for (int port; (port = exchange_.arrived()) >= 0;) {
-      const auto [way, place] = of_port_[std::size_t(port)];
-      const auto waiting = [way](std::int64_t number) -> Place*& {
-        return way->waiting[std::size_t(number) % way->waiting.size()];
+      const auto [route, buffer] = of_port_[std::size_t(port)];
+      const auto waiting = [route](std::int64_t number) -> Buffer*& {
+        return route->waiting[std::size_t(number) % route->waiting.size()];
       };
-      waiting(place->head.number) = place;
-      while (Place* const next = std::exchange(waiting(way->messages), nullptr)) {
-        ++way->messages;
-        handle(*way, *next);
+      waiting(buffer->head.number) = buffer;
+      while (Buffer* const next = std::exchange(waiting(route->messages), nullptr)) {
+        ++route->messages;
+        handle(*route, *next);
         exchange_.start(next->port);
       }
     }
   }
-  void unpack(const Way& way, Place& place);
+  void unpack(const Route& route, Buffer& buffer);
 
-  bool is_sending() const;  ///< the last message of some way is still in flight
+  bool is_sending() const;  ///< the last message of some route is still in flight
   bool all_sent() const;
   /// Latencies of messages to this rank so far.
   std::vector<LinkTime> times() const;
 
  private:
-  std::vector<Way*>& sending(Cargo cargo, int stage) {
-    return sending_[std::size_t(cargo) * std::size_t(shared_.schedule.stages) + std::size_t(stage)];
+  std::vector<Route*>& sending(Cargo cargo, int stage) {
+    return sending_[std::size_t(cargo) * std::size_t(shared_.schedule().stages) +
+                    std::size_t(stage)];
   }
-  Place& place_for(Way& way, std::int64_t sample);
-  bool takes_loss(int stage) const;
+  Buffer& buffer_for(Route& route, std::int64_t sample);
   void open_all();
   void open(Cargo cargo, int stage, int peer, bool sends);
-  Exchange::Parts fill(Place& place, const Way& way, int slot);
+  Exchange::Parts fill(Buffer& buffer, const Route& route, int slot);
 
   const RankOptions& options_;
   Exchange& exchange_;
   Freight& freight_;
-  const PipelineOptions& pipeline_;
   Shared& shared_;
   std::vector<char> takes_samples_;  ///< by rank
-  std::vector<std::unique_ptr<Way>> ways_;
-  std::vector<std::vector<Way*>> sending_;  ///< by cargo and stage
-  std::vector<std::pair<Way*, Place*>> of_port_;
+  std::vector<std::unique_ptr<Route>> routes_;
+  std::vector<std::vector<Route*>> sending_;  ///< by cargo and stage
+  std::vector<std::pair<Route*, Buffer*>> of_port_;
 };
 
 }  // namespace millrace::engine

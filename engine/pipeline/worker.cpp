@@ -1,5 +1,6 @@
 #include "engine/pipeline/worker.h"
 
+#include <cmath>
 #include <utility>
 
 #include "engine/pipeline/perform.h"
@@ -8,27 +9,30 @@ namespace millrace::engine {
 
 using Part = StageMeter::Part;
 
-Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
+Worker::Worker(Shared& shared, int index)
     : shared_(shared),
       index_(index),
-      program_(shared.schedule.workers[index]),
-      options_(options),
+      program_(shared.schedule().workers[index]),
+      options_(shared.options),
       edge_(*shared.edge),
       patience_(edge_.patience(program_)),
-      track_(options.actions ? &options.actions->track(index) : nullptr),
-      by_stage_(shared.schedule.stages),
+      track_(options_.actions ? &options_.actions->track(index) : nullptr),
+      by_stage_(shared.schedule().stages),
       stages_(stages_of(program_)),
-      outbox_(4 * std::size_t(shared.schedule.slots()) + 8),
-      completions_(16 * std::size_t(shared.schedule.slots()) + 16),
-      verdicts_(2 * std::size_t(shared.schedule.slots()), Alarm::none) {
+      launches_(by_stage_, shared.schedule().slots()),
+      verdicts_(2 * std::size_t(shared.schedule().slots()), Alarm::none) {
+  const Pipeline& pipeline = shared.pipeline;
   const std::vector<std::int64_t> ages =
-      options.own_losses ? own_gradient_ages(shared.schedule) : gradient_ages(shared.schedule);
+      pipeline.own_losses ? own_gradient_ages(pipeline.schedule) : gradient_ages(pipeline.schedule);
   for (const int stage : stages_) {
     const int replica_id = shared.lowering.replica_id(stage, program_.replica);
-    by_stage_[stage] = {.step = shared.steps[replica_id],
-                        .meter = &shared.monitor.meter(replica_id),
+    capture::Step* const step = pipeline.steps[replica_id];
+    StageMeter& meter = pipeline.monitor.meter(replica_id);
+    by_stage_[stage] = {.step = step,
+                        .meter = &meter,
+                        .timer = {*step, meter, track_},
                         .age = ages[stage],
-                        .learned_in = std::vector<char>(std::size_t(shared.schedule.slots()))};
+                        .fates = std::vector<Fate>(std::size_t(pipeline.schedule.slots()))};
   }
 }
 
@@ -62,7 +66,7 @@ void Worker::perform_watched(const Lowered& next) {
 }
 
 std::int64_t Worker::version_of(const Action& action) {
-  const Schedule& schedule = shared_.schedule;
+  const Schedule& schedule = shared_.schedule();
   if (action.op != Op::update && schedule.version_rule)
     return schedule.version_rule(action.stage, action.sample);
   return stage(action).versions;
@@ -70,7 +74,7 @@ std::int64_t Worker::version_of(const Action& action) {
 
 bool Worker::perform(const Lowered& next) {
   const Action& action = next.action;
-  Stage& mine = stage(action);
+  WorkerStage& mine = stage(action);
   if (action.op == Op::forward && !mine.step->defers()) {
     mine.meter->begin(Clock::now());
   } else if (action.op == Op::forward || stages_.size() > 1) {
@@ -83,59 +87,70 @@ bool Worker::perform(const Lowered& next) {
   }
   if (!await_target(action)) return false;
   if (takes_gradient(action.op)) {
-    bool told = true;
-    if (!compare(action, told)) return false;
-    take_gradient(action, token, told);
+    if (shared_.takes_loss(action.stage)) {
+      token.fate = info(action.sample).fate;
+      if (!compare(action, token.fate)) return false;
+    }
+    take_gradient(action, token);
   }
   work(next);
-  lap(mine, Part::compute);
+  mine.timer.lap(Part::compute);
   for (const Signal& signal : next.gives) give(action, signal);
-  if (action.op != Op::update) lap(mine, Part::handoff);
+  if (action.op != Op::update) mine.timer.lap(Part::handoff);
   const bool ends = action.op == Op::update ||
                     (action.op == Op::forward && next.gives.find(Signal::Kind::release));
   if (ends && options_.after_sample && program_.replica == 0)
-    options_.after_sample(action.stage, options_.before + action.sample);
+    options_.after_sample(action.stage, shared_.pipeline.before + action.sample);
   return true;
+}
+
+void Worker::take_gradient(const Action& action, const Token& token) {
+  WorkerStage& mine = stage(action);
+  mine.gradient = token;
+  mine.gradient.sample = action.sample;
+  mine.gradient.sent = {};
+  if (shared_.pipeline.own_losses) mine.gradient.origin = action.sample;
+  if (shared_.lowering.last(action.stage)) {
+    // The guard's verdict on this sample is certain to be known: the same in every run.
+    const std::int64_t judged =
+        action.sample - (mine.step->defers() ? shared_.schedule().slots() : 0);
+    mine.gradient.alarm = judged < 0 ? Alarm::none : verdict(judged);
+  }
+  mine.fates[slot(action.sample)] = token.fate;
+  mine.next.alarm = std::max(mine.next.alarm, mine.gradient.alarm);
 }
 
 void Worker::work(const Lowered& next) {
   const Action& action = next.action;
-  Stage& mine = stage(action);
+  WorkerStage& mine = stage(action);
   if (action.op == Op::update) return update(action);
   if (action.op == Op::forward) {
     mine.newest = action.sample;
-    ++mine.forwards;
-    mine.forwarded = true;
-    return engine::perform(*mine.step, next, shared_.schedule.slots());
+    mine.timer.forwarded();
+    mine.next.forwarded = true;
+    return engine::perform(*mine.step, next, shared_.schedule().slots());
   }
-  const bool learns = takes_gradient(action.op)    ? mine.learns
-                      : action.op == Op::recompute ? info(action.sample).learns
-                                                   : bool(mine.learned_in[slot(action.sample)]);
-  if (learns) {
-    engine::perform(*mine.step, next, shared_.schedule.slots());
-    mine.learned = mine.learned || action.op != Op::recompute;
+  const Fate fate =
+      action.op == Op::recompute ? info(action.sample).fate : mine.fates[slot(action.sample)];
+  if (fate == Fate::trained) {
+    engine::perform(*mine.step, next, shared_.schedule().slots());
   } else if (adds_gradient(action.op)) {
     mine.step->leave_out(slot(action.sample));
-    mine.left_out = true;
-    // Where targets come late, only the last stage writes this, so no other may read it.
-    if (shared_.lowering.last(action.stage))
-      mine.without_target = mine.without_target || !info(action.sample).has_target;
+    mine.next.fate = std::max(mine.next.fate, fate);
   }
 }
 
 void Worker::give(const Action& action, const Signal& signal) {
   using Kind = Signal::Kind;
-  const Stage& mine = stage(action);
   switch (signal.kind) {
     case Kind::activation:
-      return outbox_.put(shared_.channels.link(signal), {action.sample});
+      return launches_.send(shared_.channels.link(signal), {action.sample});
     case Kind::gradient:
-      return outbox_.put(shared_.channels.link(signal),
-                         {action.sample, mine.origin, mine.alarm, mine.learns});
+      return launches_.send(shared_.channels.link(signal), stage(action).gradient);
     case Kind::prediction:
-      return completions_.push({.kind = Completion::Kind::predicted, .action = action});
+      return launches_.complete({.kind = Completion::Kind::predicted, .action = action});
     case Kind::release:
-      return completions_.push({.kind = Completion::Kind::released, .action = action});
+      return launches_.complete({.kind = Completion::Kind::released, .action = action});
     case Kind::admission:
     case Kind::meeting:
       return;
@@ -143,30 +158,102 @@ void Worker::give(const Action& action, const Signal& signal) {
 }
 
 void Worker::update(const Action& action) {
-  Stage& mine = stage(action);
+  WorkerStage& mine = stage(action);
+  auto [fate, alarm, forwarded] = std::exchange(mine.next, {});
   // An update is the mean over all of its samples, or is skipped.
-  const bool left_out = std::exchange(mine.left_out, false);
-  bool learned = std::exchange(mine.learned, false) && !left_out;
-  edge_.agree(action.stage, learned, mine.pending);
-  const bool without_target = std::exchange(mine.without_target, false);
+  edge_.agree(action.stage, fate, alarm);
   ++mine.versions;
   // All samples of a minibatch have its age. A stage that goes backward without forwards drains.
-  std::int64_t age = shared_.schedule.group > 1 ? mine.age : mine.newest - mine.origin;
-  if (!std::exchange(mine.forwarded, false)) age = -1;
-  follow_rate();
-  const bool asked = mine.apply(learned, options_.guard != nullptr);
-  completions_.push({.kind = asked ? Completion::Kind::updated : Completion::Kind::left_out,
-                     .action = action,
-                     .number = age,
-                     .learned = learned,
-                     .without_target = without_target});
+  const std::int64_t age =
+      shared_.schedule().group > 1 ? mine.age : mine.newest - mine.gradient.origin;
+  const double rate = options_.rate ? options_.rate->load(std::memory_order_relaxed) : rate_;
+  if (rate != rate_) {
+    rate_ = rate;
+    for (const int stage : stages_) by_stage_[stage].step->set_rate(rate);
+  }
+  const bool asked = mine.apply(alarm, fate == Fate::trained, shared_.pipeline.guard != nullptr);
+  launches_.complete({.kind = asked ? Completion::Kind::updated : Completion::Kind::left_out,
+                      .action = action,
+                      .staleness = forwarded ? age : -1,
+                      .fate = fate});
 }
 
-void Worker::follow_rate() {
-  const double rate = options_.rate ? options_.rate->load(std::memory_order_relaxed) : rate_;
-  if (rate == rate_) return;
-  rate_ = rate;
-  for (const int stage : stages_) by_stage_[stage].step->set_rate(rate);
+void Worker::end_group() {
+  for (const int index : stages_) {
+    WorkerStage& mine = by_stage_[index];
+    if (!mine.step->defers()) continue;
+    mine.timer.lap(Part::handoff);
+    launches_.complete({.action = {.stage = index}, .group = mine.timer.end_group()});
+  }
+  launches_.end_group([&](std::int64_t sample) { return over(sample); });
+  complete_finished();
+}
+
+void Worker::complete_finished() {
+  edge_.progress();
+  // Not reentrant: completing a prediction may wait for another replica's, and waiting completes.
+  if (std::exchange(completing_, true)) return;
+  while (const Completion* const completion = launches_.finished()) {
+    complete(*completion);
+    launches_.pop();
+  }
+  completing_ = false;
+}
+
+void Worker::drain() {
+  end_group();
+  while (!launches_.empty() && !shared_.stop.load(std::memory_order_relaxed)) {
+    for (const int index : stages_) by_stage_[index].step->synchronize();
+    complete_finished();
+  }
+}
+
+void Worker::complete(const Completion& completion) {
+  switch (completion.kind) {
+    case Completion::Kind::timed:
+      return stage(completion.action).timer.record(completion.group);
+    case Completion::Kind::predicted:
+      return predicted(completion.action);
+    case Completion::Kind::compared:
+      return compared(completion.action);
+    case Completion::Kind::released:
+      return edge_.release(completion.action.sample);
+    case Completion::Kind::updated:
+    case Completion::Kind::left_out:
+      return updated(completion);
+  }
+}
+
+void Worker::predicted(const Action& action) {
+  const Lowered lowered = shared_.lowering(index_, action);
+  Token token;
+  const Signal* before = lowered.needs.find(Signal::Kind::prediction);
+  if (before && !receive(action, *before, token)) return;
+  info(action.sample).predicted = Clock::now();
+  edge_.shown(action.sample);
+  if (!shared_.pipeline.late_targets) compared(action);
+  pass_on(*lowered.gives.find(Signal::Kind::prediction));
+}
+
+void Worker::compared(const Action& action) {
+  const SampleInfo& info = this->info(action.sample);
+  const float loss =
+      info.has_target ? stage(action).step->loss(slot(action.sample)) : std::nanf("");
+  edge_.predicted(action.sample, loss);
+  if (LossGuard* const guard = shared_.pipeline.guard)
+    verdict(action.sample) = guard->judge(info, loss);
+}
+
+void Worker::updated(const Completion& update) {
+  const Fate fate = update.fate;
+  stage(update.action)
+      .count(update.kind == Completion::Kind::updated, fate == Fate::trained, update.staleness);
+  if (!shared_.lowering.last(update.action.stage)) return;
+  // Replicas update together, each on one sample; the action names the last replica's.
+  const int later = shared_.lowering.replicas(update.action.stage) - 1 - program_.replica;
+  const std::int64_t end = update.action.sample - later + 1;
+  for (std::int64_t sample = end - shared_.schedule().group; sample < end; ++sample)
+    shared_.fates.set(sample, shared_.replayed(sample) ? again(fate) : fate);
 }
 
 }  // namespace millrace::engine

@@ -10,7 +10,7 @@ struct Balance {
   std::vector<int> cut, threads;
 };
 
-/// As balanced_cut(), with threads that share a stage's work. `costs`: by number of threads, of
+/// The balanced_cut() for stages whose work threads share. `costs`: by number of threads, of
 /// each module. `choices`: of each stage, numbers of threads in `costs`. All stages together take
 /// at most `places` threads; of equals the fewest. `cut`: fixed; empty: to choose. Throws
 /// std::invalid_argument if nothing fits.

@@ -62,12 +62,12 @@ struct StageTime {
 /// Bytes on one of a stage's devices.
 struct StageMemory {
   int versions = 1;  ///< of the weights
-  int samples = 1;   ///< whose activations are kept; with recompute, whose inputs
-  int whole = 1;     ///< whose activations are kept in any case
+  int samples = 1;   ///< whose activations are held; with recompute, whose inputs
+  int whole = 1;     ///< whose activations are held even with recompute
   double weights = 0;
   double optimizer = 0;  ///< one gradient of the weights and the optimizer's state
   double stash = 0;
-  double replay = 0;  ///< samples kept for replay
+  double replay = 0;  ///< samples to replay
   double total() const { return weights + optimizer + stash + replay; }
 };
 
@@ -84,7 +84,7 @@ class CostModel {
   const Machine& machine() const { return machine_; }
   const Method& method() const { return method_; }
   const ScheduleEntry& entry() const { return entry_; }
-  /// Of `threads` cores over one; 0 if the profile does not say.
+  /// Speed of `threads` cores over one; 0 if the profile does not say.
   double speedup(int threads) const;
 
   StageTime time(const Stage& stage) const;
@@ -97,7 +97,7 @@ class CostModel {
   /// Whether the schedule allows the stage there: 2bw's two versions suffice only if an update
   /// covers all samples in flight, depth x replicas (arXiv 2006.09503, section 3.1).
   bool allows(const Stage& stage) const;
-  /// Of modules [begin, end) on one place, not shared by replicas.
+  /// Costs of modules [begin, end) on one place, not shared by replicas.
   StepCosts step(int begin, int end) const;
   double weight_bytes(int begin, int end) const {
     return sums_[end].bytes.weight - sums_[begin].bytes.weight;
@@ -130,8 +130,8 @@ class CostModel {
   std::vector<double> speedup_;
   double agree_ms_ = 0;  ///< per update, of devices that share modules
   int places_ = 1;
-  std::vector<StageCosts> sums_;          ///< of modules [0, i); messages: that cross before i
-  std::vector<double> compute_;           ///< likewise: forward (twice if recomputed) and backward
+  std::vector<StageCosts> sums_;  ///< of modules [0, i); messages: that cross before i
+  std::vector<double> compute_;   ///< of modules [0, i): forward (twice if recomputed), backward
   std::vector<std::vector<int>> levels_;  ///< worst between two places, over copies
 };
 

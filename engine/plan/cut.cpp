@@ -312,7 +312,7 @@ std::optional<Cut> least(const CostModel& model, double low, const Within& withi
     const double middle = low + (best->period_ms - low) / 2;
     if (middle <= low || middle >= best->period_ms) break;
     if (!fits(middle)) low = middle;
-    // So close together few cuts are left: is any below the best?
+    // Few cuts are left between bounds so close: is any below the best?
     const double below = best->period_ms * (1 - kExact);
     if (best->period_ms < low * (1 + kNear) && !fits(below)) break;
   }

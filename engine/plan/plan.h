@@ -37,7 +37,7 @@ struct Outcome {
   double T_ms = 0;                  ///< a sample's steps on one device, summed
   std::vector<StageMemory> memory;  ///< of one device, by stage; interleaved: by worker
   double peak_bytes = 0;
-  /// By stage. Exact without replicas; else as if each replica were a stage.
+  /// Of each stage. Exact without replicas; else as if each replica were a stage.
   std::vector<std::int64_t> gradient_age;
 };
 

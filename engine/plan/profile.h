@@ -96,7 +96,7 @@ struct ModuleProfile {
   int tensor_ways = 1;
   /// Bytes that the parts all-reduce in a forward and in a backward.
   double tensor_bytes = 0, tensor_gradient_bytes = 0;
-  /// By number of parts, where measured: what one part costs, without waiting for the others.
+  /// What one part costs, by number of parts, where measured; without waiting for the others.
   std::map<int, StepCosts> parts;
 
   StepCosts ms() const {
@@ -130,13 +130,13 @@ struct HandOff {
 inline constexpr const char* kSums = "sums over ranks";
 
 struct Profile {
-  std::string network;  ///< the user's name; networks are told apart by their modules' names
+  std::string network;  ///< the user's name; modules' names identify a network
   std::string source;
   std::string device;
   int frames = 1;          ///< that the figures are for; elsewhere a sample may be a minibatch
   double input_bytes = 0;  ///< of one sample, at the first module
   std::vector<ModuleProfile> modules;
-  /// Of a stage on 1, 2, ... cores, relative to one core.
+  /// Speed of a stage on 1, 2, ... cores, relative to one core.
   std::vector<double> thread_speedup = {1.0};
   std::vector<HandOff> hand_offs;
   double agree_ms = 0;  ///< per update of a stage, of ranks that share modules; see shared_by()
@@ -156,8 +156,8 @@ void check_profile(const Profile& profile);
 ///
 /// (the first on one line; milliseconds and bytes of a minibatch of `frames`). Orders the layers in
 /// a chain: each after what it reads, the lowest number first, which is the order of the forward.
-/// Every cut of the chain splits the graph with all edges one way; an output that later layers
-/// still read crosses it once. For a chain with skips these are PipeDream's own cuts (its
+/// Every cut of the chain splits the graph with all edges in one direction; an output that later
+/// layers still read crosses it once. For a chain with skips these are PipeDream's own cuts (its
 /// antichains); for parallel branches PipeDream tries more.
 ///
 /// Inputs are left out, as in PipeDream: stage 0 receives the data. The format has one figure for

@@ -24,7 +24,7 @@ const Json& at(const Json& object, const std::string& field, const std::string& 
   return *found;
 }
 
-/// Or a misspelt optional field would go unnoticed.
+/// Refuses unknown fields: a misspelt optional field would go unnoticed.
 void require_known(const Json& object, const std::vector<std::string>& fields,
                    const std::string& where = "") {
   for (const auto& [name, value] : object.items()) {

@@ -45,7 +45,7 @@ std::int64_t samples_to_record(const Schedule& schedule);
 
 struct GroupWalk {
   bool ended = false;
-  /// Those blocked within a group: worker, index of the action in its program.
+  /// Workers blocked within a group, each with the index of the action in its program.
   std::vector<std::pair<int, std::int64_t>> stuck;
 };
 

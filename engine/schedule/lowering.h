@@ -62,7 +62,7 @@ class Lowering {
   Lowered operator()(int worker, const Action& action) const;
 
   const Schedule& schedule() const { return schedule_; }
-  // As in Schedule, by table.
+  // Table look-ups of what Schedule computes.
   int replicas(int stage) const { return replicas_[std::size_t(stage)]; }
   int replica_id(int stage, int replica) const {
     return first_replica_[std::size_t(stage)] + replica;

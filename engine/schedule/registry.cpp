@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "engine/schedule/entries.h"  // CMake writes it: ENTRY(name) for each generators/name.cpp
+#include "engine/schedule/schedule_csv.h"
 
 namespace millrace::engine {
 namespace schedules {

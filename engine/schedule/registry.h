@@ -29,12 +29,15 @@ struct ScheduleEntry {
   /// The most samples that such a stage, of `stages`, keeps activations of; 1 if a sample goes
   /// backward right after its forward, or alone.
   int (*samples_kept)(int depth, int stages, int microbatches) = [](int, int, int) { return 1; };
-  /// Of those, with recompute, how many have whole activations: recomputed, and not yet used.
+  /// With recompute: samples that hold full activations, recomputed but not yet backpropagated.
   int (*recomputed_kept)(int depth, int stages, int microbatches) = [](int, int, int) { return 1; };
 };
 
-/// By name.
+/// All entries, sorted by name.
 const std::vector<ScheduleEntry>& schedule_table();
+
+/// The names of all entries, in order.
+std::vector<std::string> schedule_names();
 
 /// Throws std::invalid_argument for an unknown name.
 const ScheduleEntry& schedule_entry(const std::string& name);
@@ -42,5 +45,14 @@ const ScheduleEntry& schedule_entry(const std::string& name);
 /// Adds an entry, whose strings must outlive the table. Call it before any other thread reads the
 /// table. Throws std::invalid_argument if the name is taken.
 void register_schedule(const ScheduleEntry& entry);
+
+/// An entry of the table, or a CSV file, which then sets the number of microbatches. Throws
+/// std::invalid_argument for an unknown name, stages < 1, or options that the schedule cannot have.
+/// Ignores options that it does not use.
+Schedule make_schedule(const ScheduleSpec& spec);
+inline Schedule make_schedule(const std::string& name, ScheduleSpec spec) {
+  spec.schedule = name;
+  return make_schedule(spec);
+}
 
 }  // namespace millrace::engine

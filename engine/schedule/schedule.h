@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,13 +10,13 @@ namespace millrace::engine {
 
 enum class Op : std::uint8_t {
   forward,    ///< receive the sample from upstream, run the modules, send on (last stage: the loss)
-  recompute,  ///< run the modules again on the kept input, to restore the activations
+  recompute,  ///< run the modules again on the stored input, to restore the activations
   backward,   ///< receive a gradient from downstream, backpropagate, send the input's gradient on
   backward_input,   ///< the same without the weights' gradient
   backward_weight,  ///< the weights' gradient that backward_input left out
   update,           ///< apply the mean of the gradients since the last update
 };
-/// As in PyTorch: F, B, or I and W for a backward's two parts; R recomputes, U updates.
+/// Letters as in PyTorch: F, B, or I and W for a backward's two parts; R recomputes, U updates.
 char op_letter(Op op);
 /// "forward", "backward_input".
 const char* op_name(Op op);
@@ -37,7 +36,7 @@ struct Action {
   int stage = 0;
   /// Whose activations; update: the last sample it covers.
   std::int64_t sample = 0;
-  /// backward, backward_input: the sample whose backward downstream made the gradient; differs from
+  /// backward, backward_input: the sample whose backward downstream sent the gradient; differs from
   /// `sample` where gradients meet a later sample's activations (partime).
   std::int64_t gradient = 0;
   /// forward: its weight version, in updates; -1: the newest.
@@ -119,7 +118,7 @@ struct ScheduleSpec {
   bool recompute = false;      ///< keep only a sample's input; repeat forward before backward
 };
 
-/// By replica_id.
+/// The worker of each replica, by replica_id.
 std::vector<int> workers_of_replicas(const Schedule& schedule);
 
 /// "stage 0"; "stage 0.1" where stages have replicas, "worker 0" where workers have several stages.
@@ -130,65 +129,21 @@ struct StageNeeds {
   bool split = false;      ///< separate gradients of weights and input
   bool recompute = false;  ///< repeat the forward before the backward
 };
-/// By stage.
+/// The needs of each stage.
 std::vector<StageNeeds> stage_needs(const Schedule& schedule);
 
-/// By stage: the first sample that goes backward there. Earlier ones end with their forward.
+/// For each stage, the first sample that goes backward there. Earlier ones end with their forward.
 std::vector<std::int64_t> first_backwards(const Schedule& schedule);
 
-/// By stage, in the steady state: frames between the sample whose loss made a gradient and the one
-/// it is applied on. 0 if a minibatch runs at one version and updates it.
+/// For each stage, in the steady state: frames between the sample of a gradient's loss and the one
+/// that the gradient is applied on. 0 if a minibatch runs at one version and updates it.
 std::vector<std::int64_t> gradient_ages(const Schedule& schedule);
 
-/// The same for gradients of the stage's own loss on its own sample.
+/// gradient_ages() for stages that learn from their own loss on their own sample.
 std::vector<std::int64_t> own_gradient_ages(const Schedule& schedule);
 
 /// Makes every stage keep only a sample's input and repeat its forward before its backward: costs a
 /// forward's time, keeps one sample's activations (Chen et al., arXiv 1604.06174; GPipe).
 void add_recompute(Schedule& schedule);
-
-/// An entry of the table, or a CSV file, which then sets the number of microbatches. Throws
-/// std::invalid_argument for an unknown name, stages < 1, or options that the schedule cannot have.
-/// Ignores options that it does not use.
-Schedule make_schedule(const ScheduleSpec& spec);
-inline Schedule make_schedule(const std::string& name, ScheduleSpec spec) {
-  spec.schedule = name;
-  return make_schedule(spec);
-}
-
-/// In order.
-std::vector<std::string> schedule_names();
-
-bool is_schedule_file(const std::string& name);
-
-/// Reads one minibatch of a flushing schedule in the format of torch.distributed.pipelining: a row
-/// per worker, cells as "2F0" (stage 2 forwards sample 0), B, or I and W for a backward's two
-/// parts; empty cells are bubbles. Communication cells of PyTorch's "compute_comms" form (SEND_F,
-/// RECV_B, REDUCE_GRAD, ...) are implied and skipped; "(0F1;3B0)OVERLAP_F_B" means its parts in
-/// order. Every stage updates after each minibatch. Accepts that PyTorch 2.11 numbers the forwards
-/// of 1F1B's last rank from 1. Throws std::invalid_argument, "LINE:COLUMN: what is wrong". The
-/// result still needs verify().
-Schedule parse_schedule_csv(const std::string& text);
-
-/// The same from a file; errors begin with its name.
-Schedule read_schedule_csv(const std::string& file);
-
-struct Fault {
-  std::int64_t clock = 0;  ///< actions done by all workers before it
-  int worker = 0;
-  Action action;
-  std::string what;
-
-  /// "schedule gpipe, clock 12, worker 1, 1B0: ...".
-  std::string text(const std::string& schedule) const;
-};
-
-/// Proves a schedule before anything starts: without a fault the engine ends, and its numbers do
-/// not depend on timing. Walks it as the engine would, over its prologue and enough periods to
-/// reuse every slot and weight version. Returns the first fault: a deadlock; a sample that a stage
-/// forwards or takes back twice, never or out of order; a gradient that meets another sample's; a
-/// weight version that is not the rule's, not made yet or no longer kept; an update with too few or
-/// too many gradients; a slot that some timing could overwrite before its last read.
-std::optional<Fault> verify(const Schedule& schedule);
 
 }  // namespace millrace::engine

@@ -1,4 +1,4 @@
-#include "engine/schedule/schedule.h"
+#include "engine/schedule/schedule_csv.h"
 
 #include <algorithm>
 #include <charconv>

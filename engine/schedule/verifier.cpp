@@ -1,3 +1,5 @@
+#include "engine/schedule/verifier.h"
+
 #include <algorithm>
 #include <map>
 
@@ -307,7 +309,7 @@ class Proof {
       throw Wrong{"its weight version is no longer kept"};
   }
 
-  /// The forward's version must be the rule's, already made and still kept.
+  /// The forward's version must be the rule's, and exist.
   void check_version(const Replica& mine) {
     const std::int64_t expected =
         schedule_.version_rule ? schedule_.version_rule(action_.stage, action_.sample) : -1;

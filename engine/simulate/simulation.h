@@ -48,7 +48,7 @@ class SimulationFacts {
                             ms.input_gradient, ms.weight_gradient, ms.update};
     return by_op[int(action.op)] * input_.contention + input_.overhead_ms;
   }
-  /// Of the all-reduce in an update of `stage`.
+  /// Milliseconds of the all-reduce in an update of `stage`.
   double agree_ms(int stage) const { return agree_ms_[stage]; }
 
   /// The next sample is admitted; its frame came at `came_ms`.
@@ -60,7 +60,7 @@ class SimulationFacts {
     made_.workers[now.worker].compute_ms += now.compute_ms;
     made_.workers[now.worker].handoff_ms += now.receive_ms + now.send_ms;
     if (input_.events) made_.events.push_back(now);
-    // With recomputing, only a sample's input is kept until its activations are made again.
+    // With recomputing, a stage holds only a sample's input until it recomputes the activations.
     const Action& a = now.action;
     const double stash = input_.stages[a.stage].bytes.stash;
     const int replica_id = lowering_.replica_with(a.stage, a.sample);

@@ -70,8 +70,9 @@ struct Simulation {
   std::int64_t dropped = 0;  ///< frames that a live source dropped
   int frames = 1;            ///< in a sample
   double total_ms = 0;       ///< until the last action and the last message end
-  /// Mean time between predictions, over the second half of those made while samples still came, in
-  /// whole updates: no filling and draining but a flush's. Of one minibatch: total_ms / samples.
+  /// Mean time between predictions, over the second half of those while samples were still
+  /// admitted, in whole updates: no filling and draining but a flush's. Of one minibatch: total_ms
+  /// / samples.
   double period_ms = 0;
   double step_p50_ms = 0;  ///< median time between all predictions, as the monitor's
   /// Whether there were enough samples: every stage had begun to go backward.
@@ -79,7 +80,7 @@ struct Simulation {
   /// To prediction from the frame's arrival, or from admission if the source is not live.
   double latency_p50_ms = 0, latency_p99_ms = 0, latency_max_ms = 0;
   std::vector<WorkerUse> workers;
-  /// By stage, on one of its devices: the most versions and samples kept, and their bytes.
+  /// For each stage, on one of its devices: the most versions and samples held, and their bytes.
   std::vector<plan::StageMemory> memory;
   std::vector<std::int64_t> gradient_age;  ///< by stage: gradient_ages()
   std::vector<SimulatedAction> events;     ///< by start; empty unless asked for

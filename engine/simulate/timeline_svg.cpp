@@ -21,7 +21,7 @@ text{font:11px sans-serif;fill:#1f2328}.m{fill:#59636e}.n{font-size:10px;fill:#1
 </style>
 )";
 
-/// By operation, and last of hand-offs.
+/// The legend's words by operation; the last one is for hand-offs.
 constexpr std::array kMeanings = {"forward",           "recompute", "backward", "backward, input",
                                   "backward, weights", "update",    "hand-off"};
 constexpr std::size_t kHandOff = kMeanings.size() - 1;

@@ -31,10 +31,11 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
     if (to - from >= kLeastWait) add(from, to, true, -1);
     start_ = to;
   }
-  /// It is done, and used or made weights of `version` updates. A skipped action has no end().
+  /// The action has ended; it used, or an update produced, weights of `version` updates. A skipped
+  /// action has no end().
   void end(std::int64_t version, Clock::time_point now) { add(start_, now, false, version); }
 
-  /// An operation of the current action.
+  /// An operation of the current action has run.
   void ran(const char* name, Clock::time_point from, Clock::time_point to) override {
     add(from, to, false, -1, name);
   }

@@ -27,13 +27,13 @@ std::string unrecordable(const TrainerOptions& options) {
 }
 
 bool runs_programs(const TrainerOptions& options, int replica_id) {
-  return !options.make_backend && !place_of(options, replica_id).is_cuda() &&
+  return !options.make_backend && !device_of(options, replica_id).is_cuda() &&
          records(options, replica_id) && unrecordable(options).empty();
 }
 
 bool records(const TrainerOptions& options, int replica_id) {
   if (options.make_backend) return !options.records || options.records(replica_id);
-  if (place_of(options, replica_id).is_cuda() || options.capture == Capture::graph) return true;
+  if (device_of(options, replica_id).is_cuda() || options.capture == Capture::graph) return true;
   return options.capture == Capture::automatic && kernels::has_vectors();
 }
 
@@ -75,7 +75,7 @@ std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOption
   std::vector<std::unique_ptr<capture::Backend>> backends(replica_ids);
   for (int replica_id = 0; replica_id < replica_ids; ++replica_id) {
     if (here && !here(replica_id)) continue;
-    const c10::Device place = place_of(options, replica_id);
+    const c10::Device place = device_of(options, replica_id);
     backends[replica_id] =
         !record || !records(options, replica_id) ? capture::make_eager_backend(place)
         : options.make_backend                   ? options.make_backend(place)

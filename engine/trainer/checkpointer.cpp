@@ -37,7 +37,7 @@ void Checkpointer::add(Part part) {
   snapshot.parts[part.stage] = std::move(part.state);
   snapshot.samples = std::max(snapshot.samples, part.sample + 1);
   if (int(snapshot.parts.size()) < stages_) return;
-  if (guard_) snapshot.told = guard_->told();
+  if (guard_) snapshot.guard = guard_->status();
   whole_ = std::move(snapshot);
   // Earlier incomplete ones of its kind never complete: set_every() came between stages.
   gathering_.erase(gathering_.lower_bound({due.first, 0}), std::next(gathering_.find(due)));
@@ -75,8 +75,8 @@ std::string Checkpointer::error() const {
 }
 
 bool Checkpointer::proved(const Snapshot& snapshot, std::unique_lock<std::mutex>& lock) {
-  while (guard_ && !guard_->proved(snapshot.told)) {
-    if (finished_ || guard_->disproved(snapshot.told)) return false;
+  while (guard_ && !guard_->proved(snapshot.guard)) {
+    if (finished_ || guard_->disproved(snapshot.guard)) return false;
     changed_.wait_for(lock, std::chrono::milliseconds(20));
   }
   return true;

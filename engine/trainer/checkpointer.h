@@ -29,11 +29,11 @@ class Checkpointer {
   using Due = std::pair<bool, std::int64_t>;
   struct Part {
     int stage = 0;
-    std::int64_t sample = 0;  ///< the copy was made after it
+    std::int64_t sample = 0;  ///< the copy was taken after it
     Due due;
     stages::StateDict state;
   };
-  /// `copy`: a stage's state, called on its worker. `write`: saves a snapshot made after so many
+  /// `copy`: a stage's state, called on its worker. `write`: saves a snapshot taken after so many
   /// samples; may throw. `guard`: a snapshot is written once later losses have proved its weights
   /// good, and dropped if the guard rolls back first; null: written at once.
   Checkpointer(int stages, std::int64_t every, std::function<stages::StateDict(int stage)> copy,
@@ -64,7 +64,7 @@ class Checkpointer {
   struct Snapshot {
     std::map<int, stages::StateDict> parts;
     std::int64_t samples = 0;
-    LossGuard::Told told;  ///< when it was complete
+    LossGuard::Status guard;  ///< when it was complete
   };
   /// A stage's; used by its worker alone.
   struct Progress {

@@ -57,7 +57,7 @@ plan::HandOff hand_off_here() {
     std::vector<float> message(bytes / sizeof(float), 1.0f);
     std::vector<double> trips, alone;
     plan::Measured way;
-    // A round trip has two ways, and work at each end that does not count.
+    // Half of a round trip, without the work at its ends.
     for (int batch = 0; batch < kBatches && !(way.median > 2 * way.spread && way.spread > 0);
          ++batch) {
       for (const double ms : trips_ms(message, kRounds)) trips.push_back(ms);

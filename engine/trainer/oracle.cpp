@@ -41,7 +41,7 @@ class Oracle {
       return action.sample >= applied_ || perform(program, action);
     });
     if (!ended) throw std::logic_error("schedule " + schedule_.name + " deadlocks");
-    for (std::size_t i = 0; guard_ && guard_->told().astray && i < stages_.size(); ++i)
+    for (std::size_t i = 0; guard_ && guard_->status().astray && i < stages_.size(); ++i)
       apply(stages_[i], int(i), false, Alarm::roll_back);
     return losses_;
   }
@@ -113,7 +113,7 @@ class Oracle {
     return false;
   }
 
-  /// Of the gradients that the update covers.
+  /// The worst alarm of the gradients that the update covers.
   Alarm worst_alarm(const Program& program, const Action& action) {
     const int replicas = schedule_.replicas_of(action.stage);
     Alarm worst = std::exchange(
@@ -221,10 +221,10 @@ class Oracle {
   std::map<Key, Kept> kept_;
   std::map<Key, stages::Tensors> activations_;
   std::map<Key, std::optional<stages::Tensors>> gradients_;  ///< none: of a loss nobody learns from
-  // Stage, replica: with gradients since the last update; with samples that made none.
+  // By stage and replica: whether there were gradients since the last update; samples without one.
   std::set<Key> learned_, left_out_;
   std::map<int, std::int64_t> gradients_made_;  ///< by stage
-  std::map<Key, Alarm> alarms_;                 ///< of the gradients made there
+  std::map<Key, Alarm> alarms_;                 ///< by stage and sample of the gradient
   std::vector<Alarm> pending_;                  ///< by replica_id: the worst since its last update
   std::map<Key, Alarm> met_;                    ///< of gradients of stages with replicas
   std::vector<std::int64_t> updates_;           ///< by replica_id

@@ -14,8 +14,7 @@ namespace millrace::engine {
 
 using SampleFunction = std::function<std::pair<at::Tensor, at::Tensor>(std::int64_t)>;
 
-/// Whether sample n is learned from. An update is made of all samples that it covers, or not at
-/// all.
+/// Whether sample n is learned from. An update applies all samples that it covers, or none.
 using LearnFunction = std::function<bool(std::int64_t)>;
 
 /// What a schedule means: runs it in one thread, without links, slots or queues. The pipelined run

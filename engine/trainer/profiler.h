@@ -24,8 +24,8 @@ struct ProfilerOptions {
 /// numerics matter. Uses another thread. Throws std::invalid_argument for an unusable device.
 plan::Profile measure_profile(const TrainerOptions& options, const ProfilerOptions& how = {});
 
-/// Hand-off times between two cores by message size, one way: the token, and the bytes as the
-/// receiver's core reads them. Sizes within the noise are left out. Empty with fewer than two
+/// Hand-off times between two cores by message size, in one direction: the token, and the bytes as
+/// the receiver's core reads them. Sizes within the noise are left out. Empty with fewer than two
 /// cores.
 plan::HandOff measure_hand_off();
 
@@ -39,8 +39,8 @@ std::vector<plan::Measured> measure_thread_speedup(const TrainerOptions& options
 
 /// Has every worker of the schedule run its own actions in order, as many workers at once as there
 /// are cores, each on its own core, for `seconds` and at least a few periods, recorded or eager as
-/// `options` would run. No worker waits: messages from neighbours were made beforehand and are in
-/// the slots. So it measures the stages' own work, with the schedule's slots and versions and all
+/// `options` would run. No worker waits: the slots hold messages from neighbours that were computed
+/// beforehand. So it measures the stages' own work, with the schedule's slots and versions and all
 /// cores busy, but no waiting. Times are medians in milliseconds; an undivided backward counts as
 /// the weights' gradient. Bytes: messages, weights, optimizer's state. `options`: with cut and
 /// weights; CPU cores only, no replicas. Blocks; uses other threads. Throws as schedule_of().

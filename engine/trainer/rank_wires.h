@@ -68,35 +68,36 @@ class RankWires {
     lay(mine, up, 2 * stage, peer, boundary.activations);
     lay(mine, !up, 2 * stage + 1, peer, boundary.gradients);
   }
-  void forget() { ways_.clear(); }
+  void forget() { ends_.clear(); }
 
   // Collective calls. connect() waits for the other ends, unless it is done already.
   void connect() {
-    // Ways have the same order on all ranks, so both ends of the first unconnected one wait.
-    for (Way& way : ways_) {
-      if (way.connected) continue;
-      const std::string name = way.sends ? capture::new_wire_name() : told(way);
-      if (way.sends) tell(way, name);
-      way.buffers->wire->connect(name);
-      way.connected = true;
+    // Ends have the same order on all ranks, so both of the first unconnected wire wait.
+    for (End& end : ends_) {
+      if (end.connected) continue;
+      const std::string name = end.sends ? capture::new_wire_name() : receive(end);
+      if (end.sends) post(end, name);
+      end.buffers->wire->connect(name);
+      end.connected = true;
     }
   }
   /// Receives what the other end has sent and nobody took, so that both ends have moved as often.
   void drain() {
-    for (const Way& way : ways_) {
-      if (way.sends) tell(way, ByteWriter().put(way.buffers->wire->moves()).bytes());
+    for (const End& end : ends_) {
+      if (end.sends) post(end, ByteWriter().put(end.buffers->wire->moves()).bytes());
     }
-    for (const Way& way : ways_) {
-      if (way.sends) continue;
-      const std::string text = told(way);
+    for (const End& end : ends_) {
+      if (end.sends) continue;
+      const std::string text = receive(end);
       const auto sent = ByteReader(text).get<std::int64_t>();
-      while (way.buffers->wire->moves() < sent) way.buffers->wire->move(0);
+      while (end.buffers->wire->moves() < sent) end.buffers->wire->move(0);
     }
   }
 
  private:
-  struct Way {
-    int number;  ///< the same at both ends
+  /// This rank's end of a wire, which goes one direction.
+  struct End {
+    int number;  ///< of the wire: the same at both ends
     int peer;
     bool sends;
     bool connected;
@@ -113,23 +114,23 @@ class RankWires {
     const std::vector<capture::GpuId>& there = options_.gpus[rank];
     return std::size_t(device.index) < there.size() ? &there[std::size_t(device.index)] : nullptr;
   }
-  void lay(int stage, bool sends, int number, int peer, capture::BoundaryBuffers& way) {
+  void lay(int stage, bool sends, int number, int peer, capture::BoundaryBuffers& buffers) {
     const Device& device = devices_[std::size_t(schedule_.replica_id(stage, 0))];
     const c10::Device place(c10::kCUDA, c10::DeviceIndex(device.index));
     const stages::Network& network = *options_.network;
-    for (auto& tensors : way.tensors) {
+    for (auto& tensors : buffers.tensors) {
       for (const int source : network.crossing(options_.cut[std::size_t(number / 2)]))
         tensors.push_back(at::zeros(network.shape(source).sizes(), at::TensorOptions(place)));
     }
-    way.wire = capture::make_wire(place, way, sends);
-    ways_.push_back({.number = number, .peer = peer, .sends = sends, .buffers = &way});
+    buffers.wire = capture::make_wire(place, buffers, sends);
+    ends_.push_back({.number = number, .peer = peer, .sends = sends, .buffers = &buffers});
   }
-  void tell(const Way& way, const std::string& text) {
+  void post(const End& end, const std::string& text) {
     Exchange& exchange = *options_.exchange;
     const std::lock_guard lock(exchange.mutex());
-    exchange.post(way.peer, Exchange::About::wires, ByteWriter().put(way.number).raw(text).bytes());
+    exchange.post(end.peer, Exchange::About::wires, ByteWriter().put(end.number).raw(text).bytes());
   }
-  std::string told(const Way& way) {
+  std::string receive(const End& end) {
     Exchange& exchange = *options_.exchange;
     await_ranks(exchange, [&] {
       while (const auto letter = exchange.letter(Exchange::About::wires)) {
@@ -137,16 +138,16 @@ class RankWires {
         const int number = bytes.get<int>();
         early_.emplace(number, bytes.rest());
       }
-      return early_.contains(way.number);
+      return early_.contains(end.number);
     });
-    return early_.extract(way.number).mapped();
+    return early_.extract(end.number).mapped();
   }
 
   const TrainerOptions& options_;
   const Schedule& schedule_;
   const std::vector<Device>& devices_;
-  std::vector<Way> ways_;
-  std::map<int, std::string> early_;  ///< what peers said of other ways
+  std::vector<End> ends_;
+  std::map<int, std::string> early_;  ///< messages about other wires, by number
 };
 
 }  // namespace millrace::engine

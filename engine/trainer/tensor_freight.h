@@ -50,9 +50,9 @@ class TensorFreight final : public Freight {
       at::Tensor& fed = cargo == Cargo::target ? samples_.target[at] : samples_.input[at];
       return of_one(fed, fed.nbytes(), true);
     }
-    capture::BoundaryBuffers& way = this->way(cargo, stage);
-    if (way.wire) {  // it moves the tensors; the message has none
-      const auto move = [&way, slot](int, int) { way.wire->move(slot); };
+    capture::BoundaryBuffers& buffers = this->buffers(cargo, stage);
+    if (buffers.wire) {  // it moves the tensors; the message has none
+      const auto move = [&buffers, slot](int, int) { buffers.wire->move(slot); };
       return {.pack = move, .unpack = move};
     }
     const int boundary = cargo == Cargo::activation ? stage : stage - 1;
@@ -61,14 +61,14 @@ class TensorFreight final : public Freight {
     for (const int source : network.crossing(options_.cut[std::size_t(boundary)]))
       bytes.push_back(bytes_of(network.shape(source)));
     const bool stay = records(boundary) || records(boundary + 1);
-    const auto all = std::make_shared<TensorPayload>(way.tensors[at], bytes, stay);
+    const auto all = std::make_shared<TensorPayload>(buffers.tensors[at], bytes, stay);
     return {.parts = all->parts(),
             .pack = [all](int, int) { all->pack(); },
             .unpack = [all](int, int) { all->unpack(); }};
   }
   bool target_is_input() const override { return samples_.target_is_input(); }
   void await(Cargo cargo, int stage, int slot) override {
-    const auto& arrived = way(cargo, stage).arrived[std::size_t(slot)];
+    const auto& arrived = buffers(cargo, stage).arrived[std::size_t(slot)];
     if (arrived) arrived->wait();
   }
   std::vector<float>& gradient(int stage, std::size_t more) override {
@@ -96,8 +96,8 @@ class TensorFreight final : public Freight {
   }
   void abandon() override {
     for (const auto& boundary : boundaries_) {
-      for (capture::BoundaryBuffers* way : {&boundary->activations, &boundary->gradients}) {
-        if (way->wire) way->wire->cut();
+      for (capture::BoundaryBuffers* buffers : {&boundary->activations, &boundary->gradients}) {
+        if (buffers->wire) buffers->wire->cut();
       }
     }
   }
@@ -122,7 +122,7 @@ class TensorFreight final : public Freight {
   static std::size_t bytes_of(const stages::ImageShape& shape) {
     return std::size_t(shape.channels * shape.height * shape.width) * sizeof(float);
   }
-  capture::BoundaryBuffers& way(Cargo cargo, int stage) const {
+  capture::BoundaryBuffers& buffers(Cargo cargo, int stage) const {
     capture::Boundary& boundary =
         *boundaries_[std::size_t(cargo == Cargo::activation ? stage : stage - 1)];
     return cargo == Cargo::activation ? boundary.activations : boundary.gradients;

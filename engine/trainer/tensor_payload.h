@@ -19,7 +19,7 @@ class TensorPayload {
  public:
   /// `tensors`: a slot's, at most as many as `bytes`, in host memory when packed and unpacked; must
   /// outlive it. `bytes`: of each. `stay`: existing ones are read and written in place, as the
-  /// message's parts; others are copied, and made anew on arrival.
+  /// message's parts; others are copied, and allocated on arrival.
   TensorPayload(std::vector<at::Tensor>& tensors, const std::vector<std::size_t>& bytes, bool stay)
       : tensors_(tensors), notes_(bytes.size()) {
     for (std::size_t i = 0; i < bytes.size(); ++i) {

@@ -13,6 +13,8 @@
 #include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
+#include "engine/schedule/launch_groups.h"
+#include "engine/schedule/verifier.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
 #include "engine/trainer/rank_wires.h"
@@ -24,7 +26,7 @@ namespace {
 
 /// MKL chooses its kernels at its first call. When two workers' first calls coincide, one may get
 /// another kernel, whose square roots differ in the last bit (seen about once in a thousand busy
-/// starts). So the first call is made here, alone.
+/// starts). So the first call happens here, alone.
 void call_mkl_first() {
   const at::Tensor ones = at::ones({16, 16});
   at::mm(ones, ones.t()).add_(at::mm(ones.t(), ones)).sqrt_();
@@ -48,7 +50,7 @@ TrainerOptions completed(TrainerOptions options) {
     options.module_ms = module_times_by_programs(options, 1);
   } else if (measures) {
     ProfilerOptions how;
-    if (!options.make_backend && place_of(options, 0).is_cuda())
+    if (!options.make_backend && device_of(options, 0).is_cuda())
       how = {.device = options.devices.front(), .recorded = records_any(options)};
     const plan::Profile profile = measure_profile(options, how);
     for (const plan::ModuleProfile& module : profile.modules)
@@ -98,12 +100,13 @@ Schedule schedule_to_run(const TrainerOptions& options) {
 Trainer::Trainer(TrainerOptions options)
     : options_(completed(std::move(options))),
       schedule_(schedule_to_run(options_)),
-      records_(records_any(options_)),
+      recording_{records_any(options_)},
       monitor_(schedule_.replica_counts(), options_.fps),
       guard_(2 * schedule_.slots()),
       samples_(schedule_.slots(), options_.sample.sizes(),
-               options_.target_is_input ? std::vector<std::int64_t>() : output_shape().sizes(),
-               records_, {options_.input_as_bytes, options_.target_as_bytes}),
+               options_.target_is_input ? std::vector<std::int64_t>()
+                                        : options_.network->output().sizes(),
+               recording_.on, {options_.input_as_bytes, options_.target_as_bytes}),
       facts_elsewhere_(std::size_t(schedule_.stages)) {
   for (int slot = 0; slot < schedule_.slots(); ++slot)
     sample_in_.push_back(std::make_unique<TrainerSample>(samples_, slot, options_.context));
@@ -124,39 +127,20 @@ Trainer::Trainer(TrainerOptions options)
   devices_ = options_.devices;
   if (options_.exchange) check_ranks();
   const auto build_all = [&] { capture::with_plain_errors([&] { build(); }); };
-  records_ ? recording(build_all) : build_all();
+  recording_.on ? record(build_all) : build_all();
 }
 
 Trainer::~Trainer() = default;
 
-void Trainer::recording(const std::function<void()>& work) {
+void Trainer::record(const std::function<void()>& work) {
   try {
     capture::with_plain_errors(work);
   } catch (const std::runtime_error& error) {
     if (options_.capture == Capture::graph || (wires_ && wires_->any()))
       throw std::runtime_error(std::string("pipeline.capture: recording failed: ") + error.what());
-    recording_error_ = error.what();
-    records_ = false;
+    recording_ = {false, error.what()};
     options_.capture = Capture::eager;
     capture::with_plain_errors([&] { build(); });
-  }
-}
-
-TrainerOptions Trainer::cut_at(const std::vector<int>& cut) const {
-  TrainerOptions options = options_;
-  options.cut = cut;
-  require_cut(cut, options.stages, options.network->size());
-  require_correction(options, schedule_);
-  return options;
-}
-
-bool Trainer::may_cut_at(const std::vector<int>& cut) const {
-  try {
-    const std::lock_guard lock(cut_mutex_);
-    cut_at(cut);
-    return true;
-  } catch (const std::invalid_argument&) {
-    return false;
   }
 }
 
@@ -187,33 +171,34 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   prepare();
   options_.weights.clear();  // the stages have theirs
   const std::vector<capture::Step*> steps = this->steps();
-  if (options.cores.empty()) {
-    for (const Program& program : schedule_.workers) {
-      const int replica_id = schedule_.replica_id(stages_of(program).front(), program.replica);
-      const Device& device = options_.devices[replica_id];
-      options.cores.push_back(device.cuda ? -1 : device.index);
-    }
+  Pipeline pipeline{.schedule = schedule_,
+                    .steps = steps,
+                    .monitor = monitor_,
+                    .before = admitted_,
+                    .guard = options_.guard ? &guard_ : nullptr,
+                    .own_losses = options_.correction.kind == "local",
+                    .late_targets = options_.late_targets};
+  for (const Program& program : schedule_.workers) {
+    const int replica_id = schedule_.replica_id(stages_of(program).front(), program.replica);
+    const Device& device = options_.devices[replica_id];
+    pipeline.cores.push_back(device.cuda ? -1 : device.index);
   }
-  options.guard = options_.guard ? &guard_ : nullptr;
+  for (const auto& sample : sample_in_) pipeline.samples.push_back(sample.get());
   if (capture::profiler_attached()) name_for_profiler(options);
-  options.late_targets = options_.late_targets;
-  options.own_losses = options_.correction.kind == "local";
-  options.before = admitted_;
-  for (const auto& sample : sample_in_) options.samples.push_back(sample.get());
   const RankOptions ranks{options_.exchange,
                           freight_.get(),
                           options_.rank_of_worker,
                           runs_++,
-                          [this] { return told_facts(); },
-                          [this](std::string_view told) { take_facts(told); }};
-  if (options_.exchange) options.ranks = &ranks;
+                          [this] { return live_facts(); },
+                          [this](std::string_view facts) { take_facts(facts); }};
+  if (options_.exchange) pipeline.ranks = &ranks;
   Outcome outcome;
   try {
     capture::with_plain_errors([&] {
       if (wires_) wires_->connect();
-      outcome = run_pipeline(schedule_, steps, feed, observer, monitor_, options);
+      outcome = run_pipeline(pipeline, feed, observer, options);
       if (wires_) wires_->drain();
-      if (options_.guard && guard_.told().astray) {
+      if (options_.guard && guard_.status().astray) {
         for (capture::Step* step : steps) {
           if (!step) continue;
           step->roll_back();
@@ -250,8 +235,8 @@ std::vector<capture::Step*> Trainer::steps() const {
 }
 
 void Trainer::prepare() {
-  if (std::exchange(prepared_, true) || !records_) return;
-  recording([&] { capture_steps(schedule_, steps()); });
+  if (std::exchange(prepared_, true) || !recording_.on) return;
+  record([&] { capture_steps(schedule_, steps()); });
 }
 
 }  // namespace millrace::engine

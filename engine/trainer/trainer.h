@@ -65,31 +65,26 @@ class Trainer {
   /// std::runtime_error if a device fails, after its work has ended.
   Outcome run(Feed& feed, Observer* observer, PipelineOptions options = {});
 
-  /// Cuts the network elsewhere. Weights and optimizer state are kept; messages between stages and
-  /// older weight versions are lost, as with a checkpoint. Throws std::invalid_argument for an
-  /// impossible cut. Not during run().
+  /// Cuts the network elsewhere. Weights and optimizer state stay; messages between stages and
+  /// older weight versions are lost, as with a checkpoint. Throws std::invalid_argument, as
+  /// require_cut(). Not during run().
   void recut(const std::vector<int>& cut);
-  /// Whether recut() would accept it. Any thread.
-  bool may_cut_at(const std::vector<int>& cut) const;
 
   // Over ranks: each has its own stages only. run() on rank 0 has the feed and the observer, and
   // fetches what the others have learned; recut() recuts all of them.
 
-  /// On rank 0, before the first run(): checkpoint()'s part that the stages of `rank` begin with.
-  stages::StateDict share_of(int rank) const;
   /// On rank 0, after the last run(): the others stop waiting for a recut().
   void dismiss_ranks();
   /// On another rank, after run(): waits for rank 0. True: recut, run again; false: no more runs.
   bool follow();
   /// Whether state() and checkpoint() are complete: not after a rank was lost.
   bool is_whole() const { return whole_; }
-  const std::vector<int>& rank_of_worker() const { return options_.rank_of_worker; }
 
   /// All weights, named as in the uncut network; not on rank 0: of its stages. Not during run().
   stages::StateDict state() const;
 
-  /// The same with the optimizer's state, to resume from. A local stage's part may be taken by its
-  /// worker in PipelineOptions::after_sample.
+  /// All weights with the optimizer's state, to resume from. A local stage's part may be taken by
+  /// its worker in PipelineOptions::after_sample.
   stages::StateDict checkpoint() const;
   stages::StateDict checkpoint(int stage) const;
 
@@ -97,43 +92,33 @@ class Trainer {
   /// checkpoint(stage) may be.
   void set_fixed(int stage, const stages::StateDict& weights);
 
-  /// By stage, of its first replica. Not during run().
+  /// For each stage, of its first replica. Not during run().
   std::vector<StageFacts> facts() const;
 
-  /// By stage, of its first replica; not counted on a GPU. Any thread.
+  /// For each stage, of its first replica; not counted on a GPU. Any thread.
   std::vector<DeadUnits> dead_units() const;
 
-  /// Elements of a target and a prediction.
-  std::size_t target_elements() const { return std::size_t(samples_.target[0].numel()); }
-
-  /// Of a target and a prediction.
-  const stages::ImageShape& output_shape() const { return options_.network->output(); }
-
+  /// The options with devices (those of other ranks: cores), threads and module times filled in.
+  /// Any thread, except for `cut` and `weights`.
+  const TrainerOptions& options() const { return options_; }
   const Schedule& schedule() const { return schedule_; }
-  /// Of one of a sample's `context()` frames.
-  stages::ImageShape frame() const { return options_.frame(); }
-  int context() const { return options_.context; }
   std::vector<int> cut() const;
-  const std::vector<double>& module_ms() const { return options_.module_ms; }
-  const std::vector<int>& threads() const { return options_.threads; }
+  /// The device of each replica by Schedule::replica_id(), on all ranks.
   const std::vector<Device>& devices() const { return devices_; }
   Monitor& monitor() { return monitor_; }
   const LossGuard& guard() const { return guard_; }
-  /// Of this process's first stage. Any thread.
+  /// The learning rate of this process's first stage. Any thread.
   capture::RateInForce rate() const;
-  /// Whether steps are replayed from recordings, and why not if they should be ("": no failure).
-  bool recorded() const { return records_; }
-  const std::string& recording_error() const { return recording_error_; }
-  const stages::CorrectionSpec& correction() const { return options_.correction; }
-  const stages::OptimizerSpec& optimizer() const { return options_.optimizer; }
-  const stages::LossSpec& loss() const { return options_.loss; }
-  bool late_targets() const { return options_.late_targets; }
-  std::int64_t trained() { return monitor_.tally().counts().trained; }
+  struct Recording {
+    bool on = false;      ///< steps are replayed from recordings
+    std::string error{};  ///< why they are not, if they should be; "": no failure
+  };
+  const Recording& recording() const { return recording_; }
 
  private:
   void build();  ///< stages and what lies between them
   /// Runs `work`, which prepares recorded steps. If it fails, steps run eagerly where allowed.
-  void recording(const std::function<void()>& work);
+  void record(const std::function<void()>& work);
   /// Sets how data crosses the cut after `stage`. Null: the neighbour is on another rank.
   void join(int stage, const capture::Backend* above, const capture::Backend* below);
   std::unique_ptr<capture::StageStep> make_step(stages::Stage stage, int index, int replica_id,
@@ -142,28 +127,26 @@ class Trainer {
   double backed_off() const;
   void check_ranks();
   void gather();  ///< every rank's weights to rank 0
-  TrainerOptions cut_at(const std::vector<int>& cut) const;
   bool here(int replica_id) const;
   /// A stage's first local replica; the others have the same weights. Null: there is none.
   capture::StageStep* step_of(int stage) const;
   std::vector<capture::Step*> steps() const;
   StageFacts facts(int stage) const;
   DeadUnits dead_units(int stage) const;
-  std::string told_facts() const;          ///< of local stages, during run()
-  void take_facts(std::string_view told);  ///< on rank 0
+  std::string live_facts() const;           ///< of local stages, during run()
+  void take_facts(std::string_view facts);  ///< on rank 0
 
   TrainerOptions options_;
   std::vector<Device> devices_;   ///< as asked for; in options_ those of other ranks are cores
   mutable std::mutex cut_mutex_;  ///< steps_, and what recut() changes in options_
   Schedule schedule_;
-  bool records_;                 ///< some steps
-  std::string recording_error_;  ///< "": none
+  Recording recording_;
   Monitor monitor_;
   LossGuard guard_;
   capture::SampleBuffers samples_;
   std::vector<std::unique_ptr<Sample>> sample_in_;  ///< by slot
   std::vector<std::unique_ptr<capture::Boundary>> boundaries_;
-  /// By Schedule::replica_id(); null: another rank's.
+  /// The steps by Schedule::replica_id(); null: another rank's.
   std::vector<std::unique_ptr<capture::StageStep>> steps_;
   // Null without ranks.
   std::unique_ptr<TensorFreight> freight_;
@@ -176,5 +159,8 @@ class Trainer {
   std::int64_t admitted_ = 0;  ///< by earlier runs
   bool prepared_ = false;
 };
+
+/// On rank 0, before the first run(): checkpoint()'s part that the stages of `rank` begin with.
+stages::StateDict share_of(const Trainer& trainer, int rank);
 
 }  // namespace millrace::engine

@@ -15,7 +15,7 @@ void Trainer::build() {
   steps_.clear();
   if (wires_) wires_->forget();
   boundaries_.clear();
-  auto backends = make_backends(options_, schedule_.replica_ids(), records_,
+  auto backends = make_backends(options_, schedule_.replica_ids(), recording_.on,
                                 [this](int replica_id) { return here(replica_id); });
   const auto backend_of = [&](int stage) {
     const auto first = backends.begin() + schedule_.replica_id(stage, 0);
@@ -45,7 +45,7 @@ void Trainer::build() {
 std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int index,
                                                        int replica_id,
                                                        std::unique_ptr<capture::Backend> backend) {
-  const c10::Device place = place_of(options_, replica_id);
+  const c10::Device place = device_of(options_, replica_id);
   capture::Boundary* up = index > 0 ? boundaries_[index - 1].get() : nullptr;
   capture::Boundary* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
   if (place.is_cuda()) {
@@ -58,27 +58,27 @@ std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int 
 
 void Trainer::join(int stage, const capture::Backend* above, const capture::Backend* below) {
   if (wires_ && wires_->over_cut(stage)) return wires_->lay(stage, *boundaries_[stage]);
-  const c10::Device up = place_of(options_, schedule_.replica_id(stage, 0)),
-                    down = place_of(options_, schedule_.replica_id(stage + 1, 0));
-  const auto say = [&](capture::BoundaryBuffers& way, const capture::Backend* writer,
+  const c10::Device up = device_of(options_, schedule_.replica_id(stage, 0)),
+                    down = device_of(options_, schedule_.replica_id(stage + 1, 0));
+  const auto set = [&](capture::BoundaryBuffers& buffers, const capture::Backend* writer,
                        const capture::Backend* reader, c10::Device from, c10::Device to) {
-    way.on_host = !capture::reads(to, from);
+    buffers.on_host = !capture::reads(to, from);
     // What comes from another rank is written as by an eager stage.
-    way.fixed = reader && reader->records() && !(writer && writer->records());
-    way.to_host = writer && writer->defers() && !(reader && reader->defers());
+    buffers.fixed = reader && reader->records() && !(writer && writer->records());
+    buffers.to_host = writer && writer->defers() && !(reader && reader->defers());
   };
   capture::Boundary& boundary = *boundaries_[stage];
-  say(boundary.activations, above, below, up, down);
-  say(boundary.gradients, below, above, down, up);
+  set(boundary.activations, above, below, up, down);
+  set(boundary.gradients, below, above, down, up);
   const stages::Network& network = *options_.network;
   // The layout that programs leave, and kernels prefer.
   const bool channels_last = runs_programs(options_, schedule_.replica_id(stage, 0)) &&
                              runs_programs(options_, schedule_.replica_id(stage + 1, 0));
-  for (capture::BoundaryBuffers* way : {&boundary.activations, &boundary.gradients}) {
-    for (int slot = 0; way->fixed && slot < schedule_.slots(); ++slot) {
+  for (capture::BoundaryBuffers* buffers : {&boundary.activations, &boundary.gradients}) {
+    for (int slot = 0; buffers->fixed && slot < schedule_.slots(); ++slot) {
       for (const int source : network.crossing(options_.cut[stage])) {
         const at::Tensor zeros = capture::pinned_zeros(network.shape(source).sizes());
-        way->tensors[slot].push_back(
+        buffers->tensors[slot].push_back(
             channels_last ? zeros.contiguous(at::MemoryFormat::ChannelsLast) : zeros);
       }
     }

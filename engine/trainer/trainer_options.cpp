@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "engine/schedule/registry.h"
+#include "engine/schedule/verifier.h"
 
 namespace millrace::engine {
 
@@ -30,7 +32,8 @@ void require_cut(const std::vector<int>& cut, int stages, int modules) {
   }
 }
 
-void require_correction(const TrainerOptions& options, const Schedule& schedule) {
+void require_correction(const TrainerOptions& options, const Schedule& schedule,
+                        const std::vector<int>& cut) {
   const std::string& kind = options.correction.kind;
   const auto fail = [&](const std::string& what) {
     throw std::invalid_argument("correction.kind: " + kind + " " + what);
@@ -47,15 +50,30 @@ void require_correction(const TrainerOptions& options, const Schedule& schedule)
   if (!options.replicas.empty()) fail("has no replicated stages");
   const stages::Network& network = *options.network;
   const stages::ImageShape& target = network.output();
-  std::vector<int> places = options.cut;
-  for (int place = 1; options.cut.empty() && place < network.size(); ++place)
-    places.push_back(place);
+  std::vector<int> places = cut;
+  for (int place = 1; cut.empty() && place < network.size(); ++place) places.push_back(place);
   for (const int place : places) {
     const stages::ImageShape& mine = network.shape(place - 1);
     const bool vector = target.height == 1 && target.width == 1;  // compared with a map's mean
     if (vector || (mine.height == target.height && mine.width == target.width)) continue;
     fail("needs stages whose maps have the target's size, which module " +
          std::to_string(place - 1) + "'s have not; name a cut where they have");
+  }
+}
+
+void require_cut(const TrainerOptions& options, const Schedule& schedule,
+                 const std::vector<int>& cut) {
+  require_cut(cut, options.stages, options.network->size());
+  require_correction(options, schedule, cut);
+}
+
+bool may_cut_at(const TrainerOptions& options, const Schedule& schedule,
+                const std::vector<int>& cut) {
+  try {
+    require_cut(options, schedule, cut);
+    return true;
+  } catch (const std::invalid_argument&) {
+    return false;
   }
 }
 
@@ -70,7 +88,7 @@ c10::Device torch_device(const Device& device) {
                      : c10::Device(c10::kCPU);
 }
 
-c10::Device place_of(const TrainerOptions& options, int replica_id) {
+c10::Device device_of(const TrainerOptions& options, int replica_id) {
   return options.devices.empty() ? c10::Device(c10::kCPU)
                                  : torch_device(options.devices[replica_id]);
 }
@@ -95,7 +113,7 @@ stages::Stage build_stage(const TrainerOptions& options, const Schedule& schedul
                             .updates = age / schedule.samples_an_update(index),
                             .on_later_sample = first_backwards(schedule)[std::size_t(index)] > 0};
   stages::Stage stage(options.network, range_of(options, index), options.optimizer,
-                      place_of(options, replica_id),
+                      device_of(options, replica_id),
                       stages::StageOptions{schedule.versions_of(index), needs.split,
                                            needs.recompute, options.correction, delay,
                                            runs_programs(options, replica_id), options.loss});

@@ -67,8 +67,14 @@ struct TrainerOptions : ScheduleSpec {
   GpusOfRanks gpus;  ///< recorded steps on two of them share a capture::Wire; empty: none
   std::vector<double> module_ms;  ///< cost of each; empty: measured if the cut needs it
 
+  /// One of a sample's frames.
   stages::ImageShape frame() const {
     return {sample.channels / context, sample.height, sample.width};
+  }
+  const stages::ImageShape& output() const { return network->output(); }
+  std::size_t target_elements() const {
+    const stages::ImageShape& shape = target_is_input ? sample : output();
+    return std::size_t(shape.channels * shape.height * shape.width);
   }
 };
 
@@ -77,15 +83,26 @@ Schedule schedule_of(const TrainerOptions& options);
 /// Throws std::invalid_argument unless `cut` makes `stages` non-empty stages of `modules` modules.
 void require_cut(const std::vector<int>& cut, int stages, int modules);
 
-/// Throws std::invalid_argument, "correction.kind: ...", if network, optimizer or schedule do not
-/// support `options.correction`.
-void require_correction(const TrainerOptions& options, const Schedule& schedule);
+/// Throws std::invalid_argument, "correction.kind: ...", if network, optimizer, schedule or `cut`
+/// do not support `options.correction`.
+void require_correction(const TrainerOptions& options, const Schedule& schedule,
+                        const std::vector<int>& cut);
+inline void require_correction(const TrainerOptions& options, const Schedule& schedule) {
+  require_correction(options, schedule, options.cut);
+}
+
+/// Both, for a trainer of these options.
+void require_cut(const TrainerOptions& options, const Schedule& schedule,
+                 const std::vector<int>& cut);
+/// Whether require_cut() would not throw.
+bool may_cut_at(const TrainerOptions& options, const Schedule& schedule,
+                const std::vector<int>& cut);
 
 /// `options`: with a cut.
 stages::StageRange range_of(const TrainerOptions& options, int stage);
 c10::Device torch_device(const Device& device);
 /// Where replica `replica_id` (as in Schedule) runs: a core if no device was named.
-c10::Device place_of(const TrainerOptions& options, int replica_id);
+c10::Device device_of(const TrainerOptions& options, int replica_id);
 /// For each worker, the most that any of its stages has.
 std::vector<int> threads_of_workers(const TrainerOptions& options, const Schedule& schedule);
 

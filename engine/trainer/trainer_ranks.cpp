@@ -38,7 +38,7 @@ StageFacts read_facts(ByteReader& from) {
 }  // namespace
 
 void Trainer::recut(const std::vector<int>& cut) {
-  cut_at(cut);
+  require_cut(options_, schedule_, cut);
   stages::StateDict weights = checkpoint();
   if (options_.exchange) {
     ByteWriter letter;
@@ -79,17 +79,19 @@ capture::StageStep* Trainer::step_of(int stage) const {
   return nullptr;
 }
 
-stages::StateDict Trainer::share_of(int rank) const {
+stages::StateDict share_of(const Trainer& trainer, int rank) {
+  const TrainerOptions& options = trainer.options();
+  const Schedule& schedule = trainer.schedule();
   std::set<std::string> mine;
-  for (std::size_t worker = 0; worker < schedule_.workers.size(); ++worker) {
-    if (options_.rank_of_worker[worker] != rank) continue;
-    for (const int stage : stages_of(schedule_.workers[worker])) {
-      const stages::StageRange range = range_of(options_, stage);
-      for (const auto& spec : options_.network->parameters(range.begin, range.end))
+  for (std::size_t worker = 0; worker < schedule.workers.size(); ++worker) {
+    if (options.rank_of_worker[worker] != rank) continue;
+    for (const int stage : stages_of(schedule.workers[worker])) {
+      const stages::StageRange range = range_of(options, stage);
+      for (const auto& spec : options.network->parameters(range.begin, range.end))
         mine.insert(spec.name);
     }
   }
-  stages::StateDict share = checkpoint();
+  stages::StateDict share = trainer.checkpoint();
   std::erase_if(share, [&](const auto& entry) {
     const std::string name = stages::parameter_of(entry.first);
     return !name.empty() && !mine.contains(name);
@@ -97,7 +99,7 @@ stages::StateDict Trainer::share_of(int rank) const {
   return share;
 }
 
-std::string Trainer::told_facts() const {
+std::string Trainer::live_facts() const {
   ByteWriter all;
   for (int stage = 0; stage < schedule_.stages; ++stage) {
     if (steps_[std::size_t(schedule_.replica_id(stage, 0))])
@@ -106,9 +108,9 @@ std::string Trainer::told_facts() const {
   return all.bytes();
 }
 
-void Trainer::take_facts(std::string_view told) {
+void Trainer::take_facts(std::string_view facts) {
   const std::lock_guard lock(cut_mutex_);
-  for (ByteReader bytes(told); !bytes.empty();) {
+  for (ByteReader bytes(facts); !bytes.empty();) {
     const int stage = bytes.get<int>();
     facts_elsewhere_[std::size_t(stage)] = read_facts(bytes);
   }
@@ -163,7 +165,7 @@ DeadUnits Trainer::dead_units(int stage) const {
   const capture::StageStep* const step = step_of(stage);
   if (!step) return facts_elsewhere_[std::size_t(stage)].dead_units;
   const stages::DeadUnits& counted = step->dead_units();
-  const bool looks = place_of(options_, schedule_.replica_id(stage, 0)).is_cpu();
+  const bool looks = device_of(options_, schedule_.replica_id(stage, 0)).is_cpu();
   return {counted.dead(), looks ? counted.units() : 0};
 }
 
@@ -209,11 +211,11 @@ stages::StateDict Trainer::state() const {
 stages::StateDict Trainer::checkpoint() const {
   stages::StateDict all;
   for (int stage = 0; stage < schedule_.stages; ++stage) {
-    const auto told = learned_elsewhere_.find(stage);
+    const auto elsewhere = learned_elsewhere_.find(stage);
     if (step_of(stage)) {
       for (auto& entry : checkpoint(stage)) all.push_back(std::move(entry));
-    } else if (told != learned_elsewhere_.end()) {
-      all.insert(all.end(), told->second.begin(), told->second.end());
+    } else if (elsewhere != learned_elsewhere_.end()) {
+      all.insert(all.end(), elsewhere->second.begin(), elsewhere->second.end());
     }
   }
   if (!options_.exchange || options_.exchange->rank() != 0 || !learned_elsewhere_.empty())

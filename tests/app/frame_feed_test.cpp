@@ -41,8 +41,8 @@ std::unique_ptr<FrameFeed> feed_of(TargetFrom target, engine::Trainer& trainer,
                                    io::FrameQueue& queue, io::Resizer& resizer, int horizon = 1,
                                    bool late = false) {
   if (target != TargetFrom::later_frame) return std::make_unique<FrameFeed>(queue, resizer, target);
-  return std::make_unique<NextFrameFeed>(queue, resizer, Ahead{horizon, trainer.context()}, late,
-                                         trainer.schedule().slots());
+  return std::make_unique<NextFrameFeed>(queue, resizer, Ahead{horizon, trainer.options().context},
+                                         late, trainer.schedule().slots());
 }
 
 /// Frame n: its bytes count up from 60 n, its class is n.

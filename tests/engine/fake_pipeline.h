@@ -206,11 +206,15 @@ struct FakePipeline {
 
   Outcome run(PipelineOptions options = {}) { return run(std::move(options), feed, &seen); }
   Outcome run(PipelineOptions options, Feed& from, Observer* observer) {
-    std::vector<capture::Step*> list;
-    for (const auto& step : steps) list.push_back(step.get());
-    if (options.ranks && options.ranks->exchange->rank() != 0) observer = nullptr;
+    Pipeline pipeline{.schedule = schedule,
+                      .monitor = monitor,
+                      .before = before,
+                      .late_targets = late_targets,
+                      .ranks = ranks};
+    for (const auto& step : steps) pipeline.steps.push_back(step.get());
+    if (ranks && ranks->exchange->rank() != 0) observer = nullptr;
     const StallWatch watch(schedule, options);
-    return run_pipeline(schedule, list, from, observer, monitor, options);
+    return run_pipeline(pipeline, from, observer, options);
   }
 
   const Schedule schedule;
@@ -219,6 +223,10 @@ struct FakePipeline {
   NumberFeed feed;
   Seen seen;
   std::vector<std::unique_ptr<FakeStep>> steps;
+  // As in Pipeline.
+  std::int64_t before = 0;
+  bool late_targets = false;
+  const RankOptions* ranks = nullptr;
 };
 
 }  // namespace millrace::engine

@@ -79,7 +79,7 @@ inline Trained by_frames(const TrainerOptions& options, std::int64_t samples) {
   FrameStream feed(options, samples);
   ShownLog log(options);
   trainer.run(feed, &log);
-  EXPECT_EQ(trainer.recorded(), options.capture != Capture::eager);
+  EXPECT_EQ(trainer.recording().on, options.capture != Capture::eager);
   return {trainer.state(), log.losses};
 }
 

@@ -15,6 +15,8 @@
 
 #include "engine/plan_files/profile_json.h"
 #include "engine/schedule/schedule.h"
+#include "engine/schedule/schedule_csv.h"
+#include "engine/schedule/verifier.h"
 #include "io/source/labels.h"
 #include "io/source/picture_headers.h"
 #include "stages/safetensors.h"

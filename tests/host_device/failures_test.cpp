@@ -41,7 +41,7 @@ Ended train(Capture capture = Capture::automatic) {
     options.capture = capture;
     const PastRun run(options, kSamples);
     ended.trained = run.trained();
-    ended.recorded = run.trainer.recorded();
+    ended.recorded = run.trainer.recording().on;
   } catch (const std::exception& error) {
     ended.error = error.what();
   }
@@ -136,7 +136,7 @@ TEST(Memory, OfARecordedTrainerIsTheNextOnes) {
   std::size_t first = 0;
   for (int run = 0; run < 4; ++run) {
     const PastRun last(on_device(), kSamples);
-    ASSERT_TRUE(last.trainer.recorded());
+    ASSERT_TRUE(last.trainer.recording().on);
     const std::size_t now = host_device::held().device_bytes;
     if (run == 1) first = now;
     if (run > 1) {

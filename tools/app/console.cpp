@@ -150,7 +150,7 @@ std::string Console::status(bool verbose) {
   const engine::Verdict verdict = run_.learner.real_time.verdict(r);
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - shown_at_).count();
-  const std::int64_t trained = run_.learner.trainer.trained(),
+  const std::int64_t trained = run_.learner.trainer.monitor().trained(),
                      every = run_.learner.overload.train_every(),
                      replayed = run_.learner.trainer.monitor().tally().counts().replayed,
                      dropped = run_.intake.queue.dropped();

@@ -186,7 +186,7 @@ std::int64_t GivenRun::give(const float* input, const float* target, double time
   frame.channels = int(frame_.channels);
   frame.values.assign(input, input + frame.bytes());
   frame.target.clear();
-  if (target) frame.target.assign(target, target + trainer().target_elements());
+  if (target) frame.target.assign(target, target + trainer().options().target_elements());
   frame.captured = engine::Clock::now();
   const io::Timeline::nanoseconds stamp = io::stamp_of(time);
   frame.pts = timeline_->map(stamp, live_ && given_ > 0 ? frame.captured - last_ : 0ns);
@@ -225,7 +225,7 @@ std::optional<GivenResult> GivenRun::next(std::chrono::milliseconds patience) {
 }
 
 stages::ImageShape GivenRun::prediction_shape() const {
-  return trainer().output_shape();
+  return trainer().options().output();
 }
 
 int GivenRun::frames_an_update() const {
@@ -233,8 +233,9 @@ int GivenRun::frames_an_update() const {
 }
 
 std::vector<std::int64_t> GivenRun::gradient_age() const {
-  return trainer().correction().kind == "local" ? engine::own_gradient_ages(trainer().schedule())
-                                                : engine::gradient_ages(trainer().schedule());
+  return trainer().options().correction.kind == "local"
+             ? engine::own_gradient_ages(trainer().schedule())
+             : engine::gradient_ages(trainer().schedule());
 }
 
 stages::StateDict GivenRun::weights() const {

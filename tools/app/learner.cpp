@@ -103,17 +103,17 @@ std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
                                      const engine::Trainer& trainer) {
   const bool given = intake.given && intake.given->targets;
   const TargetFrom target = given ? TargetFrom::teller : task_type(config.task.kind).target;
-  const bool late = trainer.late_targets();
+  const bool late = trainer.options().late_targets;
   const int slots = trainer.schedule().slots();
   io::FrameQueue& queue = intake.queue;
   io::Resizer& resizer = intake.resizer;
   switch (target) {
     case TargetFrom::later_frame:
       return std::make_unique<NextFrameFeed>(
-          queue, resizer, Ahead{config.task.horizon, trainer.context()}, late, slots);
+          queue, resizer, Ahead{config.task.horizon, trainer.options().context}, late, slots);
     case TargetFrom::teacher:
       return std::make_unique<TeacherFeed>(
-          queue, resizer, Teacher(config, intake.shape(), trainer.output_shape()), late, slots);
+          queue, resizer, Teacher(config, intake.shape(), trainer.options().output()), late, slots);
     default:
       return std::make_unique<FrameFeed>(queue, resizer, target);
   }
@@ -129,7 +129,7 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team)
       overload(request.config, trainer, intake.live),
       rate_watch(trainer.monitor()) {
   assembled.weights.clear();
-  if (io::Teller teller = make_teller(request, intake, trainer.output_shape()); teller.tell)
+  if (io::Teller teller = make_teller(request, intake, trainer.options().output()); teller.tell)
     intake.source = io::with_teller(std::move(intake.source), std::move(teller));
   const ReplayOptions again = replay_options(request.config, assembled, request.resumed.frames);
   if (replays(again.kind))

@@ -26,10 +26,10 @@ class OverloadWatch {
         policy_(config.monitor.policy),
         live_(live),
         overload_({.policy = engine::policy_of(config.monitor.policy),
-                   .module_ms = trainer.module_ms(),
+                   .module_ms = trainer.options().module_ms,
                    .cut = trainer.cut(),
                    .allowed = [&trainer](const std::vector<int>& cut) {
-                     return trainer.may_cut_at(cut);
+                     return engine::may_cut_at(trainer.options(), trainer.schedule(), cut);
                    }}) {
     start_over();
   }
@@ -75,7 +75,7 @@ class OverloadWatch {
     const std::string clock = change.took_ms > change.budget_ms ? engine::slow_clock() : "";
     if (!clock.empty()) line += "; " + clock;
     ++changes_;
-    record_.push_back({{"trained", trainer_.trained()}, {"what", line}});
+    record_.push_back({{"trained", trainer_.monitor().trained()}, {"what", line}});
     if (record_.size() > kRecord) record_.pop_front();
     return line;
   }

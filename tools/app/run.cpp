@@ -47,7 +47,8 @@ class DrainWatch {
  public:
   bool is_stuck(engine::Trainer& trainer, double slowest_ms) {
     const engine::Clock::time_point now = engine::Clock::now();
-    if (trainer.trained() != std::exchange(trained_, trainer.trained())) moved_ = now;
+    if (trainer.monitor().trained() != std::exchange(trained_, trainer.monitor().trained()))
+      moved_ = now;
     // A single step may take that long in a slow pipeline.
     const std::chrono::duration<double> patience(std::max(20.0, 20e-3 * slowest_ms));
     return now - moved_ > patience;
@@ -149,8 +150,8 @@ void Run::learn(std::int64_t limit) {
   p.progress.ended = engine::Clock::now();
   p.progress.learning = false;
   look(p, limit);
-  if (!trainer.recording_error().empty())
-    p.console.tell("steps ran eagerly because recording failed: " + trainer.recording_error());
+  if (!trainer.recording().error.empty())
+    p.console.tell("steps ran eagerly because recording failed: " + trainer.recording().error);
   p.intake.stop();
   p.progress.source_error = p.intake.error();
   tell_of_labels(p);
@@ -242,7 +243,7 @@ std::array<int, 3> Run::shape() const {
 }
 
 std::int64_t Run::trained() const {
-  return parts_->learner.trainer.trained();
+  return parts_->learner.trainer.monitor().trained();
 }
 
 bool Run::paused() const {

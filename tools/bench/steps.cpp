@@ -9,6 +9,7 @@
 #include "engine/plan/balance.h"
 #include "engine/plan/cost_model.h"
 #include "engine/schedule/launch_groups.h"
+#include "engine/schedule/registry.h"
 #include "engine/simulate/simulator.h"
 #include "engine/simulate/timeline.h"
 #include "engine/trainer/operations.h"

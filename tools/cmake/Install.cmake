@@ -28,7 +28,7 @@ set(public_headers
   tools/app/plugins/plugin.h         # a plug-in's interface
   engine/trainer/trainer.h       # a network cut into stages, trained from your own feed
   engine/trainer/oracle.h        # the same, single-threaded
-  engine/schedule/schedule.h engine/simulate/timeline.h  # schedules as data
+  engine/schedule/registry.h engine/schedule/schedule_csv.h engine/schedule/verifier.h engine/simulate/timeline.h  # schedules as data
   engine/plan/plan.h engine/plan_files/profile_json.h  # costs, and the best cut
   engine/simulate/simulator.h    # schedules on hypothetical devices
   io/source/source.h io/queue/reader.h io/queue/planar.h  # input

@@ -46,7 +46,7 @@ Schedule pipedream_schedule(const ScheduleSpec& spec) {
   const std::vector<int> replicas = replicas_of(spec);
   const bool replicated =
       std::any_of(replicas.begin(), replicas.end(), [](int r) { return r > 1; });
-  // By stage: a worker's forwards before its first backward.
+  // A worker's forwards before its first backward, for each stage.
   std::vector<std::int64_t> warm_up(n);
   int later = 0;  // workers of later stages
   for (int stage = n - 1; stage >= 0; --stage) {

@@ -33,7 +33,7 @@ TEST(LossGuard, TurnsBackFromWhatIsNoNumber) {
   const float none = std::numeric_limits<float>::quiet_NaN();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(stream.judge(none), Alarm::discard);
   EXPECT_EQ(stream.judge(none), Alarm::roll_back);
-  EXPECT_EQ(stream.guard.told().last_frame, 1034);
+  EXPECT_EQ(stream.guard.status().last_frame, 1034);
   for (int i = 0; i < 4 + LossGuard::kProbe; ++i) EXPECT_EQ(stream.judge(0.1f), Alarm::discard);
   EXPECT_EQ(stream.feed(30, 0.1f), Alarm::none);
   EXPECT_EQ(stream.guard.roll_backs(), 1);
@@ -57,8 +57,8 @@ TEST(LossGuard, TellsANewSceneFromDivergence) {
   EXPECT_EQ(stream.feed(300, 0.04f, kNew), Alarm::none);
   EXPECT_EQ(stream.feed(300, 0.002f), Alarm::none);
   EXPECT_EQ(stream.feed(10, 0.04f), Alarm::roll_back) << "in a scene that has not changed";
-  EXPECT_NEAR(stream.guard.told().last_median, 0.002, 1e-6);
-  EXPECT_TRUE(stream.guard.told().astray);
+  EXPECT_NEAR(stream.guard.status().last_median, 0.002, 1e-6);
+  EXPECT_TRUE(stream.guard.status().astray);
 }
 
 /// A rate that is far too high for a while: each roll-back is judged by the losses before the
@@ -72,7 +72,7 @@ TEST(LossGuard, ABadLossNeverBecomesTheMeasure) {
     while (stream.guard.state().discard_until > stream.sample) stream.judge(0.002f);
   }
   EXPECT_EQ(stream.feed(300, 0.002f), Alarm::none);
-  EXPECT_FALSE(stream.guard.told().astray);
+  EXPECT_FALSE(stream.guard.status().astray);
 }
 
 TEST(LossGuard, TakesALossForTheScenesIfGoodWeightsShowIt) {
@@ -103,7 +103,7 @@ TEST(LossGuard, LeavesLossesAloneThatCannotMatter) {
 TEST(LossGuard, WeightsProveGoodByWhatTheyLose) {
   Stream stream;
   stream.feed(300, 0.002f);
-  const LossGuard::Told then = stream.guard.told();
+  const LossGuard::Status then = stream.guard.status();
   stream.feed(5, 0.002f);
   EXPECT_FALSE(stream.guard.proved(then));
   stream.feed(14, 0.002f);

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "engine/schedule/registry.h"
 #include "tests/engine/fake_pipeline.h"
 #include "tests/engine/random_sleeps.h"
 
@@ -205,7 +206,7 @@ TEST(Deferring, APredictionIsToldBeforeItsLaunchIsOver) {
   Monitor monitor(schedule.replica_counts(), 0.0);
   CountedFeed feed(20);
   SlowToEnd step;
-  run_pipeline(schedule, {&step}, feed, &step, monitor);
+  run_pipeline({.schedule = schedule, .steps = {&step}, .monitor = monitor}, feed, &step);
   EXPECT_FALSE(step.gave_up);
 }
 
@@ -235,9 +236,8 @@ TEST(LateTargets, APredictionIsShownBeforeItsTargetComes) {
     for (const int stages : {1, 3}) {
       FakePipeline rig = pipeline_of(name, stages, 0);
       ShownFirst feed(60);
-      PipelineOptions options = random_sleeps();
-      options.late_targets = true;
-      const Outcome outcome = rig.run(std::move(options), feed, &feed);
+      rig.late_targets = true;
+      const Outcome outcome = rig.run(random_sleeps(), feed, &feed);
       EXPECT_EQ(feed.told, 60) << name;
       EXPECT_EQ(outcome.trained + outcome.without_target, 60) << name;
       EXPECT_GE(outcome.without_target, 9) << name;
@@ -261,9 +261,10 @@ TEST(LateTargets, APredictionIsLaunchedBeforeItsTargetComes) {
   Monitor monitor(schedule.replica_counts(), 0.0);
   ShownFirst feed(20);
   DoneWhenLaunched step;
-  PipelineOptions options{.late_targets = true};
+  PipelineOptions options;
   const StallWatch watch(schedule, options);
-  run_pipeline(schedule, {&step}, feed, &feed, monitor, options);
+  run_pipeline({.schedule = schedule, .steps = {&step}, .monitor = monitor, .late_targets = true},
+               feed, &feed, options);
   EXPECT_EQ(feed.told, 20);
 }
 
@@ -327,7 +328,8 @@ TEST(Drain, EndsAtAWholeUpdateAndAnotherRunGoesOn) {
     const Outcome first = rig.run(options);
     EXPECT_EQ(first.admitted, name == "partime" ? 21 : 24);
     EXPECT_EQ(first.trained, first.admitted);
-    options = {.before = first.admitted};
+    rig.before = first.admitted;
+    options = {};
     options.after_sample = [&](int stage, std::int64_t sample) {
       if (stage == 0) last = sample;
     };

@@ -92,10 +92,9 @@ struct Ranks {
       threads.emplace_back([&, rank] {
         MemoryFreight freight(processes[rank]->memory);
         const RankOptions ranks{exchanges[rank].get(), &freight, rank_of_worker};
-        PipelineOptions mine = options(int(rank));
-        mine.ranks = &ranks;
+        processes[rank]->ranks = &ranks;
         try {
-          outcomes[rank] = processes[rank]->run(std::move(mine));
+          outcomes[rank] = processes[rank]->run(options(int(rank)));
         } catch (const std::exception& error) {
           failures[rank] = error.what();
         }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/schedule/registry.h"
 #include "tests/engine/plan/random_profile.h"
 
 namespace millrace::engine::plan {

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/schedule/registry.h"
 #include "engine/schedule/schedule.h"
+#include "engine/schedule/verifier.h"
 
 namespace millrace::engine {
 namespace {

@@ -1,9 +1,11 @@
-#include "engine/schedule/schedule.h"
+#include "engine/schedule/schedule_csv.h"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
+#include "engine/schedule/registry.h"
+#include "engine/schedule/verifier.h"
 #include "tests/complaint.h"
 
 namespace millrace::engine {

@@ -1,8 +1,10 @@
-#include "engine/schedule/schedule.h"
+#include "engine/schedule/verifier.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
+
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine {
 namespace {

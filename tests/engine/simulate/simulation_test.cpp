@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "engine/plan/plan.h"
+#include "engine/schedule/registry.h"
 #include "tests/complaint.h"
 #include "tests/engine/plan/random_profile.h"
 #include "tests/engine/simulate/costs.h"

@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 
+#include "engine/schedule/registry.h"
 #include "tests/engine/simulate/costs.h"
 
 namespace millrace::engine {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/simulate/timeline.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine {
 namespace {

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "engine/schedule/registry.h"
 #include "tests/engine/fake_pipeline.h"
 
 namespace millrace::engine {

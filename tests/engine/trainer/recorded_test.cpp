@@ -173,8 +173,8 @@ TEST(Recorded, WhatCanNotBeRecordedRunsEagerlyOrNotAtAll) {
   Trainer trainer(options);
   SampleFeed feed(kShape, 10);
   EXPECT_EQ(trainer.run(feed, nullptr).trained, 10);
-  EXPECT_FALSE(trainer.recorded());
-  EXPECT_NE(trainer.recording_error().find("not permitted"), std::string::npos);
+  EXPECT_FALSE(trainer.recording().on);
+  EXPECT_NE(trainer.recording().error.find("not permitted"), std::string::npos);
   capture::refuse_recording(false);
 }
 
@@ -184,7 +184,7 @@ TEST(Recorded, RefusesReplicas) {
     if (!options.devices.empty()) options.devices.push_back(options.devices.back());
     EXPECT_THROW(Trainer{options}, std::invalid_argument);
     options.capture = Capture::automatic;
-    EXPECT_FALSE(Trainer(options).recorded());
+    EXPECT_FALSE(Trainer(options).recording().on);
   }
 }
 

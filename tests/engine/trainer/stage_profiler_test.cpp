@@ -1,6 +1,7 @@
 // What is measured of a schedule's stages; nothing is said of how fast they are.
 #include "engine/trainer/profiler.h"
 
+#include "engine/schedule/registry.h"
 #include "tests/engine/tiny.h"
 
 namespace millrace::engine {

@@ -97,10 +97,10 @@ TEST(Recut, RefusesACutThatCannotBe) {
   TrainerOptions options = tiny(2, {2});
   options.may_recut = true;
   Trainer trainer(options);
-  EXPECT_EQ(trainer.module_ms().size(), 6u);
-  EXPECT_TRUE(trainer.may_cut_at({5}));
-  EXPECT_FALSE(trainer.may_cut_at({6}));
-  EXPECT_FALSE(trainer.may_cut_at({2, 3}));
+  EXPECT_EQ(trainer.options().module_ms.size(), 6u);
+  EXPECT_TRUE(may_cut_at(trainer.options(), trainer.schedule(), {5}));
+  EXPECT_FALSE(may_cut_at(trainer.options(), trainer.schedule(), {6}));
+  EXPECT_FALSE(may_cut_at(trainer.options(), trainer.schedule(), {2, 3}));
   EXPECT_THROW(trainer.recut({6}), std::invalid_argument);
   EXPECT_EQ(trainer.cut(), std::vector<int>{2});
 }

@@ -5,7 +5,9 @@
 
 #include "capture/program/kernels/kernels.h"
 #include "engine/monitor/overload.h"
+#include "engine/schedule/registry.h"
 #include "engine/schedule/schedule.h"
+#include "engine/schedule/schedule_csv.h"
 #include "io/queue/resizer.h"
 #include "io/source/source.h"
 #include "stages/loss.h"

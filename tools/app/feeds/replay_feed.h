@@ -61,7 +61,7 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
       again_ = may && status == Status::ready;
       return status;
     }
-    if (may && trainer_.late_targets()) {
+    if (may && trainer_.options().late_targets) {
       const Status status = stream_.poll(patience);
       if (status != Status::ready) return status;
       const auto now = engine::Clock::now();
@@ -93,7 +93,7 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
         follow_stages();
         came_ = {};
       }
-      if (buffer_.count() > 0 && sample.info.has_target && !trainer_.late_targets())
+      if (buffer_.count() > 0 && sample.info.has_target && !trainer_.options().late_targets)
         owed_ += ratio_;
       // Unused time is lost.
       if (live_) owed_ = std::min(owed_, std::max(1.0, ratio_));
@@ -204,7 +204,8 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
     const Entry& entry = this->entry(sample);
     if (!entry.told) return;
     if (entry.place >= 0) return buffer_.set_loss(entry.place, entry.frame, entry.loss);
-    if (trainer_.late_targets()) owed_ += ratio_;  // only now is it known whether it had a target
+    if (trainer_.options().late_targets)
+      owed_ += ratio_;  // only now is it known whether it had a target
     const int place = buffer_.keep(entry.frame, entry.loss);
     if (place < 0) return;
     std::byte* to = buffer_.at(place);

@@ -74,7 +74,7 @@ LiveView::LiveView(RunParts& run)
       correction_(describe_correction(config_, run.learner.assembled)),
       local_note_(local_note(run.learner.assembled)),
       controls_(offered(run)),
-      classes_(pixel_classes(config_, run.learner.trainer.output_shape())) {
+      classes_(pixel_classes(config_, run.learner.trainer.options().output())) {
   if (run.request.options.serve) serve_page();
   if (!config_.mqtt.broker.empty()) {
     mqtt_ = std::make_unique<MqttView>(
@@ -83,7 +83,8 @@ LiveView::LiveView(RunParts& run)
 }
 
 void LiveView::serve_page() {
-  const stages::ImageShape sample = run_.intake.shape(), made = run_.learner.trainer.output_shape();
+  const stages::ImageShape sample = run_.intake.shape(),
+                           made = run_.learner.trainer.options().output();
   const auto shape = [](const stages::ImageShape& of) {
     return page::PictureShape{int(of.channels), int(of.height), int(of.width)};
   };
@@ -175,7 +176,8 @@ void LiveView::obey() {
   const std::int64_t saves = checkpointer->written() + checkpointer->failed();
   if (controls_.take_save()) {
     // Beyond the sample that any stage may have reached by now.
-    checkpointer->ask(run_.learner.trainer.trained() + 4 * run_.learner.trainer.schedule().slots());
+    checkpointer->ask(run_.learner.trainer.monitor().trained() +
+                      4 * run_.learner.trainer.schedule().slots());
     saves_before_ = saves;
     saving_ = true;
   } else if (saves > saves_before_) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/schedule/schedule.h"
+#include "engine/schedule/schedule_csv.h"
 #include "io/files/whole_file.h"
 #include "io/source/source.h"
 #include "io/source/source_images.h"

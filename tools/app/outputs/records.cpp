@@ -166,9 +166,9 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
   const auto& to = config.novelty;
   if (to.snapshots.empty() && to.webhook.empty() && to.mqtt.empty()) return;
   const stages::ImageShape picture = intake.shape();
-  const bool predicted =
-      task_type(config.task.kind).pictures &&
-      trainer.target_elements() == std::size_t(picture.channels * picture.height * picture.width);
+  const bool predicted = task_type(config.task.kind).pictures &&
+                         trainer.options().target_elements() ==
+                             std::size_t(picture.channels * picture.height * picture.width);
   alerts = std::make_unique<Alerts>(AlertOptions{.snapshots = predicted ? to.snapshots : "",
                                                  .webhook = to.webhook,
                                                  .mqtt = to.mqtt,

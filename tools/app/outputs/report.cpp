@@ -93,7 +93,7 @@ Json latency_json(const engine::Reading& r) {
 }
 
 Json guard_json(const engine::Trainer& trainer, const engine::Reading& r) {
-  const engine::LossGuard::Told guard = trainer.guard().told();
+  const engine::LossGuard::Status guard = trainer.guard().status();
   return {{"roll_backs", guard.roll_backs},
           {"last_frame", guard.roll_backs > 0 ? Json(guard.last_frame) : Json()},
           {"rate", trainer.rate().backed_off},
@@ -201,17 +201,17 @@ Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
           {"stages", trainer.schedule().stages},
           {"devices", devices},
           {"cut", trainer.cut()},
-          {"threads", trainer.threads()},
+          {"threads", trainer.options().threads},
           {"frames", frames_json(frames)},
           {"updates", r.updates},
           {"timing_ms", timing_json(r)},
           {"latency_ms", latency_json(r)},
           {"gradient_age", r.gradient_age},
           {"gradient_age_spread", r.gradient_age_spread},
-          {"correction", trainer.correction().kind},
-          {"optimizer", optimizer_json(trainer.optimizer(), trainer.rate().lr)},
+          {"correction", trainer.options().correction.kind},
+          {"optimizer", optimizer_json(trainer.options().optimizer, trainer.rate().lr)},
           {"guard", guard_json(trainer, r)},
-          {"capture", trainer.recorded() ? "graph" : "eager"},
+          {"capture", trainer.recording().on ? "graph" : "eager"},
           {"steps", steps}};
 }
 
@@ -226,7 +226,7 @@ Json frames_json(const engine::FrameCounts& frames) {
 }
 
 std::string guard_remark(const engine::Trainer& trainer) {
-  const engine::LossGuard::Told guard = trainer.guard().told();
+  const engine::LossGuard::Status guard = trainer.guard().status();
   if (guard.roll_backs == 0) return "";
   const capture::RateInForce rate = trainer.rate();
   return engine::format("guard: %lld roll-backs, the last at frame %lld; the learning rate is %.3g",
@@ -265,12 +265,9 @@ static Json zones_json(const std::vector<Zone>& zones) {
 }
 
 static Json live_novelty(const Novelty& novelty) {
-  Json json = {{"unexpected", novelty.marked()},
-               {"events", novelty.events()},
-               {"by_reason", by_reason(novelty)},
-               {"deviation", novelty.deviation()},
-               {"threshold", novelty.threshold()},
-               {"in_event", novelty.in_event()}};
+  Json json = {{"unexpected", novelty.marked()},   {"events", novelty.events()},
+               {"by_reason", by_reason(novelty)},  {"deviation", novelty.deviation()},
+               {"threshold", novelty.threshold()}, {"in_event", novelty.in_event()}};
   if (const auto last = novelty.last()) json["last"] = event_json(*last);
   return json;
 }

@@ -50,13 +50,14 @@ class RunLog final : public engine::Observer {
       : pictures_(task.pictures),
         learns_(classes.learns),
         later_frame_(task.target == TargetFrom::later_frame),
-        shape_(trainer.output_shape()),
-        mean_frame_(shape_, trainer.loss()),
+        shape_(trainer.options().output()),
+        mean_frame_(shape_, trainer.options().loss),
         last_(&trainer.in_slot(0)),
         time_(time) {
-    if (pictures_ && trainer.loss().text() != "mse") squared_.emplace();
+    if (pictures_ && trainer.options().loss.text() != "mse") squared_.emplace();
     const std::size_t pixels = std::size_t(shape_.height * shape_.width);
-    if (later_frame_ && trainer.context() > 1) linear_.resize(trainer.target_elements());
+    if (later_frame_ && trainer.options().context > 1)
+      linear_.resize(trainer.options().target_elements());
     if (task.classes)
       classes_.emplace(std::size_t(shape_.channels - classes.before), pixels,
                        std::size_t(classes.before) * pixels, classes.judged);

@@ -97,12 +97,13 @@ void RankTeam::prepare(const engine::Trainer& trainer, double fps) {
   for (int rank = 1; rank < exchange_.ranks(); ++rank) {
     post(exchange_, rank,
          write(Word::plan,
-               RankPlan{.sample = trainer.frame(),
+               RankPlan{.sample = trainer.options().frame(),
                         .cut = trainer.cut(),
-                        .module_ms = trainer.module_ms(),
+                        .module_ms = trainer.options().module_ms,
                         .fps = fps,
-                        .weights = grid_->tensor() > 1 ? grid_->whole()
-                                                       : trainer.share_of(grid_->place_of(rank))}));
+                        .weights = grid_->tensor() > 1
+                                       ? grid_->whole()
+                                       : engine::share_of(trainer, grid_->place_of(rank))}));
   }
   each(Word::ready, [&](int rank, engine::ByteReader& letter) {
     members_[std::size_t(rank)].host = letter.text();
@@ -178,7 +179,7 @@ nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
     std::vector<int> workers;
     std::set<int> stages;
     for (int worker = 0; worker < int(schedule.workers.size()); ++worker) {
-      if (trainer.rank_of_worker()[std::size_t(worker)] != grid_->place_of(rank)) continue;
+      if (trainer.options().rank_of_worker[std::size_t(worker)] != grid_->place_of(rank)) continue;
       workers.push_back(worker);
       for (const int stage : engine::stages_of(schedule.workers[std::size_t(worker)]))
         stages.insert(stage);

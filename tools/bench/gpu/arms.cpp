@@ -294,7 +294,8 @@ Json latency_arm(const GpuBench& how, const Json& question) {
   };
   const auto engine_ms = [=](double seconds) {
     engine::Trainer trainer(options);
-    LoneFeed feed(trainer.target_elements(), options.devices[0], seconds, 2 * options.stages);
+    LoneFeed feed(trainer.options().target_elements(), options.devices[0], seconds,
+                  2 * options.stages);
     trainer.run(feed, &feed);
     return noted(feed.ms(), *tail);
   };

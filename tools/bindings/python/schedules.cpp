@@ -8,6 +8,8 @@
 #include "engine/plan/plan.h"
 #include "engine/plan_files/profile_json.h"
 #include "engine/schedule/registry.h"
+#include "engine/schedule/schedule_csv.h"
+#include "engine/schedule/verifier.h"
 #include "engine/simulate/simulator.h"
 #include "engine/simulate/timeline.h"
 

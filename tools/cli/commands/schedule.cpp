@@ -7,6 +7,8 @@
 
 #include "engine/format.h"
 #include "engine/schedule/registry.h"
+#include "engine/schedule/schedule_csv.h"
+#include "engine/schedule/verifier.h"
 #include "engine/simulate/timeline.h"
 #include "tools/app/config/config.h"
 

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <readerwriterqueue/readerwriterqueue.h>
+
+#include <chrono>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "engine/pipeline/worker_stage.h"
+#include "engine/schedule/schedule.h"
+
+namespace millrace::engine {
+
+/// What others may know of a stage once the launch that it belongs to has finished.
+struct Completion {
+  enum class Kind {
+    timed,      ///< the launch group's time is known
+    predicted,  ///< the prediction is ready, and the loss unless targets come late
+    compared,   ///< so is the loss
+    released,   ///< the stage is done with the sample
+    updated,    ///< so are the weights, unless the step skipped the update
+    left_out,   ///< an update that the guard or a lack of gradients prevented
+  };
+  Kind kind = Kind::timed;
+  Action action{};
+  StepTimer::Group group{};    ///< timed
+  std::int64_t staleness = 0;  ///< updated: of the gradient, as StageMeter counts it
+  Fate fate = Fate::trained;   ///< updated, left_out: of the samples that the update covers
+  std::int64_t launch = 0;     ///< its number
+  Clock::time_point launched{};
+};
+
+/// What a worker has launched and not yet completed, in order, and what goes out with the current
+/// launch group. Thread-bound. Allocates only if more is in flight than there was `room` for.
+class Launches {
+ public:
+  /// `stages`: by stage; must outlive this.
+  Launches(std::vector<WorkerStage>& stages, int slots)
+      : stages_(stages), slots_(slots), launched_(16 * std::size_t(slots) + 16) {
+    tokens_.reserve(4 * std::size_t(slots) + 8);
+    group_.reserve(16 * std::size_t(slots) + 16);
+  }
+
+  void send(Link& to, const Token& token) { tokens_.emplace_back(&to, token); }
+  void complete(const Completion& completion) { group_.push_back(completion); }
+  bool empty() const { return group_.empty() && !launched_.peek(); }
+
+  /// Ends the launch group: launches its work, then sends its tokens. A send that blocks ends when
+  /// `give_up(sample)`.
+  template <class GiveUp>
+  void end_group(const GiveUp& give_up) {
+    for (Completion& completion : group_) {
+      capture::Step& step = step_of(completion);
+      completion.launch = step.launch();
+      if (step.defers()) completion.launched = Clock::now();
+      launched_.enqueue(completion);
+    }
+    group_.clear();
+    for (const auto& [link, token] : tokens_)
+      link->send(token, [&, sample = token.sample] { return give_up(sample); });
+    tokens_.clear();
+  }
+
+  /// The oldest, if its launch is over; else null. Valid until pop().
+  const Completion* finished() {
+    const Completion* const oldest = launched_.peek();
+    if (!oldest) return nullptr;
+    capture::Step& step = step_of(*oldest);
+    if (oldest->kind != Completion::Kind::predicted || !step.defers())
+      return step.over(oldest->launch) ? oldest : nullptr;
+    // A prediction need not wait for the rest of its launch.
+    if (!step.shown(int(oldest->action.sample % slots_)) && !step.over(oldest->launch))
+      return nullptr;
+    showing_ += (Clock::now() - oldest->launched - showing_) / 8;
+    return oldest;
+  }
+  void pop() { launched_.pop(); }
+
+  /// How long to wait before looking for finished work again.
+  std::chrono::microseconds patience() const {
+    if (empty()) return kPatience;
+    const Completion* const next = launched_.peek();
+    if (!next || next->kind != Completion::Kind::predicted) return kImpatience;
+    // A sleep overshoots by about its length: spin shortly before a prediction is due.
+    const Clock::duration due = showing_ - (Clock::now() - next->launched);
+    const bool soon = due < 2 * kImpatience && due > -showing_ - 2 * kImpatience;
+    return soon ? std::chrono::microseconds(0) : kImpatience;
+  }
+
+ private:
+  capture::Step& step_of(const Completion& completion) const {
+    return *stages_[std::size_t(completion.action.stage)].step;
+  }
+
+  std::vector<WorkerStage>& stages_;
+  const int slots_;
+  std::vector<std::pair<Link*, Token>> tokens_;  ///< of the current group
+  std::vector<Completion> group_;                ///< of the current group
+  moodycamel::ReaderWriterQueue<Completion> launched_;
+  Clock::duration showing_{};  ///< from launch to prediction, running mean
+};
+
+}  // namespace millrace::engine
