@@ -46,7 +46,7 @@ struct Bench {
   capture::StageStep step;
 };
 
-/// By operation.
+/// Milliseconds of each run of an action, by operation.
 using ActionTimes = std::array<std::vector<double>, std::size_t(Op::update) + 1>;
 
 /// A worker's stages, and its position in its program.
@@ -62,7 +62,6 @@ class Walk {
 
   void prepare() {
     for (const int stage : stages_of(program_)) bench(stage).prepare();
-    record();
     // The first round touches all memory for the first time.
     warm_ = std::int64_t(program_.prologue.size() + program_.period.size());
     for (at_ = 0; at_ < warm_; ++at_) act(program_.at(at_));
@@ -89,17 +88,6 @@ class Walk {
 
  private:
   capture::StageStep& bench(int stage) { return benches_[stage]->step; }
-
-  /// Performs every call at every slot and weight buffer once, where steps are recorded.
-  void record() {
-    const std::vector<int> stages = stages_of(program_);
-    if (!bench(stages.front()).records()) return;
-    for (const int stage : stages) bench(stage).begin_capture_pass();
-    const std::int64_t rounds = samples_to_record(schedule_) + 2 * schedule_.slots();
-    const auto end = std::int64_t(program_.prologue.size() + rounds * program_.period.size());
-    for (std::int64_t at = 0; at < end; ++at) act(program_.at(at));
-    for (const int stage : stages) bench(stage).end_capture_pass();
-  }
 
   void act(const Action& action) {
     perform(bench(action.stage), lowering_(worker_, action), schedule_.slots());
@@ -172,6 +160,9 @@ std::vector<plan::StageCosts> measure_stages(const TrainerOptions& options, doub
     throw std::invalid_argument("stages with replicas are not measured");
   std::vector<plan::StageCosts> costs(schedule.stages);
   std::vector<std::unique_ptr<Bench>> benches = make_benches(options, schedule, costs);
+  std::vector<capture::Step*> steps;
+  for (const auto& bench : benches) steps.push_back(&bench->step);
+  capture_steps(schedule, steps);
   std::vector<Walk> walks;
   for (int worker = 0; worker < int(schedule.workers.size()); ++worker)
     walks.emplace_back(schedule, worker, benches);
