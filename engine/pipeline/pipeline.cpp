@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "engine/pipeline/pinning.h"
-#include "engine/pipeline/rank_edge.h"
+#include "engine/pipeline/rank_gateway.h"
 #include "engine/pipeline/worker.h"
 
 namespace millrace::engine {
@@ -45,14 +45,14 @@ void prepare(const Pipeline& pipeline, int worker) {
 }
 
 /// Rethrows this process's failure once all processes know.
-[[noreturn]] void give_up(Edge& edge, const std::exception_ptr& failure) {
+[[noreturn]] void give_up(Gateway& gateway, const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
-    edge.fail(error);
+    gateway.fail(error);
   }
   try {
-    edge.finish();
+    gateway.finish();
   } catch (const std::exception&) {
     // The failure here takes precedence.
   }
@@ -87,9 +87,9 @@ Outcome run_pipeline(const Pipeline& pipeline, Feed& feed, Observer* observer,
                 .channels = std::move(channels),
                 .fates = Fates(pipeline.monitor.tally(), latest),
                 .again = std::vector<char>(std::size_t(latest))};
-  const std::unique_ptr<Edge> edge =
-      pipeline.ranks ? std::make_unique<RankEdge>(shared) : std::make_unique<Edge>(shared);
-  shared.edge = edge.get();
+  const std::unique_ptr<Gateway> gateway =
+      pipeline.ranks ? std::make_unique<RankGateway>(shared) : std::make_unique<Gateway>(shared);
+  shared.gateway = gateway.get();
 
   std::exception_ptr failure;  // the first, which stops all
   const auto noting_failure = [&](const auto& work) {
@@ -101,7 +101,7 @@ Outcome run_pipeline(const Pipeline& pipeline, Feed& feed, Observer* observer,
   };
   std::vector<int> workers;
   for (int worker = 0; worker < int(schedule.workers.size()); ++worker) {
-    if (edge->runs(worker)) workers.push_back(worker);
+    if (gateway->runs(worker)) workers.push_back(worker);
   }
   std::vector<std::thread> threads;
   std::latch prepared(std::ptrdiff_t(workers.size()));
@@ -117,7 +117,7 @@ Outcome run_pipeline(const Pipeline& pipeline, Feed& feed, Observer* observer,
       if (!arrived) prepared.count_down();
     });
   }
-  for (auto& [name, work] : edge->threads()) {
+  for (auto& [name, work] : gateway->threads()) {
     threads.emplace_back([&noting_failure, name = std::move(name), work = std::move(work)] {
       noting_failure([&] {
         name_thread(name);
@@ -126,11 +126,11 @@ Outcome run_pipeline(const Pipeline& pipeline, Feed& feed, Observer* observer,
     });
   }
   for (std::thread& thread : threads) thread.join();
-  if (failure) give_up(*edge, failure);
+  if (failure) give_up(*gateway, failure);
   const std::int64_t admitted = shared.admission.admitted, replays = shared.admission.replays;
   const std::int64_t used = schedule.trained(admitted);
   shared.fates.take_back(used);
-  const FateCounts fates = edge->finish();
+  const FateCounts fates = gateway->finish();
   const std::int64_t counted = fates.replayed + fates.replay_skipped;
   return {fates, admitted, admitted - used - (replays - counted)};
 }

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/pipeline/rank_edge.h"
+#include "engine/pipeline/rank_gateway.h"
 
 namespace millrace::engine {
 namespace {
@@ -54,7 +54,7 @@ void require_ranks(const Schedule& schedule, const std::vector<int>& rank_of_wor
     fail("the first stage must be on rank 0, which has the source");
 }
 
-std::vector<std::pair<std::string, std::function<void()>>> RankEdge::threads() {
+std::vector<std::pair<std::string, std::function<void()>>> RankGateway::threads() {
   std::vector<std::pair<std::string, std::function<void()>>> all;
   for (int replica = 0; admits() && replica < shared_.schedule().replicas_of(0); ++replica) {
     const int replica_id = shared_.schedule().replica_id(0, replica);
@@ -64,7 +64,7 @@ std::vector<std::pair<std::string, std::function<void()>>> RankEdge::threads() {
   return all;
 }
 
-void RankEdge::deal(int replica_id) {
+void RankGateway::deal(int replica_id) {
   using Kind = Signal::Kind;
   const Lowering& lowering = shared_.lowering;
   const int to = ports_.rank_of(replica_id);
@@ -82,7 +82,7 @@ void RankEdge::deal(int replica_id) {
     if (!await([&] { return turn.receive(token, kPatience); })) return;
     if (!await([&] { return shared_.pool.acquire(sample, kPatience); })) return;
     const Clock::time_point asked = Clock::now();
-    if (!await([&] { return Edge::poll(sample, kPatience) == Feed::Status::ready; })) return;
+    if (!await([&] { return Gateway::poll(sample, kPatience) == Feed::Status::ready; })) return;
     take(sample, asked);
     if (ports_.takes_samples(to)) {
       Lock lock(exchange_.mutex());
@@ -95,7 +95,7 @@ void RankEdge::deal(int replica_id) {
   }
 }
 
-void RankEdge::agree(int stage, Fate& fate, Alarm& alarm) {
+void RankGateway::agree(int stage, Fate& fate, Alarm& alarm) {
   if (exchange_.copies.count > 1) meet_copies(exchange_.copies, freight_, stage, fate, alarm);
   if (!exchange_.add_up_parts) return;
   const std::vector<float>& gradient = freight_.gradient(stage, 0);

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/pipeline/rank_edge.h"
+#include "engine/pipeline/rank_gateway.h"
 #include "engine/schedule/schedule.h"
 
 namespace millrace::engine {
@@ -54,8 +54,9 @@ class WaitForecast {
 /// long as earlier waits at the same action lasted, then polls often.
 class RankPatience final : public Patience {
  public:
-  /// Called by the worker. `edge` must outlive this.
-  RankPatience(const RankEdge& edge, const Program& program) : edge_(edge), waits_(program) {
+  /// Called by the worker. `gateway` must outlive this.
+  RankPatience(const RankGateway& gateway, const Program& program)
+      : gateway_(gateway), waits_(program) {
     prctl(PR_SET_TIMERSLACK, 1);  // short sleeps must not oversleep
   }
 
@@ -72,8 +73,8 @@ class RankPatience final : public Patience {
     constexpr std::chrono::milliseconds kLooks{5};
     const Clock::time_point now = Clock::now();
     const Clock::duration early = due_ - now;
-    if (early > kImpatience && own == kPatience && !edge_.is_sending()) {
-      const microseconds rest = edge_.admits() ? kShows : kRests;
+    if (early > kImpatience && own == kPatience && !gateway_.is_sending()) {
+      const microseconds rest = gateway_.admits() ? kShows : kRests;
       return std::min(rest, std::chrono::duration_cast<microseconds>(early));
     }
     if (now - (early > kImpatience ? since_ : due_) > kLooks) return kImpatience;
@@ -82,7 +83,7 @@ class RankPatience final : public Patience {
   }
 
  private:
-  const RankEdge& edge_;
+  const RankGateway& gateway_;
   WaitForecast waits_;
   Clock::time_point since_, due_;
 };

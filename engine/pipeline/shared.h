@@ -15,7 +15,7 @@
 
 namespace millrace::engine {
 
-class Edge;
+class Gateway;
 
 /// Slot sample % slots is free again once all `stages` have released the sample in it. One thread
 /// at a time acquires; each stage releases a sample once.
@@ -74,7 +74,7 @@ struct Shared {
   Channels channels;
   Fates fates;
   std::vector<char> again;  ///< by sample, the latest: replayed(); stage 0 writes before it sends
-  Edge* edge = nullptr;
+  Gateway* gateway = nullptr;
   Admission admission{};
   std::atomic<bool> stop{false};  ///< a worker failed: all waits end
   /// Samples admitted in all, once the stream's end is known. Every one is predicted, and learned

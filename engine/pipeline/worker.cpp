@@ -14,8 +14,8 @@ Worker::Worker(Shared& shared, int index)
       index_(index),
       program_(shared.schedule().workers[index]),
       options_(shared.options),
-      edge_(*shared.edge),
-      patience_(edge_.patience(program_)),
+      gateway_(*shared.gateway),
+      patience_(gateway_.patience(program_)),
       track_(options_.actions ? &options_.actions->track(index) : nullptr),
       by_stage_(shared.schedule().stages),
       stages_(stages_of(program_)),
@@ -161,7 +161,7 @@ void Worker::update(const Action& action) {
   WorkerStage& mine = stage(action);
   auto [fate, alarm, forwarded] = std::exchange(mine.next, {});
   // An update is the mean over all of its samples, or is skipped.
-  edge_.agree(action.stage, fate, alarm);
+  gateway_.agree(action.stage, fate, alarm);
   ++mine.versions;
   // All samples of a minibatch have its age. A stage that goes backward without forwards drains.
   const std::int64_t age =
@@ -190,7 +190,7 @@ void Worker::end_group() {
 }
 
 void Worker::complete_finished() {
-  edge_.progress();
+  gateway_.progress();
   // Not reentrant: completing a prediction may wait for another replica's, and waiting completes.
   if (std::exchange(completing_, true)) return;
   while (const Completion* const completion = launches_.finished()) {
@@ -217,7 +217,7 @@ void Worker::complete(const Completion& completion) {
     case Completion::Kind::compared:
       return compared(completion.action);
     case Completion::Kind::released:
-      return edge_.release(completion.action.sample);
+      return gateway_.release(completion.action.sample);
     case Completion::Kind::updated:
     case Completion::Kind::left_out:
       return updated(completion);
@@ -230,7 +230,7 @@ void Worker::predicted(const Action& action) {
   const Signal* before = lowered.needs.find(Signal::Kind::prediction);
   if (before && !receive(action, *before, token)) return;
   info(action.sample).predicted = Clock::now();
-  edge_.shown(action.sample);
+  gateway_.shown(action.sample);
   if (!shared_.pipeline.late_targets) compared(action);
   pass_on(*lowered.gives.find(Signal::Kind::prediction));
 }
@@ -239,7 +239,7 @@ void Worker::compared(const Action& action) {
   const SampleInfo& info = this->info(action.sample);
   const float loss =
       info.has_target ? stage(action).step->loss(slot(action.sample)) : std::nanf("");
-  edge_.predicted(action.sample, loss);
+  gateway_.predicted(action.sample, loss);
   if (LossGuard* const guard = shared_.pipeline.guard)
     verdict(action.sample) = guard->judge(info, loss);
 }

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/pipeline/edge.h"
+#include "engine/pipeline/gateway.h"
 #include "engine/pipeline/launches.h"
 #include "engine/pipeline/shared.h"
 #include "engine/pipeline/worker_stage.h"
@@ -65,7 +65,7 @@ class Worker {
   const int index_;
   const Program& program_;
   const PipelineOptions& options_;
-  Edge& edge_;
+  Gateway& gateway_;
   const std::unique_ptr<Patience> patience_;
   ActionTrack* track_;                 ///< null: no log
   std::vector<WorkerStage> by_stage_;  ///< only its own are filled

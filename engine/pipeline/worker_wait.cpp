@@ -23,7 +23,7 @@ bool Worker::wait_for(const Action& action, const Signal& need, Token& token) {
   using Kind = Signal::Kind;
   switch (need.kind) {
     case Kind::admission:
-      return !edge_.admits() || receive(action, need, token);
+      return !gateway_.admits() || receive(action, need, token);
     case Kind::activation:
     case Kind::gradient:
       return receive(action, need, token);
@@ -94,23 +94,23 @@ void Worker::pass_on(const Signal& signal, Fate fate, Alarm alarm) {
 bool Worker::admit(const Action& action) {
   WorkerStage& mine = stage(action);
   const std::int64_t sample = action.sample;
-  if (!edge_.acquire(sample, std::chrono::microseconds(0))) {
+  if (!gateway_.acquire(sample, std::chrono::microseconds(0))) {
     mine.timer.lap(Part::handoff);
-    if (!await(action, [&](auto patience) { return edge_.acquire(sample, patience); }))
+    if (!await(action, [&](auto patience) { return gateway_.acquire(sample, patience); }))
       return false;
     mine.timer.lap(Part::waiting);
   }
-  if (!edge_.admits()) return true;
+  if (!gateway_.admits()) return true;
   const Clock::time_point asked = Clock::now();
   patience_->begin(-1);
   for (Feed::Status status = Feed::Status::wait; status != Feed::Status::ready;) {
-    status = edge_.poll(sample, patience());
+    status = gateway_.poll(sample, patience());
     // Show predictions while the stream pauses.
     if (status == Feed::Status::wait) end_group();
     if (status == Feed::Status::end || over(sample)) return false;
   }
   mine.timer.lap(Part::waiting);
-  edge_.take(sample, asked);
+  gateway_.take(sample, asked);
   admits_ = true;
   pass_on(*shared_.lowering(index_, action).gives.find(Signal::Kind::admission));
   mine.timer.lap(Part::handoff);
@@ -119,10 +119,10 @@ bool Worker::admit(const Action& action) {
 
 bool Worker::await_target(const Action& action) {
   if (action.op != Op::forward || !shared_.takes_loss(action.stage) ||
-      edge_.has_target(action.sample))
+      gateway_.has_target(action.sample))
     return true;
   return await(action, [&](std::chrono::microseconds patience) {
-    if (edge_.has_target(action.sample)) return true;
+    if (gateway_.has_target(action.sample)) return true;
     if (patience.count() > 0) std::this_thread::sleep_for(patience);
     return false;
   });

@@ -1,6 +1,6 @@
 // A run over several ranks, on steps that compute nothing: it does what one process does. Run by
 // ThreadSanitizer.
-#include "engine/pipeline/rank_edge.h"
+#include "engine/pipeline/rank_gateway.h"
 
 #include <gtest/gtest.h>
 

@@ -8,20 +8,20 @@
 #include <utility>
 #include <vector>
 
-#include "engine/pipeline/edge.h"
+#include "engine/pipeline/gateway.h"
 #include "engine/pipeline/rank_letters.h"
 #include "engine/pipeline/rank_ports.h"
 
 namespace millrace::engine {
 
-/// The edge of a pipeline shared by several processes. Rank 0 has the feed and the observer; the
+/// The gateway of a pipeline shared by several processes. Rank 0 has the feed and the observer; the
 /// others get samples from it and send it predictions. Tokens between ranks go by messages. Waiting
 /// workers make progress for all; an extra thread only sends two heartbeats a second. Thread-safe.
-class RankEdge final : public Edge {
+class RankGateway final : public Gateway {
  public:
   /// `shared`, of a pipeline over ranks, must outlive this.
-  explicit RankEdge(Shared& shared);
-  ~RankEdge() override;
+  explicit RankGateway(Shared& shared);
+  ~RankGateway() override;
 
   bool runs(int worker) const override {
     return ranks_.rank_of_worker[std::size_t(worker)] == exchange_.rank();
@@ -34,12 +34,12 @@ class RankEdge final : public Edge {
   bool admits() const override { return exchange_.rank() == 0; }
   bool acquire(std::int64_t sample, std::chrono::microseconds patience) override;
   Feed::Status poll(std::int64_t sample, std::chrono::microseconds patience) override {
-    return admits() ? Edge::poll(sample, patience) : Feed::Status::ready;
+    return admits() ? Gateway::poll(sample, patience) : Feed::Status::ready;
   }
   void take(std::int64_t sample, Clock::time_point asked) override;
   bool has_target(std::int64_t sample) const override;
   void shown(std::int64_t sample) override {
-    if (!shows_in_turn()) Edge::shown(sample);
+    if (!shows_in_turn()) Gateway::shown(sample);
   }
   void predicted(std::int64_t sample, float loss) override;
   void release(std::int64_t sample) override;

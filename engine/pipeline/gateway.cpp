@@ -1,8 +1,8 @@
-#include "engine/pipeline/edge.h"
+#include "engine/pipeline/gateway.h"
 
 namespace millrace::engine {
 
-Feed::Status Edge::poll(std::int64_t sample, std::chrono::microseconds patience) {
+Feed::Status Gateway::poll(std::int64_t sample, std::chrono::microseconds patience) {
   bool ends = shared_.options.drain && sample % shared_.choice == 0 &&
               shared_.options.drain->load(std::memory_order_relaxed);
   Feed::Status status = Feed::Status::wait;
@@ -18,7 +18,7 @@ Feed::Status Edge::poll(std::int64_t sample, std::chrono::microseconds patience)
   return Feed::Status::end;
 }
 
-void Edge::take(std::int64_t sample, Clock::time_point asked) {
+void Gateway::take(std::int64_t sample, Clock::time_point asked) {
   shared_.pipeline.monitor.admitted(asked, Clock::now());
   Sample& taken = shared_.in_flight(sample);
   SampleInfo& info = taken.info = {};
@@ -39,24 +39,24 @@ void Edge::take(std::int64_t sample, Clock::time_point asked) {
   }
 }
 
-void Edge::shown(std::int64_t sample) {
+void Gateway::shown(std::int64_t sample) {
   Sample& ready = shared_.in_flight(sample);
   if (!ready.info.replayed)
     shared_.pipeline.monitor.predicted(ready.info.captured, ready.info.predicted);
   if (shared_.observer) shared_.observer->shown(ready);
 }
 
-void Edge::predicted(std::int64_t sample, float loss) {
+void Gateway::predicted(std::int64_t sample, float loss) {
   if (shared_.observer) shared_.observer->predicted(shared_.in_flight(sample), loss);
 }
 
-bool Edge::full() const {
+bool Gateway::full() const {
   const Admission& now = shared_.admission;
   const std::int64_t limit = shared_.options.limit;
   return limit > 0 && now.admitted - now.replays - now.left_out - shared_.feed.missed() >= limit;
 }
 
-bool Edge::choose(std::int64_t sample) {
+bool Gateway::choose(std::int64_t sample) {
   Admission& now = shared_.admission;
   if (sample % shared_.choice == 0) {
     const auto* const train_every = shared_.options.train_every;
@@ -67,7 +67,7 @@ bool Edge::choose(std::int64_t sample) {
   return now.learns;
 }
 
-void Edge::end_of_stream(std::int64_t samples) {
+void Gateway::end_of_stream(std::int64_t samples) {
   shared_.end.store(samples, std::memory_order_relaxed);
 }
 

@@ -23,14 +23,14 @@ class Patience {
 };
 
 /// What connects workers to the feed, the observer and other processes. Workers do not know where
-/// these are: here, in this process, with all workers; see RankEdge for ranks that share a
+/// these are: here, in this process, with all workers; see RankGateway for ranks that share a
 /// pipeline. Samples are numbered from 0 in order of admission.
-class Edge {
+class Gateway {
  public:
   /// `shared` must outlive this.
-  explicit Edge(Shared& shared)
+  explicit Gateway(Shared& shared)
       : shared_(shared), before_(shared.pipeline.monitor.tally().counts()) {}
-  virtual ~Edge() = default;
+  virtual ~Gateway() = default;
 
   /// Whether a worker, by its number, runs in this process.
   virtual bool runs(int) const { return true; }

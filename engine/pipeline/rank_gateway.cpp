@@ -1,4 +1,4 @@
-#include "engine/pipeline/rank_edge.h"
+#include "engine/pipeline/rank_gateway.h"
 
 #include <algorithm>
 #include <optional>
@@ -17,22 +17,22 @@ constexpr std::pair<Signal::Kind, Cargo> kTokens[] = {{Signal::Kind::activation,
 
 }  // namespace
 
-class RankEdge::OutgoingLink final : public Link {
+class RankGateway::OutgoingLink final : public Link {
  public:
-  OutgoingLink(RankEdge& edge, Cargo cargo, int from, int to)
-      : edge_(edge), cargo_(cargo), from_(from), to_(to) {}
+  OutgoingLink(RankGateway& gateway, Cargo cargo, int from, int to)
+      : gateway_(gateway), cargo_(cargo), from_(from), to_(to) {}
   bool offer(const Token& token, std::chrono::microseconds) override {
-    return edge_.send(cargo_, from_, to_, token);
+    return gateway_.send(cargo_, from_, to_, token);
   }
 
  private:
-  RankEdge& edge_;
+  RankGateway& gateway_;
   const Cargo cargo_;
   const int from_, to_;
 };
 
-RankEdge::RankEdge(Shared& shared)
-    : Edge(shared),
+RankGateway::RankGateway(Shared& shared)
+    : Gateway(shared),
       ranks_(*shared.pipeline.ranks),
       exchange_(*ranks_.exchange),
       freight_(*ranks_.freight),
@@ -59,7 +59,7 @@ RankEdge::RankEdge(Shared& shared)
   alive_ = std::thread([this] { keep_alive(); });
 }
 
-RankEdge::~RankEdge() {
+RankGateway::~RankGateway() {
   {
     const std::lock_guard lock(exchange_.mutex());
     closed_ = true;
@@ -68,7 +68,7 @@ RankEdge::~RankEdge() {
   alive_.join();
 }
 
-void RankEdge::keep_alive() {
+void RankGateway::keep_alive() {
   Lock lock(exchange_.mutex());
   try {
     while (!letters_.has_ended() && !closed_ && !letters_.is_lost()) {
@@ -83,16 +83,16 @@ void RankEdge::keep_alive() {
   }
 }
 
-std::unique_ptr<Patience> RankEdge::patience(const Program& program) {
+std::unique_ptr<Patience> RankGateway::patience(const Program& program) {
   return std::make_unique<RankPatience>(*this, program);
 }
 
-bool RankEdge::is_sending() const {
+bool RankGateway::is_sending() const {
   const std::lock_guard lock(exchange_.mutex());
   return ports_.is_sending();
 }
 
-bool RankEdge::put(Route& route, Lock& lock, const Head& head) {
+bool RankGateway::put(Route& route, Lock& lock, const Head& head) {
   while (!ports_.is_free(route, head.token.sample)) {
     receive();
     if (shared_.stop.load(std::memory_order_relaxed)) return false;
@@ -104,7 +104,7 @@ bool RankEdge::put(Route& route, Lock& lock, const Head& head) {
   return true;
 }
 
-bool RankEdge::send(Cargo cargo, int from, int to, const Token& token) {
+bool RankGateway::send(Cargo cargo, int from, int to, const Token& token) {
   const int stage = shared_.lowering.stage(from);
   if (is_transfer(cargo)) freight_.await(cargo, stage, shared_.pool.slot_of(token.sample));
   Lock lock(exchange_.mutex());
@@ -113,9 +113,9 @@ bool RankEdge::send(Cargo cargo, int from, int to, const Token& token) {
   return put(ports_.to(cargo, stage, ports_.rank_of(to)), lock, head);
 }
 
-void RankEdge::take(std::int64_t sample, Clock::time_point asked) {
+void RankGateway::take(std::int64_t sample, Clock::time_point asked) {
   if (!admits()) return;  // rank 0 has filled the slot
-  Edge::take(sample, asked);
+  Gateway::take(sample, asked);
   Lock lock(exchange_.mutex());
   const Head head{.token = {.sample = sample}, .info = shared_.in_flight(sample).info};
   for (Route* route : ports_.to_targets()) {
@@ -123,31 +123,31 @@ void RankEdge::take(std::int64_t sample, Clock::time_point asked) {
   }
 }
 
-void RankEdge::predicted(std::int64_t sample, float loss) {
-  if (!shows_in_turn()) return Edge::predicted(sample, loss);
+void RankGateway::predicted(std::int64_t sample, float loss) {
+  if (!shows_in_turn()) return Gateway::predicted(sample, loss);
   Lock lock(exchange_.mutex());
   if (admits()) return show(sample, loss);
   const Head head{.token = {.sample = sample}, .loss = loss, .counts = counted_here()};
   if (put(ports_.to(Cargo::prediction, 0, 0), lock, head)) ++predictions_;
 }
 
-void RankEdge::release(std::int64_t sample) {
-  if (admits()) return Edge::release(sample);
+void RankGateway::release(std::int64_t sample) {
+  if (admits()) return Gateway::release(sample);
   Lock lock(exchange_.mutex());
   put(ports_.to(Cargo::release, 0, 0), lock, {.token = {.sample = sample}});
 }
 
-void RankEdge::progress() {
+void RankGateway::progress() {
   const Lock lock(exchange_.mutex(), std::try_to_lock);
   if (lock) receive();
 }
 
-void RankEdge::receive() {
+void RankGateway::receive() {
   ports_.receive([this](Route& route, RankPorts::Buffer& buffer) { handle(route, buffer); });
   letters_.read();
 }
 
-void RankEdge::handle(Route& route, RankPorts::Buffer& buffer) {
+void RankGateway::handle(Route& route, RankPorts::Buffer& buffer) {
   const Head& head = buffer.head;
   const std::int64_t sample = head.token.sample;
   const std::size_t slot = std::size_t(shared_.pool.slot_of(sample));
@@ -174,65 +174,65 @@ void RankEdge::handle(Route& route, RankPorts::Buffer& buffer) {
     throw std::logic_error("more messages than a schedule has in flight");
 }
 
-void RankEdge::know(std::int64_t sample, const SampleInfo& info) {
+void RankGateway::know(std::int64_t sample, const SampleInfo& info) {
   SampleInfo& known = shared_.in_flight(sample).info;
   if (known.sample == info.sample) return;  // written once: other threads may be reading it
   known = info;
   shared_.set_replayed(sample, info.replayed);
 }
 
-bool RankEdge::has_target(std::int64_t sample) const {
+bool RankGateway::has_target(std::int64_t sample) const {
   return admits() ||
          targets_[shared_.pool.slot_of(sample)].load(std::memory_order_acquire) == sample;
 }
 
-bool RankEdge::acquire(std::int64_t sample, std::chrono::microseconds patience) {
-  if (admits()) return Edge::acquire(sample, patience);
+bool RankGateway::acquire(std::int64_t sample, std::chrono::microseconds patience) {
+  if (admits()) return Gateway::acquire(sample, patience);
   const Arrivals& inputs = ports_.takes_samples(exchange_.rank()) ? samples_ : targets_;
   if (inputs[shared_.pool.slot_of(sample)].load(std::memory_order_acquire) == sample) return true;
   if (patience.count() > 0) std::this_thread::sleep_for(patience);
   return false;
 }
 
-void RankEdge::show(std::int64_t sample, float loss) {
+void RankGateway::show(std::int64_t sample, float loss) {
   to_show_[std::size_t(shared_.pool.slot_of(sample))] = {sample, loss};
   for (;; ++shown_) {
     const ToShow next = to_show_[std::size_t(shared_.pool.slot_of(shown_))];
     if (next.sample != shown_) return;
     shared_.in_flight(shown_).info.predicted = Clock::now();
-    Edge::shown(shown_);
-    Edge::predicted(shown_, next.loss);
-    Edge::release(shown_);
+    Gateway::shown(shown_);
+    Gateway::predicted(shown_, next.loss);
+    Gateway::release(shown_);
   }
 }
 
-LossCounts RankEdge::counted_here() const {
+LossCounts RankGateway::counted_here() const {
   FateCounts counts = counts_since_construction();
   for (const FateCounts& elsewhere : counted_) counts = counts - elsewhere;
   return {counts, shared_.pipeline.guard ? shared_.pipeline.guard->status() : LossGuard::Status()};
 }
 
-void RankEdge::count(int rank, const LossCounts& counts) {
+void RankGateway::count(int rank, const LossCounts& counts) {
   FateCounts& known = counted_[std::size_t(rank)];
   shared_.pipeline.monitor.tally().add(counts.fates - known);
   known = counts.fates;
   if (shared_.pipeline.guard) shared_.pipeline.guard->mirror(counts.guard);
 }
 
-void RankEdge::end_of_stream(std::int64_t samples) {
-  Edge::end_of_stream(samples);
+void RankGateway::end_of_stream(std::int64_t samples) {
+  Gateway::end_of_stream(samples);
   if (exchange_.on_end_of_stream) exchange_.on_end_of_stream();
   const std::lock_guard lock(exchange_.mutex());
   letters_.end_of_stream(samples);
 }
 
-void RankEdge::fail(const std::exception& error) {
+void RankGateway::fail(const std::exception& error) {
   const std::lock_guard lock(exchange_.mutex());
   letters_.fail(error.what(), dynamic_cast<const RankLost*>(&error) != nullptr);
 }
 
 template <class Done>
-void RankEdge::receive_until(Lock& lock, const Done& done) {
+void RankGateway::receive_until(Lock& lock, const Done& done) {
   for (receive();; receive()) {
     letters_.look_for_losses();
     // First: ranks that have ended are no longer watched for losses.
@@ -244,7 +244,7 @@ void RankEdge::receive_until(Lock& lock, const Done& done) {
   }
 }
 
-FateCounts RankEdge::finish() {
+FateCounts RankGateway::finish() {
   Lock lock(exchange_.mutex());
   const bool failed = letters_.has_failed();
   lock.unlock();
@@ -266,7 +266,7 @@ FateCounts RankEdge::finish() {
   return all;
 }
 
-bool RankEdge::all_predictions_came() const {
+bool RankGateway::all_predictions_came() const {
   std::int64_t sent = 0;
   for (int rank = 1; rank < exchange_.ranks(); ++rank) {
     if (!ports_.has_last(rank)) continue;
