@@ -202,58 +202,38 @@ class CutSearch {
       first_[tail] = std::min(modules_, int(from - compute.begin()));
     }
   }
+  /// Adds the stages of `width` that begin a tail. The best end of a stage, within the limits, has
+  /// the least sum of work up to it and message there; where messages overlap with work, only those
+  /// longer than the period matter, and of the other ends the nearest is as good as any. Keeps the
+  /// ends, farthest first, whose sum is below every nearer one's.
   void extend(int width, int tail, double period) {
-    const Stage stage = stage_at(width, tail, 0, modules_);
-    if (!model_.allows(stage)) return;
-    const Limits& by_time = time_limits(width, model_.agree_link(stage), period);
+    const Stage whole = stage_at(width, tail, 0, modules_);
+    if (!model_.allows(whole)) return;
+    const Limits& by_time = time_limits(width, model_.agree_link(whole), period);
     const Limits& by_memory = memory_limits(width, tail);
-    limits_.resize(modules_ + 1);
-    for (int begin = 0; begin <= modules_; ++begin) {
-      limits_[begin] = std::min(by_time[begin], by_memory[begin]);
-    }
-    if (model_.machine().overlap == Overlap::none) {
-      extend_adding(width, tail, period, limits_);
-    } else {
-      extend_beside(width, tail, period, limits_);
-    }
-  }
-  /// Messages overlap with work, so only those longer than the period matter: of all ends within
-  /// the limits the nearest is as good as any.
-  void extend_beside(int width, int tail, double period, const Limits& limits) {
-    const int behind = tail - widths_[width].places();
+    const bool adds = model_.machine().overlap == Overlap::none;
     const double room = period * widths_[width].replicas;
-    int nearest = modules_ + 1;
-    for (int begin = modules_ - 1; begin >= first_[tail]; --begin) {
-      const int end = begin + 1;
-      if (is_end(behind, end) && model_.leave_ms(stage_at(width, tail, begin, end)) <= room)
-        nearest = end;
-      if (nearest > limits[begin] || begin > last_[tail] || origin_[tail][begin].width >= 0)
-        continue;
-      if (!may_begin(tail, begin)) continue;
-      if (model_.arrive_ms(stage_at(width, tail, begin, nearest)) > room) continue;
-      origin_[tail][begin] = {std::int16_t(width), std::int16_t(nearest)};
-    }
-  }
-  /// Messages add to work: the best end has the least sum of work up to it and message there. Keeps
-  /// the ends, farthest first, whose sum is below every nearer one's.
-  void extend_adding(int width, int tail, double period, const Limits& limits) {
-    const auto period_of = [&](int begin, int end) {
-      return model_.time(stage_at(width, tail, begin, end)).period(Overlap::none);
+    const auto period_of = [&](const Stage& stage) {
+      return model_.time(stage).period(Overlap::none);
     };
     const int behind = tail - widths_[width].places();
-    std::vector<std::pair<int, double>> ends;  // end, and period of a stage from module 0 to it
+    std::vector<std::pair<int, double>> ends;
     for (int begin = modules_ - 1; begin >= first_[tail]; --begin) {
-      if (is_end(behind, begin + 1)) {
-        const double cost = period_of(0, begin + 1);
-        while (!ends.empty() && ends.back().second >= cost) ends.pop_back();
-        ends.push_back({begin + 1, cost});
+      const Stage nearest = stage_at(width, tail, begin, begin + 1);
+      if (is_end(behind, begin + 1) && (adds || model_.leave_ms(nearest) <= room)) {
+        const double sum = adds ? period_of(stage_at(width, tail, 0, begin + 1)) : 0;
+        while (!ends.empty() && ends.back().second >= sum) ends.pop_back();
+        ends.push_back({begin + 1, sum});
       }
       if (begin > last_[tail] || origin_[tail][begin].width >= 0 || !may_begin(tail, begin))
         continue;
-      const auto within = [&](const auto& entry) { return entry.first > limits[begin]; };
-      const auto cheapest = std::partition_point(ends.begin(), ends.end(), within);
-      if (cheapest == ends.end() || period_of(begin, cheapest->first) > period) continue;
-      origin_[tail][begin] = {std::int16_t(width), std::int16_t(cheapest->first)};
+      const int limit = std::min(by_time[begin], by_memory[begin]);
+      const auto best = std::partition_point(ends.begin(), ends.end(),
+                                             [&](const auto& end) { return end.first > limit; });
+      if (best == ends.end()) continue;
+      const Stage stage = stage_at(width, tail, begin, best->first);
+      if (adds ? period_of(stage) > period : model_.arrive_ms(stage) > room) continue;
+      origin_[tail][begin] = {std::int16_t(width), std::int16_t(best->first)};
     }
   }
   bool may_begin(int tail, int begin) const {
@@ -287,7 +267,6 @@ class CutSearch {
     Limits limits;
   };
   std::vector<std::vector<TimeLimits>> time_limits_;  ///< [width], for this period
-  Limits limits_;                                     ///< for the current width and tail
 };
 
 /// The cut of the least period >= `low`. `within(period)` finds some cut within a period, or none.
