@@ -35,7 +35,7 @@ struct LinkTime {
   int stage = 0;  ///< the sender's
   int from = 0, to = 0;
   std::int64_t bytes = 0;     ///< per message
-  bool apart = false;         ///< its tensors go from GPU to GPU separately
+  bool apart = false;         ///< tensors go from GPU to GPU separately
   std::int64_t messages = 0;  ///< timed
   double ms = 0;              ///< median from the send until the receiver has it
 };

@@ -24,8 +24,8 @@ struct SampleInfo {
   Fate fate = Fate::trained;  ///< as admitted; of a replayed one, as if it were new
   bool has_target = true;     ///< false: no target is known, so the loss means nothing
   SceneErrors scene;          ///< set if there is a guard
-  bool replayed =
-      false;  ///< trained on before: counted separately; its times do not describe the stream
+  /// Trained on before: counted separately; its times do not describe the stream.
+  bool replayed = false;
   Clock::time_point predicted;  ///< when its prediction was ready
 };
 

@@ -17,22 +17,22 @@ struct Completion {
   enum class Kind {
     timed,      ///< the launch group's time is known
     predicted,  ///< the prediction is ready, and the loss unless targets come late
-    compared,   ///< so is the loss
+    compared,   ///< the loss with a late target is ready
     released,   ///< the stage is done with the sample
-    updated,    ///< so are the weights, unless the step skipped the update
+    updated,    ///< the weights are updated, unless the step skipped it
     left_out,   ///< an update that the guard or a lack of gradients prevented
   };
   Kind kind = Kind::timed;
   Action action{};
-  StepTimer::Group group{};    ///< timed
+  StepTimer::Group group{};    ///< timed: the launch group
   std::int64_t staleness = 0;  ///< updated: of the gradient, as StageMeter counts it
   Fate fate = Fate::trained;   ///< updated, left_out: of the samples that the update covers
-  std::int64_t launch = 0;     ///< its number
+  std::int64_t launch = 0;     ///< the number of the launch
   Clock::time_point launched{};
 };
 
 /// What a worker has launched and not yet completed, in order, and what goes out with the current
-/// launch group. Thread-bound. Allocates only if more is in flight than there was `room` for.
+/// launch group. Thread-bound. Allocates only if more is in flight than `slots` samples need.
 class Launches {
  public:
   /// `stages`: by stage; must outlive this.

@@ -68,8 +68,8 @@ class Worker {
   Gateway& gateway_;
   const std::unique_ptr<Patience> patience_;
   ActionTrack* track_;                 ///< null: no log
-  std::vector<WorkerStage> by_stage_;  ///< only its own are filled
-  std::vector<int> stages_;            ///< its own
+  std::vector<WorkerStage> by_stage_;  ///< only this worker's are filled
+  std::vector<int> stages_;            ///< this worker's
   Launches launches_;
   double rate_ = 1.0;  ///< last passed on to the stages
   bool completing_ = false;

@@ -68,7 +68,7 @@ struct WorkerStage {
   std::int64_t age = 0;       ///< of gradients in the steady state, in samples
   std::int64_t newest = 0;    ///< the sample last forwarded
   std::int64_t versions = 0;  ///< updates of its weights so far
-  Token gradient{};           ///< that came last; its sample: the one it is applied on
+  Token gradient{};           ///< the last one received; `sample`: the one it is applied on
   std::vector<Fate> fates{};  ///< by slot: of the samples that went backward
 
   /// What the next update covers.
@@ -78,7 +78,7 @@ struct WorkerStage {
     bool forwarded = false;     ///< the stage has forwarded a sample since the last update
   } next{};
   std::int64_t asked = 0;    ///< updates asked of the step
-  std::int64_t skipped = 0;  ///< of them, known to be skipped
+  std::int64_t skipped = 0;  ///< of the updates asked, known to be skipped
 
   /// Applies the gradients, rolls back on `alarm`, or, unless `learns`, skips the update. Returns
   /// whether the step was asked to update.

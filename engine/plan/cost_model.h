@@ -52,7 +52,7 @@ struct Stage {
 /// A stage's milliseconds per sample, as its neighbours see it: each of r replicas counts 1/r.
 struct StageTime {
   double work = 0;    ///< forward, backward, recomputation, its share of an update
-  double agree = 0;   ///< its share of the replicas' all-reduce
+  double agree = 0;   ///< the stage's share of the replicas' all-reduce
   double arrive = 0;  ///< activation from upstream, gradient to it
   double leave = 0;   ///< activation to downstream, gradient from it
   /// Their sum, or the longest of those that overlap.

@@ -32,8 +32,8 @@ struct StepCosts {
 
 /// What a module or a stage keeps and sends to its neighbours.
 struct StepBytes {
-  double activation = 0;  ///< its output, sent downstream
-  double gradient = 0;    ///< of that output, sent back by the stage downstream
+  double activation = 0;  ///< the output, sent downstream
+  double gradient = 0;    ///< of the output, sent back by the stage downstream
   double weight = 0;      ///< one version; the gradient is as large
   double state = 0;       ///< the optimizer's: momentum, moments
   double stash = 0;       ///< saved between a sample's forward and its backward
@@ -133,7 +133,7 @@ struct Profile {
   std::string network;  ///< the user's name; modules' names identify a network
   std::string source;
   std::string device;
-  int frames = 1;          ///< that the figures are for; elsewhere a sample may be a minibatch
+  int frames = 1;  ///< in the sample that the figures are for, which elsewhere may be a minibatch
   double input_bytes = 0;  ///< of one sample, at the first module
   std::vector<ModuleProfile> modules;
   /// Speed of a stage on 1, 2, ... cores, relative to one core.

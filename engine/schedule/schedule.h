@@ -12,8 +12,8 @@ enum class Op : std::uint8_t {
   forward,    ///< receive the sample from upstream, run the modules, send on (last stage: the loss)
   recompute,  ///< run the modules again on the stored input, to restore the activations
   backward,   ///< receive a gradient from downstream, backpropagate, send the input's gradient on
-  backward_input,   ///< the same without the weights' gradient
-  backward_weight,  ///< the weights' gradient that backward_input left out
+  backward_input,   ///< backward without the weights' gradient
+  backward_weight,  ///< the weights' gradient, which backward_input leaves out
   update,           ///< apply the mean of the gradients since the last update
 };
 /// Letters as in PyTorch: F, B, or I and W for a backward's two parts; R recomputes, U updates.
@@ -109,7 +109,7 @@ struct Schedule {
 
 /// Which schedule to make. Its table entry (registry.h) says which options it takes.
 struct ScheduleSpec {
-  std::string schedule = "partime";  ///< its name, or a CSV file
+  std::string schedule = "partime";  ///< name of a schedule, or a CSV file
   int stages = 2;
   int microbatches = 4;        ///< samples per update, in schedules with minibatches
   int virtual_stages = 2;      ///< interleaved: stages per worker

@@ -27,7 +27,7 @@ struct Walker {
   std::int64_t at = 0, end = 0;
   double free_ms = 0;  ///< when the previous action ended
   bool waits = false;  ///< the next action needs a signal
-  bool holds = false;  ///< its prediction waits for an earlier sample's
+  bool holds = false;  ///< the prediction waits for an earlier sample's
   SimulatedAction now;
   Lowered lowered;
 };

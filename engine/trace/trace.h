@@ -23,7 +23,7 @@ struct Span {
 struct Counts {
   std::int64_t at_ns = 0;
   std::int64_t waiting = 0;  ///< frames in the queue
-  std::int64_t dropped = 0;  ///< so far
+  std::int64_t dropped = 0;  ///< frames since the start
   double latency_ms = 0;     ///< of the newest prediction, from capture
 };
 

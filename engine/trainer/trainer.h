@@ -27,7 +27,7 @@ class TensorFreight;
 struct StageMemory {
   std::int64_t weights = 0;      ///< the newest version
   std::int64_t stashes = 0;      ///< older versions
-  std::int64_t optimizer = 0;    ///< its state
+  std::int64_t optimizer = 0;    ///< the optimizer's state
   std::int64_t gradients = 0;    ///< sums, until the update
   std::int64_t activations = 0;  ///< peak, between forward and backward
   std::int64_t total() const { return weights + stashes + optimizer + gradients + activations; }
