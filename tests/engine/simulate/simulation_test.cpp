@@ -98,19 +98,6 @@ TEST(Simulation, WaitsForALiveSource) {
   }
 }
 
-TEST(Simulation, FramesAreTakenInOrderByReplicas) {
-  const auto costs = equal_costs(2, {1, 1, 1, 0});
-  const Schedule schedule = make_schedule("pipedream", {.stages = 2, .replicas = {3, 2}});
-  const Simulation s =
-      simulate(schedule, {.samples = 60, .stages = costs, .source_period_ms = 0.3, .events = true});
-  EXPECT_GT(s.dropped, 0);
-  std::int64_t next = 0;
-  for (const SimulatedAction& event : s.events) {
-    if (event.action.op != Op::forward || event.action.stage != 0) continue;
-    EXPECT_EQ(event.action.sample, next++);
-  }
-}
-
 TEST(Simulation, LeavesOutATrailingMinibatch) {
   const Simulation s = simulate(make_schedule("1f1b", {.stages = 2, .microbatches = 4}),
                                 {.samples = 11, .stages = equal_costs(2, {1, 1, 1, 0})});

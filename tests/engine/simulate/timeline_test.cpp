@@ -1,8 +1,8 @@
 // Schedules and simulations as text and as a picture.
 #include <gtest/gtest.h>
 
-#include "engine/simulate/timeline.h"
 #include "engine/schedule/registry.h"
+#include "engine/simulate/timeline.h"
 
 namespace millrace::engine {
 namespace {
@@ -103,27 +103,14 @@ std::string drawn(const Schedule& schedule, std::int64_t samples) {
   return text;
 }
 
-TEST(Staircase, OfGpipe) {
-  EXPECT_EQ(drawn(make_schedule("gpipe", {.stages = 3, .microbatches = 3}), 3),
-            "F0 F1 F2 . . . . B0 B1 B2U\n"
-            ". F0 F1 F2 . . B0 B1 B2U .\n"
-            ". . F0 F1 F2 B0 B1 B2U . .\n");
-}
-
-TEST(Staircase, OfPartime) {
+TEST(Staircase, HasACellAnActionAndItsUpdate) {
   EXPECT_EQ(drawn(make_schedule("partime", {.stages = 2}), 4),
             "F0 F1 F2 B2(0)U F3 B3(1)U . . .\n"
             ". F0 B0U F1 B1U F2 B2U F3 B3U\n");
-}
-
-TEST(Staircase, OfReplicatedPipedream) {
   EXPECT_EQ(drawn(make_schedule("pipedream", {.stages = 2, .replicas = {2, 1}}), 4),
             "F0^0 F2^0 . B0U . . . B2U . .\n"
             "F1^0 F3^0 . . . B1U . . . B3U\n"
             ". F0^0 B0U F1^1 B1U F2^2 B2U F3^3 B3U .\n");
-}
-
-TEST(Staircase, OfLessThanAMinibatchIsEmpty) {
   EXPECT_EQ(drawn(make_schedule("gpipe", {.stages = 2, .microbatches = 3}), 2), "\n\n");
 }
 
