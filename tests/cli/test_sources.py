@@ -107,7 +107,7 @@ class Pictures(SourceTest):
             with self.subTest(task=task, pace=pace):
                 report, outcome = self.learn({**self.config(uri, pace=pace, drop="never", fps=50),
                                               "task": {"kind": task}})
-                self.assertEqual(outcome.err, "")
+                self.assertEqual(outcome.err, f"source: {path}: cannot be decoded\n")
                 self.assertEqual(report["task"]["without_target"], untold)
                 self.assertEqual(report["frames"], {"received": 10, "trained": trained, "dropped": 0,
                                                     "rejected": 10 - trained, "in_flight": 0})

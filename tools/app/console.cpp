@@ -36,7 +36,7 @@ Console::Console(RunParts& run)
 }
 
 void Console::look() {
-  tell(roll_backs_.look(run_.learner.trainer.guard().told(), !run_.progress.learning));
+  tell(roll_backs_.look(run_.learner.trainer.guard().status(), !run_.progress.learning));
   tell_source();
   tell_novelty();
   tell_dead_units();

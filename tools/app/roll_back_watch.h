@@ -14,7 +14,7 @@ class RollBackWatch {
  public:
   /// One line on the roll-backs since the last one, or "". `all`: does not wait for a minute to
   /// pass.
-  std::string look(const engine::LossGuard::Told& guard, bool all,
+  std::string look(const engine::LossGuard::Status& guard, bool all,
                    std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now()) {
     constexpr std::chrono::minutes kApart{1};
     const bool soon = told_ > 0 && now - told_at_ < kApart;
