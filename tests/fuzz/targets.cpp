@@ -66,6 +66,8 @@ void graph(const std::string& text) {
 void headers(const std::string& text) {
   const std::string file = as_file(text);
   (void)io::picture_size(file);
+  (void)io::is_cut_jpeg(file);
+  (void)io::webp_orientation(file);
   (void)io::cut_avi_duration(file);
 }
 
