@@ -49,7 +49,7 @@ namespace millrace::stages {
 
 std::vector<LayerType> mine_layers() {
   return {{"halve", "half of its input", {}, [](const LayerSpec&, ImageShape&, const ImageShape*) {
-             return layer_of({.text = "halve", .of = [](Values x, Values) { return x[0].exp().log() * 0.5; }});
+             return layer_of({.text = "halve", .of = [](Values x, Values) { return x[0].exp().reciprocal().log() * -0.5; }});
            }}};
 }
 
@@ -112,11 +112,8 @@ ADDITIONS = {
         put("io/CMakeLists.txt", "source/source_synth.cpp", "  source/source_grey.cpp\n"),
     ],
     "A kernel of step programs": [
-        put("capture/program/kernels/function.h", "add,", "  exponential,\n"),
-        put("capture/program/kernels/map.cpp", "case Function::add:",
-            "    case Function::exponential:\n      return action(\"exponential\", [](V x, V) HWY_ATTR { return hn::Exp(D(), x); });\n"),
-        put("capture/program/cuda/elementwise.cuh", "FUNCTION(add,", "FUNCTION(exponential, expf(x))\n"),
-        put("capture/program/lower/elements.cpp", '{"aten::add",', '      {"aten::exp", mapped(Function::exponential, {0})},\n'),
+        put("capture/program/kernels/functions-inl.h", "FUNCTION(add,",
+            'FUNCTION(reciprocal, "reciprocal", "aten::reciprocal", 1, 0, constant(1) / x)\n'),
     ],
     "A command": [new("tools/cli/commands/greet.cpp", COMMAND)],
     "A config key": [
@@ -174,8 +171,8 @@ class Extend(unittest.TestCase):
         config.write_text('[source]\nuri = "synth:shapes"\n[model]\npreset = "layers"\n'
                           '[[model.layer]]\ntype = "conv"\nout = 3\nkernel = 3\n[[model.layer]]\ntype = "halve"\n')
         self.assertIn("30 trained", self.says("run", config, "--frames", "30"))
-        kernels = self.says("profile", config, "--operators")  # of exp and of log
-        self.assertRegex(kernels, r"\n +exponential +(?!LibTorch)")
+        kernels = self.says("profile", config, "--operators")  # of reciprocal and of log
+        self.assertRegex(kernels, r"\n +reciprocal +(?!LibTorch)")
         self.assertRegex(kernels, r"\n +aten::log +LibTorch")
 
     def test_an_optimizer(self):

@@ -182,6 +182,18 @@ DEVICE void start() {
   wait_for_last();
 }
 
+// What formulas for cores and GPUs are written in.
+using Number = float;
+DEVICE float constant(double value) {
+  return float(value);
+}
+DEVICE float times_plus(float a, float b, float c) {
+  return fmaf(a, b, c);
+}
+DEVICE float size_of(float a) {
+  return fabsf(a);
+}
+
 DEVICE float activated(float value, Activation activation) {
   if (activation == Activation::relu) return value <= 0 ? 0 : value;  // NaN stays NaN
   return activation == Activation::sigmoid ? 1 / (1 + expf(-value)) : value;

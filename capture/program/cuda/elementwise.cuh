@@ -8,67 +8,38 @@ namespace millrace::gpu {
 
 using kernels::Function;
 
-DEVICE float clamped(float x, float least, float most) {  // NaN stays NaN
-  return x < least ? least : x > most ? most : x;
+DEVICE float where(bool condition, float yes, float no) {
+  return condition ? yes : no;
+}
+DEVICE float minus_times(float a, float b, float c) {
+  return fmaf(-a, b, c);
 }
 DEVICE float sigmoid_of(float x) {
   return activated(x, Activation::sigmoid);
 }
-/// The standard normal CDF.
-DEVICE float below(float x) {
-  return fmaf(0.5f, erff(x * 0.70710678f), 0.5f);
+DEVICE float tanh_of(float x) {
+  return tanhf(x);
 }
-constexpr float kGelu = 0.79788456f, kCubic = 0.044715f;  // sqrt(2 / pi); Hendrycks and Gimpel
-DEVICE float gelu_tanh_at(float x) {
-  return tanhf(kGelu * x * fmaf(kCubic, x * x, 1));
+DEVICE float erf_of(float x) {
+  return erff(x);
 }
-DEVICE float gelu_tanh_slope(float x) {
-  const float t = gelu_tanh_at(x), inner = fmaf(3 * kCubic * kGelu, x * x, kGelu);
-  return fmaf(0.5f * x, (1 - t * t) * inner, fmaf(0.5f, t, 0.5f));
+DEVICE float exp_below(float x) {
+  return expf(x);
+}
+DEVICE float expm1_below(float x) {
+  return expm1f(x);
 }
 
 /// kernels::Function of x and y with the map's parameters a, b, c.
 template <Function kFunction>
 struct Mapped;
-// The formatter takes products for pointers.
-// clang-format off
-#define FUNCTION(name, ...)                                                                     \
+#define FUNCTION(enumerator, name, aten, operands, parameters, ...)                             \
   template <>                                                                                   \
-  struct Mapped<Function::name> {                                                               \
+  struct Mapped<Function::enumerator> {                                                         \
     DEVICE static float of(float x, float y, float a, float b, float c) { return __VA_ARGS__; } \
   };
-FUNCTION(add, x + y)
-FUNCTION(subtract, x - y)
-FUNCTION(multiply, x * y)
-FUNCTION(divide, x / y)
-FUNCTION(negate, -x)
-FUNCTION(absolute, fabsf(x))
-FUNCTION(sign, x > 0 ? 1 : x < 0 ? -1 : x)
-FUNCTION(relu, activated(x, Activation::relu))
-FUNCTION(relu_gradient, y <= 0 ? 0 : x)
-FUNCTION(sigmoid, sigmoid_of(x))
-FUNCTION(sigmoid_gradient, x * (1 - y) * y)
-FUNCTION(tanh, tanhf(x))
-FUNCTION(tanh_gradient, x * (1 - y * y))
-FUNCTION(silu, x * sigmoid_of(x))
-FUNCTION(silu_gradient, x * sigmoid_of(y) * fmaf(y, 1 - sigmoid_of(y), 1))
-FUNCTION(gelu, x * below(x))
-FUNCTION(gelu_gradient, x * fmaf(y, 0.39894228f * expf(-0.5f * y * y), below(y)))
-FUNCTION(gelu_tanh, fmaf(0.5f * x, gelu_tanh_at(x), 0.5f * x))
-FUNCTION(gelu_tanh_gradient, x * gelu_tanh_slope(y))
-FUNCTION(hard_sigmoid, clamped(x + 3, 0, 6) * (1.0f / 6))
-FUNCTION(hard_sigmoid_gradient, y <= -3 || y >= 3 ? 0 : x * (1.0f / 6))
-FUNCTION(hard_swish, x * (clamped(x + 3, 0, 6) * (1.0f / 6)))
-FUNCTION(hard_swish_gradient, y <= -3 ? 0 : y >= 3 ? x : x * fmaf(y, 1.0f / 3, 0.5f))
-FUNCTION(clamp, clamped(x, a, b))
-FUNCTION(clamp_gradient, y <= a || y >= b ? 0 : x)
-FUNCTION(leaky_relu, x > 0 ? x : x * a)
-FUNCTION(leaky_relu_gradient, y > 0 ? x : x * a)
-FUNCTION(elu, x <= 0 ? expm1f(x * c) * (a * b) : x * b)
-FUNCTION(elu_gradient, x * (y > 0 ? b : expf(y * c) * (a * b * c)))
-FUNCTION(elu_result_gradient, x * (y > 0 ? b : c * (y + a * b)))
-#undef FUNCTION
-// clang-format on
+#define FORMULA DEVICE
+#include "capture/program/kernels/functions-inl.h"
 
 struct Copied {
   DEVICE static float of(float x, float, float, float, float) { return x; }

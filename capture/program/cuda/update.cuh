@@ -11,7 +11,6 @@ using stages::OptimizerInfo, stages::UpdateNumbers;
 
 // LibTorch's operators, rounding as its kernels do: products are fused with sums.
 
-using Number = float;
 using Rate = double;
 
 DEVICE void mul_(float& a, double b) {
@@ -43,15 +42,6 @@ DEVICE void addcdiv_(float& a, const float& b, const float& c, double factor) {
 }
 DEVICE void sqrt_of(float& a, const float& b) {
   a = sqrtf(b);
-}
-DEVICE float constant(double value) {
-  return float(value);
-}
-DEVICE float times_plus(float a, float b, float c) {
-  return fmaf(a, b, c);
-}
-DEVICE float size_of(float a) {
-  return fabsf(a);
 }
 DEVICE float root_of(float a) {
   return sqrtf(a);

@@ -46,16 +46,11 @@ float largest(std::span<const float> values) {
   return hn::GetLane(hn::MaxOfLanes(d, most));
 }
 
-HWY_INLINE V constant(double value) {
-  return hn::Set(D(), float(value));
-}
-
 using stages::CorrectionMemory, stages::CorrectionNumbers, stages::CorrectionRule;
 using stages::OptimizerInfo, stages::UpdateNumbers;
 
 // LibTorch's operators, rounding as its vector code on a core does.
 
-using Number = V;
 using Rate = double;
 
 HWY_INLINE void mul_(V& a, double b) {
@@ -91,12 +86,6 @@ HWY_INLINE void sqrt_of(V& a, V b) {
   a = hn::Sqrt(b);
 }
 
-HWY_INLINE V times_plus(V a, V b, V c) {
-  return hn::MulAdd(a, b, c);
-}
-HWY_INLINE V size_of(V a) {
-  return hn::Abs(a);
-}
 HWY_INLINE V root_of(V a) {
   return hn::Sqrt(a);
 }

@@ -110,6 +110,18 @@ HWY_INLINE void clear(V (&sums)[R][P]) {
   }
 }
 
+// What formulas for cores and GPUs are written in.
+using Number = V;
+HWY_INLINE V constant(double value) {
+  return hn::Set(D(), float(value));
+}
+HWY_INLINE V times_plus(V a, V b, V c) {
+  return hn::MulAdd(a, b, c);
+}
+HWY_INLINE V size_of(V v) {
+  return hn::Abs(v);
+}
+
 HWY_INLINE V relu_of(V v) {  // keeps NaN, as LibTorch does
   return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(D())), v);
 }

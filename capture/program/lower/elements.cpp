@@ -3,6 +3,7 @@
 #include <ATen/ExpandUtils.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -197,36 +198,36 @@ bool lower_map(Lowering& lower, kernels::Map map, std::vector<at::Tensor> operan
   return lower.written(made, to);
 }
 
-const Rules element_rules = {
-    {"aten::add", sum(Function::add)},
-    {"aten::sub", sum(Function::subtract)},
-    {"aten::mul", mapped(Function::multiply, {0, 1})},
-    {"aten::div", {division}},
-    {"aten::neg", mapped(Function::negate, {0})},
-    {"aten::abs", mapped(Function::absolute, {0})},
-    {"aten::sgn", mapped(Function::sign, {0})},
-    {"aten::relu", mapped(Function::relu, {0})},
-    {"aten::threshold_backward", {threshold_backward}},
-    {"aten::sigmoid", mapped(Function::sigmoid, {0})},
-    {"aten::sigmoid_backward", mapped(Function::sigmoid_gradient, {0, 1})},
-    {"aten::tanh", mapped(Function::tanh, {0})},
-    {"aten::tanh_backward", mapped(Function::tanh_gradient, {0, 1})},
-    {"aten::silu", mapped(Function::silu, {0})},
-    {"aten::silu_backward", mapped(Function::silu_gradient, {0, 1})},
-    {"aten::gelu", gelu(Function::gelu, Function::gelu_tanh, {0})},
-    {"aten::gelu_backward", gelu(Function::gelu_gradient, Function::gelu_tanh_gradient, {0, 1})},
-    {"aten::hardsigmoid", mapped(Function::hard_sigmoid, {0})},
-    {"aten::hardsigmoid_backward", mapped(Function::hard_sigmoid_gradient, {0, 1})},
-    {"aten::hardswish", mapped(Function::hard_swish, {0})},
-    {"aten::hardswish_backward", mapped(Function::hard_swish_gradient, {0, 1})},
-    {"aten::hardtanh", mapped(Function::clamp, {0}, {1, 2})},
-    {"aten::hardtanh_backward", mapped(Function::clamp_gradient, {0, 1}, {2, 3})},
-    {"aten::leaky_relu", mapped(Function::leaky_relu, {0}, {1})},
-    {"aten::leaky_relu_backward", mapped(Function::leaky_relu_gradient, {0, 1}, {2})},
-    {"aten::elu", mapped(Function::elu, {0}, {1, 2, 3})},
-    {"aten::elu_backward", {elu_backward}},
-    {"aten::sum", {channel_sums}},
-    {"aten::mean", {channel_sums}},
-};
+namespace {
+
+Rules functions() {
+  Rules rules = {
+      {"aten::add", sum(Function::add)},
+      {"aten::sub", sum(Function::subtract)},
+      {"aten::div", {division}},
+      {"aten::threshold_backward", {threshold_backward}},
+      {"aten::gelu", gelu(Function::gelu, Function::gelu_tanh, {0})},
+      {"aten::gelu_backward", gelu(Function::gelu_gradient, Function::gelu_tanh_gradient, {0, 1})},
+      {"aten::elu_backward", {elu_backward}},
+      {"aten::sum", {channel_sums}},
+      {"aten::mean", {channel_sums}},
+  };
+  const auto add = [&](Function function, const char* aten, std::size_t operands,
+                       std::size_t parameters) {
+    if (!aten) return;
+    std::vector<std::size_t> all(operands + parameters);
+    std::iota(all.begin(), all.end(), 0);
+    const auto first = all.begin() + std::ptrdiff_t(operands);
+    rules.emplace(aten, mapped(function, {all.begin(), first}, {first, all.end()}));
+  };
+#define FUNCTION(enumerator, name, aten, operands, parameters, ...) \
+  add(Function::enumerator, aten, operands, parameters);
+#include "capture/program/kernels/functions-inl.h"
+  return rules;
+}
+
+}  // namespace
+
+const Rules element_rules = functions();
 
 }  // namespace millrace::program
