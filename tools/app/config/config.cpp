@@ -238,9 +238,6 @@ Config parse_config(const std::string& text, const std::string& name,
 }
 
 Config load_config(const std::string& path, const std::vector<std::string>& settings) {
-  std::error_code gone;  // paths are relative to it; besides, MKL would end the process
-  (void)std::filesystem::current_path(gone);
-  if (gone) throw ConfigError("the current folder was deleted: start in another");
   if (path.empty()) return parse_config("", kNoFile, settings);
   if (std::filesystem::is_directory(path))
     throw ConfigError(path + ": is a folder; images:" + path + " is the pictures in it");

@@ -4,6 +4,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -180,6 +182,14 @@ void require_stack() {
   _exit(kRunFailed);
 }
 
+/// Ends the program in a folder that was deleted, where MKL's constructor would end it.
+void require_folder() {
+  char here[PATH_MAX];
+  if (getcwd(here, sizeof here) || errno != ENOENT) return;
+  std::fputs("millrace: error: the current folder was deleted: start in another\n", stderr);
+  _exit(kBadUsage);
+}
+
 /// True under a profiler or another injected library, which writes what it saw as the program ends.
 bool is_watched() {
 #ifdef __SANITIZE_ADDRESS__  // looks for leaks then
@@ -199,6 +209,7 @@ void come_first(int argc, char** argv, char**) {
   std::set_terminate(end_in_a_line);
   require_address_space();
   require_stack();
+  require_folder();
   if (is_run(argc, argv)) catch_signals();
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kFirst)(int, char**,
