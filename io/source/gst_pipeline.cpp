@@ -21,6 +21,8 @@ constexpr unsigned kRtspLatency = 50;
 // reconnect on a network without UDP.
 constexpr guint64 kUdpPatience = 1000000;
 
+// What follows a pipeline of the user, who may turn pictures in it.
+constexpr char kOwnTail[] = " ! videoconvert name=millrace_convert ! appsink name=millrace_sink";
 // Turns pictures as their stream's orientation says: phones store what their sensor sees.
 constexpr char kTail[] =
     " ! videoconvert name=millrace_convert ! videoflip video-direction=auto"
@@ -116,7 +118,7 @@ GstParts run_text(const SourceOptions& options, std::string text) {
     parts.sink = GST_APP_SINK_CAST(first_appsink(parts.pipeline.get()));
     if (parts.sink) return parts;
   }
-  return {parse(options, text + kTail)};
+  return {parse(options, text + kOwnTail)};
 }
 
 void set_up_sink(const SourceOptions& options, const GstParts& parts, bool own) {

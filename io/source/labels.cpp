@@ -34,10 +34,14 @@ std::string_view trimmed(std::string_view text) {
 
 /// A field of a CSV row, without blanks and the quotes that some programs put around each.
 std::string field_of(std::string_view text) {
-  std::string field(trimmed(text));
-  if (field.size() < 2 || field.front() != '"' || field.back() != '"') return field;
-  field = field.substr(1, field.size() - 2);
-  for (std::size_t at = 0; (at = field.find("\"\"", at)) != field.npos; ++at) field.erase(at, 1);
+  text = trimmed(text);
+  if (text.size() < 2 || text.front() != '"' || text.back() != '"') return std::string(text);
+  std::string field;
+  bool doubled = false;
+  for (const char c : text.substr(1, text.size() - 2)) {
+    doubled = c == '"' && !doubled && !field.empty() && field.back() == '"';
+    if (!doubled) field += c;
+  }
   return field;
 }
 

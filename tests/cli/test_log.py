@@ -88,7 +88,7 @@ class Progress(program.CliTest):
     def test_plain_lines_where_there_is_no_terminal(self):
         done = subprocess.run(self.command(), capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, program.DONE)
-        self.assertRegex(done.stderr, r"^(frame \d+ .*\n)+$")
+        self.assertRegex(done.stderr, r"^watching .*\n(frame \d+ .*\n)+$")
         self.assertNotIn("\r", done.stderr)
         self.assertNotIn("\x1b", done.stderr)
 
@@ -105,4 +105,4 @@ class Progress(program.CliTest):
         os.close(master)
         self.assertEqual(process.returncode, program.DONE)
         # A terminal turns the one line feed at the end into two characters.
-        self.assertRegex(told.decode(), "^(\rframe [^\r\n]*\x1b\\[K)+\r\n$")
+        self.assertRegex(told.decode(), "^watching [^\r\n]*\r\n(\rframe [^\r\n]*\x1b\\[K)+\r\n$")

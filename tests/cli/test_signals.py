@@ -180,7 +180,7 @@ class Service(program.CliTest):
         for _ in range(3):
             message = self.hear()
             self.assertEqual(message["WATCHDOG"], "1")
-            self.assertRegex(message["STATUS"], r"^frame \d+ .*loss")
+            self.assertRegex(message["STATUS"], r"^frame \d+ .* fps")
         process.send_signal(signal.SIGTERM)
         self.assert_stopping()
         self.finish(process)
