@@ -30,14 +30,6 @@ DEVICE float expm1_below(float x) {
   return expm1f(x);
 }
 
-/// kernels::Function of x and y with the map's parameters a, b, c.
-template <Function kFunction>
-struct Mapped;
-#define FUNCTION(enumerator, name, aten, operands, parameters, ...)                             \
-  template <>                                                                                   \
-  struct Mapped<Function::enumerator> {                                                         \
-    DEVICE static float of(float x, float y, float a, float b, float c) { return __VA_ARGS__; } \
-  };
 #define FORMULA DEVICE
 #include "capture/program/kernels/functions-inl.h"
 

@@ -4,8 +4,9 @@
 // relu, sigmoid, tanh and elu_result, the result. An operator of which only some calls are the
 // function is null: lower/elements.cpp has its rule.
 //
-// No guard: included once for each use of FUNCTION. With FORMULA (function specifiers), also the
-// functions that formulas share; the including scope defines, for Numbers with the usual operators,
+// No guard: included once for each use of FUNCTION. With FORMULA (function specifiers), it has the
+// functions that formulas share, and FUNCTION defines Mapped; the including scope defines, for
+// Numbers with the usual operators,
 // - where(condition, yes, no), constant(double), size_of, times_plus (a * b + c), minus_times
 //   (c - a * b), both rounded once;
 // - sigmoid_of, tanh_of, erf_of, exp_below and expm1_below (of numbers up to 0), all with NaN for NaN.
@@ -58,7 +59,17 @@ FORMULA Number elu_slope(Number x, Number alpha, Number scale, Number input_scal
   const Number low = exp_below(least_of(x * input_scale, constant(0)));
   return where(x > constant(0), scale, low * (alpha * scale * input_scale));
 }
-#undef FORMULA
+/// The function of x and y with the map's parameters a, b, c.
+template <Function kFunction>
+struct Mapped;
+#define FUNCTION(enumerator, name, aten, operands, parameters, ...)         \
+  template <>                                                               \
+  struct Mapped<Function::enumerator> {                                     \
+    FORMULA static Number of(Number x, Number y, Number a, Number b,        \
+                             Number c) {                                    \
+      return __VA_ARGS__;                                                   \
+    }                                                                       \
+  };
 #endif
 
 // The formatter takes products for pointers.
@@ -100,3 +111,4 @@ FUNCTION(elu_result_gradient, "elu gradient", nullptr, 2, 3,
          x * where(y > constant(0), b, c * (y + a * b)))
 // clang-format on
 #undef FUNCTION
+#undef FORMULA

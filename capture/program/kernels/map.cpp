@@ -47,14 +47,6 @@ HWY_INLINE V erf_of(V v) {
   return within(x * p / q, 1);
 }
 
-/// The function of x and y with the map's parameters a, b, c.
-template <Function kFunction>
-struct Mapped;
-#define FUNCTION(enumerator, name, aten, operands, parameters, ...)         \
-  template <>                                                               \
-  struct Mapped<Function::enumerator> {                                     \
-    HWY_INLINE static V of(V x, V y, V a, V b, V c) { return __VA_ARGS__; } \
-  };
 #define FORMULA HWY_INLINE
 #include "capture/program/kernels/functions-inl.h"
 
