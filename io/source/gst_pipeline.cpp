@@ -21,12 +21,11 @@ constexpr unsigned kRtspLatency = 50;
 // reconnect on a network without UDP.
 constexpr guint64 kUdpPatience = 1000000;
 
-// What follows a pipeline of the user, who may turn pictures in it.
-constexpr char kOwnTail[] = " ! videoconvert name=millrace_convert ! appsink name=millrace_sink";
-// Turns pictures as their stream's orientation says: phones store what their sensor sees.
-constexpr char kTail[] =
-    " ! videoconvert name=millrace_convert ! videoflip video-direction=auto"
-    " ! appsink name=millrace_sink";
+constexpr char kConvert[] = " ! videoconvert name=millrace_convert";
+// Turns pictures as their stream's orientation says: phones store what their sensor sees. A user's
+// own pipeline may turn them itself, and count bytes instead of time, which this element refuses.
+constexpr char kTurn[] = " ! videoflip video-direction=auto";
+constexpr char kSink[] = " ! appsink name=millrace_sink";
 
 GstOwned<GstElement> parse(const SourceOptions& options, const std::string& text) {
   GError* raw_error = nullptr;
@@ -71,7 +70,8 @@ void set_up_part(GstBin*, GstBin*, GstElement* element, gpointer) {
 }
 
 GstParts decode_uri(const SourceOptions& options, const std::string& uri) {
-  GstParts parts{parse(options, std::string("uridecodebin name=") + kFrom + kTail)};
+  GstParts parts{
+      parse(options, std::string("uridecodebin name=") + kFrom + kConvert + kTurn + kSink)};
   const GstOwned<GstElement> from = child(parts.pipeline.get(), kFrom);
   g_object_set(from.get(), "uri", uri.c_str(), nullptr);
   if (!split_uri(uri).is_rtsp()) keep_to_origin(parts.pipeline.get(), uri);  // RTSP is many ports
@@ -104,7 +104,8 @@ GstParts read_camera(const SourceOptions& options, const Uri& uri) {
   const std::string device = file_path(uri);
   std::error_code ignored;
   if (!std::filesystem::exists(device, ignored)) throw source_error(options, "no such device");
-  GstParts parts{parse(options, std::string("v4l2src name=") + kFrom + " ! decodebin" + kTail)};
+  GstParts parts{parse(
+      options, std::string("v4l2src name=") + kFrom + " ! decodebin" + kConvert + kTurn + kSink)};
   g_object_set(child(parts.pipeline.get(), kFrom).get(), "device", device.c_str(), nullptr);
   return parts;
 }
@@ -118,7 +119,7 @@ GstParts run_text(const SourceOptions& options, std::string text) {
     parts.sink = GST_APP_SINK_CAST(first_appsink(parts.pipeline.get()));
     if (parts.sink) return parts;
   }
-  return {parse(options, text + kOwnTail)};
+  return {parse(options, text + kConvert + kSink)};
 }
 
 void set_up_sink(const SourceOptions& options, const GstParts& parts, bool own) {

@@ -2,8 +2,6 @@
 #include <cstdio>
 #include <memory>
 
-#include <opencv2/core.hpp>
-
 extern "C" {
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
@@ -13,6 +11,7 @@ extern "C" {
 
 #include "io/source/picture_headers.h"
 #include "io/source/source_kinds.h"
+#include "io/source/turn.h"
 
 namespace millrace::io {
 namespace {
@@ -110,15 +109,12 @@ const std::int32_t* stream_matrix(const AVStream& stream) {
       av_stream_get_side_data(&stream, AV_PKT_DATA_DISPLAYMATRIX, nullptr));
 }
 
-/// Turns and mirrors `from` by quarters, as a display matrix says.
-void turn(const cv::Mat& from, const std::int32_t* matrix, cv::Mat to) {
-  const bool aside = matrix && matrix[0] == 0 && matrix[1] != 0;
-  if (aside)
-    cv::transpose(from, to);
-  else
-    from.copyTo(to);
-  if (matrix && matrix[aside ? 3 : 0] < 0) cv::flip(to, to, 1);
-  if (matrix && matrix[aside ? 1 : 4] < 0) cv::flip(to, to, 0);
+/// EXIF's number of a display matrix of quarter turns; null: 1.
+int orientation_of(const std::int32_t* matrix) {
+  if (!matrix) return 1;
+  const bool aside = matrix[0] == 0 && matrix[1] != 0;
+  const bool across = matrix[aside ? 3 : 0] < 0, down = matrix[aside ? 1 : 4] < 0;
+  return 1 + 4 * aside + (down ? 3 - across : across);
 }
 
 class FfmpegSource : public Source {
@@ -246,13 +242,14 @@ class FfmpegSource : public Source {
     convert();
     const AVFrameSideData* const own =
         av_frame_get_side_data(picture_.get(), AV_FRAME_DATA_DISPLAYMATRIX);
-    const std::int32_t* const matrix =
-        own ? reinterpret_cast<const std::int32_t*>(own->data) : stream_matrix(*stream_);
+    const int orientation = orientation_of(own ? reinterpret_cast<const std::int32_t*>(own->data)
+                                               : stream_matrix(*stream_));
     const cv::Mat from(scaled_->height, scaled_->width, grey ? CV_8UC1 : CV_8UC3, scaled_->data[0],
                        std::size_t(scaled_->linesize[0]));
-    const bool aside = matrix && matrix[0] == 0 && matrix[1] != 0;
+    const bool aside = lies_aside(orientation);
     out.reshape(aside ? from.rows : from.cols, aside ? from.cols : from.rows, options_.channels);
-    turn(from, matrix, cv::Mat(out.height, out.width, from.type(), out.pixels.data()));
+    cv::Mat to(out.height, out.width, from.type(), out.pixels.data());
+    turn(from, orientation, to);
     stamp(out);
   }
 
@@ -310,8 +307,7 @@ class FfmpegSource : public Source {
 bool ffmpeg_alone_turns(const std::string& path) {
   const Recording recording(path);
   const AVStream* const video = recording.video();
-  const std::int32_t* const matrix = video ? stream_matrix(*video) : nullptr;
-  return matrix && matrix[1] < 0 && matrix[3] < 0;
+  return video && orientation_of(stream_matrix(*video)) == 7;
 }
 
 std::unique_ptr<Source> open_ffmpeg(const SourceOptions& options, const std::string& path) {

@@ -17,6 +17,7 @@
 #include "io/source/picture_headers.h"
 #include "io/source/source_kinds.h"
 #include "io/source/split_mix.h"
+#include "io/source/turn.h"
 
 namespace millrace::io {
 namespace {
@@ -164,22 +165,13 @@ class ImagesSource : public Source {
     }
     try {
       picture_ = cv::imread(path, options_.channels == 1 ? cv::IMREAD_GRAYSCALE : cv::IMREAD_COLOR);
-      if (options_.channels == 3 && !picture_.empty())
-        cv::cvtColor(picture_, picture_, cv::COLOR_BGR2RGB);
-      if (!picture_.empty()) turn(webp_orientation(path));
-      return !picture_.empty();
+      if (picture_.empty()) return false;
+      if (options_.channels == 3) cv::cvtColor(picture_, picture_, cv::COLOR_BGR2RGB);
+      turn(picture_, webp_orientation(path), picture_);
+      return true;
     } catch (const cv::Exception&) {  // as some decoders do
       return false;
     }
-  }
-
-  /// By an orientation as EXIF has it.
-  void turn(int orientation) {
-    constexpr std::string_view across = "2367", down = "3478";
-    const char as = char('0' + orientation);
-    if (orientation > 4) cv::transpose(picture_, picture_);
-    if (across.find(as) != across.npos) cv::flip(picture_, picture_, 1);
-    if (down.find(as) != down.npos) cv::flip(picture_, picture_, 0);
   }
 
   /// A picture whose header is unknown here.
