@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from millrace import _millrace
-from millrace._error import Error
+from millrace._error import Error, nearest
 
 _KEYS = _millrace.config_keys()
 _TABLES = sorted({key.split(".")[0] for key in _KEYS if "." in key})
@@ -55,6 +54,5 @@ def settings(tables: Mapping[str, Any]) -> list[tuple[str, str]]:
             raise Error(f"{name}: is a key of several tables, {', '.join(keys)}: give the table as a dict")
         else:
             names = _TABLES + [key.split(".")[-1] for key in _KEYS]
-            nearest = (difflib.get_close_matches(name, names, 1, 0) or [""])[0]
-            raise Error(f"unknown key {name}; the nearest is {nearest}")
+            raise Error(f"unknown key {name}; the nearest is {nearest(name, names)}")
     return found

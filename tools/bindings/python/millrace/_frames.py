@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import Any
 import numpy
 import torch
 
-from millrace._error import Error
+from millrace._error import Error, nearest
 
 _SCALES = {torch.bool: 1, torch.uint8: 255, torch.uint16: 65535}  # of pictures
 _PILLOWS = {mode: mode for mode in ("1", "L", "I", "F", "I;16", "I;16L", "I;16B")} | {"LA": "L", "La": "L"}  # others: RGB
@@ -63,8 +62,8 @@ def _features(x: Mapping[Any, Any], what: str, names: list[Any]) -> torch.Tensor
     """[C,1,1]: features in the order of `names`; if these are empty, the first dict sets them."""
     order = names or sorted(x, key=str)
     if other := [name for name in x if name not in order]:
-        nearest = difflib.get_close_matches(str(other[0]), map(str, order), 1, 0)[0]
-        raise Error(f"{what}: has an unknown feature \"{other[0]}\"; the nearest is \"{nearest}\"")
+        alike = nearest(str(other[0]), map(str, order))
+        raise Error(f"{what}: has an unknown feature \"{other[0]}\"; the nearest is \"{alike}\"")
     values = []
     for name in order:
         if name not in x:
@@ -94,8 +93,7 @@ def _number_of(name: str, what: str, classes: Sequence[str]) -> int:
     if not classes:
         raise Error(f"{what}: is the name \"{name}\"; list the names: classes=[\"{name}\", ...]")
     if name not in classes:
-        nearest = difflib.get_close_matches(name, classes, 1, 0)[0]
-        raise Error(f"{what}: \"{name}\" is not in task.classes; the nearest is \"{nearest}\"")
+        raise Error(f"{what}: \"{name}\" is not in task.classes; the nearest is \"{nearest(name, classes)}\"")
     return classes.index(name)
 
 
