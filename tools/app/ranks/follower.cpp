@@ -210,7 +210,8 @@ int launched_processes() {
   return tasks ? std::atoi(tasks) : 1;
 }
 
-/// MPI waits inside itself for ranks that don't start.
+/// MPI waits inside itself for ranks that don't start. A failure's code has the launcher end these
+/// too; after 0 they would wait for this one.
 void watch_start(const Waits& waits, const std::stop_token& started) {
   constexpr char kWhom[] = "the other ranks to start";
   std::mutex mutex;
@@ -220,7 +221,7 @@ void watch_start(const Waits& waits, const std::stop_token& started) {
     never.wait_for(lock, started, 50ms, [] { return false; });
     if (started.stop_requested() || !waits(kWhom)) continue;
     std::fprintf(stderr, "stopped while waiting for %s\n", kWhom);
-    std::_Exit(0);
+    std::_Exit(1);
   }
 }
 
