@@ -18,6 +18,7 @@ class RecordedCalls {
     forward,
     show,
     compare,
+    backward_local,
     recompute,
     backward,
     backward_input,
@@ -48,6 +49,11 @@ class RecordedCalls {
     if (found == numbers_.end()) found = record(key, pool, node, body);
     called_.push_back(found->second);
     if (!backend_.defers()) launch();
+  }
+  /// Records `body` in the capture pass if `key` is new, without calling it.
+  template <class Body>
+  void record_only(const Key& key, int pool, GraphNode node, const Body& body) {
+    if (capturing_ && !numbers_.contains(key)) record(key, pool, node, body);
   }
   /// Launches the calls noted since; in the capture pass, assembles their graph. Returns the total.
   std::int64_t launch();

@@ -40,6 +40,7 @@ StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10:
       downstream_(downstream),
       calls_(*backend_, 4 * std::size_t(slots()) + 16),
       kept_(kept_at(slots(), 0)),
+      recomputed_(kept_.size()),
       made_(kept_.size()),
       buffers_(slots(), 0),
       inputs_(slots()),
@@ -140,10 +141,19 @@ void StageStep::leave_out(int slot) {
   stage_.count_gradient();  // the update's next gradient then adds, as recorded
 }
 
+void StageStep::backward_local(int slot) {
+  stage_.count_local();
+  call({Kind::backward_local, slot, buffers_[slot]}, [this, kept = kept_at(slot, buffers_[slot])] {
+    stage_.backward_local(kept_[kept], {.first = true, .retain = records()});
+    keeps(kept, 0);  // the inputs are upstream's
+  });
+}
+
 void StageStep::recompute(int slot) {
   call({Kind::recompute, slot, buffers_[slot]}, [this, kept = kept_at(slot, buffers_[slot])] {
-    measure(recompute_bytes_, [&] { stage_.recompute(kept_[kept]); });
-    keeps(kept, *forward_bytes_ + *recompute_bytes_);
+    if (stage_.supervised()) recomputed_[kept] = {.inputs = kept_[kept].inputs};
+    measure(recompute_bytes_, [&] { stage_.recompute(for_backward(kept)); });
+    keeps(kept, (stage_.supervised() ? 0 : *forward_bytes_) + *recompute_bytes_);
   });
 }
 
@@ -157,13 +167,20 @@ void StageStep::backward_input(int slot, int gradient_slot) {
 
 void StageStep::call_backward(Kind kind, int slot, int gradient_slot, bool first) {
   const int buffer = buffers_[slot];
-  const stages::Adding adding{.first = first, .retain = records()};
   if (downstream_) await(downstream_->gradients, gradient_slot);
   if (upstream_) expect(upstream_->gradients.arrived[slot]);
-  call({kind, slot, buffer, gradient_slot, first},
-       [=, this] { run_backward(kind, slot, buffer, gradient_slot, adding); },
-       {.wait = downstream_ ? downstream_->gradients.ready[gradient_slot].get() : nullptr,
-        .signal = upstream_ ? upstream_->gradients.ready[slot].get() : nullptr});
+  const GraphNode node{
+      .wait = downstream_ ? downstream_->gradients.ready[gradient_slot].get() : nullptr,
+      .signal = upstream_ ? upstream_->gradients.ready[slot].get() : nullptr};
+  const auto body = [=, this](bool overwrites) {
+    return [=, this] {
+      run_backward(kind, slot, buffer, gradient_slot, {.first = overwrites, .retain = records()});
+    };
+  };
+  call({kind, slot, buffer, gradient_slot, first}, body(first), node);
+  // Where a sample gave no local gradient, or none comes after the stream's end.
+  if (stage_.supervised() && records())
+    calls_.record_only({kind, slot, buffer, gradient_slot, true}, slot, node, body(true));
 }
 
 void StageStep::backward_weight(int slot) {
@@ -298,7 +315,7 @@ void StageStep::run_backward(Kind kind, int slot, int buffer, int gradient_slot,
   stages::Tensors gradients, made;
   if (downstream_) gradients = take(downstream_->gradients, gradient_slot, gradients_in_);
   if (kind == Kind::backward) {
-    made = stage_.backward(kept_[kept], gradients, adding);
+    made = stage_.backward(for_backward(kept), gradients, adding);
     if (!adding.retain) keeps(kept, 0);
   } else {
     const bool measured = input_gradient_bytes_.has_value();

@@ -39,6 +39,7 @@ class StageStep final : public Step {
   void compare(int slot) override;
   void discard(int slot) override;
   void leave_out(int slot) override;
+  void backward_local(int slot) override;
   void recompute(int slot) override;
   void backward(int slot, int gradient_slot) override;
   void backward_input(int slot, int gradient_slot) override;
@@ -110,10 +111,13 @@ class StageStep final : public Step {
   void leave(BoundaryBuffers& to, int slot, stages::Tensors made);
   void show(at::Tensor& on_host, const at::Tensor& made);
   /// Whether the stage computes a loss, and whether the target is its own input.
-  bool compares() const { return !downstream_ || stage_.learns_locally(); }
+  bool compares() const { return stage_.takes_target(); }
   bool target_is_its_input() const { return !upstream_ && samples_.target_is_input(); }
   std::size_t kept_at(int slot, int buffer) const {
     return std::size_t(slot) * std::size_t(stage_.options().versions) + std::size_t(buffer);
+  }
+  stages::Activations& for_backward(std::size_t kept) {
+    return stage_.supervised() ? recomputed_[kept] : kept_[kept];
   }
   void keeps(std::size_t kept, std::int64_t bytes);  ///< updates the peak
 
@@ -129,6 +133,9 @@ class StageStep final : public Step {
   bool update_called_ = false;  ///< since the last launch
 
   std::vector<stages::Activations> kept_;  ///< by kept_at()
+  /// With deep supervision: what recompute() makes and the backward uses, apart from what the
+  /// forward made for backward_local(), since each is recorded once.
+  std::vector<stages::Activations> recomputed_;
   std::vector<Made> made_;                 ///< by kept_at(), last stage
   std::vector<int> buffers_;               ///< by slot: the buffer its forward used
   // By slot, at fixed addresses where a backend records.

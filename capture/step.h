@@ -29,6 +29,10 @@ class Step {
   /// The same in place of a backward (or its second part) without gradient; skip_update() is next.
   virtual void leave_out(int slot) = 0;
 
+  /// Backpropagates the loss of the stage's auxiliary head, right after the slot's forward, for the
+  /// weights' gradient alone; the next backward adds to it. Afterwards only the input is kept.
+  virtual void backward_local(int slot) {}
+
   /// Recomputes the activations of `slot`, which the forward did not keep.
   virtual void recompute(int slot) = 0;
 

@@ -140,7 +140,10 @@ const std::vector<CorrectionKind>& corrections() {
        .updated = push},
       {.name = "local",
        .summary =
-           "each stage learns from an auxiliary head of its own, so that no gradient is old"}};
+           "each stage learns from an auxiliary head of its own, so that no gradient is old"},
+      {.name = "deep-supervision",
+       .summary = "each stage learns from an auxiliary head on the newest sample and, more weakly, "
+                  "from downstream's gradient on an older one"}};
   return table;
 }
 

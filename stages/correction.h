@@ -94,9 +94,9 @@ class Shifted {
   at::Tensor weights_, kept_;
 };
 
-/// None where nothing is to be done: for "none", for "local" and "spike-compensation", which are
-/// implemented elsewhere, and for stages with fresh gradients. Throws std::invalid_argument for an
-/// unknown kind.
+/// None where nothing is to be done: for "none", for "local", "deep-supervision" and
+/// "spike-compensation", which are implemented elsewhere, and for stages with fresh gradients.
+/// Throws std::invalid_argument for an unknown kind.
 ///
 /// - "inverse-age": rate / (1 + age in frames), after Zhang et al., arXiv 1511.05950.
 /// - "pipemare": rate / age^p, p = 1 - min(update / anneal, 1): PipeMare's T1 (Yang et al., arXiv

@@ -45,7 +45,9 @@ Stage::Stage(std::shared_ptr<const Network> network, StageRange range,
       gradients_{at::zeros_like(parameters().flat())},
       gradient_views_{parameters().views_of(gradients_[0])},
       correction_(make_correction(options.correction, options.delay, parameters().flat())) {
-  if (options.correction.kind == "local" && !range.last) head_ = make_head(optimizer, tensors);
+  const std::string& kind = options.correction.kind;
+  if ((kind == "local" || kind == "deep-supervision") && !range.last)
+    head_ = make_head(optimizer, tensors);
   for (int index = range.begin; index < range.end; ++index)
     parameter_counts_.push_back(network_->module(index).parameters().size());
   segments_ = make_segments();
@@ -108,13 +110,19 @@ Activations Stage::forward(const Tensors& inputs, const at::Tensor& target, int 
     const bool input = !inputs.empty() && target.is_same(inputs[0]);
     kept.target = input && options_.channels_last ? kept.inputs[0] : entering(target, false);
   }
-  run(kept, !options_.recompute);
+  kept.local = head_ != nullptr;
+  run(kept, !options_.recompute || supervised());
   return kept;
 }
 
 at::Tensor Stage::entering(const at::Tensor& tensor, bool channels_last) const {
   if (tensor.dim() != 4 || !(channels_last || options_.channels_last)) return tensor;
   return tensor.contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+void Stage::recompute(Activations& activations) const {
+  activations.local = head_ && learns_locally();
+  run(activations, true);
 }
 
 void Stage::run(Activations& a, bool keep) const {
@@ -137,7 +145,7 @@ void Stage::run(Activations& a, bool keep) const {
       // A leaf: gradients stop here and are handed on. The sample's own is not needed.
       const bool outside = source < range_.begin;
       at::Tensor leaf = values[source + 1].detach();
-      leaf.set_requires_grad(keep && (outside ? passes_on() : learned[source + 1]));
+      leaf.set_requires_grad(keep && (outside ? passes_on() && !a.local : learned[source + 1]));
       values[source + 1] = leaf;
       graph.inputs.push_back(leaf);
     }
@@ -155,7 +163,7 @@ void Stage::run(Activations& a, bool keep) const {
       learned[source + 1] = value(source).requires_grad();
       values[source + 1] = value(source).detach();
     }
-    if (own_loss(segment)) {
+    if (ends_in_loss(segment, a)) {
       graph.compared = value(range_.end - 1);
       if (a.target.defined()) take_loss(a, graph);
     }

@@ -25,11 +25,12 @@ struct SegmentGraph {
 
 /// What a stage keeps of a sample from forward to backward.
 struct Activations {
-  Tensors inputs;     ///< what crosses the cut before the stage, as in Network::crossing()
-  Tensors outputs;    ///< what crosses the cut after it (last stage: the prediction); no graph
-  at::Tensor target;  ///< last stage only
-  at::Tensor loss;    ///< last stage only: scalar, no graph
-  int buffer = 0;     ///< the weight buffer that the forward read
+  Tensors inputs;      ///< what crosses the cut before the stage, as in Network::crossing()
+  Tensors outputs;     ///< what crosses the cut after it (last stage: the prediction); no graph
+  at::Tensor target;   ///< last stage only
+  at::Tensor loss;     ///< last stage only: scalar, no graph
+  int buffer = 0;      ///< the weight buffer that the forward read
+  bool local = false;  ///< the graphs end in an auxiliary head's loss
   std::vector<SegmentGraph> graphs;  ///< empty: not kept, or used up
 };
 
@@ -89,7 +90,9 @@ class Stage {
   int buffer_of(std::int64_t version) const;
   int newest_buffer() const { return int(newest_ % options_.versions); }
   /// Counts a gradient; returns whether it is the first since the last update.
-  bool count_gradient() { return added_++ == 0; }
+  bool count_gradient() { return added_++ == 0 && !has_local_; }
+  /// Notes that the sum begins with a local gradient, which counts as part of the next one.
+  void count_local() { has_local_ = true; }
   /// Counts a version made of the gradients counted so far, and restarts their count.
   Change advance();
   /// Counts an update; returns the factor on the optimizer's rate.
@@ -107,7 +110,10 @@ class Stage {
     return spec_.lr * rate_ * asked_rate_ * scheduled_rate(spec_, updates_);
   }
   /// Restarts counting versions and gradients.
-  void reset_count() { newest_ = applied_ = added_ = 0; }
+  void reset_count() {
+    newest_ = applied_ = added_ = 0;
+    has_local_ = false;
+  }
 
   // The work.
 
@@ -116,8 +122,12 @@ class Stage {
   Activations forward(const Tensors& inputs, const at::Tensor& target = {}, int buffer = 0) const;
   /// Takes forward()'s loss against a late `target`; before backward(), and after recompute().
   void compare(Activations& activations, const at::Tensor& target) const;
-  /// Makes the graphs of `activations` again, at the weights of their forward.
-  void recompute(Activations& activations) const { run(activations, true); }
+  /// Makes the graphs of `activations` again, at the weights of their forward; with deep
+  /// supervision, at the newest, and without the auxiliary head.
+  void recompute(Activations& activations) const;
+  /// Accumulates the weights' gradient of the auxiliary head's loss, with deep supervision.
+  /// `activations`: of a forward; they are reduced to what recompute() needs, unless retained.
+  void backward_local(Activations& activations, Adding adding = {});
   /// Backpropagates `output_gradients` (ignored by the last stage, which uses its loss) through
   /// `activations`, which are consumed unless retained. Accumulates the weights' gradient for the
   /// next update. Returns the inputs' gradients; {} for the first stage.
@@ -146,6 +156,10 @@ class Stage {
   /// Whether it learns from an auxiliary head's loss (or, as the last stage, beside others that
   /// do), so that gradients are fresh and none is passed on.
   bool learns_locally() const { return options_.correction.kind == "local"; }
+  /// Whether it learns from an auxiliary head's loss beside the gradient from downstream.
+  bool supervised() const { return head_ && !learns_locally(); }
+  /// Whether a forward has a loss.
+  bool takes_target() const { return range_.last || head_; }
   /// Has updates apply the mean over replicas: `sums` are theirs, in the order of their samples,
   /// including this one's. They must outlive it in place; those on another device are copied.
   void replicate(std::vector<const Tensors*> sums);
@@ -200,18 +214,21 @@ class Stage {
   /// In the layout that the stage computes in.
   at::Tensor entering(const at::Tensor& tensor, bool channels_last) const;
   void run(Activations& activations, bool keep) const;
-  bool own_loss(const Segment& segment) const {
-    return segment.end == range_.end && (range_.last || head_);
+  bool ends_in_loss(const Segment& segment, const Activations& activations) const {
+    return segment.end == range_.end && (range_.last || activations.local);
   }
+  Gradients backpropagate(Activations& activations, const Tensors& output_gradients, Adding adding);
   void take_loss(Activations& activations, SegmentGraph& graph) const;
   Gradients start(const Activations& activations, const Tensors& output_gradients) const;
-  Tensors backward_segment(const Segment& segment, SegmentGraph& graph, Gradients& gradients,
-                           int buffer, bool with_parameters, bool retain);
+  Tensors backward_segment(const Segment& segment, const Activations& activations,
+                           SegmentGraph& graph, Gradients& gradients, bool with_parameters,
+                           bool retain);
   Tensors finish(Gradients& gradients) const;
   /// Whether gradients are passed on to the previous stage.
   bool passes_on() const { return !range_.first && !learns_locally() && learns_before_; }
-  Tensors wanted_of(const Segment& segment, int buffer) const;
-  void add_found(const Segment& segment, const Tensors& found, bool first);
+  Tensors wanted_of(const Segment& segment, const Activations& activations) const;
+  void add_found(const Segment& segment, const Activations& activations, const Tensors& found,
+                 bool first);
   Tensors lasting(int buffer) const;  ///< all that a snapshot holds; aliases
   bool keeps_count() const { return !has_constant_rate(spec_) && parameters().learn(); }
   StateDict optimizer_entries() const;  ///< as checkpoint() names them; aliases
@@ -231,6 +248,7 @@ class Stage {
   Tensors gradients_;  ///< sums()
   std::vector<Tensors> gradient_views_;
   int added_ = 0;                         ///< gradients since the last update
+  bool has_local_ = false;                ///< a local one since then
   std::vector<const Tensors*> replicas_;  ///< their sums(); empty: none
   at::Tensor mean_;                       ///< of the replicas' gradients
   std::optional<Correction> correction_;  ///< none: not needed

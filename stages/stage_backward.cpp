@@ -32,44 +32,57 @@ Stage::Gradients Stage::start(const Activations& activations,
   if (activations.graphs.empty()) throw std::logic_error("backward without activations");
   Gradients gradients(std::size_t(network_->size()) + 1);
   // None arrive where nothing before learns.
-  const bool take = !range_.last && !learns_locally() && !output_gradients.empty();
+  const bool take = !range_.last && !activations.local && !output_gradients.empty();
   for (std::size_t i = 0; take && i < after_.size(); ++i)
     gradients[after_[i] + 1] = output_gradients[i];
   return gradients;
 }
 
 /// The leaves of `segment` whose gradients stay in the stage.
-Tensors Stage::wanted_of(const Segment& segment, int buffer) const {
+Tensors Stage::wanted_of(const Segment& segment, const Activations& activations) const {
   Tensors wanted;
   for (const std::size_t parameter : segment.learned)
-    wanted.push_back(versions_[buffer].views()[parameter]);
-  if (own_loss(segment) && head_)
+    wanted.push_back(versions_[activations.buffer].views()[parameter]);
+  if (ends_in_loss(segment, activations) && head_)
     wanted.insert(wanted.end(), head_->parameters().begin(), head_->parameters().end());
   return wanted;
 }
 
 /// Takes the gradients of wanted_of().
-void Stage::add_found(const Segment& segment, const Tensors& found, bool first) {
+void Stage::add_found(const Segment& segment, const Activations& activations, const Tensors& found,
+                      bool first) {
   const c10::NoGradGuard no_grad;
-  const auto take = [first](const at::Tensor& sum, const at::Tensor& gradient) {
-    first ? sum.copy_(gradient) : sum.add_(gradient);
+  const bool from_downstream = supervised() && !activations.local;
+  const double weight = from_downstream ? options_.correction.downstream_weight(options_.delay) : 1;
+  const auto take = [=](const at::Tensor& sum, const at::Tensor& gradient) {
+    if (first) {
+      sum.copy_(weight == 1 ? gradient : gradient * weight);
+    } else {
+      sum.add_(gradient, weight);
+    }
   };
   const std::size_t own = segment.learned.size();  // then come the head's
   for (std::size_t i = own; i < found.size(); ++i) take(head_->gradients()[i - own], found[i]);
   for (std::size_t i = 0; i < own && i < found.size(); ++i)
     take(gradient_views_[sum()][segment.learned[i]], found[i]);
+  if (!from_downstream || !first) return;
+  for (const at::Tensor& sum : head_->gradients()) sum.zero_();  // it saw no sample
 }
 
-Tensors Stage::backward_segment(const Segment& segment, SegmentGraph& graph, Gradients& gradients,
-                                int buffer, bool with_parameters, bool retain) {
+/// Of a segment's outputs, with respect to its inputs and, `with_parameters`, to its wanted_of(),
+/// which are returned.
+Tensors Stage::backward_segment(const Segment& segment, const Activations& activations,
+                                SegmentGraph& graph, Gradients& gradients, bool with_parameters,
+                                bool retain) {
+  const bool loss = ends_in_loss(segment, activations);
   Tensors roots, root_gradients;
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     if (!graph.outputs[i].requires_grad()) continue;
     roots.push_back(graph.outputs[i]);
-    root_gradients.push_back(own_loss(segment) ? at::Tensor() : gradients[segment.gives[i] + 1]);
+    root_gradients.push_back(loss ? at::Tensor() : gradients[segment.gives[i] + 1]);
   }
   if (roots.empty()) return {};
-  Tensors wanted = wanted_of(segment, buffer);
+  Tensors wanted = wanted_of(segment, activations);
   const std::size_t mine = with_parameters ? wanted.size() : 0;
   const bool again = !with_parameters && !wanted.empty();  // the weights' gradient comes later
   if (again) graph.gradients = root_gradients;
@@ -94,18 +107,29 @@ Tensors Stage::finish(Gradients& gradients) const {
   return inputs;
 }
 
-Tensors Stage::backward(Activations& activations, const Tensors& output_gradients, Adding adding) {
+Stage::Gradients Stage::backpropagate(Activations& activations, const Tensors& output_gradients,
+                                      Adding adding) {
   const Shifted shifted(versions_[activations.buffer].flat(),
                         correction_ ? correction_->backward_shift() : at::Tensor());
   Gradients gradients = start(activations, output_gradients);
   for (std::size_t i = segments_.size(); i-- > 0;) {
-    add_found(segments_[i],
-              backward_segment(segments_[i], activations.graphs[i], gradients, activations.buffer,
+    add_found(segments_[i], activations,
+              backward_segment(segments_[i], activations, activations.graphs[i], gradients,
                                /*with_parameters=*/true, adding.retain),
               adding.first);
   }
+  return gradients;
+}
+
+Tensors Stage::backward(Activations& activations, const Tensors& output_gradients, Adding adding) {
+  Gradients gradients = backpropagate(activations, output_gradients, adding);
   if (!adding.retain) activations = {};
   return finish(gradients);
+}
+
+void Stage::backward_local(Activations& activations, Adding adding) {
+  backpropagate(activations, {}, adding);
+  if (!adding.retain) activations.graphs.clear();
 }
 
 Tensors Stage::backward_input(Activations& activations, const Tensors& output_gradients,
@@ -113,7 +137,7 @@ Tensors Stage::backward_input(Activations& activations, const Tensors& output_gr
   Gradients gradients = start(activations, output_gradients);
   for (std::size_t i = segments_.size(); i-- > 0;) {
     SegmentGraph& graph = activations.graphs[i];
-    backward_segment(segments_[i], graph, gradients, activations.buffer, /*with_parameters=*/false,
+    backward_segment(segments_[i], activations, graph, gradients, /*with_parameters=*/false,
                      adding.retain);
     if (graph.gradients.empty() && !adding.retain) graph = {};
   }
@@ -124,9 +148,9 @@ void Stage::backward_weight(Activations& activations, Adding adding) {
   for (std::size_t i = segments_.size(); i-- > 0;) {
     SegmentGraph& graph = activations.graphs[i];
     if (graph.gradients.empty()) continue;
-    add_found(segments_[i],
-              gradients_of(graph.outputs, wanted_of(segments_[i], activations.buffer),
-                           graph.gradients, adding.retain),
+    add_found(segments_[i], activations,
+              gradients_of(graph.outputs, wanted_of(segments_[i], activations), graph.gradients,
+                           adding.retain),
               adding.first);
   }
   if (!adding.retain) activations = {};

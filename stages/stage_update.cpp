@@ -12,6 +12,7 @@ namespace millrace::stages {
 
 Change Stage::advance() {
   Change change{.from = newest_buffer(), .count = std::exchange(added_, 0), .sum = sum()};
+  has_local_ = false;
   ++newest_;
   change.to = newest_buffer();
   return change;

@@ -1,6 +1,7 @@
 // How a network is trained: a config's [optimizer], [correction] and task.loss. Needs no LibTorch.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -36,22 +37,28 @@ struct OptimizerSpec {
 /// Every value of OptimizerSpec::kind.
 std::vector<std::string> optimizer_names();
 
-/// The [correction] table.
-struct CorrectionSpec {
-  std::string kind = "none";  ///< see correction_names()
-  std::int64_t anneal = 300;  ///< pipemare: updates until the full rate is reached
-  double lambda = 2.0;        ///< dc-asgd: strength
-  double decay = 0.5;  ///< discrepancy: what is left of a change of the weights after a delay
-  int kernel = 5;      ///< local: size of the auxiliary heads' kernel
-  double rate = 3.0;   ///< local: the heads' rate over the stage's
-};
-
 /// The age of a stage's gradients when it applies them.
 struct Delay {
   std::int64_t frames = 0;
   std::int64_t updates = 0;
   /// Whether they meet a later sample's activations (partime), rather than their own.
   bool on_later_sample = false;
+};
+
+/// The [correction] table.
+struct CorrectionSpec {
+  std::string kind = "none";  ///< see correction_names()
+  std::int64_t anneal = 300;  ///< pipemare: updates until the full rate is reached
+  double lambda = 2.0;        ///< dc-asgd: strength
+  double decay = 0.5;  ///< discrepancy: what is left of a change of the weights after a delay
+  int kernel = 5;      ///< local, deep-supervision: size of the auxiliary heads' kernel
+  double rate = 3.0;   ///< local, deep-supervision: the heads' rate over the stage's
+  /// deep-supervision: of the gradient from downstream beside the head's, over sqrt(1 + its age)
+  double weight = 0.87;
+
+  double downstream_weight(const Delay& delay) const {
+    return weight / std::sqrt(1 + double(delay.frames));
+  }
 };
 
 /// Every value of CorrectionSpec::kind.

@@ -101,6 +101,10 @@ void ProgramStage::record(Place& place, int buffer) {
          [&] { made.kept = Stage::forward(place.inputs, place.target, buffer); });
   made.outputs = made.kept.outputs;  // a recomputation makes new ones
   made.loss = made.kept.loss;
+  if (supervised()) {
+    record(Part::backward_local, true,
+           [&] { Stage::backward_local(made.kept, {.first = true, .retain = true}); });
+  }
   if (options().recompute) record(Part::recompute, true, [&] { Stage::recompute(made.kept); });
   if (place.gradients.empty()) place.gradients = copies(made.kept.outputs);
   const bool split = options().split;

@@ -25,6 +25,9 @@ class ProgramStage : public stages::Stage {
     int buffer = 0;
   };
   Activations forward(const stages::Tensors& inputs, const at::Tensor& target, int buffer);
+  void backward_local(Activations& kept, stages::Adding adding) {
+    run(Part::backward_local, kept, {}, adding.first);
+  }
   void recompute(Activations& kept) { run(Part::recompute, kept, {}, true); }
   stages::Tensors backward(Activations& kept, const stages::Tensors& gradients,
                            stages::Adding adding) {
@@ -43,7 +46,7 @@ class ProgramStage : public stages::Stage {
   std::vector<capture::OperationInfo> operations(int rounds);
 
  private:
-  enum class Part { forward, recompute, backward, backward_input, backward_weight };
+  enum class Part { forward, backward_local, recompute, backward, backward_input, backward_weight };
   /// The recorded programs of one sample at one weight buffer.
   struct Recorded {
     stages::Activations kept;

@@ -19,7 +19,8 @@ void capture_steps(const Schedule& schedule, const std::vector<capture::Step*>& 
       [&](int worker, const Action& action) {
         capture::Step* const step = steps[action.stage];
         if (!step || !step->records()) return;
-        if (takes_gradient(action.op)) step->compare(int(action.sample % schedule.slots()));
+        if (lowering.begins_at_loss(action, /*own_losses=*/!lowering.supervised(action.stage)))
+          step->compare(int(action.sample % schedule.slots()));
         perform(*step, lowering(worker, action), schedule.slots());
       },
       [&](int worker) {

@@ -16,6 +16,8 @@ inline void perform(capture::Step& step, const Lowered& next, int slots) {
       step.forward(slot, action.version);
       if (next.gives.find(Signal::Kind::release)) step.discard(slot);
       return;
+    case Op::backward_local:
+      return step.backward_local(slot);
     case Op::recompute:
       return step.recompute(slot);
     case Op::backward:

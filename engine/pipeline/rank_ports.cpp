@@ -45,7 +45,7 @@ RankPorts::RankPorts(Shared& shared)
   takes_samples_.assign(std::size_t(exchange_.ranks()), true);
   takes_samples_[0] = false;
   for (int replica_id = 0; replica_id < shared.lowering.replica_ids(); ++replica_id) {
-    if (freight_.target_is_input() && shared.takes_loss(shared.lowering.stage(replica_id)))
+    if (freight_.target_is_input() && shared.takes_target(shared.lowering.stage(replica_id)))
       takes_samples_[std::size_t(rank_of(replica_id))] = false;
   }
   const std::lock_guard lock(exchange_.mutex());
@@ -187,7 +187,7 @@ void RankPorts::open_all() {
     }
     if (stage == 0 && takes_samples(rank_of(from))) between(Cargo::sample, 0, 0, rank_of(from));
     if (lowering.last(stage)) between(Cargo::prediction, 0, rank_of(from), 0);
-    if (shared_.takes_loss(stage)) between(Cargo::target, 0, 0, rank_of(from));
+    if (shared_.takes_target(stage)) between(Cargo::target, 0, 0, rank_of(from));
     between(Cargo::release, 0, rank_of(from), 0);
   }
 }

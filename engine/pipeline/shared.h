@@ -84,7 +84,9 @@ struct Shared {
 
   const Schedule& schedule() const { return pipeline.schedule; }
   /// Whether `stage` compares its output with targets.
-  bool takes_loss(int stage) const { return lowering.last(stage) || pipeline.own_losses; }
+  bool takes_target(int stage) const {
+    return lowering.last(stage) || pipeline.own_losses || lowering.supervised(stage);
+  }
   /// Whether to stop waiting for `sample`: a worker failed, or the stream ended before it.
   bool over(std::int64_t sample) const {
     return stop.load(std::memory_order_relaxed) || sample >= end.load(std::memory_order_relaxed);

@@ -86,13 +86,12 @@ bool Worker::perform(const Lowered& next) {
     if (!wait_for(action, need, token)) return false;
   }
   if (!await_target(action)) return false;
-  if (takes_gradient(action.op)) {
-    if (shared_.takes_loss(action.stage)) {
-      token.fate = info(action.sample).fate;
-      if (!compare(action, token.fate)) return false;
-    }
-    take_gradient(action, token);
+  if (shared_.lowering.begins_at_loss(action, shared_.pipeline.own_losses)) {
+    token.fate = info(action.sample).fate;
+    if (!compare(action, token.fate)) return false;
+    mine.fates[slot(action.sample)] = token.fate;
   }
+  if (takes_gradient(action.op)) take_gradient(action, token);
   work(next);
   mine.timer.lap(Part::compute);
   for (const Signal& signal : next.gives) give(action, signal);

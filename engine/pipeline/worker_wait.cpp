@@ -118,7 +118,7 @@ bool Worker::admit(const Action& action) {
 }
 
 bool Worker::await_target(const Action& action) {
-  if (action.op != Op::forward || !shared_.takes_loss(action.stage) ||
+  if (action.op != Op::forward || !shared_.takes_target(action.stage) ||
       gateway_.has_target(action.sample))
     return true;
   return await(action, [&](std::chrono::microseconds patience) {

@@ -8,12 +8,11 @@ Lowering::Lowering(const Schedule& schedule)
     : schedule_(schedule),
       replicas_(schedule.replica_counts()),
       worker_(workers_of_replicas(schedule)),
-      first_backward_(first_backwards(schedule)) {
-  const std::vector<StageNeeds> needs = stage_needs(schedule);
+      first_backward_(first_backwards(schedule)),
+      needs_(stage_needs(schedule)) {
   for (int stage = 0; stage < schedule.stages; ++stage) {
     first_replica_.push_back(int(stage_.size()));
     stage_.insert(stage_.end(), std::size_t(replicas(stage)), stage);
-    recomputes_.push_back(needs[std::size_t(stage)].recompute);
   }
 }
 

@@ -76,14 +76,21 @@ class Lowering {
   bool last(int stage) const { return stage + 1 == schedule_.stages; }
   /// The first sample that goes backward at `stage`.
   std::int64_t first_backward(int stage) const { return first_backward_[std::size_t(stage)]; }
-  bool recomputes(int stage) const { return recomputes_[std::size_t(stage)]; }
+  bool recomputes(int stage) const { return needs_[std::size_t(stage)].recompute; }
+  /// Whether `action` begins at a loss, if `own_losses`: every stage has one and no other gradient.
+  bool begins_at_loss(const Action& action, bool own_losses) const {
+    return action.op == Op::backward_local ||
+           (takes_gradient(action.op) && (last(action.stage) || own_losses));
+  }
+  /// Whether it has a loss of its own, beside the last stage's.
+  bool supervised(int stage) const { return needs_[std::size_t(stage)].local; }
 
  private:
   const Schedule& schedule_;
   std::vector<int> replicas_, first_replica_;  ///< by stage
   std::vector<int> worker_, stage_;            ///< by replica_id
   std::vector<std::int64_t> first_backward_;   ///< by stage
-  std::vector<bool> recomputes_;               ///< by stage
+  std::vector<StageNeeds> needs_;              ///< by stage
 };
 
 /// Walks the workers through their programs to the end of `samples` samples, one worker at a time,

@@ -91,6 +91,7 @@ Schedule make_schedule(const ScheduleSpec& spec) {
     const ScheduleEntry& entry = schedule_entry(spec.schedule);
     require_options(entry, spec);
     schedule = entry.generate(spec);
+    if (entry.deep_supervision && spec.deep_supervision) add_deep_supervision(schedule);
   }
   schedule.name = spec.schedule;
   if (spec.recompute) add_recompute(schedule);

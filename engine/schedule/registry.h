@@ -19,6 +19,7 @@ struct ScheduleEntry {
   bool virtual_stages = false;  ///< stages per worker
   bool vertical_sync = false;
   bool replicas = false;
+  bool deep_supervision = false;
 
   // For the planner. Tests check the counts against the schedule itself.
   bool flushes = false;         ///< the pipeline runs empty at each update

@@ -9,11 +9,11 @@
 namespace millrace::engine {
 
 char op_letter(Op op) {
-  return "FRBIWU"[int(op)];
+  return "FLRBIWU"[int(op)];
 }
 
 const char* op_name(Op op) {
-  static const char* const names[] = {"forward",        "recompute",       "backward",
+  static const char* const names[] = {"forward",        "backward_local",  "recompute", "backward",
                                       "backward_input", "backward_weight", "update"};
   return names[int(op)];
 }
@@ -134,6 +134,7 @@ std::vector<StageNeeds> stage_needs(const Schedule& schedule) {
   for_each_action(schedule, [&](int, const Action& action) {
     needs[action.stage].split |= action.op == Op::backward_weight;
     needs[action.stage].recompute |= action.op == Op::recompute;
+    needs[action.stage].local |= action.op == Op::backward_local;
   });
   return needs;
 }
@@ -212,6 +213,22 @@ void add_recompute(Schedule& schedule) {
       }
       *actions = std::move(all);
     }
+  }
+}
+
+void add_deep_supervision(Schedule& schedule) {
+  for (Program& program : schedule.workers) {
+    std::vector<Action> all;
+    for (const Action& action : program.period) {
+      const auto add = [&](Op op) {
+        if (action.stage + 1 < schedule.stages)
+          all.push_back({op, action.stage, action.sample, action.sample});
+      };
+      if (takes_gradient(action.op)) add(Op::recompute);
+      all.push_back(action);
+      if (action.op == Op::forward) add(Op::backward_local);
+    }
+    program.period = std::move(all);
   }
 }
 

@@ -9,14 +9,16 @@
 namespace millrace::engine {
 
 enum class Op : std::uint8_t {
-  forward,    ///< receive the sample from upstream, run the modules, send on (last stage: the loss)
-  recompute,  ///< run the modules again on the stored input, to restore the activations
-  backward,   ///< receive a gradient from downstream, backpropagate, send the input's gradient on
+  forward,  ///< receive the sample from upstream, run the modules, send on (last stage: the loss)
+  backward_local,  ///< the weights' gradient of the stage's own loss, by an auxiliary head
+  recompute,       ///< run the modules again on the stored input, to restore the activations
+  backward,  ///< receive a gradient from downstream, backpropagate, send the input's gradient on
   backward_input,   ///< backward without the weights' gradient
   backward_weight,  ///< the weights' gradient, which backward_input leaves out
   update,           ///< apply the mean of the gradients since the last update
 };
-/// Letters as in PyTorch: F, B, or I and W for a backward's two parts; R recomputes, U updates.
+/// Letters as in PyTorch: F, B, or I and W for a backward's two parts; L: of a local loss; R
+/// recomputes, U updates.
 char op_letter(Op op);
 /// "forward", "backward_input".
 const char* op_name(Op op);
@@ -116,6 +118,9 @@ struct ScheduleSpec {
   bool vertical_sync = false;  ///< pipedream: every stage uses the version that stage 0 saw
   std::vector<int> replicas;   ///< pipedream: workers per stage, [stages]; empty: 1 each
   bool recompute = false;      ///< keep only a sample's input; repeat forward before backward
+  /// partime, pb: each stage but the last also learns from a loss of its own; see
+  /// add_deep_supervision().
+  bool deep_supervision = false;
 };
 
 /// The worker of each replica, by replica_id.
@@ -128,6 +133,7 @@ std::vector<std::string> worker_names(const Schedule& schedule);
 struct StageNeeds {
   bool split = false;      ///< separate gradients of weights and input
   bool recompute = false;  ///< repeat the forward before the backward
+  bool local = false;      ///< the gradient of a loss of its own
 };
 /// The needs of each stage.
 std::vector<StageNeeds> stage_needs(const Schedule& schedule);
@@ -145,5 +151,11 @@ std::vector<std::int64_t> own_gradient_ages(const Schedule& schedule);
 /// Makes every stage keep only a sample's input and repeat its forward before its backward: costs a
 /// forward's time, keeps one sample's activations (Chen et al., arXiv 1604.06174; GPipe).
 void add_recompute(Schedule& schedule);
+
+/// Adds a backward_local after each forward that precedes an update, and a recompute before each
+/// backward, at every stage but the last: there an update applies the fresh gradient of the stage's
+/// own loss on the newest sample and the delayed one from downstream on an older sample, both at
+/// the current weights. For schedules with one weight version and an update per sample.
+void add_deep_supervision(Schedule& schedule);
 
 }  // namespace millrace::engine

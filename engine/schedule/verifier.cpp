@@ -85,6 +85,7 @@ struct Kept {
   std::int64_t version = 0;
   bool activations = true;  ///< false: must be recomputed first
   bool input_done = false;  ///< backward_input is done, backward_weight is not
+  bool local_done = false;  ///< backward_local is done
 };
 
 struct Replica {
@@ -93,6 +94,7 @@ struct Replica {
   std::int64_t backwards = 0;           ///< samples done
   std::vector<std::int64_t> gradients;  ///< samples since the last update, in order
   std::int64_t updates = 0;
+  bool has_local = false;  ///< a local gradient since the last update
   std::map<std::int64_t, Kept> kept;
 };
 
@@ -198,6 +200,7 @@ class Proof {
   void require_order(Replica& mine) {
     if (action_.op == Op::forward && action_.sample != mine.next_forward)
       throw Wrong{"forwards must take the samples in order, each once"};
+    if (action_.op == Op::backward_local) require_local(mine);
     if (action_.op == Op::recompute) require_recomputable(mine);
     if (takes_gradient(action_.op)) {
       if (lowering_.last(action_.stage) && action_.gradient != action_.sample)
@@ -213,6 +216,10 @@ class Proof {
 
   void act(const Lowered& next, Replica& mine) {
     if (action_.op == Op::forward) forward(mine);
+    if (action_.op == Op::backward_local) {
+      read_inputs();
+      kept(mine).local_done = mine.has_local = true;
+    }
     if (action_.op == Op::recompute) {
       read_inputs();
       kept(mine).activations = true;
@@ -242,9 +249,21 @@ class Proof {
     return found->second;
   }
 
+  /// It uses the activations that the forward has just left.
+  void require_local(Replica& mine) {
+    if (lowering_.last(action_.stage)) throw Wrong{"the last stage's loss is the pipeline's"};
+    if (schedule_.group > 1 || schedule_.versions_of(action_.stage) > 1)
+      throw Wrong{"a local loss needs an update per sample and one version of the weights"};
+    if (kept(mine).local_done ||
+        action_.sample + lowering_.replicas(action_.stage) != mine.next_forward)
+      throw Wrong{"a local loss is of the sample just forwarded, once"};
+    if (mine.has_local) throw Wrong{"two local gradients for one update"};
+  }
+
   void require_recomputable(Replica& mine) {
     const Kept& sample = kept(mine);
     if (sample.activations) throw Wrong{"its activations are there already"};
+    if (lowering_.supervised(action_.stage)) return;  // an old gradient meets the current weights
     const bool in_place = schedule_.versions_of(action_.stage) == 1;
     if (in_place && sample.version != mine.updates)
       throw Wrong{"recomputes at other weights than its forward's"};
@@ -279,6 +298,7 @@ class Proof {
     for (int replica = 0; replica < lowering_.replicas(action_.stage); ++replica)
       read(Kind::sum, lowering_.replica_id(action_.stage, replica), mine.updates);
     mine.gradients.clear();
+    mine.has_local = false;
     ++mine.updates;
   }
 
@@ -290,7 +310,8 @@ class Proof {
   void read_inputs() {
     const int stage = action_.stage;
     if (stage > 0) read(Kind::activation, stage - 1, action_.sample);
-    if (stage == 0 || lowering_.last(stage)) read(Kind::sample, 0, action_.sample);
+    if (stage == 0 || lowering_.last(stage) || action_.op == Op::backward_local)
+      read(Kind::sample, 0, action_.sample);
   }
 
   /// The update must cover this replica's next samples.

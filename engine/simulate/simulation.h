@@ -44,7 +44,7 @@ class SimulationFacts {
   double compute_ms(const Action& action) const {
     if (input_.ticks) return action.op == Op::update ? 0 : 1;
     const plan::StepCosts& ms = input_.stages[action.stage].ms;
-    const double by_op[] = {ms.forward,        ms.forward,         ms.backward(),
+    const double by_op[] = {ms.forward,        ms.weight_gradient, ms.forward, ms.backward(),
                             ms.input_gradient, ms.weight_gradient, ms.update};
     return by_op[int(action.op)] * input_.contention + input_.overhead_ms;
   }

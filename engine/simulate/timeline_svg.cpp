@@ -15,15 +15,16 @@ constexpr double kLetter = 6.2;  ///< about the width of a letter of 10 px
 constexpr const char* kStyle = R"(<style>
 text{font:11px sans-serif;fill:#1f2328}.m{fill:#59636e}.n{font-size:10px;fill:#14181d;text-anchor:middle}
 .p{fill:#fff}.r{fill:#f3f5f7}.g{stroke:#d1d9e0}
-.F{fill:#8ec5f2}.R{fill:#9adbd0}.B{fill:#f7b267}.I{fill:#fbd38a}.W{fill:#cdb4ee}.U{fill:#7fcf8e}.H{fill:#a7b0ba}
+.F{fill:#8ec5f2}.L{fill:#f2a0b5}.R{fill:#9adbd0}.B{fill:#f7b267}.I{fill:#fbd38a}.W{fill:#cdb4ee}.U{fill:#7fcf8e}.H{fill:#a7b0ba}
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.m{fill:#9198a1}.n{fill:#14181d}
 .p{fill:#0d1117}.r{fill:#171c23}.g{stroke:#3d444d}}
 </style>
 )";
 
 /// The legend's words by operation; the last one is for hand-offs.
-constexpr std::array kMeanings = {"forward",           "recompute", "backward", "backward, input",
-                                  "backward, weights", "update",    "hand-off"};
+constexpr std::array kMeanings = {
+    "forward",         "backward, local loss", "recompute", "backward",
+    "backward, input", "backward, weights",    "update",    "hand-off"};
 constexpr std::size_t kHandOff = kMeanings.size() - 1;
 
 char letter(std::size_t kind) {

@@ -113,7 +113,7 @@ Staircase draw_staircase(const Schedule& schedule, std::int64_t samples) {
 }
 
 const char* terminal_colour(Op op) {
-  static const char* const colours[] = {"\x1b[34m", "\x1b[36m", "\x1b[33m",
+  static const char* const colours[] = {"\x1b[34m", "\x1b[31m", "\x1b[36m", "\x1b[33m",
                                         "\x1b[33m", "\x1b[35m", "\x1b[32m"};
   return colours[int(op)];
 }

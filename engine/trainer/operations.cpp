@@ -86,7 +86,7 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
     for (const int source : network.crossing(range.begin))
       inputs.push_back(at::full(network.shape(source).sizes(), 0.5).to(device));
     at::Tensor target;
-    if (range.last || built[i].learns_locally())
+    if (built[i].takes_target())
       target = options.target_is_input && range.first
                    ? inputs[0]
                    : at::full(network.output().sizes(), 0.5).to(device);
@@ -117,7 +117,8 @@ double sgemm_flops() {
 }
 
 std::vector<double> cuttable(const TrainerOptions& options, std::vector<double> costs) {
-  if (options.correction.kind != "local") return costs;
+  const std::string& kind = options.correction.kind;
+  if (kind != "local" && kind != "deep-supervision") return costs;
   int kept = options.network->size();
   for (int layers = 0; kept > options.stages; --kept) {
     if (!options.network->module(kept - 1).parameters().empty() && ++layers == 2) break;

@@ -85,6 +85,12 @@ class Oracle {
     switch (action.op) {
       case Op::forward:
         return forward(stage, action);
+      case Op::backward_local:
+        if (learns(action.sample)) {
+          stage.count_local();
+          stage.backward_local(kept(action), {.first = true});
+        }
+        return true;
       case Op::recompute:
         if (learns(action.sample)) stage.recompute(kept(action));
         return true;
@@ -156,8 +162,7 @@ class Oracle {
       inputs = std::move(sent->second);
       activations_.erase(sent);
     }
-    const bool compares = last(action.stage) || stage.learns_locally();
-    const at::Tensor target = compares ? sample_(action.sample).second : at::Tensor();
+    const at::Tensor target = stage.takes_target() ? sample_(action.sample).second : at::Tensor();
     Kept& kept = kept_[key] = stage.forward(inputs, target, stage.buffer_of(action.version));
     if (last(action.stage)) {
       const at::Tensor& loss = kept.loss;

@@ -82,7 +82,7 @@ class Walk {
     const auto ms = [&](Op op) { return median(times_[stage][std::size_t(op)]); };
     return {.forward = ms(Op::forward),
             .input_gradient = ms(Op::backward_input),
-            .weight_gradient = ms(Op::backward) + ms(Op::backward_weight),
+            .weight_gradient = ms(Op::backward_local) + ms(Op::backward) + ms(Op::backward_weight),
             .update = ms(Op::update)};
   }
 

@@ -4,12 +4,15 @@
 #include <stdexcept>
 
 #include "engine/schedule/registry.h"
+#include "engine/schedule/schedule_csv.h"
 #include "engine/schedule/verifier.h"
 
 namespace millrace::engine {
 
 Schedule schedule_of(const TrainerOptions& options) {
-  Schedule schedule = make_schedule(options);
+  ScheduleSpec spec = options;
+  spec.deep_supervision = options.correction.kind == "deep-supervision";
+  Schedule schedule = make_schedule(spec);
   if (const std::optional<Fault> fault = verify(schedule)) {
     throw std::invalid_argument(fault->text(schedule.name));
   }
@@ -46,7 +49,12 @@ void require_correction(const TrainerOptions& options, const Schedule& schedule,
   if (kind == "spike-compensation" &&
       (options.optimizer.kind != "sgd" || options.optimizer.momentum == 0))
     fail("is for optimizer sgd with momentum");
-  if (kind != "local") return;
+  if (kind != "local" && kind != "deep-supervision") return;
+  if (kind == "deep-supervision" && !stage_needs(schedule).front().local) {
+    if (!is_schedule_file(schedule.name) && schedule_entry(schedule.name).deep_supervision)
+      return require_correction(options, schedule_of(options), cut);
+    fail("is for the schedules that keep one version of the weights, partime and pb");
+  }
   if (!options.replicas.empty()) fail("has no replicated stages");
   const stages::Network& network = *options.network;
   const stages::ImageShape& target = network.output();

@@ -308,6 +308,45 @@ def partime_local(stages, heads, samples):
     return losses
 
 
+def deep_supervision(stages, heads, samples, weight=0.87):
+    """At its step with sample n, a stage d stages from the end applies the gradient of its head's loss on n plus, with
+    weight / sqrt(1 + 2d), that of the last stage's loss on n - 2d, through that sample's own input at the weights of now.
+    Returns the losses of the last stage."""
+    losses, inputs, gradients, last = [], {}, {}, len(stages) - 1
+    for n in range(len(samples) + 2 * last):
+        x, target = samples[n] if n < len(samples) else (None, None)
+        for i, stage in enumerate(stages):
+            d, y, total = last - i, None, None
+            m = n - 2 * d
+            if n < len(samples):
+                inputs[i, n] = x
+                _, weights, y = stage.forward(x, first=True)
+            if i < last and 0 <= m < len(samples):
+                for parameter in heads[i].parameters:
+                    parameter.grad = torch.zeros_like(parameter)
+            if i < last and 0 <= m and n < len(samples):
+                found = torch.autograd.grad(heads[i].loss(y, target), weights + heads[i].parameters)
+                total = [gradient.clone() for gradient in found[:len(weights)]]
+                for parameter, gradient in zip(heads[i].parameters, found[len(weights):]):
+                    parameter.grad = gradient
+            if 0 <= m < len(samples):
+                end = stage.forward(inputs.pop((i, m)), i == 0)
+                if i == last:
+                    loss, gradient = loss_and_gradient(end[2], samples[m])
+                    losses.append(loss)
+                else:
+                    gradient = gradients.pop((i + 1, m))
+                found, gradients[i, m] = stage.backward(*end, gradient)
+                share = weight / (1 + 2 * d) ** 0.5 if d else 1.0
+                total = ([sum_.add_(g, alpha=share) for sum_, g in zip(total, found)] if total else
+                         [g * share for g in found])
+                stage.update([total], age=2 * d)
+                if d:
+                    heads[i].optimizer.step()
+            x = y
+    return losses
+
+
 def pipedream(stages, samples, **_):
     n = len(stages)
     return train_by_versions(stages, samples, [1] * n, lambda m, i: max(0, m - (n - i) + 1))

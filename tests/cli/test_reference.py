@@ -237,6 +237,22 @@ class Local(Reference):
                 self.assertTrue(math.isclose(report["loss"]["last"], losses[-1], rel_tol=1e-6))
                 self.assertEqual(report["gradient_age"], [0] * (len(cut) + 1))
 
+    def test_heads_beside_gradients_from_downstream(self):
+        frames, uri = self.frames()
+        for cut, schedule, capture in (([4], "partime", "eager"), ([2, 5], "pb", "eager"), ([2, 4, 6], "partime", "eager"),
+                                       ([2, 4, 6], "partime", "graph")):
+            with self.subTest(cut=cut, schedule=schedule, capture=capture):
+                network = self.network()
+                stages = reference.cut_network(network, cut, reference.sgd(0.9, self.lr))
+                heads = [reference.AuxiliaryHead(FEATURES, 3, 5, place, reference.sgd(0.9, 3 * self.lr)) for place in cut]
+                losses = reference.deep_supervision(stages, heads, reference.autoencode(frames))
+                report, _ = self.learn({**self.config(uri, cut, pipeline={"schedule": schedule, "capture": capture}, momentum=0.9),
+                                        "correction": {"kind": "deep-supervision"}})
+                self.assert_weights(network.state_dict(), **({"rtol": 1e-4, "atol": 1e-6} if capture == "graph" else {}))
+                self.assertTrue(math.isclose(report["loss"]["last"], losses[-1], rel_tol=1e-4))
+                self.assertEqual(report["gradient_age"], [2 * d for d in reversed(range(len(stages)))])
+                self.assertEqual(report["updates"], [len(frames)] * len(stages))
+
     def test_a_correction_that_does_not_fit_is_refused(self):
         layers = [{"type": "conv", "out": 4, "kernel": 3, "stride": 2}, {"type": "upsample"},
                   {"type": "conv", "out": 3, "kernel": 3}]
@@ -245,6 +261,7 @@ class Local(Reference):
                 ("spike-compensation", {"optimizer": {"kind": "adam"}}, "sgd with momentum"),
                 ("weight-prediction", {"pipeline": {"schedule": "pipedream", "stages": 2}}, "stashed weights"),
                 ("discrepancy", {"pipeline": {"schedule": "2bw", "stages": 1}}, "stashed weights"),
-                ("local", {"pipeline": {"schedule": "pipedream", "stages": 2, "replicas": [2, 1]}}, "replicated")):
+                ("local", {"pipeline": {"schedule": "pipedream", "stages": 2, "replicas": [2, 1]}}, "replicated"),
+                ("deep-supervision", {"pipeline": {"schedule": "pipedream", "stages": 2}}, "partime and pb")):
             source = {"uri": "synth:shapes", "width": 24, "height": 16}
             self.assert_check_refuses({"source": source, **tables, "correction": {"kind": correction}}, "config.toml", part)

@@ -7,26 +7,28 @@
 //   stage 1   .   F0  F1       F2 B2(0) U    F3 B3(1) U     F4 B4(2) U
 //   stage 2   .   .   F0 B0 U  F1 B1 U       F2 B2 U        F3 B3 U
 //
-// Stage N-1-d gets its first gradient at sample 2d, and gradients there are 2d samples old.
+// Stage N-1-d gets its first gradient at sample 2d, and gradients there are 2d samples old. With
+// deep supervision each goes back through its own sample, run again, as in pb: F4 L4 R0 B0 U.
 #include "engine/schedule/registry.h"
 
 namespace millrace::engine::schedules {
 namespace {
 
 Schedule partime_schedule(const ScheduleSpec& spec) {
+  const bool own = spec.deep_supervision;  // a gradient meets its own sample
   // N samples are at work; one more lets stage 0 take its next while the last stage finishes, so
-  // neighbours never wait for a third stage.
-  Schedule schedule{.stages = spec.stages, .in_flight = spec.stages + 1};
+  // neighbours never wait for a third stage. Stage 0 keeps an input 2(N-1) samples long.
+  Schedule schedule{.stages = spec.stages, .in_flight = own ? 2 * spec.stages : spec.stages + 1};
   for (int stage = 0; stage < spec.stages; ++stage) {
     const std::int64_t d = spec.stages - 1 - stage;
     Program program;
     for (std::int64_t sample = 0; sample < 2 * d; ++sample) {
       program.prologue.push_back({Op::forward, stage, sample, sample});
     }
-    const std::int64_t gradient = d == 0 ? 2 * d : 2 * d - 2;
+    const std::int64_t back = own ? 0 : 2 * d, gradient = own || d == 0 ? back : back - 2;
     program.period = {{Op::forward, stage, 2 * d, 2 * d},
-                      {Op::backward, stage, 2 * d, gradient},
-                      {Op::update, stage, 2 * d, 2 * d}};
+                      {Op::backward, stage, back, gradient},
+                      {Op::update, stage, back, back}};
     schedule.workers.push_back(program);
   }
   return schedule;
@@ -38,6 +40,7 @@ extern const ScheduleEntry partime{
     .name = "partime",
     .summary = "one step a frame: gradients go back through the activations of the current frame",
     .generate = partime_schedule,
+    .deep_supervision = true,
 };
 
 }  // namespace millrace::engine::schedules

@@ -33,6 +33,7 @@ extern const ScheduleEntry pb{
     .name = "pb",
     .summary = "as partime, but a gradient goes back through its own frame's saved activations",
     .generate = pb_schedule,
+    .deep_supervision = true,
     .samples_kept = [](int depth, int, int) { return 2 * depth - 1; },  // forwards run a tick ahead
 };
 

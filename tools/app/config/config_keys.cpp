@@ -27,7 +27,8 @@ Range from(double least, double most) {
 
 /// Polygons; one that is not closed or leaves the picture is refused with its own words later.
 Range zones() {
-  return {.text = "a list of polygons [[x, y], ...] or {points = [[x, y], ...], name, sensitivity}"};
+  return {.text =
+              "a list of polygons [[x, y], ...] or {points = [[x, y], ...], name, sensitivity}"};
 }
 
 Range one_of(std::vector<std::string> names) {
@@ -296,15 +297,20 @@ std::vector<ConfigKey> make_table() {
       KEY(optimizer.start_factor, from(0, 1), "warmup: initial rate, as a fraction of lr"),
       KEY(correction.kind, corrections(),
           "what to do about old gradients; none: the schedule's own update rule; auto: none where "
-          "gradients are fresh; else local for a network of changes, where it fits, and for others "
-          "inverse-age, with optimizer.beta1 = 0 unless that is set"),
+          "gradients are fresh; else deep-supervision for a network of changes, where it fits, and "
+          "for others inverse-age, with optimizer.beta1 = 0 unless that is set"),
       KEY(correction.anneal, from(1, kMany), "pipemare: updates until the full rate is reached"),
       KEY(correction.lambda, from(0, 1000), "dc-asgd: strength"),
       KEY(correction.decay, from(0.000001, 1),
           "discrepancy: share of a change of the weights that is left after a delay"),
       KEY(correction.kernel, kernel_side(),
-          "local: side of the auxiliary heads' kernel; what auto takes has 3 unless that is set"),
-      KEY(correction.rate, from(0, 1000), "local: the auxiliary heads' rate over the stage's"),
+          "local, deep-supervision: side of the auxiliary heads' kernel; what auto takes has 3 "
+          "unless that is set"),
+      KEY(correction.rate, from(0, 1000),
+          "local, deep-supervision: the auxiliary heads' rate over the stage's"),
+      KEY(correction.weight, from(0, 1000),
+          "deep-supervision: weight of downstream's gradient beside the head's, over the square "
+          "root of 1 + its age"),
       KEY(guard.kind, one_of({"none", "roll-back"}),
           "roll-back: if the loss diverges, which a change of scene does not, go back to the last "
           "good weights and learn more slowly for a while"),
@@ -326,7 +332,8 @@ std::vector<ConfigKey> make_table() {
       KEY(novelty.threshold, from(0, 1000),
           "deviation from which a picture is unexpected; 8: half as sensitive as 4; 0: 4"),
       KEY(novelty.minimum, from(1, 1000),
-          "unexpected looks in a row that make an event; ten to twenty a second, or each frame if fewer come"),
+          "unexpected looks in a row that make an event; ten to twenty a second, or each frame if "
+          "fewer come"),
       KEY(novelty.cooldown, from(0, 1e9),
           "seconds of the stream after an event in which none begins"),
       KEY(novelty.reasons, one_of({std::begin(kReasonNames), std::end(kReasonNames)}),

@@ -41,9 +41,10 @@ void require_copies(const Config& config, const engine::TrainerOptions& options,
     throw config.error("task.kind",
                        each + ", each from its frames alone: \"autoencode\" or \"next-frame\"");
   }
-  if (config.correction.kind == "local") {
+  const std::string& correction = config.correction.kind;
+  if (correction == "local" || correction == "deep-supervision") {
     throw config.error("correction.kind",
-                       each + ": \"local\" heads would each learn from one source");
+                       each + ": \"" + correction + "\" heads would each learn from one source");
   }
   require_plain(config, options, each);
 }

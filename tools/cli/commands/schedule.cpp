@@ -142,6 +142,8 @@ void add_schedule_choice(CLI::App& options, engine::ScheduleSpec& choice, int mo
       ->check(CLI::Range(1, 1024));
   options.add_flag("--recompute", choice.recompute,
                    "Keep only a sample's input and recompute the forward before the backward");
+  options.add_flag("--deep-supervision", choice.deep_supervision,
+                   "partime, pb: each stage but the last also learns from a loss of its own");
 }
 
 engine::Schedule chosen_schedule(engine::ScheduleSpec spec, int stages) {
