@@ -19,10 +19,9 @@ std::string summary_of(const std::string& kind) {
       ->summary;
 }
 
-/// Whether "local" is possible and gradients of a stage's own loss are fresh.
-bool local_fits(engine::TrainerOptions options, const engine::Schedule& schedule) {
-  if (!fresh(engine::own_gradient_ages(schedule))) return false;
-  options.correction.kind = "local";
+/// Whether schedule and network allow deep supervision.
+bool supervision_fits(engine::TrainerOptions options, const engine::Schedule& schedule) {
+  options.correction.kind = "deep-supervision";
   try {
     engine::require_correction(options, schedule);
   } catch (const std::invalid_argument&) {
@@ -45,9 +44,10 @@ void choose_correction(const Config& config, const engine::Schedule& schedule,
     return;
   }
   // With motion, errors don't stay in place: an old gradient would hit another frame's pixels.
-  if (change && local_fits(options, schedule)) {
-    options.correction.kind = "local";
+  if (change && supervision_fits(options, schedule)) {
+    options.correction.kind = "deep-supervision";
     if (unset("correction.kernel")) options.correction.kernel = 3;
+    if (has_beta1(options.optimizer) && unset("optimizer.beta1")) options.optimizer.beta1 = 0.5;
     return;
   }
   options.correction.kind = "inverse-age";
@@ -74,12 +74,12 @@ std::string describe_correction(const Config& config, const engine::TrainerOptio
 
 std::string local_note(const engine::TrainerOptions& options) {
   const engine::Schedule schedule = engine::schedule_of(options);
-  // If a stage's backward comes long after its forward, its local loss is just as old.
-  if (options.correction.kind == "local" || fresh(engine::gradient_ages(schedule)) ||
-      !local_fits(options, schedule))
+  const std::string& kind = options.correction.kind;
+  if (kind == "local" || kind == "deep-supervision" || fresh(engine::gradient_ages(schedule)) ||
+      !supervision_fits(options, schedule))
     return "";
-  return "local would teach each stage by an auxiliary head of its own: no gradient is old, and "
-         "pictures are often predicted better, but nothing comes back from downstream";
+  return "deep-supervision would also teach each stage by an auxiliary head of its own: pictures "
+         "are often predicted better, for about half as much computation again";
 }
 
 }  // namespace millrace::app
