@@ -1,10 +1,13 @@
 #include "tests/capture/program/operators.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <string_view>
 
 #include "capture/program/program_stage.h"
 
@@ -12,42 +15,60 @@ namespace millrace::program {
 namespace {
 
 using Sides = std::vector<std::int64_t>;
-using OfOne = Tensor (*)(const Tensor&);
-using OfTwo = Tensor (*)(const Tensor&, const Tensor&);
+using Of = std::function<Tensor(const Tensor&, const Tensor&)>;
 
-const std::vector<OfOne> kOfOne = {[](const Tensor& x) { return at::neg(x); },
-                                   [](const Tensor& x) { return at::abs(x); },
-                                   [](const Tensor& x) { return at::sgn(x); },
-                                   [](const Tensor& x) { return at::relu(x); },
-                                   [](const Tensor& x) { return at::sigmoid(x); },
-                                   [](const Tensor& x) { return at::tanh(x); },
-                                   [](const Tensor& x) { return at::silu(x); },
-                                   [](const Tensor& x) { return at::gelu(x, "none"); },
-                                   [](const Tensor& x) { return at::gelu(x, "tanh"); },
-                                   [](const Tensor& x) { return at::hardsigmoid(x); },
-                                   [](const Tensor& x) { return at::hardswish(x); },
-                                   [](const Tensor& x) { return at::hardtanh(x, -0.4, 0.7); },
-                                   [](const Tensor& x) { return at::leaky_relu(x, 0.1); },
-                                   [](const Tensor& x) { return at::elu(x, 0.5, 1.5, 2); },
-                                   [](const Tensor& x) { return x * 0.3; },
-                                   [](const Tensor& x) { return x - 2.5; }};
-const std::vector<OfTwo> kOfTwo = {[](const Tensor& x, const Tensor& y) { return x + y; },
-                                   [](const Tensor& x, const Tensor& y) { return x - y; },
-                                   [](const Tensor& x, const Tensor& y) { return x * y; },
-                                   [](const Tensor& x, const Tensor& y) { return x / y; }};
-const std::vector<OfTwo> kGradients = {
-    [](const Tensor& g, const Tensor& x) { return at::threshold_backward(g, x, 0); },
-    [](const Tensor& g, const Tensor& x) { return at::sigmoid_backward(g, x); },
-    [](const Tensor& g, const Tensor& x) { return at::tanh_backward(g, x); },
-    [](const Tensor& g, const Tensor& x) { return at::silu_backward(g, x); },
-    [](const Tensor& g, const Tensor& x) { return at::gelu_backward(g, x, "none"); },
-    [](const Tensor& g, const Tensor& x) { return at::gelu_backward(g, x, "tanh"); },
-    [](const Tensor& g, const Tensor& x) { return at::hardsigmoid_backward(g, x); },
-    [](const Tensor& g, const Tensor& x) { return at::hardswish_backward(g, x); },
-    [](const Tensor& g, const Tensor& x) { return at::hardtanh_backward(g, x, -0.4, 0.7); },
-    [](const Tensor& g, const Tensor& x) { return at::leaky_relu_backward(g, x, 0.1, false); },
-    [](const Tensor& g, const Tensor& x) { return at::elu_backward(g, 0.5, 1.5, 2, false, x); },
-    [](const Tensor& g, const Tensor& y) { return at::elu_backward(g, 0.5, 1.5, 2, true, y); }};
+/// LibTorch's operator, with parameters of some values, false for flags.
+Of called(const char* aten, std::size_t operands, std::size_t parameters) {
+  const auto schema = [&](const char* overload) {
+    return c10::Dispatcher::singleton().findSchema({aten, overload});
+  };
+  const c10::OperatorHandle operation = schema("") ? *schema("") : schema("Tensor").value();
+  return [=](const Tensor& x, const Tensor& y) {
+    static constexpr double values[] = {0.3, 1.5, 2};
+    torch::jit::Stack stack = {x};
+    if (operands > 1) stack.push_back(y);
+    for (std::size_t i = 0; i < parameters; ++i) stack.push_back(values[i]);
+    while (stack.size() < operation.schema().arguments().size()) stack.push_back(false);
+    operation.callBoxed(stack);
+    return stack[0].toTensor();
+  };
+}
+
+/// Of functions-inl.h: those whose name ends with "gradient", or the others.
+std::vector<Of> listed(bool gradients, std::size_t operands) {
+  std::vector<Of> all;
+  const auto add = [&](std::string_view name, const char* aten, std::size_t count,
+                       std::size_t parameters) {
+    if (aten && count == operands && name.ends_with("gradient") == gradients)
+      all.push_back(called(aten, count, parameters));
+  };
+#define FUNCTION(enumerator, name, aten, operands, parameters, ...) \
+  add(name, aten, operands, parameters);
+#include "capture/program/kernels/functions-inl.h"
+  return all;
+}
+std::vector<Of> with(std::vector<Of> some, const std::vector<Of>& more) {
+  some.insert(some.end(), more.begin(), more.end());
+  return some;
+}
+
+const std::vector<Of> kOfOne =
+    with({[](const Tensor& x, const Tensor&) { return at::gelu(x, "none"); },
+          [](const Tensor& x, const Tensor&) { return at::gelu(x, "tanh"); },
+          [](const Tensor& x, const Tensor&) { return x * 0.3; },
+          [](const Tensor& x, const Tensor&) { return x - 2.5; }},
+         listed(false, 1));
+const std::vector<Of> kOfTwo = with({[](const Tensor& x, const Tensor& y) { return x + y; },
+                                     [](const Tensor& x, const Tensor& y) { return x - y; },
+                                     [](const Tensor& x, const Tensor& y) { return x / y; }},
+                                    listed(false, 2));
+const std::vector<Of> kGradients = with(
+    {[](const Tensor& g, const Tensor& x) { return at::threshold_backward(g, x, 0); },
+     [](const Tensor& g, const Tensor& x) { return at::gelu_backward(g, x, "none"); },
+     [](const Tensor& g, const Tensor& x) { return at::gelu_backward(g, x, "tanh"); },
+     [](const Tensor& g, const Tensor& x) { return at::elu_backward(g, 0.5, 1.5, 2, false, x); },
+     [](const Tensor& g, const Tensor& y) { return at::elu_backward(g, 0.5, 1.5, 2, true, y); }},
+    listed(true, 2));
 
 template <class Function>
 Function any_of(const std::vector<Function>& functions, Random& random) {
@@ -65,14 +86,14 @@ Operators elements(Random& random) {
   narrow.erase(narrow.begin(), narrow.begin() + random.up_to(int(dimensions)) - 1);
   const std::int64_t a = random.up_to(int(dimensions)) - 1, b = random.up_to(int(dimensions)) - 1;
   const auto turned = [=](const Tensor& t) { return t.transpose(a, b); };
-  const OfOne one = any_of(kOfOne, random);
-  const OfTwo two = any_of(kOfTwo, random), gradient = any_of(kGradients, random);
+  const Of one = any_of(kOfOne, random), two = any_of(kOfTwo, random),
+           gradient = any_of(kGradients, random);
   const Tensor x = random.numbers(sizes), y = random.numbers(narrow);
   return {[=](const Tensors& t) {
             const Tensor part = t[0].narrow(0, t[0].size(0) / 2, t[0].size(0) - t[0].size(0) / 2);
-            return Tensors{one(t[0]),
-                           one(turned(t[0])),
-                           one(part),
+            return Tensors{one(t[0], {}),
+                           one(turned(t[0]), {}),
+                           one(part, {}),
                            two(t[0], t[1]),
                            two(t[2], t[0]),
                            gradient(t[2], t[0]),
@@ -234,8 +255,8 @@ const std::vector<Family>& families() {
 Operators functions_of(const Tensor& x, const Tensor& y) {
   return {[](const Tensors& t) {
             Tensors made;
-            for (const OfOne f : kOfOne) made.push_back(f(t[0]));
-            for (const OfTwo f : kOfTwo) made.push_back(f(t[0], t[1]));
+            for (const Of& f : kOfOne) made.push_back(f(t[0], {}));
+            for (const Of& f : kOfTwo) made.push_back(f(t[0], t[1]));
             return made;
           },
           {x, y}};
@@ -244,7 +265,7 @@ Operators functions_of(const Tensor& x, const Tensor& y) {
 Operators gradients_of(const Tensor& x, const Tensor& g) {
   return {[](const Tensors& t) {
             Tensors made;
-            for (const OfTwo f : kGradients) made.push_back(f(t[1], t[0]));
+            for (const Of& f : kGradients) made.push_back(f(t[1], t[0]));
             return made;
           },
           {x, g}};
