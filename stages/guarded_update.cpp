@@ -2,11 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/custom_class.h>
 #include <torch/library.h>
 
 #include <cmath>
-#include <cstring>
-#include <type_traits>
 
 namespace millrace::stages {
 namespace {
@@ -30,12 +29,13 @@ void optimize(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& r
 
 at::Tensor check_and_update_operator(const at::Tensor& from, const at::Tensor& to,
                                      const at::Tensor& gradient, std::vector<at::Tensor> state,
-                                     std::vector<at::Tensor> memory, std::string numbers,
+                                     std::vector<at::Tensor> memory,
+                                     const c10::intrusive_ptr<NumbersArgument>& argument,
                                      const at::Tensor& rate, const at::Tensor& skipped,
                                      const std::optional<at::Tensor>& given) {
   const at::Tensor finite =
       given ? *given : at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
-  guarded_update(numbers_in(numbers),
+  guarded_update(argument->numbers,
                  {.from = from,
                   .to = to,
                   .gradient = gradient,
@@ -98,17 +98,12 @@ CorrectionMemory memory_of(CorrectionRule rule, const Memory& memory) {
   return {};
 }
 
-UpdateNumbers numbers_in(const std::string& bytes) {
-  static_assert(std::is_trivially_copyable_v<UpdateNumbers>);
-  UpdateNumbers n;
-  std::memcpy(&n, bytes.data(), sizeof n);
-  return n;
-}
-
 TORCH_LIBRARY(millrace, library) {
+  library.class_<NumbersArgument>("Numbers");
   library.def(
       "check_and_update(Tensor weights, Tensor(a!) to, Tensor(b!) gradient, Tensor(c!)[] state, "
-      "Tensor(d!)[] memory, str numbers, Tensor rate, Tensor(e!) skipped, Tensor? finite) -> "
+      "Tensor(d!)[] memory, __torch__.torch.classes.millrace.Numbers numbers, Tensor rate, "
+      "Tensor(e!) skipped, Tensor? finite) -> "
       "Tensor",
       torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &check_and_update_operator));
 }
@@ -119,7 +114,7 @@ at::Tensor check_and_update(const UpdateNumbers& n, UpdateBuffers buffers, const
                                  .findSchemaOrThrow("millrace::check_and_update", "")
                                  .typed<decltype(check_and_update_operator)>();
   return called.call(buffers.from, buffers.to, buffers.gradient, buffers.state, buffers.memory,
-                     std::string(reinterpret_cast<const char*>(&n), sizeof n), rate, skipped,
+                     c10::make_intrusive<NumbersArgument>(n), rate, skipped,
                      finite.defined() ? std::optional(finite) : std::nullopt);
 }
 

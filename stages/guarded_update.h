@@ -1,8 +1,8 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
-#include <string>
 #include <vector>
 
 #include "stages/correction.h"
@@ -33,8 +33,11 @@ void guarded_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Ten
 at::Tensor check_and_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
                             at::Tensor& skipped, const at::Tensor& finite = {});
 
-/// UpdateNumbers from the operator's argument, their bytes.
-UpdateNumbers numbers_in(const std::string& bytes);
+/// The operator's argument `numbers`.
+struct NumbersArgument final : torch::CustomClassHolder {
+  explicit NumbersArgument(const UpdateNumbers& n) : numbers(n) {}
+  const UpdateNumbers numbers;
+};
 /// Addresses of state and memory, for our kernels.
 UpdateState state_of(const UpdateNumbers& n, const std::vector<at::Tensor>& state);
 CorrectionMemory memory_of(CorrectionRule rule, const Memory& memory);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
 #include <torch/library.h>
 
 #include "stages/layers.h"
@@ -12,17 +13,19 @@ namespace {
 
 using torch::autograd::AutogradContext, torch::autograd::Function, torch::autograd::variable_list;
 
+using ReducerPointer = c10::intrusive_ptr<ReducerArgument>;
+
 /// Pictures travel in channels-last order, as in step programs.
-at::Tensor add_up_operator(const at::Tensor& part, std::int64_t reducer, std::int64_t place) {
+at::Tensor add_up_operator(const at::Tensor& part, const ReducerPointer& argument,
+                           std::int64_t place) {
   const at::Tensor sum =
       part.clone(part.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
-  reinterpret_cast<Reducer*>(reducer)->add_up(
-      {sum.mutable_data_ptr<float>(), std::size_t(sum.numel())}, int(place));
+  argument->reducer->add_up({sum.mutable_data_ptr<float>(), std::size_t(sum.numel())}, int(place));
   return sum.contiguous();
 }
 
 /// One call of the operator millrace::add_up, so that recorders see the sum as a whole.
-at::Tensor added_up(const at::Tensor& part, std::int64_t reducer, int place) {
+at::Tensor added_up(const at::Tensor& part, const ReducerPointer& reducer, int place) {
   static const auto called = c10::Dispatcher::singleton()
                                  .findSchemaOrThrow("millrace::add_up", "")
                                  .typed<decltype(add_up_operator)>();
@@ -33,21 +36,22 @@ at::Tensor added_up(const at::Tensor& part, std::int64_t reducer, int place) {
 
 /// Megatron's f: identity forward, all-reduce backward.
 struct Fan : Function<Fan> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, std::int64_t reducer,
-                            std::int64_t module) {
-    context->saved_data["reducer"] = reducer;
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
+                            const ReducerPointer& reducer, std::int64_t module) {
+    context->saved_data["reducer"] = c10::IValue(reducer);
     context->saved_data["module"] = module;
     return x.alias();  // a view's strides would no longer be channels-last
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const int place = int(2 * context->saved_data["module"].toInt() + 1);
-    return {added_up(gradients[0], context->saved_data["reducer"].toInt(), place), {}, {}};
+    const auto reducer = context->saved_data["reducer"].toCustomClass<ReducerArgument>();
+    return {added_up(gradients[0], reducer, place), {}, {}};
   }
 };
 
 /// Megatron's g: all-reduce forward, identity backward.
 struct Gather : Function<Gather> {
-  static at::Tensor forward(AutogradContext*, const at::Tensor& x, std::int64_t reducer,
+  static at::Tensor forward(AutogradContext*, const at::Tensor& x, const ReducerPointer& reducer,
                             std::int64_t module) {
     return added_up(x, reducer, int(2 * module));
   }
@@ -66,20 +70,20 @@ class Part final : public Layer {
         module_(module),
         role_(role),
         layer_(std::move(layer)),
-        reducer_(std::move(reducer)) {}
+        reducer_(c10::make_intrusive<ReducerArgument>(std::move(reducer))) {}
 
   std::string describe() const override { return layer().describe(); }
   std::vector<ParameterSpec> parameters() const override { return layer().parameters(); }
   bool names_are_whole() const override { return layer().names_are_whole(); }
   at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
-    const std::int64_t reducer = reinterpret_cast<std::int64_t>(reducer_.get());
     if (role_ == Role::first && x[0].requires_grad()) {
-      const at::Tensor fanned[] = {Fan::apply(x[0], reducer, module_), at::Tensor()};
+      const at::Tensor fanned[] = {Fan::apply(x[0], reducer_, module_), at::Tensor()};
       return layer().forward(fanned, p);
     }
     if (role_ != Role::second) return layer().forward(x, p);
     const at::Tensor unbiased[] = {p[0], at::Tensor()};
-    return Gather::apply(layer().forward(x, unbiased), reducer, module_) + p[1].view({1, -1, 1, 1});
+    return Gather::apply(layer().forward(x, unbiased), reducer_, module_) +
+           p[1].view({1, -1, 1, 1});
   }
 
  private:
@@ -89,7 +93,7 @@ class Part final : public Layer {
   std::int64_t module_;
   Role role_;
   std::unique_ptr<Layer> layer_;  ///< null: the network's
-  std::shared_ptr<Reducer> reducer_;
+  ReducerPointer reducer_;
 };
 
 /// Whether a later join uses an output of modules [begin, end).
@@ -118,8 +122,10 @@ bool are_pair(const LayerFunction* first, const LayerFunction* second, int ways)
 }
 
 TORCH_LIBRARY_FRAGMENT(millrace, library) {
-  library.def("add_up(Tensor part, int reducer, int place) -> Tensor",
-              torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &add_up_operator));
+  library.class_<ReducerArgument>("Reducer");
+  library.def(
+      "add_up(Tensor part, __torch__.torch.classes.millrace.Reducer reducer, int place) -> Tensor",
+      torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &add_up_operator));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/ivalue.h>
+
 #include <map>
 #include <memory>
 #include <span>
@@ -18,6 +20,12 @@ class Reducer {
   virtual ~Reducer() = default;
   /// Sums in place, with the same bits for all. Blocks. Throws std::runtime_error.
   virtual void add_up(std::span<float> numbers, int place) = 0;
+};
+
+/// The argument `reducer` of the operator millrace::add_up.
+struct ReducerArgument final : torch::CustomClassHolder {
+  explicit ReducerArgument(std::shared_ptr<Reducer> of) : reducer(std::move(of)) {}
+  const std::shared_ptr<Reducer> reducer;
 };
 
 /// Tensor parallelism: pairs of modules within a stage are split as in Megatron-LM (arXiv

@@ -2,26 +2,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "capture/program/node.h"
+#include "capture/program/operations/convolution.h"
 
 namespace millrace::program {
 namespace {
-
-using kernels::Activation, kernels::Function, kernels::Pass;
-
-/// Operators whose results are always the same.
-bool is_constant(const Node& node) {
-  static const std::set<std::string> names = {
-      "aten::ones", "aten::ones_like", "aten::full", "aten::full_like", "aten::scalar_tensor",
-  };
-  return node.kind == Kind::zero ||
-         (node.kind == Kind::torch && names.count(node.call->name()) > 0);
-}
-
-bool same_memory(const at::Tensor& a, const at::Tensor& b) {
-  return a.const_data_ptr() == b.const_data_ptr() && a.sizes() == b.sizes() &&
-         (a.strides() == b.strides() || lie_alike(a, b));
-}
 
 class Fuser {
  public:
@@ -33,7 +17,7 @@ class Fuser {
       changed = false;
       for (std::size_t i = 0; i < nodes_.size(); ++i) {
         const std::size_t before = nodes_.size();
-        changed |= activate(i) || mask(i) || through_sigmoid(i) || write_there(i) || accumulate(i);
+        changed |= take_over(i) || write_there(i) || accumulate(i);
         if (nodes_.size() != before) changed = true;
       }
       changed |= leave_out();
@@ -83,7 +67,7 @@ class Fuser {
 
   void fold_constants() {
     for (std::size_t i = nodes_.size(); i-- > 0;) {
-      if (!is_constant(nodes_[i])) continue;
+      if (!nodes_[i].operation.constant) continue;
       const at::Tensor made = nodes_[i].writes[0];
       const Range range = storage_range(made);
       bool written = false;
@@ -94,62 +78,35 @@ class Fuser {
     }
   }
 
-  /// Makes node i apply `function` to its result, if a map of that function is the only user.
-  /// \param right the function's other operand, if it must be this one.
-  /// \returns the map's node, now removed; nothing if it has to stay.
-  std::optional<Node> take_over(std::size_t i, Function function, const at::Tensor& right = {}) {
+  /// Makes a node apply the function that alone uses its first result, if it can.
+  bool take_over(std::size_t i) {
     Node& node = nodes_[i];
+    if (!node.operation.take_over) return false;
     const Place user = only_user(i, node.writes[0]);
-    if (!user || !is_map(nodes_[*user], function)) return {};
-    const Node next = nodes_[*user];
+    const kernels::Map* const map = user ? as_map(nodes_[*user]) : nullptr;
+    if (!map) return false;
+    const Node& next = nodes_[*user];
+    const at::Tensor right = next.reads.size() > 1 ? next.reads[1] : at::Tensor();
     if (!same_memory(next.reads[0], node.writes[0]) || !is_image(next.writes[0]) ||
-        !untouched(i, *user, next.writes[0]))
-      return {};
-    if (next.reads.size() > 1 && (!is_image(next.reads[1]) || !unwritten(i, *user, next.reads[1]) ||
-                                  (right.defined() && !same_memory(next.reads[1], right))))
-      return {};
+        !untouched(i, *user, next.writes[0]) ||
+        (right.defined() && (!is_image(right) || !unwritten(i, *user, right))) ||
+        !node.operation.take_over(node, map->function, right))
+      return false;
     node.writes = next.writes;
     erase(*user);
-    return next;
-  }
-
-  bool activate(std::size_t i) {
-    Node& node = nodes_[i];
-    if (!is_pass(node, Pass::kForward) || node.convolution.activation != Activation::kNone)
-      return false;
-    const bool relu = take_over(i, Function::relu).has_value();
-    if (!relu && !take_over(i, Function::sigmoid)) return false;
-    node.convolution.activation = relu ? Activation::kRelu : Activation::kSigmoid;
     return true;
-  }
-
-  bool mask(std::size_t i) {
-    Node& node = nodes_[i];
-    if (!is_pass(node, Pass::kDataGradient) || node.convolution.masked) return false;
-    const std::optional<Node> masks = take_over(i, Function::relu_gradient);
-    if (!masks) return false;
-    node.convolution.masked = true;
-    node.reads.push_back(masks->reads[1]);
-    return true;
-  }
-
-  bool through_sigmoid(std::size_t i) {
-    Node& node = nodes_[i];
-    if (node.kind != Kind::mse || !node.gradient || node.through_sigmoid) return false;
-    node.through_sigmoid = take_over(i, Function::sigmoid_gradient, node.reads[1]).has_value();
-    return node.through_sigmoid;
   }
 
   /// Computes a value that is only copied at the copy's destination.
   bool write_there(std::size_t i) {
     Node& node = nodes_[i];
-    if (node.kind == Kind::torch || node.kind == Kind::update) return false;
+    if (nodes_[i].operation.in_place) return false;
     for (at::Tensor& made : node.writes) {
       const Place user = only_user(i, made);
-      if (!user || nodes_[*user].kind != Kind::copy) continue;
+      if (!user || !nodes_[*user].operation.copy) continue;
       const Node& next = nodes_[*user];
       const at::Tensor there = next.writes[0];
-      const bool any_layout = node.kind == Kind::copy;
+      const bool any_layout = nodes_[i].operation.copy;
       if (!same_memory(next.reads[0], made) || !(any_layout || lie_alike(made, there)) ||
           !untouched(i, *user, there))
         continue;
@@ -164,7 +121,8 @@ class Fuser {
   /// Makes weight gradients that are only added to others accumulate in place.
   bool accumulate(std::size_t i) {
     Node& node = nodes_[i];
-    if (!is_pass(node, Pass::kWeightGradient) || node.convolution.accumulate) return false;
+    Convolve* const gradient = as_pass(node, kernels::Pass::kWeightGradient);
+    if (!gradient || gradient->convolution.accumulate) return false;
     std::vector<std::size_t> users;
     std::vector<at::Tensor> sums;
     for (const at::Tensor& made : node.writes) {
@@ -174,12 +132,13 @@ class Fuser {
       }
       Place user = only_user(i, made);
       at::Tensor source = made;
-      if (user && nodes_[*user].kind == Kind::copy) {  // to other strides
+      if (user && nodes_[*user].operation.copy) {  // to other strides
         users.push_back(*user);
         source = nodes_[*user].writes[0];
         user = only_user(*user, source);
       }
-      if (!user || !is_map(nodes_[*user], Function::add)) return false;
+      const kernels::Map* const map = user ? as_map(nodes_[*user]) : nullptr;
+      if (!map || map->function != kernels::Function::add) return false;
       const Node& next = nodes_[*user];
       if (!same_memory(next.writes[0], next.reads[0]) || !same_memory(next.reads[1], source) ||
           !next.writes[0].is_contiguous() || !untouched(i, *user, next.writes[0]))
@@ -187,7 +146,7 @@ class Fuser {
       users.push_back(*user);
       sums.push_back(next.writes[0]);
     }
-    node.convolution.accumulate = true;
+    gradient->convolution.accumulate = true;
     node.writes = sums;
     std::sort(users.rbegin(), users.rend());
     for (const std::size_t user : users) erase(user);
@@ -198,7 +157,7 @@ class Fuser {
   bool leave_out() {
     bool changed = false;
     for (std::size_t i = nodes_.size(); i-- > 0;) {
-      bool wanted = nodes_[i].kind == Kind::update || nodes_[i].writes.empty();
+      bool wanted = nodes_[i].operation.update || nodes_[i].writes.empty();
       for (const at::Tensor& made : nodes_[i].writes) {
         if (!made.defined()) continue;
         wanted |= !own_.holds(made);
@@ -220,24 +179,6 @@ class Fuser {
 
 void fuse(std::vector<Node>& nodes, OwnMemory& own) {
   Fuser(nodes, own).run();
-}
-
-void pair_gradients(std::vector<Node>& nodes) {
-  for (std::size_t i = 0; i + 1 < nodes.size(); ++i) {
-    Node& data = nodes[i];
-    const Node& weights = nodes[i + 1];
-    if (!is_pass(data, Pass::kDataGradient) || !is_pass(weights, Pass::kWeightGradient) ||
-        !same_memory(data.reads[0], weights.reads[0]) || !weights.writes[0].defined() ||
-        data.convolution.input != weights.convolution.input ||
-        data.convolution.kernel != weights.convolution.kernel ||
-        !kernels::gradients_together(data.convolution))
-      continue;
-    data.convolution.pass = Pass::kGradients;
-    data.convolution.accumulate = weights.convolution.accumulate;
-    data.reads.insert(data.reads.begin() + 2, weights.reads[1]);
-    data.writes.insert(data.writes.end(), weights.writes.begin(), weights.writes.end());
-    nodes.erase(nodes.begin() + std::ptrdiff_t(i) + 1);
-  }
 }
 
 }  // namespace millrace::program

@@ -53,6 +53,11 @@ bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
           (a.is_contiguous() && b.is_contiguous()));
 }
 
+bool same_memory(const at::Tensor& a, const at::Tensor& b) {
+  return a.const_data_ptr() == b.const_data_ptr() && a.sizes() == b.sizes() &&
+         (a.strides() == b.strides() || lie_alike(a, b));
+}
+
 std::vector<std::int64_t> by_stride(const at::Tensor& tensor) {
   std::vector<std::int64_t> order;
   for (std::int64_t d = 0; d < tensor.dim(); ++d) {

@@ -3,7 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <any>
+#include <functional>
 #include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "capture/program/kernels/kernels.h"
@@ -11,54 +15,41 @@
 
 namespace millrace::program {
 
-/// What a node computes, with its operands; where there are two lists, the second is the
-/// gradient's.
-enum class Kind {
-  torch,         ///< the LibTorch operator as called
-  convolution,   ///< by pass: {x, w[, bias]} -> {y}, with an activation; {dy, w[, mask]} -> {dx};
-                 ///< {dy, x} -> {dw, db}, either may be undefined; on a GPU of a group;
-                 ///< {dy, w, x[, mask]} -> {dx, dw, db}
-  map,           ///< {left[, right]} -> {made}
-  mse,           ///< {prediction, target} -> {loss}; {scale, prediction, target} -> {gradient}
-  group_norm,    ///< {x[, weight, bias]} -> {y, mean, rstd}; missing ones are undefined. Frozen, as
-                 ///< batch norm in eval mode: {x, weight, bias, mean, variance} -> {y}. Gradient:
-                 ///< {dy, x, mean, rstd or variance, weight} -> {dx, dw, db}; each may be undefined
-  layer_norm,    ///< as group_norm
-  copy,          ///< {source} -> {destination}
-  update,        ///< {weights, gradient, rate, finite, state..., memory...} -> {finite, skipped,
-                 ///< to, state..., memory...}; finite may be undefined
-  add_up,        ///< {part} -> {sum}: over the ranks that share modules
-  softmax,       ///< {x} -> {y}; {dy, y} -> {dx}
-  pool,          ///< {x} -> {y}; {dy[, x]} -> {dx}
-  zero,          ///< {} -> {made}
-  channel_sums,  ///< {x} -> {sum over each channel's pixels}
-  sample_of_bytes,  ///< {bytes [H,W,C]} -> {sample}; on a GPU
-  transfer,         ///< {source} -> {destination}: bytes between pinned memory and a GPU
+class Prepared;
+struct Node;
+
+/// What a node computes but for the tensors, and how it is prepared. Each is a file in operations/.
+struct Operation {
+  std::string name;  ///< in reports: "group norm 8x16x24 gradient"
+
+  // What fusion must know.
+  bool constant = false;  ///< its results are always the same
+  bool copy = false;      ///< its result is its operand, in any layout
+  bool in_place = false;  ///< its results cannot move
+  bool update = false;    ///< of weights: it is never dead; its operand 1 is the gradient
+  /// Applies the function to its first result from now on, if it can. `right`: the function's other
+  /// operand; undefined: none. Null: it never can.
+  std::function<bool(Node& node, kernels::Function function, const at::Tensor& right)> take_over;
+
+  /// For a team of that many threads.
+  using OnCores = std::function<std::unique_ptr<Prepared>(const Node& node, int threads)>;
+  /// Launches on the current stream without waiting. Compiles kernels that are new.
+  using OnGpu = std::function<std::unique_ptr<Prepared>(const Node& node)>;
+  OnCores on_cores;
+  OnGpu on_gpu;
+
+  std::any attributes;  ///< that others see
 };
 
+/// An operation, its operands and its results; any may be undefined where its file says so.
 struct Node {
-  Kind kind = Kind::torch;
-  bool gradient = false;       ///< of mse, a norm, softmax or pool
-  const Call* call = nullptr;  ///< it was made from
+  Operation operation;
   std::vector<at::Tensor> reads, writes;
-  kernels::Convolution convolution{};
-  bool weights_early = false;  ///< convolution: weights are ready before the program runs
-  std::vector<kernels::Convolution>
-      group;  ///< whose weights' gradients it makes, one after another
-  kernels::Map map{};
-  float factor = 1;           ///< channel_sums: of each sum
-  kernels::GroupNorm norm{};  ///< for a layer norm only eps
-  kernels::Matrix matrix{};   ///< layer_norm and softmax
-  bool logarithm = false;     ///< softmax
-  kernels::Pool pool{};
-  bool through_sigmoid = false;  ///< gradient of mse: continue through the sigmoid before it
 };
 
-inline bool is_pass(const Node& node, kernels::Pass pass) {
-  return node.kind == Kind::convolution && node.convolution.pass == pass;
-}
-inline bool is_map(const Node& node, kernels::Function function) {
-  return node.kind == Kind::map && node.map.function == function;
+/// A map's attributes; null for other operations.
+inline const kernels::Map* as_map(const Node& node) {
+  return std::any_cast<kernels::Map>(&node.operation.attributes);
 }
 
 /// The byte range [begin, end) that a tensor may touch.
@@ -80,6 +71,9 @@ bool is_image(const at::Tensor& tensor);
 kernels::Layout layout_of(const at::Tensor& tensor);
 /// Whether it is float32 on a core or a GPU and non-overlapping and dense.
 bool is_dense(const at::Tensor& tensor);
+
+/// Whether both name the same elements, in layouts that kernels take for the same.
+bool same_memory(const at::Tensor& a, const at::Tensor& b);
 
 /// Whether two float32 tensors are dense and have their elements in the same order.
 bool lie_alike(const at::Tensor& a, const at::Tensor& b);
@@ -108,8 +102,5 @@ std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own, bool
 
 /// Fuses activations, ReLU masks, copies and sums into their producers; removes dead nodes.
 void fuse(std::vector<Node>& nodes, OwnMemory& own);
-
-/// Makes one node of a convolution's two gradients where that is faster on a core.
-void pair_gradients(std::vector<Node>& nodes);
 
 }  // namespace millrace::program

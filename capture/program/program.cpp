@@ -13,7 +13,8 @@
 #include <set>
 #include <string>
 
-#include "capture/program/operations.h"
+#include "capture/program/operation.h"
+#include "capture/program/operations/convolution.h"
 #include "capture/ranges.h"
 
 namespace millrace::program {
@@ -91,11 +92,14 @@ bool is_met(const std::vector<Node>& nodes, std::size_t node, const at::Tensor& 
   }
   return false;
 }
-/// Whether its weight gradient is read only after the program.
-bool may_wait(const std::vector<Node>& nodes, std::size_t node, const OwnMemory& own) {
-  const Node& n = nodes[node];
-  return is_pass(n, kernels::Pass::kWeightGradient) && n.writes[0].defined() &&
-         !own.holds(n.writes[0]) && !n.convolution.accumulate && !is_met(nodes, node, n.writes[0]);
+/// Marks weight gradients that are read only after the program.
+void let_gradients_wait(std::vector<Node>& nodes, const OwnMemory& own) {
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const at::Tensor& made = nodes[i].writes.empty() ? at::Tensor() : nodes[i].writes[0];
+    if (Convolve* const gradient = as_pass(nodes[i], kernels::Pass::kWeightGradient))
+      gradient->may_wait = made.defined() && !own.holds(made) &&
+                           !gradient->convolution.accumulate && !is_met(nodes, i, made);
+  }
 }
 
 double bytes_of(const Node& node) {
@@ -130,17 +134,19 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
   nodes = translate(calls, own, on_gpu);
   fuse(nodes, own);
   for (Node& node : nodes) {
-    node.convolution.method = options.numerics.method;
-    node.convolution.precision = options.numerics.precision;
-    node.convolution.tuned = options.numerics.tuned;
+    Convolve* const found = as_convolution(node);
+    if (!found) continue;
+    found->convolution.method = options.numerics.method;
+    found->convolution.precision = options.numerics.precision;
+    found->convolution.tuned = options.numerics.tuned;
   }
   on_gpu ? arrange_for_gpu(nodes) : pair_gradients(nodes);
+  let_gradients_wait(nodes, own);
 
   Values values = values_of(nodes, own);
   const std::size_t own_values = values.tensors.size();
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    parts_->operations.push_back(
-        prepare(nodes[i], options.team ? options.team->threads() : 1, may_wait(nodes, i, own)));
+    parts_->operations.push_back(prepare(nodes[i], options.team ? options.team->threads() : 1));
     values.lifetimes.push_back({i, i, parts_->operations.back()->scratch_bytes()});
   }
   const ArenaPlan plan = plan_arena(values.lifetimes);
@@ -168,9 +174,9 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
     }
   }
   parts_->first_steps.push_back(parts_->steps.size());
-  if (!nodes.empty() && nodes[0].kind == Kind::update && !is_met(nodes, 0, nodes[0].reads[1]))
+  if (!nodes.empty() && nodes[0].operation.update && !is_met(nodes, 0, nodes[0].reads[1]))
     parts_->first_update = parts_->operations[0].get();
-  for (Node& node : nodes) node.call = nullptr;  // the calls are freed after this
+  for (Node& node : nodes) node.operation = {};  // some name calls, which are freed after this
 }
 
 Program::~Program() = default;

@@ -56,6 +56,56 @@ std::vector<LayerType> mine_layers() {
 }  // namespace millrace::stages
 """
 
+OPERATION = """
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "capture/program/lowering.h"
+
+namespace millrace::program {
+namespace {
+
+bool logarithm(Lowering& lower, const Call& call) {
+  const at::Tensor &x = tensor(call, 0), &made = result(call);
+  const auto count = std::size_t(made.numel());
+  const auto on_cores = [count](const Addresses& at, kernels::Share share) {
+    const auto [begin, end] = share.of(count);
+    for (std::size_t i = begin; i < end; ++i) at.writes[0][i] = std::log(at.reads[0][i]);
+  };
+  const auto arguments = [count](const Node& n, char*) {
+    return gpu::RowArguments{.a = floats(n.reads[0]), .to = floats(n.writes[0]), .row = int(count)};
+  };
+  const GpuKernel kernel{"logarithm", gpu::kThreads, gpu::divided_up(int(count), gpu::kThreads)};
+  return lie_alike(x, made) && lower.add({.name = "logarithm",
+                                          .on_cores = by_team(on_cores),
+                                          .on_gpu = gpu_call({kernel}, arguments)},
+                                         {x}, {made});
+}
+
+}  // namespace
+
+const Rules logarithm_rules = {{"aten::log", {logarithm}}};
+
+}  // namespace millrace::program
+"""
+
+KERNEL = """
+#pragma once
+
+#include "capture/program/cuda/block.cuh"
+
+namespace millrace::gpu {
+
+KERNEL(kThreads) logarithm(BY_VALUE RowArguments r) {
+  start();
+  const int i = block() * kThreads + thread();
+  if (i < r.row) r.to[i] = logf(r.a[i]);
+}
+
+}  // namespace millrace::gpu
+"""
+
 COMMAND = """
 #include <iostream>
 
@@ -114,6 +164,8 @@ ADDITIONS = {
     "A kernel of step programs": [
         put("capture/program/kernels/functions-inl.h", "FUNCTION(add,",
             'FUNCTION(reciprocal, "reciprocal", "aten::reciprocal", 1, 0, constant(1) / x)\n'),
+        new("capture/program/operations/logarithm.cpp", OPERATION),
+        new("capture/program/operations/logarithm.cuh", KERNEL),
     ],
     "A command": [new("tools/cli/commands/greet.cpp", COMMAND)],
     "A config key": [
@@ -171,9 +223,10 @@ class Extend(unittest.TestCase):
         config.write_text('[source]\nuri = "synth:shapes"\n[model]\npreset = "layers"\n'
                           '[[model.layer]]\ntype = "conv"\nout = 3\nkernel = 3\n[[model.layer]]\ntype = "halve"\n')
         self.assertIn("30 trained", self.says("run", config, "--frames", "30"))
-        kernels = self.says("profile", config, "--operators")  # of reciprocal and of log
-        self.assertRegex(kernels, r"\n +reciprocal +(?!LibTorch)")
-        self.assertRegex(kernels, r"\n +aten::log +LibTorch")
+        kernels = self.says("profile", config, "--operators")
+        for name in ("reciprocal", "logarithm"):
+            self.assertRegex(kernels, rf"\n +{name} +(?!LibTorch)")
+        self.assertRegex(kernels, r"\n +aten::exp +LibTorch")
 
     def test_an_optimizer(self):
         for capture in ("graph", "eager"):

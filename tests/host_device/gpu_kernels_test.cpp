@@ -18,7 +18,7 @@
 #include "capture/program/cuda/cache.h"
 #include "capture/program/cuda/compiler.h"
 #include "capture/program/cuda/plans.h"
-#include "capture/program/operations.h"
+#include "capture/program/operations/convolution.h"
 #include "capture/program/program.h"
 #include "tests/capture/program/operators.h"
 #include "tests/repetitions.h"

@@ -16,11 +16,14 @@
 // What instances are named after is as visible as they are.
 #pragma GCC visibility push(default)
 #include "capture/program/cuda/arguments.h"
-#include "capture/program/cuda/elementwise.cuh"
-#include "capture/program/cuda/norms.cuh"
-#include "capture/program/cuda/pool.cuh"
-#include "capture/program/cuda/rows.cuh"
-#include "capture/program/cuda/update.cuh"
+#include "capture/program/cuda/parts.cuh"
+#include "capture/program/operations/bytes.cuh"
+#include "capture/program/operations/map.cuh"
+#include "capture/program/operations/norm.cuh"
+#include "capture/program/operations/pool.cuh"
+#include "capture/program/operations/softmax.cuh"
+#include "capture/program/operations/squared_error.cuh"
+#include "capture/program/operations/update.cuh"
 #pragma GCC visibility pop
 
 namespace host_device {

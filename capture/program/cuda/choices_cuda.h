@@ -14,6 +14,7 @@
 
 #include "capture/program/cuda/cache.h"
 #include "capture/program/cuda/launch_cuda.h"
+#include "capture/program/operations/convolution.h"
 
 namespace millrace::program {
 
@@ -131,7 +132,7 @@ std::string task_of(const kernels::Convolution& c, double share = 1);
 /// Zeros on the current device.
 at::Tensor some_floats(double count);
 
-std::unique_ptr<Prepared> gpu_weight_gradients(const Node& node);
+std::unique_ptr<Prepared> gpu_weight_gradients(const std::vector<kernels::Convolution>& group);
 /// As in KernelChoice.
 std::vector<std::string> weight_gradient_kernels(const kernels::Convolution& c);
 

@@ -70,8 +70,9 @@ class GpuConvolution final : public Prepared {
   using Choice = ConvolutionChoice;
 
  public:
-  explicit GpuConvolution(const Node& node)
-      : c_(node.convolution),
+  explicit GpuConvolution(const Convolve& of)
+      : c_(of.convolution),
+        weights_early_(of.weights_early),
         shape_(c_),
         arguments_{.groups = shape_.groups,
                    .in_channels = shape_.taken(),
@@ -104,7 +105,7 @@ class GpuConvolution final : public Prepared {
     const bool third = node.reads.size() > 2;
     arguments_.bias = third && !shape_.gradient ? floats(node.reads[2]) : nullptr;
     arguments_.mask = third && shape_.gradient ? floats(node.reads[2]) : nullptr;
-    arguments_.weights_early = node.weights_early;
+    arguments_.weights_early = weights_early_;
     point(arguments_, floats(node.reads[0]), floats(node.reads[1]), floats(node.writes[0]));
   }
   void run(int, kernels::Share) override { launch_(blocks_, arguments_); }
@@ -153,6 +154,7 @@ class GpuConvolution final : public Prepared {
   }
 
   const kernels::Convolution c_;
+  const bool weights_early_;
   const ConvolutionShape shape_;
   gpu::ConvolutionArguments arguments_;
   Launch launch_;
@@ -169,8 +171,9 @@ KernelChoice kernel_choice(const kernels::Convolution& c) {
 }
 
 std::unique_ptr<Prepared> gpu_convolution(const Node& node) {
-  if (is_pass(node, kernels::Pass::kWeightGradient)) return gpu_weight_gradients(node);
-  return std::make_unique<GpuConvolution>(node);
+  const Convolve& of = *as_convolution(node);
+  if (of.convolution.pass == kernels::Pass::kWeightGradient) return gpu_weight_gradients(of.group);
+  return std::make_unique<GpuConvolution>(of);
 }
 
 }  // namespace millrace::program

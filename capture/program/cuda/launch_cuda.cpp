@@ -104,10 +104,10 @@ bool Launch::lies_evenly(dim3 blocks) const {
          all >= kNearly * of_sm * sms;
 }
 
-void Launch::launch(dim3 blocks, void** arguments) const {
+void Launch::launch(dim3 blocks, void* arguments) const {
   if (blocks.x == 0) return;
-  C10_CUDA_CHECK(
-      launch_kernel(kernel_, shape_, blocks, arguments, c10::cuda::getCurrentCUDAStream()));
+  void* all[] = {arguments};
+  C10_CUDA_CHECK(launch_kernel(kernel_, shape_, blocks, all, c10::cuda::getCurrentCUDAStream()));
 }
 
 double time_launches(const std::function<void()>& launch) {
@@ -128,6 +128,47 @@ double time_launches(const std::function<void()>& launch) {
   std::int64_t least = several.run();
   for (int i = 1; i < kTries; ++i) least = std::min(least, several.run());
   return double(least) / kLaunches;
+}
+
+namespace {
+
+class GpuCall final : public Prepared {
+ public:
+  GpuCall(const std::vector<GpuKernel>& kernels, GpuBind bind, std::size_t scratch_bytes)
+      : bind_(std::move(bind)), scratch_bytes_(scratch_bytes) {
+    for (const GpuKernel& k : kernels)
+      launches_.emplace_back(Launch(k.expression, {k.threads, k.shared_floats, 1, true}), k.blocks);
+    info.kernel = "gpu";
+  }
+  std::size_t scratch_bytes() const override { return scratch_bytes_; }
+  void bind(const Node& node, char* scratch) override { arguments_ = bind_(node, scratch); }
+  void run(int, kernels::Share) override {
+    for (const auto& [launch, blocks] : launches_)
+      launch.launch(dim3(unsigned(blocks)), arguments_.get());
+  }
+
+ private:
+  std::vector<std::pair<Launch, int>> launches_;
+  const GpuBind bind_;
+  const std::size_t scratch_bytes_;
+  std::shared_ptr<void> arguments_;
+};
+
+}  // namespace
+
+std::unique_ptr<Prepared> prepare_gpu_call(const std::vector<GpuKernel>& kernels, GpuBind bind,
+                                           std::size_t scratch_bytes) {
+  return std::make_unique<GpuCall>(kernels, std::move(bind), scratch_bytes);
+}
+
+capture::Lowering gpu_lowering(c10::Device device, const kernels::Numerics& numerics) {
+  if (!gpu::missing_compiler(device.index()).empty()) return {};
+  return [arena = std::make_shared<Arena>(device), numerics](const std::function<void()>& body) {
+    run_dry(body);  // count bytes here: a recording keeps all it allocates
+    const auto program =
+        std::make_shared<Program>(body, *arena, ProgramOptions{.numerics = numerics});
+    return capture::LoweredBody{[arena, program] { program->run(); }, program->operations()};
+  };
 }
 
 }  // namespace millrace::program

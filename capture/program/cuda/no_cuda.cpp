@@ -6,7 +6,7 @@
 #include "capture/devices.h"
 #include "capture/eager.h"
 #include "capture/program/cuda/cache.h"
-#include "capture/program/operations.h"
+#include "capture/program/operations/convolution.h"
 
 namespace millrace::capture {
 namespace {
@@ -62,7 +62,10 @@ namespace millrace::program {
 capture::Lowering gpu_lowering(c10::Device, const kernels::Numerics&) {
   return {};
 }
-std::unique_ptr<Prepared> prepare_on_gpu(const Node&) {
+std::unique_ptr<Prepared> prepare_gpu_call(const std::vector<GpuKernel>&, GpuBind, std::size_t) {
+  return nullptr;
+}
+std::unique_ptr<Prepared> gpu_convolution(const Node&) {
   return nullptr;
 }
 void arrange_for_gpu(std::vector<Node>&) {}

@@ -76,13 +76,13 @@ class GpuWeightGradients final : public Prepared {
   using Choice = WeightGradientChoice;
 
  public:
-  explicit GpuWeightGradients(const Node& node) {
-    for (const kernels::Convolution& c : node.group) info.flops += kernels::flops(c);
+  explicit GpuWeightGradients(const std::vector<kernels::Convolution>& all) : all_(all) {
+    for (const kernels::Convolution& c : all_) info.flops += kernels::flops(c);
     add_up_ = Launch("add_up_parts", {gpu::kThreads, 0, 1, true});
-    info.name = "weight gradients of " + std::to_string(node.group.size()) + " convolutions";
+    info.name = "weight gradients of " + std::to_string(all_.size()) + " convolutions";
     info.kernel = "gpu";
-    for (std::size_t i = 0; i < node.group.size(); ++i) choose_for(node.group, i);
-    for (Group& group : groups_) slice(group, node.group);
+    for (std::size_t i = 0; i < all_.size(); ++i) choose_for(all_, i);
+    for (Group& group : groups_) slice(group, all_);
     for (const Group& group : groups_)
       info.kernel += (&group == &groups_[0] ? " " : "; ") + group.name;
   }
@@ -96,7 +96,7 @@ class GpuWeightGradients final : public Prepared {
     for (Group& group : groups_) {
       group.batches.clear();
       for (const Member& member : group.members) {
-        const kernels::Convolution& c = node.group[member.index];
+        const kernels::Convolution& c = all_[member.index];
         const at::Tensor &dw = node.writes[2 * member.index],
                          &db = node.writes[2 * member.index + 1];
         gpu::WeightGradient work = member.work;
@@ -286,6 +286,7 @@ class GpuWeightGradients final : public Prepared {
     }
   }
 
+  const std::vector<kernels::Convolution> all_;
   Launch add_up_;
   std::vector<Group> groups_;
   Sums sums_;
@@ -298,8 +299,8 @@ std::vector<std::string> weight_gradient_kernels(const kernels::Convolution& c) 
   return names_of(candidates(c, ConvolutionShape(c)));
 }
 
-std::unique_ptr<Prepared> gpu_weight_gradients(const Node& node) {
-  return std::make_unique<GpuWeightGradients>(node);
+std::unique_ptr<Prepared> gpu_weight_gradients(const std::vector<kernels::Convolution>& group) {
+  return std::make_unique<GpuWeightGradients>(group);
 }
 
 namespace {
@@ -313,20 +314,21 @@ bool meets(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
 void gather_weight_gradients(std::vector<Node>& nodes) {
   std::size_t last = nodes.size();
   for (std::size_t i = nodes.size(); i-- > 0;) {
-    if (!is_pass(nodes[i], kernels::Pass::kWeightGradient)) continue;
     Node& node = nodes[i];
+    Convolve* const gradient = as_pass(node, kernels::Pass::kWeightGradient);
+    if (!gradient) continue;
     // Whether no operation in between writes its inputs, or reads or writes its outputs.
     bool can_wait = true;
     for (std::size_t k = i + 1; last < nodes.size() && k <= last; ++k)
       can_wait &= !meets(nodes[k].writes, node.reads) && !meets(nodes[k].writes, node.writes) &&
                   !meets(nodes[k].reads, node.writes);
-    node.group = {node.convolution};
+    gradient->group = {gradient->convolution};
     if (last == nodes.size() || !can_wait) {
       last = i;
       continue;
     }
     Node& there = nodes[last];
-    there.group.push_back(node.convolution);
+    as_convolution(there)->group.push_back(gradient->convolution);
     there.reads.insert(there.reads.end(), node.reads.begin(), node.reads.end());
     there.writes.insert(there.writes.end(), node.writes.begin(), node.writes.end());
     nodes.erase(nodes.begin() + std::ptrdiff_t(i));
@@ -340,8 +342,9 @@ void arrange_for_gpu(std::vector<Node>& nodes) {
   gather_weight_gradients(nodes);
   std::vector<at::Tensor> written;
   for (Node& node : nodes) {
-    if (node.kind == Kind::convolution && !is_pass(node, kernels::Pass::kWeightGradient))
-      node.weights_early = !meets(written, {node.reads[1]});
+    Convolve* const found = as_convolution(node);
+    if (found && found->convolution.pass != kernels::Pass::kWeightGradient)
+      found->weights_early = !meets(written, {node.reads[1]});
     written.insert(written.end(), node.writes.begin(), node.writes.end());
   }
 }

@@ -2,7 +2,7 @@
 // operator, its operands, its parameters, formula) of the operands x and y and the parameters a, b,
 // c, in the operator's order. In gradients x is the gradient of the result, and y the input or, for
 // relu, sigmoid, tanh and elu_result, the result. An operator of which only some calls are the
-// function is null: lower/elements.cpp has its rule.
+// function is null: operations/map.cpp has its rule.
 //
 // No guard: included once for each use of FUNCTION. With FORMULA (function specifiers), it has the
 // functions that formulas share, and FUNCTION defines Mapped; the including scope defines, for

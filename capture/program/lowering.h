@@ -1,4 +1,4 @@
-// Lowering LibTorch's operators to nodes: declarations shared by the files in this folder.
+// Lowering LibTorch's operators to nodes: what the rules in operations/ are written with.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "capture/program/cuda/arguments.h"
-#include "capture/program/node.h"
+#include "capture/program/cuda/plans.h"
+#include "capture/program/operation.h"
 
 namespace millrace::program {
 
@@ -29,10 +30,12 @@ class Lowering {
   bool on_gpu() const { return on_gpu_; }
   std::span<const Call> calls() const { return calls_; }
 
-  /// Adds a node for the current call. \returns true, as a successful rule does.
-  bool add(Node node);
-  /// The same for a node that makes `made`'s image, its first write; undefined: not wanted.
-  bool add_image(const at::Tensor& made, Node node);
+  /// Adds a node. \returns true, as a successful rule does.
+  bool add(Operation operation, std::vector<at::Tensor> reads, std::vector<at::Tensor> writes);
+  /// Adds one that makes `made`'s image, its first result; undefined: not wanted.
+  bool add_image(const at::Tensor& made, Operation operation, std::vector<at::Tensor> reads,
+                 std::vector<at::Tensor> more = {});
+  bool copy(const at::Tensor& from, const at::Tensor& to);
 
   /// Memory that the program owns, of the size of `like`; without a format, with its strides.
   at::Tensor own(const at::Tensor& like, std::optional<at::MemoryFormat> format = {});
@@ -55,7 +58,6 @@ class Lowering {
   const std::span<const Call> calls_;
   OwnMemory& own_;
   const bool on_gpu_;
-  const Call* call_ = nullptr;  ///< being lowered
   std::vector<Node> nodes_;
   /// By address: a picture and its image.
   std::map<const void*, std::pair<at::Tensor, at::Tensor>> images_;
@@ -67,7 +69,11 @@ struct Rule {
   bool on_gpu = true;  ///< a GPU has the kernels, too
 };
 using Rules = std::map<std::string, Rule>;  ///< by the operator's name
-extern const Rules convolution_rules, element_rules, norm_rules, pool_rules, copy_rules;
+
+// Operations that several rules use.
+
+Operation make_copy();
+Operation channel_sums_of(const at::Tensor& x, float factor);
 
 /// Adds the map of the operands, each broadcast to `made`, if possible.
 bool lower_map(Lowering& lower, kernels::Map map, std::vector<at::Tensor> operands,

@@ -3,7 +3,7 @@
 // launch leaves what each slice or channel contributes to the group's sums.
 #pragma once
 
-#include "capture/program/cuda/block.cuh"
+#include "capture/program/operations/channel_sums.cuh"
 
 namespace millrace::gpu {
 
@@ -207,6 +207,18 @@ norm_gradient(BY_VALUE NormArguments n) {
           kHow == Norm::frozen ? g[k] * scale : fmaf(mean - v[k], slope, fmaf(g[k], scale, -shift));
     store<kFloats>(n.destination + first + i, g);
   });
+}
+
+KERNEL(kSumThreads) layer_norm_weight_gradients(BY_VALUE NormArguments n) {
+  start();
+  const float product = column_sum(n.groups, n.size, [&](int r, int i) {
+    return n.gradient[i] * ((n.source[i] - n.mean[r]) * n.rstd[r]);
+  });
+  const float sum = column_sum(n.groups, n.size, [&](int, int i) { return n.gradient[i]; });
+  const int column = block() * kColumns + thread();
+  if (thread() >= kColumns || column >= n.size) return;
+  if (n.weight_gradient) n.weight_gradient[column] = product;
+  if (n.bias_gradient) n.bias_gradient[column] = sum;
 }
 
 }  // namespace millrace::gpu

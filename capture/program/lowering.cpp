@@ -1,10 +1,18 @@
-#include "capture/program/lower/lowering.h"
+#include "capture/program/lowering.h"
 
 #include <ATen/ATen.h>
 
 #include <set>
+#include <stdexcept>
+
+#include "capture/program/operation_files.h"  // CMake writes it: FILE(name) for each of operations/
 
 namespace millrace::program {
+
+#define DECLARE(name) extern const Rules name##_rules;
+MILLRACE_OPERATION_FILES(DECLARE)
+#undef DECLARE
+
 namespace {
 
 /// Operators that leave their results uninitialized.
@@ -26,20 +34,53 @@ bool only_names(const Call& call) {
 }
 
 const Rule* rule_of(const std::string& name, bool on_gpu) {
-  for (const Rules* rules :
-       {&convolution_rules, &element_rules, &norm_rules, &pool_rules, &copy_rules}) {
+#define ADDRESS(name) &name##_rules,
+  for (const Rules* rules : {MILLRACE_OPERATION_FILES(ADDRESS)}) {
+#undef ADDRESS
     const auto found = rules->find(name);
     if (found != rules->end() && (!on_gpu || found->second.on_gpu)) return &found->second;
   }
   return nullptr;
 }
 
+/// A LibTorch operator on the tensors of its recording.
+class TorchCall final : public Prepared {
+ public:
+  explicit TorchCall(const Call& call) : call_(call) {
+    info.name = call.name();
+    info.kernel = capture::kLibTorch;
+  }
+  void bind(const Node&, char*) override {}
+  void run(int, kernels::Share) override {
+    stack_.assign(call_.arguments.begin(), call_.arguments.end());
+    call_.operation.callBoxed(stack_);
+    for (std::size_t i = 0; i < stack_.size(); ++i) keep(call_.results[i], stack_[i]);
+    stack_.clear();
+  }
+
+ private:
+  void keep(const c10::IValue& recorded, const c10::IValue& made) const {
+    if (recorded.isTensor()) keep(recorded.toTensor(), made.toTensor());
+    if (!recorded.isTensorList()) return;
+    const std::vector<at::Tensor> all = recorded.toTensorVector(), now = made.toTensorVector();
+    for (std::size_t i = 0; i < all.size(); ++i) keep(all[i], now[i]);
+  }
+  /// Leaves `made` where the recorded call, which may have asked for less, left its result.
+  void keep(at::Tensor recorded, const at::Tensor& made) const {
+    if (!recorded.defined() || recorded.const_data_ptr() == made.const_data_ptr()) return;
+    if (!made.defined() || recorded.sizes() != made.sizes())
+      throw std::logic_error(info.name + " gives another shape than when it was recorded");
+    recorded.copy_(made);
+  }
+  const Call call_;
+  torch::jit::Stack stack_;
+};
+
 }  // namespace
 
 std::vector<Node> Lowering::run() {
   for (const Call& call : calls_) {
     if (only_allocates(call) || only_names(call)) continue;
-    call_ = &call;
     if (!translated(call, call.name())) left(call);
   }
   return std::move(nodes_);
@@ -60,26 +101,40 @@ void Lowering::left(const Call& call) {
     if (!arguments[i].alias_info() || !arguments[i].alias_info()->isWrite()) continue;
     each_tensor({call.arguments[i]}, [&](const at::Tensor& t) { writes.push_back(t); });
   }
-  add({.kind = Kind::torch, .reads = std::move(reads), .writes = std::move(writes)});
+  static const std::set<std::string> constants = {
+      "aten::ones", "aten::ones_like", "aten::full", "aten::full_like", "aten::scalar_tensor",
+  };
+  const auto prepared = [&call](const Node&, int = 1) { return std::make_unique<TorchCall>(call); };
+  add({.name = call.name(),
+       .constant = constants.count(call.name()) > 0,
+       .in_place = true,
+       .on_cores = prepared,
+       .on_gpu = prepared},
+      std::move(reads), std::move(writes));
 }
 
-bool Lowering::add(Node node) {
-  for (const at::Tensor& written : node.writes) {
+bool Lowering::add(Operation operation, std::vector<at::Tensor> reads,
+                   std::vector<at::Tensor> writes) {
+  for (const at::Tensor& written : writes) {
     if (!written.defined()) continue;
     std::erase_if(images_, [&](const auto& entry) {
       return range_of(entry.second.first).overlaps(range_of(written));
     });
   }
-  node.call = call_;
-  nodes_.push_back(std::move(node));
+  nodes_.push_back({std::move(operation), std::move(reads), std::move(writes)});
   return true;
 }
 
-bool Lowering::add_image(const at::Tensor& made, Node node) {
+bool Lowering::add_image(const at::Tensor& made, Operation operation, std::vector<at::Tensor> reads,
+                         std::vector<at::Tensor> more) {
   const at::Tensor image = made.defined() ? image_for(made) : at::Tensor();
-  node.writes.insert(node.writes.begin(), image);
-  add(std::move(node));
+  more.insert(more.begin(), image);
+  add(std::move(operation), std::move(reads), std::move(more));
   return !made.defined() || written(made, image);
+}
+
+bool Lowering::copy(const at::Tensor& from, const at::Tensor& to) {
+  return add(make_copy(), {from}, {to});
 }
 
 at::Tensor Lowering::own(const at::Tensor& like, std::optional<at::MemoryFormat> format) {
@@ -96,7 +151,7 @@ at::Tensor Lowering::read(const at::Tensor& tensor) {
       found->second.first.strides() == tensor.strides())
     return found->second.second;
   const at::Tensor image = own(tensor, image_format(tensor.device()));
-  add({.kind = Kind::copy, .reads = {tensor}, .writes = {image}});
+  copy(tensor, image);
   images_[tensor.const_data_ptr()] = {tensor, image};
   return image;
 }
@@ -107,7 +162,7 @@ at::Tensor Lowering::image_for(const at::Tensor& tensor) {
 
 bool Lowering::written(const at::Tensor& tensor, const at::Tensor& image) {
   if (tensor.is_same(image)) return true;
-  add({.kind = Kind::copy, .reads = {image}, .writes = {tensor}});
+  copy(image, tensor);
   images_[tensor.const_data_ptr()] = {tensor, image};
   return true;
 }
@@ -115,7 +170,7 @@ bool Lowering::written(const at::Tensor& tensor, const at::Tensor& image) {
 at::Tensor Lowering::contiguous(const at::Tensor& tensor) {
   if (tensor.is_contiguous()) return tensor;
   const at::Tensor made = own(tensor, at::MemoryFormat::Contiguous);
-  add({.kind = Kind::copy, .reads = {tensor}, .writes = {made}});
+  copy(tensor, made);
   return made;
 }
 

@@ -1,12 +1,54 @@
+// Pooling and nearest upsampling, its transpose: {x} -> {y}; gradient: {dy[, x]} -> {dx}.
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <optional>
 
-#include "capture/program/lower/lowering.h"
+#include "capture/program/lowering.h"
 
 namespace millrace::program {
 namespace {
+
+Operation::OnGpu on_gpu(const kernels::Pool& p, bool gradient, const at::Tensor& x) {
+  const int taps = kernels::taps_of(p.window);
+  if (!gradient && !p.largest && p.output.height == 1 && p.output.width == 1 &&
+      taps == p.input.height * p.input.width && p.window.rows.padding == 0)
+    return channel_sums_of(x, 1 / (p.divisor > 0 ? p.divisor : float(taps))).on_gpu;
+  const kernels::Layout& made = gradient ? p.input : p.output;
+  const auto side = [](const kernels::Taps& t) {
+    return gpu::PoolTaps{t.count, t.stride, t.padding, t.dilation};
+  };
+  const gpu::PoolArguments shape{.channels = made.channels,
+                                 .in_height = p.input.height,
+                                 .in_width = p.input.width,
+                                 .out_height = p.output.height,
+                                 .out_width = p.output.width,
+                                 .rows = side(p.window.rows),
+                                 .columns = side(p.window.columns),
+                                 .counts_zeros = p.counts_zeros,
+                                 .divisor = p.divisor};
+  const std::string kernel = gradient ? "pool_gradient<" : "pool<";
+  return gpu_call({{kernel + (p.largest ? "true>" : "false>"), gpu::kThreads,
+                    gpu::divided_up(int(made.floats()), gpu::kThreads)}},
+                  [=](const Node& n, char*) {
+                    gpu::PoolArguments a = shape;
+                    a.to = floats(n.writes[0]);
+                    (gradient ? a.dy : a.x) = floats(n.reads[0]);
+                    if (gradient && n.reads.size() > 1) a.x = floats(n.reads[1]);
+                    return a;
+                  });
+}
+
+Operation pooling_of(const kernels::Pool& p, bool gradient, const at::Tensor& x) {
+  const std::string kind = p.largest ? "max pool " : p.divisor == 1 ? "sum pool " : "average pool ";
+  return {
+      .name = kind + text_of(p.input) + " -> " + text_of(p.output) + (gradient ? " gradient" : ""),
+      .on_cores = by_team([=](const Addresses& at, kernels::Share share) {
+        gradient ? kernels::pool_gradient(p, at.reads[0], at.reads[1], at.writes[0], share)
+                 : kernels::pool(p, at.reads[0], at.writes[0], share);
+      }),
+      .on_gpu = on_gpu(p, gradient, x)};
+}
 
 // `first`: argument index of kernel; stride, padding and, for max pooling, dilation follow.
 
@@ -39,15 +81,16 @@ std::optional<kernels::Pool> pooling(const at::Tensor& x, const at::Tensor& y, c
 }
 bool pools(Lowering& lower, const std::optional<kernels::Pool>& pool, const at::Tensor& x,
            const at::Tensor& y) {
-  return pool && lower.add_image(y, {.kind = Kind::pool, .reads = {lower.read(x)}, .pool = *pool});
+  if (!pool) return false;
+  const at::Tensor image = lower.read(x);
+  return lower.add_image(y, pooling_of(*pool, false, image), {image});
 }
 bool pools_back(Lowering& lower, const std::optional<kernels::Pool>& pool, const at::Tensor& dy,
                 const at::Tensor& x, const at::Tensor& dx) {
   if (!pool || !are_pictures(dy, dx)) return false;
   std::vector<at::Tensor> reads = {lower.read(dy)};
   if (pool->largest) reads.push_back(lower.read(x));
-  return lower.add_image(
-      dx, {.kind = Kind::pool, .gradient = true, .reads = std::move(reads), .pool = *pool});
+  return lower.add_image(dx, pooling_of(*pool, true, reads[0]), std::move(reads));
 }
 
 // avg_pool2d(x, kernel, stride, padding, ceil, counts zeros, divisor?),

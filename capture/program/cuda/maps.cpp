@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "capture/program/cuda/launch_cuda.h"
+#include "capture/program/cuda/arguments.h"
+#include "capture/program/cuda/plans.h"
+#include "capture/program/operation.h"
 
 namespace millrace::program {
 namespace {
@@ -67,9 +69,8 @@ gpu::Spread spread(const Node& node, std::size_t operand) {
   return made;
 }
 
-}  // namespace
-
-std::unique_ptr<Prepared> gpu_map(const Node& node) {
+std::unique_ptr<Prepared> prepare_map(const Node& node, const std::string& function,
+                                      const kernels::Map& map) {
   std::vector<at::Tensor> tensors = {node.writes[0]};
   for (const at::Tensor& operand : node.reads)
     tensors.push_back(operand.expand(node.writes[0].sizes()));
@@ -78,27 +79,28 @@ std::unique_ptr<Prepared> gpu_map(const Node& node) {
   for (std::size_t i = 1; i < tensors.size(); ++i)
     fours =
         fours && (tensors[i].is_cpu() || (together.in_fours(i) && holds_fours(floats(tensors[i]))));
-  const std::string function = node.kind == Kind::map ? "Mapped<(millrace::kernels::Function)" +
-                                                            numbers(int(node.map.function)) + ">"
-                                                      : "Copied";
   const int floats_each = fours ? 4 : 1, count = int(node.writes[0].numel());
-  return std::make_unique<GpuCall<gpu::MapArguments>>(
-      node,
-      std::vector<Kernel>{{"map<millrace::gpu::" + function + ", " + numbers(floats_each) + ">",
-                           gpu::kThreads, gpu::divided_up(count, gpu::kThreads * floats_each)}},
-      [=](const Node& n, char*) {
-        gpu::MapArguments m{.left = spread(n, 0),
-                            .right = spread(n, 1),
-                            .made = floats(n.writes[0]),
-                            .dimensions = int(together.sizes().size()),
-                            .count = count};
-        std::copy(together.sizes().begin(), together.sizes().end(), m.sizes);
-        together.put_strides(0, m.made_strides);
-        if (m.left.at) together.put_strides(1, m.left.strides);
-        if (m.right.at) together.put_strides(2, m.right.strides);
-        std::copy(std::begin(n.map.numbers), std::end(n.map.numbers), m.numbers);
-        return m;
-      });
+  return gpu_call({{"map<millrace::gpu::" + function + ", " + numbers(floats_each) + ">",
+                    gpu::kThreads, gpu::divided_up(count, gpu::kThreads * floats_each)}},
+                  [=](const Node& n, char*) {
+                    gpu::MapArguments m{.left = spread(n, 0),
+                                        .right = spread(n, 1),
+                                        .made = floats(n.writes[0]),
+                                        .dimensions = int(together.sizes().size()),
+                                        .count = count};
+                    std::copy(together.sizes().begin(), together.sizes().end(), m.sizes);
+                    together.put_strides(0, m.made_strides);
+                    if (m.left.at) together.put_strides(1, m.left.strides);
+                    if (m.right.at) together.put_strides(2, m.right.strides);
+                    std::copy(std::begin(map.numbers), std::end(map.numbers), m.numbers);
+                    return m;
+                  })(node);
+}
+
+}  // namespace
+
+Operation::OnGpu gpu_map(const std::string& function, const kernels::Map& map) {
+  return [=](const Node& node) { return prepare_map(node, function, map); };
 }
 
 }  // namespace millrace::program

@@ -1,18 +1,30 @@
-// Lowers elementwise functions with broadcast operands, and sums over all but channels.
+// Element-wise functions of one or two operands, either of which may be broadcast: {x[, y]} ->
+// {made}. kernels/functions-inl.h lists them.
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 
 #include <algorithm>
 #include <numeric>
 #include <optional>
-#include <set>
 
-#include "capture/program/lower/lowering.h"
+#include "capture/program/lowering.h"
 
 namespace millrace::program {
 namespace {
 
 using kernels::Function;
+
+Operation operation_of(const kernels::Map& map) {
+  const auto call = [map](const Addresses& at, kernels::Share share) {
+    kernels::map(map, at.reads[0], at.reads[1], at.writes[0], share);
+  };
+  const std::string function = "(millrace::kernels::Function)" + numbers(int(map.function));
+  return {.name = kernels::name_of(map.function),
+          .on_cores = by_team(call),
+          .on_gpu = gpu_map("Mapped<" + function + ">", map),
+          .attributes = map};
+}
+
 using Dimensions = std::span<const std::int64_t>;
 
 std::int64_t elements(const at::Tensor& tensor, Dimensions dimensions) {
@@ -112,39 +124,6 @@ bool elu_backward(Lowering& lower, const Call& call) {
       .lower(lower, call);
 }
 
-/// Whether it holds one number per channel of `picture`, in the sums' shape.
-bool is_of_channels(const at::Tensor& tensor, const at::Tensor& picture) {
-  return tensor.numel() == picture.size(1) &&
-         (tensor.dim() != 4 || tensor.size(1) == picture.size(1));
-}
-/// Whether a sum is over all dimensions but `kept`, size-1 dimensions aside.
-bool all_but(std::int64_t kept, const at::Tensor& x, const c10::IValue& dimensions) {
-  std::set<std::int64_t> summed;
-  for (const std::int64_t d : dimensions.toIntVector()) summed.insert(d < 0 ? d + x.dim() : d);
-  for (std::int64_t d = 0; d < x.dim(); ++d) {
-    if (d != kept && x.size(d) > 1 && summed.count(d) == 0) return false;
-  }
-  return summed.count(kept) == 0;
-}
-
-// sum(input, dim[], keepdim, dtype?), mean alike
-bool channel_sums(Lowering& lower, const Call& call) {
-  const at::Tensor &x = tensor(call, 0), &made = result(call);
-  if (!is_dense(made) || made.numel() == 0 || !call.arguments[1].isIntList() ||
-      !call.arguments[3].isNone())
-    return false;
-  const bool of_rows = is_dense(x) && x.is_contiguous() && x.dim() > 1 &&
-                       made.numel() == x.size(-1) && all_but(x.dim() - 1, x, call.arguments[1]);
-  if (!of_rows && !(is_picture(x) && is_of_channels(made, x) && all_but(1, x, call.arguments[1])))
-    return false;
-  const at::Tensor from = of_rows ? as_pixels(x.view({-1, x.size(-1)})) : lower.read(x);
-  return lower.add(
-      {.kind = Kind::channel_sums,
-       .reads = {from},
-       .writes = {made},
-       .factor = call.name() == "aten::mean" ? float(made.numel()) / float(x.numel()) : 1});
-}
-
 /// The GPU's kernels take strided operands, and numbers from the host.
 bool spread_on_gpu(Lowering& lower, const kernels::Map& map, std::vector<at::Tensor> operands,
                    const at::Tensor& made) {
@@ -159,7 +138,7 @@ bool spread_on_gpu(Lowering& lower, const kernels::Map& map, std::vector<at::Ten
   for (at::Tensor& operand : operands) {
     if (is_picture(operand) && lower.has_image(operand)) operand = lower.read(operand);
   }
-  lower.add({.kind = Kind::map, .reads = std::move(operands), .writes = {to}, .map = map});
+  lower.add(operation_of(map), std::move(operands), {to});
   return lower.written(made, to);
 }
 
@@ -189,12 +168,12 @@ bool lower_map(Lowering& lower, kernels::Map map, std::vector<at::Tensor> operan
       operand = lower.read(operand);
     } else {
       const at::Tensor alike = lower.own(made);
-      lower.add({.kind = Kind::copy, .reads = {operand}, .writes = {alike}});
+      lower.copy(operand, alike);
       operand = alike;
     }
   }
   if (!in_rows(to, operands, map)) map.row = std::size_t(to.numel());  // all in the same order
-  lower.add({.kind = Kind::map, .reads = std::move(operands), .writes = {to}, .map = map});
+  lower.add(operation_of(map), std::move(operands), {to});
   return lower.written(made, to);
 }
 
@@ -209,8 +188,6 @@ Rules functions() {
       {"aten::gelu", gelu(Function::gelu, Function::gelu_tanh, {0})},
       {"aten::gelu_backward", gelu(Function::gelu_gradient, Function::gelu_tanh_gradient, {0, 1})},
       {"aten::elu_backward", {elu_backward}},
-      {"aten::sum", {channel_sums}},
-      {"aten::mean", {channel_sums}},
   };
   const auto add = [&](Function function, const char* aten, std::size_t operands,
                        std::size_t parameters) {
@@ -228,6 +205,6 @@ Rules functions() {
 
 }  // namespace
 
-const Rules element_rules = functions();
+const Rules map_rules = functions();
 
 }  // namespace millrace::program
