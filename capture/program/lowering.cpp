@@ -5,14 +5,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "capture/program/operation_files.h"  // CMake writes it: FILE(name) for each of operations/
-
 namespace millrace::program {
-
-#define DECLARE(name) extern const Rules name##_rules;
-MILLRACE_OPERATION_FILES(DECLARE)
-#undef DECLARE
-
 namespace {
 
 /// Operators that leave their results uninitialized.

@@ -15,6 +15,7 @@
 #include "capture/program/cuda/arguments.h"
 #include "capture/program/cuda/plans.h"
 #include "capture/program/operation.h"
+#include "capture/program/operation_files.h"  // CMake writes it: FILE(name) for each of operations/
 
 namespace millrace::program {
 
@@ -69,6 +70,9 @@ struct Rule {
   bool on_gpu = true;  ///< a GPU has the kernels, too
 };
 using Rules = std::map<std::string, Rule>;  ///< by the operator's name
+#define DECLARE(name) extern const Rules name##_rules;
+MILLRACE_OPERATION_FILES(DECLARE)
+#undef DECLARE
 
 // Operations that several rules use.
 
