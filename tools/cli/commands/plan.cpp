@@ -7,6 +7,7 @@
 #include "engine/plan/plan.h"
 #include "engine/schedule/registry.h"
 #include "io/files/whole_file.h"
+#include "tools/app/assembly.h"
 #include "tools/app/config/profile_read.h"
 #include "tools/cli/commands/command.h"
 
