@@ -203,12 +203,7 @@ void StageStep::update() {
   if (calls_.capturing())
     give([this] { stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN()); });
   call({Kind::update, 0, change.to, change.count}, [this, change] {
-    const c10::NoGradGuard no_grad;
-    if (!records()) {
-      if (!stage_.update(change, rate_)) skipped_.add_(1);
-      return;
-    }
-    stage_.guarded_update(change, rate_on_device_, skipped_on_device_);
+    stage_.update(change, rate_on_device_, skipped_on_device_);
   });
   update_called_ = true;
   if (!calls_.capturing() && !defers() && device_.is_cpu()) dead_units_.look(stage_.gradients());
@@ -218,7 +213,6 @@ void StageStep::follow_rate(double rate) {
   if (rate == rate_) return;
   if (update_called_) launch();  // that update has the previous rate
   rate_ = rate;
-  if (!records()) return;
   give([this, rate] {
     const c10::NoGradGuard no_grad;
     rate_on_device_.fill_(rate);

@@ -46,15 +46,8 @@ at::Tensor AuxiliaryHead::loss(const at::Tensor& activations, const at::Tensor& 
   return loss_.of(loss_.scores() ? maps : at::sigmoid(maps), target);
 }
 
-void AuxiliaryHead::update(int count) {
-  const c10::NoGradGuard no_grad;
-  if (count > 1) gradient_.div_(count);
-  optimizer_->orthogonalize(gradient_, 1);
-  optimizer_->step(flat_, gradient_);
-}
-
-void AuxiliaryHead::guarded_update(int count, const at::Tensor& rate, at::Tensor& skipped,
-                                   const at::Tensor& finite) {
+void AuxiliaryHead::update(int count, const at::Tensor& rate, at::Tensor& skipped,
+                           const at::Tensor& finite) {
   optimizer_->orthogonalize(gradient_, count);
   check_and_update(update_numbers(spec_, count),
                    {.from = flat_,

@@ -44,17 +44,8 @@ class Correction {
  public:
   Correction(const CorrectionKind& kind, const CorrectionSpec& spec, const Delay& delay,
              const at::Tensor& weights);
-  /// Whether it only changes the rate, so that the device does nothing for it.
-  bool only_rate() const { return numbers_.rule == CorrectionRule::none; }
   double rate(std::int64_t update) const {
     return kind_.rate ? kind_.rate(spec_, delay_, update) : 1;
-  }
-  /// As in CorrectionKind.
-  void correct(at::Tensor& gradient, const at::Tensor& weights, const at::Tensor& finite) {
-    if (kind_.correct) kind_.correct(numbers_, memory_, gradient, weights, finite);
-  }
-  void updated(const at::Tensor& before, const at::Tensor& after, const at::Tensor& finite) {
-    if (kind_.updated) kind_.updated(numbers_, memory_, before, after, finite);
   }
   /// Starts over, since the weights have been replaced.
   void restart(const at::Tensor& weights);

@@ -10,21 +10,29 @@
 namespace millrace::stages {
 namespace {
 
-void optimize(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
-              const at::Tensor& finite) {
-  at::Tensor& gradient = buffers.gradient;
-  const at::Tensor lr = rate * n.lr;
+/// `finite`, on a GPU: whether the update counts; undefined: it does.
+void apply(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
+           const at::Tensor& finite) {
+  const CorrectionKind& kind = correction_kind(n.correction.rule);
+  at::Tensor &gradient = buffers.gradient, &from = buffers.from, &to = buffers.to;
   if (n.count > 1) gradient.div_(n.count);
-  if (n.weight_decay != 0 && !n.decoupled) gradient.add_(buffers.from, n.weight_decay);
-  // Copies, since the update may be rejected.
-  at::Tensor weights = n.weight_decay != 0 && n.decoupled ? buffers.from * (1 - lr * n.weight_decay)
-                                                          : buffers.from.clone();
-  std::vector<at::Tensor> state;
-  for (const at::Tensor& buffer : buffers.state) state.push_back(buffer.clone());
-  apply_formula(n, lr, weights, gradient, state);
-  for (std::size_t i = 0; i < state.size(); ++i)
-    buffers.state[i].copy_(at::where(finite, state[i], buffers.state[i]));
-  buffers.to.copy_(at::where(finite, weights, buffers.from));
+  if (kind.correct) kind.correct(n.correction, buffers.memory, gradient, from, finite);
+  // A recording has other tensors of the same memory.
+  const bool in_place = to.const_data_ptr() == from.const_data_ptr();
+  const at::Tensor before = kind.updated && in_place ? from.clone() : from;
+  if (finite.defined()) {
+    at::Tensor weights = from.clone();
+    std::vector<at::Tensor> state;
+    for (const at::Tensor& buffer : buffers.state) state.push_back(buffer.clone());
+    apply_formula(n, at::Tensor(rate * n.lr), weights, gradient, state);
+    for (std::size_t i = 0; i < state.size(); ++i)
+      buffers.state[i].copy_(at::where(finite, state[i], buffers.state[i]));
+    to.copy_(at::where(finite, weights, from));
+  } else {
+    if (!in_place) to.copy_(from);
+    apply_formula(n, rate.item<double>() * n.lr, to, gradient, buffers.state);
+  }
+  if (kind.updated) kind.updated(n.correction, buffers.memory, before, to, finite);
 }
 
 at::Tensor check_and_update_operator(const at::Tensor& from, const at::Tensor& to,
@@ -35,36 +43,19 @@ at::Tensor check_and_update_operator(const at::Tensor& from, const at::Tensor& t
                                      const std::optional<at::Tensor>& given) {
   const at::Tensor finite =
       given ? *given : at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
-  guarded_update(argument->numbers,
-                 {.from = from,
-                  .to = to,
-                  .gradient = gradient,
-                  .state = std::move(state),
-                  .memory = std::move(memory)},
-                 rate, finite);
+  const bool on_core = from.is_cpu();
+  if (on_core && !finite.item<bool>()) {
+    at::Tensor(to).copy_(from);
+  } else {
+    apply(argument->numbers, {from, to, gradient, std::move(state), std::move(memory)}, rate,
+          on_core ? at::Tensor() : finite);
+  }
   if (given) return finite.clone();
   at::Tensor(skipped).add_(finite.logical_not());
   return finite;
 }
 
 }  // namespace
-
-void guarded_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
-                    const at::Tensor& finite) {
-  if (n.correction.rule == CorrectionRule::none)
-    return optimize(n, std::move(buffers), rate, finite);
-  const CorrectionKind& kind = correction_kind(n.correction.rule);
-  UpdateNumbers of_mean = n;
-  of_mean.share = of_mean.count = 1;
-  if (n.count > 1) buffers.gradient.div_(n.count);
-  if (kind.correct)
-    kind.correct(n.correction, buffers.memory, buffers.gradient, buffers.from, finite);
-  // A recording has other tensors of the same memory.
-  const bool in_place = buffers.to.const_data_ptr() == buffers.from.const_data_ptr();
-  const at::Tensor before = in_place ? buffers.from.clone() : buffers.from;
-  optimize(of_mean, buffers, rate, finite);
-  kind.updated(n.correction, buffers.memory, before, buffers.to, finite);
-}
 
 UpdateState state_of(const UpdateNumbers& n, const std::vector<at::Tensor>& state) {
   UpdateState at;

@@ -20,16 +20,12 @@ struct UpdateBuffers {
   Memory memory;                  ///< the correction's
 };
 
-/// check_and_update() for a given `finite`, by LibTorch's operators. Reentrant; no-grad mode.
-void guarded_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
-                    const at::Tensor& finite);
-
-/// Applies the correction and the optimizer's step with the mean of n.count gradients, without
-/// synchronizing with the host, so it can be recorded. If `finite` (0-dim, bool) is false, `to`
+/// Applies the correction and the optimizer's step with the mean of n.count gradients. On a GPU it
+/// does not synchronize with the host, so it can be recorded. If `finite` (0-dim, bool) is false, `to`
 /// gets `from`, and state and memory stay, bit for bit. Undefined: whether the gradient is finite;
-/// if not, `skipped` (0-dim float) is incremented. `rate` (0-dim, double) multiplies n.lr. Returns
-/// `finite`. All on the buffers' device. Rounds differently from Optimizer::step(), as the rate is
-/// a tensor. One operator, millrace::check_and_update, so that recorders see the update as a whole.
+/// if not, `skipped` (0-dim float) is incremented. `rate` (0-dim, double) multiplies n.lr.
+/// Returns `finite`. All on the buffers' device. Reentrant; no-grad mode. One operator,
+/// millrace::check_and_update, so that recorders see the update as a whole.
 at::Tensor check_and_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
                             at::Tensor& skipped, const at::Tensor& finite = {});
 

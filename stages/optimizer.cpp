@@ -129,7 +129,7 @@ UpdateNumbers update_numbers(const OptimizerSpec& spec, int count) {
 
 Optimizer::Optimizer(const OptimizerSpec& spec, const at::Tensor& weights,
                      std::vector<std::int64_t> places)
-    : numbers_(update_numbers(spec, 1)), places_(std::move(places)), decay_(spec.orthogonal) {
+    : places_(std::move(places)), decay_(spec.orthogonal) {
   const OptimizerInfo& info = optimizer_info(spec.kind);
   for (const char* const name : info.state) {
     if (name && (name != std::string("momentum") || spec.momentum != 0))
@@ -163,34 +163,28 @@ std::int64_t Optimizer::bytes() const {
   return bytes;
 }
 
-void Optimizer::step(at::Tensor& weights, at::Tensor& gradient) {
-  const double lr = numbers_.lr * rate_;
-  if (numbers_.weight_decay != 0) {
-    if (numbers_.decoupled) {
-      weights.mul_(1 - lr * numbers_.weight_decay);
-    } else {
-      gradient.add_(weights, numbers_.weight_decay);
-    }
+template <class Rate>
+void apply_formula(const UpdateNumbers& n, const Rate& lr, at::Tensor& weights,
+                   at::Tensor& gradient, std::vector<at::Tensor> state) {
+  constexpr bool kNumber = std::is_same_v<Rate, double>;
+  using List = std::conditional_t<kNumber, rate_is_number::Optimizers, rate_is_tensor::Optimizers>;
+  if (n.weight_decay != 0 && n.decoupled) weights.mul_(1 - lr * n.weight_decay);
+  if (n.weight_decay != 0 && !n.decoupled) gradient.add_(weights, n.weight_decay);
+  Rate steps{};  // exact up to 16 million, where the corrections are 1
+  if constexpr (kNumber) {
+    if (n.counts_steps) steps = state.back().add_(1).item<float>();
+  } else {
+    if (n.counts_steps) steps = state.back().add_(1).to(at::kDouble).squeeze();
   }
-  std::vector<at::Tensor> state = buffers();
-  double steps = 0;  // exact up to 16 million, where the corrections are 1
-  if (numbers_.counts_steps) steps = (state.back() += 1).item<float>();
-  using rate_is_number::Optimizers;
-  Optimizers::visit(numbers_.optimizer, [&]<class Formula>(std::type_identity<Formula>) {
-    Formula(numbers_, lr, steps)(weights, gradient, state.data(), scratch_);
+  at::Tensor scratch;
+  List::visit(n.optimizer, [&]<class Formula>(std::type_identity<Formula>) {
+    Formula(n, lr, steps)(weights, gradient, state.data(), scratch);
   });
 }
-
-void apply_formula(const UpdateNumbers& n, const at::Tensor& lr, at::Tensor& weights,
-                   const at::Tensor& gradient, const std::vector<at::Tensor>& state) {
-  std::vector<at::Tensor> changed = state;
-  at::Tensor steps, scratch;
-  if (n.counts_steps) steps = changed.back().add_(1).to(at::kDouble).squeeze();
-  using rate_is_tensor::Optimizers;
-  Optimizers::visit(n.optimizer, [&]<class Formula>(std::type_identity<Formula>) {
-    Formula(n, lr, steps)(weights, gradient, changed.data(), scratch);
-  });
-}
+template void apply_formula(const UpdateNumbers&, const double&, at::Tensor&, at::Tensor&,
+                            std::vector<at::Tensor>);
+template void apply_formula(const UpdateNumbers&, const at::Tensor&, at::Tensor&, at::Tensor&,
+                            std::vector<at::Tensor>);
 
 double scheduled_rate(const OptimizerSpec& spec, std::int64_t updates) {
   const std::int64_t after = updates - spec.warmup;

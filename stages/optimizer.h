@@ -38,10 +38,6 @@ class Optimizer {
   /// whole. One call of the operator millrace::orthogonalize, which does not synchronize with the
   /// host, so it can be recorded. No-grad mode.
   void orthogonalize(at::Tensor& gradient, int count);
-  /// Updates `weights` in place; both are flat, of one layout. May change `gradient`. No-grad mode.
-  void step(at::Tensor& weights, at::Tensor& gradient);
-  /// Factor on the rate, until set anew.
-  void set_rate(double factor) { rate_ = factor; }
   /// State to resume from. Aliases: copy to save, copy_ into to restore.
   const NamedTensors& state() const { return state_; }
   /// The part that the optimizer's formula reads and writes.
@@ -49,19 +45,18 @@ class Optimizer {
   std::int64_t bytes() const;  ///< of state()
 
  private:
-  UpdateNumbers numbers_;
-  double rate_ = 1.0;
   NamedTensors state_;  ///< the formula's, then mean_
   std::vector<std::int64_t> places_;
   double decay_;
   at::Tensor mean_;  ///< of gradients; undefined if not projected
-  at::Tensor scratch_;
 };
 
-/// The optimizer's formula with a rate on the device: changes `weights` and `state`, as
-/// Optimizer::buffers(), in place. Weight decay has been applied already.
-void apply_formula(const UpdateNumbers& n, const at::Tensor& lr, at::Tensor& weights,
-                   const at::Tensor& gradient, const std::vector<at::Tensor>& state);
+/// The optimizer's formula and its weight decay: changes `weights`, `gradient` and `state`, as
+/// Optimizer::buffers(), in place, flat and of one layout. `Rate`: double, to round as torch.optim,
+/// or a 0-dim double tensor on the device, which rounds differently. No-grad mode.
+template <class Rate>
+void apply_formula(const UpdateNumbers& n, const Rate& lr, at::Tensor& weights,
+                   at::Tensor& gradient, std::vector<at::Tensor> state);
 
 /// Factor on spec.lr in the update after `updates` others: the closed forms of
 /// torch.optim.lr_scheduler's StepLR and CosineAnnealingLR, after LinearLR for spec.warmup updates

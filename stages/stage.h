@@ -137,14 +137,12 @@ class Stage {
                          Adding adding = {});
   void backward_weight(Activations& activations, Adding adding = {});
   /// Applies the mean of the gradients; with replicas, of all of theirs, which must be complete and
-  /// stay so until each has updated (they may do so concurrently). If it is not finite, returns
-  /// false and leaves the weights unchanged. `rate`: from next_rate().
+  /// stay so until each has updated (they may do so concurrently). If it is not finite, leaves the
+  /// weights unchanged and increments `skipped`. `rate`: next_rate(). Both are 0-dim, double and
+  /// float, on the stage's device: a GPU does not synchronize with the host.
+  void update(const Change& change, const at::Tensor& rate, at::Tensor& skipped);
+  /// The same at once. \returns whether it was finite.
   bool update(const Change& change, double rate);
-  /// The same without synchronizing with the host: counts non-finite ones in `skipped`. `rate` and
-  /// `skipped` are 0-dim, double and float, on the stage's device.
-  void guarded_update(const Change& change, const at::Tensor& rate, at::Tensor& skipped);
-  /// Has update() round as guarded_update(), which orders the same formulas differently.
-  void update_as_recorded() { as_recorded_ = true; }
   void copy_weights(int from, int to);
   /// Copies the weights of buffer `from` and the optimizer's state; two snapshots are kept.
   void take_snapshot(int from);
@@ -257,7 +255,6 @@ class Stage {
   std::int64_t updates_ = 0;              ///< counted for the rate's schedule; checkpoints keep it
   double rate_ = 1.0;                     ///< backed_off()
   double asked_rate_ = 1.0;               ///< set_rate()'s
-  bool as_recorded_ = false;
   std::vector<Tensors> snapshots_;  ///< two, the older first
 };
 

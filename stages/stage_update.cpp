@@ -19,43 +19,10 @@ Change Stage::advance() {
 }
 
 bool Stage::update(const Change& change, double rate) {
-  const c10::NoGradGuard no_grad;
-  if (as_recorded_) {
-    const at::TensorOptions here = parameters().flat().options();
-    at::Tensor skipped = at::zeros({}, here);
-    guarded_update(change, at::full({}, rate, here.dtype(at::kDouble)), skipped);
-    return skipped.item<float>() == 0;
-  }
-  at::Tensor* gradient = &gradients_[change.sum];
-  int count = change.count;
-  if (!replicas_.empty()) {
-    mean_.copy_((*replicas_[0])[change.sum]);
-    for (std::size_t i = 1; i < replicas_.size(); ++i)
-      mean_.add_((*replicas_[i])[change.sum].to(mean_.device()));
-    count *= int(replicas_.size());
-    gradient = &mean_;
-  }
-  copy_weights(change.from, change.to);
-  at::Tensor& weights = versions_[change.to].flat();
-  const bool learns = parameters().learn();
-  if (learns && !std::isfinite(at::linalg_vector_norm(*gradient, INFINITY).item<float>()))
-    return false;
-  if (count > 1) gradient->div_(count);
-  if (learns) {
-    optimizer_.orthogonalize(*gradient, 1);
-    if (correction_) correction_->correct(*gradient, weights, {});
-    const at::Tensor before = !correction_ || correction_->only_rate() ? at::Tensor()
-                              : change.from == change.to               ? weights.clone()
-                                                         : versions_[change.from].flat();
-    optimizer_.set_rate(rate);
-    optimizer_.step(weights, *gradient);
-    if (correction_) correction_->updated(before, weights, {});
-  }
-  if (head_) {
-    head_->set_rate(rate);
-    head_->update(count);
-  }
-  return true;
+  const at::TensorOptions here = parameters().flat().options();
+  at::Tensor skipped = at::zeros({}, here);
+  update(change, at::full({}, rate, here.dtype(at::kDouble)), skipped);
+  return skipped.item<float>() == 0;
 }
 
 double Stage::next_rate() {
@@ -65,21 +32,30 @@ double Stage::next_rate() {
          (correction_ ? correction_->rate(applied_++) : 1.0);
 }
 
-void Stage::guarded_update(const Change& change, const at::Tensor& rate, at::Tensor& skipped) {
+void Stage::update(const Change& change, const at::Tensor& rate, at::Tensor& skipped) {
   const c10::NoGradGuard no_grad;
   if (!parameters().learn()) return;
-  UpdateNumbers numbers = update_numbers(spec_, change.count);
+  at::Tensor* gradient = &gradients_[change.sum];
+  int count = change.count;
+  if (!replicas_.empty()) {
+    mean_.copy_((*replicas_[0])[change.sum]);
+    for (std::size_t i = 1; i < replicas_.size(); ++i)
+      mean_.add_((*replicas_[i])[change.sum].to(mean_.device()));
+    count *= int(replicas_.size());
+    gradient = &mean_;
+  }
+  UpdateNumbers numbers = update_numbers(spec_, count);
   if (correction_) numbers.correction = correction_->numbers();
-  optimizer_.orthogonalize(gradients_[0], change.count);
+  optimizer_.orthogonalize(*gradient, count);
   const at::Tensor finite =
       check_and_update(numbers,
                        {.from = versions_[change.from].flat(),
                         .to = versions_[change.to].flat(),
-                        .gradient = gradients_[0],
+                        .gradient = *gradient,
                         .state = optimizer_.buffers(),
                         .memory = correction_ ? correction_->memory() : Memory()},
                        rate, skipped);
-  if (head_) head_->guarded_update(change.count, rate, skipped, finite);
+  if (head_) head_->update(count, rate, skipped, finite);
 }
 
 void Stage::fill_gradients(double value) {

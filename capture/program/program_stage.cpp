@@ -85,7 +85,7 @@ void ProgramStage::record_all(const stages::Tensors& inputs, const at::Tensor& t
     const int to = (from + 1) % versions;
     fill_gradients(std::numeric_limits<float>::quiet_NaN());
     updates_[to] = std::make_unique<Program>(
-        [&] { guarded_update({.from = from, .to = to, .count = count_}, rate_, skipped_); }, arena_,
+        [&] { Stage::update({.from = from, .to = to, .count = count_}, rate_, skipped_); }, arena_,
         options_);
   }
   fill_gradients(0);

@@ -145,13 +145,8 @@ class Rig {
         stage_.backward_weight(kept_, adding);
         break;
       case Part::update:
-        update();
+        stage_.update({.count = 1}, rate_, skipped_);
     }
-  }
-  void update() {
-    const c10::NoGradGuard no_grad;
-    if (!backend_->records()) return void(stage_.update({.count = 1}, 1.0));
-    stage_.guarded_update({.count = 1}, rate_, skipped_);
   }
 
   const bool split_;

@@ -48,10 +48,7 @@ std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int 
   const c10::Device place = device_of(options_, replica_id);
   capture::Boundary* up = index > 0 ? boundaries_[index - 1].get() : nullptr;
   capture::Boundary* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
-  if (place.is_cuda()) {
-    capture::use_repeatable_kernels();
-    stage.update_as_recorded();  // for the same results, recorded or not
-  }
+  if (place.is_cuda()) capture::use_repeatable_kernels();
   return std::make_unique<capture::StageStep>(std::move(stage), std::move(backend), place, samples_,
                                               up, down);
 }

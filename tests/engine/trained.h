@@ -159,8 +159,8 @@ inline std::vector<program::ProgramStage> program_stages(std::vector<stages::Sta
 }
 
 /// On a core. `train_every`: of the smallest groups that whole updates cover. `as_recorded`: stages
-/// stay on their devices, and are step programs or, on doubles, update as recorded ones do, whose
-/// formulas round differently. `sample` empty: sample_at(). `guard`, `guard_lag`: see run_oracle().
+/// stay on their devices, and are step programs or, on doubles, as they are. `sample` empty:
+/// sample_at(). `guard`, `guard_lag`: see run_oracle().
 inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int64_t train_every = 1,
                          bool as_recorded = false, SampleFunction sample = {},
                          const LearnFunction& told = {}, LossGuard* guard = nullptr,
@@ -173,7 +173,6 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
   std::vector<stages::Stage> stages = build_stages(options, schedule);
   std::vector<stages::Stage*> places;
   for (stages::Stage& stage : stages) {
-    if (as_recorded) stage.update_as_recorded();
     places.push_back(&stage);
   }
   tie_replicas(schedule, places);

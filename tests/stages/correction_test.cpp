@@ -20,11 +20,20 @@ struct Trace {
   std::vector<double> weights, shifted;  ///< after each update; with what the next pass would add
 };
 
-void leave_out(Correction& correction, const at::Tensor& w) {
+void correct(const Correction& c, at::Tensor& g, const at::Tensor& w, const at::Tensor& finite) {
+  const CorrectionKind& kind = correction_kind(c.numbers().rule);
+  if (kind.correct) kind.correct(c.numbers(), c.memory(), g, w, finite);
+}
+void updated(const Correction& c, const at::Tensor& before, const at::Tensor& after,
+             const at::Tensor& finite) {
+  const CorrectionKind& kind = correction_kind(c.numbers().rule);
+  if (kind.updated) kind.updated(c.numbers(), c.memory(), before, after, finite);
+}
+void leave_out(const Correction& correction, const at::Tensor& w) {
   const at::Tensor finite = at::zeros({}, at::kBool);
   at::Tensor g = at::full({1}, std::numeric_limits<float>::quiet_NaN());
-  correction.correct(g, w, finite);
-  correction.updated(w, w, finite);
+  correct(correction, g, w, finite);
+  updated(correction, w, w, finite);
 }
 
 /// `spoiled`: beside each update one that is not made, since its gradient is no number.
@@ -32,18 +41,18 @@ Trace train(const CorrectionSpec& spec, const Delay& delay, OptimizerSpec optimi
             bool spoiled = false) {
   at::Tensor w = at::ones({1});
   if (spec.kind == "spike-compensation") optimizer.spike_delay = delay.updates;
-  Optimizer rule(optimizer, w);
+  const Optimizer rule(optimizer, w);
   auto correction = make_correction(spec, delay, w);
   Trace trace;
   for (std::size_t i = 0; i < kGradients.size(); ++i) {
     at::Tensor g = at::full({1}, kGradients[i]);
-    rule.set_rate(correction ? correction->rate(std::int64_t(i)) : 1.0);
     if (spoiled) leave_out(*correction, w);
     const at::Tensor finite = spoiled ? at::ones({}, at::kBool) : at::Tensor();
-    if (correction) correction->correct(g, w, finite);
+    if (correction) correct(*correction, g, w, finite);
     const at::Tensor before = w.clone();
-    rule.step(w, g);
-    if (correction) correction->updated(before, w, finite);
+    const double rate = correction ? correction->rate(std::int64_t(i)) : 1;
+    apply_formula(update_numbers(optimizer, 1), optimizer.lr * rate, w, g, rule.buffers());
+    if (correction) updated(*correction, before, w, finite);
     trace.weights.push_back(w.item<float>());
     at::Tensor shift = correction ? correction->backward_shift() : at::Tensor();
     if (!shift.defined() && correction) shift = correction->forward_shift();
@@ -129,16 +138,16 @@ TEST(Correction, StartsAgainAsIfNew) {
     auto used = make_correction({.kind = kind}, {2, 2}, w);
     for (int i = 0; i < 4; ++i) {
       at::Tensor g = at::ones({1});
-      used->correct(g, w, {});
+      correct(*used, g, w, {});
       const at::Tensor before = w.clone();
-      used->updated(before, w.add_(1), {});
+      updated(*used, before, w.add_(1), {});
     }
     used->restart(w);
     auto fresh = make_correction({.kind = kind}, {2, 2}, w);
-    for (auto* correction : {&used, &fresh}) (*correction)->updated(w, w + 0.5, {});
+    for (auto* correction : {&used, &fresh}) updated(**correction, w, w + 0.5, {});
     at::Tensor a = at::full({1}, 0.3), b = a.clone();
-    used->correct(a, w + 0.7, {});
-    fresh->correct(b, w + 0.7, {});
+    correct(*used, a, w + 0.7, {});
+    correct(*fresh, b, w + 0.7, {});
     EXPECT_TRUE(at::equal(a, b)) << kind;
     if (used->backward_shift().defined()) {
       EXPECT_TRUE(at::equal(used->backward_shift(), fresh->backward_shift())) << kind;

@@ -1,6 +1,4 @@
-// The update that a recording can hold: Optimizer's formulas.
-#include "stages/guarded_update.h"
-
+// An update's formulas, with the rate as a number and as a tensor.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/GradMode.h>
@@ -27,24 +25,18 @@ std::vector<OptimizerSpec> specs() {
   return all;
 }
 
-TEST(GuardedUpdate, DoesWhatTheOptimizerDoes) {
+TEST(Optimizer, FormulasDoTheSameWithTheRateOnADevice) {
   const c10::NoGradGuard no_grad;
   for (const OptimizerSpec& spec : specs()) {
-    at::Tensor plain = numbers(0), guarded = numbers(0);
-    Optimizer by_step(spec, plain), by_guard(spec, guarded);
-    by_step.set_rate(0.5);
+    at::Tensor plain = numbers(0), there = numbers(0);
+    const Optimizer by_number(spec, plain), by_tensor(spec, there);
     for (int step = 1; step <= 10; ++step) {
-      at::Tensor mean = numbers(step);
-      by_step.step(plain, mean);
-      guarded_update(update_numbers(spec, 4),
-                     {.from = guarded,
-                      .to = guarded,
-                      .gradient = numbers(step) * 4,
-                      .state = by_guard.buffers(),
-                      .memory = {}},
-                     at::full({}, 0.5, at::kDouble), at::ones({}, at::kBool));
+      at::Tensor gradient = numbers(step), other = numbers(step);
+      apply_formula(update_numbers(spec, 1), 0.005, plain, gradient, by_number.buffers());
+      apply_formula(update_numbers(spec, 1), at::full({}, 0.005, at::kDouble), there, other,
+                    by_tensor.buffers());
     }
-    EXPECT_TRUE(at::allclose(guarded, plain, 1e-5, 1e-7)) << spec.kind << " " << spec.momentum;
+    EXPECT_TRUE(at::allclose(there, plain, 1e-5, 1e-7)) << spec.kind << " " << spec.momentum;
   }
 }
 

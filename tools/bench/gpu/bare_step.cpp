@@ -58,7 +58,7 @@ void BareStep::run() {
   }
   if (work_ == BareWork::forward) return;
   stage_.backward(kept, {});
-  stage_.guarded_update({.count = 1}, rate_, skipped_on_device_);
+  stage_.update({.count = 1}, rate_, skipped_on_device_);
 }
 
 }  // namespace millrace::bench
