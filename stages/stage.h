@@ -148,7 +148,9 @@ class Stage {
   void take_snapshot(int from);
   /// Writes the older snapshot to buffer `to` and the optimizer's state.
   void restore_snapshot(int to);
-  /// Sets all accumulated gradients to `value`.
+  /// All accumulated gradients, an auxiliary head's, too; aliases.
+  Tensors accumulated() const;
+  /// Sets them to `value`.
   void fill_gradients(double value);
 
   /// Whether it learns from an auxiliary head's loss (or, as the last stage, beside others that

@@ -58,9 +58,15 @@ void Stage::update(const Change& change, const at::Tensor& rate, at::Tensor& ski
   if (head_) head_->update(count, rate, skipped, finite);
 }
 
+Tensors Stage::accumulated() const {
+  Tensors all = gradients_;
+  if (head_) all.insert(all.end(), head_->gradients().begin(), head_->gradients().end());
+  return all;
+}
+
 void Stage::fill_gradients(double value) {
   const c10::NoGradGuard no_grad;
-  for (at::Tensor& sum : gradients_) sum.fill_(value);
+  for (at::Tensor& sum : accumulated()) sum.fill_(value);
 }
 
 void Stage::copy_weights(int from, int to) {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <map>
 
-#include "capture/program/program_stage.h"
+#include "capture/program/stage_programs.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
 
@@ -44,6 +44,26 @@ void place_again(TrainerOptions& options) {
   };
   if (options.devices == placed({}))
     options.devices = placed(threads_of_workers(options, schedule));
+}
+
+/// Each call of a sample's step, then the update with `count` gradients. `run`: of a call's body.
+template <class Run>
+void run_step(stages::Stage& stage, const stages::Tensors& inputs, const at::Tensor& target,
+              std::int64_t count, const Run& run) {
+  stages::Activations kept;
+  run([&] { kept = stage.forward(inputs, target); });
+  if (stage.options().recompute) run([&] { stage.recompute(kept); });
+  const stages::Tensors outputs = kept.outputs;
+  if (stage.options().split) {
+    run([&] { stage.backward_input(kept, outputs); });
+    run([&] { stage.backward_weight(kept); });
+  } else {
+    run([&] { stage.backward(kept, outputs); });
+  }
+  const at::TensorOptions here = stage.parameters().flat().options();
+  const at::Tensor rate = at::ones({}, here.dtype(at::kDouble));
+  at::Tensor skipped = at::zeros({}, here);
+  run([&] { stage.update({.count = int(count)}, rate, skipped); });
 }
 
 }  // namespace
@@ -93,10 +113,14 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
     const int threads =
         rounds > 0 && !options.threads.empty() ? std::max(1, options.threads[i]) : 1;
     kernels::Team team(threads);
-    program::ProgramStage stage(std::move(built[i]), 1, int(schedule.samples_an_update(i)),
-                                {threads > 1 ? &team : nullptr, options.numerics});
-    stage.forward(inputs, target, 0);
-    all.push_back(stage.operations(rounds));
+    program::Arena arena(device);
+    program::Programs step;
+    const auto run = [&](const std::function<void()>& body) {
+      step.push_back(record_call(built[i], body, arena,
+                                 {threads > 1 ? &team : nullptr, options.numerics}));
+    };
+    run_step(built[i], inputs, target, schedule.samples_an_update(i), run);
+    all.push_back(timed(step, device, rounds));
   }
   return all;
 }

@@ -8,7 +8,6 @@
 #include <set>
 #include <stdexcept>
 
-#include "capture/program/program_stage.h"
 #include "engine/schedule/lowering.h"
 
 namespace millrace::engine {
@@ -16,19 +15,20 @@ namespace {
 
 using Key = std::pair<int, std::int64_t>;  ///< stage, sample
 
-/// `Stage`: stages::Stage, or a type with its interface.
-template <class Stage>
+using stages::Stage;
+
 class Oracle {
  public:
   Oracle(const Schedule& schedule, std::vector<Stage>& stages, const SampleFunction& sample,
          std::int64_t samples, const LearnFunction& learns, LossGuard* guard,
-         std::int64_t guard_lag)
+         std::int64_t guard_lag, const CallFunction& call)
       : schedule_(schedule),
         stages_(stages),
         sample_(sample),
         learns_(learns),
         guard_(guard),
         guard_lag_(guard_lag),
+        call_(call),
         applied_(schedule.applied(samples)),
         pending_(stages.size(), Alarm::none),
         updates_(stages.size(), 0) {}
@@ -60,8 +60,11 @@ class Oracle {
     }
     if (guard_ && updates_[replica_id]++ % LossGuard::kSnapshotEvery == 0)
       stage.take_snapshot(stage.newest_buffer());
-    const double rate = stage.next_rate();
-    stage.update(stage.advance(), rate);
+    const at::TensorOptions here = stage.parameters().flat().options();
+    const at::Tensor rate = at::full({}, stage.next_rate(), here.dtype(at::kDouble));
+    at::Tensor skipped = at::zeros({}, here);
+    const stages::Change change = stage.advance();
+    call(stage, [&] { stage.update(change, rate, skipped); });
   }
 
   /// Called for samples in order.
@@ -88,18 +91,19 @@ class Oracle {
       case Op::backward_local:
         if (learns(action.sample)) {
           stage.count_local();
-          stage.backward_local(kept(action), {.first = true});
+          call(stage, [&] { stage.backward_local(kept(action), {.first = true}); });
         }
         return true;
       case Op::recompute:
-        if (learns(action.sample)) stage.recompute(kept(action));
+        if (learns(action.sample)) call(stage, [&] { stage.recompute(kept(action)); });
         return true;
       case Op::backward:
       case Op::backward_input:
         return backward(program, stage, action);
       case Op::backward_weight:
         if (learns(action.sample)) {
-          stage.backward_weight(kept(action), {.first = stage.count_gradient()});
+          const stages::Adding adding{.first = stage.count_gradient()};
+          call(stage, [&] { stage.backward_weight(kept(action), adding); });
           learned_.insert(key_of(program, action));
         } else {
           left_out_.insert(key_of(program, action));
@@ -141,9 +145,11 @@ class Oracle {
     return true;
   }
 
-  using Kept = decltype(std::declval<Stage&>().forward({}, {}, 0));
+  void call(Stage& stage, const std::function<void()>& body) const {
+    call_ ? call_(stage, body) : body();
+  }
 
-  Kept& kept(const Action& action) {
+  stages::Activations& kept(const Action& action) {
     const auto found = kept_.find({action.stage, action.sample});
     if (found == kept_.end()) throw std::logic_error("backward without a forward");
     return found->second;
@@ -163,7 +169,9 @@ class Oracle {
       activations_.erase(sent);
     }
     const at::Tensor target = stage.takes_target() ? sample_(action.sample).second : at::Tensor();
-    Kept& kept = kept_[key] = stage.forward(inputs, target, stage.buffer_of(action.version));
+    const int buffer = stage.buffer_of(action.version);
+    stages::Activations& kept = kept_[key];
+    call(stage, [&] { kept = stage.forward(inputs, target, buffer); });
     if (last(action.stage)) {
       const at::Tensor& loss = kept.loss;
       losses_.push_back(loss.item<float>());
@@ -202,8 +210,11 @@ class Oracle {
     const bool whole = action.op == Op::backward;
     std::optional<stages::Tensors>& made = gradients_[{action.stage, action.sample}];
     if (gradients) {
-      made = whole ? stage.backward(kept(action), *gradients, {.first = stage.count_gradient()})
-                   : stage.backward_input(kept(action), *gradients);
+      const stages::Adding adding{.first = !whole || stage.count_gradient()};
+      call(stage, [&] {
+        made = whole ? stage.backward(kept(action), *gradients, adding)
+                     : stage.backward_input(kept(action), *gradients);
+      });
       if (whole) learned_.insert(key_of(program, action));
     } else if (whole) {
       left_out_.insert(key_of(program, action));
@@ -222,8 +233,9 @@ class Oracle {
 
   LossGuard* guard_;
   std::int64_t guard_lag_;
+  const CallFunction& call_;
   std::int64_t applied_;
-  std::map<Key, Kept> kept_;
+  std::map<Key, stages::Activations> kept_;
   std::map<Key, stages::Tensors> activations_;
   std::map<Key, std::optional<stages::Tensors>> gradients_;  ///< none: of a loss nobody learns from
   // By stage and replica: whether there were gradients since the last update; samples without one.
@@ -238,19 +250,11 @@ class Oracle {
 
 }  // namespace
 
-template <class Stage>
-std::vector<float> run_oracle(const Schedule& schedule, std::vector<Stage>& stages,
+std::vector<float> run_oracle(const Schedule& schedule, std::vector<stages::Stage>& stages,
                               const SampleFunction& sample, std::int64_t samples,
                               const LearnFunction& learns, LossGuard* guard,
-                              std::int64_t guard_lag) {
-  return Oracle<Stage>(schedule, stages, sample, samples, learns, guard, guard_lag).run();
+                              std::int64_t guard_lag, const CallFunction& call) {
+  return Oracle(schedule, stages, sample, samples, learns, guard, guard_lag, call).run();
 }
-
-template std::vector<float> run_oracle(const Schedule&, std::vector<stages::Stage>&,
-                                       const SampleFunction&, std::int64_t, const LearnFunction&,
-                                       LossGuard*, std::int64_t);
-template std::vector<float> run_oracle(const Schedule&, std::vector<program::ProgramStage>&,
-                                       const SampleFunction&, std::int64_t, const LearnFunction&,
-                                       LossGuard*, std::int64_t);
 
 }  // namespace millrace::engine

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <ostream>
 
-#include "capture/program/program_stage.h"
+#include "capture/program/stage_programs.h"
 #include "engine/trainer/oracle.h"
 #include "tests/engine/sample_feed.h"
 #include "tests/engine/stall_watch.h"
@@ -145,19 +145,6 @@ inline SampleFunction brought_to(const std::vector<stages::Stage>& stages, Sampl
   };
 }
 
-/// The same stages as step programs.
-inline std::vector<program::ProgramStage> program_stages(std::vector<stages::Stage> built,
-                                                         const Schedule& schedule,
-                                                         const kernels::Numerics& numerics = {}) {
-  std::vector<program::ProgramStage> stages;
-  for (int stage = 0; stage < schedule.stages; ++stage) {
-    stages.emplace_back(std::move(built[std::size_t(stage)]), 2 * schedule.slots() + 4,
-                        int(schedule.samples_an_update(stage)),
-                        program::ProgramOptions{.numerics = numerics});
-  }
-  return stages;
-}
-
 /// On a core. `train_every`: of the smallest groups that whole updates cover. `as_recorded`: stages
 /// stay on their devices, and are step programs or, on doubles, as they are. `sample` empty:
 /// sample_at(). `guard`, `guard_lag`: see run_oracle().
@@ -172,28 +159,21 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
   const Schedule schedule = schedule_of(options);
   std::vector<stages::Stage> stages = build_stages(options, schedule);
   std::vector<stages::Stage*> places;
-  for (stages::Stage& stage : stages) {
-    places.push_back(&stage);
-  }
+  for (stages::Stage& stage : stages) places.push_back(&stage);
   tie_replicas(schedule, places);
   Trained result;
   const SampleFunction brought = brought_to(stages, sample);
   const auto learns = [&](std::int64_t n) {
     return n / schedule.samples_a_choice() % train_every == 0 && (!told || told(n));
   };
-  const auto run = [&](auto& of) {
-    result.losses = run_oracle(schedule, of, brought, samples, learns, guard, guard_lag);
+  program::Arena arena;
+  const CallFunction as_program = [&](stages::Stage& stage, const std::function<void()>& body) {
+    record_call(stage, body, arena, {.numerics = options.numerics})->run();
   };
-  std::vector<program::ProgramStage> programs;
-  if (by_programs) {
-    programs = program_stages(std::move(stages), schedule, options.numerics);
-    run(programs);
-  } else {
-    run(stages);
-  }
+  result.losses = run_oracle(schedule, stages, brought, samples, learns, guard, guard_lag,
+                             by_programs ? as_program : CallFunction());
   const auto state = [&](int stage, int replica) {
-    const auto id = std::size_t(schedule.replica_id(stage, replica));
-    return (programs.empty() ? stages[id] : programs[id]).parameters().state();
+    return stages[std::size_t(schedule.replica_id(stage, replica))].parameters().state();
   };
   for (int stage = 0; stage < schedule.stages; ++stage) {
     const stages::StateDict first = state(stage, 0);

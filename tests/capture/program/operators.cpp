@@ -9,7 +9,7 @@
 #include <functional>
 #include <string_view>
 
-#include "capture/program/program_stage.h"
+#include "capture/program/stage_programs.h"
 
 namespace millrace::program {
 namespace {
@@ -332,17 +332,16 @@ std::set<std::string> learn_as_eagerly(const std::vector<stages::LayerSpec>& lay
     stage.restore(stages::initial_state(*network, 7));
     return stage;
   };
-  stages::Stage eager = stage_on(at::kCPU, false);
-  ProgramStage programs(stage_on(device, device.is_cpu()), 1, 1);
+  Learner eager(stage_on(at::kCPU, false), {}, true), programs(stage_on(device, device.is_cpu()));
   Random random(1);
   for (int n = 0; n < 3; ++n) {
     const Tensor sample = at::sigmoid(random.numbers({1, 3, 32, 32}));
     EXPECT_NEAR(learn(programs, sample.to(device)), learn(eager, sample), 1e-5);
   }
   const Tensor begun = stage_on(at::kCPU, false).parameters().flat(),
-               wanted = eager.parameters().flat();
-  EXPECT_LT(error(programs.parameters().flat().cpu() - begun, wanted - begun), 1e-4);
-  return left_to_libtorch(programs.operations(0));
+               wanted = eager.weights();
+  EXPECT_LT(error(programs.weights().cpu() - begun, wanted - begun), 1e-4);
+  return left_to_libtorch(programs.operations());
 }
 
 Made by_program(const Operators& of, c10::Device device, const ProgramOptions& options) {

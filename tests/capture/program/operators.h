@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "capture/program/program.h"
+#include "capture/program/stage_programs.h"
 #include "stages/layer.h"
 
 namespace millrace::program {
@@ -63,13 +63,49 @@ const std::vector<LayeredNet>& layered_nets();
 std::set<std::string> learn_as_eagerly(const std::vector<stages::LayerSpec>& layers,
                                        c10::Device device);
 
-/// One update of a stage, or its programs, from a sample that is its own target. \returns the loss.
-template <class Stage>
-float learn(Stage& stage, const Tensor& x) {
-  auto kept = stage.forward({x}, x, 0);
-  const float loss = kept.loss.template item<float>();
-  stage.backward(kept, {}, {.first = stage.count_gradient()});
-  stage.update(stage.advance(), 1);
+/// A stage, with calls that run as programs unless `eager`.
+struct Learner {
+  explicit Learner(stages::Stage made, const ProgramOptions& how = {}, bool is_eager = false)
+      : stage(std::move(made)), options(how), eager(is_eager), arena(weights().device()) {}
+  const Tensor& weights() const { return stage.parameters().flat(); }
+  std::vector<capture::OperationInfo> operations() const {  ///< since the last forward
+    return timed(step, arena.device(), 0);
+  }
+  template <class Body>
+  void call(const Body& body) {
+    if (eager) return body();
+    step.push_back(record_call(stage, body, arena, options));
+    step.back()->run();
+  }
+  /// Forward and backward. \returns the loss.
+  float learn(const Tensor& x, const Tensor& target) {
+    step.clear();
+    stages::Activations kept;
+    call([&] { kept = stage.forward({x}, target); });
+    const float loss = kept.loss.item<float>();
+    const stages::Adding adding{.first = stage.count_gradient()};
+    call([&] { stage.backward(kept, {}, adding); });
+    return loss;
+  }
+  void update() {
+    const at::TensorOptions here = weights().options();
+    const Tensor rate = at::ones({}, here.dtype(at::kDouble));
+    Tensor skipped = at::zeros({}, here);
+    const stages::Change change = stage.advance();
+    call([&] { stage.update(change, rate, skipped); });
+  }
+
+  stages::Stage stage;
+  const ProgramOptions options;
+  const bool eager;
+  Arena arena;
+  Programs step;
+};
+
+/// One update from a sample that is its own target. \returns the loss.
+inline float learn(Learner& learner, const Tensor& x) {
+  const float loss = learner.learn(x, x);
+  learner.update();
   return loss;
 }
 

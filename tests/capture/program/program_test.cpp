@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "capture/program/program_stage.h"
 #include "stages/stage.h"
 #include "tests/capture/program/kernels_reference.h"
 #include "tests/capture/program/operators.h"
@@ -25,8 +24,8 @@ struct Pair {
   explicit Pair(const stages::ModelSpec& model,
                 const stages::OptimizerSpec& optimizer = {.lr = 0.1},
                 const std::string& correction = "none")
-      : programs(stage(model, true, optimizer, correction), 1, 1),
-        eager(stage(model, false, optimizer, correction)) {}
+      : programs(stage(model, true, optimizer, correction)),
+        eager(stage(model, false, optimizer, correction), {}, true) {}
   static stages::Stage stage(const stages::ModelSpec& model, bool channels_last,
                              const stages::OptimizerSpec& optimizer,
                              const std::string& correction) {
@@ -38,19 +37,17 @@ struct Pair {
     made.restore(stages::initial_state(*network, 7));
     return made;
   }
-  const at::Tensor& weights() const { return programs.parameters().flat(); }
 
-  ProgramStage programs;
-  stages::Stage eager;
+  Learner programs, eager;
 };
 
 stages::ModelSpec partime_cnn(int features, int kernel, const std::string& norm = "none") {
   return {.layers = 4, .features = features, .kernel = kernel, .norm = norm};
 }
 
-std::vector<std::string> names(ProgramStage& programs) {
+std::vector<std::string> names(const Learner& programs) {
   std::vector<std::string> all;
-  for (const capture::OperationInfo& info : programs.operations(0)) all.push_back(info.name);
+  for (const capture::OperationInfo& info : programs.operations()) all.push_back(info.name);
   return all;
 }
 
@@ -75,7 +72,7 @@ TEST_P(ProgramTest, GradientsAreEagersWithinRounding) {
   const stages::OptimizerSpec spec{.lr = 0.1, .momentum = 0.9};
   Pair pair(partime_cnn(features, kernel, norm), spec);
   EXPECT_NEAR(learn(pair.programs, sample(0)), learn(pair.eager, sample(0)), 1e-6);
-  const stages::StateDict mine = pair.programs.checkpoint(), theirs = pair.eager.checkpoint();
+  const stages::StateDict mine = pair.programs.stage.checkpoint(), theirs = pair.eager.stage.checkpoint();
   double largest = 0;
   for (const auto& [name, value] : theirs)
     largest = std::max(largest, value.abs().max().item<double>());
@@ -89,7 +86,7 @@ TEST_P(ProgramTest, GradientsAreEagersWithinRounding) {
       EXPECT_LT(difference(value, theirs[i].second), 1e-5) << name;
     }
   }
-  EXPECT_EQ(left_to_libtorch(pair.programs.operations(0)), std::set<std::string>());
+  EXPECT_EQ(left_to_libtorch(pair.programs.operations()), std::set<std::string>());
 }
 
 TEST_P(ProgramTest, DriftsFromEagerByRoundingOnlyOver500Frames) {
@@ -101,7 +98,7 @@ TEST_P(ProgramTest, DriftsFromEagerByRoundingOnlyOver500Frames) {
     theirs = learn(pair.eager, sample(n));
   }
   EXPECT_NEAR(mine / theirs, 1, 1e-3);
-  EXPECT_LT(difference(pair.weights(), pair.eager.parameters().flat()), 1e-3);
+  EXPECT_LT(difference(pair.programs.weights(), pair.eager.weights()), 1e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, ProgramTest,
@@ -144,12 +141,12 @@ TEST(Program, EveryOptimizerWithEveryCorrection) {
         const stages::OptimizerSpec spec{
             .kind = kind, .lr = 1e-3, .momentum = momentum, .weight_decay = 0.01};
         Pair pair(partime_cnn(8, 3), spec, correction);
-        const at::Tensor before = pair.eager.parameters().flat().clone();
+        const at::Tensor before = pair.eager.weights().clone();
         for (int n = 0; n < 12; ++n)
           EXPECT_NEAR(learn(pair.programs, sample(n)), learn(pair.eager, sample(n)), 1e-5);
-        const at::Tensor change = pair.eager.parameters().flat() - before;
-        EXPECT_LT(difference(pair.weights() - before, change), 2e-3);
-        EXPECT_EQ(left_to_libtorch(pair.programs.operations(0)), std::set<std::string>());
+        const at::Tensor change = pair.eager.weights() - before;
+        EXPECT_LT(difference(pair.programs.weights() - before, change), 2e-3);
+        EXPECT_EQ(left_to_libtorch(pair.programs.operations()), std::set<std::string>());
         const std::vector<std::string> all = names(pair.programs);
         EXPECT_EQ(std::ranges::count_if(
                       all, [](const auto& name) { return name.starts_with("update by"); }),

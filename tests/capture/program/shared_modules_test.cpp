@@ -3,9 +3,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
 
-#include "capture/program/program_stage.h"
+#include "tests/capture/program/operators.h"
 #include "tests/stages/thread_reducer.h"
 
 namespace millrace::program {
@@ -65,24 +66,14 @@ struct Result {
 Result learn(stages::Stage stage, int threads) {
   const at::Tensor wanted = target(stage.network());
   Result result;
-  const auto learn_by = [&](auto& learner) {
-    for (int i = 0; i < kSamples; ++i) {
-      auto kept = learner.forward({sample(i)}, wanted, 0);
-      result.losses.push_back(kept.loss.template item<float>());
-      learner.backward(kept, {}, {.first = i % 2 == 0});
-      if (i % 2 == 1) learner.update({.count = 2}, 1.0);
-    }
-  };
-  if (threads == 0) {
-    learn_by(stage);
-    result.state = stage.checkpoint();
-    return result;
+  kernels::Team team(std::max(threads, 1));
+  Learner learner(std::move(stage), {.team = threads > 1 ? &team : nullptr}, threads == 0);
+  for (int i = 0; i < kSamples; ++i) {
+    result.losses.push_back(learner.learn(sample(i), wanted));
+    if (i % 2 == 1) learner.update();
   }
-  kernels::Team team(threads);
-  ProgramStage program(std::move(stage), 1, 2, {.team = threads > 1 ? &team : nullptr});
-  learn_by(program);
-  result.state = program.checkpoint();
-  result.operations = program.operations(0);
+  result.state = learner.stage.checkpoint();
+  result.operations = learner.operations();
   return result;
 }
 
