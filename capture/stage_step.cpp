@@ -30,7 +30,7 @@ void measure(std::optional<std::int64_t>& bytes, const Work& work) {
 }  // namespace
 
 StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10::Device device,
-                     SampleBuffers& samples, Boundary* upstream, Boundary* downstream)
+                     SampleBuffers& samples, Boundary* upstream, Boundary* downstream, int sets)
     : stage_(std::move(stage)),
       dead_units_(stage_),
       backend_(std::move(backend)),
@@ -53,6 +53,7 @@ StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10:
       skipped_(pinned_zeros({})),
       skipped_on_device_(seen_by(device, skipped_)),
       bytes_(kept_.size(), 0) {
+  for (int set = 0; set < (sets > 0 ? sets : slots()); ++set) sets_.emplace_back(device);
   tell_rate();
   for (int slot = 0; defers() && slot < slots(); ++slot) {
     if (!downstream_) shown_[slot] = std::make_unique<Fence>(device);
@@ -145,13 +146,14 @@ void StageStep::backward_local(int slot) {
   stage_.count_local();
   call({Kind::backward_local, slot, buffers_[slot]}, [this, kept = kept_at(slot, buffers_[slot])] {
     stage_.backward_local(kept_[kept], {.first = true, .retain = records()});
-    keeps(kept, 0);  // the inputs are upstream's
+    if (!records()) keeps(kept, 0);  // the inputs are upstream's
   });
 }
 
 void StageStep::recompute(int slot) {
-  call({Kind::recompute, slot, buffers_[slot]}, [this, kept = kept_at(slot, buffers_[slot])] {
+  call({Kind::recompute, slot, buffers_[slot]}, [this, slot, kept = kept_at(slot, buffers_[slot])] {
     if (stage_.supervised()) recomputed_[kept] = {.inputs = kept_[kept].inputs};
+    const program::KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
     measure(recompute_bytes_, [&] { stage_.recompute(for_backward(kept)); });
     keeps(kept, (stage_.supervised() ? 0 : *forward_bytes_) + *recompute_bytes_);
   });
@@ -275,15 +277,18 @@ std::int64_t StageStep::launch() {
 
 void StageStep::run_forward(int slot, int buffer) {
   const c10::NoGradGuard no_grad;  // for the copies; the stage enables gradients itself
-  const stages::Tensors inputs = upstream_
-                                     ? take(upstream_->activations, slot, activations_in_)
-                                     : stages::Tensors{fed(samples_.input[slot], inputs_[slot])};
+  const stages::Tensors inputs = stage_.entering(
+      upstream_ ? take(upstream_->activations, slot, activations_in_)
+                : stages::Tensors{fed(samples_.input[slot], inputs_[slot])});
   const bool told = compares() && !samples_.late_target;
   const at::Tensor target = !told                   ? at::Tensor()
                             : target_is_its_input() ? inputs[0]
                                                     : fed(samples_.target[slot], targets_[slot]);
   stages::Activations& kept = kept_[kept_at(slot, buffer)];
-  measure(forward_bytes_, [&] { kept = stage_.forward(inputs, target, buffer); });
+  measure(forward_bytes_, [&] {
+    const program::KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
+    kept = stage_.forward(inputs, target, buffer);
+  });
   keeps(kept_at(slot, buffer), *forward_bytes_);
   if (downstream_) return leave(downstream_->activations, slot, kept.outputs);
   if (!records()) {
@@ -374,6 +379,10 @@ void StageStep::leave(BoundaryBuffers& to, int slot, stages::Tensors made) {
 }
 
 void StageStep::keeps(std::size_t kept, std::int64_t bytes) {
+  if (records()) {  // what is recorded stays
+    kept = kept / std::size_t(stage_.options().versions) % sets_.size();
+    bytes = std::max(bytes, bytes_[kept]);
+  }
   all_bytes_ += bytes - bytes_[kept];
   bytes_[kept] = bytes;
   peak_bytes_ = std::max(peak_bytes_, all_bytes_);

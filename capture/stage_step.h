@@ -7,6 +7,7 @@
 
 #include "capture/backend.h"
 #include "capture/buffers.h"
+#include "capture/program/arena.h"
 #include "capture/recorded_calls.h"
 #include "capture/step.h"
 #include "stages/dead_units.h"
@@ -30,8 +31,9 @@ struct RateInForce {
 class StageStep final : public Step {
  public:
   /// `upstream` is null for the first stage, `downstream` for the last.
+  /// `sets`: of activations that recorded calls keep, see activation_sets(); 0: one per slot.
   StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10::Device device,
-            SampleBuffers& samples, Boundary* upstream, Boundary* downstream);
+            SampleBuffers& samples, Boundary* upstream, Boundary* downstream, int sets = 0);
   ~StageStep() override;
 
   void prepare() override;
@@ -132,12 +134,13 @@ class StageStep final : public Step {
   RecordedCalls calls_;
   bool update_called_ = false;  ///< since the last launch
 
+  std::vector<program::Arena> sets_;  ///< memory of what recorded forwards keep, by slot mod size
   std::vector<stages::Activations> kept_;  ///< by kept_at()
   /// With deep supervision: what recompute() makes and the backward uses, apart from what the
   /// forward made for backward_local(), since each is recorded once.
   std::vector<stages::Activations> recomputed_;
-  std::vector<Made> made_;                 ///< by kept_at(), last stage
-  std::vector<int> buffers_;               ///< by slot: the buffer its forward used
+  std::vector<Made> made_;    ///< by kept_at(), last stage
+  std::vector<int> buffers_;  ///< by slot: the buffer its forward used
   // By slot, at fixed addresses where a backend records.
   std::vector<Fed> inputs_, targets_;
   std::vector<stages::Tensors> activations_in_, gradients_in_;

@@ -104,8 +104,7 @@ int Stage::buffer_of(std::int64_t version) const {
 Activations Stage::forward(const Tensors& inputs, const at::Tensor& target, int buffer) const {
   Activations kept;
   kept.buffer = buffer;
-  for (const at::Tensor& input : inputs)
-    kept.inputs.push_back(entering(input.detach(), range_.first && network_->channels_last()));
+  kept.inputs = entering(inputs);
   if (target.defined()) {
     const bool input = !inputs.empty() && target.is_same(inputs[0]);
     kept.target = input && options_.channels_last ? kept.inputs[0] : entering(target, false);
@@ -113,6 +112,13 @@ Activations Stage::forward(const Tensors& inputs, const at::Tensor& target, int 
   kept.local = head_ != nullptr;
   run(kept, !options_.recompute || supervised());
   return kept;
+}
+
+Tensors Stage::entering(const Tensors& inputs) const {
+  Tensors all;
+  for (const at::Tensor& input : inputs)
+    all.push_back(entering(input.detach(), range_.first && network_->channels_last()));
+  return all;
 }
 
 at::Tensor Stage::entering(const at::Tensor& tensor, bool channels_last) const {

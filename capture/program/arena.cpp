@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 namespace millrace::program {
 namespace {
@@ -13,7 +14,19 @@ std::size_t rounded(std::size_t bytes) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
 }
 
+thread_local Arena* kept_in = nullptr;
+
 }  // namespace
+
+KeptIn::KeptIn(Arena& arena) : before_(std::exchange(kept_in, &arena)) {}
+
+KeptIn::~KeptIn() {
+  kept_in = before_;
+}
+
+Arena* KeptIn::current() {
+  return kept_in;
+}
 
 char* Arena::block(std::size_t bytes) {
   if (blocks_.empty() || blocks_.back().bytes < bytes) {

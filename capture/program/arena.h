@@ -24,6 +24,21 @@ class Arena {
   std::vector<Block> blocks_;  ///< each larger than the last
 };
 
+/// While it lives, what a body recorded on this thread allocates, and still holds at its end, moves
+/// to `arena`, which outlives the recording: for samples of which one is done with its activations
+/// before the next one's forward.
+class KeptIn {
+ public:
+  explicit KeptIn(Arena& arena);
+  ~KeptIn();
+  KeptIn(const KeptIn&) = delete;
+  KeptIn& operator=(const KeptIn&) = delete;
+  static Arena* current();  ///< null: none
+
+ private:
+  Arena* before_;
+};
+
 /// A value of `bytes`, alive from its first to its last use inclusive.
 struct Lifetime {
   std::size_t first = 0, last = 0, bytes = 0;

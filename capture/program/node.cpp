@@ -71,7 +71,7 @@ std::vector<std::int64_t> by_stride(const at::Tensor& tensor) {
 OwnMemory::OwnMemory(const std::vector<Call>& calls) {
   std::set<const c10::StorageImpl*> seen;
   std::map<const c10::StorageImpl*, std::size_t> held;
-  std::vector<at::Tensor> made;
+  std::vector<std::pair<at::Tensor, Arena*>> made;
   for (const Call& call : calls) {
     each_tensor(call.arguments, [&](const at::Tensor& t) {
       seen.insert(storage(t));
@@ -79,12 +79,16 @@ OwnMemory::OwnMemory(const std::vector<Call>& calls) {
     });
     each_tensor(call.results, [&](const at::Tensor& t) {
       ++held[storage(t)];
-      if (seen.insert(storage(t)).second) made.push_back(t);
+      if (seen.insert(storage(t)).second) made.emplace_back(t, call.kept_in);
     });
   }
-  for (const at::Tensor& tensor : made) {
+  for (const auto& [tensor, arena] : made) {
     // `made` shares the calls' tensor objects and so adds no reference to their storages.
-    if (std::size_t(tensor.storage().use_count()) == held.at(storage(tensor))) add(tensor);
+    if (std::size_t(tensor.storage().use_count()) == held.at(storage(tensor))) {
+      add(tensor);
+    } else if (arena) {
+      kept_.emplace_back(tensor, arena);
+    }
   }
 }
 

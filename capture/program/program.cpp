@@ -114,6 +114,23 @@ double bytes_of(const Node& node) {
   return bytes;
 }
 
+/// Moves each to its arena, one after the other.
+void keep(const std::vector<std::pair<at::Tensor, Arena*>>& kept) {
+  std::map<Arena*, std::vector<Lifetime>> alive;  // all at once
+  for (const auto& [tensor, arena] : kept)
+    alive[arena].push_back({0, 0, tensor.storage().nbytes()});
+  for (const auto& [arena, values] : alive) {
+    const ArenaPlan plan = plan_arena(values);
+    char* const block = arena->block(plan.bytes);
+    std::size_t next = 0;
+    for (const auto& [tensor, of] : kept) {
+      if (of != arena) continue;
+      tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
+          c10::DataPtr(block + plan.offsets[next++], arena->device()));
+    }
+  }
+}
+
 /// Interned: a watch may read a name after its program is destroyed.
 const char* kept_name(const std::string& name) {
   static std::mutex mutex;
@@ -151,6 +168,7 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
   }
   const ArenaPlan plan = plan_arena(values.lifetimes);
   char* block = arena.block(plan.bytes);
+  keep(own.kept());
   for (std::size_t i = 0; i < own_values; ++i) {
     values.tensors[i].storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
         c10::DataPtr(block + plan.offsets[i], arena.device()));

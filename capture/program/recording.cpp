@@ -116,7 +116,7 @@ void record(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard once(kRecording);
   if (!recording) return run_once(operation, stack);
   const auto arguments = std::ptrdiff_t(operation.schema().arguments().size());
-  Call call{operation, {}, {}};
+  Call call{operation, {}, {}, KeptIn::current()};
   for (auto at = stack->end() - arguments; at != stack->end(); ++at)
     call.arguments.push_back(bare(*at));
   const auto below = std::ptrdiff_t(stack->size()) - arguments;

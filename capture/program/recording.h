@@ -6,12 +6,15 @@
 #include <functional>
 #include <vector>
 
+#include "capture/program/arena.h"
+
 namespace millrace::program {
 
 /// An operator's call below autograd, with its arguments and results, whose memory it keeps.
 struct Call {
   c10::OperatorHandle operation;
   std::vector<c10::IValue> arguments, results;
+  Arena* kept_in = nullptr;  ///< KeptIn's; null: none
 
   const std::string& name() const { return operation.schema().name(); }
 };

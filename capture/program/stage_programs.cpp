@@ -15,8 +15,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kEnough{40};  ///< of timing: large operators vary little
 
 /// For a GPU, where a launch takes longer than most operations.
-std::vector<capture::OperationInfo> timed_by_graphs(const Programs& step,
-                                                    c10::Device device, int rounds) {
+std::vector<capture::OperationInfo> timed_by_graphs(const Programs& step, c10::Device device,
+                                                    int rounds) {
   constexpr int kInARow = 20;
   const std::unique_ptr<capture::Backend> backend = capture::make_graph_backend(device);
   std::vector<capture::OperationInfo> all;

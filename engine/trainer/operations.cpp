@@ -52,6 +52,7 @@ void run_step(stages::Stage& stage, const stages::Tensors& inputs, const at::Ten
               std::int64_t count, const Run& run) {
   stages::Activations kept;
   run([&] { kept = stage.forward(inputs, target); });
+  if (stage.supervised()) run([&] { stage.backward_local(kept); });
   if (stage.options().recompute) run([&] { stage.recompute(kept); });
   const stages::Tensors outputs = kept.outputs;
   if (stage.options().split) {

@@ -46,12 +46,14 @@ struct ScheduleCase {
   std::vector<int> cut;
   std::vector<int> replicas = {};
   bool recompute = false;
+  bool deep_supervision = false;
 };
 
 inline TrainerOptions small(const ScheduleCase& of) {
   TrainerOptions options = small(of.schedule, of.stages, of.cut);
   options.replicas = of.replicas;
   options.recompute = of.recompute;
+  if (of.deep_supervision) options.correction.kind = "deep-supervision";
   return options;
 }
 
@@ -65,6 +67,7 @@ inline std::string name_of(const ScheduleCase& of) {
   list("_cut", of.cut);
   list("_replicas", of.replicas);
   if (of.recompute) name += "_recompute";
+  if (of.deep_supervision) name += "_deep_supervision";
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
@@ -86,6 +89,8 @@ inline std::vector<ScheduleCase> recorded_cases() {
           {"partime", 2, {4}},
           {"partime", 4, {2, 4, 6}},
           {"partime", 8, {1, 2, 3, 4, 5, 6, 7}},
+          {"partime", 4, {2, 4, 6}, {}, false, true},
+          {"pb", 2, {4}, {}, false, true},
           {"pb", 2, {4}},
           {"pb", 4, {1, 2, 3}},
           {"pipedream", 2, {4}},

@@ -74,7 +74,8 @@ TEST(Replay, AllocatesNothing) {
 }
 
 TEST(Replay, AllocatesNothingWithAnyCorrection) {
-  for (const char* kind : {"discrepancy", "weight-prediction", "gap-aware", "dc-asgd", "local"})
+  for (const char* kind :
+       {"discrepancy", "weight-prediction", "gap-aware", "dc-asgd", "local", "deep-supervision"})
     expect_no_allocation(options_of("partime", {4}, {}, kind));
 }
 

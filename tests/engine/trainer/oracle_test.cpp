@@ -84,9 +84,11 @@ TEST_P(OracleTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
 
 TEST(LocalLosses, LearningFromEveryThirdEqualsOracle) {
   // Each stage leaves out the samples themselves, not what downstream made of them.
-  TrainerOptions options = small("partime", 4, {2, 4, 6});
-  options.correction.kind = "local";
-  expect_equal(by_pipeline(options, 100, true, 3), by_oracle(options, 100, 3));
+  for (const char* kind : {"local", "deep-supervision"}) {
+    TrainerOptions options = small("partime", 4, {2, 4, 6});
+    options.correction.kind = kind;
+    expect_equal(by_pipeline(options, 100, true, 3), by_oracle(options, 100, 3));
+  }
 }
 
 TEST_P(OracleTest, SkipConnectionsOverCuts) {
@@ -113,7 +115,9 @@ INSTANTIATE_TEST_SUITE_P(
         {"pipedream", 3, {2, 5}, {2, 3, 2}}, {"pipedream", 1, {}, {3}},
         {"gpipe", 3, {2, 5}, {}, true}, {"1f1b", 4, {2, 4, 6}, {}, true},
         {"zb-h1", 4, {2, 4, 6}, {}, true}, {"pipedream", 4, {2, 4, 6}, {}, true},
-        {"2bw", 4, {2, 4, 6}, {}, true}}),
+        {"2bw", 4, {2, 4, 6}, {}, true}, {"partime", 2, {4}, {}, false, true},
+        {"partime", 8, {1, 2, 3, 4, 5, 6, 7}, {}, false, true},
+        {"pb", 4, {1, 2, 3}, {}, false, true}}),
     [](const auto& info) { return name_of(info.param); });
 
 /// (layers-1) x {conv, relu}, conv, sigmoid and SGD, written with LibTorch alone.
@@ -175,8 +179,8 @@ TEST(OrthogonalGradients, RunAsTheOracleSays) {
        {ScheduleCase{"sequential", 3, {2, 5}}, ScheduleCase{"partime", 4, {2, 4, 6}},
         ScheduleCase{"pb", 2, {4}}, ScheduleCase{"pipedream", 2, {4}, {2, 1}},
         ScheduleCase{"2bw", 3, {2, 5}}, ScheduleCase{"zb-h1", 2, {4}}}) {
-    for (const char* kind : {"none", "local"}) {
-      if (kind == std::string("local") && of.schedule != "partime") continue;
+    for (const char* kind : {"none", "local", "deep-supervision"}) {
+      if (kind != std::string("none") && of.schedule != "partime") continue;
       SCOPED_TRACE(name_of(of) + kind);
       TrainerOptions options = small(of);
       options.correction.kind = kind;

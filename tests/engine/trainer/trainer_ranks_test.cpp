@@ -75,7 +75,7 @@ TEST(Ranks, TurnBackTogetherWithReplicasOnSeveralRanks) {
 }
 
 TEST(Ranks, EqualTheOracleWithCorrectionsGuardAndAdam) {
-  for (const std::string kind : {"local", "inverse-age"}) {
+  for (const std::string kind : {"local", "deep-supervision", "inverse-age"}) {
     TrainerOptions options = small("partime", 4, {2, 4, 6});
     options.correction.kind = kind;
     options.optimizer = {.kind = "adam", .lr = 1e-3};

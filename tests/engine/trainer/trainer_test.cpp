@@ -18,7 +18,8 @@ std::string complaint_about(const TrainerOptions& options) {
 TEST(Trainer, RefusesWhatDoesNotFit) {
   EXPECT_EQ(complaint_about(tiny(7, {})), "7 stages: the network has 6 modules, so 1 to 6");
   EXPECT_EQ(complaint_about(tiny(3, {2})), "1 cut positions make 2 stages, pipeline.stages is 3");
-  EXPECT_EQ(complaint_about(tiny(3, {3, 3})), "cut positions must increase and lie between 1 and 5");
+  EXPECT_EQ(complaint_about(tiny(3, {3, 3})),
+            "cut positions must increase and lie between 1 and 5");
   EXPECT_EQ(complaint_about(tiny(2, {6})), "cut positions must increase and lie between 1 and 5");
   EXPECT_EQ(complaint_about(tiny(2, {0})), "cut positions must increase and lie between 1 and 5");
 }
@@ -85,7 +86,7 @@ TEST(Recut, CountsOn) {
 
 /// Its output would be a head's to teach.
 TEST(Trainer, AStageThatLearnsByItselfIsNotLeftWithoutWeightsAtTheEnd) {
-  for (const char* correction : {"none", "local"}) {
+  for (const char* correction : {"none", "local", "deep-supervision"}) {
     TrainerOptions options = tiny(2, {});
     options.correction.kind = correction;
     options.module_ms = {1, 1, 1, 1, 1, 9};
