@@ -204,9 +204,8 @@ void StageStep::update() {
   // Recording warms up by running the update: with a gradient that it rejects.
   if (calls_.capturing())
     give([this] { stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN()); });
-  call({Kind::update, 0, change.to, change.count}, [this, change] {
-    stage_.update(change, rate_on_device_, skipped_on_device_);
-  });
+  call({Kind::update, 0, change.to, change.count},
+       [this, change] { stage_.update(change, rate_on_device_, skipped_on_device_); });
   update_called_ = true;
   if (!calls_.capturing() && !defers() && device_.is_cpu()) dead_units_.look(stage_.gradients());
 }
@@ -277,13 +276,14 @@ std::int64_t StageStep::launch() {
 
 void StageStep::run_forward(int slot, int buffer) {
   const c10::NoGradGuard no_grad;  // for the copies; the stage enables gradients itself
-  const stages::Tensors inputs = stage_.entering(
-      upstream_ ? take(upstream_->activations, slot, activations_in_)
-                : stages::Tensors{fed(samples_.input[slot], inputs_[slot])});
+  const stages::Tensors inputs =
+      stage_.entering(upstream_ ? take(upstream_->activations, slot, activations_in_)
+                                : stages::Tensors{fed(samples_.input[slot], inputs_[slot])});
   const bool told = compares() && !samples_.late_target;
-  const at::Tensor target = !told                   ? at::Tensor()
-                            : target_is_its_input() ? inputs[0]
-                                                    : fed(samples_.target[slot], targets_[slot]);
+  const at::Tensor target =
+      !told                   ? at::Tensor()
+      : target_is_its_input() ? inputs[0]
+                              : stage_.entering_target(fed(samples_.target[slot], targets_[slot]));
   stages::Activations& kept = kept_[kept_at(slot, buffer)];
   measure(forward_bytes_, [&] {
     const program::KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
@@ -297,7 +297,9 @@ void StageStep::run_forward(int slot, int buffer) {
     return;
   }
   made_[kept_at(slot, buffer)] = {.prediction = kept.outputs[0].contiguous(), .loss = kept.loss};
-  if (!shown_[slot]) run_show(slot, buffer);
+  if (!shown_[slot]) return run_show(slot, buffer);
+  program::KeptIn::exclude(kept.outputs[0]);  // shown beside what follows
+  if (kept.loss.defined()) program::KeptIn::exclude(kept.loss);
 }
 
 void StageStep::run_show(int slot, int buffer) {

@@ -117,8 +117,9 @@ class Stage {
 
   // The work.
 
-  /// `inputs` of a forward, detached and in the layout that the stage computes in.
+  /// `inputs` of a forward, and a target, detached and in the layout that the stage computes in.
   Tensors entering(const Tensors& inputs) const;
+  at::Tensor entering_target(const at::Tensor& target) const { return entering(target, false); }
   /// Runs the modules at the weights in `buffer`. `inputs`: each [1,C,H,W]. The last stage, and
   /// stages with an auxiliary head, also take the loss against `target`; undefined: see compare().
   Activations forward(const Tensors& inputs, const at::Tensor& target = {}, int buffer = 0) const;

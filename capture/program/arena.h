@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
 
 #include <cstddef>
@@ -34,6 +35,8 @@ class KeptIn {
   KeptIn(const KeptIn&) = delete;
   KeptIn& operator=(const KeptIn&) = delete;
   static Arena* current();  ///< null: none
+  /// Leaves what `tensor` shares its memory with where it is: others read it later.
+  static void exclude(const at::Tensor& tensor);
 
  private:
   Arena* before_;

@@ -140,6 +140,15 @@ std::vector<Call> record_calls(const std::function<void()>& body) {
   return calls;
 }
 
+void KeptIn::exclude(const at::Tensor& tensor) {
+  if (!recording) return;
+  for (Call& call : *recording) {
+    each_tensor(call.results, [&](const at::Tensor& result) {
+      if (result.is_alias_of(tensor)) call.kept_in = nullptr;
+    });
+  }
+}
+
 void run_dry(const std::function<void()>& body) {
   const c10::impl::IncludeDispatchKeyGuard on(kRecording);
   const auto alone = capture::on_one_thread();
