@@ -32,7 +32,8 @@ class AuxiliaryHead {
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   /// By parameter: the sums that update() will apply.
   const std::vector<at::Tensor>& gradients() const { return gradient_views_; }
-  /// Applies the mean of `count` gradients, if `finite`. `rate` and `skipped` as in Stage::update().
+  /// Applies the mean of `count` gradients, if `finite`. `rate` and `skipped` as in
+  /// Stage::update().
   void update(int count, const at::Tensor& rate, at::Tensor& skipped, const at::Tensor& finite);
   /// Parameters and optimizer state, to resume from; they alias.
   NamedTensors state() const;

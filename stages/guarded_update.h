@@ -21,9 +21,9 @@ struct UpdateBuffers {
 };
 
 /// Applies the correction and the optimizer's step with the mean of n.count gradients. On a GPU it
-/// does not synchronize with the host, so it can be recorded. If `finite` (0-dim, bool) is false, `to`
-/// gets `from`, and state and memory stay, bit for bit. Undefined: whether the gradient is finite;
-/// if not, `skipped` (0-dim float) is incremented. `rate` (0-dim, double) multiplies n.lr.
+/// does not synchronize with the host, so it can be recorded. If `finite` (0-dim, bool) is false,
+/// `to` gets `from`, and state and memory stay, bit for bit. Undefined: whether the gradient is
+/// finite; if not, `skipped` (0-dim float) is incremented. `rate` (0-dim, double) multiplies n.lr.
 /// Returns `finite`. All on the buffers' device. Reentrant; no-grad mode. One operator,
 /// millrace::check_and_update, so that recorders see the update as a whole.
 at::Tensor check_and_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,

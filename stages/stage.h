@@ -260,7 +260,7 @@ class Stage {
   std::int64_t updates_ = 0;              ///< counted for the rate's schedule; checkpoints keep it
   double rate_ = 1.0;                     ///< backed_off()
   double asked_rate_ = 1.0;               ///< set_rate()'s
-  std::vector<Tensors> snapshots_;  ///< two, the older first
+  std::vector<Tensors> snapshots_;        ///< two, the older first
 };
 
 }  // namespace millrace::stages

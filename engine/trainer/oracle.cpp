@@ -252,8 +252,8 @@ class Oracle {
 
 std::vector<float> run_oracle(const Schedule& schedule, std::vector<stages::Stage>& stages,
                               const SampleFunction& sample, std::int64_t samples,
-                              const LearnFunction& learns, LossGuard* guard,
-                              std::int64_t guard_lag, const CallFunction& call) {
+                              const LearnFunction& learns, LossGuard* guard, std::int64_t guard_lag,
+                              const CallFunction& call) {
   return Oracle(schedule, stages, sample, samples, learns, guard, guard_lag, call).run();
 }
 

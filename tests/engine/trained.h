@@ -171,7 +171,7 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
   const auto learns = [&](std::int64_t n) {
     return n / schedule.samples_a_choice() % train_every == 0 && (!told || told(n));
   };
-  program::Arena arena;
+  program::Arena arena(stages.front().parameters().flat().device());
   const CallFunction as_program = [&](stages::Stage& stage, const std::function<void()>& body) {
     record_call(stage, body, arena, {.numerics = options.numerics})->run();
   };

@@ -338,8 +338,7 @@ std::set<std::string> learn_as_eagerly(const std::vector<stages::LayerSpec>& lay
     const Tensor sample = at::sigmoid(random.numbers({1, 3, 32, 32}));
     EXPECT_NEAR(learn(programs, sample.to(device)), learn(eager, sample), 1e-5);
   }
-  const Tensor begun = stage_on(at::kCPU, false).parameters().flat(),
-               wanted = eager.weights();
+  const Tensor begun = stage_on(at::kCPU, false).parameters().flat(), wanted = eager.weights();
   EXPECT_LT(error(programs.weights().cpu() - begun, wanted - begun), 1e-4);
   return left_to_libtorch(programs.operations());
 }

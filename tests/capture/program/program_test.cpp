@@ -72,7 +72,8 @@ TEST_P(ProgramTest, GradientsAreEagersWithinRounding) {
   const stages::OptimizerSpec spec{.lr = 0.1, .momentum = 0.9};
   Pair pair(partime_cnn(features, kernel, norm), spec);
   EXPECT_NEAR(learn(pair.programs, sample(0)), learn(pair.eager, sample(0)), 1e-6);
-  const stages::StateDict mine = pair.programs.stage.checkpoint(), theirs = pair.eager.stage.checkpoint();
+  const stages::StateDict mine = pair.programs.stage.checkpoint(),
+                          theirs = pair.eager.stage.checkpoint();
   double largest = 0;
   for (const auto& [name, value] : theirs)
     largest = std::max(largest, value.abs().max().item<double>());
