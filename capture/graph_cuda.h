@@ -25,6 +25,10 @@ using Own = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy>;
 using OwnStream = Own<cudaStream_t>;
 using OwnGraph = Own<cudaGraph_t>;
 
+// Backends: see make_eager_backend(), make_graph_backend().
+std::unique_ptr<Backend> make_eager_stream(c10::Device device);
+std::unique_ptr<Backend> make_stream(c10::Device device, Lowering lowering = {});
+
 /// For one stage: PyTorch's stream pool wraps round and aliases.
 OwnStream new_stream(c10::Device device);
 

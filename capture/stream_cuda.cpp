@@ -2,7 +2,6 @@
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/cuda/MemPool.h>  // a new pool's number
-#include <ATen/cuda/PeerToPeerAccess.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/library.h>
@@ -10,7 +9,6 @@
 #include <map>
 
 #include "capture/backend.h"
-#include "capture/devices.h"
 #include "capture/graph_cuda.h"
 #include "capture/one_thread.h"
 #include "capture/plain_errors.h"
@@ -148,27 +146,8 @@ class CudaStream final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_graph_backend(c10::Device device, Lowering lowering) {
-  if (!device.is_cuda()) throw std::invalid_argument(device.str() + " runs steps as they are");
+std::unique_ptr<Backend> make_stream(c10::Device device, Lowering lowering) {
   return std::make_unique<CudaStream>(device, std::move(lowering));
-}
-
-bool reads(c10::Device device, c10::Device other) {
-  if (device == other) return true;
-  if (!device.is_cuda() || !other.is_cuda()) return false;
-  return at::cuda::get_p2p_access(device.index(), other.index());
-}
-
-at::Tensor seen_by(c10::Device device, const at::Tensor& pinned) {
-  if (device.is_cpu()) return pinned;
-  return at::for_blob(pinned.mutable_data_ptr(), pinned.sizes())
-      .options(pinned.options().device(device))
-      .target_device(device)
-      .make_tensor();
-}
-
-at::Tensor pinned_zeros(at::IntArrayRef sizes, at::ScalarType type) {
-  return at::zeros(sizes, at::TensorOptions(type).pinned_memory(cuda_devices() > 0));
 }
 
 }  // namespace millrace::capture

@@ -1,4 +1,5 @@
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 #include <dlfcn.h>
 #include <nccl.h>
@@ -8,8 +9,8 @@
 #include <thread>
 
 #include "capture/buffers.h"
-#include "capture/devices.h"
-#include "capture/wire.h"
+#include "capture/cuda_module.h"
+#include "capture/graph_cuda.h"
 
 namespace millrace::capture {
 namespace {
@@ -44,7 +45,7 @@ void require(ncclResult_t result) {
 class NcclWire final : public Wire {
  public:
   NcclWire(c10::Device device, BoundaryBuffers& way, bool sends)
-      : device_(device), way_(way), sends_(sends), stream_(make_graph_backend(device)) {
+      : device_(device), way_(way), sends_(sends), stream_(make_stream(device)) {
     for (std::size_t slot = 0; !sends && slot < way.ready.size(); ++slot)
       way.ready[slot] = stream_->make_event();
   }
@@ -113,10 +114,8 @@ class NcclWire final : public Wire {
   std::thread cutting_;
 };
 
-}  // namespace
-
-std::vector<GpuId> gpus_here() {
-  std::vector<GpuId> all(nccl().new_id ? std::size_t(cuda_devices()) : 0);
+std::vector<GpuId> gpus() {
+  std::vector<GpuId> all(nccl().new_id ? std::size_t(c10::cuda::device_count()) : 0);
   for (std::size_t index = 0; index < all.size(); ++index) {
     cudaDeviceProp of;
     C10_CUDA_CHECK(cudaGetDeviceProperties(&of, int(index)));
@@ -125,14 +124,18 @@ std::vector<GpuId> gpus_here() {
   return all;
 }
 
-std::unique_ptr<Wire> make_wire(c10::Device device, BoundaryBuffers& way, bool sends) {
+std::unique_ptr<Wire> make(c10::Device device, BoundaryBuffers& way, bool sends) {
   return std::make_unique<NcclWire>(device, way, sends);
 }
 
-std::string new_wire_name() {
+std::string new_name() {
   ncclUniqueId id;
   require(nccl().new_id(&id));
   return std::string(reinterpret_cast<const char*>(&id), sizeof id);
 }
+
+}  // namespace
+
+const CudaWires millrace_cuda_wires = {gpus, make, new_name};
 
 }  // namespace millrace::capture

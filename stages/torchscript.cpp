@@ -260,9 +260,4 @@ std::string to_torchscript(const Network& network, const StateDict& state) {
   return bytes.str();
 }
 
-std::string last_line(std::string text) {
-  text.erase(text.find_last_not_of("\n ") + 1);
-  return text.substr(text.rfind('\n') + 1);
-}
-
 }  // namespace millrace::stages

@@ -24,6 +24,9 @@ bool file_ends_in_sigmoid(const std::string& file);
 std::string to_torchscript(const Network& network, const StateDict& state);
 
 /// The last line of a TorchScript error, which says what happened.
-std::string last_line(std::string text);
+inline std::string last_line(std::string text) {
+  text.erase(text.find_last_not_of("\n ") + 1);
+  return text.substr(text.rfind('\n') + 1);
+}
 
 }  // namespace millrace::stages

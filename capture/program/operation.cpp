@@ -40,11 +40,6 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
   return made;
 }
 
-std::string text_of(const kernels::Layout& layout) {
-  return std::to_string(layout.channels) + "x" + std::to_string(layout.height) + "x" +
-         std::to_string(layout.width);
-}
-
 Operation::OnCores by_team(KernelCall call) {
   return [=](const Node&, int) { return std::make_unique<Called>(true, call); };
 }

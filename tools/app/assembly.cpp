@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "capture/cuda_module.h"
 #include "capture/devices.h"
-#include "capture/program/cuda/cache.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/trainer.h"
 #include "io/queue/targets.h"
@@ -34,7 +34,7 @@ void take_kernels(const std::string& json) {
   for (const auto& [task, name] : kept.items()) {
     if (name.is_string()) made[task] = name;
   }
-  gpu::take_choices(made);
+  if (const capture::CudaModule* const cuda = capture::cuda_module()) cuda->take_choices(made);
 }
 
 /// Calls `check`; turns its std::invalid_argument into a ConfigError. Most library errors name the

@@ -31,7 +31,7 @@ nlohmann::ordered_json provenance(int threads) {
   return {{"version", MILLRACE_VERSION},
           {"compiler", std::string(MILLRACE_COMPILER) + " " + __VERSION__},
           {"libtorch", TORCH_VERSION},
-          {"cuda", capture::cuda_version()},
+          {"cuda", MILLRACE_CUDA},
           {"cpu", cpu_name()},
           {"gpu", capture::cuda_devices() > 0 ? capture::cuda_device_name(0) : ""},
           {"threads", threads}};

@@ -1,7 +1,7 @@
 # Run by CPack on the staged files: makes programs and plug-ins look for LibTorch only beside themselves.
 file(GLOB_RECURSE files ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/*)
 foreach(file ${files})
-  if(NOT IS_SYMLINK ${file} AND (file MATCHES "/bin/millrace$" OR file MATCHES "/libgstmillrace\\.so$"))
+  if(NOT IS_SYMLINK ${file} AND (file MATCHES "/bin/millrace$|/lib(gstmillrace|millrace_cuda)\\.so$"))
     string(REGEX REPLACE "/usr/.*" "/usr" prefix ${file})
     get_filename_component(folder ${file} DIRECTORY)
     file(RELATIVE_PATH up ${folder} ${prefix})

@@ -2,8 +2,11 @@
 # without. MILLRACE_PLAIN is where the latter were installed.
 set(folder millrace/$<IF:$<BOOL:${MILLRACE_GSTREAMER}>,gstreamer,plain>)
 set(binaries millrace millrace_python)
+if(TARGET millrace_cuda)
+  list(APPEND binaries millrace_cuda)
+endif()
 if(MILLRACE_GSTREAMER)
-  set_target_properties(gstmillrace PROPERTIES INSTALL_RPATH "$ORIGIN/../../../torch/lib;$ORIGIN/../../../nvidia/cu13/lib")
+  set_target_properties(gstmillrace PROPERTIES INSTALL_RPATH "$ORIGIN/..;$ORIGIN/../../../torch/lib")
   install(TARGETS gstmillrace DESTINATION ${folder}/element COMPONENT python EXCLUDE_FROM_ALL)  # its own folder, for GST_PLUGIN_PATH
   if(TARGET millrace_mpi)
     list(APPEND binaries millrace_mpi)
@@ -12,5 +15,5 @@ if(MILLRACE_GSTREAMER)
   install(PROGRAMS tools/bindings/python/millrace_program.py DESTINATION ${SKBUILD_SCRIPTS_DIR} RENAME millrace
           COMPONENT python EXCLUDE_FROM_ALL)
 endif()
-set_target_properties(${binaries} PROPERTIES INSTALL_RPATH "$ORIGIN/../../torch/lib;$ORIGIN/../../nvidia/cu13/lib")
+set_target_properties(${binaries} PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../../torch/lib;$ORIGIN/../../nvidia/cu13/lib")
 install(TARGETS ${binaries} DESTINATION ${folder} COMPONENT python EXCLUDE_FROM_ALL)

@@ -170,7 +170,7 @@ KernelChoice kernel_choice(const kernels::Convolution& c) {
                                                                : names_of(candidates(c, shape))};
 }
 
-std::unique_ptr<Prepared> gpu_convolution(const Node& node) {
+std::unique_ptr<Prepared> launched_convolution(const Node& node) {
   const Convolve& of = *as_convolution(node);
   if (of.convolution.pass == kernels::Pass::kWeightGradient) return gpu_weight_gradients(of.group);
   return std::make_unique<GpuConvolution>(of);

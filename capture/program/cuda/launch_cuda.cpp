@@ -156,19 +156,9 @@ class GpuCall final : public Prepared {
 
 }  // namespace
 
-std::unique_ptr<Prepared> prepare_gpu_call(const std::vector<GpuKernel>& kernels, GpuBind bind,
+std::unique_ptr<Prepared> prepare_launches(const std::vector<GpuKernel>& kernels, GpuBind bind,
                                            std::size_t scratch_bytes) {
   return std::make_unique<GpuCall>(kernels, std::move(bind), scratch_bytes);
-}
-
-capture::Lowering gpu_lowering(c10::Device device, const kernels::Numerics& numerics) {
-  if (!gpu::missing_compiler(device.index()).empty()) return {};
-  return [arena = std::make_shared<Arena>(device), numerics](const std::function<void()>& body) {
-    run_dry(body);  // count bytes here: a recording keeps all it allocates
-    const auto program =
-        std::make_shared<Program>(body, *arena, ProgramOptions{.numerics = numerics});
-    return capture::LoweredBody{[arena, program] { program->run(); }, program->operations()};
-  };
 }
 
 }  // namespace millrace::program

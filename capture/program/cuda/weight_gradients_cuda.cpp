@@ -338,7 +338,7 @@ void gather_weight_gradients(std::vector<Node>& nodes) {
 
 }  // namespace
 
-void arrange_for_gpu(std::vector<Node>& nodes) {
+void arrange(std::vector<Node>& nodes) {
   gather_weight_gradients(nodes);
   std::vector<at::Tensor> written;
   for (Node& node : nodes) {

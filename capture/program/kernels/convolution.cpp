@@ -279,17 +279,6 @@ void bias_gradient(const Convolution& c, const Operands& operands, Share share) 
     channel_sums(c.output, operands.source, 1, operands.bias_gradient, share, c.accumulate);
 }
 
-TapGrid window_of(const Convolution& c) {
-  const Taps taps{.count = c.kernel, .stride = c.stride, .padding = c.kernel / 2};
-  return c.window.value_or(TapGrid{taps, taps});
-}
-
-double flops(const Convolution& c) {
-  const double passes = c.pass == Pass::kGradients ? 2 : 1;
-  return passes * 2 * c.output.height * c.output.width * c.output.channels * c.input.channels *
-         taps_of(window_of(c)) / c.groups;
-}
-
 std::vector<std::string> candidates(const Convolution& convolution) {
   if (convolution.pass == Pass::kGradients) return of_both_gradients(convolution);
   std::vector<std::string> names = float32_candidates(convolution);

@@ -143,13 +143,20 @@ std::unique_ptr<Kernel> make_kernel(const Convolution& convolution,
 /// transform of dy. The data gradient has the same bits.
 bool gradients_together(const Convolution& convolution);
 
-TapGrid window_of(const Convolution& convolution);
+inline TapGrid window_of(const Convolution& c) {
+  const Taps taps{.count = c.kernel, .stride = c.stride, .padding = c.kernel / 2};
+  return c.window.value_or(TapGrid{taps, taps});
+}
 inline int taps_of(const TapGrid& window) {
   return window.rows.count * window.columns.count;
 }
 
 /// Operations in the roofline's count: 2 per tap, including taps on padding.
-double flops(const Convolution& convolution);
+inline double flops(const Convolution& c) {
+  const double passes = c.pass == Pass::kGradients ? 2 : 1;
+  return passes * 2 * c.output.height * c.output.width * c.output.channels * c.input.channels *
+         taps_of(window_of(c)) / c.groups;
+}
 
 // ---- Images.
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "capture/program/cuda/cache.h"
+#include "capture/cuda_module.h"
 #include "engine/format.h"
 #include "tools/app/assembly.h"
 #include "tools/app/events/event_json.h"
@@ -143,7 +143,9 @@ Json about_run(const RunParts& run, std::int64_t trained, engine::Clock::time_po
                 {"duration_s", seconds.count()},
                 {"fps", seconds.count() > 0 ? double(trained) / seconds.count() : 0.0},
                 {"config", to_toml(config)}};
-  if (const gpu::Choices kernels = gpu::choices(); !kernels.empty()) about["kernels"] = kernels;
+  const capture::CudaModule* const cuda = capture::cuda_module();
+  if (const gpu::Choices made = cuda ? cuda->choices() : gpu::Choices(); !made.empty())
+    about["kernels"] = made;
   return about;
 }
 

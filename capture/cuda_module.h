@@ -1,0 +1,51 @@
+// The GPU's half of recording and replaying: a module of its own, so that a run on cores loads no
+// CUDA.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capture/backend.h"
+#include "capture/program/cuda/cache.h"
+#include "capture/program/operation.h"
+#include "capture/wire.h"
+
+namespace millrace::capture {
+
+/// What libmillrace_cuda.so does. Functions without a comment are what their namesakes in
+/// capture/backend.h, devices.h, wire.h, program/operation.h and program/cuda/cache.h do.
+struct CudaModule {
+  int (*devices)();
+  std::string (*device_name)(int index);
+  std::unique_ptr<Backend> (*make_eager_backend)(c10::Device device);
+  std::unique_ptr<Backend> (*make_graph_backend)(c10::Device device, Lowering lowering);
+  bool (*reads)(c10::Device device, c10::Device other);
+  /// Whether the device can run our kernels.
+  bool (*has_kernels)(c10::Device device);
+  std::unique_ptr<program::Prepared> (*prepare_call)(const std::vector<program::GpuKernel>& kernels,
+                                                     program::GpuBind bind,
+                                                     std::size_t scratch_bytes);
+  std::unique_ptr<program::Prepared> (*prepare_convolution)(const program::Node& node);
+  void (*arrange)(std::vector<program::Node>& nodes);
+  gpu::Choices (*choices)();
+  void (*take_choices)(const gpu::Choices& made);
+};
+/// Transfers by NCCL.
+struct CudaWires {
+  std::vector<GpuId> (*gpus_here)();
+  std::unique_ptr<Wire> (*make_wire)(c10::Device device, BoundaryBuffers& way, bool sends);
+  std::string (*new_wire_name)();
+};
+extern "C" const CudaModule millrace_cuda;        ///< in the module
+extern "C" const CudaWires millrace_cuda_wires;  ///< there, too, if it was built with NCCL
+
+/// Loaded by the first call if NVIDIA's driver finds a device; null where there is none, or no
+/// module, of which a line on stderr says why. Thread-safe.
+const CudaModule* cuda_module();
+/// The same. Throws std::invalid_argument instead.
+const CudaModule& need_cuda();
+
+}  // namespace millrace::capture
