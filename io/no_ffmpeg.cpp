@@ -1,14 +1,18 @@
-// For a build without FFmpeg's libraries.
+// Of a build without FFmpeg's libraries.
+#include <opencv2/imgcodecs.hpp>
+
+#include "io/source/codecs.h"
 #include "io/source/source_kinds.h"
 
 namespace millrace::io {
 
-std::unique_ptr<Source> open_ffmpeg(const SourceOptions& options, const std::string&) {
-  throw source_error(options, "this build has no decoder for it");
-}
-
-bool ffmpeg_alone_turns(const std::string&) {
-  return false;
-}
+const Codecs millrace_codecs = {
+    .imread = cv::imread,
+    .imencode = cv::imencode,
+    .open_ffmpeg = [](const SourceOptions& options, const std::string&) -> std::unique_ptr<Source> {
+      throw source_error(options, "this build has no decoder for it");
+    },
+    .ffmpeg_alone_turns = [](const std::string&) { return false; },
+};
 
 }  // namespace millrace::io

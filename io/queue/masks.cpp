@@ -6,6 +6,7 @@
 
 #include <opencv2/imgcodecs.hpp>
 
+#include "io/source/codecs.h"
 #include "io/source/picture_headers.h"
 #include "io/source/source_images.h"
 
@@ -50,7 +51,7 @@ bool unstretch(cv::Mat& picture, int bits) {
 cv::Mat read_mask(const std::string& path) {
   cv::Mat picture;
   try {
-    picture = cv::imread(path, cv::IMREAD_UNCHANGED);
+    picture = codecs().imread(path, cv::IMREAD_UNCHANGED);
   } catch (const cv::Exception&) {  // as some decoders do
   }
   if (picture.empty()) throw MaskError(path + ": can't be decoded");

@@ -9,6 +9,9 @@ extern "C" {
 #include <libswscale/swscale.h>
 }
 
+#include <opencv2/imgcodecs.hpp>
+
+#include "io/source/codecs.h"
 #include "io/source/picture_headers.h"
 #include "io/source/source_kinds.h"
 #include "io/source/turn.h"
@@ -302,16 +305,18 @@ class FfmpegSource : public Source {
   std::chrono::nanoseconds last_{0};
 };
 
-}  // namespace
-
-bool ffmpeg_alone_turns(const std::string& path) {
+bool alone_turns(const std::string& path) {
   const Recording recording(path);
   const AVStream* const video = recording.video();
   return video && orientation_of(stream_matrix(*video)) == 7;
 }
 
-std::unique_ptr<Source> open_ffmpeg(const SourceOptions& options, const std::string& path) {
+std::unique_ptr<Source> open(const SourceOptions& options, const std::string& path) {
   return std::make_unique<FfmpegSource>(options, path);
 }
+
+}  // namespace
+
+const Codecs millrace_codecs = {cv::imread, cv::imencode, open, alone_turns};
 
 }  // namespace millrace::io

@@ -14,6 +14,7 @@
 #include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
 
+#include "io/source/codecs.h"
 #include "io/source/picture_headers.h"
 #include "io/source/source_kinds.h"
 #include "io/source/split_mix.h"
@@ -164,7 +165,7 @@ class ImagesSource : public Source {
       return false;
     }
     try {
-      picture_ = cv::imread(path, options_.channels == 1 ? cv::IMREAD_GRAYSCALE : cv::IMREAD_COLOR);
+      picture_ = codecs().imread(path, options_.channels == 1 ? cv::IMREAD_GRAYSCALE : cv::IMREAD_COLOR);
       if (picture_.empty()) return false;
       if (options_.channels == 3) cv::cvtColor(picture_, picture_, cv::COLOR_BGR2RGB);
       turn(picture_, webp_orientation(path), picture_);
@@ -179,7 +180,7 @@ class ImagesSource : public Source {
     try {
       SourceOptions options = options_;
       options.uri = path;
-      open_ffmpeg(options, path)->read(other_, {});
+      codecs().open_ffmpeg(options, path)->read(other_, {});
       picture_ = cv::Mat(other_.height, other_.width, options_.channels == 1 ? CV_8UC1 : CV_8UC3,
                          other_.pixels.data());
       return true;

@@ -71,9 +71,5 @@ void check_synth(const SourceOptions& options);
 void check_images(const SourceOptions& options);
 /// Without `wait`, read() returns the first picture, or throws; then info() is valid.
 std::unique_ptr<Source> open_gstreamer(const SourceOptions& options, bool wait = true);
-/// Decodes no picture before its size is known; the file may also be one picture.
-std::unique_ptr<Source> open_ffmpeg(const SourceOptions& options, const std::string& path);
-/// Whether a video's pictures are to be turned in the one of eight ways that GStreamer ignores.
-bool ffmpeg_alone_turns(const std::string& path);
 
 }  // namespace millrace::io

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "io/source/codecs.h"
 #include "io/source/source_kinds.h"
 #include "io/source/source_reconnecting.h"
 
@@ -33,13 +34,13 @@ void require_readable_file(const SourceOptions& options, const std::string& path
 std::unique_ptr<Source> open_file(const SourceOptions& options) {
   const std::string path = file_path(split_uri(options.uri));
   require_readable_file(options, path);
-  if (fs::is_regular_file(path) && ffmpeg_alone_turns(path)) return open_ffmpeg(options, path);
+  if (fs::is_regular_file(path) && codecs().ffmpeg_alone_turns(path)) return codecs().open_ffmpeg(options, path);
   try {
     return open_gstreamer(options);
   } catch (const SourceError& first) {
     if (!fs::is_regular_file(path)) throw;
     try {
-      return open_ffmpeg(options, path);
+      return codecs().open_ffmpeg(options, path);
     } catch (const SourceError&) {
       throw first;  // more helpful: it names what is missing
     }

@@ -2,9 +2,11 @@
 # without. MILLRACE_PLAIN is where the latter were installed.
 set(folder millrace/$<IF:$<BOOL:${MILLRACE_GSTREAMER}>,gstreamer,plain>)
 set(binaries millrace millrace_python)
-if(TARGET millrace_cuda)
-  list(APPEND binaries millrace_cuda)
-endif()
+foreach(module millrace_cuda millrace_codecs)
+  if(TARGET ${module})
+    list(APPEND binaries ${module})
+  endif()
+endforeach()
 if(MILLRACE_GSTREAMER)
   set_target_properties(gstmillrace PROPERTIES INSTALL_RPATH "$ORIGIN/..;$ORIGIN/../../../torch/lib")
   install(TARGETS gstmillrace DESTINATION ${folder}/element COMPONENT python EXCLUDE_FROM_ALL)  # its own folder, for GST_PLUGIN_PATH

@@ -9,6 +9,7 @@
 
 #include "io/queue/planar.h"
 #include "io/queue/targets.h"
+#include "io/source/codecs.h"
 
 namespace millrace::page {
 namespace {
@@ -95,7 +96,7 @@ cv::Mat shown(const io::Frame& frame) {
 
 std::string png_of_input(const Pictures& pictures) {
   std::vector<std::uint8_t> file;
-  cv::imencode(".png", plain(pictures.input_shape, pictures.input.data()), file);
+  io::codecs().imencode(".png", plain(pictures.input_shape, pictures.input.data()), file, {});
   return {file.begin(), file.end()};
 }
 
@@ -111,8 +112,8 @@ Bytes PictureSet::jpeg(std::size_t index) {
   if (!files_[index]) {
     std::vector<std::uint8_t> file;
     if (!pictures_[index].empty())
-      cv::imencode(".jpg", pictures_[index], file,
-                   {cv::IMWRITE_JPEG_QUALITY, index == kCamera ? kLargeQuality : kQuality});
+      io::codecs().imencode(".jpg", pictures_[index], file,
+                            {cv::IMWRITE_JPEG_QUALITY, index == kCamera ? kLargeQuality : kQuality});
     files_[index] = std::make_shared<const std::string>(file.begin(), file.end());
   }
   return files_[index];

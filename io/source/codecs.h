@@ -1,0 +1,26 @@
+// OpenCV's picture files and FFmpeg. They bring 200 libraries, so they lie in a module of their own,
+// libmillrace_codecs.so, which the first use loads.
+#pragma once
+
+#include <opencv2/core.hpp>
+
+#include "io/source/source.h"
+
+namespace millrace::io {
+
+/// The first two are OpenCV's. open_ffmpeg() throws SourceError.
+struct Codecs {
+  cv::Mat (*imread)(const std::string& path, int flags);
+  bool (*imencode)(const std::string& extension, cv::InputArray picture,
+                   std::vector<std::uint8_t>& file, const std::vector<int>& parameters);
+  /// Decodes no picture before its size is known; the file may also be one picture.
+  std::unique_ptr<Source> (*open_ffmpeg)(const SourceOptions& options, const std::string& path);
+  /// Whether a video's pictures are to be turned in the one of eight ways that GStreamer ignores.
+  bool (*ffmpeg_alone_turns)(const std::string& path);
+};
+extern "C" const Codecs millrace_codecs;  ///< in the module
+
+/// Thread-safe. Throws std::runtime_error if the module can't be loaded.
+const Codecs& codecs();
+
+}  // namespace millrace::io
