@@ -89,6 +89,8 @@ class Backend {
   /// Within a body: copies between any of host (pinned), this device and its peers.
   virtual void copy(at::Tensor& to, const at::Tensor& from) = 0;
   virtual void synchronize() = 0;
+  /// Memory on a core that recordings share.
+  virtual std::int64_t scratch_bytes() const { return 0; }
 };
 
 struct LoweredBody {

@@ -89,6 +89,17 @@ std::vector<BoundaryBuffers*> StageStep::written() const {
   return all;
 }
 
+std::int64_t StageStep::cut_bytes() const {
+  std::int64_t bytes = 0;
+  for (const BoundaryBuffers* boundary : written()) {
+    for (const stages::Tensors& slot : boundary->tensors) {
+      for (const at::Tensor& tensor : slot)
+        bytes += tensor.defined() ? std::int64_t(tensor.nbytes()) : 0;
+    }
+  }
+  return bytes;
+}
+
 template <class Body>
 void StageStep::call(const RecordedCalls::Key& key, const Body& body, const GraphNode& node) {
   if (!records()) return give(body);

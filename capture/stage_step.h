@@ -75,6 +75,9 @@ class StageStep final : public Step {
   }
   /// Peak bytes of activations held from forward to backward by all samples, less upstream's.
   std::int64_t peak_activation_bytes() const { return peak_bytes_; }
+  /// Of what it leaves for its neighbours.
+  std::int64_t cut_bytes() const;
+  std::int64_t scratch_bytes() const { return backend_->scratch_bytes(); }
   /// Of a sample's step program once it is recorded; empty for any other step.
   std::vector<OperationInfo> operations() const { return calls_.operations(); }
 

@@ -39,6 +39,12 @@ char* Arena::block(std::size_t bytes) {
   return static_cast<char*>(blocks_.back().memory.get());
 }
 
+std::int64_t Arena::bytes() const {
+  std::int64_t bytes = 0;
+  for (const Block& block : blocks_) bytes += std::int64_t(block.bytes);
+  return bytes;
+}
+
 ArenaPlan plan_arena(const std::vector<Lifetime>& values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);

@@ -4,6 +4,7 @@
 #include <c10/core/Allocator.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace millrace::program {
@@ -15,6 +16,7 @@ class Arena {
   c10::Device device() const { return device_; }
   /// At least `bytes` at a stable 64-byte aligned address, shared with earlier callers.
   char* block(std::size_t bytes);
+  std::int64_t bytes() const;
 
  private:
   struct Block {

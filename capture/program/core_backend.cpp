@@ -78,6 +78,7 @@ class CoreBackend final : public EagerBackend {
     body();
   }
   void synchronize() override { sequence_.catch_up(); }
+  std::int64_t scratch_bytes() const override { return arena_.bytes(); }
 
  private:
   const kernels::Numerics numerics_;

@@ -46,10 +46,10 @@ void place_again(TrainerOptions& options) {
     options.devices = placed(threads_of_workers(options, schedule));
 }
 
-/// Each call of a sample's step, then the update with `count` gradients. `run`: of a call's body.
-template <class Run>
+}  // namespace
+
 void run_step(stages::Stage& stage, const stages::Tensors& inputs, const at::Tensor& target,
-              std::int64_t count, const Run& run) {
+              std::int64_t count, const std::function<void(const std::function<void()>&)>& run) {
   stages::Activations kept;
   run([&] { kept = stage.forward(inputs, target); });
   if (stage.supervised()) run([&] { stage.backward_local(kept); });
@@ -66,8 +66,6 @@ void run_step(stages::Stage& stage, const stages::Tensors& inputs, const at::Ten
   at::Tensor skipped = at::zeros({}, here);
   run([&] { stage.update({.count = int(count)}, rate, skipped); });
 }
-
-}  // namespace
 
 std::vector<std::string> left_to_libtorch(const std::vector<capture::OperationInfo>& operations) {
   std::map<std::string, int> counts;

@@ -1,6 +1,7 @@
 // The operations of step programs, and what is chosen by their times.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,10 @@
 #include "engine/trainer/trainer_options.h"
 
 namespace millrace::engine {
+
+/// Each call of a sample's step, then the update with `count` gradients. `run`: of a call's body.
+void run_step(stages::Stage& stage, const stages::Tensors& inputs, const at::Tensor& target,
+              std::int64_t count, const std::function<void(const std::function<void()>&)>& run);
 
 /// Operators that a step program leaves to LibTorch, with their count if above one:
 /// "aten::native_group_norm x20".

@@ -15,6 +15,7 @@
 #include "engine/pipeline/feed.h"
 #include "engine/pipeline/pipeline.h"
 #include "engine/schedule/schedule.h"
+#include "engine/trainer/stage_memory.h"
 #include "engine/trainer/trainer_options.h"
 
 namespace millrace::engine {
@@ -22,16 +23,6 @@ namespace millrace::engine {
 class Exchange;
 class RankWires;
 class TensorFreight;
-
-/// Bytes of one worker of a stage.
-struct StageMemory {
-  std::int64_t weights = 0;      ///< the newest version
-  std::int64_t stashes = 0;      ///< older versions
-  std::int64_t optimizer = 0;    ///< the optimizer's state
-  std::int64_t gradients = 0;    ///< sums, until the update
-  std::int64_t activations = 0;  ///< peak, between forward and backward
-  std::int64_t total() const { return weights + stashes + optimizer + gradients + activations; }
-};
 
 /// Channels of a stage that a ReLU follows, and how many of them it has silenced.
 struct DeadUnits {

@@ -180,11 +180,23 @@ StageFacts Trainer::facts(int stage) const {
   const capture::StageStep* const step = step_of(stage);
   if (!step) return facts_elsewhere_[std::size_t(stage)];
   const std::int64_t weights = step->stage().weight_bytes();
+  const stages::StageRange range = step->stage().range();
+  std::int64_t samples = 0;
+  const auto add = [&](const std::vector<at::Tensor>& slots) {
+    for (const at::Tensor& slot : slots)
+      samples += slot.defined() ? std::int64_t(slot.nbytes()) : 0;
+  };
+  if (range.first) add(samples_.input);
+  if (range.last && !samples_.target_is_input()) add(samples_.target);
+  if (range.last) add(samples_.prediction);
   return {.memory = {.weights = weights,
                      .stashes = weights * (schedule_.versions_of(stage) - 1),
                      .optimizer = step->stage().optimizer_bytes(),
                      .gradients = step->stage().gradient_bytes(),
-                     .activations = step->peak_activation_bytes()},
+                     .activations = step->peak_activation_bytes(),
+                     .cuts = step->cut_bytes(),
+                     .scratch = step->scratch_bytes(),
+                     .samples = samples},
           .dead_units = dead_units(stage),
           .recorded = step->records(),
           .left = left_to_libtorch(step->operations())};

@@ -8,6 +8,7 @@
 #include "tools/app/feeds/next_frame_feed.h"
 #include "tools/app/feeds/teacher_feed.h"
 #include "tools/app/parts.h"
+#include "tools/app/provenance.h"
 
 namespace millrace::app {
 namespace {
@@ -120,7 +121,8 @@ std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
 }
 
 Learner::Learner(Request& request, Intake& intake, RankTeam* team)
-    : assembled(complete(std::move(request.trainer), request, intake, team)),
+    : libraries_bytes(resident_bytes("VmRSS")),
+      assembled(complete(std::move(request.trainer), request, intake, team)),
       trainer(assembled),
       known(Likeness::from(nlohmann::json::parse(request.resumed.taught, nullptr, false))),
       memory(make_memory(request, assembled, trainer, known)),

@@ -37,7 +37,8 @@ struct Learner {
   /// Whether other pipelines train the same network, or other ranks share its modules.
   bool spread() const { return lockstep || shared_feed; }
 
-  engine::TrainerOptions assembled;  ///< without the weights
+  const std::int64_t libraries_bytes;  ///< what the process held before there was a network
+  engine::TrainerOptions assembled;    ///< without the weights
   engine::Trainer trainer;
   const Likeness known;                 ///< classes that the weights knew at the start
   std::unique_ptr<ClassMemory> memory;  ///< null: replay.kind is not "ridge"

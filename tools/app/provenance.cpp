@@ -27,6 +27,14 @@ std::string host_name() {
   return host;
 }
 
+std::int64_t resident_bytes(const std::string& which) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(which + ":")) return 1024 * std::stoll(line.substr(which.size() + 1));
+  }
+  return 0;
+}
+
 nlohmann::ordered_json provenance(int threads) {
   return {{"version", MILLRACE_VERSION},
           {"compiler", std::string(MILLRACE_COMPILER) + " " + __VERSION__},

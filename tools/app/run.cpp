@@ -1,5 +1,7 @@
 #include "tools/app/run.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <future>
 #include <utility>
@@ -82,6 +84,7 @@ void prepare(RunParts& p) {
     if (p.console.on_tick) p.console.on_tick();
   }
   prepared.get();
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // eager steps free and allocate all the time
 }
 
 }  // namespace

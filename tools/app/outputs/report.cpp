@@ -70,6 +70,9 @@ Json memory_json(const engine::Trainer& trainer) {
     memory["optimizer"].push_back(stage.optimizer);
     memory["gradients"].push_back(stage.gradients);
     memory["activations_peak"].push_back(stage.activations);
+    memory["cuts"].push_back(stage.cuts);
+    memory["scratch"].push_back(stage.scratch);
+    memory["samples"].push_back(stage.samples);
     memory["total"].push_back(stage.total());
   }
   return memory;
@@ -345,6 +348,9 @@ Json make_report(RunParts& p) {
   report["dead_units"] = dead_units_json(trainer);
   report.update(learned_report(log));
   if (idle) report["memory_bytes"] = memory_json(trainer);
+  report["process"] = {{"resident_bytes", resident_bytes("VmRSS")},
+                       {"peak_bytes", resident_bytes("VmHWM")},
+                       {"libraries_bytes", p.learner.libraries_bytes}};
   report["provenance"] = provenance(int(trainer.schedule().workers.size()));
   report["source"] = source_json(p.intake);
   report["overload"] = p.learner.overload.report();

@@ -1,10 +1,13 @@
 // `millrace check`. Touches no device or source.
 #include <algorithm>
+#include <iomanip>
 #include <iostream>
 #include <optional>
+#include <sstream>
 
 #include "capture/program/kernels/kernels.h"
 #include "engine/trainer/operations.h"
+#include "engine/trainer/stage_memory.h"
 #include "engine/trainer/trainer.h"
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
@@ -63,6 +66,32 @@ void describe_programs(const engine::TrainerOptions& options) {
     const std::vector<std::string> left = engine::left_to_libtorch(stages[stage]);
     for (const std::string& operation : left) std::cout << " " << operation;
     std::cout << (left.empty() ? " none\n" : "\n");
+  }
+}
+
+/// Prints what stages on cores would take, once the size of pictures is known.
+void describe_memory(const engine::TrainerOptions& options) {
+  const auto on_core = [](const engine::Device& device) { return !device.cuda; };
+  if (options.sample.width == 0 || options.sample.height == 0 ||
+      !std::ranges::all_of(options.devices, on_core))
+    return;
+  const auto mib = [](std::int64_t bytes) {
+    std::ostringstream text;
+    text << std::fixed << std::setprecision(1) << double(bytes) / (1 << 20);
+    return text.str();
+  };
+  const std::vector<engine::StageMemory> stages = engine::predict_memory(options);
+  std::int64_t all = 0;
+  for (const engine::StageMemory& stage : stages) all += stage.total();
+  std::cout << "#   memory: " << mib(all) << " MiB beside the libraries"
+            << (options.cut.empty() && stages.size() > 1 ? ", for stages of as many modules" : "")
+            << "\n";
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const engine::StageMemory& s = stages[i];
+    std::cout << "#     stage " << i << ": " << mib(s.total()) << ", activations "
+              << mib(s.activations) << ", cuts " << mib(s.cuts) << ", scratch " << mib(s.scratch)
+              << ", samples " << mib(s.samples) << ", weights with versions, gradients and optimizer "
+              << mib(s.weights + s.stashes + s.gradients + s.optimizer) << "\n";
   }
 }
 
@@ -172,6 +201,7 @@ int check(const CheckArguments& arguments) {
   std::cout << "#   guard " << config.guard.kind << "\n";
   print_replay(config, options);
   describe_capture(options);
+  describe_memory(options);
   describe_policy(config, options);
   describe_frames(config);
   if (!classes.empty()) describe_classes(classes, masks ? "task.masks" : "task.labels");

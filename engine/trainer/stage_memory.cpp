@@ -1,0 +1,78 @@
+#include "engine/trainer/stage_memory.h"
+
+#include <ATen/ATen.h>
+
+#include "capture/program/stage_programs.h"
+#include "capture/retained_bytes.h"
+#include "engine/trainer/operations.h"
+
+namespace millrace::engine {
+namespace {
+
+/// [1,C,H,W] of each sample in flight, as they wait for stages.
+std::int64_t sample_bytes(const stages::ImageShape& shape, bool as_bytes, int slots) {
+  return slots * std::int64_t(shape.channels) * shape.height * shape.width * (as_bytes ? 1 : 4);
+}
+
+}  // namespace
+
+std::vector<StageMemory> predict_memory(TrainerOptions options) {
+  options.make_backend = nullptr;
+  options.replicas.clear();
+  options.devices.clear();
+  const stages::Network& network = *options.network;
+  if (options.cut.empty()) {
+    for (int stage = 1; stage < options.stages; ++stage)
+      options.cut.push_back(stage * network.size() / options.stages);
+  }
+  if (options.weights.empty()) options.weights = stages::initial_state(network, options.seed);
+  const Schedule schedule = schedule_of(options);
+  const int slots = schedule.slots();
+  const auto zeros = [&](int source) { return at::zeros(network.shape(source).sizes()); };
+  const auto crossing_bytes = [&](int module) {
+    std::int64_t bytes = 0;
+    for (const int source : network.crossing(module)) bytes += std::int64_t(zeros(source).nbytes());
+    return bytes;
+  };
+  const std::vector<int> sets = activation_sets(schedule);
+  std::vector<StageMemory> all;
+  std::vector<stages::Stage> built = build_stages(options, schedule);
+  for (int i = 0; i < options.stages; ++i) {
+    stages::Stage& stage = built[std::size_t(i)];
+    const stages::StageRange range = stage.range();
+    const std::int64_t weights = stage.weight_bytes();
+    all.push_back({.weights = weights,
+                   .stashes = weights * (schedule.versions_of(i) - 1),
+                   .optimizer = stage.optimizer_bytes(),
+                   .gradients = stage.gradient_bytes()});
+    StageMemory& memory = all.back();
+    if (!range.first) memory.cuts += slots * crossing_bytes(range.begin);
+    if (!range.last) memory.cuts += slots * crossing_bytes(range.end);
+    if (range.first) memory.samples += sample_bytes(options.sample, options.input_as_bytes, slots);
+    if (range.last) {
+      memory.samples += sample_bytes(network.output(), false, slots);
+      if (!options.target_is_input)
+        memory.samples += sample_bytes(network.output(), options.target_as_bytes, slots);
+    }
+    stages::Tensors inputs;
+    for (const int source : network.crossing(range.begin)) inputs.push_back(zeros(source));
+    at::Tensor target;
+    if (stage.takes_target())
+      target =
+          options.target_is_input && range.first ? inputs[0] : at::zeros(network.output().sizes());
+    stages::Activations kept;
+    memory.activations = sets[std::size_t(i)] * capture::retained_bytes([&] {
+      kept = stage.forward(inputs, target, 0);
+      if (stage.options().recompute) stage.recompute(kept);
+    });
+    kept = {};
+    program::Arena arena;
+    run_step(stage, inputs, target, schedule.samples_an_update(i), [&](const auto& body) {
+      program::record_call(stage, body, arena, {.numerics = options.numerics});
+    });
+    memory.scratch = arena.bytes();
+  }
+  return all;
+}
+
+}  // namespace millrace::engine

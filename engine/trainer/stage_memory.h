@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/trainer/trainer_options.h"
+
+namespace millrace::engine {
+
+/// Bytes of one worker of a stage.
+struct StageMemory {
+  std::int64_t weights = 0;      ///< the newest version
+  std::int64_t stashes = 0;      ///< older versions
+  std::int64_t optimizer = 0;    ///< the optimizer's state
+  std::int64_t gradients = 0;    ///< sums, until the update
+  std::int64_t activations = 0;  ///< peak, between forward and backward
+  std::int64_t cuts = 0;     ///< activations and their gradients that it leaves for its neighbours
+  std::int64_t scratch = 0;  ///< what a step program's operations share; not of a GPU's
+  std::int64_t samples = 0;  ///< inputs of the first stage, targets and predictions of the last
+  std::int64_t total() const {
+    return weights + stashes + optimizer + gradients + activations + cuts + scratch + samples;
+  }
+};
+
+/// What the stages of a run on cores will take, found by recording one sample's step of each.
+/// Without a cut: with one that gives each stage as many modules.
+std::vector<StageMemory> predict_memory(TrainerOptions options);
+
+}  // namespace millrace::engine
