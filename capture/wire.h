@@ -40,4 +40,12 @@ class Wire {
 std::unique_ptr<Wire> make_wire(c10::Device device, BoundaryBuffers& way, bool sends);
 std::string new_wire_name();
 
+/// What the module for GPUs has of these functions.
+struct CudaWires {
+  std::vector<GpuId> (*gpus_here)();
+  std::unique_ptr<Wire> (*make_wire)(c10::Device device, BoundaryBuffers& way, bool sends);
+  std::string (*new_wire_name)();
+};
+extern "C" const CudaWires millrace_cuda_wires;  ///< in the module, if it was built with NCCL
+
 }  // namespace millrace::capture

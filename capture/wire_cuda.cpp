@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "capture/buffers.h"
-#include "capture/cuda_module.h"
 #include "capture/graph_cuda.h"
+#include "capture/wire.h"
 
 namespace millrace::capture {
 namespace {

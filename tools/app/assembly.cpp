@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "capture/cuda_module.h"
 #include "capture/devices.h"
+#include "capture/program/cuda/cuda_module.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/trainer.h"
 #include "io/queue/targets.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "capture/cuda_module.h"
+#include "capture/program/cuda/cuda_module.h"
 #include "engine/format.h"
 #include "tools/app/assembly.h"
 #include "tools/app/events/event_json.h"

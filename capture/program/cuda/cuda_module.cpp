@@ -1,4 +1,4 @@
-#include "capture/cuda_module.h"
+#include "capture/program/cuda/cuda_module.h"
 
 #include <ATen/ATen.h>
 #include <dlfcn.h>

@@ -33,14 +33,7 @@ struct CudaModule {
   gpu::Choices (*choices)();
   void (*take_choices)(const gpu::Choices& made);
 };
-/// Transfers by NCCL.
-struct CudaWires {
-  std::vector<GpuId> (*gpus_here)();
-  std::unique_ptr<Wire> (*make_wire)(c10::Device device, BoundaryBuffers& way, bool sends);
-  std::string (*new_wire_name)();
-};
-extern "C" const CudaModule millrace_cuda;        ///< in the module
-extern "C" const CudaWires millrace_cuda_wires;  ///< there, too, if it was built with NCCL
+extern "C" const CudaModule millrace_cuda;  ///< in the module
 
 /// Loaded by the first call if NVIDIA's driver finds a device; null where there is none, or no
 /// module, of which a line on stderr says why. Thread-safe.

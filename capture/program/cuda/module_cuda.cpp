@@ -1,8 +1,8 @@
 #include <ATen/cuda/PeerToPeerAccess.h>
 #include <c10/cuda/CUDAFunctions.h>
 
-#include "capture/cuda_module.h"
 #include "capture/graph_cuda.h"
+#include "capture/program/cuda/cuda_module.h"
 #include "capture/program/cuda/launch_cuda.h"
 
 namespace millrace::capture {
