@@ -1,5 +1,5 @@
-// OpenCV's picture files and FFmpeg. They bring 200 libraries, so they lie in a module of their own,
-// libmillrace_codecs.so, which the first use loads.
+// OpenCV's picture files and FFmpeg. They bring 200 libraries, so they lie in a module of their
+// own, libmillrace_codecs.so, which the first use loads.
 #pragma once
 
 #include <opencv2/core.hpp>

@@ -165,7 +165,8 @@ class ImagesSource : public Source {
       return false;
     }
     try {
-      picture_ = codecs().imread(path, options_.channels == 1 ? cv::IMREAD_GRAYSCALE : cv::IMREAD_COLOR);
+      picture_ =
+          codecs().imread(path, options_.channels == 1 ? cv::IMREAD_GRAYSCALE : cv::IMREAD_COLOR);
       if (picture_.empty()) return false;
       if (options_.channels == 3) cv::cvtColor(picture_, picture_, cv::COLOR_BGR2RGB);
       turn(picture_, webp_orientation(path), picture_);

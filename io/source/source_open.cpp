@@ -34,7 +34,8 @@ void require_readable_file(const SourceOptions& options, const std::string& path
 std::unique_ptr<Source> open_file(const SourceOptions& options) {
   const std::string path = file_path(split_uri(options.uri));
   require_readable_file(options, path);
-  if (fs::is_regular_file(path) && codecs().ffmpeg_alone_turns(path)) return codecs().open_ffmpeg(options, path);
+  if (fs::is_regular_file(path) && codecs().ffmpeg_alone_turns(path))
+    return codecs().open_ffmpeg(options, path);
   try {
     return open_gstreamer(options);
   } catch (const SourceError& first) {

@@ -112,8 +112,9 @@ Bytes PictureSet::jpeg(std::size_t index) {
   if (!files_[index]) {
     std::vector<std::uint8_t> file;
     if (!pictures_[index].empty())
-      io::codecs().imencode(".jpg", pictures_[index], file,
-                            {cv::IMWRITE_JPEG_QUALITY, index == kCamera ? kLargeQuality : kQuality});
+      io::codecs().imencode(
+          ".jpg", pictures_[index], file,
+          {cv::IMWRITE_JPEG_QUALITY, index == kCamera ? kLargeQuality : kQuality});
     files_[index] = std::make_shared<const std::string>(file.begin(), file.end());
   }
   return files_[index];

@@ -90,7 +90,8 @@ void describe_memory(const engine::TrainerOptions& options) {
     const engine::StageMemory& s = stages[i];
     std::cout << "#     stage " << i << ": " << mib(s.total()) << ", activations "
               << mib(s.activations) << ", cuts " << mib(s.cuts) << ", scratch " << mib(s.scratch)
-              << ", samples " << mib(s.samples) << ", weights with versions, gradients and optimizer "
+              << ", samples " << mib(s.samples)
+              << ", weights with versions, gradients and optimizer "
               << mib(s.weights + s.stashes + s.gradients + s.optimizer) << "\n";
   }
 }
