@@ -84,7 +84,7 @@ TEST(Novelty, ASmallThingIsFoundAtItsPlaceAndBecomesUsual) {
   ASSERT_EQ(scene.events().size(), 1u);
   const NoveltyEvent event = scene.events()[0];
   EXPECT_EQ(event.reason, Reason::local);
-  EXPECT_EQ(event.frame, 701);
+  EXPECT_EQ(event.frame, 700);
   EXPECT_NEAR(event.left + event.width / 2.0, 63, 4);
   EXPECT_NEAR(event.top + event.height / 2.0, 43, 4);
   EXPECT_TRUE(scene.novelty.in_event());
@@ -153,6 +153,22 @@ TEST(Novelty, WhatPassesOftenIsUsual) {
   };
   walk(1500);
   EXPECT_TRUE(scene.events().empty());
+}
+
+TEST(Novelty, WhoLeavesThePathIsFoundInTheColoursOfThePath) {
+  Scene scene;
+  const auto walk = [&](int top) {
+    scene.show(1, [&](Scene::Picture& on) {
+      const int left = int(1.5f * float(scene.frame)) % (kWide + 20) - 10;
+      Scene::put(on, left, top, 6, 14, {0.9f, 0.1f, 0.8f});
+    });
+  };
+  while (scene.frame < 900) walk(20);
+  EXPECT_TRUE(scene.events().empty());
+  while (scene.frame < 1000) walk(49);
+  ASSERT_EQ(scene.events().size(), 1u);
+  EXPECT_EQ(scene.events()[0].reason, Reason::local);
+  EXPECT_NEAR(scene.events()[0].top + scene.events()[0].height / 2.0, 56, 6);
 }
 
 TEST(Novelty, ZonesReasonsAndCooldownAreKept) {

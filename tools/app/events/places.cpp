@@ -6,10 +6,11 @@ namespace millrace::app {
 namespace {
 
 constexpr float kHeadStart = 2;      ///< looks added to the longest stay
-constexpr float kFewestNew = 16;     ///< pixels of new colours in 3 x 3 cells
+constexpr float kFewestNew = 16;     ///< new pixels in 3 x 3 cells
 constexpr int kBlind = 60;           ///< looks at the start whose colours aren't noted
 constexpr int kFirstRecords = 150;   ///< looks until stays are compared with one another
 constexpr float kLeave = 2, kMove = 1;  ///< undone of a stay by a look of absence, of motion
+constexpr int kNear = 3;             ///< cells around what is somewhere
 constexpr float kToneStep = 12, kLightStep = 43;
 
 }  // namespace
@@ -62,10 +63,10 @@ Places::Places(const Reduced& like, Cells sensitivity, double memory)
       memory_(memory),
       colours_(like),
       stay_record_(4, 1, 3),
-      colour_record_(4, 3, 1.5f) {
+      record_of_new_(3, 3, 2) {
   for (Cells* const cells :
        {&stay_, &longest_, &stay_peak_, &score_peak_, &score_, &held_, &fresh_, &fresh_near_,
-        &wander_, &carried_, &before_, &near_, &part_})
+        &wander_, &carried_, &entered_, &before_, &near_, &part_})
     *cells = Cells(like.rows, like.columns);
   blob_.reserve(stay_.size());
 }
@@ -74,16 +75,16 @@ Places::Found Places::see(const Reduced& now, const Background& background, bool
                           bool calm) {
   Found found;
   ++looks_;
-  see_colours(now, background, settled, calm);
+  see_what_is_new(now, background, settled, calm);
   see_stays(background, settled);
   hold_what_was_raised(background.changed());
-  colour_record_.fade(double(looks_), 3 * memory_);
+  record_of_new_.fade(double(looks_), 3 * memory_);
   stay_record_.fade(double(looks_), memory_);
   if (!settled || !calm) return found;
   const Cells& changed = background.changed();
   part_ = fresh_;
-  if (find(wander_, carried_, colour_record_.limit(), found)) {
-    colour_record_.add(colour_record_.limit(), true);
+  if (find(wander_, carried_, record_of_new_.limit(), found)) {
+    record_of_new_.add(record_of_new_.limit(), true);
     return found;
   }
   const float limit = stay_record_.limit();
@@ -93,14 +94,21 @@ Places::Found Places::see(const Reduced& now, const Background& background, bool
   return found;
 }
 
-void Places::see_colours(const Reduced& now, const Background& background, bool settled,
-                         bool calm) {
+void Places::see_what_is_new(const Reduced& now, const Background& background, bool settled,
+                             bool calm) {
   near_.fill(0);
   if (looks_ > kBlind && calm) {
+    part_ = background.changed();
+    widen(part_);
+    for (std::size_t i = 0; i < part_.size(); ++i) {
+      if (part_[i] > 0 && entered_[i] <= 0) entered_[i] = float(looks_);
+    }
     for (std::size_t pixel = 0; pixel < now.pixels(); ++pixel) {
       const int row = int(pixel) / now.width / now.cell, column = int(pixel) % now.width / now.cell;
       if (background.changed().at(row, column) <= 0 || !background.differs(now, pixel)) continue;
-      if (colours_.is_new(now, pixel, background.exposure(), looks_)) near_.at(row, column) += 1;
+      const bool colour = colours_.is_new(now, pixel, background.exposure(), looks_),
+                 ground = float(looks_) - entered_.at(row, column) < SeenColours::kNew;
+      if (colour || ground) near_.at(row, column) += 1;
     }
   }
   sum_nearby(near_, fresh_near_);
@@ -110,7 +118,12 @@ void Places::see_colours(const Reduced& now, const Background& background, bool 
   for (std::size_t i = 0; i < wander_.size(); ++i) {
     fresh_[i] = near_[i] > 0 && fresh_near_[i] >= fewest && sensitivity_[i] > 0 ? 1.0f : 0.0f;
     wander_[i] = fresh_[i] > 0 ? wander_[i] + sensitivity_[i] : std::max(0.0f, before_[i] - kLeave);
-    if (wander_[i] < before_[i] && carried_[i] <= 0) colour_record_.add(before_[i], settled);
+  }
+  largest_nearby(wander_, before_);
+  for (std::size_t i = 0; i < wander_.size(); ++i) {
+    const bool moved_on = wander_[i] < before_[i];  // what goes on has not turned out usual yet
+    if (fresh_[i] <= 0 && wander_[i] > 0 && !moved_on && carried_[i] <= 0)
+      record_of_new_.add(wander_[i] + kLeave, settled);
   }
 }
 
@@ -168,14 +181,18 @@ bool Places::find(const Cells& score, const Cells& held, float limit, Found& fou
 void Places::hold_blob() {
   near_.fill(0);
   for (const std::size_t i : blob_) near_[i] = 1;
-  for (int round = 0; round < 3; ++round) {
-    largest_nearby(near_, before_);
-    std::swap(near_, before_);
-  }
+  widen(near_);
   for (std::size_t i = 0; i < near_.size(); ++i) {
     if (near_[i] <= 0) continue;
     held_[i] = kHold;
     carried_[i] = kCarry;
+  }
+}
+
+void Places::widen(Cells& marks) {
+  for (int round = 0; round < kNear; ++round) {
+    largest_nearby(marks, before_);
+    std::swap(marks, before_);
   }
 }
 

@@ -21,9 +21,11 @@ class SeenColours {
   /// Whether the pixel's colour is new there; notes it. `exposure` scales levels to a common light.
   bool is_new(const Reduced& now, std::size_t pixel, float exposure, std::int64_t look);
 
+  static constexpr int kNew = 60;  ///< looks
+
  private:
   static constexpr int kRegion = 16;  ///< pixels
-  static constexpr int kLights = 6, kTones = 32, kNew = 60;
+  static constexpr int kLights = 6, kTones = 32;
 
   std::size_t index(int row, int column, int light, int u, int v) const;
   void note(int row, int column, int light, int u, int v, std::int32_t look);
@@ -33,9 +35,9 @@ class SeenColours {
 };
 
 /// Scores each cell in two ways: for how many looks something has stood still there that the
-/// background doesn't show, over the longest time before; and for how many looks something of a
-/// colour that is new there has been moving about or staying. One thread; only the constructor
-/// allocates.
+/// background doesn't show, over the longest time before; and for how many looks something new has
+/// been moving about or staying: of a colour that is new there, or where nothing ever was. One
+/// thread; only the constructor allocates.
 class Places {
  public:
   /// `sensitivity`: of each cell; 0: no event there.
@@ -61,22 +63,25 @@ class Places {
   /// Looks of absence after which a place, and what moves on from it, may raise another event.
   static constexpr float kHold = 20, kCarry = 50;
 
-  void see_colours(const Reduced& now, const Background& background, bool settled, bool calm);
+  void see_what_is_new(const Reduced& now, const Background& background, bool settled, bool calm);
   void see_stays(const Background& background, bool settled);
   void hold_what_was_raised(const Cells& changed);
   /// The best cell not held whose score reaches the limit, and the blob of `part` around it.
   bool find(const Cells& score, const Cells& held, float limit, Found& found);
   void hold_blob();
+  /// Marks what lies near marked cells, too.
+  void widen(Cells& marks);
   void spread(std::size_t from, CellBox& box);
 
   const Cells sensitivity_;
   const double memory_;
   SeenColours colours_;
-  Record stay_record_, colour_record_;
+  Record stay_record_, record_of_new_;
   std::int64_t looks_ = 0;
   bool active_ = false;
   Cells stay_, longest_, stay_peak_, score_peak_, score_, held_;  ///< of what stands still
-  Cells fresh_, fresh_near_, wander_, carried_;                   ///< of new colours
+  Cells fresh_, fresh_near_, wander_, carried_;                   ///< of what is new
+  Cells entered_;  ///< look at which something first changed there or nearby; 0: none
   Cells before_, near_, part_;
   std::vector<std::size_t> blob_;
 };
