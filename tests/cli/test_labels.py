@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import program
+from servers import Page
 
 LAYERS = [{"type": "conv", "out": 8, "kernel": 3, "stride": 2}, {"type": "relu"}, {"type": "flatten"}, {"type": "linear", "out": 2}]
 TURN = 40
@@ -99,6 +100,25 @@ class Labels(program.CliTest):
         report, _ = self.run_as(config)
         self.assertGreater(min(report["replay"]["by_class"]), 10, "frames after a click count, too")
         self.assertGreaterEqual(self.evaluated(weights)[0]["accuracy"]["mean"], 0.98)
+
+    def test_what_is_taught_over_http_is_judged_by_a_file(self):
+        weights, report = self.folder / "w.safetensors", self.folder / "r.json"
+        config = self.config(self.pictures("seen", 30, 1), "http", output={"weights": weights})
+        config["task"]["classes"] = ["parcel", "empty"]
+        config["source"] |= {"pace": "live", "fps": 50.0}
+        process = self.ends(program.start("run", self.write(config), "--serve", "127.0.0.1:0", "--report", report))
+        page = Page(self.read_until(process, "page: ").split()[0])
+        labelled = 0
+        while labelled < 40:
+            frame = page.state()["frames"]["received"] + 50 + 7 * labelled  # comes later, unless this process sleeps
+            name = ("empty", "parcel")[frame // TURN % 2]
+            labelled += page.request("label", {"frame": frame, "class": name})[0] == 202
+        self.wait_until(lambda: page.trained() > 30, "nothing is trained", process)
+        self.stop(process)
+        self.assertEqual(json.loads(report.read_text())["replay"]["kind"], "ridge")
+        evaluated, out = self.evaluated(weights)
+        self.assertEqual(evaluated["frames"]["trained"], 6 * TURN)
+        self.assertGreaterEqual(evaluated["accuracy"]["mean"], 0.98, out)
 
     def test_a_resumed_run_remembers(self):
         checkpoint = {"dir": self.folder / "state", "resume": True}

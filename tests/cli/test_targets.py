@@ -280,9 +280,8 @@ class Targets(reference.ReferenceTest):
         return program.write_toml(self.folder / "live.toml", program.bare(tables))
 
     def test_people_tell_classes_over_http(self):
-        report, weights = self.folder / "r.json", self.folder / "w.safetensors"
-        process = self.ends(program.start("run", self.live("http"), "--serve", "127.0.0.1:0", "--token", "x" * 20, "--report", report,
-                                          "--set", f"output.weights={weights}"))
+        report = self.folder / "r.json"
+        process = self.ends(program.start("run", self.live("http"), "--serve", "127.0.0.1:0", "--token", "x" * 20, "--report", report))
         page = Page(self.read_until(process, "page: ").split()[0], "x" * 20)
 
         def post(body, **headers):
@@ -308,12 +307,6 @@ class Targets(reference.ReferenceTest):
         self.assert_balanced(counts)
         self.assertGreater(counts["frames"]["trained"], 10)
         self.assertGreater(counts["task"]["without_target"], 5)
-        # What was taught so can be judged by a file.
-        (self.folder / "classes.csv").write_text("time,class\n0,night\n")
-        self.succeed("evaluate", weights, "synth:shapes?frames=30", "--set", f"task.labels={self.folder / 'classes.csv'}", "--report", report)
-        evaluated = json.loads(report.read_text())
-        self.assertEqual(evaluated["frames"]["trained"], 30)
-        self.assertGreaterEqual(evaluated["accuracy"]["mean"], 0)
 
     def told_on_standard_input(self, *options, **how):
         """What a run says that learns 20 frames."""
