@@ -38,7 +38,7 @@ def drawn(number, folder):
          ("optimizer", "kind", ("adam", "adamw", "rmsprop", "sgd")), ("optimizer", "momentum", (0.5, 0.9)),
          ("optimizer", "weight_decay", (0.0, 0.01)), ("optimizer", "lr", (0.0, 0.001, 0.1)), ("optimizer", "beta1", (0.0, 0.5)),
          ("correction", "kind", ("none", "inverse-age", "pipemare", "discrepancy", "weight-prediction",
-                                 "spike-compensation", "gap-aware", "dc-asgd", "local", "auto")),
+                                 "spike-compensation", "gap-aware", "dc-asgd", "local", "deep-supervision", "auto")),
          ("guard", "kind", ("none", "roll-back")),
          ("replay", "kind", ("recent", "reservoir", "hard")), ("replay", "size", (1, 8)), ("replay", "share", (0.3, 0.7)),
          ("monitor", "policy", ("drop", "skip")))

@@ -114,13 +114,13 @@ class Contents(ReportTest):
                 said = f"correction: inverse-age (auto): rate / (1 + age in frames), {optimizer['kind']}'s beta1 {beta1:g}\n"
                 self.assertEqual(said in told, report["correction"] != "none", told)
 
-    def test_auto_learns_changes_by_small_heads_after_a_warm_up(self):
+    def test_auto_adds_small_heads_for_changes_after_a_warm_up(self):
         """(what the config names, and what auto makes of it: correction, the heads' kernel, warm-up)"""
         config = program.sets("source.uri=synth:shapes?frames=8", "source.width=16", "source.height=16", "model.layers=8",
                               "pipeline.schedule=partime")
-        for named, *expected in (((), "local", 3, 50), (("pipeline.stages=1",), "none", 5, 50),
-                                 (("correction.kernel=5", "optimizer.warmup=0"), "local", 5, 0),
-                                 (("optimizer.kind=sgd",), "local", 3, 0), (("optimizer.schedule=cosine",), "local", 3, 0),
+        for named, *expected in (((), "deep-supervision", 3, 50), (("pipeline.stages=1",), "none", 5, 50),
+                                 (("correction.kernel=5", "optimizer.warmup=0"), "deep-supervision", 5, 0),
+                                 (("optimizer.kind=sgd",), "deep-supervision", 3, 0), (("optimizer.schedule=cosine",), "deep-supervision", 3, 0),
                                  (("correction.kind=none",), "none", 5, 0), (("task.kind=autoencode",), "inverse-age", 5, 0)):
             with self.subTest(named=named):
                 checked = program.call("check", *config, *program.sets("pipeline.stages=4", *named)).out

@@ -1,6 +1,7 @@
 #include <gst/gst.h>
 #include <gtest/gtest.h>
 
+#include "io/source/codecs.h"
 #include "io/source/gst_handles.h"
 #include "io/source/gst_pipeline.h"
 #include "io/source/source.h"
@@ -206,7 +207,7 @@ TEST_F(FfmpegSource, ReadsAFileByItself) {
   run(kBall + " ! videoconvert ! video/x-raw,format=BGR ! avimux ! filesink location=" +
       folder / "ball.avi");
   const std::vector<Frame> expected = read_uri("gst:" + kBall).frames;
-  const auto source = open_ffmpeg(options_for(folder / "ball.avi"), folder / "ball.avi");
+  const auto source = codecs().open_ffmpeg(options_for(folder / "ball.avi"), folder / "ball.avi");
   EXPECT_EQ(source->info().kind, "ffmpeg");
   EXPECT_EQ(source->info().fps, 15.0);
   for (int pass = 0; pass < 2; ++pass) {
@@ -215,13 +216,14 @@ TEST_F(FfmpegSource, ReadsAFileByItself) {
     for (int n = 0; n < 30; ++n) ASSERT_EQ(seen.frames[n].pixels, expected[n].pixels) << n;
     EXPECT_TRUE(source->rewind());
   }
-  const auto grey = open_ffmpeg(options_for(folder / "ball.avi", 1), folder / "ball.avi");
+  const auto grey = codecs().open_ffmpeg(options_for(folder / "ball.avi", 1), folder / "ball.avi");
   EXPECT_EQ(read_all(*grey).frames.at(0).pixels.size(), 50u * 38u);
 }
 
 TEST_F(FfmpegSource, RefusesWhatItCannotDecode) {
   put_bytes(folder / "x.avi", "RIFF but no more");
-  EXPECT_THROW(open_ffmpeg(options_for(folder / "x.avi"), folder / "x.avi"), SourceError);
+  EXPECT_THROW(codecs().open_ffmpeg(options_for(folder / "x.avi"), folder / "x.avi"),
+               SourceError);
 }
 
 }  // namespace
