@@ -164,7 +164,7 @@ void StageStep::backward_local(int slot) {
 void StageStep::recompute(int slot) {
   call({Kind::recompute, slot, buffers_[slot]}, [this, slot, kept = kept_at(slot, buffers_[slot])] {
     if (stage_.supervised()) recomputed_[kept] = {.inputs = kept_[kept].inputs};
-    const program::KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
+    const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
     measure(recompute_bytes_, [&] { stage_.recompute(for_backward(kept)); });
     keeps(kept, (stage_.supervised() ? 0 : *forward_bytes_) + *recompute_bytes_);
   });
@@ -297,7 +297,7 @@ void StageStep::run_forward(int slot, int buffer) {
                               : stage_.entering_target(fed(samples_.target[slot], targets_[slot]));
   stages::Activations& kept = kept_[kept_at(slot, buffer)];
   measure(forward_bytes_, [&] {
-    const program::KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
+    const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
     kept = stage_.forward(inputs, target, buffer);
   });
   keeps(kept_at(slot, buffer), *forward_bytes_);
@@ -309,8 +309,8 @@ void StageStep::run_forward(int slot, int buffer) {
   }
   made_[kept_at(slot, buffer)] = {.prediction = kept.outputs[0].contiguous(), .loss = kept.loss};
   if (!shown_[slot]) return run_show(slot, buffer);
-  program::KeptIn::exclude(kept.outputs[0]);  // shown beside what follows
-  if (kept.loss.defined()) program::KeptIn::exclude(kept.loss);
+  KeptIn::exclude(kept.outputs[0]);  // shown beside what follows
+  if (kept.loss.defined()) KeptIn::exclude(kept.loss);
 }
 
 void StageStep::run_show(int slot, int buffer) {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "capture/backend.h"
+#include "capture/arena.h"
 #include "capture/buffers.h"
-#include "capture/program/arena.h"
 #include "capture/recorded_calls.h"
 #include "capture/step.h"
 #include "stages/dead_units.h"
@@ -137,7 +137,7 @@ class StageStep final : public Step {
   RecordedCalls calls_;
   bool update_called_ = false;  ///< since the last launch
 
-  std::vector<program::Arena> sets_;  ///< memory of what recorded forwards keep, by slot mod size
+  std::vector<Arena> sets_;  ///< memory of what recorded forwards keep, by slot mod size
   std::vector<stages::Activations> kept_;  ///< by kept_at()
   /// With deep supervision: what recompute() makes and the backward uses, apart from what the
   /// forward made for backward_local(), since each is recorded once.

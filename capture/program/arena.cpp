@@ -1,9 +1,7 @@
 #include "capture/program/arena.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
-#include <utility>
 
 namespace millrace::program {
 namespace {
@@ -14,36 +12,7 @@ std::size_t rounded(std::size_t bytes) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
 }
 
-thread_local Arena* kept_in = nullptr;
-
 }  // namespace
-
-KeptIn::KeptIn(Arena& arena) : before_(std::exchange(kept_in, &arena)) {}
-
-KeptIn::~KeptIn() {
-  kept_in = before_;
-}
-
-Arena* KeptIn::current() {
-  return kept_in;
-}
-
-char* Arena::block(std::size_t bytes) {
-  if (blocks_.empty() || blocks_.back().bytes < bytes) {
-    const std::size_t size = rounded(std::max<std::size_t>(bytes, kAlign));
-    c10::DataPtr memory = c10::GetAllocator(device_.type())->allocate(size);
-    if (device_.is_cpu())
-      std::memset(memory.get(), 0, size);  // touch the pages before they are needed
-    blocks_.push_back({size, std::move(memory)});
-  }
-  return static_cast<char*>(blocks_.back().memory.get());
-}
-
-std::int64_t Arena::bytes() const {
-  std::int64_t bytes = 0;
-  for (const Block& block : blocks_) bytes += std::int64_t(block.bytes);
-  return bytes;
-}
 
 ArenaPlan plan_arena(const std::vector<Lifetime>& values) {
   std::vector<std::size_t> order(values.size());

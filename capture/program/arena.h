@@ -1,48 +1,13 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <c10/core/Allocator.h>
-
 #include <cstddef>
-#include <cstdint>
 #include <vector>
+
+#include "capture/arena.h"
 
 namespace millrace::program {
 
-/// One block serves all programs of a stage, which run one after another. Thread-bound.
-class Arena {
- public:
-  explicit Arena(c10::Device device = c10::kCPU) : device_(device) {}
-  c10::Device device() const { return device_; }
-  /// At least `bytes` at a stable 64-byte aligned address, shared with earlier callers.
-  char* block(std::size_t bytes);
-  std::int64_t bytes() const;
-
- private:
-  struct Block {
-    std::size_t bytes = 0;
-    c10::DataPtr memory;
-  };
-  c10::Device device_;
-  std::vector<Block> blocks_;  ///< each larger than the last
-};
-
-/// While it lives, what a body recorded on this thread allocates, and still holds at its end, moves
-/// to `arena`, which outlives the recording: for samples of which one is done with its activations
-/// before the next one's forward.
-class KeptIn {
- public:
-  explicit KeptIn(Arena& arena);
-  ~KeptIn();
-  KeptIn(const KeptIn&) = delete;
-  KeptIn& operator=(const KeptIn&) = delete;
-  static Arena* current();  ///< null: none
-  /// Leaves what `tensor` shares its memory with where it is: others read it later.
-  static void exclude(const at::Tensor& tensor);
-
- private:
-  Arena* before_;
-};
+using capture::Arena;
 
 /// A value of `bytes`, alive from its first to its last use inclusive.
 struct Lifetime {

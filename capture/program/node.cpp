@@ -71,7 +71,7 @@ std::vector<std::int64_t> by_stride(const at::Tensor& tensor) {
 OwnMemory::OwnMemory(const std::vector<Call>& calls) {
   std::set<const c10::StorageImpl*> seen;
   std::map<const c10::StorageImpl*, std::size_t> held;
-  std::vector<std::pair<at::Tensor, Arena*>> made;
+  std::vector<std::pair<at::Tensor, capture::Arena*>> made;
   for (const Call& call : calls) {
     each_tensor(call.arguments, [&](const at::Tensor& t) {
       seen.insert(storage(t));

@@ -89,7 +89,7 @@ class OwnMemory {
   bool holds(const at::Tensor& tensor) const { return storages_.count(storage(tensor)) > 0; }
   void add(const at::Tensor& tensor) { storages_.emplace(storage(tensor), tensor.storage()); }
   /// Those that others hold, too, and that are kept in an arena.
-  const std::vector<std::pair<at::Tensor, Arena*>>& kept() const { return kept_; }
+  const std::vector<std::pair<at::Tensor, capture::Arena*>>& kept() const { return kept_; }
   void remove(const at::Tensor& tensor) { storages_.erase(storage(tensor)); }
 
  private:
@@ -97,7 +97,7 @@ class OwnMemory {
     return tensor.storage().unsafeGetStorageImpl();
   }
   std::map<const c10::StorageImpl*, c10::Storage> storages_;
-  std::vector<std::pair<at::Tensor, Arena*>> kept_;
+  std::vector<std::pair<at::Tensor, capture::Arena*>> kept_;
 };
 
 /// Lowers calls, which outlive the nodes, to our kernels, or else to LibTorch's operators.

@@ -114,20 +114,21 @@ double bytes_of(const Node& node) {
   return bytes;
 }
 
-/// Moves each to its arena, one after the other.
+/// Moves each to its arena, one after the other, but those excluded.
 void keep(const std::vector<std::pair<at::Tensor, Arena*>>& kept) {
-  std::map<Arena*, std::vector<Lifetime>> alive;  // all at once
-  for (const auto& [tensor, arena] : kept)
-    alive[arena].push_back({0, 0, tensor.storage().nbytes()});
-  for (const auto& [arena, values] : alive) {
-    const ArenaPlan plan = plan_arena(values);
+  const std::vector<const c10::StorageImpl*> stay = capture::KeptIn::take_excluded();
+  std::map<Arena*, std::vector<c10::StorageImpl*>> moving;
+  for (const auto& [tensor, arena] : kept) {
+    c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
+    if (std::ranges::find(stay, storage) == stay.end()) moving[arena].push_back(storage);
+  }
+  for (const auto& [arena, storages] : moving) {
+    std::vector<Lifetime> alive;  // all at once
+    for (const c10::StorageImpl* storage : storages) alive.push_back({0, 0, storage->nbytes()});
+    const ArenaPlan plan = plan_arena(alive);
     char* const block = arena->block(plan.bytes);
-    std::size_t next = 0;
-    for (const auto& [tensor, of] : kept) {
-      if (of != arena) continue;
-      tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
-          c10::DataPtr(block + plan.offsets[next++], arena->device()));
-    }
+    for (std::size_t i = 0; i < storages.size(); ++i)
+      storages[i]->set_data_ptr_noswap(c10::DataPtr(block + plan.offsets[i], arena->device()));
   }
 }
 
@@ -144,6 +145,7 @@ const char* kept_name(const std::string& name) {
 Program::Program(const std::function<void()>& body, Arena& arena, const ProgramOptions& options)
     : parts_(std::make_unique<Parts>()) {
   parts_->team = options.team;
+  capture::KeptIn::take_excluded();
   std::vector<Call> calls = record_calls(body);
   OwnMemory own(calls);
   std::vector<Node>& nodes = parts_->nodes;

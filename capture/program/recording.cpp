@@ -116,7 +116,7 @@ void record(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard once(kRecording);
   if (!recording) return run_once(operation, stack);
   const auto arguments = std::ptrdiff_t(operation.schema().arguments().size());
-  Call call{operation, {}, {}, KeptIn::current()};
+  Call call{operation, {}, {}, capture::KeptIn::current()};
   for (auto at = stack->end() - arguments; at != stack->end(); ++at)
     call.arguments.push_back(bare(*at));
   const auto below = std::ptrdiff_t(stack->size()) - arguments;
@@ -138,15 +138,6 @@ std::vector<Call> record_calls(const std::function<void()>& body) {
   const auto stop = c10::make_scope_exit([] { recording = nullptr; });
   run_dry(body);
   return calls;
-}
-
-void KeptIn::exclude(const at::Tensor& tensor) {
-  if (!recording) return;
-  for (Call& call : *recording) {
-    each_tensor(call.results, [&](const at::Tensor& result) {
-      if (result.is_alias_of(tensor)) call.kept_in = nullptr;
-    });
-  }
 }
 
 void run_dry(const std::function<void()>& body) {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "capture/program/arena.h"
+#include "capture/arena.h"
 
 namespace millrace::program {
 
@@ -14,7 +14,7 @@ namespace millrace::program {
 struct Call {
   c10::OperatorHandle operation;
   std::vector<c10::IValue> arguments, results;
-  Arena* kept_in = nullptr;  ///< KeptIn's; null: none
+  capture::Arena* kept_in = nullptr;  ///< KeptIn's; null: none
 
   const std::string& name() const { return operation.schema().name(); }
 };

@@ -1,0 +1,50 @@
+// Memory that several recordings share.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Allocator.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace millrace::capture {
+
+/// One block serves all programs of a stage, which run one after another. Thread-bound.
+class Arena {
+ public:
+  explicit Arena(c10::Device device = c10::kCPU) : device_(device) {}
+  c10::Device device() const { return device_; }
+  /// At least `bytes` at a stable 64-byte aligned address, shared with earlier callers.
+  char* block(std::size_t bytes);
+  std::int64_t bytes() const;
+
+ private:
+  struct Block {
+    std::size_t bytes = 0;
+    c10::DataPtr memory;
+  };
+  c10::Device device_;
+  std::vector<Block> blocks_;  ///< each larger than the last
+};
+
+/// While it lives, what a body recorded on this thread allocates, and still holds at its end, moves
+/// to `arena`, which outlives the recording: for samples of which one is done with its activations
+/// before the next one's forward.
+class KeptIn {
+ public:
+  explicit KeptIn(Arena& arena);
+  ~KeptIn();
+  KeptIn(const KeptIn&) = delete;
+  KeptIn& operator=(const KeptIn&) = delete;
+  static Arena* current();  ///< null: none
+  /// Within a body: `tensor`'s memory stays where it is, since others read it later.
+  static void exclude(const at::Tensor& tensor);
+  /// The storages excluded since the last call.
+  static std::vector<const c10::StorageImpl*> take_excluded();
+
+ private:
+  Arena* before_;
+};
+
+}  // namespace millrace::capture
