@@ -173,7 +173,7 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
   };
   program::Arena arena(stages.front().parameters().flat().device());
   const CallFunction as_program = [&](stages::Stage& stage, const std::function<void()>& body) {
-    record_call(stage, body, arena, {.numerics = options.numerics})->run();
+    program::record_call(stage, body, arena, {.numerics = options.numerics})->run();
   };
   result.losses = run_oracle(schedule, stages, brought, samples, learns, guard, guard_lag,
                              by_programs ? as_program : CallFunction());
