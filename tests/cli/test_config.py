@@ -169,10 +169,11 @@ class Values(program.CliTest):
         for settings, *parts in (
                 (["optimizer.lr=0.0005", "monitor.fps=100000", "optimizer.beta1=0.3"],  # as people write numbers
                  ["\nlr = 0.0005\n", "\nfps = 100000.0\n", "\nbeta1 = 0.3\n", "\nbeta2 = 0.999\n", "\neps = 1e-08\n"], []),
-                (["task.kind=next-frame"], ["#   correction local (auto): "], ["local would"]),
-                (["task.kind=autoencode"], ["#   correction inverse-age (auto): ", "#   local would "], []),
-                (["correction.kind=local"], [], ["local would"]), (["pipeline.schedule=gpipe"], [], ["local would"]),
-                (["pipeline.schedule=pipedream"], [], ["local would"]), (["model.preset=resnet18"], [], ["local would"]),
+                (["task.kind=next-frame"], ["#   correction deep-supervision (auto): "], ["would also"]),
+                (["task.kind=autoencode", "optimizer.kind=sgd"],
+                 ["#   correction inverse-age (auto): ", "#   deep-supervision would also "], []),
+                (["correction.kind=local"], [], ["would also"]), (["pipeline.schedule=gpipe"], [], ["would also"]),
+                (["pipeline.schedule=pipedream"], [], ["would also"]), (["model.preset=resnet18"], [], ["would also"]),
                 (["source.fit=stretch"], ["#   pictures of another shape than 128x96 are squashed"], []),
                 (["source.fit=crop"], ["128x96 lose their edges"], []), (["source.fit=pad"], ["128x96 get black bars"], []),
                 (["novelty.webhook=http://u:hunter2@h/x?token=hunter2", "output.video=rtsp://u:hunter2@127.0.0.1:1/x"],

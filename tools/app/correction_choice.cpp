@@ -43,15 +43,17 @@ void choose_correction(const Config& config, const engine::Schedule& schedule,
     options.correction.kind = "none";
     return;
   }
-  // With motion, errors don't stay in place: an old gradient would hit another frame's pixels.
-  if (change && supervision_fits(options, schedule)) {
+  // With motion, errors don't stay in place: an old gradient alone would hit another frame's pixels.
+  const bool picture = options.output().height * options.output().width > 1;
+  const bool adaptive = has_beta1(options.optimizer);  // else the heads' rate may be too high
+  if ((change || (picture && adaptive)) && supervision_fits(options, schedule)) {
     options.correction.kind = "deep-supervision";
     if (unset("correction.kernel")) options.correction.kernel = 3;
-    if (has_beta1(options.optimizer) && unset("optimizer.beta1")) options.optimizer.beta1 = 0.5;
+    if (adaptive && unset("optimizer.beta1")) options.optimizer.beta1 = 0.5;
     return;
   }
   options.correction.kind = "inverse-age";
-  if (has_beta1(options.optimizer) && unset("optimizer.beta1")) options.optimizer.beta1 = 0;
+  if (adaptive && unset("optimizer.beta1")) options.optimizer.beta1 = 0;
 }
 
 bool has_beta1(const stages::OptimizerSpec& optimizer) {

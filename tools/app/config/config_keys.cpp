@@ -297,8 +297,9 @@ std::vector<ConfigKey> make_table() {
       KEY(optimizer.start_factor, from(0, 1), "warmup: initial rate, as a fraction of lr"),
       KEY(correction.kind, corrections(),
           "what to do about old gradients; none: the schedule's own update rule; auto: none where "
-          "gradients are fresh; else deep-supervision for a network of changes, where it fits, and "
-          "for others inverse-age, with optimizer.beta1 = 0 unless that is set"),
+          "gradients are fresh; else deep-supervision for a network of changes, or of pictures with "
+          "adam, where it fits, and for others inverse-age; unless optimizer.beta1 is set, it is "
+          "0.5 for the one and 0 for the other"),
       KEY(correction.anneal, from(1, kMany), "pipemare: updates until the full rate is reached"),
       KEY(correction.lambda, from(0, 1000), "dc-asgd: strength"),
       KEY(correction.decay, from(0.000001, 1),
