@@ -219,6 +219,7 @@ class Proof {
     if (action_.op == Op::backward_local) {
       read_inputs();
       kept(mine).local_done = mine.has_local = true;
+      kept(mine).activations = false;  // used up
     }
     if (action_.op == Op::recompute) {
       read_inputs();

@@ -36,6 +36,10 @@ TEST(Generators, WriteTheStaircasesOfTheirPapers) {
                  {"F0 B0 U0 F1 B1 U1", "F0 B0 U0 F1 B1 U1"});
   expect_workers({.schedule = "pb", .stages = 3},
                  {"F0 F1 F2 F3 F4 B0 U0 F5 B1 U1", "", "F0 B0 U0 F1 B1 U1"});
+  for (const char* name : {"partime", "pb"})
+    expect_workers({.schedule = name, .stages = 3, .deep_supervision = true},
+                   {"F0 F1 F2 F3 F4 L4 R0 B0 U0 F5 L5 R1 B1 U1", "F0 F1 F2 L2 R0 B0 U0",
+                    "F0 B0 U0 F1 B1 U1"});
   expect_workers({.schedule = "pipedream", .stages = 3},
                  {"F0^0 F1^0 F2^0 B0 U0 F3^1 B1 U1 F4^2 B2 U2",
                   "F0^0 F1^0 B0 U0 F2^1 B1 U1 F3^2 B2 U2", "F0^0 B0 U0 F1^1 B1 U1"});
@@ -127,6 +131,18 @@ TEST(GradientAges, FollowFromTheActions) {
   EXPECT_EQ(own_gradient_ages(make_schedule("partime", {.stages = 3})), (Ages{0, 0, 0}));
   EXPECT_EQ(own_gradient_ages(make_schedule("pb", {.stages = 3})), (Ages{4, 2, 0}));
   EXPECT_EQ(own_gradient_ages(make_schedule("pipedream", {.stages = 3})), (Ages{2, 1, 0}));
+}
+
+TEST(ActivationSets, AreAsFewAsSamplesMeet) {
+  using Sets = std::vector<int>;
+  const auto sets = [](const ScheduleSpec& spec) { return activation_sets(make_schedule(spec)); };
+  EXPECT_EQ(sets({.schedule = "partime", .stages = 4}), (Sets{1, 1, 1, 1}));
+  EXPECT_EQ(sets({.schedule = "partime", .stages = 4, .deep_supervision = true}),
+            (Sets{1, 1, 1, 1}));
+  EXPECT_EQ(sets({.schedule = "sequential", .stages = 3}), (Sets{1, 1, 1}));
+  EXPECT_EQ(sets({.schedule = "pb", .stages = 3}), (Sets{6, 3, 1}));  // of 6 slots
+  EXPECT_EQ(sets({.schedule = "pipedream", .stages = 3}), (Sets{4, 2, 1}));
+  EXPECT_EQ(sets({.schedule = "gpipe", .stages = 2, .microbatches = 4}), (Sets{4, 4}));
 }
 
 TEST(Programs, EndWhenEveryActionIsBeyondTheStream) {

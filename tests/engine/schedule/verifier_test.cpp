@@ -106,6 +106,15 @@ TEST(Verifier, NamesTheFault) {
       {{.schedule = "gpipe", .stages = 2, .recompute = true},
        [&](Schedule& s) { period(s, 1).erase(period(s, 1).begin() + 4); },
        "its activations have not been recomputed"},
+      {{.schedule = "partime", .stages = 2, .deep_supervision = true},
+       [&](Schedule& s) { period(s, 0).erase(period(s, 0).begin() + 2); },
+       "its activations have not been recomputed"},
+      {{.schedule = "partime", .stages = 2, .deep_supervision = true},
+       swap(0, 0, 1),  // L2 before F2
+       "the sample has not been forwarded"},
+      {{.schedule = "partime", .stages = 2, .deep_supervision = true},
+       [&](Schedule& s) { period(s, 0)[1].sample -= 1; },
+       "a local loss is of the sample just forwarded, once"},
       {{.schedule = "gpipe", .stages = 2},
        [&](Schedule& s) {
          for (const int worker : {0, 1}) swap(worker, 5, 6)(s);  // B0 B2 B1 B3
