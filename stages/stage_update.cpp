@@ -42,6 +42,7 @@ void Stage::update(const Change& change, const at::Tensor& rate, at::Tensor& ski
     for (std::size_t i = 1; i < replicas_.size(); ++i)
       mean_.add_((*replicas_[i])[change.sum].to(mean_.device()));
     count *= int(replicas_.size());
+    mean_.div_(std::exchange(count, 1));
     gradient = &mean_;
   }
   UpdateNumbers numbers = update_numbers(spec_, count);
