@@ -61,7 +61,7 @@ class Replay(program.CliTest):
     def test_a_live_stream_is_replayed_and_loses_no_frame(self):
         for task in ("autoencode", "next-frame"):
             with self.subTest(task):
-                live = {"pace": "live", "fps": 20.0}
+                live = {"pace": "live", "fps": 10.0}
                 report, _ = self.learn(self.config(kind="reservoir", size=16, task=task, source=live))
                 self.assertEqual(report["frames"]["received"] - report["frames"]["rejected"], report["frames"]["trained"], report["frames"])
                 self.assertGreater(report["frames"]["replayed"], 0)

@@ -230,7 +230,9 @@ class PageTest(PlayTest):
             self.wait_for(lambda: len(self.found()) == number, "not found")
 
         def press(row, name):
-            self.browser.find_elements(By.CSS_SELECTOR, "#events li")[row].find_element(By.CLASS_NAME, name).click()
+            # At once: the list may be drawn anew between finding and clicking.
+            self.browser.execute_script("document.querySelectorAll('#events li')[arguments[0]]"
+                                        ".getElementsByClassName(arguments[1])[0].click()", row, name)
         press(1, "normal")
         self.wait_for(lambda: "forgotten" in self.text("notice"), "nobody complained")
         press(1, "seen")

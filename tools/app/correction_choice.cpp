@@ -49,7 +49,7 @@ void choose_correction(const Config& config, const engine::Schedule& schedule,
   if ((change || (picture && adaptive)) && supervision_fits(options, schedule)) {
     options.correction.kind = "deep-supervision";
     if (unset("correction.kernel")) options.correction.kernel = 3;
-    if (adaptive && unset("optimizer.beta1")) options.optimizer.beta1 = 0.5;
+    if (adaptive && unset("optimizer.beta1")) options.optimizer.beta1 = 0.7;
     return;
   }
   options.correction.kind = "inverse-age";
