@@ -55,11 +55,16 @@ struct SampleBuffers {
   std::vector<at::Tensor> prediction;
 };
 
-/// One direction across a cut, [slot]: tensors one stage leaves for the other, several if skip
-/// connections cross it too. Whoever receives the slot's token may read once `ready` is signalled.
+/// One direction across a cut: tensors one stage leaves for the other, several if skip connections
+/// cross it too. Whoever receives a slot's token may read once `ready` is signalled.
 struct BoundaryBuffers {
-  explicit BoundaryBuffers(int slots) : tensors(slots), ready(slots), arrived(slots) {}
-  std::vector<std::vector<at::Tensor>> tensors;
+  BoundaryBuffers(int slots, int sets) : tensors(sets), ready(slots), arrived(slots) {}
+  std::vector<at::Tensor>& of(int slot) { return tensors[std::size_t(slot) % tensors.size()]; }
+  const std::vector<at::Tensor>& of(int slot) const {
+    return tensors[std::size_t(slot) % tensors.size()];
+  }
+  std::vector<std::vector<at::Tensor>> tensors;  ///< [set]; slots share them
+  // By slot.
   /// If the reader defers its work, too. Null: the writer's calls return when their work is done.
   std::vector<std::unique_ptr<Event>> ready;
   /// If the reader doesn't; null: as above.
@@ -76,7 +81,9 @@ struct BoundaryBuffers {
 
 /// Between stage i and i+1: activations written upstream, their gradients written downstream.
 struct Boundary {
-  explicit Boundary(int slots) : activations(slots), gradients(slots) {}
+  /// Sets: see engine::CutSets.
+  Boundary(int slots, int activation_sets, int gradient_sets)
+      : activations(slots, activation_sets), gradients(slots, gradient_sets) {}
   BoundaryBuffers activations;
   BoundaryBuffers gradients;
 };

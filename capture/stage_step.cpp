@@ -358,11 +358,15 @@ at::Tensor StageStep::fed(const at::Tensor& from, Fed& mine) {
 
 stages::Tensors StageStep::take(const BoundaryBuffers& from, int slot,
                                 std::vector<stages::Tensors>& mine) {
-  const stages::Tensors& sent = from.tensors[slot];
+  const stages::Tensors& sent = from.of(slot);
   mine[slot].resize(sent.size());
   stages::Tensors here;
-  for (std::size_t i = 0; i < sent.size(); ++i)
-    here.push_back(sent[i].device() == device_ ? sent[i] : brought(sent[i], mine[slot][i]));
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    const at::Tensor& found =
+        sent[i].device() == device_ ? sent[i] : brought(sent[i], mine[slot][i]);
+    // While slots are recorded, others write to their set: autograd must not count that.
+    here.push_back(records() ? found.variable_data() : found);
+  }
   return here;
 }
 
@@ -373,7 +377,7 @@ void StageStep::show(at::Tensor& on_host, const at::Tensor& made) {
 }
 
 void StageStep::leave(BoundaryBuffers& to, int slot, stages::Tensors made) {
-  stages::Tensors& there = to.tensors[slot];
+  stages::Tensors& there = to.of(slot);
   if (!records() && !to.fixed) {
     there = std::move(made);
     return;

@@ -2,6 +2,7 @@
 
 #include <readerwriterqueue/readerwritercircularbuffer.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -55,21 +56,28 @@ class TokenQueue final : public Link {
     return patience.count() == 0 ? try_receive(token) : queue_.wait_dequeue_timed(token, patience);
   }
   bool offer(const Token& token, std::chrono::microseconds patience) override {
-    return queue_.wait_enqueue_timed(token, patience);
+    return closed_.load(std::memory_order_acquire) || queue_.wait_enqueue_timed(token, patience);
   }
+  /// The receiver takes no more: what is sent from now on is lost.
+  void close() { closed_.store(true, std::memory_order_release); }
 
  private:
   moodycamel::BlockingReaderWriterCircularBuffer<Token> queue_;
+  std::atomic<bool> closed_{false};
 };
 
 /// A schedule's channels: one for each signal kind, sender and receiver.
 class Channels {
  public:
-  /// `capacity`: tokens a channel holds before a send blocks.
-  Channels(const Lowering& lowering, std::size_t capacity) : by_giver_(lowering.replica_ids()) {
+  /// Tokens that a channel holds before a send blocks: `capacity` between stages, `room` between
+  /// replicas.
+  Channels(const Lowering& lowering, std::size_t capacity, std::size_t room)
+      : by_giver_(lowering.replica_ids()) {
     using Kind = Signal::Kind;
     const auto add = [&](Kind kind, int from, int to) {
-      by_giver_[std::size_t(from)].push_back({kind, to, std::make_unique<TokenQueue>(capacity)});
+      const bool between_stages = kind == Kind::activation || kind == Kind::gradient;
+      by_giver_[std::size_t(from)].push_back({kind, to, 
+           std::make_unique<TokenQueue>(between_stages ? capacity : room)});
       Channel& added = by_giver_[std::size_t(from)].back();
       added.link = added.queue.get();
     };
@@ -88,6 +96,14 @@ class Channels {
   /// The receiving and the sending end.
   TokenQueue& queue(const Signal& signal) { return *find(signal).queue; }
   Link& link(const Signal& signal) { return *find(signal).link; }
+  /// `replica_id` has ended.
+  void close(int replica_id) {
+    for (std::vector<Channel>& channels : by_giver_) {
+      for (Channel& channel : channels) {
+        if (channel.to == replica_id) channel.queue->close();
+      }
+    }
+  }
   /// Replaces the link of each channel for which `elsewhere` returns one, which must outlive this.
   template <class Elsewhere>
   void divert(const Elsewhere& elsewhere) {

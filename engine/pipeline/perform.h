@@ -1,8 +1,10 @@
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "capture/step.h"
+#include "engine/schedule/launch_groups.h"
 #include "engine/schedule/lowering.h"
 
 namespace millrace::engine {
@@ -34,7 +36,12 @@ inline void perform(capture::Step& step, const Lowered& next, int slots) {
 /// Captures, before the workers start: leads the recording ones of `steps` (by
 /// Schedule::replica_id()) through their launch groups, in an order that the schedule allows, until
 /// every combination of slots, versions and minibatches has occurred. Leaves no result behind.
-/// `schedule`: without replicas.
-void capture_steps(const Schedule& schedule, const std::vector<capture::Step*>& steps);
+/// `schedule`: without replicas. `link_capacity`: as in Pipeline.
+void capture_steps(const Schedule& schedule, const std::vector<capture::Step*>& steps,
+                   std::size_t link_capacity = std::numeric_limits<std::size_t>::max());
+
+/// As long as the host may launch ahead of a device that defers work; else one action each, whose
+/// signals neighbours get at once.
+LaunchGroups groups_for(const Schedule& schedule, const std::vector<capture::Step*>& steps);
 
 }  // namespace millrace::engine

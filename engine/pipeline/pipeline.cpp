@@ -9,17 +9,14 @@
 #include <string>
 #include <thread>
 
+#include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/pipeline/rank_gateway.h"
 #include "engine/pipeline/worker.h"
+#include "engine/schedule/verifier.h"
 
 namespace millrace::engine {
 namespace {
-
-bool any_defers(const std::vector<capture::Step*>& steps) {
-  return std::any_of(steps.begin(), steps.end(),
-                     [](const auto* step) { return step && step->defers(); });
-}
 
 void name_thread(const std::string& name) {
   pthread_setname_np(pthread_self(), name.c_str());
@@ -71,16 +68,15 @@ Outcome run_pipeline(const Pipeline& pipeline, Feed& feed, Observer* observer,
   while (int(samples.size()) < slots)
     samples.push_back(empty.emplace_back(std::make_unique<Sample>(int(samples.size()))).get());
   Lowering lowering(schedule);
-  // Gradients may stay unread for the whole age of the pipeline. Tokens are small, so room for
-  // twice the samples in flight costs little, and no send ever waits.
-  Channels channels(lowering, 2 * std::size_t(slots) + 2);
+  Channels channels(lowering,
+                    pipeline.link_capacity ? pipeline.link_capacity : unbounded(schedule),
+                    unbounded(schedule));
   Shared shared{.pipeline = pipeline,
                 .options = options,
                 .feed = feed,
                 .observer = observer,
                 .samples = std::move(samples),
-                .groups = any_defers(pipeline.steps) ? longest_launch_groups(schedule)
-                                                     : LaunchGroups(schedule),
+                .groups = groups_for(schedule, pipeline.steps),
                 .pool = SlotPool(slots, schedule.stages + viewers(schedule, pipeline.ranks)),
                 .choice = choice,
                 .lowering = std::move(lowering),

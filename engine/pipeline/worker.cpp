@@ -54,7 +54,10 @@ void Worker::run() {
     if (shared_.groups.ends(index_, at_)) end_group();
   }
   drain();
-  for (const int stage : stages_) by_stage_[stage].meter->finish();
+  for (const int stage : stages_) {
+    by_stage_[stage].meter->finish();
+    shared_.channels.close(shared_.lowering.replica_id(stage, program_.replica));
+  }
 }
 
 void Worker::perform_watched(const Lowered& next) {

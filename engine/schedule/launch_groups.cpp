@@ -16,10 +16,10 @@ LaunchGroups::LaunchGroups(const Schedule& schedule) {
 
 GroupWalk walk_groups(const Schedule& schedule, const LaunchGroups& groups, std::int64_t samples,
                       const std::function<void(int, const Action&)>& on_action,
-                      const std::function<void(int)>& on_end) {
+                      const std::function<void(int)>& on_end, std::size_t capacity) {
   const std::int64_t applied = schedule.applied(samples);
   const Lowering lowering(schedule);
-  Mailbox<char> mail(lowering);
+  Mailbox<char> mail(lowering, capacity);
   std::vector<std::vector<Signal>> unsent(schedule.workers.size());  // until the group ends
   std::vector<std::int64_t> at;
   GroupWalk walk;
@@ -29,7 +29,10 @@ GroupWalk walk_groups(const Schedule& schedule, const LaunchGroups& groups, std:
     std::vector<Signal>& mine = unsent[std::size_t(worker)];
     if (action.sample < applied) {
       const Lowered next = lowering(worker, action);
-      if (!mail.have(next.needs, {})) return false;
+      const auto ended = [&](int other) {
+        return schedule.workers[std::size_t(other)].over(at[std::size_t(other)], applied);
+      };
+      if (!mail.have(next.needs, {}) || !mail.has_room(next.gives, ended)) return false;
       for (const Signal& need : next.needs) mail.take(need, [](char) {});
       if (on_action) on_action(worker, action);
       mine.insert(mine.end(), next.gives.begin(), next.gives.end());

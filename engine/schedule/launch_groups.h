@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -49,9 +50,11 @@ struct GroupWalk {
   std::vector<std::pair<int, std::int64_t>> stuck;
 };
 
-/// Walks through `samples` samples; an action starts as soon as signals at groups' ends allow.
+/// Walks through `samples` samples; an action starts as soon as signals at groups' ends allow, and
+/// fewer than `capacity` wait at each link between stages that it sends to.
 GroupWalk walk_groups(const Schedule& schedule, const LaunchGroups& groups, std::int64_t samples,
                       const std::function<void(int worker, const Action&)>& on_action = {},
-                      const std::function<void(int worker)>& on_end = {});
+                      const std::function<void(int worker)>& on_end = {},
+                      std::size_t capacity = std::numeric_limits<std::size_t>::max());
 
 }  // namespace millrace::engine

@@ -24,6 +24,9 @@ struct Signal {
   int stage;  ///< the giver's; the first stage if all stages give it
   std::int64_t sample;
   int from, to;  ///< Schedule::replica_id() of giver and taker; equal: no other stage needs it
+
+  /// Whether tensors go with it.
+  bool crosses_cut() const { return kind == Kind::activation || kind == Kind::gradient; }
 };
 
 /// At most three.

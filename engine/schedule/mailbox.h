@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -21,10 +22,24 @@ struct Wrong : std::logic_error {
 template <class Note>
 class Mailbox {
  public:
-  explicit Mailbox(const Lowering& lowering) : lowering_(lowering) {}
+  /// `capacity`: signals that a link between stages holds.
+  explicit Mailbox(const Lowering& lowering,
+                   std::size_t capacity = std::numeric_limits<std::size_t>::max())
+      : lowering_(lowering), capacity_(capacity) {}
 
   void give(const Signal& signal, const Note& note) {
     if (signal.from != signal.to) boxes_[key(signal)].push_back({signal.sample, signal.from, note});
+  }
+
+  /// Whether each link that `gives` go by holds fewer than its capacity, or its taker has ended: if
+  /// `ended(worker)`.
+  template <class Ended>
+  bool has_room(const Signals& gives, const Ended& ended) const {
+    return std::all_of(gives.begin(), gives.end(), [&](const Signal& signal) {
+      if (!signal.crosses_cut() || ended(lowering_.worker(signal.to))) return true;
+      const auto found = boxes_.find(key(signal));
+      return found == boxes_.end() || found->second.size() < capacity_;
+    });
   }
 
   /// Whether `need` was given. Throws Wrong.
@@ -92,6 +107,7 @@ class Mailbox {
   }
 
   const Lowering& lowering_;
+  const std::size_t capacity_;
   std::map<Key, Box> boxes_;
 };
 

@@ -213,7 +213,7 @@ bool keeps_apart(const Program& program, int stage, const StageNeeds& needs, std
   for (std::int64_t at = 0; at < once + rounds * std::int64_t(program.period.size()); ++at) {
     const Action a = program.at(at);
     if (a.stage != stage || a.op == Op::update) continue;
-    std::int64_t& mine = owner[std::size_t(a.sample % sets)];
+    std::int64_t& mine = owner[std::size_t(a.sample % slots % sets)];
     if (mine >= 0 && mine != a.sample) return false;
     if (a.op == Op::forward) {
       const bool keeps = needs.local ? at >= once : !needs.recompute && a.sample >= first;
@@ -235,8 +235,7 @@ std::vector<int> activation_sets(const Schedule& schedule) {
   for (int stage = 0; stage < schedule.stages; ++stage) {
     const Program& program = schedule.workers[workers[schedule.replica_id(stage, 0)]];
     const auto fit = [&](int sets) {
-      return schedule.slots() % sets == 0 &&
-             keeps_apart(program, stage, needs[stage], first[stage], schedule.slots(), sets);
+      return keeps_apart(program, stage, needs[stage], first[stage], schedule.slots(), sets);
     };
     int sets = 1;
     while (sets < schedule.slots() && !fit(sets)) ++sets;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "engine/schedule/mailbox.h"
 
@@ -30,6 +31,8 @@ class HappensBefore {
     return known;
   }
   std::int64_t at(int worker) const { return known_[worker][worker]; }
+  /// Of the actions that `worker` has ended.
+  const Knowledge& known(int worker) const { return known_[worker]; }
   bool knows(int worker, int other, std::int64_t action) const {
     return known_[worker][other] > action;
   }
@@ -48,25 +51,43 @@ class Buffers {
 
   void read(int worker, Kind kind, int owner, std::int64_t item) {
     Buffer& from = at(kind, owner, item);
-    if (from.item == item) return from.reads.emplace_back(worker, order_.at(worker)), void();
+    if (from.item == item) {
+      from.reads.emplace_back(worker, order_.at(worker));
+      meet(kind, owner, item, [&](const Buffer& other) { return other.written > from.written; });
+      return;
+    }
     if (kind == Kind::sum) throw Wrong{"another replica's gradient was overwritten"};
     throw Wrong{"its slot was overwritten by sample " + std::to_string(from.item)};
   }
 
   void write(int worker, Kind kind, int owner, std::int64_t item) {
     Buffer& into = at(kind, owner, item);
-    for (const auto& [reader, action] : into.reads) {
-      if (reader == worker || order_.knows(worker, reader, action)) continue;
+    if (const auto reader = unfinished(worker, into)) {
       if (kind == Kind::sum)
         throw Wrong{"may overwrite a gradient that another replica still reads"};
-      throw Wrong{"may overwrite what worker " + std::to_string(reader) + " still reads"};
+      throw Wrong{"may overwrite what worker " + std::to_string(*reader) + " still reads"};
     }
-    into = {item, {}};
+    into = {item, ++writes_, {}};
+    meet(kind, owner, item,
+         [&](const Buffer& other) { return unfinished(worker, other).has_value(); });
+  }
+
+  /// The fewest sets s such that slots n and m, n = m mod s, never hold items at once that some
+  /// timing reads later.
+  int sets(Kind kind, int owner) const {
+    int sets = 1;
+    const auto clash = [&](const auto& meeting) {
+      const auto [of_kind, of_owner, slot, other] = meeting;
+      return of_kind == kind && of_owner == owner && slot % sets == other % sets;
+    };
+    while (std::any_of(meetings_.begin(), meetings_.end(), clash)) ++sets;
+    return sets;
   }
 
  private:
   struct Buffer {
     std::int64_t item = -1;
+    std::int64_t written = 0;  ///< number of the write
     std::vector<std::pair<int, std::int64_t>> reads;  ///< worker, its action, since the last write
   };
 
@@ -74,10 +95,28 @@ class Buffers {
   Buffer& at(Kind kind, int owner, std::int64_t item) {
     return buffers_[{kind, owner, item % (kind == Kind::sum ? 2 : slots_)}];
   }
+  /// A worker that reads it, for all that `worker` knows.
+  std::optional<int> unfinished(int worker, const Buffer& buffer) const {
+    for (const auto& [reader, action] : buffer.reads) {
+      if (reader != worker && !order_.knows(worker, reader, action)) return reader;
+    }
+    return std::nullopt;
+  }
+  /// Notes the slots that must not share a set with that of `item`.
+  template <class Needed>
+  void meet(Kind kind, int owner, std::int64_t item, const Needed& needed) {
+    const std::int64_t mine = item % slots_;
+    for (std::int64_t slot = 0; slot < slots_ && kind != Kind::sum; ++slot) {
+      if (slot != mine && needed(buffers_[{kind, owner, slot}]))
+        meetings_.insert({kind, owner, mine, slot});
+    }
+  }
 
   const HappensBefore& order_;
   int slots_;
+  std::int64_t writes_ = 0;
   std::map<std::tuple<Kind, int, std::int64_t>, Buffer> buffers_;
+  std::set<std::tuple<Kind, int, std::int64_t, std::int64_t>> meetings_;  ///< two slots
 };
 
 /// A sample between its forward and the end of its backward.
@@ -86,6 +125,7 @@ struct Kept {
   bool activations = true;  ///< false: must be recomputed first
   bool input_done = false;  ///< backward_input is done, backward_weight is not
   bool local_done = false;  ///< backward_local is done
+  std::int64_t gradient = -1;  ///< of which sample, from downstream
 };
 
 struct Replica {
@@ -115,8 +155,9 @@ std::int64_t samples_to_walk(const Schedule& schedule) {
 
 class Proof {
  public:
-  explicit Proof(const Schedule& schedule)
+  Proof(const Schedule& schedule, std::size_t capacity)
       : schedule_(schedule),
+        capacity_(capacity),
         samples_(samples_to_walk(schedule)),
         order_(schedule.workers.size()),
         replicas_(schedule.replica_ids()) {
@@ -127,9 +168,8 @@ class Proof {
   }
 
   std::optional<Fault> run() {
-    std::vector<std::int64_t> at;
     try {
-      if (walk_programs(schedule_, samples_, at, [&](int worker, std::int64_t index) {
+      if (walk_programs(schedule_, samples_, at_, [&](int worker, std::int64_t index) {
             worker_ = worker;
             action_ = schedule_.workers[worker].at(index);
             if (action_.sample < samples_ && !step()) return false;
@@ -142,10 +182,13 @@ class Proof {
     } catch (const Wrong& wrong) {
       return fault(wrong.what());
     }
-    for (worker_ = 0; schedule_.workers[worker_].over(at[worker_], samples_);) ++worker_;
-    action_ = schedule_.workers[worker_].at(at[worker_]);
+    for (worker_ = 0; schedule_.workers[worker_].over(at_[worker_], samples_);) ++worker_;
+    action_ = schedule_.workers[worker_].at(at_[worker_]);
     return fault("deadlock: what it waits for never comes");
   }
+
+  /// After a run().
+  int sets(Buffers::Kind kind, int stage) const { return buffers_.sets(kind, stage); }
 
  private:
   using Kind = Buffers::Kind;
@@ -175,12 +218,29 @@ class Proof {
     const Lowered next = lowering_(worker_, action_);
     Replica& mine = replicas_[next.replica_id];
     require_order(mine);
-    if (!mail_.have(next.needs, order_.now(worker_))) return false;
-    for (const Signal& need : next.needs)
+    if (!mail_.have(next.needs, order_.now(worker_)) ||
+        !mail_.has_room(next.gives, [&](int worker) { return ended(worker); }))
+      return false;
+    for (const Signal& need : next.needs) {
+      if (need.crosses_cut()) links_[{need.kind, need.from, need.to}].takes.push_back(known());
       mail_.take(need, [&](const Knowledge& theirs) { order_.learn(worker_, theirs); });
+    }
     act(next, mine);
-    for (const Signal& signal : next.gives) mail_.give(signal, order_.now(worker_));
+    for (const Signal& signal : next.gives) {
+      mail_.give(signal, order_.now(worker_));
+      if (signal.crosses_cut()) sent(signal);
+    }
     return true;
+  }
+
+  const Knowledge& known() const { return order_.known(worker_); }
+  bool ended(int worker) const { return schedule_.workers[worker].over(at_[worker], samples_); }
+  /// Its room came from a token taken before, so the taker had ended what it did until then.
+  void sent(const Signal& signal) {
+    Link& link = links_[{signal.kind, signal.from, signal.to}];
+    if (++link.sent > link.takes.size() + capacity_)  // the taker has ended
+      return order_.learn(worker_, order_.known(lowering_.worker(signal.to)));
+    if (link.sent > capacity_) order_.learn(worker_, link.takes[link.sent - capacity_ - 1]);
   }
 
   /// Stage and sample must be this worker's.
@@ -276,14 +336,16 @@ class Proof {
     if (schedule_.versions_of(stage) > 1) require_kept(kept(mine).version, mine);
     read_inputs();
     read(Kind::activation, stage, action_.sample);
-    if (!lowering_.last(stage)) read(Kind::gradient, stage + 1, action_.gradient);
+    read_gradient(action_.gradient);
     if (stage > 0) write(Kind::gradient, stage, action_.sample);
     kept(mine).input_done = true;
+    kept(mine).gradient = action_.gradient;
   }
 
   void backward_weight(int number, Replica& mine) {
     if (schedule_.versions_of(action_.stage) > 1) require_kept(kept(mine).version, mine);
     read_inputs();
+    if (action_.op == Op::backward_weight) read_gradient(kept(mine).gradient);
     std::vector<std::int64_t>& sum = mine.gradients;
     if (int(sum.size()) == schedule_.group) throw Wrong{"an update is missing"};
     // Sums ascend or descend, so the schedule alone decides their rounding.
@@ -306,6 +368,10 @@ class Proof {
   void read(Kind kind, int owner, std::int64_t item) { buffers_.read(worker_, kind, owner, item); }
   void write(Kind kind, int owner, std::int64_t item) {
     buffers_.write(worker_, kind, owner, item);
+  }
+  /// From downstream.
+  void read_gradient(std::int64_t sample) {
+    if (!lowering_.last(action_.stage)) read(Kind::gradient, action_.stage + 1, sample);
   }
   /// The stage's inputs, which its backward reads again.
   void read_inputs() {
@@ -342,14 +408,23 @@ class Proof {
     require_kept(action_.version, mine);
   }
 
+  /// Between two replicas.
+  struct Link {
+    std::size_t sent = 0;
+    std::vector<Knowledge> takes{};  ///< what the taker knew at each
+  };
+
   const Schedule& schedule_;
+  const std::size_t capacity_;  ///< of links
   std::int64_t samples_;
+  std::vector<std::int64_t> at_;  ///< by worker: its action
+  std::map<std::tuple<Signal::Kind, int, int>, Link> links_;
   std::int64_t clock_ = 0;
   int worker_ = 0;
   Action action_;
   HappensBefore order_;
   Lowering lowering_{schedule_};
-  Mailbox<Knowledge> mail_{lowering_};  ///< notes: what the giver knew
+  Mailbox<Knowledge> mail_{lowering_, capacity_};  ///< notes: what the giver knew
   Buffers buffers_{order_, schedule_.slots()};
   std::vector<Replica> replicas_;
 };
@@ -362,7 +437,30 @@ std::string Fault::text(const std::string& schedule) const {
 }
 
 std::optional<Fault> verify(const Schedule& schedule) {
-  return Proof(schedule).run();
+  return Proof(schedule, unbounded(schedule)).run();
+}
+
+std::size_t unbounded(const Schedule& schedule) {
+  return 2 * std::size_t(schedule.slots()) + 2;
+}
+
+CutSets cut_sets(const Schedule& schedule, std::size_t capacity) {
+  Proof proof(schedule, capacity);
+  if (proof.run()) {
+    if (capacity < unbounded(schedule)) return cut_sets(schedule, 2 * capacity);
+    return whole_cuts(schedule);
+  }
+  CutSets found{.capacity = capacity};
+  for (int cut = 0; cut + 1 < schedule.stages; ++cut) {
+    found.activations.push_back(proof.sets(Buffers::Kind::activation, cut));
+    found.gradients.push_back(proof.sets(Buffers::Kind::gradient, cut + 1));
+  }
+  return found;
+}
+
+CutSets whole_cuts(const Schedule& schedule) {
+  const std::vector<int> slots(std::size_t(schedule.stages - 1), schedule.slots());
+  return {.capacity = unbounded(schedule), .activations = slots, .gradients = slots};
 }
 
 }  // namespace millrace::engine

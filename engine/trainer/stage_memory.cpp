@@ -4,6 +4,7 @@
 
 #include "capture/program/stage_programs.h"
 #include "capture/retained_bytes.h"
+#include "engine/schedule/verifier.h"
 #include "engine/trainer/operations.h"
 
 namespace millrace::engine {
@@ -35,6 +36,7 @@ std::vector<StageMemory> predict_memory(TrainerOptions options) {
     return bytes;
   };
   const std::vector<int> sets = activation_sets(schedule);
+  const CutSets cuts = cut_sets(schedule);
   std::vector<StageMemory> all;
   std::vector<stages::Stage> built = build_stages(options, schedule);
   for (int i = 0; i < options.stages; ++i) {
@@ -46,8 +48,10 @@ std::vector<StageMemory> predict_memory(TrainerOptions options) {
                    .optimizer = stage.optimizer_bytes(),
                    .gradients = stage.gradient_bytes()});
     StageMemory& memory = all.back();
-    if (!range.first) memory.cuts += slots * crossing_bytes(range.begin);
-    if (!range.last) memory.cuts += slots * crossing_bytes(range.end);
+    if (!range.first)
+      memory.cuts += cuts.gradients[std::size_t(i - 1)] * crossing_bytes(range.begin);
+    if (!range.last)
+      memory.cuts += cuts.activations[std::size_t(i)] * crossing_bytes(range.end);
     if (range.first) memory.samples += sample_bytes(options.sample, options.input_as_bytes, slots);
     if (range.last) {
       memory.samples += sample_bytes(network.output(), false, slots);

@@ -27,8 +27,8 @@ struct Bench {
         const at::Tensor& sample, const at::Tensor& target, const stages::Tensors& activations,
         const stages::Tensors& gradients)
       : samples(schedule.slots(), sample.sizes(), target.sizes()),
-        up(schedule.slots()),
-        down(schedule.slots()),
+        up(schedule.slots(), schedule.slots(), schedule.slots()),
+        down(schedule.slots(), schedule.slots(), schedule.slots()),
         range(stage.range()),
         step(std::move(stage), std::move(backend), at::kCPU, samples, range.first ? nullptr : &up,
              range.last ? nullptr : &down) {

@@ -61,7 +61,7 @@ class TensorFreight final : public Freight {
     for (const int source : network.crossing(options_.cut[std::size_t(boundary)]))
       bytes.push_back(bytes_of(network.shape(source)));
     const bool stay = records(boundary) || records(boundary + 1);
-    const auto all = std::make_shared<TensorPayload>(buffers.tensors[at], bytes, stay);
+    const auto all = std::make_shared<TensorPayload>(buffers.of(slot), bytes, stay);
     return {.parts = all->parts(),
             .pack = [all](int, int) { all->pack(); },
             .unpack = [all](int, int) { all->unpack(); }};

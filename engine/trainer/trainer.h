@@ -14,7 +14,7 @@
 #include "engine/monitor/monitor.h"
 #include "engine/pipeline/feed.h"
 #include "engine/pipeline/pipeline.h"
-#include "engine/schedule/schedule.h"
+#include "engine/schedule/verifier.h"
 #include "engine/trainer/stage_memory.h"
 #include "engine/trainer/trainer_options.h"
 
@@ -131,6 +131,7 @@ class Trainer {
   std::vector<Device> devices_;   ///< as asked for; in options_ those of other ranks are cores
   mutable std::mutex cut_mutex_;  ///< steps_, and what recut() changes in options_
   Schedule schedule_;
+  CutSets cuts_;
   Recording recording_;
   Monitor monitor_;
   LossGuard guard_;

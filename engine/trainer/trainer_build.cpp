@@ -23,8 +23,14 @@ void Trainer::build() {
                                     [](const auto& backend) { return backend != nullptr; });
     return found == first + schedule_.replicas_of(stage) ? nullptr : found->get();
   };
+  // Messages to other ranks go by slot; what a device has queued may still read.
+  const bool whole = options_.exchange || std::ranges::any_of(backends, [](const auto& backend) {
+                       return backend->defers();
+                     });
+  cuts_ = whole ? whole_cuts(schedule_) : cut_sets(schedule_);
   for (int i = 0; i + 1 < options_.stages; ++i) {
-    boundaries_.push_back(std::make_unique<capture::Boundary>(schedule_.slots()));
+    boundaries_.push_back(std::make_unique<capture::Boundary>(
+        schedule_.slots(), cuts_.activations[i], cuts_.gradients[i]));
     join(i, backend_of(i), backend_of(i + 1));
   }
   std::vector<stages::Stage*> stages;
@@ -72,10 +78,11 @@ void Trainer::join(int stage, const capture::Backend* above, const capture::Back
   const bool channels_last = runs_programs(options_, schedule_.replica_id(stage, 0)) &&
                              runs_programs(options_, schedule_.replica_id(stage + 1, 0));
   for (capture::BoundaryBuffers* buffers : {&boundary.activations, &boundary.gradients}) {
-    for (int slot = 0; buffers->fixed && slot < schedule_.slots(); ++slot) {
+    for (stages::Tensors& set : buffers->tensors) {
+      if (!buffers->fixed) break;
       for (const int source : network.crossing(options_.cut[stage])) {
         const at::Tensor zeros = capture::pinned_zeros(network.shape(source).sizes());
-        buffers->tensors[slot].push_back(
+        set.push_back(
             channels_last ? zeros.contiguous(at::MemoryFormat::ChannelsLast) : zeros);
       }
     }

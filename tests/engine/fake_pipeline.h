@@ -14,6 +14,7 @@
 #include "capture/step.h"
 #include "engine/pipeline/pipeline.h"
 #include "engine/pipeline/rank_options.h"
+#include "engine/schedule/verifier.h"
 #include "tests/engine/counted_feed.h"
 #include "tests/engine/stall_watch.h"
 
@@ -208,6 +209,7 @@ struct FakePipeline {
   Outcome run(PipelineOptions options, Feed& from, Observer* observer) {
     Pipeline pipeline{.schedule = schedule,
                       .monitor = monitor,
+                      .link_capacity = ranks ? 0 : cut_sets(schedule).capacity,
                       .before = before,
                       .late_targets = late_targets,
                       .ranks = ranks};

@@ -67,7 +67,7 @@ TEST_F(Wires, CarryNoGradientOfAFrameThatIsNotLearnedFrom) {
 }
 
 TEST_F(Wires, GiveUpWhatNeverComesOnceTheyAreCut) {
-  capture::BoundaryBuffers from(1), to(1);
+  capture::BoundaryBuffers from(1, 1), to(1, 1);
   const auto place = [](int index) { return c10::Device(c10::kCUDA, c10::DeviceIndex(index)); };
   from.tensors[0] = {at::ones({2, 3}, at::TensorOptions(place(0)))};
   to.tensors[0] = {at::zeros({2, 3}, at::TensorOptions(place(1)))};
@@ -87,7 +87,7 @@ TEST_F(Wires, GiveUpWhatNeverComesOnceTheyAreCut) {
 }
 
 TEST_F(Wires, ThatCannotBeConnectedSaySo) {
-  capture::BoundaryBuffers way(1);
+  capture::BoundaryBuffers way(1, 1);
   const c10::Device place(c10::kCUDA, 0);
   way.tensors[0] = {at::zeros({2}, at::TensorOptions(place))};
   const auto wire = capture::make_wire(place, way, false);
