@@ -136,7 +136,7 @@ class Types(LayersTest):
                     self.compare(name, cut)
 
     def test_connections_that_skip_over_cuts(self):
-        """Every schedule carries them alike: OracleTest in tests/engine, and test_export.py to PyTorch's own bits."""
+        """Every schedule carries them alike: OracleTest in tests/engine."""
         layers = [conv(6), layer("relu"), conv(6), layer("add", **{"from": 1}), layer("relu"), conv(6),
                   layer("concat", **{"from": -1}), conv(3), layer("sigmoid")]
         for cut in ([], [3], [2, 4], [1, 5, 7]):

@@ -1,8 +1,11 @@
 """What a user loses if a PyTorch module's parts are not the module: its numbers, its names, a clear word on what can't be."""
 
+import contextlib
 import copy
+import io
 import json
 import os
+import runpy
 import subprocess
 import sys
 
@@ -16,9 +19,10 @@ from millrace import _cut
 import networks
 import program
 import reference
-from test_package import LR, PLAIN, SameWeights, expected, not_in_place, pictures
+from test_package import LR, PLAIN, SameWeights, not_in_place, pictures
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+export_main = runpy.run_module("millrace.export")["main"]  # imported, it would hide the function of its name
 
 
 def made(kind, seed=4):
@@ -90,36 +94,6 @@ class Sign(torch.autograd.Function):
         return gradient
 
 
-class Carry(nn.Module):
-    """`work` on tensors of `shapes`, which come and go as one flat tensor: what crosses a cut."""
-
-    def __init__(self, work, shapes, *modules):
-        super().__init__()
-        self.work, self.shapes, self.modules_ = work, shapes, nn.ModuleList(modules)
-
-    def forward(self, x):
-        given, at = [], 0
-        for shape in self.shapes:
-            size = shape[0] * shape[1] * shape[2]
-            given.append(x.flatten()[at:at + size].view(1, *shape))
-            at += size
-        made = self.work(*self.modules_, *given)
-        return torch.cat([one.flatten() for one in made]) if isinstance(made, tuple) else made
-
-
-def packed(net):
-    """A UNet for 3 x 16 x 24 as a chain of modules."""
-    a, b, y = (6, 16, 24), (8, 8, 12), (8, 4, 6)
-    pool = nn.functional.max_pool2d
-    return nn.Sequential(
-        Carry(lambda down, x: (down(x),), [(3, 16, 24)], net.down1),
-        Carry(lambda down, a: (down(pool(a, 2)), a), [a], net.down2),
-        Carry(lambda bottom, b, a: (bottom(pool(b, 2)), b, a), [b, a], net.bottom),
-        Carry(lambda up, out, y, b, a: (out(torch.cat([up(y), b], 1)), a), [y, b, a], net.up2, net.out2),
-        Carry(lambda up, out, head, y, a: torch.sigmoid(head(out(torch.cat([up(y), a], 1)))), [(6, 8, 12), a],
-              net.up1, net.out1, net.head))
-
-
 class Export(SameWeights, program.CliTest):
     def parts(self, net, *shape):
         return millrace.export(net, torch.rand(1, *shape)).parts
@@ -144,11 +118,11 @@ class Export(SameWeights, program.CliTest):
                 x = self.first(x)
                 return self.last(x) if not self.asks or x.sum() > 0 else x
 
-        for asks, expected in [(False, ["body.first", "body.last", "head"]), (True, ["body", "head"])]:
+        for asks, names in [(False, ["body.first", "body.last", "head"]), (True, ["body", "head"])]:
             net = nn.Sequential()
             net.body, net.head = Body(asks), nn.Conv2d(16, 3, 1)
             found = [part.name for part in _cut.cut(net, torch.rand(1, 3, 8, 8))]
-            self.assertEqual(found, expected)
+            self.assertEqual(found, names)
 
     def test_every_network_learns_as_in_pytorch(self):
         cases = [(networks.ResNet, (3, 32, 32), [[], [4], [5, 8]], True), (networks.UNet, (3, 16, 24), [[], [5], [3, 10]], False),
@@ -165,34 +139,22 @@ class Export(SameWeights, program.CliTest):
                     self.assertEqual([r.loss for r in results], losses)
                     self.assert_same(trainer.state_dict(), own)
 
-    def test_every_schedule_carries_skips_as_pytorch_would(self):
-        frames = pictures(14)
-        samples = [(x[None], x[None]) for x in frames]
-        for schedule in ("gpipe", "1f1b", "zb-h1", "interleaved", "partime", "pb", "pipedream", "2bw"):
-            for cut, places in (([5, 12], [2, 4]), ([2, 8], [1, 3]), ([3, 9, 12], [])):
-                if (schedule == "interleaved") != (len(cut) == 3):
-                    continue
-                with self.subTest(schedule, cut=cut):
-                    own = made(networks.UNet)
-                    losses = expected(packed(own), "gpipe" if schedule == "interleaved" else schedule, samples, places)
-                    trainer = millrace.Trainer(made(networks.UNet), schedule=schedule, stages=len(cut) + 1, cut=cut,
-                                               microbatches=4, **PLAIN)
-                    self.assertEqual([r.loss for r in trainer.run(frames)], losses)
-                    self.assert_same(trainer.state_dict(), own)
+    def assert_recorded_as_eager(self, make, frames, rtol, **keys):
+        """A run of recorded steps and one of eager steps, each of a network that make() gives."""
+        graph, eager = ([r.loss for r in millrace.Trainer(
+            make(), **{**PLAIN, **keys, "capture": capture}).run(frames)]
+            for capture in ("graph", "eager"))
+        self.assertTrue(numpy.allclose(graph, eager, rtol=rtol), (graph, eager))
 
-    def test_step_programs_take_a_file(self):
+    def test_recorded_networks_learn_what_eager_ones_do(self):
         for kind, shape, classes in [(networks.UNet, (3, 16, 24), False), (networks.ResNet, (3, 32, 32), True),
                                      (networks.ViT, (3, 16, 16), True)]:
-            frames, runs = class_samples(12, shape) if classes else pictures(12, shape=shape), {}
-            for capture in ["auto", "eager"]:
-                trainer = millrace.Trainer(made(kind), stages=2, cut=[6], task={"loss": "cross-entropy" if classes else "mse"},
-                                           **{**PLAIN, "capture": capture})
-                runs[capture] = [r.loss for r in trainer.run(frames)]
-                self.assertEqual(len(trainer.report()["steps"]), 2)
+            frames = class_samples(12, shape) if classes else pictures(12, shape=shape)
             with self.subTest(kind.__name__):
-                self.assertTrue(numpy.allclose(runs["auto"], runs["eager"], rtol=1e-3), runs)
+                self.assert_recorded_as_eager(lambda: made(kind), frames, 1e-3, stages=2, cut=[6],
+                                              task={"loss": "cross-entropy" if classes else "mse"})
 
-    def test_recorded_steps_learn_what_eager_ones_do(self):
+    def test_recorded_operators_learn_what_eager_ones_do(self):
         functional = nn.functional
 
         def shuffled(x):
@@ -209,16 +171,17 @@ class Export(SameWeights, program.CliTest):
                  "windows beyond the padding": nn.Sequential(nn.AdaptiveAvgPool2d((3, 2)), nn.AvgPool2d(5, 2, 1, ceil_mode=True),
                                                              nn.Upsample((12, 16)))}
         for name, middle in cases.items():
+            def make():
+                torch.manual_seed(0)
+                net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), copy.deepcopy(middle),
+                                    nn.Conv2d(4, 3, 3, padding=1))
+                net[0].requires_grad_("begins" not in name)
+                return net
+
             for cut in ([], [2]):
-                runs = {}
-                for capture in ["graph", "eager"]:
-                    torch.manual_seed(0)
-                    net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), copy.deepcopy(middle), nn.Conv2d(4, 3, 3, padding=1))
-                    net[0].requires_grad_("begins" not in name)
-                    trainer = millrace.Trainer(net, stages=1 + len(cut), cut=cut, **{**PLAIN, "capture": capture})
-                    runs[capture] = [r.loss for r in trainer.run(pictures(6, shape=(3, 12, 16)))]
                 with self.subTest(name, cut=cut):
-                    self.assertTrue(numpy.allclose(runs["graph"], runs["eager"], rtol=1e-4), runs)
+                    self.assert_recorded_as_eager(make, pictures(6, shape=(3, 12, 16)), 1e-4,
+                                                  stages=1 + len(cut), cut=cut)
         part = millrace.export(nn.Sequential(Of(shuffled)), torch.rand(1, 4, 12, 16)).parts[0].traced
         self.assertEqual(list(part(torch.rand(1, 4, 20, 8)).shape), [1, 4, 10, 8], "other sizes as well")
 
@@ -250,17 +213,18 @@ class Export(SameWeights, program.CliTest):
         with self.assertRaises(millrace.Error):
             millrace.Trainer(made(networks.ResNet), freeze=["layer9.*"], stages=1).run(pictures(1)).__next__()
 
-    def export_command(self, *words):
-        return subprocess.run([sys.executable, "-m", "millrace.export", *words], capture_output=True, text=True,
-                              cwd=self.folder)
+    def exported(self, function):
+        """(exit code, stderr) of the command that writes net.pt, here: PyTorch takes seconds to load."""
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as err:
+            code = export_main([*function.split(), "-o", str(self.folder / "net.pt")])
+        return code, err.getvalue()
 
     def program(self, *words):
         return subprocess.run([os.environ["MILLRACE"], *words], capture_output=True, text=True, cwd=self.folder)
 
     def test_the_program_runs_an_exported_file(self):
-        done = self.export_command(f"{HERE}/networks.py:make", "-o", "net.pt")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertIn("Sequential in 6 parts", done.stdout)
+        command = (sys.executable, "-m", "millrace.export", f"{HERE}/networks.py:make", "-o", "net.pt")
+        self.assertIn("Sequential in 6 parts", program.output_of(*command, cwd=self.folder))
         frames = program.random_frames(seed=3, count=12, channels=3)
         uri = program.write_frames(self.folder / "frames", frames)
         own = not_in_place(networks.make())
@@ -291,24 +255,23 @@ class Export(SameWeights, program.CliTest):
             "    def __init__(self):\n        super().__init__()\n        self.table = torch.nn.Parameter(torch.zeros(1))\n\n"
             "    def forward(self, x):  # the table has no second entry for bright pictures\n"
             "        return x + torch.index_select(self.table, 0, (x.mean() > 0.7).long().reshape(1))\n")
-        self.assertEqual(self.export_command("teacher.py:Teacher", "-o", "teacher.pt").returncode, 0)
+        self.assertEqual(self.exported(f"{folder}/teacher.py:Teacher"), (0, ""))
         frames = program.random_frames(seed=3, count=12, channels=3) // 16
         frames[6:] = 255 - frames[6:]
         uri = program.write_frames(folder / "frames", frames)
         for schedule in ("sequential", "partime"):
             done = self.program("run", "--quiet", *program.settings({
-                "source": {"uri": uri, "width": 24, "height": 16}, "task": {"kind": "teacher", "teacher": "teacher.pt"},
+                "source": {"uri": uri, "width": 24, "height": 16}, "task": {"kind": "teacher", "teacher": "net.pt"},
                 "pipeline": {"schedule": schedule}, "output": {"weights": "out.safetensors", "report": "report.json"}}))
             self.assertEqual(done.returncode, 1, done.stderr)
-            self.assertRegex(done.stderr, r"^millrace: error: task.teacher: teacher.pt: .*index out of range in self\n$")
+            self.assertRegex(done.stderr, r"^millrace: error: task.teacher: net.pt: .*index out of range in self\n$")
             counts = json.loads((folder / "report.json").read_text())["frames"]
             self.assertLessEqual(counts["trained"], 6)
             self.assertEqual(counts["received"], sum(counts[k] for k in ("trained", "dropped", "rejected", "in_flight")))
             (folder / "out.safetensors").unlink()
 
     def test_batch_norms_and_code_are_told_of(self):
-        done = self.export_command(f"{HERE}/networks.py:make_resnet", "-o", "net.pt", "--sample", "3x64x64")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.exported(f"{HERE}/networks.py:make_resnet --sample 3x64x64"), (0, ""))
         done = self.program("check", "--set", "model.preset=file", "--set", "model.file=net.pt", "--set",
                             "task.kind=label", "--set", "task.loss=cross-entropy")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -316,12 +279,11 @@ class Export(SameWeights, program.CliTest):
         self.assertIn("TorchScript", done.stdout)
 
     def test_the_command_says_what_is_wrong(self):
-        for words, arguments in {"no such file": ["none.py:make"], "has no function": [f"{HERE}/networks.py:mak"],
-                                 "data-dependent": [f"{HERE}/networks.py:Asks"],
-                                 "must be CxHxW": [f"{HERE}/networks.py:make", "--sample", "3x"]}.items():
+        for words, function in {"no such file": "none.py:make", "has no function": f"{HERE}/networks.py:mak",
+                                "data-dependent": f"{HERE}/networks.py:Asks",
+                                "must be CxHxW": f"{HERE}/networks.py:make --sample 3x"}.items():
             with self.subTest(words):
-                done = self.export_command(*arguments, "-o", "net.pt")
-                self.assertEqual(done.returncode, 2)
-                self.assertIn(words, done.stderr)
-                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                code, err = self.exported(function)
+                self.assertEqual((code, err.count("\n")), (2, 1), err)
+                self.assertIn(words, err)
                 self.assertFalse((self.folder / "net.pt").exists())
