@@ -19,7 +19,7 @@ from millrace import _cut
 import networks
 import program
 import reference
-from test_package import LR, PLAIN, SameWeights, not_in_place, pictures
+from test_package import LR, PLAIN, PackageTest, not_in_place, pictures
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 export_main = runpy.run_module("millrace.export")["main"]  # imported, it would hide the function of its name
@@ -94,7 +94,7 @@ class Sign(torch.autograd.Function):
         return gradient
 
 
-class Export(SameWeights, program.CliTest):
+class Export(PackageTest):
     def parts(self, net, *shape):
         return millrace.export(net, torch.rand(1, *shape)).parts
 
@@ -205,13 +205,10 @@ class Export(SameWeights, program.CliTest):
                  "Sign is an autograd.Function": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(Sign.apply)),
                  "gives a tuple": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(lambda x: (x + 1, x))),
                  "draw random numbers": lambda: Of(lambda x: nn.functional.dropout(x + 0.1))}
-        for words, kind in cases.items():
-            with self.subTest(words), self.assertRaises(millrace.Error) as caught:
-                millrace.export(made(kind))
-            self.assertIn(words, str(caught.exception))
-            self.assertNotIn("\n", str(caught.exception))
-        with self.assertRaises(millrace.Error):
-            millrace.Trainer(made(networks.ResNet), freeze=["layer9.*"], stages=1).run(pictures(1)).__next__()
+        self.assert_errors({words: lambda kind=kind: millrace.export(made(kind))
+                                  for words, kind in cases.items()})
+        frozen = millrace.Trainer(made(networks.ResNet), freeze=["layer9.*"], stages=1, loss="cross-entropy")
+        self.assert_errors({"layer9.*": lambda: next(frozen.run(class_samples(1, (3, 32, 32))))})
 
     def exported(self, function):
         """(exit code, stderr) of the command that writes net.pt, here: PyTorch takes seconds to load."""

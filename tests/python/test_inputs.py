@@ -3,7 +3,6 @@
 import gc
 import os
 import tempfile
-import unittest
 import warnings
 from unittest import mock
 
@@ -13,7 +12,7 @@ from PIL import Image
 from torch import nn
 
 import millrace
-from test_package import PLAIN, network, pictures
+from test_package import PLAIN, PackageTest, network, pictures
 
 BYTES = numpy.random.default_rng(1).integers(0, 256, (16, 24, 3), numpy.uint8)  # as cv2, PIL and imageio give it
 FLOATS = numpy.ascontiguousarray(BYTES.transpose(2, 0, 1)) / numpy.float32(255)
@@ -39,7 +38,7 @@ def pixel_classifier():
     return nn.Sequential(nn.Conv2d(3, 3, 3, padding=1))
 
 
-class Pictures(unittest.TestCase):
+class Pictures(PackageTest):
     def assert_alike(self, kinds, *args, **keys):
         right, *others = kinds.values()
         for name, value in zip(list(kinds)[1:], others):
@@ -92,7 +91,7 @@ class Pictures(unittest.TestCase):
 
     def test_what_can_not_be_read_is_one_line(self):
         names = {"loss": "cross-entropy", "classes": ["bird", "cat", "dog"]}
-        cases = {
+        self.assert_errors({
             "frame 0: is int32; a picture is float32 in 0..1 or uint8": lambda: losses([FLOATS.astype("int32")]),
             "frame 0: is complex64; it must be float32, or uint8 (a picture)": lambda: losses([FLOATS.astype("complex64")]),
             "frame 0: is object;": lambda: losses([FLOATS.astype("object")]),
@@ -102,15 +101,10 @@ class Pictures(unittest.TestCase):
                 lambda: losses([(FLOATS, "cat")], classifier(), task={"loss": "cross-entropy"}),
             "target 0: class 1.5 is out of range": lambda: losses([(FLOATS, 1.5)], classifier(), task=names),
             "Trainer: a torch.nn.Module, the path of a config or a dict is due, not 3": lambda: millrace.Trainer(3),
-        }
-        for words, call in cases.items():
-            with self.subTest(words), self.assertRaises(millrace.Error) as caught:
-                call()
-            self.assertIn(words, str(caught.exception))
-            self.assertNotIn("\n", str(caught.exception))
+        })
 
 
-class Modes(unittest.TestCase):
+class Modes(PackageTest):
     def test_a_callers_modes_do_not_change_what_is_learned(self):
         right = losses([FLOATS] * 3)
         for mode in (torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode(), torch.no_grad(), torch.device("meta")):
@@ -136,12 +130,10 @@ class Modes(unittest.TestCase):
                            (nn.DataParallel(network()), "DataParallel wraps the network"),
                            (torch.jit.script(network()), "RecursiveScriptModule is TorchScript")):
             for use in (millrace.Trainer, millrace.export):
-                with self.subTest(words), self.assertRaises(millrace.Error) as caught:
-                    use(net)
-                self.assertIn(words, str(caught.exception))
+                self.assert_errors({words: lambda: use(net)})
 
 
-class Features(unittest.TestCase):
+class Features(PackageTest):
     def learner(self, **keys):
         torch.manual_seed(3)
         net = nn.Sequential(nn.Flatten(), nn.Linear(3, 2))
@@ -162,9 +154,8 @@ class Features(unittest.TestCase):
         for broken, words in (({"a": 0.1, "b": 0.9}, "frame 0: lacks the feature \"c\", which those before had"),
                               ({**x, "b": "red"}, "frame 0: feature \"b\" is 'red'; it must be a number in 0..1"),
                               ({**x, "b": None}, "frame 0: feature \"b\" is None; it must be a number in 0..1")):
-            with self.assertRaises(millrace.Error) as caught:
-                one.predict_one(broken)  # in a new series, whose weights go on
-            self.assertEqual(str(caught.exception), words)
+            # In a new series, whose weights go on.
+            self.assert_errors({words: lambda: one.predict_one(broken)})
 
     def test_features_may_be_their_own_target(self):
         torch.manual_seed(3)
@@ -185,17 +176,16 @@ class Features(unittest.TestCase):
         self.assertEqual(one.predict_one(x), 1)
 
 
-class Tidy(unittest.TestCase):
+class Tidy(PackageTest):
     def test_a_trainer_leaves_no_folder_and_no_warning(self):
-        with tempfile.TemporaryDirectory() as folder, mock.patch.object(tempfile, "tempdir", folder), \
-                warnings.catch_warnings(record=True) as warned:
+        with mock.patch.object(tempfile, "tempdir", self.folder), warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always", ResourceWarning)
             trainer = millrace.Trainer(network(), stages=1, **PLAIN)
             next(trainer.run(pictures(1)))
-            self.assertEqual(len(os.listdir(folder)), 1)
+            self.assertEqual(len(os.listdir(self.folder)), 1)
             del trainer
             gc.collect()
-            self.assertEqual(os.listdir(folder), [])
+            self.assertEqual(os.listdir(self.folder), [])
             self.assertEqual([str(one.message) for one in warned if one.category is ResourceWarning], [])
 
     def test_no_tensor_is_printed_whole(self):

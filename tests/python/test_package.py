@@ -2,13 +2,10 @@
 
 import copy
 import itertools
-import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
-import unittest
 
 import torch
 from torch import nn
@@ -43,14 +40,23 @@ def expected(net, schedule, samples, cut, group=4):
     return reference.RULES[schedule](reference.cut_network(net, cut, reference.sgd(0.0, LR)), samples, group=group).losses
 
 
-class SameWeights(unittest.TestCase):
+class PackageTest(program.CliTest):
+    def assert_errors(self, cases):
+        """Each call raises one line, a ValueError as well, that holds its words."""
+        for words, call in cases.items():
+            with self.subTest(words), self.assertRaises(millrace.Error) as caught:
+                call()
+            self.assertIsInstance(caught.exception, ValueError)
+            self.assertIn(words, str(caught.exception))
+            self.assertNotIn("\n", str(caught.exception))
+
     def assert_same(self, state, net):
         self.assertEqual(list(state), list(net.state_dict()))
         for name, value in net.state_dict().items():
             self.assertTrue(torch.equal(state[name], value), f"{name} is off by {(state[name] - value).abs().max()}")
 
 
-class Package(SameWeights):
+class Package(PackageTest):
     def test_every_schedule_gives_pytorchs_own_bits(self):
         frames = pictures(22)
         samples = [(x[None], x[None]) for x in frames]
@@ -141,9 +147,7 @@ class Package(SameWeights):
                                  f"size mismatch for {last}: copying a param with shape torch.Size([1, 2]) "),
                                 (more | {"other": torch.zeros(1)}, "Unexpected key(s) in state_dict: \"other\"."),
                                 ({name: more[name] for name in others}, f"Missing key(s) in state_dict: \"{last}\".")):
-                with self.assertRaises(millrace.Error) as caught:
-                    trainer.load_state_dict(other)
-                self.assertIn(says, str(caught.exception))
+                self.assert_errors({says: lambda: trainer.load_state_dict(other)})
             self.assertTrue(all(torch.equal(value, before[name]) for name, value in trainer.state_dict().items()))
 
     def test_who_breaks_off_stops_it(self):
@@ -212,32 +216,30 @@ sys.exit(7)
         own = reference.partime_cnn(2, 4, 3, 3)
         self.assertEqual(losses, expected(own, "sequential", [(x[None], x[None]) for x in frames], []))
         self.assert_same(trainer.state_dict(), own)
-        with tempfile.TemporaryDirectory() as folder:
-            path = program.write_toml(pathlib.Path(folder) / "my.toml", {**config, "task": {"kind": "next-frame"}})
-            again = millrace.Trainer(path, task="autoencode", correction="none", guard="none", capture="eager")
-            self.assertEqual([r.loss for r in again.run(frames)], losses)
-            paired = millrace.Trainer(path, correction="none", guard="none", capture="eager")
-            self.assertEqual(len(list(paired.run(frames))), 7)  # the last frame has no later one
+        path = program.write_toml(self.folder / "my.toml", {**config, "task": {"kind": "next-frame"}})
+        again = millrace.Trainer(path, task="autoencode", correction="none", guard="none", capture="eager")
+        self.assertEqual([r.loss for r in again.run(frames)], losses)
+        paired = millrace.Trainer(path, correction="none", guard="none", capture="eager")
+        self.assertEqual(len(list(paired.run(frames))), 7)  # the last frame has no later one
 
     def test_without_frames_it_reads_the_configs_own_source(self):
-        with tempfile.TemporaryDirectory() as folder:
-            bytes_ = program.random_frames(1, 8)
-            tables = {"source": {"uri": program.write_frames(pathlib.Path(folder), bytes_), "width": 24, "height": 16},
-                      **PLAIN, "stages": 1}
-            net = network()
-            own = millrace.Trainer(net, **tables)
-            found = [result.loss for result in own.run()]
-            given = millrace.Trainer(net, **PLAIN, stages=1)
-            self.assertEqual(found, [r.loss for r in given.run(x[0] for x in reference.tensors(bytes_))])
-            looped = millrace.Trainer(network(), **PLAIN, stages=1, task="next-frame", source={**tables["source"], "loop": True})
-            learned = [result.frame for result in itertools.islice(looped.run(), 16)]
-            self.assertEqual(learned, [n for n in range(18) if n % 8 != 7])  # nothing follows the last of a pass
-            with self.assertRaisesRegex(millrace.Error, "none.avi"):
-                list(millrace.Trainer(net, source={"uri": folder + "/none.avi"}, stages=1).run())
+        bytes_ = program.random_frames(1, 8)
+        tables = {"source": {"uri": program.write_frames(self.folder, bytes_), "width": 24, "height": 16},
+                  **PLAIN, "stages": 1}
+        net = network()
+        own = millrace.Trainer(net, **tables)
+        found = [result.loss for result in own.run()]
+        given = millrace.Trainer(net, **PLAIN, stages=1)
+        self.assertEqual(found, [r.loss for r in given.run(x[0] for x in reference.tensors(bytes_))])
+        looped = millrace.Trainer(network(), **PLAIN, stages=1, task="next-frame", source={**tables["source"], "loop": True})
+        learned = [result.frame for result in itertools.islice(looped.run(), 16)]
+        self.assertEqual(learned, [n for n in range(18) if n % 8 != 7])  # nothing follows the last of a pass
+        with self.assertRaisesRegex(millrace.Error, "none.avi"):
+            list(millrace.Trainer(net, source={"uri": f"{self.folder}/none.avi"}, stages=1).run())
 
     def test_bad_input_is_one_line_with_the_programs_words(self):
         net, frames = network(), pictures(3)
-        cases = {
+        self.assert_errors({
             "unknown key schedul; the nearest is schedule": lambda: millrace.Trainer(net, schedul="gpipe"),
             "optimizer.lr = -1: must be a number from 0": lambda: millrace.Trainer(net, optimizer={"lr": -1}),
             "the network has 6 modules, so 1 to 6 stages, not 7": lambda: millrace.Trainer(net, stages=7),
@@ -251,16 +253,10 @@ sys.exit(7)
             "frame 0: is a str": lambda: list(millrace.Trainer(net).run(["a.png"])),
             "target 0: has the shape [2, 2]":
                 lambda: list(millrace.Trainer(net, stages=1).run([(frames[0], torch.rand(2, 2))])),
-        }
-        for words, call in cases.items():
-            with self.subTest(words), self.assertRaises(millrace.Error) as caught:
-                call()
-            self.assertIn(words, str(caught.exception))
-            self.assertIsInstance(caught.exception, ValueError)
-            self.assertNotIn("\n", str(caught.exception))
+        })
 
 
-class Schedules(unittest.TestCase):
+class Schedules(PackageTest):
     def test_one_written_in_python_is_verified_simulated_and_run(self):
         mine = millrace.Schedule.from_actions([["0F0", "0F1", "", "0B0", "0B1"], ["", "1F0", "1B0", "1F1", "1B1"]])
         mine.verify()
@@ -275,25 +271,20 @@ class Schedules(unittest.TestCase):
         self.assertEqual([r.loss for r in trainer.run(frames)], losses)
 
     def test_plans_are_the_programs(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = profiles.write_profile(pathlib.Path(folder) / "profile.json", [
-                profiles.module(name, ms, weight=1e6) for name, ms in (("a", 2), ("b", 1), ("c", 1), ("d", 1))])
-            best, *others = millrace.plan(path, devices=2, schedules=["partime", "gpipe"])
-            self.assertEqual((best.schedule, best.stages, best.cut, best.gradient_age), ("partime", 2, [2], [2, 0]))
-            self.assertEqual([plan.schedule for plan in others], ["gpipe"])
-            self.assertGreater(best.frames_a_second, others[0].frames_a_second)
-            table = program.call("plan", path, "--devices", "2", "--schedules", "partime").out
-            self.assertIn(f"{best.frames_a_second:.1f} frames a second", table)
-            with self.assertRaisesRegex(millrace.Error, "memory|bytes"):
-                millrace.plan(path, devices=2, memory_bytes=1)
+        path = profiles.write_profile(self.folder / "profile.json", [
+            profiles.module(name, ms, weight=1e6) for name, ms in (("a", 2), ("b", 1), ("c", 1), ("d", 1))])
+        best, *others = millrace.plan(path, devices=2, schedules=["partime", "gpipe"])
+        self.assertEqual((best.schedule, best.stages, best.cut, best.gradient_age), ("partime", 2, [2], [2, 0]))
+        self.assertEqual([plan.schedule for plan in others], ["gpipe"])
+        self.assertGreater(best.frames_a_second, others[0].frames_a_second)
+        table = program.call("plan", path, "--devices", "2", "--schedules", "partime").out
+        self.assertIn(f"{best.frames_a_second:.1f} frames a second", table)
+        with self.assertRaisesRegex(millrace.Error, "memory|bytes"):
+            millrace.plan(path, devices=2, memory_bytes=1)
 
     def test_the_verifier_says_what_is_wrong(self):
         wrong = millrace.Schedule.from_actions([["0F0", "0B0"], ["1B0", "1F0"]])
-        with self.assertRaises(millrace.Error) as caught:
-            wrong.verify()
-        self.assertIn("1B0", str(caught.exception))
-        with self.assertRaises(millrace.Error):
-            millrace.Schedule("gpip")
+        self.assert_errors({"1B0": wrong.verify, "gpip": lambda: millrace.Schedule("gpip")})
 
     def test_the_staircase_is_the_programs(self):
         text = millrace.Schedule("gpipe", stages=2, microbatches=2).staircase(2)

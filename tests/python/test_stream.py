@@ -4,15 +4,11 @@ import asyncio
 import contextlib
 import importlib.util
 import itertools
-import json
-import pathlib
 import runpy
 import sys
-import tempfile
 import threading
 import time
 import types
-import unittest
 from unittest import mock
 
 import numpy
@@ -21,7 +17,7 @@ from torch import nn
 
 import millrace
 import program
-from test_package import PLAIN, SameWeights, network, pictures
+from test_package import PLAIN, PackageTest, network, pictures
 
 PATIENCE = 120  # seconds; only a hang takes them
 
@@ -30,7 +26,7 @@ def trainer(**keys):
     return millrace.Trainer(network(), **{**PLAIN, "schedule": "partime", "stages": 2, "cut": [2], **keys})
 
 
-class Live(unittest.TestCase):
+class Live(PackageTest):
     def assert_adds_up(self, frames):
         self.assertEqual(frames["received"],
                          frames["trained"] + frames["dropped"] + frames["rejected"] + frames["in_flight"], frames)
@@ -135,11 +131,9 @@ class Live(unittest.TestCase):
         one.close()
 
     def test_the_report_is_the_programs(self):
-        with tempfile.TemporaryDirectory() as folder:
-            config = program.small(output={"report": folder + "/report.json"})
-            path = program.write_toml(pathlib.Path(folder) / "my.toml", config)
-            self.assertEqual(program.call("run", path, "--frames", "40").code, 0)
-            of_program = json.loads(pathlib.Path(folder, "report.json").read_text())
+        config = program.small(output={"report": f"{self.folder}/report.json"})
+        self.succeed("run", self.write(config), "--frames", "40")
+        of_program = self.report()
         one = trainer(task="autoencode")
         losses = []
         for result in one.run(pictures(40)):
@@ -162,12 +156,10 @@ class Live(unittest.TestCase):
         for words, frame in cases.items():
             for learn in (lambda: list(trainer().run([frame])), lambda: trainer().submit(frame),
                           lambda: trainer().learn_one(frame)):
-                with self.subTest(words), self.assertRaises(millrace.Error) as caught:
-                    learn()
-                self.assertEqual(str(caught.exception), words)
+                self.assert_errors({words: learn})
 
 
-class Taught(unittest.TestCase):
+class Taught(PackageTest):
     """Bright on the left or on the right, in turns, given as (frame, class)."""
 
     TURN = 30
@@ -200,19 +192,18 @@ class Taught(unittest.TestCase):
         self.assertTrue(torch.equal(net.state_dict()["0.weight"], before), "features stay")
 
     def test_a_config_whose_labels_come_over_http(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = program.write_toml(pathlib.Path(folder, "day.toml"), {
-                "task": {"kind": "label", "labels": "http", "classes": ["left", "right"], "loss": "cross-entropy"},
-                "model": {"preset": "layers", "layer": [{"type": "flatten"}, {"type": "linear", "out": 2}]}, "pipeline": {"stages": 1}})
-            taught = millrace.Trainer(path)
-            for _ in taught.run(self.frames(2, 1)):
-                pass
-            self.assert_knows(taught)
-            with self.assertRaisesRegex(millrace.Error, "task.classes: 3 names for 2 classes"):
-                next(iter(millrace.Trainer(path, classes=["a", "b", "c"]).run(self.frames(1, 1))))
+        path = self.write({
+            "task": {"kind": "label", "labels": "http", "classes": ["left", "right"], "loss": "cross-entropy"},
+            "model": {"preset": "layers", "layer": [{"type": "flatten"}, {"type": "linear", "out": 2}]}, "pipeline": {"stages": 1}})
+        taught = millrace.Trainer(path)
+        for _ in taught.run(self.frames(2, 1)):
+            pass
+        self.assert_knows(taught)
+        with self.assertRaisesRegex(millrace.Error, "task.classes: 3 names for 2 classes"):
+            next(iter(millrace.Trainer(path, classes=["a", "b", "c"]).run(self.frames(1, 1))))
 
 
-class OneByOne(SameWeights):
+class OneByOne(PackageTest):
     def test_learn_one_is_pytorchs_step(self):
         torch.manual_seed(3)
         net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
