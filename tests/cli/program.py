@@ -157,6 +157,11 @@ def tensors_of(path):
     return header, data[end:]
 
 
+def lines_of(log):
+    """The objects of a file of JSON, one a line."""
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
 def write_frames(folder, frames):
     """Writes numbered PNGs and returns their URI."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -217,6 +222,14 @@ class CliTest(unittest.TestCase):
 
     def assert_check_refuses(self, tables, *parts):
         self.assert_refused(BAD_USAGE, call("check", self.write(tables)), *parts)
+
+    def assert_run_refuses(self, tables, *parts, code=BAD_USAGE):
+        self.assert_refused(code, call("run", self.write(tables)), *parts)
+
+    def reported(self, *words):
+        """(report, outcome) of a command that ends with 0."""
+        outcome = self.succeed(*words, "--report", self.folder / "report.json")
+        return self.report(), outcome
 
     def assert_one_error(self, outcome, *parts):
         self.assertEqual(len(outcome.err.splitlines()), 1, outcome)

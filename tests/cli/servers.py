@@ -35,6 +35,13 @@ class Camera:
         self.process.communicate()
 
 
+def serve(test, config, *options, token=""):
+    """(the process, its page) of `millrace run --serve`, until the test ends."""
+    options = [*options, *(["--token", token] if token else [])]
+    process = test.ends(program.start("run", config, "--serve", "127.0.0.1:0", *options))
+    return process, Page(test.read_until(process, "page: ").split()[0], token)
+
+
 class CameraRun:
     """Of a test: a run at an RTSP camera that serves its page, as a process whose words go to a file."""
 

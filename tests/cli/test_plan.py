@@ -82,20 +82,14 @@ class Plan(program.CliTest):
     def test_every_schedule_is_weighed(self):
         path, results = self.profile(*[module(name, 1, weight=100, stash=10) for name in "abcd"]), self.folder / "o.json"
         table, out = self.planned(path, "--schedules", "any", "--microbatches", "4,8", "--recompute", "--json", results)
-        self.assertEqual(table["stages"], 2)
         self.assertIn("other     ", out)
-        found = json.loads(results.read_text())
-        plans = found["plans"]
+        plans = json.loads(results.read_text())["plans"]
         self.assertEqual({plan["schedule"] for plan in plans},
                          {"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b", "interleaved", "zb-h1"})
         self.assertEqual({plan["microbatches"] for plan in plans if plan["schedule"] == "gpipe"}, {4, 8})
         times = [round(plan["sample_ms"], 9) for plan in plans]
         self.assertEqual(times, sorted(times))
-        best = plans[0]
-        self.assertEqual((best["schedule"], [s["begin"] for s in best["cut"]["stages"]][1:]),
-                         (table["schedule"], table["cut"]))
-        self.assertAlmostEqual(best["cut"]["period_ms"], 6)  # 5 and 6: the first module has no input gradient
-        self.assertGreaterEqual(found["next_cut"]["period_ms"], best["cut"]["period_ms"])
+        self.assertEqual((table["schedule"], table["stages"]), (plans[0]["schedule"], 2))
 
     def test_a_graph_of_pipedream(self):
         path = self.folder / "graph.txt"
@@ -124,12 +118,6 @@ class Plan(program.CliTest):
         self.assertIn("4 modules", out)
         self.assertNotIn("heads  ", out)
         self.assertIn("heads  ", self.planned(config, "--stages", "2", "--set", "correction.kind=local")[1])
-
-    def test_a_plan_of_another_network(self):
-        path = self.profile(*[module(f"m{i}", 1) for i in range(12)])
-        table, _ = self.planned(path, "--devices", "2")
-        config = program.write_toml(self.folder / "other.toml", {**NETWORK, "pipeline": table})
-        self.assert_refused(program.BAD_USAGE, program.call("run", config, "--quiet", "--frames", "4"), "cut")
 
     def test_bad_usage(self):
         path = self.profile(module("a", 1), module("b", 2))
@@ -191,10 +179,3 @@ class Profile(program.CliTest):
         self.assert_each_refused((("profile", *words), *parts) for words, *parts in (
             ([bad], "bad.toml:2", "layers"), ([self.folder / "none.toml"], "none.toml"),
             ([config, "--sett", "a.b=1"], "--sett"), ([config, "--set", "model.layers=0"], "layers")))
-
-    def test_a_file_that_cannot_be_written(self):
-        config = program.write_toml(self.folder / "small.toml", SMALL)
-        (self.folder / "file").write_text("")
-        outcome = program.call("profile", config, "--json", self.folder / "file" / "x.json")
-        self.assert_code(program.FAILED, outcome)
-        self.assert_one_error(outcome, "x.json")

@@ -10,7 +10,7 @@ import urllib.parse
 
 import program
 from keeping import NEWEST, KeepingTest, figure
-from servers import Page, needs_rtsp
+from servers import Page, needs_rtsp, serve
 
 TOKEN = "a-long-enough-token"
 SHAPES = program.sets("source.uri=synth:shapes")
@@ -20,9 +20,7 @@ class Serve(KeepingTest):
     def start(self, *options, **tables):
         self.tables_there = program.small(**program.merged(
             {"source": {"pace": "live", "fps": 100.0}, "checkpoint": {"dir": self.kept}}, tables))
-        config = self.write(self.tables_there)
-        process = self.ends(program.start("run", config, "--serve", "127.0.0.1:0", *options))
-        self.page = Page(self.read_until(process, "page: ").split()[0])
+        process, self.page = serve(self, self.write(self.tables_there), *options)
         return process
 
     def start_paused(self, *options, **tables):

@@ -1,7 +1,6 @@
 """Targets that are not in the frame: masks, another stream, a teacher, people; and what losses make of them."""
 
 import io
-import json
 import math
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ from torch.nn import functional
 
 import program
 import reference
-from servers import Page
+from servers import serve
 
 CONV = {"type": "conv", "kernel": 3}
 PICTURE = [{**CONV, "out": 4}, {"type": "relu"}, {**CONV, "out": 3}, {"type": "sigmoid"}]
@@ -91,12 +90,6 @@ class Targets(reference.ReferenceTest):
                 masks[n] = mask
         return folder, masks
 
-    def test_frames_without_a_mask_earn_no_replay(self):
-        config = self.config(program.random_frames(1, 40), MASKS, kind="mask", loss="cross-entropy", masks=self.masks(9)[0])
-        report, _ = self.learn({**config, "replay": {"kind": "recent", "size": 4, "share": 0.5}})
-        self.assertLessEqual(report["frames"]["replayed"], report["frames"]["trained"])
-        self.assertEqual(report["frames"]["rejected"], 34)
-
     def test_masks_are_learned_pixel_by_pixel_and_told_of_by_iou(self):
         frames = program.random_frames(1, 24)
         folder, masks = self.masks(24)
@@ -135,9 +128,8 @@ class Targets(reference.ReferenceTest):
                              with_input=True, classes=["road", "car", "sky"])
         tables["source"] |= {"uri": "synth:shapes?frames=3000", "pace": "live", "fps": 20}
         tables["task"]["loss"] = [{"kind": "mse", "channels": [0, 3]}, {"kind": "cross-entropy", "channels": [3, CLASSES]}]
-        process = self.ends(program.start("run", self.write(program.bare(tables)), "--serve", "127.0.0.1:0"))
-        url = self.read_until(process, "page: ").split()[0]
-        classes = Page(url).state()["classes"]
+        _, page = serve(self, self.write(program.bare(tables)))
+        classes = page.state()["classes"]
         self.assertEqual([one["name"] for one in classes], ["road", "car", "sky"])
         colours = numpy.array([[int(one["colour"][at:at + 2], 16) for at in (1, 3, 5)] for one in classes] + [[224, 224, 192]])
 
@@ -146,11 +138,11 @@ class Targets(reference.ReferenceTest):
             distance = numpy.abs(picture[:, :, None] - colours).sum(3)
             return distance.argmin(2), distance.min(2)
 
-        target, far = told(self.picture(url, "target"))
+        target, far = told(self.picture(page.url, "target"))
         self.assertLess(far.max(), 100)
         self.assertEqual(target[0].tolist(), [n // 4 % CLASSES for n in range(24)])
         self.assertEqual(target[8:].min(), CLASSES, "pixels of no class")
-        prediction, far = told(self.picture(url, "prediction"))
+        prediction, far = told(self.picture(page.url, "prediction"))
         clear = far < 60  # JPEG blurs lone pixels among others
         self.assertGreater(clear.mean(), 0.7)
         self.assertLess(prediction[clear].max(), CLASSES)
@@ -280,9 +272,8 @@ class Targets(reference.ReferenceTest):
         return program.write_toml(self.folder / "live.toml", program.bare(tables))
 
     def test_people_tell_classes_over_http(self):
-        report = self.folder / "r.json"
-        process = self.ends(program.start("run", self.live("http"), "--serve", "127.0.0.1:0", "--token", "x" * 20, "--report", report))
-        page = Page(self.read_until(process, "page: ").split()[0], "x" * 20)
+        report = self.folder / "report.json"
+        process, page = serve(self, self.live("http"), "--report", report, token="x" * 20)
 
         def post(body, **headers):
             return page.request("label", body, **headers)
@@ -300,11 +291,8 @@ class Targets(reference.ReferenceTest):
         self.assertEqual(post({"frame": 90000, "class": "day"})[0], 202)
         self.assertEqual(post({"class": "night"})[0], 202)
         self.wait_until(lambda: frames("trained") > 10, "nothing is trained", process)
-        process.send_signal(2)
-        self.assertEqual(process.wait(60), 0)
-        self.assertIn("1 label is for frames beyond the end, up to 90000", process.stderr.read())
-        counts = json.loads(report.read_text())
-        self.assert_balanced(counts)
+        self.assertIn("1 label is for frames beyond the end, up to 90000", self.stop(process)[1])
+        counts = self.report()
         self.assertGreater(counts["frames"]["trained"], 10)
         self.assertGreater(counts["task"]["without_target"], 5)
 
@@ -316,10 +304,10 @@ class Targets(reference.ReferenceTest):
         return done.stderr
 
     def test_people_tell_classes_over_standard_input(self):
-        report = self.folder / "r.json"
+        report = self.folder / "report.json"
         said = self.told_on_standard_input("--report", report, input='nonsense\n{"class": "night"}\n')
         self.assertIn("a label is JSON", said)
-        self.assertEqual(json.loads(report.read_text())["frames"]["trained"], 20)
+        self.assertEqual(self.report()["frames"]["trained"], 20)
 
     def test_a_flood_of_wrong_labels_is_told_of_in_few_lines_and_the_last_counts_without_its_end(self):
         said = self.told_on_standard_input(input='{"class": "dusk"}\n' * 20000 + '{"class": "night"}')
@@ -374,7 +362,7 @@ class Targets(reference.ReferenceTest):
                                ({**picture, "task": {"loss": "cross-entropy"}}, "task.kind"),
                                ({**picture, "task": {"labels": "x.csv"}}, "task.labels"),
                                ({**picture, "task": {"horizon": 2}}, "task.horizon")):
-            self.assert_refused(program.BAD_USAGE, program.call("run", self.write(program.bare(tables))), "config.toml", *parts)
+            self.assert_run_refuses(program.bare(tables), "config.toml", *parts)
         for text, part in (("frame,class\n0,a\n0,b\n", "classes.csv:3"), ("frame,class\n0,a\n1,b\n2,c\n", "3 classes")):
             file.write_text(text)
             config = self.write(label(labels=file))
