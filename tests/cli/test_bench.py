@@ -106,7 +106,7 @@ class Bench(program.CliTest):
         self.assertEqual(page.count("| 1f1b |"), 2)
 
     def test_seeds(self):
-        results, _ = self.results("seeds", "--quick", "--stages", "2", parts=("## Bubbles", "seeds-rates.png", "## Memory", "(p-1)/m"))
+        results, _ = self.results("seeds", "--quick", "--stages", "2", parts=("## Bubbles", "seeds.png", "## Memory", "(p-1)/m"))
         steps = {arm["arm"]: arm for arm in results["arms"]}
         for name in ("sequential", "pipedream", "2bw, m = 4", "gpipe, m = 4", "1f1b, m = 4", "interleaved, m = 4"):
             self.assert_positive(steps[name], "measured_ms", "predicted_ms", "work_ms")

@@ -74,19 +74,9 @@ def partime_network(network):
     return draw
 
 
-def pipeline(axes, results):
-    bars(axes, "Engine time outside the stages' own work", "% of a step",
-         [("hand-off", arm["arm"], arm["engine_share_percent"]) for arm in results["arms"]])
-
-
 def prediction(axes, results):
     rows = [(arm["network"], f"{arm['workers']} {arm['schedule']}", 100 * (arm["ratio"] - 1)) for arm in results["arms"]]
     bars(axes, "Predicted step against the measured one", "% off", rows)
-
-
-def ranks(axes, results):
-    bars(axes, "Millrace's time over the other's", "ratio",
-         [("bare MPI, one process, PyTorch, predicted", arm["arm"], arm["ratio"]) for arm in results["arms"]])
 
 
 def replay(axes, results):
@@ -95,34 +85,11 @@ def replay(axes, results):
     lines(axes, "Two scenes that take turns: the loss as each comes back", "frame", "loss before learning from the frame", rows)
 
 
-def seeds_named(results):
-    """Only some numbers of microbatches, to leave room for names."""
-    return [(arm["schedule"] + (f" m={arm['microbatches']}" if arm["microbatches"] > 1 else ""), arm)
-            for arm in results["arms"] if arm["microbatches"] in (1, 4, 16)]
-
-
 def seeds_bubbles(axes, results):
-    rows = [(label, name, 100 * arm["bubble"][key]) for name, arm in seeds_named(results) if "bubble" in arm
+    rows = [(label, f"{arm['schedule']} m={arm['microbatches']}", 100 * arm["bubble"][key])
+            for arm in results["arms"] if "bubble" in arm and arm["microbatches"] in (4, 16)  # room for names
             for label, key in (("formula", "formula"), ("simulated, equal stages", "equal_stages"), ("measured", "measured"))]
     bars(axes, f"Share of time that a worker waits, {results['workers']} workers", "%", rows)
-
-
-def seeds_rates(axes, results):
-    rows = [(kind, name, 1e3 / arm[f"{kind}_ms"]) for name, arm in seeds_named(results) for kind in ("measured", "predicted")]
-    bars(axes, f"Frames learned a second, {results['workers']} workers", "frames a second", rows)
-
-
-def seeds_memory(axes, results):
-    rows = [(f"stage {i}", arm["arm"], stage["total"] / 1024) for arm in results["memory"]["arms"]
-            for i, stage in enumerate(arm["stages"])]
-    bars(axes, "Memory a stage holds at 4 stages", "KiB", rows)
-
-
-def seeds_equal(axes, results):
-    """One line per schedule, one point per number of microbatches."""
-    rows = [(arm["schedule"], arm["memory_bytes"] / 1024, arm["measured_ms"])
-            for arm in sorted(results["arms"], key=lambda arm: arm["memory_bytes"])]
-    lines(axes, f"Time a sample over memory, {results['workers']} workers", "KiB of the largest stage", "ms", rows)
 
 
 def streams_by_stages(name):
@@ -148,34 +115,11 @@ def streams_by_stages(name):
     return draw
 
 
-def streams_optimizers(axes, results):
-    """Errors relative to adam's with the same schedule and stages."""
-    def key(arm, optimizer):
-        return arm["stream"], arm["schedule"], arm["stages"], optimizer
-    plain = {key(arm, arm["optimizer"]): arm["error"]["mean"] for arm in results["arms"] if arm["group"] == "schedules"}
-    rows = []
-    for arm in results["arms"]:
-        if arm["group"] == "optimizers":
-            adams = plain.get(key(arm, "adam"), plain[arm["stream"], "sequential", 1, "adam"])
-            rows.append((arm["stream"], arm["arm"], arm["error"]["mean"] / (adams or float("nan"))))
-    bars(axes, "Error in the stream over adam's (cut off at 3)", "ratio", rows)
-    axes.set_ylim(0, 3)  # a diverged arm would hide the others
-
-
-def streams_memory(axes, results):
-    name = results["streams"][0]["stream"]
-    rows = [(arm["schedule"], arm["memory_bytes"] / 1024, arm["error"]["mean"]) for arm in results["arms"]
-            if (arm["stream"], arm["group"]) == (name, "schedules")]
-    lines(axes, f"{name}: error in the stream over memory, a point a number of stages", "KiB", "error", rows)
-
-
 # Per suite: {appendix to the file's stem: plot function}.
-PLOTS = {"framerate": {"": framerate}, "pipeline": {"": pipeline}, "prediction": {"": prediction},
-         "ranks": {"": ranks}, "replay": {"": replay},
+PLOTS = {"framerate": {"": framerate}, "prediction": {"": prediction}, "replay": {"": replay}, "seeds": {"": seeds_bubbles},
          "partime": {"": partime_cameras, **{f"-{network}": partime_network(network) for network in PARTIME_NETWORKS}},
-         "seeds": {"": seeds_bubbles, "-rates": seeds_rates, "-memory": seeds_memory, "-equal": seeds_equal},
-         "streams": {"": streams_by_stages("street"), **{f"-{name}": streams_by_stages(name) for name in ("shapes", "turns", "drift")},
-                     "-optimizers": streams_optimizers, "-memory": streams_memory}}
+         "streams": {"": streams_by_stages("street"),
+                     **{f"-{name}": streams_by_stages(name) for name in ("shapes", "turns", "drift")}}}
 
 
 def draw(results, path):
