@@ -3,13 +3,12 @@ at most one earlier part's."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import functools
 import inspect
 import operator
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch import fx, nn
@@ -18,20 +17,14 @@ from millrace._error import Error
 
 SAMPLE, NONE = -1, -2  # as in stages/network.h
 MOST = 0.75  # of a network's weights; a larger module is looked into
-
-
 _TRACING = threading.RLock()
 
 
-def alone(work: Callable[..., Any]) -> Callable[..., Any]:
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
     """One thread at a time: tracing replaces nn.Module's call for the whole process."""
-
-    @functools.wraps(work)
-    def locked(*args: Any, **kwargs: Any) -> Any:
-        with _TRACING:
-            return work(*args, **kwargs)
-
-    return locked
+    with _TRACING:
+        yield
 
 
 @dataclasses.dataclass
@@ -234,7 +227,7 @@ def _longest(module: nn.Module, example: torch.Tensor | None) -> _Cut:
     return found
 
 
-@alone
+@alone()
 def cut(module: nn.Module, example: torch.Tensor | None) -> list[Part]:
     """The parts of `module`, in order. Calls in its forward and in its nn.Sequentials are not split further, except for
     modules with most of the weights. `example` ([1,C,H,W]) shows which values may be passed on; None: all."""

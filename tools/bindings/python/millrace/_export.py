@@ -309,7 +309,7 @@ def _run(functions: list[Function], sample: torch.Tensor) -> torch.Tensor:
     return made[len(functions) - 1]
 
 
-@alone
+@alone()
 @own_modes()
 def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
     """Cuts `module` into parts wherever only a single tensor (and perhaps skip connections) passes between two calls.

@@ -84,14 +84,14 @@ class Stream:
         return self.run.give(tensor.data_ptr(), 0 if told is None else told.data_ptr(), time or 0.0,
                              segment)
 
-    def give_all(self, items: Iterator[Any], segment: Callable[[], int]) -> None:
-        """Gives all frames, or pairs, until the run is stopped. `segment`: of the latest item."""
-        for item in items:
+    def give_all(self, items: Iterator[tuple[Any, int]]) -> None:
+        """Gives all frames, or pairs, each with its segment, until the run is stopped."""
+        for item, segment in items:
             if isinstance(item, (tuple, list)) != self.pairs or (self.pairs and len(item) != 2):
                 due = "an (input, target) pair" if self.pairs else "a frame without a target"
                 raise Error(f"frame {self._count}: {due} is due")
             with inside():
-                number = self.give(*item if self.pairs else (item,), segment=segment())
+                number = self.give(*item if self.pairs else (item,), segment=segment)
             if number < 0:
                 return
 

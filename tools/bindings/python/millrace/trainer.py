@@ -169,13 +169,13 @@ class Trainer:
         """
         self._require_idle()
         if frames is not None:
-            return self._results(iter(frames), ahead, lambda: 0)
-        source = _SourceFrames(self._config(), self._task == "label")
-        return self._results(source, ahead, source.segment)
+            return self._results(((item, 0) for item in frames), ahead)
+        return self._results(_source_frames(self._config(), self._task == "label"), ahead)
 
-    def _results(self, frames: Iterator[Any], ahead: int, segment: Callable[[], int]) -> Iterator[Result]:
+    def _results(self, items: Iterator[tuple[Any, int]], ahead: int) -> Iterator[Result]:
+        """`items`: frames, or pairs of a frame and its target, each with its segment."""
         try:
-            item = next(frames)
+            first = item, _ = next(items)
         except StopIteration:
             return
         pairs = isinstance(item, (tuple, list))
@@ -185,7 +185,7 @@ class Trainer:
 
         def give() -> None:
             try:
-                stream.give_all(itertools.chain([item], frames), segment)
+                stream.give_all(itertools.chain([first], items))
             except BaseException as error:  # the user's; it ends the loop
                 raised.append(error)
             finally:
@@ -368,24 +368,13 @@ class Trainer:
         return [] if self._run is None else self._run.remarks()
 
 
-class _SourceFrames(Iterator[Any]):
-    """Frames of a config's source, with their classes if `labels`. Opens it at the first."""
-
-    def __init__(self, config: _millrace.Config, labels: bool) -> None:
-        self._config, self._labels = config, labels
-        self._source: _millrace.GivenFrames | None = None
-
-    def segment(self) -> int:
-        return 0 if self._source is None else self._source.segment
-
-    def __next__(self) -> Any:
-        if self._source is None:
-            self._source = _millrace.GivenFrames(self._config)
-        while (found := self._source.next(WAIT_MS)) is not None:
-            if found:
-                frame, label = found
-                return (frame, None if label < 0 else label) if self._labels else frame
-        raise StopIteration
+def _source_frames(config: _millrace.Config, labels: bool) -> Iterator[tuple[Any, int]]:
+    """Frames of a config's source, with their classes if `labels`, and their segments."""
+    source = _millrace.GivenFrames(config)
+    while (found := source.next(WAIT_MS)) is not None:
+        if found:
+            frame, label = found
+            yield (frame, None if label < 0 else label) if labels else frame, source.segment
 
 
 def _halt(stream: Stream, inbox: Inbox | None) -> None:
