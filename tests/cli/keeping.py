@@ -70,20 +70,3 @@ class KeepingTest(program.CliTest):
     def assert_saved(self):
         self.report()
         load_file(self.weights)
-
-    def assert_kills_cost_an_interval(self, launch, kills, chance, name, quiet=False):
-        """Each run that launch() starts is killed, and the next one goes on from a whole checkpoint."""
-        learned = 0
-        for kill in range(kills):
-            with self.subTest(kill=kill):
-                process = launch()
-                self.wait_for_more(process)
-                time.sleep(chance.uniform(0, 0.3))
-                process.kill()
-                _, err = process.communicate(timeout=60)
-                if quiet:
-                    self.assertEqual(err, "", "a checkpoint was damaged")
-                load_file(self.kept / NEWEST)
-                self.assertGreater(self.learned(), learned, "it starts from scratch")
-                learned = self.learned()
-        figure(name, f"{kills} kills, {kills} resumes, every checkpoint complete")

@@ -69,7 +69,7 @@ class FaultTest(program.CliTest):
                 load_file(file)
             elif name.endswith(".json"):
                 frames = json.loads(file.read_text())["frames"]
-                self.assertEqual(frames["received"], sum(frames[fate] for fate in ("trained", "dropped", "rejected", "in_flight")))
+                self.assert_accounted(frames)
                 self.assertGreaterEqual(frames["trained"], trained)
             else:
                 self.assertTrue(file.read_bytes().endswith(b"IEND\xaeB`\x82"), name)

@@ -32,11 +32,9 @@ class Sources(RanksTest):
 
     def test_each_kind_of_schedule_learns_from_two_equal_sources_what_it_learns_from_one(self):
         folders, _ = self.sources(1, frames=24)
-        for schedule, stages, cut, capture in (("partime", 2, (4,), "graph"), ("pb", 2, (4,), "eager"),
-                                               ("gpipe", 2, (4,), "eager"), ("2bw", 2, (4,), "graph"),
-                                               ("interleaved", 4, (2, 4, 6), "graph"), ("zb-h1", 2, (4,), "graph")):
+        for schedule, capture in (("partime", "graph"), ("gpipe", "eager"), ("2bw", "graph")):
             with self.subTest(schedule=schedule):
-                tables = self.config(schedule=schedule, stages=stages, cut=cut, capture=capture)
+                tables = self.config(schedule=schedule, capture=capture)
                 tables["source"]["uri"] = folders[0]
                 expected = self.run_over(1, tables, "one")
                 tables["source"]["uris"] = [folders[0]] * 2

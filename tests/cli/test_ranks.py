@@ -63,7 +63,7 @@ class RanksTest(program.CliTest):
         outcome = program.call(*call) if count == 1 else ranks(count, *call)
         self.assert_code(program.DONE, outcome)
         self.assertEqual(outcome.err, "")
-        losses = [json.loads(line).get("loss") for line in log.read_text().splitlines()]
+        losses = [line.get("loss") for line in program.lines_of(log)]
         return program.tensors_of(weights), losses, self.report(report.name)
 
     def run_in_two_parts(self, before, after, tables):
@@ -108,12 +108,10 @@ class RanksTest(program.CliTest):
 @unittest.skipUnless(MPI, "no MPI")
 class Ranks(RanksTest):
     def test_each_worker_on_a_rank_gives_the_same_weights_and_losses(self):
-        """(ranks, the run, and the stages of each rank)"""
-        three_cuts = {"stages": 4, "cut": (2, 4, 6)}
+        """(ranks, the run, and the stages of each rank). All schedules: trainer_ranks_test.cpp."""
         for count, what, stages in (
-                (2, {}, [[0], [1]]), (2, {"capture": "graph"}, [[0], [1]]),
-                (2, {"schedule": "interleaved", "capture": "graph", **three_cuts}, [[0, 2], [1, 3]]),
-                (4, {"schedule": "1f1b", **three_cuts}, [[0], [1], [2], [3]]),
+                (2, {}, [[0], [1]]),
+                (2, {"schedule": "interleaved", "capture": "graph", "stages": 4, "cut": (2, 4, 6)}, [[0, 2], [1, 3]]),
                 (4, {"schedule": "pipedream", "replicas": (2, 2), "guard": {"kind": "roll-back"}}, [[0], [0], [1], [1]])):
             with self.subTest(count=count, **what):
                 report = self.assert_same_over(count, **what)
@@ -124,8 +122,7 @@ class Ranks(RanksTest):
                          {"activation", "target", "gradients of a replica", "turn"})
 
     def test_ranks_that_share_modules_learn_what_one_learns_up_to_rounding(self):
-        for count, schedule, capture in ((2, "sequential", "eager"), (4, "gpipe", "eager"),
-                                         (2, "2bw", "graph"), (4, "partime", "graph"), (4, "zb-h1", "graph")):
+        for count, schedule, capture in ((2, "2bw", "graph"), (4, "gpipe", "eager"), (4, "zb-h1", "graph")):
             with self.subTest(count=count, schedule=schedule, capture=capture):
                 tables = self.config(schedule=schedule, capture=capture)
                 expected, losses, _ = self.run_over(1, tables, "alone")
@@ -168,7 +165,7 @@ class Ranks(RanksTest):
     def test_a_checkpoint_goes_on_with_another_number_of_ranks(self):
         tables = self.config(schedule="sequential", stages=4, cut=(2, 4, 6), optimizer={"kind": "adam", "lr": 0.01})
         expected = self.run_over(1, tables, "alone")[0]
-        for before, after in ((2, 1), (2, 4), (4, 2)):
+        for before, after in ((2, 4), (4, 1)):
             with self.subTest(before=before, after=after):
                 self.assertEqual(self.run_in_two_parts(before, after, tables), expected)
 

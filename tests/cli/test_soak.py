@@ -56,7 +56,7 @@ class Soak(CameraRun, program.CliTest):
 
     def sample(self):
         frames, kernel = self.page.state()["frames"], Path(f"/proc/{self.process.pid}")
-        self.assertEqual(frames["received"], sum(frames[fate] for fate in FATES[1:]))
+        self.assert_accounted(frames)
         status = dict(line.split(":", 1) for line in (kernel / "status").read_text().splitlines())
         held = {"s": round(time.monotonic() - self.began), "KiB": int(status["VmRSS"].split()[0]), "anonymous": int(status["RssAnon"].split()[0]),
                 "threads": int(status["Threads"]), "files": len(os.listdir(kernel / "fd")), **frames}

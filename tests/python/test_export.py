@@ -264,7 +264,7 @@ class Export(PackageTest):
             self.assertRegex(done.stderr, r"^millrace: error: task.teacher: net.pt: .*index out of range in self\n$")
             counts = json.loads((folder / "report.json").read_text())["frames"]
             self.assertLessEqual(counts["trained"], 6)
-            self.assertEqual(counts["received"], sum(counts[k] for k in ("trained", "dropped", "rejected", "in_flight")))
+            self.assert_accounted(counts)
             (folder / "out.safetensors").unlink()
 
     def test_batch_norms_and_code_are_told_of(self):

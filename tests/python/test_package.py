@@ -158,9 +158,8 @@ class Package(PackageTest):
         for result in trainer.run(endless()):
             if result.index == 20:
                 break
-        frames = trainer.report()["frames"]
-        self.assertEqual(frames["received"], frames["trained"] + frames["dropped"] + frames["rejected"])
-        self.assertGreaterEqual(frames["trained"], 21)
+        self.assert_balanced(trainer.report())
+        self.assertGreaterEqual(trainer.report()["frames"]["trained"], 21)
         self.assertTrue(trainer.state_dict())
 
     def test_ctrl_c_is_heard_while_the_engine_works(self):

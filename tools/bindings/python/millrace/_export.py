@@ -141,7 +141,7 @@ class Exported:
     output: list[int]  #: the output's shape for the example, [1,...]
     remarks: list[str]  #: notes for users, one line each
 
-    def save(self, file: str | os.PathLike[str] | io.BytesIO) -> None:
+    def save(self, file: str | os.PathLike[str]) -> None:
         """Writes the file that `[model] preset = "file"` reads. TorchScript is code: load only what you would run."""
         archive, about, count = nn.Module(), [], 0
         for i, part in enumerate(self.parts):
@@ -158,9 +158,6 @@ class Exported:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.jit.save(torch.jit.script(archive), memory, _extra_files={"millrace.json": text})
-        if isinstance(file, io.BytesIO):
-            file.write(memory.getvalue())
-            return
         try:
             write_whole(file, memory.getvalue())
         except OSError as error:
