@@ -21,37 +21,14 @@ WINOGRAD = 2.25
 # PipeDream's Cluster-A: servers of 4 V100 on PCIe, 10 Gbit/s between them; Cluster-B: of 8 on NVLink, 25 Gbit/s.
 CLUSTERS = {"A": (1.25, 10), "B": (3.125, 30)}  # GB/s between and within servers
 
-PIPEDREAM = [("vgg_a", "VGG-16, 4x4 V100, Cluster-A", "15-1", 5.28), ("vgg_b", "VGG-16, 2x8 V100, Cluster-B", "15-1", 2.98),
+PIPEDREAM = [("vgg", "VGG-16, 4x4 V100, Cluster-A", "15-1", 5.28), ("vgg", "VGG-16, 2x8 V100, Cluster-B", "15-1", 2.98),
              ("resnet", "ResNet-50, 4x4 V100, Cluster-A", "16", 1.0), ("resnet", "ResNet-50, 2x8 V100, Cluster-B", "16", 1.0),
              ("gnmt", "GNMT-8, 3x4 V100, Cluster-A", "straight", 2.95)]
 
-WHY_WORKED_OUT = {
-    "vgg_a": "same configuration. Ours is a ratio of predicted times, PipeDream's of measured epochs. PipeDream's optimizer "
-             "assumes half of the network's rate, since it counts bytes in both directions; at the full rate the factor is "
-             "half as large, so the measured baseline reached less than half of that rate",
-    "vgg_b": "same configuration at half the network's rate; at its full rate data parallelism would be enough. The measured "
-             "baseline was slower than half the nominal rate explains, by another factor of 1.6",
-    "resnet": "none",
-    "gnmt": "not reproduced. For data parallelism the plan counts an all-reduce of all 0.78 GB of weights, including the word "
-            "tables, for every minibatch; the measured factor of 2.95 means that the baseline needed less than a third of "
-            "that time, and a profile does not show how. At the network's full rate straight is within a factor of 1.6 of "
-            "the published figure. The plan's best replicates stages, since it overlaps the replicas' all-reduce with "
-            "computing"}
 
-WHY_MEASURED = {
-    "vgg_a": "same configuration; at half of the network's rate the factor is within 8 % of the measured one",
-    "vgg_b": "another configuration: 9-7 is a little faster than 15-1 here, since each of its two stages exchanges gradients "
-             "within a server; like 15-1 it leaves one server's weights to few devices. Ours is a ratio of predicted times; "
-             "the measured baseline was half as slow again as half of the nominal rate explains",
-    "resnet": "none",
-    "gnmt": "not reproduced at half of the network's rate, where the all-reduce of 1.1 GB of weights dominates the baseline; "
-            "at its full rate straight is within a factor of 1.2 of the published figure. The plan's best replicates stages, "
-            "since it overlaps the replicas' all-reduce with computing"}
-
-
-def row(source, what, published, ours, published_figure, our_figure, explanation):
+def row(source, what, published, ours, published_figure, our_figure):
     return {"arm": f"{source}: {what}", "source": source, "what": what, "published": published, "ours": ours,
-            "published_figure": published_figure, "our_figure": our_figure, "explanation": explanation}
+            "published_figure": published_figure, "our_figure": our_figure}
 
 
 def with_frames(profile, factor):
@@ -65,14 +42,14 @@ def with_frames(profile, factor):
             "modules": [{key: scaled(key, value) for key, value in module.items()} for module in profile["modules"]]}
 
 
-def pipedream(machine, networks, why, source):
+def pipedream(machine, networks, source):
     """Table 1 of PipeDream (Narayanan et al., SOSP 2019): configuration, and epoch time against data parallel."""
     rows = []
-    for case, what, configuration, speedup in PIPEDREAM:
+    for network, what, configuration, speedup in PIPEDREAM:
         devices, cluster = what.split()[1], CLUSTERS[what[-1]]
 
         def planned(share):
-            cuts = machine.cuts(profile=networks[case.split("_")[0]], devices=devices, schedule="pipedream", overlap="all",
+            cuts = machine.cuts(profile=networks[network], devices=devices, schedule="pipedream", overlap="all",
                                 links=f"{share * cluster[0]},{cluster[1]}")
             straight = len(cuts["replicas"]) > 1 and set(cuts["replicas"]) == {1}
             return ("straight" if straight else "-".join(map(str, cuts["replicas"])),
@@ -82,7 +59,7 @@ def pipedream(machine, networks, why, source):
         ours = "{}, {:.3g}x; straight {:.3g}x"
         rows.append(row(source, what, f"{configuration}, {speedup:.3g}x",
                         f"{ours.format(*half)} (at the full rate of the network {ours.format(*full)})", speedup,
-                        half[2] if configuration == "straight" else half[1], why[case]))
+                        half[2] if configuration == "straight" else half[1]))
     return rows
 
 
@@ -124,9 +101,7 @@ def partime(machine):
                 rows.append(row(
                     "PARTIME, arXiv 2210.09147, section 4", f"{layers} layers, {side} x {side}, 2 to 8 GPUs, {how}",
                     "grows with depth and resolution, levels off for shallow networks",
-                    " ".join(f"{value:.2f}" for value in ours), None, ours[-1],
-                    "published as curves, so only trends are compared: small frames wait for one host to launch kernels; with "
-                    "10 layers on 8 GPUs, some have two layers; large frames scale with N"))
+                    " ".join(f"{value:.2f}" for value in ours), None, ours[-1]))
     return rows
 
 
@@ -143,8 +118,7 @@ def schedules(machine):
     def bubble(source, p, m, schedule, chunks=1):
         published, ours = (p - 1) / (chunks * m), outcome(p, schedule, m, chunks)["bubble"]
         what = f"bubble, {p} stages, {m} microbatches" + (f", {chunks} chunks" if chunks > 1 else "")
-        return row(source, what, f"{published:.6g}", f"{ours:.6g}", published, ours,
-                   "none: the plan's bubble is the formula's where stages are equal")
+        return row(source, what, f"{published:.6g}", f"{ours:.6g}", published, ours)
 
     shapes = ((2, 4), (4, 8), (8, 32))
     rows = [bubble("GPipe, arXiv 1811.06965: (p-1)/m", p, m, "gpipe") for p, m in shapes]
@@ -157,14 +131,13 @@ def schedules(machine):
             on = f"{other} and 2bw, {p} equal stages, {m} microbatches"
             formula, rate = (m + p - 1) / m, flushing["sample_ms"] / two["sample_ms"]
             rows.append(row("PipeDream-2BW, arXiv 2006.09503: no flush", f"time a sample, {on}",
-                            f"(m+p-1)/m = {formula:.6g}", f"{rate:.6g}", formula, rate, "none where stages are equal"))
+                            f"(m+p-1)/m = {formula:.6g}", f"{rate:.6g}", formula, rate))
             # A stage of 32/p layers, each with 0.1 GB per version and gradient, and 0.3 GB per sample.
             samples = m if other == "gpipe" else min(m, p)
             formula = (2 * 0.1 + samples * 0.3) / (3 * 0.1 + p * 0.3)
             memory = flushing["peak_bytes"] / two["peak_bytes"]
             rows.append(row("PipeDream-2BW, arXiv 2006.09503: two versions", f"memory, {on}", f"{formula:.6g}",
-                            f"{memory:.6g}", formula, memory,
-                            "none: versions and samples are counted off the schedule"))
+                            f"{memory:.6g}", formula, memory))
     return rows
 
 
@@ -172,11 +145,11 @@ def published(machine, options):
     worked_out = {name: json.loads((PROFILES / f"{file}.json").read_text())
                   for name, file in (("vgg", "vgg16"), ("resnet", "resnet50"), ("gnmt", "gnmt8"))}
     source = "PipeDream, SOSP 2019, table 1"
-    rows = pipedream(machine, worked_out, WHY_WORKED_OUT, source)
+    rows = pipedream(machine, worked_out, source)
     if options.profiles:  # of minibatches of 128
         theirs = {"vgg": ("image_classification/profiles/vgg16", 64), "resnet": ("image_classification/profiles/resnet50", 128),
                   "gnmt": ("translation/profiles/gnmt_large", 64)}
         measured = {name: with_frames(machine.profile(path=f"{options.profiles}/{path}/graph.txt", frames=128), frames / 128)
                     for name, (path, frames) in theirs.items()}
-        rows += pipedream(machine, measured, WHY_MEASURED, f"{source}, from its authors' profiles")
+        rows += pipedream(machine, measured, f"{source}, from its authors' profiles")
     return {"profiles": options.profiles, "arms": rows + partime(machine), "threads": 1}
