@@ -47,7 +47,7 @@ class Alerts(program.CliTest):
         self.assertRegex(shot.name, "-event-1-frame-380.png$")
         self.assertGreater(program.png_size(shot)[0], 48)  # three pictures
         self.assertIn("32x16", program.call("inspect", clip).out, "the frame beside its error")
-        lines = [json.loads(line) for line in (self.folder / "log.jsonl").read_text().splitlines()]
+        lines = program.lines_of(self.folder / "log.jsonl")
         self.assertEqual([line["frame"] for line in lines if line["unexpected"]][0], 380)
         self.assertGreater(lines[380]["deviation"], 4)
         self.assertIn(report["novelty"]["marked"], range(3, 7))  # light is compared over three looks

@@ -124,5 +124,3 @@ class Labels(program.CliTest):
                 self.assert_check_refuses(program.merged(good, tables), *words)
         (self.folder / "three.csv").write_text("time,class\n0,a\n1,b\n2,c\n")
         self.assert_check_refuses(program.merged(good, {"task": {"labels": self.folder / "three.csv"}}), "model.layer", "2 outputs, the source 3 classes")
-
-

@@ -28,7 +28,7 @@ class Log(program.CliTest):
             with self.subTest(every=every):
                 self.log.unlink(missing_ok=True)
                 report, _ = self.learn(self.config(log_every=every))
-                lines = [json.loads(line) for line in self.log.read_text().splitlines()]
+                lines = program.lines_of(self.log)
                 self.assertEqual([line["frame"] for line in lines], list(range(0, FRAMES, every)))
                 for line in lines:
                     for key in NUMBERS:

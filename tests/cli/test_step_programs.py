@@ -42,31 +42,25 @@ class StepPrograms(reference.ReferenceTest):
         self.assertRegex(shown.out, r"stage 1 on cpu:1 with 2 threads, gradients 0 ")
         report, _ = self.train(cut=[], threads=[1, 2])  # balanced for the threads that stages have
         self.assertEqual((report["threads"], len(report["cut"])), ([1, 2], 1))
+        for pipeline, words in (({"threads": 2, "capture": "eager"}, "runs no step program"),
+                                ({"threads": [1, 1, 1]}, "3 counts, pipeline.stages is 2"),
+                                ({"threads": 1000}, "usable cores")):
+            self.assert_check_refuses(program.bare(self.config(**pipeline)), "config.toml:", "threads", words)
 
     def test_threads_and_cut_that_are_left_to_the_start_of_a_run(self):
         cores = len(os.sched_getaffinity(0))
-        for stages, cut in ((1, []), (2, []), (2, [3])):
+        for stages, cut in ((1, []), (2, [])):
             with self.subTest(stages=stages, cut=cut):
                 report, weights = self.train(stages=stages, cut=cut, threads="auto")
                 self.assertEqual((report["stages"], len(report["threads"])), (stages, stages))
                 self.assertLessEqual(sum(report["threads"]), max(cores, stages))
-                self.assertIn(report["cut"], [cut] if cut or stages == 1 else [[place] for place in range(1, 8)])
+                self.assertEqual(len(report["cut"]), stages - 1)
                 named, others = self.train(stages=stages, cut=report["cut"], threads=report["threads"])
                 self.assertEqual(named["devices"], report["devices"])
                 self.assert_same_bits(weights, others)
         shown = self.succeed("check", program.write_toml(self.folder / "c.toml", program.bare(self.config(threads="auto"))))
         self.assertIn("threads = 'auto'", shown.out)
         self.assertIn("threads of each stage, and its core, chosen by module times measured at the start", shown.out)
-
-    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "refused for that")
-    def test_threads_that_nothing_could_be_shared_by(self):
-        for pipeline, words in (({"threads": 2, "capture": "eager"}, "runs no step program"),
-                                ({"threads": [1, 1, 1]}, "3 counts, pipeline.stages is 2"),
-                                ({"threads": 1000}, "usable cores")):
-            with self.subTest(**pipeline):
-                config = program.write_toml(self.folder / "bad.toml", program.bare(self.config(**pipeline)))
-                outcome = program.call("check", config)
-                self.assert_refused(program.BAD_USAGE, outcome, "bad.toml:", "threads", words)
 
     def test_auto_is_graph_on_cores_and_eager_another_way_to_the_same_step(self):
         (auto, weights), (graph, others), (eager, plain) = (self.train(**how) for how in (
@@ -82,10 +76,9 @@ class StepPrograms(reference.ReferenceTest):
     def test_a_norm_before_which_nothing_is_learned(self):
         norm = {"type": "instancenorm"}
         for layers, cut in (([norm, *LAYERS], [3]), (LAYERS, [1])):
-            for pipeline in ({}, {"schedule": "zb-h1"}):
-                with self.subTest(cut=cut, **pipeline):
-                    report, _ = self.train(model={"preset": "layers", "layer": layers}, cut=cut, **pipeline)
-                    self.assertEqual(report["loss"]["not_finite"], 0)
+            with self.subTest(cut=cut):
+                report, _ = self.train(model={"preset": "layers", "layer": layers}, cut=cut, schedule="zb-h1")
+                self.assertEqual(report["loss"]["not_finite"], 0)
         for capture in ("graph", "eager"):  # one channel has the strides of any layout
             report, _ = self.train(model={"layers": 3, "features": 1, "kernel": 3, "norm": "instance", "freeze": ["0.*"]}, capture=capture)
             self.assertEqual(report["loss"]["not_finite"], 0)

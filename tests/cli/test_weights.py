@@ -95,14 +95,8 @@ class Refusals(program.CliTest):
                                ({"2.bias": torch.zeros(4, dtype=torch.int64)}, '"2.bias"', "I64")):
             save_file({**self.good, **change}, self.weights)
             self.refused(*parts)
-        save_file({name: value for name, value in self.good.items() if name != "4.bias"}, self.weights)
+        del self.good["4.bias"]
+        save_file(self.good, self.weights)
         self.refused('"4.bias"')
-
-    def test_what_is_no_safetensors_file(self):
-        for data in (b"this is the text of no such file at all", self.weights.read_bytes()[:20]):
-            self.weights.write_bytes(data)
-            self.refused(self.weights)
-        self.weights.unlink()
-        self.refused(self.weights)
-        self.weights.mkdir()
+        self.weights.write_bytes(b"this is the text of no such file at all")
         self.refused(self.weights)
