@@ -227,9 +227,7 @@ class Refusals(LayersTest):
 
     def test_an_output_that_is_no_target(self):
         for layers in ([conv(4)], [conv(3, stride=2)], [layer("maxpool"), layer("upsample", factor=3)]):
-            file = program.write_toml(self.folder / "config.toml", self.config(layers, []))
-            outcome = program.call("run", file)
-            self.assert_refused(program.BAD_USAGE, outcome, f"{file}:", "24x16")
+            self.assert_run_refuses(self.config(layers, []), "config.toml:", "24x16")
 
     def test_sizes_known_when_the_source_is_open(self):
         # 0 is the source's own: check can't know it and must not mind.
@@ -245,5 +243,4 @@ class Refusals(LayersTest):
         uri = program.write_frames(self.folder / "odd", program.random_frames(0, 2, 15, 23))
         config = self.config([layer("maxpool"), layer("upsample"), conv(3)], [1])
         config["source"] = {"uri": uri, "width": 0, "height": 0}
-        file = program.write_toml(self.folder / "config.toml", config)
-        self.assert_refused(program.BAD_USAGE, program.call("run", file), f"{file}:", "23x15")
+        self.assert_run_refuses(config, "config.toml:", "23x15")

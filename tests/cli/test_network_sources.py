@@ -18,8 +18,7 @@ class NetworkTest(program.CliTest):
         return report, outcome
 
     def assert_not_there(self, uri):
-        outcome = program.call("run", self.write({"source": {"uri": uri}}))
-        self.assert_refused(program.NO_SOURCE, outcome, uri.rpartition("/")[2])
+        self.assert_run_refuses({"source": {"uri": uri}}, uri.rpartition("/")[2], code=program.NO_SOURCE)
 
 
 @unittest.skipUnless(program.VIDEO.exists(), "needs the sample video")

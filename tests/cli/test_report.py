@@ -247,19 +247,12 @@ class Outputs(ReportTest):
 class Compare(program.CliTest):
     """`millrace compare`: reports of several runs side by side."""
 
-    def reports(self):
-        """Two runs that differ in one key."""
-        paths = []
-        for rate in (0.001, 0.01):
-            paths.append(self.folder / f"{rate}.json")
-            self.succeed("run", "--quiet", "--report", paths[-1], *program.settings({
-                "source": {"uri": "synth:shapes?frames=30", "width": 16, "height": 12},
-                **program.PLAIN, "model": {"preset": "partime-cnn", "layers": 2, "features": 2}, "pipeline": {"cut": [2]}, "optimizer": {"lr": rate},
-                "output": {"log": self.folder / f"{rate}.jsonl", "log_every": 1}}))
-        return paths
-
-    def test_two_runs(self):
-        first, second = self.reports()
+    def test_two_runs_that_differ_in_one_key(self):
+        first, second = (self.folder / f"{rate}.json" for rate in (0.001, 0.01))
+        for path in (first, second):
+            self.succeed("run", "--quiet", "--report", path, *program.settings(program.small(
+                "synth:shapes?frames=30", optimizer={"lr": float(path.stem)},
+                output={"log": path.with_suffix(".jsonl"), "log_every": 1})))
         logs = f"{self.folder}/0.001.jsonl,{self.folder}/0.01.jsonl"
         plain = program.call("compare", first, second, "--plot", self.folder / "own.png")  # the reports name their logs
         outcome = program.call("compare", first, second, "--logs", logs, "--plot", self.folder / "loss.png")
@@ -268,9 +261,8 @@ class Compare(program.CliTest):
         lines = outcome.out.splitlines()
         self.assertEqual(lines[0].split(), [str(first), str(second)])
         self.assertIn(["optimizer.lr", "0.001", "0.01"], [line.split() for line in lines])
-        trained, = (line.split() for line in lines if line.startswith("frames trained"))
-        self.assertEqual(trained, ["frames", "trained", "30", "30"])
-        self.assertTrue(any(line.startswith("loss, last 100") for line in lines), outcome.out)
+        self.assertIn(["frames", "trained", "30", "30"], [line.split() for line in lines])
+        self.assertIn("\nloss, last 100", outcome.out)
         self.assertGreater(program.png_size(self.folder / "loss.png")[0], 100)
 
     def test_bad_usage(self):

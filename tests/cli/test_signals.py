@@ -164,28 +164,17 @@ class Service(program.CliTest):
         """The next message's lines, as a dict."""
         return dict(line.split("=", 1) for line in self.socket.recv(4096).decode().splitlines())
 
-    def start(self, *options):
+    def test_systemd_hears_of_trained_frames_until_the_end(self):
         config = self.write(program.bare(program.small(source={"pace": "live", "fps": 50})))
-        process = self.ends(program.start("run", config, "--quiet", *options, env={
-            "NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "1000000"}))
-        self.assertEqual(self.hear()["READY"], "1")
-        return process
-
-    def assert_stopping(self):
-        while "STOPPING" not in (message := self.hear()):
-            self.assertIn("WATCHDOG", message)
-
-    def test_systemd_hears_of_trained_frames_until_it_asks_for_the_end(self):
-        process = self.start()
-        for _ in range(3):
+        for frames in (0, 100):  # until it asks for the end, or unasked
+            process = self.ends(program.start("run", config, "--quiet", "--frames", frames, env={
+                "NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "1000000"}))
+            self.assertEqual(self.hear()["READY"], "1")
             message = self.hear()
             self.assertEqual(message["WATCHDOG"], "1")
             self.assertRegex(message["STATUS"], r"^frame \d+ .* fps")
-        process.send_signal(signal.SIGTERM)
-        self.assert_stopping()
-        self.finish(process)
-
-    def test_systemd_hears_of_an_end_that_nobody_asked_for(self):
-        process = self.start("--frames", "20")
-        self.assert_stopping()
-        self.finish(process)
+            if not frames:
+                process.send_signal(signal.SIGTERM)
+            while "STOPPING" not in (message := self.hear()):
+                self.assertIn("WATCHDOG", message)
+            self.finish(process)

@@ -52,8 +52,7 @@ class Refusals(SourceTest):
 
     def test_nothing_is_written(self):
         output = {"report": self.folder / "report.json", "weights": self.folder / "weights.safetensors"}
-        config = self.write({**self.config("/is/not/there"), "output": output})
-        self.assert_refused(program.NO_SOURCE, program.call("run", config))
+        self.assert_run_refuses({**self.config("/is/not/there"), "output": output}, code=program.NO_SOURCE)
         self.assertEqual([path.name for path in self.folder.iterdir()], ["config.toml"])
 
 
