@@ -1,6 +1,7 @@
 """Bench runs its suites, writes what it measured and compares. Says nothing of how fast anything is."""
 
 import importlib.util
+import itertools
 import json
 import math
 import os
@@ -46,7 +47,6 @@ class Bench(program.CliTest):
         self.assertEqual([arm["arm"] for arm in results["arms"]],
                          [f"{network} 16 {arm}" for network in ("basic", "kernel")
                           for arm in ("x1", "x2", "x1x2") if several or arm != "x1x2"])
-        self.assertEqual(results["arms"][0]["speedup"], 1)
         self.assertIn("libtorch", results["provenance"])
 
     def test_camera(self):
@@ -57,33 +57,25 @@ class Bench(program.CliTest):
         self.assertGreater(shown["p50"], captured["p50"])
 
     def test_pipeline(self):
-        self.results("pipeline", "--stages", "1")
-        other = (self.folder / "pipeline.json").rename(self.folder / "other.json")
-        results, told = self.results("pipeline", "--stages", "1", "--compare", other, parts=("step/bare",),
-                                     positive=("bare_loop_ms", "step_over_bare"))
+        results, _ = self.results("pipeline", "--stages", "1")
         self.assert_positive(results, "monitor_ns")
+        other = (self.folder / "pipeline.json").rename(self.folder / "other.json")
+        _, told = self.results("pipeline", "--stages", "1", "--compare", other, parts=("step/bare",),
+                               positive=("bare_loop_ms", "step_over_bare"))
         self.assertIn("step_ms", told.partition("ratios to")[2])
 
     def test_partime(self):
         results, _ = self.results("partime", "--networks", "basic", "--sizes", "16,24", "--stages", "3", parts=(
             "Shallow networks", "**Predicted**", "partime-basic.png", "Which camera", "eager: measured ms"))
-        arms = results["arms"]
-        self.assertEqual({(arm["network"], arm["size"], arm["stages"], arm["capture"]) for arm in arms},
-                         {("basic", size, stages, capture) for size in (16, 24) for stages in (1, 2, 3)
-                          for capture in ("graph", "eager")})
-        for arm in arms:
-            kinds = {"predicted"} | ({"measured"} if arm["stages"] <= results["cores"] else set())
-            for kind in ("predicted", "measured"):
-                self.assertEqual(kind in arm, kind in kinds, arm["arm"])
-            for kind in kinds:
+        self.assertEqual({(arm["size"], arm["stages"], arm["capture"]) for arm in results["arms"]},
+                         set(itertools.product((16, 24), (1, 2, 3), ("graph", "eager"))))
+        for arm in results["arms"]:
+            self.assertEqual("measured" in arm, arm["stages"] <= results["cores"], arm["arm"])
+            for kind in {"predicted", "measured"} & arm.keys():
                 self.assert_positive(arm[kind], "step_ms", "T_ms", "slowest_ms", "K")
-        self.assertEqual(len(results["statements"]), 5)
         said = {row["statement"]: row["answer"] for row in results["statements"]}
-        self.assertEqual(said["The deeper, the more linear"], "-")  # that network was not run
-        self.assertIn(said["Without graphs overheads are too high"], ("yes", "no"))
+        self.assertEqual((len(said), said["The deeper, the more linear"]), (5, "-"), "that network was not run")
         self.assertEqual({camera["fps"] for camera in results["cameras"]}, {10, 25, 30, 60})
-        self.assertLessEqual(max(camera["size"] for camera in results["cameras"]), 24)
-        self.assertTrue((self.folder / "partime-basic.png").exists())
 
     @unittest.skipUnless(shutil.which("mpirun"), "no MPI")
     def test_ranks(self):
@@ -97,19 +89,13 @@ class Bench(program.CliTest):
         results, page = self.results("prediction", "--quick", "--networks", "basic", parts=("## basic, 16 x 16",),
                                      positive=("predicted_ms", "measured_ms", "ratio"))
         schedules = {"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b", "interleaved", "zb-h1"}
-        self.assertEqual({(arm["schedule"], arm["workers"]) for arm in results["arms"]},
-                         {(name, workers) for name in schedules for workers in (1, 2)})
-        for arm in results["arms"]:
-            self.assertEqual(arm["stages"], arm["workers"] * (2 if arm["schedule"] == "interleaved" else 1))
-            self.assertEqual(len(arm["cut"]), arm["stages"] - 1)
+        self.assertEqual({(arm["schedule"], arm["workers"]) for arm in results["arms"]}, set(itertools.product(schedules, (1, 2))))
         self.assertIn(f"{results['within']} of 18 are within 5 %", page)
-        self.assertEqual(page.count("| 1f1b |"), 2)
 
     def test_seeds(self):
-        results, _ = self.results("seeds", "--quick", "--stages", "2", parts=("## Bubbles", "seeds.png", "## Memory", "(p-1)/m"))
+        results, _ = self.results("seeds", "--quick", "--stages", "2", parts=("## Bubbles", "seeds.png", "## Memory", "(p-1)/m"),
+                                  positive=("measured_ms", "predicted_ms", "work_ms"))
         steps = {arm["arm"]: arm for arm in results["arms"]}
-        for name in ("sequential", "pipedream", "2bw, m = 4", "gpipe, m = 4", "1f1b, m = 4", "interleaved, m = 4"):
-            self.assert_positive(steps[name], "measured_ms", "predicted_ms", "work_ms")
         if results["workers"] == 2:
             for name, share in (("gpipe", 1 / 5), ("1f1b", 1 / 5), ("interleaved", 1 / 9)):
                 bubble = steps[f"{name}, m = 4"]["bubble"]
@@ -161,21 +147,14 @@ class Bench(program.CliTest):
         results, _ = self.results("replay", "--frames", "60", parts=("| reservoir |",), positive=(
             "loss_mean", "loss_last_100", "latency_p99_ms", "p99_over_none"))
         self.assertEqual([arm["arm"] for arm in results["arms"]], ["none", "recent", "reservoir", "hard"])
-        for arm in results["arms"]:
-            self.assertEqual(len(arm["curve"]), (60 - arm["dropped"]) // 10, arm)
-            if arm["arm"] == "none":  # on a busy machine the others may find no time, either
-                self.assertEqual(arm["replayed"], 0, arm)
+        self.assertEqual(results["arms"][0]["replayed"], 0)  # on a busy machine the others may find no time, either
 
     def test_ingest(self):
-        results, page = self.results("ingest")
-        arms = {arm["arm"]: arm for arm in results["arms"]}
-        self.assertEqual(list(arms), [f"{kind} {size}" for kind in ("rgb", "grey")
-                                      for size in ("640x480", "1280x720", "1920x1080")] + ["hop at once", "hop every ms"])
-        for name, arm in arms.items():
-            ways = ("queue_ns", "gstreamer_ns", "mutex_ns", "over_gstreamer", "over_mutex") if "hop" in name else (
-                "ingest_us", "memcpy_us", "opencv_us", "over_memcpy", "over_opencv")
-            self.assert_positive(arm, *ways)
-            self.assertIn(f"| {name} |", page)
+        results, _ = self.results("ingest", parts=("| grey 1920x1080 |", "| hop every ms |"))
+        self.assertEqual(len(results["arms"]), 6 + 2)
+        for arm in results["arms"]:
+            self.assert_positive(arm, *(("queue_ns", "gstreamer_ns", "mutex_ns", "over_gstreamer", "over_mutex") if "hop" in arm["arm"]
+                                        else ("ingest_us", "memcpy_us", "opencv_us", "over_memcpy", "over_opencv")))
 
     def test_tables(self):
         """With graphs in the form and the places of PipeDream's repository; their figures are of no network."""

@@ -40,35 +40,16 @@ class Pages(unittest.TestCase):
                     for picture in drawn.values():
                         self.assertTrue(picture.startswith(b"\x89PNG"))
 
-    # Results as a GPU might have given them: some aims met, some missed, some arms failed, one list not measured.
-    GPU = {"suite": "gpu", "provenance": {"version": "9.9", "compiler": "GNU 12", "libtorch": "2.11.0", "cuda": "13.0",
-                                          "cpu": "some CPU", "gpu": "some GPU", "threads": 1},
-           "device": {"torch": "2.11", "cudnn": 91900, "processors": 100, "clock_hz": 1e9, "generation": 9, "bytes_a_second": 1e12},
-           "networks": [{"name": "10x16 k5", "width": 32, "height": 16, "aim_ms": 0.05,
-                         "ours": {"float32": {"step_ms": 0.06, "engine_ms": 0.07}, "tf32": {"error": "no room"}},
-                         "pytorch": {"float32, deterministic": {"ms": 0.3}, "float32, benchmark": {"ms": 0.04},
-                                     "tf32, channels_last": {"ms": 0.2}, "bf16, compile": {"error": "no compiler"}}}],
-           "stages": [{"name": "10x16 k5", "width": 32, "height": 16, "stages": 4, "staged_fps": 240.0, "one_fps": 200.0,
-                       "ratio": 1.2}],
-           "latency": [{"name": "10x16 k5", "width": 32, "height": 16, "stages": 1, "error": "out of memory"}],
-           "kernels": [{"name": "10x16 k5", "width": 32, "height": 16, "precision": "float32", "operations": [
-               {"name": "forward", "kernel": "gpu", "us": 10.0, "flops": 25.6e6, "bytes": 1e6},
-               {"name": "update", "kernel": "LibTorch", "us": 30.0, "flops": 0, "bytes": 3e6},
-               {"name": "forward", "kernel": "gpu", "us": 10.0, "flops": 25.6e6, "bytes": 1e6}]}]}
-
-    def test_the_gpu_page_has_a_row_for_each_entry_and_missed_aims_in_bold(self):
-        lines = pages.page(self.GPU).splitlines()
+    def test_the_gpu_page_names_what_failed_and_what_was_not_measured(self):
+        network = {"name": "10x16 k5", "width": 32, "height": 16}
+        lines = pages.page({"suite": "gpu", "networks": [
+            {**network, "aim_ms": 0.05, "ours": {"float32": {"step_ms": 0.06, "engine_ms": 0.07}, "tf32": {"error": "no room"}},
+             "pytorch": {"float32, deterministic": {"ms": 0.3}, "float32, benchmark": {"ms": 0.04}, "bf16, compile": {"error": "no compiler"}}}],
+            "latency": [{**network, "stages": 1, "error": "out of memory"}]}).splitlines()
         for line in ("| 10x16 k5 | 32x16 | float32 | 0.0600 | 0.05 | **1.20** | 0.0400 | **1.50** | 0.0700 | 0.3000 | 0.0400 |  |  |",
-                     "| 10x16 k5 | 32x16 | tf32 |  |  |  | 0.2000 |  |  |  |  | 0.2000 |  |",
-                     "- 10x16 k5 32x16, ours tf32: no room",
-                     "- 10x16 k5 32x16, pytorch bf16, compile: no compiler",
-                     "| 10x16 k5 | 32x16 | 4 | 240.0 | 200.0 | **1.20** |",
-                     "| 10x16 k5 | 32x16 | 1 |  |  |  |  |  | out of memory |",
-                     "| update | LibTorch | 1 | 30.00 | 60.0 |  |  | 10 |",
-                     "| forward | gpu | 2 | 20.00 | 40.0 | 10 | 1 | 10 |",
-                     "Not measured."):
+                     "- 10x16 k5 32x16, ours tf32: no room", "- 10x16 k5 32x16, pytorch bf16, compile: no compiler",
+                     "| 10x16 k5 | 32x16 | 1 |  |  |  |  |  | out of memory |", "Not measured."):
             self.assertIn(line, lines)
-        self.assertIn("some GPU, some CPU, GNU 12, LibTorch 2.11.0, CUDA 13.0, millrace 9.9", "\n".join(lines))
 
 
 class Published(unittest.TestCase):
