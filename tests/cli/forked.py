@@ -44,8 +44,6 @@ class ForkServer:
             self.socket.sendmsg([request], control)
             return struct.unpack("i", self.socket.recv(4))[0]
 
-    def popen(self, words, **options):
-        return ForkedProgram(self, words, **options)
 
 
 class ForkedProgram(subprocess.Popen):

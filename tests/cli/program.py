@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy
 from PIL import Image
 
-from forked import ForkServer
+from forked import ForkedProgram, ForkServer
 
 ROOT = Path(__file__).resolve().parents[2]
 MILLRACE = os.environ.get("MILLRACE", str(ROOT / "build" / "release" / "millrace"))
@@ -45,7 +45,7 @@ def start(*args, env=None):
     command = [MILLRACE, *map(str, args)]
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     if FORK_SERVER and env is None:
-        return FORK_SERVER.popen(command, **streams)
+        return ForkedProgram(FORK_SERVER, command, **streams)
     return subprocess.Popen(command, env={**os.environ, **(env or {})}, **streams)
 
 

@@ -67,18 +67,14 @@ class Embedded(CliTest):
         checkpoint = self.folder / "checkpoint/checkpoint.safetensors"
         settings = [*SYNTHETIC, "--quiet", *sets(
             "source.pace=asap", f"checkpoint.dir={checkpoint.parent}", "checkpoint.every=50",
-            f"output.report={self.folder}/report.json", "output.loss_plot=", "output.prediction=")]
+            "output.report=", "output.loss_plot=", "output.prediction=")]
         process = self.ends(start("run", config, *settings))
         self.wait_until(checkpoint.exists, "it learns until the power fails", process)
         self.end(process)
-        self.succeed("run", config, *settings, "--frames", 10)
-        resumed = self.first_loss()
+        resumed, _ = self.reported("run", config, *settings, "--frames", 10)
         shutil.rmtree(checkpoint.parent)
-        self.succeed("run", config, *settings, "--frames", 10)
-        self.assertLess(resumed, self.first_loss(), "which is that of the copy of the last frame")
-
-    def first_loss(self):
-        return float(re.search(r'"first": ([0-9.e-]+)', (self.folder / "report.json").read_text())[1])
+        anew, _ = self.reported("run", config, *settings, "--frames", 10)
+        self.assertLess(resumed["loss"]["first"], anew["loss"]["first"], "which is that of the copy of the last frame")
 
     @needs("systemd-analyze")
     def test_unit_is_accepted_exposes_little_and_asks_for_real_time_and_no_other_privilege(self):

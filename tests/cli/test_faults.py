@@ -16,7 +16,7 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 import program
-from forked import ForkServer
+from forked import ForkedProgram, ForkServer
 from keeping import EVERY, FPS, KILLS, MODEL, NEWEST, PREVIOUS, KeepingTest, figure, frames_logged, frames_of
 
 FRAMES = 30
@@ -44,7 +44,8 @@ class FaultTest(program.CliTest):
         self.config = self.write(self.tables)
 
     def start(self, *options):
-        return self.ends(self.server.popen(
+        return self.ends(ForkedProgram(
+            self.server,
             [program.MILLRACE, "run", str(self.config), "--quiet", *map(str, options)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 

@@ -1,7 +1,6 @@
 """What a run takes of the machine's memory: that it loads no library it has no use for, and that its report and `check` say
 where the rest goes."""
 
-import json
 import re
 import unittest
 from pathlib import Path
@@ -28,21 +27,18 @@ class Memory(program.CliTest):
                   and not re.match(OF_LIBTORCH + "|libicu", name)]
         self.assertEqual(unused, [])
 
-    def run_of(self, stages, schedule):
-        """(its config, its report's bytes beside the libraries, what the process grew by)"""
-        config = self.write(program.merged(program.BARE, {
-            "source": {"uri": "synth:shapes", "width": 128, "height": 96}, "model": {"preset": "partime-cnn", "layers": 8},
-            "pipeline": {"stages": stages, "cut": list(range(2, 2 * stages, 2)), "schedule": schedule}}))
-        report = self.folder / "report.json"
-        program.call("run", config, "--frames", 8, "--quiet", "--report", report, env={})
-        made = json.loads(report.read_text())
-        return config, sum(made["memory_bytes"]["total"]), made["process"]["peak_bytes"]
-
     def test_the_report_accounts_for_what_more_stages_take(self):
         for schedule in ("partime", "pb", "pipedream"):
             with self.subTest(schedule):
-                _, one, peak_of_one = self.run_of(1, schedule)
-                config, four, peak_of_four = self.run_of(4, schedule)
-                self.assertGreater((four - one) / (peak_of_four - peak_of_one), 0.9)
+                accounted, peaks = [], []
+                for stages in (1, 4):
+                    config = self.write(program.bare(program.small(
+                        source={"width": 128, "height": 96}, model={"layers": 8, "features": 32},
+                        pipeline={"stages": stages, "cut": list(range(2, 2 * stages, 2)), "schedule": schedule})))
+                    program.call("run", config, "--frames", 8, "--quiet", "--report", self.folder / "report.json", env={})
+                    report = self.report()
+                    accounted.append(sum(report["memory_bytes"]["total"]))
+                    peaks.append(report["process"]["peak_bytes"])
+                self.assertGreater((accounted[1] - accounted[0]) / (peaks[1] - peaks[0]), 0.9)
                 foretold = re.search(r"memory: ([\d.]+) MiB", self.succeed("check", config).out)
-                self.assertLess(abs(float(foretold[1]) * 2**20 / four - 1), 0.1)
+                self.assertLess(abs(float(foretold[1]) * 2**20 / accounted[1] - 1), 0.1)

@@ -133,19 +133,11 @@ class Targets(reference.ReferenceTest):
         self.assertEqual([one["name"] for one in classes], ["road", "car", "sky"])
         colours = numpy.array([[int(one["colour"][at:at + 2], 16) for at in (1, 3, 5)] for one in classes] + [[224, 224, 192]])
 
-        def told(picture):
-            """By pixel the nearest colour, and how far it is."""
-            distance = numpy.abs(picture[:, :, None] - colours).sum(3)
-            return distance.argmin(2), distance.min(2)
-
-        target, far = told(self.picture(page.url, "target"))
-        self.assertLess(far.max(), 100)
+        distance = numpy.abs(self.picture(page.url, "target")[:, :, None] - colours).sum(3)
+        self.assertLess(distance.min(2).max(), 100)
+        target = distance.argmin(2)  # the nearest colours
         self.assertEqual(target[0].tolist(), [n // 4 % CLASSES for n in range(24)])
         self.assertEqual(target[8:].min(), CLASSES, "pixels of no class")
-        prediction, far = told(self.picture(page.url, "prediction"))
-        clear = far < 60  # JPEG blurs lone pixels among others
-        self.assertGreater(clear.mean(), 0.7)
-        self.assertLess(prediction[clear].max(), CLASSES)
 
     def test_masks_go_their_frames_way_to_the_samples_size(self):
         frames = program.random_frames(1, 4, height=32, width=48)
