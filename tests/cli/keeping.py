@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 
 from safetensors import safe_open
 from safetensors.torch import load_file

@@ -67,7 +67,7 @@ class Reference(reference.ReferenceTest):
 
 class Rules(Reference):
     def test_partime_and_sequential(self):
-        for schedule, networks in (("partime", NETWORKS), ("sequential", NETWORKS[::2])):
+        for schedule, networks in (("partime", NETWORKS), ("sequential", NETWORKS[-2:])):
             for layers, kernel, cut in networks:
                 with self.subTest(schedule, layers=layers, kernel=kernel, cut=cut):
                     self.compare(cut, schedule, layers=layers, kernel=kernel, momentum=0.9)
@@ -100,7 +100,7 @@ class Schedules(Reference):
     """Each ends with the weights that its definition gives."""
 
     lr = 0.5
-    cuts = [[], [4], [3, 5], [2, 4, 6]]
+    cuts = [[], [3, 5], [2, 4, 6]]
 
     def test_each_at_every_cut(self):
         for cut in self.cuts:

@@ -1,11 +1,9 @@
 """The promises of docs/extend.md: each addition touches the files that its section names and no other, builds, and runs."""
 
-import os
 import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 

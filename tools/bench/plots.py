@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from partime_answers import lookup
-
 PARTIME_NETWORKS = {"basic": "basic: 10 layers, 16 features, kernel 5", "layers": "layers x3: 30 layers",
                     "features": "features x3: 48 features", "kernel": "kernel x3: kernel 15"}
 
