@@ -286,34 +286,13 @@ class AuxiliaryHead:
                                       target)
 
 
-def partime_local(stages, heads, samples):
-    """As partime, but every stage but the last learns from its auxiliary head's loss of its own sample, from the sample
-    on at which the first gradient would have come. Returns the losses of the last stage."""
-    losses, count = [], len(stages)
-    for m, (x, target) in enumerate(samples):
-        for index, stage in enumerate(stages):
-            _, weights, y = stage.forward(x, first=True)
-            head = heads[index] if index < count - 1 else None
-            loss = head.loss(y, target) if head else nn.functional.mse_loss(y, target)
-            if not head:
-                losses.append(loss.item())
-            if m >= 2 * (count - 1 - index):
-                found = torch.autograd.grad(loss, weights + (head.parameters if head else []))
-                stage.update([found[:len(weights)]])
-                if head:
-                    for parameter, gradient in zip(head.parameters, found[len(weights):]):
-                        parameter.grad = gradient
-                    head.optimizer.step()
-            x = y
-    return losses
-
-
-def deep_supervision(stages, heads, samples, weight=0.87):
+def deep_supervision(stages, heads, samples, weight):
     """At its step with sample n, a stage d stages from the end applies the gradient of its head's loss on n plus, with
     weight / sqrt(1 + 2d), that of the last stage's loss on n - 2d, through that sample's own input at the weights of now.
+    Without a weight it learns from its head alone, from the sample on at which the first gradient would have come.
     Returns the losses of the last stage."""
     losses, inputs, gradients, last = [], {}, {}, len(stages) - 1
-    for n in range(len(samples) + 2 * last):
+    for n in range(len(samples) + (2 * last if weight else 0)):
         x, target = samples[n] if n < len(samples) else (None, None)
         for i, stage in enumerate(stages):
             d, y, total = last - i, None, None
@@ -329,7 +308,7 @@ def deep_supervision(stages, heads, samples, weight=0.87):
                 total = [gradient.clone() for gradient in found[:len(weights)]]
                 for parameter, gradient in zip(heads[i].parameters, found[len(weights):]):
                     parameter.grad = gradient
-            if 0 <= m < len(samples):
+            if 0 <= m < len(samples) and (weight or not d):
                 end = stage.forward(inputs.pop((i, m)), i == 0)
                 if i == last:
                     loss, gradient = loss_and_gradient(end[2], samples[m])
@@ -340,6 +319,7 @@ def deep_supervision(stages, heads, samples, weight=0.87):
                 share = weight / (1 + 2 * d) ** 0.5 if d else 1.0
                 total = ([sum_.add_(g, alpha=share) for sum_, g in zip(total, found)] if total else
                          [g * share for g in found])
+            if 0 <= m < len(samples):
                 stage.update([total], age=2 * d)
                 if d:
                     heads[i].optimizer.step()

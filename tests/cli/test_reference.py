@@ -222,36 +222,30 @@ class Optimizers(Reference):
 
 
 class Local(Reference):
-    def test_stages_learn_from_their_own_heads(self):
+    def test_stages_learn_from_their_heads_alone_or_beside_gradients_from_downstream(self):
         frames, uri = self.frames()
-        for cut, decay in (([4], 0), ([2, 5], 0), ([2, 4, 6], 0), ([2, 4, 6], 0.75)):
-            with self.subTest(cut=cut, orthogonal=decay):
+        for kind, cut, schedule, capture, decay in (
+                ("local", [4], "partime", "eager", 0), ("local", [2, 5], "partime", "eager", 0),
+                ("local", [2, 4, 6], "partime", "eager", 0.75),
+                ("deep-supervision", [4], "partime", "eager", 0), ("deep-supervision", [2, 5], "pb", "eager", 0),
+                ("deep-supervision", [2, 4, 6], "partime", "eager", 0),
+                ("deep-supervision", [2, 4, 6], "partime", "graph", 0)):
+            with self.subTest(kind, cut=cut, capture=capture):
                 network = self.network()
-                make, make_for_heads = (reference.orthogonal(reference.sgd(0.9, lr), decay) if decay else reference.sgd(0.9, lr)
-                                        for lr in (self.lr, 3 * self.lr))
+                make, make_for_heads = (
+                    reference.orthogonal(reference.sgd(0.9, lr), decay) if decay else reference.sgd(0.9, lr)
+                    for lr in (self.lr, 3 * self.lr))
                 stages = reference.cut_network(network, cut, make)
                 heads = [reference.AuxiliaryHead(FEATURES, 3, 5, place, make_for_heads) for place in cut]
-                losses = reference.partime_local(stages, heads, reference.autoencode(frames))
-                report, _ = self.learn({**self.config(uri, cut, momentum=0.9, orthogonal=decay), "correction": {"kind": "local"}})
-                self.assert_weights(network.state_dict())
-                self.assertTrue(math.isclose(report["loss"]["last"], losses[-1], rel_tol=1e-6))
-                self.assertEqual(report["gradient_age"], [0] * (len(cut) + 1))
-
-    def test_heads_beside_gradients_from_downstream(self):
-        frames, uri = self.frames()
-        for cut, schedule, capture in (([4], "partime", "eager"), ([2, 5], "pb", "eager"), ([2, 4, 6], "partime", "eager"),
-                                       ([2, 4, 6], "partime", "graph")):
-            with self.subTest(cut=cut, schedule=schedule, capture=capture):
-                network = self.network()
-                stages = reference.cut_network(network, cut, reference.sgd(0.9, self.lr))
-                heads = [reference.AuxiliaryHead(FEATURES, 3, 5, place, reference.sgd(0.9, 3 * self.lr)) for place in cut]
-                losses = reference.deep_supervision(stages, heads, reference.autoencode(frames))
-                report, _ = self.learn({**self.config(uri, cut, pipeline={"schedule": schedule, "capture": capture}, momentum=0.9),
-                                        "correction": {"kind": "deep-supervision"}})
+                weight = 0 if kind == "local" else 0.87
+                losses = reference.deep_supervision(stages, heads, reference.autoencode(frames), weight)
+                report, _ = self.learn({**self.config(uri, cut, pipeline={"schedule": schedule, "capture": capture},
+                                                      momentum=0.9, orthogonal=decay), "correction": {"kind": kind}})
                 self.assert_weights(network.state_dict(), **({"rtol": 1e-4, "atol": 1e-6} if capture == "graph" else {}))
-                self.assertTrue(math.isclose(report["loss"]["last"], losses[-1], rel_tol=1e-4))
-                self.assertEqual(report["gradient_age"], [2 * d for d in reversed(range(len(stages)))])
-                self.assertEqual(report["updates"], [len(frames)] * len(stages))
+                expected = reference.traced(stages, losses)
+                self.assertTrue(math.isclose(report["loss"]["last"], losses[-1], rel_tol=1e-4 if capture == "graph" else 1e-6))
+                self.assertEqual(report["updates"], expected.updates)
+                self.assertEqual(report["gradient_age"], expected.gradient_age if weight else [0] * len(stages))
 
     def test_a_correction_that_does_not_fit_is_refused(self):
         layers = [{"type": "conv", "out": 4, "kernel": 3, "stride": 2}, {"type": "upsample"},
