@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy
 
-from measuring import Failure, progress
+from measuring import Failure, one_by_one
 
 DATA = "/usr/share/doc/opencv-doc/examples/data/"
 WIDTH, HEIGHT, FPS, SCALE = 384, 288, 10, 3  # SCALE: pixels of a stream per pixel of the 128x96 that all arms see
@@ -334,10 +334,8 @@ def events(machine, options):
     jobs = [("obj12", "yard", 0, "crf 23", AT + 50)] if options.quick else jobs + silent
     arms = []
     with tempfile.TemporaryDirectory() as folder:
-        for number, job in enumerate(jobs):
-            progress(f"events: {number} of {len(jobs)}")
+        for job in one_by_one("events", jobs):
             arms += stream(machine, *job, options.keep or folder, options.keep)
-    progress("")
     return results(arms, jobs, 1 if options.quick else options.rounds)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy
 
-from measuring import call, progress
+from measuring import call, one_by_one
 
 DATA = "file:///usr/share/doc/opencv-doc/examples/data/"
 WIDTH, HEIGHT, FPS, TURN = 128, 96, 10, 150  # TURN: frames
@@ -98,11 +98,9 @@ def labels(machine, options):
     arms = []
     with tempfile.TemporaryDirectory() as folder:
         clips = [clip(machine, name, Path(folder, name)) for name in list(CLIPS)[:1 if options.quick else 3]]
-        for number, (kind, how, seed) in enumerate(jobs):
-            progress(f"labels: {number} of {len(jobs)}")
+        for kind, how, seed in one_by_one("labels", jobs):
             found = turn(machine, clips, kind, how, seed, Path(tempfile.mkdtemp(dir=folder)))
             arms += [{"arm": arm, "kind": kind, "taught": how, "seed": seed, **figures} for arm, figures in found.items()]
-    progress("")
     rows = []
     for kind in kinds:
         for how in ways:

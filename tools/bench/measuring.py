@@ -124,6 +124,14 @@ def progress(text):
         print(f"\r{text} \x1b[K", end="", file=sys.stderr, flush=True)
 
 
+def one_by_one(text, jobs):
+    """Each job, with its number shown meanwhile."""
+    for number, job in enumerate(jobs):
+        progress(f"{text}: {number + 1} of {len(jobs)}")
+        yield job
+    progress("")
+
+
 def in_turns(arms, rounds, turn, rotate=False):
     """Calls turn(arm, round) for each arm in each round. Returns a dict of lists of figures per arm. `rotate`: each round
     begins with another arm, so that none always follows the same one."""

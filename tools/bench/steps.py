@@ -3,7 +3,7 @@
 import sys
 
 import partime_answers
-from measuring import HERE, NETWORKS, Asked, OtherLoad, in_turns, median, median_ratio, medians, progress
+from measuring import HERE, NETWORKS, Asked, OtherLoad, in_turns, median, median_ratio, medians, one_by_one
 
 SLIDES = [name for name in NETWORKS if name != "resnet18"]
 SCHEDULES = ["sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b", "interleaved", "zb-h1"]
@@ -182,8 +182,7 @@ def partime(machine, options):
     # Small pictures first: an early stop then leaves the most results.
     rows = [(size, network, capture) for size in options.sizes or ([16, 32] if options.quick else [16, 32, 64, 128, 256])
             for network in options.networks or SLIDES for capture in options.captures or ["graph", "eager"]]
-    for done, (size, network, capture) in enumerate(rows):
-        progress(f"{network}, {size} pixels, {capture}: {done + 1} of {len(rows)}")
+    for size, network, capture in one_by_one("partime", rows):
         alone = {}
         for n in range(1, (options.stages or (4 if options.quick else 8)) + 1):
             arm = {"network": network, "size": size, "stages": n, "capture": capture}
@@ -198,7 +197,6 @@ def partime(machine, options):
                 if kind in row:
                     row[kind]["K"] = alone.setdefault(kind, row[kind]["step_ms"]) / row[kind]["step_ms"]
             arms.append(row)
-    progress("")
     return {"seconds": seconds, "cores": machine.cores, "arms": arms, "others_cores": others.cores(),
             "statements": partime_answers.statements(arms), "cameras": partime_answers.cameras(arms, machine.cores),
             "threads": machine.cores}
