@@ -63,15 +63,11 @@ class Profile(program.CliTest):
     TABLES = {"source": {"uri": "synth:shapes", "width": 16, "height": 12}, "pipeline": {"devices": "cuda"},
               "model": {"layers": 2, "features": 4, "kernel": 3}}
 
-    def test_modules(self):
-        outcome = program.call("profile", program.write_toml(self.folder / "c.toml", self.TABLES))
-        self.assert_code(program.DONE, outcome)
+    def test_modules_and_operators(self):
+        outcome = self.succeed("profile", self.write(self.TABLES))
         self.assertRegex(outcome.out, "on cuda:0, measured by .*, recorded; ")
         self.assertNotIn("AccumulateGrad", outcome.err)
-
-    def test_operators(self):
-        outcome = program.call("profile", program.write_toml(self.folder / "c.toml", self.TABLES), "--operators")
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("profile", self.write(self.TABLES), "--operators")
         self.assertRegex(outcome.out, r"forward 6x12x16 -> 4x12x16 k3 s1 relu +gpu .* +\d+\.\d+ +\d+\.\d% +\d+\.\d\n")
         self.assertRegex(outcome.out, r"all: \d+\.\d+ ms, \d+\.\d GFLOP/s\n$")
 
