@@ -289,8 +289,8 @@ class AuxiliaryHead:
 def deep_supervision(stages, heads, samples, weight):
     """At its step with sample n, a stage d stages from the end applies the gradient of its head's loss on n plus, with
     weight / sqrt(1 + 2d), that of the last stage's loss on n - 2d, through that sample's own input at the weights of now.
-    Without a weight it learns from its head alone, from the sample on at which the first gradient would have come.
-    Returns the losses of the last stage."""
+    Without a weight it learns from its head alone, from the sample on at which the first gradient
+    would have come. Returns the losses of the last stage."""
     losses, inputs, gradients, last = [], {}, {}, len(stages) - 1
     for n in range(len(samples) + (2 * last if weight else 0)):
         x, target = samples[n] if n < len(samples) else (None, None)

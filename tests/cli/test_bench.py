@@ -89,11 +89,13 @@ class Bench(program.CliTest):
         results, page = self.results("prediction", "--quick", "--networks", "basic", parts=("## basic, 16 x 16",),
                                      positive=("predicted_ms", "measured_ms", "ratio"))
         schedules = {"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b", "interleaved", "zb-h1"}
-        self.assertEqual({(arm["schedule"], arm["workers"]) for arm in results["arms"]}, set(itertools.product(schedules, (1, 2))))
+        self.assertEqual({(arm["schedule"], arm["workers"]) for arm in results["arms"]},
+                         set(itertools.product(schedules, (1, 2))))
         self.assertIn(f"{results['within']} of 18 are within 5 %", page)
 
     def test_seeds(self):
-        results, _ = self.results("seeds", "--quick", "--stages", "2", parts=("## Bubbles", "seeds.png", "## Memory", "(p-1)/m"),
+        results, _ = self.results("seeds", "--quick", "--stages", "2",
+                                  parts=("## Bubbles", "seeds.png", "## Memory", "(p-1)/m"),
                                   positive=("measured_ms", "predicted_ms", "work_ms"))
         steps = {arm["arm"]: arm for arm in results["arms"]}
         if results["workers"] == 2:
@@ -147,14 +149,16 @@ class Bench(program.CliTest):
         results, _ = self.results("replay", "--frames", "60", parts=("| reservoir |",), positive=(
             "loss_mean", "loss_last_100", "latency_p99_ms", "p99_over_none"))
         self.assertEqual([arm["arm"] for arm in results["arms"]], ["none", "recent", "reservoir", "hard"])
-        self.assertEqual(results["arms"][0]["replayed"], 0)  # on a busy machine the others may find no time, either
+        # On a busy machine the others may find no time, either.
+        self.assertEqual(results["arms"][0]["replayed"], 0)
 
     def test_ingest(self):
         results, _ = self.results("ingest", parts=("| grey 1920x1080 |", "| hop every ms |"))
         self.assertEqual(len(results["arms"]), 6 + 2)
+        samples = ("ingest_us", "memcpy_us", "opencv_us", "over_memcpy", "over_opencv")
+        hops = ("queue_ns", "gstreamer_ns", "mutex_ns", "over_gstreamer", "over_mutex")
         for arm in results["arms"]:
-            self.assert_positive(arm, *(("queue_ns", "gstreamer_ns", "mutex_ns", "over_gstreamer", "over_mutex") if "hop" in arm["arm"]
-                                        else ("ingest_us", "memcpy_us", "opencv_us", "over_memcpy", "over_opencv")))
+            self.assert_positive(arm, *(hops if "hop" in arm["arm"] else samples))
 
     def test_tables(self):
         """With graphs in the form and the places of PipeDream's repository; their figures are of no network."""

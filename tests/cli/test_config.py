@@ -206,7 +206,8 @@ class Values(program.CliTest):
     def test_a_key_of_another_preset_is_refused(self):
         for setting in ("model.norm=instance", "model.activation=leaky-relu"):
             command = ("check", "--set", setting)
-            self.assert_each_refused([(command, setting.split("=")[0], "applies only to partime-cnn; the preset is residual-cnn")])
+            self.assert_each_refused([(command, setting.split("=")[0],
+                                       "applies only to partime-cnn; the preset is residual-cnn")])
             self.succeed(*command, "--set", "task.kind=autoencode")
 
     def test_a_source_that_cannot_be_is_refused_before_it_is_opened(self):

@@ -74,7 +74,8 @@ class Embedded(CliTest):
         resumed, _ = self.reported("run", config, *settings, "--frames", 10)
         shutil.rmtree(checkpoint.parent)
         anew, _ = self.reported("run", config, *settings, "--frames", 10)
-        self.assertLess(resumed["loss"]["first"], anew["loss"]["first"], "which is that of the copy of the last frame")
+        # Anew it is that of the copy of the last frame.
+        self.assertLess(resumed["loss"]["first"], anew["loss"]["first"])
 
     @needs("systemd-analyze")
     def test_unit_is_accepted_exposes_little_and_asks_for_real_time_and_no_other_privilege(self):

@@ -101,8 +101,9 @@ class Labels(program.CliTest):
         noise = program.write_frames(self.folder / "noise", program.random_frames(3, 20))
         report, out = self.evaluated(weights)
         self.assertEqual(report["neither"], 0, out)
-        outcome = program.call("evaluate", weights, noise, "--report", self.folder / "report.json", *program.sets(
-            "task.labels=", "source.width=24", "source.height=16"))
+        outcome = program.call(
+            "evaluate", weights, noise, "--report", self.folder / "report.json",
+            *program.sets("task.labels=", "source.width=24", "source.height=16"))
         self.assertIn("neither   1 of the frames", outcome.out)
         self.assertEqual(self.report()["answer"], {"class": None, "probability": None, "neither": True})
         self.teach(output={"log": log, "log_every": 1, "video": video})

@@ -32,10 +32,12 @@ class Memory(program.CliTest):
             with self.subTest(schedule):
                 accounted, peaks = [], []
                 for stages in (1, 4):
+                    cut = list(range(2, 2 * stages, 2))
                     config = self.write(program.bare(program.small(
                         source={"width": 128, "height": 96}, model={"layers": 8, "features": 32},
-                        pipeline={"stages": stages, "cut": list(range(2, 2 * stages, 2)), "schedule": schedule})))
-                    program.call("run", config, "--frames", 8, "--quiet", "--report", self.folder / "report.json", env={})
+                        pipeline={"stages": stages, "cut": cut, "schedule": schedule})))
+                    program.call("run", config, "--frames", 8, "--quiet",
+                                 "--report", self.folder / "report.json", env={})
                     report = self.report()
                     accounted.append(sum(report["memory_bytes"]["total"]))
                     peaks.append(report["process"]["peak_bytes"])

@@ -113,7 +113,8 @@ class Plan(program.CliTest):
 
     def test_a_config_is_measured(self):
         config = program.write_toml(self.folder / "small.toml", NETWORK)
-        table, out = self.planned(config, "--stages", "2", *program.sets("pipeline.schedule=pb", "correction.kind=local"))
+        table, out = self.planned(config, "--stages", "2",
+                                  *program.sets("pipeline.schedule=pb", "correction.kind=local"))
         self.assertEqual((table["schedule"], table["stages"]), ("pb", 2))
         for part in ("4 modules", "heads  "):
             self.assertIn(part, out)

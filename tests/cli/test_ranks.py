@@ -111,7 +111,8 @@ class Ranks(RanksTest):
         """(ranks, the run, and the stages of each rank). All schedules: trainer_ranks_test.cpp."""
         for count, what, stages in (
                 (2, {}, [[0], [1]]),
-                (2, {"schedule": "interleaved", "capture": "graph", "stages": 4, "cut": (2, 4, 6)}, [[0, 2], [1, 3]]),
+                (2, {"schedule": "interleaved", "capture": "graph", "stages": 4, "cut": (2, 4, 6)},
+                 [[0, 2], [1, 3]]),
                 (4, {"schedule": "pipedream", "replicas": (2, 2), "guard": {"kind": "roll-back"}}, [[0], [0], [1], [1]])):
             with self.subTest(count=count, **what):
                 report = self.assert_same_over(count, **what)

@@ -239,11 +239,14 @@ class Local(Reference):
                 heads = [reference.AuxiliaryHead(FEATURES, 3, 5, place, make_for_heads) for place in cut]
                 weight = 0 if kind == "local" else 0.87
                 losses = reference.deep_supervision(stages, heads, reference.autoencode(frames), weight)
-                report, _ = self.learn({**self.config(uri, cut, pipeline={"schedule": schedule, "capture": capture},
-                                                      momentum=0.9, orthogonal=decay), "correction": {"kind": kind}})
-                self.assert_weights(network.state_dict(), **({"rtol": 1e-4, "atol": 1e-6} if capture == "graph" else {}))
+                config = self.config(uri, cut, pipeline={"schedule": schedule, "capture": capture},
+                                     momentum=0.9, orthogonal=decay)
+                report, _ = self.learn({**config, "correction": {"kind": kind}})
+                near = {"rtol": 1e-4, "atol": 1e-6} if capture == "graph" else {}
+                self.assert_weights(network.state_dict(), **near)
                 expected = reference.traced(stages, losses)
-                self.assertTrue(math.isclose(report["loss"]["last"], losses[-1], rel_tol=1e-4 if capture == "graph" else 1e-6))
+                self.assertTrue(math.isclose(report["loss"]["last"], losses[-1],
+                                             rel_tol=near.get("rtol", 1e-6)))
                 self.assertEqual(report["updates"], expected.updates)
                 self.assertEqual(report["gradient_age"], expected.gradient_age if weight else [0] * len(stages))
 

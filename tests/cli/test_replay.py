@@ -10,7 +10,8 @@ class Replay(program.CliTest):
         return program.small(uri, source=source, task={"kind": task}, replay=replay)
 
     def test_the_share_is_replayed_and_counted_apart(self):
-        for kind, task, trained in (("recent", "autoencode", 60), ("hard", "autoencode", 60), ("reservoir", "next-frame", 59)):
+        for kind, task, trained in (("recent", "autoencode", 60), ("hard", "autoencode", 60),
+                                    ("reservoir", "next-frame", 59)):
             with self.subTest(kind=kind, task=task):
                 report, _ = self.learn(self.config(kind=kind, size=8, share=0.5, task=task))
                 self.assert_balanced(report)

@@ -132,18 +132,22 @@ class Contents(ReportTest):
 
     def test_every_key_is_there_and_makes_sense(self):
         version = program.call("--version").out.strip()
-        # The verdict on 10 s a frame, of a run that is over at once, too; on 11 microseconds; and on the source's rate.
-        for schedule, cut, count, fps, holds in (("partime", (2, 4, 6), 3, 0.1, True), ("sequential", (3,), 30, 90000.0, False),
+        # The verdict on 10 s a frame, of a run that is over at once, too; on 11 microseconds; and on
+        # the source's rate.
+        for schedule, cut, count, fps, holds in (("partime", (2, 4, 6), 3, 0.1, True),
+                                                 ("sequential", (3,), 30, 90000.0, False),
                                                  ("partime", (), 30, 0.0, None)):
             with self.subTest(schedule=schedule, cut=cut):
                 stages = len(cut) + 1
                 devices = ["cpu:0"] * stages if stages == 4 else "auto"
-                report, _ = self.learn(self.config(cut, count, {"schedule": schedule, "devices": devices}, monitor={"fps": fps}))
+                pipeline = {"schedule": schedule, "devices": devices}
+                report, _ = self.learn(self.config(cut, count, pipeline, monitor={"fps": fps}))
                 self.assert_typed(report, KEYS, stages, "report")
                 self.assert_balanced(report)
                 self.assert_consistent(report)
                 if fps:
-                    self.assertEqual(report["realtime"], {**report["realtime"], "F": fps, "holds": holds, "judged": True})
+                    verdict = report["realtime"]
+                    self.assertEqual(verdict, {**verdict, "F": fps, "holds": holds, "judged": True})
                 self.assertEqual((report["schedule"], report["stages"], report["cut"]), (schedule, stages, list(cut)))
                 if devices != "auto":
                     self.assertEqual(report["devices"], devices)

@@ -178,7 +178,8 @@ class Features(PackageTest):
 
 class Tidy(PackageTest):
     def test_a_trainer_leaves_no_folder_and_no_warning(self):
-        with mock.patch.object(tempfile, "tempdir", self.folder), warnings.catch_warnings(record=True) as warned:
+        with mock.patch.object(tempfile, "tempdir", self.folder), \
+                warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always", ResourceWarning)
             trainer = millrace.Trainer(network(), stages=1, **PLAIN)
             next(trainer.run(pictures(1)))

@@ -303,7 +303,8 @@ def seeds(results):
     def kept(name):
         return lambda arm: f"{arm['paper'][name]} = {arm['stages'][0][name]}"
 
-    planned = "\nThe planner's own figures at 2 to 8 equal stages, which are the formulas':\n\n" + comparisons(results.get("planner", []))
+    planned = ("\nThe planner's own figures at 2 to 8 equal stages, which are the formulas':\n\n"
+               + comparisons(results.get("planner", [])))
     return filled(
         "seeds", results, planned=planned if "planner" in results else "",
         claimed=table([("", "seed"), *((name, name) for name in ("claim", "published", "predicted", "measured"))],
@@ -351,8 +352,8 @@ def streams(results):
 
 def comparisons(rows):
     """One table per source, in row order."""
-    return "\n".join(f"## {source}\n\n" + table([("what", "what"), ("published", "published"), ("ours", "ours")],
-                                                [row for row in rows if row["source"] == source])
+    columns = [(name, name) for name in ("what", "published", "ours")]
+    return "\n".join(f"## {source}\n\n" + table(columns, [row for row in rows if row["source"] == source])
                      for source in dict.fromkeys(row["source"] for row in rows))
 
 

@@ -114,7 +114,8 @@ def streams_by_stages(name):
 
 
 # Per suite: {appendix to the file's stem: plot function}.
-PLOTS = {"framerate": {"": framerate}, "prediction": {"": prediction}, "replay": {"": replay}, "seeds": {"": seeds_bubbles},
+PLOTS = {"framerate": {"": framerate}, "prediction": {"": prediction}, "replay": {"": replay},
+         "seeds": {"": seeds_bubbles},
          "partime": {"": partime_cameras, **{f"-{network}": partime_network(network) for network in PARTIME_NETWORKS}},
          "streams": {"": streams_by_stages("street"),
                      **{f"-{name}": streams_by_stages(name) for name in ("shapes", "turns", "drift")}}}
