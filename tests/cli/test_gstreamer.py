@@ -27,10 +27,6 @@ class Element(program.CliTest):
         config = config or self.write(program.bare(program.small(model={"features": 4})))
         return gst("gst-launch-1.0", *f"{BALL % frames} ! millrace config={config} {options} ! {sink}".split())
 
-    def assert_fails(self, outcome, told):
-        self.assertNotEqual(outcome.code, 0)
-        self.assertIn(told, outcome.out + outcome.err)
-
     def test_it_learns_what_run_learns_to_the_bit(self):
         outcome = self.launch(f"weights={self.folder}/gst.safetensors", frames=40)
         self.assert_code(0, outcome)
@@ -45,13 +41,14 @@ class Element(program.CliTest):
             self.assert_code(0, self.launch(f"output={output}", sink))
             self.assertEqual((self.folder / output).stat().st_size, 10 * 3 * width * 16)
 
-    def test_a_bad_config_ends_it_with_the_programs_words(self):
+    def test_a_bad_config_or_output_ends_it_with_the_programs_words(self):
         bad = self.folder / "bad.toml"
         bad.write_text("[pipeline]\nstags = 2\n")
-        self.assert_fails(self.launch(config=bad), f"{bad}:2:1: unknown key pipeline.stags; the nearest is pipeline.stages")
-
-    def test_an_output_that_cannot_be_written_is_an_error(self):
-        self.assert_fails(self.launch("weights=/proc/none/w"), "/proc/none/w")
+        nearest = f"{bad}:2:1: unknown key pipeline.stags; the nearest is pipeline.stages"
+        for outcome, told in ((self.launch(config=bad), nearest),
+                              (self.launch("weights=/proc/none/w"), "/proc/none/w")):
+            self.assertNotEqual(outcome.code, 0)
+            self.assertIn(told, outcome.out + outcome.err)
 
     def test_inspect_lists_every_property(self):
         outcome = gst("gst-inspect-1.0", "millrace")

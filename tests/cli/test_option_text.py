@@ -3,7 +3,7 @@
 import functools
 import re
 
-from program import BAD_USAGE, DONE, CliTest, call, needs, output_of
+from program import DONE, CliTest, call, needs, output_of
 
 # What bash sets before it asks, and what it does with the answer.
 ASK_BASH = """
@@ -54,9 +54,6 @@ class OptionText(CliTest):
                               (("run", "--frames", ""), []), (("run", "--report", ""), [])):
             self.assertEqual(self.offered_by_bash(*words), offers, words)
 
-    def test_unknown_shell(self):
-        self.assert_refused(BAD_USAGE, call("--completion", "tcsh"), "tcsh")
-
     def test_man_page_has_options_keys_and_every_layer(self):
         text = printed("--man").replace("\\-", "-").replace("\\fB", "").replace("\\fR", "")
         for part in ("millrace run", "--frames", "pipeline.schedule", "zb-h1", "EXIT STATUS", "source.uri"):
@@ -69,9 +66,10 @@ class OptionText(CliTest):
         for key in re.findall(r"^        (.*)", told, re.M):
             self.assertIn(f"\n.br\n{key}\n", text)
 
-    def test_set_is_given_once_for_each_key_and_help_says_so(self):
+    def test_set_is_given_once_for_each_key_and_shells_are_known(self):
         self.assertRegex(printed("run", "--help"), r"--set table\.key=value +A key")
-        self.assert_refused(BAD_USAGE, call("run", "--set", "source.width=8", "source.height=8"), "source.height=8")
+        self.assert_each_refused(((("run", "--set", "source.width=8", "source.height=8"), "source.height=8"),
+                                  (("--completion", "tcsh"), "tcsh")))
 
     @needs("man")
     def test_man_page_has_no_warnings(self):

@@ -68,7 +68,6 @@ class Outputs(program.CliTest):
         self.assertEqual([file.read_bytes() for file in (config, report, weights)], before)
 
     def test_each_output_is_a_file_of_its_own(self):
-        one = self.folder / "one.safetensors"
         self.refused("output.prediction", "is the file of output.loss_plot", output={"loss_plot": "-", "prediction": "-"})
         one = self.folder / "one"
         self.refused("output.weights", "is the file of output.report", output={"weights": one, "report": one})

@@ -76,10 +76,7 @@ class Hosts(RankFaults):
         file = self.write(self.live(**tables))
         script = f"exec {program.MILLRACE} run {file} 2> {self.folder}/err.$OMPI_COMM_WORLD_RANK"
         with hosts.Hosts(2) as bed:
-            run = subprocess.Popen(bed.command("sh", "-c", script, options=options), env=ENVIRONMENT,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            self.addCleanup(run.wait)
-            self.addCleanup(run.kill)
+            self.spawn(bed.command("sh", "-c", script, options=options), ENVIRONMENT)
             self.wait_until((self.folder / "state" / PREVIOUS).exists, "no checkpoint is written")
             processes = {rank: process for host in range(bed.count) for rank, process in bed.processes(host).items()}
             harm(bed, processes)
