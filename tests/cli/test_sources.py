@@ -1,5 +1,6 @@
 """Sources that cannot be opened, that break off, or that are not as the config expects."""
 
+import os
 import unittest
 
 from safetensors.torch import load_file
@@ -150,6 +151,8 @@ class Inspect(SourceTest):
 
 class InPlaceOfAConfig(program.CliTest):
     def test_a_video_or_uri_just_runs(self):
-        for source in (program.VIDEO, "synth:shapes"):
+        odd = os.fsencode(self.folder) + b"/caf\xe9\n#.avi"  # no UTF-8
+        os.symlink(program.VIDEO, odd)
+        for source in (program.VIDEO, os.fsdecode(odd), "synth:shapes"):
             outcome = self.succeed("run", source, "--frames", 3, "--set", "source.width=16", "--set", "source.height=16")
             self.assertIn("3 trained", outcome.out)

@@ -196,6 +196,30 @@ sys.exit(7)
                 done = subprocess.run([sys.executable, "-c", begin % (see, give)], stderr=subprocess.PIPE, text=True, timeout=120)
                 self.assertEqual((done.returncode, done.stderr), (7, ""))
 
+    def test_a_forked_process_neither_learns_nor_waits(self):
+        begin = """
+import os, signal, sys, torch, millrace
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(3, 3, 3, padding=1))
+trainer, frame = millrace.Trainer(net, stages=2, cut=[2], devices="cpu"), torch.zeros(3, 8, 8)
+%s
+if child := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+signal.alarm(60)
+for use in (%s):
+    try:
+        use()
+    except millrace.Error as error:
+        assert "when the process was forked" in str(error), error
+    else:
+        assert False, "not refused"
+sys.exit(7)
+"""
+        uses = "lambda: trainer.submit(frame), trainer.poll, trainer.close, trainer.report, trainer.state_dict"
+        for start, refused in (("trainer.submit(frame)", uses), ("results = trainer.run([frame] * 50); next(results)", "trainer.report,")):
+            with self.subTest(start):
+                done = subprocess.run([sys.executable, "-c", begin % (start, refused)], stderr=subprocess.PIPE, text=True, timeout=120)
+                self.assertEqual((done.returncode, done.stderr), (7, ""))
+
     def test_an_error_of_the_users_own_comes_through(self):
         def breaks():
             yield from pictures(3)
@@ -248,6 +272,8 @@ sys.exit(7)
                 lambda: list(millrace.Trainer(net, stages=1).run([frames[0], torch.rand(3, 5, 5)])),
             "output.report: a Trainer writes nothing": lambda: millrace.Trainer(net, output={"report": "r.json"}),
             "checkpoint.dir: a Trainer writes nothing": lambda: millrace.Trainer(net, checkpoint={"dir": "kept"}),
+            "is not copied or pickled": lambda: copy.copy(millrace.Trainer(net)),
+            "'\\udce9': a config holds UTF-8": lambda: millrace.Trainer(net, source={"uri": "\udce9"}),
             "frame 0: is a str": lambda: list(millrace.Trainer(net).run(["a.png"])),
             "target 0: has the shape [2, 2]":
                 lambda: list(millrace.Trainer(net, stages=1).run([(frames[0], torch.rand(2, 2))])),

@@ -270,7 +270,10 @@ Config load_argument(const std::string& argument, std::vector<std::string> setti
     if (argument.starts_with(key.path + "="))
       throw ConfigError(argument + " is no file: a key is set by --set " + argument);
   }
-  settings.insert(settings.begin(), "source.uri=" + value_text(argument));
+  // The name of a file need not be UTF-8, which TOML is: then it is taken as a bare word.
+  const std::string text = value_text(argument);
+  const bool told = toml::parse("v = " + text)["v"].value<std::string>() == argument;
+  settings.insert(settings.begin(), "source.uri=" + (told ? text : argument));
   return load_config("", settings);
 }
 

@@ -21,7 +21,10 @@ def toml(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, (int, str, os.PathLike)):
-        return json.dumps(os.fspath(value) if isinstance(value, os.PathLike) else value, ensure_ascii=False)
+        text = json.dumps(os.fspath(value) if isinstance(value, os.PathLike) else value, ensure_ascii=False)
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise Error(f"{value!a}: a config holds UTF-8")
+        return text
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{name} = {toml(item)}" for name, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):

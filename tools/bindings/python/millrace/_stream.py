@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
+import ctypes
 import dataclasses
 import math
 import threading
@@ -181,6 +182,36 @@ class Inbox:
     def join(self) -> None:
         while self._thread.is_alive():
             self._thread.join(WAIT_MS / 1000)
+
+
+class Elsewhere:
+    """Stands for what a forked process has inherited without the threads that learn: nothing waits for them, and any use
+    is refused."""
+
+    see: Callable[[Result], None] | None = None
+
+    def __init__(self, *inherited: Any) -> None:
+        # Not even destroyed: that might wait for a lock which a thread held.
+        for one in inherited:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
+
+    def over(self) -> bool:
+        return True
+
+    def stop(self) -> None:
+        pass
+
+    def join(self) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        raise Error("this Trainer was learning when the process was forked: a child process needs one of its own")
+
+
+def forget() -> None:
+    """For a forked process, whose exit waits for no stream."""
+    _inboxes.clear()
+    _inside.clear()
 
 
 @atexit.register  # runs before _millrace's own, which stops all other threads

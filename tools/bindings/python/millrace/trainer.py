@@ -22,10 +22,11 @@ from millrace._config import settings, toml
 from millrace._cut import cut, ends_in_sigmoid
 from millrace._error import Error
 from millrace._export import export, own_modes, prepared
-from millrace._stream import WAIT_MS, Inbox, Result, Stream, inside
+from millrace._stream import WAIT_MS, Elsewhere, Inbox, Result, Stream, forget, inside
 from millrace.schedule import Schedule
 
 _NOTHING = object()
+_trainers: weakref.WeakSet[Trainer] = weakref.WeakSet()
 
 
 class Trainer:
@@ -44,6 +45,7 @@ class Trainer:
                  schedule: str | Schedule | None = None, **keys: Any) -> None:
         self._folder = tempfile.mkdtemp(prefix="millrace-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        _trainers.add(self)
         self._module: nn.Module | None = None
         self._file = ""
         self._settings: list[tuple[str, str]] = []
@@ -90,6 +92,9 @@ class Trainer:
                 self._settings.insert(0, ("task.predict", toml("frame")))  # later settings win
                 config = self._config()
         self._context = config.context if self._task == "next-frame" else 1
+
+    def __reduce__(self) -> Any:
+        raise Error("a Trainer is not copied or pickled: load its state_dict() into another")
 
     def _own(self, schedule: Schedule) -> dict[str, Any]:
         """Writes the caller's schedule to a file for the config to name."""
@@ -383,3 +388,16 @@ def _halt(stream: Stream, inbox: Inbox | None) -> None:
         return stream.stop()
     stream.run.stop()
     inbox.join()
+
+
+def _forked() -> None:
+    """In a forked process."""
+    forget()
+    for one in _trainers:
+        if one._stream is not None:
+            gone: Any = Elsewhere(one._run, one._inbox)
+            one._run = one._inbox = one._stream.run = gone
+            one._giving = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forked)
