@@ -135,7 +135,8 @@ class LabelReader {
   Labels read() {
     std::error_code failed;
     if (!std::filesystem::is_regular_file(path_, failed))
-      throw LabelError(path_ + ": no such file");
+      throw LabelError(path_ + (std::filesystem::exists(path_, failed) ? ": is not a regular file"
+                                                                       : ": no such file"));
     if (std::filesystem::file_size(path_, failed) > kMostBytes)
       throw LabelError(path_ + ": is larger than 64 MiB");
     std::ifstream file(path_);

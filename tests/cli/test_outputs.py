@@ -25,6 +25,10 @@ class Outputs(program.CliTest):
             for path in (f"/proc/foo/file{ending}", self.folder / "file" / f"out{ending}"):
                 with self.subTest(key=key, path=path):
                     self.refused(f"output.{key}", path, output={key: path})
+        (self.folder / "loop").symlink_to("loop")
+        for path in ("x" * 300, "x" * 250, f"{'x' * 300}/file", "loop"):
+            self.refused("output.report", path, output={"report": self.folder / path})
+        (self.folder / "loop").unlink()
         for key in ("report", "loss_plot", "prediction", "log"):
             self.refused(f"output.{key}", "folder.png", output={key: self.folder / "folder.png"})
         self.refused("novelty.snapshots", "/proc/foo", novelty={"snapshots": "/proc/foo"})

@@ -25,9 +25,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "" if a file can be created in `folder`, else why not. Permissions alone don't tell.
-std::string trial(const fs::path& folder) {
-  std::string name = (folder / "millrace.tmp.XXXXXX").string();
+/// "" if a temporary of the file `name` can be created in `folder`, else why not. Permissions alone
+/// don't tell.
+std::string trial(const fs::path& folder, std::string name) {
+  name = (folder / (name + ".tmp.0000XXXXXX")).string();
   const int file = ::mkstemp(name.data());
   if (file < 0) return std::strerror(errno);
   ::close(file);
@@ -39,6 +40,9 @@ std::string trial(const fs::path& folder) {
 std::string obstacle(const std::string& path, bool folder) {
   std::error_code ignored;
   const fs::file_status there = fs::status(path, ignored);
+  if (ignored == std::errc::filename_too_long ||
+      ignored == std::errc::too_many_symbolic_link_levels)
+    return ignored.message();
   if (!folder && fs::is_directory(there)) return std::strerror(EISDIR);
   if (folder && fs::exists(there) && !fs::is_directory(there)) return std::strerror(ENOTDIR);
   if (fs::exists(there) && !fs::is_directory(there) && !fs::is_regular_file(there))
@@ -46,12 +50,13 @@ std::string obstacle(const std::string& path, bool folder) {
   // Files are replaced by renaming: their folder, or its nearest existing ancestor, must be
   // writable.
   fs::path above = fs::absolute(io::behind_links(path), ignored);
+  const std::string name = folder ? "millrace" : above.filename().string();
   if (!folder || !fs::exists(there)) above = above.parent_path();
   while (!fs::exists(above, ignored) && above.has_relative_path()) {
     if (ignored == std::errc::not_a_directory) break;
     above = above.parent_path();
   }
-  return fs::is_directory(above, ignored) ? trial(above) : std::strerror(ENOTDIR);
+  return fs::is_directory(above, ignored) ? trial(above, name) : std::strerror(ENOTDIR);
 }
 
 /// "" unless the path has another format's extension.
