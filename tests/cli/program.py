@@ -43,7 +43,7 @@ FORK_SERVER = ForkServer(MILLRACE, os.environ["FORK_SERVER"]) if os.environ.get(
 def start(*args, env=None):
     """The running program. With an `env` it loads LibTorch anew."""
     command = [MILLRACE, *map(str, args)]
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "surrogateescape"}
     if FORK_SERVER and env is None:
         return ForkedProgram(FORK_SERVER, command, **streams)
     return subprocess.Popen(command, env={**os.environ, **(env or {})}, **streams)
