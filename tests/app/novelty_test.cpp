@@ -67,7 +67,7 @@ class Scene {
 
  private:
   static NoveltyOptions with_rate(NoveltyOptions options) {
-    options.fps = 10;
+    if (options.fps == 0) options.fps = 10;
     return options;
   }
 
@@ -78,13 +78,13 @@ class Scene {
 
 TEST(Novelty, ASmallThingIsFoundAtItsPlaceAndBecomesUsual) {
   Scene scene;
-  scene.show(700);
+  scene.show(910);
   EXPECT_TRUE(scene.events().empty());
   scene.show(5, Scene::parcel);
   ASSERT_EQ(scene.events().size(), 1u);
   const NoveltyEvent event = scene.events()[0];
   EXPECT_EQ(event.reason, Reason::local);
-  EXPECT_EQ(event.frame, 700);
+  EXPECT_EQ(event.frame, 910);
   EXPECT_NEAR(event.left + event.width / 2.0, 63, 4);
   EXPECT_NEAR(event.top + event.height / 2.0, 43, 4);
   EXPECT_TRUE(scene.novelty.in_event());
@@ -92,6 +92,18 @@ TEST(Novelty, ASmallThingIsFoundAtItsPlaceAndBecomesUsual) {
   scene.show(1500, Scene::parcel);
   EXPECT_EQ(scene.events().size(), 1u) << "once";
   EXPECT_FALSE(scene.novelty.in_event()) << "what lasts is usual";
+}
+
+TEST(Novelty, PlacesRaiseNothingFor90SecondsAndThenWhatIsThin) {
+  for (const int fps : {10, 25}) {
+    Scene scene({.fps = double(fps)});
+    scene.show(80 * fps);
+    scene.show(10, Scene::parcel);
+    scene.show(12 * fps);
+    EXPECT_TRUE(scene.events().empty()) << fps;
+    scene.show(10, [](Scene::Picture& on) { Scene::put(on, 20, 70, 1, 14, {0.9f, 0.1f, 0.8f}); });
+    EXPECT_EQ(scene.events().size(), 1u) << fps;
+  }
 }
 
 TEST(Novelty, WholePictureChangesHaveTheirReasons) {
@@ -181,7 +193,7 @@ TEST(Novelty, ZonesReasonsAndCooldownAreKept) {
                           Case{{.ignored = {middle}}, 0}, Case{{.without = {Reason::local}}, 0},
                           Case{{.threshold = 1000}, 0}}) {
     Scene scene(one.options);
-    scene.show(700);
+    scene.show(910);
     scene.show(10, Scene::parcel);
     EXPECT_EQ(scene.events().size(), one.events);
   }
@@ -196,7 +208,7 @@ TEST(Novelty, ZonesReasonsAndCooldownAreKept) {
 
 TEST(Novelty, ACameraThatIsGoneIsAnEventAndAnAcceptedPlaceRaisesNone) {
   Scene scene;
-  scene.show(700);
+  scene.show(910);
   const auto lost = scene.novelty.lose_camera(scene.frame);
   ASSERT_TRUE(lost);
   EXPECT_EQ(lost->reason, Reason::camera);

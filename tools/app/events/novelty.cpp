@@ -39,7 +39,8 @@ float LossWatch::see(float loss, double looks, bool settled, double memory) {
 Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)
     : options_(std::move(options)),
       every_(std::max(1, int(options_.fps / kLooks))),
-      memory_(kMemory * (options_.fps > 0 ? options_.fps / every_ : kLooks)),
+      pace_(std::max(kLooks, options_.fps / every_)),
+      memory_(kMemory * pace_),
       view_(channels, height, width),
       background_(view_),
       whole_(view_, sensitivity(view_, options_), options_.minimum, float(4 / options_.threshold),
@@ -50,7 +51,7 @@ bool Novelty::see(const Sight& now) {
   begun_.reset();
   if (frames_++ % every_ != 0) return false;
   ++looks_;
-  const bool settled = frames_ > kSettling;
+  const bool settled = double(looks_) > kSettling * pace_;
   if (accepting_.load(std::memory_order_acquire)) accept_asked();
   view_.take(now.picture);
   background_.see(view_);
@@ -60,8 +61,9 @@ bool Novelty::see(const Sight& now) {
   constexpr int kYoung = 60;         // looks that a background takes
   const bool calm =
       !whole_.active() && whole_.changed_share() < kMostOfIt && background_.age() > kYoung;
-  const Places::Found place =
-      places_.see(view_, background_, frames_ > kSettlingPlaces, calm);
+  const bool places_settled = double(looks_) > kSettlingPlaces * pace_;
+  Places::Found place = places_.see(view_, background_, settled, places_settled, calm);
+  if (!places_settled) place = {};
   const float loss =
       float(4 / options_.threshold) * loss_.see(now.loss, double(looks_), settled, memory_);
   const float ratio = std::max({whole.ratio, place.ratio, loss});

@@ -82,9 +82,9 @@ class Novelty {
   std::optional<NoveltyEvent> last() const;
 
  private:
-  /// Frames at the start that raise nothing: of the picture, and of places, which are seen for the
-  /// first time for longer.
-  static constexpr int kSettling = 300, kSettlingPlaces = 600;
+  /// Seconds at the start that raise nothing: of the picture, and of places, where first sights are
+  /// frequent for longer.
+  static constexpr double kSettling = 30, kSettlingPlaces = 90;
   static constexpr double kLooks = 10;           ///< a second, at least
   static constexpr double kMemory = 600;         ///< seconds
   static constexpr std::size_t kLatest = 100;
@@ -97,6 +97,7 @@ class Novelty {
 
   const NoveltyOptions options_;
   const int every_;      ///< frames from look to look
+  const double pace_;    ///< looks a second
   const double memory_;  ///< looks
   Reduced view_;
   Background background_;

@@ -1,5 +1,6 @@
 #include "tools/app/events/places.h"
 
+#include <numeric>
 #include <utility>
 
 namespace millrace::app {
@@ -7,9 +8,11 @@ namespace {
 
 constexpr float kHeadStart = 2;      ///< looks added to the longest stay
 constexpr float kFewestNew = 16;     ///< new pixels in 3 x 3 cells
+constexpr float kFewestInCalm = 5;   ///< of them where next to nothing changes: above noise of sd 25
 constexpr int kBlind = 60;           ///< looks at the start whose colours aren't noted
 constexpr int kFirstRecords = 150;   ///< looks until stays are compared with one another
 constexpr float kLeave = 2, kMove = 1;  ///< undone of a stay by a look of absence, of motion
+constexpr float kMinute = 600;       ///< looks
 constexpr int kNear = 3;             ///< cells around what is somewhere
 constexpr float kToneStep = 12, kLightStep = 43;
 
@@ -72,11 +75,11 @@ Places::Places(const Reduced& like, Cells sensitivity, double memory)
 }
 
 Places::Found Places::see(const Reduced& now, const Background& background, bool settled,
-                          bool calm) {
+                          bool stays_settled, bool calm) {
   Found found;
   ++looks_;
   see_what_is_new(now, background, settled, calm);
-  see_stays(background, settled);
+  see_stays(background, stays_settled);
   hold_what_was_raised(background.changed());
   record_of_new_.fade(double(looks_), 3 * memory_);
   stay_record_.fade(double(looks_), memory_);
@@ -99,6 +102,7 @@ void Places::see_what_is_new(const Reduced& now, const Background& background, b
   near_.fill(0);
   if (looks_ > kBlind && calm) {
     part_ = background.changed();
+    busy_ += (std::accumulate(part_.values.begin(), part_.values.end(), 0.0f) - busy_) / kMinute;
     widen(part_);
     for (std::size_t i = 0; i < part_.size(); ++i) {
       if (part_[i] > 0 && entered_[i] <= 0) entered_[i] = float(looks_);
@@ -114,7 +118,8 @@ void Places::see_what_is_new(const Reduced& now, const Background& background, b
   sum_nearby(near_, fresh_near_);
   before_ = wander_;
   largest_nearby(before_, wander_);
-  const float fewest = kFewestNew * float(now.cell * now.cell) / 16;
+  const float fewest = std::clamp(kFewestNew * busy_, kFewestInCalm, kFewestNew) *
+                       float(now.cell * now.cell) / 16;
   for (std::size_t i = 0; i < wander_.size(); ++i) {
     fresh_[i] = near_[i] > 0 && fresh_near_[i] >= fewest && sensitivity_[i] > 0 ? 1.0f : 0.0f;
     wander_[i] = fresh_[i] > 0 ? wander_[i] + sensitivity_[i] : std::max(0.0f, before_[i] - kLeave);

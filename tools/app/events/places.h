@@ -47,8 +47,11 @@ class Places {
     float ratio = 0;  ///< the highest score over its limit; an event from 1 on
     CellBox box;      ///< of the event
   };
-  /// `calm`: the picture as a whole is as usual, so that an event may begin.
-  Found see(const Reduced& now, const Background& background, bool settled, bool calm);
+  /// Before `settled`, nothing is found, and what is new becomes usual at once; before
+  /// `stays_settled`, so does what stays. `calm`: the picture as a whole is as usual, so that an
+  /// event may begin.
+  Found see(const Reduced& now, const Background& background, bool settled, bool stays_settled,
+            bool calm);
   /// Whether what raised an event is still there.
   bool active() const { return active_; }
   /// No event at any place for a while: the whole picture changed.
@@ -79,6 +82,7 @@ class Places {
   Record stay_record_, record_of_new_;
   std::int64_t looks_ = 0;
   bool active_ = false;
+  float busy_ = 0;  ///< cells that change in a look: the mean of the last minute
   Cells stay_, longest_, stay_peak_, score_peak_, score_, held_;  ///< of what stands still
   Cells fresh_, fresh_near_, wander_, carried_;                   ///< of what is new
   Cells entered_;  ///< look at which something first changed there or nearby; 0: none
