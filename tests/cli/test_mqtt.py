@@ -154,7 +154,7 @@ class Mqtt(program.CliTest):
     def test_an_event_is_told_and_its_picture_shown(self):
         home = self.home()
         uri = program.write_frames(self.folder / "frames", program.frames_with_an_event(slice(340, None)))
-        self.succeed("run", self.config(source={"uri": uri, "pace": "asap"}, novelty={"minimum": 1,
+        self.succeed("run", self.config(source={"uri": uri, "pace": "asap", "fps": 10.0}, novelty={"minimum": 1,
             "snapshots": self.folder / "shots", "mqtt": f"mqtt://127.0.0.1:{self.port}", "topic": "alerts/door"}))
         self.wait_until(lambda: home.text("alerts/door"))
         self.assertEqual(json.loads(home.text("alerts/door"))["event"], 1)
