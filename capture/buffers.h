@@ -81,7 +81,7 @@ struct BoundaryBuffers {
 
 /// Between stage i and i+1: activations written upstream, their gradients written downstream.
 struct Boundary {
-  /// Sets: see engine::CutSets.
+  /// Sets: see engine::TensorSets.
   Boundary(int slots, int activation_sets, int gradient_sets)
       : activations(slots, activation_sets), gradients(slots, gradient_sets) {}
   BoundaryBuffers activations;

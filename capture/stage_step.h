@@ -31,7 +31,7 @@ struct RateInForce {
 class StageStep final : public Step {
  public:
   /// `upstream` is null for the first stage, `downstream` for the last.
-  /// `sets`: of activations that recorded calls keep, see activation_sets(); 0: one per slot.
+  /// `sets`: of activations that recorded calls keep, see engine::TensorSets; 0: one per slot.
   StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10::Device device,
             SampleBuffers& samples, Boundary* upstream, Boundary* downstream, int sets = 0);
   ~StageStep() override;

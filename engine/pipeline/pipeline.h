@@ -47,7 +47,7 @@ struct Pipeline {
   std::vector<Sample*> samples{};
   /// Core for each worker, an index among those this process may use; -1 or missing: not pinned.
   std::vector<int> cores{};
-  /// Tokens that a link holds before its sender waits: CutSets' of the schedule. 0: unbounded().
+  /// Tokens that a link holds before its sender waits: TensorSets' of the schedule. 0: unbounded().
   std::size_t link_capacity = 0;
   /// Samples of earlier runs over the same stream: hooks, observer and guard count on from there.
   std::int64_t before = 0;

@@ -202,48 +202,6 @@ std::vector<std::int64_t> gradient_ages(const Schedule& schedule) {
   return ages;
 }
 
-namespace {
-
-/// Whether samples of `stage` never meet in one of `sets`. `first`: that goes backward.
-bool keeps_apart(const Program& program, int stage, const StageNeeds& needs, std::int64_t first,
-                 int slots, int sets) {
-  std::vector<std::int64_t> owner(std::size_t(sets), -1);
-  const auto once = std::int64_t(program.prologue.size());
-  const std::int64_t rounds = 2 * slots / program.stride + 2;
-  for (std::int64_t at = 0; at < once + rounds * std::int64_t(program.period.size()); ++at) {
-    const Action a = program.at(at);
-    if (a.stage != stage || a.op == Op::update) continue;
-    std::int64_t& mine = owner[std::size_t(a.sample % slots % sets)];
-    if (mine >= 0 && mine != a.sample) return false;
-    if (a.op == Op::forward) {
-      const bool keeps = needs.local ? at >= once : !needs.recompute && a.sample >= first;
-      if (keeps) mine = a.sample;
-    }
-    if (a.op == Op::recompute) mine = a.sample;
-    if (a.op == Op::backward_local || adds_gradient(a.op)) mine = -1;
-  }
-  return true;
-}
-
-}  // namespace
-
-std::vector<int> activation_sets(const Schedule& schedule) {
-  const std::vector<StageNeeds> needs = stage_needs(schedule);
-  const std::vector<std::int64_t> first = first_backwards(schedule);
-  const std::vector<int> workers = workers_of_replicas(schedule);
-  std::vector<int> all;
-  for (int stage = 0; stage < schedule.stages; ++stage) {
-    const Program& program = schedule.workers[workers[schedule.replica_id(stage, 0)]];
-    const auto fit = [&](int sets) {
-      return keeps_apart(program, stage, needs[stage], first[stage], schedule.slots(), sets);
-    };
-    int sets = 1;
-    while (sets < schedule.slots() && !fit(sets)) ++sets;
-    all.push_back(sets);
-  }
-  return all;
-}
-
 void add_recompute(Schedule& schedule) {
   for (Program& program : schedule.workers) {
     for (auto* actions : {&program.prologue, &program.period}) {

@@ -148,10 +148,6 @@ std::vector<std::int64_t> gradient_ages(const Schedule& schedule);
 /// gradient_ages() for stages that learn from their own loss on their own sample.
 std::vector<std::int64_t> own_gradient_ages(const Schedule& schedule);
 
-/// For each stage, the fewest sets s such that a sample in slot n may keep its inner activations in
-/// set n mod s: between forward (with recompute: recompute) and backward no two samples meet in one.
-std::vector<int> activation_sets(const Schedule& schedule);
-
 /// Makes every stage keep only a sample's input and repeat its forward before its backward: costs a
 /// forward's time, keeps one sample's activations (Chen et al., arXiv 1604.06174; GPipe).
 void add_recompute(Schedule& schedule);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <stdexcept>
 
 #include "engine/schedule/mailbox.h"
 
@@ -45,7 +46,7 @@ class HappensBefore {
 /// `worker`'s current action. Throws Wrong if some timing could read too late or write too soon.
 class Buffers {
  public:
-  enum class Kind { sample, activation, gradient, sum };
+  enum class Kind { sample, inner, activation, gradient, sum };
 
   Buffers(const HappensBefore& order, int slots) : order_(order), slots_(slots) {}
 
@@ -275,14 +276,16 @@ class Proof {
   }
 
   void act(const Lowered& next, Replica& mine) {
-    if (action_.op == Op::forward) forward(mine);
+    if (action_.op == Op::forward) forward(next.replica_id, mine);
     if (action_.op == Op::backward_local) {
       read_inputs();
+      read(Kind::inner, next.replica_id, action_.sample);
       kept(mine).local_done = mine.has_local = true;
       kept(mine).activations = false;  // used up
     }
     if (action_.op == Op::recompute) {
       read_inputs();
+      write(Kind::inner, next.replica_id, action_.sample);
       kept(mine).activations = true;
     }
     if (takes_gradient(action_.op)) backward_input(mine);
@@ -290,7 +293,7 @@ class Proof {
     if (action_.op == Op::update) update(next, mine);
   }
 
-  void forward(Replica& mine) {
+  void forward(int number, Replica& mine) {
     const int stage = action_.stage;
     if (stage == 0) write(Kind::sample, 0, action_.sample);  // the feed
     mine.next_forward += lowering_.replicas(stage);
@@ -301,6 +304,8 @@ class Proof {
     if (action_.sample >= lowering_.first_backward(stage)) {
       mine.kept[action_.sample] = {action_.version >= 0 ? action_.version : mine.updates,
                                    !lowering_.recomputes(stage)};
+      if (!lowering_.recomputes(stage) || lowering_.supervised(stage))
+        write(Kind::inner, number, action_.sample);
     }
   }
 
@@ -345,6 +350,7 @@ class Proof {
   void backward_weight(int number, Replica& mine) {
     if (schedule_.versions_of(action_.stage) > 1) require_kept(kept(mine).version, mine);
     read_inputs();
+    read(Kind::inner, number, action_.sample);
     if (action_.op == Op::backward_weight) read_gradient(kept(mine).gradient);
     std::vector<std::int64_t>& sum = mine.gradients;
     if (int(sum.size()) == schedule_.group) throw Wrong{"an update is missing"};
@@ -444,13 +450,15 @@ std::size_t unbounded(const Schedule& schedule) {
   return 2 * std::size_t(schedule.slots()) + 2;
 }
 
-CutSets cut_sets(const Schedule& schedule, std::size_t capacity) {
+TensorSets tensor_sets(const Schedule& schedule, std::size_t capacity) {
   Proof proof(schedule, capacity);
-  if (proof.run()) {
-    if (capacity < unbounded(schedule)) return cut_sets(schedule, 2 * capacity);
-    return whole_cuts(schedule);
+  if (const auto fault = proof.run()) {
+    if (capacity < unbounded(schedule)) return tensor_sets(schedule, 2 * capacity);
+    throw std::invalid_argument(fault->text(schedule.name));
   }
-  CutSets found{.capacity = capacity};
+  TensorSets found{.capacity = capacity};
+  for (int stage = 0; stage < schedule.stages; ++stage)
+    found.inner.push_back(proof.sets(Buffers::Kind::inner, schedule.replica_id(stage, 0)));
   for (int cut = 0; cut + 1 < schedule.stages; ++cut) {
     found.activations.push_back(proof.sets(Buffers::Kind::activation, cut));
     found.gradients.push_back(proof.sets(Buffers::Kind::gradient, cut + 1));
@@ -458,9 +466,11 @@ CutSets cut_sets(const Schedule& schedule, std::size_t capacity) {
   return found;
 }
 
-CutSets whole_cuts(const Schedule& schedule) {
-  const std::vector<int> slots(std::size_t(schedule.stages - 1), schedule.slots());
-  return {.capacity = unbounded(schedule), .activations = slots, .gradients = slots};
+TensorSets sets_by_slot(const Schedule& schedule) {
+  TensorSets found = tensor_sets(schedule, unbounded(schedule));
+  found.activations.assign(found.activations.size(), schedule.slots());
+  found.gradients = found.activations;
+  return found;
 }
 
 }  // namespace millrace::engine

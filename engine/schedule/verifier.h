@@ -27,16 +27,17 @@ struct Fault {
 /// or too many gradients; a slot that some timing could overwrite before its last read.
 std::optional<Fault> verify(const Schedule& schedule);
 
-/// How many sets of tensors each cut needs: samples in slot n leave theirs in set n mod s.
-struct CutSets {
+/// How many sets of tensors stages and cuts need: samples in slot n leave theirs in set n mod s.
+struct TensorSets {
   std::size_t capacity = 0;  ///< of links: a stage waits when this many of its tokens are untaken
+  std::vector<int> inner;    ///< [stage]: what a forward leaves for its stage's backward
   std::vector<int> activations, gradients;  ///< [cut]
 };
 /// The fewest, as verify() proves, if links hold `capacity` tokens, or, where the schedule would
 /// deadlock, a multiple. For stages whose calls return when their work is done.
-CutSets cut_sets(const Schedule& schedule, std::size_t capacity = 1);
-/// A set for each slot, and links on which no stage ever waits.
-CutSets whole_cuts(const Schedule& schedule);
+TensorSets tensor_sets(const Schedule& schedule, std::size_t capacity = 1);
+/// At cuts a set for each slot, and links on which no stage ever waits.
+TensorSets sets_by_slot(const Schedule& schedule);
 /// The capacity of a link that never fills: gradients may stay unread for the age of the pipeline.
 std::size_t unbounded(const Schedule& schedule);
 

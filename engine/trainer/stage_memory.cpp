@@ -35,8 +35,7 @@ std::vector<StageMemory> predict_memory(TrainerOptions options) {
     for (const int source : network.crossing(module)) bytes += std::int64_t(zeros(source).nbytes());
     return bytes;
   };
-  const std::vector<int> sets = activation_sets(schedule);
-  const CutSets cuts = cut_sets(schedule);
+  const TensorSets sets = tensor_sets(schedule);
   std::vector<StageMemory> all;
   std::vector<stages::Stage> built = build_stages(options, schedule);
   for (int i = 0; i < options.stages; ++i) {
@@ -49,9 +48,9 @@ std::vector<StageMemory> predict_memory(TrainerOptions options) {
                    .gradients = stage.gradient_bytes()});
     StageMemory& memory = all.back();
     if (!range.first)
-      memory.cuts += cuts.gradients[std::size_t(i - 1)] * crossing_bytes(range.begin);
+      memory.cuts += sets.gradients[std::size_t(i - 1)] * crossing_bytes(range.begin);
     if (!range.last)
-      memory.cuts += cuts.activations[std::size_t(i)] * crossing_bytes(range.end);
+      memory.cuts += sets.activations[std::size_t(i)] * crossing_bytes(range.end);
     if (range.first) memory.samples += sample_bytes(options.sample, options.input_as_bytes, slots);
     if (range.last) {
       memory.samples += sample_bytes(network.output(), false, slots);
@@ -65,7 +64,7 @@ std::vector<StageMemory> predict_memory(TrainerOptions options) {
       target =
           options.target_is_input && range.first ? inputs[0] : at::zeros(network.output().sizes());
     stages::Activations kept;
-    memory.activations = sets[std::size_t(i)] * capture::retained_bytes([&] {
+    memory.activations = sets.inner[std::size_t(i)] * capture::retained_bytes([&] {
       kept = stage.forward(inputs, target, 0);
       if (stage.options().recompute) stage.recompute(kept);
     });

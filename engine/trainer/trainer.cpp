@@ -174,7 +174,7 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   Pipeline pipeline{.schedule = schedule_,
                     .steps = steps,
                     .monitor = monitor_,
-                    .link_capacity = cuts_.capacity,
+                    .link_capacity = sets_.capacity,
                     .before = admitted_,
                     .guard = options_.guard ? &guard_ : nullptr,
                     .own_losses = options_.correction.kind == "local",
@@ -237,7 +237,7 @@ std::vector<capture::Step*> Trainer::steps() const {
 
 void Trainer::prepare() {
   if (std::exchange(prepared_, true) || !recording_.on) return;
-  record([&] { capture_steps(schedule_, steps(), cuts_.capacity); });
+  record([&] { capture_steps(schedule_, steps(), sets_.capacity); });
 }
 
 }  // namespace millrace::engine

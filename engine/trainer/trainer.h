@@ -131,7 +131,7 @@ class Trainer {
   std::vector<Device> devices_;   ///< as asked for; in options_ those of other ranks are cores
   mutable std::mutex cut_mutex_;  ///< steps_, and what recut() changes in options_
   Schedule schedule_;
-  CutSets cuts_;
+  TensorSets sets_;
   Recording recording_;
   Monitor monitor_;
   LossGuard guard_;

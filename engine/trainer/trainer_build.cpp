@@ -27,10 +27,10 @@ void Trainer::build() {
   const bool whole = options_.exchange || std::ranges::any_of(backends, [](const auto& backend) {
                        return backend->defers();
                      });
-  cuts_ = whole ? whole_cuts(schedule_) : cut_sets(schedule_);
+  sets_ = whole ? sets_by_slot(schedule_) : tensor_sets(schedule_);
   for (int i = 0; i + 1 < options_.stages; ++i) {
     boundaries_.push_back(std::make_unique<capture::Boundary>(
-        schedule_.slots(), cuts_.activations[i], cuts_.gradients[i]));
+        schedule_.slots(), sets_.activations[i], sets_.gradients[i]));
     join(i, backend_of(i), backend_of(i + 1));
   }
   std::vector<stages::Stage*> stages;
@@ -56,7 +56,7 @@ std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int 
   capture::Boundary* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
   if (place.is_cuda()) capture::use_repeatable_kernels();
   return std::make_unique<capture::StageStep>(std::move(stage), std::move(backend), place, samples_,
-                                              up, down, activation_sets(schedule_)[index]);
+                                              up, down, sets_.inner[index]);
 }
 
 void Trainer::join(int stage, const capture::Backend* above, const capture::Backend* below) {

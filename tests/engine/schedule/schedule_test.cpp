@@ -133,18 +133,6 @@ TEST(GradientAges, FollowFromTheActions) {
   EXPECT_EQ(own_gradient_ages(make_schedule("pipedream", {.stages = 3})), (Ages{2, 1, 0}));
 }
 
-TEST(ActivationSets, AreAsFewAsSamplesMeet) {
-  using Sets = std::vector<int>;
-  const auto sets = [](const ScheduleSpec& spec) { return activation_sets(make_schedule(spec)); };
-  EXPECT_EQ(sets({.schedule = "partime", .stages = 4}), (Sets{1, 1, 1, 1}));
-  EXPECT_EQ(sets({.schedule = "partime", .stages = 4, .deep_supervision = true}),
-            (Sets{1, 1, 1, 1}));
-  EXPECT_EQ(sets({.schedule = "sequential", .stages = 3}), (Sets{1, 1, 1}));
-  EXPECT_EQ(sets({.schedule = "pb", .stages = 3}), (Sets{6, 3, 1}));  // of 6 slots
-  EXPECT_EQ(sets({.schedule = "pipedream", .stages = 3}), (Sets{4, 2, 1}));
-  EXPECT_EQ(sets({.schedule = "gpipe", .stages = 2, .microbatches = 4}), (Sets{4, 4}));
-}
-
 TEST(Programs, EndWhenEveryActionIsBeyondTheStream) {
   const Schedule s = make_schedule("partime", {.stages = 2});
   EXPECT_FALSE(s.workers[0].over(0, 1));
