@@ -47,6 +47,13 @@ void addcdiv_(Number& a, const Number& b, const Number& c, double factor = 1) {
 void addcdiv_(Number& a, const Number& b, const Number& c, const at::Tensor& factor) {
   a.add_(b / c * factor);
 }
+void addcdiv_within_(Number& a, const Number& b, const Number& c, double factor, double bound) {
+  a.add_((b / c).clamp_(-bound, bound), factor);
+}
+void addcdiv_within_(Number& a, const Number& b, const Number& c, const at::Tensor& factor,
+                     const at::Tensor& bound) {
+  a.add_((b / c).clamp_(-bound, bound) * factor);
+}
 void sqrt_of(Number& a, const Number& b) {
   if (!a.defined()) a = at::empty_like(b);
   at::sqrt_out(a, b);
@@ -117,6 +124,7 @@ UpdateNumbers update_numbers(const OptimizerSpec& spec, int count) {
                   .beta2 = spec.beta2,
                   .alpha = spec.alpha,
                   .eps = spec.eps,
+                  .clip = spec.clip,
                   .decoupled = optimizer_info(spec.kind).decoupled,
                   .counts_steps = optimizer_info(spec.kind).counts_steps,
                   .correction = {}};

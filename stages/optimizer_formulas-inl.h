@@ -8,6 +8,7 @@
 // - LibTorch's in-place operators on Numbers, which round as LibTorch does there:
 //   mul_(a, double), add_(a, double), add_(a, b), add_(a, b, Rate), div_(a, Rate),
 //   lerp_(a, b, double), addcmul_(a, b, c, double), addcdiv_(a, b, c), addcdiv_(a, b, c, Rate),
+//   addcdiv_within_(a, b, c, Rate, Rate bound): a += Rate (b / c, limited to +-bound),
 //   and sqrt_of(a, b): a = sqrt(b).
 //
 // A formula changes weights and state in place. `scratch` is uninitialized.
@@ -63,7 +64,7 @@ struct RmsProp {
 /// Kingma and Ba, arXiv 1412.6980.
 struct Adam {
   static constexpr OptimizerInfo kInfo = {.name = "adam",
-                                          .keys = {"beta1", "beta2", "eps"},
+                                          .keys = {"beta1", "beta2", "eps", "clip"},
                                           .state = {"mean", "square"},
                                           .counts_steps = true};
   using Formula = Adam;
@@ -72,7 +73,9 @@ struct Adam {
       : beta1(n.beta1),
         beta2(n.beta2),
         eps(n.eps),
+        clip(n.clip),
         step(-(lr / (1 - pow(n.beta1, steps)))),
+        bound(n.clip * (1 - pow(n.beta1, steps))),
         unbias(sqrt(1 - pow(n.beta2, steps))) {}
 
   FORMULA void operator()(Number& weights, const Number& gradient, Number* state,
@@ -83,17 +86,18 @@ struct Adam {
     sqrt_of(scratch, state[1]);
     div_(scratch, unbias);
     add_(scratch, eps);
+    if (clip > 0) return addcdiv_within_(weights, state[0], scratch, step, bound);
     addcdiv_(weights, state[0], scratch, step);
   }
 
-  double beta1, beta2, eps;
-  Rate step, unbias;
+  double beta1, beta2, eps, clip;
+  Rate step, bound, unbias;
 };
 
 /// Loshchilov and Hutter, arXiv 1711.05101: Adam with decoupled weight decay.
 struct AdamW : Adam {
   static constexpr OptimizerInfo kInfo = {.name = "adamw",
-                                          .keys = {"beta1", "beta2", "eps"},
+                                          .keys = {"beta1", "beta2", "eps", "clip"},
                                           .state = {"mean", "square"},
                                           .counts_steps = true,
                                           .decoupled = true};

@@ -18,6 +18,9 @@ struct OptimizerSpec {
   double beta2 = 0.999;       ///< adam, adamw
   double alpha = 0.99;        ///< rmsprop
   double eps = 1e-8;          ///< rmsprop, adam, adamw
+  /// adam, adamw: above 0: bounds |mean / sqrt(square)| of each weight, as Sophia does (Liu et al.,
+  /// arXiv 2305.14342). Without it one frame unlike all others moves weights many steps at once.
+  double clip = 0.0;
   /// Above 0: decay of the mean that gradients are projected on; see Optimizer::orthogonalize().
   double orthogonal = 0.0;
   // Schedule of lr by updates: torch.optim.lr_scheduler's StepLR and CosineAnnealingLR, after

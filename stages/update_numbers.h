@@ -18,7 +18,7 @@ namespace millrace::stages {
 /// All of an optimizer but its formula.
 struct OptimizerInfo {
   const char* name;
-  const char* keys[3] = {};   ///< of [optimizer], besides kind, lr and weight_decay
+  const char* keys[4] = {};   ///< of [optimizer], besides kind, lr and weight_decay
   const char* state[2] = {};  ///< its buffers; "momentum" only where momentum is not 0
   bool counts_steps = false;  ///< its state includes a number "steps"
   bool decoupled = false;     ///< weight decay applies to the weights, not to the gradient
@@ -40,7 +40,7 @@ struct UpdateNumbers {
   int optimizer = 0;  ///< its number in optimizer_formulas-inl.h
   int count = 1;      ///< gradients summed
   double share = 1;   ///< 1 / count
-  double lr = 0, momentum = 0, weight_decay = 0, beta1 = 0, beta2 = 0, alpha = 0, eps = 0;
+  double lr = 0, momentum = 0, weight_decay = 0, beta1 = 0, beta2 = 0, alpha = 0, eps = 0, clip = 0;
   /// sgd with momentum: w -= lr (spike_momentum m + spike_gradient g).
   double spike_momentum = 1, spike_gradient = 0;
   bool decoupled = false, counts_steps = false;  ///< OptimizerInfo's

@@ -63,7 +63,7 @@ OTHERS = {
                  "threads": [1, 1, 1]},
     "optimizer": {"kind": "adamw", "lr": 1000.0, "momentum": 1.0, "weight_decay": 0.25, "beta1": 0.0, "beta2": 0.5,
                   "alpha": 0.75, "eps": 1e-3, "schedule": "cosine", "step_size": 9, "gamma": 0.25, "T_max": 77,
-                  "eta_min": 0.5, "warmup": 3, "start_factor": 0.5, "orthogonal": 0.5},
+                  "eta_min": 0.5, "clip": 0.25, "warmup": 3, "start_factor": 0.5, "orthogonal": 0.5},
     "correction": {"kind": "inverse-age"},
     "guard": {"kind": "none"},
     "replay": {"kind": "hard", "size": 7, "share": 0.25},

@@ -179,6 +179,16 @@ def scheduled(optimizer, make):
     return optimizer
 
 
+class ClippedAdam(torch.optim.Adam):
+    """Limits each weight's |mean / sqrt(square)| to 0.5."""
+
+    def step(self):
+        before = [p.detach().clone() for p in self.param_groups[0]["params"]]
+        super().step()
+        for p, old in zip(self.param_groups[0]["params"], before):
+            p.data = old - (0.01 * ((old - p.data) / 0.01).clamp(-0.5, 0.5))
+
+
 class Optimizers(Reference):
     """With one stage the program is torch.optim's training loop."""
 
@@ -197,6 +207,7 @@ class Optimizers(Reference):
                 (lambda p: optim.Adam(p, 0.01), {"kind": "adam", "lr": 0.01}),
                 (lambda p: optim.Adam(p, 0.01, (0.8, 0.95), 1e-6, weight_decay=0.1),
                  {"kind": "adam", "lr": 0.01, "beta1": 0.8, "beta2": 0.95, "eps": 1e-6, "weight_decay": 0.1}),
+                (lambda p: ClippedAdam(p, 0.01), {"kind": "adam", "lr": 0.01, "clip": 0.5}),
                 (lambda p: optim.AdamW(p, 0.01, (0.5, 0.999), weight_decay=0.1),
                  {"kind": "adamw", "lr": 0.01, "beta1": 0.5, "weight_decay": 0.1}),
                 (lambda p: optim.RMSprop(p, 0.01), {"kind": "rmsprop", "lr": 0.01}),

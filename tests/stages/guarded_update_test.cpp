@@ -22,6 +22,7 @@ std::vector<OptimizerSpec> specs() {
     }
   }
   all.push_back({.kind = "sgd", .lr = 0.01, .momentum = 0.9, .spike_delay = 3});
+  all.push_back({.kind = "adam", .lr = 0.01, .clip = 0.5});
   return all;
 }
 

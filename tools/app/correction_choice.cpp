@@ -50,6 +50,8 @@ void choose_correction(const Config& config, const engine::Schedule& schedule,
     options.correction.kind = "deep-supervision";
     if (unset("correction.kernel")) options.correction.kernel = 3;
     if (adaptive && unset("optimizer.beta1")) options.optimizer.beta1 = 0.7;
+    // After a cut of the scene, old gradients push a long pipeline far before it sees the effect.
+    if (adaptive && unset("optimizer.clip")) options.optimizer.clip = options.stages > 4 ? 0.5 : 1;
     return;
   }
   options.correction.kind = "inverse-age";
@@ -70,6 +72,7 @@ std::string describe_correction(const Config& config, const engine::TrainerOptio
        << (fresh(engine::gradient_ages(engine::schedule_of(options))) ? "gradients are fresh"
                                                                       : summary_of(kind));
   if (has_beta1(optimizer)) text << ", " << optimizer.kind << "'s beta1 " << optimizer.beta1;
+  if (optimizer.clip > 0) text << ", clip " << optimizer.clip;
   if (optimizer.warmup > 0) text << ", warm-up of " << optimizer.warmup << " updates";
   return text.str();
 }

@@ -82,6 +82,9 @@ HWY_INLINE void addcdiv_(V& a, V b, V c) {
 HWY_INLINE void addcdiv_(V& a, V b, V c, double factor) {
   a = hn::Add(a, hn::Div(hn::Mul(constant(factor), b), c));
 }
+HWY_INLINE void addcdiv_within_(V& a, V b, V c, double factor, double bound) {
+  add_(a, hn::Clamp(hn::Div(b, c), constant(-bound), constant(bound)), factor);
+}
 HWY_INLINE void sqrt_of(V& a, V b) {
   a = hn::Sqrt(b);
 }

@@ -40,6 +40,9 @@ DEVICE void addcdiv_(float& a, const float& b, const float& c) {
 DEVICE void addcdiv_(float& a, const float& b, const float& c, double factor) {
   a = fmaf(float(factor), b / c, a);
 }
+DEVICE void addcdiv_within_(float& a, const float& b, const float& c, double factor, double bound) {
+  a = fmaf(float(factor), fminf(fmaxf(b / c, -float(bound)), float(bound)), a);
+}
 DEVICE void sqrt_of(float& a, const float& b) {
   a = sqrtf(b);
 }

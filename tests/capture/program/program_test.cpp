@@ -139,8 +139,11 @@ TEST(Program, EveryOptimizerWithEveryCorrection) {
       for (const std::string& correction : stages::correction_names()) {
         if (correction == "spike-compensation" && (kind != "sgd" || momentum == 0)) continue;
         SCOPED_TRACE(kind + ", momentum " + std::to_string(momentum) + ", " + correction);
-        const stages::OptimizerSpec spec{
-            .kind = kind, .lr = 1e-3, .momentum = momentum, .weight_decay = 0.01};
+        const stages::OptimizerSpec spec{.kind = kind,
+                                         .lr = 1e-3,
+                                         .momentum = momentum,
+                                         .weight_decay = 0.01,
+                                         .clip = kind == "adam" ? 0.5 : 0};
         Pair pair(partime_cnn(8, 3), spec, correction);
         const at::Tensor before = pair.eager.weights().clone();
         for (int n = 0; n < 12; ++n)

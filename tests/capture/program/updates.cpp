@@ -99,6 +99,7 @@ Tensors expect_updates_as_in_double(c10::Device device, const ProgramOptions& op
                                          .lr = 1e-2,
                                          .momentum = momentum,
                                          .weight_decay = 0.01,
+                                         .clip = kind == "adam" ? 0.5 : 0,
                                          .spike_delay = momentum != 0 ? 2 : 0};
         SCOPED_TRACE(kind + ", momentum " + std::to_string(momentum) + ", " + correction);
         for (const std::int64_t count : {3, 5000}) {

@@ -281,6 +281,8 @@ std::vector<ConfigKey> make_table() {
       KEY(optimizer.beta2, from(0, 0.9999999), "adam, adamw: decay of the square"),
       KEY(optimizer.alpha, from(0, 0.9999999), "rmsprop: decay of the square"),
       KEY(optimizer.eps, from(0, 1), "rmsprop, adam, adamw"),
+      KEY(optimizer.clip, from(0, 1000),
+          "adam, adamw: the most that an update changes a weight, over the rate; 0: no bound"),
       KEY(optimizer.orthogonal, from(0, 0.9999999),
           "orthogonal gradients: each weight tensor's gradient loses its projection on the running "
           "mean of those before, which decays by this; 0: off"),
