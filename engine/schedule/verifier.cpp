@@ -301,11 +301,10 @@ class Proof {
     if (stage > 0) read(Kind::activation, stage - 1, action_.sample);
     read(Kind::sample, 0, action_.sample);
     write(Kind::activation, stage, action_.sample);
+    write(Kind::inner, number, action_.sample);  // with recompute, too: its output
     if (action_.sample >= lowering_.first_backward(stage)) {
       mine.kept[action_.sample] = {action_.version >= 0 ? action_.version : mine.updates,
                                    !lowering_.recomputes(stage)};
-      if (!lowering_.recomputes(stage) || lowering_.supervised(stage))
-        write(Kind::inner, number, action_.sample);
     }
   }
 

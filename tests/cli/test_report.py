@@ -95,7 +95,7 @@ class Contents(ReportTest):
 
     def test_auto_learns_by_gradients_from_downstream_and_says_so(self):
         """(schedule, what the config names, and what auto makes of it: correction, beta1, ages)"""
-        for schedule, named, *expected in (("partime", {}, "deep-supervision", 0.7, [2, 0]),
+        for schedule, named, *expected in (("partime", {}, "deep-supervision", 0.5, [2, 0]),
                                            ("partime", {"beta1": 0.3}, "deep-supervision", 0.3, [2, 0]),
                                            ("pipedream", {"kind": "adamw"}, "inverse-age", 0, [1, 0]),
                                            ("sequential", {}, "none", 0.9, [0, 0]),
@@ -115,16 +115,20 @@ class Contents(ReportTest):
                 self.assertEqual(bool(re.search(said, told)), report["correction"] != "none", told)
 
     def test_auto_adds_small_heads_for_changes_after_a_warm_up(self):
-        """(what the config names, and what auto makes of it: correction, the heads' kernel, warm-up)"""
+        """(what the config names, and what auto makes of it: correction, the heads' kernel, warm-up, clip)"""
         config = program.sets("source.uri=synth:shapes?frames=8", "source.width=16", "source.height=16", "model.layers=8",
                               "pipeline.schedule=partime")
-        for named, *expected in (((), "deep-supervision", 3, 50), (("pipeline.stages=1",), "none", 5, 50),
-                                 (("correction.kernel=5", "optimizer.warmup=0"), "deep-supervision", 5, 0),
-                                 (("optimizer.kind=sgd",), "deep-supervision", 3, 0), (("optimizer.schedule=cosine",), "deep-supervision", 3, 0),
-                                 (("correction.kind=none",), "none", 5, 0), (("task.kind=autoencode",), "deep-supervision", 3, 0)):
+        for named, *expected in (((), "deep-supervision", 3, 50, 1), (("pipeline.stages=1",), "none", 5, 50, 0),
+                                 (("pipeline.stages=5",), "deep-supervision", 3, 50, 0.5),
+                                 (("correction.kernel=5", "optimizer.warmup=0"), "deep-supervision", 5, 0, 1),
+                                 (("optimizer.kind=sgd",), "deep-supervision", 3, 0, 0),
+                                 (("optimizer.schedule=cosine",), "deep-supervision", 3, 0, 1),
+                                 (("correction.kind=none",), "none", 5, 0, 0),
+                                 (("task.kind=autoencode",), "deep-supervision", 3, 0, 0)):
             with self.subTest(named=named):
                 checked = program.call("check", *config, *program.sets("pipeline.stages=4", *named)).out
-                for line in (f"# correction {expected[0]}", f"kernel = {expected[1]}\n", f"warmup = {expected[2]}\n"):
+                for line in (f"# correction {expected[0]}", f"kernel = {expected[1]}\n", f"warmup = {expected[2]}\n",
+                             f"clip = {float(expected[3])}\n"):
                     self.assertIn(line, re.sub(r"#   corr", "# corr", checked))
         # The last stage has two layers, or it would learn no more than the head before it.
         self.succeed("run", *config, "--set", "pipeline.stages=7", "--report", self.folder / "report.json")

@@ -49,9 +49,10 @@ void choose_correction(const Config& config, const engine::Schedule& schedule,
   if ((change || (picture && adaptive)) && supervision_fits(options, schedule)) {
     options.correction.kind = "deep-supervision";
     if (unset("correction.kernel")) options.correction.kernel = 3;
-    if (adaptive && unset("optimizer.beta1")) options.optimizer.beta1 = 0.7;
+    if (adaptive && unset("optimizer.beta1")) options.optimizer.beta1 = change ? 0.7 : 0.5;
     // After a cut of the scene, old gradients push a long pipeline far before it sees the effect.
-    if (adaptive && unset("optimizer.clip")) options.optimizer.clip = options.stages > 4 ? 0.5 : 1;
+    if (change && adaptive && unset("optimizer.clip"))
+      options.optimizer.clip = options.stages > 4 ? 0.5 : 1;
     return;
   }
   options.correction.kind = "inverse-age";
