@@ -14,7 +14,7 @@ KEYS = {
     "model": "preset layers features kernel norm activation slope out_channels file freeze memory_format weights learn seed",
     "pipeline": "schedule stages cut devices threads microbatches virtual_stages vertical_sync replicas ranks tensor recompute "
                 "capture convolution precision kernels",
-    "optimizer": "kind lr momentum weight_decay beta1 beta2 alpha eps orthogonal schedule step_size gamma T_max eta_min warmup "
+    "optimizer": "kind lr momentum weight_decay beta1 beta2 alpha eps clip orthogonal schedule step_size gamma T_max eta_min warmup "
                  "start_factor",
     "correction": "kind anneal lambda decay kernel rate weight",
     "guard": "kind",
