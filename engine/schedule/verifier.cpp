@@ -465,6 +465,10 @@ TensorSets tensor_sets(const Schedule& schedule, std::size_t capacity) {
   return found;
 }
 
+TensorSets tensor_sets(const Schedule& schedule) {
+  return tensor_sets(schedule, schedule.group > 1 ? 2 * std::size_t(schedule.group) : 2);
+}
+
 TensorSets sets_by_slot(const Schedule& schedule) {
   TensorSets found = tensor_sets(schedule, unbounded(schedule));
   found.activations.assign(found.activations.size(), schedule.slots());

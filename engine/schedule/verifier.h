@@ -35,7 +35,10 @@ struct TensorSets {
 };
 /// The fewest, as verify() proves, if links hold `capacity` tokens, or, where the schedule would
 /// deadlock, a multiple. For stages whose calls return when their work is done.
-TensorSets tensor_sets(const Schedule& schedule, std::size_t capacity = 1);
+TensorSets tensor_sets(const Schedule& schedule, std::size_t capacity);
+/// With room for what is untaken while the stream pauses, so that no stage waits until the next
+/// frame: two gradients (partime, pb), or those of two minibatches.
+TensorSets tensor_sets(const Schedule& schedule);
 /// At cuts a set for each slot, and links on which no stage ever waits.
 TensorSets sets_by_slot(const Schedule& schedule);
 /// The capacity of a link that never fills: gradients may stay unread for the age of the pipeline.

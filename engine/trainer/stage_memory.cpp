@@ -4,6 +4,7 @@
 
 #include "capture/program/stage_programs.h"
 #include "capture/retained_bytes.h"
+#include "engine/schedule/launch_groups.h"
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/operations.h"
 
@@ -18,6 +19,7 @@ std::int64_t sample_bytes(const stages::ImageShape& shape, bool as_bytes, int sl
 }  // namespace
 
 std::vector<StageMemory> predict_memory(TrainerOptions options) {
+  const bool records = records_any(options);
   options.make_backend = nullptr;
   options.replicas.clear();
   options.devices.clear();
@@ -27,7 +29,7 @@ std::vector<StageMemory> predict_memory(TrainerOptions options) {
       options.cut.push_back(stage * network.size() / options.stages);
   }
   if (options.weights.empty()) options.weights = stages::initial_state(network, options.seed);
-  const Schedule schedule = schedule_of(options);
+  const Schedule schedule = records ? for_recording(schedule_of(options)) : schedule_of(options);
   const int slots = schedule.slots();
   const auto zeros = [&](int source) { return at::zeros(network.shape(source).sizes()); };
   const auto crossing_bytes = [&](int module) {
@@ -58,7 +60,12 @@ std::vector<StageMemory> predict_memory(TrainerOptions options) {
         memory.samples += sample_bytes(network.output(), options.target_as_bytes, slots);
     }
     stages::Tensors inputs;
-    for (const int source : network.crossing(range.begin)) inputs.push_back(zeros(source));
+    for (const int source : network.crossing(range.begin)) {
+      // As programs leave them.
+      const bool last = records && !range.first;
+      inputs.push_back(last ? zeros(source).contiguous(at::MemoryFormat::ChannelsLast)
+                            : zeros(source));
+    }
     at::Tensor target;
     if (stage.takes_target())
       target =

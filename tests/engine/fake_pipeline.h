@@ -209,7 +209,7 @@ struct FakePipeline {
   Outcome run(PipelineOptions options, Feed& from, Observer* observer) {
     Pipeline pipeline{.schedule = schedule,
                       .monitor = monitor,
-                      .link_capacity = ranks ? 0 : tensor_sets(schedule).capacity,
+                      .link_capacity = ranks || verify(schedule) ? 0 : tensor_sets(schedule).capacity,
                       .before = before,
                       .late_targets = late_targets,
                       .ranks = ranks};

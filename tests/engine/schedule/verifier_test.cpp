@@ -146,7 +146,7 @@ TEST(TensorSets, AreAsFewAsNoTimingOverwrites) {
   using Sets = std::vector<int>;
   const auto sets = [](const ScheduleSpec& spec) { return tensor_sets(make_schedule(spec)); };
   const TensorSets partime = sets({.schedule = "partime", .stages = 6});  // of 7 slots
-  EXPECT_EQ(partime.activations, (Sets{4, 4, 4, 4, 4}));
+  EXPECT_EQ(partime.activations, (Sets{7, 7, 4, 4, 4}));
   EXPECT_EQ(partime.gradients, (Sets{4, 4, 4, 4, 4}));
   EXPECT_EQ(partime.inner, (Sets{1, 1, 1, 1, 1, 1}));
   EXPECT_EQ(sets({.schedule = "partime", .stages = 3, .deep_supervision = true}).inner,
