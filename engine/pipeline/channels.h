@@ -76,8 +76,8 @@ class Channels {
     using Kind = Signal::Kind;
     const auto add = [&](Kind kind, int from, int to) {
       const bool between_stages = kind == Kind::activation || kind == Kind::gradient;
-      by_giver_[std::size_t(from)].push_back({kind, to, 
-           std::make_unique<TokenQueue>(between_stages ? capacity : room)});
+      by_giver_[std::size_t(from)].push_back(
+          {kind, to, std::make_unique<TokenQueue>(between_stages ? capacity : room)});
       Channel& added = by_giver_[std::size_t(from)].back();
       added.link = added.queue.get();
     };

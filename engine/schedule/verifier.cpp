@@ -48,7 +48,9 @@ class Buffers {
  public:
   enum class Kind { sample, inner, activation, gradient, sum };
 
-  Buffers(const HappensBefore& order, int slots) : order_(order), slots_(slots) {}
+  /// `notes_meetings`: for sets(), which costs a look at every slot for each read and write.
+  Buffers(const HappensBefore& order, int slots, bool notes_meetings)
+      : order_(order), slots_(slots), notes_meetings_(notes_meetings) {}
 
   void read(int worker, Kind kind, int owner, std::int64_t item) {
     Buffer& from = at(kind, owner, item);
@@ -76,12 +78,11 @@ class Buffers {
   /// The fewest sets s such that slots n and m, n = m mod s, never hold items at once that some
   /// timing reads later.
   int sets(Kind kind, int owner) const {
+    const auto found = meetings_.find({kind, owner});
+    if (found == meetings_.end()) return 1;
     int sets = 1;
-    const auto clash = [&](const auto& meeting) {
-      const auto [of_kind, of_owner, slot, other] = meeting;
-      return of_kind == kind && of_owner == owner && slot % sets == other % sets;
-    };
-    while (std::any_of(meetings_.begin(), meetings_.end(), clash)) ++sets;
+    const auto clash = [&](const auto& slots) { return slots.first % sets == slots.second % sets; };
+    while (std::any_of(found->second.begin(), found->second.end(), clash)) ++sets;
     return sets;
   }
 
@@ -106,18 +107,22 @@ class Buffers {
   /// Notes the slots that must not share a set with that of `item`.
   template <class Needed>
   void meet(Kind kind, int owner, std::int64_t item, const Needed& needed) {
+    if (!notes_meetings_ || kind == Kind::sum) return;
     const std::int64_t mine = item % slots_;
-    for (std::int64_t slot = 0; slot < slots_ && kind != Kind::sum; ++slot) {
-      if (slot != mine && needed(buffers_[{kind, owner, slot}]))
-        meetings_.insert({kind, owner, mine, slot});
+    for (auto at = buffers_.lower_bound({kind, owner, 0});
+         at != buffers_.end() && at->first < std::tuple(kind, owner, std::int64_t(slots_)); ++at) {
+      const std::int64_t slot = std::get<2>(at->first);
+      if (slot != mine && needed(at->second)) meetings_[{kind, owner}].insert({mine, slot});
     }
   }
 
   const HappensBefore& order_;
   int slots_;
+  const bool notes_meetings_;
   std::int64_t writes_ = 0;
   std::map<std::tuple<Kind, int, std::int64_t>, Buffer> buffers_;
-  std::set<std::tuple<Kind, int, std::int64_t, std::int64_t>> meetings_;  ///< two slots
+  /// By kind and owner: pairs of slots.
+  std::map<std::pair<Kind, int>, std::set<std::pair<std::int64_t, std::int64_t>>> meetings_;
 };
 
 /// A sample between its forward and the end of its backward.
@@ -156,11 +161,13 @@ std::int64_t samples_to_walk(const Schedule& schedule) {
 
 class Proof {
  public:
-  Proof(const Schedule& schedule, std::size_t capacity)
+  /// `finds_sets`: for sets().
+  Proof(const Schedule& schedule, std::size_t capacity, bool finds_sets)
       : schedule_(schedule),
         capacity_(capacity),
         samples_(samples_to_walk(schedule)),
         order_(schedule.workers.size()),
+        buffers_(order_, schedule.slots(), finds_sets),
         replicas_(schedule.replica_ids()) {
     for (int stage = 0; stage < schedule.stages; ++stage) {
       for (int replica = 0; replica < schedule.replicas_of(stage); ++replica)
@@ -223,7 +230,8 @@ class Proof {
         !mail_.has_room(next.gives, [&](int worker) { return ended(worker); }))
       return false;
     for (const Signal& need : next.needs) {
-      if (need.crosses_cut()) links_[{need.kind, need.from, need.to}].takes.push_back(known());
+      if (need.crosses_cut())
+        links_[{need.kind, need.from, need.to}].takes.push_back(order_.known(worker_));
       mail_.take(need, [&](const Knowledge& theirs) { order_.learn(worker_, theirs); });
     }
     act(next, mine);
@@ -234,7 +242,6 @@ class Proof {
     return true;
   }
 
-  const Knowledge& known() const { return order_.known(worker_); }
   bool ended(int worker) const { return schedule_.workers[worker].over(at_[worker], samples_); }
   /// Its room came from a token taken before, so the taker had ended what it did until then.
   void sent(const Signal& signal) {
@@ -430,7 +437,7 @@ class Proof {
   HappensBefore order_;
   Lowering lowering_{schedule_};
   Mailbox<Knowledge> mail_{lowering_, capacity_};  ///< notes: what the giver knew
-  Buffers buffers_{order_, schedule_.slots()};
+  Buffers buffers_;
   std::vector<Replica> replicas_;
 };
 
@@ -442,7 +449,7 @@ std::string Fault::text(const std::string& schedule) const {
 }
 
 std::optional<Fault> verify(const Schedule& schedule) {
-  return Proof(schedule, unbounded(schedule)).run();
+  return Proof(schedule, unbounded(schedule), /*finds_sets=*/false).run();
 }
 
 std::size_t unbounded(const Schedule& schedule) {
@@ -450,7 +457,7 @@ std::size_t unbounded(const Schedule& schedule) {
 }
 
 TensorSets tensor_sets(const Schedule& schedule, std::size_t capacity) {
-  Proof proof(schedule, capacity);
+  Proof proof(schedule, capacity, /*finds_sets=*/true);
   if (const auto fault = proof.run()) {
     if (capacity < unbounded(schedule)) return tensor_sets(schedule, 2 * capacity);
     throw std::invalid_argument(fault->text(schedule.name));
