@@ -21,7 +21,7 @@ class EagerCudaBackend final : public EagerBackend {
   void run(std::function<void()> body) override {
     const c10::cuda::CUDAStreamGuard on_stream(stream_);
     // Its first inputs were made on other streams.
-    if (std::exchange(fresh_, false)) C10_CUDA_CHECK(cudaDeviceSynchronize());
+    if (std::exchange(fresh_, false)) MILLRACE_CHECK_CUDA(cudaDeviceSynchronize());
     try {
       body();
     } catch (...) {

@@ -2,6 +2,8 @@
 
 #include <c10/cuda/CUDAGuard.h>
 
+#include <algorithm>
+
 namespace millrace::capture {
 namespace {
 
@@ -10,7 +12,7 @@ class Chain {
  public:
   Chain() {
     cudaGraph_t made = nullptr;
-    C10_CUDA_CHECK(cudaGraphCreate(&made, 0));
+    MILLRACE_CHECK_CUDA(cudaGraphCreate(&made, 0));
     graph_.reset(made);
   }
 
@@ -27,7 +29,7 @@ class Chain {
   void join() { before_.insert(before_.end(), asides_.begin(), asides_.end()); }
   Own<cudaGraphExec_t> instantiate() const {
     cudaGraphExec_t made = nullptr;
-    C10_CUDA_CHECK(cudaGraphInstantiate(&made, graph_.get(), 0));
+    MILLRACE_CHECK_CUDA(cudaGraphInstantiate(&made, graph_.get(), 0));
     return Own<cudaGraphExec_t>(made);
   }
 
@@ -35,7 +37,8 @@ class Chain {
   template <class Add, class Content>
   void add(const Add& add_node, Content content) {
     cudaGraphNode_t node = nullptr;
-    C10_CUDA_CHECK(add_node(&node, graph_.get(), before_.data(), before_.size(), content));
+    check_cuda(add_node(&node, graph_.get(), before_.data(), before_.size(), content),
+               "a graph's node");
     before_ = {node};
   }
   OwnGraph graph_;
@@ -48,33 +51,33 @@ class Chain {
 OwnStream new_stream(c10::Device device) {
   const c10::cuda::CUDAGuard guard(device);
   cudaStream_t made = nullptr;
-  C10_CUDA_CHECK(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+  MILLRACE_CHECK_CUDA(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
   return OwnStream(made);
 }
 
 CudaEvent::CudaEvent(unsigned flags) {
   cudaEvent_t made = nullptr;
-  C10_CUDA_CHECK(cudaEventCreateWithFlags(&made, flags));
+  MILLRACE_CHECK_CUDA(cudaEventCreateWithFlags(&made, flags));
   event_.reset(made);
 }
 
 bool CudaEvent::over() const {
   const cudaError_t state = cudaEventQuery(get());
-  if (state != cudaErrorNotReady) C10_CUDA_CHECK(state);
+  if (state != cudaErrorNotReady) check_cuda(state, "cudaEventQuery");
   if (state == cudaSuccess) return true;
   cudaGetLastError();  // otherwise LibTorch's next launch check reports it
   return false;
 }
 
 Capturing::Capturing(cudaStream_t stream) : stream_(stream) {
-  C10_CUDA_CHECK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+  MILLRACE_CHECK_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
 }
 
 OwnGraph Capturing::end() {
   cudaGraph_t made = nullptr;
   const cudaError_t result = cudaStreamEndCapture(stream_, &made);
   OwnGraph graph(made);
-  C10_CUDA_CHECK(result);
+  check_cuda(result, "cudaStreamEndCapture");
   ended_ = true;
   return graph;
 }
@@ -91,6 +94,7 @@ CudaGraph::CudaGraph(const std::vector<GraphNode>& nodes, c10::Device device, cu
     : device_(device), stream_(stream) {
   const c10::cuda::CUDAGuard on_device(device_);
   done_ = std::make_unique<CudaEvent>(cudaEventDisableTiming);
+  before_ = std::make_unique<CudaEvent>(cudaEventDefault);
   plain_ = built(nodes, false);
   timed_ = built(nodes, true);
 }
@@ -117,31 +121,36 @@ Own<cudaGraphExec_t> CudaGraph::built(const std::vector<GraphNode>& nodes, bool 
   chain.join();
   mark(false);
   Own<cudaGraphExec_t> made = chain.instantiate();
-  C10_CUDA_CHECK(cudaGraphUpload(made.get(), stream_));
+  MILLRACE_CHECK_CUDA(cudaGraphUpload(made.get(), stream_));
   return made;
 }
 
 void CudaGraph::launch() {
+  const c10::cuda::CUDAGuard on_device(device_);
+  MILLRACE_CHECK_CUDA(cudaEventRecord(before_->get(), stream_));
   fresh_ = true;
   launch(timed_.get());
 }
 
 void CudaGraph::launch(cudaGraphExec_t graph) {
   const c10::cuda::CUDAGuard on_device(device_);
-  C10_CUDA_CHECK(cudaGraphLaunch(graph, stream_));
+  MILLRACE_CHECK_CUDA(cudaGraphLaunch(graph, stream_));
   // Not an event of the graph: until the work gets there, CUDA doesn't say whether the host sees
   // this launch's state or the previous one's.
-  C10_CUDA_CHECK(cudaEventRecord(done_->get(), stream_));
+  MILLRACE_CHECK_CUDA(cudaEventRecord(done_->get(), stream_));
 }
 
 std::int64_t CudaGraph::duration_ns() {
   if (!std::exchange(fresh_, false)) return duration_ns_;
+  const auto passed = [](const CudaEvent& from, const CudaEvent& to) {
+    float ms = 0;
+    MILLRACE_CHECK_CUDA(cudaEventElapsedTime(&ms, from.get(), to.get()));
+    return double(ms);
+  };
   double ms = 0;
-  for (std::size_t i = 0; i + 1 < marks_.size(); i += 2) {
-    float passed = 0;
-    C10_CUDA_CHECK(cudaEventElapsedTime(&passed, marks_[i]->get(), marks_[i + 1]->get()));
-    ms += passed;
-  }
+  for (std::size_t i = 0; i + 1 < marks_.size(); i += 2) ms += passed(*marks_[i], *marks_[i + 1]);
+  // A graph's first event may bear the time at which it was launched, behind the work before it.
+  ms = std::min(ms, passed(*before_, *marks_.back()));
   return duration_ns_ = std::int64_t(1e6 * ms);
 }
 

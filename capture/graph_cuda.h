@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "capture/backend.h"
+#include "capture/check_cuda.h"
 
 namespace millrace::capture {
 
@@ -89,6 +90,7 @@ class CudaGraph final : public Graph {
   c10::Device device_;
   cudaStream_t stream_;
   std::unique_ptr<CudaEvent> done_;
+  std::unique_ptr<CudaEvent> before_;  ///< the work before the latest timed launch is over
   std::vector<std::unique_ptr<CudaEvent>> marks_;  ///< begin, end, begin, end, ...
   Own<cudaGraphExec_t> plain_, timed_;
   std::int64_t duration_ns_ = 0;

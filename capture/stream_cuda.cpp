@@ -71,8 +71,8 @@ class Pool {
 /// Copies between any of host (pinned), this device and its peers. An operator, so that step
 /// programs record it; LibTorch's own copy involves the other device's stream.
 void copy_bytes(const at::Tensor& to, const at::Tensor& from) {
-  C10_CUDA_CHECK(cudaMemcpyAsync(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes(),
-                                 cudaMemcpyDefault, c10::cuda::getCurrentCUDAStream()));
+  MILLRACE_CHECK_CUDA(cudaMemcpyAsync(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes(),
+                                      cudaMemcpyDefault, c10::cuda::getCurrentCUDAStream()));
 }
 
 TORCH_LIBRARY_FRAGMENT(millrace, library) {
@@ -103,7 +103,7 @@ class CudaStream final : public Backend {
       LoweredBody lowered;
       run([&] {
         // The body's inputs may have been made on other streams.
-        C10_CUDA_CHECK(cudaDeviceSynchronize());
+        MILLRACE_CHECK_CUDA(cudaDeviceSynchronize());
         if (lowering_) lowered = lowering_(body);
         lowered.run ? lowered.run() : body();  // libraries load and choose their kernels
       });

@@ -118,7 +118,7 @@ std::vector<GpuId> gpus() {
   std::vector<GpuId> all(nccl().new_id ? std::size_t(c10::cuda::device_count()) : 0);
   for (std::size_t index = 0; index < all.size(); ++index) {
     cudaDeviceProp of;
-    C10_CUDA_CHECK(cudaGetDeviceProperties(&of, int(index)));
+    MILLRACE_CHECK_CUDA(cudaGetDeviceProperties(&of, int(index)));
     std::memcpy(all[index].data(), of.uuid.bytes, all[index].size());
   }
   return all;

@@ -138,7 +138,10 @@ void Trainer::record(const std::function<void()>& work) {
   } catch (const std::runtime_error& error) {
     if (options_.capture == Capture::graph || (wires_ && wires_->any()))
       throw std::runtime_error(std::string("pipeline.capture: recording failed: ") + error.what());
-    recording_ = {false, error.what()};
+    {
+      const std::lock_guard lock(cut_mutex_);
+      recording_ = {false, error.what()};
+    }
     options_.capture = Capture::eager;
     capture::with_plain_errors([&] { build(); });
   }
@@ -160,6 +163,11 @@ void Trainer::recut(const std::vector<int>& cut, stages::StateDict weights, doub
 double Trainer::backed_off() const {
   const auto here = std::ranges::find_if(steps_, [](const auto& step) { return step != nullptr; });
   return here == steps_.end() ? 1 : (*here)->stage().backed_off();
+}
+
+Trainer::Recording Trainer::recording() const {
+  const std::lock_guard lock(cut_mutex_);
+  return recording_;
 }
 
 std::vector<int> Trainer::cut() const {

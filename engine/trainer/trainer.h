@@ -104,7 +104,8 @@ class Trainer {
     bool on = false;      ///< steps are replayed from recordings
     std::string error{};  ///< why they are not, if they should be; "": no failure
   };
-  const Recording& recording() const { return recording_; }
+  /// Any thread.
+  Recording recording() const;
 
  private:
   void build();  ///< stages and what lies between them
@@ -129,7 +130,7 @@ class Trainer {
 
   TrainerOptions options_;
   std::vector<Device> devices_;   ///< as asked for; in options_ those of other ranks are cores
-  mutable std::mutex cut_mutex_;  ///< steps_, and what recut() changes in options_
+  mutable std::mutex cut_mutex_;  ///< steps_, recording_, and what recut() changes in options_
   Schedule schedule_;
   TensorSets sets_;
   Recording recording_;

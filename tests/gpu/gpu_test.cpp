@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "capture/backend.h"
 #include "capture/devices.h"
 #include "tests/engine/frame_stream.h"
 #include "tests/engine/trained.h"
@@ -117,6 +118,25 @@ TEST(GpuStep, OtherOptimizersAndCorrections) {
     options.correction.kind = correction;
     expect_near(by_pipeline(options, kSamples), by_oracle(options, kSamples));
   }
+}
+
+/// Two launches in flight: the second one's time begins when the first is over.
+TEST(GpuStep, TakesItsOwnTimeAlone) {
+  NEEDS_A_GPU();
+  const auto backend = capture::make_graph_backend({at::kCUDA, 0});
+  const at::Tensor a = at::rand({700, 700}, at::kCUDA);
+  const auto recording = backend->record(0, [&] { at::mm(a, a); });
+  const auto graph = [&] { return backend->assemble({{.recording = recording.get()}}); };
+  const auto first = graph(), second = graph();
+  backend->synchronize();
+  const Clock::time_point begin = Clock::now();
+  first->launch();
+  second->launch();
+  backend->synchronize();
+  const std::chrono::nanoseconds passed = Clock::now() - begin;
+  EXPECT_GT(first->duration_ns(), 0);
+  EXPECT_GT(second->duration_ns(), 0);
+  EXPECT_LE(first->duration_ns() + second->duration_ns(), passed.count());
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ void work_through(CUstream_st* stream) {
     }
     const auto set = [](const MarkPtr& mark) {
       mark->over = true;
-      mark->when = Time::now();
+      if (mark->when == Time::time_point{}) mark->when = Time::now();
       mark->older.reset();
       changed.notify_all();
     };
@@ -188,8 +188,17 @@ MarkPtr submit(CUstream_st& stream, Operation operation) {
   return stream.tail;
 }
 
+/// A device loads a kernel when it is launched for the first time, which a capture can't wait for.
+void load_outside_captures(const CUstream_st& stream, const Work& work) {
+  static std::set<std::pair<int, std::string>>& all = *new std::set<std::pair<int, std::string>>;
+  if (work.type != cudaGraphNodeTypeKernel) return;
+  if (all.emplace(stream.device, work.name).second && stream.capture)
+    violation("the first launch of %s is in a capture", work.name.c_str());
+}
+
 cudaError_t give(CUstream_st* stream, std::shared_ptr<Work> work) {
   if (!stream) return cudaErrorInvalidResourceHandle;
+  load_outside_captures(*stream, *work);
   if (work->type == cudaGraphNodeTypeKernel && stream->device != current_device)
     return cudaErrorInvalidResourceHandle;
   note_memory(*work);

@@ -94,15 +94,22 @@ SUCCEEDS(cudaError_t, cudaDeviceEnablePeerAccess, (int, unsigned))
 // operators.cpp takes the place of what would launch LibTorch's.
 namespace {
 using Make = Work (*)(const Launch&);
-std::unordered_map<const void*, const char*>& kernels =
-    *new std::unordered_map<const void*, const char*>;
+struct Kernel {
+  std::string name;
+  std::map<int, std::size_t> shared_bytes;  ///< a launch's most, by device; absent: 48 KiB
+};
+std::unordered_map<const void*, Kernel>& kernels = *new std::unordered_map<const void*, Kernel>;
 std::map<std::string, Make>& played = *new std::map<std::string, Make>;
 
 cudaError_t launch(const void* kernel, Launch how, cudaStream_t stream) {
   return call("cudaLaunchKernel", [&](Guard&) -> cudaError_t {
     const auto found = kernels.find(kernel);
-    const std::string name = found == kernels.end() ? "unknown" : found->second;
+    const std::string name = found == kernels.end() ? "unknown" : found->second.name;
     how.name = name.c_str();
+    if (found != kernels.end()) {
+      const auto most = found->second.shared_bytes.emplace(current_device, 48 << 10).first;
+      if (how.shared_bytes > most->second) return cudaErrorInvalidValue;
+    }
     for (const auto& [part, make] : played) {
       if (name.find(part) == std::string::npos) continue;
       return give(stream_of(stream), std::make_shared<Work>(make(how)));
@@ -125,7 +132,7 @@ API char __cudaInitModule(void**) {
 }
 API void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, uint3*,
                                 uint3*, dim3*, dim3*, int*) {
-  kernels[host] = name;
+  kernels[host] = {name, {}};
 }
 API void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
 API unsigned __cudaPushCallConfiguration(dim3, dim3, std::size_t, CUstream_st*) {
@@ -157,7 +164,8 @@ API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* how, const void* k
 // A library's kernels are known by their names alone: somebody plays them.
 API cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void*, cudaJitOption*, void**,
                                     unsigned, cudaLibraryOption*, void**, unsigned) {
-  return call(__func__, [&](Guard&) {
+  return call(__func__, [&](Guard&) -> cudaError_t {
+    TRY(unsafe());
     *library = reinterpret_cast<cudaLibrary_t>(new char);
     return cudaSuccess;
   });
@@ -165,7 +173,7 @@ API cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void*, cudaJit
 API cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t, const char* name) {
   return call(__func__, [&](Guard&) {
     *kernel = reinterpret_cast<cudaKernel_t>(new char);
-    kernels[*kernel] = (new std::string(name))->c_str();
+    kernels[*kernel] = {name, {}};
     return cudaSuccess;
   });
 }
@@ -175,7 +183,13 @@ API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void
   attributes->binaryVersion = attributes->ptxVersion = 90;
   return cudaSuccess;
 }
-SUCCEEDS(cudaError_t, cudaFuncSetAttribute, (const void*, cudaFuncAttribute, int))
+API cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int bytes) {
+  return call(__func__, [&](Guard&) -> cudaError_t {
+    TRY(unsafe());
+    kernels[kernel].shared_bytes[current_device] = std::size_t(bytes);
+    return cudaSuccess;
+  });
+}
 SUCCEEDS(cudaError_t, cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
          (int* blocks, const void*, int, std::size_t, unsigned), *blocks = 2)
 /// In place of what LibTorch looks up at its start and never calls here.

@@ -138,6 +138,7 @@ bool append(const Item& item, CUstream_st& stream, Operation& operation) {
     wait_for(operation, stream, item.event->mark);
   } else if (item.type == cudaGraphNodeTypeEventRecord) {
     auto mark = std::make_shared<Mark>();
+    if (item.after.empty()) mark->when = Time::now();
     mark->stream = stream.number;
     mark->at = ++stream.position;
     mark->before = stream.before;

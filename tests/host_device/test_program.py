@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import unittest
 
 from safetensors.numpy import load_file
@@ -55,6 +56,34 @@ class Kernels(program.CliTest):
         tables["checkpoint"]["resume"] = True
         again, _ = self.learn(tables)
         self.assertEqual(again["run"]["kernels"], chosen)
+
+
+class FirstRuns(program.CliTest):
+    """Steps are recorded though their kernels are neither compiled nor chosen yet."""
+
+    def record(self, model, width=24, height=16):
+        for precision in ("float32", "tf32", "bf16") if program.LONG else ("bf16",):
+            for kernels in ("fixed", "tuned"):
+                with self.subTest(model, precision=precision, kernels=kernels):
+                    os.environ["XDG_CACHE_HOME"] = str(self.folder / f"{precision}-{kernels}")
+                    report, _ = self.learn({"source": {"uri": "synth:shapes", "width": width, "height": height}, "model": model,
+                                            "pipeline": {"stages": 1, "devices": "cuda", "capture": "graph",
+                                                         "precision": precision, "kernels": kernels}}, "--frames", "3")
+                    self.assertEqual((report["capture"], report["capture_error"]), ("graph", None))
+
+    def test_wide_layers_beside_narrow_ones(self):
+        """One kernel is launched with shared memory for one chunk of channels and for two."""
+        widths = [3, 16, 48, 48, 16, 16, 3] if program.LONG else [3, 48, 48, 16, 16, 3]
+        layers = [{"type": "conv", "out": out, "kernel": 3, "stride": 1} for out in widths[1:]]
+        self.record({"preset": "layers", "layer": layers}, *([] if program.LONG else [8, 6]))
+
+    @unittest.skipUnless(program.LONG, "minutes")
+    def test_networks_of_pytorch(self):
+        for name in ("UNet", "make"):
+            program.output_of(sys.executable, "-m", "millrace.export", program.ROOT / f"tests/python/networks.py:{name}",
+                              "-o", self.folder / f"{name}.pt")
+            self.record({"preset": "file", "file": str(self.folder / f"{name}.pt")})
+        self.record({"preset": "resnet18"}, 32, 32)
 
 
 class Profile(program.CliTest):

@@ -153,8 +153,6 @@ void Run::learn(std::int64_t limit) {
   p.progress.ended = engine::Clock::now();
   p.progress.learning = false;
   look(p, limit);
-  if (!trainer.recording().error.empty())
-    p.console.tell("steps ran eagerly because recording failed: " + trainer.recording().error);
   p.intake.stop();
   p.progress.source_error = p.intake.error();
   tell_of_labels(p);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/check_cuda.h"
 #include "capture/program/cuda/cache.h"
 #include "capture/program/cuda/launch_cuda.h"
 #include "capture/program/operations/convolution.h"
@@ -120,7 +121,6 @@ Candidate<Tile> choose(const std::vector<Candidate<Tile>>& all, bool tuned, cons
       }
       return time(all[i]);
     } catch (const std::exception&) {  // no memory to try it in, or it doesn't fit the device
-      cudaGetLastError();
       return kNever;
     }
   })];

@@ -1,6 +1,5 @@
 #include "capture/program/cuda/compiler.h"
 
-#include <c10/cuda/CUDAException.h>
 #include <c10/util/ScopeExit.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -16,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "capture/check_cuda.h"
 #include "capture/program/cuda/cache.h"
 
 #include "capture/program/cuda/sources.h"  // generated from the kernel sources by CMake
@@ -71,8 +71,8 @@ void check(nvrtcResult result, const char* what) {
 
 int architecture_of(int device) {
   int major = 0, minor = 0;
-  C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  C10_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  MILLRACE_CHECK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  MILLRACE_CHECK_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
   return major * 10 + minor;
 }
 
@@ -92,15 +92,19 @@ bool read_compiled(const std::string& key, Compiled& made) {
 }
 
 std::mutex mutex;
-std::map<std::pair<std::string, int>, const void*> loaded;  ///< by expression and architecture
+struct Loaded {
+  const void* kernel = nullptr;
+  std::map<int, std::size_t> shared_bytes;  ///< a launch's most, by device
+};
+std::map<std::pair<std::string, int>, Loaded> loaded;  ///< by expression and architecture
 
-const void* load(const Compiled& made) {
+Loaded load(const Compiled& made) {
   cudaLibrary_t library = nullptr;  // never unloaded
   cudaKernel_t kernel = nullptr;
-  C10_CUDA_CHECK(
+  MILLRACE_CHECK_CUDA(
       cudaLibraryLoadData(&library, made.binary.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
-  C10_CUDA_CHECK(cudaLibraryGetKernel(&kernel, library, made.name.c_str()));
-  return kernel;
+  MILLRACE_CHECK_CUDA(cudaLibraryGetKernel(&kernel, library, made.name.c_str()));
+  return {.kernel = kernel};
 }
 
 }  // namespace
@@ -192,10 +196,15 @@ void prepare_kernels(const std::vector<std::string>& expressions, int device) {
 const void* kernel(const std::string& expression, int device, std::size_t shared_bytes) {
   prepare_kernels({expression}, device);
   const std::lock_guard lock(mutex);
-  const void* const found = loaded[{expression, architecture_of(device)}];
-  C10_CUDA_CHECK(
-      cudaFuncSetAttribute(found, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)));
-  return found;
+  Loaded& found = loaded[{expression, architecture_of(device)}];
+  // The limit is the kernel's: who asks for less must not lower it for the others.
+  std::size_t& most = found.shared_bytes[device];
+  if (shared_bytes > most) {
+    MILLRACE_CHECK_CUDA(cudaFuncSetAttribute(
+        found.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)));
+    most = shared_bytes;
+  }
+  return found.kernel;
 }
 
 }  // namespace millrace::gpu

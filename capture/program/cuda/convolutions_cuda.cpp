@@ -143,7 +143,7 @@ class GpuConvolution final : public Prepared {
     if (!launch_.lies_evenly(blocks_)) return kNever;
     gpu::ConvolutionArguments arguments = arguments_;
     arguments.weights_early = true;
-    C10_CUDA_CHECK(cudaDeviceSynchronize());  // zeros are written
+    MILLRACE_CHECK_CUDA(cudaDeviceSynchronize());  // zeros are written
     int launched = 0;
     return time_launches([&] {
       point(arguments, floats(images[launched % 2]), floats(weights) + launched % kLayers * count,

@@ -46,7 +46,7 @@ class TrialGraph {
   /// Returns the duration in nanoseconds.
   std::int64_t run() {
     graph_.launch();
-    C10_CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
+    MILLRACE_CHECK_CUDA(cudaStreamSynchronize(stream_.get()));
     return graph_.duration_ns();
   }
 
@@ -65,8 +65,9 @@ bool can_come_early() {
     gpu::PartsArguments nothing{.all = {{.blocks = 1}}};
     void* arguments[] = {&nothing};
     const auto launch = [&](bool early) {
-      C10_CUDA_CHECK(launch_kernel(kernel, {.threads = gpu::kThreads, .early = early}, dim3(1),
-                                   arguments, c10::cuda::getCurrentCUDAStream()));
+      capture::check_cuda(launch_kernel(kernel, {.threads = gpu::kThreads, .early = early}, dim3(1),
+                                        arguments, c10::cuda::getCurrentCUDAStream()),
+                          "launch of add_up_parts");
     };
     try {
       launch(false);  // loads the kernel, which a capture can't do
@@ -75,8 +76,7 @@ bool can_come_early() {
         launch(true);
       }).run();
       return true;
-    } catch (const c10::Error&) {
-      cudaGetLastError();
+    } catch (const std::exception&) {
       return false;
     }
   }();
@@ -88,6 +88,7 @@ bool can_come_early() {
 Launch::Launch(const std::string& expression, const LaunchShape& shape)
     : kernel_(gpu::kernel(expression, c10::cuda::current_device(),
                           shape.shared_floats * sizeof(float))),
+      name_("launch of " + expression),
       shape_(shape) {
   shape_.early = shape.early && can_come_early();
 }
@@ -95,7 +96,7 @@ Launch::Launch(const std::string& expression, const LaunchShape& shape)
 bool Launch::lies_evenly(dim3 blocks) const {
   if (!shape_.early) return true;
   int of_sm = 0;
-  C10_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+  MILLRACE_CHECK_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
       &of_sm, kernel_, shape_.threads, shape_.shared_floats * sizeof(float), 0));
   const double all = double(blocks.x) * blocks.y * blocks.z,
                sms = device_properties().multiProcessorCount;
@@ -107,13 +108,14 @@ bool Launch::lies_evenly(dim3 blocks) const {
 void Launch::launch(dim3 blocks, void* arguments) const {
   if (blocks.x == 0) return;
   void* all[] = {arguments};
-  C10_CUDA_CHECK(launch_kernel(kernel_, shape_, blocks, all, c10::cuda::getCurrentCUDAStream()));
+  capture::check_cuda(
+      launch_kernel(kernel_, shape_, blocks, all, c10::cuda::getCurrentCUDAStream()), name_);
 }
 
 double time_launches(const std::function<void()>& launch) {
   constexpr int kLaunches = 20, kTries = 4;
   launch();  // loads the kernel, which a capture can't do
-  C10_CUDA_CHECK(cudaDeviceSynchronize());
+  MILLRACE_CHECK_CUDA(cudaDeviceSynchronize());
   TrialGraph several([&] {
     for (int i = 0; i < kLaunches; ++i) launch();
   });

@@ -51,6 +51,7 @@ class Launch {
 
  private:
   const void* kernel_ = nullptr;
+  std::string name_;  ///< for errors
   LaunchShape shape_;
 };
 

@@ -12,7 +12,7 @@ const CudaModule millrace_cuda = {
     .device_name =
         [](int index) {
           cudaDeviceProp properties{};
-          C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+          MILLRACE_CHECK_CUDA(cudaGetDeviceProperties(&properties, index));
           return std::string(properties.name);
         },
     .make_eager_backend = make_eager_stream,

@@ -259,7 +259,7 @@ class GpuWeightGradients final : public Prepared {
               add_sum(sums, {work.parts, floats(parts.back()), work.slices, weights});
           }
           const Launch launch(expression(shape, tried), launched(shape, tried));
-          C10_CUDA_CHECK(cudaDeviceSynchronize());  // zeros are written
+          MILLRACE_CHECK_CUDA(cudaDeviceSynchronize());  // zeros are written
           return time_launches([&] {
             for (const auto& batch : batches) launch(batch.blocks, batch.arguments);
             for (const auto& batch : sums) add_up_(batch.blocks, batch.arguments);

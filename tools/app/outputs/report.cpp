@@ -192,6 +192,12 @@ Json learned_report(const RunLog& log) {
 }
 
 /// `idle`: no worker is running, so the stages' steps may be read.
+/// Why steps are eager that should have been recorded; null: none is.
+Json capture_error(const engine::Trainer& trainer) {
+  const std::string error = trainer.recording().error;
+  return error.empty() ? Json() : Json(error);
+}
+
 Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
                     const engine::FrameCounts& frames, bool idle) {
   Json devices = Json::array(), steps = Json::array();
@@ -217,6 +223,7 @@ Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
           {"optimizer", optimizer_json(trainer.options().optimizer, trainer.rate().lr)},
           {"guard", guard_json(trainer, r)},
           {"capture", trainer.recording().on ? "graph" : "eager"},
+          {"capture_error", capture_error(trainer)},
           {"steps", steps}};
 }
 
@@ -300,6 +307,7 @@ Json live_report(RunParts& run) {
                  {"ignore", zones_json(run.request.config.novelty.ignore)},
                  {"guard", guard_json(trainer, r)},
                  {"learning_rate", trainer.rate().lr},
+                 {"capture_error", capture_error(trainer)},
                  {"timing_ms", timing_json(r)},
                  {"realtime", real_time_json(r, run.learner.real_time.verdict(r))},
                  {"latency_ms", latency_json(r)},

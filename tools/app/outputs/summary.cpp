@@ -161,6 +161,9 @@ std::string summarize(const Json& report) {
   tell_scores(out, report);
   tell_answer(out, report);
   tell_verdict(out, report["realtime"]);
+  if (report["capture_error"].is_string())
+    out << "steps     ran eagerly, which is slow, since recording failed, a defect of Millrace: "
+        << report["capture_error"].get<std::string>() << "\n";
   return out.str();
 }
 

@@ -19,7 +19,7 @@ export function showEngine(state) {
   ].filter(Boolean).join(', '));
   say('latency', three(latency.recent_p50));
   say('latency-why', `p99 ${three(latency.recent_p99)}, max ${three(latency.max)}`);
-  say('correction', ['Old gradients: ' + state.correction, state.local_note, rollBacks(state)].filter(Boolean).join('; '));
+  say('correction', ['Old gradients: ' + state.correction, state.local_note, rollBacks(state), eager(state)].filter(Boolean).join('; '));
 }
 
 function verdict({F, judged, holds}) {
@@ -46,6 +46,10 @@ function rollBacks({guard: {roll_backs: times, last_frame: frame, rate}, learnin
   if (times === 0) return '';
   const left = rate < 1 ? `, learning rate ${three(now)} for now` : '';
   return `rolled back ${times === 1 ? 'once' : `${count(times)} times`}, last at frame ${count(frame)}${left}`;
+}
+
+function eager({capture_error: error}) {
+  return error ? `steps run eagerly, and slowly, since recording failed: ${error}` : '';
 }
 
 function showLoss({loss: {recent}, learned: {yes, strongest, times}, psnr_db: psnr}) {
