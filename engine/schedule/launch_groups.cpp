@@ -20,7 +20,7 @@ GroupWalk walk_groups(const Schedule& schedule, const LaunchGroups& groups, std:
   const std::int64_t applied = schedule.applied(samples);
   const Lowering lowering(schedule);
   Mailbox<char> mail(lowering, capacity);
-  std::vector<std::vector<Signal>> unsent(schedule.workers.size());  // until the group ends
+  std::vector<std::vector<Signal>> unsent(schedule.workers.size());  // given when the group ends
   std::vector<std::int64_t> at;
   GroupWalk walk;
   walk.ended = walk_programs(schedule, applied, at, [&](int worker, std::int64_t index) {
@@ -62,7 +62,7 @@ LaunchGroups longest_launch_groups(const Schedule& schedule) {
     if (walk.ended) return groups;
     if (walk.stuck.empty()) throw std::logic_error("schedule " + schedule.name + " deadlocks");
     for (const auto& [worker, at] : walk.stuck) {
-      // Others may wait for what this worker has done: end its group before the action.
+      // Others may wait for actions of this open group: end it before the blocked action.
       LaunchGroups::Marks& marks = groups.marks_[std::size_t(worker)];
       const std::int64_t length = std::int64_t(marks.ends.size());
       marks.ends[std::size_t((at - 1 - marks.prologue + length) % length)] = true;

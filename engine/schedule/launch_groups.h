@@ -10,8 +10,8 @@
 
 namespace millrace::engine {
 
-/// A launch group is a run of a worker's actions launched as one: others get its signals when the
-/// group ends. One action per group always works; one period per group costs the host least.
+/// A run of a worker's actions launched as one; other workers get its signals when it ends. One
+/// action per group always works; one period per group costs the host least.
 class LaunchGroups {
  public:
   /// One action per group.
@@ -27,13 +27,13 @@ class LaunchGroups {
   friend LaunchGroups longest_launch_groups(const Schedule& schedule);
   struct Marks {
     std::int64_t prologue = 0;
-    std::vector<char> ends;  ///< by place in the period
+    std::vector<char> ends;  ///< [index in the period]: whether a group ends there
   };
   std::vector<Marks> marks_;
 };
 
-/// One period per group, split only where workers would otherwise wait for each other's ends: in a
-/// flushing schedule, before the backwards. `schedule`: verified, without replicas.
+/// One period per group, split only where workers would otherwise wait for each other's group ends,
+/// as before the backwards of a flushing schedule. `schedule`: verified, without replicas.
 LaunchGroups longest_launch_groups(const Schedule& schedule);
 
 /// Adds slots for one more minibatch, so that the host can prepare samples while the device works.
@@ -41,7 +41,8 @@ LaunchGroups longest_launch_groups(const Schedule& schedule);
 /// weight buffer and is captured once.
 Schedule for_recording(Schedule schedule);
 
-/// Samples after which slots, versions and minibatches have met in every combination.
+/// Samples after which every combination of slot, weight version and position in a minibatch has
+/// occurred, so that each graph is recorded.
 std::int64_t samples_to_record(const Schedule& schedule);
 
 struct GroupWalk {
@@ -50,8 +51,8 @@ struct GroupWalk {
   std::vector<std::pair<int, std::int64_t>> stuck;
 };
 
-/// Walks through `samples` samples; an action starts as soon as signals at groups' ends allow, and
-/// fewer than `capacity` wait at each link between stages that it sends to.
+/// Walks through `samples` samples. An action starts once signals from ended groups allow and each
+/// link between stages that it sends to holds fewer than `capacity`.
 GroupWalk walk_groups(const Schedule& schedule, const LaunchGroups& groups, std::int64_t samples,
                       const std::function<void(int worker, const Action&)>& on_action = {},
                       const std::function<void(int worker)>& on_end = {},

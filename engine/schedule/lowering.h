@@ -8,34 +8,34 @@
 
 namespace millrace::engine {
 
-/// What one action gives, and another may need before it begins.
+/// What one action produces and another may wait for.
 struct Signal {
   enum class Kind : std::uint8_t {
     admission,   ///< the sample was taken from the feed; orders the replicas of the first stage
     activation,  ///< the stage's output is in the sample's slot
     prediction,  ///< the sample's prediction was shown; orders the replicas of the last stage
     gradient,    ///< the gradient of the stage's input is in the sample's slot
-    meeting,     ///< each replica has reached the sample's update; it gives this before it waits
-    release,  ///< the stage no longer needs the sample; the slot is free once all stages gave it.
-              ///< Always given for a sample < 0
+    meeting,     ///< each replica has reached the sample's update; given before the wait
+    release,  ///< the stage no longer needs the sample; its slot is free once all stages have given
+              ///< this. Always given for a sample < 0
   };
 
   Kind kind;
-  int stage;  ///< the giver's; the first stage if all stages give it
+  int stage;  ///< that gives it; the first stage where all stages give it
   std::int64_t sample;
-  int from, to;  ///< Schedule::replica_id() of giver and taker; equal: no other stage needs it
+  int from, to;  ///< Schedule::replica_id() of giver and taker; equal if no other stage needs it
 
-  /// Whether tensors go with it.
+  /// Whether the signal carries tensors.
   bool crosses_cut() const { return kind == Kind::activation || kind == Kind::gradient; }
 };
 
-/// At most three.
+/// At most three signals, stored in place.
 class Signals {
  public:
   void add(const Signal& signal) { items_[std::size_t(count_++)] = signal; }
   const Signal* begin() const { return items_.data(); }
   const Signal* end() const { return items_.data() + count_; }
-  /// Null if there is none.
+  /// Null if there is none of `kind`.
   const Signal* find(Signal::Kind kind) const {
     for (const Signal& signal : *this) {
       if (signal.kind == kind) return &signal;
@@ -50,22 +50,22 @@ class Signals {
 
 struct Lowered {
   Action action;
-  int replica_id = 0;    ///< Schedule::replica_id() that acts
+  int replica_id = 0;    ///< Schedule::replica_id() of the acting replica
   Signals needs, gives;  ///< in the order of waiting and giving
 };
 
-/// Derives what each action waits for and gives, for engine, verifier, launch groups and simulator.
-/// One action at a time, since a program has no end. Never allocates. Immutable.
+/// Derives what an action waits for and gives; read by engine, verifier, launch groups and
+/// simulator. Works on one action at a time, since programs are endless. Never allocates.
+/// Immutable.
 class Lowering {
  public:
-  /// `schedule` must outlive it, and need not be verified.
+  /// `schedule` must outlive this, and need not be verified.
   explicit Lowering(const Schedule& schedule);
 
   /// `action`: on a sample >= 0, of a stage that has the worker's replica number.
   Lowered operator()(int worker, const Action& action) const;
 
   const Schedule& schedule() const { return schedule_; }
-  // Table look-ups of what Schedule computes.
   int replicas(int stage) const { return replicas_[std::size_t(stage)]; }
   int replica_id(int stage, int replica) const {
     return first_replica_[std::size_t(stage)] + replica;
@@ -80,12 +80,13 @@ class Lowering {
   /// The first sample that goes backward at `stage`.
   std::int64_t first_backward(int stage) const { return first_backward_[std::size_t(stage)]; }
   bool recomputes(int stage) const { return needs_[std::size_t(stage)].recompute; }
-  /// Whether `action` begins at a loss, if `own_losses`: every stage has one and no other gradient.
+  /// Whether `action`'s gradient comes from a loss rather than from downstream. `own_losses`: every
+  /// stage has its own loss and gets no other gradient.
   bool begins_at_loss(const Action& action, bool own_losses) const {
     return action.op == Op::backward_local ||
            (takes_gradient(action.op) && (last(action.stage) || own_losses));
   }
-  /// Whether it has a loss of its own, beside the last stage's.
+  /// Whether the stage has its own loss in addition to the last stage's.
   bool supervised(int stage) const { return needs_[std::size_t(stage)].local; }
 
  private:

@@ -12,7 +12,7 @@
 
 namespace millrace::engine {
 
-/// A fault found in a walk through a schedule; the caller adds where.
+/// A fault found in a walk through a schedule; the caller adds the position.
 struct Wrong : std::logic_error {
   using std::logic_error::logic_error;
 };
@@ -31,8 +31,7 @@ class Mailbox {
     if (signal.from != signal.to) boxes_[key(signal)].push_back({signal.sample, signal.from, note});
   }
 
-  /// Whether each link that `gives` go by holds fewer than its capacity, or its taker has ended: if
-  /// `ended(worker)`.
+  /// Whether every link that `gives` go to has room, or its taker has ended (`ended(worker)`).
   template <class Ended>
   bool has_room(const Signals& gives, const Ended& ended) const {
     return std::all_of(gives.begin(), gives.end(), [&](const Signal& signal) {
@@ -42,7 +41,7 @@ class Mailbox {
     });
   }
 
-  /// Whether `need` was given. Throws Wrong.
+  /// Whether `need` was given. Throws Wrong if its box holds another sample's signal.
   bool has(const Signal& need) const {
     if (never_held(need)) return true;
     const auto found = boxes_.find(key(need));
@@ -56,7 +55,7 @@ class Mailbox {
     return true;
   }
 
-  /// Whether all of `needs` were given; asking for a meeting is arriving there. Throws Wrong.
+  /// Whether all of `needs` were given. Asking for a meeting is arriving at it. Throws Wrong.
   bool have(const Signals& needs, const Note& arrival) {
     for (const Signal& need : needs) {
       if (need.kind == Signal::Kind::meeting) arrive(need, arrival);
@@ -64,7 +63,7 @@ class Mailbox {
     return std::all_of(needs.begin(), needs.end(), [&](const Signal& n) { return has(n); });
   }
 
-  /// Takes `need`, which has been given, and calls `see(note)` for each giver's.
+  /// Takes `need`, which has been given, and calls `see(note)` for each giver's note.
   template <class See>
   void take(const Signal& need, const See& see) {
     if (never_held(need)) return;
@@ -87,14 +86,14 @@ class Mailbox {
   using Box = std::deque<Letter>;
   using Key = std::tuple<Signal::Kind, std::int64_t, std::int64_t>;
 
-  /// Signals in one box are taken together, or in order.
+  /// Signals in one box are taken together or in order.
   static Key key(const Signal& s) {
     if (s.kind == Signal::Kind::release) return {s.kind, s.sample, 0};
     if (s.kind == Signal::Kind::meeting) return {s.kind, s.sample, s.stage};
     return {s.kind, s.from, s.to};
   }
 
-  /// No sample has used the slot yet.
+  /// Whether `need` is for a slot's first use, which waits for no release.
   static bool never_held(const Signal& need) {
     return need.kind == Signal::Kind::release && need.sample < 0;
   }

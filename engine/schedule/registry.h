@@ -1,5 +1,5 @@
-// The table of named schedules, for names, help, options and the planner. CMake collects an entry
-// from each file in generators/.
+// The table of named schedules, for the parser, help and planner. CMake collects an entry from each
+// file in generators/.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ struct ScheduleEntry {
   const char* summary;  ///< one line
   Schedule (*generate)(const ScheduleSpec&);
 
-  // Options. Others are ignored, but replicas are refused.
-  bool minibatches = false;     ///< microbatches: samples per update; else one
+  // Options it supports; make_schedule() ignores the others, but refuses replicas.
+  bool minibatches = false;     ///< microbatches: samples per update; otherwise 1
   bool virtual_stages = false;  ///< stages per worker
   bool vertical_sync = false;
   bool replicas = false;
@@ -25,19 +25,18 @@ struct ScheduleEntry {
   bool flushes = false;         ///< the pipeline runs empty at each update
   bool replicates = false;      ///< a stage may have several devices that take turns
   bool fits_minibatch = false;  ///< at most a minibatch of samples may be in flight
-  /// Weight versions that a stage keeps. `depth`: stages up to the end, itself included.
+  /// Weight versions that a stage holds. `depth`: stages from this one to the last, both included.
   int (*versions_kept)(int depth) = [](int) { return 1; };
-  /// The most samples that such a stage, of `stages`, keeps activations of; 1 if a sample goes
-  /// backward right after its forward, or alone.
+  /// Samples whose activations such a stage, of `stages`, holds at most; 1 if each goes backward
+  /// right after its forward, or alone.
   int (*samples_kept)(int depth, int stages, int microbatches) = [](int, int, int) { return 1; };
   /// With recompute: samples that hold full activations, recomputed but not yet backpropagated.
   int (*recomputed_kept)(int depth, int stages, int microbatches) = [](int, int, int) { return 1; };
 };
 
-/// All entries, sorted by name.
+/// Sorted by name.
 const std::vector<ScheduleEntry>& schedule_table();
 
-/// The names of all entries, in order.
 std::vector<std::string> schedule_names();
 
 /// Throws std::invalid_argument for an unknown name.
@@ -47,9 +46,9 @@ const ScheduleEntry& schedule_entry(const std::string& name);
 /// table. Throws std::invalid_argument if the name is taken.
 void register_schedule(const ScheduleEntry& entry);
 
-/// An entry of the table, or a CSV file, which then sets the number of microbatches. Throws
-/// std::invalid_argument for an unknown name, stages < 1, or options that the schedule cannot have.
-/// Ignores options that it does not use.
+/// From an entry of the table, or from a CSV file, which then sets the number of microbatches.
+/// Throws std::invalid_argument for an unknown name, stages < 1, or options that the schedule
+/// cannot have. Ignores options that it does not use.
 Schedule make_schedule(const ScheduleSpec& spec);
 inline Schedule make_schedule(const std::string& name, ScheduleSpec spec) {
   spec.schedule = name;

@@ -64,7 +64,7 @@ std::vector<int> stages_of(const Program& program) {
 
 namespace {
 
-/// Every action of prologues and periods on an existing stage, once, with its worker.
+/// Calls `visit(worker, action)` for each action of prologues and periods on an existing stage.
 template <class Visit>
 void for_each_action(const Schedule& schedule, const Visit& visit) {
   for (int worker = 0; worker < int(schedule.workers.size()); ++worker) {
@@ -105,13 +105,14 @@ std::int64_t Schedule::trained(std::int64_t samples) const {
 }
 
 std::vector<int> workers_of_replicas(const Schedule& schedule) {
-  std::vector<int> first;  // replica of each stage
+  std::vector<int> first;  // replica_id of each stage's replica 0
   for (int stage = 0, id = 0; stage < schedule.stages; id += schedule.replicas_of(stage++))
     first.push_back(id);
   std::vector<int> workers(schedule.replica_ids(), 0);
   for_each_action(schedule, [&](int worker, const Action& action) {
     const int replica = schedule.workers[worker].replica;
-    if (replica < schedule.replicas_of(action.stage))  // else the schedule has no such replica
+    if (replica < schedule.replicas_of(action.stage))  // an unverified schedule may name a replica
+                                                       // that does not exist
       workers[first[action.stage] + replica] = worker;
   });
   return workers;
@@ -150,8 +151,8 @@ std::vector<std::int64_t> first_backwards(const Schedule& schedule) {
 
 namespace {
 
-/// How far a gradient's sample lags behind the sample it meets at a stage, and how far the stage
-/// has moved on from that one when it applies the gradient.
+/// `label`: samples between a gradient's own sample and the one whose activations it meets;
+/// `behind`: samples that the stage has forwarded since the latter.
 struct Lag {
   std::int64_t label = 0;
   std::int64_t behind = 0;
@@ -194,7 +195,7 @@ std::vector<std::int64_t> own_gradient_ages(const Schedule& schedule) {
 std::vector<std::int64_t> gradient_ages(const Schedule& schedule) {
   const std::vector<Lag> lag = lags(schedule);
   std::vector<std::int64_t> ages(schedule.stages, 0);
-  std::int64_t label = 0;  // total lag of labels from the last stage on
+  std::int64_t label = 0;  // sum over this stage and those after it
   for (int stage = schedule.stages - 1; stage >= 0; --stage) {
     label += lag[stage].label;
     ages[stage] = label + lag[stage].behind;

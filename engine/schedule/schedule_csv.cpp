@@ -13,7 +13,8 @@
 namespace millrace::engine {
 namespace {
 
-/// Cells name these by their letters; and, in PyTorch's words, what they imply, which is skipped.
+/// kOps: named by their letters in cells. kImplied: PyTorch's names for communication, which is
+/// skipped.
 constexpr Op kOps[] = {Op::forward, Op::backward, Op::backward_input, Op::backward_weight};
 constexpr std::string_view kImplied[] = {"UNSHARD", "RESHARD", "REDUCE_GRAD", "SEND_F",
                                          "RECV_F",  "SEND_B",  "RECV_B"};
@@ -49,12 +50,12 @@ class Reader {
     Program program;
     read_cells(row, ',', 0, program);
     if (program.period.empty()) fail(0, "a worker without actions");
-    // The verifier keeps a vector clock for each worker.
+    // The verifier allocates a vector clock per worker.
     if (workers_.size() == kMostWorkers) fail(0, "more than 256 workers");
     workers_.push_back(std::move(program));
   }
 
-  /// `inside`: of an OVERLAP_F_B.
+  /// `inside`: the cell is part of an OVERLAP_F_B.
   void read_cell(std::string_view cell, std::size_t column, Program& program, bool inside) {
     while (!cell.empty() && cell.back() == ' ') cell.remove_suffix(1);
     for (; !cell.empty() && cell.front() == ' '; ++column) cell.remove_prefix(1);
@@ -92,7 +93,7 @@ class Reader {
     program.period.push_back({*op, int(stage), sample, sample});
   }
 
-  /// Takes the digits at the front; -1 if there are none or too many.
+  /// Reads the digits at the front and removes them; -1 if there are none or too many.
   static std::int64_t number(std::string_view& text) {
     std::int64_t value = -1;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

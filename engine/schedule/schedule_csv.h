@@ -17,7 +17,7 @@ bool is_schedule_file(const std::string& name);
 /// result still needs verify().
 Schedule parse_schedule_csv(const std::string& text);
 
-/// Parses a schedule file; errors begin with its name.
+/// parse_schedule_csv() of a file; errors begin with its name.
 Schedule read_schedule_csv(const std::string& file);
 
 }  // namespace millrace::engine

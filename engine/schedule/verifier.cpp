@@ -10,7 +10,7 @@
 namespace millrace::engine {
 namespace {
 
-/// How many of each worker's actions are known to be done.
+/// By worker: how many of its actions are known to be done.
 using Knowledge = std::vector<std::int64_t>;
 
 /// A vector clock: what each worker knows of the others from signals alone.
@@ -18,21 +18,21 @@ class HappensBefore {
  public:
   explicit HappensBefore(std::size_t workers) : known_(workers, Knowledge(workers, 0)) {}
 
-  /// `worker` gets a signal from one that knew `theirs`.
+  /// `worker` gets a signal whose giver knew `theirs`.
   void learn(int worker, const Knowledge& theirs) {
     Knowledge& mine = known_[worker];
     for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = std::max(mine[i], theirs[i]);
   }
-  /// `worker` ends its action.
+  /// `worker` ends its current action.
   void pass(int worker) { ++known_[worker][worker]; }
-  /// What `worker` knows once its current action is done.
+  /// What `worker` will know once its current action is done.
   Knowledge now(int worker) const {
     Knowledge known = known_[worker];
     ++known[worker];
     return known;
   }
   std::int64_t at(int worker) const { return known_[worker][worker]; }
-  /// Of the actions that `worker` has ended.
+  /// What `worker` knows from the actions it has ended.
   const Knowledge& known(int worker) const { return known_[worker]; }
   bool knows(int worker, int other, std::int64_t action) const {
     return known_[worker][other] > action;
@@ -43,12 +43,12 @@ class HappensBefore {
 };
 
 /// Buffers that some actions write and others read, one item at a time. Every call is for
-/// `worker`'s current action. Throws Wrong if some timing could read too late or write too soon.
+/// `worker`'s current action. Throws Wrong if some timing could read too late or write too early.
 class Buffers {
  public:
   enum class Kind { sample, inner, activation, gradient, sum };
 
-  /// `notes_meetings`: for sets(), which costs a look at every slot for each read and write.
+  /// `notes_meetings`: needed by sets(); looks at every slot on each read and write.
   Buffers(const HappensBefore& order, int slots, bool notes_meetings)
       : order_(order), slots_(slots), notes_meetings_(notes_meetings) {}
 
@@ -75,8 +75,8 @@ class Buffers {
          [&](const Buffer& other) { return unfinished(worker, other).has_value(); });
   }
 
-  /// The fewest sets s such that slots n and m, n = m mod s, never hold items at once that some
-  /// timing reads later.
+  /// The smallest s such that slots n and m with n = m mod s never both hold an item that some
+  /// timing still reads.
   int sets(Kind kind, int owner) const {
     const auto found = meetings_.find({kind, owner});
     if (found == meetings_.end()) return 1;
@@ -89,22 +89,22 @@ class Buffers {
  private:
   struct Buffer {
     std::int64_t item = -1;
-    std::int64_t written = 0;  ///< number of the write
-    std::vector<std::pair<int, std::int64_t>> reads;  ///< worker, its action, since the last write
+    std::int64_t written = 0;  ///< serial number of the write
+    std::vector<std::pair<int, std::int64_t>> reads;  ///< since the last write: worker, its action
   };
 
   /// Samples share slots. Sums of consecutive updates alternate between two buffers.
   Buffer& at(Kind kind, int owner, std::int64_t item) {
     return buffers_[{kind, owner, item % (kind == Kind::sum ? 2 : slots_)}];
   }
-  /// A worker that reads it, for all that `worker` knows.
+  /// A reader of `buffer` that may, as far as `worker` knows, not have finished.
   std::optional<int> unfinished(int worker, const Buffer& buffer) const {
     for (const auto& [reader, action] : buffer.reads) {
       if (reader != worker && !order_.knows(worker, reader, action)) return reader;
     }
     return std::nullopt;
   }
-  /// Notes the slots that must not share a set with that of `item`.
+  /// Records the slots that must not share a set with the slot of `item`.
   template <class Needed>
   void meet(Kind kind, int owner, std::int64_t item, const Needed& needed) {
     if (!notes_meetings_ || kind == Kind::sum) return;
@@ -121,30 +121,30 @@ class Buffers {
   const bool notes_meetings_;
   std::int64_t writes_ = 0;
   std::map<std::tuple<Kind, int, std::int64_t>, Buffer> buffers_;
-  /// By kind and owner: pairs of slots.
+  /// [kind, owner]: pairs of slots
   std::map<std::pair<Kind, int>, std::set<std::pair<std::int64_t, std::int64_t>>> meetings_;
 };
 
 /// A sample between its forward and the end of its backward.
 struct Kept {
   std::int64_t version = 0;
-  bool activations = true;  ///< false: must be recomputed first
+  bool activations = true;  ///< false: recompute comes first
   bool input_done = false;  ///< backward_input is done, backward_weight is not
-  bool local_done = false;  ///< backward_local is done
-  std::int64_t gradient = -1;  ///< of which sample, from downstream
+  bool local_done = false;
+  std::int64_t gradient = -1;  ///< the sample whose downstream gradient it used
 };
 
 struct Replica {
-  int owner = -1;  ///< the worker that acts for it
+  int owner = -1;  ///< the worker that runs it
   std::int64_t next_forward = 0;
-  std::int64_t backwards = 0;           ///< samples done
+  std::int64_t backwards = 0;
   std::vector<std::int64_t> gradients;  ///< samples since the last update, in order
   std::int64_t updates = 0;
-  bool has_local = false;  ///< a local gradient since the last update
+  bool has_local = false;  ///< a local gradient was added since the last update
   std::map<std::int64_t, Kept> kept;
 };
 
-/// After these, every slot and version was reused several times in the steady state.
+/// Enough samples to reuse every slot and version several times in the steady state.
 std::int64_t samples_to_walk(const Schedule& schedule) {
   std::int64_t last = 0, stride = 1;
   for (const Program& program : schedule.workers) {
@@ -161,7 +161,7 @@ std::int64_t samples_to_walk(const Schedule& schedule) {
 
 class Proof {
  public:
-  /// `finds_sets`: for sets().
+  /// `finds_sets`: needed by sets().
   Proof(const Schedule& schedule, std::size_t capacity, bool finds_sets)
       : schedule_(schedule),
         capacity_(capacity),
@@ -195,7 +195,7 @@ class Proof {
     return fault("deadlock: what it waits for never comes");
   }
 
-  /// After a run().
+  /// Valid after run().
   int sets(Buffers::Kind kind, int stage) const { return buffers_.sets(kind, stage); }
 
  private:
@@ -220,7 +220,7 @@ class Proof {
     return std::nullopt;
   }
 
-  /// False if a signal that the action needs has not come yet.
+  /// Performs the current action. False if a signal that it needs has not come yet.
   bool step() {
     require_place();
     const Lowered next = lowering_(worker_, action_);
@@ -243,7 +243,7 @@ class Proof {
   }
 
   bool ended(int worker) const { return schedule_.workers[worker].over(at_[worker], samples_); }
-  /// Its room came from a token taken before, so the taker had ended what it did until then.
+  /// Orders this action after the taker's read that freed the link's room.
   void sent(const Signal& signal) {
     Link& link = links_[{signal.kind, signal.from, signal.to}];
     if (++link.sent > link.takes.size() + capacity_)  // the taker has ended
@@ -251,7 +251,7 @@ class Proof {
     if (link.sent > capacity_) order_.learn(worker_, link.takes[link.sent - capacity_ - 1]);
   }
 
-  /// Stage and sample must be this worker's.
+  /// Throws Wrong unless stage and sample are this worker's.
   void require_place() {
     if (action_.stage < 0 || action_.stage >= schedule_.stages || action_.sample < 0)
       throw Wrong{"no such stage or sample"};
@@ -264,7 +264,7 @@ class Proof {
       throw Wrong{"the sample belongs to another replica"};
   }
 
-  /// The replica must have done what precedes the action.
+  /// Throws Wrong unless the replica has done what must precede the action.
   void require_order(Replica& mine) {
     if (action_.op == Op::forward && action_.sample != mine.next_forward)
       throw Wrong{"forwards must take the samples in order, each once"};
@@ -288,7 +288,7 @@ class Proof {
       read_inputs();
       read(Kind::inner, next.replica_id, action_.sample);
       kept(mine).local_done = mine.has_local = true;
-      kept(mine).activations = false;  // used up
+      kept(mine).activations = false;  // backward_local frees them
     }
     if (action_.op == Op::recompute) {
       read_inputs();
@@ -302,13 +302,14 @@ class Proof {
 
   void forward(int number, Replica& mine) {
     const int stage = action_.stage;
-    if (stage == 0) write(Kind::sample, 0, action_.sample);  // the feed
+    if (stage == 0) write(Kind::sample, 0, action_.sample);  // the feed writes it
     mine.next_forward += lowering_.replicas(stage);
     check_version(mine);
     if (stage > 0) read(Kind::activation, stage - 1, action_.sample);
     read(Kind::sample, 0, action_.sample);
     write(Kind::activation, stage, action_.sample);
-    write(Kind::inner, number, action_.sample);  // with recompute, too: its output
+    write(Kind::inner, number, action_.sample);  // with recompute, the forward still leaves its
+                                                 // output there
     if (action_.sample >= lowering_.first_backward(stage)) {
       mine.kept[action_.sample] = {action_.version >= 0 ? action_.version : mine.updates,
                                    !lowering_.recomputes(stage)};
@@ -321,7 +322,7 @@ class Proof {
     return found->second;
   }
 
-  /// It uses the activations that the forward has just left.
+  /// Throws Wrong unless the forward has just left the activations.
   void require_local(Replica& mine) {
     if (lowering_.last(action_.stage)) throw Wrong{"the last stage's loss is the pipeline's"};
     if (schedule_.group > 1 || schedule_.versions_of(action_.stage) > 1)
@@ -335,7 +336,8 @@ class Proof {
   void require_recomputable(Replica& mine) {
     const Kept& sample = kept(mine);
     if (sample.activations) throw Wrong{"its activations are there already"};
-    if (lowering_.supervised(action_.stage)) return;  // an old gradient meets the current weights
+    if (lowering_.supervised(action_.stage)) return;  // with deep supervision an old gradient uses
+                                                      // the current weights
     const bool in_place = schedule_.versions_of(action_.stage) == 1;
     if (in_place && sample.version != mine.updates)
       throw Wrong{"recomputes at other weights than its forward's"};
@@ -381,11 +383,11 @@ class Proof {
   void write(Kind kind, int owner, std::int64_t item) {
     buffers_.write(worker_, kind, owner, item);
   }
-  /// From downstream.
+  /// Reads what downstream sent for `sample`.
   void read_gradient(std::int64_t sample) {
     if (!lowering_.last(action_.stage)) read(Kind::gradient, action_.stage + 1, sample);
   }
-  /// The stage's inputs, which its backward reads again.
+  /// Reads the stage's inputs, which its backward needs again.
   void read_inputs() {
     const int stage = action_.stage;
     if (stage > 0) read(Kind::activation, stage - 1, action_.sample);
@@ -393,7 +395,7 @@ class Proof {
       read(Kind::sample, 0, action_.sample);
   }
 
-  /// The update must cover this replica's next samples.
+  /// Throws Wrong unless the update covers exactly this replica's next samples.
   void require_gradients(const Replica& mine) {
     const int covers = schedule_.samples_an_update(action_.stage);
     const std::int64_t begin = lowering_.first_backward(action_.stage) + mine.updates * covers;
@@ -409,7 +411,7 @@ class Proof {
       throw Wrong{"its weight version is no longer kept"};
   }
 
-  /// The forward's version must be the rule's, and exist.
+  /// Throws Wrong unless the forward's version follows the rule and exists.
   void check_version(const Replica& mine) {
     const std::int64_t expected =
         schedule_.version_rule ? schedule_.version_rule(action_.stage, action_.sample) : -1;
@@ -420,16 +422,16 @@ class Proof {
     require_kept(action_.version, mine);
   }
 
-  /// Between two replicas.
+  /// Tokens from one replica to another.
   struct Link {
     std::size_t sent = 0;
-    std::vector<Knowledge> takes{};  ///< what the taker knew at each
+    std::vector<Knowledge> takes{};  ///< what the taker knew at each take
   };
 
   const Schedule& schedule_;
-  const std::size_t capacity_;  ///< of links
+  const std::size_t capacity_;
   std::int64_t samples_;
-  std::vector<std::int64_t> at_;  ///< by worker: its action
+  std::vector<std::int64_t> at_;  ///< [worker]: index of its current action
   std::map<std::tuple<Signal::Kind, int, int>, Link> links_;
   std::int64_t clock_ = 0;
   int worker_ = 0;

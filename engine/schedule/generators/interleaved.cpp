@@ -16,7 +16,8 @@ namespace {
 /// The order in which a worker processes its stages' samples.
 struct Order {
   int workers, chunks;
-  /// Chunk (from the end for backwards) and sample of the k-th forward or backward of a minibatch.
+  /// Chunk (counted from the last for backwards) and sample of the k-th forward or backward of a
+  /// minibatch.
   int chunk(int k) const { return k / workers % chunks; }
   std::int64_t sample(int k) const {
     return std::int64_t(k / (workers * chunks)) * workers + k % workers;

@@ -16,8 +16,8 @@ namespace {
 
 Schedule partime_schedule(const ScheduleSpec& spec) {
   const bool own = spec.deep_supervision;  // a gradient meets its own sample
-  // N samples are at work; one more lets stage 0 take its next while the last stage finishes, so
-  // neighbours never wait for a third stage. Stage 0 keeps an input 2(N-1) samples long.
+  // N samples are at work; one more lets stage 0 start the next while the last stage finishes, so
+  // neighbours never wait for a third stage. Stage 0 buffers its input for 2(N-1) samples.
   Schedule schedule{.stages = spec.stages, .in_flight = own ? 2 * spec.stages : spec.stages + 1};
   for (int stage = 0; stage < spec.stages; ++stage) {
     const std::int64_t d = spec.stages - 1 - stage;

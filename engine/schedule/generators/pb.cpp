@@ -12,7 +12,7 @@ namespace millrace::engine::schedules {
 namespace {
 
 Schedule pb_schedule(const ScheduleSpec& spec) {
-  // Stage 0 keeps a sample from its forward to its backward, 2(N-1) samples later.
+  // Stage 0 holds a sample from its forward to its backward, 2(N-1) samples later.
   Schedule schedule{.stages = spec.stages, .in_flight = 2 * spec.stages};
   for (int stage = 0; stage < spec.stages; ++stage) {
     const std::int64_t d = spec.stages - 1 - stage;

@@ -65,7 +65,7 @@ Schedule pipedream_schedule(const ScheduleSpec& spec) {
     const int count = replicas[stage];
     schedule.versions.push_back(int(behind(stage)) + 1);
     for (int replica = 0; replica < count; ++replica) {
-      // Round k has this worker's k-th sample.
+      // In round k the worker runs its k-th sample.
       const auto forward = [&](std::int64_t round) {
         const std::int64_t m = round * count + replica;
         return Action{Op::forward, stage, m, m, schedule.version_rule(stage, m)};
@@ -79,7 +79,8 @@ Schedule pipedream_schedule(const ScheduleSpec& spec) {
       Program program{.replica = replica};
       for (std::int64_t round = 0; round < warm_up[stage]; ++round)
         program.prologue.push_back(forward(round));
-      // Versions advance with samples only from round behind() on; the prologue has the rest.
+      // Versions advance with samples only from round behind() on; earlier rounds belong to the
+      // prologue.
       std::int64_t round = 0;
       for (; round + warm_up[stage] < behind(stage); ++round) one_each(round, program.prologue);
       one_each(round, program.period);

@@ -32,7 +32,7 @@ Schedule pipedream_2bw_schedule(const ScheduleSpec& spec) {
     };
     Program program;
     for (std::int64_t m = 0; m < warm_up; ++m) program.prologue.push_back(forward(m));
-    minibatch(0, program.prologue);  // its versions do not yet advance with the minibatch
+    minibatch(0, program.prologue);  // versions do not advance yet in the first two minibatches
     minibatch(1, program.period);
     program.stride = group;
     schedule.workers.push_back(program);
