@@ -8,7 +8,7 @@
 namespace millrace::engine {
 namespace {
 
-/// The least bottleneck of the first n modules in the first s stages; the last stage's choice.
+/// The least bottleneck of the first n modules in the first s stages, and the last stage's choice.
 struct Best {
   double bottleneck = std::numeric_limits<double>::infinity();
   int begin = 0, threads = 0;

@@ -13,23 +13,23 @@ namespace millrace::engine::plan {
 std::vector<StageCosts> stage_costs(const Profile& profile, const std::vector<int>& cut);
 
 /// The profile of one of `tensor` devices that share modules. Without Machine::sums, their
-/// all-reduces use the slowest link between such devices.
+/// all-reduces use the slowest link between these devices.
 Profile shared_by(Profile profile, int tensor, const Machine& machine);
 
-/// How devices work together: a plan without its cut and the stages' widths. Devices = width p x
-/// tensor t x copies d; a stage's own replicas are places of p.
+/// Everything in a plan but its cut and the stages' widths. Devices = width p x tensor t x copies
+/// d; a stage's replicas are among the p.
 struct Method {
   std::string schedule = "partime";
   int microbatches = 1;    ///< samples of one copy per update; 1 without minibatches
   int virtual_stages = 1;  ///< interleaved: stages per worker
-  bool recompute = false;  ///< keep only a stage's input and repeat its forward
+  bool recompute = false;  ///< store only a stage's input and repeat its forward
   int tensor = 1;          ///< devices that share each module
   int copies = 1;          ///< data-parallel pipelines, which average their gradients
-  /// Whether the copies of a stage are neighbours, rather than the stages of a copy.
+  /// whether the copies of a stage are neighbours, rather than the stages of a copy
   bool copies_inside = false;
-  int idle = 0;  ///< places of a row that stay unused, the last ones
+  int idle = 0;  ///< unused places at the end of a row
 
-  /// The first device of `place`, of a copy of `row` places.
+  /// The first device of `place` of `copy`, in rows of `row` places.
   int device(int place, int copy, int row) const {
     return (copies_inside ? place * copies + copy : copy * row + place) * tensor;
   }
@@ -55,7 +55,7 @@ struct StageTime {
   double agree = 0;   ///< the stage's share of the replicas' all-reduce
   double arrive = 0;  ///< activation from upstream, gradient to it
   double leave = 0;   ///< activation to downstream, gradient from it
-  /// Their sum, or the longest of those that overlap.
+  /// The sum of the four, or the longest of those that overlap.
   double period(Overlap overlap) const;
 };
 
@@ -71,8 +71,8 @@ struct StageMemory {
   double total() const { return weights + optimizer + stash + replay; }
 };
 
-/// The cost formulas that planning minimises, on a profile's prefix sums for one machine and
-/// method. A place is `tensor` devices that act as one; a copy has places() in a row. Immutable.
+/// The costs that planning minimises, from a profile's prefix sums for one machine and method. A
+/// place is `tensor` devices that act as one; a copy has places() in a row. Immutable.
 class CostModel {
  public:
   /// Throws std::invalid_argument unless the devices are a multiple of tensor x copies.
@@ -84,34 +84,35 @@ class CostModel {
   const Machine& machine() const { return machine_; }
   const Method& method() const { return method_; }
   const ScheduleEntry& entry() const { return entry_; }
-  /// Speed of `threads` cores over one; 0 if the profile does not say.
+  /// Speed of `threads` cores relative to one; 0 if the profile has no figure.
   double speedup(int threads) const;
 
   StageTime time(const Stage& stage) const;
-  /// Forward, backward and update of modules [begin, end) on such a stage; part of time().work.
+  /// Forward, backward and update of modules [begin, end) on a stage of this width; part of
+  /// time().work.
   double work(int begin, int end, int replicas, int threads) const;
-  /// A stage's depth is the number of samples between it and the loss: its own, and one for each
-  /// turn of its replicas that fits the places behind it. N - i without replicas (PipeDream's NOAM,
-  /// SOSP 2019, section 3.2). `stages`: of the pipeline, or an upper bound.
+  /// `stages`: of the pipeline, or an upper bound.
   StageMemory memory(const Stage& stage, int stages) const;
   /// Whether the schedule allows the stage there: 2bw's two versions suffice only if an update
   /// covers all samples in flight, depth x replicas (arXiv 2006.09503, section 3.1).
   bool allows(const Stage& stage) const;
-  /// Costs of modules [begin, end) on one place, not shared by replicas.
   StepCosts step(int begin, int end) const;
   double weight_bytes(int begin, int end) const {
     return sums_[end].bytes.weight - sums_[begin].bytes.weight;
   }
 
-  /// Forward and backward of modules [0, i).
+  /// [i]: forward and backward of modules [0, i).
   const std::vector<double>& compute_sums() const { return compute_; }
-  /// versions x weights + optimizer + whole x stash of modules [0, i).
+  /// [i]: versions x weights + optimizer + whole x stash of modules [0, i).
   std::vector<double> memory_sums(int versions, int whole) const;
-  /// What memory keeps besides: the inputs that recomputing starts from.
+  /// The inputs from which `samples` are recomputed; memory() adds them.
   double input_bytes(int begin, int samples) const;
+  /// Samples between a stage and the loss: its own, and one for each turn of its replicas that fits
+  /// the places behind it; N - i without replicas (PipeDream's NOAM, SOSP 2019, section 3.2).
   int depth(const Stage& stage) const;
 
-  /// A sample's activation and gradient messages upstream and downstream; 0 at the network's ends.
+  /// Time of a sample's activation and gradient messages upstream and downstream; 0 at the
+  /// network's ends.
   double arrive_ms(const Stage& stage) const;
   double leave_ms(const Stage& stage) const;
   double activation_ms(const Stage& stage) const;
@@ -130,9 +131,9 @@ class CostModel {
   std::vector<double> speedup_;
   double agree_ms_ = 0;  ///< per update, of devices that share modules
   int places_ = 1;
-  std::vector<StageCosts> sums_;  ///< of modules [0, i); messages: that cross before i
+  std::vector<StageCosts> sums_;  ///< of modules [0, i); messages: those that cross before i
   std::vector<double> compute_;   ///< of modules [0, i): forward (twice if recomputed), backward
-  std::vector<std::vector<int>> levels_;  ///< worst between two places, over copies
+  std::vector<std::vector<int>> levels_;  ///< [place][place]: the worst between them in any copy
 };
 
 }  // namespace millrace::engine::plan

@@ -9,8 +9,8 @@
 namespace millrace::engine::plan {
 namespace {
 
-constexpr double kExact = 1e-12;  ///< relative: a smaller difference is rounding
-constexpr double kNear = 1e-3;    ///< relative
+constexpr double kExact = 1e-12;  ///< relative: smaller differences are rounding
+constexpr double kNear = 1e-3;    ///< relative: few cuts lie between bounds this close
 
 struct Width {
   int replicas = 1;
@@ -36,8 +36,8 @@ std::vector<Width> widths_of(const CostModel& model, const Freedom& freedom) {
   return widths;
 }
 
-/// Whether a network fits a machine within a period: the dynamic program behind best_cut(). Keeps
-/// its tables from period to period. Not thread-safe.
+/// The dynamic program behind best_cut(): does a network fit a machine within a period? Reuses its
+/// tables for each period. Not thread-safe.
 class CutSearch {
  public:
   CutSearch(const CostModel& model, const Freedom& freedom)
@@ -66,8 +66,8 @@ class CutSearch {
     return {};
   }
 
-  /// A cut within `period` other than `known`, which is within it; empty: there is none. Another
-  /// cut leaves the known one at some stage: tries each.
+  /// A cut within `period` other than `known`, which is within it too; empty: there is none. Any
+  /// other cut differs from `known` first at some stage: tries each stage.
   std::vector<Stage> within_other_than(const std::vector<Stage>& known, double period) {
     start(period);
     const int known_tail = model_.places() - known.front().place;
@@ -101,7 +101,7 @@ class CutSearch {
     std::int16_t width = -1;  ///< of the stage that begins here; -1: unreachable
     std::int16_t end = 0;     ///< where the stage ends
   };
-  /// The farthest end of a stage, by its begin.
+  /// [first module of a stage]: the farthest end that fits.
   using Limits = std::vector<std::int16_t>;
 
   Stage stage_at(int width, int tail, int begin, int end) const {
@@ -203,9 +203,9 @@ class CutSearch {
     }
   }
   /// Adds the stages of `width` that begin a tail. The best end of a stage, within the limits, has
-  /// the least sum of work up to it and message there; where messages overlap with work, only those
-  /// longer than the period matter, and of the other ends the nearest is as good as any. Keeps the
-  /// ends, farthest first, whose sum is below every nearer one's.
+  /// the least sum of work up to it and message there. Where messages overlap with work, only those
+  /// longer than the period matter, and of the other ends the nearest is as good as any. Candidates
+  /// are the ends, farthest first, whose sum is below every nearer one's.
   void extend(int width, int tail, double period) {
     const Stage whole = stage_at(width, tail, 0, modules_);
     if (!model_.allows(whole)) return;
@@ -260,20 +260,20 @@ class CutSearch {
   std::vector<Width> widths_;                       ///< narrowest first
   double efficiency_ = 0;                           ///< the most work a place does per unit of time
   std::vector<std::vector<Origin>> origin_;         ///< [places of the tail][its first module]
-  std::vector<int> first_, last_;                   ///< where a tail of so many places may begin
+  std::vector<int> first_, last_;                   ///< [places of the tail]: where it may begin
   std::vector<std::vector<Limits>> memory_limits_;  ///< [width][places of the tail]
   struct TimeLimits {
     const Link* agree;
     Limits limits;
   };
-  std::vector<std::vector<TimeLimits>> time_limits_;  ///< [width], for this period
+  std::vector<std::vector<TimeLimits>> time_limits_;  ///< [width], for the current period
 };
 
 /// The cut of the least period >= `low`. `within(period)` finds some cut within a period, or none.
 template <class Within>
 std::optional<Cut> least(const CostModel& model, double low, const Within& within) {
   std::optional<Cut> best;
-  // A cut within the period lowers the ceiling to what that cut really takes.
+  // A cut within the period lowers the ceiling to its own period.
   const auto fits = [&](double period) {
     const std::vector<Stage> stages = within(period);
     if (stages.empty()) return false;
@@ -291,7 +291,7 @@ std::optional<Cut> least(const CostModel& model, double low, const Within& withi
     const double middle = low + (best->period_ms - low) / 2;
     if (middle <= low || middle >= best->period_ms) break;
     if (!fits(middle)) low = middle;
-    // Few cuts are left between bounds so close: is any below the best?
+    // Few cuts are left between such close bounds: is any below the best?
     const double below = best->period_ms * (1 - kExact);
     if (best->period_ms < low * (1 + kNear) && !fits(below)) break;
   }

@@ -7,7 +7,6 @@
 
 namespace millrace::engine::plan {
 
-/// Which widths a cut's stages may have.
 struct Freedom {
   bool replicas = false;  ///< a stage may take several places, which take samples in turn
   bool threads = false;   ///< a stage may take several places, which share a sample's work
@@ -25,7 +24,7 @@ struct Cut {
 
 /// The cut with the least period, exact to 1e-12, among all cuts into stages of at least one module
 /// on consecutive places that fit the machine's memory. The last stage is on the last place; places
-/// may stay idle. Of equals, one with the fewest places. Empty: nothing fits.
+/// may stay idle. Of equal cuts, one with the fewest places. Empty: nothing fits.
 ///
 /// A stage's cost depends only on its modules, width and place. So "modules [k, n) can run on the
 /// last d places within period B" is a dynamic program over (d, k), O(1) per state and width: costs
@@ -33,7 +32,7 @@ struct Cut {
 /// B is bisected. A step takes O(modules x places x widths), less what bounds rule out.
 std::optional<Cut> best_cut(const CostModel& model, const Freedom& freedom);
 
-/// The best cut other than `best`, which is best_cut()'s; empty: there is none.
+/// The best cut other than `best`, the result of best_cut(); empty: there is none.
 std::optional<Cut> next_best_cut(const CostModel& model, const Freedom& freedom, const Cut& best);
 
 /// A cut that fits the machine's memory, of any period; empty: there is none.
@@ -41,7 +40,6 @@ std::vector<Stage> any_cut(const CostModel& model, const Freedom& freedom);
 
 Cut weigh(const CostModel& model, const std::vector<Stage>& stages);
 
-/// The largest total() of a stage's memory.
 double peak_memory(const CostModel& model, const std::vector<Stage>& stages);
 
 }  // namespace millrace::engine::plan

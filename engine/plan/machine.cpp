@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMostDevices = 4096;
 
-/// `text`, a part of `option`, as a number >= 0.
+/// `text`, part of `option`, as a number >= 0; throws std::invalid_argument.
 double number(const std::string& text, const std::string& option) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);

@@ -11,7 +11,7 @@ namespace {
 struct WorkerTime {
   double step = 0;      ///< on one replica: forward, backward, messages that do not overlap
   double turn = 0;      ///< step / replicas: time between samples
-  double residue = 0;   ///< what zb-h1 leaves of the step in fill and drain
+  double residue = 0;   ///< zb-h1: the part of the step left in fill and drain
   double flushing = 0;  ///< update and all-reduce, once per minibatch
 };
 
@@ -38,7 +38,7 @@ std::vector<WorkerTime> worker_times(const CostModel& model, const Cut& cut) {
   return workers;
 }
 
-/// A sample's messages there and back where they overlap with computing; else step has them.
+/// A sample's messages there and back where they overlap with computing; otherwise `step` has them.
 double way_ms(const CostModel& model, const Cut& cut) {
   double ms = 0;
   if (model.machine().overlap == Overlap::none) return ms;
@@ -63,7 +63,8 @@ void rate_flushing(const CostModel& model, const Cut& cut, Outcome& outcome) {
   outcome.sample_ms = (m * slowest + fill + way_ms(model, cut) + flushing) / (m * method.copies);
 }
 
-/// A replica passes on a sample every `replicas` periods; the last stage predicts after forward.
+/// A replica passes on a sample every `replicas` periods; the last stage predicts after its
+/// forward.
 double latency_of(const CostModel& model, const Cut& cut) {
   const std::string& schedule = model.method().schedule;
   const bool alone = schedule == "sequential" || schedule == "gpipe";  // no backward in between
@@ -78,7 +79,7 @@ double latency_of(const CostModel& model, const Cut& cut) {
   return ms;
 }
 
-/// A replica counts as a stage: it adds a sample between itself and the loss. So does a copy.
+/// A replica or copy counts as a stage: it adds a sample between itself and the loss.
 std::vector<std::int64_t> ages_of(const CostModel& model, const Cut& cut) {
   const Method& method = model.method();
   int deep = 0;
@@ -97,8 +98,8 @@ std::vector<std::int64_t> ages_of(const CostModel& model, const Cut& cut) {
   return ages;
 }
 
-/// Of an interleaved schedule's workers: the most chunks whose activations they keep at a time, and
-/// the most bytes. A sample takes `stash` in each stage, and `input` until it is recomputed.
+/// For an interleaved schedule's workers: the most chunks whose activations they hold at a time,
+/// and the most bytes. A sample takes `stash` in each stage, and `input` until it is recomputed.
 void keep_chunks(const Method& method, const std::vector<double>& stash,
                  const std::vector<double>& input, std::vector<StageMemory>& workers) {
   const Schedule schedule = make_schedule(method.schedule, {.stages = int(stash.size()),

@@ -15,7 +15,7 @@ struct Layer {
   std::string id, description;
   double forward = 0, backward = 0, activation = 0, parameters = 0;
   std::vector<int> readers;
-  int reads = 0;  ///< layers it reads that have no place yet
+  int reads = 0;  ///< layers it reads that are not in the chain yet
 };
 
 class Reader {
@@ -85,13 +85,13 @@ class Reader {
   std::map<std::string, int> index_;
 };
 
-/// The number in "node17"; names without one sort last.
+/// The number in "node17"; names without a number sort last.
 int number_of(const Layer& layer) {
   const std::size_t at = layer.id.find_first_of("0123456789");
   return at == std::string::npos ? 1 << 30 : std::atoi(layer.id.c_str() + at);
 }
 
-/// A topological order, by number where there is a choice.
+/// A topological order, lowest number first.
 std::vector<int> chain_of(std::vector<Layer> layers, const std::string& name) {
   std::set<std::pair<int, int>> ready;  // number, index
   const auto add_ready = [&](int index) {
@@ -136,7 +136,8 @@ Profile profile_from_graph(const std::string& text, const std::string& name, int
   }
   std::vector<int> place(layers.size(), -1);
   for (std::size_t i = 0; i < chain.size(); ++i) place[chain[i]] = int(i);
-  std::vector<double> crossing(chain.size(), 0.0);  // bytes alive behind each place
+  std::vector<double> crossing(chain.size(), 0.0);  // [position in the chain]: bytes alive behind
+                                                    // it
   Profile profile;
   profile.network = name;
   profile.source = name + " (PipeDream's form)";

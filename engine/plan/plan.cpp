@@ -8,8 +8,8 @@
 namespace millrace::engine::plan {
 namespace {
 
-/// Whether the method can have so many stages of one place: 2bw needs as many microbatches,
-/// interleaved's must be a multiple of its workers.
+/// Whether the method allows `stages` stages of one place each: 2bw needs as many microbatches,
+/// interleaved a multiple of its workers.
 bool suits(const Method& method, int stages) {
   const ScheduleEntry& entry = schedule_entry(method.schedule);
   if (entry.fits_minibatch) return method.microbatches >= stages;
@@ -29,7 +29,7 @@ std::vector<int> divisors(int number, int most) {
 /// Adds one method's candidates. Flushing pipelines of one width take all devices. Where links
 /// differ, it matters which devices stay idle.
 void add(Method method, const Request& request, std::vector<Candidate>& list) {
-  constexpr int kMostPlaces = 16;  // beyond, planning would take too long
+  constexpr int kMostPlaces = 16;  // planning for more would take too long
   const ScheduleEntry& entry = schedule_entry(method.schedule);
   const int places = request.machine.devices() / (method.tensor * method.copies);
   Freedom freedom{.replicas = request.replicas && entry.replicates,
@@ -51,7 +51,7 @@ void add(Method method, const Request& request, std::vector<Candidate>& list) {
     list.push_back({method, freedom});
 }
 
-/// Whether they differ at most in the devices that stay idle.
+/// Whether two methods differ at most in which devices stay idle.
 bool alike(Method a, const Method& b) {
   a.idle = b.idle;
   return a == b;
@@ -122,7 +122,7 @@ class Cutter {
     std::optional<Cut> cut = roomy_cut(model, candidate);
     if (!cut) return {};
     if (const auto plan = fitting(model, *cut)) return plan;
-    if (model.entry().virtual_stages) return {};  // its memory is summed over a device's chunks
+    if (model.entry().virtual_stages) return {};  // memory is summed over a device's chunks
     const CostModel tight(profile_, machine_, candidate.method);
     cut = best_cut(tight, candidate.freedom);
     return cut ? fitting(tight, *cut) : std::nullopt;
@@ -131,7 +131,9 @@ class Cutter {
  private:
   std::optional<Cut> roomy_cut(const CostModel& model, const Candidate& candidate) {
     Candidate key = candidate;
-    if (!model.entry().fits_minibatch) key.method.schedule = "";  // the others rule no stage out
+    if (!model.entry().fits_minibatch)
+      key.method.schedule = "";  // the other schedules rule no
+                                 // stage out
     for (const auto& [known, cut] : cuts_) {
       if (known == key) return cut;
     }
@@ -163,7 +165,7 @@ std::tuple<double, double, std::int64_t> rank(const Plan& plan) {
   return {std::round(ms / unit) * unit, plan.outcome.peak_bytes, oldest(plan)};
 }
 
-/// The stage that needs most, and what for; not for interleaved, whose workers have several.
+/// The stage that needs most memory, and for what; not for interleaved, whose workers have several.
 std::string memory_text(const Plan& plan) {
   std::string text = "the least that does is " + bytes_text(plan.outcome.peak_bytes) + " (" +
                      plan.method.schedule + (plan.method.recompute ? ", recomputing" : "");
@@ -179,8 +181,8 @@ std::string memory_text(const Plan& plan) {
          (most->replay > 0 ? ", samples to replay " + bytes_text(most->replay) : "") + ")";
 }
 
-/// One line that names the binding limit: too many stages, or memory with the least that would do,
-/// and for which method and stage.
+/// One line that names the binding limit: too many stages, or memory, with the least that would
+/// suffice, and for which method and stage.
 std::string why_nothing_fits(const Profile& profile, const Request& request,
                              const std::vector<Candidate>& tried) {
   std::optional<Plan> best;

@@ -9,11 +9,11 @@
 
 namespace millrace::engine::plan {
 
-/// The search space. Every combination is tried.
+/// The search space: every combination is tried.
 struct Request {
   Machine machine;
   std::vector<std::string> schedules = {"partime"};
-  /// Samples per update, for schedules with minibatches; copies share them.
+  /// samples per update, for schedules with minibatches; copies share them
   std::vector<int> microbatches = {4};
   std::vector<int> virtual_stages = {2};  ///< interleaved
   bool recompute = false;                 ///< activations may be recomputed
@@ -22,12 +22,11 @@ struct Request {
   int most_tensor = 1;                    ///< devices that may share a module
   int most_copies = 1;                    ///< data-parallel pipelines
   int stages = 0;                         ///< number of stages; 0: the best
-  double fps = 0;                         ///< F for the rule T/N < 1/F; 0: no rule
+  double fps = 0;                         ///< F of the rule T/N < 1/F; 0: no rule
 };
 
-/// Predictions from a profile for a cut under a schedule.
 struct Outcome {
-  /// Milliseconds per sample over all copies, with fill and drain where a schedule flushes.
+  /// milliseconds per sample over all copies, with fill and drain where a schedule flushes
   double sample_ms = 0;
   double frames_a_second = 0;
   /// Fill and drain relative to the bottleneck's work: (p-1)/m with equal stages (GPipe, arXiv
@@ -37,7 +36,7 @@ struct Outcome {
   double T_ms = 0;                  ///< a sample's steps on one device, summed
   std::vector<StageMemory> memory;  ///< of one device, by stage; interleaved: by worker
   double peak_bytes = 0;
-  /// Of each stage. Exact without replicas; else as if each replica were a stage.
+  /// [stage]; exact without replicas, otherwise as if each replica were a stage
   std::vector<std::int64_t> gradient_age;
 };
 
@@ -48,7 +47,7 @@ struct Plan {
 };
 
 struct Planned {
-  /// The best plan of each method, by time per sample, memory, oldest gradient; best first. Not
+  /// The best plan of each method, best first, by time per sample, memory, oldest gradient. Not
   /// empty.
   std::vector<Plan> ranked;
   /// The best other cut for the best plan's method.
@@ -66,7 +65,7 @@ Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cu
 /// minimises the slowest stage, and methods are compared by a complete minibatch; without replicas
 /// they use all devices: p x t x d = n. interleaved minimises the slowest chunk, and its memory is
 /// checked afterwards. Throws std::invalid_argument for an unknown schedule, an invalid request, or
-/// if nothing fits: one line, which names the binding limit.
+/// if nothing fits: one line that names the binding limit.
 Planned make_plan(const Profile& profile, const Request& request);
 
 struct Candidate {
@@ -82,11 +81,11 @@ std::optional<Plan> leanest_plan(const Profile& profile, Machine machine,
 /// "3.1 GB", in powers of 1000.
 std::string bytes_text(double bytes);
 
-/// The plan, its bottleneck, the next best cut, other methods, what to expect, whether T/N < 1/F.
+/// The plan, its bottleneck, the next best cut, other methods, predictions, whether T/N < 1/F.
 std::string plan_text(const Profile& profile, const Request& request, const Planned& planned);
 
-/// The `[pipeline]` table for `run`. Devices are called "KIND:0", "KIND:1", ... for `kind`. Copies
-/// become replicas of every stage. Comments say what `run` cannot do.
+/// The `[pipeline]` table for `run`. Devices are named "KIND:0", "KIND:1", ... Copies become
+/// replicas of every stage. TOML comments say what `run` cannot do.
 std::string pipeline_toml(const Plan& plan, const Machine& machine, const std::string& kind);
 
 }  // namespace millrace::engine::plan

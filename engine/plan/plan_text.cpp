@@ -8,7 +8,6 @@
 namespace millrace::engine::plan {
 namespace {
 
-/// "0-14", "15".
 std::string range(int first, int last) {
   return first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last);
 }
@@ -30,7 +29,6 @@ std::string method_text(const Method& method) {
   return text;
 }
 
-/// "[3, 7]".
 std::string list(const std::vector<std::string>& values) {
   std::string text;
   for (const std::string& value : values) text += (text.empty() ? "" : ", ") + value;
@@ -77,7 +75,7 @@ int places_of(const Cut& cut) {
   return places;
 }
 
-/// What the slowest stage spends most time on.
+/// Which part of the slowest stage takes longest.
 std::string why_text(const CostModel& model, const Plan& plan) {
   const Stage& slowest = plan.cut.stages[plan.cut.bottleneck];
   const StageTime time = model.time(slowest);
@@ -93,7 +91,6 @@ std::string why_text(const CostModel& model, const Plan& plan) {
   return text + format("; T over its %d places is %.3f ms\n", used, plan.outcome.T_ms / used);
 }
 
-/// Why devices are idle.
 std::string idle_text(const Plan& plan, const Request& request) {
   const int idle =
       request.machine.devices() - places_of(plan.cut) * plan.method.copies * plan.method.tensor;
@@ -139,7 +136,8 @@ std::string others_text(const Planned& planned) {
 std::string rule_text(const Profile& profile, const Plan& plan, double fps) {
   if (fps <= 0) return "";
   const double budget = 1000.0 / fps;
-  const double n = places_of(plan.cut) * plan.method.copies;  // however they share the work
+  const double n = places_of(plan.cut) * plan.method.copies;  // places, whether as stages, replicas
+                                                              // or threads
   const double share = plan.outcome.T_ms / profile.frames / n;
   const double frame = plan.outcome.sample_ms / profile.frames;
   return format(
@@ -153,7 +151,7 @@ std::string rule_text(const Profile& profile, const Plan& plan, double fps) {
 std::vector<int> devices_of(const Plan& plan, const Machine& machine) {
   const Method& method = plan.method;
   const int row = machine.devices() / (method.tensor * method.copies);
-  // If all devices are alike, the idle ones come last.
+  // With one level, idle devices come last.
   int first = machine.levels.size() == 1 ? row : 0;
   for (const Stage& stage : plan.cut.stages) first = std::min(first, stage.place);
   std::vector<int> devices;

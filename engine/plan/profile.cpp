@@ -89,7 +89,7 @@ Link fit_link(const std::vector<std::pair<double, double>>& points) {
   }
   double slope = xx > 0 ? std::max(0.0, xy / xx) : 0.0;
   double latency = y - slope * x;
-  if (latency < 0) {  // then the best admissible line goes through the origin
+  if (latency < 0) {  // the best admissible line goes through the origin
     double square = 0, product = 0;
     for (const auto& [bytes, ms] : points) {
       square += bytes * bytes;

@@ -10,7 +10,7 @@
 
 namespace millrace::engine::plan {
 
-/// The time of a step by its parts. The update applies one gradient, of any number of samples.
+/// The parts of a step. The update applies one gradient, of any number of samples.
 struct StepCosts {
   double forward = 0;
   double input_gradient = 0;   ///< 0 in the first module
@@ -30,22 +30,21 @@ struct StepCosts {
   bool operator==(const StepCosts&) const = default;
 };
 
-/// What a module or a stage keeps and sends to its neighbours.
+/// What a module or a stage stores and sends to its neighbours.
 struct StepBytes {
   double activation = 0;  ///< the output, sent downstream
   double gradient = 0;    ///< of the output, sent back by the stage downstream
-  double weight = 0;      ///< one version; the gradient is as large
+  double weight = 0;      ///< one version; the gradient has the same size
   double state = 0;       ///< the optimizer's: momentum, moments
   double stash = 0;       ///< saved between a sample's forward and its backward
   bool operator==(const StepBytes&) const = default;
 };
 
-/// Sums over a stage.
 struct StageCosts {
   StepCosts ms;
   StepBytes bytes;  ///< activation, gradient: those of the last module
 
-  /// `next`: the module that follows.
+  /// Appends the module `next`.
   StageCosts& operator+=(const StageCosts& next) {
     ms += next.ms;
     bytes = {next.bytes.activation, next.bytes.gradient, bytes.weight + next.bytes.weight,
@@ -92,11 +91,11 @@ struct ModuleProfile {
   std::string name;
   Measured forward, input_gradient, weight_gradient, update;
   StepBytes bytes;
-  /// Parts that the module can be split into across devices (tensor parallelism); 1: none.
+  /// parts that the module can be split into across devices (tensor parallelism); 1: none
   int tensor_ways = 1;
-  /// Bytes that the parts all-reduce in a forward and in a backward.
+  /// bytes that the parts all-reduce in a forward and in a backward
   double tensor_bytes = 0, tensor_gradient_bytes = 0;
-  /// What one part costs, by number of parts, where measured; without waiting for the others.
+  /// [number of parts]: measured cost of one part, without waiting for the others
   std::map<int, StepCosts> parts;
 
   StepCosts ms() const {
@@ -118,12 +117,11 @@ inline constexpr std::pair<const char*, double StepBytes::*> kSizes[] = {
     {"state_bytes", &StepBytes::state},
     {"stash_bytes", &StepBytes::stash}};
 
-/// Measured hand-off times by message size.
 struct HandOff {
   /// "cpu-cpu", "cuda:0-cuda:1"; kSums: all-reduce, by the bytes that each rank sends
   std::string between;
   std::vector<std::pair<double, double>> points;  ///< bytes, ms
-  std::vector<double> spread;  ///< of each point's ms, where measured here; not in files
+  std::vector<double> spread;  ///< of each point's ms, if measured by this process; not in files
   bool operator==(const HandOff&) const = default;
 };
 
@@ -133,10 +131,11 @@ struct Profile {
   std::string network;  ///< the user's name; modules' names identify a network
   std::string source;
   std::string device;
-  int frames = 1;  ///< in the sample that the figures are for, which elsewhere may be a minibatch
+  int frames = 1;  ///< in the sample that the figures are for, which may be a published profile's
+                   ///< minibatch
   double input_bytes = 0;  ///< of one sample, at the first module
   std::vector<ModuleProfile> modules;
-  /// Speed of a stage on 1, 2, ... cores, relative to one core.
+  /// [cores - 1]: speed of a stage relative to one core
   std::vector<double> thread_speedup = {1.0};
   std::vector<HandOff> hand_offs;
   double agree_ms = 0;  ///< per update of a stage, of ranks that share modules; see shared_by()
@@ -155,18 +154,18 @@ void check_profile(const Profile& profile);
 ///     <tab>node6 -- node7
 ///
 /// (the first on one line; milliseconds and bytes of a minibatch of `frames`). Orders the layers in
-/// a chain: each after what it reads, the lowest number first, which is the order of the forward.
+/// a chain: each after its inputs, the lowest number first, which is the order of the forward.
 /// Every cut of the chain splits the graph with all edges in one direction; an output that later
 /// layers still read crosses it once. For a chain with skips these are PipeDream's own cuts (its
 /// antichains); for parallel branches PipeDream tries more.
 ///
-/// Inputs are left out, as in PipeDream: stage 0 receives the data. The format has one figure for
-/// the backward, which is halved between input and weights if there are weights; no updates; and no
-/// stash: the output is taken for it. `name`: of the file, for errors. Throws ProfileError with
-/// line and field.
+/// Input layers are dropped, as in PipeDream: stage 0 receives the data. The format has one figure
+/// for the backward, which is halved between input and weights if there are weights; no updates;
+/// and no stash: the output is taken for it. `name`: of the file, for errors. Throws ProfileError
+/// with line and field.
 Profile profile_from_graph(const std::string& text, const std::string& name, int frames);
 
-/// Whether a text looks like such a graph rather than JSON.
+/// Whether a text looks like PipeDream's format rather than JSON.
 bool is_graph(const std::string& text);
 
 /// Least-squares line through `points`, with latency and time per byte >= 0. One point: all of its

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// In each function `where` is the object with the field; "": the file's outermost.
+// Everywhere below, `where` names the object with the field; "": the file's outermost.
 
 [[noreturn]] void fail(const std::string& what, const std::string& where = "") {
   throw ProfileError(where.empty() ? what : where + ": " + what);
@@ -24,7 +24,7 @@ const Json& at(const Json& object, const std::string& field, const std::string& 
   return *found;
 }
 
-/// Refuses unknown fields: a misspelt optional field would go unnoticed.
+/// Refuses unknown fields: otherwise a misspelt optional field would go unnoticed.
 void require_known(const Json& object, const std::vector<std::string>& fields,
                    const std::string& where = "") {
   for (const auto& [name, value] : object.items()) {
@@ -63,7 +63,7 @@ const Json& list(const Json& object, const char* field, const std::string& where
   return value;
 }
 
-/// The elements of a list of `count` numbers; empty if it is anything else.
+/// The elements of a list of `count` numbers; empty if `value` is anything else.
 std::vector<double> numbers(const Json& value, std::size_t count) {
   const auto is_number = [](const Json& element) { return element.is_number(); };
   if (!value.is_array() || value.size() != count ||
@@ -82,7 +82,7 @@ Measured measured(const Json& object, const std::string& field, const std::strin
   return {pair[0], pair[1]};
 }
 
-/// [ways, forward, input gradient, weight gradient, update] each.
+/// Each element: [ways, forward, input gradient, weight gradient, update].
 void read_parts(ModuleProfile& module, const Json& all, const std::string& where) {
   for (const Json& one : all) {
     const std::vector<double> part = numbers(one, 5);

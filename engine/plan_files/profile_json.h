@@ -1,4 +1,4 @@
-// Profiles as JSON files. Not in engine/plan, which uses the standard library alone.
+// Not in engine/plan, which uses the standard library alone.
 #pragma once
 
 #include <string>
