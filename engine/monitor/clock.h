@@ -1,4 +1,4 @@
-// The engine's clock: monotonic, so setting the system time does not disturb it.
+// Monotonic, so setting the system time does not disturb it.
 #pragma once
 
 #include <chrono>

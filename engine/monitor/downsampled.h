@@ -6,9 +6,9 @@
 
 namespace millrace::engine {
 
-/// A series of any length in a fixed amount of memory: at most `most` points (even), each the mean
-/// of equally many consecutive rows. When it is full, neighbours are averaged, and each point then
-/// stands for twice as many rows. Never allocates after construction. Not thread-safe.
+/// A series of any length in fixed memory: at most `most` points (even), each the mean of equally
+/// many consecutive rows. When it is full, neighbours are averaged, and each point then stands for
+/// twice as many rows. Never allocates after construction. Not thread-safe.
 template <std::size_t kColumns>
 class Downsampled {
  public:

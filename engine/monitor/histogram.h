@@ -29,8 +29,8 @@ class Counter {
 
 /// A histogram of durations (ns) or other numbers in logarithmic buckets, 64 per octave: quantiles
 /// are exact to 0.8 %. Covers 1 ns to 73 min in a fixed 20 KiB, so recording never allocates. One
-/// writer, any number of readers, who may see a recording half counted but never torn. A copy holds
-/// what was recorded so far; the difference of two copies is what came in between.
+/// writer; readers on any thread, who may see a recording half counted but never torn. The
+/// difference of two copies holds the recordings between them.
 class Histogram {
  public:
   void record(std::int64_t ns) {
@@ -41,9 +41,9 @@ class Histogram {
     if (ns > max_) max_ = ns;
   }
 
-  // Only for the writer, or while there is none.
+  // +=, -= and clear(): by the writer, or while there is none.
   Histogram& operator+=(const Histogram& other) { return add(other, 1); }
-  /// Leaves max() as it is.
+  /// Does not lower max().
   Histogram& operator-=(const Histogram& before) { return add(before, -1); }
   void clear() { *this = {}; }
 

@@ -13,9 +13,9 @@
 
 namespace millrace::engine {
 
-/// The losses of an endless run in a fixed amount of memory: first, last, mean, mean of the latest
-/// kRecent (all nan before the first loss), and a curve of at most kPoints points. One writer; any
-/// thread may read all but curve(). Never allocates after construction.
+/// The losses of an endless run in fixed memory: first, last, mean, mean of the latest kRecent (all
+/// nan before the first loss), and a curve of at most kPoints points. One writer; any thread may
+/// read all but curve(). Never allocates after construction.
 class LossHistory {
  public:
   static constexpr std::int64_t kRecent = 100;
@@ -34,7 +34,7 @@ class LossHistory {
     count_ = n + 1;
     curve_.add({loss});
   }
-  /// Sets only last(): this loss does not count.
+  /// Sets last() alone: for a loss that is not counted.
   void show(float loss) { last_ = loss; }
 
   std::int64_t count() const { return count_; }
@@ -43,7 +43,7 @@ class LossHistory {
   double first() const { return first_; }
   double mean() const { return count() > 0 ? sum_ / double(count()) : kNone; }
   std::int64_t not_finite() const { return not_finite_; }
-  /// For each point: (the sample number at its middle, mean loss).
+  /// Points (the sample number at its middle, mean loss).
   std::vector<std::pair<double, double>> curve() const {
     std::vector<std::pair<double, double>> curve;
     const auto& points = curve_.points();

@@ -6,7 +6,7 @@
 
 namespace millrace::engine {
 
-/// The upper of the two middle values if there are two; 0 if empty.
+/// The upper of two middle values; 0 if empty.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);

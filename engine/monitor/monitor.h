@@ -27,11 +27,11 @@ class StageMeter {
   /// When begin(), lap() or pass() was last called. Worker's thread.
   Clock::time_point last() const { return last_; }
   void finish();
-  /// Records a step that was timed elsewhere.
+  /// Records a step timed elsewhere.
   void record(std::int64_t compute_ns, std::int64_t handoff_ns);
   /// Returns the time since the last begin(), lap() or pass() without counting it.
   std::int64_t pass(Clock::time_point now);
-  /// `age`: the gradient's, in frames; -1 while the pipeline drains: not counted.
+  /// `age`: of the gradient, in frames; -1 while the pipeline drains: not counted.
   void updated(std::int64_t age) {
     all_.updates += 1;
     if (age >= 0) all_.ages.record(age);
@@ -39,10 +39,10 @@ class StageMeter {
   void skipped() { all_.skipped += 1; }
   /// Any thread. 0: no deadline.
   void set_budget(std::int64_t ns) { budget_ns_ = ns; }
-  /// Clears the histograms of times after the stage has changed. While no worker runs.
+  /// Clears the histograms of times after the stage has changed. Only while no worker runs.
   void forget_times();
-  /// All measurements, for take() by the same stage's meter in another process of this build, in
-  /// which its worker does not run.
+  /// All measurements, to be loaded with take() by this stage's meter in another process of this
+  /// build, in which its worker does not run.
   std::string bytes() const;
   void take(std::string_view bytes);
 
@@ -50,12 +50,11 @@ class StageMeter {
     Histogram compute, handoff;
     Histogram busy;  ///< compute + hand-off
     Counter<std::int64_t> updates;
-    Counter<std::int64_t> skipped;  ///< updates: non-finite or discarded by the guard
+    Counter<std::int64_t> skipped;  ///< updates not applied: non-finite or discarded by the guard
     Counter<std::int64_t> misses;
-    /// Steps recorded and their compute + hand-off time, for means over any interval.
+    /// steps and their compute + hand-off time, for means over any interval
     Counter<std::int64_t> steps, busy_ns;
-    /// Gradient staleness: frames from the sample of its loss to that of its update. Without the
-    /// drain.
+    /// gradient ages: frames from the sample of its loss to that of its update, without the drain
     Histogram ages;
   };
   const Measurements& measured() const { return all_; }
@@ -68,13 +67,13 @@ class StageMeter {
   Measurements all_;
 };
 
-/// One reading of the whole pipeline. Times in milliseconds.
+/// Times in milliseconds.
 struct Reading {
   std::vector<double> stage;       ///< median compute time of each stage (mean of its replicas)
   std::vector<double> handoff;     ///< median hand-off of each stage
   std::vector<double> stage_busy;  ///< median of a step's compute + hand-off
   std::vector<std::int64_t> updates, skipped, misses;
-  std::vector<std::int64_t> gradient_age;  ///< median staleness in frames, without the drain
+  std::vector<std::int64_t> gradient_age;  ///< median age in frames, without the drain
   std::vector<std::pair<std::int64_t, std::int64_t>> gradient_age_spread;  ///< least and most
   double T = 0;  ///< sum of the stages' medians: one sample through all stages
   double T_over_N = 0;
@@ -87,7 +86,7 @@ struct Reading {
   bool holds = true;         ///< bottleneck <= budget, or no budget
 };
 
-/// The latency monitor: a meter for each stage's replicas, and the verdict. Any thread may read it.
+/// A meter for each stage's replicas, and the verdict. Any thread may read it.
 class Monitor {
  public:
   /// `replicas`: of each stage. `fps`: F; 0: unknown.
@@ -99,12 +98,12 @@ class Monitor {
 
   /// `index`: Schedule::replica_id().
   StageMeter& meter(int index) { return meters_[std::size_t(index)]; }
-  /// A frame captured at `captured` has its prediction. One thread at a time.
+  /// Records the prediction of a frame captured at `captured`. One thread at a time.
   void predicted(Clock::time_point captured, Clock::time_point now);
 
   /// Stage 0 requested a frame at `asked` and received it at `given`. One thread at a time.
   void admitted(Clock::time_point asked, Clock::time_point given);
-  /// The admitting worker waited this long for the stream to bring a target. Its thread.
+  /// Counts time in which the stream waited for a target. Admitting worker's thread.
   void paused(Clock::duration waited) { paused_ += waited; }
 
   Reading read() const;

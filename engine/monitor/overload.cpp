@@ -14,12 +14,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kOver = 2, kUnder = 3;  // loads in a row
+constexpr int kOver = 2, kUnder = 3;  // consecutive loads
 constexpr double kRoom = 0.9;         // of the budget
-constexpr double kGain = 0.9;         // a new slowest stage over the old one
+constexpr double kGain = 0.9;         // of the old bottleneck: a new cut must stay below
 constexpr std::int64_t kWindow = 48;  // frames
 constexpr std::int64_t kRoundsAWindow = 3;
-constexpr std::int64_t kFewest = 8;      // frames that are enough after kLong
+constexpr std::int64_t kFewest = 8;      // frames that suffice after kLong
 constexpr double kLong = 0.6;            // seconds
 constexpr std::int64_t kFirstPause = 8;  // loads; doubled by each new cut
 
@@ -146,7 +146,7 @@ Change Overload::judge(const Load& load) {
 Change Overload::respond(const Load& load) {
   Change change{.kind = Change::Kind::late};
   if (options_.policy == Policy::skip && every_ < kMostEvery) {
-    // Assumes that prediction is free, so it never skips too many; the next loads correct it.
+    // Assumes that prediction is free, so it never skips too many; later loads correct it.
     const double enough = std::ceil(double(every_) * load.took() / load.budget);
     change = {.kind = Change::Kind::train_every, .from_every = every_};
     every_ = enough < double(kMostEvery) ? std::max(every_ + 1, std::int64_t(enough)) : kMostEvery;
@@ -166,7 +166,7 @@ Change Overload::respond(const Load& load) {
 }
 
 bool Overload::find_cut(const Load& load, Change& change) {
-  // A stage's modules share its measured time. Kept, to remember what earlier cuts measured.
+  // A stage's modules share its measured time. Stored, so that later cuts use these measurements.
   options_.module_ms = rescaled(options_.module_ms, options_.cut, load.stage);
   std::vector<int> cut = balanced_cut(options_.module_ms, int(load.stage.size()));
   const double now = load.stage[std::size_t(load.slowest())];
@@ -179,7 +179,7 @@ bool Overload::find_cut(const Load& load, Change& change) {
 
 bool Overload::has_room(const Load& load) const {
   if (late_) return load.took() <= kRoom * load.budget;
-  // Time with one skipped frame fewer a round; an upper bound, as if skipped frames were free.
+  // Time with one skipped frame fewer a round: an upper bound, as if skipped frames were free.
   return every_ > 1 && load.took() * double(every_) / double(every_ - 1) <= kRoom * load.budget;
 }
 

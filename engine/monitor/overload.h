@@ -7,7 +7,7 @@
 
 namespace millrace::engine {
 
-/// Running totals of a run. load_between() makes a Load of two.
+/// Totals since the start; load_between() subtracts two.
 struct Totals {
   struct Stage {
     int replicas = 1;
@@ -25,7 +25,7 @@ struct Load {
   double budget = 0;          ///< 1/F; 0: no rate to hold
 
   int slowest() const;  ///< stage
-  /// What sets the rate: the slowest stage, or a frame's time if stages wait for each other.
+  /// What limits the rate: the slowest stage, or a frame's time if stages wait for each other.
   double took() const;
 };
 
@@ -36,12 +36,12 @@ Load load_between(const Totals& before, const Totals& after, double budget);
 
 /// What to do if 1/F cannot be met.
 enum class Policy {
-  drop,   ///< nothing: the queue keeps the newest frame
+  drop,   ///< nothing: the queue retains the newest frame
   skip,   ///< predict every frame, learn from every k-th
   recut,  ///< move the cut if that makes the slowest stage faster
 };
 const std::vector<std::string>& policy_names();
-/// Throws std::invalid_argument for another name.
+/// Throws std::invalid_argument for an unknown name.
 Policy policy_of(const std::string& name);
 
 struct Change {
@@ -52,24 +52,23 @@ struct Change {
   std::int64_t from_every = 1, train_every = 1;  ///< of Kind::train_every
   std::vector<int> from_cut, cut;                ///< of Kind::recut
 };
-/// "train every: 1 -> 3: stage 1 took 41.2 ms of 33.3 ms": with the reason; "" for none.
+/// "train every: 1 -> 3: stage 1 took 41.2 ms of 33.3 ms"; "" for none.
 std::string text(const Change& change);
 
 struct OverloadOptions {
   Policy policy = Policy::drop;
   std::vector<double> module_ms;  ///< recut: what each module costs, any unit
   std::vector<int> cut;           ///< recut: where stages 1.. begin
-  /// recut: whether a cut is allowed; empty: any.
+  /// recut: whether a cut is allowed; empty: any
   std::function<bool(const std::vector<int>&)> allowed;
 };
 
 /// Decides when a stream outruns the pipeline, and what to change. Acts after two loads in a row
 /// over the budget; relaxes after three with clear room, but never to a state that would be late
-/// again. Ignores a load that contains its own change, so it never reacts to itself. Not
-/// thread-safe.
+/// again. Ignores a load that spans its own change, so it never reacts to itself. Not thread-safe.
 class Overload {
  public:
-  static constexpr std::int64_t kMostEvery = 32;  ///< at least every 32nd frame is learned from
+  static constexpr std::int64_t kMostEvery = 32;  ///< trains on at least every 32nd frame
 
   explicit Overload(OverloadOptions options);
 
@@ -77,8 +76,8 @@ class Overload {
   Change judge(const Load& load);
   /// Frames that a load should average: several rounds of trained and skipped ones.
   std::int64_t window() const;
-  /// Whether these frames and seconds make a load: window() of them, or a few if that takes long,
-  /// so that a stream that is too fast gets its answer within 3 s.
+  /// Whether so many frames in so many seconds suffice for a load: window() of them, or a few if
+  /// that takes long, so that a stream that is too fast is answered within 3 s.
   bool enough(std::int64_t frames, double seconds) const;
 
   bool late() const { return late_; }  ///< over the budget, and no change can help
@@ -94,16 +93,16 @@ class Overload {
   OverloadOptions options_;
   bool late_ = false;
   std::int64_t every_ = 1;
-  int over_ = 0, under_ = 0;  ///< loads in a row
-  bool settling_ = true;      ///< the next load includes a change, or the start: ignore it
-  std::int64_t loads_ = 0, next_cut_ = 0;  ///< loads so far; when a cut may change again
+  int over_ = 0, under_ = 0;  ///< consecutive loads
+  bool settling_ = true;      ///< the next load spans a change, or the start: ignore it
+  std::int64_t loads_ = 0, next_cut_ = 0;  ///< loads so far; when a cut may change
   std::int64_t pause_;                     ///< loads between changes of the cut
 };
 
 /// Detects cores that run below their maximum, as on a hot or underpowered board: "cores run at
-/// 1500 of 2400 MHz, 84 C" if even the core nearest its maximum runs below 90 % of it, else, or
-/// where Linux does not tell, "". Idle cores rest at low clocks: call it while some are busy.
-/// Reentrant. \param sys Linux's /sys.
+/// 1500 of 2400 MHz, 84 C" if even the core nearest its maximum runs below 90 % of it; otherwise,
+/// or where Linux has no figures, "". Idle cores rest at low clocks: call it while some are busy.
+/// Reentrant. `sys`: Linux's /sys.
 std::string slow_clock(const std::string& sys = "/sys");
 
 }  // namespace millrace::engine

@@ -11,23 +11,23 @@
 
 namespace millrace::engine {
 
-/// Counts of frames by outcome, since the run began or in a window: received = trained +
-/// dropped + rejected + in_flight.
+/// Frames by outcome, since the run began or in a window: received = trained + dropped + rejected +
+/// in_flight.
 struct FrameCounts {
   std::int64_t received = 0;
   std::int64_t trained = 0;
   std::int64_t dropped = 0;         ///< replaced by a newer one, or predicted only
   std::int64_t predicted_only = 0;  ///< of the dropped
-  /// Broken, in a minibatch that the stream did not fill, or without a target.
+  /// broken, in a minibatch that the stream did not fill, or without a target
   std::int64_t rejected = 0;
   std::int64_t without_target = 0;  ///< of the rejected: predicted, but without a target
-  std::int64_t replayed = 0;        ///< learned from again; in no other count
+  std::int64_t replayed = 0;        ///< trained on again; in no other count
   std::int64_t in_flight() const { return received - trained - dropped - rejected; }
 };
 
 struct Verdict {
-  bool judged = false;  ///< there is a rate to hold, and frames were learned from
-  bool holds = true;    ///< every frame of the window was learned from in time
+  bool judged = false;  ///< there is a rate to hold, and frames were trained on
+  bool holds = true;    ///< every frame of the window was trained on in time
   double window_s = 0;
   FrameCounts window;
   std::string reason;  ///< one clause, for people
@@ -48,13 +48,14 @@ class RealTime {
 
   void note(const FrameCounts& now, bool late, Clock::time_point time = Clock::now());
   Verdict verdict(const Reading& reading) const;
-  /// Whether a frame had been learned from at the last note().
+  /// Whether a frame had been trained on at the last note().
   bool began() const;
 
  private:
   mutable std::mutex mutex_;
-  std::deque<std::pair<Clock::time_point, FrameCounts>> seen_;  ///< the oldest first
-  Clock::time_point trained_{};                                 ///< when a frame last was
+  std::deque<std::pair<Clock::time_point, FrameCounts>> seen_;  ///< oldest first
+  Clock::time_point trained_{};                                 ///< when a frame was last trained
+                                                                ///< on
   bool late_ = false;
 };
 

@@ -1,4 +1,4 @@
-// What happened to the admitted samples.
+// What happened to an admitted sample.
 #pragma once
 
 #include <array>
@@ -11,13 +11,13 @@ namespace millrace::engine {
 
 enum class Fate : std::uint8_t {
   trained,
-  predicted_only,  ///< not learned from, for lack of time
-  without_target,  ///< not learned from, since a sample of the update had no target
-  replayed,        ///< learned from again
-  replay_skipped,  ///< fed again, but not learned from
+  predicted_only,  ///< not trained on, for lack of time
+  without_target,  ///< not trained on, since a sample of the update had no target
+  replayed,        ///< trained on again
+  replay_skipped,  ///< fed again, but not trained on
 };
 
-/// Maps the fate of a new sample to that of a replayed one.
+/// The fate of a replayed sample that is treated like a new one of this fate.
 inline Fate again(Fate fate) {
   return fate == Fate::trained ? Fate::replayed : Fate::replay_skipped;
 }
@@ -33,7 +33,7 @@ struct FateCounts {
   FateCounts& add(const FateCounts& other, int sign);
 };
 
-/// Indexed by Fate.
+/// [Fate]
 inline constexpr std::int64_t FateCounts::*kCountOfFate[] = {
     &FateCounts::trained, &FateCounts::predicted_only, &FateCounts::without_target,
     &FateCounts::replayed, &FateCounts::replay_skipped};
@@ -63,8 +63,9 @@ class Tally {
   std::array<std::atomic<std::int64_t>, 5> counts_{};
 };
 
-/// Tallies fates and remembers the latest: only the end of the stream tells which updates count.
-/// set(): last stage's workers, each for its own samples. take_back(): after they have ended.
+/// Tallies fates and remembers the latest, since only the end of the stream decides which updates
+/// count. set(): last stage's workers, each for its own samples. take_back(): after they have
+/// ended.
 class Fates {
  public:
   /// `latest`: how many to remember. `tally` must outlive this.
@@ -74,7 +75,7 @@ class Fates {
     latest_[std::size_t(sample) % latest_.size()] = {sample, fate};
     tally_.add(fate, 1);
   }
-  /// Takes back the samples from `end` on that this replica counted but another did not get to.
+  /// Takes back the samples from `end` on, which this replica counted but another never reached.
   void take_back(std::int64_t end) {
     for (const Entry& entry : latest_) {
       if (entry.sample >= end) tally_.add(entry.fate, -1);

@@ -87,7 +87,7 @@ double Simulation::bubble() const {
 }
 
 std::int64_t enough_samples(const Schedule& schedule) {
-  // A stage almost as slow as the slowest takes long to work off the queue that filling left it.
+  // A stage almost as slow as the slowest takes long to work off the queue left by filling.
   const std::int64_t fill = last_of_prologues(schedule) + 1 + schedule.in_flight;
   const std::int64_t together = schedule.samples_a_choice();
   return (std::max<std::int64_t>(4 * fill, 2000) + 7 * together) / together * together;

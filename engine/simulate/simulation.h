@@ -16,7 +16,7 @@ void check_input(const Schedule& schedule, const SimulationInput& input);
 /// The last sample that fills the pipeline.
 std::int64_t last_of_prologues(const Schedule& schedule);
 
-/// Counts times and memory of one run, and knows the costs.
+/// Accumulates the times and memory of one run, and looks up its costs.
 class SimulationFacts {
  public:
   SimulationFacts(const Schedule& schedule, const SimulationInput& input, const Lowering& lowering)
@@ -48,10 +48,9 @@ class SimulationFacts {
                             ms.input_gradient, ms.weight_gradient, ms.update};
     return by_op[int(action.op)] * input_.contention + input_.overhead_ms;
   }
-  /// Milliseconds of the all-reduce in an update of `stage`.
   double agree_ms(int stage) const { return agree_ms_[stage]; }
 
-  /// The next sample is admitted; its frame came at `came_ms`.
+  /// Records that the next sample is admitted; its frame arrived at `came_ms`.
   void admitted(double ms, double came_ms) {
     last_admission_ = ms;
     came_.push_back(came_ms);
@@ -60,7 +59,7 @@ class SimulationFacts {
     made_.workers[now.worker].compute_ms += now.compute_ms;
     made_.workers[now.worker].handoff_ms += now.receive_ms + now.send_ms;
     if (input_.events) made_.events.push_back(now);
-    // With recomputing, a stage holds only a sample's input until it recomputes the activations.
+    // With recompute, a stage holds only a sample's input until it recomputes the activations.
     const Action& a = now.action;
     const double stash = input_.stages[a.stage].bytes.stash;
     const int replica_id = lowering_.replica_with(a.stage, a.sample);
@@ -68,8 +67,8 @@ class SimulationFacts {
       keep(now.worker, replica_id, 1, lowering_.recomputes(a.stage) ? input_bytes(a.stage) : stash);
     if (a.op == Op::recompute) keep(now.worker, replica_id, 0, stash);
   }
-  void predicted(double ms) { predicted_.push_back(ms); }  ///< the next sample
-  /// The stage is done with the sample.
+  void predicted(double ms) { predicted_.push_back(ms); }  ///< records the next sample's prediction
+  /// Frees what the stage held for the sample.
   void released(int worker, const Lowered& done) {
     const Action& a = done.action;
     const double stash = input_.stages[a.stage].bytes.stash;
@@ -159,7 +158,7 @@ class SimulationFacts {
   const Lowering& lowering_;
   std::vector<double> agree_ms_;
   double last_admission_ = 0;
-  std::vector<double> came_, predicted_;  ///< by sample
+  std::vector<double> came_, predicted_;  ///< [sample]
   std::vector<Kept> by_replica_, by_worker_;
   Simulation made_;
 };

@@ -35,7 +35,7 @@ struct Walker {
 /// Replicas of a stage before an update.
 struct Meeting {
   int arrived = 0;
-  double last_ms = 0;    ///< when the last one came
+  double last_ms = 0;    ///< when the last one arrived
   double agreed_ms = 0;  ///< when the all-reduce ended
 };
 
@@ -102,7 +102,7 @@ class Run {
     look(worker);
   }
 
-  /// If the worker waits for signals and has all of them, it is ready.
+  /// Makes the worker ready if it waits for signals and has all of them.
   void look(int worker) {
     Walker& walker = walkers_[worker];
     if (walker.holds) return finish(worker);
@@ -111,7 +111,7 @@ class Run {
     if (!walker.waits || !std::all_of(needs.begin(), needs.end(), has)) return;
     double ready_ms = walker.free_ms;
     for (const Signal& need : needs) {
-      if (need.kind == Kind::prediction) continue;  // needed when the action ends
+      if (need.kind == Kind::prediction) continue;  // needed only when the action ends
       mail_.take(need, [&](double ms) { ready_ms = std::max(ready_ms, ms); });
       if (is_message(need) && !beside_) walker.now.receive_ms = message_ms(need);
     }
@@ -142,14 +142,14 @@ class Run {
     }
   }
 
-  /// When the next sample is admitted, whose slot is free from `ms` on: once a frame is there.
+  /// The time at which a sample is admitted whose slot is free from `ms` on: once a frame is there.
   double admitted(double ms) {
     double came_ms = ms;
     if (const double period = input_.source_period_ms; period > 0) {
       const std::int64_t oldest = next_frame_;
       ms = std::max(ms, double(oldest) * period);
       next_frame_ = std::max(oldest, std::int64_t(std::min(ms / period, 1e18)));
-      // A quotient may be off by one.
+      // A rounded quotient may be off by one.
       if (next_frame_ > oldest && double(next_frame_) * period > ms) --next_frame_;
       if (double(next_frame_ + 1) * period <= ms) ++next_frame_;
       dropped_ += next_frame_ - oldest;
@@ -159,7 +159,6 @@ class Run {
     return ms;
   }
 
-  /// Returns when the core is free again.
   double work(int worker, double start_ms) {
     Walker& walker = walkers_[worker];
     SimulatedAction& now = walker.now;
@@ -200,7 +199,7 @@ class Run {
     if (prediction) give(*prediction, end_ms);
   }
 
-  /// Others have the signal from `ms` on.
+  /// `ms`: when the taker may use the signal.
   void give(const Signal& signal, double ms) {
     mail_.give(signal, ms);
     const int taker = signal.kind == Kind::release
@@ -209,7 +208,7 @@ class Run {
     look(lowering_.worker(taker));
   }
 
-  /// On the link, or of both workers.
+  /// Time on the link, or time that each of the two workers spends on it.
   double message_ms(const Signal& signal) const {
     const int from = lowering_.worker(signal.from), to = lowering_.worker(signal.to);
     if (from == to) return 0;
@@ -227,7 +226,7 @@ class Run {
       ms = free_ms = std::max(free_ms, ms) + message_ms(signal);
     }
     ms += input_.delay_ms;
-    total_ms_ = std::max(total_ms_, ms);  // the last ones are never read
+    total_ms_ = std::max(total_ms_, ms);  // the last messages are never read
     return ms;
   }
 
@@ -242,9 +241,9 @@ class Run {
   std::int64_t order_ = 0;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
   std::vector<double> core_free_ms_;
-  std::map<std::pair<int, int>, double> link_free_ms_;  ///< by sending and receiving worker
+  std::map<std::pair<int, int>, double> link_free_ms_;  ///< [sending, receiving worker]
   std::vector<Walker> walkers_;
-  std::vector<Meeting> meetings_;  ///< by stage
+  std::vector<Meeting> meetings_;  ///< [stage]
   std::int64_t next_frame_ = 0, dropped_ = 0;
 };
 

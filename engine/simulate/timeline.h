@@ -9,7 +9,7 @@
 
 namespace millrace::engine {
 
-/// A tick of a worker: a forward, a backward or a part of it, and perhaps the update after it.
+/// A worker's tick: a forward, a backward or one of its parts, and perhaps the update after it.
 struct Cell {
   Action action;
   bool updates = false;
@@ -24,7 +24,7 @@ struct Cell {
 /// workers wait only for data and free slots.
 struct Staircase {
   std::vector<std::vector<std::optional<Cell>>> rows;  ///< [worker][tick]; empty: a bubble
-  std::vector<std::int64_t> activations;               ///< the most samples a stage's worker keeps
+  std::vector<std::int64_t> activations;               ///< [worker]: most samples held
 
   /// Idle share of all ticks: (p-1)/(m+p-1) for gpipe with p stages, m samples per minibatch.
   double bubble() const;
@@ -41,7 +41,7 @@ const char* terminal_colour(Op op);
 std::string utilisation_bars(const Schedule& schedule, const Simulation& simulation, int width = 50,
                              int most = 32);
 
-/// The staircase to scale: a row per worker, each action as wide as it took ("F3-----"), '+' for
+/// The staircase to scale: a row per worker, each action as wide as its time ("F3-----"), '+' for
 /// hand-offs and '.' for idling. A forward is as wide as its name, so only the beginning is shown,
 /// up to `columns` characters and `most` workers; the last line gives the scale and what is left
 /// out. `colours`: ANSI. Needs Simulation::events.
@@ -58,7 +58,7 @@ struct TimelineStyle {
 
 /// SVG 1.1 that follows the reader's light or dark mode: a row per worker with its utilisation; a
 /// box per action, coloured by operation and named where the name fits; a thinner grey box per
-/// hand-off; below them the time in milliseconds and a legend. Needs Simulation::events.
+/// hand-off; a time axis in milliseconds and a legend. Needs Simulation::events.
 std::string timeline_svg(const Schedule& schedule, const Simulation& simulation,
                          const TimelineStyle& style = {});
 

@@ -9,9 +9,9 @@ namespace millrace::engine {
 namespace {
 
 constexpr double kRow = 22, kBox = 18, kTop = 8, kTitle = 24, kFoot = 52, kShare = 52;
-constexpr double kLetter = 6.2;  ///< about the width of a letter of 10 px
+constexpr double kLetter = 6.2;  ///< width of a letter of 10 px, about
 
-/// Boxes are pale with dark names in either mode; background, lines and text change with it.
+/// Boxes are pale with dark names in either mode; background, lines and text follow it.
 constexpr const char* kStyle = R"(<style>
 text{font:11px sans-serif;fill:#1f2328}.m{fill:#59636e}.n{font-size:10px;fill:#14181d;text-anchor:middle}
 .p{fill:#fff}.r{fill:#f3f5f7}.g{stroke:#d1d9e0}
@@ -37,7 +37,7 @@ std::string escaped(const std::string& text) {
     if (c == '<' || c == '&' || c == '>') {
       safe += c == '<' ? "&lt;" : c == '&' ? "&amp;" : "&gt;";
     } else {
-      safe += c < 0x20 || c > 0x7e ? '?' : c;  // XML forbids some of them
+      safe += c < 0x20 || c > 0x7e ? '?' : c;  // XML forbids some of these
     }
   }
   return safe;
@@ -52,7 +52,7 @@ std::string box(double x, double y, double width, double height, char kind) {
                 x, y, width, height);
 }
 
-/// 1, 2 or 5 times a power of ten: about eight of them in `length`.
+/// 1, 2 or 5 times a power of ten, so that `length` has about eight marks.
 double mark_every(double length) {
   const double rough = length / 8, power = std::pow(10, std::floor(std::log10(rough)));
   for (const double times : {1.0, 2.0, 5.0}) {
@@ -134,7 +134,6 @@ class Picture {
     }
   }
 
-  /// Rows with names and shares, and the time axis.
   std::string frame() const {
     std::string text;
     const double bottom = top_ + rows_ * kRow;

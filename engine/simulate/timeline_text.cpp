@@ -25,7 +25,6 @@ std::string bar(double compute, double handoff, int width) {
          std::string(std::max(0, width - first - second), '.');
 }
 
-/// Without its version.
 std::string name_of(Action action, bool with_stage) {
   action.version = -1;
   return action_text(action, with_stage);
@@ -97,7 +96,7 @@ Staircase draw_staircase(const Schedule& schedule, std::int64_t samples) {
                           .ticks = true,
                           .events = true});
   for (auto& row : staircase.rows) row.resize(std::size_t(simulation.total_ms));
-  std::vector<std::optional<Cell>*> latest(staircase.rows.size(), nullptr);  // by worker
+  std::vector<std::optional<Cell>*> latest(staircase.rows.size(), nullptr);  // [worker]
   for (const SimulatedAction& event : simulation.events) {
     std::optional<Cell>*& cell = latest[std::size_t(event.worker)];
     if (event.action.op == Op::update) {

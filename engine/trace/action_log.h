@@ -26,16 +26,16 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
     action_ = action;
     start_ = now;
   }
-  /// The current action has waited. Actions wait before they work, so its span begins afterwards.
+  /// Records that the current action waited; its own span begins afterwards.
   void waited(Clock::time_point from, Clock::time_point to) {
     if (to - from >= kLeastWait) add(from, to, true, -1);
     start_ = to;
   }
-  /// The action has ended; it used, or an update produced, weights of `version` updates. A skipped
+  /// Ends the current action, which used, or produced, weights of `version` updates. A skipped
   /// action has no end().
   void end(std::int64_t version, Clock::time_point now) { add(start_, now, false, version); }
 
-  /// An operation of the current action has run.
+  /// Records an operation of the current action.
   void ran(const char* name, Clock::time_point from, Clock::time_point to) override {
     add(from, to, false, -1, name);
   }
@@ -49,13 +49,13 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
     });
     return spans;
   }
-  /// Earlier spans, overwritten.
+  /// How many earlier spans were overwritten.
   std::int64_t lost() const {
     return std::max<std::int64_t>(0, count_ - std::int64_t(ring_.size()));
   }
 
  private:
-  /// Shorter ones are the time to look for a message.
+  /// shorter waits are the time to look for a message
   static constexpr std::chrono::microseconds kLeastWait{1};
 
   void add(Clock::time_point from, Clock::time_point to, bool waiting, std::int64_t version,
@@ -80,7 +80,7 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
 /// A track for each worker, and counts. Must outlive the pipeline that writes it.
 class ActionLog {
  public:
-  /// Spans of all workers, 72 bytes each; counts, 40 bytes each.
+  /// spans of all workers, 72 bytes each; counts, 40 bytes each
   static constexpr std::size_t kCapacity = 1'000'000, kCounts = 200'000;
 
   /// `operations`: step programs log their operations, too.
@@ -92,19 +92,19 @@ class ActionLog {
   bool operations() const { return operations_; }
 
   ActionTrack& track(int worker) { return tracks_[std::size_t(worker)]; }
-  /// Keeps the latest kCounts. Called by the last stage's worker at each prediction.
+  /// Retains the latest kCounts. Called by the last stage's worker at each prediction.
   void count(Counts counts, Clock::time_point now) {
     counts.at_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now - origin_).count();
     counts_[counted_++ % kCounts] = counts;
   }
-  /// In order. When the pipeline has stopped.
+  /// Oldest first. Call when the pipeline has stopped.
   std::vector<Counts> counts() const {
     if (counted_ <= kCounts) return {counts_.begin(), counts_.begin() + std::ptrdiff_t(counted_)};
     std::vector<Counts> all = counts_;
     std::ranges::rotate(all, all.begin() + std::ptrdiff_t(counted_ % kCounts));
     return all;
   }
-  /// Worker by worker. When the pipeline has stopped.
+  /// Worker by worker. Call when the pipeline has stopped.
   std::vector<Span> spans() const {
     std::vector<Span> all;
     for (const ActionTrack& track : tracks_)
@@ -125,7 +125,7 @@ class ActionLog {
   std::size_t counted_ = 0;
 };
 
-/// The log as trace_json(); its title says if events were lost.
+/// The title says if events were lost.
 inline std::string trace_json(const ActionLog& actions, const Schedule& schedule) {
   const std::int64_t lost = actions.lost();
   const std::string title =

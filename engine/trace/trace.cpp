@@ -10,7 +10,7 @@
 namespace millrace::engine {
 namespace {
 
-/// Exactly: as a double, a time would lose nanoseconds after 104 days.
+/// Exact: as a double, a time would lose nanoseconds after 104 days.
 std::string microseconds(std::int64_t ns) {
   return format("%s%lld.%03d", ns < 0 ? "-" : "", std::abs(static_cast<long long>(ns / 1000)),
                 int(std::abs(ns % 1000)));
