@@ -1,4 +1,4 @@
-// Of a build without FFmpeg's libraries.
+// Stubs for a build without FFmpeg's libraries.
 #include <opencv2/imgcodecs.hpp>
 
 #include "io/source/codecs.h"

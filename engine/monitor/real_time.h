@@ -54,8 +54,7 @@ class RealTime {
  private:
   mutable std::mutex mutex_;
   std::deque<std::pair<Clock::time_point, FrameCounts>> seen_;  ///< oldest first
-  Clock::time_point trained_{};                                 ///< when a frame was last trained
-                                                                ///< on
+  Clock::time_point trained_{};                                 ///< of the latest trained frame
   bool late_ = false;
 };
 

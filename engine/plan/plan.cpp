@@ -131,9 +131,7 @@ class Cutter {
  private:
   std::optional<Cut> roomy_cut(const CostModel& model, const Candidate& candidate) {
     Candidate key = candidate;
-    if (!model.entry().fits_minibatch)
-      key.method.schedule = "";  // the other schedules rule no
-                                 // stage out
+    if (!model.entry().fits_minibatch) key.method.schedule = "";  // the others allow any stage
     for (const auto& [known, cut] : cuts_) {
       if (known == key) return cut;
     }

@@ -18,7 +18,6 @@ class Descriptor {
   }
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
-  /// As ::close().
   int close() {
     const int fd = std::exchange(fd_, -1);
     return fd < 0 ? 0 : ::close(fd);

@@ -28,7 +28,6 @@ namespace fs = std::filesystem;
   fail(path, std::strerror(errno));
 }
 
-/// Unlinks a file at the end; after a rename there is none.
 struct Temporary {
   std::string name;
   ~Temporary() { ::unlink(name.c_str()); }
@@ -70,14 +69,15 @@ void write_stream(const std::string& path, std::string_view bytes) {
 /// Precedes the digits of a temporary's name.
 constexpr std::string_view kMark = ".tmp.";
 
-/// Digits; earlier versions put a dot between them.
+/// Earlier versions put a dot between the digits.
 bool is_temporary(std::string_view name, std::string_view of) {
   if (!name.starts_with(of) || !name.substr(of.size()).starts_with(kMark)) return false;
   const std::string_view tail = name.substr(of.size() + kMark.size());
   return !tail.empty() && tail.find_first_not_of("0123456789.") == tail.npos;
 }
 
-/// Removes temporaries of killed runs, once per process and target; a live run has its own locked.
+/// Removes temporaries of killed runs, once per process and target; a live run holds locks on its
+/// own.
 void remove_leftovers(const fs::path& folder, const std::string& target) {
   static std::mutex mutex;
   static std::set<fs::path> seen;
@@ -94,7 +94,7 @@ void remove_leftovers(const fs::path& folder, const std::string& target) {
   }
 }
 
-/// Random digits: in a container every run has the same process number.
+/// Random digits, since in containers every run has the same process number.
 std::string temporary_name(const fs::path& target) {
   return target.string() + std::string(kMark) + std::to_string(std::random_device()());
 }
@@ -112,7 +112,7 @@ Descriptor open_temporary(const fs::path& target, std::string& name, const std::
   fail(path, "cannot create a temporary beside it");
 }
 
-/// Gives `target` a second name. `target` exists throughout.
+/// Gives `target` a second name; `target` exists throughout.
 void keep_as(const fs::path& previous, const fs::path& target, const std::string& path) {
   std::error_code error;
   if (!fs::exists(target, error)) return;
@@ -158,8 +158,7 @@ void replace_file(const fs::path& target, std::string_view bytes, const std::str
   if (file.close() != 0) fail(path);
 }
 
-/// An abstract socket, which lasts as long as its descriptor, called after the folder of `path` and
-/// the name in it.
+/// A lock by folder and name of `path`: an abstract socket, which exists as long as its descriptor.
 Descriptor claim_name(const std::string& path) {
   std::error_code ignored;
   const fs::path whole = fs::canonical(path, ignored);

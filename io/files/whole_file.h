@@ -9,9 +9,10 @@
 namespace millrace::io {
 
 /// Writes `bytes` to a temporary beside `path`, fsyncs it, renames it to `path` and fsyncs the
-/// folder. Creates missing parent folders, keeps the mode of a replaced file and removes
-/// temporaries of killed processes. `previous`: name in the same folder that keeps the replaced
-/// file; "": none. Thread-safe. Throws std::runtime_error "PATH: cause", and changes no file then.
+/// folder. Creates missing parent folders, preserves the mode of a replaced file and removes
+/// temporaries of killed processes. `previous`: name in the same folder under which the replaced
+/// file survives; "": none. Thread-safe. Throws std::runtime_error "PATH: cause", and changes no
+/// file then.
 void write_whole(const std::string& path, std::string_view bytes, const std::string& previous = "");
 
 /// Where the symbolic links of `path` lead, even if nothing is there.
@@ -20,18 +21,18 @@ std::filesystem::path behind_links(const std::string& path);
 /// Whether both name, or will name, the same regular file, be it by a link.
 bool same_file(const std::string& a, const std::string& b);
 
-/// Fsyncs the finished file `temporary`, renames it to `path`, in the same folder, and fsyncs that.
-/// Throws std::runtime_error.
+/// Fsyncs the finished file `temporary`, renames it to `path` in the same folder and fsyncs the
+/// folder. Throws std::runtime_error.
 void put_in_place(const std::string& temporary, const std::string& path);
 
-/// A folder locked against other writers: itself, and its name on this machine, which stays locked
-/// if the folder is removed and made again.
+/// Locks against other writers: on the folder, and on its name on this machine, which stays locked
+/// if the folder is removed and created again.
 struct FolderClaim {
   Descriptor folder, name;
 };
 
-/// Creates a folder if missing and locks it while the result lives. No effect where the system has
-/// no such locks. Throws std::runtime_error "PATH: another run writes it".
+/// Creates the folder if missing and locks it while the result lives. No effect where the system
+/// lacks these locks. Throws std::runtime_error "PATH: another run writes it".
 FolderClaim claim_folder(const std::string& path);
 
 }  // namespace millrace::io

@@ -25,13 +25,13 @@ struct Address {
 
 /// Asks the name service, which may block. Empty if `host` has no address.
 std::vector<Address> addresses_of(const std::string& host, const std::string& port);
-/// The same, or nothing if the name service is silent for `limit`; its thread is then abandoned.
+/// Returns nothing if the name service is silent for `limit`; its thread is then abandoned.
 std::optional<std::vector<Address>> addresses_of(const std::string& host, const std::string& port,
                                                  std::chrono::milliseconds limit);
 /// "192.0.2.1"; "" if it has no such form.
 std::string numeric(const Address& address);
 
-/// A non-blocking connection attempt and its connection. Thread-bound.
+/// A non-blocking connection attempt, then its connection. Thread-bound.
 class Dial {
  public:
   explicit Dial(const Address& to);

@@ -10,7 +10,7 @@
 namespace millrace::io {
 namespace {
 
-// Of a chart, in pixels.
+// Chart, in pixels.
 constexpr int kWidth = 1200;
 constexpr int kHeight = 640;
 constexpr double kMargin = 36.0;
@@ -35,10 +35,10 @@ bool drawable(const Chart& chart, double x, double y) {
   return std::isfinite(x) && std::isfinite(y) && (!chart.log_y || y > 0.0);
 }
 
-// Of a strip, in pixels.
+// Strip, in pixels.
 constexpr int kBorder = 28;
 constexpr int kGap = 20;
-constexpr int kTop = kBorder + 34 + 24;  // of the panels, below title and their own titles
+constexpr int kTop = kBorder + 34 + 24;  // of the panels, below the strip's title and theirs
 constexpr int kBottom = 30 + kBorder;    // below the panels, for their captions
 constexpr int kPanelWidth = 320;         // least
 constexpr double kTitle = 17.0;
@@ -117,7 +117,7 @@ void draw_axes(Canvas& canvas, const Chart& chart, const Plot& plot) {
               {13.0, ink::text, Align::centre});
 }
 
-/// The heights' mean around each point, twice, over a fortieth of all points.
+/// A moving average over a fortieth of all points, applied twice.
 std::vector<Point> smooth(std::vector<Point> points) {
   const std::size_t reach = points.size() / 80 + 1;
   for (int times = 0; times < 2; ++times) {
@@ -132,7 +132,7 @@ std::vector<Point> smooth(std::vector<Point> points) {
   return points;
 }
 
-/// A crowd of points is noise, behind the line that it scatters about.
+/// `noise`: draws only crowded points, paler and behind their smoothed line.
 void draw_series(Canvas& canvas, const Chart& chart, const Plot& plot, const Series& series,
                  unsigned colour, bool noise) {
   std::vector<Point> run;  // an undrawable value leaves a gap
@@ -157,7 +157,7 @@ void draw_series(Canvas& canvas, const Chart& chart, const Plot& plot, const Ser
   finish();
 }
 
-/// Whole factors that make panels large enough to see, then as near to one height as possible.
+/// Whole factors that make panels large enough to see, and then as equal in height as possible.
 std::vector<int> factors_of(const std::vector<Panel>& panels) {
   int height = 0;
   for (const Panel& panel : panels) {

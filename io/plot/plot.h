@@ -29,12 +29,12 @@ struct Panel {
   Frame picture;
 };
 
-/// These write the PNG atomically (temporary file, fsync, rename) or throw std::runtime_error.
+/// Each write_* writes the PNG whole (temporary file, fsync, rename) or throws std::runtime_error.
 void write_chart(const Chart& chart, const std::string& path);
 /// Panels side by side, enlarged by whole factors without smoothing.
 void write_strip(const std::string& title, const std::vector<Panel>& panels,
                  const std::string& path);
-/// Where the first of three equal panels lies in a strip with a title: x, y, width, height, of
+/// Position of the first of three equal panels in a strip with a title: x, y, width, height, of
 /// which one is below 1 if there is no room for it.
 std::array<int, 4> first_of_three(int strip_width, int strip_height);
 

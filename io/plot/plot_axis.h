@@ -1,4 +1,3 @@
-// The axes of charts.
 #pragma once
 
 #include <string>
@@ -18,11 +17,11 @@ class Axis {
   /// Over positive data; a tick per decade, or at 1, 2 and 5 for few decades.
   static Axis logarithmic(double low, double high, int marks);
 
-  double place(double value) const;  ///< in 0 .. 1; NaN if it has none
+  double place(double value) const;  ///< in 0 .. 1; NaN for a value that the axis cannot show
   const std::vector<Tick>& ticks() const { return ticks_; }
 
  private:
-  double low_ = 0.0;  // of the logarithm, if logarithmic
+  double low_ = 0.0;  // logarithms, if `log_`
   double high_ = 1.0;
   bool log_ = false;
   std::vector<Tick> ticks_;

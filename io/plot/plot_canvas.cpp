@@ -11,7 +11,7 @@
 namespace millrace::io {
 namespace {
 
-// Names of files, for instance, need not be UTF-8, and Cairo draws nothing more after what is not.
+// Names of files, for instance, need not be UTF-8, and Cairo draws nothing after an invalid text.
 std::string legible(const std::string& text) {
   using Json = nlohmann::json;
   const std::string json = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -1,4 +1,4 @@
-// What charts are drawn on: Cairo, with its letters.
+// Charts are drawn with Cairo.
 #pragma once
 
 #include <array>
@@ -57,7 +57,7 @@ class Canvas {
   void dot(Point centre, double radius, unsigned colour);
   /// `at` is on the base line.
   void text(const std::string& text, Point at, const Lettering& lettering);
-  /// Each pixel becomes a `factor` x `factor` square, and all of them get a frame.
+  /// Draws each pixel as a `factor` x `factor` square, and a border around them all.
   void picture(const Frame& frame, int left, int top, int factor);
 
   double text_width(const std::string& text, double size, bool bold = false);
@@ -66,7 +66,7 @@ class Canvas {
 
   /// Throws std::runtime_error if something could not be drawn.
   std::string png() const;
-  /// Into `out`, whose size and channels are the canvas's: 3, or 1 for greys.
+  /// `out` must have the canvas's size and 3 channels, or 1 for grey.
   void copy_to(Frame& out) const;
 
  private:

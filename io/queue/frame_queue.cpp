@@ -101,7 +101,7 @@ FrameCounts FrameQueue::counts() const {
     now.received = accepted_ + now.rejected;
     return now;
   };
-  // Counters only grow: after two equal reads, these were their values in between.
+  // Counters only grow: between two equal reads they had these values.
   FrameCounts before, now = read();
   do {
     before = now;

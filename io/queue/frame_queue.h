@@ -1,4 +1,3 @@
-// The bounded queue between reader and pipeline, with its drop policy and exact counts.
 #pragma once
 
 #include <concurrentqueue/blockingconcurrentqueue.h>
@@ -37,7 +36,7 @@ enum class Drop {
   never,   ///< a full queue blocks the reader
 };
 
-/// All four as of one moment.
+/// All counts at one moment.
 struct FrameCounts {
   std::int64_t received = 0;
   std::int64_t popped = 0;
@@ -56,8 +55,6 @@ class FrameQueue {
  public:
   FrameQueue(int capacity, Drop drop);
 
-  // Producer.
-  /// The slot for the next frame; the producer's until push().
   Frame& writable() { return frames_[std::size_t(writing_)]; }
   /// Sets the frame's id, publishes it and takes a new slot by the policy. False, with the frame
   /// counted as dropped, after stop() or close().
@@ -73,10 +70,10 @@ class FrameQueue {
   Frame* pop(std::chrono::microseconds timeout);
   void release(Frame* frame);
   bool drained() const { return closed_ && waiting() == 0; }
-  /// The consumer wants no more: waiting and later frames count as dropped.
+  /// Called by a consumer that wants no more: waiting and later frames count as dropped.
   void stop();
 
-  // Any thread. Several calls are several moments: only the numbers of counts() add up.
+  // Any thread. Only the numbers of counts() are of one moment and add up.
   FrameCounts counts() const;
   std::int64_t received() const { return accepted_ + rejected_; }
   std::int64_t dropped() const { return dropped_; }
@@ -90,13 +87,13 @@ class FrameQueue {
 
   const int capacity_;
   const Drop drop_;
-  std::vector<Frame> frames_;  ///< the last one takes writes after a stop and is never published
+  std::vector<Frame> frames_;  ///< the last one absorbs writes after a stop and is never published
   SlotRing ready_;             ///< fed by the producer
   SlotRing free_;              ///< fed by the consumer
   int writing_ = 0;            ///< the producer's slot
-  bool held_ = false;          ///< by the consumer
-  // For any thread. `accepted_` is raised before a frame can be popped or dropped, so an observer
-  // that reads it last never sees more frames leave than arrive.
+  bool held_ = false;          ///< the consumer holds a frame
+  // Any thread. `accepted_` is raised before a frame can be popped or dropped, so an observer that
+  // reads it last never sees more frames leave than arrive.
   std::atomic<std::int64_t> accepted_{0}, popped_{0}, dropped_{0}, rejected_{0};
   std::atomic<bool> closed_{false};
   std::atomic<int> stopped_{0};  ///< std::atomic<bool> has no fetch_or

@@ -36,7 +36,7 @@ std::map<std::int64_t, std::string> masks_in(const std::string& folder) {
   return all;
 }
 
-/// Turns 0, 85, 170 and 255 of 2 bits back to 0, 1, 2 and 3, and so on; false if it is not
+/// Maps 0, 85, 170 and 255 of 2 bits back to 0, 1, 2 and 3, and so on; false if the picture is not
 /// stretched.
 bool unstretch(cv::Mat& picture, int bits) {
   const int step = 255 / ((1 << bits) - 1);
@@ -52,7 +52,7 @@ cv::Mat read_mask(const std::string& path) {
   cv::Mat picture;
   try {
     picture = codecs().imread(path, cv::IMREAD_UNCHANGED);
-  } catch (const cv::Exception&) {  // as some decoders do
+  } catch (const cv::Exception&) {  // some decoders throw
   }
   if (picture.empty()) throw MaskError(path + ": can't be decoded");
   const int bits = grey_bits(path);
@@ -61,7 +61,6 @@ cv::Mat read_mask(const std::string& path) {
   return picture;
 }
 
-/// The mask at `path` of `frame`.
 cv::Mat mask_of(const std::string& path, const Frame& frame) {
   const cv::Mat picture = read_mask(path);
   if (picture.cols != frame.width || picture.rows != frame.height)

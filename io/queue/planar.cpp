@@ -25,7 +25,7 @@ constexpr std::size_t kBlock = 64;
   return i;
 }
 
-/// Converts whole blocks of RGB pixels by vectors; returns how many pixels.
+/// Converts whole blocks of RGB pixels with vector instructions; returns how many pixels.
 std::size_t convert_blocks(const std::uint8_t* in, std::size_t plane, float* out) {
   return __builtin_cpu_supports("avx2") ? planes_in_blocks(in, plane, out) : 0;
 }

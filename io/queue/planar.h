@@ -1,4 +1,4 @@
-// A picture's bytes as a sample's floats, and back.
+// Converts a picture's bytes to a sample's floats, and back.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 
 namespace millrace::io {
 
-/// Interesting errors are a few grey levels, so they are shown this much larger.
+/// Interesting errors are a few grey levels, so they are shown magnified by this.
 constexpr float kErrorGain = 4.0f;
 
-/// Writes the errors of `made`, as shown, to `error`, whose storage is reused.
+/// Writes the magnified errors of the prediction `made` to `error`, whose storage is reused.
 inline void shown_error(std::span<const float> made, std::span<const float> target,
                         std::vector<float>& error) {
   error.resize(target.size());
@@ -36,10 +36,10 @@ void to_planar(const Frame& frame, float* out);
 
 /// From float32 [channels][height][width] in [0, 1]; other values are clamped.
 Frame from_planar(const float* planar, int channels, int height, int width);
-/// The same into `out`, whose storage is reused.
+/// Reuses the storage of `out`.
 void from_planar(const float* planar, int channels, int height, int width, Frame& out);
 
-/// Draws a rectangle's outline, clipped to the picture: orange, or white on greys.
+/// Draws a rectangle's outline, clipped to the picture: orange, or white on grey.
 inline void outline(Frame& frame, int left, int top, int width, int height) {
   constexpr std::uint8_t kOrange[] = {230, 120, 0};
   const auto dot = [&](int x, int y) {

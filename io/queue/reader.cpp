@@ -20,7 +20,7 @@ constexpr nanoseconds kJump = std::chrono::seconds(10);
 // A paced source this late continues from now instead of catching up in a burst.
 constexpr milliseconds kStall(1000);
 
-struct Left {};  // the thread was abandoned
+struct Left {};  // thrown in an abandoned thread
 
 }  // namespace
 
@@ -60,7 +60,7 @@ struct Reader::Work {
     } catch (const std::exception& broken) {
       error = broken.what();
     }
-    queue.close();  // first: a source that hangs must not delay saving what was learned
+    queue.close();  // first: a source that hangs must not delay saving the weights
     finished = true;
     hung = destroy(std::move(source)).wait_for(options.teardown) != std::future_status::ready;
   }
@@ -75,7 +75,7 @@ struct Reader::Work {
     for (;;) {
       const std::int64_t before = delivered;
       if (!read_pass() || !options.loop) return;
-      // Without any good frame this would loop forever.
+      // A source without any good frame would loop forever.
       if (delivered == before || !ask([](Source& from) { return from.rewind(); })) return;
       timeline.broke_off();
       ++breaks;
@@ -116,7 +116,7 @@ struct Reader::Work {
 
   void stamp() {
     frame.captured = Clock::now();
-    // For a file, elapsed time means nothing.
+    // Elapsed time means nothing for a file.
     frame.pts = timeline.map(frame.pts, live ? frame.captured - last_captured : nanoseconds(0));
     last_captured = frame.captured;
     fps.store(timeline.rate(), std::memory_order_relaxed);
@@ -139,9 +139,9 @@ struct Reader::Work {
   // Used by the thread only.
   std::unique_ptr<Source> source;
   const std::shared_ptr<const StreamHealth> health;  // outlives the source
-  FrameQueue& queue;                                 // untouched once the thread is abandoned
+  FrameQueue& queue;                                 // not accessed once the thread is abandoned
   const ReaderOptions options;
-  const bool live;    // frames arrive at their own time
+  const bool live;    // frames arrive in real time
   Timeline timeline;  // over loops, missing stamps and jumps
   Frame frame;        // current; swapped into the queue
   Clock::time_point last_captured;
@@ -154,7 +154,7 @@ struct Reader::Work {
   std::string error;
   bool hung = false;
 
-  // Shared.
+  // Any thread.
   enum class Place { here, in_source, left };
   std::atomic<Place> place{Place::here};
   std::atomic<double> fps{0.0};

@@ -14,19 +14,20 @@
 namespace millrace::io {
 
 struct ReaderOptions {
-  bool paced = false;      ///< sleep until a frame is due by its pts (files only)
-  bool loop = false;       ///< restart at the end
+  bool paced = false;  ///< sleep until a frame is due by its pts (files only)
+  bool loop = false;
   std::int64_t limit = 0;  ///< stop after this many good frames; 0: no limit
   int ahead = 0;           ///< frames of each segment that don't count towards the limit
   double fps = 0.0;        ///< rate if neither pts nor the source gives one; 0: 25
-  /// Gets each good frame before it is queued, on the reader's thread. Empty: nobody looks.
+  /// gets each good frame before it is queued, on the reader's thread; may be empty
   std::function<void(const Frame& frame)> seen = {};
   std::chrono::milliseconds teardown{5000};  ///< a source that takes longer to stop is abandoned
 };
 
 /// Reads until the source ends or breaks, the limit is reached or stop() is called. Then closes the
 /// queue and destroys the source, waiting at most `teardown`. A hanging source is abandoned with
-/// its thread, which touches nothing of the caller's. Keeps pts monotonic over loops. Thread-safe.
+/// its thread, which then accesses nothing of the caller's. pts stay monotonic over loops.
+/// Thread-safe.
 class Reader {
  public:
   /// Starts the thread, which owns `source`. `queue` outlives this object.
@@ -43,7 +44,7 @@ class Reader {
   const std::string& error() const;
   /// Whether the source hung in a read or its destructor and was abandoned; valid after join().
   bool hung() const;
-  /// Frames per second by the source or else the stamps; 0 until about 9 frames have come.
+  /// Frames per second, from the source or from the stamps; 0 until about 9 frames have come.
   double fps() const;
 
  private:

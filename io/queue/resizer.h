@@ -31,10 +31,10 @@ bool lies_within(const Region& region, int width, int height);
 struct Placement {
   Region from, to;
 };
-/// Scales `view`, a part of a picture, to width x height by `fit`. Bars differ by at most a pixel.
+/// Fits `view`, a part of a picture, into width x height. Opposite bars differ by at most a pixel.
 Placement place(const Region& view, int width, int height, Fit fit);
 
-/// One line if `fit` distorts a view of that size by more than 2 %; else "".
+/// One line if `fit` distorts a view of this size by more than 2 %; otherwise "".
 std::string squash_note(const Region& view, int width, int height, Fit fit);
 
 struct ResizerOptions {
@@ -44,7 +44,7 @@ struct ResizerOptions {
 };
 
 /// Scales views to the requested size, by area averaging when shrinking and bilinearly when
-/// enlarging. A frame of that size passes unchanged, a part of that size is copied bit for bit.
+/// enlarging. A frame of that size passes unchanged; a part of that size is copied bit for bit.
 /// Regions are clipped to the frame. Thread-bound.
 class Resizer {
  public:

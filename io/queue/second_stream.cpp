@@ -14,7 +14,7 @@ void show(Resizer& resizer, const Frame& from, std::vector<float>& to) {
   to_planar(fit, to.data());
 }
 
-/// Frame by frame.
+/// Pairs frames by their number.
 class InStep {
  public:
   InStep(std::unique_ptr<Source> source, const ResizerOptions& size)
@@ -40,7 +40,7 @@ class InStep {
   std::int64_t next_ = 0;
 };
 
-/// The newest, whatever its number.
+/// Gives the newest frame, whatever its number.
 class Newest {
  public:
   Newest(std::unique_ptr<Source> source, const ResizerOptions& size)
@@ -63,7 +63,7 @@ class Newest {
   std::vector<float> newest_;
   Clock::time_point captured_;
   FrameQueue queue_{1, Drop::newest};
-  Reader reader_;  // last: it writes to the queue
+  Reader reader_;  // last member: it writes to queue_
 };
 
 }  // namespace

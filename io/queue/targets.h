@@ -1,4 +1,4 @@
-// Targets from pictures in a folder, or from another stream, such as a second camera.
+// Targets from pictures in a folder, or from another stream such as a second camera.
 #pragma once
 
 #include <memory>

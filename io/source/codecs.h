@@ -8,14 +8,15 @@
 
 namespace millrace::io {
 
-/// The first two are OpenCV's. open_ffmpeg() throws SourceError.
+/// imread and imencode are OpenCV's. open_ffmpeg() throws SourceError.
 struct Codecs {
   cv::Mat (*imread)(const std::string& path, int flags);
   bool (*imencode)(const std::string& extension, cv::InputArray picture,
                    std::vector<std::uint8_t>& file, const std::vector<int>& parameters);
   /// Decodes no picture before its size is known; the file may also be one picture.
   std::unique_ptr<Source> (*open_ffmpeg)(const SourceOptions& options, const std::string& path);
-  /// Whether a video's pictures are to be turned in the one of eight ways that GStreamer ignores.
+  /// Whether a video's pictures must be turned, in one of the eight orientations that GStreamer
+  /// ignores.
   bool (*ffmpeg_alone_turns)(const std::string& path);
 };
 extern "C" const Codecs millrace_codecs;  ///< in the module

@@ -14,7 +14,7 @@
 namespace millrace::io {
 
 struct GstRelease {
-  void operator()(gpointer object) const { g_object_unref(object); }  // of any other class
+  void operator()(gpointer object) const { g_object_unref(object); }  // any other class
   void operator()(GstSample* sample) const { gst_sample_unref(sample); }
   void operator()(GstBuffer* buffer) const { gst_buffer_unref(buffer); }
   void operator()(GstCaps* caps) const { gst_caps_unref(caps); }
@@ -48,14 +48,16 @@ void connect(gpointer object, const char* signal, GCallback callback, Data data)
       [](gpointer kept, GClosure*) { delete static_cast<Data*>(kept); }, GConnectFlags(0));
 }
 
-/// The same for data of these types that flows through `pad`.
+/// Calls `callback` for data of these types that flows through `pad`, with a pointer to `data`,
+/// which lives as long as the probe.
 template <typename Data>
 void add_probe(GstPad* pad, int types, GstPadProbeCallback callback, Data data) {
   gst_pad_add_probe(pad, GstPadProbeType(types), callback, new Data(std::move(data)),
                     [](gpointer kept) { delete static_cast<Data*>(kept); });
 }
 
-/// Running time of `stamp`; none in a segment that counts bytes, as of a file read without a parser.
+/// Running time of `stamp`; none in a segment that counts bytes, as of a file read without a
+/// parser.
 inline GstClockTime running_time(const GstSegment& segment, GstClockTime stamp) {
   return segment.format == GST_FORMAT_TIME
              ? gst_segment_to_running_time(&segment, GST_FORMAT_TIME, stamp)

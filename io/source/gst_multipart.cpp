@@ -1,4 +1,4 @@
-// JPEG pictures among the headers of a web camera's parts are found by their bytes. GStreamer's
+// Finds JPEG pictures among the headers of a web camera's parts by their bytes, since GStreamer's
 // demuxer believes each part's type and needs a boundary before the first.
 #include <algorithm>
 #include <cctype>
@@ -11,7 +11,7 @@ namespace millrace::io {
 namespace {
 
 constexpr guint kLeastHead = 2 << 10,
-                kMostHead = 64 << 10;      // bytes; a viewer may come during a picture
+                kMostHead = 64 << 10;      // bytes; a viewer may join during a picture
 constexpr std::size_t kPartHeaders = 512;  // bytes before a picture
 
 /// Whether `before` ends with the headers of a part.

@@ -1,4 +1,4 @@
-// Keeps a stream at its origin: a playlist of a camera, or a file that names others, could make
+// Confines a stream to its origin: a playlist of a camera, or a file that names others, could make
 // this machine ask for any address and open its own files.
 #define GST_USE_UNSTABLE_API  // tracer hooks, as GStreamer's own plug-ins use them
 #include <gst/gst.h>
@@ -18,7 +18,7 @@
 namespace millrace::io {
 namespace {
 
-/// "http://host:80"; of other schemes all of `uri`.
+/// "http://host:80"; for other schemes all of `uri`.
 std::string origin_of(const std::string& uri) {
   gchar *scheme = nullptr, *host = nullptr;
   gint port = -1;
@@ -49,8 +49,8 @@ struct Kept {
 std::mutex kept_mutex;
 std::list<Kept> kept_pipelines;
 
-/// A playlist's demuxer downloads with sources that are in no pipeline, linked to a pad of no
-/// element.
+/// Whether `source` downloads for a playlist's demuxer: it then has no parent and is linked to a
+/// pad without an element.
 bool is_download(GstElement* source) {
   const GstOwned<GstPad> pad(gst_element_get_static_pad(source, "src"));
   const GstOwned<GstPad> peer(pad ? gst_pad_get_peer(pad.get()) : nullptr);
@@ -86,7 +86,7 @@ void on_change(GObject*, GstClockTime, GstElement* element, GstStateChange chang
   if (readers.empty()) return;
   const GstOwned<gchar> text(gst_uri_handler_get_uri(handler));
   const std::string uri = text ? text.get() : "", scheme = uri.substr(0, uri.find(':'));
-  if (uri.empty() || scheme == "data") return;  // holds what it names
+  if (uri.empty() || scheme == "data") return;  // carries its data itself
   const bool known = std::ranges::count(readers, origin_of(uri), &Follower::origin) > 0;
   for (const Follower& reader : readers) {
     if (known) break;
@@ -97,7 +97,8 @@ void on_change(GObject*, GstClockTime, GstElement* element, GstStateChange chang
     const std::string nothing = scheme == "file" ? "file:///dev/null" : scheme + "://127.0.0.1:0/";
     gst_uri_handler_set_uri(handler, nothing.c_str(), nullptr);
   }
-  // The first request may be sent elsewhere, as the user may know; what that answer names may not.
+  // The first request may be redirected, as the user may know; later ones, to addresses that the
+  // answer names, may not.
   const GstOwned<GstObject> parent(gst_object_get_parent(GST_OBJECT(element)));
   const bool first = parent && std::string_view(GST_OBJECT_NAME(parent.get())) == kFrom;
   if (!first && g_object_class_find_property(G_OBJECT_GET_CLASS(element), "automatic-redirect"))

@@ -13,7 +13,7 @@
 namespace millrace::io {
 namespace {
 
-// Buffers in the appsink. It never drops any, because it wouldn't count them; the frame queue does.
+// The appsink never drops, because it wouldn't count drops; the frame queue does.
 constexpr unsigned kBuffers = 2;
 // Milliseconds to wait for reordered packets of an RTSP stream (default: 2000).
 constexpr unsigned kRtspLatency = 50;
@@ -74,14 +74,14 @@ GstParts decode_uri(const SourceOptions& options, const std::string& uri) {
       parse(options, std::string("uridecodebin name=") + kFrom + kConvert + kTurn + kSink)};
   const GstOwned<GstElement> from = child(parts.pipeline.get(), kFrom);
   g_object_set(from.get(), "uri", uri.c_str(), nullptr);
-  if (!split_uri(uri).is_rtsp()) keep_to_origin(parts.pipeline.get(), uri);  // RTSP is many ports
+  if (!split_uri(uri).is_rtsp()) keep_to_origin(parts.pipeline.get(), uri);  // RTSP uses many ports
   g_signal_connect(from.get(), "source-setup", G_CALLBACK(set_up_network_source), nullptr);
   g_signal_connect(from.get(), "deep-element-added", G_CALLBACK(set_up_part), nullptr);
   g_signal_connect(from.get(), "autoplug-continue", G_CALLBACK(wants_decoding), nullptr);
   return parts;
 }
 
-// Opening or closing a pipe without a writer would block, but for a non-blocking descriptor.
+// Opens a pipe without blocking on a missing writer: through a non-blocking descriptor.
 GstParts decode_pipe(const SourceOptions& options, const std::string& path) {
   Descriptor pipe(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!pipe) throw source_error(options, std::strerror(errno));
@@ -147,7 +147,7 @@ GstParts build(const SourceOptions& options, const Uri& uri) {
 
 std::string gstreamer_version() {
   guint major = 0, minor = 0, micro = 0, nano = 0;
-  gst_version(&major, &minor, &micro, &nano);  // needs no gst_init
+  gst_version(&major, &minor, &micro, &nano);  // works without gst_init
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(micro);
 }
 
@@ -170,7 +170,7 @@ GstParts build_pipeline(const SourceOptions& options) {
   GstParts parts = build(options, split_uri(options.uri));
   const bool own = parts.sink == nullptr;
   if (own) {
-    // The pipeline keeps them alive.
+    // The pipeline keeps sink and converter alive.
     parts.sink = GST_APP_SINK_CAST(child(parts.pipeline.get(), "millrace_sink").get());
     parts.converter = child(parts.pipeline.get(), "millrace_convert").get();
     settle_colours(parts.converter);

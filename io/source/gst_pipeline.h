@@ -1,4 +1,4 @@
-// Builds the GStreamer pipeline of a URI: decoder, converter, appsink. Watches what it does.
+// Builds the GStreamer pipeline of a URI (decoder, converter, appsink) and watches it.
 #pragma once
 
 #include <gst/app/gstappsink.h>
@@ -34,13 +34,13 @@ GstParts build_pipeline(const SourceOptions& options);
 /// data.
 void bound_pictures(GstElement* pipeline, std::int64_t most);
 
-/// Once per process, so that keep_to_origin() has effect.
+/// Enables keep_to_origin(). Once per process.
 void watch_sources();
-/// From now on `pipeline`, and what downloads for it, reads from the scheme, host and port of the
-/// http `uri`, or from another `uri` itself; whatever else its data names becomes an error.
+/// From now on `pipeline`, and its downloads, read only from the scheme, host and port of the http
+/// `uri`, or from another `uri` itself; any other address that its data names becomes an error.
 void keep_to_origin(GstElement* pipeline, const std::string& uri);
 
-/// Once per process: multipart streams of JPEG pictures are found by the pictures' bytes.
+/// Registers the detection of multipart JPEG streams by the pictures' bytes. Once per process.
 void find_parts();
 
 /// Whether `pipeline` reads a playlist, as of HLS or DASH.

@@ -17,7 +17,7 @@ std::uint64_t most_bytes(std::int64_t pixels) {
   return std::uint64_t(pixels) * 3 + (1 << 20);
 }
 
-/// Watches what flows into an element of `pipeline`; its pad owns this.
+/// Watches the data flowing into an element of `pipeline`; its pad owns this.
 struct Watch {
   Watch(GstElement* in, std::int64_t most_pixels) : pipeline(in), most(most_pixels) {}
 
@@ -27,7 +27,7 @@ struct Watch {
   std::atomic<std::uint64_t> bytes{0};  ///< of the current picture
   bool sized = false, begun = false, refused = false;
 
-  /// Posts the reason once and drops everything from here on. Posted on the pipeline, since
+  /// Posts the reason once and drops everything from here on. Posts on the pipeline, since
   /// decodebin swallows errors of elements that it tries.
   void refuse(const std::string& why) {
     if (!std::exchange(refused, true))
@@ -133,7 +133,7 @@ void watch(GstElement* pipeline, GstElement* element, std::int64_t most) {
     add_probe(sink.get(), GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
               to_decoder, shared);
   } else if (std::string_view(GST_OBJECT_NAME(factory)) == "multipartdemux") {
-    // It holds a part until it has all bytes that the server promised.
+    // The demuxer holds a part until it has all bytes that the server promised.
     add_probe(sink.get(), GST_PAD_PROBE_TYPE_BUFFER, to_demuxer, shared);
     connect(element, "pad-added", G_CALLBACK(on_part), shared);
   }
@@ -183,7 +183,7 @@ GstPadProbeReturn to_converter(GstPad*, GstPadProbeInfo* info, gpointer) {
   if (!caps || !gst_video_info_from_caps(&video, caps)) return GST_PAD_PROBE_OK;
   const bool grey = GST_VIDEO_INFO_IS_GRAY(&video);
   if (!grey && !GST_VIDEO_INFO_IS_YUV(&video)) return GST_PAD_PROBE_OK;
-  // `video` has guesses where the caps have nothing.
+  // `video` has guesses for fields missing in the caps.
   const gchar* const named =
       gst_structure_get_string(gst_caps_get_structure(caps, 0), "colorimetry");
   GstVideoColorimetry told{}, &colours = video.colorimetry;
@@ -203,7 +203,7 @@ GstPadProbeReturn to_converter(GstPad*, GstPadProbeInfo* info, gpointer) {
   return GST_PAD_PROBE_OK;
 }
 
-/// Why GStreamer must not read a stream that it would read wrongly; null: it may.
+/// Why GStreamer would misread the stream; null: it reads it right.
 const char* mistaken(const std::string& kind, const GstStructure& stream) {
   const auto text = [&](const char* field) {
     const gchar* const value = gst_structure_get_string(&stream, field);
@@ -274,7 +274,7 @@ void settle_colours(GstElement* converter) {
 
 gboolean wants_decoding(GstElement* decodebin, GstPad* pad, GstCaps* format, gpointer) {
   const GstStructure* const stream = gst_caps_get_structure(format, 0);
-  const gchar* const media = gst_structure_get_string(stream, "media");  // of RTP
+  const gchar* const media = gst_structure_get_string(stream, "media");  // RTP's field
   const std::string kind = media ? media : gst_structure_get_name(stream);
   for (const char* const other : {"audio", "text", "subpicture", "subtitle"}) {
     if (kind.starts_with(other)) return FALSE;
@@ -321,7 +321,7 @@ void GstTrouble::note_error(GstMessage* message) {
     cause_ = "there is no video in it";
   } else if (detail.find("reason not-negotiated") != std::string::npos) {
     cause_ = "GStreamer has no name for its pixel format";
-  } else if (detail.find("reason error (-5)") != std::string::npos) {  // GST_FLOW_ERROR, no more
+  } else if (detail.find("reason error (-5)") != std::string::npos) {  // GST_FLOW_ERROR
     cause_ = "it cannot be read";
   } else if ((cause_ + detail).find("Redirect to:") != std::string::npos) {
     cause_ = "a part of it is redirected, which is not followed";

@@ -32,7 +32,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
 }
 
-/// A field of a CSV row, without blanks and the quotes that some programs put around each.
+/// A CSV field without blanks and the quotes that some programs put around each.
 std::string field_of(std::string_view text) {
   text = trimmed(text);
   if (text.size() < 2 || text.front() != '"' || text.back() != '"') return std::string(text);
@@ -60,7 +60,7 @@ bool parse_key(std::string_view text, bool whole, double& key) {
          (!whole || (key == std::floor(key) && key <= kLastFrame));
 }
 
-/// A label as JSON: a line of a file, or a message during a run.
+/// A label in JSON: a line of a file, or a message during a run.
 struct LabelRow {
   std::optional<double> frame, time;  ///< number; seconds
   std::optional<std::string> name;    ///< class; none: the class ends
@@ -143,7 +143,7 @@ class LabelReader {
     if (!file) throw LabelError(path_ + ": cannot be read");
     for (std::string text; std::getline(file, text);) {
       std::string_view all = trimmed(text);
-      if (line_ == 0 && all.starts_with("\xef\xbb\xbf")) all.remove_prefix(3);  // spreadsheets'
+      if (line_ == 0 && all.starts_with("\xef\xbb\xbf")) all.remove_prefix(3);  // a BOM
       if (++line_ == 1) json_ = all.starts_with('{');
       json_ ? read_json(all) : line_ == 1 ? read_header(all) : read_row(all);
     }
@@ -217,7 +217,7 @@ class LabelReader {
     return number;
   }
 
-  /// As given; else numbers 0 to N-1 in numeric order, names in alphabetical order.
+  /// In the given order; otherwise numbers 0 to N-1 in numeric order, names in alphabetical order.
   void name_classes() {
     std::vector<std::string>& classes = labels_.classes_;
     for (const auto& [name, number] : known_) classes.push_back(name);
@@ -238,8 +238,8 @@ class LabelReader {
   const std::vector<std::string> given_;  ///< classes; empty: any
   Labels labels_;
   bool json_ = false;
-  std::size_t line_ = 0, row_line_ = 0;  ///< of this line; of the row before
-  std::map<std::string, int> known_;     ///< classes, numbered as they appear
+  std::size_t line_ = 0, row_line_ = 0;  ///< this line; the previous row's
+  std::map<std::string, int> known_;     ///< classes, numbered by first appearance
 };
 
 Labels read_labels(const std::string& path, std::vector<std::string> classes) {

@@ -26,9 +26,9 @@ class Labels {
   int of(std::int64_t number, std::chrono::nanoseconds pts) const;
   /// Names; a class's number is its index.
   const std::vector<std::string>& classes() const { return classes_; }
-  /// Whether a label holds until the next one, as people give them; else it is of one frame.
+  /// Whether a label holds until the next one, as live ones do; otherwise for one frame.
   bool lasting() const { return by_time_; }
-  /// Those that no row names.
+  /// Classes that no row names.
   std::vector<std::string> without_rows() const;
   /// Number of rows from frame `frames` on, and the last row's frame. {0, -1} for rows by time.
   std::pair<std::size_t, std::int64_t> beyond(std::int64_t frames) const;
@@ -48,9 +48,9 @@ class Labels {
 /// Reads a CSV file whose first line is `frame,class` or `time,class`, or JSON lines such as
 /// {"frame": 17, "class": "day"}; all rows have frames, or all have times. A frame row labels that
 /// frame alone, a time row all frames from that second to the next row; an empty class (null) means
-/// none. Keys ascend. Classes 0 to N-1 are used as they are; others are names, numbered
-/// alphabetically; unless `classes` says which there are, and in which order. At most 64 MiB, 4
-/// million rows, 1000 classes. Throws LabelError.
+/// none. Keys ascend. `classes`: the names in order; if empty, classes 0 to N-1 are used as they
+/// are, and others are numbered alphabetically. At most 64 MiB, 4 million rows, 1000 classes.
+/// Throws LabelError.
 Labels read_labels(const std::string& path, std::vector<std::string> classes = {});
 
 /// Labels that people give during a run. Thread-safe.

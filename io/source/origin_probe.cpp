@@ -10,7 +10,7 @@ namespace millrace::io {
 namespace {
 
 constexpr std::chrono::milliseconds kInterval(250);
-// After this silence the host is off, or a cable is out.
+// A host this silent is off, or a cable is out.
 constexpr std::chrono::milliseconds kNoAnswer(1000);
 
 /// Tries a server's addresses in turn.
@@ -35,7 +35,7 @@ class PortProbe {
 
  private:
   const std::vector<Address> addresses_;
-  std::size_t next_ = 0;      // to ask
+  std::size_t next_ = 0;      // address to ask
   std::optional<Dial> dial_;  // while awaiting an answer
   Clock::time_point asked_;
 };

@@ -33,7 +33,7 @@ std::optional<PictureSize> positive(std::int64_t width, std::int64_t height) {
   return PictureSize{width, height};
 }
 
-/// Of a key frame: RFC 6386, 9.1.
+/// Key frames only: RFC 6386, 9.1.
 std::optional<PictureSize> vp8_size(std::string_view frame) {
   return positive(little(frame, 6, 2) & 0x3fff, little(frame, 8, 2) & 0x3fff);
 }
@@ -58,7 +58,8 @@ struct TiffFields {
   std::int64_t width = 0, height = 0, bits = 1, orientation = 1;
 };
 
-/// The first picture's; their table may be anywhere in the file, in which TIFF begins at `start`.
+/// Fields of the first picture; its table may be anywhere in the file, in which TIFF begins at
+/// `start`.
 TiffFields tiff_fields(std::ifstream& file, std::string_view head, std::streamoff start = 0) {
   const bool big_endian = head[0] == 'M';
   constexpr std::int64_t kEntry = 12, kMost = 512;
@@ -109,7 +110,7 @@ std::string read_head(std::ifstream& file) {
   return head;
 }
 
-/// Of the picture whose file begins with `head`; not of TIFF.
+/// For all formats but TIFF.
 std::optional<PictureSize> head_size(std::string_view head) {
   const std::string_view tag = head.substr(0, 4);
   if (tag == "\x89PNG") return positive(big(head, 16, 4), big(head, 20, 4));
@@ -140,7 +141,7 @@ std::optional<PictureSize> JpegHeaders::read(std::string_view bytes) {
   return largest;
 }
 
-/// After each byte of a segment's head; the size once complete.
+/// Called after each byte of a segment's head; returns the size once complete.
 std::optional<PictureSize> JpegHeaders::look() {
   if (head_.size() < 2) return std::nullopt;
   const auto marker = std::uint8_t(head_[1]);

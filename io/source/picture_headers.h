@@ -1,4 +1,4 @@
-// Headers of pictures and video files, read before a library decodes them.
+// Reads the headers of pictures and video files before a library decodes them.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,10 @@ class JpegHeaders {
  public:
   /// Continues with `bytes`; the largest picture whose header ends there, if any.
   std::optional<PictureSize> read(std::string_view bytes);
-  /// Whether a picture's end was read, too.
+  /// Whether the end of a picture was read.
   bool ended() const { return ended_; }
-  /// Whether its three colours are sampled alike, but not simply, which some decoders get wrong.
+  /// Whether all three colours have equal sampling factors other than 1, which some decoders get
+  /// wrong.
   bool oddly_sampled() const { return odd_; }
 
  private:
@@ -42,15 +43,14 @@ std::optional<PictureSize> picture_size(const std::string& path);
 /// Whether a JPEG file lacks its end, which a decoder fills with grey.
 bool is_cut_jpeg(const std::string& path);
 
-/// How EXIF in a WebP file has the picture turned, 1 (not) to 8. OpenCV turns those of other
-/// formats.
+/// EXIF orientation of a WebP file, 1 (upright) to 8. OpenCV turns those of other formats.
 int webp_orientation(const std::string& path);
 
-/// Bits of a grey picture's pixel. Those with fewer than 8 come from OpenCV stretched to 0..255.
+/// Bits per pixel of a grey picture. OpenCV stretches fewer than 8 to 0..255.
 int grey_bits(const std::string& path);
 
 /// Intended seconds of a truncated AVI file; 0 if it isn't AVI or not truncated. (GStreamer counts
-/// what is there and takes such a file for a shorter, whole one.)
+/// the frames present and takes such a file for a shorter, whole one.)
 double cut_avi_duration(const std::string& path);
 
 }  // namespace millrace::io

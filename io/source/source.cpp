@@ -68,7 +68,7 @@ class ToldSource : public Source {
   const Teller teller_;
   std::int64_t number_ = 0;  // of the next frame in this pass
   bool first_ = true;
-  std::chrono::nanoseconds start_{0};  // stamp of its first frame
+  std::chrono::nanoseconds start_{0};  // stamp of this pass's first frame
 };
 
 }  // namespace

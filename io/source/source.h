@@ -1,4 +1,3 @@
-// The interface of frame sources and its opener; each kind of source has its own file.
 #pragma once
 
 #include <atomic>
@@ -54,7 +53,7 @@ struct SourceInfo {
   bool live = false;  ///< frames arrive at the stream's own rate, read or not
 };
 
-/// A source can't be opened, or broke. Names source and cause, without the URI's credentials.
+/// A source that can't be opened, or broke. Names source and cause, without the URI's credentials.
 struct SourceError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -75,7 +74,7 @@ class StreamHealth {
   std::atomic<std::int64_t> attempts{0};       ///< to reopen it, including failed ones
   std::atomic<std::int64_t> reconnects{0};     ///< attempts that gave a picture
   std::atomic<std::int64_t> frames_since{0};   ///< since the last connection
-  std::atomic<std::int64_t> lost_upstream{0};  ///< estimate: frames that never reached us
+  std::atomic<std::int64_t> lost_upstream{0};  ///< estimate: frames that never arrived
   std::atomic<std::int64_t> away_ms{0};        ///< over all breaks that ended
 
   /// Why it last broke or could not be opened: one line without credentials; "": never.
@@ -88,7 +87,7 @@ class StreamHealth {
     last_error_ = error;
   }
 
-  /// Lines for users since the last call, as for each picture that was refused.
+  /// Lines for users since the last call, such as one for each refused picture.
   std::vector<std::string> take_notes() const {
     const std::lock_guard lock(mutex_);
     return std::exchange(notes_, {});
@@ -119,28 +118,28 @@ class Source {
   /// Restarts at the first frame; false if this source can't.
   virtual bool rewind() = 0;
 
-  /// State of the connection. Non-null; outlives the source. Thread-safe.
+  /// Non-null; outlives the source. Thread-safe.
   virtual std::shared_ptr<const StreamHealth> health() const {
     return std::make_shared<StreamHealth>();
   }
 };
 
-/// Destroys `source` in a thread of its own, as it may hang on a driver or a dead file server. The
-/// future is ready once it is gone; without a wait, the thread is abandoned.
+/// Destroys `source` in a thread of its own, since it may hang on a driver or a dead file server.
+/// The future is ready once it is gone; without a wait, the thread is abandoned.
 std::future<void> destroy(std::unique_ptr<Source> source);
 
-/// Gives frames labels or targets from elsewhere: a file, a folder, another stream, people. Used by
-/// one thread at a time.
+/// Gives frames labels or targets from a file, a folder, another stream or people. Used by one
+/// thread at a time.
 struct Teller {
-  /// Sets `frame`'s label or target. `number` counts from 0, undecodable frames included; `since`
-  /// is the time since the first frame. A std::runtime_error ends the stream.
+  /// Sets `frame`'s label or target. `number` counts from 0, undecodable frames included; `since`:
+  /// time since the first frame. A std::runtime_error ends the stream.
   std::function<void(Frame& frame, std::int64_t number, std::chrono::nanoseconds since)> tell;
   int classes = 0;  ///< of its labels; 0: no labels
   /// Restarts at the first frame; false if it can't.
   std::function<bool()> rewind = [] { return true; };
 };
 
-/// `source` with labels or targets by `teller`. A rewind restarts at number 0.
+/// `source` with labels or targets from `teller`. A rewind restarts at number 0.
 std::unique_ptr<Source> with_teller(std::unique_ptr<Source> source, Teller teller);
 
 /// A kind of source, in a table for opener, checks, help and tests.
@@ -151,14 +150,14 @@ struct SourceKind {
   const char* port;     ///< default of a server's port; "": no server
   bool live;            ///< always live; false: depends on the stream
   std::unique_ptr<Source> (*open)(const SourceOptions&);
-  /// Throws SourceError if the URI itself is wrong; opens nothing. Null: only opening tells.
+  /// throws SourceError if the URI itself is wrong; opens nothing. Null: only opening can say
   void (*check)(const SourceOptions&) = nullptr;
 };
 std::span<const SourceKind> source_kinds();
 
 /// The entry for a URI's scheme; a bare path is a "file". Null: none.
 const SourceKind* source_kind(const std::string& uri);
-/// "" if the URI's scheme is known, else an error that lists all known schemes. Opens nothing.
+/// "" if the URI's scheme is known, otherwise an error that lists all known schemes. Opens nothing.
 std::string scheme_error(const std::string& uri);
 /// Throws SourceError for a URI that no source can have. Opens nothing.
 void check_source(const SourceOptions& options);

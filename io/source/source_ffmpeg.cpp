@@ -82,10 +82,10 @@ struct Recording {
     av_dict_set(&options, "protocol_whitelist", "none", 0);
     error = avformat_open_input(&opened, path.c_str(), nullptr, &options);
     av_dict_free(&options);
-    if (error == 0) format.reset(opened);  // else it has been freed
+    if (error == 0) format.reset(opened);  // otherwise already freed
   }
 
-  /// The stream of the largest pictures, no cover; null: none.
+  /// The stream of the largest pictures other than a cover; null: none.
   AVStream* video() const {
     const auto pixels = [](const AVStream* stream) {
       return std::int64_t(stream->codecpar->width) * stream->codecpar->height;
@@ -112,7 +112,7 @@ const std::int32_t* stream_matrix(const AVStream& stream) {
       av_stream_get_side_data(&stream, AV_PKT_DATA_DISPLAYMATRIX, nullptr));
 }
 
-/// EXIF's number of a display matrix of quarter turns; null: 1.
+/// EXIF orientation of a display matrix of quarter turns; null: 1.
 int orientation_of(const std::int32_t* matrix) {
   if (!matrix) return 1;
   const bool aside = matrix[0] == 0 && matrix[1] != 0;
@@ -176,7 +176,7 @@ class FfmpegSource : public Source {
     if (!recording_->format)
       throw source_error(options_, why("FFmpeg cannot read it", recording_->error));
     AVFormatContext& format = *recording_->format;
-    // Without a header its streams appear later, and would be decoded without the bound.
+    // Streams of a format without header appear later, and would be decoded without the bound.
     if (!(format.ctx_flags & AVFMTCTX_NOHEADER)) {
       std::vector<AVDictionary*> bounds(format.nb_streams);
       for (AVDictionary*& bound : bounds) av_dict_set_int(&bound, "max_pixels", bound_pixels(), 0);
@@ -197,7 +197,7 @@ class FfmpegSource : public Source {
       throw source_error(options_, why("FFmpeg cannot decode it", error));
   }
 
-  /// A decoder counts rows that it pads to 64 pixels.
+  /// Includes the rows that a decoder pads to 64 pixels.
   std::int64_t bound_pixels() const {
     return options_.max_pixels + 64 * std::min<std::int64_t>(options_.max_pixels, 1 << 16);
   }
@@ -206,7 +206,7 @@ class FfmpegSource : public Source {
       throw source_error(options_, too_many_pixels(size.width, size.height, options_.max_pixels));
   }
 
-  /// The next picture; FFmpeg's error or AVERROR_EOF if none.
+  /// Decodes the next picture; returns 0, FFmpeg's error or AVERROR_EOF.
   int decode() {
     for (;;) {
       const int error = avcodec_receive_frame(decoder_.get(), picture_.get());
@@ -256,7 +256,7 @@ class FfmpegSource : public Source {
     stamp(out);
   }
 
-  /// Colours as FFmpeg's own scale filter takes them.
+  /// Takes colours as FFmpeg's own scale filter does.
   void convert() {
     const auto from = AVPixelFormat(picture_->format);
     scaler_.reset(sws_getCachedContext(
@@ -277,7 +277,7 @@ class FfmpegSource : public Source {
               scaled_->linesize);
   }
 
-  /// A picture without a time follows the one before.
+  /// A picture without a time follows the previous one.
   void stamp(Frame& out) {
     const std::int64_t start = stream_->start_time != AV_NOPTS_VALUE ? stream_->start_time : 0;
     const std::int64_t at = picture_->best_effort_timestamp;
@@ -299,8 +299,8 @@ class FfmpegSource : public Source {
   const Owned<AVFrame> picture_{av_frame_alloc()}, scaled_{av_frame_alloc()};
   Owned<SwsContext> scaler_;
   Frame first_;             // decoded while opening; width 0: read since
-  bool begun_ = false;      // there was a picture
-  std::string wrong_;       // with the latest that could not be decoded
+  bool begun_ = false;      // a picture was decoded
+  std::string wrong_;       // cause of the latest undecodable picture
   double reached_s_ = 0.0;  // on any track
   std::chrono::nanoseconds last_{0};
 };

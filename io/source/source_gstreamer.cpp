@@ -14,7 +14,7 @@ using std::chrono::milliseconds, std::chrono::nanoseconds;
 
 // Frames decoded before a break are delivered for this long.
 constexpr milliseconds kDrainLimit(500);
-// A recording that delivers nothing for so long has hung, or its demuxer has.
+// A recording silent for this long has hung, or its demuxer has.
 constexpr int kFileSilence = 3;  // times the limit for the first picture
 
 double seconds(GstClockTime time) {
@@ -193,7 +193,7 @@ class GStreamerSource : public Source {
     return ReadStatus::end;
   }
 
-  /// A recording, which has no reason to pause; a pipe may.
+  /// Whether this is a recording, which has no reason to pause, as a pipe may.
   bool is_stored() const {
     const Uri uri = split_uri(options_.uri);
     std::error_code ignored;
@@ -219,7 +219,7 @@ class GStreamerSource : public Source {
     if (!caps || !buffer || !gst_video_info_from_caps(&info, caps)) {
       throw source_error(options_, "its appsink does not produce raw video");
     }
-    // Without a size in its input, a decoder has already decoded; the picture goes no further.
+    // A decoder whose input names no size has already decoded; stop its picture here.
     if (std::int64_t(info.width) * info.height > options_.max_pixels)
       throw source_error(options_, too_many_pixels(info.width, info.height, options_.max_pixels));
     const GstVideoFormat wanted =

@@ -47,7 +47,7 @@ class PictureNames {
     std::error_code ignored;
     return first_ < 0 ? index < count() : fs::exists(at(index), ignored);
   }
-  /// Files beyond a missing one; their `first` counts from 0 as indices do.
+  /// Files after a gap; `first` counts from 0, as an index.
   Numbers beyond(std::int64_t index) const {
     if (first_ < 0) return {};
     const Numbers found = numbers_from(numbered_, first_ + index);
@@ -63,8 +63,8 @@ class PictureNames {
   int classes() const { return classes_; }
 
  private:
-  /// The pictures of one folder per class, numbered in order of their names; shuffled: a `seed`
-  /// gives the same order on every machine. None if `folder` holds pictures itself.
+  /// Lists one folder of pictures per class, numbered in order of their names, and shuffles them: a
+  /// `seed` gives the same order on every machine. None if `folder` holds pictures itself.
   void list_classes(const std::string& folder, std::uint64_t seed) {
     constexpr int kMostClasses = 1000;
     std::error_code error;
@@ -151,7 +151,7 @@ class ImagesSource : public Source {
     return on;
   }
 
-  /// False, and why in wrong_, if it is no whole picture or too large.
+  /// False if the file is no whole picture or too large; wrong_ says why.
   bool decode(const std::string& path) {
     const std::optional<PictureSize> size = picture_size(path);
     if (!size) return decode_other(path);
@@ -171,12 +171,12 @@ class ImagesSource : public Source {
       if (options_.channels == 3) cv::cvtColor(picture_, picture_, cv::COLOR_BGR2RGB);
       turn(picture_, webp_orientation(path), picture_);
       return true;
-    } catch (const cv::Exception&) {  // as some decoders do
+    } catch (const cv::Exception&) {  // some decoders throw
       return false;
     }
   }
 
-  /// A picture whose header is unknown here.
+  /// A picture whose header picture_size() does not know.
   bool decode_other(const std::string& path) {
     try {
       SourceOptions options = options_;

@@ -1,4 +1,3 @@
-// Files named by an images: URI.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +24,15 @@ NumberedName parse_numbered(const std::string& pattern);
 /// The pictures in a folder, or files that match a name with * and ?, sorted by name.
 std::vector<std::string> list_pictures(const std::string& folder_or_glob);
 
-/// Numbers of existing files.
 struct Numbers {
   std::int64_t first = -1;  ///< the lowest; -1: none
   std::int64_t count = 0;
 };
 
-/// Of the existing files, from number `least` on.
+/// Counts the existing files from number `least` on.
 Numbers numbers_from(const NumberedName& name, std::int64_t least);
 
-/// By its name's first character, as other programs take it.
+/// Whether its name begins with a dot.
 bool is_hidden(const std::filesystem::path& path);
 
 }  // namespace millrace::io

@@ -21,17 +21,16 @@ constexpr std::chrono::nanoseconds kLongestPeriod = std::chrono::hours(24);
 /// Stamps beyond this are cut: times add up without overflow.
 constexpr std::chrono::nanoseconds kLatest{std::int64_t(1) << 61};
 
-/// A stream's own rate; 0 if it is none that a stream can have.
+/// A stream's own rate; 0 if impossible.
 inline double plausible_rate(double fps) {
   return fps >= 1e9 / double(kLongestPeriod.count()) && fps <= 1e6 ? fps : 0.0;
 }
 
-/// A frame's time at that rate; 0: unknown.
 inline std::chrono::nanoseconds frame_period(double fps) {
   return std::chrono::nanoseconds(plausible_rate(fps) > 0.0 ? std::int64_t(1e9 / fps) : 0);
 }
 
-/// A stamp in seconds; 0 if it is not a number.
+/// A stamp in seconds; 0 for NaN.
 inline std::chrono::nanoseconds stamp_of(double seconds) {
   const double most = double(kLatest.count());
   return std::chrono::nanoseconds(
@@ -62,14 +61,14 @@ inline void require_whole(const SourceOptions& options, double reached_s, double
 /// Adds an entry, before other threads use the table. Throws std::invalid_argument if it exists.
 void add_source_kind(const SourceKind& kind);
 
-// All throw SourceError. Without GStreamer and OpenCV only open_synth() works.
+// open_* throw SourceError. Without GStreamer and OpenCV only open_synth() works.
 std::unique_ptr<Source> open_file(const SourceOptions& options);
 std::unique_ptr<Source> open_stream(const SourceOptions& options);
 std::unique_ptr<Source> open_synth(const SourceOptions& options);
 std::unique_ptr<Source> open_images(const SourceOptions& options);
 void check_synth(const SourceOptions& options);
 void check_images(const SourceOptions& options);
-/// Without `wait`, read() returns the first picture, or throws; then info() is valid.
+/// Without `wait`, read() returns the first picture, or throws; only then is info() valid.
 std::unique_ptr<Source> open_gstreamer(const SourceOptions& options, bool wait = true);
 
 }  // namespace millrace::io

@@ -43,13 +43,13 @@ std::unique_ptr<Source> open_file(const SourceOptions& options) {
     try {
       return codecs().open_ffmpeg(options, path);
     } catch (const SourceError&) {
-      throw first;  // more helpful: it names what is missing
+      throw first;  // the first error names what is missing
     }
   }
 }
 
-// A user's pipeline may end. Cameras and endless streams break, and so does whatever an RTSP server
-// ends: many know a length, or say goodbye when they restart.
+// A user's pipeline may end. Cameras and endless streams only break, and so do RTSP streams: many
+// have a length, or say goodbye when their server restarts.
 std::unique_ptr<Source> open_stream(const SourceOptions& options) {
   std::unique_ptr<Source> first = open_gstreamer(options);
   const SourceInfo info = first->info();

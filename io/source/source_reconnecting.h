@@ -35,7 +35,7 @@ class Backoff {
     ceiling_ = std::min(2 * ceiling_, most_);
     return milliseconds(draw(random_));
   }
-  /// After a success: the next wait is short.
+  /// Shortens the next wait, after a success.
   void reset() { ceiling_ = std::min(2 * least_, most_); }
 
  private:
@@ -55,7 +55,7 @@ OriginProbe make_origin_probe(const std::string& uri);
 
 struct ReconnectParts {
   std::unique_ptr<Source> first;  ///< open
-  /// Starts reopening the stream and returns at once; errors come through read(), or SourceError.
+  /// starts reopening the stream and returns at once; errors come through read(), or SourceError
   std::function<std::unique_ptr<Source>()> reopen;
   OriginProbe probe;        ///< null: attempts follow time alone
   bool end_is_loss = true;  ///< the end of the stream counts as a break
@@ -63,7 +63,7 @@ struct ReconnectParts {
 
 /// Joins the frames of successive connections with strictly growing stamps. While the stream is
 /// away, read() returns `timeout` and takes little longer than that. Attempts follow a Backoff,
-/// from start to start; one is made at once when the origin becomes reachable again.
+/// from start to start; one begins at once when the origin becomes reachable again.
 class ReconnectingSource : public Source {
  public:
   ReconnectingSource(ReconnectParts parts, const ReconnectOptions& options)
@@ -77,7 +77,7 @@ class ReconnectingSource : public Source {
         connected_since_(last_frame_) {}
   ~ReconnectingSource() override { let_go(); }
 
-  /// Of the latest connection with a picture.
+  /// From the latest connection with a picture.
   SourceInfo info() const override { return info_; }
   ReadStatus read(Frame& out, std::chrono::milliseconds timeout) override {
     if (!health_->connected && came_back()) attempt();
@@ -93,7 +93,7 @@ class ReconnectingSource : public Source {
   static constexpr std::chrono::nanoseconds kSlack = std::chrono::seconds(2);
   /// A slow stream is silent after this many missing frames.
   static constexpr int kMissing = 3;
-  /// A connection this long was stable and resets the backoff.
+  /// A connection this old is stable and resets the backoff.
   static constexpr std::chrono::milliseconds kSound{2000};
   /// A connection slower to close is abandoned; at most kMostPending are.
   static constexpr std::chrono::milliseconds kLetGo{1000};
@@ -166,7 +166,7 @@ class ReconnectingSource : public Source {
       reached_.reset();
       next_attempt_ = now + backoff_.next();
     } else if (!silent && reached_ == true) {
-      reached_.reset();  // it was reachable but may no longer be
+      reached_.reset();  // the origin was reachable but may no longer be
     }
     silent_ = std::chrono::nanoseconds(0);
   }
@@ -200,8 +200,8 @@ class ReconnectingSource : public Source {
     std::future<void> closing = destroy(std::move(now_));
     if (!closed(closing, kLetGo)) closing_.push_back(std::move(closing));
   }
-  // True once when the origin becomes reachable again. Reachable ones aren't probed any more: that
-  // would fill the accept queue of a frozen server.
+  // True once when the origin becomes reachable again. A reachable origin isn't probed any more:
+  // that would fill the accept queue of a frozen server.
   bool came_back() {
     if (!parts_.probe || reached_ == true) return false;
     const std::optional<bool> answer = parts_.probe();
@@ -227,7 +227,7 @@ class ReconnectingSource : public Source {
 
   std::unique_ptr<Source> now_;         // null between attempts
   std::chrono::nanoseconds silent_{0};  // spent waiting for the next picture
-  Clock::time_point last_frame_;        // of any connection
+  Clock::time_point last_frame_;        // over all connections
   Clock::time_point connected_since_;   // first picture of this connection
   Clock::time_point next_attempt_;
   std::optional<bool> reached_;  // the probe's last answer in this break

@@ -20,11 +20,11 @@ constexpr int kMaxSide = 16384;
 constexpr std::int64_t kDriftPeriod = 500;
 
 struct StreamOptions {
-  SceneOptions scene;       ///< of scene 0; the others differ in their seeds
+  SceneOptions scene;       ///< scene 0; the others differ in their seeds
   std::int64_t frames = 0;  ///< 0: endless
   int scenes = 1;
   std::int64_t turn = 100;  ///< frames per scene
-  bool random = false;      ///< on average, then a random other scene
+  bool random = false;      ///< order=random
   double drift = 0;         ///< share by which the light falls
 };
 

@@ -1,4 +1,4 @@
-// Random numbers that, unlike std's distributions, are the same on every machine.
+// Unlike std's distributions, gives the same random numbers on every machine.
 #pragma once
 
 #include <cstdint>

@@ -41,7 +41,7 @@ struct Shape {
   Kind kind = Kind::disc;
   std::int64_t radius = 0;  // of the circumscribed circle
   Bounce x, y;
-  Colour light{}, dark{};                   // the texture runs between the two,
+  Colour light{}, dark{};                   // the texture runs between light and dark,
   std::int64_t stripe_x = 0, stripe_y = 0;  // across the shape in this direction
 
   /// Distance of (dx, dy) from the centre to the outline; negative outside.

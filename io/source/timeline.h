@@ -12,7 +12,7 @@
 
 namespace millrace::io {
 
-/// Maps a source's stamps to strictly growing ones. Plausible steps are kept. If stamps are
+/// Maps a source's stamps to strictly growing ones. Plausible steps are preserved. If stamps are
 /// missing, restart or jump, time advances by the elapsed time or by one period. Thread-bound.
 class Timeline {
  public:
@@ -31,7 +31,8 @@ class Timeline {
     steps_.fill(usual_);
   }
 
-  /// The next frame's stamp. `elapsed`: clock time since the last one; 0: unknown, as for files.
+  /// The next frame's stamp. `elapsed`: clock time since the previous frame; 0: unknown, as for
+  /// files.
   nanoseconds map(nanoseconds pts, nanoseconds elapsed = nanoseconds(0)) {
     pts = std::clamp(pts, -kLatest, kLatest);
     const nanoseconds step = pts - source_;
@@ -50,18 +51,18 @@ class Timeline {
     } else {
       const bool stamped = step != nanoseconds(0);
       if (!stamped) next = last_ + (elapsed > nanoseconds(0) ? elapsed : made_up());
-      stamps_ = stamps_ || stamped;  // else the source has none
+      stamps_ = stamps_ || stamped;  // else the source has no stamps
       if (stamps_ || elapsed > nanoseconds(0)) count_lost(stamps_ ? step : elapsed);
       learn(stamped ? step : elapsed, elapsed > nanoseconds(0));
     }
     return last_ = std::max(next, last_ + kLeastStep);
   }
-  /// The next stamp is from another connection or another pass over a file.
+  /// Announces that the next stamp is from another connection or another pass over a file.
   void broke_off() { broken_off_ = true; }
 
   /// The recent frame time without losses.
   nanoseconds usual() const { return usual_; }
-  /// Frames per second by the source or else the stamps; 0 until enough stamps have been seen.
+  /// Frames per second, from the source or from the stamps; 0 until enough stamps have been seen.
   double rate() const { return rate_known_ ? 1e9 / double(made_up().count()) : 0.0; }
   /// Estimated frames missing in gaps between stamps, breaks included. Inexact after a change of
   /// rate until the new rate is the usual one.
@@ -70,14 +71,14 @@ class Timeline {
  private:
   // A step of up to this many periods is no jump: some streams have very few frames per second.
   static constexpr int kPatience = 10;
-  // What determines an unknown rate; of a live source, longer than a burst.
+  // An unknown rate is known after so many steps and, if live, so much time: more than a burst.
   static constexpr std::size_t kEnough = 8;  ///< steps
   static constexpr nanoseconds kLongEnough{250'000'000};
   static constexpr nanoseconds kLeastStep{1000};
 
   // The mean of the steps near the median, so that gaps don't count and jitter cancels out.
-  // `by_time`: steps no longer than the median make up half of the time, not of all steps: frames
-  // that come in a burst, having waited for their reader, don't count either.
+  // `by_time`: the median is taken over time rather than over steps, so that frames that come in a
+  // burst, having waited for their reader, don't count either.
   static nanoseconds usual_step(std::span<const nanoseconds> steps, bool by_time = false) {
     std::array<nanoseconds, kWindow> sorted;
     const auto end = std::copy(steps.begin(), steps.end(), sorted.begin());
@@ -103,7 +104,7 @@ class Timeline {
     return step < -slack_ || step > elapsed + std::min(patience, kPatience * kLongestPeriod);
   }
   // Lateness is summed up first, since jitter makes one step long and the next one short. Frames
-  // that seemed lost and catch up were delayed: a busy server stamps them as they leave.
+  // that seemed lost and catch up were only delayed: a busy server stamps them as they leave.
   void count_lost(nanoseconds step) {
     if (!rate_known_) return;
     late_ += step - grid_;
@@ -113,10 +114,10 @@ class Timeline {
     lost_ += missing;
     delayed_ = ++quiet_ > 8 * kWindow ? 0 : delayed_ + missing;
     late_ = std::max(late_ - missing * grid_, -grid_);
-    // Rates are inexact, most of all those of the stamps: fractions of a frame are forgotten.
+    // Rates are inexact, most of all those from stamps: fractions of a frame decay.
     late_ -= late_ / (period_ > nanoseconds(0) ? 256 : 4);
   }
-  /// Steps that vary much tell no frame time, if the source does. A new rate has lost nothing.
+  /// Steps that vary much define no frame time if the source does. A change of rate loses nothing.
   void regulate() {
     const auto near = std::ranges::count_if(
         steps_, [&](nanoseconds step) { return std::chrono::abs(step - usual_) <= usual_ / 50; });
@@ -135,7 +136,7 @@ class Timeline {
       usual_ = usual_step(steps_);
       regulate();
     } else if (seen_ >= kEnough && (!live || learned_ >= kLongEnough)) {
-      // Unknown rate: these few steps stand for all.
+      // these few steps stand for all
       usual_ = usual_step(std::span(steps_).first(std::min(seen_, steps_.size())), live);
       steps_.fill(usual_);
       grid_ = usual_;
@@ -149,7 +150,7 @@ class Timeline {
   const nanoseconds slack_;
   bool rate_known_;    // from the source, or after enough steps
   nanoseconds usual_;  // frame time
-  nanoseconds grid_;   // the same, if it is sure: what losses are counted by
+  nanoseconds grid_;   // the frame time that losses are counted by, once it is certain
   std::array<nanoseconds, kWindow> steps_{};
   std::size_t seen_ = 0;    // steps learned from
   nanoseconds learned_{0};  // their sum
@@ -159,11 +160,11 @@ class Timeline {
   bool broken_off_ = false;
   nanoseconds source_{0};  // last input stamp
   nanoseconds last_{0};    // last output stamp
-  nanoseconds offset_{0};  // between the two
+  nanoseconds offset_{0};  // last_ - source_
   nanoseconds late_{0};    // behind the usual rate, less than a frame
   std::int64_t lost_ = 0;
-  std::int64_t delayed_ = 0;  // of those, recently: may still come
-  std::size_t quiet_ = 0;     // steps since
+  std::int64_t delayed_ = 0;  // of lost_, recently: may still arrive
+  std::size_t quiet_ = 0;     // steps since the last delayed one
 };
 
 }  // namespace millrace::io

@@ -1,4 +1,4 @@
-// Pictures that lie on their side, or in a mirror.
+// Turns or mirrors pictures upright.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace millrace::io {
 
-/// `orientation`: as in EXIF, 1 (upright) to 8. Whether width and height change places.
+/// Whether `orientation`, as in EXIF, 1 (upright) to 8, swaps width and height.
 inline bool lies_aside(int orientation) {
   return orientation > 4;
 }

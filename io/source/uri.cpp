@@ -45,7 +45,7 @@ std::size_t credentials_length(std::string_view text) {
   return path ? 0 : last + 1;
 }
 
-/// \param text ends with the key.
+/// `text`: ends with the key.
 bool names_a_secret(std::string_view text) {
   constexpr std::array<std::string_view, 15> endings = {
       "pw",  "pwd", "psw",  "pas",   "pass",   "passwd",    "password",   "passphrase",
@@ -57,7 +57,7 @@ bool names_a_secret(std::string_view text) {
                      [&](std::string_view ending) { return lower.ends_with(ending); });
 }
 
-// In queries and in properties of GStreamer elements: "token=x", "user-pw = x".
+// Hides values in queries and in properties of GStreamer elements: "token=x", "user-pw = x".
 void hide_secrets(std::string& text) {
   for (std::size_t at = 0; (at = text.find('=', at)) != std::string::npos; ++at) {
     const std::size_t last = at == 0 ? text.npos : text.find_last_not_of(' ', at - 1);
@@ -108,7 +108,7 @@ std::string authority_error(const Uri& uri, int least_port) {
       std::string_view(uri.rest).substr(std::min<std::size_t>(2, uri.rest.size()));
   const std::string_view before = text.substr(0, text.find_first_of("/?#"));
   const std::size_t secret = credentials_length(text);
-  // Behind credentials that end before it, only '#' is no part of a path or a query.
+  // Where credentials extend past the authority, only '#' cannot be part of a path or query.
   if (secret > before.size() && (before.find('@') == before.npos || text[before.size()] == '#'))
     return "write # / ? @ in a user or password as %23 %2F %3F %40";
   const bool brackets = at.host.find_first_of("[]") != std::string::npos;

@@ -1,4 +1,3 @@
-// URI parsing for the source openers. Only redacted() in source.h is public.
 #pragma once
 
 #include <string>
@@ -26,7 +25,8 @@ struct Authority {
   std::string user, password;
 };
 Authority authority(const Uri& uri);
-/// "" if `uri` names a host, and a port from `least_port` to 65535 or none; else what is wrong.
+/// "" if `uri` names a host, and a port from `least_port` to 65535 or none; otherwise what is
+/// wrong.
 std::string authority_error(const Uri& uri, int least_port = 1);
 
 /// Decodes "%20" etc. A "%" without two hexadecimal digits stays.

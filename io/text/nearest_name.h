@@ -1,4 +1,3 @@
-// "Did you mean" for unknown names.
 #pragma once
 
 #include <algorithm>

@@ -13,8 +13,8 @@
 
 namespace millrace::io {
 
-/// Copies frames into a fixed pool of buffers; drops a frame if none is free. push() is for one
-/// thread at a time; the counts are thread-safe.
+/// Copies frames into a fixed pool of buffers; drops a frame if none is free. push(): one thread at
+/// a time; the counts are thread-safe.
 class VideoFeed {
  public:
   explicit VideoFeed(const VideoWriterOptions& options) : options_(options) {

@@ -1,4 +1,3 @@
-// A video file, written by GStreamer's threads and renamed when complete.
 #include <fcntl.h>
 #include <sys/file.h>
 
@@ -25,7 +24,7 @@ std::string error_text(GstMessage* message) {
   return GstOwned<GError>(raw_error)->message;
 }
 
-// For the encoder to finish and the muxer to write its index.
+// Time for the encoder to finish and the muxer to write its index.
 constexpr std::chrono::seconds kFinishLimit(30);
 
 // OpenH264 complains on stderr at EOS. It holds no frame back, so EOS bypasses it.
@@ -86,7 +85,7 @@ class VideoFile : public VideoWriter {
   std::string where() const override { return path_; }
 
  private:
-  // Without frames there is no file.
+  // Removes the file, which has no frames.
   void give_up() {
     gst_element_set_state(pipeline_.get(), GST_STATE_NULL);
     std::error_code ignored;
@@ -101,7 +100,7 @@ class VideoFile : public VideoWriter {
     if (fs::is_directory(path_, error)) throw std::runtime_error(path_ + ": is a folder");
   }
 
-  /// Two runs writing one file would mix their frames.
+  /// Locks the file: two runs writing it would mix their frames.
   void claim() {
     claim_ = Descriptor(::open(part_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
     if (claim_ && ::flock(claim_.get(), LOCK_EX | LOCK_NB) == 0) return;

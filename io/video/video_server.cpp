@@ -1,4 +1,4 @@
-// Video served over RTSP, encoded once for all viewers and only while there are any.
+// Encodes once for all RTSP viewers, and only while there are any.
 #include <mutex>
 #include <stdexcept>
 #include <string_view>
@@ -14,7 +14,7 @@
 namespace millrace::io {
 namespace {
 
-// Queued for TCP viewers before the oldest is dropped.
+// Time queued for TCP viewers; beyond it, the oldest buffers are dropped.
 constexpr guint64 kBacklog = GST_SECOND;
 
 /// Shared with the server's callbacks, which may outlive the writer.
@@ -54,11 +54,11 @@ void on_media(GstRTSPMediaFactory*, GstRTSPMedia* media, gpointer shared) {
   stage->source = std::move(source);
 }
 
-// Connections without a stream, which takes the password if one is required: they may stay this
-// long, and give way to newcomers when there are many.
+// A connection without a stream, which needs the password if there is one, may stay this long, and
+// gives way to newcomers when there are many.
 constexpr gint64 kStrangerPatience = 20 * G_USEC_PER_SEC;
 constexpr int kMostClients = 64;
-constexpr char kSince[] = "millrace-since";  // when it connected, in microseconds
+constexpr char kSince[] = "millrace-since";  // when a client connected, in microseconds
 
 bool is_stranger(GstRTSPClient* client) {
   return GstOwned<GList>(gst_rtsp_client_session_filter(client, nullptr, nullptr)) == nullptr;
@@ -98,7 +98,7 @@ GstOwned<GstRTSPAuth> new_auth(const Authority& at) {
   return auth;
 }
 
-// A nonce that GStreamer has given is remembered as long as the auth object lives.
+// One auth object per client: it remembers each nonce it has given as long as it lives.
 void on_client_to_ask(GstRTSPServer*, GstRTSPClient* client, gpointer authority) {
   gst_rtsp_client_set_auth(client, new_auth(*static_cast<const Authority*>(authority)).get());
 }
@@ -124,7 +124,7 @@ void on_session(GstRTSPClient*, GstRTSPSession* session, gpointer seconds) {
   gst_rtsp_session_set_timeout(session, GPOINTER_TO_UINT(seconds));
 }
 
-// Every answer that asks for the password costs memory while the connection lasts.
+// Closes a client that is refused too often: each refusal costs memory while the connection lasts.
 void on_answer(GstRTSPClient* client, GstRTSPSession*, GstRTSPMessage* message, gpointer refused) {
   constexpr int kMostRefusals = 8;
   GstRTSPStatusCode status{};

@@ -1,4 +1,3 @@
-// Video output: to a file, or to viewers over RTSP.
 #pragma once
 
 #include <chrono>
@@ -17,11 +16,11 @@ struct VideoWriterOptions {
   int channels = 3;  ///< 3: RGB, 1: grey
   double fps = 0.0;  ///< approximate frame rate; 0: 25
   int waiting = 4;   ///< most frames waiting for the encoder
-  /// RTSP: a viewer silent for this long is dropped.
+  /// RTSP: a viewer silent for this long is dropped
   std::chrono::seconds patience{60};
 };
 
-/// Encodes in its own threads. write() and finish() are for one thread, the rest is thread-safe.
+/// Encodes in its own threads. write() and finish(): one thread; the rest is thread-safe.
 class VideoWriter {
  public:
   /// Calls finish() if necessary and ignores its errors.
@@ -34,14 +33,14 @@ class VideoWriter {
   /// std::runtime_error "WHERE: cause" if this or any encoding before failed. Call it once.
   virtual void finish() = 0;
 
-  /// Frames given to the encoder; for RTSP, only while somebody watches.
+  /// Frames passed to the encoder; for RTSP, only while somebody watches.
   virtual std::int64_t written() const = 0;
   virtual std::int64_t dropped() const = 0;
   /// The file, or the URI with the actual port.
   virtual std::string where() const = 0;
 };
 
-/// "" if video can go to `to`, else why not. Opens nothing.
+/// "" if video can go to `to`, otherwise why not. Opens nothing.
 std::string video_target_error(const std::string& to);
 
 /// A file is named FILE.part until finished; if the process dies, that plays up to its last second.
