@@ -19,14 +19,14 @@
 namespace millrace::app {
 namespace {
 
-constexpr int kMostModules = 4096;  // as many as stages
+constexpr int kMostModules = 4096;  // also the most stages
 
 template <std::size_t kCount>
 std::size_t place_of(const char* const (&names)[kCount], const std::string& name) {
   return std::size_t(std::find(names, names + kCount, name) - names);
 }
 
-/// Takes over the kernels that a checkpoint's run chose by timing, for bit-identical results.
+/// Reuses the kernels that a checkpoint's run chose by timing, for bit-identical results.
 void take_kernels(const std::string& json) {
   gpu::Choices made;
   const auto kept = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
@@ -38,7 +38,7 @@ void take_kernels(const std::string& json) {
 }
 
 /// Calls `check`; turns its std::invalid_argument into a ConfigError. Most library errors name the
-/// key first ("model.layer[2] (conv): ..."); else it is `fallback`.
+/// key first ("model.layer[2] (conv): ..."); for the others it is `fallback`.
 template <class Check>
 void check_located(const Config& config, const std::string& fallback, const Check& check) {
   try {
@@ -198,7 +198,7 @@ void check_told(const Config& config, const stages::ImageShape& sample,
     Teacher(config, sample, made);
 }
 
-/// A preset may not be given another preset's keys.
+/// Refuses keys of another preset.
 void check_preset(const Config& config, const std::string& preset) {
   if (preset == "partime-cnn") return;
   for (const auto& [key, plain] :
@@ -208,7 +208,7 @@ void check_preset(const Config& config, const std::string& preset) {
   }
 }
 
-/// Re-cutting moves modules between stages, each with one worker.
+/// Throws unless modules can move between stages: each must have one worker.
 void check_policy(const Config& config) {
   if (config.monitor.policy != "recut") return;
   if (config.pipeline.stages == 1)

@@ -1,4 +1,5 @@
-// Turns a config into a trainer's options and checks what it names, for run, check and bench.
+// Turns a config into a trainer's options and checks the files and devices it names, for run, check
+// and bench.
 #pragma once
 
 #include <stdexcept>
@@ -28,7 +29,8 @@ auto check_key(const Config& config, const std::string& key, const Check& check)
   }
 }
 
-/// How much past a sample holds, and whether the network predicts a change. Throws ConfigError.
+/// How many past frames a sample holds, and whether the network predicts a change. Throws
+/// ConfigError.
 stages::Forecast forecast_of(const Config& config);
 /// [model], with "auto" resolved.
 stages::ModelSpec model_of(const Config& config);
@@ -51,12 +53,12 @@ bool told_live(const Config& config);
 
 /// Resolves correction.kind "auto": "none" if gradients are fresh; for networks that predict
 /// changes, "local" where it fits, with heads of kernel 3; otherwise "inverse-age", the best rule
-/// for gradients from downstream, with beta1 = 0, as a running mean makes old gradients even older.
-/// Networks that predict changes also get a warm-up of 50 updates unless the config sets the
+/// for gradients from downstream, with beta1 = 0, since a running mean makes old gradients even
+/// older. Networks that predict changes also get a warm-up of 50 updates unless the config sets the
 /// optimizer's kind or schedule. Keys that the config sets stay. See docs/old-gradients.md.
 void choose_correction(const Config& config, const engine::Schedule& schedule,
                        engine::TrainerOptions& options);
-/// Whether the optimizer keeps a running mean of gradients.
+/// Whether the optimizer has a running mean of gradients.
 bool has_beta1(const stages::OptimizerSpec& optimizer);
 /// "inverse-age (auto): rate / (1 + age in frames), adam's beta1 0".
 std::string describe_correction(const Config& config, const engine::TrainerOptions& options);
@@ -70,9 +72,9 @@ void require_outputs(const Config& config, const std::string& trace = "");
 /// Checks one file named by an option. Throws std::invalid_argument "PATH: cause".
 void require_writable(const std::string& path);
 
-/// The shape of a sample, as far as the config sets it.
+/// The shape of a sample; 0 for sizes that the config leaves open.
 stages::ImageShape configured_shape(const Config& config);
-/// The shape of a sample; opens the source if the config leaves the size open.
+/// Opens the source if the config leaves a size open.
 stages::ImageShape sample_of(const Config& config);
 
 }  // namespace millrace::app

@@ -41,7 +41,6 @@ std::string hash_of(std::string_view bytes) {
   return text;
 }
 
-/// The bytes of a file, with their hash.
 std::string to_hashed_safetensors(const stages::StateDict& state, stages::Metadata metadata) {
   metadata[kKey] = std::string(kDigits, '0');
   std::string bytes = stages::to_safetensors(state, metadata);
@@ -168,7 +167,7 @@ CheckpointFiles::Loaded CheckpointFiles::read() const {
 
 void CheckpointFiles::set_aside() {
   for (const std::string& path : {newest_, previous_}) {
-    std::error_code ignored;  // then it is replaced, like any damaged one
+    std::error_code ignored;  // the damaged file is then overwritten
     std::filesystem::rename(path, std::filesystem::path(path).replace_extension("damaged"),
                             ignored);
   }

@@ -22,7 +22,7 @@ class CheckpointFiles {
   explicit CheckpointFiles(std::string folder);
 
   /// Writes `state` as the newest checkpoint; the newest so far becomes the previous one unless it
-  /// is damaged. On failure, or if `state` is not finite, leaves both as they are and throws
+  /// is damaged. On failure, or if `state` is not finite, leaves both unchanged and throws
   /// std::runtime_error "PATH: cause".
   void write(const stages::StateDict& state, const stages::Metadata& metadata = {});
 
@@ -48,8 +48,8 @@ class CheckpointFiles {
 /// Throws stages::WeightsError "what is wrong", without the path.
 stages::StateDict read_checked(const std::string& path, stages::Metadata* metadata = nullptr);
 
-/// One line on optimizer state in `kept` that a run can't use and on state that it lacks; the run's
-/// own checkpoints hold `wanted`. "" if all fits or none was kept.
+/// One line on optimizer state in `kept` that a run can't use, or that it lacks; `wanted`: the
+/// state that the run's own checkpoints hold. "" if all fits or `kept` has none.
 std::string unfit_state(const stages::StateDict& kept, const stages::StateDict& wanted);
 
 }  // namespace millrace::app

@@ -62,7 +62,7 @@ void Console::tell_failure(const std::string& output, const std::string& now, st
 }
 
 void Console::tell_dead_units() {
-  constexpr int kMany = 4;  // at least a quarter of a stage's
+  constexpr int kMany = 4;  // reported if at least one in kMany units is dead
   if (dead_told_) return;
   const std::vector<engine::DeadUnits> stages = run_.learner.trainer.dead_units();
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {

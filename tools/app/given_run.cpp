@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// `asked` for frames of `shape`; throws ConfigError for what given frames can't have.
+/// `asked` for frames of `shape`; throws ConfigError for keys that given frames can't have.
 Config for_given(const Config& asked, const stages::ImageShape& shape, bool targets) {
   Config config = settled(asked);
   const auto refuse = [&](const char* key, bool set, const char* why) {
@@ -26,7 +26,7 @@ Config for_given(const Config& asked, const stages::ImageShape& shape, bool targ
   refuse("replay.kind", replays(replay_kind(config.replay.kind)), "not replayed");
   refuse("source.uris", config.source.uris.size() > 1, "one rank's");
   refuse("pipeline.tensor", config.pipeline.tensor > 1, "one rank's");
-  // Losses that give scores need classes, whoever gives the targets.
+  // A loss of class scores needs classes, with any kind of target.
   if (targets && (!config.places.contains("task.kind") || config.task.kind == "next-frame"))
     config.task.kind = stages::Loss(config.task.loss).scores() ? "label" : "autoencode";
   config.source.channels = int(shape.channels);
@@ -68,7 +68,7 @@ GivenFrames::GivenFrames(const Config& config)
 }
 
 std::optional<GivenFrame> GivenFrames::next(std::chrono::milliseconds patience) {
-  const bool drained = intake_.queue.drained();  // read first: a frame may come between
+  const bool drained = intake_.queue.drained();  // read first: a frame may arrive in between
   io::Frame* const frame = intake_.queue.pop(drained ? 0ms : patience);
   if (!frame) {
     if (drained) {

@@ -39,10 +39,10 @@ class GivenFrames {
  public:
   /// Opens the source. Throws ConfigError, io::SourceError.
   explicit GivenFrames(const Config& config);
-  /// The next frame, if it comes within `patience`. Throws io::SourceError if the stream broke.
+  /// The next frame, if it arrives within `patience`. Throws io::SourceError if the stream broke.
   std::optional<GivenFrame> next(std::chrono::milliseconds patience);
   bool over() const { return over_; }
-  /// Of the latest frame: outages and a loop's seams begin another.
+  /// Segment of the latest frame: outages and a loop's seams begin another.
   std::int64_t segment() const { return segment_; }
 
  private:
@@ -66,7 +66,7 @@ struct GivenResult {
 class GivenRun {
  public:
   /// Frames are float32 [C,H,W]. `targets`: each comes with a target of the prediction's shape;
-  /// otherwise the task makes targets of the frames. `live`: the expected argument of start().
+  /// otherwise the task derives targets from the frames. `live`: the expected argument of start().
   GivenRun(const Config& config, const stages::ImageShape& frame, bool targets, bool live = false);
   ~GivenRun();
 
@@ -75,14 +75,14 @@ class GivenRun {
   /// `ahead`: results that may queue before the pipeline waits.
   void start(bool live, int ahead);
   /// Copies a frame and its target (null: unknown, or not used). `time`: seconds by the caller's
-  /// clock; 0: unknown. `segment`: as GivenFrames has it. Returns the frame's number, 0, 1, ... of
-  /// this start(); -1: the run is over, and the frame counts as dropped.
+  /// clock; 0: unknown. `segment`: see GivenFrames. Returns the frame's number, 0, 1, ... of this
+  /// start(); -1: the run is over, and the frame counts as dropped.
   std::int64_t give(const float* input, const float* target, double time = 0,
                     std::int64_t segment = 0);
   void end();
   /// Also discards waiting frames.
   void stop();
-  /// The next result in frame order, if it comes within `patience`: once all frames of its update
+  /// The next result in frame order, if it arrives within `patience`: once all frames of its update
   /// are predicted. Frames without an update have none. Rethrows a worker's exception.
   std::optional<GivenResult> next(std::chrono::milliseconds patience);
   /// Whether all results have been returned.
@@ -94,17 +94,16 @@ class GivenRun {
   std::vector<std::int64_t> gradient_age() const;
   /// A copy. Only when over() or before start().
   stages::StateDict weights() const;
-  /// Replaces weights of the same names, not the optimizer's state. When weights() is allowed.
+  /// Replaces weights of the same names, but not the optimizer's state. Allowed when weights() is.
   void set_weights(const stages::StateDict& weights);
-  std::string report() const;  ///< of the latest start(), as Run's
+  std::string report() const;  ///< of the latest start(); see Run::report()
   std::vector<std::string> remarks() const { return run_->remarks(); }
 
  private:
   using Results = moodycamel::BlockingReaderWriterCircularBuffer<GivenResult>;
 
-  /// A run from the config's weights or what was learned.
+  /// Builds a run from the config's weights or the learned ones.
   void build(bool live);
-  /// A run from `state`.
   void rebuild(stages::StateDict state, bool live);
   void learn();
   /// Gives the report to waiting threads. Called by the run's thread.
@@ -120,15 +119,15 @@ class GivenRun {
   std::unique_ptr<Run> run_;
   bool ran_ = false, live_ = false;
   std::promise<void> ready_;
-  mutable std::mutex mutex_;  ///< guards the next two
+  mutable std::mutex mutex_;  ///< guards learning_ and asking_
   bool learning_ = false;
   mutable std::vector<std::promise<std::string>*> asking_;
-  // For the latest start().
+  // Of the latest start().
   std::unique_ptr<Results> results_;  ///< a negative index ends them; full: the last stage waits
   std::future<void> running_;
   bool closed_ = true;
   std::deque<GivenResult> held_;
-  /// The first so many of `held_` may be returned: their updates are done.
+  /// how many of `held_` may be returned: their updates are done
   std::size_t complete_ = 0;
   // The giving thread's.
   std::int64_t given_ = 0;

@@ -19,11 +19,10 @@
 namespace millrace::app {
 
 io::SourceOptions source_options(const Config& config);
-/// The labels in the file of task.labels; none if it is not set. Throws ConfigError.
 std::optional<io::Labels> configured_labels(const Config& config);
 /// The view and the samples' size. Throws ConfigError if source.roi lies outside the picture.
 io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info);
-/// One line if samples and view differ in aspect ratio; else "".
+/// One line if samples and view differ in aspect ratio; otherwise "".
 std::string squash_note(const Config& config, const io::SourceInfo& info);
 /// Whether frames arrive, or are to be delivered, at the stream's own rate.
 bool comes_live(const Config& config, const io::SourceInfo& info);
@@ -49,7 +48,7 @@ struct Intake {
         queue(queue_capacity(config, drop, given != nullptr), drop),
         resizer(resizer_options(config, info)) {}
 
-  /// Of a sample's input.
+  /// Shape of a sample's input.
   stages::ImageShape shape() const {
     return {config.source.channels, resizer.height(), resizer.width()};
   }
@@ -91,7 +90,7 @@ struct Intake {
   double seen_fps() const {
     return reader_ ? reader_->fps() : given_fps.load(std::memory_order_relaxed);
   }
-  /// Why the stream broke off, after stop(); "": it didn't.
+  /// Why the stream broke off; "": it didn't. After stop().
   std::string error() const { return reader_ ? reader_->error() : ""; }
   /// Whether the source hung and its thread was abandoned. After stop().
   bool hung() const { return reader_ && reader_->hung(); }
@@ -107,7 +106,7 @@ struct Intake {
   io::FrameQueue queue;
   io::Resizer resizer;
   std::function<void(const io::Frame&)> seen;  ///< io::ReaderOptions::seen; set before start()
-  std::atomic<double> given_fps{0.0};  ///< written by whoever fills the queue
+  std::atomic<double> given_fps{0.0};  ///< written by the thread that fills the queue
 
  private:
   static int queue_capacity(const Config& config, io::Drop drop, bool given) {

@@ -36,8 +36,8 @@ engine::TrainerOptions complete(engine::TrainerOptions options, const Request& r
   return options;
 }
 
-/// What gives frames their targets: labels, masks of the part in view, or another stream's frames
-/// of the target's size. Empty: they bring them, or targets are made from them. Throws ConfigError,
+/// Gives frames their targets: labels, masks of the part in view, or another stream's frames of the
+/// target's size. Empty: frames bring targets, or the task derives them. Throws ConfigError,
 /// io::SourceError.
 io::Teller make_teller(const Request& request, const Intake& intake,
                        const stages::ImageShape& target) {
@@ -69,12 +69,12 @@ io::Teller make_teller(const Request& request, const Intake& intake,
 
 namespace {
 
-/// Null: replay.kind is not "ridge". Labels that last until the next one are people's.
+/// Null: replay.kind is not "ridge". Labels that last until the next one come from people.
 std::unique_ptr<ClassMemory> make_memory(const Request& request,
                                          const engine::TrainerOptions& assembled,
                                          const engine::Trainer& trainer, const Likeness& known) {
-  constexpr double kLate = 3;       // seconds until someone has seen a change and clicked
-  constexpr double kFollowing = 2;  // seconds that a single label is likely to last
+  constexpr double kLate = 3;       // seconds a person takes to see a change and click
+  constexpr double kFollowing = 2;  // seconds that a single label is likely to hold
   const Config& config = request.config;
   if (replay_of(config, *assembled.network) != "ridge") return nullptr;
   const bool lasting = request.live_labels || (request.labels && request.labels->lasting());

@@ -17,7 +17,7 @@
 
 namespace millrace::app {
 
-/// The feed for the config's task. Intake and trainer outlive it.
+/// The feed for the config's task. `intake` and `trainer` outlive it.
 std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
                                      const engine::Trainer& trainer);
 
@@ -29,15 +29,15 @@ struct Learner {
 
   /// The pipeline's source of samples: `feed`, or the feed that wraps it.
   engine::Feed& samples();
-  /// Gives the last stage what the labels have taught, if that is due, or anything new (`all`).
-  /// Where Trainer::set_fixed() may be called.
+  /// Passes the weights learned from labels to the last stage, if that is due, or if `all`,
+  /// anything new. Call where Trainer::set_fixed() may be called.
   void recall(bool all);
-  /// Trainer::checkpoint() of `stage`, or of all, with what the labels have taught.
+  /// Trainer::checkpoint() of `stage`, or of all, with the memory of labels.
   stages::StateDict checkpoint(std::optional<int> stage = {}) const;
   /// Whether other pipelines train the same network, or other ranks share its modules.
   bool spread() const { return lockstep || shared_feed; }
 
-  const std::int64_t libraries_bytes;  ///< what the process held before there was a network
+  const std::int64_t libraries_bytes;  ///< resident memory before there was a network
   engine::TrainerOptions assembled;    ///< without the weights
   engine::Trainer trainer;
   const Likeness known;                 ///< classes that the weights knew at the start

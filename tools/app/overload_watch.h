@@ -1,4 +1,3 @@
-// How a run handles a stream that is too fast for it, by monitor.policy.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,11 +15,12 @@
 
 namespace millrace::app {
 
-/// Acts only if frames arrive at their own rate; a source that waits for the pipeline is never too
-/// fast. run() belongs to the pipeline's thread, everything else to the main thread.
+/// Handles a stream that outruns the pipeline, by monitor.policy. Acts only if frames arrive at
+/// their own rate; a source that waits for the pipeline is never too fast. run() belongs to the
+/// pipeline's thread, everything else to the main thread.
 class OverloadWatch {
  public:
-  /// `live`: frames arrive at their own rate. The trainer outlives this.
+  /// `live`: frames arrive at their own rate. `trainer` outlives this.
   OverloadWatch(const Config& config, engine::Trainer& trainer, bool live)
       : trainer_(trainer),
         policy_(config.monitor.policy),
@@ -51,7 +51,7 @@ class OverloadWatch {
     }
   }
   /// Judges the time since the last judgement, once it is long enough, and acts. Returns a line on
-  /// what changed and why, or "".
+  /// the change and its reason, or "".
   std::string look() {
     if (!live_) return "";
     if (drain_.load(std::memory_order_acquire)) {

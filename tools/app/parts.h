@@ -14,7 +14,7 @@
 
 namespace millrace::app {
 
-/// What a run is to do: config and options, checked. Made before any source is opened.
+/// Config and options of a run, checked before any source is opened.
 struct Request {
   Request(const Config& given, RunOptions options);
 
@@ -33,7 +33,7 @@ struct Request {
 /// Status and events for users during learning, and their requests. Main thread only.
 class Console {
  public:
-  /// `run` outlives it. Throws std::runtime_error if the page can't be served.
+  /// `run` outlives this. Throws std::runtime_error if the page can't be served.
   explicit Console(RunParts& run);
 
   bool paused() const { return page && page->paused(); }
@@ -51,7 +51,7 @@ class Console {
   std::function<void(const std::string& line)> on_event;
   std::function<void()> on_tick;
   std::unique_ptr<LiveView> page;  ///< null: no page and no broker
-  Config config;                   ///< as of the last reload()
+  Config config;                   ///< as last reloaded
 
  private:
   void tell_source();

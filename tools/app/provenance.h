@@ -9,7 +9,7 @@ namespace millrace::app {
 /// {"version", "compiler", "libtorch", "cuda", "cpu", "gpu", "threads"}; `threads`: worker threads.
 nlohmann::ordered_json provenance(int threads);
 std::string host_name();
-/// Of this process, as Linux counts it: VmRSS now, VmHWM at most. 0: unknown.
+/// This process's VmRSS (now) or VmHWM (at most), as Linux counts them. 0: unknown.
 std::int64_t resident_bytes(const std::string& which);
 
 }  // namespace millrace::app

@@ -14,8 +14,8 @@ class RateWatch {
  public:
   explicit RateWatch(engine::Monitor& monitor) : monitor_(monitor) {}
 
-  /// `seen`: frames per second by the time stamps so far; 0: unknown. Returns one line on what
-  /// changed, or "". Ignores small changes.
+  /// `seen`: frames per second by the time stamps so far; 0: unknown. Returns one line on the
+  /// change, or "". Ignores small changes.
   std::string look(double seen) {
     constexpr double kChange = 0.1;
     const double set = monitor_.fps();

@@ -48,7 +48,7 @@ void require_launcher(const Config& config) {
   }
 }
 
-/// kOwn: the reader, the pipeline's thread, writers. Besides, workers and GStreamer's elements.
+/// kOwn: the reader, the pipeline's thread, writers. Adds workers and GStreamer's elements.
 int threads_needed(const Config& config) {
   constexpr int kOwn = 4, kDecoder = 8, kEncoder = 6;
   const std::vector<int>& threads = config.pipeline.threads;

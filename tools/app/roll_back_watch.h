@@ -12,7 +12,7 @@ namespace millrace::app {
 /// Reports the guard's roll-backs, at most once a minute. Thread-bound.
 class RollBackWatch {
  public:
-  /// One line on the roll-backs since the last one, or "". `all`: does not wait for a minute to
+  /// One line on the roll-backs since the last line, or "". `all`: does not wait for a minute to
   /// pass.
   std::string look(const engine::LossGuard::Status& guard, bool all,
                    std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now()) {

@@ -66,7 +66,7 @@ stages::Metadata about_final(const RunParts& p) {
   return about_weights(p, frames.trained + frames.predicted_only, p.progress.ended);
 }
 
-/// Reports classes that users could have given, and never did.
+/// Reports classes that users could have labelled but never did.
 void tell_of_classes(RunParts& p) {
   if (!p.request.live_labels || !p.learner.memory) return;
   const std::vector<std::int64_t> counts = p.learner.memory->told().counts;
@@ -77,7 +77,7 @@ void tell_of_classes(RunParts& p) {
   }
 }
 
-/// Records the steps before frames come, which would otherwise wait for that. Keeps ticking.
+/// Records the steps before frames arrive, which would otherwise wait. Keeps ticking.
 void prepare(RunParts& p) {
   auto prepared = std::async(std::launch::async, [&] { p.learner.trainer.prepare(); });
   while (prepared.wait_for(50ms) != std::future_status::ready) {
@@ -204,15 +204,15 @@ std::vector<std::string> Run::save() {
       failures.push_back(error.what());
     }
   };
-  // The results of learning come first.
+  // Weights come first.
   write(whole ? p.request.config.checkpoint.dir : "", [&](const std::string&) {
     if (!records.checkpointer) return;  // nothing is learned
     records.checkpointer->finish();
     records.checkpoints.write(p.with_other_ranks(p.learner.checkpoint()), about_final(p));
   });
   write(whole ? output.weights : "", [&](const std::string& file) { save_weights(file); });
-  write(video(), [&](const std::string&) { records.video->finish(); });  // the report counts it
-  if (records.alerts) records.alerts->finish();                          // likewise
+  write(video(), [&](const std::string&) { records.video->finish(); });  // the report counts frames
+  if (records.alerts) records.alerts->finish();                          // the report counts alerts
   write(output.report, [&](const std::string& file) { io::write_whole(file, report() + "\n"); });
   write(p.request.options.trace, [&](const std::string& file) {
     io::write_whole(file, engine::trace_json(*records.actions, trainer.schedule()));

@@ -1,4 +1,3 @@
-// A run as a library: a network learns from a video stream. Including it needs no LibTorch.
 #pragma once
 
 #include <array>
@@ -38,8 +37,8 @@ struct Prediction {
 struct GivenStream {
   std::array<std::int64_t, 3> shape{};  ///< of a frame: channels, height, width
   bool targets = false;                 ///< frames come with targets, of any shape
-  bool live = false;                    ///< frames come at their own rate: the newest wins
-  /// Adjusts the trainer's options before it is built; may be empty.
+  bool live = false;                    ///< frames arrive at their own rate: the newest wins
+  /// adjusts the trainer's options before it is built; may be empty
   std::function<void(engine::TrainerOptions&)> adjust;
   std::function<void()> ready;  ///< called once, by learn()'s thread, when frames are wanted
 };
@@ -62,11 +61,11 @@ struct RunOptions {
   std::string serve_at;                ///< "ADDR:PORT"; "": loopback, port 8080
   std::string token;                   ///< that viewers must give; "": none
   std::function<Config()> read_again;  ///< for reload(); empty: no reload
-  /// Opens the caller's own source; empty: source.uri is opened. Throws io::SourceError.
+  /// opens the caller's own source; empty: source.uri is opened. Throws io::SourceError
   std::function<std::unique_ptr<io::Source>()> open_source;
-  /// Not null: frames come from the caller, not from a source.
+  /// not null: frames come from the caller, not from a source
   std::shared_ptr<const GivenStream> given;
-  /// Rank 0's link to the ranks that follow() this run, or null. Outlives the run.
+  /// rank 0's link to the ranks that follow() this run, or null; outlives the run
   engine::Exchange* ranks = nullptr;
   Waits waits;  ///< for other ranks
 };
@@ -79,6 +78,7 @@ struct Stopped : std::runtime_error {
 /// One run: source, queue, pipeline, monitor and everything else in the config. Thread-bound,
 /// except stop() and set_rate(). The constructor and learn() throw ConfigError for unusable
 /// configs, io::SourceError for sources that can't be opened, and otherwise std::runtime_error.
+/// Including this header needs no LibTorch.
 class Run {
  public:
   /// Checks the config and opens the source.
@@ -93,14 +93,14 @@ class Run {
   void on_tick(std::function<void()> look);
 
   /// Learns until the source ends, `frames` frames, in whole minibatches, are trained (0: no limit)
-  /// or stop() is called. Call it once. Rethrows a worker's exception; save() then still saves what
-  /// was learned. Throws Wedged if no frame is finished for 20 s after stop().
+  /// or stop() is called. Call it once. Rethrows a worker's exception; save() then still saves the
+  /// weights learned so far. Throws Wedged if no frame is finished for 20 s after stop().
   void learn(std::int64_t frames = 0);
   /// Stops reading and ends a pause; frames in flight are finished. Any thread.
   void stop();
   /// Scales optimizer.lr, from the next update on. Any thread.
   void set_rate(double times);
-  /// Reads the config again and applies what may change during a run. Returns a line about it.
+  /// Reads the config again and applies keys that may change during a run. Returns a line about it.
   std::string reload();
   /// Writes every output in the config, even if others fail. Returns a line per failure.
   std::vector<std::string> save();
@@ -130,9 +130,9 @@ class Run {
 // of the workers, without report or page.
 
 /// Null if this process was started alone; then MPI isn't even loaded. Call it once per process.
-/// Another thread calls `waits` until all ranks have started; true ends the process with 0.
-/// Ranks must not end before all have destroyed their Exchange. Throws ConfigError if several
-/// processes were started and this build has no MPI.
+/// Another thread calls `waits` until all ranks have started; true ends the process with 0. Ranks
+/// must not end before all have destroyed their Exchange. Throws ConfigError if several processes
+/// were started and this build has no MPI.
 std::unique_ptr<engine::Exchange> launched_ranks(const Waits& waits = {});
 /// Learns as part of rank 0's run and returns the exit code. `read` returns the config, which must
 /// equal rank 0's, or throws ConfigError. `asked_to_stop` is called about 20 times a second; on

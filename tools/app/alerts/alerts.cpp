@@ -160,7 +160,7 @@ bool Alerts::attempt(const Act& act) {
   }
 }
 
-/// The time-out of one post. After the run all posts share one.
+/// The time-out of one post; after the run, all posts share one.
 std::chrono::milliseconds Alerts::patience() {
   if (!stop_.load()) return options_.patience;
   const auto now = std::chrono::steady_clock::now();
@@ -204,7 +204,7 @@ void Alerts::write_snapshot(Slot& slot) {
   last_snapshot_ = path;
 }
 
-/// The event as JSON, beside its picture.
+/// Writes the event as JSON beside its picture.
 void Alerts::write_sidecar(const Slot& slot) {
   const std::filesystem::path picture = slot.alert.snapshot;
   io::write_whole(std::filesystem::path(picture).replace_extension(".json"),

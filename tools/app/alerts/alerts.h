@@ -1,4 +1,3 @@
-// Reports unexpected frames to other programs, asynchronously.
 #pragma once
 
 #include <atomic>
@@ -20,7 +19,7 @@ struct Alert {
   NoveltyEvent event;
   double loss = 0;       ///< may not be finite
   std::string snapshot;  ///< path of the picture; "": none
-  std::string clip;      ///< path of the video, written once the event has gone on; "": none
+  std::string clip;      ///< path of the video, complete some time after the event; "": none
 };
 
 /// One line of JSON, without the credentials of the URI `source`. A non-finite loss is null.
@@ -35,7 +34,7 @@ struct AlertOptions {
   int channels = 0, height = 0, width = 0;
   double clip_seconds = 0;  ///< before and after an event's first frame; 0: no clip
   double fps = 0;           ///< of clips; 0: 25
-  std::chrono::milliseconds patience{5000};  ///< per post; after the run, for all
+  std::chrono::milliseconds patience{5000};  ///< per post; after the run, for all together
   std::size_t keep = 1000;                   ///< snapshots in the folder; older ones are removed
 };
 
@@ -48,8 +47,8 @@ class Alerts {
   explicit Alerts(AlertOptions options);
   ~Alerts();
 
-  /// Copies `alert` and two pictures (may be null): the frame and the network's prediction of it,
-  /// both float32 [channels][height][width] in 0..1. Waits only for another raise(). Any thread.
+  /// Copies `alert` and two pictures (may be null), the frame and its prediction, both float32
+  /// [channels][height][width] in 0..1. Waits only for another raise(). Any thread.
   void raise(const Alert& alert, const float* frame, const float* prediction);
   /// Records the frame for clips. Call it before raise() for the same frame.
   void film(const float* frame, const float* prediction);
@@ -84,8 +83,8 @@ class Alerts {
   std::unique_ptr<ClipRecorder> clips_;  ///< null: none
   std::vector<Slot> slots_;
   io::SlotRing free_{kWaiting}, ready_{kWaiting};
-  std::mutex raising_;  ///< a lost camera is noticed by another thread than an event of its pictures
-  // The thread's: snapshots and clips, including earlier runs', and the next clip's path.
+  std::mutex raising_;  ///< two threads may raise: one for pictures, one for a lost camera
+  // Used by thread_: snapshots and clips, including earlier runs', and the next clip's path.
   std::deque<std::string> written_;
   std::string clip_path_;
   std::chrono::steady_clock::time_point last_end_;

@@ -1,4 +1,3 @@
-// Ways to send messages to other programs: HTTP and MQTT.
 #pragma once
 
 #include <chrono>
@@ -10,7 +9,7 @@
 
 namespace millrace::app {
 
-/// "" if `url` is http://[USER:PASSWORD@]HOST[:PORT][/PATH], else what is wrong with it.
+/// "" if `url` is http://[USER:PASSWORD@]HOST[:PORT][/PATH], otherwise what is wrong with it.
 std::string webhook_error(const std::string& url);
 
 /// POSTs JSON and waits for the response, at most `limit` in total. USER:PASSWORD becomes basic
@@ -18,14 +17,15 @@ std::string webhook_error(const std::string& url);
 /// other than 2xx. Thread-safe.
 void post_json(const std::string& url, const std::string& json, std::chrono::milliseconds limit);
 
-/// "" if `url` is a valid broker, else what is wrong with it.
+/// "" if `url` is a valid broker, otherwise what is wrong with it.
 std::string mqtt_error(const std::string& url);
-/// "" if `topic` is a valid topic, or prefix of topics, to publish to; else what is wrong with it.
+/// "" if messages can be published to `topic`, or to topics that begin with it; otherwise what is
+/// wrong.
 std::string topic_error(const std::string& topic);
 
 struct MqttMessage {
   std::string topic, text;
-  bool retain = false;  ///< the broker keeps it for later subscribers
+  bool retain = false;  ///< the broker stores it for later subscribers
 };
 
 struct MqttOptions {
@@ -33,7 +33,7 @@ struct MqttOptions {
   std::string presence;             ///< topic of a retained "online" or "offline"; "": none
   std::vector<MqttMessage> births;  ///< published on every connect
   std::string subscription;         ///< topic filter; "": none
-  /// Receives the subscription's messages, inside work().
+  /// receives the subscription's messages, inside work()
   std::function<void(std::string_view topic, std::string_view text)> heard;
 };
 

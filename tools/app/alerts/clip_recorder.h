@@ -19,7 +19,7 @@ struct ClipOptions {
   double fps = 25;
 };
 
-/// Keeps the latest frames, each beside its error map, as bytes. One thread records, another
+/// Stores the latest frames, each beside its error map, as bytes. One thread records, another
 /// writes; they swap two films, each twice `seconds` long. An event that begins while a film is
 /// written therefore has less footage before it. Only the constructor allocates.
 class ClipRecorder {
@@ -36,8 +36,7 @@ class ClipRecorder {
     }
   }
 
-  // The recording thread.
-  /// Both are float32 [channels][height][width] in 0..1.
+  // Recording thread. Both are float32 [channels][height][width] in 0..1.
   void see(const float* frame, const float* prediction) {
     io::from_planar(frame, options_.channels, options_.height, options_.width, seen_);
     io::shown_error({prediction, off_.size()}, {frame, off_.size()}, off_);
@@ -47,7 +46,7 @@ class ClipRecorder {
     if (left_ > 0) --left_;
     if (left_ == 0) end();
   }
-  /// Makes a clip of the latest frames and as many more. False: one is already being recorded.
+  /// Starts a clip of the latest frames and as many more. False: one is already being recorded.
   bool keep() {
     if (left_ >= 0 || ready()) return false;
     left_ = before_;
@@ -62,7 +61,7 @@ class ClipRecorder {
     turn_.store(Turn::full, std::memory_order_release);
   }
 
-  // The writing thread.
+  // Writing thread.
   bool ready() const { return turn_.load(std::memory_order_acquire) == Turn::full; }
   /// Writes the film that is ready() and returns it to the recorder. Throws std::runtime_error.
   void write(const std::string& path) {

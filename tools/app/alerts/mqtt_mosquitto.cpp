@@ -26,7 +26,7 @@ class Client final : public MqttClient {
  public:
   explicit Client(MqttOptions options) : options_(std::move(options)) {
     [[maybe_unused]] static const int started = mosquitto_lib_init();
-    // One name for all connections: a broker ends a lost one when the next comes, not later.
+    // With one name for all connections, the broker ends a lost one as soon as the next connects.
     client_ =
         mosquitto_new(engine::format("millrace%08x", std::random_device{}()).c_str(), true, this);
     if (!client_) throw std::runtime_error(where_ + ": no client");
@@ -82,7 +82,7 @@ class Client final : public MqttClient {
     next_try_ = Clock::now() + kRetry;
   }
   void dial() {
-    // Resolved here: the library would block on a silent name service.
+    // The library's own look-up would block on a silent name service.
     if (addresses_.empty()) {
       const auto found = io::addresses_of(at_.host, "1883", kRetry);
       if (!found || found->empty())
@@ -120,9 +120,9 @@ class Client final : public MqttClient {
     const std::string_view text(static_cast<const char*>(message->payload),
                                 std::size_t(message->payloadlen));
     if (message->topic == self.options_.presence) {
-      // The will of a lost connection or of an earlier run comes late.
+      // The will of a lost connection or of an earlier run arrives late.
       if (text != "online" && !self.leaving_) self.announce("online");
-    } else if (!message->retain) {  // else a request from long ago
+    } else if (!message->retain) {  // a retained request is old
       self.options_.heard(message->topic, text);
     }
   }

@@ -1,4 +1,4 @@
-// For builds without libmosquitto.
+// Stubs for builds without libmosquitto.
 #include <stdexcept>
 
 #include "tools/app/alerts/channels.h"

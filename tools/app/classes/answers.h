@@ -16,19 +16,19 @@
 
 namespace millrace::app {
 
-/// What a network of classes says of one frame.
+/// The predicted class of one frame.
 struct Answer {
   std::int16_t label = -1;  ///< -1: no class is known yet, or `neither`
   bool neither = false;     ///< the frame is unlike every class
   float probability = 0;    ///< of the label
 };
 
-/// The class of each new frame and how sure it is: by softmax of class scores, else the output
+/// The class of each new frame and its probability: by softmax of class scores, or the output
 /// itself. Called by the last stage's worker; now(): any thread.
 class Answers final : public engine::Observer {
  public:
-  /// `scores`: outputs are class scores. `known`: outlives it; `must_know`: there is no answer
-  /// until it knows a class. `names` of classes; none: numbers.
+  /// `scores`: outputs are class scores. `known` outlives this. `must_know`: no answer until
+  /// `known` has a class. `names`: of the classes; empty: numbers.
   Answers(const stages::ImageShape& frame, bool scores, const Likeness& known, bool must_know,
           std::vector<std::string> names)
       : frame_(frame),
@@ -53,7 +53,7 @@ class Answers final : public engine::Observer {
   }
   void predicted(engine::Sample&, float) override {}
 
-  /// Of the latest frame.
+  /// The answer for the latest frame.
   Answer now() const { return now_.load(std::memory_order_relaxed); }
   /// The class's name; "": none is known yet.
   std::string name(const Answer& answer) const {
@@ -63,7 +63,7 @@ class Answers final : public engine::Observer {
     return label < names_.size() ? names_[label] : std::to_string(label);
   }
   const std::vector<std::string>& names() const { return names_; }
-  /// {"class": "night", "probability": 0.97, "neither": false}; null: none.
+  /// {"class": "night", "probability": 0.97, "neither": false}; null without a class.
   nlohmann::ordered_json json(const Answer& answer) const {
     const bool told = answer.label >= 0;
     return {{"class", told ? nlohmann::ordered_json(name(answer)) : nullptr},
@@ -72,7 +72,7 @@ class Answers final : public engine::Observer {
                                 : nullptr},
             {"neither", answer.neither}};
   }
-  /// Share of frames so far that were like no class.
+  /// Share of frames so far that were unlike every class.
   double neither() const {
     const std::int64_t frames = frames_.load(std::memory_order_relaxed);
     return frames > 0 ? double(neither_.load(std::memory_order_relaxed)) / double(frames) : 0;

@@ -13,23 +13,23 @@
 namespace millrace::app {
 namespace {
 
-constexpr double kRidge = 0.01;      // over the features' mean square, from their mean
-constexpr std::int64_t kShare = 16;  // solved anew when one in so many frames is new
+constexpr double kRidge = 0.01;      // of the features' mean square around their mean
+constexpr std::int64_t kShare = 16;  // solve again once one in so many frames is new
 constexpr double kUnknown = -1;      // score of a class without an example; the others' sum to 1
 constexpr double kApart = 0.19;      // seconds between frames that follow a labelled one
-constexpr double kJump = 0.05;       // another scene: so much between two thumbnails, on average
-constexpr double kLess = 0.4;        // a frame's class has changed: its score is so much less
+constexpr double kJump = 0.05;       // mean difference of two thumbnails that makes another scene
+constexpr double kLess = 0.4;        // a frame whose score is so much less has another class
 constexpr char kFeatures[] = "optimizer.memory.features",
                kThumbnails[] = "optimizer.memory.thumbnails",
                kClasses[] = "optimizer.memory.classes", kSeen[] = "optimizer.memory.seen",
                kGroups[] = "optimizer.memory.groups";
 
-/// All modules but the last. Null: there are none.
+/// All modules but the last; null if there are none.
 std::unique_ptr<stages::Stage> body_of(const std::shared_ptr<const stages::Network>& network,
                                        const stages::StateDict& weights) {
   if (network->size() == 1) return nullptr;
   stages::StageOptions options;
-  options.recompute = true;  // keeps no graph
+  options.recompute = true;  // stores no autograd graph
   auto body = std::make_unique<stages::Stage>(
       network, stages::StageRange{0, network->size() - 1, true, false}, stages::OptimizerSpec{},
       at::TensorOptions(at::kCPU), options);
@@ -57,8 +57,8 @@ double cross_entropy(const at::Tensor& scores, const at::Tensor& labels, const a
 
 /// The ridge regression of frames' classes on their features.
 struct Ridge {
-  /// `gram` [n,n]: products of features; `labels`: a class for each frame; `centred`: a bias takes
-  /// up the mean.
+  /// `gram` [n,n]: products of features; `classes_of`: the class of each frame; `centred`: a bias
+  /// takes up the mean.
   Ridge(at::Tensor gram, const std::vector<std::int64_t>& classes_of, std::int64_t classes,
         bool centred)
       : labels(at::tensor(classes_of, at::kLong).unsqueeze(1)),
@@ -79,7 +79,7 @@ struct Ridge {
     solution = at::cholesky_solve(target, factor);
     inverse = at::cholesky_inverse(factor);
   }
-  /// The scores of `rows` if these were left out.
+  /// The scores of `rows` if these were left out together.
   at::Tensor without(const at::Tensor& rows) const {
     const at::Tensor factor = std::get<0>(at::linalg_cholesky_ex(among(inverse, rows)));
     return target.index_select(0, rows) -
@@ -93,7 +93,7 @@ struct Ridge {
   at::Tensor labels;            ///< [n,1]
   at::Tensor target, solution;  ///< [n,classes]
   at::Tensor unknown;           ///< [classes]: kUnknown for those without an example, else 0
-  at::Tensor shares, inverse;   ///< [n]: their weights, which sum to 1; [n,n]
+  at::Tensor shares, inverse;   ///< [n]: weights, which sum to 1; [n,n]
   double taught = 0;            ///< classes with examples
 };
 
@@ -113,7 +113,7 @@ ClassMemory::ClassMemory(std::shared_ptr<const stages::Network> network,
       likeness_(options.known) {
   kept_.reserve(std::size_t(options.places));
   all_told_ = {counts_, 0, likeness_.json().dump()};
-  // LAPACK's first calls run alone: beside a worker's they might choose other kernels.
+  // LAPACK's first calls run alone: concurrent with a worker's they might choose other kernels.
   const at::Tensor factor = at::linalg_cholesky(at::eye(2, at::kDouble));
   at::cholesky_solve(factor, at::cholesky_inverse(factor));
 }
@@ -361,7 +361,7 @@ void ClassMemory::restore(const stages::StateDict& state) {
   thumbnails_.narrow(0, 0, n).copy_(thumbnails);
   gram_.narrow(0, 0, n).narrow(1, 0, n).copy_(features.mm(features.t()));
   for (std::int64_t i = 0; i < n; ++i) {
-    // Its time was of another run: before all of this one's.
+    // Another run's time: before all of this one's.
     const auto group = std::int64_t(groups[i].item<float>());
     kept_.push_back({int(labels[i].item<float>()), -1, std::abs(group), group < 0});
     ++counts_[std::size_t(kept_.back().label)];

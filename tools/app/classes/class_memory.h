@@ -1,4 +1,4 @@
-// What labels teach, solved in closed form: why a class stays learned however long another is seen.
+// Learns from labels in closed form, so that a class is not forgotten however long another is seen.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,31 +22,31 @@ struct Ridge;
 struct ClassMemoryOptions {
   int places = 256;  ///< frames remembered
   std::uint64_t seed = 0;
-  /// Labels come from people who click late: of the frames before a label changes, so many seconds
-  /// are forgotten, but at most half of those the label lasted.
+  /// labels come from people who click late: of the frames before a label changes, those of so many
+  /// seconds are forgotten, but at most half of the old label's
   double late_s = 0;
-  /// Or single frames have a label: then frames of so many seconds after one count as its class, up
-  /// to the next label, unless the others contradict.
+  /// alternatively, single frames have a label: frames of so many seconds after one count as its
+  /// class, up to the next label, unless the others contradict
   double following_s = 0;
-  bool scores = true;  ///< the loss takes class scores (logits); else outputs are near 0 and 1
-  Likeness known;      ///< classes that `weights` know: kept until each has been labelled again
+  bool scores = true;  ///< the loss takes class scores (logits); otherwise outputs are near 0 and 1
+  Likeness known;      ///< classes that `weights` know, each until it is labelled again
 };
 
-/// Remembers labelled frames, as many of each class, and sets the last linear layer of a network to
-/// the ridge regression of their classes on that layer's inputs (features). All other weights
-/// stay as they are, so features need not be computed again, and no gradient is old.
+/// Remembers labelled frames, equally many per class, and sets the last linear layer of a network
+/// to the ridge regression of their classes on that layer's inputs (features). All other weights
+/// are fixed, so features need not be computed again, and no gradient is old.
 ///
-/// A class of few labelled frames is told by whatever stood beside it. So the frames that follow a
-/// labelled one help: five a second, until the picture jumps, and unless their class seems to have
-/// changed: the regression without all of them scores them less for it than the labelled frame.
+/// A class with few labelled frames would be recognised by incidental objects in them, so the
+/// frames that follow a labelled one help: five a second, until the picture jumps, and unless their
+/// class seems to have changed: the regression without all of them scores them less for it than the
+/// labelled frame.
 ///
 /// While there is room, every labelled frame is remembered. Then a frame of a class with fewer
-/// frames than another replaces one of the largest; one that was answered wrongly replaces one of
-/// its own; and others do so as in reservoir sampling, so that a class's frames are a uniform
-/// choice of all that had its label.
+/// frames than another replaces one of the largest class; a wrongly answered frame replaces one of
+/// its own class; other frames do so as in reservoir sampling, so that a class's frames are a
+/// uniform choice of all that had its label.
 ///
-/// Classes weigh the same. With scores, they are scaled by leaving one out: such that the softmax
-/// is as sure as it may be.
+/// Classes weigh the same. Scores are scaled for the best likelihood of each frame when left out.
 ///
 /// see() and solve() belong to one thread at a time; told(): any thread.
 class ClassMemory {
@@ -56,11 +56,11 @@ class ClassMemory {
   ClassMemory(std::shared_ptr<const stages::Network> network, const stages::StateDict& weights,
               const ClassMemoryOptions& options);
 
-  /// The stream's next frame: `input` [C,H,W]; `label`: its class, -1: none; `answer`: the class
-  /// that was predicted; `seconds`: its time.
+  /// Takes the stream's next frame: `input` [C,H,W]; `label`: its class, -1: none; `answer`: the
+  /// predicted class; `seconds`: its time.
   void see(std::span<const float> input, int label, int answer, double seconds);
-  /// Computes the layer's weights anew, if it is time (or `now`) and there is something new.
-  /// Returns whether they have changed.
+  /// Solves for the layer's weights if it is time (or `now`) and there is something new. Returns
+  /// whether they have changed.
   bool solve(bool now = false);
   /// The layer's weights, named as in the network.
   const stages::StateDict& head() const { return head_; }
@@ -68,27 +68,27 @@ class ClassMemory {
   std::int64_t bytes() const { return std::int64_t(features_.nbytes() + gram_.nbytes()); }
 
   struct Told {
-    std::vector<std::int64_t> counts;  ///< by class: frames remembered
+    std::vector<std::int64_t> counts;  ///< [class]: frames remembered
     std::int64_t solved = 0;           ///< times
     std::string likeness;              ///< Likeness::json(), for a weights file
   };
-  /// As of the latest solution.
+  /// At the latest solution.
   Told told() const {
     const std::lock_guard lock(mutex_);
     return all_told_;
   }
-  /// What it remembers, as a checkpoint's entries, and back. Entries that don't fit are ignored.
+  /// The remembered frames as a checkpoint's entries, and back. Entries that don't fit are ignored.
   stages::StateDict entries() const;
   void restore(const stages::StateDict& state);
 
   static constexpr std::int64_t kJudged =
-      10;  ///< frames of a class that comes back, answered first
+      10;  ///< frames of a returning class to answer before learning from them
 
  private:
   struct Kept {
     int label = -1;
     double seconds = 0;
-    std::int64_t group = 0;  ///< of a labelled frame and those that follow it
+    std::int64_t group = 0;  ///< shared by a labelled frame and those that follow it
     bool follows = false;
   };
   std::int64_t count() const { return std::int64_t(kept_.size()); }
@@ -101,7 +101,7 @@ class ClassMemory {
   void forget_late(double seconds);
   void relate(int place);
   bool awaits() const;
-  /// Places of labelled frames, and of those that follow one and agree with `ridge`.
+  /// Indices of labelled frames, and of following frames that agree with `ridge`.
   std::vector<std::int64_t> believed(const Ridge& ridge) const;
   void fit();
   void set_head(const Ridge& ridge, const at::Tensor& rows, double scale);
@@ -113,21 +113,21 @@ class ClassMemory {
   std::vector<stages::ParameterSpec> layer_;   ///< its parameters: weight, maybe bias
   stages::ImageShape frame_;
   at::Tensor features_;    ///< [places, features]
-  at::Tensor gram_;        ///< [places, places], double: their products
+  at::Tensor gram_;        ///< [places, places], double: inner products of features
   at::Tensor thumbnails_;  ///< [places, values]
   std::vector<Kept> kept_;
-  std::vector<std::int64_t> counts_, seen_;  ///< by class: remembered, labelled
+  std::vector<std::int64_t> counts_, seen_;  ///< [class]: remembered, labelled
   io::Random random_;
-  int label_ = -1;            ///< of the latest frame
-  int labelled_ = -1;         ///< of the latest that had one
-  double began_ = 0;          ///< when label_ began
-  std::int64_t group_ = 0;    ///< the latest
+  int label_ = -1;     ///< of the latest frame
+  int labelled_ = -1;  ///< of the latest labelled frame
+  double began_ = 0;   ///< when label_ began
+  std::int64_t group_ = 0;
   at::Tensor group_picture_;  ///< thumbnail of its labelled frame
-  /// Seconds: its labelled frame, its latest one.
+  /// seconds of the group's labelled frame, and of its latest one
   double group_began_ = -std::numeric_limits<double>::infinity(), latest_ = 0;
-  std::int64_t judging_ = 0;  ///< frames until what a return teaches is solved
+  std::int64_t judging_ = 0;  ///< frames until the first ones of a returning class are learned from
   std::int64_t changes_ = 0;
-  bool told_ = true;  ///< solve() has returned true for head_
+  bool told_ = true;  ///< the caller has been notified of head_
   stages::StateDict head_;
   Likeness likeness_;
   mutable std::mutex mutex_;

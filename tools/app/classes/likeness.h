@@ -11,9 +11,9 @@
 
 namespace millrace::app {
 
-/// Tells frames that are unlike every class. A class is known by the mean and the variance of each
-/// value of its frames' thumbnails; a frame is unlike it if the mean squared distance of its own,
-/// over those variances, exceeds kMost. Needs no network. Thread-bound.
+/// Recognises frames that are unlike every class. A class is known by the mean and the variance of
+/// each value of its frames' thumbnails; a frame is unlike it if the mean squared distance of its
+/// thumbnail, over those variances, exceeds kMost. Needs no network. Thread-bound.
 class Likeness {
  public:
   static constexpr int kWidth = 16, kHeight = 12;
@@ -41,7 +41,7 @@ class Likeness {
     }
   }
 
-  /// Forgets what it knows of `label` and learns its `thumbnails`; of none: it is not known.
+  /// Replaces the statistics of `label` by those of `thumbnails`; none: the class becomes unknown.
   void learn(std::size_t label, const std::vector<const float*>& thumbnails, std::size_t values) {
     if (classes_.size() <= label) classes_.resize(label + 1);
     Known& known = classes_[label];
@@ -54,18 +54,17 @@ class Likeness {
       for (const float* const one : thumbnails)
         squares += (one[i] - sum / count) * (one[i] - sum / count);
       known.mean[i] = float(sum / count);
-      // The mean of few frames may be off by as much again.
+      // The mean of few frames has an error itself.
       known.deviation[i] = float(std::sqrt(squares / std::max(1.0, count - 1) * (1 + 1 / count)));
     }
   }
   bool knows(std::size_t label) const {
     return label < classes_.size() && !classes_[label].mean.empty();
   }
-  /// Whether it knows a class.
+  /// Whether any class is known.
   bool any() const {
     return std::ranges::any_of(classes_, [](const Known& known) { return !known.mean.empty(); });
   }
-  /// Whether `thumbnail` is unlike every class it knows.
   bool unlike(std::span<const float> thumbnail) const {
     double least = std::numeric_limits<double>::infinity();
     for (const Known& known : classes_) {
@@ -87,7 +86,7 @@ class Likeness {
       all.push_back({{"mean", rounded(known.mean)}, {"deviation", rounded(known.deviation)}});
     return all;
   }
-  /// Of json(); of anything else, one that knows no class.
+  /// Reads json(); anything else gives one that knows no class.
   static Likeness from(const nlohmann::json& json) {
     Likeness all;
     if (!json.is_array()) return all;

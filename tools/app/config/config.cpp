@@ -17,10 +17,10 @@
 namespace millrace::app {
 namespace {
 
-// Precedes all tables; read first, since other keys may name what plug-ins add.
+// Read first, since other keys may name types that plug-ins add.
 constexpr char kPlugins[] = "plugins";
 constexpr char kNoFile[] = "(default)";      // Config::name
-constexpr std::size_t kMostBytes = 4 << 20;  // of a config file
+constexpr std::size_t kMostBytes = 4 << 20;
 
 std::string place(const std::string& name, const toml::source_region& region) {
   return name + ":" + std::to_string(region.begin.line) + ":" + std::to_string(region.begin.column);
@@ -66,7 +66,7 @@ void set_layers(Config& config, const toml::node& value, const std::string& wher
   config.model.layer.clear();
   for (const toml::node& item : *list) {
     const std::string which = "model.layer[" + std::to_string(config.model.layer.size()) + "]";
-    // In a file each layer has its own line, in --set none.
+    // Each layer has its own line in a file, but not in --set.
     const std::string at = where.starts_with("--set") ? where : place(config.name, item.source());
     if (!item.is_table()) throw ConfigError(at + ": " + which + " must be a table");
     config.places[which] = at;
@@ -98,7 +98,7 @@ void load_plugins(const Config& config, const std::string& where) {
   }
 }
 
-/// Such a text would end there for the system.
+/// The system would end a text at a NUL.
 bool holds_nul(const toml::node& value) {
   if (const auto* const text = value.as_string()) return text->get().find('\0') != std::string::npos;
   if (const auto* const list = value.as_array()) return std::ranges::any_of(*list, holds_nul);
@@ -270,7 +270,7 @@ Config load_argument(const std::string& argument, std::vector<std::string> setti
     if (argument.starts_with(key.path + "="))
       throw ConfigError(argument + " is no file: a key is set by --set " + argument);
   }
-  // The name of a file need not be UTF-8, which TOML is: then it is taken as a bare word.
+  // The name of a file need not be UTF-8, as TOML must be: then it is taken as a bare word.
   const std::string text = value_text(argument);
   const bool told = toml::parse("v = " + text)["v"].value<std::string>() == argument;
   settings.insert(settings.begin(), "source.uri=" + (told ? text : argument));

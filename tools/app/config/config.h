@@ -1,4 +1,4 @@
-// What the user wants: the config file, overridden by --set. Needs no LibTorch.
+// The config file, overridden by --set. Needs no LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct ConfigError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// All config keys with their defaults. config_keys.cpp gives their ranges.
+/// All config keys with their defaults. config_keys.cpp has their ranges.
 struct Config {
   std::vector<std::string> plugins;  ///< loaded as soon as they are set
   struct {
@@ -129,14 +129,14 @@ struct Config {
 /// ConfigError at the first fault. All values of the result are in range.
 Config load_config(const std::string& path, const std::vector<std::string>& settings);
 
-/// Whether a command's argument names a source, not a config file: it is a URI or a file not called
-/// *.toml. Pipes and devices are configs.
+/// Whether a command's argument names a source rather than a config file: it is a URI, or a file
+/// not called *.toml. Pipes and devices are configs.
 bool names_a_source(const std::string& argument);
 bool names_source(const Config& config);
 /// The named config file, or the defaults with that source.
 Config load_argument(const std::string& argument, std::vector<std::string> settings);
 
-/// Config text from memory; `name` stands for the file in errors.
+/// Parses config text; `name` is used in errors.
 Config parse_config(const std::string& text, const std::string& name,
                     const std::vector<std::string>& settings);
 
@@ -160,14 +160,14 @@ struct KeyEntry {
   std::string path;          ///< "source.width"
   std::string default_text;  ///< as TOML
   std::string meaning, range;
-  std::vector<std::string> choices;  ///< its named values, as bare words; empty: none
+  std::vector<std::string> choices;  ///< named values, as bare words; empty: none
 };
 std::vector<KeyEntry> key_entries();
 
 std::string describe_keys();
 std::string describe_layers();
 
-/// Throws ConfigError if one of `outputs` ("": none) is another one or one of `inputs`.
+/// Throws ConfigError if one of `outputs` ("": none) equals another one or one of `inputs`.
 void require_other_files(const std::vector<std::string>& outputs, std::vector<std::string> inputs);
 
 }  // namespace millrace::app

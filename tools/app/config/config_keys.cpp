@@ -1,4 +1,4 @@
-// The table of config keys: each is an entry here and a member of Config with its default.
+// Each key is an entry in this table and a member of Config with its default.
 #include "tools/app/config/config_keys.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ Range from(double least, double most) {
   return {.least = least, .most = most};
 }
 
-/// Polygons; one that is not closed or leaves the picture is refused with its own words later.
+/// Polygons that are not closed or leave the picture are refused later, with a better message.
 Range zones() {
   return {.text =
               "a list of polygons [[x, y], ...] or {points = [[x, y], ...], name, sensitivity}"};
@@ -394,7 +394,7 @@ std::vector<ConfigKey> make_table() {
 }  // namespace
 
 const std::vector<ConfigKey>& config_keys() {
-  // Rebuilt when plug-ins have added names that a key can take.
+  // Rebuilt when plug-ins have added names that a key can have.
   static int made_of = plugins_loaded();
   static std::vector<ConfigKey> table = make_table();
   if (made_of != plugins_loaded()) {

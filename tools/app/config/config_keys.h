@@ -1,4 +1,3 @@
-// The table of config keys, for config.cpp alone.
 #pragma once
 
 #include <optional>
@@ -16,16 +15,16 @@ using Place = std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, 
                            std::vector<int>*, std::vector<std::string>*, stages::LossSpec*,
                            std::vector<Zone>*>;
 
-/// What a key may hold. For lists: each element.
+/// The values that a key, or each element of a list, may have.
 struct Range {
   double least = 0, most = 0;        ///< of a number
   std::vector<std::string> choices;  ///< of a text; of a flag: its names for false and true
-  std::string text;                  ///< in words; "": derived from the type and the above
+  std::string text;                  ///< description; "": derived from the type and the above
   bool single = false;               ///< a list of one may be written as its element
   std::optional<double> automatic;   ///< the number for "auto"
-  /// Accepts texts besides the choices; may be null.
+  /// accepts texts besides the choices; may be null
   bool (*or_if)(const std::string&) = nullptr;
-  /// Further check of a value that was read; may be null.
+  /// further check of a value; may be null
   bool (*fits)(Place) = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// Finds TOML keys with too many parts: the parser uses stack for each part.
+// TOML keys with too many parts would overflow the parser's stack, which recurses for each part.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,8 @@
 
 namespace millrace::app {
 
-/// The line (from 1) of `text` with such a key; 0: none. Takes any text, even invalid TOML.
+/// The line (from 1) of `text` with a key that has too many parts; 0: none. Takes any text, even
+/// invalid TOML.
 inline int line_of_deep_key(std::string_view text) {
   constexpr int kMostDots = 32;
   int dots = 0, line = 1;

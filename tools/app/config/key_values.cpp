@@ -136,7 +136,7 @@ std::string number_text(double value) {
   return plain && text.find('.') == std::string::npos ? text + ".0" : text;
 }
 
-/// A value as TOML; `range` may name values.
+/// `value` as TOML; `range` may name values.
 template <class T>
 std::string text_of(const T& value, const Range& range);
 
@@ -231,7 +231,7 @@ bool ConfigKey::set(Config& config, const toml::node& node) const {
          (!range.fits || range.fits(place));
 }
 
-// These don't change the config.
+// at() does not change the config here.
 std::string ConfigKey::show(const Config& config) const {
   return std::visit([&](const auto* value) { return text_of(*value, range); },
                     at(const_cast<Config&>(config)));

@@ -12,13 +12,13 @@ enum class TargetFrom {
   input,        ///< the input itself
   later_frame,  ///< the frame task.horizon frames later
   label,        ///< the class number that the frame carries
-  teller,       ///< numbers that an io::Teller puts into the frame
+  teller,       ///< a target that an io::Teller puts into the frame
   teacher,      ///< another network's output for the input
 };
 
 struct TaskType {
   std::string name;
-  std::string meaning;  ///< what the target is, for check --keys
+  std::string meaning;  ///< description of the target, for check --keys
   std::string key;      ///< the key of [task] that only this task uses; "": none
   TargetFrom target;
   stages::Gives gives;  ///< the shape of the network's output

@@ -7,19 +7,19 @@ namespace {
 
 constexpr int kMostWide = 160, kMostHigh = 120, kCell = 4;
 
-constexpr float kLeastDifference = 9;  ///< levels; less is never a change
-constexpr float kOverNoise = 3;        ///< a change over the cell's usual difference
-constexpr float kDiffers = 20;         ///< levels by which a pixel differs
+constexpr float kLeastDifference = 9;  ///< levels; smaller differences are never a change
+constexpr float kOverNoise = 3;        ///< times the cell's usual difference is a change
+constexpr float kDiffers = 20;
 constexpr float kCommonLight = 110;    ///< mean level; in darker pictures smaller differences count
-constexpr float kLeastLight = 50;      ///< less counts as this much
-constexpr float kRecent = 0.3f;        ///< share of a look in the mean of the last few
+constexpr float kLeastLight = 50;      ///< darker counts as this
+constexpr float kRecent = 0.3f;        ///< weight of a look in the mean of the last few
 constexpr float kMoves = 2, kLeastMotion = 10;  ///< over the cell's noise, plus levels squared
 constexpr float kDark = 2;             ///< keeps ratios of dark levels finite
 
 constexpr int kAverage = 30;             ///< looks that are averaged at the start
 constexpr float kStep = 0.1f;            ///< levels a pixel may follow, from 600 looks on
-constexpr float kHaste = 60, kRate = 6;  ///< over the age: faster at the start
-constexpr float kShare = 0.02f;          ///< of a difference that is followed
+constexpr float kHaste = 60, kRate = 6;  ///< faster at the start: divided by the age
+constexpr float kShare = 0.02f;          ///< followed share of a difference
 constexpr float kDaylight = 0.005f;      ///< change of the common gain that is followed in a look
 
 float median(std::vector<float>& values) {

@@ -1,4 +1,3 @@
-// What a camera usually shows, and where a picture differs from that.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +7,12 @@
 
 namespace millrace::app {
 
-/// A picture in levels 0..255, planar, at most 160 x 120 pixels: whole multiples of the samples'
-/// pixels, cut to whole cells.
+/// A picture in levels 0..255, planar, at most 160 x 120 pixels: each averages a square of the
+/// sample's pixels; cut to whole cells.
 struct Reduced {
-  /// Of pictures [channels][height][width]; the first three channels are used.
+  /// For pictures [channels][height][width]; the first three channels are used.
   Reduced(int channels, int height, int width);
-  /// `picture`: float32 in 0..1. What is not finite counts as 0.
+  /// `picture`: float32 in 0..1. Non-finite values count as 0.
   void take(const float* picture);
 
   std::size_t pixels() const { return std::size_t(height * width); }
@@ -24,21 +23,21 @@ struct Reduced {
   int channels, factor, cell;  ///< pixels of the picture a side; pixels of this a cell's side
   int rows, columns;           ///< cells
   int height, width;
-  const int full_height, full_width;  ///< of the picture
+  const int full_height, full_width;  ///< the picture's size
   std::vector<float> levels;
 };
 
 /// Follows each pixel's usual level: fast enough for daylight and clouds, which change all pixels
-/// slowly; too slow for what passes by, since a pixel moves by a tenth of a level at most. What
-/// stays becomes background in about a minute. Compares without the gain that all cells share. One
-/// thread; only the constructor allocates.
+/// slowly; too slow for passing objects, since a pixel moves by a tenth of a level at most. An
+/// object that stays becomes background in about a minute. Compares without the gain that all cells
+/// share. One thread; only the constructor allocates.
 class Background {
  public:
   explicit Background(const Reduced& like);
 
-  /// Compares, then follows.
+  /// Compares `now` with the background, then follows it.
   void see(const Reduced& now);
-  /// Takes the next picture as the background: the scene is another.
+  /// Takes the next picture as the background, after a change of scene.
   void restart() { age_ = 0; }
   int age() const { return age_; }  ///< looks since the start
 
@@ -48,13 +47,13 @@ class Background {
   const Cells& difference() const { return difference_; }
   /// 1 for each cell that differs by more than its noise, else 0.
   const Cells& changed() const { return changed_; }
-  /// 1 for each cell that doesn't look as it did in the last few looks, else 0.
+  /// 1 for each cell that differs from the mean of the last few looks, else 0.
   const Cells& moving() const { return moving_; }
   float typical_difference() const { return typical_; }  ///< the median of all cells
-  /// Of the latest picture.
+  /// Whether a pixel of the latest picture differs.
   bool differs(const Reduced& now, std::size_t pixel) const;
   const std::vector<float>& levels() const { return levels_; }
-  /// Scales levels to a common light.
+  /// Factor that scales levels to a common light.
   float exposure() const { return exposure_; }
 
  private:

@@ -1,4 +1,4 @@
-// A picture's grid of cells, and what detectors of events share.
+// The grid of cells that event detectors share.
 #pragma once
 
 #include <algorithm>
@@ -54,12 +54,12 @@ inline void sum_nearby(const Cells& in, Cells& out) {
 /// than a quiet one, and each event raises the limit for the next.
 class Record {
  public:
-  /// `margin`: of the limit over the highest score.
+  /// `margin`: ratio of the limit to the highest score.
   Record(float floor, double power, float margin)
       : floor_(floor), power_(power), margin_(margin) {}
 
   float limit() const { return std::max(floor_, margin_ * peak_); }
-  /// A score that ended without an event, or that raised one: counts up to the limit.
+  /// Adds a score that ended without an event, or that raised one: counts up to the limit.
   void add(float score, bool settled) {
     peak_ = std::max(peak_, settled ? std::min(score, limit()) : score);
   }

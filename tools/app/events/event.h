@@ -1,4 +1,3 @@
-// An event as users see it, and the zones where events count.
 #pragma once
 
 #include <array>
@@ -33,13 +32,13 @@ struct NoveltyEvent {
   bool has_box() const { return width > 0; }
 };
 
-/// A polygon in shares of the picture, 0..1 from its left upper corner.
+/// A polygon in fractions of the picture, 0..1 from its upper left corner.
 struct Zone {
   std::string name;
   std::vector<std::array<double, 2>> points;
-  double sensitivity = 1;  ///< 2: half as much is an event there
+  double sensitivity = 1;  ///< 2: half the change is an event there
 
-  /// By the even-odd rule.
+  /// Even-odd rule.
   bool contains(double x, double y) const;
   bool operator==(const Zone&) const = default;
 };

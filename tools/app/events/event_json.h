@@ -6,7 +6,7 @@
 
 namespace millrace::app {
 
-/// As webhooks, MQTT, reports and files beside snapshots have it.
+/// The form used by webhooks, MQTT, reports and files beside snapshots.
 inline nlohmann::ordered_json event_json(const NoveltyEvent& event) {
   using Seconds = std::chrono::duration<double>;
   nlohmann::ordered_json json = {{"kind", "unexpected"},

@@ -7,7 +7,7 @@
 namespace millrace::app {
 namespace {
 
-/// Of each cell: by its zones and the threshold.
+/// For each cell, from its zones and the threshold.
 Cells sensitivity(const Reduced& view, const NoveltyOptions& options) {
   Cells cells = sensitivity_of_cells(view, options.zones, options.ignored);
   for (float& cell : cells.values) cell *= float(4 / options.threshold);
@@ -57,8 +57,8 @@ bool Novelty::see(const Sight& now) {
   background_.see(view_);
   const WholePicture::Found whole = whole_.see(view_, background_, settled);
   if (whole.begins) places_.hold_all();
-  constexpr float kMostOfIt = 0.3f;  // more isn't a place
-  constexpr int kYoung = 60;         // looks that a background takes
+  constexpr float kMostOfIt = 0.3f;  // a larger change isn't local
+  constexpr int kYoung = 60;         // looks that a background needs
   const bool calm =
       !whole_.active() && whole_.changed_share() < kMostOfIt && background_.age() > kYoung;
   const bool places_settled = double(looks_) > kSettlingPlaces * pace_;

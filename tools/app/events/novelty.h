@@ -1,4 +1,4 @@
-// When a stream shows something new: events, with their place and reason.
+// Raises events, with their place and reason, when a stream shows something new.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace millrace::app {
 
 struct NoveltyOptions {
   double threshold = 4;       ///< deviation from which a look is unexpected; 8: half as sensitive
-  int minimum = 3;            ///< unexpected looks in a row that make an event
+  int minimum = 3;            ///< consecutive unexpected looks that make an event
   double cooldown = 0;        ///< seconds after an event in which none begins
   std::vector<Reason> without;  ///< reasons that raise no event
   std::vector<Zone> zones, ignored;
@@ -33,14 +33,14 @@ struct Sight {
   double seconds = 0;      ///< capture time
 };
 
-/// How far the network's loss lies above its usual. Its logarithm is compared, since losses fall by
+/// How far the network's loss lies above its usual. Compares logarithms, since losses fall by
 /// decades during learning; the least deviation of the last second counts, since a single hard
 /// frame is no news.
 class LossWatch {
  public:
   static constexpr int kLasting = 10;  ///< looks
 
-  /// Over its limit; an event from 1 on. `looks` so far.
+  /// The deviation over its limit; an event from 1 on. `looks`: so far.
   float see(float loss, double looks, bool settled, double memory);
   void add(bool settled) { record_.add(lasting_, settled); }
 
@@ -52,22 +52,22 @@ class LossWatch {
   Record record_{4, 1, 1.5f};
 };
 
-/// Looks at ten to twenty pictures a second, or at each where the stream is slower. A look is unexpected if
-/// something at a place, the picture as a whole or the network's loss lies above what the stream has
-/// shown so far; the deviation is the strongest of these over its limit, times the threshold. What
-/// lasts becomes usual, which ends an event. see(): one thread, never blocks or allocates except
-/// where an event begins. The others: any thread.
+/// Looks at ten to twenty pictures a second, or at each if the stream is slower. A look is
+/// unexpected if some place, the picture as a whole or the network's loss lies above anything the
+/// stream has shown so far; the deviation is the strongest of these over its limit, times the
+/// threshold. A lasting change becomes usual, which ends the event. see(): one thread, never blocks
+/// or allocates except when an event begins. The others: any thread.
 class Novelty {
  public:
   Novelty(int channels, int height, int width, NoveltyOptions options);
 
   /// Whether the picture is unexpected.
   bool see(const Sight& now);
-  /// The event that began with the last picture seen, or null. As see().
+  /// The event that began with the latest picture, or null. Thread of see().
   const NoveltyEvent* begun() const { return begun_ ? &*begun_ : nullptr; }
-  /// The source has gone away at that frame: an event, unless the options leave it out.
+  /// Raises an event for a lost camera, unless the options leave it out.
   std::optional<NoveltyEvent> lose_camera(std::int64_t frame);
-  /// What the event showed is usual from now on. False: there is no such event any more.
+  /// Makes the event's content usual from now on. False: the event is no longer known.
   bool accept(std::int64_t event);
 
   double threshold() const { return options_.threshold; }
@@ -82,10 +82,10 @@ class Novelty {
   std::optional<NoveltyEvent> last() const;
 
  private:
-  /// Seconds at the start that raise nothing: of the picture, and of places, where first sights are
-  /// frequent for longer.
+  /// seconds at the start that raise nothing: for the picture, and for places, where first sights
+  /// are frequent for longer
   static constexpr double kSettling = 30, kSettlingPlaces = 90;
-  static constexpr double kLooks = 10;           ///< a second, at least
+  static constexpr double kLooks = 10;           ///< per second, at least
   static constexpr double kMemory = 600;         ///< seconds
   static constexpr std::size_t kLatest = 100;
 
@@ -114,7 +114,7 @@ class Novelty {
   engine::Counter<std::int64_t> marked_;
   std::optional<NoveltyEvent> begun_;
   std::atomic<std::int64_t> events_{0}, by_reason_[kReasons] = {};
-  mutable std::mutex mutex_;  ///< taken where an event begins, and by readers of events
+  mutable std::mutex mutex_;  ///< taken when an event begins, and by readers of events
   std::deque<NoveltyEvent> latest_;
   std::vector<CellBox> accepted_;
 };

@@ -8,12 +8,12 @@ namespace {
 
 constexpr float kHeadStart = 2;      ///< looks added to the longest stay
 constexpr float kFewestNew = 16;     ///< new pixels in 3 x 3 cells
-constexpr float kFewestInCalm = 5;   ///< of them where next to nothing changes: above noise of sd 25
-constexpr int kBlind = 60;           ///< looks at the start whose colours aren't noted
+constexpr float kFewestInCalm = 5;   ///< enough where next to nothing changes: above noise of sd 25
+constexpr int kBlind = 60;           ///< looks at the start whose colours aren't recorded
 constexpr int kFirstRecords = 150;   ///< looks until stays are compared with one another
-constexpr float kLeave = 2, kMove = 1;  ///< undone of a stay by a look of absence, of motion
+constexpr float kLeave = 2, kMove = 1;  ///< looks of a stay undone by absence, by motion
 constexpr float kMinute = 600;       ///< looks
-constexpr int kNear = 3;             ///< cells around what is somewhere
+constexpr int kNear = 3;             ///< radius in cells
 constexpr float kToneStep = 12, kLightStep = 43;
 
 }  // namespace
@@ -126,7 +126,7 @@ void Places::see_what_is_new(const Reduced& now, const Background& background, b
   }
   largest_nearby(wander_, before_);
   for (std::size_t i = 0; i < wander_.size(); ++i) {
-    const bool moved_on = wander_[i] < before_[i];  // what goes on has not turned out usual yet
+    const bool moved_on = wander_[i] < before_[i];  // a moving object may still prove to be new
     if (fresh_[i] <= 0 && wander_[i] > 0 && !moved_on && carried_[i] <= 0)
       record_of_new_.add(wander_[i] + kLeave, settled);
   }
@@ -148,7 +148,7 @@ void Places::see_stays(const Background& background, bool settled) {
       score_peak_[i] = std::max(score_peak_[i], score_[i]);
       continue;
     }
-    // The edge of what still stands there says nothing about how long things stay.
+    // The edge of a standing object says nothing about how long objects stay.
     if (stay_peak_[i] > before_[i]) {
       longest_[i] = std::max(longest_[i], stay_peak_[i]);
       if (held_[i] <= 0 && looks_ > kFirstRecords) stay_record_.add(score_peak_[i], settled);
@@ -220,7 +220,7 @@ void Places::spread(std::size_t from, CellBox& box) {
 }
 
 void Places::accept(const CellBox& box) {
-  constexpr float kLong = 1e6f;  // looks: whatever stays there is usual
+  constexpr float kLong = 1e6f;  // looks: any stay is usual
   for (int y = box.top; y < box.bottom; ++y) {
     for (int x = box.left; x < box.right; ++x) longest_.at(y, x) = kLong;
   }

@@ -5,7 +5,7 @@
 namespace millrace::app {
 namespace {
 
-constexpr float kMany = 0.3f;            ///< of the cells that usually don't change
+constexpr float kMany = 0.3f;            ///< share of the cells that usually don't change
 constexpr float kJump = 0.08f;           ///< of the gain's logarithm within three looks
 constexpr std::size_t kGains = 4;
 constexpr float kNoisier = 2, kNoise = 4;  ///< times the most so far, plus levels squared
@@ -99,13 +99,13 @@ bool WholePicture::is_frozen(const Reduced& now) {
   std::shift_right(moves_.begin(), moves_.end(), 1);
   moves_.front() = sum / float(last_.size());
   const float most = *std::ranges::max_element(moves_);
-  // A stream that has been as still before may only be quiet.
+  // A stream that was equally still before may only be quiet.
   const bool frozen = most < kStill && least_move_ >= kStill && most < least_move_ / kStiller;
   if (looks_ > 10) least_move_ = std::min(float(least_move_ * (1 + 1 / memory_)), most);
   return frozen;
 }
 
-/// Half of `grey`'s size, minus the mean of 9 x 9 around each.
+/// `grey` at half its size, minus the mean of 9 x 9 around each pixel.
 void WholePicture::halve(const float* grey, int height, int width, Cells& out) const {
   Cells half(out.rows, out.columns);
   for (int y = 0; y < out.rows; ++y) {
@@ -130,7 +130,7 @@ void WholePicture::halve(const float* grey, int height, int width, Cells& out) c
   }
 }
 
-/// Correlation of the picture with the background moved by so much, -1 to 1.
+/// Correlation of the picture with the shifted background, -1 to 1.
 float WholePicture::match(int right, int down) const {
   float both = 0, one = 1, other = 1;
   for (int y = std::max(0, down); y < fine_now_.rows + std::min(0, down); ++y) {

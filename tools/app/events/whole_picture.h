@@ -1,4 +1,3 @@
-// Events of the picture as a whole: light, a covered, moved or frozen camera, another scene.
 #pragma once
 
 #include <vector>
@@ -8,12 +7,13 @@
 
 namespace millrace::app {
 
-/// Counts each kind of change directly: the share of changed cells, jumps of the gain, the noise of
-/// most cells, the difference to the last picture. One thread; only the constructor allocates.
+/// Detects events of the whole picture: light, a covered, moved or frozen camera, another scene.
+/// Measures the share of changed cells, jumps of the gain, the noise of most cells and the
+/// difference to the last picture. One thread; only the constructor allocates.
 class WholePicture {
  public:
-  /// `minimum`: looks in a row that make an event. Cells whose `sensitivity` is 0 don't count; the
-  /// others count alike, and all signs are `scale` times as strong.
+  /// `minimum`: consecutive looks that make an event. Cells whose `sensitivity` is 0 don't count;
+  /// the others count equally, and all signs are `scale` times as strong.
   WholePicture(const Reduced& like, const Cells& sensitivity, int minimum, float scale,
                double memory);
 
@@ -22,14 +22,14 @@ class WholePicture {
     bool begins = false;
     Reason reason = Reason::picture;
   };
-  /// Restarts the background where the scene has become another.
+  /// Restarts the background after a change of scene.
   Found see(const Reduced& now, Background& background, bool settled);
   /// Whether an event is going on.
   bool active() const { return active_; }
   float changed_share() const { return share_; }
 
  private:
-  static constexpr int kCalm = 25;  ///< looks as usual that end an event
+  static constexpr int kCalm = 25;  ///< usual looks that end an event
 
   Reason why(const Reduced& now, const Background& background);
   bool is_frozen(const Reduced& now);
@@ -42,12 +42,12 @@ class WholePicture {
   const float scale_;
   const double memory_;
   float share_ = 0, usual_share_ = 0, usual_difference_ = 0;
-  std::vector<float> last_, gains_, moves_;  ///< gains_, moves_: of the latest looks, newest first
+  std::vector<float> last_, gains_, moves_;  ///< of the latest looks, newest first
   float least_move_ = 1e9f;
   int looks_ = 0, odd_ = 0, lit_ = 0, calm_ = 0;
   bool active_ = false;
   std::vector<float> grey_now_, grey_usual_;
-  Cells fine_now_, fine_usual_;  ///< half as high and wide, without what is coarse
+  Cells fine_now_, fine_usual_;  ///< at half resolution, without low frequencies
 };
 
 }  // namespace millrace::app

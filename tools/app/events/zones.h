@@ -1,4 +1,3 @@
-// Parts of the picture where events count, or don't.
 #pragma once
 
 #include <vector>
@@ -8,8 +7,8 @@
 
 namespace millrace::app {
 
-/// The sensitivity of each cell, by its centre: the highest of its zones, 0 outside all of them
-/// (no zones: 1 everywhere) and in ignored ones.
+/// The sensitivity of each cell, by its centre: the highest of its zones, 0 outside all of them (no
+/// zones: 1 everywhere) and in ignored ones.
 Cells sensitivity_of_cells(const Reduced& like, const std::vector<Zone>& zones,
                            const std::vector<Zone>& ignored);
 

@@ -16,11 +16,11 @@ namespace millrace::app {
 
 /// Turns frames into samples. Targets by task: autoencode: the frame itself; label: 1 for the
 /// frame's class, 0 for the others; mask, stream: the frame's target, preceded by the input with
-/// task.with_input. Frames without a class or target make samples without a target. Used by stage
-/// 0's worker; pending() after it has stopped.
+/// task.with_input. A frame without a class or target gives a sample without a target. Used by
+/// stage 0's worker; pending() after it has stopped.
 class FrameFeed : public engine::Feed {
  public:
-  /// Queue and resizer outlive it.
+  /// `queue` and `resizer` outlive this.
   FrameFeed(io::FrameQueue& queue, io::Resizer& resizer, TargetFrom target)
       : queue_(queue), resizer_(resizer), target_from_(target) {}
 
@@ -53,21 +53,21 @@ class FrameFeed : public engine::Feed {
     frame_ = nullptr;
   }
 
-  /// Whether it is paused. A pause doesn't stop it from draining.
+  /// Whether the feed is paused. A pause doesn't stop it from draining.
   bool rests() const { return paused_ && paused_() && !queue_.drained(); }
 
-  /// Samples made so far. Any thread.
+  /// Samples produced so far. Any thread.
   std::int64_t taken() const { return taken_.load(std::memory_order_relaxed); }
 
   /// Frames popped from the queue that have not become samples.
   virtual std::int64_t pending() const { return frame_ ? 1 : 0; }
-  /// Those of them, so far, that never will. Any thread.
+  /// Frames popped so far that never will become samples. Any thread.
   virtual std::int64_t unfit() const { return 0; }
 
  protected:
   /// The next frame, to be released; null: none within `patience`, or the stream has `ended`.
   io::Frame* pop(std::chrono::microseconds patience, bool& ended) {
-    // Checked first: a frame may arrive between the two calls.
+    // read first: a frame may arrive between the two calls
     const bool drained = queue_.drained();
     io::Frame* const frame = queue_.pop(drained ? std::chrono::microseconds(0) : patience);
     ended = drained && !frame;
@@ -78,11 +78,11 @@ class FrameFeed : public engine::Feed {
     taken_.store(index + 1, std::memory_order_relaxed);
     return {.index = index, .frame = frame.id, .captured = frame.captured};
   }
-  /// Copies a frame of the samples' size as bytes or floats, as the slot takes them.
+  /// Copies a frame of the samples' size as bytes or floats, as the slot requires.
   static void write_input(const io::Frame& frame, engine::Sample& sample) {
     write(frame, sample.input_bytes(), sample.input());
   }
-  /// The same, as frame `place` of the `context` in a sample.
+  /// Copies `frame` as frame `place` of the `context` in a sample.
   static void write_input(const io::Frame& frame, engine::Sample& sample, int place, int context) {
     if (context == 1) return write_input(frame, sample);
     const std::size_t channels = std::size_t(frame.channels), first = std::size_t(place) * channels;

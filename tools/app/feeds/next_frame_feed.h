@@ -120,7 +120,7 @@ class NextFrameFeed final : public FrameFeed {
     std::atomic<Target> target{Target::missing};
   };
 
-  // Under the lock.
+  // All below up to wake(): under the lock.
   std::int64_t waiting() const { return arrived_ - passed_; }  ///< frames in the window
   io::Frame& at(std::int64_t n) { return window_[std::size_t(n) % window_.size()]; }
   void write_context(engine::Sample& sample) {
@@ -130,7 +130,7 @@ class NextFrameFeed final : public FrameFeed {
       if (n > 0 && at(n - 1).segment == at(n).segment) --n;
     }
   }
-  /// Moves one frame, if one comes, into the window and writes it to the samples that await it.
+  /// Moves one frame, if one arrives, into the window and writes it to the samples that await it.
   bool look(std::chrono::microseconds patience) {
     io::Frame* const frame = pop(patience, ended_);
     if (!frame) {
@@ -172,7 +172,7 @@ class NextFrameFeed final : public FrameFeed {
       return awaited.target.load(std::memory_order_relaxed) == Target::open;
     });
   }
-  /// The target of the window's first frame; null: not there yet, or `never` to come.
+  /// The target of the window's first frame; null: not there yet, or `never` to arrive.
   const io::Frame* pair(bool& never) {
     const io::Frame& first = at(passed_);
     for (std::int64_t n = passed_ + 1; n < arrived_; ++n) {
@@ -191,7 +191,7 @@ class NextFrameFeed final : public FrameFeed {
   std::vector<io::Frame> window_;  ///< ring: frames of the latest samples and of those to come
   std::int64_t arrived_ = 0, passed_ = 0;
   bool ended_ = false;
-  std::vector<Awaited> awaited_;  ///< by slot
+  std::vector<Awaited> awaited_;  ///< [slot]
   std::mutex told_mutex_;         ///< guards told_ only
   std::condition_variable told_;  ///< a sample's target may have arrived
   std::atomic<std::int64_t> missed_{0};

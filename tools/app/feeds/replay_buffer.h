@@ -1,4 +1,4 @@
-// Decides which samples of a stream are kept for replay and which is replayed next.
+// Decides which samples of a stream are stored for replay and which is replayed next.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 namespace millrace::app {
 
 enum class ReplayKind : std::uint8_t {
-  automatic,  ///< ridge for labels where it fits, else none
+  automatic,  ///< ridge for labels where it fits, otherwise none
   none,
   recent,     ///< the latest samples; replays any
   reservoir,  ///< a uniform choice of all so far (Vitter 1985, algorithm R); replays any
-  /// The easiest makes room for the newest; replays in proportion to the loss at the last
-  /// prediction (Schaul et al. 2016, proportional, alpha 1).
+  /// the easiest is replaced by the newest; replays in proportion to the loss at the last
+  /// prediction (Schaul et al. 2016, proportional, alpha 1)
   hard,
   ridge,  ///< no sample is replayed: see ClassMemory
 };
@@ -37,7 +37,7 @@ inline ReplayKind replay_kind(const std::string& name) {
   return ReplayKind(found - names.begin());
 }
 
-/// Whether samples are learned from again.
+/// Whether samples are trained on again.
 inline bool replays(ReplayKind kind) {
   return kind == ReplayKind::recent || kind == ReplayKind::reservoir || kind == ReplayKind::hard;
 }
@@ -54,7 +54,7 @@ class ReplayBuffer {
     kept_.reserve(std::size_t(places));
   }
 
-  /// The place for the stream's next sample; -1: don't keep it.
+  /// The place for the stream's next sample; -1: don't store it.
   int keep(std::int64_t frame, float loss) {
     if (!std::isfinite(loss)) return -1;
     ++seen_;

@@ -9,7 +9,7 @@
 namespace millrace::app {
 namespace {
 
-/// Memory of the samples in bytes; 0: unknown.
+/// Bytes for all samples; 0: unknown.
 double bytes_of(const Config& config, const engine::TrainerOptions& options) {
   const stages::ImageShape &sample = options.sample, &made = options.network->output();
   const auto bytes = [](const stages::ImageShape& shape, bool as_bytes) {
@@ -20,7 +20,7 @@ double bytes_of(const Config& config, const engine::TrainerOptions& options) {
   if (replay_of(config, *options.network) == "ridge") {
     const int last = options.network->size() - 1;
     const auto inputs = double(options.network->parameters(last, last + 1)[0].shape[1]);
-    // A frame's features, and their products with all others'.
+    // A frame's features, and their inner products with all others.
     return config.replay.size * (inputs * sizeof(float) + config.replay.size * sizeof(double));
   }
   const double one = bytes(sample, options.input_as_bytes) +

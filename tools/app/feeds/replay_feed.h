@@ -1,4 +1,3 @@
-// Replays a stream's samples in its idle time.
 #pragma once
 
 #include <algorithm>
@@ -22,26 +21,26 @@ struct ReplayOptions {
   std::uint64_t seed = 0;
 };
 
-/// Passes a stream's samples on, keeps some, and replays them with their targets.
+/// Passes a stream's samples on, stores some, and replays them with their targets in idle time.
 ///
 /// Live: fresh frames have priority. A sample is replayed only if no frame waits, the latest one
 /// has been predicted, and the whole pipeline can finish the sample before the next frame may
 /// arrive. Both times are estimated like TCP's retransmission timeout, mean plus 4 mean deviations
 /// (RFC 6298). Nothing is replayed while a frame is overdue, so outages stop replay.
 ///
-/// Live with late targets: a predicted frame occupies the stages until the next one comes, so idle
-/// time lies before a frame's forward: samples are replayed when a frame has come, until half of
-/// the time to the one after it is over.
+/// Live with late targets: a predicted frame occupies the stages until the next one arrives, so
+/// idle time lies before a frame's forward: samples are replayed when a frame has arrived, until
+/// half of the time to the one after it is over.
 ///
 /// Not live (the stream waits for the pipeline): replay follows the share alone; a replayed sample
 /// precedes a fresh one that already waits.
 ///
-/// A sample is kept when its slot is about to be reused: every stage is done with it then, its
-/// target and loss are known, and only stage 0's worker holds it, so that worker makes all copies
+/// A sample is stored when its slot is about to be reused: every stage is done with it then, its
+/// target and loss are known, and only stage 0's worker holds it, so that worker does all copying
 /// into and out of the buffer.
 class ReplayFeed final : public engine::Feed, public engine::Observer {
  public:
-  /// `live`: frames come at their own rate. Trainer and stream outlive this.
+  /// `live`: frames arrive at their own rate. `trainer` and `stream` outlive this.
   ReplayFeed(engine::Trainer& trainer, FrameFeed& stream, bool live, const ReplayOptions& options)
       : trainer_(trainer),
         stream_(stream),
@@ -205,7 +204,7 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
     if (!entry.told) return;
     if (entry.place >= 0) return buffer_.set_loss(entry.place, entry.frame, entry.loss);
     if (trainer_.options().late_targets)
-      owed_ += ratio_;  // only now is it known whether it had a target
+      owed_ += ratio_;  // whether it had a target is known only now
     const int place = buffer_.keep(entry.frame, entry.loss);
     if (place < 0) return;
     std::byte* to = buffer_.at(place);
@@ -228,23 +227,23 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   FrameFeed& stream_;
   const bool live_, all_that_fits_;
   const double ratio_;          ///< replayed samples per fresh one
-  std::vector<Entry> entries_;  ///< per slot
+  std::vector<Entry> entries_;  ///< [slot]
   ReplayBuffer buffer_;
   // Stage 0's worker.
   bool again_ = false;  ///< the next sample is replayed
   double owed_ = 0;
   std::int64_t taken_ = 0, taken_fresh_ = 0;
-  engine::Clock::time_point captured_{};  ///< the latest frame
-  engine::Clock::time_point came_{};      ///< the waiting frame was first seen; 0: none
+  engine::Clock::time_point captured_{};  ///< of the latest frame
+  engine::Clock::time_point came_{};      ///< when the waiting frame was first seen; 0: none
   engine::Clock::duration way_{};         ///< from capture to here, minimum
   double early_ns_ = 0;                   ///< mean deviation from the stream's period
   engine::Clock::duration step_{};        ///< of the slowest stage, 95th percentile
-  // The last stage's worker.
+  // Last stage's worker.
   double pass_mean_ns_ = 0, pass_deviation_ns_ = 0;
-  // Both.
+  // Both workers.
   std::atomic<std::int64_t> pass_ns_{0};  ///< from take() to prediction, upper estimate; 0: unknown
   std::atomic<std::int64_t> shown_fresh_{0};
-  std::vector<std::atomic<std::int64_t>> fresh_;  ///< per sample, the latest ones
+  std::vector<std::atomic<std::int64_t>> fresh_;  ///< [sample % size]
 };
 
 /// Sizes in `options` may be 0 (unknown). Throws ConfigError if memory is short. `resumed`: frames

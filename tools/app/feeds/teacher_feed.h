@@ -20,7 +20,7 @@
 
 namespace millrace::app {
 
-/// A trained network. Used by one thread at a time.
+/// A trained network whose outputs are targets. Used by one thread at a time.
 class Teacher {
  public:
   /// Loads task.teacher: a PyTorch network (.pt), or weights for the config's own network
@@ -36,7 +36,7 @@ class Teacher {
       if (made != target)
         throw std::invalid_argument("gives " + text(made) + ", the network " + text(target));
       stages::StageOptions options;
-      options.recompute = true;  // keeps no graph
+      options.recompute = true;  // stores no autograd graph
       network_ = std::make_unique<stages::Stage>(network, stages::StageRange{0, network->size()},
                                                  stages::OptimizerSpec{},
                                                  at::TensorOptions(at::kCPU), options);
@@ -47,7 +47,7 @@ class Teacher {
       throw config.error("task.teacher", file_ + ": " + error.what());
     }
   }
-  /// Writes its output for `input`, [C,H,W], to `target`. Throws std::runtime_error.
+  /// Writes the output for `input`, [C,H,W], to `target`. Throws std::runtime_error.
   void tell(const float* input, float* target) const {
     const at::Tensor sample = at::from_blob(const_cast<float*>(input), sample_.sizes());
     try {
@@ -69,8 +69,8 @@ class Teacher {
   std::unique_ptr<stages::Stage> network_;
 };
 
-/// With late targets, its own thread runs the teacher while the stages run forward. Otherwise stage
-/// 0's worker runs it first.
+/// With late targets, a thread runs the teacher while the stages run forward. Otherwise stage 0's
+/// worker runs it first.
 class TeacherFeed final : public FrameFeed {
  public:
   /// `slots`: samples in flight.
@@ -145,7 +145,7 @@ class TeacherFeed final : public FrameFeed {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<engine::Sample*> asked_;  ///< under the lock; the teacher works on the front
-  std::vector<bool> unknown_;          ///< per slot, under the lock
+  std::vector<bool> unknown_;          ///< [slot], under the lock
   bool over_ = false;                  ///< under the lock
   std::exception_ptr failed_;          ///< under the lock: the teacher's exception
   std::thread thread_;                 ///< last; only with late targets

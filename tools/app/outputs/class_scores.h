@@ -1,4 +1,3 @@
-// Accuracy of class predictions per frame or pixel, compared with the majority class.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +36,7 @@ class Overlap {
 
  private:
   static constexpr std::size_t kRecent = std::size_t(engine::LossHistory::kRecent);
-  /// Per class: pixels in the intersection and in the union.
+  /// [class]: pixels in the intersection, then in the union.
   using Counts = std::vector<std::int64_t>;
   static double share(const Counts& counts) {
     const std::size_t classes = counts.size() / 2;
@@ -58,11 +57,12 @@ class Overlap {
   engine::Counter<double> mean_, recent_;
 };
 
-/// Written by the last stage's worker, without allocation; readers: see LossHistory, Overlap.
+/// Accuracy of class predictions per frame or pixel, compared with the majority class. Written by
+/// the last stage's worker, without allocation; readers: see LossHistory, Overlap.
 class ClassScores {
  public:
-  /// For targets with values [classes][pixels] from `offset` on. `judged`: frames of a class that
-  /// comes back which the network answers before it has learned from them; only for one pixel.
+  /// For targets with values [classes][pixels] from `offset` on. `judged`: frames of a returning
+  /// class that the network answers before it has learned from them; only for one pixel.
   ClassScores(std::size_t classes, std::size_t pixels, std::size_t offset = 0,
               std::int64_t judged = 1)
       : classes_(classes),
@@ -78,8 +78,7 @@ class ClassScores {
         overlap_(classes),
         majority_overlap_(classes) {}
 
-  /// Scores frame number `frame`, then counts it for the majority. All-zero targets mean that there
-  /// is no class.
+  /// Scores frame number `frame`, then counts it for the majority. An all-zero target has no class.
   void see(const float* target, const float* prediction, std::int64_t frame) {
     largest(target + offset_, true, truth_);
     largest(prediction + offset_, false, told_);
@@ -109,15 +108,15 @@ class ClassScores {
 
   /// Per frame: the share of pixels predicted right; for labels 1 or 0.
   const engine::LossHistory& hits() const { return hits_; }
-  /// The same when always predicting each pixel's most frequent class so far.
+  /// hits() when always predicting each pixel's most frequent class so far.
   const engine::LossHistory& majority_hits() const { return majority_hits_; }
-  /// The same when always predicting each pixel's latest class; before there is one, the network's,
-  /// so that both are judged by the same frames.
+  /// hits() when always predicting each pixel's latest class; before there is one, the network's,
+  /// so that both are judged on the same frames.
   const engine::LossHistory& last_hits() const { return last_hits_; }
-  /// The same as hits() in the first frames of a class that has been labelled before, after another
-  /// was: whoever repeats the last label is wrong there.
+  /// hits() in the first frames of a class that has been labelled before, after another was:
+  /// repeating the last label is wrong there.
   const engine::LossHistory& returned() const { return returned_; }
-  /// majority_hits() of these frames.
+  /// majority_hits() in the frames of returned().
   const engine::LossHistory& majority_of_returned() const { return majority_of_returned_; }
   const Overlap& overlap() const { return overlap_; }
   const Overlap& majority_overlap() const { return majority_overlap_; }
@@ -126,7 +125,7 @@ class ClassScores {
  private:
   static constexpr std::size_t kNone = std::size_t(-1);
   void judge(std::size_t truth, std::int64_t frame, bool right, bool usual) {
-    // The frame has been counted already.
+    // counts_ already includes this frame.
     const bool returns = before_ != kNone && before_ != truth && counts_[truth] > 1;
     if (before_ != truth) judged_until_ = returns ? frame + judged_ : frame;
     if (frame >= judged_until_) return;

@@ -18,9 +18,9 @@ namespace {
 
 using namespace std::chrono;
 
-constexpr seconds kPatience{5};  // with a slow reader, at the end
+constexpr seconds kPatience{5};  // for a slow reader, at the end
 
-/// Whether the last line was cut short by a crash or a full disk.
+/// Whether a crash or a full disk cut the last line short.
 bool ends_amid_a_line(const std::string& path) {
   const io::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
@@ -79,7 +79,7 @@ void FrameLog::resumed(std::int64_t frames) {
       nlohmann::ordered_json{{"resumed", true}, {"frame", frames}, {"time", now}}.dump() + "\n";
 }
 
-/// Whether the file was deleted or moved away, as to rotate it.
+/// Whether the file was deleted or moved away, as by log rotation.
 bool FrameLog::moved() const {
   struct stat here {
   }, there{};
@@ -158,7 +158,7 @@ bool FrameLog::flush(milliseconds patience) {
 
 void FrameLog::fail(const std::string& cause) {
   set_error(where() + ": " + cause);
-  // Part of a line may have been written: takes it back, or else repeats the whole.
+  // Part of a line may have been written: truncate it, or else repeat the whole line.
   struct stat there {};
   const bool taken_back = fstat(file_.get(), &there) == 0 && S_ISREG(there.st_mode) &&
                           ftruncate(file_.get(), there.st_size - off_t(done_)) == 0;

@@ -1,4 +1,3 @@
-// A log of every N-th frame, one JSON object per line, written during the run.
 #pragma once
 
 #include <readerwriterqueue/readerwritercircularbuffer.h>
@@ -19,7 +18,7 @@
 
 namespace millrace::app {
 
-/// What lines report on. The histories are updated before the log.
+/// Sources of a line's figures. The histories are updated before the log.
 struct LogSubject {
   const engine::Monitor& monitor;
   const io::FrameQueue& queue;
@@ -30,10 +29,11 @@ struct LogSubject {
   const Answers* answers = nullptr;  ///< null: the task has no classes of frames
 };
 
-/// Appends lines to a file or to stdout. predicted() only notes numbers; write() turns them into
-/// lines. If write() falls kRoom frames behind, predicted() drops frames, and each line gives their
-/// number so far. write() never blocks on a full disk or pipe; it keeps the notes until it can
-/// continue. A file that is deleted or moved is made anew. The last stage's worker calls predicted(), one other thread the rest.
+/// Logs every N-th frame as one JSON object per line, appended to a file or stdout during the run.
+/// predicted() only records numbers; write() turns them into lines. If write() falls kRoom frames
+/// behind, predicted() drops frames, and each line gives their number so far. write() never blocks
+/// on a full disk or pipe; it holds the records until it can continue. A file that is deleted or
+/// moved is created again. The last stage's worker calls predicted(), one other thread the rest.
 class FrameLog final : public engine::Observer {
  public:
   static constexpr std::size_t kRoom = 65536;
@@ -45,14 +45,15 @@ class FrameLog final : public engine::Observer {
   void predicted(engine::Sample& sample, float loss) override {
     if (sample.info.index % every_ == 0) note(sample.info, loss);
   }
-  /// Before the run: notes that it continues a checkpoint; numbering continues after `frames`.
+  /// Call before the run: records that it continues a checkpoint; numbering continues after
+  /// `frames`.
   void resumed(std::int64_t frames);
 
-  /// Writes the notes, waiting at most `patience` for a pipe's reader. Retries in the next call.
+  /// Writes the records, waiting at most `patience` for a pipe's reader. Retries in the next call.
   void write(std::chrono::milliseconds patience = {});
-  /// Writes the rest, as long as the reader takes some of it every few seconds.
+  /// Writes the rest, while the reader takes some of it every few seconds.
   void finish();
-  /// "PATH: cause" while writing fails; else "". Any thread.
+  /// "PATH: cause" while writing fails; otherwise "". Any thread.
   std::string error() const {
     const std::lock_guard lock(mutex_);
     return error_;

@@ -108,7 +108,7 @@ void LiveView::serve_page() {
   subject.is_normal = [&novelty = run_.records.novelty](std::int64_t event) {
     return novelty.accept(event);
   };
-  // As Alerts, which writes none of tasks whose targets are not pictures.
+  // Alerts writes no snapshots for tasks whose targets are not pictures, either.
   if (!config_.novelty.snapshots.empty() && shown.width > 0 && !shown.classes) {
     subject.snapshots = config_.novelty.snapshots;
   } else {
@@ -127,7 +127,7 @@ page::FrameBoard* LiveView::show_camera() {
   run_.intake.seen = [as, board = camera_](const io::Frame& frame) {  // may outlive this view
     io::Frame* const room = board->room();
     if (!room) return;
-    // As much of the frame as the network sees.
+    // The part of the frame that the network sees.
     const io::Region view = io::clipped(as.region, frame.width, frame.height);
     const io::Region part = io::place(view, as.width, as.height, as.fit).from;
     *room = io::Resizer({.width = part.width, .height = part.height, .region = part}).fit(frame);
@@ -141,7 +141,7 @@ void LiveView::show_event(engine::Sample& sample) {
   if (!event_board_ || std::exchange(events_, events) == events) return;
   page::Pictures* const room = event_board_->room();
   if (!room) return;
-  // The frame that was to be predicted shows what is new.
+  // The frame that was to be predicted shows the new object.
   const bool later = task_type(config_.task.kind).target == TargetFrom::later_frame;
   const auto shown = later && sample.info.has_target ? sample.shown_target() : sample.shown_input();
   std::copy_n(shown.data(), room->input.size(), room->input.begin());
@@ -175,7 +175,7 @@ void LiveView::obey() {
   if (!checkpointer) return;
   const std::int64_t saves = checkpointer->written() + checkpointer->failed();
   if (controls_.take_save()) {
-    // Beyond the sample that any stage may have reached by now.
+    // Beyond any sample that a stage may have reached by now.
     checkpointer->ask(run_.learner.trainer.monitor().trained() +
                       4 * run_.learner.trainer.schedule().slots());
     saves_before_ = saves;

@@ -16,7 +16,7 @@ namespace millrace::app {
 
 struct RunParts;
 
-/// At the broker in [mqtt], publishes, retained: PREFIX/availability, "online" or "offline";
+/// Publishes at the broker in [mqtt], retained: PREFIX/availability, "online" or "offline";
 /// PREFIX/state, once a second, like the page's /state; PREFIX/event, the latest snapshot as PNG;
 /// and Home Assistant's discovery. Takes PREFIX/control like the page's /control, and single words:
 /// PREFIX/control/pause, PREFIX/control/label "night". Runs on its own thread, which survives the
@@ -51,7 +51,7 @@ class MqttView {
 /// any thread paused().
 class LiveView final : public engine::Observer {
  public:
-  /// As Console's.
+  /// `run` outlives this. Throws std::runtime_error if the page can't be served.
   explicit LiveView(RunParts& run);
 
   void predicted(engine::Sample& sample, float loss) override;
@@ -64,7 +64,7 @@ class LiveView final : public engine::Observer {
 
  private:
   void serve_page();
-  /// Has the reader show frames; null: they can't be.
+  /// Makes the reader show frames; null if they can't be shown.
   page::FrameBoard* show_camera();
   void show_event(engine::Sample& sample);
   page::Snapshot look() const;
@@ -77,10 +77,10 @@ class LiveView final : public engine::Observer {
   page::Peak peak_;                ///< of the deviation, between two looks of the page
   std::int64_t saves_before_ = 0;  ///< written and failed
   const page::Json classes_;       ///< of pixels: names and colours; empty: no classes
-  std::unique_ptr<page::PictureBoard> board_, event_board_;  ///< the second: null with snapshots
+  std::unique_ptr<page::PictureBoard> board_, event_board_;  ///< the second is null with snapshots
   std::shared_ptr<page::FrameBoard> camera_;                 ///< also the reader's
   std::int64_t events_ = 0;                                  ///< the last stage's worker's
-  // Last: they read the members above.
+  // last: they read the members above
   std::unique_ptr<page::WebServer> server_;
   std::unique_ptr<MqttView> mqtt_;
 };

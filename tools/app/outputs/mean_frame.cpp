@@ -17,7 +17,7 @@ MeanFrame::MeanFrame(const stages::ImageShape& target, const stages::LossSpec& l
       loss_(loss),
       single_(loss_.single()),
       mean_(std::size_t(target.channels * target.height * target.width)),
-      // Start with equal probabilities, as if one sample were spread over all classes.
+      // Equal probabilities at the start, as of one sample spread over all classes.
       seen_(loss_.scores() ? 1 : 0) {
   tensor_of(mean_.data(), shape_).copy_(loss_.prior(tensor_of(mean_.data(), shape_)));
   // Classes are counted per pixel.

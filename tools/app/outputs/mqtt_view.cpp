@@ -36,7 +36,7 @@ Json measured(const std::string& expression, const char* unit = nullptr) {
   return more;
 }
 
-/// Of a share; "None", which Home Assistant takes for unknown, while there is none.
+/// Template for a share; "None", which Home Assistant takes for unknown, if it is no number.
 Json percent(const std::string& share) {
   return measured("100 * " + share + " if " + share + " is number else none", "%");
 }
@@ -183,7 +183,7 @@ void MqttView::run() {
       mqtt_client({.url = config_.mqtt.broker,
                    .presence = prefix + "/availability",
                    .births = discovery(config_, look_(), controls_.offered(), snapshots),
-                   .subscription = control + "/#",  // includes `control` itself
+                   .subscription = control + "/#",  // also matches `control` itself
                    .heard = hear});
   page::Trend trend;
   std::string before = client->error(), shown;

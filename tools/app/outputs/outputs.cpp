@@ -25,8 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "" if a temporary of the file `name` can be created in `folder`, else why not. Permissions alone
-/// don't tell.
+/// "" if a temporary of the file `name` can be created in `folder`, otherwise why not. Permissions
+/// alone don't show it.
 std::string trial(const fs::path& folder, std::string name) {
   name = (folder / (name + ".tmp.0000XXXXXX")).string();
   const int file = ::mkstemp(name.data());
@@ -36,7 +36,7 @@ std::string trial(const fs::path& folder, std::string name) {
   return "";
 }
 
-/// "" if `path` can be created or overwritten, as a folder if `folder`; else why not.
+/// "" if `path` can be created or overwritten, as a folder if `folder`; otherwise why not.
 std::string obstacle(const std::string& path, bool folder) {
   std::error_code ignored;
   const fs::file_status there = fs::status(path, ignored);
@@ -114,7 +114,7 @@ std::vector<Named> inputs_of(const Config& config) {
   return all;
 }
 
-/// Whether it is a picture of the source.
+/// Whether `path` is one of the source's pictures.
 bool is_read(const Config& config, const std::string& path) {
   std::error_code error;
   const io::Uri source = io::split_uri(config.source.uri);
@@ -132,7 +132,7 @@ bool is_read(const Config& config, const std::string& path) {
   throw config.error(key, what);
 }
 
-/// No two outputs may share a file. Weights may replace the initial ones.
+/// Refuses outputs that share a file. Weights may replace the initial ones.
 void require_apart(const Config& config, const std::vector<Named>& outputs) {
   std::vector<Named> taken = inputs_of(config);
   if (!config.checkpoint.dir.empty()) {

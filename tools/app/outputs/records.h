@@ -45,7 +45,7 @@ class Observers final : public engine::Observer {
     made_.push_back(std::make_unique<Function>(std::move(see)));
     add(made_.back().get());
   }
-  /// This one also sees replayed samples, and sees every sample before the others.
+  /// Adds an observer that also sees replayed samples, and sees each sample before the others.
   void add_for_all(engine::Observer* observer) { all_.push_back(observer); }
 
   void shown(engine::Sample& sample) override {
@@ -72,13 +72,13 @@ class Observers final : public engine::Observer {
   std::vector<std::unique_ptr<Function>> made_;
 };
 
-/// Writes each prediction beside its input; of classes, the answer below it. Last stage's worker;
+/// Writes each prediction beside its input; for classes, the answer below it. Last stage's worker;
 /// finish() after the run.
 class VideoOut final : public engine::Observer {
  public:
-  /// `to`: see io::VideoWriterOptions. Throws std::runtime_error if the video can't be opened.
-  /// `live`: pictures are as far apart as they came; else 1 / fps. `answers`: null for predictions
-  /// that are pictures.
+  /// `to`: see io::VideoWriterOptions. `live`: pictures are timed by their arrival, otherwise 1 /
+  /// fps apart. `answers`: null for predictions that are pictures. Throws std::runtime_error if the
+  /// video can't be opened.
   VideoOut(const stages::ImageShape& shape, double fps, bool live, const std::string& to,
            const Answers* answers)
       : shape_(shape),
@@ -123,15 +123,15 @@ class VideoOut final : public engine::Observer {
 
   stages::ImageShape shape_;
   const Answers* answers_;
-  int factor_;        ///< the input is enlarged by
-  double period_ns_;  ///< 0: as they came
+  int factor_;        ///< enlargement of the input
+  double period_ns_;  ///< 0: timed by arrival
   std::unique_ptr<io::VideoWriter> writer_;
   io::Frame input_, prediction_, both_;
 };
 
 /// Parts that the config does not ask for are null.
 struct Records {
-  /// `run` outlives it; the parts before it are there.
+  /// `run` outlives this and is complete up to this part.
   explicit Records(RunParts& run);
 
   engine::PipelineOptions pipeline_options(Learner& learner, std::int64_t limit);
@@ -145,7 +145,7 @@ struct Records {
   RunLog log;
   Novelty novelty;
   std::function<void(const Prediction&)> see;  ///< the user's; set before the run
-  std::vector<std::unique_ptr<Sink>> sinks;    ///< of plug-ins
+  std::vector<std::unique_ptr<Sink>> sinks;
   std::unique_ptr<VideoOut> video;
   std::unique_ptr<FrameLog> lines;
   std::unique_ptr<engine::ActionLog> actions;
@@ -155,11 +155,11 @@ struct Records {
   std::unique_ptr<engine::Checkpointer> checkpointer;
 
  private:
-  /// Has the frames' labels teach `memory`.
+  /// Makes `memory` learn from the frames' labels.
   void remember(ClassMemory& memory);
   void count_in_trace(const io::FrameQueue& queue);
   /// The newest picture of a sample: the frame that was to be predicted, or the input. Null: it has
-  /// not come.
+  /// not arrived.
   const float* newest(engine::Sample& sample) const;
   void raise_alerts(const Config& config, const Intake& intake, const engine::Trainer& trainer);
   void show(engine::Sample& sample, float loss);

@@ -135,7 +135,7 @@ Json optimizer_json(const stages::OptimizerSpec& optimizer, double rate) {
   return json;
 }
 
-/// What identifies a run when two are compared: config, source, host, duration.
+/// The fields by which two runs are compared: config, source, host, duration.
 Json about_run(const RunParts& run, std::int64_t trained, engine::Clock::time_point ended) {
   const std::chrono::duration<double> seconds = ended - run.progress.began;
   Config config = as_run(run.request.config, run.learner.assembled);
@@ -167,7 +167,7 @@ Json dead_units_json(const engine::Trainer& trainer) {
   return {{"dead", dead}, {"units", units}};
 }
 
-/// Prediction quality: loss, psnr_db, accuracy, iou, and whether it is learned.
+/// Prediction quality: loss, psnr_db, accuracy, iou, and whether it beats trivial predictors.
 Json learned_report(const RunLog& log) {
   const Standing standing = log.standing();
   Json report = {{"loss", loss_json(log)},

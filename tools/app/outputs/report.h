@@ -18,7 +18,7 @@ namespace millrace::app {
 struct RunParts;
 class RunLog;
 
-/// The report; docs/report.md explains its keys. Called by learn()'s thread, or after learn().
+/// docs/report.md explains the keys. Called by learn()'s thread, or after learn().
 nlohmann::ordered_json make_report(RunParts& run);
 /// The run's part of the page's /state. Any thread.
 nlohmann::ordered_json live_report(RunParts& run);
@@ -29,7 +29,8 @@ std::string summarize(const nlohmann::ordered_json& report);
 
 /// Plots the loss and the mean frame's. Throws std::runtime_error.
 void draw_loss(const RunLog& log, const std::string& path);
-/// Draws the last frame's input, target, prediction, mean frame and error. Throws as above.
+/// Draws the last frame's input, target, prediction, mean frame and error. Throws
+/// std::runtime_error.
 void draw_prediction(const RunLog& log, const stages::ImageShape& shape, const std::string& path);
 
 /// Metadata of weights, `samples` after the start: version, config, seed, uri, host, duration,

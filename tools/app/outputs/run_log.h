@@ -14,7 +14,7 @@
 
 namespace millrace::app {
 
-/// A loss of the network and of trivial predictors; empty where the task has none.
+/// Losses of the network and of trivial predictors; empty where the task has none.
 struct Compared {
   engine::LossHistory network;
   engine::LossHistory mean_frame;  ///< of the targets so far
@@ -22,8 +22,8 @@ struct Compared {
   engine::LossHistory linear;      ///< the last frame plus its change since the one before
 };
 
-/// The network against the strongest trivial predictor of its task over the last 100 frames, by
-/// loss or by the share of wrong classes.
+/// Compares the network with the strongest trivial predictor of its task over the last 100 frames,
+/// by loss or by the share of wrong classes.
 struct Standing {
   const char* strongest = "";  ///< "last frame"; "": nothing to compare yet
   double times = 0;            ///< its error relative to the network's
@@ -38,11 +38,11 @@ struct StreamTime {
 struct ClassWatch {
   std::int64_t before = 0;  ///< leading channels of a target that are not classes
   std::int64_t judged = 1;  ///< see ClassScores
-  bool learns = true;       ///< else every frame is judged
+  bool learns = true;       ///< false: every frame is judged
 };
 
-/// Losses of the network and of trivial predictors, and class scores. Written by the last
-/// stage's worker; for other threads see LossHistory.
+/// Losses of the network and of trivial predictors, and class scores. Written by the last stage's
+/// worker; for other threads see LossHistory.
 class RunLog final : public engine::Observer {
  public:
   RunLog(engine::Trainer& trainer, const TaskType& task, StreamTime time = {},
@@ -114,15 +114,15 @@ class RunLog final : public engine::Observer {
   std::int64_t frame_of(const engine::SampleInfo& sample) const {
     return sample.frame + time_.horizon;
   }
-  /// When a sample was filmed.
+  /// When a sample was filmed, in seconds.
   double seconds_of(const engine::SampleInfo& sample) const {
     // Files may be read faster than they were filmed.
     if (time_.fps > 0) return double(sample.frame) / time_.fps;
     return std::chrono::duration<double>(sample.captured.time_since_epoch()).count();
   }
   const MeanFrame& mean_frame() const { return mean_frame_; }
-  /// Before the run: makes it copy each sample's pictures, for runs that reuse the slot before they
-  /// end. `sample` gives the shapes.
+  /// Copies each sample's pictures from now on, for runs that reuse the slot before they end. Call
+  /// it before the run; `sample` gives the shapes.
   void keep_pictures(engine::Sample& sample) {
     input_.resize(sample.shown_input().size());
     target_.resize(sample.shown_target().size());

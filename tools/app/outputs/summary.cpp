@@ -1,4 +1,3 @@
-// A run's summary for the user: text lines and charts.
 #include "tools/app/outputs/report.h"
 
 #include <algorithm>
@@ -62,12 +61,12 @@ void tell_time(std::ostream& out, const Json& report) {
       << report["gradient_age"].dump() << " frames\n";
 }
 
-/// null: no error, so an infinite PSNR.
+/// null: an infinite PSNR.
 std::string figure(const Json& value, const std::string& unit) {
   return value.is_null() ? "no error" : text(value) + unit;
 }
 
-/// ", mean frame 0.0049, last frame 0.0018": each trivial predictor's recent `of`.
+/// ", mean frame 0.0049, last frame 0.0018": the recent figure of each trivial predictor in `of`.
 std::string trivial(const Json& of, const std::string& unit = "") {
   std::string all;
   for (const auto& [key, name] :

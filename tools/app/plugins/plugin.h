@@ -35,7 +35,7 @@ struct SinkType {
   std::unique_ptr<Sink> (*make)(const std::string& argument);
 };
 
-/// What a plug-in adds. Its code stays loaded until the process ends.
+/// The entries that a plug-in adds. Its code stays loaded until the process ends.
 struct Plugin {
   std::vector<stages::LayerType> layers;
   std::vector<stages::LossType> losses;

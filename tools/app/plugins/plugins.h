@@ -6,7 +6,7 @@
 
 namespace millrace::app {
 
-/// A plug-in can't be used: "FILE: what is wrong".
+/// A plug-in that can't be used: "FILE: what is wrong".
 struct PluginError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -15,11 +15,11 @@ struct PluginError : std::runtime_error {
 /// process, so it must be trusted. Call it before other threads use the tables. Throws PluginError.
 void load_plugin(const std::string& path);
 
-/// How many are loaded. Anything built from the tables must be rebuilt when this grows.
+/// Anything built from the tables must be rebuilt when this grows.
 int plugins_loaded();
 
 struct SinkType;
-/// All that plug-ins have added.
+/// Sinks added by plug-ins.
 const std::vector<SinkType>& sink_types();
 
 }  // namespace millrace::app

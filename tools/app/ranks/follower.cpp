@@ -131,7 +131,7 @@ class Follower {
                             std::move(options));
     grid_.pipeline().on_end_of_stream = nullptr;
   }
-  /// Call it after the run; waits for the reader.
+  /// Waits for the reader. Call it after the run.
   SourceReport end_source() {
     intake_->stop();
     engine::FrameCounts frames = intake_->frames(outcome_);
@@ -210,8 +210,8 @@ int launched_processes() {
   return tasks ? std::atoi(tasks) : 1;
 }
 
-/// MPI waits inside itself for ranks that don't start. A failure's code has the launcher end these
-/// too; after 0 they would wait for this one.
+/// MPI blocks while it waits for ranks that don't start. A failing exit code makes the launcher end
+/// these, too; after 0 they would wait for this one.
 void watch_start(const Waits& waits, const std::stop_token& started) {
   constexpr char kWhom[] = "the other ranks to start";
   std::mutex mutex;

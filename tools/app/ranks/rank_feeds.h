@@ -1,4 +1,3 @@
-// Feeds of pipelines that train one network together.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +21,7 @@ namespace millrace::app {
 /// answers go or end. Frames stay on their rank. Threads as engine::Feed; poll() throws RankLost.
 class LockstepFeed final : public engine::Feed {
  public:
-  /// `own`: this copy's source. `copies`: the first ranks of all copies. Both outlive it.
+  /// `own`: this copy's source. `copies`: the first ranks of all copies. Both outlive this.
   LockstepFeed(engine::Feed& own, engine::SumGroup& copies)
       : own_(own), copies_(copies), exchange_(copies.exchange()) {
     const std::lock_guard lock(exchange_.mutex());
@@ -122,8 +121,8 @@ class LockstepFeed final : public engine::Feed {
   engine::Feed& own_;
   engine::SumGroup& copies_;
   engine::Exchange& exchange_;
-  std::vector<Peer> peers_;  ///< the first copy's: all others; another copy's: the first
-  bool said_ = false;        ///< on other copies: reported the next sample
+  std::vector<Peer> peers_;  ///< the first copy: all others; another copy: the first
+  bool said_ = false;        ///< other copies: the next sample is reported
   bool over_ = false;
 };
 
@@ -156,7 +155,7 @@ class SampleMessage {
 /// On rank 0 of `group`: feeds this rank's pipeline and the other ranks'. Threads as engine::Feed.
 class SharedFeed final : public engine::Feed {
  public:
-  /// All arguments outlive it. `trainer` takes samples from it.
+  /// All arguments outlive this. `trainer` takes samples from it.
   SharedFeed(engine::Feed& own, engine::Exchange& group, engine::Trainer& trainer)
       : own_(own), group_(group), message_(trainer.in_slot(0)) {
     const std::lock_guard lock(group.mutex());
@@ -199,7 +198,7 @@ class SharedFeed final : public engine::Feed {
   std::int64_t taken_ = 0;
 };
 
-/// On the other ranks of `group`.
+/// The feed of the other ranks of `group`.
 class ReceivedFeed final : public engine::Feed {
  public:
   ReceivedFeed(engine::Exchange& group, engine::Trainer& trainer)

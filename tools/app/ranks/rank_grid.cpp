@@ -16,7 +16,7 @@ std::vector<int> numbers(int first, int count, int apart) {
   return all;
 }
 
-/// Throws ConfigError for what ranks can neither share nor copy; `why`: both reasons.
+/// Throws ConfigError for keys that ranks can neither share nor copy; `why`: both reasons.
 void require_plain(const Config& config, const engine::TrainerOptions& options,
                    const std::string& why) {
   if (!config.pipeline.replicas.empty())
@@ -74,7 +74,7 @@ RankGrid::RankGrid(engine::Exchange& all, const Config& config, engine::GpusOfRa
 
 RankGrid::~RankGrid() {
   if (!pipeline_) return;
-  pipeline_->on_workers_ended = nullptr;  // destroyed last, and uses the sums
+  pipeline_->on_workers_ended = nullptr;  // the pipeline is destroyed last, and uses the sums
   pipeline_->on_end_of_stream = nullptr;
   pipeline_->copies = {};
   pipeline_->add_up_parts = nullptr;

@@ -25,8 +25,8 @@ class RankGrid {
   int copies() const { return copies_; }
   int copy() const { return all_.rank() / (all_.ranks() / copies_); }
   int place_of(int rank) const { return rank % (all_.ranks() / copies_) / tensor_; }
-  /// The ranks of this pipeline; those that share modules with this one; those with the same part
-  /// and place in other copies.
+  /// pipeline(): the ranks of this pipeline; group(): those that share modules with this one;
+  /// copies_group(): those with the same part and place in other copies.
   engine::Exchange& pipeline() { return pipeline_ ? *pipeline_ : all_; }
   engine::Exchange& group() { return *group_; }
   engine::SumGroup& copies_group() { return *agreed_; }
@@ -46,7 +46,7 @@ class RankGrid {
   engine::Exchange& all_;
   const int tensor_, copies_, part_;
   std::unique_ptr<engine::Exchange> pipeline_, group_, same_;  ///< null: no such ranks
-  std::shared_ptr<engine::SumGroup> sums_, agreed_;            ///< of the last two
+  std::shared_ptr<engine::SumGroup> sums_, agreed_;            ///< over group_ and same_
   std::unique_ptr<stages::TensorSplit> split_;
   const engine::GpusOfRanks gpus_;
   stages::StateDict whole_;

@@ -26,7 +26,7 @@ enum class Word : char {
   hello = 'H',   ///< build, config and GPUs
   ready = 'K',   ///< host and process
   failed = 'X',  ///< exit code and error message
-  part = 'C',    ///< of a checkpoint
+  part = 'C',    ///< part of a checkpoint
   stop = 'Q',    ///< this rank received a stop signal
   source = 'F',  ///< SourceReport of another copy's source
   share = 'S',   ///< the final weights of shared modules
@@ -45,7 +45,7 @@ struct RankSettings {
   bool operator==(const RankSettings&) const = default;
 };
 
-/// What rank 0 has decided, so that all ranks build the same.
+/// Rank 0's decisions, so that all ranks build the same.
 struct RankPlan {
   stages::ImageShape sample;
   std::vector<int> cut;
@@ -66,10 +66,9 @@ inline engine::ByteWriter letter(Word word) {
   return engine::ByteWriter().put(word);
 }
 
-/// Doesn't block.
 void post(engine::Exchange& exchange, int to, const engine::ByteWriter& letter);
 std::optional<engine::Exchange::Letter> next_letter(engine::Exchange& exchange);
-/// Waits for a letter; calls `look` meanwhile. Throws what that throws, and std::runtime_error
+/// Waits for a letter; calls `look` meanwhile. Rethrows its exceptions; throws std::runtime_error
 /// after `patience`.
 engine::Exchange::Letter await_letter(
     engine::Exchange& exchange, const std::function<void()>& look = [] {},

@@ -1,4 +1,3 @@
-// The other ranks of a run, as seen by rank 0.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,7 +16,7 @@ namespace millrace::app {
 /// Throws ConfigError if the workers can't be distributed over `ranks` ranks.
 void require_ranks(const Config& config, const engine::TrainerOptions& options, int ranks);
 
-/// Thread-bound; trainer and exchange outlive it.
+/// Rank 0's view of the other ranks. Thread-bound; trainer and exchange outlive it.
 class RankTeam {
  public:
   /// Waits until all other ranks have reported the same build and config; see RunOptions::waits.
@@ -30,7 +29,7 @@ class RankTeam {
   void go();
   /// Handles the ranks' letters and sends changed settings. Returns a line of news, or "".
   std::string look(double rate, engine::Checkpointer* checkpointer);
-  /// This trainer's state `mine` with the other ranks' parts of shared modules. Waits for them.
+  /// `mine`, this trainer's state, with the other ranks' parts of shared modules. Waits for them.
   stages::StateDict whole(stages::StateDict mine);
   /// Waits for the other pipelines' reports on their sources. Returns why one broke off, or "".
   std::string await_sources();
@@ -46,7 +45,7 @@ class RankTeam {
   template <class Read>
   void each(Word expected, const Read& read);
   void tell_all(const engine::ByteWriter& letter);
-  /// Of this rank's pipeline, by rank number in the whole run.
+  /// For this rank's pipeline, by rank number in the whole run.
   std::vector<engine::LinkTime> link_times() const;
 
   struct Member {
@@ -62,7 +61,7 @@ class RankTeam {
   const Waits waits_;
   std::unique_ptr<RankGrid> grid_;
   std::map<int, stages::StateDict> shares_;
-  std::map<int, SourceReport> sources_;  ///< per copy of the pipeline except the first
+  std::map<int, SourceReport> sources_;  ///< [copy of the pipeline], except the first
   std::vector<Member> members_;
   RankSettings settings_;
   bool asked_to_stop_ = false;
