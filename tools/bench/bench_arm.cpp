@@ -27,7 +27,7 @@ class TimedFeed final : public engine::Feed {
 
   Status poll(std::chrono::microseconds) override {
     const Clock::time_point now = Clock::now();
-    if (taken_ == 0) begin_ = now;  // after recording, which may take as long as a turn
+    if (taken_ == 0) begin_ = now;  // starts after recording, which may take as long as a turn
     return taken_ < least_ || now - begin_ < seconds_ ? Status::ready : Status::end;
   }
   void take(engine::Sample& sample) override {

@@ -1,4 +1,3 @@
-// One turn of a benchmark's arm: a trainer fed with prepared frames.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -14,8 +13,8 @@ using engine::median;
 /// {"preset", "layers", "features", "kernel"}; default: ten convolutions of 16 features, kernel 5.
 stages::ModelSpec model_of(const nlohmann::ordered_json& network);
 
-/// Trains for about `seconds`, and on at least `least` samples so that every figure exists even if
-/// samples are slow. Returns when predictions were made.
+/// Trains on prepared frames for about `seconds`, and on at least `least` samples so that every
+/// figure exists even if samples are slow. Returns when predictions were made.
 std::vector<engine::Clock::time_point> take_turn(engine::Trainer& trainer, double seconds,
                                                  std::int64_t least);
 

@@ -1,4 +1,3 @@
-// Latency of passing a frame from thread to thread, in several ways.
 #include <gst/gst.h>
 
 #include <atomic>
@@ -29,7 +28,7 @@ class Meeting {
   Meeting(std::chrono::microseconds pause, double seconds) : pause_(pause), seconds_(seconds) {}
 
   void arrived() {
-    if (times_.empty()) engine::pin_this_thread(0);  // the only place to catch GStreamer's thread
+    if (times_.empty()) engine::pin_this_thread(0);  // the only place to pin GStreamer's thread
     times_.push_back(std::chrono::duration<double, std::nano>(Clock::now() - sent_).count());
     arrivals_.fetch_add(1, std::memory_order_release);
   }

@@ -1,4 +1,3 @@
-// The cost of turning a decoded frame into a sample, in several ways.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 

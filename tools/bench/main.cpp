@@ -1,6 +1,6 @@
-// `millrace bench`: measures. Python (bench.py) chooses the arms, schedules turns and plots.
-// Started by a user, this program becomes the Python half, which starts it again with --measure and
-// asks it one JSON object per line.
+// Measures. Python (bench.py) chooses the arms, schedules turns and plots. Started by a user, this
+// program becomes the Python half, which starts it again with --measure and asks it one JSON object
+// per line.
 #include <unistd.h>
 
 #include <cstdio>
@@ -45,7 +45,7 @@ Json answer(const std::string& line) {
 
 int answer_all() {
   std::FILE* const answers = fdopen(dup(STDOUT_FILENO), "w");
-  dup2(STDERR_FILENO, STDOUT_FILENO);  // keeps library output away from answers
+  dup2(STDERR_FILENO, STDOUT_FILENO);  // separates library output from answers
   for (std::string line; std::getline(std::cin, line);) {
     std::fprintf(answers, "%s\n", answer(line).dump().c_str());
     std::fflush(answers);

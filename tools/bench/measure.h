@@ -1,5 +1,5 @@
-// The questions that benchmarks ask of C++: all that needs a clock, or the engine's insides, in one
-// process.
+// The questions that benchmarks ask of C++: measurements that need a clock, or access to the
+// engine.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -18,8 +18,8 @@ using Json = nlohmann::ordered_json;
 /// Thread-bound. Throws app::ConfigError for an invalid question.
 ///
 /// An "arm" is {"network" (model_of()), "size"} and, where it differs from the trainer's default:
-/// "schedule", "stages", "cut", "threads", "capture", "microbatches", "recompute",
-/// "channels_last". It is set up once and kept.
+/// "schedule", "stages", "cut", "threads", "capture", "microbatches", "recompute", "channels_last".
+/// It is set up once and reused.
 struct Question {
   Question(const char* name, Json (*answer)(const Json& question));
 };

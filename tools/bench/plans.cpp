@@ -1,4 +1,3 @@
-// The planner's results for profiles and machines that Python describes.
 #include <nlohmann/json.hpp>
 
 #include "engine/plan/machine.h"

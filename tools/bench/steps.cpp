@@ -1,4 +1,3 @@
-// Pipeline steps: running, predicted, on their own, and their memory.
 #include <ATen/ATen.h>
 
 #include <map>
@@ -49,7 +48,7 @@ engine::TrainerOptions options_of(const Json& arm) {
   return options;
 }
 
-/// The question's arm. Set up once and kept, so that all turns measure the same.
+/// The question's arm. Set up once and reused, so that all turns measure the same.
 const engine::TrainerOptions& arm_of(const Json& question) {
   static std::map<std::string, engine::TrainerOptions> arms;
   const Json& arm = question.at("arm");
@@ -68,7 +67,7 @@ engine::plan::Link link_of(const Json& question) {
   return {link.value("latency_ms", 0.0), link.value("bytes_per_ms", 0.0)};
 }
 
-/// Median milliseconds per sample, over whole minibatches of `group` samples, as steps differ
+/// Median milliseconds per sample, over whole minibatches of `group` samples, since steps differ
 /// within one that is flushed. The first quarter is warm-up.
 double period_ms(const std::vector<Clock::time_point>& at, std::size_t group) {
   std::vector<double> periods;
@@ -134,7 +133,7 @@ const Question kTurn("turn", [](const Json& question) -> Json {
 });
 
 /// {"arm", "seconds", "link"}: stages measured alone, and the step that the simulator predicts from
-/// them. With "delay_ms" and "message_ms": as over ranks, where each end of a message takes half of
+/// them. With "delay_ms" and "message_ms": over ranks, where each end of a message takes half of
 /// "message_ms".
 const Question kPredict("predict", [](const Json& question) -> Json {
   const engine::TrainerOptions& options = arm_of(question);
@@ -156,8 +155,8 @@ const Question kPredict("predict", [](const Json& question) -> Json {
   return figures;
 });
 
-/// {"arm", "link"}: the same from the costs of single modules, cut by those costs, one core per
-/// stage.
+/// {"arm", "link"}: the prediction from the costs of single modules, cut by those costs, one core
+/// per stage.
 const Question kPredictByModules("predict_by_modules", [](const Json& question) -> Json {
   static std::map<std::string, engine::plan::Profile> profiles;  // by network, size and capture
   const Json& arm = question.at("arm");

@@ -1,4 +1,4 @@
-// Requests with short answers.
+// Requests with short answers; session.cpp has the streams.
 #include <boost/beast/http/field.hpp>
 
 #include "tools/page/assets.h"
@@ -56,7 +56,7 @@ std::string_view token_of(const Request& request) {
   return target.starts_with(start) ? target.substr(start.size()) : std::string_view();
 }
 
-// The browser keeps the cookie and asks again, so the token stays out of its history and address
+// The browser stores the cookie and asks again, so the token stays out of its history and address
 // bar. Not a redirect: it would come from the page with the link, without strict cookies.
 Response welcome(const Site& site, const Request& request) {
   Response response = reply(
@@ -66,10 +66,10 @@ Response welcome(const Site& site, const Request& request) {
   return response;
 }
 
-/// What became of a command.
+/// Result of a command.
 struct Outcome {
   http::status status = http::status::accepted;
-  std::string why = {};  ///< it was refused
+  std::string why = {};  ///< why it was refused
 };
 
 Outcome control(Site& site, const Request& request) {
@@ -87,7 +87,6 @@ bool is_event(std::string_view path) {
   return path.size() > kEvent.size() && path.starts_with(kEvent);
 }
 
-/// Marks one event, or all of them.
 Outcome mark(Site& site, const Request& request) {
   const std::string_view path = path_of(request);
   const std::string_view name = is_event(path) ? path.substr(kEvent.size()) : "";
@@ -109,7 +108,7 @@ Outcome mark(Site& site, const Request& request) {
 }
 
 Response obeyed(Site& site, const Request& request) {
-  // Other sites' pages can't send this header or this type without a preflight request.
+  // Other sites' pages can't send this header or type without a preflight request.
   if (request["X-Millrace"] != "control" ||
       !request[http::field::content_type].starts_with(kJson)) {
     return refuse(request, http::status::forbidden,

@@ -1,4 +1,3 @@
-// The page's files, embedded in the program.
 #pragma once
 
 #include <string_view>
@@ -6,7 +5,7 @@
 namespace millrace::page {
 
 struct Asset {
-  std::string_view path;  ///< as requested: "/app.js"
+  std::string_view path;  ///< the requested path: "/app.js"
   std::string_view type;
   std::string_view text;
 };

@@ -24,7 +24,7 @@ constexpr char kMarks[] = "seen.json";
 constexpr std::time_t kCoarse =
     2;  // seconds: changes of a folder this close may share a time stamp
 
-/// Also keeps out everything that would lead out of the folder.
+/// Refuses names that would lead out of the folder, too.
 bool is_snapshot(const std::string& name) {
   static const std::regex pattern(R"(\d{8}T\d{6}Z-event-\d{1,18}-frame-\d{1,18}\.png)");
   return std::regex_match(name, pattern);
@@ -45,7 +45,7 @@ Json object_in(const fs::path& path) {
   return json.is_object() ? json : Json::object();
 }
 
-/// Adds what a snapshot's name says.
+/// Adds the figures in a snapshot's name.
 void describe(Json& event, const std::string& name) {
   std::tm at{};
   long long number = 0, frame = 0;
@@ -58,7 +58,7 @@ void describe(Json& event, const std::string& name) {
   if (!event["time"].is_number()) event["time"] = double(timegm(&at));
 }
 
-/// Where the frame is in a snapshot, by the size that the PNG's header gives.
+/// Position of the frame in a snapshot, by the size in the PNG's header.
 Json crop_of(const fs::path& path) {
   unsigned char head[24] = {};
   std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(head), sizeof head);

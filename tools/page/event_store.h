@@ -1,4 +1,3 @@
-// The events that viewers see, with their pictures, and what viewers said of them.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +12,9 @@
 
 namespace millrace::page {
 
-/// The snapshots in a folder, also of earlier runs, or without a folder the latest kInMemory events
-/// of this run. Thread-bound.
+/// The events that viewers see, with their pictures and the viewers' marks: the snapshots in a
+/// folder, also of earlier runs, or without a folder the latest kInMemory events of this run.
+/// Thread-bound.
 ///
 /// A snapshot is FOLDER/20260102T030405Z-event-7-frame-1234.png; the file of the same name with
 /// ".json", if there is one, holds the event as a JSON object. FOLDER/seen.json holds the marks.
@@ -23,13 +23,13 @@ class EventStore {
   static constexpr std::size_t kInMemory = 20;
   static constexpr std::size_t kListed = 200;
 
-  /// `folder`: "": in memory. What is there now is of earlier runs.
+  /// `folder`: "": in memory. Present snapshots are earlier runs'.
   explicit EventStore(std::string folder) : folder_(std::move(folder)) { refresh(); }
 
   bool in_memory() const { return folder_.empty(); }
   /// Adds an event of this run, which has at least its number, "event". In memory only.
   void add(Json event, std::string png);
-  /// Reads the folder again if it may have changed. Skips what it can't read.
+  /// Reads the folder again if it may have changed. Skips unreadable files.
   void refresh();
 
   /// {"count": 12, "unseen": 3, "revision": 5}; "revision" grows with every change.
@@ -41,7 +41,7 @@ class EventStore {
   /// A PNG file; "": there is none of that name.
   std::string picture(std::string_view name) const;
 
-  /// The number of the event `name`, if it is one of this run's, else -1.
+  /// The number of the event `name` if it belongs to this run, otherwise -1.
   std::int64_t number_in_this_run(std::string_view name) const;
   /// Marks the event `name`, or with "" all that have no mark yet. False: there is no such event.
   /// Throws std::runtime_error if the folder can't be written, and marks none then.
@@ -59,9 +59,9 @@ class EventStore {
   Entry read(const std::string& name) const;
 
   const std::string folder_;
-  std::map<std::string, Entry, std::less<>> entries_;  ///< by name, so oldest first
+  std::map<std::string, Entry, std::less<>> entries_;  ///< [name], so oldest first
   std::uint64_t revision_ = 0;
-  std::timespec changed_{};  ///< when the folder was, at the last scan
+  std::timespec changed_{};  ///< time stamp of the folder at the last scan
   std::time_t scanned_ = 0;  ///< 0: never
 };
 

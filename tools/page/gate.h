@@ -1,4 +1,3 @@
-// Access control: who may see the page and use its controls.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@ namespace millrace::page {
 
 struct WebOptions {
   std::string address = "127.0.0.1";  ///< an IP address; "::" or "0.0.0.0": on every interface
-  std::uint16_t port = 8080;          ///< 0: any that is free
+  std::uint16_t port = 8080;          ///< 0: any free one
   std::string token;                  ///< required of every client; "": none
 };
 
@@ -19,7 +18,7 @@ struct WebOptions {
 WebOptions web_options(std::string_view where, std::string_view token);
 
 /// Throws std::invalid_argument if a token is too short or has characters that URLs must escape.
-/// Accepts "", which means no token.
+/// Accepts "": no token.
 void check_token(std::string_view token);
 
 /// Constant time, against timing attacks.
@@ -33,13 +32,13 @@ struct Credentials {
   std::string_view cookie;
 };
 
-/// Decides by a request's headers alone. Immutable, so thread-safe.
+/// Access control by a request's headers alone. Immutable, so thread-safe.
 class Gate {
  public:
   /// `port`: the actual one; it makes the cookies of two runs on one machine differ.
   Gate(const WebOptions& options, std::uint16_t port);
 
-  /// On loopback only loopback names are ours, which stops DNS rebinding.
+  /// On loopback only loopback names are accepted, which stops DNS rebinding.
   bool host_is_ours(std::string_view host) const;
   /// Whether the request has the token, if required, as "Authorization: Bearer TOKEN" or cookie.
   bool admits(const Credentials& from) const;

@@ -1,4 +1,3 @@
-// What viewers see of a run at one moment, and what they may ask of it.
 #pragma once
 
 #include <atomic>
@@ -17,8 +16,8 @@ namespace millrace::page {
 using Json = nlohmann::ordered_json;
 
 struct Snapshot {
-  /// What /state shows (see assets/openapi.json), without what follows from several snapshots or
-  /// comes from the server. URIs may contain credentials, which json.h removes.
+  /// The contents of /state (see assets/openapi.json), without fields that need several snapshots
+  /// or the server. URIs may contain credentials, which json.h removes.
   Json state = Json::object();
   engine::FrameCounts frames;
   std::vector<engine::Histogram> busy;  ///< per stage: every step of every replica
@@ -40,8 +39,7 @@ inline std::string text_at(const Json& state, const std::string& path) {
   return state.value(Json::json_pointer(path), "");
 }
 
-/// The largest of the values since the last take(), so that a look now and then misses none.
-/// Lock-free.
+/// The largest of the values since the last take(), so that occasional reads miss none. Lock-free.
 class Peak {
  public:
   void see(double value) {
@@ -55,16 +53,17 @@ class Peak {
   std::atomic<double> most_{0};
 };
 
-/// Requests from viewers, which the run polls. Lock-free.
+/// Viewers' requests, which the run polls. Lock-free.
 class Controls {
  public:
-  /// What this run supports; anything else is refused.
+  /// The requests that this run supports; others are refused.
   struct Offered {
     bool pause = true;
     bool save = true;
-    std::function<void(double)> set_learning_rate = {};  ///< thread-safe; empty: fixed
+    std::function<void(double)> set_learning_rate = {};  ///< thread-safe; empty: the rate is fixed
     std::vector<std::string> labels = {};  ///< classes that viewers may assign to a frame
-    /// Takes a label as io::LiveLabels does; returns "" or what is wrong. Thread-safe. Empty: none.
+    /// takes a label in the format of io::LiveLabels; returns "" or what is wrong; thread-safe; may
+    /// be empty
     std::function<std::string(std::string_view)> hear_label = {};
   };
   explicit Controls(const Offered& offered) : offered_(offered) {}

@@ -13,7 +13,7 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
-/// A counter if its name ends in _total, else a gauge.
+/// A counter if its name ends in _total, otherwise a gauge.
 struct Metric {
   const char *name, *help;
   const char* where;  ///< in Snapshot::state, or in one of its stages

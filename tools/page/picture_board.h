@@ -1,4 +1,3 @@
-// Hands the latest pictures from training to viewers. Training never waits.
 #pragma once
 
 #include <array>
@@ -47,20 +46,18 @@ class Board {
  public:
   explicit Board(Value value = {}) : value_(std::move(value)) {}
 
-  // The run: one thread at a time.
-  /// To fill before show(); null unless a viewer has asked.
+  // Run: one thread at a time. The value to fill before show(); null unless a viewer has asked.
   Value* room() { return turn_.load(std::memory_order_acquire) == Turn::asked ? &value_ : nullptr; }
-  /// What room() gave is filled and no longer the caller's.
+  /// Gives the filled value to the viewer.
   void show() { turn_.store(Turn::shown, std::memory_order_release); }
 
-  // The viewer: one thread.
-  /// Asks for the next one, unless that is already done or it is ready.
+  // Viewer: one thread. Asks for the next value, unless it has already been requested or is ready.
   void ask() {
     if (turn_.load(std::memory_order_relaxed) == Turn::idle) {
       turn_.store(Turn::asked, std::memory_order_release);
     }
   }
-  /// The filled one, the caller's until give_back(); null if none is ready.
+  /// The filled value, the caller's until give_back(); null if none is ready.
   const Value* take() const {
     return turn_.load(std::memory_order_acquire) == Turn::shown ? &value_ : nullptr;
   }
@@ -73,17 +70,17 @@ class Board {
   Value value_;  ///< the run's while asked, the viewer's while shown
 };
 
-/// The source's own frames, as large as they come.
+/// The source's own frames, in their own size.
 using FrameBoard = Board<io::Frame>;
 
 /// Pictures of samples. Never allocates after construction.
 class PictureBoard : public Board<Pictures> {
  public:
-  /// As in Pictures. Throws std::invalid_argument for shapes that can't be shown.
+  /// Shapes as in Pictures. Throws std::invalid_argument for shapes that can't be shown.
   PictureBoard(const PictureShape& input, const PictureShape& output)
       : Board(blank(input, output)) {}
 
-  /// The buffers of room() now hold `sample`.
+  /// Gives the buffers of room(), which now hold `sample`, to the viewer.
   void show(std::int64_t sample) {
     room()->sample = sample;
     Board::show();

@@ -18,7 +18,8 @@ constexpr int kSmall = 160;                       // smaller pictures are double
 constexpr int kQuality = 90, kLargeQuality = 75;  // JPEG, percent
 constexpr int kWidest = 960;
 
-// Avoids smearing: JPEG stores colour at half the resolution.
+// Small pictures are enlarged so that JPEG, which stores colour at half the resolution, does not
+// smear them.
 int enlargement(const PictureShape& shape) {
   return std::max(shape.width, shape.height) < kSmall ? 2 : 1;
 }

@@ -1,4 +1,3 @@
-// One sample's pictures as JPEG files, encoded on first use.
 #pragma once
 
 #include <array>
@@ -18,14 +17,15 @@ inline constexpr std::array<std::string_view, 5> kPictureNames = {"input", "targ
 inline constexpr std::size_t kCamera = 4;
 using Bytes = std::shared_ptr<const std::string>;
 
-/// At most 960 pixels wide, as more is slow to encode and to send. Empty if it has no pixels.
+/// Scaled to at most 960 pixels of width: more is slow to encode and to send. Empty if `frame` has
+/// no pixels.
 cv::Mat shown(const io::Frame& frame);
 
 /// The input as a PNG file.
 std::string png_of_input(const Pictures& pictures);
 
-/// A copy of a PictureBoard's pictures, so that the board can be given back at once. Thread-bound.
-/// Doesn't start OpenCV's threads.
+/// One sample's pictures as JPEG files, encoded on first use: a copy of a PictureBoard's pictures,
+/// so that the board can be given back at once. Thread-bound. Doesn't start OpenCV's threads.
 class PictureSet {
  public:
   /// `camera`: BGR or grey, not copied; may be empty.

@@ -95,7 +95,7 @@ struct Server final : WebServer {
 
   net::awaitable<void> let_in() {
     while (!publisher.stopped()) {
-      // Throws when descriptors run out, for instance; keep() then waits.
+      // throws when descriptors run out, for instance; keep() then waits
       tcp::socket socket = co_await acceptor.async_accept(net::use_awaitable);
       if (!make_room()) continue;  // hangs up
       boost::system::error_code ignored;
@@ -105,8 +105,8 @@ struct Server final : WebServer {
     }
   }
 
-  /// Whether one more connection fits. If not, the oldest that has yet to send its request is
-  /// closed, or else the oldest that is slow to take its answer, so neither can keep others out.
+  /// Whether one more connection fits. If not, closes the oldest that has yet to send its request,
+  /// or else the oldest that is slow to take its answer, so neither can shut others out.
   bool make_room() {
     const auto open = std::count_if(site.lines.begin(), site.lines.end(),
                                     [](const Line& line) { return !line.hung_up; });

@@ -1,4 +1,3 @@
-// The web page of a run, with what scripts and Prometheus read of it.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +11,18 @@
 
 namespace millrace::page {
 
-/// What the server shows; all of it outlives the server.
+/// Sources of the server's contents; all outlive the server.
 struct WebSubject {
-  /// Called on the server's thread, one to about five times a second. Does not throw.
+  /// called on the server's thread, one to about five times a second; does not throw
   std::function<Snapshot()> look;
   PictureBoard* pictures = nullptr;  ///< null: none
   FrameBoard* camera = nullptr;      ///< null: only pictures as large as the network's
   Controls* controls = nullptr;      ///< null: view only
-  std::string snapshots = {};        ///< folder of the events' pictures; "": kept in memory
-  /// Without snapshots: asked for the picture that an event begins with, as its input. May be null.
+  std::string snapshots = {};        ///< folder of the events' pictures; "": in memory
+  /// without snapshots: receives the picture with which an event begins, as its input; may be null
   PictureBoard* event_picture = nullptr;
-  /// Teaches the detector that what began the event of that number is normal. False: it has
-  /// forgotten that event. Thread-safe. Empty: it can't be taught.
+  /// teaches the detector that the content of the event of that number is normal; false: the event
+  /// is no longer known. Thread-safe; may be empty
   std::function<bool(std::int64_t event)> is_normal = {};
 };
 
@@ -37,7 +36,6 @@ struct WebSubject {
 /// latest state, or is disconnected. Training delivers pictures only to viewers ready for them.
 class WebServer {
  public:
-  /// Closes all connections and joins.
   virtual ~WebServer() = default;
 
   /// "http://127.0.0.1:8080/", to show to users; without the token. Any thread.

@@ -1,4 +1,4 @@
-// For builds without the page's libraries.
+// Stub for builds without the page's libraries.
 #include <stdexcept>
 
 #include "tools/page/server.h"

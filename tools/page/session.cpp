@@ -36,7 +36,7 @@ net::awaitable<bool> read_request(beast::tcp_stream& stream, beast::flat_buffer&
   http::request_parser<http::string_body> parser;
   parser.header_limit(kMostHeader);
   parser.body_limit(kMostBody);
-  stream.expires_after(kPatience);  // for the whole request, however slowly it drips in
+  stream.expires_after(kPatience);  // for the whole request, however slowly it arrives
   boost::system::error_code error;
   co_await http::async_read(stream, buffer, parser, net::redirect_error(net::use_awaitable, error));
   if (error) co_return false;
@@ -173,7 +173,7 @@ net::awaitable<void> watch_picture(Site& site, beast::tcp_stream& stream, std::s
     const Bytes file = set->jpeg(index);
     const std::string before =
         "Content-Type: image/jpeg\r\nContent-Length: " + std::to_string(file->size()) + "\r\n\r\n";
-    const std::string after = "\r\n--frame\r\n";  // at once: browsers show a part when it ends
+    const std::string after = "\r\n--frame\r\n";  // sent at once: browsers show a part when it ends
     const std::array<net::const_buffer, 3> part = {net::buffer(before), net::buffer(*file),
                                                    net::buffer(after)};
     co_await write(part);

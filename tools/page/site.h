@@ -1,4 +1,4 @@
-// What a server's connections share.
+// State that a server's connections share.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ namespace millrace::page {
 using Request = boost::beast::http::request<boost::beast::http::string_body>;
 using Response = boost::beast::http::response<boost::beast::http::string_body>;
 
-/// Polls the run once a second, or four times while somebody watches, and asks for pictures 15
+/// Polls the run once a second, or four times while somebody watches, and requests pictures 15
 /// times a second while a viewer is ready for one. Nothing is queued: a viewer that is ready takes
 /// the latest. Server thread only.
 class Publisher {
@@ -58,7 +58,7 @@ class Publisher {
   }
   bool stopped() const { return stopped_; }
 
-  /// Returns when something may be newer, or after stop(). A waiting viewer requests pictures.
+  /// Returns when there may be news, or after stop(). A waiting viewer requests pictures.
   boost::asio::awaitable<void> changed() {
     ++ready_;
     boost::system::error_code woken;
@@ -126,7 +126,7 @@ class Publisher {
     if (ready_ > 0 && subject_.camera) subject_.camera->ask();
   }
 
-  /// Stores the picture that an event began with.
+  /// Stores the picture with which an event began.
   void take_event() {
     if (!subject_.event_picture) return;
     const Pictures* const began = subject_.event_picture->take();
@@ -147,19 +147,19 @@ class Publisher {
   Clock::time_point looked_;
   std::optional<PictureSet> pictures_;
   cv::Mat camera_;  ///< never written to once a set shares it
-  Bytes state_;     ///< null: not yet made from the latest poll
+  Bytes state_;     ///< null: not yet built from the latest poll
   std::uint64_t state_version_ = 0, picture_version_ = 0;
   int viewers_ = 0, ready_ = 0;
   bool stopped_ = false;
 };
 
-/// What a connection is doing. Watchers get at most three quarters of the connections, and the
-/// others make room for newcomers, so short requests such as /healthz always get through.
+/// Watchers get at most three quarters of the connections, and the others make room for newcomers,
+/// so short requests such as /healthz always get through.
 enum class Doing { asks, is_answered, watches };
 
 struct Line {
-  std::function<void()> hang_up;  ///< makes everything that waits on it fail
-  Clock::time_point deadline = Clock::time_point::max();  ///< it is closed then
+  std::function<void()> hang_up;                          ///< makes all its pending operations fail
+  Clock::time_point deadline = Clock::time_point::max();  ///< when it will be closed
   Doing doing = Doing::asks;
   bool hung_up = false;  ///< about to close
 };
@@ -176,7 +176,7 @@ struct Site {
   bool has_room_to_watch() const { return publisher.viewers() < most_lines() * 3 / 4; }
 };
 
-/// Keeps the connection on the list while it lives, and counts it as a viewer once it watches.
+/// Lists the connection while this lives, and counts it as a viewer once it watches.
 class Enrolled {
  public:
   Enrolled(Site& site, std::function<void()> hang_up)
@@ -198,13 +198,13 @@ class Enrolled {
   std::list<Line>::iterator at_;
 };
 
-/// Handles a connection from its first request to its end. Errors end it, silently.
+/// Handles a connection from its first request to its end. Errors end it silently.
 boost::asio::awaitable<void> serve(Site& site, boost::asio::ip::tcp::socket socket);
 
 /// The response to any request but /live and /picture, which stay open.
 Response answer(Site& site, const Request& request);
 Response crowded(const Request& request);
-/// Whether this request may be answered. If not, `refusal` is the response.
+/// Whether this request may be answered; otherwise `refusal` is the response.
 bool admitted(const Site& site, const Request& request, Response& refusal);
 /// "/state" of "/state?x=y".
 std::string_view path_of(const Request& request);

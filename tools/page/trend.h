@@ -1,4 +1,3 @@
-// What several snapshots show: rates, loads, recent percentiles and history.
 #pragma once
 
 #include <algorithm>
@@ -18,12 +17,12 @@ namespace millrace::page {
 using io::Clock;
 
 struct Live {
-  /// Its state also has "t", in seconds since the first snapshot; "rate" and the stages' "load",
+  /// The state also has "t", in seconds since the first snapshot; "rate" and the stages' "load",
   /// over the last two seconds; the latency's "recent_p50" and "recent_p99", over the last ten; and
   /// "trained_since_reconnect", a lower bound.
   Snapshot now;
   double still_s = 0;    ///< since the last finished frame
-  bool stalled = false;  ///< that is long at this stream's rate
+  bool stalled = false;  ///< still_s is long for this stream's rate
 };
 
 struct TrendColumn {
@@ -45,7 +44,8 @@ inline constexpr std::array kTrendColumns = {TrendColumn{"t", "/t"},
 using TrendHistory = engine::Downsampled<kTrendColumns.size()>;
 using TrendPoint = TrendHistory::Row;
 
-/// Takes a few snapshots a second. Thread-bound.
+/// Derives rates, loads, recent percentiles and history from a few snapshots a second.
+/// Thread-bound.
 class Trend {
  public:
   const Live& add(Snapshot snapshot, Clock::time_point now) {
@@ -136,7 +136,7 @@ class Trend {
     state()["frames"]["trained_since_reconnect"] = live_.now.frames.trained - trained_at_reconnect_;
   }
   void remember(Clock::time_point now) {
-    // A point shows the strangest of its looks, and no event is missed between two of them.
+    // A point shows the largest deviation since the previous point, including events in between.
     peak_ = std::fmax(peak_, number_at(state(), "/novelty/deviation"));
     const double events = number_at(state(), "/novelty/events");
     if (events > events_) peak_ = std::fmax(peak_, number_at(state(), "/novelty/last/deviation"));

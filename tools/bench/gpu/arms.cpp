@@ -45,7 +45,7 @@ Json in_turn(const std::vector<Way>& ways, const Json& question) {
   return figures;
 }
 
-/// Run before measuring, as the device starts at a low clock.
+/// Warm-up before measuring, since the device starts at a low clock.
 constexpr std::chrono::milliseconds kWarmUp(50);
 /// Idle time of the device before a lone frame.
 constexpr std::chrono::milliseconds kRest(1);
@@ -189,7 +189,7 @@ std::function<double(double)> engine_fps(const engine::TrainerOptions& options) 
   };
 }
 
-/// Multiplications per module. Counted, so that a network is always cut the same way.
+/// Multiplications per module. Counted rather than measured, so that a network is always cut alike.
 std::vector<double> multiplications(const stages::Network& network) {
   std::vector<double> all;
   for (int module = 0; module < network.size(); ++module) {
@@ -237,7 +237,7 @@ double back_to_back_ms(BareStep& step, double seconds) {
   return median(repeated(seconds, [&] { return round(launches); }));
 }
 
-/// A launch at a time from call to end, on an idle device.
+/// Times of single launches from call to end, on an idle device.
 std::vector<double> lone_launches_ms(BareStep& step, double seconds) {
   return repeated(seconds, [&] {
     for (const auto rested = Clock::now() + kRest; Clock::now() < rested;) {

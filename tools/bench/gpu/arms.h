@@ -7,7 +7,7 @@
 
 namespace millrace::bench {
 
-/// Where arms run: on a GPU, or in tests on a double of one.
+/// Arms run on a GPU, or in tests on a double of one.
 struct GpuBench {
   engine::Device device = {.cuda = true, .index = 0};  ///< shared by all stages
   /// As TrainerOptions::make_backend; empty: the device's own.
@@ -28,7 +28,7 @@ struct GpuBench {
 /// "latency": engine_ms, from a sample in its slot to its prediction on an idle device; bare_ms,
 /// one graph of copy, all forwards and copy, from launch to end; tail, the engine's 99.9th
 /// percentile over its median.
-/// "profile": modules_ms, the sum of a profile's module times; step_ms, as above.
+/// "profile": modules_ms, the sum of a profile's module times; step_ms, see "step".
 /// "kernels": {"operations": [{"name", "kernel", "us", "flops", "bytes"}]}, each operation of the
 /// network's step by itself, repeated many times.
 /// "provenance": of a run with one thread.

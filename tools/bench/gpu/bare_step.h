@@ -1,4 +1,3 @@
-// A network's step as one recorded graph, the reference for the engine.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,10 +16,10 @@ enum class BareWork {
   forward,  ///< copies in, forward with its loss, copies out
 };
 
-/// A whole network's work on one sample as one graph on its own stream, without engine, slots,
-/// links or waits. Copies the sample, which is also its target, from pinned memory, and prediction
-/// and loss to pinned memory, as StageStep does. Thread-bound; call synchronize() before
-/// destruction.
+/// The reference for the engine: a whole network's work on one sample as one graph on its own
+/// stream, without engine, slots, links or waits. Copies the sample, which is also its target, from
+/// pinned memory, and prediction and loss to pinned memory, as StageStep does. Thread-bound; call
+/// synchronize() before destruction.
 class BareStep {
  public:
   /// Uses `options`' network, sample, weights, optimizer and first device. Records on a random
@@ -32,7 +31,7 @@ class BareStep {
   void launch() { graph_->launch_untimed(); }
   void synchronize() { backend_->synchronize(); }
 
-  // The rest only while no launch is in flight.
+  // Call these only while no launch is in flight.
   at::Tensor& sample() { return sample_; }  ///< on the host, [1,C,H,W]
   stages::Stage& stage() { return stage_; }
   float loss() const { return loss_.const_data_ptr<float>()[0]; }

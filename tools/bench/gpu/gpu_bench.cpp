@@ -1,5 +1,5 @@
-// The benchmark for bare GPU machines: answers each question on standard input, one line of JSON,
-// with another; bench.py asks. Self-contained, so that it builds without the libraries of the
+// The benchmark for bare GPU machines: answers each question of bench.py on standard input, one
+// line of JSON, with another. Self-contained, so that it builds without the libraries of the
 // program and its sources.
 #include <iostream>
 #include <nlohmann/json.hpp>

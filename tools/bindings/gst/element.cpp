@@ -11,7 +11,7 @@
 namespace millrace::gst {
 namespace {
 
-// Pictures that may wait to be pushed: the reported latency's, and some more.
+// Pictures that may wait to be pushed: those of the reported latency, and some more.
 constexpr int kRoom = 16;
 constexpr double kUsualRate = 25;  // frames per second assumed without a rate
 

@@ -1,5 +1,3 @@
-// The element: learns from frames at its sink pad and pushes pictures of predictions from its
-// source pad.
 #pragma once
 
 #include <atomic>
@@ -14,6 +12,7 @@
 
 namespace millrace::gst {
 
+/// Learns from frames at its sink pad and pushes pictures of predictions from its source pad.
 /// Threads: the sink pad's streaming thread delivers frames and serialized events, the source pad's
 /// task pushes pictures, and any thread may flush and query. Neither of the first two runs during a
 /// state change, except in unblock().
@@ -31,7 +30,7 @@ class Element {
   bool read_config();  ///< false after posting an error
   void reset();
   void unblock();  ///< before the pads are deactivated
-  void finish();   ///< afterwards: drains the pipeline and saves
+  void finish();   ///< after deactivation: drains the pipeline and saves
 
   GstFlowReturn chain(GstBuffer* buffer);
   gboolean sink_event(GstEvent* event);
@@ -42,7 +41,7 @@ class Element {
 
  private:
   Settings copy_of_settings() const;
-  /// Calls `use` with the learner, if there is one, which stays meanwhile.
+  /// Calls `use` with the learner, if there is one; it lives at least as long as the call.
   template <class Use>
   void with_learner(const Use& use) const {
     const std::lock_guard lock(mutex_);
@@ -71,15 +70,15 @@ class Element {
   Outlet outlet_;
   mutable std::mutex mutex_;
   std::unique_ptr<Learner> learner_;  ///< under mutex_; null before the first frame
-  std::optional<GstVideoInfo> in_;    ///< under mutex_; of frames; none before the caps event
+  std::optional<GstVideoInfo> in_;    ///< under mutex_; frame format; none before the caps event
 
-  // Owned by the sink pad:
+  // Owned by the sink pad.
   std::atomic<std::int64_t> position_{0};  ///< buffers received
   io::Frame frame_;                        ///< swapped with the mailbox's
   std::atomic<bool> eos_{false}, live_{false};
   std::atomic<guint32> eos_seqnum_{0};
 
-  // Owned by the source pad:
+  // Owned by the source pad.
   Shown shown_;
   std::unique_ptr<Picture> picture_;
   GstSegment segment_;

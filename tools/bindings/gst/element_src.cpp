@@ -76,7 +76,7 @@ GstFlowReturn Element::push_picture() {
   return flow;
 }
 
-/// Nothing more can be pushed: refuses further frames and discards pictures in transit.
+/// Refuses further frames and discards pictures in transit: nothing more can be pushed.
 void Element::give_up(GstFlowReturn flow) {
   downstream_ = flow;
   outlet_.flush(true, position_);
@@ -142,7 +142,7 @@ gboolean Element::src_event(GstEvent* event) {
   if (!GST_CLOCK_TIME_IS_VALID(at)) return TRUE;
   const GstClockTimeDiff ahead = late > 0 ? 2 * late + GstClockTimeDiff(frame_time()) : late;
   earliest_ = GstClockTime(std::max<GstClockTimeDiff>(0, GstClockTimeDiff(at) + ahead));
-  return TRUE;  // not forwarded: frames that are not shown are still learned from
+  return TRUE;  // not forwarded: frames that are not shown are still trained on
 }
 
 gboolean Element::src_query(GstQuery* query) {

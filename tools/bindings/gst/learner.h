@@ -31,11 +31,11 @@ struct Settings {
   bool post_messages = false;  ///< one per prediction
 };
 
-/// Learns from the frames in mailbox() until it ends, puts predictions into an outlet, and saves
-/// what the config names. Posts events in the element's name.
+/// Learns from the frames in mailbox() until it ends, puts predictions into an outlet, and writes
+/// the config's outputs. Posts events in the element's name.
 class Learner {
  public:
-  /// Element and outlet outlive this.
+  /// `element` and `outlet` outlive this.
   Learner(const app::Config& config, const io::SourceInfo& source, const Settings& settings,
           GstElement* element, Outlet& outlet)
       : config_(config),
@@ -58,7 +58,7 @@ class Learner {
   }
 
   Mailbox& mailbox() { return *mailbox_; }
-  /// Whether frames are dropped, not waited for.
+  /// Whether frames are dropped rather than waited for.
   bool drops() const { return drops_; }
   void set_rate(double times) { rate_ = times; }
   /// Channels, height, width of a sample, once known. Any thread.
@@ -91,7 +91,7 @@ class Learner {
     sight_->learner = nullptr;
   }
   void tell(const std::string& line) {
-    // gst-launch prints the second.
+    // gst-launch prints the debug text.
     GST_ELEMENT_INFO(element_, STREAM, FAILED, ("%s", line.c_str()), ("%s", line.c_str()));
   }
   void fail(const std::string& why) {
@@ -141,7 +141,7 @@ class Learner {
   }
   void see(const app::Prediction& prediction) {
     latency_ms_.store(std::max(latency_ms(), prediction.latency_ms), std::memory_order_relaxed);
-    // A prediction gets the time of the frame it predicts.
+    // A prediction gets the time stamp of the frame it predicts.
     const std::optional<Stamp> stamp = mailbox_->stamp_of(prediction.frame + ahead_);
     if (stamp) outlet_.put(prediction, *stamp, !drops_);
     mailbox_->forget_before(prediction.frame);

@@ -1,4 +1,3 @@
-// Passes frames from a sink pad to a run's reader, and keeps their buffers' stamps.
 #pragma once
 
 #include <gst/gst.h>
@@ -20,8 +19,9 @@ struct Stamp {
   GstClockTime duration = GST_CLOCK_TIME_NONE;
 };
 
-/// Holds one frame. Thread-safe: the streaming thread calls put(), the reader take(), and the last
-/// stage's worker stamp_of().
+/// Passes frames, one at a time, from a sink pad to a run's reader, and remembers their buffers'
+/// stamps. Thread-safe: the streaming thread calls put(), the reader take(), and the last stage's
+/// worker stamp_of().
 class Mailbox {
  public:
   /// Swaps `frame` into the mailbox. `wait`: blocks until there is room; otherwise replaces the

@@ -1,4 +1,3 @@
-// Passes pictures and events from a run to a source pad, in stream order.
 #pragma once
 
 #include <condition_variable>
@@ -19,9 +18,9 @@ struct Shown {
   std::vector<float> input, target, prediction;
 };
 
-/// Thread-safe: the last stage's worker puts pictures, the sink pad puts events, and the source
-/// pad's task calls next(). An event leaves before the first picture of a frame that arrived after
-/// it.
+/// Passes pictures and events from a run to a source pad, in stream order. Thread-safe: the last
+/// stage's worker puts pictures, the sink pad puts events, and the source pad's task calls next().
+/// An event leaves before the first picture of a frame that arrived after it.
 class Outlet {
  public:
   explicit Outlet(int room) : room_(std::size_t(room)), spare_(room_ + 1) {}
@@ -112,7 +111,7 @@ class Outlet {
     const std::lock_guard lock(mutex_);
     return dropped_;
   }
-  /// The latest prediction's.
+  /// Of the latest prediction.
   double loss() const {
     const std::lock_guard lock(mutex_);
     return loss_;

@@ -18,7 +18,7 @@ struct GstMillraceClass {
 
 G_DEFINE_TYPE(GstMillrace, gst_millrace, GST_TYPE_ELEMENT)
 
-/// Where the values of properties 1, 2, ... are stored.
+/// Members that store the values of properties 1, 2, ...
 using Member = std::variant<std::string Settings::*, std::int64_t Settings::*, double Settings::*,
                             bool Settings::*, Output Settings::*>;
 std::vector<Member> members;
@@ -164,7 +164,7 @@ void gst_millrace_class_init(GstMillraceClass* made) {
   gst_type_mark_as_plugin_api(output_type(), GstPluginAPIFlags(0));
 }
 
-/// Passes what a pad receives to the element.
+/// Passes a pad's data to the element.
 template <auto kMethod, class Received>
 auto pass_on(GstPad*, GstObject* parent, Received* received) {
   return (element_of(parent).*kMethod)(received);

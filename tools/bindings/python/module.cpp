@@ -1,4 +1,3 @@
-// The C++ part of the Python package, used by millrace/*.py.
 #include <ATen/ATen.h>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
@@ -122,7 +121,7 @@ void translate(std::exception_ptr thrown) {
   } catch (const std::exception& failure) {
     std::string what = failure.what();
     what = what.substr(0, what.find('\n'));
-    // "--set KEY: KEY = ..." and "(default): KEY ...": here the key was an argument.
+    // Cuts "--set KEY: " and "(default): ": here the key was an argument.
     if (what.starts_with("--set ")) what = what.substr(what.find(": ") + 2);
     if (what.starts_with("(default): ")) what = what.substr(what.find(": ") + 2);
     PyErr_SetString(error.ptr(), what.c_str());

@@ -1,4 +1,4 @@
-// `millrace bench`: runs the separate benchmark program, which not all builds include.
+// Runs the separate benchmark program, which not all builds include.
 #include <unistd.h>
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 namespace millrace::cli {
 namespace {
 
-/// Passes all words on to that program, including --help.
+/// Passes all words on to the benchmark program, including --help.
 void add_options(CLI::App& options, const CLI::App*& self) {
   options.prefix_command();
   options.set_help_flag();

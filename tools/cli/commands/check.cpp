@@ -1,4 +1,4 @@
-// `millrace check`. Touches no device or source.
+// Touches no device or source.
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
@@ -55,7 +55,7 @@ void describe_pipeline(const engine::TrainerOptions& options) {
                  "start\n";
 }
 
-/// Prints what step programs leave to LibTorch, per stage if the cut is known.
+/// Prints the operators that step programs leave to LibTorch, per stage if the cut is known.
 void describe_programs(const engine::TrainerOptions& options) {
   if (options.sample.width == 0 || options.sample.height == 0) return;
   const auto stages = engine::stage_operations(options, 0);
@@ -69,7 +69,7 @@ void describe_programs(const engine::TrainerOptions& options) {
   }
 }
 
-/// Prints what stages on cores would take, once the size of pictures is known.
+/// Prints the memory of stages on cores, if the size of pictures is known.
 void describe_memory(const engine::TrainerOptions& options) {
   const auto on_core = [](const engine::Device& device) { return !device.cuda; };
   if (options.sample.width == 0 || options.sample.height == 0 ||
@@ -125,7 +125,7 @@ void print_replay(const app::Config& config, const engine::TrainerOptions& optio
   if (replay != "none") std::cout << "#   replay " << replay << "\n";
 }
 
-/// Prints what would be learned from. Throws ConfigError for a malformed URI.
+/// Prints the source. Throws ConfigError for a malformed URI.
 void describe_source(const app::Config& config) {
   const auto check = [&](const char* key, const std::string& uri) {
     io::SourceOptions options = app::source_options(config);

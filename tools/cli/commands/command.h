@@ -1,5 +1,3 @@
-// A command of the program. The last line of its file registers it; command line, help, completion
-// and man page follow from that.
 #pragma once
 
 #include <cmath>
@@ -17,10 +15,11 @@ namespace millrace::cli {
 /// Exit codes that users' scripts rely on.
 enum ExitCode { kDone = 0, kRunFailed = 1, kBadUsage = 2, kNoSource = 3 };
 
-/// An entry of the table. Define one as a global to add it.
+/// A command of the program. Define one as a global, at the end of the command's file: command
+/// line, help, completion and man page follow from it.
 struct Command {
-  /// `place`: its position in the help. `add` declares the options and returns the function that
-  /// runs the command after parsing; that returns the exit code or throws.
+  /// `place`: position in the help. `add` declares the options and returns the function that runs
+  /// the command after parsing; that returns the exit code or throws.
   Command(int place, std::string name, std::string summary,
           std::function<int()> (*add)(CLI::App& options));
 
@@ -37,9 +36,8 @@ std::function<int()> add(CLI::App& options) {
   return [arguments] { return run(*arguments); };
 }
 
-/// For --frames.
 inline const CLI::Range kFrameCount(std::int64_t{0}, std::int64_t{1'000'000'000'000});
-/// CLI::Range lets NaN pass.
+/// Unlike CLI::Range, refuses NaN.
 inline CLI::Validator number_in(double least, double most) {
   const CLI::Range range(least, most);
   return CLI::Validator(
@@ -51,9 +49,8 @@ inline CLI::Validator number_in(double least, double most) {
       range.get_description());
 }
 void add_set(CLI::App& options, std::vector<std::string>& settings);
-/// An optional config file, and --set.
 void add_config(CLI::App& options, std::string& config, std::vector<std::string>& settings);
-/// Prints what a command threw as one line. \returns its exit code.
+/// Prints an exception as one line. Returns its exit code.
 int report_failure(const std::exception& error);
 
 }  // namespace millrace::cli

@@ -24,8 +24,8 @@ struct EvaluateArguments {
   std::string report;
 };
 
-/// The config that the weights were made with, as far as it affects the computation, with SOURCE as
-/// its stream. The cut is not stored in weights: one stage computes everything. Throws ConfigError.
+/// The config stored in the weights, as far as it affects the computation, with SOURCE as its
+/// stream. The cut is not stored: one stage computes everything. Throws ConfigError.
 app::Config config_of(const EvaluateArguments& arguments) {
   stages::Metadata about;
   try {
@@ -64,7 +64,7 @@ struct Figure {
   bool more_is_better = false;
   double network = 0;
   std::string rival;
-  double best = 0;  ///< the trivial predictor's
+  double best = 0;  ///< of the best trivial predictor
 };
 
 /// `one` with the report's values under `key`; none if it lacks one.
@@ -87,7 +87,7 @@ std::string line(const Figure& one) {
                         one.rival.c_str(), one.best, one.unit.c_str());
 }
 
-/// By errors: losses, or shares misclassified.
+/// Compares errors: losses, or shares misclassified.
 std::string verdict_on(const Figure& one) {
   const double mine = one.more_is_better ? 1 - one.network : one.network;
   const double rival = one.more_is_better ? 1 - one.best : one.best;

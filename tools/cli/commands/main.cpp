@@ -22,7 +22,7 @@
 
 namespace millrace::cli {
 
-/// By their places in the help.
+/// By position in the help.
 static std::multimap<int, Command>& commands() {
   static std::multimap<int, Command> table;
   return table;
@@ -72,7 +72,7 @@ int report_failure(const std::exception& error) {
 
 namespace {
 
-/// The first argument if it is no command: CLI11 would take what follows for the program's options.
+/// The first argument if it is no command: CLI11 would take the rest for the program's options.
 std::string unknown_command(int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return "";
   std::vector<std::string_view> names;
@@ -136,7 +136,7 @@ void open_standard_streams() {
   }
 }
 
-/// For exceptions that cannot be caught: in a library's constructor, a destructor, a starting
+/// Handles exceptions that cannot be caught: in a library's constructor, a destructor, a starting
 /// thread.
 [[noreturn]] void end_in_a_line() {
   const char* what = "a thread could not be started; is a limit on processes or memory too low?";
@@ -182,7 +182,8 @@ void require_stack() {
   _exit(kRunFailed);
 }
 
-/// Ends the program in a folder that was deleted, where MKL's constructor would end it.
+/// Ends the program in a deleted folder, with a clear message: MKL's constructor would end it
+/// anyway.
 void require_folder() {
   char here[PATH_MAX];
   if (getcwd(here, sizeof here) || errno != ENOENT) return;
@@ -190,7 +191,7 @@ void require_folder() {
   _exit(kBadUsage);
 }
 
-/// True under a profiler or another injected library, which writes what it saw as the program ends.
+/// True under a profiler or another injected library, which writes its results as the program ends.
 bool is_watched() {
 #ifdef __SANITIZE_ADDRESS__  // looks for leaks then
   return true;
@@ -203,7 +204,7 @@ bool is_run(int argc, char** argv) {
   return argc > 1 && std::strcmp(argv[1], "run") == 0;
 }
 
-/// Runs before LibTorch's constructors, which take most of a second in which a signal may come.
+/// Runs before LibTorch's constructors, which take most of a second in which a signal may arrive.
 void come_first(int argc, char** argv, char**) {
   open_standard_streams();
   std::set_terminate(end_in_a_line);
@@ -221,14 +222,15 @@ void come_first(int argc, char** argv, char**) {
 int main(int argc, char** argv) {
   using namespace millrace::cli;
   // Every step frees activations that the next one allocates again. By default the allocator
-  // returns them to the system in between and page-faults them back: about 4 % of a step. But what
-  // is recorded lies between temporaries, whose holes would stay in a heap.
+  // returns them to the system in between and page-faults them back: about 4 % of a step. While
+  // steps are recorded, however, recorded blocks lie between temporaries, whose holes would stay in
+  // a heap.
   const bool records = is_run(argc, argv) || (argc > 1 && argv[1] == std::string_view("check"));
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_MMAP_THRESHOLD, records ? 64 << 10 : 32 << 20);
   int code = main_program(argc, argv);
   const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout);
-  if (lost && code == kDone && !is_run(argc, argv))  // of a run that is only a summary
+  if (lost && code == kDone && !is_run(argc, argv))  // for a run, stdout has only a summary
     code = fail(kRunFailed, "standard output can't be written");
   if (!is_watched()) _exit(code);  // LibTorch's static destructors take a third of a second
   return code;

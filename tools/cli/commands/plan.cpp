@@ -14,7 +14,7 @@
 namespace millrace::cli {
 namespace {
 
-constexpr std::int64_t kMostReplay = 1 << 24;  ///< samples, as for replay.size
+constexpr std::int64_t kMostReplay = 1 << 24;  ///< samples, same as for replay.size
 
 struct PlanArguments {
   std::string input;  ///< profile (JSON, or PipeDream's graph.txt), or config (.toml) to measure
@@ -23,19 +23,19 @@ struct PlanArguments {
   std::string links;                  ///< GB/s[:ms] per level, as "3.125,30:0.01"
   std::string overlap = "none";       ///< none | transfers | all
   double memory_gb = 0;               ///< per device; 0: no limit
-  std::int64_t replay = 0;            ///< samples to keep at least; 0: none
-  /// Empty and 0 mean as in the config; the machine is described by the options above. Schedules
-  /// may be "any".
+  std::int64_t replay = 0;            ///< least number of samples to store; 0: none
+  /// Empty and 0: from the config; the machine is described by the options above. Schedules may be
+  /// "any".
   engine::plan::Request request{.schedules = {}, .microbatches = {}, .virtual_stages = {}};
   int frames = 1;            ///< graph.txt: frames that its figures cover
-  std::string kind = "cpu";  ///< the table's name for devices
+  std::string kind = "cpu";  ///< name for devices in the table
   std::string output;
   std::string json;
 };
 
 using engine::plan::Profile, engine::plan::Request;
 
-/// Options left out are taken from the config.
+/// Fills options left out from the config.
 Request request_of(const PlanArguments& arguments, const app::Config& config,
                    const Profile& profile) {
   Request request = arguments.request;
@@ -50,7 +50,7 @@ Request request_of(const PlanArguments& arguments, const app::Config& config,
   return request;
 }
 
-/// Samples kept for replay, and the time left to learn from them.
+/// Samples stored for replay, and the time left to train on them.
 struct Replay {
   std::int64_t size = 0;
   double bytes = 0;
@@ -154,7 +154,7 @@ int plan(const PlanArguments& arguments) {
   } else {
     profile = app::read_profile(arguments.input, arguments.frames);
   }
-  // The target is as large as the output, and autoencode's is the input.
+  // The target is as large as the output; autoencode's target is the input itself.
   const bool apart = !measured || config.task.kind != "autoencode";
   const double sample_bytes =
       profile.input_bytes + (apart ? profile.modules.back().bytes.activation : 0);

@@ -30,7 +30,7 @@ struct ProfileArguments {
 
 /// Prints the time of one rank's part of each shareable module beside that of the whole module.
 void print_parts(const engine::plan::Profile& profile) {
-  std::map<int, std::pair<double, double>> all;  // per number of ranks
+  std::map<int, std::pair<double, double>> all;  // [number of ranks]
   for (const engine::plan::ModuleProfile& m : profile.modules) {
     for (const auto& [ways, ms] : m.parts) {
       all[ways].first += ms.total();

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Python with this build's package: beside the program in a build tree, else on PATH.
+/// Python with this build's package: beside the program in a build tree, otherwise on PATH.
 std::string python() {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   if (fs::exists(here / "python" / "millrace")) {

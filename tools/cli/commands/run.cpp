@@ -66,12 +66,11 @@ class Attendant {
     end_line();
     std::fprintf(stderr, "%s\n", line.c_str());
   }
-  /// Ends the line of progress, so that other output starts on a new one.
   void end_line() {
     if (open_) std::fputc('\n', stderr);
     open_ = false;
   }
-  /// Progress is rewritten in place on a terminal, else a line every few seconds.
+  /// Progress is rewritten in place on a terminal; otherwise a line every few seconds.
   void show(const std::string& progress) {
     next_ = Clock::now() + std::chrono::milliseconds(terminal_ ? 200 : 5000);
     if (terminal_) {
@@ -108,7 +107,7 @@ class Attendant {
   bool stopping_ = false;
 };
 
-/// The token in `path`, without line ends. A pipe is waited for a while. Throws ConfigError.
+/// The token in `path`, without line ends. Waits for a pipe for a while. Throws ConfigError.
 std::string token_in(const std::string& path) {
   constexpr std::size_t kMost = 4096;
   constexpr int kPatienceMs = 5000;
@@ -131,7 +130,7 @@ std::string token_in(const std::string& path) {
 }
 
 /// Returns a function that reads the arguments' config anew at each call. Pipes are read once.
-/// `ranks`: of several processes, which remember nothing.
+/// `ranks`: there are several processes, which cache nothing.
 std::function<app::Config()> config_reader(const RunArguments& arguments, bool ranks) {
   std::vector<std::string> settings = arguments.settings;
   if (!arguments.report.empty())
@@ -151,7 +150,8 @@ std::function<app::Config()> config_reader(const RunArguments& arguments, bool r
   };
 }
 
-/// Whether the user asked to stop, while ranks wait for others; says so once if that takes long.
+/// Whether the user asked to stop while ranks wait for others; prints a line once if that takes
+/// long.
 app::Waits waits(bool quiet) {
   using Clock = std::chrono::steady_clock;
   return
@@ -175,7 +175,7 @@ int learn(const RunArguments& arguments, engine::Exchange* ranks) {
   options.ranks = ranks;
   options.waits = waits(arguments.quiet);
   app::Run run(config, options);
-  if (!ranks) catch_signals();  // from here on there is something to save
+  if (!ranks) catch_signals();  // from here on there are weights to save
   std::string failure;
   const auto failed = [&](const std::string& what) {
     failure += (failure.empty() ? "" : "; ") + what;
@@ -204,7 +204,7 @@ int run(const RunArguments& arguments) {
   catch_signals();
   const std::unique_ptr<engine::Exchange> ranks = app::launched_ranks(waits(arguments.quiet));
   if (!ranks) {
-    leave_at_signals();  // ranks stay: the others would wait for them
+    leave_at_signals();  // ranks stay, since others would wait for them
     if (asked_to_stop()) return kDone;
     try {
       return learn(arguments, nullptr);

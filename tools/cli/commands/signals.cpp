@@ -12,7 +12,7 @@ volatile std::sig_atomic_t asked = 0;
 volatile std::sig_atomic_t asked_anew = 0;
 
 void on_stop(void (*handler)(int)) {
-  std::signal(SIGINT, handler);  // of glibc: interrupted calls are restarted
+  std::signal(SIGINT, handler);  // glibc restarts interrupted calls
   std::signal(SIGTERM, handler);
 }
 

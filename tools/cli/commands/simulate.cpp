@@ -26,22 +26,21 @@ using engine::Simulation;
 using engine::SimulationInput;
 using engine::plan::bytes_text, engine::plan::Profile, engine::plan::StageCosts;
 
-/// Limits on actions: to list, and to simulate without --samples.
+/// Most actions to list, and to simulate without --samples.
 constexpr std::int64_t kMostListed = 1'000'000, kMostUnasked = 20'000'000;
 
 struct SimulateArguments : engine::ScheduleSpec {
-  // Costs of a sample.
-  engine::GivenCosts costs;  ///< gradients are as large as activations
-  std::string profile;       ///< instead of costs: JSON, or PipeDream's graph.txt
-  int frames = 1;            ///< of graph.txt's minibatch
-  std::vector<int> cut;      ///< of the profile's modules; empty: balanced
-  // The hardware.
+  // Per sample.
+  engine::GivenCosts costs;                   ///< gradients are as large as activations
+  std::string profile;                        ///< instead of costs: JSON, or PipeDream's graph.txt
+  int frames = 1;                             ///< of graph.txt's minibatch
+  std::vector<int> cut;                       ///< of the profile's modules; empty: balanced
   double link_latency_ms = 0, link_gbps = 0;  ///< Gbit/s; 0: bytes are free
-  std::string devices, links;                 ///< as for plan
+  std::string devices, links;                 ///< see `plan`
   std::string overlap = "none";               ///< none | transfers | all
   int tensor = 1;                             ///< devices that share each module
   double fps = 0;                             ///< of a live source; 0: samples are always ready
-  /// Costs, machine and source come from the options above. Samples: 0: enough for a steady period.
+  /// Costs, machine and source come from the options above. Samples 0: enough for a steady period.
   SimulationInput input{.samples = 0};
   // Output files; "": none.
   std::string trace, svg, json;
@@ -189,7 +188,7 @@ int terminal_columns() {
   return 120;
 }
 
-/// The time of about 60 actions, so that their names fit.
+/// Time of about 60 actions, so that their names fit.
 double readable_ms(const Simulation& simulation) {
   double sum = 0;
   for (const auto& event : simulation.events)
@@ -250,7 +249,7 @@ void add_costs(CLI::App& options, SimulateArguments& simulate) {
                   "Ranks that share each module of the profile, as far as it can be shared")
       ->check(CLI::Range(1, 64))
       ->needs(profile);
-  // A cost that replaces the profile's, per stage or for all stages.
+  // Costs that replace the profile's, per stage or for all stages.
   const auto by_stage = [&](const char* name, std::vector<double>& value, const char* text) {
     options.add_option(name, value, text)
         ->delimiter(',')

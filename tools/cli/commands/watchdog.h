@@ -1,4 +1,3 @@
-// Reports to systemd that the run is alive, as long as it learns from frames.
 #pragma once
 
 #include <chrono>
@@ -17,15 +16,15 @@ class Watchdog {
   /// Reads from the environment whether systemd listens and its watchdog interval.
   Watchdog();
 
-  /// The source is open and the pipeline runs.
+  /// Call when the source is open and the pipeline runs.
   void ready();
   /// Call it often, with the number of frames trained and a line for `systemctl status`. Notifies
   /// at most four times within WatchdogSec, and only if `frames` has grown.
   void trained(std::int64_t frames, const std::string& status,
                Clock::time_point now = Clock::now());
-  /// Training is paused on request: alive, though no frame is trained.
+  /// Call while training is paused on request: alive, though no frame is trained.
   void paused(const std::string& status, Clock::time_point now = Clock::now());
-  /// The pipeline drains and everything is saved.
+  /// Call when the pipeline drains and everything is saved.
   void stopping();
 
   /// Whether trained() would notify now; composing a status line is costly.

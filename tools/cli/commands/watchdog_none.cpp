@@ -1,4 +1,4 @@
-// For builds without libsystemd.
+// Stubs for builds without libsystemd.
 #include "tools/cli/commands/watchdog.h"
 
 namespace millrace::cli {

@@ -25,7 +25,7 @@ constexpr std::uintmax_t kMostBytes = 64 << 20;  // of a report
 constexpr std::size_t kMostConfig = 1 << 20;     // bytes of its config
 constexpr std::size_t kMostPoints = 4000;
 
-/// Rows of the table: label, and where a report has the figure.
+/// Rows of the table: label, and the figure's position in a report.
 constexpr std::array<std::pair<const char*, const char*>, 25> kRows = {{
     {"frames received", "/frames/received"},
     {"frames trained", "/frames/trained"},

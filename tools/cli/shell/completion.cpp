@@ -1,5 +1,5 @@
-// Completion: a table of what may follow what, an awk program that looks words up in it, and a bash
-// function that calls it.
+// Completion: a table of the words that may follow others, an awk program that looks words up in
+// it, and a bash function that calls it.
 #include <completion_scripts.h>
 
 #include <algorithm>

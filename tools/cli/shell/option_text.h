@@ -1,4 +1,3 @@
-// Documents the command line and the config as man page and shell completion.
 #pragma once
 
 #include <string>
@@ -14,8 +13,8 @@ namespace millrace::cli {
 std::string man_page(const CLI::App& program, const std::vector<app::KeyEntry>& keys,
                      const std::vector<stages::LayerType>& layers);
 
-/// A bash script that completes commands, options, their named values, and for --set the config keys
-/// with their named values.
+/// A bash script that completes commands, options, their named values, and for --set the config
+/// keys with their named values.
 std::string completion(const CLI::App& program, const std::vector<app::KeyEntry>& keys);
 
 /// "-f" and "--format"; for a positional argument, its one name.
