@@ -17,7 +17,7 @@ AuxiliaryHead::AuxiliaryHead(std::int64_t channels, std::int64_t target, int ker
     : padding_(kernel / 2), loss_(loss), spec_(optimizer) {
   const c10::NoGradGuard no_grad;
   const std::int64_t weights = target * channels * kernel * kernel;
-  // As in nn.Conv2d: weights and bias from U(-b, b), b = 1 / sqrt(fan_in).
+  // nn.Conv2d's rule: weights and bias from U(-b, b), b = 1 / sqrt(fan_in).
   const double bound = 1.0 / std::sqrt(double(channels * kernel * kernel));
   flat_ = at::zeros({weights + target}, at::kFloat);
   if (seed) flat_.uniform_(-bound, bound, at::detail::createCPUGenerator(*seed));

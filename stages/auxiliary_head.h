@@ -13,9 +13,9 @@ namespace millrace::stages {
 /// A stage's auxiliary head, for decoupled greedy learning (Belilovsky et al., arXiv 1901.08164)
 /// with one layer: a convolution from the stage's output to the target (a vector: the mean of its
 /// maps), sigmoid (unless the loss is of scores), loss. In a network of changes it starts at zero,
-/// and adding the frame replaces the sigmoid. Trained beside the stage and thrown away after
-/// training. A stage that learns from its head alone learns from the sample it has just seen,
-/// whatever the pipeline's length. Thread-bound.
+/// and adding the frame replaces the sigmoid. Trained beside the stage and discarded after
+/// training. A stage with no other loss learns from the sample it has just seen, at any length of
+/// pipeline. Thread-bound.
 class AuxiliaryHead {
  public:
   /// `channels`, `target`: of the stage's output and the target. `seed`: of weights; none: zeros.
@@ -28,14 +28,12 @@ class AuxiliaryHead {
   /// std::invalid_argument if their sizes differ.
   at::Tensor loss(const at::Tensor& activations, const at::Tensor& target,
                   const at::Tensor& base) const;
-  /// Leaves that require grad.
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
-  /// By parameter: the sums that update() will apply.
+  /// [parameter]: the sums that update() will apply.
   const std::vector<at::Tensor>& gradients() const { return gradient_views_; }
-  /// Applies the mean of `count` gradients, if `finite`. `rate` and `skipped` as in
-  /// Stage::update().
+  /// Applies the mean of `count` gradients, if `finite`. `rate` and `skipped`: see Stage::update().
   void update(int count, const at::Tensor& rate, at::Tensor& skipped, const at::Tensor& finite);
-  /// Parameters and optimizer state, to resume from; they alias.
+  /// Parameters and optimizer state, to resume from; aliases.
   NamedTensors state() const;
   std::int64_t bytes() const;
 

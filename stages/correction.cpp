@@ -41,8 +41,8 @@ void weight_prediction(const Numbers& n, const Memory& memory, const Tensor& bef
   keep(memory[0], (after - before).mul_(double(n.updates)), finite);
 }
 
-// The others' memory begins with old weights: {ring [updates + 1, weights], newest [1]}, the latter
-// a row of the ring, which the device turns.
+// Memory of the other corrections begins with old weights: {ring [updates + 1, weights], newest
+// [1]}, where `newest` is a row of the ring, advanced on the device.
 
 Memory old_weights(const Delay& delay, const Tensor& weights) {
   return {weights.expand({delay.updates + 1, -1}).clone(),
@@ -65,7 +65,7 @@ void push(const Numbers&, const Memory& memory, const Tensor&, const Tensor& aft
   keep(memory[1], at, finite);
 }
 
-// Gap-aware adds {step, stepped}, 0-dim: the running mean, and whether there is one.
+// Gap-aware adds {step, stepped}, 0-dim: the running mean, and whether it has a value.
 
 void divide_by_gap(const Numbers&, const Memory& memory, Tensor& gradient, const Tensor& weights,
                    const Tensor&) {

@@ -13,22 +13,23 @@
 
 namespace millrace::stages {
 
-/// In the order of its kind: buffers laid out as the weights, rings of them, single numbers.
+/// Buffers laid out as the weights, rings of them, or single numbers, in the order defined by its
+/// kind.
 using Memory = std::vector<at::Tensor>;
 
 /// An entry of the table in correction.cpp. The functions change memory in place and use only
 /// tensors on its device, without synchronizing with the host, so they can be recorded.
 struct CorrectionKind {
   std::string name, summary;
-  /// Factor on the optimizer's rate at its update number `update` = 0, 1, ...; null: 1.
+  /// factor on the optimizer's rate at its update number `update` = 0, 1, ...; null: 1
   double (*rate)(const CorrectionSpec& spec, const Delay& delay, std::int64_t update) = nullptr;
   /// The rest is null if a correction only changes the rate. `kernel`: formulas in the update
   /// kernel.
   CorrectionRule kernel = CorrectionRule::none;
   /// Initial memory for a stage with these weights.
   Memory (*memory)(const Delay& delay, const at::Tensor& weights) = nullptr;
-  // `finite` (0-dim, bool; undefined: true): whether the update is made; if not, memory stays as it
-  // is.
+  // `finite` (0-dim, bool; undefined: true): whether the update is applied; otherwise memory stays
+  // unchanged.
   /// Changes the mean `gradient` before the optimizer uses it. Null: unchanged.
   void (*correct)(const CorrectionNumbers& n, const Memory& memory, at::Tensor& gradient,
                   const at::Tensor& weights, const at::Tensor& finite) = nullptr;
@@ -47,9 +48,9 @@ class Correction {
   double rate(std::int64_t update) const {
     return kind_.rate ? kind_.rate(spec_, delay_, update) : 1;
   }
-  /// Starts over, since the weights have been replaced.
+  /// Resets the memory, after the weights have been replaced.
   void restart(const at::Tensor& weights);
-  /// To add to the weights for a forward, and for a backward; undefined: nothing.
+  /// Added to the weights for a forward, and for a backward; undefined: nothing.
   at::Tensor forward_shift() const;
   at::Tensor backward_shift() const;
 
@@ -85,9 +86,9 @@ class Shifted {
   at::Tensor weights_, kept_;
 };
 
-/// None where nothing is to be done: for "none", for "local", "deep-supervision" and
-/// "spike-compensation", which are implemented elsewhere, and for stages with fresh gradients.
-/// Throws std::invalid_argument for an unknown kind.
+/// None for "none", for "local", "deep-supervision" and "spike-compensation", which are implemented
+/// elsewhere, and for stages with fresh gradients. Throws std::invalid_argument for an unknown
+/// kind.
 ///
 /// - "inverse-age": rate / (1 + age in frames), after Zhang et al., arXiv 1511.05950.
 /// - "pipemare": rate / age^p, p = 1 - min(update / anneal, 1): PipeMare's T1 (Yang et al., arXiv
@@ -97,7 +98,7 @@ class Shifted {
 /// - "weight-prediction": a forward sees w + age (last change of w), an estimate of the weights of
 ///   its own backward: SpecTrain (Chen et al., arXiv 1809.02839) with SGD with momentum, XPipe
 ///   (Guan et al., arXiv 1911.04610) with Adam. Where gradients meet later samples, backwards see
-///   the same.
+///   the shifted weights, too.
 /// - "gap-aware": gradient / (1 + |w - w_old| / C), after Barkai et al., arXiv 1909.10802; w_old:
 ///   the weights `age` updates ago, C: running mean (0.99) of the mean absolute change of an
 ///   update.

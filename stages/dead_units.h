@@ -18,14 +18,14 @@ class DeadUnits {
   static constexpr int kEvery = 16, kLooks = 8;
 
   explicit DeadUnits(const Stage& stage);
-  /// After an update. `gradients`: as Stage::gradients(), on the CPU.
+  /// Call after an update. `gradients`: Stage::gradients(), on the CPU.
   void look(const Tensors& gradients);
   int dead() const { return dead_.load(std::memory_order_relaxed); }
-  int units() const { return int(silent_.size()); }  ///< that a ReLU follows
+  int units() const { return int(silent_.size()); }  ///< followed by a ReLU
 
  private:
   std::vector<std::size_t> biases_;   ///< indices of parameters
-  std::vector<std::uint8_t> silent_;  ///< by channel: looks without a gradient
+  std::vector<std::uint8_t> silent_;  ///< [channel]: looks without a gradient
   int updates_ = 0;
   std::atomic<int> dead_{0};
 };

@@ -10,14 +10,14 @@
 namespace millrace::stages {
 namespace {
 
-/// `finite`, on a GPU: whether the update counts; undefined: it does.
+/// `finite`, on a GPU: whether to apply the update; undefined: yes.
 void apply(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
            const at::Tensor& finite) {
   const CorrectionKind& kind = correction_kind(n.correction.rule);
   at::Tensor &gradient = buffers.gradient, &from = buffers.from, &to = buffers.to;
   if (n.count > 1) gradient.div_(n.count);
   if (kind.correct) kind.correct(n.correction, buffers.memory, gradient, from, finite);
-  // A recording has other tensors of the same memory.
+  // recordings have distinct tensors on the same memory
   const bool in_place = to.const_data_ptr() == from.const_data_ptr();
   const at::Tensor before = kind.updated && in_place ? from.clone() : from;
   if (finite.defined()) {

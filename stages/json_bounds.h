@@ -9,7 +9,7 @@
 
 namespace millrace::stages {
 
-/// How deep a JSON text is nested, and how much it and each object at most hold.
+/// The depth of a JSON text, its number of values, and the most keys of an object.
 struct JsonExtent {
   int depth = 0;
   std::size_t keys = 0;  ///< of one object
@@ -17,11 +17,11 @@ struct JsonExtent {
 };
 
 /// For any text. Reads it once without allocating: a parser takes some 40 bytes per bracket, and
-/// one with a callback per value looks at the value's neighbours every time.
+/// one with a callback per value visits the value's neighbours every time.
 inline JsonExtent json_extent(std::string_view text) {
   JsonExtent extent;
   int depth = 0;
-  std::array<std::size_t, 64> keys{};  // of the object that is open, by depth; deeper ones together
+  std::array<std::size_t, 64> keys{};  // of the open object, by depth; deeper ones together
   const auto open = [&] { return std::size_t(std::clamp(depth, 0, int(keys.size()) - 1)); };
   bool quoted = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -47,9 +47,9 @@ inline JsonExtent json_extent(std::string_view text) {
   return extent;
 }
 
-/// Parses untrusted `text` as a `Json` (nlohmann::ordered_json, whose key look-up is linear) if the
-/// memory and time for that are of the order of its length; else throws std::length_error. What is
-/// not JSON comes back discarded.
+/// Parses untrusted `text` as a `Json` (nlohmann::ordered_json, whose key look-up is linear) if
+/// that takes memory and time of the order of its length; otherwise throws std::length_error.
+/// Invalid JSON comes back discarded.
 template <class Json>
 Json parse_bounded(const std::string& text) {
   const JsonExtent extent = json_extent(text);

@@ -21,7 +21,7 @@ enum class Init {
   zeros,
 };
 
-/// `name`: below the module's index, unless Layer::names_are_whole().
+/// `name`: relative to the module's index, unless Layer::names_are_whole().
 struct ParameterSpec {
   std::string name;
   std::vector<std::int64_t> shape;
@@ -41,17 +41,18 @@ class Layer {
   virtual std::string describe() const = 0;
   /// In PyTorch's state_dict order.
   virtual std::vector<ParameterSpec> parameters() const { return {}; }
-  /// Whether parameters() returns names that hold for the whole network: a file's.
+  /// Whether the names in parameters() are complete, as those from a file.
   virtual bool names_are_whole() const { return false; }
   /// `x[0]`: the previous module's output, [1,C,H,W] (a vector is a picture of one pixel); `x[1]`,
-  /// of layers that join two: module `from`'s. `p`: as in parameters(). Recorded in grad mode.
+  /// for layers that join two: the output of module `from`. `p`: in the order of parameters().
+  /// Recorded in grad mode.
   virtual at::Tensor forward(std::span<const at::Tensor> x,
                              std::span<const at::Tensor> p) const = 0;
 };
 
 /// Builds the layer `spec` for an input of shape `shape`, which becomes its output's. `joined`: the
-/// output shape of module spec.from; null: none. Throws std::invalid_argument: what is wrong, not
-/// where.
+/// output shape of module spec.from; null: none. Throws std::invalid_argument with the fault but
+/// not its position.
 std::unique_ptr<Layer> make_layer(const LayerSpec& spec, ImageShape& shape,
                                   const ImageShape* joined = nullptr);
 

@@ -15,13 +15,13 @@ struct LayerFunction {
   std::string text;  ///< describe()
   std::vector<ParameterSpec> parameters{};
   std::function<at::Tensor(Values x, Values p)> of{};  ///< forward()
-  /// Treats each channel alone: any part of its input gives that part of its output.
+  /// treats each channel alone: any part of its input gives that part of its output
   bool by_channel = false;
-  // For tensor parallelism, of a matrix between channels (a convolution, a linear layer): makes one
-  // of `ways` equal parts, or null if there are none.
-  /// A part of the output's channels, from the whole input.
+  // For tensor parallelism, for a matrix between channels (a convolution, a linear layer): makes
+  // one of `ways` equal parts; null if impossible. `column`: a part of the output's channels, from
+  // the whole input.
   std::function<std::unique_ptr<Layer>(int ways)> column{};
-  /// A summand of the whole output, from a part of the input's channels; the bias may be undefined.
+  /// a summand of the whole output, from a part of the input's channels; the bias may be undefined
   std::function<std::unique_ptr<Layer>(int ways)> row{};
 };
 
@@ -47,7 +47,6 @@ std::unique_ptr<Layer> make_conv(std::int64_t in, std::int64_t out, std::int64_t
 
 /// Adds latest_frame() of the sample, its second input, to its input.
 std::unique_ptr<Layer> make_change(std::int64_t channels);
-/// The last `channels` channels.
 at::Tensor latest_frame(const at::Tensor& sample, std::int64_t channels);
 
 /// Throws std::invalid_argument unless `groups` divides `channels`.

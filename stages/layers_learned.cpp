@@ -14,7 +14,7 @@ using std::to_string;
 std::unique_ptr<Layer> transposed_conv(const LayerSpec& spec, ImageShape& shape,
                                        const ImageShape*) {
   const std::int64_t in = shape.channels, out = *spec.out, factor = spec.factor.value_or(2);
-  const std::int64_t fan_in = out * factor * factor;  // as PyTorch counts it
+  const std::int64_t fan_in = out * factor * factor;  // PyTorch's definition
   shape = {out, shape.height * factor, shape.width * factor};
   return layer_of(
       {.text =
@@ -49,7 +49,7 @@ std::unique_ptr<Layer> batch_norm(const LayerSpec&, ImageShape& shape, const Ima
             {.name = "running_mean", .shape = channels, .init = Init::zeros, .fixed = true},
             {.name = "running_var", .shape = channels, .init = Init::ones, .fixed = true}},
        .of = [](Values x, Values p) {
-         if (x[0].is_cuda())  // there at::batch_norm() is cuDNN's
+         if (x[0].is_cuda())  // at::batch_norm() would be cuDNN's
            return std::get<0>(
                at::native_batch_norm(x[0], p[0], p[1], p[2], p[3], false, 0.1, 1e-5));
          return at::batch_norm(x[0], p[0], p[1], p[2], p[3], /*training=*/false, 0.1, 1e-5,
@@ -60,7 +60,7 @@ std::unique_ptr<Layer> batch_norm(const LayerSpec&, ImageShape& shape, const Ima
 /// Self-attention of pixels: softmax(q k^T / sqrt(d)) v per head (Vaswani et al. 2017), with a
 /// linear layer before (q, k, v) and after, as in Vision Transformers.
 std::unique_ptr<Layer> attention(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
-  constexpr std::int64_t kMostPixels = 4096;  // quadratic in pixels
+  constexpr std::int64_t kMostPixels = 4096;  // time is quadratic in pixels
   const std::int64_t heads = spec.groups.value_or(1), c = shape.channels;
   if (c % heads != 0)
     throw std::invalid_argument("groups " + to_string(heads) + " must divide its input's " +
@@ -146,8 +146,8 @@ std::unique_ptr<Layer> make_group_norm(std::int64_t groups, std::int64_t channel
       {.text = groups == channels ? "instancenorm" : "groupnorm " + to_string(groups),
        .parameters = {{"weight", {channels}, Init::ones}, {"bias", {channels}, Init::zeros}},
        .of = [=](Values x, Values p) {
-         // With channels-last memory, LibTorch 2.11 writes an input gradient that is not needed,
-         // as may be the case where a graph begins, to a null address.
+         // With channels-last memory, LibTorch 2.11 writes an unneeded input gradient, as at the
+         // beginning of a graph, to a null address.
          const bool copies =
              x[0].is_leaf() && x[0].suggest_memory_format() == at::MemoryFormat::ChannelsLast;
          return at::group_norm(copies ? x[0].clone(at::MemoryFormat::Contiguous) : x[0], groups,

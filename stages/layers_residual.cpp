@@ -40,7 +40,7 @@ at::Tensor run(const Parts& parts, at::Tensor y, Values p) {
 }
 
 /// x + relu(conv(x)). With half of He's initial weights it is x + relu(conv(x)) / 2: signal and
-/// gradient keep their size through many blocks, and a late gradient still fits.
+/// gradient retain their size through many blocks, and a late gradient still fits.
 std::unique_ptr<Layer> make_residual(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
   const std::int64_t channels = shape.channels, kernel = *spec.kernel;
   if (kernel % 2 == 0)

@@ -111,7 +111,7 @@ std::unique_ptr<Layer> make_multiply(const LayerSpec& spec, ImageShape&, const I
   return by_channel(spec.type, [slope = *spec.slope](const at::Tensor& x) { return x * slope; });
 }
 
-/// A view: each module returns its own tensor.
+/// The identity, as a view: each module returns its own tensor.
 at::Tensor same(const at::Tensor& x) {
   return x.view(x.sizes());
 }

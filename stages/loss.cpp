@@ -56,7 +56,7 @@ at::Tensor ssim(const at::Tensor& prediction, const at::Tensor& target, const Lo
   return 1 - (like / ((xx + yy + kC1) * (m[2] - xx + (m[3] - yy) + kC2))).mean();
 }
 
-/// Of a vector, or per pixel: the mean over pixels that have a class.
+/// For a vector, or per pixel: the mean over pixels that have a class.
 at::Tensor cross_entropy(const at::Tensor& prediction, const at::Tensor& target,
                          const LossTerm& term) {
   constexpr std::int64_t kNone = -100;

@@ -10,26 +10,26 @@
 
 namespace millrace::stages {
 
-/// Of a sample; sizes are 0 if not known before the source is opened.
+/// Shape of a sample; sizes are 0 if not known before the source is opened.
 struct ImageShape {
   std::int64_t channels = 3;
   std::int64_t height = 0;
   std::int64_t width = 0;
-  std::vector<std::int64_t> sizes() const { return {1, channels, height, width}; }  ///< a tensor's
+  std::vector<std::int64_t> sizes() const { return {1, channels, height, width}; }  ///< of a tensor
   bool operator==(const ImageShape&) const = default;
 };
 
-/// What a network's output is compared with: the sample's shape, a number per class, numbers for
-/// each of the sample's pixels, or whatever the target is.
+/// The required output: the sample's shape, a number per class, numbers for each of the sample's
+/// pixels, or the shape of any target.
 enum class Gives { picture, vector, map, anything };
 
-/// How samples hold the stream's past, and what is predicted.
+/// How many past frames a sample holds, and whether changes are predicted.
 struct Forecast {
   int context = 1;      ///< frames in a sample; the channels of the latest come last
   bool change = false;  ///< the network outputs the change to the latest frame
 };
 
-/// One `[[model.layer]]` table. Keys that the layer's type does not take stay empty.
+/// One `[[model.layer]]` table. Keys that the layer's type does not have stay empty.
 struct LayerSpec {
   std::string type;  ///< see layer_types()
   std::optional<std::int64_t> out;
@@ -44,7 +44,7 @@ struct LayerSpec {
   bool operator==(const LayerSpec&) const = default;
 };
 
-/// Without weights and seed.
+/// The [model] table without weights and seed.
 struct ModelSpec {
   std::string preset = "partime-cnn";
   int layers = 10;
@@ -60,7 +60,7 @@ struct ModelSpec {
   bool channels_last = false;       ///< memory layout of samples and activations
 };
 
-/// A key of [[model.layer]]: its place in LayerSpec, and its range.
+/// A key of [[model.layer]]: its member of LayerSpec, and its range.
 struct LayerField {
   std::string name;
   std::variant<std::optional<std::int64_t> LayerSpec::*, std::optional<double> LayerSpec::*,
@@ -68,7 +68,7 @@ struct LayerField {
       member;
   std::int64_t least = 0, most = 0;  ///< of an integer
 };
-/// All but `type`.
+/// All keys but `type`.
 const std::vector<LayerField>& layer_fields();
 
 struct LayerKey {
@@ -79,24 +79,22 @@ struct LayerKey {
 
 class Layer;
 
-/// A registered layer type.
 struct LayerType {
   std::string name;
-  std::string summary;  ///< what it computes of [1,C,H,W]
+  std::string summary;  ///< its function of [1,C,H,W]
   std::vector<LayerKey> keys;
-  /// As make_layer(); keys are checked, and `joined` is set if it takes `from`.
+  /// see make_layer(); keys are checked, and `joined` is set if the type has the key `from`
   std::unique_ptr<Layer> (*make)(const LayerSpec& spec, ImageShape& shape,
                                  const ImageShape* joined);
 };
 
-/// By name.
+/// Sorted by name.
 const std::vector<LayerType>& layer_types();
-/// Adds one, before other threads use the table. Throws std::invalid_argument if the name is taken,
-/// or for a key that `[[model.layer]]` does not have.
+/// Adds a type, before other threads use the table. Throws std::invalid_argument if the name is
+/// taken, or for a key that `[[model.layer]]` does not have.
 void add_layer_type(LayerType type);
 /// Throws std::invalid_argument for an unknown name.
 const LayerType& layer_type(const std::string& name);
-/// Every value of ModelSpec::preset.
 std::vector<std::string> preset_names();
 
 }  // namespace millrace::stages

@@ -9,9 +9,9 @@
 
 namespace millrace::stages {
 
-/// The sample, as a module number.
+/// The sample as a module number.
 constexpr int kSample = -1;
-/// No second input.
+/// no second input
 constexpr int kNone = -2;
 
 /// A network before it is cut: modules 0, 1, ... as in a torch.nn.Sequential, some of which have an
@@ -26,21 +26,21 @@ class Network {
         shapes_(std::move(shapes)),
         channels_last_(channels_last) {}
 
-  /// Adds the sample's latest frame to the output, of the same `channels`. Before it is shared.
+  /// Adds the sample's latest frame to the output, of the same `channels`. Call it before sharing.
   void predict_change(std::int64_t channels);
 
   bool predicts_change() const { return predicts_change_; }
 
   /// Fixes the parameters whose names match one of `patterns` (with *). Throws
-  /// std::invalid_argument for a pattern without a match. Before it is shared.
+  /// std::invalid_argument for a pattern without a match. Call it before sharing.
   void freeze(const std::vector<std::string>& patterns);
 
   int size() const { return int(modules_.size()); }
-  /// Whether samples enter in channels-last layout, which activations then keep. It changes
+  /// Whether samples enter in channels-last layout, which activations then have, too. It changes
   /// kernels, and so rounding, but not the meaning.
   bool channels_last() const { return channels_last_; }
   const Layer& module(int index) const { return *modules_[index]; }
-  /// Of the output of module `index`, or of the sample (kSample); sizes are 0 if unknown.
+  /// Shape of the output of module `index`, or of the sample (kSample); sizes are 0 if unknown.
   const ImageShape& shape(int index) const { return shapes_[index - kSample]; }
   const ImageShape& output() const { return shapes_.back(); }
   /// The second input of module `index`: an earlier module, kSample, or mostly kNone.
@@ -51,7 +51,7 @@ class Network {
   std::vector<int> crossing(int place) const;
 
   /// Parameters of modules [begin, end), named as in the whole network's state_dict ("2.weight"; a
-  /// file's parts as in their module), whatever the cut.
+  /// file's parts as in their module), independent of the cut.
   std::vector<ParameterSpec> parameters(int begin, int end) const;
   /// Whether any parameter of modules [0, end) gets a gradient.
   bool learns_before(int end) const;
@@ -68,8 +68,8 @@ class Network {
 };
 
 /// Builds the network `spec` for frames of shape `frame`, forecast.context to a sample. `gives`:
-/// what its output is compared with. Throws std::invalid_argument with the wrong key of [model], or
-/// if the output's shape does not match.
+/// the required output. Throws std::invalid_argument with the wrong key of [model], or if the
+/// output's shape does not match.
 std::shared_ptr<const Network> build_network(const ModelSpec& spec, const ImageShape& frame,
                                              Gives gives = Gives::picture, Forecast forecast = {});
 

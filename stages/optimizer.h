@@ -17,7 +17,8 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// Throws std::invalid_argument for a name that is not in optimizer_formulas-inl.h.
 const OptimizerInfo& optimizer_info(const std::string& name);
-/// The constants of an update of `spec` with the mean of `count` gradients. Throws as above.
+/// The constants of an update of `spec` with the mean of `count` gradients. Throws
+/// std::invalid_argument for an unknown kind.
 UpdateNumbers update_numbers(const OptimizerSpec& spec, int count);
 
 /// A stage's update rule and its state, on flat buffers. Thread-bound.
@@ -27,9 +28,9 @@ class Optimizer {
   /// OptimizerSpec::orthogonal. Throws std::invalid_argument for an unknown kind.
   Optimizer(const OptimizerSpec& spec, const at::Tensor& weights,
             std::vector<std::int64_t> places = {});
-  /// Before each update, if OptimizerSpec::orthogonal is set: orthogonal gradients, Han et al.,
-  /// arXiv 2504.01961. Removes from each tensor's part g of `gradient`, a sum of `count`, its
-  /// projection on the same part c of the gradients' mean,
+  /// For OptimizerSpec::orthogonal, before each update: orthogonal gradients, Han et al., arXiv
+  /// 2504.01961. Removes from each tensor's part g of `gradient`, a sum of `count`, its projection
+  /// on the same part c of the gradients' mean,
   ///   g <- g - (g.c / c.c) c,
   /// then sets c <- decay c + (1 - decay) g / count, with the original g. The paper defines g and c
   /// for the whole network, and has no published code. Here each tensor is projected by itself, as
@@ -40,7 +41,7 @@ class Optimizer {
   void orthogonalize(at::Tensor& gradient, int count);
   /// State to resume from. Aliases: copy to save, copy_ into to restore.
   const NamedTensors& state() const { return state_; }
-  /// The part that the optimizer's formula reads and writes.
+  /// The part of state() that the optimizer's formula reads and writes.
   std::vector<at::Tensor> buffers() const;
   std::int64_t bytes() const;  ///< of state()
 
@@ -51,9 +52,9 @@ class Optimizer {
   at::Tensor mean_;  ///< of gradients; undefined if not projected
 };
 
-/// The optimizer's formula and its weight decay: changes `weights`, `gradient` and `state`, as
-/// Optimizer::buffers(), in place, flat and of one layout. `Rate`: double, to round as torch.optim,
-/// or a 0-dim double tensor on the device, which rounds differently. No-grad mode.
+/// The optimizer's formula and its weight decay: changes `weights`, `gradient` and `state`
+/// (Optimizer::buffers()) in place, flat and of one layout. `Rate`: double, to round as
+/// torch.optim, or a 0-dim double tensor on the device, which rounds differently. No-grad mode.
 template <class Rate>
 void apply_formula(const UpdateNumbers& n, const Rate& lr, at::Tensor& weights,
                    at::Tensor& gradient, std::vector<at::Tensor> state);

@@ -113,5 +113,5 @@ struct OptimizerList {
   }
 };
 
-/// By name.
+/// Sorted by name.
 using Optimizers = OptimizerList<Adam, AdamW, RmsProp, Sgd>;

@@ -12,18 +12,18 @@
 
 namespace millrace::stages {
 
-/// As torch's state_dict.
+/// Same form as torch's state_dict.
 using StateDict = std::vector<std::pair<std::string, at::Tensor>>;
 
 // Prefixes of a checkpoint's entries that are not weights.
 constexpr std::string_view kStateOf = "optimizer.", kHeadStateOf = "optimizer.read_out.";
 
-/// An optimizer's buffer for a parameter.
+/// The entry of an optimizer's buffer for a parameter.
 inline std::string entry_name(const std::string& buffer, const std::string& parameter) {
   return std::string(kStateOf) + buffer + "." + parameter;
 }
 
-/// A buffer of the auxiliary head of the stage that ends with module `last`.
+/// The entry of a buffer of the auxiliary head of the stage that ends with module `last`.
 inline std::string head_entry_name(const std::string& buffer, int last) {
   return std::string(kHeadStateOf) + buffer + "." + std::to_string(last);
 }
@@ -51,13 +51,13 @@ class Parameters {
   const std::vector<at::Tensor>& views() const { return views_; }
   const std::vector<ParameterSpec>& specs() const { return specs_; }
 
-  /// Whether any is not fixed.
+  /// Whether any parameter is not fixed.
   bool learn() const { return flat_.numel() > 0; }
   /// Views of another buffer laid out as flat(): gradients, optimizer state, a stashed version.
   /// Undefined for fixed parameters.
   std::vector<at::Tensor> views_of(const at::Tensor& flat) const;
 
-  /// For each that is not fixed: its offset in flat(), and its size.
+  /// For each parameter that is not fixed: its offset in flat(), and its size.
   std::vector<std::int64_t> places() const;
 
   /// Copies on the CPU.

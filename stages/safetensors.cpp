@@ -39,7 +39,7 @@ std::uint64_t element_count(const std::vector<std::int64_t>& shape) {
 }
 
 Entry parse_entry(const std::string& name, const nlohmann::json& value, std::uint64_t data_bytes) {
-  constexpr std::size_t kMostDimensions = 64;  // of a tensor in LibTorch
+  constexpr std::size_t kMostDimensions = 64;  // LibTorch's limit
   if (name.find('\0') != name.npos) throw WeightsError("a tensor's name holds a NUL character");
   const std::string type = value.at("dtype");
   if (type != "F32") throw WeightsError("\"" + name + "\" is " + type + ", only F32 can be loaded");
@@ -62,7 +62,7 @@ void require_bounds(const std::string& header) {
     throw WeightsError("not a safetensors file: its header is nested too deep, or too long");
 }
 
-/// By offset. Ranges may not overlap, so tensors take no more than the file's bytes.
+/// Sorts by offset. Ranges may not overlap, so tensors take no more than the file's bytes.
 void sort_entries(std::vector<Entry>& entries) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);

@@ -11,7 +11,7 @@
 
 namespace millrace::stages {
 
-/// An unreadable weights file. "what is wrong", without the path.
+/// An unreadable weights file: "what is wrong", without the path.
 struct WeightsError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -22,14 +22,14 @@ using Metadata = std::map<std::string, std::string>;
 /// The file's bytes for `state` (float32 on the CPU), in order, aligned to 8 bytes.
 std::string to_safetensors(const StateDict& state, const Metadata& metadata = {});
 
-/// Opens a file of bytes, no pipe that nobody may ever write. Throws WeightsError.
+/// Opens a regular file, not a pipe that nobody may ever write. Throws WeightsError.
 std::ifstream open_regular(const std::string& path);
 
 /// Reads float32 tensors. The header is capped at 16 MiB and every offset is checked against the
 /// file before anything is allocated, so a crafted file costs no more memory than its own size.
 /// Skips the batch counts of PyTorch's batch norms. `metadata` may be null. Throws WeightsError.
 StateDict read_safetensors(const std::string& path, Metadata* metadata = nullptr);
-/// The same from a file's bytes.
+/// Reads from a file's bytes.
 StateDict from_safetensors(std::string bytes, Metadata* metadata = nullptr);
 
 }  // namespace millrace::stages

@@ -10,8 +10,8 @@ namespace {
 
 void fill_sample(const at::Tensor& bytes, const at::Tensor& made) {
   at::Tensor sample = made;
-  // By a tensor on the device: CUDA divides by a number by multiplying with its reciprocal, which
-  // is one bit off for half of the values.
+  // The divisor is a tensor: CUDA would multiply with the reciprocal of a number, which is one bit
+  // off for half of the values.
   sample.copy_(bytes.permute({2, 0, 1}).unsqueeze(0)).div_(at::full({}, 255, sample.options()));
 }
 

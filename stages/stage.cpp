@@ -21,7 +21,7 @@ std::vector<Parameters> buffers(const Network& network, StageRange range,
   return all;
 }
 
-/// `spec` with what `options` add to it.
+/// `spec` with the spike compensation that `options` require.
 OptimizerSpec corrected(OptimizerSpec spec, const StageOptions& options) {
   if (options.correction.kind != "spike-compensation" || options.delay.updates == 0) return spec;
   spec.spike_delay = options.delay.updates;
@@ -136,19 +136,19 @@ void Stage::run(Activations& a, bool keep) const {
                         correction_ ? correction_->forward_shift() : at::Tensor());
   const c10::AutoGradMode with_grad(keep);
   const Tensors& weights = versions_[a.buffer].views();
-  Tensors values(std::size_t(network_->size()) + 1);  // by module + 1, no graph
+  Tensors values(std::size_t(network_->size()) + 1);  // [module + 1], no graph
   std::vector<bool> learned(values.size());           // whether anything learns from their gradient
   for (std::size_t i = 0; i < before_.size(); ++i) values[before_[i] + 1] = a.inputs[i];
   a.graphs.clear();
   for (const Segment& segment : segments_) {
     SegmentGraph graph;
     Tensors inside(std::size_t(segment.end - segment.begin) +
-                   1);  // what its modules give, with graph
+                   1);  // the segment's outputs, with graph
     const auto value = [&](int source) -> at::Tensor& {
       return source >= segment.begin ? inside[source - segment.begin] : values[source + 1];
     };
     for (const int source : segment.uses) {
-      // A leaf: gradients stop here and are handed on. The sample's own is not needed.
+      // A leaf: gradients stop here and are passed on by backward_segment(). The sample needs none.
       const bool outside = source < range_.begin;
       at::Tensor leaf = values[source + 1].detach();
       leaf.set_requires_grad(keep && (outside ? passes_on() && !a.local : learned[source + 1]));

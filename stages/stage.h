@@ -18,20 +18,20 @@ using Tensors = std::vector<at::Tensor>;
 /// Autograd's graph of some modules' forward, between detached tensors.
 struct SegmentGraph {
   Tensors inputs;       ///< leaves
-  Tensors outputs;      ///< with their graph; of a segment that ends in a loss: only the loss
-  at::Tensor compared;  ///< of such a segment: the loss's prediction, with its graph
+  Tensors outputs;      ///< with their graph; only the loss, if the segment ends in it
+  at::Tensor compared;  ///< in that case, the loss's prediction, with its graph
   Tensors gradients;    ///< of the outputs, between the two parts of a backward
 };
 
-/// What a stage keeps of a sample from forward to backward.
+/// A sample's data from forward to backward.
 struct Activations {
-  Tensors inputs;      ///< what crosses the cut before the stage, as in Network::crossing()
+  Tensors inputs;      ///< tensors that cross the cut before the stage, as in Network::crossing()
   Tensors outputs;     ///< what crosses the cut after it (last stage: the prediction); no graph
   at::Tensor target;   ///< last stage only
   at::Tensor loss;     ///< last stage only: scalar, no graph
-  int buffer = 0;      ///< the weight buffer that the forward read
+  int buffer = 0;      ///< the weight buffer that the forward used
   bool local = false;  ///< the graphs end in an auxiliary head's loss
-  std::vector<SegmentGraph> graphs;  ///< empty: not kept, or used up
+  std::vector<SegmentGraph> graphs;  ///< empty: not stored, or used up
 };
 
 struct StageRange {
@@ -41,21 +41,21 @@ struct StageRange {
   bool last = true;
 };
 
-/// What the schedule asks of a stage.
+/// Requirements of the schedule, and the correction.
 struct StageOptions {
-  /// Weight versions kept; version n: after n updates. 1: updates are in place, and a
-  /// backward sees the current weights; more: an update writes the oldest's buffer, and a backward
-  /// sees the weights of its own forward.
+  /// weight versions to store; version n: after n updates. 1: updates are in place, and a backward
+  /// sees the current weights; more: an update writes the oldest's buffer, and a backward sees the
+  /// weights of its own forward
   int versions = 1;
-  /// The backward has two parts: each module has its own graph, so no work is repeated.
+  /// the backward has two parts: each module has its own graph, so no work is repeated
   bool split = false;
-  /// A forward keeps only its input; recompute() makes the rest again.
+  /// a forward stores only its input; recompute() repeats the rest
   bool recompute = false;
-  /// For gradients that are as old as `delay`.
+  /// for gradients that are as old as `delay`
   CorrectionSpec correction;
   Delay delay;
-  /// Pictures enter in channels-last layout, which activations then keep, at every stage and
-  /// regardless of Network::channels_last(): for step programs, whose kernels prefer it.
+  /// pictures enter in channels-last layout, which activations then have, too, at every stage and
+  /// regardless of Network::channels_last(): for step programs, whose kernels prefer it
   bool channels_last = false;
   LossSpec loss;  ///< of the last stage and auxiliary heads
 };
@@ -65,11 +65,11 @@ constexpr std::int64_t kNewest = -1;
 /// How gradients are accumulated.
 struct Adding {
   bool first = true;    ///< since the last update: overwrites the sum
-  bool retain = false;  ///< keep the activations for another backward
+  bool retain = false;  ///< preserve the activations for another backward
 };
 
-/// A new version of the weights: the buffer it is made from, the one it is written to, and the
-/// gradients since the version before.
+/// A new version of the weights: the buffer it is computed from, the one it is written to, and the
+/// gradients since the previous version.
 struct Change {
   int from = 0, to = 0;
   int count = 0;  ///< gradients summed
@@ -84,38 +84,37 @@ class Stage {
   Stage(std::shared_ptr<const Network> network, StageRange range, const OptimizerSpec& optimizer,
         const at::TensorOptions& tensors, StageOptions options = {});
 
-  // The count: version n of the weights is what n updates made, in buffer n mod versions.
+  // Counts: version n of the weights, after n updates, is in buffer n mod versions.
 
-  /// Throws std::logic_error if `version` is not kept.
+  /// Throws std::logic_error if `version` is not stored.
   int buffer_of(std::int64_t version) const;
   int newest_buffer() const { return int(newest_ % options_.versions); }
   /// Counts a gradient; returns whether it is the first since the last update.
   bool count_gradient() { return added_++ == 0 && !has_local_; }
-  /// Notes that the sum begins with a local gradient, which counts as part of the next one.
+  /// Records that the sum begins with a local gradient, which counts as part of the next one.
   void count_local() { has_local_ = true; }
-  /// Counts a version made of the gradients counted so far, and restarts their count.
+  /// Counts a version from the gradients counted so far, and restarts their count.
   Change advance();
   /// Counts an update; returns the factor on the optimizer's rate.
   double next_rate();
   /// After a roll-back: halves the rate, or takes a tenth if it has not recovered from the last
   /// one. It doubles again every 50 updates.
   void back_off() { rate_ *= rate_ < 1 ? 0.1 : 0.5; }
-  /// The factor that back_off() has left.
+  /// The present factor from back_off().
   double backed_off() const { return rate_; }
   void set_backed_off(double rate) { rate_ = rate; }
-  /// Another factor on the rate, until set anew.
+  /// Sets a further factor on the rate.
   void set_rate(double factor) { asked_rate_ = factor; }
-  /// The optimizer's rate with all of these, but without the correction's.
+  /// The optimizer's rate with all of these factors, but without the correction's.
   double learning_rate() const {
     return spec_.lr * rate_ * asked_rate_ * scheduled_rate(spec_, updates_);
   }
-  /// Restarts counting versions and gradients.
   void reset_count() {
     newest_ = applied_ = added_ = 0;
     has_local_ = false;
   }
 
-  // The work.
+  // Computations.
 
   /// `inputs` of a forward, and a target, detached and in the layout that the stage computes in.
   Tensors entering(const Tensors& inputs) const;
@@ -125,8 +124,8 @@ class Stage {
   Activations forward(const Tensors& inputs, const at::Tensor& target = {}, int buffer = 0) const;
   /// Takes forward()'s loss against a late `target`; before backward(), and after recompute().
   void compare(Activations& activations, const at::Tensor& target) const;
-  /// Makes the graphs of `activations` again, at the weights of their forward; with deep
-  /// supervision, at the newest, and without the auxiliary head.
+  /// Restores the graphs of `activations`, at the weights of their forward; with deep supervision,
+  /// at the newest, and without the auxiliary head.
   void recompute(Activations& activations) const;
   /// Accumulates the weights' gradient of the auxiliary head's loss, with deep supervision.
   /// `activations`: of a forward; they are reduced to what recompute() needs, unless retained.
@@ -135,31 +134,30 @@ class Stage {
   /// `activations`, which are consumed unless retained. Accumulates the weights' gradient for the
   /// next update. Returns the inputs' gradients; {} for the first stage.
   Tensors backward(Activations& activations, const Tensors& output_gradients, Adding adding = {});
-  /// The same in two parts, if the stage is `split`.
+  /// backward() in two parts, if the stage is `split`.
   Tensors backward_input(Activations& activations, const Tensors& output_gradients,
                          Adding adding = {});
   void backward_weight(Activations& activations, Adding adding = {});
   /// Applies the mean of the gradients; with replicas, of all of theirs, which must be complete and
-  /// stay so until each has updated (they may do so concurrently). If it is not finite, leaves the
-  /// weights unchanged and increments `skipped`. `rate`: next_rate(). Both are 0-dim, double and
-  /// float, on the stage's device: a GPU does not synchronize with the host.
+  /// unchanged until each has updated (they may do so concurrently). If it is not finite, leaves
+  /// the weights unchanged and increments `skipped`. `rate`: next_rate(). Both are 0-dim, double
+  /// and float, on the stage's device: a GPU does not synchronize with the host.
   void update(const Change& change, const at::Tensor& rate, at::Tensor& skipped);
-  /// The same at once. \returns whether it was finite.
+  /// Blocking update. Returns whether the gradient was finite.
   bool update(const Change& change, double rate);
   void copy_weights(int from, int to);
-  /// Copies the weights of buffer `from` and the optimizer's state; two snapshots are kept.
+  /// Copies the weights of buffer `from` and the optimizer's state; two snapshots exist.
   void take_snapshot(int from);
   /// Writes the older snapshot to buffer `to` and the optimizer's state.
   void restore_snapshot(int to);
   /// All accumulated gradients, an auxiliary head's, too; aliases.
   Tensors accumulated() const;
-  /// Sets them to `value`.
   void fill_gradients(double value);
 
-  /// Whether it learns from an auxiliary head's loss (or, as the last stage, beside others that
-  /// do), so that gradients are fresh and none is passed on.
+  /// Whether the stage learns from an auxiliary head's loss (or is the last of stages that do), so
+  /// that gradients are fresh and none is passed on.
   bool learns_locally() const { return options_.correction.kind == "local"; }
-  /// Whether it learns from an auxiliary head's loss beside the gradient from downstream.
+  /// Whether the stage learns from an auxiliary head's loss and the gradient from downstream.
   bool supervised() const { return head_ && !learns_locally(); }
   /// Whether a forward has a loss.
   bool takes_target() const { return range_.last || head_; }
@@ -167,9 +165,9 @@ class Stage {
   /// including this one's. They must outlive it in place; those on another device are copied.
   void replicate(std::vector<const Tensors*> sums);
   /// Accumulated gradients, flat and laid out as the weights. With replicas two alternate, since
-  /// another may still read what the last update applied.
+  /// another may still read the sum that the last update applied.
   const Tensors& sums() const { return gradients_; }
-  /// Index of the one that the next update applies.
+  /// Index of the sum that the next update applies.
   int sum() const { return int(newest_ % std::int64_t(gradients_.size())); }
 
   /// Copies of the weights by name and of the optimizer's state as "optimizer.NAME.PARAMETER", so
@@ -178,8 +176,7 @@ class Stage {
   /// Takes weights, and optimizer state if there is some, from a checkpoint(). Throws
   /// std::invalid_argument for weights that are missing or of another shape.
   void restore(const StateDict& state);
-  /// Overwrites parameters that are fixed, and so the same in every version. Other names are
-  /// ignored.
+  /// Overwrites parameters that are fixed, and so equal in every version. Other names are ignored.
   void set_fixed(const StateDict& state);
 
   /// The newest version.
@@ -187,7 +184,8 @@ class Stage {
   const Parameters& parameters() const { return versions_[newest_buffer()]; }
   const StageRange& range() const { return range_; }
   const Network& network() const { return *network_; }
-  /// By parameter: what the last update applied, before summing replicas. Until the next backward.
+  /// [parameter]: the gradients in the last update, before summing replicas. Until the next
+  /// backward.
   const Tensors& gradients() const {
     return gradient_views_[std::size_t(newest_ + 1) % gradients_.size()];
   }
@@ -202,11 +200,11 @@ class Stage {
   struct Segment {
     int begin = 0, end = 0;
     std::vector<int> uses;   ///< earlier modules whose outputs they use
-    std::vector<int> gives;  ///< modules in it whose outputs later ones use
+    std::vector<int> gives;  ///< its modules whose outputs later segments use
     std::size_t first_parameter = 0, parameters = 0;
-    std::vector<std::size_t> learned;  ///< of its parameters, those not fixed
+    std::vector<std::size_t> learned;  ///< indices of its parameters that are not fixed
   };
-  /// Of modules' outputs, by module + 1.
+  /// [module + 1]: gradient of the module's output.
   using Gradients = Tensors;
 
   std::vector<Segment> make_segments() const;
@@ -214,7 +212,7 @@ class Stage {
   void revive_head() const;
   std::unique_ptr<AuxiliaryHead> make_head(OptimizerSpec optimizer,
                                            const at::TensorOptions& tensors) const;
-  /// In the layout that the stage computes in.
+  /// `tensor` in the layout that the stage computes in.
   at::Tensor entering(const at::Tensor& tensor, bool channels_last) const;
   void run(Activations& activations, bool keep) const;
   bool ends_in_loss(const Segment& segment, const Activations& activations) const {
@@ -232,9 +230,9 @@ class Stage {
   Tensors wanted_of(const Segment& segment, const Activations& activations) const;
   void add_found(const Segment& segment, const Activations& activations, const Tensors& found,
                  bool first);
-  Tensors lasting(int buffer) const;  ///< all that a snapshot holds; aliases
+  Tensors lasting(int buffer) const;  ///< the contents of a snapshot; aliases
   bool keeps_count() const { return !has_constant_rate(spec_) && parameters().learn(); }
-  StateDict optimizer_entries() const;  ///< as checkpoint() names them; aliases
+  StateDict optimizer_entries() const;  ///< named as in checkpoint(); aliases
 
   std::shared_ptr<const Network> network_;
   StageRange range_;
@@ -242,7 +240,7 @@ class Stage {
   std::shared_ptr<const Loss> loss_;
   std::vector<int> before_, after_;            ///< modules whose outputs cross the cuts around it
   bool learns_before_;                         ///< whether earlier stages have learned parameters
-  std::vector<std::size_t> parameter_counts_;  ///< by module
+  std::vector<std::size_t> parameter_counts_;  ///< [module]
   std::vector<Segment> segments_;
   std::vector<Parameters> versions_;  ///< version n in buffer n mod their number
   std::int64_t newest_ = 0;
@@ -251,15 +249,15 @@ class Stage {
   Tensors gradients_;  ///< sums()
   std::vector<Tensors> gradient_views_;
   int added_ = 0;                         ///< gradients since the last update
-  bool has_local_ = false;                ///< a local one since then
+  bool has_local_ = false;                ///< a local one since the last update
   std::vector<const Tensors*> replicas_;  ///< their sums(); empty: none
   at::Tensor mean_;                       ///< of the replicas' gradients
   std::optional<Correction> correction_;  ///< none: not needed
   std::unique_ptr<AuxiliaryHead> head_;   ///< null: none
   std::int64_t applied_ = 0;              ///< updates counted for the correction's rate
-  std::int64_t updates_ = 0;              ///< counted for the rate's schedule; checkpoints keep it
+  std::int64_t updates_ = 0;              ///< counted for the rate's schedule; in checkpoints
   double rate_ = 1.0;                     ///< backed_off()
-  double asked_rate_ = 1.0;               ///< set_rate()'s
+  double asked_rate_ = 1.0;               ///< set_rate()
   std::vector<Tensors> snapshots_;        ///< two, the older first
 };
 

@@ -9,7 +9,7 @@
 namespace millrace::stages {
 namespace {
 
-/// Zeros for what the roots do not depend on.
+/// Zeros for tensors on which the roots do not depend.
 Tensors gradients_of(const Tensors& roots, const Tensors& wanted, const Tensors& root_gradients,
                      bool retain) {
   Tensors found = torch::autograd::grad(roots, wanted, root_gradients, retain,
@@ -31,7 +31,7 @@ Stage::Gradients Stage::start(const Activations& activations,
                               const Tensors& output_gradients) const {
   if (activations.graphs.empty()) throw std::logic_error("backward without activations");
   Gradients gradients(std::size_t(network_->size()) + 1);
-  // None arrive where nothing before learns.
+  // No gradients arrive if no earlier stage learns.
   const bool take = !range_.last && !activations.local && !output_gradients.empty();
   for (std::size_t i = 0; take && i < after_.size(); ++i)
     gradients[after_[i] + 1] = output_gradients[i];
@@ -48,7 +48,7 @@ Tensors Stage::wanted_of(const Segment& segment, const Activations& activations)
   return wanted;
 }
 
-/// Takes the gradients of wanted_of().
+/// Accumulates the gradients of wanted_of().
 void Stage::add_found(const Segment& segment, const Activations& activations, const Tensors& found,
                       bool first) {
   const c10::NoGradGuard no_grad;
@@ -61,7 +61,7 @@ void Stage::add_found(const Segment& segment, const Activations& activations, co
       sum.add_(gradient, weight);
     }
   };
-  const std::size_t own = segment.learned.size();  // then come the head's
+  const std::size_t own = segment.learned.size();  // the head's follow
   for (std::size_t i = own; i < found.size(); ++i) take(head_->gradients()[i - own], found[i]);
   for (std::size_t i = 0; i < own && i < found.size(); ++i)
     take(gradient_views_[sum()][segment.learned[i]], found[i]);
@@ -69,8 +69,8 @@ void Stage::add_found(const Segment& segment, const Activations& activations, co
   for (const at::Tensor& sum : head_->gradients()) sum.zero_();  // it saw no sample
 }
 
-/// Of a segment's outputs, with respect to its inputs and, `with_parameters`, to its wanted_of(),
-/// which are returned.
+/// Gradients of a segment's outputs with respect to its inputs and, `with_parameters`, to its
+/// wanted_of(), which are returned.
 Tensors Stage::backward_segment(const Segment& segment, const Activations& activations,
                                 SegmentGraph& graph, Gradients& gradients, bool with_parameters,
                                 bool retain) {

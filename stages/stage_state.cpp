@@ -9,7 +9,7 @@
 namespace millrace::stages {
 namespace {
 
-// The rate schedule's count of updates, as two digits, since a float holds integers up to 2^24.
+// The rate schedule's count of updates as two digits, since a float holds integers up to 2^24.
 constexpr char kCount[] = "scheduled";
 constexpr std::int64_t kCountBase = 1 << 24;
 
@@ -24,7 +24,8 @@ Tensors Stage::lasting(int buffer) const {
   return all;
 }
 
-// If its ReLUs are dead, a stage's gradient stays finite, and the guard sees nothing of its head.
+// With dead ReLUs, a stage's gradient stays finite while the head diverges, which the guard does
+// not check.
 void Stage::revive_head() const {
   if (!head_) return;
   const c10::NoGradGuard no_grad;
@@ -57,8 +58,8 @@ void Stage::restore_snapshot(int to) {
   const c10::NoGradGuard no_grad;
   const Tensors now = lasting(to);
   for (std::size_t i = 0; i < now.size(); ++i) now[i].copy_(snapshots_.front()[i]);
-  snapshots_.resize(1);                           // a newer one may hold what diverged
-  if (correction_) correction_->restart(now[0]);  // it has followed the diverged weights
+  snapshots_.resize(1);                           // a newer snapshot may hold diverged weights
+  if (correction_) correction_->restart(now[0]);  // its memory is of the diverged weights
 }
 
 std::int64_t Stage::optimizer_bytes() const {
@@ -128,7 +129,7 @@ void Stage::restore(const StateDict& state) {
     updates_ = std::int64_t(found->second[0].item<float>()) * kCountBase +
                std::int64_t(found->second[1].item<float>());
   }
-  if (correction_) correction_->restart(parameters().flat());  // it knew other weights
+  if (correction_) correction_->restart(parameters().flat());  // its memory is of other weights
 }
 
 }  // namespace millrace::stages

@@ -15,7 +15,7 @@ using torch::autograd::AutogradContext, torch::autograd::Function, torch::autogr
 
 using ReducerPointer = c10::intrusive_ptr<ReducerArgument>;
 
-/// Pictures travel in channels-last order, as in step programs.
+/// Pictures are in channels-last order, as in step programs.
 at::Tensor add_up_operator(const at::Tensor& part, const ReducerPointer& argument,
                            std::int64_t place) {
   const at::Tensor sum =
@@ -60,7 +60,7 @@ struct Gather : Function<Gather> {
   }
 };
 
-/// A part of a module, or all of it.
+/// A module of one rank, split or whole.
 class Part final : public Layer {
  public:
   enum class Role { whole, first, second };
@@ -104,7 +104,7 @@ bool is_joined_later(const Network& network, int begin, int end) {
   return false;
 }
 
-/// Module `index` as data; null: it is no such layer, or has a second input.
+/// Module `index` as data; null: it is no FunctionLayer, or has a second input.
 const LayerFunction* function_of(const Network& network, int index) {
   if (network.from(index) != kNone) return nullptr;
   const auto* const layer = dynamic_cast<const FunctionLayer*>(&network.module(index));
@@ -188,7 +188,7 @@ std::shared_ptr<const Network> TensorSplit::part(std::shared_ptr<Reducer> reduce
 
 int TensorSplit::dimension(const std::string& name, const at::Tensor& entry) const {
   const auto found =
-      dimensions_.find(parameter_of(name));  // an optimizer's buffer is laid out alike
+      dimensions_.find(parameter_of(name));  // an optimizer's buffer has the parameter's layout
   // A count of updates does not have the parameter's shape.
   return found == dimensions_.end() || entry.dim() <= found->second ? -1 : found->second;
 }
@@ -209,8 +209,8 @@ StateDict TensorSplit::whole_of(const StateDict& parts) const {
   StateDict whole;
   for (const auto& [name, tensor] : parts) {
     const auto all = found.extract(name);
-    if (all.empty()) continue;  // put together already
-    // If not split, all ranks have the same.
+    if (all.empty()) continue;  // already done
+    // An entry that is not split is equal on all ranks.
     const int along = dimension(name, tensor);
     whole.emplace_back(name, along < 0 ? tensor : at::cat(all.mapped(), along));
   }

@@ -31,8 +31,8 @@ struct ReducerArgument final : torch::CustomClassHolder {
 /// Tensor parallelism: pairs of modules within a stage are split as in Megatron-LM (arXiv
 /// 1909.08053), the first by its output's channels (its weight's rows, "column-parallel" in y = x
 /// A), the second by its input's, with only per-channel layers between. So a pair has one
-/// all-reduce forward, after the second, and one backward, before the first. Each rank has all of
-/// what lies between pairs and crosses cuts. A sum has as many summands as ways, so results differ
+/// all-reduce forward, after the second, and one backward, before the first. Each rank has all
+/// tensors between pairs and across cuts. A sum has as many summands as ways, so results differ
 /// from the whole network's only in rounding. Immutable.
 class TensorSplit {
  public:
@@ -44,7 +44,7 @@ class TensorSplit {
 
   /// Weights and optimizer state of rank `part` of `ways`.
   StateDict part_of(const StateDict& whole, int part) const;
-  /// The inverse: `parts` has each name once per rank, in the order of ranks.
+  /// The inverse of part_of(): `parts` has each name once per rank, in the order of ranks.
   StateDict whole_of(const StateDict& parts) const;
 
  private:
@@ -54,7 +54,7 @@ class TensorSplit {
   std::shared_ptr<const Network> whole_;
   int ways_;
   std::vector<std::pair<int, int>> pairs_;
-  std::map<std::string, int> dimensions_;  ///< by parameter
+  std::map<std::string, int> dimensions_;  ///< [parameter]
 };
 
 }  // namespace millrace::stages

@@ -34,14 +34,14 @@ at::Tensor with_dimensions(const at::Tensor& picture, std::int64_t dimensions) {
   return tensor;
 }
 
-/// Replaces view by reshape, the same but where a step program has pictures channels-last.
+/// Replaces view by reshape, which also works where a step program has pictures channels-last.
 void allow_any_layout(torch::jit::Block& block) {
   for (auto at = block.nodes().begin(); at != block.nodes().end();) {
     torch::jit::Node* const node = *at++;
     for (torch::jit::Block* const inner : node->blocks()) allow_any_layout(*inner);
     if (node->kind() != c10::aten::view) continue;
     const c10::FunctionSchema* const schema = node->maybeSchema();
-    if (!schema || !schema->overload_name().empty()) continue;  // of another type, not shape
+    if (!schema || !schema->overload_name().empty()) continue;  // to another type, not shape
     torch::jit::Node* const reshape =
         block.owningGraph()->create(c10::aten::reshape, node->inputs());
     reshape->insertBefore(node);
@@ -128,7 +128,7 @@ std::vector<ParameterSpec> parameters_of(const json& part, const torch::jit::Mod
   return all;
 }
 
-/// The output's shape for such inputs.
+/// The output's shape for these inputs.
 ImageShape run_once(const Layer& layer, const ImageShape& x, const ImageShape* joined) {
   const at::Tensor inputs[] = {at::zeros(x.sizes()),
                                joined ? at::zeros(joined->sizes()) : at::Tensor()};

@@ -13,15 +13,15 @@ struct OptimizerSpec {
   std::string kind = "sgd";  ///< sgd | rmsprop | adam | adamw
   double lr = 0.01;
   double momentum = 0.0;      ///< sgd, rmsprop
-  double weight_decay = 0.0;  ///< decoupled in adamw; else added to the gradient
+  double weight_decay = 0.0;  ///< decoupled in adamw; otherwise added to the gradient
   double beta1 = 0.9;         ///< adam, adamw
   double beta2 = 0.999;       ///< adam, adamw
   double alpha = 0.99;        ///< rmsprop
   double eps = 1e-8;          ///< rmsprop, adam, adamw
   /// adam, adamw: above 0: bounds |mean / sqrt(square)| of each weight, as Sophia does (Liu et al.,
-  /// arXiv 2305.14342). Without it one frame unlike all others moves weights many steps at once.
+  /// arXiv 2305.14342). Without it one outlier frame moves weights many steps at once.
   double clip = 0.0;
-  /// Above 0: decay of the mean that gradients are projected on; see Optimizer::orthogonalize().
+  /// above 0: decay of the mean that gradients are projected on; see Optimizer::orthogonalize()
   double orthogonal = 0.0;
   // Schedule of lr by updates: torch.optim.lr_scheduler's StepLR and CosineAnnealingLR, after
   // LinearLR for the first `warmup` updates.
@@ -33,18 +33,17 @@ struct OptimizerSpec {
   std::int64_t warmup = 0;            ///< updates
   double start_factor = 1.0 / 3;      ///< warmup
   /// sgd with momentum: age in updates of gradients, for spike compensation (Kosson et al., arXiv
-  /// 2003.11666, SC_D): w -= lr (a v + b g), a = momentum^D, b = (1-a)/(1-momentum).
+  /// 2003.11666, SC_D): w -= lr (a v + b g), a = momentum^D, b = (1-a)/(1-momentum)
   std::int64_t spike_delay = 0;
 };
 
-/// Every value of OptimizerSpec::kind.
 std::vector<std::string> optimizer_names();
 
 /// The age of a stage's gradients when it applies them.
 struct Delay {
   std::int64_t frames = 0;
   std::int64_t updates = 0;
-  /// Whether they meet a later sample's activations (partime), rather than their own.
+  /// whether they meet a later sample's activations (partime), rather than their own
   bool on_later_sample = false;
 };
 
@@ -53,10 +52,11 @@ struct CorrectionSpec {
   std::string kind = "none";  ///< see correction_names()
   std::int64_t anneal = 300;  ///< pipemare: updates until the full rate is reached
   double lambda = 2.0;        ///< dc-asgd: strength
-  double decay = 0.5;  ///< discrepancy: what is left of a change of the weights after a delay
-  int kernel = 5;      ///< local, deep-supervision: size of the auxiliary heads' kernel
-  double rate = 3.0;   ///< local, deep-supervision: the heads' rate over the stage's
-  /// deep-supervision: of the gradient from downstream beside the head's, over sqrt(1 + its age)
+  double decay = 0.5;         ///< discrepancy: share of a change that is left after a delay
+  int kernel = 5;             ///< local, deep-supervision: size of the auxiliary heads' kernel
+  double rate = 3.0;          ///< local, deep-supervision: the heads' rate relative to the stage's
+  /// deep-supervision: weight of the gradient from downstream relative to the head's, over sqrt(1 +
+  /// its age)
   double weight = 0.87;
 
   double downstream_weight(const Delay& delay) const {
@@ -64,7 +64,6 @@ struct CorrectionSpec {
   }
 };
 
-/// Every value of CorrectionSpec::kind.
 std::vector<std::string> correction_names();
 
 /// One summand: a table of `task.loss`.
@@ -76,7 +75,7 @@ struct LossTerm {
   bool operator==(const LossTerm&) const = default;
 };
 
-/// A sum of losses; by default, or made of a name, of one.
+/// A sum of losses, by default of one.
 struct LossSpec {
   std::vector<LossTerm> terms;
   LossSpec() noexcept : terms(1) {}

@@ -1,4 +1,4 @@
-// The constants of an update's kernels, on a core or a GPU, whose compiler reads this, too.
+// The constants of an update's kernels, for cores and for GPUs: NVRTC compiles this file, too.
 #pragma once
 
 #ifdef __CUDACC_RTC__  // it has no standard library
@@ -15,7 +15,7 @@ struct type_identity {
 
 namespace millrace::stages {
 
-/// All of an optimizer but its formula.
+/// An optimizer without its formula.
 struct OptimizerInfo {
   const char* name;
   const char* keys[4] = {};   ///< of [optimizer], besides kind, lr and weight_decay
@@ -31,11 +31,11 @@ enum class CorrectionRule { none, discrepancy, weight_prediction, gap_aware, dc_
 struct CorrectionNumbers {
   CorrectionRule rule = CorrectionRule::none;
   std::int64_t updates = 0;  ///< age of gradients
-  double decay = 0;          ///< discrepancy: what an update leaves of a change
+  double decay = 0;          ///< discrepancy: share of a change left by an update
   double lambda = 0;         ///< dc-asgd
 };
 
-/// What is the same at every update.
+/// Equal at every update.
 struct UpdateNumbers {
   int optimizer = 0;  ///< its number in optimizer_formulas-inl.h
   int count = 1;      ///< gradients summed
@@ -43,11 +43,11 @@ struct UpdateNumbers {
   double lr = 0, momentum = 0, weight_decay = 0, beta1 = 0, beta2 = 0, alpha = 0, eps = 0, clip = 0;
   /// sgd with momentum: w -= lr (spike_momentum m + spike_gradient g).
   double spike_momentum = 1, spike_gradient = 0;
-  bool decoupled = false, counts_steps = false;  ///< OptimizerInfo's
+  bool decoupled = false, counts_steps = false;  ///< from OptimizerInfo
   CorrectionNumbers correction;
 };
 
-/// The optimizer's state, as OptimizerInfo lists it; null where there is none.
+/// The optimizer's state in OptimizerInfo's order; null where there is none.
 struct UpdateState {
   float* buffers[2] = {};
   float* steps = nullptr;  ///< one number

@@ -26,7 +26,7 @@ class Scenes : public engine::Feed, public engine::Observer {
     trainer_.run(*this, this, {.limit = samples});
     return trainer_.state();
   }
-  Losses losses, copied;  ///< of the network, and of copying the previous frame
+  Losses losses, copied;  ///< of the network; of copying the previous frame
 
  private:
   Status poll(std::chrono::microseconds patience) override { return Status::ready; }

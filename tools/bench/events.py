@@ -15,7 +15,7 @@ from measuring import Failure, one_by_one
 
 DATA = "/usr/share/doc/opencv-doc/examples/data/"
 WIDTH, HEIGHT, FPS, SCALE = 384, 288, 10, 3  # SCALE: pixels of a stream per pixel of the 128x96 that all arms see
-FRAMES, AT, QUIET = 1300, 1000, 6000  # of a stream, before its event, and of a stream without one
+FRAMES, AT, QUIET = 1300, 1000, 6000  # of a stream; before its event; of a stream without one
 LEARNED, JUDGED = 900, 600  # first frames that the limits are taken from; alarms count as false from the second on
 NEAR = 8  # pixels of 128x96
 MINIMUM = 3  # pictures in a row that make an event, whose first frame is in the report

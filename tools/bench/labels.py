@@ -14,7 +14,8 @@ WIDTH, HEIGHT, FPS, TURN = 128, 96, 10, 150  # TURN: frames
 CLIPS = {"vtest.avi": 400, "tree.avi": 60, "Megamind.avi": 260}  # as many frames, played on and back
 PARCEL = {"parcel of 18 px": 18, "parcel of 8 px": 8}
 KINDS = ["day, night", "three scenes", *PARCEL]
-# Labels that hold until the next, clicked so many seconds late; or so many single frames a class.
+# Labels that hold until the next one, clicked so many seconds late; or so many single frames per
+# class.
 TAUGHT = {"as it changes": 0, "2 s late": 2, "ten frames a class": None}
 ARMS = {"by gradients": {"replay.kind": "none"}, "reservoir": {"replay.kind": "reservoir", "replay.share": 0.75}, "ridge": {}}
 LAYERS = """[{{type = "conv", out = 16, kernel = 3, stride = 2}}, {{type = "relu"}}, {{type = "conv", out = 16, kernel = 3, stride = 2}},

@@ -159,7 +159,7 @@ def answer(question):
 
 def main():
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # keeps library output away from answers
+    os.dup2(2, 1)  # separates library output from answers
     for line in sys.stdin:
         try:
             found = answer(json.loads(line))

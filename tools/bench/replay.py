@@ -11,7 +11,7 @@ def replay_turn(machine, kind, number, frames, stages):
                 "task.kind": "autoencode", "model.preset": "partime-cnn",
                 "pipeline.stages": stages, "replay.kind": kind}
     if stages == 2:
-        settings["pipeline.cut"] = [4]  # the same in every round
+        settings["pipeline.cut"] = [4]  # equal in every round
     report, log = machine.run(settings, frames, log=True)
     losses = [line["loss"] for line in log]
 

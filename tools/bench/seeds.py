@@ -5,8 +5,8 @@ from measuring import OtherLoad, in_turns, medians
 from steps import SCHEDULES, cut_once
 
 FLUSHING = ("gpipe", "1f1b", "interleaved", "zb-h1")
-# A schedule, whether it recomputes, and what stage i of N keeps by its paper with m samples per minibatch: samples
-# between forward and backward, versions of the weights.
+# A schedule, whether it recomputes, and by its paper, for stage i of N with m samples per
+# minibatch: samples between forward and backward, versions of the weights.
 KEPT = [("sequential", False, "1", "1"), ("partime", False, "1", "1"), ("pb", False, "2(N-1-i)+1", "1"),
         ("pipedream", False, "N-i", "N-i"), ("2bw", False, "N-i", "2"), ("gpipe", False, "m", "1"),
         ("gpipe", True, "m inputs, 1", "1"), ("1f1b", False, "N-i", "1"),

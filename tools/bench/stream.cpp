@@ -1,4 +1,3 @@
-// A stream's frames as the network sees them, for `millrace bench streams`.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -11,8 +10,8 @@
 
 namespace millrace::bench {
 
-/// {"uri", "seed", "width", "height", "frames", "folder"}: writes the first frames there as
-/// 00000.ppm and so on. Answers with their classes; -1: none.
+/// {"uri", "seed", "width", "height", "frames", "folder"}: writes a stream's first frames, as the
+/// network sees them, to 00000.ppm and so on. Answers with their classes; -1: none.
 const Question kStreamFrames("frames", [](const Json& question) -> Json {
   const int width = question.at("width"), height = question.at("height");
   const auto source = io::open_source(

@@ -21,6 +21,6 @@ def has_gstreamer():
 
 package = Path(importlib.util.find_spec("millrace").submodule_search_locations[0])
 program = package / ("gstreamer" if has_gstreamer() else "plain") / "millrace"
-# So that commands that run Python find this one.
+# Commands that run Python find this one.
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
 os.execv(program, sys.argv)

@@ -15,7 +15,7 @@ from torch import fx, nn
 
 from millrace._error import Error
 
-SAMPLE, NONE = -1, -2  # as in stages/network.h
+SAMPLE, NONE = -1, -2  # see stages/network.h
 MOST = 0.75  # of a network's weights; a larger module is looked into
 _TRACING = threading.RLock()
 

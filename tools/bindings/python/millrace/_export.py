@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from millrace._cut import NONE, Part, alone, cut
 from millrace._error import Error
 
-FORMAT = 1  # as in stages/torchscript.cpp
+FORMAT = 1  # see stages/torchscript.cpp
 _aten = torch.ops.aten
 _READS_VALUES = {_aten._local_scalar_dense.default, _aten.is_nonzero.default, _aten.nonzero.default,
                  _aten.masked_select.default, _aten._unique2.default, _aten.equal.default}
