@@ -1,4 +1,3 @@
-// What an exception says.
 #pragma once
 
 #include <string>

@@ -1,4 +1,3 @@
-// How often a test of chance repeats itself.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +10,7 @@ inline bool is_long() {
   return std::getenv("MILLRACE_LONG") != nullptr;
 }
 
-/// `all` in a long run; else a tenth, enough to see a gross fault.
+/// `all` in a long run, otherwise a tenth, enough to see a gross fault.
 inline int repetitions(int all) {
   return is_long() ? all : std::max(1, all / 10);
 }

@@ -1,4 +1,3 @@
-// What labels teach: solved exactly, in balance, and not from labels that came late.
 #include "tools/app/classes/class_memory.h"
 
 #include <ATen/ATen.h>
@@ -28,7 +27,7 @@ struct Teaching {
         memory(net, stages::initial_state(*net, 0), options),
         random(at::detail::createCPUGenerator(7)) {}
 
-  /// A frame whose column `label` is bright, amid noise, with `told` as its label.
+  /// A noisy frame whose column `label` is bright, labelled `told`.
   at::Tensor frame(int label) {
     at::Tensor made = at::rand({1, kEdge, kEdge}, random) * noise;
     made.select(2, label) += bright;
@@ -112,7 +111,7 @@ TEST(ClassMemory, ForgetsFramesBeforeAClickThatCameLate) {
   EXPECT_GE(brief.memory.told().counts[0], 10) << "at most half of what a label lasted";
 }
 
-/// Frames of class 1 come a second after a label of class 0, and are not taken for its own.
+/// Frames of class 1 arrive a second after a label of class 0, and must not count as class 0.
 TEST(ClassMemory, FramesThatFollowALabelCountUntilTheClassChanges) {
   struct Case {
     double following, noise;
@@ -161,7 +160,7 @@ TEST(ClassMemory, AReturnIsAnsweredBeforeItIsLearnedFrom) {
   for (int n = 0; n < ClassMemory::kJudged; ++n) {
     teaching.see(0, 0);
     EXPECT_FALSE(n > 0 && teaching.memory.solve()) << n;
-    if (n == 0) teaching.memory.solve();  // what came before
+    if (n == 0) teaching.memory.solve();  // learns the frames before
   }
   teaching.see(0, 0);
   EXPECT_TRUE(teaching.memory.solve());
@@ -210,7 +209,7 @@ TEST(Likeness, AFrameUnlikeEveryClassIsNeither) {
   EXPECT_FALSE(Likeness::from(nlohmann::json::parse("{\"mean\": 3}")).any());
 }
 
-/// Repeating the last label is right in 18 of 20 frames, and wrong wherever a class comes back.
+/// Repeating the last label is right in 18 of 20 frames, and wrong at each return of a class.
 TEST(ClassScores, WhoRepeatsTheLastLabelDoesNotScoreOnReturn) {
   ClassScores lazy(2, 1), knows(2, 1, 0, 5);
   float last[2] = {1, 0};

@@ -69,7 +69,7 @@ class FrameFeedTest : public testing::TestWithParam<bool> {
     Floats input, target;
   };
 
-  /// The samples made of the frames in `queue`, `left` of which make none.
+  /// Samples from the frames in `queue`, `left` of which give none.
   std::vector<Sample> samples(TargetFrom target, io::FrameQueue& queue, int horizon, int left) {
     engine::Trainer trainer(options_for(target, GetParam()));
     engine::Sample& sample = trainer.in_slot(0);
@@ -120,7 +120,7 @@ TEST_P(FrameFeedTest, TargetsAreTheSameFrameOneSoManyLaterOrTheClass) {
 }
 
 TEST_P(FrameFeedTest, NextFrameNeverPairsOverAGap) {
-  io::FrameQueue queue(3, io::Drop::newest);  // of frames 0 to 5 it keeps 3, 4 and 5
+  io::FrameQueue queue(3, io::Drop::newest);  // of frames 0 to 5, holds 3, 4 and 5
   for (int n = 0; n < 6; ++n) {
     queue.writable() = picture(n % 4);
     queue.writable().segment = n < 5 ? 0 : 1;  // an outage before 5
@@ -160,7 +160,7 @@ class LateTargets : public FrameFeedTest {
   }
   Floats target(int slot) { return floats(sample(slot).shown_target()); }
   engine::Sample& sample(int slot) { return trainer_->in_slot(slot); }
-  /// Takes the next frame, which must have been `frames`.back(), and expects it after the others.
+  /// Takes the next frame, which must be `frames`.back(), and checks the frames before it.
   void expect_context(const std::vector<int>& frames) {
     Floats expected;
     for (const int n : frames) std::ranges::copy(floats_of(n), std::back_inserter(expected));
@@ -212,7 +212,7 @@ TEST_P(LateTargets, NoneComesOverAGapADropOrTheEnd) {
 TEST_P(LateTargets, ASampleHoldsTheFramesBeforeItsOwn) {
   start(1, 3);
   for (int n = 0; n < 4; ++n) push(n);
-  expect_context({0, 0, 0});  // the start of the stream: nothing moves
+  expect_context({0, 0, 0});  // the start of the stream: the first frame is repeated
   expect_context({0, 0, 1});
   expect_context({0, 1, 2});
   expect_context({1, 2, 3});

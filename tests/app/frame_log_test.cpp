@@ -1,4 +1,3 @@
-// Lines about frames, and what happens when the log has no room for them.
 #include "tools/app/outputs/frame_log.h"
 
 #include <fcntl.h>

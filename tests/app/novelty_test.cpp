@@ -1,4 +1,3 @@
-// What is new is found, with its place and reason; what isn't raises nothing.
 #include "tools/app/events/novelty.h"
 
 #include <gtest/gtest.h>

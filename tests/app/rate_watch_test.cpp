@@ -1,4 +1,3 @@
-// A camera that names no rate still gets a verdict.
 #include "tools/app/rate_watch.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +9,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Half a second at 25 frames a second, which nobody names.
+/// Half a second at 25 frames a second, without a declared rate.
 class Rateless : public io::Source {
  public:
   io::SourceInfo info() const override { return {}; }

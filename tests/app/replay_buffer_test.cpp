@@ -1,4 +1,3 @@
-// Which samples of a stream are kept, and which are chosen again.
 #include "tools/app/feeds/replay_buffer.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +30,7 @@ TEST(ReplayBuffer, ReservoirKeepsEveryFrameWithTheSameChance) {
     for (const std::int64_t frame : kept(buffer)) ++times[frame];
   }
   for (int n = 0; n < 50; ++n) {
-    // 400 of 4000 on the average, with a deviation of 19.
+    // 400 of 4000 on average, with a deviation of 19.
     EXPECT_NEAR(times[n], 400, 100) << "frame " << n;
   }
 }

@@ -1,4 +1,3 @@
-// Replay: the right samples, at the right time, trained exactly.
 #include "tools/app/feeds/replay_feed.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kInputs = 3 * 12 * 16;
 
-/// Frame n of a made-up stream.
+/// Frame n of an invented stream.
 io::Frame picture(std::int64_t n) {
   io::Frame frame{.width = 16, .height = 12, .channels = 3, .label = int(n % 4)};
   io::Random random{std::uint64_t(n)};
@@ -52,7 +51,7 @@ struct Seen final : engine::Observer {
   std::function<void(engine::Sample&)> look;
 };
 
-/// What came of training on a stream of `frames` waiting frames.
+/// Results of training on a stream of `frames` waiting frames.
 struct Learned {
   engine::Outcome outcome;
   Seen seen, fresh;
@@ -208,7 +207,7 @@ class Live : public testing::Test {
     feed_.take(sample);
     return sample;
   }
-  /// What a pipeline does that holds one sample at a time, in no time.
+  /// Acts as a pipeline that holds one sample at a time and takes no time.
   engine::SampleInfo pass() {
     engine::Sample& sample = take();
     sample.info.predicted = engine::Clock::now() + 1ms;

@@ -1,4 +1,3 @@
-// A run that rolls back often does not flood its user.
 #include "tools/app/roll_back_watch.h"
 
 #include <gtest/gtest.h>

@@ -25,7 +25,7 @@ KEYS = {
     "checkpoint": "dir every resume damaged",
     "output": "report weights loss_plot prediction video log log_every sinks",
 }
-# What must be refused where the range is none of bad_values()' own: in a file, and last by --set.
+# Values refused where bad_values() has none: in a file, and last by --set.
 BAD = {
     "source.roi": [[1, 2, 3], [0, 0, 0, 4], [-1, 0, 4, 4], "0,0,4,4"], "source.channels": [2, 0, "3"],
     "model.kernel": [4, -1, 65, 3.0], "correction.kernel": [4, -1, 65, 3.0], "model.freeze": ["a", [1], [""], 2],

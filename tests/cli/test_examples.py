@@ -8,7 +8,8 @@ import program
 FENCE = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-# What these name is the reader's to build or export: test_plugins.py, test_export.py and test_gallery.py do.
+# Files that the reader builds or exports: test_plugins.py, test_export.py and test_gallery.py do
+# so.
 OWN_FILES = re.compile(r'^plugins = |^masks = |^preset *= "file"|^teacher *= ', re.MULTILINE)
 
 

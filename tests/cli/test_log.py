@@ -44,7 +44,7 @@ class Log(program.CliTest):
                 self.assertTrue(math.isclose(lines[0]["loss"], report["loss"]["first"], rel_tol=1e-6))
                 if every == 1:
                     self.assertTrue(math.isclose(lines[-1]["loss"], report["loss"]["last"], rel_tol=1e-6))
-                    # Of the first frame there is no mean to compare with.
+                    # The first frame has no mean to compare with.
                     mean = sum(line["mean_frame_loss"] for line in lines[1:]) / (FRAMES - 1)
                     self.assertTrue(math.isclose(mean, report["loss"]["mean_frame"]["mean"], rel_tol=1e-6))
 

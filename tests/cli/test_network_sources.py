@@ -38,7 +38,7 @@ class Web(NetworkTest):
         self.assert_not_there(f"{self.url}/none.avi")
 
 
-# What a web camera's parts have instead of a type, a boundary, a length and a JPEG picture of 64x48.
+# Replacements for the type, boundary, length and JPEG picture of 64x48 in a web camera's parts.
 PARTS = {
     "plain": {}, "jpg": {"kind": "image/jpg"}, "pjpeg": {"kind": "image/pjpeg"}, "x-jpeg": {"kind": "image/x-jpeg"},
     "octets": {"kind": "application/octet-stream"}, "upper": {"kind": "IMAGE/JPEG"}, "no-type": {"kind": ""}, "png": {"kind": "image/png", "format": "PNG"},
@@ -55,7 +55,7 @@ FILES = {
 }
 LIST = "#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:1\n"
 MASTER = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=90000\n"
-# What a playlist names elsewhere; {} is another server's URL.
+# Playlist entries that lead elsewhere; {} is another server's URL.
 ELSEWHERE = {
     "segment": LIST + "#EXTINF:1,\n{}/a.ts\n#EXT-X-ENDLIST\n", "list": MASTER + "{}/good.m3u8\n",
     "key": LIST + '#EXT-X-KEY:METHOD=AES-128,URI="{}/key"\n#EXTINF:1,\na.ts\n#EXT-X-ENDLIST\n',

@@ -5,7 +5,7 @@ import re
 
 from program import DONE, CliTest, call, needs, output_of
 
-# What bash sets before it asks, and what it does with the answer.
+# Sets bash's variables before completion, and prints its answer.
 ASK_BASH = """
 source "$1"; shift
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))

@@ -13,7 +13,7 @@ from test_ranks import AS_RANKS
 BUILD = Path(MILLRACE).parent
 
 
-# What a sanitizer's build installs could be linked by programs built with the same sanitizer alone.
+# Only programs built with the same sanitizer could link a sanitizer build's libraries.
 needs_linkable = unittest.skipIf("-fsanitize" in (BUILD / "CMakeCache.txt").read_text(), "libraries of a sanitizer's build")
 
 

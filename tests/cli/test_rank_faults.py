@@ -47,7 +47,8 @@ class RankFaults(RanksTest):
 class Sockets(RankFaults):
     def test_a_rank_whose_mpi_does_not_return_ends_with_a_line_and_a_whole_checkpoint(self):
         file = self.write(self.live(source={"fps": FPS}))
-        # Of the 51st frame's two large messages the first, so that Open MPI goes on to send the other; one came before all.
+        # The first of the 51st frame's two large messages, so that Open MPI goes on to send the
+        # other; one came before all.
         (self.folder / "fault").write_text("/ 102 reset")
         script = (f"[ $OMPI_COMM_WORLD_RANK = 0 ] && export LD_PRELOAD={os.environ['FAULT_SHIM']}\n"
                   f"{program.MILLRACE} run {file} 2> err.$OMPI_COMM_WORLD_RANK; echo $? > code.$OMPI_COMM_WORLD_RANK")

@@ -58,7 +58,7 @@ class Serve(KeepingTest):
         self.stop(process)
 
     def test_openapi_tells_of_every_number(self):
-        # What a run has after an event, or with classes alone.
+        # Fields that a run has only after an event, or with classes.
         some = {f"/state.{name}" for name in ("answer", "novelty.last")}
 
         def differ(value, schema, at):

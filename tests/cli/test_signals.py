@@ -39,7 +39,7 @@ class Signals(program.CliTest):
                     self.assert_saved()
 
     def test_a_second_signal_aborts(self):
-        # So slow a network that the waiting frames take minutes to drain.
+        # A network so slow that the waiting frames take minutes to drain.
         config = self.config(source={"drop": "never", "fps": 1000.0, "width": 512, "height": 512},
                              model={"features": 64, "kernel": 31})
         for first, second in ((signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT)):

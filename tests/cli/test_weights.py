@@ -85,7 +85,7 @@ class Refusals(program.CliTest):
         self.assert_refused(program.BAD_USAGE, self.outcome(), f"{self.folder}/config.toml:8:3: ", *parts)
 
     def test_good_weights_get_as_far_as_the_source(self):
-        # Else the refusals below would say nothing about the order.
+        # Otherwise the refusals below would say nothing about the order.
         self.assert_refused(program.NO_SOURCE, self.outcome(), "/is/not/there")
 
     def test_names_shapes_and_types_that_do_not_fit(self):

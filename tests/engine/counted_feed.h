@@ -1,4 +1,3 @@
-// Feeds of so many frames.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +7,7 @@
 
 namespace millrace::engine {
 
-/// Frames from `begin` to before `end`, which hold nothing but what a class of one's own fills in.
+/// Frames from `begin` to before `end`, filled in by a derived class.
 class CountedFeed : public Feed {
  public:
   explicit CountedFeed(std::int64_t end, std::int64_t begin = 0) : next_(begin), end_(end) {}

@@ -1,4 +1,4 @@
-// A pipeline over steps that compute nothing, and remember what they were asked.
+// A pipeline of steps that compute nothing, and record their calls.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,8 +41,8 @@ class EmptyStep : public capture::Step {
   std::int64_t skipped() const override { return 0; }
 };
 
-/// What one process holds of the samples in flight, by slot: plain memory, so that a missing
-/// hand-off is a data race that the sanitizer sees and a wrong number that the test sees.
+/// One process's samples in flight, by slot: plain memory, so that a missing hand-off is a data
+/// race for the sanitizer and a wrong number for the test.
 struct Memory {
   explicit Memory(const Schedule& schedule)
       : input(std::size_t(schedule.slots())),
@@ -56,16 +56,15 @@ struct Memory {
 
   using Numbers = std::vector<std::int64_t>;
   Numbers input, target, prediction;
-  std::vector<Numbers> activations, gradients;  ///< by the stage that gives them
-  // By replica_id: the sample whose gradient an update applies, in turn for even and odd ones; how
-  // many there were; and what came from other processes, by giver and taker.
+  std::vector<Numbers> activations, gradients;  ///< [stage that gives them]
+  // By replica_id: the sample whose gradient an update applies, in turn for even and odd ones; the
+  // number of updates; numbers from other processes, by giver and taker.
   std::vector<std::array<std::int64_t, 2>> sums;
   Numbers updates;
   std::vector<std::vector<std::array<std::int64_t, 2>>> met;
 };
 
-/// Passes on samples' numbers with the stage that gives them (-1: the feed), and notes what it is
-/// asked to do.
+/// Passes on samples' numbers with the stage that gives them (-1: the feed), and records its calls.
 class FakeStep final : public EmptyStep {
  public:
   struct Noted {
@@ -74,7 +73,7 @@ class FakeStep final : public EmptyStep {
     bool operator==(const Noted&) const = default;
   };
 
-  /// `here`: whether each of the stage's replicas is, by replica_id.
+  /// `here`: by replica_id, whether this process runs the replica.
   FakeStep(Memory& memory, int stage, int replica_id, std::map<int, bool> here)
       : memory_(memory),
         stage_(std::size_t(stage)),
@@ -113,7 +112,7 @@ class FakeStep final : public EmptyStep {
   float loss(int slot) const override { return float(kept_[std::size_t(slot)] % 4096); }
 
   std::vector<Noted> noted;
-  /// 'M': those that updates met, of all replicas.
+  /// 'M': samples whose gradients updates applied, of all replicas.
   std::vector<std::int64_t> samples(char what) const {
     std::vector<std::int64_t> all;
     for (const Noted& one : noted) {
@@ -146,7 +145,7 @@ class FakeStep final : public EmptyStep {
   const bool last_;
   const std::size_t replica_id_;
   const std::map<int, bool> here_;
-  std::vector<std::int64_t> kept_;  ///< by slot
+  std::vector<std::int64_t> kept_;  ///< [slot]
 };
 
 /// Numbers of samples. `mixed`: some are replayed, and some have no target.
@@ -166,7 +165,7 @@ class NumberFeed final : public CountedFeed {
   const bool mixed_;
 };
 
-/// What it was shown: frame, sample, loss (-1: none), prediction and input.
+/// Records frame, sample, loss (-1: none), prediction and input.
 class Seen final : public Observer {
  public:
   explicit Seen(Memory& memory) : memory_(memory) {}
@@ -182,7 +181,7 @@ class Seen final : public Observer {
   Memory& memory_;
 };
 
-/// One process's pipeline, all its memory included.
+/// One process's pipeline with all its memory.
 struct FakePipeline {
   /// `here`: which replicas it runs, by replica_id; others have no step. Empty: all.
   FakePipeline(const Schedule& of, std::int64_t samples,
@@ -225,7 +224,7 @@ struct FakePipeline {
   NumberFeed feed;
   Seen seen;
   std::vector<std::unique_ptr<FakeStep>> steps;
-  // As in Pipeline.
+  // See Pipeline.
   std::int64_t before = 0;
   bool late_targets = false;
   const RankOptions* ranks = nullptr;

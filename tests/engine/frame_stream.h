@@ -1,4 +1,4 @@
-// A made-up stream of frames, given to a trainer as it takes them, and what samples they are.
+// An invented stream of frames, given to a trainer, and the samples that result.
 #pragma once
 
 #include <algorithm>
@@ -7,13 +7,13 @@
 
 namespace millrace::engine {
 
-/// Frame n, uint8 [H,W,C], the same at every call.
+/// Frame n, uint8 [H,W,C], equal at every call.
 inline at::Tensor frame_at(std::int64_t n, const stages::ImageShape& shape) {
   const auto generator = at::detail::createCPUGenerator(std::uint64_t(2000 + n));
   return at::randint(256, {shape.height, shape.width, shape.channels}, generator, at::kByte);
 }
 
-/// Its floats, [1,C,H,W].
+/// `frame` as floats, [1,C,H,W].
 inline at::Tensor floats_of(const at::Tensor& frame) {
   const std::int64_t channels = frame.size(2), plane = frame.size(0) * frame.size(1);
   at::Tensor sample = at::empty({1, channels, frame.size(0), frame.size(1)});
@@ -24,7 +24,7 @@ inline at::Tensor floats_of(const at::Tensor& frame) {
   return sample;
 }
 
-/// Sample n: its target is frame n or, unless that is the input, frame n + 1.
+/// Sample n: its target is frame n or, unless the target is the input, frame n + 1.
 inline SampleFunction samples_of(const TrainerOptions& options) {
   return [shape = options.sample, same = options.target_is_input](std::int64_t n) {
     const at::Tensor input = floats_of(frame_at(n, shape));
@@ -32,7 +32,7 @@ inline SampleFunction samples_of(const TrainerOptions& options) {
   };
 }
 
-/// Gives `samples` such samples, as bytes where the trainer takes bytes.
+/// Gives the first `samples` samples of samples_of(), as bytes where the trainer takes bytes.
 class FrameStream final : public CountedFeed {
  public:
   FrameStream(const TrainerOptions& options, std::int64_t samples)
@@ -54,7 +54,7 @@ class FrameStream final : public CountedFeed {
   bool target_is_input_;
 };
 
-/// Keeps losses, and holds what the trainer shows against the samples.
+/// Collects losses, and compares the trainer's pictures with the samples.
 class ShownLog final : public Observer {
  public:
   explicit ShownLog(const TrainerOptions& options) : sample_(samples_of(options)) {}

@@ -1,4 +1,3 @@
-// Streams whose targets come after their samples, or never.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +19,14 @@ inline std::pair<at::Tensor, at::Tensor> late_sample(std::int64_t n) {
   return {sample_at(n, kShape).first, sample_at(5000 + n, kShape).first};
 }
 
-/// As they are, with late targets.
+/// `options` with late targets.
 inline TrainerOptions late(TrainerOptions options) {
   options.target_is_input = false;
   options.late_targets = true;
   return options;
 }
 
-/// Those of samples without a target are not to be told.
+/// Ignores losses of samples without a target.
 inline void expect_equal_losses(const std::vector<float>& got, const std::vector<float>& expected,
                                 const LearnFunction& told) {
   ASSERT_EQ(got.size(), expected.size());
@@ -40,7 +39,7 @@ inline void expect_equal_losses(const std::vector<float>& got, const std::vector
   }
 }
 
-/// Samples of late_sample(), whose targets come only when `horizon` later samples were taken.
+/// Samples of late_sample(), whose targets arrive only when `horizon` later samples were taken.
 class LateFeed final : public Feed {
  public:
   LateFeed(std::int64_t end, std::int64_t horizon) : end_(end), horizon_(horizon) {}
@@ -54,8 +53,8 @@ class LateFeed final : public Feed {
     sample.info = {.frame = n, .captured = Clock::now()};
     next_ = n + 1;
   }
-  /// Every third look finds what a stream would have brought meanwhile, whether or not a stage can
-  /// take it.
+  /// Every third call delivers targets that a stream would have brought by then, whether or not a
+  /// stage can take them.
   Status target(Sample& sample, std::chrono::microseconds) override {
     const std::int64_t n = sample.info.frame;
     if (++looks_ % 3 > 0 && next_ < std::min(end_, n + 1 + horizon_)) return Status::wait;
@@ -75,7 +74,7 @@ class LateFeed final : public Feed {
 
 constexpr std::int64_t kLateSamples = 44;
 
-/// Trains on samples of late_sample(), of which told_most() have a target.
+/// Trains on samples of late_sample(); told_most() says which have a target.
 inline void expect_equal_with_late_targets(const TrainerOptions& options, const Trained& expected) {
   Trainer trainer(options);
   LateFeed feed(kLateSamples, 2);

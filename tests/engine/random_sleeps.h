@@ -1,4 +1,3 @@
-// Disturbs the timing of a pipeline.
 #pragma once
 
 #include <atomic>

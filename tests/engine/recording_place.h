@@ -6,10 +6,9 @@
 
 namespace millrace::engine {
 
-/// `options` with all stages recorded, in each way there is. The first one is on backend_there(),
-/// which is behind; others do what they are given at once.
+/// `options` with all stages recorded, once per backend. The first one is on backend_there(), which
+/// is behind; others work at once.
 std::vector<TrainerOptions> recorded(TrainerOptions options);
-/// For one stage.
 std::unique_ptr<capture::Backend> backend_there();
 c10::Device device_there();
 

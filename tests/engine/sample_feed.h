@@ -1,4 +1,3 @@
-// Feeds and samples that tests share.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,7 +14,7 @@
 
 namespace millrace::engine {
 
-/// Sample n of a made-up stream, the same at every call.
+/// Sample n of an invented stream, equal at every call.
 inline std::pair<at::Tensor, at::Tensor> sample_at(std::int64_t n,
                                                    const stages::ImageShape& shape) {
   const auto generator = at::detail::createCPUGenerator(std::uint64_t(1000 + n));
@@ -23,7 +22,7 @@ inline std::pair<at::Tensor, at::Tensor> sample_at(std::int64_t n,
   return {x, x};
 }
 
-/// Gives samples [begin, end) of the stream to a trainer, without threads of its own.
+/// Gives samples [begin, end) of the stream to a trainer, without threads.
 class SampleFeed final : public CountedFeed {
  public:
   explicit SampleFeed(stages::ImageShape shape, std::int64_t end, std::int64_t begin = 0)
@@ -52,7 +51,6 @@ inline std::pair<at::Tensor, at::Tensor> spoiled_at(std::int64_t n, const stages
   return {x, x};
 }
 
-/// Keeps every loss.
 class LossLog final : public Observer {
  public:
   void predicted(Sample&, float loss) override { losses.push_back(loss); }

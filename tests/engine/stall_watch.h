@@ -1,4 +1,3 @@
-// Fails by name what would otherwise hang until ctest's limit.
 #pragma once
 
 #include <atomic>
@@ -15,16 +14,17 @@
 
 namespace millrace::engine {
 
-/// While it lives, a pipeline that runs with its `options` must begin an action every now and then.
-/// When none has begun for half a minute, which no healthy run takes, or they have no end, it says
-/// so and ends the program: workers that wait for one another can't be told to stop.
+/// Fails by name where a test would otherwise hang until ctest's limit. While it lives, a pipeline
+/// that runs with its `options` must begin an action every now and then. When none has begun for
+/// half a minute, which no healthy run takes, or they never end, it prints so and ends the program:
+/// workers that wait for one another can't be stopped.
 class StallWatch {
  public:
   StallWatch(const Schedule& schedule, PipelineOptions& options)
       : name_(schedule.name), thread_([this](std::stop_token over) { watch(std::move(over)); }) {
     options.before_action = [this, first = std::move(options.before_action)](int worker,
                                                                              const Action& a) {
-      // Relaxed, so that it orders nothing: ThreadSanitizer is to see workers as they are.
+      // Relaxed, so that it orders nothing that ThreadSanitizer should find unordered.
       begun_.fetch_add(1, std::memory_order_relaxed);
       if (first) first(worker, a);
     };

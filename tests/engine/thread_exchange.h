@@ -13,16 +13,16 @@
 
 namespace millrace::engine {
 
-/// What lies between the ranks.
+/// The ranks' shared medium.
 struct Sea {
   std::mutex mutex;
-  /// By giver, taker, tag: messages under way.
+  /// [giver, taker, tag]: messages in flight.
   std::map<std::tuple<int, int, int>, std::deque<std::vector<std::byte>>> messages;
-  /// By taker and subject.
+  /// [taker, subject]
   std::map<std::pair<int, int>, std::deque<Exchange::Letter>> letters;
 };
 
-/// Messages lie in the sea until the taker looks, so that a send is over at once.
+/// Messages stay in the sea until the taker polls, so a send completes at once.
 class ThreadExchange final : public Exchange {
  public:
   ThreadExchange(std::shared_ptr<Sea> sea, int rank, int ranks)
@@ -89,7 +89,7 @@ class ThreadExchange final : public Exchange {
   void abandon() override {}
 
   std::int64_t messages_sent = 0;
-  std::atomic<bool> is_mute = false;  ///< what this rank sends is lost
+  std::atomic<bool> is_mute = false;  ///< messages that this rank sends are lost
 
  private:
   struct Port {

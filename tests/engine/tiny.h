@@ -1,4 +1,3 @@
-// The least pipeline that tests train.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,4 @@
-// A small pipeline that tests train, and what the oracle makes of the same.
+// A small pipeline that tests train, and the oracle's result for it.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace millrace::engine {
 
 const stages::ImageShape kShape{3, 12, 16};
 
-/// Of kShape to kShape, with more weights than pixels in between.
+/// From kShape to kShape, with more weights than pixels in between.
 const stages::ModelSpec kLargeWeights{.preset = "layers",
                                       .layer = {{.type = "maxpool", .kernel = 4},
                                                 {.type = "conv", .out = 100, .kernel = 3},
@@ -34,12 +34,12 @@ inline TrainerOptions small(const std::string& schedule, int stages, std::vector
   options.stages = stages;
   options.cut = std::move(cut);
   options.optimizer.lr = 0.5;
-  options.capture = Capture::eager;  // as by_oracle()
+  options.capture = Capture::eager;  // see by_oracle()
   options.weights = stages::initial_state(*options.network, 7);
   return options;
 }
 
-/// What small() is made of.
+/// Parameters of small().
 struct ScheduleCase {
   std::string schedule;
   int stages;
@@ -57,7 +57,7 @@ inline TrainerOptions small(const ScheduleCase& of) {
   return options;
 }
 
-/// As a test's name has it: letters, digits and '_'.
+/// A test's name: letters, digits and '_'.
 inline std::string name_of(const ScheduleCase& of) {
   std::string name = of.schedule + "_" + std::to_string(of.stages) + "_stages";
   const auto list = [&](const char* what, const std::vector<int>& numbers) {
@@ -76,8 +76,8 @@ inline void PrintTo(const ScheduleCase& of, std::ostream* out) {
   *out << name_of(of);
 }
 
-/// Where the guard rolls back, which takes hundreds of samples on the host device: all in a long
-/// run, else `one`.
+/// Schedules to test roll-backs on, which takes hundreds of samples on the host device: all in a
+/// long run, else `one`.
 inline std::vector<std::string> guarded_schedules(const char* one) {
   if (is_long()) return {"partime", "pipedream", "2bw", "gpipe"};
   return {one};
@@ -111,7 +111,7 @@ struct Trained {
   std::vector<float> losses;
 };
 
-/// A trainer that has learned from so many samples. `spoiled`: as the feed has it.
+/// A trainer after that many samples. `spoiled`: see SampleFeed.
 struct PastRun {
   explicit PastRun(const TrainerOptions& options, std::int64_t samples,
                    const std::function<bool(std::int64_t)>& spoiled = {}, PipelineOptions how = {})
@@ -140,7 +140,7 @@ inline Trained by_pipeline(const TrainerOptions& options, std::int64_t samples,
   return run.trained();
 }
 
-/// `sample`'s, on the devices of the first and the last stage.
+/// `sample` with tensors on the devices of the first and the last stage.
 inline SampleFunction brought_to(const std::vector<stages::Stage>& stages, SampleFunction sample) {
   const c10::Device first = stages.front().parameters().flat().device(),
                     last = stages.back().parameters().flat().device();
@@ -150,9 +150,9 @@ inline SampleFunction brought_to(const std::vector<stages::Stage>& stages, Sampl
   };
 }
 
-/// On a core. `train_every`: of the smallest groups that whole updates cover. `as_recorded`: stages
-/// stay on their devices, and are step programs or, on doubles, as they are. `sample` empty:
-/// sample_at(). `guard`, `guard_lag`: see run_oracle().
+/// Runs on a core. `train_every`: in units of the smallest groups that whole updates cover.
+/// `as_recorded`: stages stay on their devices, and are step programs or, on doubles, unchanged.
+/// `sample` empty: sample_at(). `guard`, `guard_lag`: see run_oracle().
 inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int64_t train_every = 1,
                          bool as_recorded = false, SampleFunction sample = {},
                          const LearnFunction& told = {}, LossGuard* guard = nullptr,

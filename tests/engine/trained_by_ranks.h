@@ -1,4 +1,3 @@
-// A run spread over ranks that are threads of the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,8 +12,8 @@
 
 namespace millrace::engine {
 
-/// Does `work` on each of `count` ranks, all at once. The trainers record one after another:
-/// processes do so beside each other, threads must not.
+/// Runs `work` on each of `count` ranks, all at once. The trainers record one after another:
+/// processes may record at the same time, threads must not.
 inline void on_ranks(const TrainerOptions& options, int count,
                      const std::function<void(int rank, Trainer&)>& work) {
   const auto sea = std::make_shared<Sea>();
@@ -38,7 +37,7 @@ inline void on_ranks(const TrainerOptions& options, int count,
   for (std::thread& thread : threads) thread.join();
 }
 
-/// Rank 0's weights and losses of a run over `count` ranks. `spoiled`: as the feed has it.
+/// Rank 0's weights and losses of a run over `count` ranks. `spoiled`: see SampleFeed.
 inline Trained by_ranks(const TrainerOptions& options, std::int64_t samples, int count,
                         const std::function<bool(std::int64_t)>& spoiled = {}) {
   Trained result;

@@ -1,12 +1,12 @@
-// Preloaded into the program: makes calls fail or come late, each once, or cuts the power at one.
-// The file "fault" in the working directory says which: "FOLDER NUMBER KIND [NUMBER KIND]...",
-// where KIND is, of calls that write to files below FOLDER: count, enospc, eio, erofs, short, power
-// or slow (by a second); of calls that read them: unread (EIO) or late; of calls that wait:
-// interrupted or overslept; of allocations of at least 1 KiB: memory; of those by which MPI sends
-// at least 1 KiB over TCP: reset (ECONNRESET). Two are of the whole process: names, the name
-// service never answers; threads, no more than NUMBER threads start beside the first. Calls are
-// counted from 1; count writes how many there were of each, in this order, to the file "calls".
-// What happened is added to the file "fired".
+// Preloaded into the program: makes calls fail or return late, each once, or cuts the power at one.
+// The file "fault" in the working directory has the plan: "FOLDER NUMBER KIND [NUMBER KIND]...".
+// KIND, for calls that write to files below FOLDER: count, enospc, eio, erofs, short, power or slow
+// (by a second); for calls that read them: unread (EIO) or late; for calls that wait: interrupted
+// or overslept; for allocations of at least 1 KiB: memory; for MPI's sends of at least 1 KiB over
+// TCP: reset (ECONNRESET). Two apply to the whole process: names, the name service never answers;
+// threads, no more than NUMBER threads start beside the first. Calls are counted from 1; count
+// writes the number of each kind, in this order, to the file "calls". Faults that happened are
+// appended to the file "fired".
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -54,16 +54,16 @@ struct Plan {
   std::vector<Fault> faults;
 };
 
-/// Allocations until one fails; 0: none will.
+/// allocations until one fails; 0: none will
 std::atomic<long> allocations_left{0};
 
-/// One for each process: a fork has its own working directory and plan.
+/// One per process: a fork has its own working directory and plan.
 struct State {
   std::mutex mutex;
   pid_t owner = 0;
   Plan plan;
   long calls = 0, reads = 0, waits = 0, sent = 0;
-  // What a power cut takes: files written to since their last sync, by inode.
+  // Lost by a power cut: files written to since their last sync, by inode.
   std::set<ino_t> unsynced;
   std::map<ino_t, std::string> paths;  ///< their current paths
 };
@@ -73,7 +73,7 @@ State& state() {
   return *all;
 }
 
-/// The path of an open file below the folder, else "".
+/// The path of an open file below the folder, otherwise "".
 std::string path_of(const State& s, int fd) {
   char link[64], path[PATH_MAX];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -101,7 +101,7 @@ bool below(const State& s, const char* path) {
   return getcwd(here, sizeof here) && (std::string(here) + "/" + path).starts_with(s.plan.folder);
 }
 
-/// Reads the plan once a process; false: there is none.
+/// Reads the plan once per process; false: there is none.
 bool planned(State& s) {
   if (s.owner == getpid()) return !s.plan.faults.empty();
   s.owner = getpid();
@@ -155,7 +155,7 @@ void note_calls(const State& s) {
   close(fd);
 }
 
-/// Whether the call at `count`, which is counted now, comes with the planned fault `kind`.
+/// Counts a call; whether it gets the planned fault `kind`.
 bool comes(State& s, const char* kind, long count) {
   Fault* const fault = planned(s, kind);
   if (fault == nullptr || fault->number != count) return false;
@@ -178,7 +178,7 @@ int fate(State& s, bool writes) {
   return -1;
 }
 
-/// What `ask` makes of the state, under its lock; nothing where nothing is planned.
+/// `ask(state)`, under its lock; nothing where nothing is planned.
 template <class Ask>
 auto if_planned(const Ask& ask) {
   State& s = state();
@@ -186,7 +186,7 @@ auto if_planned(const Ask& ask) {
   return planned(s) ? ask(s) : decltype(ask(s))();
 }
 
-/// Whether a wait is interrupted. One that is overslept has been so on return.
+/// Whether a wait is interrupted. An overslept wait sleeps here.
 bool interrupted() {
   const auto [overslept, ends] = if_planned([](State& s) {
     ++s.waits;
@@ -204,7 +204,7 @@ bool starves(std::size_t size) {
   return true;
 }
 
-/// The same for a call on `fd`; 0 if it is not below the folder.
+/// fate() of a call on `fd`; 0 if it is not below the folder.
 int fate_of(int fd, bool writes) {
   return if_planned([=](State& s) { return path_of(s, fd).empty() ? 0 : fate(s, writes); });
 }
@@ -274,7 +274,7 @@ int epoll_wait(int fd, epoll_event* events, int most, int ms) {
 
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
                            const timespec* until) {
-  // Any wait may return early, without a cause.
+  // Any wait may return spuriously.
   return interrupted() ? 0 : NEXT(pthread_cond_clockwait)(condition, mutex, clock, until);
 }
 

@@ -43,7 +43,7 @@ std::string as_file(const std::string& text) {
   return path;
 }
 
-/// A file; and its differences from the defaults, as after a reload.
+/// A config file, and its differences from the defaults, as after a reload.
 void config(const std::string& text) {
   using namespace app;
   complaint<ConfigError>([&] {
@@ -71,7 +71,7 @@ void headers(const std::string& text) {
   (void)io::cut_avi_duration(file);
 }
 
-/// Takes what was answered; false: nothing was.
+/// Reads the answers; false: there were none.
 bool take_answers(int viewer) {
   char answer[64 << 10];
   bool some = false;
@@ -79,8 +79,8 @@ bool take_answers(int viewer) {
   return some;
 }
 
-/// Requests, and WebSocket frames behind one that upgrades: the bytes of a connection. It is served
-/// on this thread: neither a server nor its clock is waited for.
+/// One connection's bytes: requests, and WebSocket frames behind one that upgrades. Served on this
+/// thread, without a server and its clock.
 void http(const std::string& text) {
   using namespace page;
   int ends[2];
@@ -104,7 +104,7 @@ void http(const std::string& text) {
     const bool worked = context.poll() > 0;
     more = take_answers(ends[1]) || worked;
   }
-  publisher.stop();  // whoever stays to watch
+  publisher.stop();  // ends viewers that stay
   for (Line& line : site.lines) line.hang_up();
   context.run();
   close(ends[1]);
@@ -155,7 +155,7 @@ const std::map<std::string, Target>& targets() {
 
 #ifdef MILLRACE_FUZZER
 
-/// libFuzzer's entry: of the target that the environment names.
+/// libFuzzer's entry: runs the target that the environment names.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   static const auto run = millrace::fuzz::targets().at(std::getenv("MILLRACE_FUZZ_TARGET"));
   run(std::string(reinterpret_cast<const char*>(bytes), size));

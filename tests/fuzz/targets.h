@@ -1,5 +1,4 @@
-// The fuzz targets: functions of bytes that must neither crash nor report anything, whatever they
-// are.
+// The fuzz targets: functions of any bytes that must neither crash nor report anything.
 #pragma once
 
 #include <map>
@@ -9,7 +8,7 @@ namespace millrace::fuzz {
 
 using Target = void (*)(const std::string& text);
 
-/// By name.
+/// [name]
 const std::map<std::string, Target>& targets();
 
 }  // namespace millrace::fuzz

@@ -1,5 +1,5 @@
-// The fuzz targets on their seeds, and on what costs most: that may be memory of the input's size
-// plus 64 MiB, and 2 s of processor time a MiB.
+// The fuzz targets on their seeds, and on the most expensive inputs: each may take memory of the
+// input's size plus 64 MiB, and 2 s of processor time per MiB.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,8 +34,8 @@ TEST(Seeds, AreReplayedAlsoCutShortAndWithAByteChanged) {
 
 constexpr std::size_t kSize = 4 << 20;
 
-/// `text`, then `part` again and again until that is 4 MiB long, then `end`. In `part` a # stands
-/// for 0, 1, ...
+/// `text`, then `part` repeated until the text is 4 MiB long, then `end`. In `part` a # stands for
+/// 0, 1, ...
 std::string many(std::string text, const std::string& part, const char* end = "") {
   for (int n = 0; text.size() < kSize; ++n) {
     for (const char letter : part) {
@@ -83,7 +83,7 @@ std::vector<std::pair<const char*, std::string>> hostile() {
       {"quotes", many("", "\"")},
       {"zeros", std::string(kSize, '\0')},
   };
-  // The same as a weights file, which begins with the header's length.
+  // Each as a weights file, too, which begins with the header's length.
   for (std::size_t i = 0, count = texts.size(); i < count; ++i) {
     std::string text = texts[i].second;
     if (text.front() != '{' && text.front() != '[') continue;
@@ -109,7 +109,7 @@ TEST(Bounds, NoTextTakesMuchMemoryOrTime) {
       const double mib = double(text.size()) / (1 << 20);
       std::ofstream("/proc/self/clear_refs") << 5;  // the peak counts from here
       const double before = memory("VmRSS");
-      const std::clock_t began = std::clock();  // of this process: others may keep the machine busy
+      const std::clock_t began = std::clock();  // of this process: others may use the machine
       run(text);
       const double took = double(std::clock() - began) / CLOCKS_PER_SEC;
       const double more = memory("VmHWM") - before;

@@ -1,4 +1,4 @@
-// A bare step is the engine's work and no other: it learns to the same bits.
+// A bare step does exactly the engine's work: it learns to the same bits.
 #include "tools/bench/gpu/bare_step.h"
 
 #include <ATen/Parallel.h>  // one intra-op thread

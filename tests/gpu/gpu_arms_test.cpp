@@ -1,5 +1,4 @@
-// Every arm of the GPU benchmark measures something, on a double or a CUDA device. Nothing of how
-// fast anything is.
+// Every arm of the GPU benchmark returns figures, on a double or a CUDA device. Ignores speed.
 #include "tools/bench/gpu/arms.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +56,7 @@ TEST(GpuArms, EachMeasuresItsFigures) {
   EXPECT_GT(flops, 0);
 }
 
-/// What an arm throws is its answer.
+/// An arm's exception is its answer.
 TEST(GpuArms, OnADoubleAnArmThatFailsSaysSo) {
   capture::refuse_recording(true);
   for (const char* arm : {"step", "stages", "processor time", "latency"}) {

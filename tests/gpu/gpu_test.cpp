@@ -1,4 +1,4 @@
-// What only a GPU can show: recorded steps on a CUDA device against the oracle on a CPU core.
+// Recorded steps on a CUDA device against the oracle on a CPU core.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -16,12 +16,12 @@ namespace millrace::engine {
 namespace {
 
 const stages::ImageShape kLarger{3, 16, 20};
-constexpr int kSamples = 16;  // few: the host device takes its time
+constexpr int kSamples = 16;  // few: the host device is slow
 
 #define NEEDS_A_GPU() \
   if (capture::cuda_devices() == 0) GTEST_SKIP() << "no CUDA device here: nothing of this ran"
 
-/// What the oracle makes of `options` on a core, found once for all tests of a process.
+/// The oracle's result for `options` on a core, computed once for all tests of a process.
 const Trained& by_core(const TrainerOptions& options) {
   static std::map<std::string, Trained> all;
   const auto key = options.schedule + std::to_string(options.stages) + options.correction.kind;
@@ -29,10 +29,10 @@ const Trained& by_core(const TrainerOptions& options) {
   return found != all.end() ? found->second : all[key] = by_oracle(options, kSamples);
 }
 
-/// All stages on the first GPU, but those that `cpu` names.
+/// All stages on the first GPU, except those in `cpu`.
 TrainerOptions on_gpu(const std::string& schedule, int stages, Capture capture,
                       const std::vector<int>& cpu = {}) {
-  at::set_num_threads(1);  // of the oracle, whose operators are too small to share
+  at::set_num_threads(1);  // the oracle's operators are too small to share
   std::vector<int> cut;
   for (int stage = 1; stage < stages; ++stage) cut.push_back(2 * stage);
   TrainerOptions options = small(schedule, stages, std::move(cut));
@@ -46,7 +46,7 @@ TrainerOptions on_gpu(const std::string& schedule, int stages, Capture capture,
   return options;
 }
 
-/// As far as float32's rounding may take two devices apart in `samples` updates.
+/// Differences up to float32's rounding on two devices in `samples` updates.
 void expect_near(const Trained& a, const Trained& b) {
   ASSERT_EQ(a.losses.size(), b.losses.size());
   for (std::size_t n = 0; n < a.losses.size(); ++n)

@@ -1,5 +1,5 @@
-// Stages on several devices learn as on one, and on cores beside them as the schedule says: with
-// access to each other's memory, and with none.
+// Stages on several devices, with and without access to each other's memory, learn as on one; and
+// with cores among them as the schedule says.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -12,12 +12,12 @@
 namespace millrace::engine {
 namespace {
 
-constexpr int kRun = 20;  // samples; few: the host device takes its time
+constexpr int kRun = 20;  // samples; few: the host device is slow
 const std::string kSchedules[] = {"partime", "pipedream", "2bw", "1f1b"};
 
-using Places = std::vector<int>;  ///< a device's number for each stage, -1 a core
+using Places = std::vector<int>;  ///< [stage]: device number, -1 a core
 
-/// All in a long run, else two, others for each schedule.
+/// All in a long run, otherwise two that differ by schedule.
 std::vector<Places> some_of(const std::vector<Places>& all, const std::string& schedule) {
   if (is_long()) return all;
   const auto number = std::size_t(std::ranges::find(kSchedules, schedule) - kSchedules);
@@ -64,7 +64,8 @@ TEST_P(TwoDevices, LearnBesideACore) {
 }
 
 TEST_P(TwoDevices, LearnAsOneProcessByRanks) {
-  // A device each, as these ranks are threads: each waits for all of its device when it records.
+  // One device each, since these ranks are threads: each waits for all of its device when it
+  // records.
   for (const Places& places :
        some_of({{0, 1}, {-1, 1}, {1, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}}, GetParam())) {
     TrainerOptions options = placed(GetParam(), places);

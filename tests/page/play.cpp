@@ -84,7 +84,7 @@ class InventedRun {
   const std::string& snapshots() const { return snapshots_; }
   Controls& controls() { return controls_; }
   std::int64_t shown() const { return shown_; }
-  /// The source breaks off or comes back.
+  /// The source breaks off or returns.
   void set_connected(bool connected) {
     const std::lock_guard lock(mutex_);
     Json& stream = now_.state["stream"];
@@ -122,7 +122,7 @@ class InventedRun {
     now_.state["novelty"]["taught"].push_back(event);
     return event != 1;
   }
-  /// Of a task with classes: what it sees, as JSON.
+  /// The answer of a task with classes, as JSON.
   void answer(const std::string& json) {
     const std::lock_guard lock(mutex_);
     now_.state["answer"] = Json::parse(json);
@@ -262,7 +262,7 @@ void play(const std::string& serve, const std::string& token, int classes,
           const std::string& snapshots) {
   const WebOptions options = web_options(serve, token);
   InventedRun run(classes, snapshots);
-  std::atomic<bool> fails{false};  // as where memory is short for a moment
+  std::atomic<bool> fails{false};  // fails as when memory is short for a moment
   const auto server = start_server(
       options, {.look =
                     [&] {

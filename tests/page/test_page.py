@@ -28,7 +28,7 @@ SHOTS = os.environ.get("MILLRACE_SHOTS", "")
 SHOT_OF = os.environ.get("MILLRACE_PAGE", "")
 SHOT_SECONDS = 170
 
-# Of a canvas: the number of its colours, and a hash of its pixels.
+# A canvas's number of colours, and a hash of its pixels.
 LOOK_AT = """
 const canvas = arguments[0], seen = new Set();
 const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;

@@ -134,7 +134,8 @@ class Texts(PlayTest):
         for name, labels in values:
             there.setdefault(name, {"instance"}).update(re.findall(r'(\w+)="', labels))
         board = json.loads((MONITORING / "grafana-dashboard.json").read_text())
-        # What Grafana asks of a dashboard, its panels, variables and annotations: kinds/dashboard/dashboard_kind.cue.
+        # Grafana's required fields of a dashboard, its panels, variables and annotations:
+        # kinds/dashboard/dashboard_kind.cue.
         self.assertTrue(board["uid"] and board["title"])
         self.assertIsInstance(board["schemaVersion"], int)
         self.assertEqual(len({panel["id"] for panel in board["panels"]}), len(board["panels"]))
@@ -265,7 +266,7 @@ class Limits(PlayTest):
                 crowd = []
                 for _ in range(256):
                     crowd.append(come())
-                    crowd[-1].recv(1)  # it has its place, or was told that there is none
+                    crowd[-1].recv(1)  # it is connected, or was refused
                 for _ in range(20):
                     self.assertIn(play.status("/healthz"), (200, 503))
                 for one in crowd:

@@ -91,7 +91,7 @@ TEST(Trend, FramesWithoutATargetAreCountedToo) {
 
 TEST(Trend, CountsFramesSinceTheSourceCameBack) {
   Looks looks;
-  looks.snapshot.state["stream"]["reconnects"] = 3;  // before anybody looked
+  looks.snapshot.state["stream"]["reconnects"] = 3;  // before the first snapshot
   looks.look(8);
   EXPECT_EQ(looks.number("/frames/trained_since_reconnect"), 40);
   looks.snapshot.state["stream"]["reconnects"] = 4;

@@ -21,7 +21,8 @@ class Wheel(unittest.TestCase):
     def test_a_wheel_learns_where_it_is_installed(self):
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
         with tempfile.TemporaryDirectory() as folder:
-            # By the name that the other builds compile with, so that the compiler's cache serves this one.
+            # The name that the other builds compile with, so that the compiler's cache serves this
+            # one.
             output_of(*pip, "wheel", ROOT, "--no-deps", "-w", folder, env={"CXX": "/usr/bin/c++"})
             wheel, = Path(folder).glob("millrace-*.whl")
             site = Path(folder) / "site"

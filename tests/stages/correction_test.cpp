@@ -17,7 +17,7 @@ namespace {
 const std::vector<double> kGradients = {1, -0.5, 0.25, 0.5};
 
 struct Trace {
-  std::vector<double> weights, shifted;  ///< after each update; with what the next pass would add
+  std::vector<double> weights, shifted;  ///< after each update; plus the next pass's shift
 };
 
 void correct(const Correction& c, at::Tensor& g, const at::Tensor& w, const at::Tensor& finite) {
@@ -36,7 +36,7 @@ void leave_out(const Correction& correction, const at::Tensor& w) {
   updated(correction, w, w, finite);
 }
 
-/// `spoiled`: beside each update one that is not made, since its gradient is no number.
+/// `spoiled`: before each update a skipped one with a non-finite gradient.
 Trace train(const CorrectionSpec& spec, const Delay& delay, OptimizerSpec optimizer,
             bool spoiled = false) {
   at::Tensor w = at::ones({1});

@@ -1,4 +1,3 @@
-// Units that a ReLU has silenced are counted, and no others.
 #include "stages/dead_units.h"
 
 #include <ATen/ATen.h>
@@ -8,8 +7,8 @@
 namespace millrace::stages {
 namespace {
 
-/// A stage of two convolutions, and what a bias of -100 in `silenced` channels of the first makes
-/// of it after so many updates.
+/// Dead units of a stage of two convolutions after `updates`, with a bias of -100 in `silenced`
+/// channels of the first.
 int dead_after(int updates, int silenced, const std::string& activation,
                const std::vector<std::string>& freeze = {}) {
   const auto network = build_network(
@@ -19,7 +18,7 @@ int dead_after(int updates, int silenced, const std::string& activation,
   load_state(stage.parameters(), initial_state(*network, 1));
   {
     const c10::NoGradGuard no_grad;
-    // The others' are high, so that none of them is silent by chance.
+    // The other biases are high, so that no unit is silent by chance.
     const at::Tensor bias = stage.parameters().views()[1];
     bias.fill_(10);
     if (silenced > 0) bias.narrow(0, 0, silenced).fill_(-100);

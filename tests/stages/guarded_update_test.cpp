@@ -43,7 +43,7 @@ TEST(Optimizer, FormulasDoTheSameWithTheRateOnADevice) {
 
 TEST(OrthogonalGradients, LoseWhatTheirTensorsMeanForetells) {
   const c10::NoGradGuard no_grad;
-  // One place between the tensors is nobody's.
+  // One element between the tensors belongs to neither.
   Optimizer optimizer({.orthogonal = 0.5}, at::zeros({6}), {0, 3, 4, 2});
   const at::Tensor mean = optimizer.state().back().second;
   const auto projected = [&](std::vector<float> values, int count = 1) {

@@ -71,7 +71,7 @@ TEST(Presets, RefuseASizeTheyDoNotGiveBack) {
   EXPECT_EQ(complaint_about(spec, {3, 64, 64}), "model.preset: unknown \"resnet34\"");
 }
 
-/// The least that a layer of `type` needs said.
+/// A layer of `type` with only its required keys.
 LayerSpec least(const std::string& type) {
   LayerSpec spec{.type = type};
   const std::map<std::string, std::int64_t> needed = {

@@ -1,4 +1,4 @@
-// Modules that two ranks share compute what the whole ones compute, but for the order of sums.
+// Modules that two ranks share compute the whole ones' results, except for the order of sums.
 #include "stages/tensor_split.h"
 
 #include <ATen/ATen.h>
@@ -81,7 +81,7 @@ void expect_same_learning(const std::shared_ptr<const Network>& network,
   StateDict parts = results[0].state;
   parts.insert(parts.end(), results[1].state.begin(), results[1].state.end());
   expect_close(TensorSplit(network, {}, kWays).whole_of(parts), expected.state);
-  // Of one sample: a sum a pair forward, and one backward but for the first of all modules.
+  // Sums of one sample: one per pair forward, and one backward except for the first of all modules.
   std::vector<int> all;
   for (int sample = 0; sample < 5; ++sample) all.insert(all.end(), places.begin(), places.end());
   for (const Result& result : results) EXPECT_EQ(result.places, all);

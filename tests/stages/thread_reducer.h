@@ -1,4 +1,3 @@
-// Ranks that share modules, as threads of one process.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +15,8 @@ namespace millrace::stages {
 
 constexpr int kWays = 2;
 
-/// Where they meet: at each place by itself, since a pipeline's workers are several at once.
+/// Ranks that share modules meet here, as threads of one process: at each place separately, since a
+/// pipeline has several workers.
 class Table {
  public:
   struct Place {
@@ -59,7 +59,7 @@ class ThreadReducer final : public Reducer {
   std::mutex mutex_;
 };
 
-/// What each rank makes of its parts: make(network, weights, reducer), a thread each.
+/// Each rank's result of make(network, weights, reducer) for its parts, in a thread each.
 template <class Make>
 auto by_sharing_ranks(const std::shared_ptr<const Network>& network, const std::vector<int>& cut,
                       const StateDict& weights, const Make& make) {

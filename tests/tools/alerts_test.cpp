@@ -1,4 +1,3 @@
-// Unexpected frames are reported, and a receiver that is slow or away does not delay training.
 #include "tools/app/alerts/alerts.h"
 
 #include <cmath>
@@ -48,7 +47,7 @@ TEST(AlertJson, IsOneLineWithoutSecretsOrNan) {
   EXPECT_NE(json.find("\"event\":2,\"frame\":7"), json.npos) << json;
 }
 
-/// Until it is true, or for 20 s.
+/// Waits until `what` is true, at most 20 s.
 bool comes_true(const std::function<bool()>& what) {
   for (int n = 0; n < 2000 && !what(); ++n) std::this_thread::sleep_for(milliseconds(10));
   return what();

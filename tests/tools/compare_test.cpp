@@ -1,4 +1,3 @@
-// Two runs beside one another: what was asked differently, and what came of it.
 #include "tools/cli/compare/compare.h"
 
 #include <gtest/gtest.h>

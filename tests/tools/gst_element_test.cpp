@@ -1,4 +1,3 @@
-// The GStreamer element in a harness.
 #include <gst/check/gstharness.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +30,7 @@ using Properties = std::vector<std::pair<std::string, std::string>>;
 /// The element between two test pads.
 class Harness {
  public:
-  /// `set`: keys beside those of a small network. `live`: with so much latency; -1: it is not live.
+  /// `set`: keys beside those of a small network. `live`: latency; -1: not live.
   explicit Harness(const Properties& properties = {}, const std::string& set = "",
                    GstClockTimeDiff live = -1) {
     GstElement* const element = gst_element_factory_make("millrace", nullptr);
@@ -138,7 +137,7 @@ TEST_F(GstElement, AFlushThrowsAwayPicturesButNothingThatWasLearned) {
   harness.begin_again();
   for (int i = 100; i < 103; ++i) {
     ASSERT_EQ(harness.push(i), GST_FLOW_OK);
-    EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);  // none of before the flush
+    EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);  // none from before the flush
   }
   harness.end();
   expect_trained(7);
@@ -205,7 +204,7 @@ TEST_F(GstElement, WhatIsTooLateIsNotDrawnButLearned) {
       gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 2.0, 3 * GstClockTimeDiff(kFrame), 0));
   harness.push_all(1, 11);
   harness.end();
-  // Up to twice as late as it was, and a frame: frames 1 to 7.
+  // Frames 1 to 7 are up to twice as late, plus a frame.
   EXPECT_EQ(gst_harness_buffers_received(harness.get()), 4u);
   expect_trained(11);
 }

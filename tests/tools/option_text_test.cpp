@@ -1,4 +1,3 @@
-// Options as they are printed for man and for shells.
 #include "tools/cli/shell/option_text.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What systemd would hear, on a socket that stands in for its own.
+// systemd's socket is replaced by the test's own.
 #include "tools/cli/commands/watchdog.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class WatchdogTest : public testing::Test {
     unlink(name_.sun_path);
   }
 
-  /// The next word; "" if there is none.
+  /// The next word sent; "" if there is none.
   std::string heard() {
     char text[512];
     const ssize_t size = recv(socket_, text, sizeof text, 0);

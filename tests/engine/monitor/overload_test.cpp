@@ -1,4 +1,3 @@
-// The verdict on hand-made loads: when it acts, when it gives way, and that it does not flap.
 #include "engine/monitor/overload.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +17,7 @@ Load load_of(std::vector<double> stage, double budget = 10, double frame = 0) {
   return {.stage = std::move(stage), .frame = frame, .budget = budget};
 }
 
-/// The changes that `loads` of that kind in a row bring about.
+/// The changes after `loads` consecutive loads equal to `load`.
 std::vector<Kind> kinds(Overload& overload, const Load& load, int loads) {
   std::vector<Kind> seen;
   for (int i = 0; i < loads; ++i) {
@@ -28,7 +27,7 @@ std::vector<Kind> kinds(Overload& overload, const Load& load, int loads) {
   return seen;
 }
 
-/// What the third such load in a row brings about: by one or two nothing is judged.
+/// The change after the third equal load: one or two cause none.
 Change third(Overload& overload, const Load& load) {
   overload.judge(load);
   overload.judge(load);
@@ -64,7 +63,7 @@ TEST(Drop, SaysThatItIsLateOnceAndThatItIsOver) {
   EXPECT_FALSE(overload.late());
 }
 
-/// A stage that takes `forward` for a frame, and `more` for one it learns from.
+/// A stage that takes `forward` per frame, and `more` if it trains on it.
 struct Stage {
   double forward, more;
   double at(std::int64_t every) const { return forward + more / double(every); }
@@ -94,7 +93,7 @@ TEST(Skip, GivesWayWhenThereIsRoom) {
 }
 
 TEST(Skip, NeverComesBackToWhatWasTooSlow) {
-  // At every cost of a frame, however it is shared out: once it has given way it stays.
+  // At every cost and its split: once it has relaxed, it stays so.
   for (double forward = 0.5; forward < 10; forward += 0.5) {
     for (double more = 0; more < 60; more += 1.5) {
       Overload overload({.policy = Policy::skip});
@@ -133,7 +132,7 @@ TEST(Skip, LooksAtWholeRounds) {
 }
 
 TEST(Recut, MovesModulesFromTheSlowestStage) {
-  // Eight equal modules; the second stage's core is slower than it was.
+  // partly before the change
   Overload overload(
       {.policy = Policy::recut, .module_ms = std::vector<double>(8, 1.0), .cut = {3}});
   const Change change = third(overload, load_of({3, 15}));
@@ -159,7 +158,7 @@ TEST(Recut, LeavesACutAloneThatMayNotBe) {
 }
 
 TEST(Recut, DoesSoLessAndLessOften) {
-  // Whoever has more modules is the slower: a machine that mocks every cut.
+  // Every move makes the stage with more modules slower than the other.
   Overload overload(
       {.policy = Policy::recut, .module_ms = std::vector<double>(8, 1.0), .cut = {4}});
   std::vector<int> at;
@@ -213,7 +212,7 @@ TEST(Change, IsToldInOneLineWithItsReason) {
 
 TEST(Change, NamesNoStageWhereNoneIsTooSlowAlone) {
   Overload overload({});
-  // Sequential: one after the other.
+  // Sequential stages: their times add up.
   EXPECT_EQ(text(third(overload, load_of({8, 8}, 10, 16))), "late: a frame took 16 ms of 10 ms");
 }
 
@@ -260,7 +259,7 @@ TEST(CoreClock, IsSlowWhenTheFastestCoreIs) {
 TEST(CoreClock, IsNotSlowWhileOneCoreRunsAtItsMost) {
   const Board board;
   board.core(0, 600000, 2400000);
-  board.core(1, 1800000, 1800000);  // a little one
+  board.core(1, 1800000, 1800000);  // a little core
   EXPECT_EQ(slow_clock(board.sys), "");
 }
 

@@ -1,4 +1,4 @@
-// "Real time holds" is said only of a stretch of which every frame was learned from in time.
+// Real time holds only if every frame of the window was trained on in time.
 #include "engine/monitor/real_time.h"
 
 #include <gtest/gtest.h>

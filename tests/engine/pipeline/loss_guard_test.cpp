@@ -61,14 +61,13 @@ TEST(LossGuard, TellsANewSceneFromDivergence) {
   EXPECT_TRUE(stream.guard.status().astray);
 }
 
-/// A rate that is far too high for a while: each roll-back is judged by the losses before the
-/// first.
+/// A rate far too high for a while: each roll-back is judged by the losses before the first.
 TEST(LossGuard, ABadLossNeverBecomesTheMeasure) {
   Stream stream;
   stream.feed(300, 0.002f);
   for (int i = 0; i < 8; ++i) {
     EXPECT_EQ(stream.feed(10, 0.3f), Alarm::roll_back) << i;
-    // What is in flight, and what the restored weights show.
+    // Samples in flight, and those that test the restored weights.
     while (stream.guard.state().discard_until > stream.sample) stream.judge(0.002f);
   }
   EXPECT_EQ(stream.feed(300, 0.002f), Alarm::none);
@@ -92,7 +91,7 @@ TEST(LossGuard, SeesARateThatIsFarTooHighFromTheStart) {
 }
 
 TEST(LossGuard, LeavesLossesAloneThatCannotMatter) {
-  Stream classes;  // a cross-entropy whose usual value is next to nothing
+  Stream classes;  // a cross-entropy that is usually close to 0
   classes.judge(0.7f);
   classes.feed(300, 1e-7f);
   EXPECT_EQ(classes.feed(300, 1e-5f), Alarm::none);

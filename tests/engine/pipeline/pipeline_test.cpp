@@ -1,5 +1,4 @@
-// The pipeline itself, on steps that compute nothing: order, hand-off, ends. Run by
-// ThreadSanitizer.
+// The pipeline on steps that compute nothing: order, hand-off, ends. Run by ThreadSanitizer.
 #include "engine/pipeline/pipeline.h"
 
 #include <gtest/gtest.h>
@@ -109,7 +108,7 @@ TEST(Pipeline, AFailingWorkerStopsItsNeighbours) {
 }
 
 TEST(Pipeline, ASlowStageHasNoMoreThanTheSlotsBeforeIt) {
-  // So that what is learned from is no older than the queue's frames and these, however slow.
+  // Trained frames are then no older than the queue's and these, at any speed.
   for (const std::string name : {"partime", "pb", "pipedream", "sequential"}) {
     for (const int stages : {2, 3, 5}) {
       FakePipeline rig = pipeline_of(name, stages, 100);
@@ -138,7 +137,7 @@ TEST(TrainEvery, ALeftOutSampleCostsAForwardAndNoMoreInEveryStage) {
       EXPECT_EQ(rig.monitor.tally().counts().trained, 100);
       EXPECT_EQ(rig.monitor.tally().counts().predicted_only, 200);
       for (int i = 0; i < stages; ++i) {
-        // partime's gradients meet the sample that is there: 2d later, and learn of every third.
+        // partime's gradients meet the current sample, 2d later; every third sample is trained on.
         const std::int64_t late = name == "partime" ? 2 * (stages - 1 - i) : 0;
         const FakeStep& step = *rig.steps[i];
         EXPECT_EQ(step.samples('F'), every(1, 0, 300));
@@ -172,7 +171,7 @@ TEST(TrainEvery, ChoosesWholeUpdates) {
 TEST(TrainEvery, ReplicasLeaveOutTheSame) {
   const std::atomic<std::int64_t> second{2};
   FakePipeline rig(make_schedule("pipedream", {.stages = 2, .replicas = {2, 3}}), 25);
-  const Outcome outcome = rig.run(random_sleeps(&second));  // by 6: 0, 12 and the 1 at 24
+  const Outcome outcome = rig.run(random_sleeps(&second));  // six an update; 0, 12, part of 24
   EXPECT_EQ(outcome.trained, 12);
   EXPECT_EQ(outcome.predicted_only, 12);
   EXPECT_EQ(outcome.rejected, 1);
@@ -182,14 +181,15 @@ TEST(TrainEvery, ReplicasLeaveOutTheSame) {
   }
 }
 
-/// Shows what it predicts long before its launch is over.
+/// Shows its prediction long before its launch is over.
 class SlowToEnd final : public EmptyStep, public Observer {
  public:
   bool defers() const override { return true; }
   void forward(int, std::int64_t) override { ++called_; }
   std::int64_t launch() override { return launched_ = called_; }
   bool shown(int) const override { return true; }
-  /// When its prediction was told, or after so many looks that it clearly is not.
+  /// True once its prediction has been reported, or after so many calls that it clearly never will
+  /// be.
   bool over(std::int64_t launch) override {
     gave_up = gave_up || (predicted_ < launch && ++looks_ > 10'000);
     return gave_up || predicted_ >= launch;
@@ -210,7 +210,7 @@ TEST(Deferring, APredictionIsToldBeforeItsLaunchIsOver) {
   EXPECT_FALSE(step.gave_up);
 }
 
-/// Gives a target only once the prediction that it is held against was shown.
+/// Gives a target only once the sample's prediction was shown.
 class ShownFirst final : public CountedFeed, public Observer {
  public:
   using CountedFeed::CountedFeed;
@@ -245,7 +245,7 @@ TEST(LateTargets, APredictionIsShownBeforeItsTargetComes) {
   }
 }
 
-/// Does at its launch, in no time, what it was called for.
+/// Runs all its calls at the launch, in no time.
 class DoneWhenLaunched final : public EmptyStep {
  public:
   bool defers() const override { return true; }
@@ -276,7 +276,8 @@ TEST(TrainEvery, LeavesRecomputingOut) {
 }
 
 TEST(Pipeline, WhichSamplesArePredictedDoesNotDependOnWhoIsSlow) {
-  // Else losses would differ from run to run: a trailing minibatch is predicted, not learned from.
+  // Otherwise losses would differ from run to run: a trailing minibatch is predicted, not trained
+  // on.
   for (const std::string name : {"gpipe", "1f1b", "2bw", "interleaved", "zb-h1"}) {
     const auto workers = int(make_schedule(name, {.stages = 4}).workers.size());
     for (int slow = 0; slow < workers; ++slow) {

@@ -1,5 +1,4 @@
-// A run over several ranks, on steps that compute nothing: it does what one process does. Run by
-// ThreadSanitizer.
+// A run over several ranks equals one process; its steps compute nothing. Run by ThreadSanitizer.
 #include "engine/pipeline/rank_gateway.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +72,7 @@ class MemoryFreight final : public Freight {
   Memory& memory_;
 };
 
-/// A run over ranks that are threads here.
+/// A run over ranks that are threads of the test.
 struct Ranks {
   Ranks(const Schedule& of, std::int64_t samples, std::vector<int> dealt, int count)
       : schedule(of), rank_of_worker(std::move(dealt)) {
@@ -83,7 +82,7 @@ struct Ranks {
           schedule, samples, [&](int replica_id) { return rank_of(replica_id) == rank; }, true));
     }
   }
-  /// Each with what `options` gives it. What a rank threw is kept.
+  /// Runs each rank with `options(rank)`; stores exceptions.
   void run(const std::function<PipelineOptions(int rank)>& options) {
     std::vector<std::thread> threads;
     failures.assign(processes.size(), "");
@@ -118,7 +117,7 @@ struct Ranks {
 void expect_as_in_one_process(const Schedule& schedule, const std::vector<int>& dealt, int count,
                               const std::atomic<std::int64_t>* train_every = nullptr) {
   constexpr std::int64_t kSamples =
-      96;  // whole minibatches: of others it is not known how far they go
+      96;  // whole minibatches: for others it is unknown how far they get
   FakePipeline alone(schedule, kSamples, {}, true);
   const Outcome expected = alone.run({.train_every = train_every});
   Ranks ranks(schedule, kSamples, dealt, count);
@@ -257,7 +256,7 @@ TEST(RankClocks, TheShortestRoundTripTellsHowFarAClockIsAhead) {
   EXPECT_FALSE(theirs.ahead(0));
   EXPECT_FALSE(mine.heard(1, theirs.beat_for(0, there(20ms)), here(50ms)));
   EXPECT_EQ(*mine.ahead(1), 7s - 10ms) << "half of a round trip of 40 ms, which was 10 and 30";
-  // A quicker one, which took the same both ways, is right; a slower one says nothing.
+  // A quicker round trip, with equal halves, is right; a slower one says nothing.
   theirs.heard(0, mine.beat_for(1, here(60ms)), there(65ms));
   mine.heard(1, theirs.beat_for(0, there(90ms)), here(95ms));
   EXPECT_EQ(*mine.ahead(1), 7s);

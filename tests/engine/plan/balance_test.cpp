@@ -37,7 +37,7 @@ TEST(Balance, IsTheExactMinimum) {
   }
 }
 
-/// Two threads halve a module's time here, but for the second module, which they can't share.
+/// Two threads halve a module's time, except for the second module, which they can't share.
 const std::map<int, std::vector<double>> kByThreads = {{1, {4, 6, 4, 4, 4}}, {2, {2, 6, 2, 2, 2}}};
 
 TEST(Balance, AStageOfMoreThreadsGetsMoreModules) {
@@ -53,7 +53,7 @@ TEST(Balance, ChoosesThreadsAndCutTogether) {
   EXPECT_EQ(three.cut, std::vector<int>{3});
   EXPECT_EQ(four.threads, (std::vector<int>{2, 2}));
   EXPECT_EQ(four.cut, std::vector<int>{2});
-  // A cut that is named stays, and a thread that gains nothing is left out.
+  // A given cut stays, and a thread that gains nothing is left out.
   EXPECT_EQ(balanced(kByThreads, any, 4, {1}).threads, (std::vector<int>{1, 2}));
   EXPECT_EQ(balanced({{1, {3, 3}}, {2, {3, 3}}}, any, 4).threads, (std::vector<int>{1, 1}));
 }

@@ -24,7 +24,7 @@ Profile profile_of_three() {
 TEST(StageCosts, AddUpModules) {
   const std::vector<StageCosts> stages = stage_costs(profile_of_three(), {2});
   ASSERT_EQ(stages.size(), 2u);
-  // The first module has no input gradient; what crosses the cut is the last one's.
+  // The first module has no input gradient; the last one's message crosses the cut.
   EXPECT_EQ(stages[0], (StageCosts{{3, 20, 300, 3000}, {2, 20, 300, 3000, 30000}}));
   EXPECT_EQ(stages[1], (StageCosts{{3, 30, 300, 3000}, {3, 30, 300, 3000, 30000}}));
   EXPECT_EQ(stage_costs(profile_of_three(), {}).size(), 1u);
@@ -58,7 +58,7 @@ TEST(SharedModules, CostTheirShareAndASumInARingWhereNothingElseIsKnown) {
 
 TEST(SharedModules, CostWhatWasMeasuredOfThem) {
   Profile profile = profile_of_a_pair();
-  profile.modules[2].parts[2] = {1.75, 16, 160, 1600};  // less is gained than half
+  profile.modules[2].parts[2] = {1.75, 16, 160, 1600};  // a gain of less than half
   const Machine machine{.levels = {{4, {100, 1}}}, .sums = Link{0.5, 4}};
   const Profile two = shared_by(profile, 2, machine), four = shared_by(profile, 4, machine);
   EXPECT_DOUBLE_EQ(two.modules[2].forward.median, 1.75 + 0.5 + 8.0 / 4);

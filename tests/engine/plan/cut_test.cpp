@@ -73,7 +73,7 @@ class Definition {
     for (int step = 0; step < 2 * (members - 1); ++step) ms += link.ms(bytes / members);
     return ms;
   }
-  /// What the devices of a place add up over: the worst of all places.
+  /// The link over which the devices of a place all-reduce: the worst of all places.
   Link shared() const {
     int level = 0;
     const int places = machine_.devices() / method_.tensor / method_.copies;
@@ -162,7 +162,7 @@ Case random_case(std::mt19937& random) {
       places /= 2;
     }
   }
-  if (places > 4) {  // 4 are enough to try all
+  if (places > 4) {  // 4 are few enough to try all cuts
     c.method.copies *= 2;
     places /= 2;
   }
@@ -210,7 +210,7 @@ void expect_exact(const Case& c) {
   const Definition definition(c.profile, c.machine, c.method);
   double period = 0;
   for (const Stage& stage : cut->stages) period = std::max(period, definition.period(stage));
-  EXPECT_NEAR(period, cut->period_ms, 1e-9 * (1 + least));  // it is what it says it is
+  EXPECT_NEAR(period, cut->period_ms, 1e-9 * (1 + least));  // the cut really has its period
   const std::optional<Cut> next = next_best_cut(model, c.freedom, *cut);
   ASSERT_EQ(next.has_value(), std::isfinite(second));
   if (next) {
@@ -241,7 +241,7 @@ TEST(Cut, IsTheExactMinimumWithinMemory) {
     expect_exact(c);
     if (HasFatalFailure()) return;
   }
-  EXPECT_GT(fit, 100);  // both were tried
+  EXPECT_GT(fit, 100);  // both outcomes occurred
   EXPECT_GT(unfit, 50);
 }
 

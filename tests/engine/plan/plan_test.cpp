@@ -40,7 +40,7 @@ TEST(Plan, HasGPipesBubbleToTheDigit) {
             {.machine = {.levels = {{p, {}}}}, .schedules = {schedule}, .microbatches = {m}});
         EXPECT_DOUBLE_EQ(plan.outcome.bubble, double(p - 1) / m);
         EXPECT_DOUBLE_EQ(plan.outcome.sample_ms, 16 * 3.0 / p * (m + p - 1) / m);
-        // The staircase counts the same bubble, as a share of all time.
+        // The staircase has the same bubble, as a share of all time.
         const Schedule drawn = make_schedule(schedule, {.stages = p, .microbatches = m});
         const double bubble = plan.outcome.bubble;
         EXPECT_NEAR(draw_staircase(drawn, m).bubble(), bubble / (1 + bubble), 1e-12);
@@ -78,7 +78,7 @@ TEST(Plan, LetsWeightGradientsFillZeroBubblesDrain) {
   EXPECT_NEAR(bubble("zb-h1"), 1.0 / 8, 1e-12);
 }
 
-/// Every method of a request that has no flush, every cut: the least time a sample within memory.
+/// The least time per sample within memory, over every method without a flush and every cut.
 double exhaustive(const Profile& profile, const Request& request) {
   double best = std::numeric_limits<double>::infinity();
   const int n = request.machine.devices(), modules = int(profile.modules.size());
@@ -169,7 +169,7 @@ TEST(Outcome, CountsAReplicaAsAStageOfAge) {
   EXPECT_EQ(straight, gradient_ages(make_schedule("pipedream", {.stages = 4, .microbatches = 4})));
   EXPECT_EQ(of({{0, 3, 0, 3, 1}, {3, 6, 3}}).gradient_age,
             (std::vector<std::int64_t>{straight[0], straight[3]}));
-  // Threads work on one sample: two stages, whatever their cores.
+  // Threads work on one sample: two stages, on any number of cores.
   EXPECT_EQ(of({{0, 3, 0, 1, 3}, {3, 6, 3}}).gradient_age,
             gradient_ages(make_schedule("pipedream", {.stages = 2, .microbatches = 4})));
 }
@@ -206,7 +206,7 @@ TEST(Plan, KeepsTensorParallelsWithinAServer) {
     module.bytes.weight = 1e5;
     module.bytes.activation = module.bytes.gradient = 500;
   }
-  // A single sample a minibatch: a pipeline gains nothing, only tensor does.
+  // One sample per minibatch: a pipeline gains nothing, only tensor parallelism does.
   const Plan plan = only_plan(
       profile, {.machine = {.levels = {{4, {1e-6, 1e6}}, {2, {0.01, 1e3}}}, .memory_bytes = 2.4e5},
                 .schedules = {"1f1b"},

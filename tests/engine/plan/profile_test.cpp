@@ -84,14 +84,14 @@ TEST(PipedreamGraph, BecomesAChainWhoseCutsCarryWhatIsStillRead) {
   EXPECT_EQ(profile.modules[2].name, "node9 Add");
   EXPECT_EQ(profile.modules[3].name, "node10 Linear");
   EXPECT_EQ(profile.frames, 128);
-  // Behind node2 its own output; behind node3 that of node2 as well, which node9 still reads.
+  // node2's own output crosses behind it; behind node3 also node2's, which node9 still reads.
   EXPECT_EQ(profile.modules[0].bytes.activation, 10);
   EXPECT_EQ(profile.modules[1].bytes.activation, 30);
   EXPECT_EQ(profile.modules[2].bytes.activation, 30);
-  EXPECT_EQ(profile.modules[3].bytes.activation, 0);  // nobody is behind
+  EXPECT_EQ(profile.modules[3].bytes.activation, 0);  // no later reader
   EXPECT_EQ(profile.modules[3].bytes.stash, 42);      // a list adds up
   EXPECT_EQ(profile.modules[3].bytes.weight, 7);
-  // The backward is halved where there are weights; the first layer's is all theirs.
+  // The backward is halved where there are weights; the first layer's is for its weights alone.
   EXPECT_EQ(profile.modules[0].ms(), (StepCosts{1, 0, 2, 0}));
   EXPECT_EQ(profile.modules[1].ms(), (StepCosts{2, 1, 0, 0}));
   EXPECT_EQ(profile.modules[3].ms(), (StepCosts{4, 4, 4, 0}));
@@ -112,7 +112,7 @@ TEST(PipedreamGraph, FollowsTheNumbersWhereBranchesLeaveAChoice) {
   std::string order;
   for (const ModuleProfile& module : profile.modules) order += module.name + ", ";
   EXPECT_EQ(order, "node1 A, node2 A, node3 A, node12 A, node20 A, ");
-  // Behind node2 its own output and node1's, which node12 still reads; behind node12 two ends.
+  // Behind node2, its own output and node1's, which node12 still reads; behind node12 two ends.
   EXPECT_EQ(profile.modules[1].bytes.activation, 16);
   EXPECT_EQ(profile.modules[3].bytes.activation, 16);
 }

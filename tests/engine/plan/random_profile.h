@@ -1,4 +1,4 @@
-// Small networks with random costs, and every plan of them by brute force.
+// Small networks with random costs, and all their plans by brute force.
 #pragma once
 
 #include <functional>
@@ -33,7 +33,7 @@ inline Profile random_profile(std::mt19937& random, int modules) {
   return profile;
 }
 
-/// All ways of putting a network of `modules` on the last of `places` places.
+/// Every placement of a network of `modules` on the last of `places` places.
 inline void each_plan(int modules, int places, const Freedom& freedom,
                       const std::function<void(const std::vector<Stage>&)>& visit,
                       std::vector<Stage> tail = {}) {
@@ -55,7 +55,7 @@ inline void each_plan(int modules, int places, const Freedom& freedom,
   }
 }
 
-/// Samples between the forward and the backward of some stage, at most.
+/// The most samples between the forward and the backward of some stage.
 inline int in_flight(const std::vector<Stage>& stages, int places) {
   int most = 0;
   for (const Stage& stage : stages) {

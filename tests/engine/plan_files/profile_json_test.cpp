@@ -28,7 +28,7 @@ TEST(ProfileJson, ComesBackToTheBit) {
   EXPECT_EQ(profile_from_json(profile_to_json(sample()), "f"), sample());
 }
 
-/// Of the written text with the first `from` made `to`.
+/// The error for the written text with the first `from` replaced by `to`.
 std::string complaint_about(const std::string& from, const std::string& to) {
   std::string text = profile_to_json(sample());
   const std::size_t at = text.find(from);

@@ -1,4 +1,3 @@
-// Launch groups: as long as they can be without anyone waiting for ever.
 #include "engine/schedule/launch_groups.h"
 
 #include <gtest/gtest.h>

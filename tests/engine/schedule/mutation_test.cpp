@@ -1,5 +1,4 @@
-// Broken schedules: each is rejected before it starts, or means the same as the one it was
-// made from.
+// Broken schedules are either rejected or equivalent to the original.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -48,7 +47,7 @@ void mutate(Schedule& schedule, std::mt19937& random) {
       break;
   }
   if (program.period.empty())
-    program.period = {{Op::update, 0, 0, 0}};  // an endless list of nothing
+    program.period = {{Op::update, 0, 0, 0}};  // an endless list of updates
 }
 
 TrainerOptions options_of(const std::string& name, int stages) {

@@ -10,7 +10,7 @@
 namespace millrace::engine {
 namespace {
 
-/// As many of a worker's actions as `expected` has, as "F0 B2(0) U2".
+/// Compares the worker's first actions with `expected`, "F0 B2(0) U2".
 void expect_actions(const Program& program, const std::string& expected, bool staged) {
   std::string line;
   for (int i = 0; line.size() < expected.size(); ++i)
@@ -18,7 +18,7 @@ void expect_actions(const Program& program, const std::string& expected, bool st
   EXPECT_EQ(line, expected);
 }
 
-/// A schedule's workers by their first actions; "": not looked at.
+/// Compares the workers' first actions; "": any.
 void expect_workers(const ScheduleSpec& spec, const std::vector<std::string>& expected) {
   SCOPED_TRACE(spec.schedule);
   const Schedule schedule = make_schedule(spec);
@@ -127,7 +127,7 @@ TEST(GradientAges, FollowFromTheActions) {
                                             {"2bw", {4, 4, 4}},       {"sequential", {0, 0, 0}}};
   for (const auto& [name, expected] : ages)
     EXPECT_EQ(gradient_ages(make_schedule(name, {.stages = 3})), expected) << name;
-  // Of a stage's own loss: 0 where it goes backward at once.
+  // For a stage's own loss: 0 where the stage goes backward at once.
   EXPECT_EQ(own_gradient_ages(make_schedule("partime", {.stages = 3})), (Ages{0, 0, 0}));
   EXPECT_EQ(own_gradient_ages(make_schedule("pb", {.stages = 3})), (Ages{4, 2, 0}));
   EXPECT_EQ(own_gradient_ages(make_schedule("pipedream", {.stages = 3})), (Ages{2, 1, 0}));

@@ -82,7 +82,7 @@ TEST(Verifier, NamesTheFault) {
   const auto drop_last = [&](Schedule& s) { period(s, 0).pop_back(); };
   const ScheduleSpec replicated{.schedule = "pipedream", .stages = 2, .replicas = {2, 1}};
   const std::vector<Case> cases = {
-      // Backward before forward is as good while the version is kept.
+      // Backward before forward is valid while the version is stored.
       {{.schedule = "pipedream", .stages = 3}, swap(1, 0, 1), ""},
       {{.schedule = "sequential", .stages = 2}, swap(0, 0, 1), "the sample has not been forwarded"},
       {{.schedule = "partime", .stages = 3}, drop_last, "an update is missing"},
@@ -123,8 +123,8 @@ TEST(Verifier, NamesTheFault) {
       {replicated, [](Schedule& s) { std::swap(s.workers[0].replica, s.workers[1].replica); },
        "the sample belongs to another replica"},
       {replicated, drop_last, "its weight version is not made yet"},
-      // Both neighbours wait for each other: stage 0 wants its gradient before it forwards what
-      // stage 1 wants first: F0 B0 F1 B1.
+      // Both neighbours wait for each other: stage 0 needs its gradient before it forwards the
+      // sample that stage 1 needs first: F0 B0 F1 B1.
       {{.schedule = "gpipe", .stages = 2, .microbatches = 2},
        swap(0, 1, 2),
        "deadlock: what it waits for never comes"}};

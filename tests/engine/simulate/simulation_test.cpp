@@ -1,4 +1,3 @@
-// What a simulation says besides when things happen: memory, live sources, refusals.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -56,7 +55,7 @@ TEST(Simulation, RecomputingKeepsInputs) {
   EXPECT_EQ(s.memory[1].stash, 8 * 5 + 70);
   const Simulation longer = simulate(schedule, {.samples = 24, .stages = costs, .input_bytes = 3});
   EXPECT_EQ(longer.memory[0].stash, s.memory[0].stash);  // all of it is freed in between
-  // A forward longer, but for stage 0's first, which runs while it waits for a gradient.
+  // One forward longer, except for stage 0's first, which runs while it waits for a gradient.
   EXPECT_NEAR(s.total_ms, (8 + 1) * 4 - 1, 1e-12);
 }
 
@@ -65,7 +64,7 @@ TEST(Simulation, TakesTheNewestFrameOfALiveSource) {
   const Schedule schedule = make_schedule("sequential", {.stages = 1});
   const Simulation s =
       simulate(schedule, {.samples = 4, .stages = costs, .source_period_ms = 10, .events = true});
-  // Frames at 0, 10, ...; asked for at 0, 25, 50, 75: taken 0, 2, 5, 7; lost 1, 3, 4, 6.
+  // Frames at 0, 10, ...; requested at 0, 25, 50, 75: taken 0, 2, 5, 7; lost 1, 3, 4, 6.
   EXPECT_EQ(s.dropped, 4);
   EXPECT_EQ(s.period_ms, 25);
   EXPECT_EQ(s.latency_max_ms, 15);  // frame 2 waited for 5

@@ -56,19 +56,19 @@ std::string described(const Schedule& schedule) {
   return text;
 }
 
-/// When an action on a sample was over; updates, when the worker's last one was.
+/// End of each action on a sample; for updates, the worker's last one.
 using Times = std::map<std::tuple<Op, int, std::int64_t>, double>;
 
 TEST(Simulator, StartsEachActionAsSoonAsItsNeedsAreMet) {
   for (const Schedule& schedule : all_schedules()) {
-    if (!schedule.replicas.empty()) continue;  // their meetings have a test of their own
+    if (!schedule.replicas.empty()) continue;  // meetings have a test of their own
     const Simulation simulation =
         simulate(schedule, with_events(random_costs(schedule.stages, 5), 18));
     const std::vector<std::int64_t> first = first_backwards(schedule);
     const std::vector<StageNeeds> of = stage_needs(schedule);
     Times ends;
     std::vector<double> free(schedule.workers.size(), 0.0);
-    for (const SimulatedAction& event : simulation.events) {  // ends of what it needs come first
+    for (const SimulatedAction& event : simulation.events) {  // needed actions come first
       const Action& a = event.action;
       double needs = free[event.worker];
       if (a.op == Op::forward && a.stage > 0)
@@ -135,7 +135,7 @@ TEST(Simulator, PeriodWithoutAFlushIsTheSlowestStages) {
       const int stages = 1 + int(seed % 8);
       const auto costs = random_costs(stages, seed);
       const Schedule schedule = make_schedule(name, {.stages = stages});
-      // As many as it takes a stage that is half a per cent faster than the slowest to settle.
+      // Enough for a stage half a per cent faster than the slowest to settle.
       const Simulation s = simulate(schedule, {.samples = 8000, .stages = costs});
       EXPECT_TRUE(s.settled);
       EXPECT_NEAR(s.period_ms, slowest(costs), 1e-9) << name << ", seed " << seed;
@@ -149,8 +149,8 @@ TEST(Simulator, PeriodOfSequentialIsTheWholeStep) {
   const std::vector<plan::StageCosts> costs = {{{3, 0, 2, 0.5}}, {{1, 2, 4, 0.25}}};
   const Simulation s =
       simulate(make_schedule("sequential", {.stages = 2}), {.samples = 20, .stages = costs});
-  // Stage 1's update runs beside stage 0's backward; stage 0's own is in the way of the next
-  // sample, and two slots let that in at once.
+  // Stage 1's update overlaps stage 0's backward; stage 0's own delays the next sample, and two
+  // slots let that in at once.
   EXPECT_NEAR(s.period_ms, 3 + 1 + 6 + 2 + 0.5, 1e-12);
   EXPECT_NEAR(s.latency_p50_ms, 4, 1e-12);
   EXPECT_NEAR(s.latency_max_ms, 4, 1e-12);
@@ -160,8 +160,8 @@ TEST(Simulator, FillingAndDrainingDoNotCount) {
   const plan::StepCosts ms{1, 1, 1, 0};
   const Simulation s = simulate(make_schedule("gpipe", {.stages = 4, .microbatches = 4}),
                                 {.samples = 40, .stages = equal_costs(4, ms)});
-  // In place of 4 + 3 steps each, minibatches follow each other with 3 (p-1) of backwards' drain
-  // beside the next one's fill, as far as dependencies allow: by the last predictions' distance.
+  // Instead of 4 + 3 steps each, minibatches follow each other with 3 (p-1) of the backwards' drain
+  // beside the next one's fill, as far as dependencies allow: the distance of last predictions.
   const Simulation longer = simulate(make_schedule("gpipe", {.stages = 4, .microbatches = 4}),
                                      {.samples = 80, .stages = equal_costs(4, ms)});
   EXPECT_NEAR(s.period_ms, longer.period_ms, 1e-12);
@@ -182,13 +182,13 @@ TEST(Simulator, ReplicasShareAStage) {
 TEST(Simulator, ReplicasAdmitAndPredictInOrder) {
   for (const std::vector<int>& replicas : {std::vector<int>{3, 1}, {1, 3}, {2, 3}, {3, 2}}) {
     Schedule schedule = make_schedule("pipedream", {.stages = 2, .replicas = replicas});
-    std::reverse(schedule.workers.begin(), schedule.workers.end());  // of equals the last one first
+    std::reverse(schedule.workers.begin(), schedule.workers.end());  // last worker first
     for (unsigned seed = 0; seed < 6; ++seed) {
       SimulationInput input = with_events(random_costs(2, seed), 60);
       input.cores = 1 + int(seed % 3);  // so that workers come late
       const Simulation s = simulate(schedule, input);
       std::int64_t admitted = 0;
-      double predicted = 0;  // when all samples so far were
+      double predicted = 0;  // end of all samples so far
       std::map<std::int64_t, SimulatedAction> last;
       for (const SimulatedAction& event : s.events) {
         if (event.action.op != Op::forward) continue;
@@ -245,7 +245,7 @@ TEST(Simulator, AHandOffCostsBothSides) {
   SimulationInput input{.samples = 100, .stages = costs};
   input.machine.levels.front().link = {.latency_ms = 0.1, .bytes_per_ms = 1000};
   const Simulation s = simulate(make_schedule("partime", {.stages = 3}), input);
-  // The middle stage takes and gives an activation and a gradient: twice 0.2 and twice 0.3.
+  // The middle stage receives and sends an activation and a gradient: twice 0.2 and twice 0.3.
   EXPECT_NEAR(s.period_ms, 3 + 2 * 0.2 + 2 * 0.3, 1e-9);
   EXPECT_NEAR(s.handoff_share(1) / s.compute_share(1), 1.0 / 3, 0.01);  // it begins without
   input.samples = 1;
@@ -282,7 +282,7 @@ TEST(Simulator, ADelayCostsLatencyAndNoTimeOfTheLink) {
     input.machine.overlap = overlap;
     EXPECT_NEAR(simulate(make_schedule("sequential", {.stages = 3}), input).latency_max_ms,
                 3 + 2 * 5, 1e-12);
-    // A flush waits for it twice, however many messages are under way at once.
+    // A flush waits for it twice, with any number of messages in flight.
     input.stages.pop_back();
     input.samples = 8;
     EXPECT_NEAR(simulate(make_schedule("gpipe", {.stages = 2, .microbatches = 8}), input).total_ms,
@@ -304,7 +304,7 @@ TEST(Simulator, WorkersShareCores) {
 
 TEST(Simulator, AWorkerStaysOnItsCoreThoughAnotherIsFree) {
   auto costs = equal_costs(4, {1, 1, 1, 0});
-  costs[1].ms.forward = costs[3].ms.forward = 3;  // dealt to the second core, both of them
+  costs[1].ms.forward = costs[3].ms.forward = 3;  // both are pinned to the second core
   EXPECT_NEAR(simulate(make_schedule("partime", {.stages = 4}),
                        {.samples = 400, .stages = costs, .cores = 2})
                   .period_ms,

@@ -1,4 +1,3 @@
-// Schedules and simulations as text and as a picture.
 #include <gtest/gtest.h>
 
 #include "engine/schedule/registry.h"

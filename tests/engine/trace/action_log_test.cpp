@@ -1,4 +1,3 @@
-// What is kept of a run's actions: all of them, in order, with their versions and waits.
 #include "engine/trace/action_log.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +41,7 @@ TEST(ActionLog, HoldsWhatTheScheduleSaysInItsOrder) {
   }
 }
 
-/// Of pipedream's stashed versions, those of the sample's forward; else the newest.
+/// Pipedream's stashed version of the sample's forward; otherwise the newest.
 TEST(ActionLog, AnActionSaysTheVersionThatItMeets) {
   for (const std::string name : {"pipedream", "partime"}) {
     std::map<int, std::int64_t> newest;

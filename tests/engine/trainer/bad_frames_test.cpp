@@ -1,4 +1,3 @@
-// Frames that no camera should give.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -92,7 +92,8 @@ TEST(Checkpointer, TellsOfAFailureToWriteUntilOneIsWrittenAgain) {
   EXPECT_EQ(checkpointer.error(), "");
 }
 
-/// Samples after which a two-stage run wrote something; the second stage is `behind` by as many.
+/// Samples after which a two-stage run wrote a checkpoint; the second stage is `behind` samples
+/// behind.
 std::vector<std::int64_t> written_after(
     std::int64_t behind, std::int64_t samples,
     const std::function<void(Checkpointer&, std::int64_t)>& meanwhile) {
@@ -112,7 +113,7 @@ std::vector<std::int64_t> written_after(
     at[stage] = sample + 1;
     const std::int64_t before = checkpointer.written();
     checkpointer.after_sample(stage, sample);
-    // Each is written before a newer one can take its place.
+    // Each is written before a newer one can replace it.
     if (stage == 1 && (sample + 1) % 5 == 0) {
       for (int i = 0; i < 200 && checkpointer.written() == before; ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -133,7 +134,7 @@ TEST(Checkpointer, EveryMayChangeWhileStagesAreApart) {
     if (sample == 21) checkpointer.set_every(15);  // the first stage passed 20, the other did not
     if (sample == 50) checkpointer.set_every(0);
   });
-  // 20 is not whole; whatever is written is of one sample.
+  // 20 is incomplete; every checkpoint is of one sample.
   EXPECT_EQ(written, (std::vector<std::int64_t>{10, 30, 45}));
 }
 

@@ -1,5 +1,5 @@
-// A run that is fed with frames as bytes equals the oracle on their floats, bit for bit, whatever
-// reads them and where.
+// A run that is fed with frames as bytes equals the oracle on their floats, bit for bit, with every
+// reader on every device.
 #include <gtest/gtest.h>
 
 #include "engine/trainer/trainer_sample.h"
@@ -23,7 +23,7 @@ void PrintTo(const FedCase& of, std::ostream* out) {
   *out << of.schedule << " in " << of.stages << " stages";
 }
 
-/// As small(), of frames as bytes.
+/// small() on frames as bytes.
 TrainerOptions fed_by_bytes(const FedCase& with) {
   TrainerOptions options = small(with.schedule, with.stages, {});
   for (int stage = 1; stage < with.stages; ++stage) options.cut.push_back(2 * stage);
@@ -70,7 +70,8 @@ TEST(FramesAsBytes, ReadByEveryStage) {
                by_oracle(options, kFrames, 1, true, samples_of(options)));
 }
 
-/// One stage on a device and the others on cores: whose floats are the feed's, whose its own.
+/// One stage on a device and the others on cores: some read the feed's floats, some convert their
+/// own.
 TEST(FramesAsBytes, WhereOneStageIsRecorded) {
   for (const Target target : {Target::input, Target::bytes}) {
     for (const int one : {0, 2}) {

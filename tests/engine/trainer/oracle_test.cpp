@@ -83,7 +83,7 @@ TEST_P(OracleTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
 }
 
 TEST(LocalLosses, LearningFromEveryThirdEqualsOracle) {
-  // Each stage leaves out the samples themselves, not what downstream made of them.
+  // Each stage leaves out the samples themselves, not downstream's results for them.
   for (const char* kind : {"local", "deep-supervision"}) {
     TrainerOptions options = small("partime", 4, {2, 4, 6});
     options.correction.kind = kind;
@@ -193,13 +193,13 @@ TEST(OrthogonalGradients, RunAsTheOracleSays) {
   }
 }
 
-/// What no loss is: the input is spoiled for a while, as by a broken camera.
+/// A broken camera: inputs that give no finite loss.
 bool spoiled(std::int64_t frame) {
   return frame >= 450 && frame < 455;
 }
 
 /// A minibatch's alarm may come with any of its samples, of which the last is only to be discarded;
-/// one replica's is all replicas'.
+/// one replica's alarm is every replica's.
 TEST(Guard, TurnsARunBackThatDivergesAsTheOracleSays) {
   for (const ScheduleCase& of :
        {ScheduleCase{"partime", 4, {2, 4, 6}}, ScheduleCase{"pb", 4, {2, 4, 6}},
@@ -232,8 +232,8 @@ TEST(Guard, TurnsARunBackThatDivergesAsTheOracleSays) {
   }
 }
 
-/// A rate that is far too high, for a while or from the start: what was learned is kept, the rate
-/// recovers, and no loss of diverged weights becomes the measure.
+/// A rate far too high, for a while or from the start: the weights survive, the rate recovers, and
+/// no loss of diverged weights becomes the reference.
 TEST(Guard, SurvivesARateThatIsFarTooHigh) {
   for (const double times : {50.0, 1e6}) {
     TrainerOptions options = small("partime", 2, {4});

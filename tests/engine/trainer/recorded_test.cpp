@@ -1,5 +1,5 @@
 // A pipeline of recorded steps equals the schedule's single-threaded meaning, bit for bit, on a
-// device that does things later and in any order that events allow.
+// device that defers work and runs it in any order that events allow.
 #include <gtest/gtest.h>
 
 #include "capture/stage_step.h"
@@ -13,7 +13,7 @@
 namespace millrace::engine {
 namespace {
 
-/// Recorded in each way. Few samples, but full pipelines: the host device takes its time.
+/// Each recording backend. Few samples, but full pipelines: the host device is slow.
 void expect_equals_the_oracle(const TrainerOptions& options) {
   const int samples = std::max(12, 3 * options.stages);
   for (const TrainerOptions& how : recorded(options))
@@ -58,7 +58,7 @@ TEST(Recorded, EveryCorrection) {
   }
 }
 
-/// The old weights that these look at come round at another beat than slots and versions.
+/// The rings of old weights recur with another period than slots and versions.
 TEST(Recorded, CorrectionsBesideStashedWeights) {
   for (const char* kind : {"gap-aware", "dc-asgd"}) {
     TrainerOptions options = small("pipedream", 3, {2, 5});
@@ -68,7 +68,7 @@ TEST(Recorded, CorrectionsBesideStashedWeights) {
   }
 }
 
-/// Each device by itself: half of the stages as they are, half recorded.
+/// Half of the stages eager, half recorded, each on a device of its own.
 TEST(Recorded, BesideStagesThatAreNot) {
   TrainerOptions options = recorded(small("partime", 4, {2, 4, 6})).front();
   const Trained expected = by_pipeline(options, 40);
@@ -91,8 +91,8 @@ TEST(Recorded, AnUpdateThatIsNotFiniteChangesNothing) {
   }
 }
 
-/// Where the guard's verdict is known only when the work is over, it acts as many samples later as
-/// there are slots, in every run alike.
+/// If the guard's verdict is known only when the work is over, it acts as many samples later as
+/// there are slots, in every run.
 TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
   for (const std::string& name : guarded_schedules("partime")) {
     SCOPED_TRACE(name);
@@ -108,7 +108,7 @@ TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
       EXPECT_GE(trainer.guard().roll_backs(), 1);
 
       const std::int64_t slots = trainer.schedule().slots();
-      lag = lag < 0 ? slots : 0;  // the first way alone is behind
+      lag = lag < 0 ? slots : 0;  // only the first backend is behind
       LossGuard guard(2 * slots);
       const Trained expected = by_oracle(how, 220, 1, true, sample, {}, &guard, lag);
       expect_equal_bits(trainer.state(), expected.weights);
@@ -117,7 +117,7 @@ TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
   }
 }
 
-/// Loss and prediction, though backward and update are under way.
+/// Loss and prediction are available while backward and update run.
 TEST(Recorded, APredictionIsThereBeforeItsLaunchIsOver) {
   const TrainerOptions options = recorded(small("partime", 1, {})).front();
   const Schedule schedule = for_recording(schedule_of(options));
@@ -126,7 +126,7 @@ TEST(Recorded, APredictionIsThereBeforeItsLaunchIsOver) {
                           device_there(), samples, nullptr, nullptr);
   capture_steps(schedule, {&step});
   int early = 0;
-  for (int n = 0; n < 60 || (early == 0 && n < 5000); ++n) {  // this thread may not get its turn
+  for (int n = 0; n < 60 || (early == 0 && n < 5000); ++n) {  // this thread may be preempted
     const int slot = n % schedule.slots();
     samples.input[slot].copy_(sample_at(n, kShape).first);
     step.forward(slot, stages::kNewest);
@@ -144,7 +144,7 @@ TEST(Recorded, APredictionIsThereBeforeItsLaunchIsOver) {
   EXPECT_GT(early, 0);
 }
 
-/// Whatever was launched before a stage's state is asked for is in it, and nothing else.
+/// A stage's state contains exactly the work launched before it was requested.
 TEST(Recorded, ACheckpointOnTheWayIsTheWeightsOfItsSample) {
   for (const TrainerOptions& options : recorded(small("partime", 1, {}))) {
     Trainer trainer(options);

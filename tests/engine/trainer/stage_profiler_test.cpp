@@ -1,4 +1,3 @@
-// What is measured of a schedule's stages; nothing is said of how fast they are.
 #include "engine/trainer/profiler.h"
 
 #include "engine/schedule/registry.h"

@@ -15,7 +15,7 @@ std::vector<at::Tensor> made() {
   return {at::rand({2, 3, 4, 5}), at::rand({7})};
 }
 
-/// As a port has it: parts of one side into those of the other.
+/// Acts as a port: copies parts of one side into those of the other.
 void send(TensorPayload& from, TensorPayload& to) {
   from.pack();
   std::vector<std::byte> message;

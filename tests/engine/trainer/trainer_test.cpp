@@ -1,4 +1,3 @@
-// Options that do not fit together, and the end of a run.
 #include "engine/trainer/trainer.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +32,7 @@ TEST(Trainer, BalancesWhatIsNotCut) {
   }
 }
 
-/// Ends the run before it when `drain` is set, by a sample's number.
+/// Sets `drain` at a sample's number, which ends the run.
 PipelineOptions drained_at(std::int64_t sample, std::atomic<bool>& drain) {
   PipelineOptions options{.drain = &drain};
   options.before_action = [&drain, sample](int worker, const Action& action) {
@@ -84,7 +83,7 @@ TEST(Recut, CountsOn) {
   EXPECT_EQ(trainer.monitor().read().updates, (std::vector<std::int64_t>{8 + 18, 10 + 20}));
 }
 
-/// Its output would be a head's to teach.
+/// Its output would be trained by a head.
 TEST(Trainer, AStageThatLearnsByItselfIsNotLeftWithoutWeightsAtTheEnd) {
   for (const char* correction : {"none", "local", "deep-supervision"}) {
     TrainerOptions options = tiny(2, {});

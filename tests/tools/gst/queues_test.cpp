@@ -1,4 +1,4 @@
-// The queues to and from a run, with all threads of the element at work at once.
+// The queues to and from a run, with all threads of the element active at once.
 #include <gtest/gtest.h>
 
 #include <atomic>
