@@ -1,4 +1,3 @@
-// Stubs for a build without FFmpeg's libraries.
 #include <opencv2/imgcodecs.hpp>
 
 #include "io/source/codecs.h"

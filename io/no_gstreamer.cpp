@@ -1,4 +1,3 @@
-// Stubs for a build without GStreamer.
 #include <stdexcept>
 
 #include "io/source/source_kinds.h"

@@ -1,4 +1,3 @@
-// Stubs for a build without OpenCV.
 #include <stdexcept>
 
 #include "io/plot/plot.h"

@@ -26,14 +26,12 @@ struct CorrectionKind {
   /// The rest is null if a correction only changes the rate. `kernel`: formulas in the update
   /// kernel.
   CorrectionRule kernel = CorrectionRule::none;
-  /// Initial memory for a stage with these weights.
   Memory (*memory)(const Delay& delay, const at::Tensor& weights) = nullptr;
   // `finite` (0-dim, bool; undefined: true): whether the update is applied; otherwise memory stays
   // unchanged.
   /// Changes the mean `gradient` before the optimizer uses it. Null: unchanged.
   void (*correct)(const CorrectionNumbers& n, const Memory& memory, at::Tensor& gradient,
                   const at::Tensor& weights, const at::Tensor& finite) = nullptr;
-  /// Sees the weights before and after each update.
   void (*updated)(const CorrectionNumbers& n, const Memory& memory, const at::Tensor& before,
                   const at::Tensor& after, const at::Tensor& finite) = nullptr;
 };

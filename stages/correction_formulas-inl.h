@@ -83,7 +83,6 @@ struct DelayCompensated : OldWeights {
   const Number lambda;
 };
 
-/// Calls `with` with the rule's correction.
 template <class With>
 FORMULA void visit_correction(const CorrectionNumbers& n, const CorrectionMemory& m, float* oldest,
                               const With& with) {

@@ -9,7 +9,6 @@ DeadUnits::DeadUnits(const Stage& stage) {
     const bool silenced =
         index + 1 < network.size() && network.module(index + 1).describe() == "relu";
     for (const ParameterSpec& spec : network.module(index).parameters()) {
-      // Frozen parameters have no gradient.
       if (silenced && spec.name == "bias" && !stage.parameters().specs()[parameter].fixed) {
         biases_.push_back(parameter);
         units += std::size_t(spec.shape.front());

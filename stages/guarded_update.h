@@ -29,12 +29,10 @@ struct UpdateBuffers {
 at::Tensor check_and_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
                             at::Tensor& skipped, const at::Tensor& finite = {});
 
-/// The operator's argument `numbers`.
 struct NumbersArgument final : torch::CustomClassHolder {
   explicit NumbersArgument(const UpdateNumbers& n) : numbers(n) {}
   const UpdateNumbers numbers;
 };
-/// Addresses of state and memory, for our kernels.
 UpdateState state_of(const UpdateNumbers& n, const std::vector<at::Tensor>& state);
 CorrectionMemory memory_of(CorrectionRule rule, const Memory& memory);
 

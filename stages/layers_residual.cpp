@@ -33,7 +33,6 @@ void add_parameters(const Parts& parts, std::vector<ParameterSpec>& all) {
 at::Tensor run(const Parts& parts, at::Tensor y, Values p) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     y = parts[i].layer->forward({&y, 1}, p.subspan(2 * i, 2));
-    // An activation follows each norm but the last.
     if (i % 2 == 1 && i + 1 < parts.size()) y = at::relu(y);
   }
   return y;

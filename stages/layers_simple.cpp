@@ -27,7 +27,6 @@ std::unique_ptr<Layer> make_flatten(const LayerSpec&, ImageShape& shape, const I
     throw std::invalid_argument("flatten needs source.width and source.height to be set");
   }
   shape = {shape.channels * shape.height * shape.width, 1, 1};
-  // Flattened channels stay contiguous.
   return by_channel("flatten", [](const at::Tensor& x) {
     return x.reshape({x.size(0), -1, 1, 1});
   });

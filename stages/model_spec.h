@@ -1,4 +1,3 @@
-// The [model] table of a config.
 #pragma once
 
 #include <cstdint>
@@ -68,7 +67,6 @@ struct LayerField {
       member;
   std::int64_t least = 0, most = 0;  ///< of an integer
 };
-/// All keys but `type`.
 const std::vector<LayerField>& layer_fields();
 
 struct LayerKey {
@@ -88,7 +86,6 @@ struct LayerType {
                                  const ImageShape* joined);
 };
 
-/// Sorted by name.
 const std::vector<LayerType>& layer_types();
 /// Adds a type, before other threads use the table. Throws std::invalid_argument if the name is
 /// taken, or for a key that `[[model.layer]]` does not have.

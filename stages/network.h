@@ -56,7 +56,6 @@ class Network {
   /// Whether any parameter of modules [0, end) gets a gradient.
   bool learns_before(int end) const;
 
-  /// Remarks for people, one line each.
   std::vector<std::string> remarks;
 
  private:

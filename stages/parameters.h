@@ -12,7 +12,6 @@
 
 namespace millrace::stages {
 
-/// Same form as torch's state_dict.
 using StateDict = std::vector<std::pair<std::string, at::Tensor>>;
 
 // Prefixes of a checkpoint's entries that are not weights.

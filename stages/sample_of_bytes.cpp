@@ -15,7 +15,6 @@ void fill_sample(const at::Tensor& bytes, const at::Tensor& made) {
   sample.copy_(bytes.permute({2, 0, 1}).unsqueeze(0)).div_(at::full({}, 255, sample.options()));
 }
 
-// An operator, so that recordings see it.
 TORCH_LIBRARY_FRAGMENT(millrace, library) {
   library.def("sample_of_bytes(Tensor bytes, Tensor(a!) sample) -> ()",
               torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &fill_sample));

@@ -62,7 +62,6 @@ struct StageOptions {
 
 constexpr std::int64_t kNewest = -1;
 
-/// How gradients are accumulated.
 struct Adding {
   bool first = true;    ///< since the last update: overwrites the sum
   bool retain = false;  ///< preserve the activations for another backward
@@ -114,8 +113,6 @@ class Stage {
     has_local_ = false;
   }
 
-  // Computations.
-
   /// `inputs` of a forward, and a target, detached and in the layout that the stage computes in.
   Tensors entering(const Tensors& inputs) const;
   at::Tensor entering_target(const at::Tensor& target) const { return entering(target, false); }
@@ -159,7 +156,6 @@ class Stage {
   bool learns_locally() const { return options_.correction.kind == "local"; }
   /// Whether the stage learns from an auxiliary head's loss and the gradient from downstream.
   bool supervised() const { return head_ && !learns_locally(); }
-  /// Whether a forward has a loss.
   bool takes_target() const { return range_.last || head_; }
   /// Has updates apply the mean over replicas: `sums` are theirs, in the order of their samples,
   /// including this one's. They must outlive it in place; those on another device are copied.
@@ -179,7 +175,6 @@ class Stage {
   /// Overwrites parameters that are fixed, and so equal in every version. Other names are ignored.
   void set_fixed(const StateDict& state);
 
-  /// The newest version.
   Parameters& parameters() { return versions_[newest_buffer()]; }
   const Parameters& parameters() const { return versions_[newest_buffer()]; }
   const StageRange& range() const { return range_; }
@@ -225,7 +220,6 @@ class Stage {
                            SegmentGraph& graph, Gradients& gradients, bool with_parameters,
                            bool retain);
   Tensors finish(Gradients& gradients) const;
-  /// Whether gradients are passed on to the previous stage.
   bool passes_on() const { return !range_.first && !learns_locally() && learns_before_; }
   Tensors wanted_of(const Segment& segment, const Activations& activations) const;
   void add_found(const Segment& segment, const Activations& activations, const Tensors& found,

@@ -48,7 +48,6 @@ Tensors Stage::wanted_of(const Segment& segment, const Activations& activations)
   return wanted;
 }
 
-/// Accumulates the gradients of wanted_of().
 void Stage::add_found(const Segment& segment, const Activations& activations, const Tensors& found,
                       bool first) {
   const c10::NoGradGuard no_grad;

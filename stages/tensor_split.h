@@ -22,7 +22,6 @@ class Reducer {
   virtual void add_up(std::span<float> numbers, int place) = 0;
 };
 
-/// The argument `reducer` of the operator millrace::add_up.
 struct ReducerArgument final : torch::CustomClassHolder {
   explicit ReducerArgument(std::shared_ptr<Reducer> of) : reducer(std::move(of)) {}
   const std::shared_ptr<Reducer> reducer;

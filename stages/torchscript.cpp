@@ -178,7 +178,6 @@ std::shared_ptr<Network> make(const File& file, const ImageShape& input, bool ch
   return network;
 }
 
-/// Calls `use` with the opened file; errors name it.
 template <class Use>
 auto with_file(const std::string& file, const Use& use) {
   if (file.empty()) throw std::invalid_argument("model.file: preset \"file\" needs one");

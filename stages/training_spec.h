@@ -66,7 +66,7 @@ struct CorrectionSpec {
 
 std::vector<std::string> correction_names();
 
-/// One summand: a table of `task.loss`.
+/// A table of `task.loss`.
 struct LossTerm {
   std::string kind = "mse";  ///< see loss_types()
   double weight = 1;

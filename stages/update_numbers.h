@@ -15,7 +15,6 @@ struct type_identity {
 
 namespace millrace::stages {
 
-/// An optimizer without its formula.
 struct OptimizerInfo {
   const char* name;
   const char* keys[4] = {};   ///< of [optimizer], besides kind, lr and weight_decay
@@ -27,7 +26,6 @@ struct OptimizerInfo {
 /// A correction's formulas in the update's kernel (correction_formulas-inl.h).
 enum class CorrectionRule { none, discrepancy, weight_prediction, gap_aware, dc_asgd };
 
-/// A correction's constants.
 struct CorrectionNumbers {
   CorrectionRule rule = CorrectionRule::none;
   std::int64_t updates = 0;  ///< age of gradients

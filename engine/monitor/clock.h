@@ -1,4 +1,4 @@
-// Monotonic, so setting the system time does not disturb it.
+// A monotonic clock, so that setting the system time does not disturb it.
 #pragma once
 
 #include <chrono>

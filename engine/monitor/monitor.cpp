@@ -68,7 +68,6 @@ void Monitor::set_fps(double fps) {
   fps_ = fps;
   StageMeter* meter = meters_.data();
   for (const int count : replicas_) {
-    // Each replica gets every count-th frame.
     for (int i = 0; i < count; ++i)
       (meter++)->set_budget(fps > 0 ? std::int64_t(1e9 / fps * count) : 0);
   }

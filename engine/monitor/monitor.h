@@ -27,7 +27,6 @@ class StageMeter {
   /// When begin(), lap() or pass() was last called. Worker's thread.
   Clock::time_point last() const { return last_; }
   void finish();
-  /// Records a step timed elsewhere.
   void record(std::int64_t compute_ns, std::int64_t handoff_ns);
   /// Returns the time since the last begin(), lap() or pass() without counting it.
   std::int64_t pass(Clock::time_point now);
@@ -96,7 +95,6 @@ class Monitor {
   double fps() const { return fps_; }
   void forget_times();
 
-  /// `index`: Schedule::replica_id().
   StageMeter& meter(int index) { return meters_[std::size_t(index)]; }
   /// Records the prediction of a frame captured at `captured`. One thread at a time.
   void predicted(Clock::time_point captured, Clock::time_point now);

@@ -43,7 +43,6 @@ std::vector<double> rescaled(std::vector<double> module_ms, const std::vector<in
   return module_ms;
 }
 
-/// The number in a file, or 0 if there is none.
 double number_in(const fs::path& file) {
   double number = 0;
   std::ifstream(file) >> number;

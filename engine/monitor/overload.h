@@ -72,7 +72,6 @@ class Overload {
 
   explicit Overload(OverloadOptions options);
 
-  /// The caller carries out the change.
   Change judge(const Load& load);
   /// Frames that a load should average: several rounds of trained and skipped ones.
   std::int64_t window() const;

@@ -50,7 +50,6 @@ std::string rule_text(const Reading& r, const Verdict& verdict) {
       "T/N " + text(r.T_over_N) + " ms, slowest stage " + text(r.bottleneck) + " ms";
   if (!verdict.judged)
     return times + (r.budget > 0 ? " (" + verdict.reason + ")" : " (no rate to hold)");
-  // If a stage is too slow, the figures say so.
   const std::string why = r.holds && !verdict.holds ? " (" + verdict.reason + ")" : "";
   return times + " of 1/F " + text(r.budget) + " ms: " + (verdict.holds ? "HOLDS" : "FAILS") + why;
 }

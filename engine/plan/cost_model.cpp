@@ -26,7 +26,6 @@ StageCosts costs_of(const Profile& profile, int index) {
   return costs;
 }
 
-/// The slowest link between devices that share modules.
 const Link& worst_link(const Machine& machine, int tensor) {
   int level = 0;
   for (int first = 0; first + tensor <= machine.devices(); first += tensor)
@@ -124,7 +123,6 @@ CostModel::CostModel(const Profile& profile, const Machine& machine, const Metho
 }
 
 int CostModel::device(int place, int copy) const {
-  // Chunks go to the workers in turn.
   const int row = places_ / method_.virtual_stages + method_.idle;
   return method_.device(place % row, copy, row);
 }

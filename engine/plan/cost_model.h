@@ -59,7 +59,6 @@ struct StageTime {
   double period(Overlap overlap) const;
 };
 
-/// Bytes on one of a stage's devices.
 struct StageMemory {
   int versions = 1;  ///< of the weights
   int samples = 1;   ///< whose activations are held; with recompute, whose inputs

@@ -108,7 +108,6 @@ class CutSearch {
     const auto [replicas, threads] = widths_[width];
     return {begin, end, model_.places() - tail, replicas, threads};
   }
-  /// Independent of the period, so computed once.
   const Limits& memory_limits(int width, int tail) {
     Limits& limits = memory_limits_[width][tail];
     if (!limits.empty()) return limits;

@@ -128,7 +128,6 @@ std::vector<StageMemory> memory_of(const CostModel& model, const Cut& cut) {
   std::vector<StageMemory> list;
   for (const Stage& stage : cut.stages) list.push_back(model.memory(stage, int(cut.stages.size())));
   if (!model.entry().virtual_stages) return list;
-  // A worker's chunks share a device.
   const std::size_t workers = list.size() / std::size_t(model.method().virtual_stages);
   std::vector<double> stash, input;
   for (std::size_t chunk = 0; chunk < list.size(); ++chunk) {

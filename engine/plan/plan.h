@@ -50,7 +50,6 @@ struct Planned {
   /// The best plan of each method, best first, by time per sample, memory, oldest gradient. Not
   /// empty.
   std::vector<Plan> ranked;
-  /// The best other cut for the best plan's method.
   std::optional<Cut> next_cut;
 };
 

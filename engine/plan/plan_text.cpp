@@ -35,7 +35,6 @@ std::string list(const std::vector<std::string>& values) {
   return "[" + text + "]";
 }
 
-/// "cut [3, 7], replicas [2, 1, 1]".
 std::string cut_text(const std::vector<Stage>& stages) {
   std::vector<std::string> cut, replicas;
   bool wide = false;

@@ -77,7 +77,6 @@ class Lowering {
   int worker(int replica_id) const { return worker_[std::size_t(replica_id)]; }
   int stage(int replica_id) const { return stage_[std::size_t(replica_id)]; }
   bool last(int stage) const { return stage + 1 == schedule_.stages; }
-  /// The first sample that goes backward at `stage`.
   std::int64_t first_backward(int stage) const { return first_backward_[std::size_t(stage)]; }
   bool recomputes(int stage) const { return needs_[std::size_t(stage)].recompute; }
   /// Whether `action`'s gradient comes from a loss rather than from downstream. `own_losses`: every

@@ -19,7 +19,6 @@ enum class Op : std::uint8_t {
 /// PyTorch's letters: F, B, I and W for a backward's two parts; and ours: L local loss, R
 /// recompute, U update.
 char op_letter(Op op);
-/// "forward", "backward_input", ...
 const char* op_name(Op op);
 
 /// Whether `op` uses the gradient that downstream sent.
@@ -89,7 +88,6 @@ struct Schedule {
   int slots() const { return in_flight; }
   int versions_of(int stage) const { return versions.empty() ? 1 : versions[stage]; }
   int most_versions() const;
-  /// Whether the pipeline runs empty at each update.
   bool flushes() const { return group > 1 && most_versions() == 1; }
   int replicas_of(int stage) const { return replicas.empty() ? 1 : replicas[stage]; }
   int replica_of(int stage, std::int64_t sample) const { return int(sample % replicas_of(stage)); }

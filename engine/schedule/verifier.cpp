@@ -125,7 +125,6 @@ class Buffers {
   std::map<std::pair<Kind, int>, std::set<std::pair<std::int64_t, std::int64_t>>> meetings_;
 };
 
-/// A sample between its forward and the end of its backward.
 struct Kept {
   std::int64_t version = 0;
   bool activations = true;  ///< false: recompute comes first
@@ -161,7 +160,6 @@ std::int64_t samples_to_walk(const Schedule& schedule) {
 
 class Proof {
  public:
-  /// `finds_sets`: needed by sets().
   Proof(const Schedule& schedule, std::size_t capacity, bool finds_sets)
       : schedule_(schedule),
         capacity_(capacity),
@@ -195,7 +193,6 @@ class Proof {
     return fault("deadlock: what it waits for never comes");
   }
 
-  /// Valid after run().
   int sets(Buffers::Kind kind, int stage) const { return buffers_.sets(kind, stage); }
 
  private:

@@ -13,7 +13,6 @@ namespace millrace::engine {
 /// Throws std::invalid_argument, one line, for the first invalid value.
 void check_input(const Schedule& schedule, const SimulationInput& input);
 
-/// The last sample that fills the pipeline.
 std::int64_t last_of_prologues(const Schedule& schedule);
 
 /// Accumulates the times and memory of one run, and looks up its costs.

@@ -22,7 +22,6 @@ struct Turn {
   auto operator<=>(const Turn&) const = default;
 };
 
-/// A worker's position in its program.
 struct Walker {
   std::int64_t at = 0, end = 0;
   double free_ms = 0;  ///< when the previous action ended
@@ -124,7 +123,6 @@ class Run {
     turns_.push({ms, ms, order_++, worker});
   }
 
-  /// Replicas begin an update together.
   void meet(const Walker& walker) {
     const int stage = walker.now.action.stage, replicas = lowering_.replicas(stage);
     Meeting& meeting = meetings_[stage];

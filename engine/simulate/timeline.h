@@ -14,7 +14,6 @@ struct Cell {
   Action action;
   bool updates = false;
 
-  /// "B4(2)U".
   std::string text(bool with_stage) const {
     return action_text(action, with_stage) + (updates ? "U" : "");
   }
@@ -33,7 +32,6 @@ struct Staircase {
 /// Throws std::logic_error if the schedule deadlocks.
 Staircase draw_staircase(const Schedule& schedule, std::int64_t samples);
 
-/// An ANSI escape sequence.
 const char* terminal_colour(Op op);
 
 /// A line per worker: `width` characters, '#' for computing, '+' for hand-offs, '.' for idling, and

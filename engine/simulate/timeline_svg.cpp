@@ -123,7 +123,6 @@ class Picture {
     }
     seen_[kind] = true;
     const double width = x(end) - x(begin);
-    // A gap between neighbours where there is room.
     boxes_ += box(x(begin), y, width > 3 ? width - 0.7 : std::max(width, 0.6), kBox, letter(kind));
     Action action = event.action;
     action.version = -1;

@@ -40,7 +40,6 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
     add(from, to, false, -1, name);
   }
 
-  /// Ordered by start.
   std::vector<Span> spans() const {
     const auto kept = std::ptrdiff_t(count_ - lost());
     std::vector<Span> spans(ring_.begin(), ring_.begin() + kept);

@@ -6,7 +6,6 @@
 
 namespace millrace::io {
 
-/// Owns and closes a file descriptor. -1: none.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}

@@ -66,7 +66,6 @@ void write_stream(const std::string& path, std::string_view bytes) {
   if (out.close() != 0) fail(path);
 }
 
-/// Precedes the digits of a temporary's name.
 constexpr std::string_view kMark = ".tmp.";
 
 /// Earlier versions put a dot between the digits.

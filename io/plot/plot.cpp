@@ -44,7 +44,6 @@ constexpr int kPanelWidth = 320;         // least
 constexpr double kTitle = 17.0;
 constexpr double kLabel = 13.0;
 
-/// Position of the data and the axes around it.
 struct Plot {
   Axis x, y;
   double left = 0.0, right = 0.0, top = 0.0, bottom = 0.0;

@@ -20,7 +20,6 @@ std::string plain(double value, int digits) {
   char text[32];
   std::snprintf(text, sizeof text, "%.*g", digits, value);
   std::string out = text;
-  // "1e-05" to "1e-5".
   const std::size_t e = out.find('e');
   if (e != std::string::npos) {
     std::size_t zeros = e + 2;

@@ -1,4 +1,3 @@
-// Charts are drawn with Cairo.
 #pragma once
 
 #include <array>

@@ -25,7 +25,6 @@ std::int64_t FrameQueue::waiting() const {
   return accepted_ - gone;
 }
 
-// Empties `ready_` after a stop. Any thread.
 void FrameQueue::drop_waiting() {
   for (int slot; ready_.take(slot);) ++dropped_;
 }

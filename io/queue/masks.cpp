@@ -78,7 +78,6 @@ void spread(const cv::Mat& mask, const std::string& path, int classes, const Res
   out.assign(plane * classes, 0.0f);
   bool told = false;
   for (int y = 0; y < to.height; ++y) {
-    // Nearest neighbour by pixel centres.
     const auto* const row =
         mask.ptr<std::uint8_t>(from.y + (2 * y + 1) * from.height / (2 * to.height));
     for (int x = 0; x < to.width; ++x) {

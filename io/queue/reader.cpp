@@ -122,7 +122,6 @@ struct Reader::Work {
     fps.store(timeline.rate(), std::memory_order_relaxed);
   }
 
-  // False if stop() came first.
   bool wait_until_due() {
     const Clock::time_point now = Clock::now();
     if (delivered == 0 || now > start + frame.pts + kStall) start = now - frame.pts;
@@ -136,7 +135,6 @@ struct Reader::Work {
   }
   bool limit_reached() const { return options.limit > 0 && counted >= options.limit; }
 
-  // Used by the thread only.
   std::unique_ptr<Source> source;
   const std::shared_ptr<const StreamHealth> health;  // outlives the source
   FrameQueue& queue;                                 // not accessed once the thread is abandoned

@@ -30,7 +30,7 @@ struct ReaderOptions {
 /// Thread-safe.
 class Reader {
  public:
-  /// Starts the thread, which owns `source`. `queue` outlives this object.
+  /// `queue` outlives this object.
   Reader(std::unique_ptr<Source> source, FrameQueue& queue, ReaderOptions options);
   /// Stops and joins. Stops the queue, too, if the thread may be waiting for room in it.
   ~Reader();

@@ -7,7 +7,6 @@
 
 namespace millrace::io {
 
-/// How a picture is fitted to another aspect ratio.
 enum class Fit {
   stretch,  ///< width and height scale independently
   crop,     ///< the largest centred part with the right aspect ratio

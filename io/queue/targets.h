@@ -15,7 +15,6 @@ struct MaskError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A pixel of this value has no class.
 constexpr int kNoClass = 255;
 
 /// Throws MaskError unless `folder` holds masks whose names end in frame numbers. Decodes the first.

@@ -9,7 +9,6 @@ namespace millrace::io {
 
 using Clock = std::chrono::steady_clock;
 
-/// "64x48"
 inline std::string size_text(std::int64_t width, std::int64_t height) {
   return std::to_string(width) + "x" + std::to_string(height);
 }
@@ -32,7 +31,6 @@ struct Frame {
   std::vector<float> target;
 
   std::size_t bytes() const { return std::size_t(width) * height * channels; }
-  /// Resizes to this shape; storage is reused.
   void reshape(int wide, int high, int deep) {
     width = wide;
     height = high;

@@ -35,7 +35,7 @@ struct GstRelease {
 template <typename T>
 using GstOwned = std::unique_ptr<T, GstRelease>;
 
-/// The element of that name in `pipeline`; null if there is none.
+/// Null if there is none.
 inline GstOwned<GstElement> child(GstElement* pipeline, const char* name) {
   return GstOwned<GstElement>(gst_bin_get_by_name(GST_BIN(pipeline), name));
 }

@@ -14,7 +14,6 @@ constexpr guint kLeastHead = 2 << 10,
                 kMostHead = 64 << 10;      // bytes; a viewer may join during a picture
 constexpr std::size_t kPartHeaders = 512;  // bytes before a picture
 
-/// Whether `before` ends with the headers of a part.
 bool ends_in_headers(std::string_view before) {
   if (!before.ends_with("\n\r\n") && !before.ends_with("\n\n")) return false;
   std::string text(before.substr(before.size() - std::min(before.size(), kPartHeaders)));

@@ -62,7 +62,6 @@ struct Follower {
   std::string origin;
 };
 
-/// The pipelines that may read from `source`.
 std::vector<Follower> readers_of(GstElement* source) {
   std::vector<Follower> all;
   const std::lock_guard lock(kept_mutex);

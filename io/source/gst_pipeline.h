@@ -68,7 +68,6 @@ class GstTrouble {
   /// Empties the bus; true once there was an error.
   bool look();
   bool found() const { return !cause_.empty(); }
-  /// Throws that error as a SourceError.
   [[noreturn]] void raise(const SourceOptions& options) const;
 
  private:

@@ -61,7 +61,7 @@ class LiveLabels {
   /// {"class": "day"} labels every frame from now on, null none; {"frame": 17, "class": "day"}
   /// labels that frame alone. Returns "" or a one-line error.
   std::string hear(std::string_view text);
-  /// The label of frames from now on; "": none.
+  /// "": none
   std::string now() const;
   /// The class of frame `number`, the next one; -1: none.
   int of(std::int64_t number);

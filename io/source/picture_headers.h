@@ -18,7 +18,6 @@ class JpegHeaders {
  public:
   /// Continues with `bytes`; the largest picture whose header ends there, if any.
   std::optional<PictureSize> read(std::string_view bytes);
-  /// Whether the end of a picture was read.
   bool ended() const { return ended_; }
   /// Whether all three colours have equal sampling factors other than 1, which some decoders get
   /// wrong.

@@ -59,7 +59,6 @@ void hear(void*, int level, const char* format, va_list values) {
   ffmpeg_complaint.erase(ffmpeg_complaint.find_last_not_of(" .\n") + 1);
 }
 
-/// "WHAT", with FFmpeg's reason.
 std::string why(const std::string& what, int error) {
   char text[AV_ERROR_MAX_STRING_SIZE] = "";
   av_strerror(error, text, sizeof text);

@@ -12,7 +12,6 @@ namespace {
 
 using std::chrono::milliseconds, std::chrono::nanoseconds;
 
-// Frames decoded before a break are delivered for this long.
 constexpr milliseconds kDrainLimit(500);
 // A recording silent for this long has hung, or its demuxer has.
 constexpr int kFileSilence = 3;  // times the limit for the first picture
@@ -166,7 +165,7 @@ class GStreamerSource : public Source {
             !known(network_source().get(), GST_FORMAT_BYTES));
   }
 
-  // The element that reads the URI; null without uridecodebin.
+  // Null without uridecodebin.
   GstOwned<GstElement> network_source() const {
     const GstOwned<GstElement> from = child(parts_.pipeline.get(), kFrom);
     GstElement* source = nullptr;

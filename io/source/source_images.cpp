@@ -25,7 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The paths of a stream of pictures, in order.
 class PictureNames {
  public:
   PictureNames(const std::string& text, std::uint64_t seed) {

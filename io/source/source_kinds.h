@@ -11,7 +11,6 @@
 
 namespace millrace::io {
 
-/// Frames per second of a source without a rate.
 inline double rate_or_default(double fps) {
   return fps > 0.0 ? fps : 25.0;
 }

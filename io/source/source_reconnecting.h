@@ -28,14 +28,12 @@ class Backoff {
     reset();
   }
 
-  /// The next wait, from `least` to `most`.
   milliseconds next() {
     const milliseconds floor = std::max(least_, ceiling_ / 2);
     std::uniform_int_distribution<std::int64_t> draw(floor.count(), ceiling_.count());
     ceiling_ = std::min(2 * ceiling_, most_);
     return milliseconds(draw(random_));
   }
-  /// Shortens the next wait, after a success.
   void reset() { ceiling_ = std::min(2 * least_, most_); }
 
  private:

@@ -143,7 +143,6 @@ void set_parameter(const SourceOptions& options, std::string_view name, std::str
                                   "\"");
 }
 
-/// Options from the URI. Throws SourceError.
 StreamOptions asked_of(const SourceOptions& options) {
   const std::string rest = split_uri(options.uri).rest;
   const std::size_t question = std::min(rest.find('?'), rest.size());

@@ -5,7 +5,6 @@
 
 namespace millrace::io {
 
-/// SplitMix64.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -15,7 +14,7 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
-  /// 0 .. bound-1; 0 for a bound below 1.
+  /// 0 for a bound below 1.
   std::int64_t below(std::int64_t bound) {
     return bound < 1 ? 0 : std::int64_t(next() % std::uint64_t(bound));
   }

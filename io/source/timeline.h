@@ -60,7 +60,6 @@ class Timeline {
   /// Announces that the next stamp is from another connection or another pass over a file.
   void broke_off() { broken_off_ = true; }
 
-  /// The recent frame time without losses.
   nanoseconds usual() const { return usual_; }
   /// Frames per second, from the source or from the stamps; 0 until enough stamps have been seen.
   double rate() const { return rate_known_ ? 1e9 / double(made_up().count()) : 0.0; }

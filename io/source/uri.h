@@ -32,7 +32,6 @@ std::string authority_error(const Uri& uri, int least_port = 1);
 /// Decodes "%20" etc. A "%" without two hexadecimal digits stays.
 std::string percent_decoded(std::string_view text);
 
-/// The path of file://PATH, file:PATH or a bare path.
 std::string file_path(const Uri& uri);
 
 }  // namespace millrace::io

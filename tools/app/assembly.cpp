@@ -198,7 +198,6 @@ void check_told(const Config& config, const stages::ImageShape& sample,
     Teacher(config, sample, made);
 }
 
-/// Refuses keys of another preset.
 void check_preset(const Config& config, const std::string& preset) {
   if (preset == "partime-cnn") return;
   for (const auto& [key, plain] :

@@ -32,7 +32,6 @@ auto check_key(const Config& config, const std::string& key, const Check& check)
 /// How many past frames a sample holds, and whether the network predicts a change. Throws
 /// ConfigError.
 stages::Forecast forecast_of(const Config& config);
-/// [model], with "auto" resolved.
 stages::ModelSpec model_of(const Config& config);
 
 /// `config` with open choices filled in from `options`, so that it reproduces the run.
@@ -58,7 +57,6 @@ bool told_live(const Config& config);
 /// optimizer's kind or schedule. Keys that the config sets stay. See docs/old-gradients.md.
 void choose_correction(const Config& config, const engine::Schedule& schedule,
                        engine::TrainerOptions& options);
-/// Whether the optimizer has a running mean of gradients.
 bool has_beta1(const stages::OptimizerSpec& optimizer);
 /// "inverse-age (auto): rate / (1 + age in frames), adam's beta1 0".
 std::string describe_correction(const Config& config, const engine::TrainerOptions& options);

@@ -95,7 +95,6 @@ GivenRun::GivenRun(const Config& config, const stages::ImageShape& frame, bool t
 GivenRun::~GivenRun() {
   if (!running_.valid()) return;
   stop();
-  // The last stage may be waiting for room.
   for (GivenResult result; running_.wait_for(0s) != std::future_status::ready;)
     results_->wait_dequeue_timed(result, 10ms);
 }

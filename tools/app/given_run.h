@@ -85,7 +85,6 @@ class GivenRun {
   /// The next result in frame order, if it arrives within `patience`: once all frames of its update
   /// are predicted. Frames without an update have none. Rethrows a worker's exception.
   std::optional<GivenResult> next(std::chrono::milliseconds patience);
-  /// Whether all results have been returned.
   bool over() const { return closed_ && complete_ == 0; }
 
   stages::ImageShape prediction_shape() const;
@@ -129,7 +128,6 @@ class GivenRun {
   std::deque<GivenResult> held_;
   /// how many of `held_` may be returned: their updates are done
   std::size_t complete_ = 0;
-  // The giving thread's.
   std::int64_t given_ = 0;
   std::optional<io::Timeline> timeline_;
   engine::Clock::time_point last_;

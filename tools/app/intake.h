@@ -48,7 +48,6 @@ struct Intake {
         queue(queue_capacity(config, drop, given != nullptr), drop),
         resizer(resizer_options(config, info)) {}
 
-  /// Shape of a sample's input.
   stages::ImageShape shape() const {
     return {config.source.channels, resizer.height(), resizer.width()};
   }

@@ -83,7 +83,6 @@ class OverloadWatch {
   /// Frames have recently taken longer than 1/F, and no remedy is left.
   bool late() const { return overload_.late(); }
   std::int64_t train_every() const { return train_every_.load(std::memory_order_relaxed); }
-  /// The report's "overload": the policy, its state and the latest changes.
   nlohmann::ordered_json report() const {
     return {{"policy", policy_},
             {"late", overload_.late()},

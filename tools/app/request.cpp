@@ -14,7 +14,6 @@
 namespace millrace::app {
 namespace {
 
-/// Makes the sinks in output.sinks, "NAME:ARGUMENT" each, from plug-ins.
 std::vector<std::unique_ptr<Sink>> make_sinks(const Config& config) {
   std::vector<std::unique_ptr<Sink>> made;
   for (const std::string& asked : config.output.sinks) {

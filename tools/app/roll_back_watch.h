@@ -9,7 +9,7 @@
 
 namespace millrace::app {
 
-/// Reports the guard's roll-backs, at most once a minute. Thread-bound.
+/// Thread-bound.
 class RollBackWatch {
  public:
   /// One line on the roll-backs since the last line, or "". `all`: does not wait for a minute to

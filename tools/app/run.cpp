@@ -18,7 +18,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The main thread's work, repeated while the pipeline runs.
 void look(RunParts& p, std::int64_t limit) {
   p.console.look();
   // Frames left over at the end say nothing about the rate, unless the run is over this soon.
@@ -204,7 +203,6 @@ std::vector<std::string> Run::save() {
       failures.push_back(error.what());
     }
   };
-  // Weights come first.
   write(whole ? p.request.config.checkpoint.dir : "", [&](const std::string&) {
     if (!records.checkpointer) return;  // nothing is learned
     records.checkpointer->finish();

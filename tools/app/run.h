@@ -81,7 +81,6 @@ struct Stopped : std::runtime_error {
 /// Including this header needs no LibTorch.
 class Run {
  public:
-  /// Checks the config and opens the source.
   explicit Run(const Config& config, RunOptions options = {});
   ~Run();
 
@@ -104,7 +103,6 @@ class Run {
   std::string reload();
   /// Writes every output in the config, even if others fail. Returns a line per failure.
   std::vector<std::string> save();
-  /// Writes only the weights, as safetensors.
   void save_weights(const std::string& path) const;
 
   std::array<int, 3> shape() const;  ///< of a prediction's input: channels, height, width

@@ -66,7 +66,6 @@ Response welcome(const Site& site, const Request& request) {
   return response;
 }
 
-/// Result of a command.
 struct Outcome {
   http::status status = http::status::accepted;
   std::string why = {};  ///< why it was refused

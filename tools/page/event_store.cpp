@@ -39,7 +39,6 @@ std::string contents(const fs::path& path, std::size_t most) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// An empty object if there is none.
 Json object_in(const fs::path& path) {
   Json json = Json::parse(contents(path, kMostText), nullptr, /*allow_exceptions=*/false);
   return json.is_object() ? json : Json::object();

@@ -32,7 +32,6 @@ std::string_view without_port(std::string_view host) {
   return bracket != std::string_view::npos && colon < bracket ? host : host.substr(0, colon);
 }
 
-// The value of cookie `name` in "a=1; b=2".
 std::string_view cookie_value(std::string_view cookies, std::string_view name) {
   while (!cookies.empty()) {
     std::string_view one = cookies.substr(0, cookies.find(';'));

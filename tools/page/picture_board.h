@@ -70,7 +70,6 @@ class Board {
   Value value_;  ///< the run's while asked, the viewer's while shown
 };
 
-/// The source's own frames, in their own size.
 using FrameBoard = Board<io::Frame>;
 
 /// Pictures of samples. Never allocates after construction.

@@ -21,7 +21,6 @@ using Bytes = std::shared_ptr<const std::string>;
 /// no pixels.
 cv::Mat shown(const io::Frame& frame);
 
-/// The input as a PNG file.
 std::string png_of_input(const Pictures& pictures);
 
 /// One sample's pictures as JPEG files, encoded on first use: a copy of a PictureBoard's pictures,

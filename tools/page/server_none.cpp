@@ -1,4 +1,3 @@
-// Stub for builds without the page's libraries.
 #include <stdexcept>
 
 #include "tools/page/server.h"

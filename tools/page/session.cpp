@@ -121,7 +121,6 @@ net::awaitable<bool> send(Socket& socket, Line& line, Bytes message, bool text) 
   co_return !error;
 }
 
-/// Sends state and pictures over a WebSocket until the viewer leaves.
 net::awaitable<void> watch_live(Site& site, beast::tcp_stream stream, Line& line, Request request) {
   const auto socket = std::make_shared<Socket>(std::move(stream));
   line.hang_up = [socket] { beast::get_lowest_layer(socket->ws).close(); };
@@ -148,7 +147,6 @@ net::awaitable<void> watch_live(Site& site, beast::tcp_stream stream, Line& line
   beast::get_lowest_layer(socket->ws).close();  // also ends the reader
 }
 
-/// Sends one of kPictureNames as the parts of an endless response.
 net::awaitable<void> watch_picture(Site& site, beast::tcp_stream& stream, std::size_t index) {
   boost::system::error_code error;
   const auto write = [&](const auto& buffers) {

@@ -1,4 +1,3 @@
-// State that a server's connections share.
 #pragma once
 
 #include <functional>
@@ -126,7 +125,6 @@ class Publisher {
     if (ready_ > 0 && subject_.camera) subject_.camera->ask();
   }
 
-  /// Stores the picture with which an event began.
   void take_event() {
     if (!subject_.event_picture) return;
     const Pictures* const began = subject_.event_picture->take();
@@ -198,7 +196,7 @@ class Enrolled {
   std::list<Line>::iterator at_;
 };
 
-/// Handles a connection from its first request to its end. Errors end it silently.
+/// Errors end the connection silently.
 boost::asio::awaitable<void> serve(Site& site, boost::asio::ip::tcp::socket socket);
 
 /// The response to any request but /live and /picture, which stay open.
@@ -206,7 +204,6 @@ Response answer(Site& site, const Request& request);
 Response crowded(const Request& request);
 /// Whether this request may be answered; otherwise `refusal` is the response.
 bool admitted(const Site& site, const Request& request, Response& refusal);
-/// "/state" of "/state?x=y".
 std::string_view path_of(const Request& request);
 
 }  // namespace millrace::page

@@ -13,7 +13,6 @@
 namespace millrace::engine::schedules {
 namespace {
 
-/// The order in which a worker processes its stages' samples.
 struct Order {
   int workers, chunks;
   /// Chunk (counted from the last for backwards) and sample of the k-th forward or backward of a

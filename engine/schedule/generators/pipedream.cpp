@@ -65,7 +65,6 @@ Schedule pipedream_schedule(const ScheduleSpec& spec) {
     const int count = replicas[stage];
     schedule.versions.push_back(int(behind(stage)) + 1);
     for (int replica = 0; replica < count; ++replica) {
-      // In round k the worker runs its k-th sample.
       const auto forward = [&](std::int64_t round) {
         const std::int64_t m = round * count + replica;
         return Action{Op::forward, stage, m, m, schedule.version_rule(stage, m)};

@@ -58,7 +58,6 @@ std::string alert_json(const Alert& alert, const std::string& source) {
   json["snapshot"] = alert.snapshot;
   json["clip"] = alert.clip;
   json["source"] = io::redacted(source);
-  // Paths need not be UTF-8.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -204,7 +203,6 @@ void Alerts::write_snapshot(Slot& slot) {
   last_snapshot_ = path;
 }
 
-/// Writes the event as JSON beside its picture.
 void Alerts::write_sidecar(const Slot& slot) {
   const std::filesystem::path picture = slot.alert.snapshot;
   io::write_whole(std::filesystem::path(picture).replace_extension(".json"),

@@ -52,7 +52,6 @@ class ClipRecorder {
     left_ = before_;
     return true;
   }
-  /// Ends the current clip early: no more frames come.
   void end() {
     if (left_ < 0) return;
     left_ = -1;

@@ -1,4 +1,3 @@
-// Stubs for builds without libmosquitto.
 #include <stdexcept>
 
 #include "tools/app/alerts/channels.h"

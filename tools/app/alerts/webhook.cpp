@@ -49,7 +49,6 @@ std::string request_of(const std::string& url, const std::string& json) {
 
 struct TimedOut {};
 
-/// Returns when `socket` is ready for `events`; throws TimedOut.
 void wait(int socket, short events, Clock::time_point limit) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit - Clock::now()).count();
   pollfd wanted{socket, events, 0};

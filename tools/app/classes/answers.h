@@ -16,7 +16,6 @@
 
 namespace millrace::app {
 
-/// The predicted class of one frame.
 struct Answer {
   std::int16_t label = -1;  ///< -1: no class is known yet, or `neither`
   bool neither = false;     ///< the frame is unlike every class
@@ -53,7 +52,6 @@ class Answers final : public engine::Observer {
   }
   void predicted(engine::Sample&, float) override {}
 
-  /// The answer for the latest frame.
   Answer now() const { return now_.load(std::memory_order_relaxed); }
   /// The class's name; "": none is known yet.
   std::string name(const Answer& answer) const {

@@ -55,7 +55,6 @@ double cross_entropy(const at::Tensor& scores, const at::Tensor& labels, const a
 
 }  // namespace
 
-/// The ridge regression of frames' classes on their features.
 struct Ridge {
   /// `gram` [n,n]: products of features; `classes_of`: the class of each frame; `centred`: a bias
   /// takes up the mean.

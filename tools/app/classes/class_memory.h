@@ -72,7 +72,6 @@ class ClassMemory {
     std::int64_t solved = 0;           ///< times
     std::string likeness;              ///< Likeness::json(), for a weights file
   };
-  /// At the latest solution.
   Told told() const {
     const std::lock_guard lock(mutex_);
     return all_told_;

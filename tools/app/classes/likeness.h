@@ -61,7 +61,6 @@ class Likeness {
   bool knows(std::size_t label) const {
     return label < classes_.size() && !classes_[label].mean.empty();
   }
-  /// Whether any class is known.
   bool any() const {
     return std::ranges::any_of(classes_, [](const Known& known) { return !known.mean.empty(); });
   }

@@ -121,7 +121,6 @@ struct Config {
 
   /// Sets "table.key" to `value`, in TOML's syntax; a bare word is a string. Throws ConfigError.
   void set(const std::string& key, const std::string& value);
-  /// An error about `key`, with the place where it was set.
   ConfigError error(const std::string& key, const std::string& what) const;
 };
 
@@ -136,7 +135,6 @@ bool names_source(const Config& config);
 /// The named config file, or the defaults with that source.
 Config load_argument(const std::string& argument, std::vector<std::string> settings);
 
-/// Parses config text; `name` is used in errors.
 Config parse_config(const std::string& text, const std::string& name,
                     const std::vector<std::string>& settings);
 

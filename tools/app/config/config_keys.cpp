@@ -122,7 +122,6 @@ Range threads() {
           }};
 }
 
-/// Negative: "auto".
 Range share() {
   return {.least = 0, .most = 0.99, .text = "\"auto\" or a number from 0 to 0.99", .automatic = -1};
 }

@@ -37,7 +37,6 @@ struct ConfigKey {
   /// Stores the value; false if it is out of range.
   bool set(Config& config, const toml::node& node) const;
   std::string show(const Config& config) const;
-  /// "a whole number from 0 to 16384".
   std::string may_hold(const Config& config) const;
 };
 

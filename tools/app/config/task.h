@@ -7,7 +7,6 @@
 
 namespace millrace::app {
 
-/// Where a sample's target comes from.
 enum class TargetFrom {
   input,        ///< the input itself
   later_frame,  ///< the frame task.horizon frames later

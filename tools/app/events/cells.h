@@ -7,7 +7,6 @@
 
 namespace millrace::app {
 
-/// A value for each cell, row by row.
 struct Cells {
   Cells() = default;
   Cells(int rows, int columns, float value = 0)

@@ -9,7 +9,6 @@
 
 namespace millrace::app {
 
-/// Why an event was raised.
 enum class Reason { local, picture, frozen, covered, moved, light, camera };
 inline constexpr const char* kReasonNames[] = {"local", "picture", "frozen", "covered",
                                                "moved", "light",   "camera"};

@@ -61,7 +61,6 @@ class Novelty {
  public:
   Novelty(int channels, int height, int width, NoveltyOptions options);
 
-  /// Whether the picture is unexpected.
   bool see(const Sight& now);
   /// The event that began with the latest picture, or null. Thread of see().
   const NoveltyEvent* begun() const { return begun_ ? &*begun_ : nullptr; }
@@ -77,7 +76,6 @@ class Novelty {
   std::int64_t events() const { return events_.load(std::memory_order_acquire); }
   std::int64_t events_of(Reason reason) const { return by_reason_[std::size_t(reason)]; }
   double event_peak() const { return event_peak_; }
-  /// The latest events, oldest first.
   std::vector<NoveltyEvent> latest() const;
   std::optional<NoveltyEvent> last() const;
 

@@ -14,7 +14,6 @@ constexpr float kStiller = 4;            ///< times below the least so far
 constexpr float kUniform = 0.25f;        ///< of the usual gradients
 constexpr int kFarRight = 12, kFarDown = 8, kCoarse = 4;  ///< half pixels
 
-/// Mean absolute gradient.
 float gradients(const std::vector<float>& grey, int height, int width) {
   float across = 0, down = 0;
   for (int y = 0; y < height; ++y) {

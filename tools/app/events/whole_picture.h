@@ -24,7 +24,6 @@ class WholePicture {
   };
   /// Restarts the background after a change of scene.
   Found see(const Reduced& now, Background& background, bool settled);
-  /// Whether an event is going on.
   bool active() const { return active_; }
   float changed_share() const { return share_; }
 

@@ -20,7 +20,6 @@ using namespace std::chrono;
 
 constexpr seconds kPatience{5};  // for a slow reader, at the end
 
-/// Whether a crash or a full disk cut the last line short.
 bool ends_amid_a_line(const std::string& path) {
   const io::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};

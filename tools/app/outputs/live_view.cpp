@@ -127,7 +127,6 @@ page::FrameBoard* LiveView::show_camera() {
   run_.intake.seen = [as, board = camera_](const io::Frame& frame) {  // may outlive this view
     io::Frame* const room = board->room();
     if (!room) return;
-    // The part of the frame that the network sees.
     const io::Region view = io::clipped(as.region, frame.width, frame.height);
     const io::Region part = io::place(view, as.width, as.height, as.fit).from;
     *room = io::Resizer({.width = part.width, .height = part.height, .region = part}).fit(frame);

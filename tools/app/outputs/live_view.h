@@ -26,7 +26,6 @@ class MqttView {
   /// All arguments outlive the view; any thread may call `look`. `alerts` may be null.
   MqttView(const Config& config, std::function<page::Snapshot()> look, const Alerts* alerts,
            page::Controls& controls);
-  /// Publishes "offline", within a second.
   ~MqttView();
 
   /// News for users, reported once: connected, away, a message that can't be executed. Any thread.

@@ -20,7 +20,6 @@ MeanFrame::MeanFrame(const stages::ImageShape& target, const stages::LossSpec& l
       // Equal probabilities at the start, as of one sample spread over all classes.
       seen_(loss_.scores() ? 1 : 0) {
   tensor_of(mean_.data(), shape_).copy_(loss_.prior(tensor_of(mean_.data(), shape_)));
-  // Classes are counted per pixel.
   if (single_ && single_->scores && shape_.height * shape_.width > 1) single_ = nullptr;
   if (single_) return;
   for (const float mean : mean_) counts_.push_back(mean > 0 ? 1.0f : 0.0f);

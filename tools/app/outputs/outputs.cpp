@@ -114,7 +114,6 @@ std::vector<Named> inputs_of(const Config& config) {
   return all;
 }
 
-/// Whether `path` is one of the source's pictures.
 bool is_read(const Config& config, const std::string& path) {
   std::error_code error;
   const io::Uri source = io::split_uri(config.source.uri);

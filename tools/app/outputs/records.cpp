@@ -35,7 +35,6 @@ NoveltyOptions novelty_options(const Config& config, const Intake& intake) {
   return options;
 }
 
-/// Names of classes; none: they are numbers.
 std::vector<std::string> class_names(const Request& request) {
   return request.labels ? request.labels->classes() : request.config.task.classes;
 }

@@ -114,7 +114,6 @@ class VideoOut final : public engine::Observer {
     writer_->write(both_);
   }
   void predicted(engine::Sample&, float) override {}
-  /// Throws std::runtime_error if writing failed.
   void finish() { writer_->finish(); }
   const io::VideoWriter& writer() const { return *writer_; }
 
@@ -155,7 +154,6 @@ struct Records {
   std::unique_ptr<engine::Checkpointer> checkpointer;
 
  private:
-  /// Makes `memory` learn from the frames' labels.
   void remember(ClassMemory& memory);
   void count_in_trace(const io::FrameQueue& queue);
   /// The newest picture of a sample: the frame that was to be predicted, or the input. Null: it has

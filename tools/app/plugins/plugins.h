@@ -19,7 +19,6 @@ void load_plugin(const std::string& path);
 int plugins_loaded();
 
 struct SinkType;
-/// Sinks added by plug-ins.
 const std::vector<SinkType>& sink_types();
 
 }  // namespace millrace::app

@@ -131,7 +131,6 @@ class Follower {
                             std::move(options));
     grid_.pipeline().on_end_of_stream = nullptr;
   }
-  /// Waits for the reader. Call it after the run.
   SourceReport end_source() {
     intake_->stop();
     engine::FrameCounts frames = intake_->frames(outcome_);

@@ -89,7 +89,6 @@ class LockstepFeed final : public engine::Feed {
     peer.heard = false;
     exchange_.start(peer.in);
   }
-  /// Under the mutex.
   bool hears(Peer& peer) {
     peer.heard = peer.heard || exchange_.over(peer.in);
     return peer.heard;

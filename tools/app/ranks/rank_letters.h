@@ -54,7 +54,6 @@ struct RankPlan {
   stages::StateDict weights;  ///< with optimizer state
 };
 
-/// How the source of one of several pipelines behaved.
 struct SourceReport {
   std::string uri;
   engine::FrameCounts frames;

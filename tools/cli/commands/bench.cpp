@@ -8,7 +8,6 @@
 namespace millrace::cli {
 namespace {
 
-/// Passes all words on to the benchmark program, including --help.
 void add_options(CLI::App& options, const CLI::App*& self) {
   options.prefix_command();
   options.set_help_flag();

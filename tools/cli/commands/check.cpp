@@ -125,7 +125,7 @@ void print_replay(const app::Config& config, const engine::TrainerOptions& optio
   if (replay != "none") std::cout << "#   replay " << replay << "\n";
 }
 
-/// Prints the source. Throws ConfigError for a malformed URI.
+/// Throws ConfigError for a malformed URI.
 void describe_source(const app::Config& config) {
   const auto check = [&](const char* key, const std::string& uri) {
     io::SourceOptions options = app::source_options(config);

@@ -22,7 +22,6 @@
 
 namespace millrace::cli {
 
-/// By position in the help.
 static std::multimap<int, Command>& commands() {
   static std::multimap<int, Command> table;
   return table;

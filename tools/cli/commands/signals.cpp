@@ -31,7 +31,6 @@ void on_hangup(int) {
 
 bool has_terminal = false;  // may have been closed
 
-/// Whether this process's terminal is still open.
 bool terminal_is_there() {
   const int terminal = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
   if (terminal >= 0) close(terminal);

@@ -30,7 +30,6 @@ using engine::plan::bytes_text, engine::plan::Profile, engine::plan::StageCosts;
 constexpr std::int64_t kMostListed = 1'000'000, kMostUnasked = 20'000'000;
 
 struct SimulateArguments : engine::ScheduleSpec {
-  // Per sample.
   engine::GivenCosts costs;                   ///< gradients are as large as activations
   std::string profile;                        ///< instead of costs: JSON, or PipeDream's graph.txt
   int frames = 1;                             ///< of graph.txt's minibatch

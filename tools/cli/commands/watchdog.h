@@ -16,7 +16,6 @@ class Watchdog {
   /// Reads from the environment whether systemd listens and its watchdog interval.
   Watchdog();
 
-  /// Call when the source is open and the pipeline runs.
   void ready();
   /// Call it often, with the number of frames trained and a line for `systemctl status`. Notifies
   /// at most four times within WatchdogSec, and only if `frames` has grown.

@@ -1,4 +1,3 @@
-// Stubs for builds without libsystemd.
 #include "tools/cli/commands/watchdog.h"
 
 namespace millrace::cli {

@@ -197,7 +197,6 @@ NamedReport read_report(const std::string& path) {
 std::string compare_text(const std::vector<NamedReport>& runs) {
   std::vector<std::string> head = {""};
   for (const NamedReport& run : runs) head.push_back(run.name);
-  // One table, so that all columns align.
   Table table = {head};
   const Table asked = asked_table(runs), figures = figures_table(runs);
   table.insert(table.end(), asked.begin(), asked.end());
