@@ -10,7 +10,7 @@
 namespace millrace::engine {
 namespace {
 
-/// By worker: how many of its actions are known to be done.
+/// [worker]: how many of its actions are known to be done.
 using Knowledge = std::vector<std::int64_t>;
 
 /// A vector clock: what each worker knows of the others from signals alone.

@@ -40,7 +40,7 @@ class InStep {
   std::int64_t next_ = 0;
 };
 
-/// Gives the newest frame, whatever its number.
+/// Gives the newest frame, ignoring its number.
 class Newest {
  public:
   Newest(std::unique_ptr<Source> source, const ResizerOptions& size)

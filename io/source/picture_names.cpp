@@ -18,7 +18,7 @@ bool digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// By its ending: unreadable pictures are reported, not skipped.
+/// Judges by the ending: unreadable pictures are reported, not skipped.
 bool is_picture(const fs::path& path) {
   static const std::set<std::string> endings = {
       ".apng", ".avif", ".bmp", ".cur",  ".dds", ".dib",  ".exr",  ".gif", ".hdr", ".heic",

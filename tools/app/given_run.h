@@ -80,7 +80,7 @@ class GivenRun {
   std::int64_t give(const float* input, const float* target, double time = 0,
                     std::int64_t segment = 0);
   void end();
-  /// Also discards waiting frames.
+  /// Discards waiting frames, too.
   void stop();
   /// The next result in frame order, if it arrives within `patience`: once all frames of its update
   /// are predicted. Frames without an update have none. Rethrows a worker's exception.
@@ -121,7 +121,7 @@ class GivenRun {
   mutable std::mutex mutex_;  ///< guards learning_ and asking_
   bool learning_ = false;
   mutable std::vector<std::promise<std::string>*> asking_;
-  // Of the latest start().
+  // The state of the latest start().
   std::unique_ptr<Results> results_;  ///< a negative index ends them; full: the last stage waits
   std::future<void> running_;
   bool closed_ = true;

@@ -128,7 +128,7 @@ class RunLog final : public engine::Observer {
     target_.resize(sample.shown_target().size());
     prediction_.resize(mean_frame_.mean().size());
   }
-  // Of the last sample, after the run.
+  // The last sample's pictures, after the run.
   const float* input() const {
     return input_.empty() ? last_->shown_input().data() : input_.data();
   }

@@ -111,7 +111,7 @@ class Outlet {
     const std::lock_guard lock(mutex_);
     return dropped_;
   }
-  /// Of the latest prediction.
+  /// The loss of the latest prediction.
   double loss() const {
     const std::lock_guard lock(mutex_);
     return loss_;

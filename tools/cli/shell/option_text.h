@@ -19,7 +19,7 @@ std::string completion(const CLI::App& program, const std::vector<app::KeyEntry>
 
 /// "-f" and "--format"; for a positional argument, its one name.
 std::vector<std::string> names_of(const CLI::Option& option);
-/// Its allowed values; empty: any.
+/// Allowed values; empty: any.
 std::vector<std::string> choices_of(const CLI::Option& option);
 
 }  // namespace millrace::cli
