@@ -28,9 +28,9 @@ class Arena {
   std::vector<Block> blocks_;  ///< each larger than the last
 };
 
-/// While it lives, what a body recorded on this thread allocates, and still holds at its end, moves
-/// to `arena`, which outlives the recording: for samples of which one is done with its activations
-/// before the next one's forward.
+/// While it lives, what a body recorded on this thread allocates and still holds at its end moves
+/// to `arena`, which outlives the recording. For samples whose activations are free before the next
+/// one's forward.
 class KeptIn {
  public:
   explicit KeptIn(Arena& arena);
@@ -38,7 +38,7 @@ class KeptIn {
   KeptIn(const KeptIn&) = delete;
   KeptIn& operator=(const KeptIn&) = delete;
   static Arena* current();  ///< null: none
-  /// Within a body: `tensor`'s memory stays where it is, since others read it later.
+  /// Within a body: leaves `tensor`'s memory where it is, since others read it later.
   static void exclude(const at::Tensor& tensor);
   /// The storages excluded since the last call.
   static std::vector<const c10::StorageImpl*> take_excluded();

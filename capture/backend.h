@@ -22,8 +22,8 @@ struct OperationInfo {
 };
 
 /// A mark in a backend's work that other backends wait for on their devices. Only the backend that
-/// made it signals it. A wait refers to the signal launched last: the waiting launch follows it in
-/// program order, and the next signal follows every such wait (tokens and slots ensure both).
+/// created it signals it. A wait refers to the signal launched last: the waiting launch follows it
+/// in program order, and the next signal follows every such wait (tokens and slots ensure both).
 class Event {
  public:
   virtual ~Event() = default;
@@ -33,7 +33,7 @@ class Event {
 class Recording {
  public:
   virtual ~Recording() = default;
-  /// Of a step program; empty for any other recording.
+  /// Operations of a step program; empty for any other recording.
   std::vector<OperationInfo> operations;
 };
 
@@ -51,9 +51,9 @@ struct GraphNode {
 class Graph {
  public:
   virtual ~Graph() = default;
-  /// Runs after all work given before. Returns at once if the backend defers, else when done.
+  /// Runs after all previously queued work. Returns at once if the backend defers, else when done.
   virtual void launch() = 0;
-  /// The same, faster where timing takes time; duration_ns() keeps what it was.
+  /// launch() without timing, which takes time on some devices. Leaves duration_ns() unchanged.
   virtual void launch_untimed() { launch(); }
   virtual bool over() { return true; }
   /// Time the recordings of the latest timed launch took, waits excluded; the last launch must be
@@ -76,15 +76,15 @@ class Backend {
   virtual bool defers() const { return true; }
 
   virtual std::unique_ptr<Event> make_event() = 0;
-  /// Runs `body` once to warm up, after all work the device was given, and records it. What it
-  /// leaves alive (activations, results) keeps its address; recordings of one `pool` may share the
-  /// memory that is free between them, so they run in the order of recording. A body calls only
-  /// LibTorch operators, torch::autograd::grad() and copy(), and reads no result on the host.
-  /// Throws std::exception (c10::Error is no std::runtime_error) and stays usable if a body can't
-  /// be recorded.
+  /// Runs `body` once to warm up, after all previously queued work, and records it. What it leaves
+  /// alive (activations, results) keeps its address; recordings of one `pool` may share the memory
+  /// that is free between them, so they run in the order of recording. A body calls only LibTorch
+  /// operators, torch::autograd::grad() and copy(), and reads no result on the host. Throws
+  /// std::exception (c10::Error is no std::runtime_error) and stays usable if a body can't be
+  /// recorded.
   virtual std::unique_ptr<Recording> record(int pool, std::function<void()> body) = 0;
   virtual std::unique_ptr<Graph> assemble(const std::vector<GraphNode>& nodes) = 0;
-  /// Runs `body` unrecorded, after all work given before.
+  /// Runs `body` unrecorded, after all previously queued work.
   virtual void run(std::function<void()> body) = 0;
   /// Within a body: copies between any of host (pinned), this device and its peers.
   virtual void copy(at::Tensor& to, const at::Tensor& from) = 0;
@@ -110,8 +110,7 @@ std::unique_ptr<Backend> make_graph_backend(c10::Device device, Lowering lowerin
 bool reads(c10::Device device, c10::Device other);
 /// Zeros in pinned host memory, or in plain memory without a CUDA device.
 at::Tensor pinned_zeros(at::IntArrayRef sizes, at::ScalarType type = at::kFloat);
-/// The same memory for kernels of `device`; `pinned` outlives it. For what is rarely read or
-/// written.
+/// `pinned`'s memory as kernels of `device` address it; `pinned` outlives it. For rarely used data.
 at::Tensor seen_by(c10::Device device, const at::Tensor& pinned);
 
 }  // namespace millrace::capture

@@ -14,7 +14,8 @@ namespace millrace::capture {
 
 /// A counter on the device, incremented each time the work passes, and its copy on the host. Not an
 /// event: CUDA doesn't specify whether the host sees a graph's event as complete, from the previous
-/// launch, until the work reaches it. One thread calls expect(); those it tells may query.
+/// launch, until the work reaches it. One thread calls expect(); others may call is_set() once
+/// signalled.
 class Fence {
  public:
   explicit Fence(c10::Device device);
@@ -34,7 +35,7 @@ class Fence {
   at::Tensor on_device_, on_host_;  ///< int64, 0-dim
 };
 
-/// Which tensors of a sample are frames as they came, 8 bits per channel.
+/// Which tensors of a sample are raw frames, 8 bits per channel.
 struct AsBytes {
   bool input = false;
   bool target = false;  ///< if it is not the input
@@ -64,10 +65,10 @@ struct BoundaryBuffers {
     return tensors[std::size_t(slot) % tensors.size()];
   }
   std::vector<std::vector<at::Tensor>> tensors;  ///< [set]; slots share them
-  // By slot.
-  /// If the reader defers its work, too. Null: the writer's calls return when their work is done.
+  /// Per slot, if the reader defers its work, too. Null: the writer's calls return when their work
+  /// is done.
   std::vector<std::unique_ptr<Event>> ready;
-  /// If the reader doesn't; null: as above.
+  /// Per slot, if the reader does not defer its work. Null: the writer's calls block.
   std::vector<std::unique_ptr<Fence>> arrived;
   /// In pinned host memory, because the reader's device can't read the writer's.
   bool on_host = false;

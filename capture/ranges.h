@@ -20,7 +20,7 @@ inline thread_local OperationWatch* operation_watch = nullptr;
 // For an attached profiler.
 
 /// Whether a profiler that understands NVTX (Nsight Systems) is attached; false in a build without
-/// CUDA's headers. Any thread; the answer of the first call is kept.
+/// CUDA's headers. Any thread; only the first call asks.
 bool profiler_attached();
 
 /// Begins a range on this thread, nested in its open ones. Only if profiler_attached().

@@ -76,7 +76,7 @@ class RecordedCalls {
   std::vector<std::unique_ptr<Recording>> recordings_;
   std::vector<GraphNode> nodes_;
   std::vector<int> called_;  ///< since the last launch
-  /// By launch group of the capture pass.
+  /// Graphs of the capture pass's launch groups, keyed by indices into nodes_.
   std::map<std::vector<int>, std::unique_ptr<Graph>> graphs_;
   /// One per node, for launch groups that are cut short.
   std::vector<std::unique_ptr<Graph>> alone_;

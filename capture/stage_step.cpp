@@ -17,7 +17,7 @@ void expect(const std::unique_ptr<Fence>& fence) {
   if (fence) fence->expect();
 }
 
-/// Measured once: it is the same every time.
+/// Measures the first call alone: later ones allocate the same bytes.
 template <class Work>
 void measure(std::optional<std::int64_t>& bytes, const Work& work) {
   if (bytes) {
@@ -191,7 +191,7 @@ void StageStep::call_backward(Kind kind, int slot, int gradient_slot, bool first
     };
   };
   call({kind, slot, buffer, gradient_slot, first}, body(first), node);
-  // Where a sample gave no local gradient, or none comes after the stream's end.
+  // For samples without a local gradient, and after the stream's end.
   if (stage_.supervised() && records())
     calls_.record_only({kind, slot, buffer, gradient_slot, true}, slot, node, body(true));
 }

@@ -75,10 +75,10 @@ class StageStep final : public Step {
   }
   /// Peak bytes of activations held from forward to backward by all samples, less upstream's.
   std::int64_t peak_activation_bytes() const { return peak_bytes_; }
-  /// Of what it leaves for its neighbours.
+  /// Bytes of what it leaves for its neighbours.
   std::int64_t cut_bytes() const;
   std::int64_t scratch_bytes() const { return backend_->scratch_bytes(); }
-  /// Of a sample's step program once it is recorded; empty for any other step.
+  /// Operations of a sample's step program once it is recorded; empty for any other step.
   std::vector<OperationInfo> operations() const { return calls_.operations(); }
 
  private:
@@ -89,7 +89,7 @@ class StageStep final : public Step {
     at::Tensor sent, floats;  ///< floats: only if bytes are sent
   };
 
-  /// Results shown on the host, held until the next forward: recomputation makes new ones.
+  /// Results shown on the host, held until the next forward: recomputation creates new ones.
   struct Made {
     at::Tensor prediction;  ///< contiguous
     at::Tensor loss;        ///< undefined until its target arrives
@@ -139,12 +139,12 @@ class StageStep final : public Step {
 
   std::vector<Arena> sets_;  ///< memory of what recorded forwards keep, by slot mod size
   std::vector<stages::Activations> kept_;  ///< by kept_at()
-  /// With deep supervision: what recompute() makes and the backward uses, apart from what the
-  /// forward made for backward_local(), since each is recorded once.
+  /// With deep supervision: recompute()'s activations, for the backward. Apart from the forward's,
+  /// for backward_local(), since each is recorded once.
   std::vector<stages::Activations> recomputed_;
   std::vector<Made> made_;    ///< by kept_at(), last stage
   std::vector<int> buffers_;  ///< by slot: the buffer its forward used
-  // By slot, at fixed addresses where a backend records.
+  // Per slot, at fixed addresses where a backend records.
   std::vector<Fed> inputs_, targets_;
   std::vector<stages::Tensors> activations_in_, gradients_in_;
   std::vector<at::Tensor> losses_;             ///< last stage

@@ -8,7 +8,7 @@ namespace millrace::capture {
 /// One stage's step on its device, prepared for a fixed number of slots. A sample in flight owns
 /// one slot number: it indexes its input, target, activations and gradients everywhere.
 /// Thread-bound: after the capture pass, one worker makes every call. The schedule guarantees that
-/// whatever a call reads has been written, and that nobody still needs what it overwrites.
+/// everything a call reads has been written and nothing it overwrites is still needed.
 class Step {
  public:
   virtual ~Step() = default;
@@ -24,13 +24,13 @@ class Step {
   /// No-op for a step whose forwards have their targets, or that has no loss.
   virtual void compare(int slot) = 0;
 
-  /// Frees what the forward kept in `slot`: its sample never goes backward.
+  /// Frees the activations of `slot`, whose sample has no backward.
   virtual void discard(int slot) = 0;
-  /// The same in place of a backward (or its second part) without gradient; skip_update() is next.
+  /// Replaces a backward (or its second part) that has no gradient; skip_update() is next.
   virtual void leave_out(int slot) = 0;
 
   /// Backpropagates the loss of the stage's auxiliary head, right after the slot's forward, for the
-  /// weights' gradient alone; the next backward adds to it. Afterwards only the input is kept.
+  /// weights' gradient alone; the next backward adds to it. Only the input stays in memory.
   virtual void backward_local(int slot) {}
 
   /// Recomputes the activations of `slot`, which the forward did not keep.
@@ -40,17 +40,17 @@ class Step {
   /// own loss) through the activations kept in `slot`; leaves the input's gradient in `slot`.
   virtual void backward(int slot, int gradient_slot) = 0;
 
-  /// The same in two parts: the input's gradient first, then the weights'.
+  /// A backward in two parts: the input's gradient first, then the weights'.
   virtual void backward_input(int slot, int gradient_slot) = 0;
   virtual void backward_weight(int slot) = 0;
 
-  /// Applies the mean of the gradients since the last update; with replicas, of all of theirs,
-  /// which must be there. If it is not finite, only the version and skipped() go up.
+  /// Applies the mean of the gradients since the last update; with replicas, of those of all ranks,
+  /// which must have arrived. If it is not finite, only the version and skipped() advance.
   virtual void update() = 0;
-  /// Discards those gradients instead; the version goes up all the same.
+  /// Discards the gradients since the last update; the version still advances.
   virtual void skip_update() = 0;
-  /// Keeps weights and optimizer state for roll_back(). That goes back to the last snapshot but one
-  /// (or the only one), lowers the learning rate and makes a new version, like an update.
+  /// Saves weights and optimizer state for roll_back(), which restores the last snapshot but one
+  /// (or the only one), lowers the learning rate and creates a new version, like an update.
   virtual void take_snapshot() = 0;
   virtual void roll_back() = 0;
   /// Multiplies the learning rate by `factor`, besides that of roll_back(), until the next call.
@@ -66,7 +66,7 @@ class Step {
 
   // A step may defer its work: the calls above then only queue it, launch() starts it, and what
   // they leave on the host (loss, prediction, skipped()) is there when that launch is over. Other
-  // deferring steps may be told of a slot's data at once: their work waits for it on the device.
+  // deferring steps may get a slot's token at once: their work waits for its data on the device.
 
   virtual bool defers() const { return false; }
   /// In between, calls and launches are noted and recorded, but not executed.

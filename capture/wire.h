@@ -26,7 +26,7 @@ class Wire {
  public:
   /// Both ends must have called connect(), or neither, and move() equally often.
   virtual ~Wire() = default;
-  /// Called on both ends at once, with a name that one of them made: waits for the other, and
+  /// Called on both ends at once, with a new_wire_name() of one of them: waits for the other, and
   /// records. Leaves meaningless numbers in the receiver's tensors. Throws std::runtime_error.
   virtual void connect(const std::string& name) = 0;
   /// Sends the slot's tensors or receives into them. Returns at once.
@@ -36,11 +36,11 @@ class Wire {
   virtual void cut() = 0;
 };
 
-/// For a direction whose local tensors are on `device`; the receiving end makes its events.
+/// For a direction whose local tensors are on `device`; the receiving end creates its events.
 std::unique_ptr<Wire> make_wire(c10::Device device, BoundaryBuffers& way, bool sends);
 std::string new_wire_name();
 
-/// What the module for GPUs has of these functions.
+/// These functions as the module for GPUs exports them.
 struct CudaWires {
   std::vector<GpuId> (*gpus_here)();
   std::unique_ptr<Wire> (*make_wire)(c10::Device device, BoundaryBuffers& way, bool sends);

@@ -1,4 +1,3 @@
-// Fusion and dead-node elimination.
 #include <algorithm>
 #include <optional>
 
@@ -41,7 +40,7 @@ class Fuser {
     }
     return true;
   }
-  /// Nor reads it.
+  /// Whether no node in (begin, end) reads or writes it.
   bool untouched(std::size_t begin, std::size_t end, const at::Tensor& tensor) const {
     const Range range = range_of(tensor);
     for (std::size_t i = begin + 1; i < end; ++i) {

@@ -33,7 +33,7 @@ class Lowering {
 
   /// Adds a node. \returns true, as a successful rule does.
   bool add(Operation operation, std::vector<at::Tensor> reads, std::vector<at::Tensor> writes);
-  /// Adds one that makes `made`'s image, its first result; undefined: not wanted.
+  /// Adds a node whose first result is the image of `made`; undefined: not wanted.
   bool add_image(const at::Tensor& made, Operation operation, std::vector<at::Tensor> reads,
                  std::vector<at::Tensor> more = {});
   bool copy(const at::Tensor& from, const at::Tensor& to);
@@ -60,7 +60,7 @@ class Lowering {
   OwnMemory& own_;
   const bool on_gpu_;
   std::vector<Node> nodes_;
-  /// By address: a picture and its image.
+  /// A picture and its image, keyed by address.
   std::map<const void*, std::pair<at::Tensor, at::Tensor>> images_;
 };
 

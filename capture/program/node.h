@@ -18,7 +18,8 @@ namespace millrace::program {
 class Prepared;
 struct Node;
 
-/// What a node computes but for the tensors, and how it is prepared. Each is a file in operations/.
+/// What a node computes, apart from its tensors, and how it is prepared. Each is a file in
+/// operations/.
 struct Operation {
   std::string name;  ///< in reports: "group norm 8x16x24 gradient"
 
@@ -81,14 +82,14 @@ bool lie_alike(const at::Tensor& a, const at::Tensor& b);
 /// Dimensions of more than one element, by stride, the largest first.
 std::vector<std::int64_t> by_stride(const at::Tensor& tensor);
 
-/// Memory that only the recording holds: its values may be moved or eliminated. Kept until this is
-/// gone, so that no other tensor gets the same address.
+/// Memory that only the recording holds: its values may be moved or eliminated. Held until this is
+/// destroyed, so that no other tensor gets the same address.
 class OwnMemory {
  public:
   explicit OwnMemory(const std::vector<Call>& calls);
   bool holds(const at::Tensor& tensor) const { return storages_.count(storage(tensor)) > 0; }
   void add(const at::Tensor& tensor) { storages_.emplace(storage(tensor), tensor.storage()); }
-  /// Those that others hold, too, and that are kept in an arena.
+  /// Tensors that others hold, too, each with the arena that it moves to.
   const std::vector<std::pair<at::Tensor, capture::Arena*>>& kept() const { return kept_; }
   void remove(const at::Tensor& tensor) { storages_.erase(storage(tensor)); }
 

@@ -15,13 +15,13 @@
 namespace millrace::program {
 
 /// A large weight gradient that may wait for the update, which computes it part by part without
-/// memory for the whole. Its inputs are kept aside until then.
+/// memory for the whole. Its inputs are copied aside until then.
 class LateGradient {
  public:
   virtual ~LateGradient() = default;
-  /// Keeps its inputs aside. Call on one thread.
+  /// Copies its inputs aside. Call on one thread.
   virtual void keep() = 0;
-  /// Where make() leaves it without a taker.
+  /// Where make() writes it without a taker.
   virtual std::span<float> place() const = 0;
   /// Whether it is finite by a bound on its sums; false may be wrong.
   virtual bool surely_finite() const = 0;
@@ -42,15 +42,15 @@ class Prepared {
   /// Its phases in order: whether the team shares one, or its first thread runs it alone.
   virtual std::vector<bool> phases() const { return {false}; }
   virtual void run(int phase, kernels::Share share) = 0;
-  /// What may be kept instead of run() and computed later; null: nothing.
+  /// The gradient that may be computed later instead of by run(); null: none.
   virtual LateGradient* late() { return nullptr; }
-  /// Of an update: lets its next run compute these gradients, which outlive that run and needn't be
-  /// in place. Returns false, without effect, if it can't.
+  /// Lets an update's next run compute these gradients, which outlive that run and need not be at
+  /// place(). Returns false, without effect, if it can't.
   virtual bool take(std::span<LateGradient* const> gradients) { return false; }
   capture::OperationInfo info;
 };
 
-/// Where the node's tensors are.
+/// For the device of the node's tensors.
 std::unique_ptr<Prepared> prepare(const Node& node, int threads);
 
 /// "8x16x24".
@@ -68,7 +68,7 @@ using KernelCall = std::function<void(const Addresses& at, kernels::Share share)
 
 /// A call that the team shares.
 Operation::OnCores by_team(KernelCall call);
-/// One that the first thread makes.
+/// A call that the first thread runs alone.
 Operation::OnCores by_one(KernelCall call);
 
 // ---- On a GPU.

@@ -28,14 +28,14 @@ class Program {
   ~Program();
 
   void run();
-  /// The same without large weight gradients: returns whether there are any, to be computed by
-  /// make_late() or an update's run_with() before another program of the arena runs.
+  /// Runs all but large weight gradients. Returns whether there are any: make_late() or an update's
+  /// run_with() computes them before another program of the arena runs.
   bool run_early();
   void make_late();
   /// Runs an update that computes `before`'s late gradients itself, part by part, so that they are
   /// never stored. False, without effect, if it is no such update.
   bool run_with(Program& before);
-  /// As run(), timing each operation; on a core.
+  /// Runs and times each operation; on a core.
   void run_timed();
   void run_operation(std::size_t index) { run(index, index + 1); }
   std::vector<capture::OperationInfo> operations() const;
@@ -43,7 +43,7 @@ class Program {
  private:
   struct Step;
   struct Parts;
-  void run(std::size_t begin, std::size_t end);  ///< of operations()
+  void run(std::size_t begin, std::size_t end);  ///< indices into operations()
   void run(std::span<const Step> steps);
   void run_by_team(std::span<const Step> steps);
 

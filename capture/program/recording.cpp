@@ -96,7 +96,7 @@ void make_up_sum(torch::jit::Stack& stack) {
   torch::jit::push(stack, zeros(part.sizes(), part));
 }
 
-/// Runs the operator, or gives values that a recording can do with.
+/// Runs the operator, or returns values that suffice for a recording.
 void run_once(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   const std::string& name = operation.schema().name();
   if (name == "aten::convolution" && make_up_convolution(*stack)) return;

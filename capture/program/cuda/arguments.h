@@ -19,7 +19,7 @@ struct ConvolutionArguments {
   int taps;
   Activation activation;
   bool fours;          ///< rows of `in` are aligned in fours
-  bool writes_fours;   ///< the same for `out` and `mask`
+  bool writes_fours;   ///< rows of `out` and `mask` are aligned in fours
   bool weights_early;  ///< no launch that this one may overlap writes the weights
 };
 
@@ -155,7 +155,7 @@ struct UpdateNotes {
   float steps;                     ///< including this one
 };
 
-/// As in check_and_update(); flat buffers of `count` floats.
+/// Arguments of check_and_update(); flat buffers of `count` floats.
 struct UpdateArguments {
   stages::UpdateNumbers numbers;
   const float *from, *gradient;

@@ -14,11 +14,11 @@ bool read_cached(const std::string& key, std::string& content);
 /// Warns once on stderr if nothing can be written. Thread-safe.
 void write_cached(const std::string& key, const std::string& content);
 
-/// Kernels chosen by timing, kept so that a resumed run uses the same: by task, as in "NVIDIA H100
-/// 80GB HBM3: forward 16x64x64 -> ...", the kernel's name.
+/// Kernels chosen by timing, saved so that a resumed run uses the same. Keyed by task, e.g. "NVIDIA
+/// H100 80GB HBM3: forward 16x64x64 -> ...".
 using Choices = std::map<std::string, std::string>;
 
-/// All that this process made or was given. Thread-safe.
+/// All choices of this process, including those of take_choices(). Thread-safe.
 Choices choices();
 /// Choices of a checkpoint, which override any timing from now on.
 void take_choices(const Choices& made);

@@ -116,7 +116,7 @@ class Convolution {
   }
 
   /// Starts fetching a chunk's weights: a warp takes runs of consecutive weights, coalesced across
-  /// lanes. A lane's places in shared memory are the same for each run, but for an offset.
+  /// lanes. A lane's addresses in shared memory differ between runs only by an offset.
   DEVICE void fetch_weights(int chunk) const {
     constexpr int kOuter = kGradient ? kTile.chunk : kTile.block_channels;
     constexpr int kInner = kGradient ? kTile.block_channels : kTile.chunk;
@@ -153,12 +153,12 @@ class Convolution {
       }
     }
   }
-  /// A weight's place by the memory order of its channels and tap.
+  /// Position in shared memory of a weight, given its channels in memory order and its tap.
   DEVICE static int place_of(int outer, int inner, int tap) {
     return kGradient ? Sums::weight_place(outer, kTaps - 1 - tap, inner)
                      : Sums::weight_place(inner, tap, outer);
   }
-  /// Inner channels at a time: a lane keeps their places in registers.
+  /// Inner channels per step: a lane holds their positions in registers.
   static PLAN int inner_at_once(int all) {
     constexpr int kMost = 8 * 32;
     if (all * kTaps <= kMost) return all;

@@ -35,7 +35,7 @@ bool driver_finds_a_device() {
 void* library() {
   static void* const loaded = []() -> void* {
     if (!driver_finds_a_device()) return nullptr;
-    // It looks for NCCL among the global symbols.
+    // Global, since the module looks for NCCL among the global symbols.
     void* const module = dlopen("libmillrace_cuda.so", RTLD_LAZY | RTLD_GLOBAL);
     if (!module) std::fprintf(stderr, "millrace: warning: no GPU is used: %s\n", dlerror());
     return module;

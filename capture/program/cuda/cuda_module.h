@@ -15,7 +15,7 @@
 
 namespace millrace::capture {
 
-/// What libmillrace_cuda.so does. Functions without a comment are what their namesakes in
+/// What libmillrace_cuda.so exports. Uncommented functions do what their namesakes in
 /// capture/backend.h, devices.h, wire.h, program/operation.h and program/cuda/cache.h do.
 struct CudaModule {
   int (*devices)();
@@ -35,10 +35,10 @@ struct CudaModule {
 };
 extern "C" const CudaModule millrace_cuda;  ///< in the module
 
-/// Loaded by the first call if NVIDIA's driver finds a device; null where there is none, or no
-/// module, of which a line on stderr says why. Thread-safe.
+/// Loaded by the first call if NVIDIA's driver finds a device. Null without a device, or, after a
+/// line on stderr, without the module. Thread-safe.
 const CudaModule* cuda_module();
-/// The same. Throws std::invalid_argument instead.
+/// cuda_module(), or throws std::invalid_argument if that is null.
 const CudaModule& need_cuda();
 
 }  // namespace millrace::capture

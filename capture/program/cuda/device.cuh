@@ -19,7 +19,7 @@ namespace millrace::gpu {
 DEVICE int thread() {
   return int(threadIdx.x);
 }
-/// The same, found again: what depends on it occupies no registers between calls.
+/// Reads the index anew: values computed from it occupy no registers between calls.
 DEVICE int thread_again() {
   int index;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
@@ -38,7 +38,7 @@ DEVICE int block_z() {
 DEVICE void meet() {
   __syncthreads();
 }
-/// The same. Returns whether it is true for any thread.
+/// Barrier that returns whether `own` is true for any thread.
 DEVICE bool meet_any(bool own) {
   return __syncthreads_or(own);
 }
@@ -55,14 +55,14 @@ DEVICE float* shared_memory() {
 // Asynchronous copies to shared memory: those begun before a commit() are done after a wait() that
 // leaves fewer commits open, and visible to others after a meet().
 
-/// Four bytes, or zero without reading `from`.
+/// Copies four bytes, or zero without reading `from`.
 DEVICE void copy_async(float* to, const float* from, bool there) {
   asm volatile(
       "cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(unsigned(__cvta_generic_to_shared(to))),
       "l"(from), "r"(there ? 4 : 0)
       : "memory");
 }
-/// Sixteen bytes, or zeros, likewise; both addresses 16-byte aligned.
+/// Copies 16 bytes, or zeros without reading `from`; both addresses 16-byte aligned.
 DEVICE void copy_async_4(float* to, const float* from, bool there) {
   asm volatile(
       "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(unsigned(__cvta_generic_to_shared(to))),

@@ -32,7 +32,7 @@ struct Side {
   int taps, step, apart, dilation, pad;
   PLAN int reach() const { return (taps - 1) * dilation + 1; }
 };
-/// As the forward or the data gradient moves over its input.
+/// How the forward or the data gradient moves over its input.
 PLAN Side side_of(int taps, int step, int dilation, int pad, bool gradient) {
   return gradient ? Side{taps, 1, step, dilation, (taps - 1) * dilation - pad}
                   : Side{taps, step, 1, dilation, pad};
@@ -135,7 +135,7 @@ struct ConvolutionPlan {
         input + taps * weight_row *
                     (by_tensor_cores(products) ? t.block_channels / 16 * (t.chunk / 8) : t.chunk);
   }
-  /// Of shared memory, for a block of so many chunks.
+  /// Floats of shared memory for a block of so many chunks.
   PLAN int floats(int chunks) const { return most(chunks > 1 ? 2 * stage : stage, sums); }
 
  private:
@@ -179,7 +179,8 @@ struct ConvolutionPlan {
   TILE(8, 8, 4, 32, 32, 32, 2)
 
 /// Weight gradients: a block sums over every k-th tile of pixels, for some channels and rows of
-/// taps. By FMA, a thread has one input and four output channels; else a warp has 8 and `warp_out`.
+/// taps. With FMA, a thread has one input and four output channels; else a warp has 8 and
+/// `warp_out`.
 struct WeightGradientTile {
   int width, height;  ///< of the output's gradient; tensor cores: at least 16
   int in, out;        ///< channels per block
@@ -240,7 +241,7 @@ struct WeightGradientPlan {
   }
 
  private:
-  /// As in a convolution, by longer rows and other planes, for `owners` input channels.
+  /// Avoids bank conflicts with longer rows and other planes, for `owners` input channels.
   PLAN void lay_apart(int owners) {
     for (int row = in_row; row < in_row + 32; row += 4) {
       for (int rest = 4; rest <= 8; rest += 4) {

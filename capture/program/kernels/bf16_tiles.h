@@ -208,7 +208,7 @@ MILLRACE_AMX inline void pack_pairs(const PixelRun& run, int count, Bf16* to) {
   for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + 32 * i, pairs[i]);
 }
 
-/// The same as [16 channels][count], channels `plane` numbers apart.
+/// Packs the first `count` pixels as [16 channels][count], channels `plane` numbers apart.
 MILLRACE_AMX inline void pack_planes(const PixelRun& run, int count, Bf16* to, std::size_t plane) {
   __m512i pairs[16];
   if (is_whole(run, count)) {

@@ -71,7 +71,7 @@ class Grouped final : public Kernel {
     copy_channels(one.made, to.channels, to, all.made + made, made_by(c_).channels);
   }
 
-  /// Of an image of `part`; steps are floats between pixels.
+  /// Copies the pixels of `part`; steps are floats between pixels.
   static void copy_channels(const float* from, int from_step, const Layout& part, float* to,
                             int to_step) {
     for (int i = 0; i < part.height * part.width; ++i, from += from_step, to += to_step)
@@ -196,7 +196,7 @@ std::string first_of(Convolution c, Pass pass) {
   return candidates(c).front();
 }
 
-/// The first is the one that makes the data gradient alone.
+/// Kernels of both gradients; first the one that computes the data gradient alone.
 std::vector<std::string> of_both_gradients(const Convolution& c) {
   if (c.groups > 1 || c.window) return {};
   std::vector<std::string> names = transforms(c);

@@ -208,7 +208,7 @@ class CorrelationKernel final : public Kernel {
         from_(source_of(c)),
         to_(made_by(c)),
         row_(padded_row(from_, c.kernel / 2)),
-        // As many output rows at a time as keep the copy of their source rows in cache.
+        // Output rows at a time whose copied source rows stay in cache.
         band_(std::max(1, int(kBandFloats / row_) / 6) * 6) {
     const std::size_t channels = to_.channels, of_row = std::size_t(c.kernel) * from_.channels;
     block_ = narrow ? 0 : of_row * c.kernel * lanes();

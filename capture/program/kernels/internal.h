@@ -35,9 +35,10 @@ std::vector<std::string> weight_gradients(const Convolution& convolution);
 std::unique_ptr<Kernel> make_weight_gradient(const Convolution& convolution,
                                              const std::string& name);
 
-/// As products of transformed tiles; empty if none can do it.
+/// Names of kernels that multiply transformed tiles; empty if none can do it.
 std::vector<std::string> transforms(const Convolution& convolution);
-/// The fastest that the method allows if it beats the direct kernels; else empty. By shape alone.
+/// The fastest that the method allows if it beats the direct kernels; else empty. Chosen by shape
+/// alone.
 std::string faster_transform(const Convolution& convolution);
 /// Null if transforms() doesn't list the name.
 std::unique_ptr<Kernel> make_transformed(const Convolution& convolution, const std::string& name);
@@ -57,11 +58,11 @@ std::unique_ptr<Kernel> make_bf16(const Convolution& convolution);
 inline bool forward(const Convolution& c) {
   return c.pass == Pass::kForward;
 }
-/// Of Operands::source.
+/// Layout of Operands::source.
 inline const Layout& source_of(const Convolution& c) {
   return forward(c) ? c.input : c.output;
 }
-/// Of the forward's or data gradient's result.
+/// Layout of the forward's or data gradient's result.
 inline const Layout& made_by(const Convolution& c) {
   return forward(c) ? c.output : c.input;
 }

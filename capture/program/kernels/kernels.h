@@ -83,7 +83,7 @@ struct Convolution {
   Method method = Method::kAccurate;  ///< only decides which of candidates() is first
   Precision precision = Precision::kFloat32;
   bool tuned = false;  ///< a GPU's kernel
-  /// Weight and bias gradients are added to what is there.
+  /// Weight and bias gradients are added to the existing ones.
   bool accumulate = false;
 };
 
@@ -231,14 +231,14 @@ struct GroupNormOperands {
   const float* weight = nullptr;    ///< [channels], read; null: 1
   const float* bias = nullptr;      ///< [channels], read by the norm; null: 0
   float* mean = nullptr;            ///< [groups], written by the norm; if frozen, read by both
-  float* rstd = nullptr;            ///< likewise: 1 / sqrt(variance + eps); if frozen, the variance
+  float* rstd = nullptr;            ///< [groups]: 1 / sqrt(variance + eps); if frozen, the variance
   float* destination = nullptr;  ///< written: output, or the source's gradient (null: not wanted)
   float* weight_gradient = nullptr;  ///< [channels], written by the gradient; null: not wanted
-  float* bias_gradient = nullptr;    ///< likewise
+  float* bias_gradient = nullptr;    ///< [channels]; null: not wanted
   double* scratch = nullptr;         ///< GroupNorm::scratch(), the same in every phase
 };
 
-// Three phases as in Kernel: a team shares the first and the last, one thread does the second.
+// Three phases: a team shares the first and the last, one thread runs the second.
 
 /// destination = (source - mean) * rstd * weight + bias. Sums are taken relative to the first
 /// pixel, in float over 64 pixels and in double over those.

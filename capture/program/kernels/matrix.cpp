@@ -1,5 +1,5 @@
-// Matrix products, and 1x1 convolutions as such: a pixel's channels times the weights; for the
-// weight gradient, a channel's pixels times those of the other side.
+// Matrix products, and 1x1 convolutions: a pixel's channels times the weights; for the weight
+// gradient, a channel's pixels times those of the other side.
 #include <algorithm>
 
 #include "capture/program/kernels/internal.h"

@@ -48,7 +48,7 @@ void add_up(const float* left, const float* right, const float* origin, std::siz
   }
 }
 
-/// As add_up; without a gradient, of squares.
+/// Calls add_up(); without a gradient, for squares.
 void products(const float* gradient, const float* source, const float* origin, std::size_t pixels,
               std::size_t channels, std::size_t first, std::size_t last, double* sums,
               double* of_both) {
@@ -134,7 +134,7 @@ void norm_gradient_row(const GroupNormOperands& o, std::size_t count, std::size_
   });
 }
 
-/// Of weight and bias, elements [begin, end).
+/// Gradients of weight and bias, elements [begin, end).
 void norm_weight_gradients(const GroupNormOperands& o, const Matrix& m, std::size_t begin,
                            std::size_t end) {
   const D d;

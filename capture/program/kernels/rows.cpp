@@ -94,7 +94,7 @@ HWY_INLINE void add_rows(const Rows& r, std::size_t row, int pixel, std::size_t 
 }
 
 void row_sums(const Rows& r) {
-  // As much of a row at a time as keeps the pixels' parts in L1.
+  // Elements of a row at a time for which the pixels' parts stay in L1.
   constexpr std::size_t kCache = 6 << 10;
   constexpr int kRows = 8;
   for (int p = 0; p < r.pixels; ++p)
@@ -206,7 +206,7 @@ class RowsKernel final : public Kernel {
     }
   }
 
-  /// Threads share the output channels. Some are made at a time, in pieces that stay in L1.
+  /// Threads share the output channels. Computes a few at a time, in pieces that stay in L1.
   void make_weights(const Operands& operands, Share share) const {
     bias_gradient(c_, operands, share);
     const std::size_t channels = c_.output.channels;

@@ -16,7 +16,7 @@ namespace millrace::kernels {
 struct Share {
   int index = 0, count = 1;
 
-  /// Its part [begin, end) of `total` things, in multiples of `unit` except at the end.
+  /// The part [begin, end) of `total` items, in multiples of `unit` except at the end.
   std::pair<std::size_t, std::size_t> of(std::size_t total, std::size_t unit = 1) const {
     const std::size_t units = (total + unit - 1) / unit, all = std::size_t(count);
     const auto edge = [&](std::size_t i) { return std::min(total, units * i / all * unit); };

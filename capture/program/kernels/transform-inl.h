@@ -196,7 +196,7 @@ struct Fourier {
   static constexpr int kKernel = (kHalf + 1) / 2 * 2;  ///< the largest kernel
   static_assert(N % 2 == 0);
 
-  /// Where frequency (y, k) of column k is.
+  /// Offset in floats of frequency y of column k.
   static std::ptrdiff_t place(const Spectrum& s, int k, int y) {
     return std::ptrdiff_t(k == 0 ? y : kHalf + 1 + (k - 1) * N + y) * std::ptrdiff_t(s.plane);
   }
@@ -272,7 +272,7 @@ struct Fourier {
     constexpr unsigned kBits = (1u << N) - 1;
     const D d;
     const auto scaled = [&](V v) HWY_ATTR { return kWeights ? hn::Mul(hn::Set(d, kScale), v) : v; };
-    Complex columns[kHalf][N];  // as above
+    Complex columns[kHalf][N];  // as in forward()
     // With real and imaginary parts swapped before and after, dft() is the inverse.
     const auto to_column = [&](int k) HWY_ATTR {
       return [&columns, k](int y, const Complex& z) HWY_ATTR {

@@ -95,7 +95,7 @@ struct Factors {
   constexpr bool pairs(int i) const {
     return i % 2 == 1 && i + 2 < (points_are_rows ? Rows : Columns);
   }
-  /// Of such a pair: whether the even powers are equal; else the odd ones are.
+  /// Whether the pair's even powers are equal; else the odd ones are.
   constexpr bool even_sign(int i) const {
     for (int power = 0; power < (points_are_rows ? Columns : Rows); ++power) {
       const float p = points_are_rows ? at[i][power] : at[power][i];

@@ -130,7 +130,7 @@ struct Plan {
   }
 };
 
-/// In vector multiply-adds.
+/// Cost of the convolution by `kind`, in vector multiply-adds.
 double cost_of(const Kind& kind, const Convolution& c) {
   const Plan plan(kind, c);
   const double tiles = double(plan.tiles), taps = double(c.kernel) * c.kernel;
@@ -146,7 +146,7 @@ double cost_of(const Kind& kind, const Convolution& c) {
          of_weights * 10 * taps + moved;
 }
 
-/// The same for the direct kernels.
+/// Cost of the convolution by the direct kernels, in vector multiply-adds.
 double direct_cost(const Convolution& c) {
   const bool gradient = c.pass == Pass::kDataGradient;
   const int from = (gradient ? c.output : c.input).channels;
@@ -183,8 +183,8 @@ struct Spectra {
   }
 };
 
-/// Threads share no spectra, since reading them from another core's cache is slow: each makes those
-/// its part needs, some of them several times.
+/// Threads share no spectra, since reading them from another core's cache is slow: each computes
+/// those that its part needs, some of them several times.
 ///
 /// Both gradients at once transform dy once: the weights' gradient sums products of the same
 /// overlapping squares of dy with tiles of x. Alone, it takes squares of x and tiles of dy.
@@ -236,11 +236,11 @@ class TransformedKernel final : public Kernel {
       return {begin + first, begin + last};
     }
   };
-  /// A part of the tiles, and of the channels on both sides of the products: those that are
-  /// transformed, and those whose results are made.
+  /// A part of the tiles, and of the channels on both sides of the products: those transformed, and
+  /// those of the results.
   struct Part {
     Range tiles, rows, columns, made_tiles, made_rows;
-    Share of_tiles;  ///< in each round, of the tiles whose results are made
+    Share of_tiles;  ///< in each round, of the tiles of the results
   };
 
   Part part_of(Share share) const {
@@ -290,7 +290,7 @@ class TransformedKernel final : public Kernel {
   }
   std::size_t square_begin() const { return makes_weights() ? sums_.end() : weights_.end(); }
   float* square_of(const Operands& operands) const { return operands.scratch + square_begin(); }
-  /// The place of a square of weights for `lanes` columns, and floats from one column to the next.
+  /// The offset of a square of weights for `lanes` columns, and floats from one column to the next.
   std::pair<std::size_t, std::size_t> place_of(std::size_t from, std::size_t to) const {
     const std::size_t taps = places_.size(), in = c_.input.channels;
     if (to_input(c_)) return {(from * in + to) * taps, taps};

@@ -48,7 +48,7 @@ HWY_INLINE void add_row(const float* HWY_RESTRICT broadcast, std::size_t broadca
   }
 }
 
-/// As add_row for channels that don't fill a vector.
+/// add_row() for channels that don't fill a vector.
 template <int R, int T>
 HWY_INLINE void add_partial_row(const float* broadcast, std::size_t broadcast_step,
                                 const float* const (&vectors)[R], std::size_t vectors_step,

@@ -1,4 +1,3 @@
-// Sums over channels and over a matrix's columns.
 #pragma once
 
 #include "capture/program/cuda/block.cuh"

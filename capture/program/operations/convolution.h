@@ -4,8 +4,8 @@
 
 namespace millrace::program {
 
-/// By pass: {x, w[, bias]} -> {y}, with an activation; {dy, w[, mask]} -> {dx}; {dy, x} -> {dw,
-/// db}, either of which may be undefined; {dy, w, x[, mask]} -> {dx, dw, db}.
+/// Operands and results by pass: {x, w[, bias]} -> {y}, with an activation; {dy, w[, mask]} ->
+/// {dx}; {dy, x} -> {dw, db}, either of which may be undefined; {dy, w, x[, mask]} -> {dx, dw, db}.
 struct Convolve {
   kernels::Convolution convolution;
   /// Nothing else in the program reads or writes the weight gradient.
@@ -35,7 +35,7 @@ inline Convolve* as_pass(Node& node, kernels::Pass pass) {
   return found && found->convolution.pass == pass ? found : nullptr;
 }
 
-/// Makes one node of a convolution's two gradients where that is faster on a core.
+/// Merges a convolution's two gradients into one node where that is faster on a core.
 void pair_gradients(std::vector<Node>& nodes);
 /// Gathers a GPU program's weight gradients, and marks weights that no earlier node writes.
 void arrange_for_gpu(std::vector<Node>& nodes);

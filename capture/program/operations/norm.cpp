@@ -32,7 +32,7 @@ void bind_norm(const Node& node, bool gradient, bool frozen, Operands& made) {
   }
 }
 
-/// Of groups or rows, with `Run`'s phases on cores.
+/// Norms of groups or rows, with `Run`'s phases on cores.
 class CoreNorm final : public Prepared {
  public:
   using Run = std::function<void(const kernels::GroupNormOperands&, int, kernels::Share)>;
@@ -174,7 +174,7 @@ bool group_norm(Lowering& lower, const Call& call) {
   return norm_of_groups(lower, call, call.arguments[6].toInt());
 }
 
-// native_batch_norm(input, weight?, bias?, mean?, variance?, training, momentum, eps). Of one
+// native_batch_norm(input, weight?, bias?, mean?, variance?, training, momentum, eps). With one
 // picture's own statistics it is an instance norm, as nn.InstanceNorm2d calls it.
 bool batch_norm(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &y = result(call, 0);

@@ -109,7 +109,7 @@ bool max_pool(Lowering& lower, const Call& call) {
   }
   return pool(lower, call);
 }
-// The same, after the gradient.
+// pool()'s arguments, after the gradient.
 bool pool_backward(Lowering& lower, const Call& call) {
   const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1);
   return pools_back(lower, pooling(x, dy, call, 2), dy, x, result(call));

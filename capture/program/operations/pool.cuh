@@ -37,7 +37,7 @@ struct PoolWindow {
         p.counts_zeros ? p.rows.count * p.columns.count : rows.count() * columns.count();
     return 1 / (p.divisor > 0 ? p.divisor : float(taps));
   }
-  /// The first maximum or the first NaN, and its place.
+  /// The first maximum or the first NaN, and its index.
   DEVICE float largest(const float* plane, int& where) const {
     float best = 0;
     where = -1;

@@ -1,4 +1,3 @@
-// Softmax of rows and its gradient.
 #pragma once
 
 #include "capture/program/cuda/block.cuh"

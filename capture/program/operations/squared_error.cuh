@@ -1,4 +1,3 @@
-// The mean squared error and its gradient.
 #pragma once
 
 #include "capture/program/cuda/block.cuh"

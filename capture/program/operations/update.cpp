@@ -35,7 +35,6 @@ void bind_update(const Node& node, const UpdateOf& of, Operands& made) {
   made.skipped = floats(node.writes[1]);
 }
 
-/// In one pass.
 class CoreUpdate final : public Prepared {
  public:
   CoreUpdate(const UpdateOf& of, int threads) : all_finite_(std::size_t(threads)), of_(of) {

@@ -1,5 +1,5 @@
 // The update in one pass: weights, gradients and state are each read and written once. An earlier
-// launch tells whether the whole gradient is finite, and notes what this one changes.
+// launch finds out whether the whole gradient is finite, and notes what this one changes.
 #pragma once
 
 #include "capture/program/cuda/block.cuh"
@@ -146,7 +146,7 @@ struct UpdateBy {
   }
 };
 
-/// Done by one thread: what an update leaves besides the weights.
+/// Run by one thread: writes what an update changes besides the weights.
 DEVICE void note_update(const UpdateArguments& u, bool finite) {
   *u.finite = finite;
   if (!finite && !u.given) *u.skipped += 1;
