@@ -15,19 +15,19 @@
 
 namespace millrace::engine {
 
-/// A sample's activations or gradient are in its slot, which from now on is the receiver's.
+/// Hands a sample's activations or gradient, in its slot, to the receiver.
 struct Token {
   std::int64_t sample = 0;
   std::int64_t origin = 0;    ///< gradients: the sample of the loss
   Alarm alarm = Alarm::none;  ///< gradients: the loss guard's verdict on that loss
-  /// gradients: of the sample; unless it is trained, there is none. meetings: the worst of what the
-  /// replica's update covers
+  /// gradients: the sample's; only a trained one has a gradient. meetings: the worst among the
+  /// samples that the replica's update covers
   Fate fate = Fate::trained;
-  Clock::time_point sent;  ///< when, by this rank's clock, if from another rank; else unset
+  Clock::time_point sent;  ///< when, by this rank's clock, if from another rank; otherwise unset
 };
 
 /// How long a wait may block: kPatience before it checks whether to give up, kImpatience while a
-/// launch of the waiter's is in flight.
+/// launch of the waiting worker is in flight.
 constexpr std::chrono::microseconds kPatience{20'000}, kImpatience{50};
 
 /// The sending end of a channel between two replicas. One thread at a time sends.
@@ -58,7 +58,7 @@ class TokenQueue final : public Link {
   bool offer(const Token& token, std::chrono::microseconds patience) override {
     return closed_.load(std::memory_order_acquire) || queue_.wait_enqueue_timed(token, patience);
   }
-  /// The receiver takes no more: what is sent from now on is lost.
+  /// Called by a receiver that takes no more: tokens sent from now on are lost.
   void close() { closed_.store(true, std::memory_order_release); }
 
  private:
@@ -93,10 +93,9 @@ class Channels {
     }
   }
 
-  /// The receiving and the sending end.
   TokenQueue& queue(const Signal& signal) { return *find(signal).queue; }
   Link& link(const Signal& signal) { return *find(signal).link; }
-  /// `replica_id` has ended.
+  /// Call when `replica_id` has ended.
   void close(int replica_id) {
     for (std::vector<Channel>& channels : by_giver_) {
       for (Channel& channel : channels) {

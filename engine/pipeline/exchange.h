@@ -13,7 +13,7 @@
 
 namespace millrace::engine {
 
-/// What crosses between ranks. Each kind has its own tags and buffers.
+/// Kinds of messages between ranks. Each has its own tags and buffers.
 enum class Cargo : std::uint8_t {
   activation,  ///< with the sample's SampleInfo
   gradient,
@@ -22,7 +22,7 @@ enum class Cargo : std::uint8_t {
   release,     ///< of a slot, to the feed: no bytes
   sample,      ///< from the feed to a replica of the first stage
   meeting,     ///< of a stage's replicas before an update: the sender's gradient
-  turn,        ///< for the last stage's replica with the next sample: it may predict
+  turn,        ///< to the last stage's replica with the next sample: it may predict
 };
 constexpr int kCargos = 8;
 constexpr bool is_transfer(Cargo cargo) {
@@ -32,15 +32,15 @@ constexpr bool is_transfer(Cargo cargo) {
 /// Message latency of one kind from one rank to another.
 struct LinkTime {
   Cargo cargo = Cargo::activation;
-  int stage = 0;  ///< the sender's
+  int stage = 0;  ///< of the sender
   int from = 0, to = 0;
   std::int64_t bytes = 0;     ///< per message
   bool apart = false;         ///< tensors go from GPU to GPU separately
   std::int64_t messages = 0;  ///< timed
-  double ms = 0;              ///< median from the send until the receiver has it
+  double ms = 0;              ///< median from the send until the receiver has the message
 };
 
-/// The latest measurement of each. Thread-safe.
+/// The latest measurement of each kind of message on each route. Thread-safe.
 class LinkTimes {
  public:
   void note(const LinkTime& time) {
@@ -69,7 +69,7 @@ class LinkTimes {
 /// delivers in order and allocates nothing. A letter is a message of any size; letters of one kind
 /// between two ranks arrive in order. No call waits for another rank. Messages progress while both
 /// sides make calls. Callers hold mutex(), except for rank() and ranks(). Throws std::runtime_error
-/// where the transport fails. A call that does not return for 6 s ends the process with status 1.
+/// if the transport fails. A call that does not return for 6 s ends the process with status 1.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -79,10 +79,9 @@ class Exchange {
   /// Latencies of the pipeline's messages; on rank 0, of all ranks. Any thread.
   LinkTimes& times() { return times_; }
 
-  /// A message's buffers.
   using Parts = std::vector<std::span<std::byte>>;
   /// Opens a port to or from `peer`, which opens its side with the same tag (0 to kTags - 1) and
-  /// parts of the same sizes. The buffers must outlive it.
+  /// parts of equal sizes. The buffers must outlive it.
   virtual int open_to(int peer, int tag, const Parts& parts) = 0;
   virtual int open_from(int peer, int tag, const Parts& parts) = 0;
   /// Closes all ports; messages in flight to this rank are lost.
@@ -110,21 +109,21 @@ class Exchange {
   /// Whether all letters posted here will arrive without further calls.
   virtual bool all_posted() = 0;
 
-  /// The ranks of equal `colour` as their own exchange, in the same order. A collective call.
+  /// The ranks of equal `colour` as their own exchange, in unchanged order. A collective call.
   virtual std::unique_ptr<Exchange> part(int) { throw std::logic_error("it has no parts"); }
 
   /// Call when a rank is lost: from then on, closing ports and exiting wait for no other rank.
   virtual void abandon() = 0;
 
-  /// Global numbers of its ranks, if it is a part; else empty.
+  /// Global numbers of its ranks, if this is a part; otherwise empty.
   std::vector<int> numbers;
   std::string name(int rank) const {
     return "rank " + std::to_string(numbers.empty() ? rank : numbers[std::size_t(rank)]);
   }
 
-  /// Called, if set, as soon as the first stage's worker knows that no more samples are admitted.
+  /// called, if set, as soon as the first stage's worker knows that no more samples are admitted
   std::function<void()> on_end_of_stream;
-  /// Called, if set, when this rank's workers have ended, before waiting for those of others.
+  /// called, if set, when this rank's workers have ended, before waiting for those of others
   std::function<void(bool failed)> on_workers_ended;
 
   /// Data parallelism: `count` copies of this exchange's pipeline train one network. add_up() is an
@@ -134,7 +133,7 @@ class Exchange {
     int count = 1;
     std::function<void(std::span<float> numbers, int stage)> add_up;
   } copies;
-  /// All-reduce over the ranks that share a stage's modules (their gradients differ). Empty: none.
+  /// all-reduce over the ranks that share a stage's modules (their gradients differ); empty: none
   std::function<void(std::span<float> numbers, int stage)> add_up_parts;
 
   static constexpr int kTags = 1 << 20;
@@ -142,7 +141,7 @@ class Exchange {
 
  protected:
   Exchange() : mutex_(std::make_shared<std::mutex>()) {}
-  /// An exchange over the same transport shares its mutex.
+  /// Shares the mutex of `whole`, an exchange over the same transport.
   explicit Exchange(const Exchange& whole) : mutex_(whole.mutex_) {}
 
  private:

@@ -18,13 +18,13 @@ struct SceneErrors {
 /// Metadata of a sample.
 struct SampleInfo {
   std::int64_t sample = -1;  ///< 0, 1, ... in order of admission
-  std::int64_t index = -1;   ///< as `sample`, but without replayed ones; may come from the feed
+  std::int64_t index = -1;   ///< counts samples without replayed ones; may come from the feed
   std::int64_t frame = -1;   ///< the frame's number at its source
   Clock::time_point captured;
-  Fate fate = Fate::trained;  ///< as admitted; of a replayed one, as if it were new
-  bool has_target = true;     ///< false: no target is known, so the loss means nothing
+  Fate fate = Fate::trained;  ///< as admitted; for a replayed sample, as if it were new
+  bool has_target = true;     ///< false: the loss is meaningless
   SceneErrors scene;          ///< set if there is a guard
-  /// Trained on before: counted separately; its times do not describe the stream.
+  /// trained on before: counted separately; its times do not describe the stream
   bool replayed = false;
   Clock::time_point predicted;  ///< when its prediction was ready
 };
@@ -39,14 +39,14 @@ class Sample {
   SampleInfo info;
   const int slot;
 
-  // For Feed::take() and Feed::target(). Floats: [C,H,W] in [0, 1]; bytes: the frame as it came,
-  // [H,W,C]. One of each pair is empty. Call them anew for each frame.
+  // For Feed::take() and Feed::target(). Floats: [C,H,W] in [0, 1]; bytes: the frame in its own
+  // format, [H,W,C]. One of each pair is empty. Call them again for each frame.
   virtual std::span<float> input() { return {}; }
   virtual std::span<std::uint8_t> input_bytes() { return {}; }
   virtual std::span<float> target() { return {}; }  ///< shaped as the network's output
   virtual std::span<std::uint8_t> target_bytes() { return {}; }
 
-  /// The memory of input and target; the second is empty where the target is the input.
+  /// The memory of input and target; the second is empty if the target is the input.
   std::array<std::span<std::byte>, 2> memory() {
     const auto one = [](std::span<float> floats, std::span<std::uint8_t> bytes) {
       return floats.empty() ? std::as_writable_bytes(bytes) : std::as_writable_bytes(floats);
@@ -57,13 +57,13 @@ class Sample {
 
   // For Observer: floats [C,H,W] on the CPU, valid during the call.
   virtual std::span<const float> shown_context() { return {}; }  ///< every frame of the input
-  virtual std::span<const float> shown_input() { return {}; }    ///< the latest of them
+  virtual std::span<const float> shown_input() { return {}; }    ///< the latest of these frames
   virtual std::span<const float> shown_target() { return {}; }
   virtual std::span<const float> prediction() { return {}; }
 };
 
 /// Gives samples to stage 0, and targets to the stages that compute a loss. Stage 0's worker calls
-/// poll(), take() and targets_known(); of several replicas one at a time, in sample order.
+/// poll(), take() and targets_known(); several replicas call one at a time, in sample order.
 class Feed {
  public:
   enum class Status { ready, wait, end };
@@ -85,12 +85,11 @@ class Feed {
   virtual std::int64_t missed() const { return 0; }
 };
 
-/// Sees each prediction, in sample order. Called by the last stage's worker (of several replicas
+/// Sees each prediction, in sample order. Called by the last stage's worker (several replicas call
 /// one at a time) on the hot path: must not allocate, lock or wait.
 class Observer {
  public:
   virtual ~Observer() = default;
-  /// The prediction is ready.
   virtual void shown(Sample&) {}
   /// The loss of the prediction is known: at once, unless targets come late. NaN: no target.
   virtual void predicted(Sample& sample, float loss) = 0;

@@ -14,17 +14,18 @@ namespace millrace::engine {
 class Patience {
  public:
   virtual ~Patience() = default;
-  /// A wait begins: for the token that action `at` of the program needs; -1: for something else.
+  /// Begins a wait for the token that action `at` of the program needs; -1: for something else.
   virtual void begin(std::int64_t) {}
-  /// The token of action `at` came after `waited`.
+  /// The token of action `at` arrived after `waited`.
   virtual void came(std::int64_t, Clock::duration) {}
-  /// The next sleep. `own`: what suits this worker's own launches; kPatience if all have finished.
+  /// The next sleep. `own`: the sleep that suits this worker's own launches; kPatience if all have
+  /// finished.
   virtual std::chrono::microseconds next(std::chrono::microseconds own) { return own; }
 };
 
-/// What connects workers to the feed, the observer and other processes. Workers do not know where
-/// these are: here, in this process, with all workers; see RankGateway for ranks that share a
-/// pipeline. Samples are numbered from 0 in order of admission.
+/// Connects workers to the feed, the observer and other processes. Workers do not know where these
+/// are: here, in this process, with all workers; see RankGateway for ranks that share a pipeline.
+/// Samples are numbered from 0 in order of admission.
 class Gateway {
  public:
   /// `shared` must outlive this.
@@ -32,7 +33,7 @@ class Gateway {
       : shared_(shared), before_(shared.pipeline.monitor.tally().counts()) {}
   virtual ~Gateway() = default;
 
-  /// Whether a worker, by its number, runs in this process.
+  /// Whether the worker of that number runs in this process.
   virtual bool runs(int) const { return true; }
   /// Threads besides the workers, by name; they run until the stream ends.
   virtual std::vector<std::pair<std::string, std::function<void()>>> threads() { return {}; }
@@ -47,7 +48,8 @@ class Gateway {
 
   /// Whether this process admits samples; if so, replicas of stage 0 take turns.
   virtual bool admits() const { return true; }
-  /// Whether its slot is free or, if another process admits, filled. Blocks at most `patience`.
+  /// Whether the sample's slot is free or, if another process admits, filled. Blocks at most
+  /// `patience`.
   virtual bool acquire(std::int64_t sample, std::chrono::microseconds patience) {
     return shared_.pool.acquire(sample, patience);
   }
@@ -62,13 +64,13 @@ class Gateway {
   virtual bool has_target(std::int64_t) const { return true; }
   virtual void shown(std::int64_t sample);
   virtual void predicted(std::int64_t sample, float loss);
-  /// A stage has finished with `sample`. Any worker.
+  /// Called when a stage has finished with `sample`. Any worker.
   virtual void release(std::int64_t sample) { shared_.pool.release(sample); }
 
-  /// Before an update of `stage`: adds what other processes know of its gradient.
+  /// Before an update of `stage`: merges other processes' fates and alarms of its gradient.
   virtual void agree(int, Fate&, Alarm&) {}
 
-  /// A worker here has failed.
+  /// Reports that a worker here has failed.
   virtual void fail(const std::exception&) {}
   /// After the workers have ended: blocks until those of other processes have, and returns the
   /// fates of samples since construction. Throws if another process failed.

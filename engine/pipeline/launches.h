@@ -12,7 +12,7 @@
 
 namespace millrace::engine {
 
-/// What others may know of a stage once the launch that it belongs to has finished.
+/// An event of a stage that is reported once the launch that it belongs to has finished.
 struct Completion {
   enum class Kind {
     timed,      ///< the launch group's time is known
@@ -25,17 +25,17 @@ struct Completion {
   Kind kind = Kind::timed;
   Action action{};
   StepTimer::Group group{};    ///< timed: the launch group
-  std::int64_t staleness = 0;  ///< updated: of the gradient, as StageMeter counts it
+  std::int64_t staleness = 0;  ///< updated: age of the gradient, see StageMeter
   Fate fate = Fate::trained;   ///< updated, left_out: of the samples that the update covers
-  std::int64_t launch = 0;     ///< the number of the launch
+  std::int64_t launch = 0;     ///< number of the launch
   Clock::time_point launched{};
 };
 
-/// What a worker has launched and not yet completed, in order, and what goes out with the current
-/// launch group. Thread-bound. Allocates only if more is in flight than `slots` samples need.
+/// A worker's launched but uncompleted events, in order, and the current launch group's tokens.
+/// Thread-bound. Allocates only if more is in flight than `slots` samples need.
 class Launches {
  public:
-  /// `stages`: by stage; must outlive this.
+  /// [stage]; must outlive this
   Launches(std::vector<WorkerStage>& stages, int slots)
       : stages_(stages), slots_(slots), launched_(16 * std::size_t(slots) + 16) {
     tokens_.reserve(4 * std::size_t(slots) + 8);
@@ -62,7 +62,7 @@ class Launches {
     tokens_.clear();
   }
 
-  /// The oldest, if its launch is over; else null. Valid until pop().
+  /// The oldest event if its launch is over; otherwise null. Valid until pop().
   const Completion* finished() {
     const Completion* const oldest = launched_.peek();
     if (!oldest) return nullptr;
@@ -77,7 +77,7 @@ class Launches {
   }
   void pop() { launched_.pop(); }
 
-  /// How long to wait before looking for finished work again.
+  /// How long to wait before polling for finished work again.
   std::chrono::microseconds patience() const {
     if (empty()) return kPatience;
     const Completion* const next = launched_.peek();

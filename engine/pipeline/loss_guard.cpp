@@ -11,11 +11,11 @@ constexpr double kBeganFactor = 2;                       // over the first loss
 constexpr double kSceneFactor = 3;                       // over the mean frame's error
 constexpr std::int64_t kEnough = 20;                     // losses in a usable history
 constexpr int kNotFinite = 4;                            // in a row: the weights are at fault
-constexpr double kNoMatter = 1e-4;                       // a loss of this, and
-constexpr double kNoMatterOfBegan = 1e-2;                // this share of the first, do no harm
+constexpr double kNoMatter = 1e-4;                       // a loss this low, and
+constexpr double kNoMatterOfBegan = 1e-2;                // this share of the first, are harmless
 constexpr double kLeastLoss = 1e-7, kLeastError = 1e-6;  // floors: smaller values count as these
 
-constexpr std::size_t kElements = 1024;  // of a frame that SceneWatch looks at
+constexpr std::size_t kElements = 1024;  // elements of a frame that SceneWatch compares
 constexpr std::int64_t kMemory = 200;    // frames in its mean
 
 bool measures(const LossGuard::State& is) {
@@ -104,7 +104,7 @@ float SceneWatch::MeanFrame::compare(std::span<const Element> frame, float scale
     const float off = scale * float(frame[i * stride]) - mean_[i];
     sum += off * off;
   }
-  if (!std::isfinite(sum)) return last_;  // a broken frame says nothing of the scene
+  if (!std::isfinite(sum)) return last_;  // a broken frame says nothing about the scene
   const float error = seen_ == 0 ? 0 : sum / float(count);
   if (!learns) return error;
   const float share = 1.0f / float(std::min(++seen_, kMemory));

@@ -12,14 +12,14 @@ namespace millrace::engine {
 
 enum class Alarm : std::uint8_t {
   none,
-  discard,    ///< not finite, or of weights that were rolled back
+  discard,    ///< not finite, or from weights that were rolled back
   roll_back,  ///< restore the last good snapshot, with a smaller learning rate
 };
 
-/// Tells a change of scene from other causes of a loss jump. Measures the error of a trivial
-/// predictor, the mean of the latest 200 frames, on each sample's input and target: it jumps when
-/// the scene changes and does not depend on the weights. Estimated from at most 1,024 elements
-/// spread over a frame. Thread-bound; allocates at the first sample only.
+/// Distinguishes a change of scene from other causes of a loss jump. Measures the error of a
+/// trivial predictor, the mean of the latest 200 frames, on each sample's input and target: it
+/// jumps when the scene changes and does not depend on the weights. Estimated from at most 1,024
+/// elements spread over a frame. Thread-bound; allocates at the first sample only.
 class SceneWatch {
  public:
   /// Sets `sample.info.scene`. `target`: whether it is already known. A replayed sample is compared
@@ -45,16 +45,16 @@ class SceneWatch {
 
 /// Detects divergence from the losses of an endless run, early enough to roll back. A non-finite
 /// loss is discarded: one may be its frame's fault, four in a row are the weights'. The loss is
-/// raised if the median of the latest 10 exceeds 10 times the median of the 200 before; or, as if
-/// nothing had been learned, twice the first loss and three times the mean frame's error. A loss of
-/// up to 1e-4, or a hundredth of the first one, can't matter and is never raised. A change
-/// of scene excuses a raised loss: the mean frame's error (SampleInfo::scene) has risen as much at
-/// the same moment, or is as high as the loss. Raised without excuse means diverged.
+/// raised if the median of the latest 10 exceeds 10 times the median of the 200 before; or exceeds
+/// both twice the first loss and three times the mean frame's error, as if nothing had been
+/// learned. A loss of up to 1e-4, or a hundredth of the first one, is never raised. A change of
+/// scene excuses a raised loss: the mean frame's error (SampleInfo::scene) has risen as much at the
+/// same moment, or is as high as the loss. Raised without excuse means diverged.
 ///
 /// After a roll-back, losses are still measured against those from before it. Gradients are
 /// discarded until the restored weights have shown a few losses: if these are raised, too, the
-/// weights were not at fault, and their loss becomes the new reference. So does a loss that is
-/// raised and excused for 200 samples.
+/// weights were not at fault, and their loss becomes the new reference. A loss that is raised and
+/// excused for 200 samples becomes the reference, too.
 ///
 /// Written by the last stage's worker, `scene` by the first's; status() and all below it: any
 /// thread. Never allocates.
@@ -64,13 +64,13 @@ class LossGuard {
   static constexpr std::int64_t kSnapshotEvery = 100;
 
   static constexpr int kRecent = 10, kHistory = 200;
-  static constexpr int kProbe = 5;  ///< losses seen of restored weights
+  static constexpr int kProbe = 5;  ///< losses of restored weights to judge by
 
-  /// What other threads may know.
+  /// The state visible to other threads.
   struct Status {
     std::int64_t roll_backs = 0;
     std::int64_t judged = 0;      ///< samples, including those without a target
-    std::int64_t last_frame = 0;  ///< at the last roll-back, its number at the source
+    std::int64_t last_frame = 0;  ///< at the last roll-back, numbered by the source
     double last_loss = 0, last_median = 0;
     bool astray = false;  ///< the current weights may have diverged
   };
@@ -78,24 +78,25 @@ class LossGuard {
     float loss = 0;
     SceneErrors scene;
   };
-  /// All it judges by: plain numbers, so that another process's guard can continue.
+  /// Everything that verdicts depend on: plain numbers, so that another process's guard can
+  /// continue.
   struct State {
     std::array<Moment, kRecent> recent{};    ///< a ring
     std::array<Moment, kHistory> history{};  ///< a ring: the reference losses
     std::array<float, kProbe> probe{};
-    std::int64_t seen = 0;   ///< in `recent`, since the last roll-back
-    std::int64_t known = 0;  ///< put into `history`
+    std::int64_t seen = 0;   ///< losses put into `recent` since the last roll-back
+    std::int64_t known = 0;  ///< losses put into `history`
     double began = -1;       ///< the first loss: that of untrained weights
     std::int64_t discard_until = 0, excused_until = 0;
-    int probed = 0, not_finite = 0, raised_for = 0;  ///< the latter two count in a row
+    int probed = 0, not_finite = 0, raised_for = 0;  ///< the latter two count consecutive losses
   };
 
   /// `in_flight`: samples in flight at a roll-back, whose gradients are discarded.
   explicit LossGuard(std::int64_t in_flight) : in_flight_(in_flight) {}
   Alarm judge(const SampleInfo& sample, float loss);
-  SceneWatch scene;  ///< has seen the samples before they are judged
+  SceneWatch scene;  ///< sees each sample before it is judged
 
-  /// Called by the judging thread, or while nobody judges.
+  /// Called by the judging thread, or while no thread judges.
   const State& state() const { return is_; }
   void go_on_from(const State& state, const Status& status);
   Status status() const {
@@ -109,7 +110,7 @@ class LossGuard {
   std::int64_t roll_backs() const { return status().roll_backs; }
   /// Whether weights copied at `then` have proved good: enough losses since, and no roll-back.
   bool proved(const Status& then) const;
-  /// Whether they have proved bad.
+  /// Whether weights copied at `then` have proved bad.
   bool disproved(const Status& then) const;
 
  private:

@@ -1,4 +1,4 @@
-// Exchange by MPI. A module, so that a run without mpirun never loads MPI.
+// Exchange over MPI. A module, so that a run without mpirun never loads MPI.
 #include <mpi.h>
 
 #include <atomic>
@@ -34,8 +34,8 @@ void send_at_once() {
     setenv(limit, "4194304", 0);
 }
 
-/// Open MPI sends up to this many bytes eagerly by shared memory, gathered from any parts. Of
-/// longer messages the receiver copies straight out of the sender's memory if they are contiguous.
+/// Open MPI sends up to this many bytes eagerly by shared memory, gathered from any parts. Longer
+/// messages are copied straight out of the sender's memory by the receiver if they are contiguous.
 constexpr std::size_t kSmall = 2048;
 
 MPI_Datatype type_of(std::span<const std::span<std::byte>> parts) {
@@ -107,7 +107,7 @@ class CallWatch {
   std::jthread thread_{[this](const std::stop_token& over) { watch(over); }};
 };
 
-/// Ports are persistent requests, set up once. MPI is called under the mutex alone.
+/// Ports are persistent requests, set up once. MPI is called only under the mutex.
 class MpiExchange final : public Exchange {
  public:
   MpiExchange() : abandoned_(std::make_shared<bool>(false)), watch_(std::make_shared<CallWatch>()) {
@@ -119,7 +119,6 @@ class MpiExchange final : public Exchange {
     require(MPI_Comm_dup(MPI_COMM_WORLD, &all_), "MPI_Comm_dup");
     complete();
   }
-  /// The ranks of `whole` with this colour.
   MpiExchange(const MpiExchange& whole, int colour)
       : Exchange(whole), part_(true), abandoned_(whole.abandoned_), watch_(whole.watch_) {
     require(MPI_Comm_split(whole.all_, colour, whole.rank_, &all_), "MPI_Comm_split");
@@ -142,7 +141,8 @@ class MpiExchange final : public Exchange {
               "MPI_Send_init");
     });
   }
-  // The standard forbids reading a started receive's buffer; no MPI writes there before a message.
+  // The standard forbids reading a started receive's buffer; no MPI writes there before a message
+  // arrives.
   int open_from(int peer, int tag, const Parts& parts) override {
     const int port = open(receiving_, parts, [&](MPI_Datatype type, MPI_Request* request) {
       require(MPI_Recv_init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, request),
@@ -152,7 +152,7 @@ class MpiExchange final : public Exchange {
     return port;
   }
   void close_ports() override {
-    // MPI would wait forever for what a lost rank had begun to send.
+    // MPI would wait forever for messages that a lost rank had begun to send.
     if (*abandoned_) return;
     for (MPI_Request& request : receiving_) {
       MPI_Cancel(&request);
@@ -275,11 +275,11 @@ class MpiExchange final : public Exchange {
   static constexpr int kLetters = 16;  ///< smaller tags are letters
   MPI_Comm all_ = MPI_COMM_NULL;
   int rank_ = 0, ranks_ = 1;
-  const bool part_ = false;           ///< a part of another exchange, which finalizes MPI
+  const bool part_ = false;           ///< part of another exchange, which finalizes MPI
   std::shared_ptr<bool> abandoned_;   ///< shared by all parts
   std::shared_ptr<CallWatch> watch_;  ///< shared by all parts
   std::vector<MPI_Request> receiving_, sending_;
-  std::vector<int> port_of_;  ///< by receiving request
+  std::vector<int> port_of_;  ///< [receiving request]
   std::vector<Port> ports_;
   std::list<Posted> posted_;
   std::optional<Coming> coming_[kAbouts];

@@ -9,7 +9,7 @@
 
 namespace millrace::engine {
 
-/// Carries out `next`. Sample n is in slot n mod `slots`.
+/// Runs the step's call for `next`. Sample n is in slot n mod `slots`.
 inline void perform(capture::Step& step, const Lowered& next, int slots) {
   const Action& action = next.action;
   const int slot = int(action.sample % slots), gradient = int(action.gradient % slots);
@@ -33,15 +33,15 @@ inline void perform(capture::Step& step, const Lowered& next, int slots) {
   }
 }
 
-/// Captures, before the workers start: leads the recording ones of `steps` (by
-/// Schedule::replica_id()) through their launch groups, in an order that the schedule allows, until
-/// every combination of slots, versions and minibatches has occurred. Leaves no result behind.
-/// `schedule`: without replicas. `link_capacity`: as in Pipeline.
+/// Captures, before the workers start: leads those of `steps` (by Schedule::replica_id()) that
+/// record through their launch groups, in an order that the schedule allows, until every
+/// combination of slots, versions and minibatches has occurred. Leaves no result behind.
+/// `schedule`: without replicas. `link_capacity`: see Pipeline.
 void capture_steps(const Schedule& schedule, const std::vector<capture::Step*>& steps,
                    std::size_t link_capacity = std::numeric_limits<std::size_t>::max());
 
-/// As long as the host may launch ahead of a device that defers work; else one action each, whose
-/// signals neighbours get at once.
+/// The longest groups if the host may launch ahead of a device that defers work; otherwise one
+/// action each, whose signals neighbours get at once.
 LaunchGroups groups_for(const Schedule& schedule, const std::vector<capture::Step*>& steps);
 
 }  // namespace millrace::engine

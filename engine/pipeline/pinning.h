@@ -11,8 +11,8 @@ int usable_cores();
 /// refuses, it stays unpinned: slower perhaps, never wrong.
 void pin_this_thread(int index);
 
-/// Runs `work` on another thread, pinned to the `index`-th core, and returns or rethrows what it
-/// returns or throws. The caller, and threads it starts later, stay unpinned.
+/// Runs `work` on another thread, pinned to the `index`-th core, and returns its result or rethrows
+/// its exception. The caller, and threads it starts later, stay unpinned.
 template <class Work>
 auto on_core(int index, const Work& work) {
   return std::async(std::launch::async,

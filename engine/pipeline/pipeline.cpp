@@ -22,7 +22,7 @@ void name_thread(const std::string& name) {
   pthread_setname_np(pthread_self(), name.c_str());
 }
 
-/// Holders of a sample besides the stages: rank 0's observer, if other ranks predict.
+/// Further holders of a sample beside the stages: rank 0's observer, if other ranks predict.
 int viewers(const Schedule& schedule, const RankOptions* ranks) {
   if (!ranks || ranks->exchange->rank() != 0) return 0;
   const std::vector<int> worker_of = workers_of_replicas(schedule);
@@ -31,7 +31,7 @@ int viewers(const Schedule& schedule, const RankOptions* ranks) {
                      [&](int worker) { return ranks->rank_of_worker[std::size_t(worker)] != 0; });
 }
 
-/// On the worker's thread.
+/// Runs on the worker's thread.
 void prepare(const Pipeline& pipeline, int worker) {
   name_thread("worker " + std::to_string(worker));
   if (worker < int(pipeline.cores.size()) && pipeline.cores[worker] >= 0)
@@ -51,7 +51,7 @@ void prepare(const Pipeline& pipeline, int worker) {
   try {
     gateway.finish();
   } catch (const std::exception&) {
-    // The failure here takes precedence.
+    // the failure here takes precedence
   }
   std::rethrow_exception(failure);
 }
@@ -87,7 +87,7 @@ Outcome run_pipeline(const Pipeline& pipeline, Feed& feed, Observer* observer,
       pipeline.ranks ? std::make_unique<RankGateway>(shared) : std::make_unique<Gateway>(shared);
   shared.gateway = gateway.get();
 
-  std::exception_ptr failure;  // the first, which stops all
+  std::exception_ptr failure;  // the first failure, which stops all
   const auto noting_failure = [&](const auto& work) {
     try {
       work();

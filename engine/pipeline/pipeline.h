@@ -16,9 +16,9 @@ namespace millrace::engine {
 
 struct RankOptions;
 
-/// What a caller may ask of a run.
+/// Options of a single run.
 struct PipelineOptions {
-  /// Samples to learn from before admission stops, without replayed ones; 0: all that the feed has.
+  /// samples to train on before admission stops, without replayed ones; 0: all that the feed has
   std::int64_t limit = 0;
   /// Train on every k-th group of samples and only predict the others. A group is the smallest that
   /// whole updates allow. May change at any time. Null: 1.
@@ -26,46 +26,46 @@ struct PipelineOptions {
   /// Once set, no further group is admitted, as if the feed had ended. Null: never.
   const std::atomic<bool>* drain = nullptr;
   /// Called by a stage's worker (of a replicated stage, the first) when the stage has finished all
-  /// samples up to `sample`: nothing of the stage is in flight, except what a deferring step has
-  /// queued. On the pipeline's critical path. May be empty.
+  /// samples up to `sample`: nothing of the stage is in flight, except work that a deferring step
+  /// has queued. On the pipeline's critical path. May be empty.
   std::function<void(int stage, std::int64_t sample)> after_sample{};
   /// Factor on the learning rate; may change at any time. Null: 1.
   const std::atomic<double>* rate = nullptr;
-  /// Where workers log their actions, with a track for each worker; may be null.
+  /// log of the workers' actions, with a track for each worker; may be null
   ActionLog* actions = nullptr;
-  /// Called by a worker around each action, even one that is then skipped. For profilers and tests
-  /// that disturb the timing. May be empty.
+  /// called by a worker around each action, even one that is then skipped, for profilers and tests
+  /// that disturb the timing; may be empty
   std::function<void(int worker, const Action&)> before_action{}, after_action{};
 };
 
-/// The parts of a pipeline. All that it refers to must outlive the run.
+/// The parts of a pipeline. Everything that it refers to must outlive the run.
 struct Pipeline {
   const Schedule& schedule;
-  std::vector<capture::Step*> steps;  ///< by Schedule::replica_id(); deferring ones have captured
+  std::vector<capture::Step*> steps;  ///< [Schedule::replica_id()]; deferring steps have captured
   Monitor& monitor;
-  /// Samples by slot, Schedule::slots() of them. Empty: without tensors.
+  /// [slot], Schedule::slots() of them; empty: no tensors
   std::vector<Sample*> samples{};
-  /// Core for each worker, an index among those this process may use; -1 or missing: not pinned.
+  /// [worker]: core, an index among those this process may use; -1 or missing: not pinned
   std::vector<int> cores{};
-  /// Tokens that a link holds before its sender waits: TensorSets' of the schedule. 0: unbounded().
+  /// tokens that a link holds before its sender waits: TensorSets' of the schedule; 0: unbounded()
   std::size_t link_capacity = 0;
-  /// Samples of earlier runs over the same stream: hooks, observer and guard count on from there.
+  /// samples of earlier runs over the same stream: hooks, observer and guard count on from there
   std::int64_t before = 0;
-  /// Judges losses and has the stages roll back when the run diverges. May be null.
+  /// judges losses and makes the stages roll back when the run diverges; may be null
   LossGuard* guard = nullptr;
-  /// Stages learn from their own losses, so a gradient is as old as its sample.
+  /// stages learn from their own losses, so a gradient is as old as its sample
   bool own_losses = false;
-  /// The feed writes targets after the samples, so stages take losses when they go backward. Not
-  /// with replicas of a stage that takes one.
+  /// the feed writes targets after the samples, so stages take losses when they go backward; not
+  /// with replicas of a stage that takes one
   bool late_targets = false;
-  /// The processes that share this run; null: only this one.
+  /// the processes that share this run; null: only this one
   const RankOptions* ranks = nullptr;
 };
 
 /// admitted = trained + predicted_only + without_target + replayed + replay_skipped + rejected.
 struct Outcome : FateCounts {
   std::int64_t admitted = 0;
-  std::int64_t rejected = 0;  ///< of a trailing group that the stream did not fill
+  std::int64_t rejected = 0;  ///< in a trailing group that the stream did not fill
 
   Outcome& operator+=(const Outcome& more) {
     FateCounts::operator+=(more);

@@ -1,4 +1,3 @@
-// How ranks share workers, samples and updates.
 #include <algorithm>
 #include <cmath>
 

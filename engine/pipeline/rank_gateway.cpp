@@ -235,7 +235,7 @@ template <class Done>
 void RankGateway::receive_until(Lock& lock, const Done& done) {
   for (receive();; receive()) {
     letters_.look_for_losses();
-    // First: ranks that have ended are no longer watched for losses.
+    // first: ranks that have ended are no longer watched for losses
     if (letters_.is_lost()) throw RankLost(letters_.failure());
     if (done()) return;
     lock.unlock();

@@ -28,7 +28,7 @@ class RankGateway final : public Gateway {
   }
   std::vector<std::pair<std::string, std::function<void()>>> threads() override;
   std::unique_ptr<Patience> patience(const Program& program) override;
-  /// Handles what has arrived; returns at once if another thread is doing so.
+  /// Handles arrived messages; returns at once if another thread is doing so.
   void progress() override;
 
   bool admits() const override { return exchange_.rank() == 0; }
@@ -48,10 +48,10 @@ class RankGateway final : public Gateway {
   /// that is not finite on one is discarded by all. Blocks until all have called it.
   void agree(int stage, Fate& fate, Alarm& alarm) override;
   void fail(const std::exception& error) override;
-  /// Throws std::runtime_error, "rank N: ...", if one failed; RankLost if one is silent for 5 s.
+  /// Throws std::runtime_error, "rank N: ...", if a rank failed; RankLost if one is silent for 5 s.
   FateCounts finish() override;
 
-  /// Whether something sent here still needs progress(). Any thread.
+  /// Whether a message sent here still needs progress(). Any thread.
   bool is_sending() const;
 
  private:
@@ -75,12 +75,12 @@ class RankGateway final : public Gateway {
   template <class Done>
   void receive_until(Lock& lock, const Done& done);
   void know(std::int64_t sample, const SampleInfo& info);
-  void show(std::int64_t sample, float loss);  ///< on rank 0, after all before it
+  void show(std::int64_t sample, float loss);  ///< on rank 0, after all earlier samples
   LossCounts counted_here() const;             ///< in this run
   void count(int rank, const LossCounts& counts);
   bool all_predictions_came() const;
 
-  /// For each slot, the latest sample that a message has filled it with.
+  /// [slot]: the latest sample with which a message has filled it.
   using Arrivals = std::unique_ptr<std::atomic<std::int64_t>[]>;
   struct ToShow {
     std::int64_t sample = -1;
@@ -96,9 +96,9 @@ class RankGateway final : public Gateway {
   Arrivals targets_, samples_;
   bool spread_ = false;              ///< rank 0 and others have the last stage
   std::int64_t predictions_ = 0;     ///< sent or received
-  std::vector<ToShow> to_show_;      ///< by slot
+  std::vector<ToShow> to_show_;      ///< [slot]
   std::int64_t shown_ = 0;           ///< samples
-  std::vector<FateCounts> counted_;  ///< by rank, as far as known here
+  std::vector<FateCounts> counted_;  ///< [rank], as far as known here
   std::condition_variable_any closing_;
   bool closed_ = false;
   std::thread alive_;

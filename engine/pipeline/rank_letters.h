@@ -15,13 +15,13 @@ namespace millrace::engine {
 /// Letters between ranks: heartbeats, measurements, the end of a run. Under Exchange::mutex().
 class RankLetters {
  public:
-  /// What a rank reports when its workers have ended.
+  /// A rank's report when its workers have ended.
   struct Final {
     LossCounts counts;
     std::int64_t predictions = 0;  ///< sent to rank 0
   };
 
-  /// Both must outlive this.
+  /// `shared` and `ports` must outlive this.
   RankLetters(Shared& shared, const RankPorts& ports)
       : options_(*shared.pipeline.ranks),
         exchange_(*options_.exchange),
@@ -31,20 +31,20 @@ class RankLetters {
         clocks_(exchange_.ranks(), clock_of_this_machine()),
         finals_(std::size_t(exchange_.ranks())) {}
 
-  /// To each other rank: this one is alive; with the time here.
+  /// Sends a heartbeat, with the time here, to each other rank.
   void beat() {
     for (int rank = 0; rank < exchange_.ranks(); ++rank) {
       if (rank != exchange_.rank()) send_beat(rank);
     }
   }
-  /// To rank 0: the measurements of this rank.
+  /// Sends this rank's measurements to rank 0.
   void report() {
     tell_times();
     if (exchange_.rank() == 0) return;
     tell(0, letter('M').raw(meters()));
     if (options_.facts) tell(0, letter('D').raw(options_.facts()));
   }
-  /// Reads the letters that have come, up to one of a later run.
+  /// Reads the letters that have arrived, up to one of a later run.
   void read() {
     while (finished_ < exchange_.ranks() - 1) {
       const auto letter = exchange_.letter(Exchange::About::pipeline);
@@ -56,17 +56,17 @@ class RankLetters {
     if (const std::string lost = pulse_.lost(); !lost.empty()) give_up(lost, true);
   }
 
-  /// To all: the stream has `samples`.
+  /// Announces to all that the stream has `samples`.
   void end_of_stream(std::int64_t samples) {
     tell_all(letter('E').put(samples).put(shared_.admission.replays));
   }
-  /// To all: a worker here has failed. `lost`: because of a lost rank.
+  /// Announces to all that a worker here has failed. `lost`: because of a lost rank.
   void fail(const std::string& what, bool lost) {
     failed_ = true;
     stop(lost);
     tell_all(letter(lost ? 'G' : 'S').raw(what));
   }
-  /// To all: the workers here have ended.
+  /// Announces to all that the workers here have ended.
   void end(const Final& final) {
     if (ports_.has_last(exchange_.rank()))
       finals_[std::size_t(exchange_.rank())] = std::make_unique<Final>(final);
@@ -82,11 +82,11 @@ class RankLetters {
   }
 
   bool has_ended() const { return ended_; }  ///< this rank
-  /// The others have, and know that this one has.
+  /// Whether the other ranks have ended, and know that this one has.
   bool all_ended() const { return finished_ == exchange_.ranks() - 1 && exchange_.all_posted(); }
   bool has_failed() const { return failed_ || lost_ || !failure_.empty(); }
   bool is_lost() const { return lost_; }
-  /// What failed elsewhere; "" if nothing.
+  /// The failure elsewhere; "" if none.
   const std::string& failure() const { return failure_; }
   /// Null unless `rank` has a replica of the last stage and has ended.
   const Final* final(int rank) const { return finals_[std::size_t(rank)].get(); }
@@ -98,7 +98,7 @@ class RankLetters {
   }
 
  private:
-  /// False if it belongs to a later run.
+  /// False if the letter belongs to a later run.
   bool read(const Exchange::Letter& letter) {
     ByteReader bytes(letter.text);
     if (const int run = bytes.get<int>(); run != options_.run) {
@@ -178,11 +178,11 @@ class RankLetters {
   const RankPorts& ports_;
   RankPulse pulse_;
   RankClocks clocks_;
-  int finished_ = 0;     ///< other ranks
-  bool failed_ = false;  ///< a worker here
+  int finished_ = 0;     ///< number of other ranks that have ended
+  bool failed_ = false;  ///< a worker here has failed
   bool lost_ = false, ended_ = false;
   std::string failure_;
-  std::vector<std::unique_ptr<Final>> finals_;  ///< by rank; only those with the last stage
+  std::vector<std::unique_ptr<Final>> finals_;  ///< [rank]; only those with the last stage
 };
 
 }  // namespace millrace::engine

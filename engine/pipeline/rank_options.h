@@ -19,19 +19,19 @@ struct RankLost : std::runtime_error {
 /// A message's body. Used under Exchange::mutex(); the schedule's tokens give the caller exclusive
 /// access to its memory.
 struct Payload {
-  /// The buffers, valid for as long as this lives; both sides have parts of the same sizes. A
-  /// receive is started while a stage may still read the slot's last message: the next is not sent
-  /// before the schedule has freed the slot.
+  /// the buffers, valid for as long as this lives; both sides have parts of equal sizes. A receive
+  /// is started while a stage may still read the slot's last message: the next is not sent before
+  /// the schedule has freed the slot
   Exchange::Parts parts{};
-  /// Copy into the parts before a send, and out of them after a receive. May be empty.
+  /// copy into the parts before a send, and out of them after a receive; may be empty
   std::function<void(int from, int to)> pack{}, unpack{};
 };
 
-/// Moves tensors into and out of messages. Called as Payload is used, unless said otherwise.
+/// Moves tensors into and out of messages. Called under Exchange::mutex(), unless said otherwise.
 class Freight {
  public:
   virtual ~Freight() = default;
-  /// The payload of a message other than a release or a turn, valid as long as the freight: of the
+  /// The payload of a message other than a release or a turn, valid as long as the freight: for the
   /// sample in `slot`; for a meeting, replica `from`'s gradient for the next update of `to`.
   /// `stage`: the sender's; 0 for feed and observer. `sends`: from here.
   virtual Payload payload(Cargo cargo, int stage, int slot, bool sends) = 0;
@@ -42,7 +42,7 @@ class Freight {
   /// The gradient of a local stage's next update, followed by room for `more` numbers. Called by
   /// the stage's worker without the mutex, like set_gradient().
   virtual std::vector<float>& gradient(int stage, std::size_t more) = 0;
-  /// Has the stage apply 1 / `copies` of gradient(), as the caller has changed it.
+  /// Makes the stage apply 1 / `copies` of gradient(), which the caller has changed.
   virtual void set_gradient(int stage, int copies) = 0;
 
   /// The run has failed: stop waiting for transfers between devices.
@@ -53,9 +53,9 @@ struct RankOptions {
   Exchange* exchange = nullptr;
   Freight* freight = nullptr;
   std::vector<int> rank_of_worker;
-  int run = 0;  ///< 0, 1, ...: counts runs, the same on every rank
-  /// What a rank reports to rank 0 twice a second besides its meters, and who receives it there.
-  /// Any thread, under Exchange::mutex().
+  int run = 0;  ///< 0, 1, ...: counts runs, equal on every rank
+  /// a rank's report to rank 0 twice a second besides its meters, and its receiver there; any
+  /// thread, under Exchange::mutex()
   std::function<std::string()> facts;
   std::function<void(std::string_view)> take_facts;
 };

@@ -14,7 +14,7 @@
 
 namespace millrace::engine {
 
-/// Predicts waits: as a schedule repeats, the wait before an action of its period takes about as
+/// Predicts waits: since a schedule repeats, the wait before an action of its period takes about as
 /// long as the last times. Thread-bound.
 class WaitForecast {
  public:
@@ -23,8 +23,8 @@ class WaitForecast {
   explicit WaitForecast(const Program& program)
       : prologue_(std::int64_t(program.prologue.size())), waits_(program.period.size()) {}
 
-  /// A lower bound on the wait before action `index` of the program: less than all recent ones,
-  /// so a worker that overslept gets a shorter estimate next time.
+  /// A lower bound on the wait before action `index` of the program: less than all recent ones, so
+  /// a worker that overslept gets a shorter estimate next time.
   Duration at_least(std::int64_t index) const {
     if (index < prologue_) return {};
     const auto& waits = waits_[place(index)];
@@ -47,7 +47,7 @@ class WaitForecast {
   }
 
   const std::int64_t prologue_;
-  std::vector<std::array<Duration, 4>> waits_;  ///< by action of the period; 0: not known
+  std::vector<std::array<Duration, 4>> waits_;  ///< [action of the period]; 0: not known
 };
 
 /// Messages progress only while somebody polls, and ranks may share a core: a worker sleeps for as

@@ -24,12 +24,12 @@ Payload guard_turn(LossGuard* guard) {
               }};
 }
 
-/// Whether it carries tensors of the sample in a slot.
+/// Whether the cargo carries tensors of the sample in a slot.
 bool has_slot(Cargo cargo) {
   return cargo != Cargo::release && cargo != Cargo::meeting && cargo != Cargo::turn;
 }
 
-/// A loss that is not learned from has no gradient.
+/// A sample that is not trained on has no gradient.
 bool is_empty(Cargo cargo, const Token& token) {
   return cargo == Cargo::gradient && token.fate != Fate::trained;
 }
@@ -146,7 +146,7 @@ void RankPorts::open(Cargo cargo, int stage, int peer, bool sends) {
   const Schedule& schedule = shared_.schedule();
   Route& route = *routes_.emplace_back(
       std::make_unique<Route>(Route{.cargo = cargo, .stage = stage, .peer = peer, .sends = sends}));
-  // As many buffers as messages in flight, so that no send waits. Gradients of replicas are large:
+  // As many buffers as messages in flight, so that no send waits. Replicas' gradients are large:
   // one more than a replica sends before it waits for all.
   const int buffers = cargo == Cargo::meeting ? 2 : schedule.slots() + (has_slot(cargo) ? 0 : 1);
   route.buffers.resize(std::size_t(buffers));

@@ -21,7 +21,7 @@ struct LossCounts {
 /// except the constructor, the destructor and queries of where workers are.
 class RankPorts {
  public:
-  /// In front of each message.
+  /// Precedes each message.
   struct Head {
     std::int64_t number = 0;  ///< 0, 1, ... on its route
     int from = 0, to = 0;     ///< replicas
@@ -43,7 +43,7 @@ class RankPorts {
     int stage, peer;
     bool sends;
     std::int64_t bytes = 0;          ///< per message
-    std::vector<Buffer> buffers{};   ///< by slot if about a sample, else in turn
+    std::vector<Buffer> buffers{};   ///< [slot] if about a sample, otherwise used in turn
     std::int64_t messages = 0;       ///< sent, or handled
     std::vector<Buffer*> waiting{};  ///< receiving: arrived out of order, by number mod buffers
     int last = -1;                   ///< sending: the port last started
@@ -62,7 +62,6 @@ class RankPorts {
   bool takes_samples(int rank) const { return takes_samples_[std::size_t(rank)]; }
 
   Route& to(Cargo cargo, int stage, int peer);
-  /// The routes of the feed's targets.
   const std::vector<Route*>& to_targets() { return sending(Cargo::target, 0); }
   /// Whether put() may write the next message, about `sample`.
   bool is_free(Route& route, std::int64_t sample) {
@@ -88,7 +87,7 @@ class RankPorts {
   }
   void unpack(const Route& route, Buffer& buffer);
 
-  bool is_sending() const;  ///< the last message of some route is still in flight
+  bool is_sending() const;  ///< some route's last message is still in flight
   bool all_sent() const;
   /// Latencies of messages to this rank so far.
   std::vector<LinkTime> times() const;
@@ -107,9 +106,9 @@ class RankPorts {
   Exchange& exchange_;
   Freight& freight_;
   Shared& shared_;
-  std::vector<char> takes_samples_;  ///< by rank
+  std::vector<char> takes_samples_;  ///< [rank]
   std::vector<std::unique_ptr<Route>> routes_;
-  std::vector<std::vector<Route*>> sending_;  ///< by cargo and stage
+  std::vector<std::vector<Route*>> sending_;  ///< [cargo, stage]
   std::vector<std::pair<Route*, Buffer*>> of_port_;
 };
 

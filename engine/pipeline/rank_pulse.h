@@ -22,7 +22,7 @@ class RankPulse {
  public:
   static constexpr std::chrono::milliseconds kBeat{500};  ///< heartbeat interval
 
-  /// `silence`: after which a rank is lost. `exchange` must outlive this.
+  /// `silence`: time after which a rank is lost. `exchange` must outlive this.
   RankPulse(const Exchange& exchange, std::chrono::seconds silence)
       : exchange_(exchange), silence_(silence), heard_(std::size_t(exchange.ranks())) {}
 
@@ -32,9 +32,9 @@ class RankPulse {
   }
   /// `rank` may be silent from now on.
   void ended(int rank) { heard_[std::size_t(rank)] = kEnded; }
-  /// Which rank is lost: has begun, not ended, and been silent for too long; "" if none. Polled by
-  /// waiters: time without a poll does not count, since this process was stopped then (as by
-  /// SIGSTOP) and others may have been, too.
+  /// The rank that has begun, not ended, and been silent for too long; "" if none. Polled by
+  /// waiting threads: time without a poll does not count, since this process was stopped then (as
+  /// by SIGSTOP) and others may have been, too.
   std::string lost() {
     const Clock::time_point now = Clock::now(), before = std::exchange(asked_, now);
     if (before != kNever && now - before > kStill) {
@@ -56,7 +56,7 @@ class RankPulse {
   static constexpr Clock::duration kStill = 4 * kBeat;
   const Exchange& exchange_;
   const std::chrono::seconds silence_;
-  std::vector<Clock::time_point> heard_;  ///< by rank; kNever: it has not begun
+  std::vector<Clock::time_point> heard_;  ///< [rank]; kNever: it has not begun
   Clock::time_point asked_ = kNever;
 };
 
@@ -64,15 +64,15 @@ class RankPulse {
 /// off by at most half of it. Ranks of a machine share a clock. Thread-bound. time_point(): never.
 class RankClocks {
  public:
-  /// `clock`: identifies it; see clock_of_this_machine().
+  /// `clock`: its identity; see clock_of_this_machine().
   explicit RankClocks(int ranks, std::uint64_t clock = 0)
       : peers_(std::size_t(ranks)), clock_(clock) {}
 
-  /// Goes with each heartbeat.
+  /// Sent with each heartbeat.
   struct Beat {
     Clock::time_point sent;    ///< by the sender's clock
     Clock::time_point echoed;  ///< `sent` of the receiver's last letter, by the receiver's clock
-    Clock::duration held{};    ///< since that letter came
+    Clock::duration held{};    ///< time since that letter arrived
     std::uint64_t clock = 0;   ///< the sender's; 0: unknown
   };
 

@@ -51,13 +51,13 @@ class SlotPool {
   std::unique_ptr<State[]> state_;
 };
 
-/// What was admitted. Written by stage 0's workers in turn, read after the join.
+/// Counts of admitted samples. Written by stage 0's workers in turn, read after the join.
 struct Admission {
   std::int64_t admitted = 0;
-  std::int64_t replays = 0;          ///< of the admitted
-  std::int64_t left_out = 0;         ///< of the others, known not to be learned from
-  std::int64_t left_out_groups = 0;  ///< since the last group that is learned from
-  bool learns = true;                ///< the current group
+  std::int64_t replays = 0;          ///< among the admitted
+  std::int64_t left_out = 0;         ///< among the others, known not to be trained on
+  std::int64_t left_out_groups = 0;  ///< since the last group that is trained on
+  bool learns = true;                ///< whether the current group is trained on
 };
 
 /// A run's state, shared by its workers.
@@ -66,24 +66,23 @@ struct Shared {
   const PipelineOptions& options;
   Feed& feed;
   Observer* observer;
-  std::vector<Sample*> samples;  ///< by slot; stage 0 writes info before it sends
+  std::vector<Sample*> samples;  ///< [slot]; stage 0 writes info before it sends
   LaunchGroups groups;
   SlotPool pool;
-  std::int64_t choice;  ///< samples that are learned from together: a group
+  std::int64_t choice;  ///< samples that are trained on together: a group
   Lowering lowering;
   Channels channels;
   Fates fates;
-  std::vector<char> again;  ///< by sample, the latest: replayed(); stage 0 writes before it sends
+  std::vector<char> again;  ///< [sample % size]: replayed(); stage 0 writes before it sends
   Gateway* gateway = nullptr;
   Admission admission{};
   std::atomic<bool> stop{false};  ///< a worker failed: all waits end
-  /// Samples admitted in all, once the stream's end is known. Every one is predicted, and learned
-  /// from if its group is complete.
+  /// samples admitted in all, once the stream's end is known; every one is predicted, and trained
+  /// on if its group is complete
   std::atomic<std::int64_t> end{kEndless};
   static constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
 
   const Schedule& schedule() const { return pipeline.schedule; }
-  /// Whether `stage` compares its output with targets.
   bool takes_target(int stage) const {
     return lowering.last(stage) || pipeline.own_losses || lowering.supervised(stage);
   }
@@ -91,8 +90,8 @@ struct Shared {
   bool over(std::int64_t sample) const {
     return stop.load(std::memory_order_relaxed) || sample >= end.load(std::memory_order_relaxed);
   }
-  /// Whether to skip `action`. Of the samples after the last complete update, forwards alone are
-  /// run: which samples are predicted must not depend on when the end of the stream becomes known.
+  /// Whether to skip `action`. For samples after the last complete update, only forwards are run:
+  /// which samples are predicted must not depend on when the end of the stream becomes known.
   bool over(const Action& action) const {
     const std::int64_t samples = end.load(std::memory_order_relaxed);
     const bool limited = samples != kEndless && action.op != Op::forward;

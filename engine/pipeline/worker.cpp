@@ -113,7 +113,7 @@ void Worker::take_gradient(const Action& action, const Token& token) {
   mine.gradient.sent = {};
   if (shared_.pipeline.own_losses) mine.gradient.origin = action.sample;
   if (shared_.lowering.last(action.stage)) {
-    // The guard's verdict on this sample is certain to be known: the same in every run.
+    // The guard's verdict on this sample is always known by now, so that runs repeat.
     const std::int64_t judged =
         action.sample - (mine.step->defers() ? shared_.schedule().slots() : 0);
     mine.gradient.alarm = judged < 0 ? Alarm::none : verdict(judged);

@@ -16,11 +16,11 @@ class Worker {
  public:
   Worker(Shared& shared, int index);
 
-  /// Returns when the stream is over and its actions are done, or shared.stop is set.
+  /// Returns when the stream is over and the worker's actions are done, or shared.stop is set.
   void run();
 
  private:
-  /// False if the action is skipped because a wait of it was given up.
+  /// False if the action is skipped because one of its waits was given up.
   bool perform(const Lowered& next);
   void perform_watched(const Lowered& next);  ///< with logging and hooks
   void work(const Lowered& next);
@@ -29,29 +29,30 @@ class Worker {
   void take_gradient(const Action& action, const Token& token);
   void update(const Action& action);
 
-  // Waits, in worker_wait.cpp. They return false if given up.
+  // Waits, in worker_wait.cpp: return false if given up.
   bool wait_for(const Action& action, const Signal& need, Token& token);
   bool receive(const Action& action, const Signal& need, Token& token);
   bool meet(const Action& action, const Signal& need);  ///< all replicas, before an update
   bool admit(const Action& action);
   bool await_target(const Action& action);
-  /// Waits for a late target and takes the loss. `fate`: of the sample; changed if it has none.
+  /// Waits for a late target and takes the loss. `fate`: of the sample; changed if it has no
+  /// target.
   bool compare(const Action& action, Fate& fate);
   /// Tries until `attempt` succeeds. `at`: the program's action whose token it waits for.
   template <class Attempt>
   bool await(const Action& action, const Attempt& attempt, std::int64_t at = -1);
-  /// At once, to another replica.
+  /// Sends `signal` at once, to another replica.
   void pass_on(const Signal& signal, Fate fate = Fate::trained, Alarm alarm = Alarm::none);
 
-  // Launch groups, and what follows when their work has finished.
+  // Launch groups, and reactions to their end.
   void end_group();
   void complete_finished();
   void drain();
   void complete(const Completion& completion);
   void predicted(const Action& action);  ///< shows the last stage's prediction
-  void compared(const Action& action);   ///< shows its loss, and judges it
+  void compared(const Action& action);   ///< shows the last stage's loss, and judges it
   void updated(const Completion& update);
-  /// How long to wait before looking at launched work again.
+  /// How long to wait before polling launched work again.
   std::chrono::microseconds patience() { return patience_->next(launches_.patience()); }
 
   bool over(std::int64_t sample) const { return shared_.over(sample); }
@@ -68,14 +69,14 @@ class Worker {
   Gateway& gateway_;
   const std::unique_ptr<Patience> patience_;
   ActionTrack* track_;                 ///< null: no log
-  std::vector<WorkerStage> by_stage_;  ///< only this worker's are filled
+  std::vector<WorkerStage> by_stage_;  ///< [stage]; only this worker's are filled
   std::vector<int> stages_;            ///< this worker's
   Launches launches_;
   double rate_ = 1.0;  ///< last passed on to the stages
   bool completing_ = false;
   std::int64_t at_ = 0;  ///< index of the current action in its program
   bool admits_ = false;
-  std::vector<Alarm> verdicts_;  ///< of the guard, on the latest samples
+  std::vector<Alarm> verdicts_;  ///< [sample % size]: the guard's, on the latest samples
 };
 
 }  // namespace millrace::engine

@@ -13,8 +13,8 @@
 
 namespace millrace::engine {
 
-/// The time of a stage's steps. A step that computes at once is timed by laps; one that defers, by
-/// the launch groups that its device has finished. Thread-bound.
+/// Times a stage's steps. A step that computes at once is timed by laps; one that defers, by the
+/// launch groups that its device has finished. Thread-bound.
 class StepTimer {
  public:
   StepTimer() = default;
@@ -31,7 +31,7 @@ class StepTimer {
   }
   void forwarded() { ++forwards_; }
 
-  /// A launch group as the host knows it: its own time, and how many samples it forwards.
+  /// The host's part of a launch group: its time, and how many samples it forwards.
   struct Group {
     std::int64_t host_ns = 0;
     int forwards = 0;
@@ -69,16 +69,16 @@ struct WorkerStage {
   std::int64_t newest = 0;    ///< the sample last forwarded
   std::int64_t versions = 0;  ///< updates of its weights so far
   Token gradient{};           ///< the last one received; `sample`: the one it is applied on
-  std::vector<Fate> fates{};  ///< by slot: of the samples that went backward
+  std::vector<Fate> fates{};  ///< [slot]: of the samples that went backward
 
-  /// What the next update covers.
+  /// Samples that the next update covers.
   struct Update {
-    Fate fate = Fate::trained;  ///< the worst of its samples'
-    Alarm alarm = Alarm::none;  ///< the worst of its gradients'
+    Fate fate = Fate::trained;  ///< the worst of its samples
+    Alarm alarm = Alarm::none;  ///< the worst of its gradients
     bool forwarded = false;     ///< the stage has forwarded a sample since the last update
   } next{};
-  std::int64_t asked = 0;    ///< updates asked of the step
-  std::int64_t skipped = 0;  ///< of the updates asked, known to be skipped
+  std::int64_t asked = 0;    ///< updates requested from the step
+  std::int64_t skipped = 0;  ///< requested updates known to be skipped
 
   /// Applies the gradients, rolls back on `alarm`, or, unless `learns`, skips the update. Returns
   /// whether the step was asked to update.

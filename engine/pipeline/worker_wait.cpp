@@ -1,4 +1,3 @@
-// A worker's waits.
 #include <algorithm>
 #include <stdexcept>
 #include <thread>
@@ -77,7 +76,7 @@ bool Worker::meet(const Action& action, const Signal& need) {
       }
       std::swap(signal.from, signal.to);
       if (!receive(action, signal, token)) return false;
-      // Replicas learn from all of their samples, or from none.
+      // Replicas learn from all of an update's samples, or from none.
       if (mine.next.fate == Fate::trained) mine.next.fate = token.fate;
       mine.next.alarm = std::max(mine.next.alarm, token.alarm);
     }

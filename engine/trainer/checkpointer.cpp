@@ -39,7 +39,7 @@ void Checkpointer::add(Part part) {
   if (int(snapshot.parts.size()) < stages_) return;
   if (guard_) snapshot.guard = guard_->status();
   whole_ = std::move(snapshot);
-  // Earlier incomplete ones of its kind never complete: set_every() came between stages.
+  // Earlier incomplete snapshots of this kind never complete: set_every() came between stages.
   gathering_.erase(gathering_.lower_bound({due.first, 0}), std::next(gathering_.find(due)));
   changed_.notify_one();
 }

@@ -19,13 +19,13 @@ namespace millrace::engine {
 
 /// Checkpoints a pipeline while it runs. Every `every` samples, gathers each stage's state right
 /// after it finished that sample: stages reach it at different times, and together the copies are
-/// what a run stopped there would hold, less the gradients in flight. A writer thread saves them;
+/// the state of a run stopped there, without the gradients in flight. A writer thread saves them;
 /// if it is slower than training, the newest complete snapshot wins. after_sample() is called by
 /// each stage's worker for itself.
 class Checkpointer {
  public:
   using Write = std::function<void(const stages::StateDict&, std::int64_t samples)>;
-  /// Key of a snapshot: whether it was asked for, and the sample it is due at.
+  /// Key of a snapshot: whether it was requested, and the sample it is due at.
   using Due = std::pair<bool, std::int64_t>;
   struct Part {
     int stage = 0;
@@ -41,11 +41,11 @@ class Checkpointer {
   ~Checkpointer();
 
   void after_sample(int stage, std::int64_t sample);
-  /// Sends parts to another process's checkpointer, which add()s them. Before the run.
+  /// Sends parts to another process's checkpointer, which add()s them. Call before the run.
   void pass_on(std::function<void(const Part&)> to) { pass_on_ = std::move(to); }
   /// Any thread.
   void add(Part part);
-  /// Asks for a snapshot of the first samples from `sample` on. Any thread.
+  /// Requests a snapshot of the first samples from `sample` on. Any thread.
   void ask(std::int64_t sample) { asked_.store(sample, std::memory_order_relaxed); }
   /// Samples between regular snapshots; 0: none. Any thread.
   void set_every(std::int64_t every) { every_.store(every, std::memory_order_relaxed); }
@@ -57,16 +57,16 @@ class Checkpointer {
   std::int64_t failed() const { return failed_.load(std::memory_order_relaxed); }
   /// Why the latest snapshot failed; "" if it was written. Any thread.
   std::string error() const;
-  /// Writes what is complete and proved good, then ends the writer.
+  /// Writes the complete snapshot if it is proved good, then ends the writer.
   void finish();
 
  private:
   struct Snapshot {
     std::map<int, stages::StateDict> parts;
     std::int64_t samples = 0;
-    LossGuard::Status guard;  ///< when it was complete
+    LossGuard::Status guard;  ///< at completion
   };
-  /// A stage's; used by its worker alone.
+  /// A stage's progress; used by its worker alone.
   struct Progress {
     std::int64_t every = 0;      ///< as last seen
     std::int64_t due = 0;        ///< the last regular one it reached
@@ -80,7 +80,7 @@ class Checkpointer {
   std::atomic<std::int64_t> every_;
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   std::atomic<std::int64_t> asked_{kNever}, written_{0}, failed_{0};
-  std::vector<Progress> progress_;  ///< by stage
+  std::vector<Progress> progress_;  ///< [stage]
   const std::function<stages::StateDict(int)> copy_;
   const Write write_;
   const LossGuard* const guard_;
@@ -88,7 +88,7 @@ class Checkpointer {
   mutable std::mutex mutex_;                  ///< guards everything below
   std::condition_variable changed_;
   std::map<Due, Snapshot> gathering_;
-  Snapshot whole_;  ///< waits to be written; empty if none
+  Snapshot whole_;  ///< waits to be written; may be empty
   bool finished_ = false;
   std::string error_;
   std::thread writer_;

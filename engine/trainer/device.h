@@ -1,4 +1,4 @@
-// Which device each stage runs on. Needs no LibTorch.
+// Needs no LibTorch.
 #pragma once
 
 #include <string>

@@ -1,4 +1,3 @@
-// Measures messages between cores, and sums over ranks that share modules.
 #include <limits>
 #include <thread>
 
@@ -17,7 +16,7 @@ void await(TokenQueue& queue, Token& token) {
   }
 }
 
-/// Reads the other core's message and writes it anew.
+/// Reads the other core's message and writes to all of it.
 void rewrite(std::vector<float>& message) {
   float sum = 0;
   for (float& value : message) sum += value, value = sum;
@@ -76,8 +75,8 @@ plan::HandOff hand_off_here() {
   return result;
 }
 
-/// Milliseconds of a sum. Every sum is a barrier, so all begin the next together. Takes the fastest
-/// of several batches: waiting for a rank whose core is taken would add milliseconds.
+/// Milliseconds of a sum. Every sum is a barrier, so all ranks begin the next together. Takes the
+/// fastest of several batches: waiting for a preempted rank would add milliseconds.
 plan::Measured sum_ms(SumGroup& group, std::vector<float>& numbers, int place) {
   constexpr int kBatches = 20, kSums = 8;
   plan::Measured quickest{.median = std::numeric_limits<double>::infinity()};

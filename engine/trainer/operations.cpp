@@ -20,8 +20,8 @@ bool equal_threads(const TrainerOptions& options) {
   return std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) == all.end();
 }
 
-/// Thread counts that a stage may have: those named; else, where steps are programs, all powers of
-/// two that leave each other stage a core, and the maximum.
+/// Thread counts that a stage may have: those named; otherwise, where steps are programs, all
+/// powers of two that leave each other stage a core, and the maximum.
 std::vector<std::vector<int>> thread_choices(const TrainerOptions& options) {
   std::vector<std::vector<int>> choices;
   const bool a_worker_each = schedule_of(options).workers.size() == std::size_t(options.stages);
@@ -36,7 +36,7 @@ std::vector<std::vector<int>> thread_choices(const TrainerOptions& options) {
   return choices;
 }
 
-/// Reassigns cores for the chosen threads, unless cores were chosen.
+/// Reassigns cores for the chosen threads, unless the config names cores.
 void place_again(TrainerOptions& options) {
   const Schedule schedule = schedule_of(options);
   const auto placed = [&](const std::vector<int>& threads) {

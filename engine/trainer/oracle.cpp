@@ -49,7 +49,7 @@ class Oracle {
  private:
   bool last(int stage) const { return stage + 1 == schedule_.stages; }
 
-  /// The update, or what the guard makes of it.
+  /// Applies the update, or the guard's alarm.
   void apply(Stage& stage, int replica_id, bool learned, Alarm alarm) {
     if (alarm != Alarm::none || !learned) {
       const stages::Change skipped = stage.advance();
@@ -82,7 +82,7 @@ class Oracle {
     return {action.stage, program.replica};
   }
 
-  /// False if something that `action` needs is not there yet.
+  /// False if an input of `action` is not there yet.
   bool perform(const Program& program, const Action& action) {
     Stage& stage = stages_[schedule_.replica_id(action.stage, program.replica)];
     switch (action.op) {
@@ -133,7 +133,7 @@ class Oracle {
     return worst;
   }
 
-  /// Whether every sample that the update covers was learned from.
+  /// Whether every sample that the update covers was trained on.
   bool all_learned(const Program& program, const Action& action) {
     const Key key = key_of(program, action);
     const bool learned = learned_.erase(key) > 0, left_out = left_out_.erase(key) > 0;
@@ -237,14 +237,14 @@ class Oracle {
   std::int64_t applied_;
   std::map<Key, stages::Activations> kept_;
   std::map<Key, stages::Tensors> activations_;
-  std::map<Key, std::optional<stages::Tensors>> gradients_;  ///< none: of a loss nobody learns from
-  // By stage and replica: whether there were gradients since the last update; samples without one.
+  std::map<Key, std::optional<stages::Tensors>> gradients_;  ///< none: its loss is not trained on
+  // [stage, replica]: whether there were gradients since the last update; samples without one.
   std::set<Key> learned_, left_out_;
-  std::map<int, std::int64_t> gradients_made_;  ///< by stage
-  std::map<Key, Alarm> alarms_;                 ///< by stage and sample of the gradient
-  std::vector<Alarm> pending_;                  ///< by replica_id: the worst since its last update
-  std::map<Key, Alarm> met_;                    ///< of gradients of stages with replicas
-  std::vector<std::int64_t> updates_;           ///< by replica_id
+  std::map<int, std::int64_t> gradients_made_;  ///< [stage]
+  std::map<Key, Alarm> alarms_;                 ///< [stage and sample of the gradient]
+  std::vector<Alarm> pending_;                  ///< [replica_id]: the worst since its last update
+  std::map<Key, Alarm> met_;                    ///< for gradients of stages with replicas
+  std::vector<std::int64_t> updates_;           ///< [replica_id]
   std::vector<float> losses_;
 };
 

@@ -41,10 +41,10 @@ std::unique_ptr<capture::Backend> backend_of(const TrainerOptions& options, c10:
 enum class Part { forward, backward, backward_weight, update };  ///< backward: or its first part
 constexpr std::size_t kParts = 4;
 
-/// A stage on one input, whose parts are run repeatedly as by its step; recorded if possible.
+/// A stage on one input, whose parts are run repeatedly as in its step; recorded if possible.
 class Rig {
  public:
-  /// `split`: a backward in its two parts.
+  /// `split`: a backward in two parts.
   Rig(const TrainerOptions& options, stages::StageRange range, bool split, c10::Device device,
       std::unique_ptr<capture::Backend> backend, const Tensors& inputs, const at::Tensor& target)
       : split_(split),
@@ -79,7 +79,7 @@ class Rig {
     } else if (!backend_->records()) {
       backend_->run([&] { run(part); });
     }
-    if (!graph || !backend_->defers()) return now_ms() - start;  // the device has done it
+    if (!graph || !backend_->defers()) return now_ms() - start;  // the device has finished
     backend_->synchronize();
     return double(graph->duration_ns()) / 1e6 / kInARow;
   }
@@ -105,7 +105,7 @@ class Rig {
   static constexpr int kInARow = 20;
 
   Stage made(const TrainerOptions& options, stages::StageRange range, c10::Device device) const {
-    const bool channels_last = backend_->records() && device.is_cpu();  // as its kernels prefer
+    const bool channels_last = backend_->records() && device.is_cpu();  // its kernels prefer it
     Stage stage(options.network, range, options.optimizer, device,
                 {.split = split_, .channels_last = channels_last});
     stages::load_state(stage.parameters(), stages::initial_state(*options.network, 0));
@@ -159,7 +159,7 @@ class Rig {
   Tensors outputs_, gradients_, passed_on_;
   double stash_ = 0;
   std::vector<std::unique_ptr<capture::Recording>> recordings_;
-  std::array<std::unique_ptr<capture::Graph>, kParts> graphs_;  ///< by Part, if recording
+  std::array<std::unique_ptr<capture::Graph>, kParts> graphs_;  ///< [Part], if recording
 };
 
 /// Runs a whole-network step repeatedly on every usable core but the first.
@@ -187,7 +187,7 @@ class Neighbours {
   std::vector<std::thread> threads_;
 };
 
-/// Repeats of each Part in milliseconds; empty if the step lacks it.
+/// [Part]: repeats in milliseconds; empty if the step lacks it.
 using Times = std::array<std::vector<double>, kParts>;
 
 /// Counts parts that are too short for the clock, and so negligible, as known.
@@ -228,13 +228,13 @@ plan::ModuleProfile profile_module(const TrainerOptions& options, int index, Ten
   return module;
 }
 
-/// Does not add up: waiting for ranks is no part of a module's time.
+/// Does not sum: waiting for ranks is no part of a module's time.
 class Alone final : public stages::Reducer {
  public:
   void add_up(std::span<float>, int) override {}
 };
 
-/// Costs of modules that `ways` ranks share. Of a pair of split modules, the second sums its output
+/// Costs of modules that `ways` ranks share. In a pair of split modules, the second sums its output
 /// and the first its input's gradient. `given`: each module's input.
 void profile_parts(plan::Profile& profile, const TrainerOptions& options, int ways,
                    const std::vector<Tensors>& given, const ProfilerOptions& how) {
@@ -251,7 +251,7 @@ void profile_parts(plan::Profile& profile, const TrainerOptions& options, int wa
     for (int index = first; index <= second; ++index) {
       plan::ModuleProfile& module = profile.modules[std::size_t(index)];
       module.tensor_ways = ways;
-      if (ways > std::max(2, usable_cores())) continue;  // as for fewer parts
+      if (ways > std::max(2, usable_cores())) continue;  // costs like fewer parts
       module.parts[ways] = profile_module(part, index, x, how).ms();
     }
   }
@@ -277,7 +277,7 @@ plan::Profile profile_here(const TrainerOptions& options, const ProfilerOptions&
 std::vector<double> steps_ms(const TrainerOptions& options, int threads, bool programs, int count) {
   std::vector<double> steps;
   std::thread([&] {
-    // A team pins its threads; LibTorch's spread by themselves.
+    // a team pins its threads; LibTorch's spread by themselves
     if (programs) pin_this_thread(0);
     at::set_num_threads(programs ? 1 : threads);
     Rig rig(options, backend_of(options, at::kCPU, programs, threads));
@@ -308,7 +308,7 @@ std::vector<plan::Measured> measure_thread_speedup(const TrainerOptions& options
     return std::all_of(steps.begin(), steps.end(),
                        [&](const auto& step) { return settled(step, kKnown); });
   };
-  // In turns, so that other load on the machine affects all counts of cores alike.
+  // In turns, so that other load on the machine affects all counts of cores equally.
   for (int turn = 0; turn < kMostTurns && !(turn > 1 && known()); ++turn) {
     for (int threads = 1; threads <= usable_cores(); ++threads) {
       std::vector<double>& all = steps[std::size_t(threads - 1)];

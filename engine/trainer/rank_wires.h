@@ -32,7 +32,7 @@ void await_ranks(Exchange& exchange, const Step& step) {
   throw RankLost("lost a rank: no message for 30 s");
 }
 
-/// Whose worker runs it. `options`: of a trainer that is spread over ranks.
+/// The rank that runs the replica. `options`: of a trainer that is spread over ranks.
 inline int rank_of(const TrainerOptions& options, const Schedule& schedule, int replica_id) {
   const int worker = workers_of_replicas(schedule)[std::size_t(replica_id)];
   return options.rank_of_worker[std::size_t(worker)];
@@ -46,7 +46,7 @@ class RankWires {
             const std::vector<Device>& devices)
       : options_(options), schedule_(schedule), devices_(devices) {}
 
-  /// Whether the cut after `stage` gets any, with one end here.
+  /// Whether the cut after `stage` gets wires, with one end here.
   bool over_cut(int stage) const {
     if (options_.make_backend || options_.capture == Capture::eager || !options_.replicas.empty())
       return false;
@@ -61,7 +61,8 @@ class RankWires {
     }
     return false;
   }
-  /// Adds tensors and wires of this rank's side. forget() drops all, before the boundaries go.
+  /// Adds tensors and wires of this rank's side. forget() drops all, before the boundaries are
+  /// destroyed.
   void lay(int stage, capture::Boundary& boundary) {
     const bool up = rank_of(stage) == options_.exchange->rank();
     const int mine = up ? stage : stage + 1, peer = rank_of(up ? stage + 1 : stage);
@@ -72,7 +73,7 @@ class RankWires {
 
   // Collective calls. connect() waits for the other ends, unless it is done already.
   void connect() {
-    // Ends have the same order on all ranks, so both of the first unconnected wire wait.
+    // Ends have equal order on all ranks, so both ends of the first unconnected wire wait.
     for (End& end : ends_) {
       if (end.connected) continue;
       const std::string name = end.sends ? capture::new_wire_name() : receive(end);
@@ -81,7 +82,8 @@ class RankWires {
       end.connected = true;
     }
   }
-  /// Receives what the other end has sent and nobody took, so that both ends have moved as often.
+  /// Receives messages that the other end has sent and nobody took, so that both ends have moved as
+  /// often.
   void drain() {
     for (const End& end : ends_) {
       if (end.sends) post(end, ByteWriter().put(end.buffers->wire->moves()).bytes());
@@ -97,7 +99,7 @@ class RankWires {
  private:
   /// This rank's end of a wire, which goes one direction.
   struct End {
-    int number;  ///< of the wire: the same at both ends
+    int number;  ///< of the wire: equal at both ends
     int peer;
     bool sends;
     bool connected;
@@ -106,7 +108,7 @@ class RankWires {
   int rank_of(int stage) const {
     return engine::rank_of(options_, schedule_, schedule_.replica_id(stage, 0));
   }
-  /// Null: none that wires reach.
+  /// Null: no GPU that wires reach.
   const capture::GpuId* gpu_of(int stage) const {
     const Device& device = devices_[std::size_t(schedule_.replica_id(stage, 0))];
     const std::size_t rank = std::size_t(rank_of(stage));
@@ -147,7 +149,7 @@ class RankWires {
   const Schedule& schedule_;
   const std::vector<Device>& devices_;
   std::vector<End> ends_;
-  std::map<int, std::string> early_;  ///< messages about other wires, by number
+  std::map<int, std::string> early_;  ///< [number]: messages about other wires
 };
 
 }  // namespace millrace::engine

@@ -11,7 +11,7 @@
 namespace millrace::engine {
 namespace {
 
-/// [1,C,H,W] of each sample in flight, as they wait for stages.
+/// [1,C,H,W] of each sample in flight, in the form in which samples wait for stages.
 std::int64_t sample_bytes(const stages::ImageShape& shape, bool as_bytes, int slots) {
   return slots * std::int64_t(shape.channels) * shape.height * shape.width * (as_bytes ? 1 : 4);
 }
@@ -61,7 +61,7 @@ std::vector<StageMemory> predict_memory(TrainerOptions options) {
     }
     stages::Tensors inputs;
     for (const int source : network.crossing(range.begin)) {
-      // As programs leave them.
+      // The layout in which programs leave them.
       const bool last = records && !range.first;
       inputs.push_back(last ? zeros(source).contiguous(at::MemoryFormat::ChannelsLast)
                             : zeros(source));

@@ -18,11 +18,11 @@
 namespace millrace::engine {
 namespace {
 
-constexpr int kLeastRounds = 3;  ///< of a worker's period that are measured
+constexpr int kLeastRounds = 3;  ///< least number of a worker's periods to measure
 
-/// A stage by itself: its step, and buffers that no neighbour touches.
+/// A stage by itself: its step, and buffers that no neighbour accesses.
 struct Bench {
-  /// `activations` and `gradients`: what neighbours send; undefined at the ends of the network.
+  /// `activations` and `gradients`: the neighbours' messages; undefined at the ends of the network.
   Bench(stages::Stage stage, std::unique_ptr<capture::Backend> backend, const Schedule& schedule,
         const at::Tensor& sample, const at::Tensor& target, const stages::Tensors& activations,
         const stages::Tensors& gradients)
@@ -46,13 +46,13 @@ struct Bench {
   capture::StageStep step;
 };
 
-/// Milliseconds of each run of an action, by operation.
+/// [operation]: milliseconds of each run of the action.
 using ActionTimes = std::array<std::vector<double>, std::size_t(Op::update) + 1>;
 
 /// A worker's stages, and its position in its program.
 class Walk {
  public:
-  /// `benches`: by stage.
+  /// `benches`: [stage].
   Walk(const Schedule& schedule, int worker, std::vector<std::unique_ptr<Bench>>& benches)
       : schedule_(schedule),
         program_(schedule.workers[worker]),
@@ -98,7 +98,7 @@ class Walk {
   int worker_;
   std::vector<std::unique_ptr<Bench>>& benches_;
   Lowering lowering_{schedule_};
-  std::vector<ActionTimes> times_;  ///< by stage
+  std::vector<ActionTimes> times_;  ///< [stage]
   std::int64_t at_ = 0, warm_ = 0;
 };
 
@@ -123,7 +123,7 @@ void walk(std::vector<Walk>& walks, std::size_t begin, std::size_t end, double s
   for (auto& thread : threads) thread.get();
 }
 
-/// A bench for each stage; notes the bytes that it holds and sends.
+/// A bench for each stage; records the bytes that it holds and sends.
 std::vector<std::unique_ptr<Bench>> make_benches(const TrainerOptions& options,
                                                  const Schedule& schedule,
                                                  std::vector<plan::StageCosts>& costs) {

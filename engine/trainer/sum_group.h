@@ -21,7 +21,7 @@ namespace millrace::engine {
 /// send as much as in a ring, in one trip instead of two. Thread-safe, with one thread per place.
 class SumGroup final : public stages::Reducer {
  public:
-  /// `exchange`: of these ranks alone; must outlive it.
+  /// `exchange`: of these ranks alone; must outlive this.
   explicit SumGroup(Exchange& exchange) : exchange_(exchange) {}
 
   ~SumGroup() override {
@@ -30,7 +30,7 @@ class SumGroup final : public stages::Reducer {
   }
 
   /// Throws RankLost if a rank was silent for 6 s, std::runtime_error if one has failed. If one has
-  /// ended, nobody learns from this sample, and there is no sum.
+  /// ended, no rank trains on this sample, and there is no sum.
   void add_up(std::span<float> numbers, int place) override {
     std::unique_lock lock(exchange_.mutex());
     Sum& sum = open(place, numbers.size());
@@ -62,8 +62,8 @@ class SumGroup final : public stages::Reducer {
     }
     for (const auto& [rank, peer] : sum.peers) exchange_.start(peer.from);
   }
-  /// Tells the others, at most twice a second, that this rank is alive. Called about 20 times a
-  /// second from the first sum on.
+  /// Sends a heartbeat to the others, at most twice a second. Called about 20 times a second from
+  /// the first sum on.
   void beat() {
     const std::lock_guard lock(exchange_.mutex());
     const Clock::time_point now = Clock::now();
@@ -72,13 +72,13 @@ class SumGroup final : public stages::Reducer {
     post("alive");
     read_letters();
   }
-  /// Throws as add_up(), for any rank that has not left. Under the exchange's mutex.
+  /// Throws as add_up() does, for any rank that has not left. Under the exchange's mutex.
   void require_alive() {
     read_letters();
     if (!failure_.empty()) throw std::runtime_error(failure_);
     if (const std::string lost = pulse_.lost(); !lost.empty()) throw RankLost(lost);
   }
-  /// The workers here have ended; those of the others may not know.
+  /// Announces that the workers here have ended; those of the others may not know.
   void leave(bool failed) {
     const std::lock_guard lock(exchange_.mutex());
     post(failed ? "failed" : "done");
@@ -87,7 +87,7 @@ class SumGroup final : public stages::Reducer {
   Exchange& exchange() { return exchange_; }
 
  private:
-  /// Within this time, everything that a rank sent before it left has come.
+  /// Within this time, all messages that a rank sent before it left have arrived.
   static constexpr std::chrono::milliseconds kUnderWay{200};
   /// Polls before it yields, and yields before it sleeps: on a busy machine a yield takes
   /// milliseconds, and parts are a few microseconds apart.
@@ -98,7 +98,7 @@ class SumGroup final : public stages::Reducer {
   };
   struct Sum {
     std::vector<float> mine{};
-    std::map<int, Peer> peers{};  ///< by rank
+    std::map<int, Peer> peers{};  ///< [rank]
   };
   Sum& open(int place, std::size_t numbers) {
     std::unique_ptr<Sum>& sum = sums_[place];
@@ -137,7 +137,7 @@ class SumGroup final : public stages::Reducer {
 
   Exchange& exchange_;
   // Under the exchange's mutex.
-  std::map<int, std::unique_ptr<Sum>> sums_;  ///< by place
+  std::map<int, std::unique_ptr<Sum>> sums_;  ///< [place]
   RankPulse pulse_{exchange_, std::chrono::seconds(6)};
   bool any_left_ = false;
   std::string failure_;  ///< of another rank; "": none

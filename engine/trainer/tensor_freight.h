@@ -20,11 +20,11 @@ namespace millrace::engine {
 
 /// Hands over a trainer's tensors: through host memory in their own layout, which kernels depend
 /// on, or by a wire, which a message without tensors triggers. Options, samples and boundaries must
-/// outlive it. Thread-safety as Freight.
+/// outlive this. Thread-safety: see Freight.
 class TensorFreight final : public Freight {
  public:
   /// `step`: the first local one of a stage; null: none. `replica`: a local one by its replica_id.
-  /// What a recorded step reads or leaves keeps its address.
+  /// Tensors that a recorded step reads or leaves have fixed addresses.
   TensorFreight(const TrainerOptions& options, capture::SampleBuffers& samples,
                 const std::vector<std::unique_ptr<capture::Boundary>>& boundaries,
                 std::function<capture::StageStep*(int stage)> step,
@@ -51,7 +51,7 @@ class TensorFreight final : public Freight {
       return of_one(fed, fed.nbytes(), true);
     }
     capture::BoundaryBuffers& buffers = this->buffers(cargo, stage);
-    if (buffers.wire) {  // it moves the tensors; the message has none
+    if (buffers.wire) {  // the wire moves the tensors; the message has none
       const auto move = [&buffers, slot](int, int) { buffers.wire->move(slot); };
       return {.pack = move, .unpack = move};
     }
@@ -103,7 +103,8 @@ class TensorFreight final : public Freight {
   }
 
  private:
-  /// For a tensor that stages or viewers may replace, unless it stays. It must outlive the payload.
+  /// For a tensor that stages or viewers may replace, unless it `stays`. It must outlive the
+  /// payload.
   static Payload of_one(at::Tensor& tensor, std::size_t bytes, bool stays) {
     const auto list = std::make_shared<stages::Tensors>(1, tensor);
     const auto all = std::make_shared<TensorPayload>(*list, std::vector{bytes}, stays);
@@ -131,7 +132,7 @@ class TensorFreight final : public Freight {
     const capture::StageStep* const step = step_(stage);
     return step && step->records();
   }
-  /// `made`: a slot's. If rank 0 predicts nothing itself, predictions arrive at a fixed place.
+  /// `made`: a slot's. If rank 0 predicts nothing itself, predictions arrive at a fixed address.
   Payload prediction(at::Tensor& made, bool sends) {
     const int last = options_.stages - 1;
     const stages::ImageShape& shape = options_.network->output();
@@ -168,7 +169,7 @@ class TensorFreight final : public Freight {
   const std::vector<std::unique_ptr<capture::Boundary>>& boundaries_;
   const std::function<capture::StageStep*(int)> step_;
   const std::function<const capture::StageStep&(int)> replica_;
-  std::vector<std::vector<float>> gradients_;              ///< by stage
+  std::vector<std::vector<float>> gradients_;              ///< [stage]
   std::map<std::pair<int, int>, stages::Tensors> others_;  ///< gradients_of()
 };
 

@@ -18,7 +18,7 @@ namespace millrace::engine {
 class TensorPayload {
  public:
   /// `tensors`: a slot's, at most as many as `bytes`, in host memory when packed and unpacked; must
-  /// outlive it. `bytes`: of each. `stay`: existing ones are read and written in place, as the
+  /// outlive this. `bytes`: of each. `stay`: existing ones are read and written in place, as the
   /// message's parts; others are copied, and allocated on arrival.
   TensorPayload(std::vector<at::Tensor>& tensors, const std::vector<std::size_t>& bytes, bool stay)
       : tensors_(tensors), notes_(bytes.size()) {
@@ -78,7 +78,7 @@ class TensorPayload {
   /// A tensor's data in the message.
   struct Part {
     std::size_t bytes = 0;
-    std::byte* place = nullptr;     ///< the tensor's own; null: `copy`
+    std::byte* place = nullptr;     ///< the tensor's memory; null: `copy`
     std::vector<std::byte> copy{};  ///< empty if it stays
   };
 
@@ -102,7 +102,7 @@ class TensorPayload {
     if (dense.nbytes() != part.bytes) throw std::logic_error("a tensor of another size");
     std::memcpy(part.copy.data(), data_of(dense), part.bytes);
   }
-  /// Moves the data if the layout differs from the tensor's here.
+  /// Moves the data if its layout differs from the tensor's.
   static void take_in_place(at::Tensor& tensor, const Part& part, const Note& note) {
     require_in_place(tensor, part);
     if (note.dims < 0) throw std::logic_error("a tensor that was to come is not there");

@@ -26,13 +26,13 @@ namespace {
 
 /// MKL chooses its kernels at its first call. When two workers' first calls coincide, one may get
 /// another kernel, whose square roots differ in the last bit (seen about once in a thousand busy
-/// starts). So the first call happens here, alone.
+/// starts). So the first call is here, alone.
 void call_mkl_first() {
   const at::Tensor ones = at::ones({16, 16});
   at::mm(ones, ones.t()).add_(at::mm(ones.t(), ones)).sqrt_();
 }
 
-/// Fills in what was left open: cut, threads, devices, weights.
+/// Fills in unset options: cut, threads, devices, weights.
 TrainerOptions completed(TrainerOptions options) {
   at::set_num_threads(1);  // stages are the parallelism; workers inherit this
   call_mkl_first();
@@ -77,12 +77,12 @@ void name_for_profiler(PipelineOptions& options) {
   };
 }
 
-/// Waits for work that a failed run left in flight: it uses memory that the caller may free now.
+/// Waits for the work of a failed run: it uses memory that the caller may free now.
 void wait_for(capture::Step& step) {
   try {
     step.synchronize();
   } catch (const std::exception&) {
-    // A device that has failed does nothing more.
+    // A failed device has no work left.
   }
 }
 

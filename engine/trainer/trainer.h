@@ -52,16 +52,16 @@ class Trainer {
   void prepare();
 
   /// Trains until the feed ends, `limit` samples to learn from (0: no limit) were admitted, or a
-  /// drain is asked for. Once, and once more after each recut(), for the rest of the stream. Throws
+  /// drain is requested. Once, and once more after each recut(), for the rest of the stream. Throws
   /// std::runtime_error if a device fails, after its work has ended.
   Outcome run(Feed& feed, Observer* observer, PipelineOptions options = {});
 
-  /// Cuts the network elsewhere. Weights and optimizer state stay; messages between stages and
-  /// older weight versions are lost, as with a checkpoint. Throws std::invalid_argument, as
-  /// require_cut(). Not during run().
+  /// Moves the cut. Weights and optimizer state stay; messages between stages and older weight
+  /// versions are lost, as with a checkpoint. Throws std::invalid_argument, as require_cut(). Not
+  /// during run().
   void recut(const std::vector<int>& cut);
 
-  // Over ranks: each has its own stages only. run() on rank 0 has the feed and the observer, and
+  // With ranks, each trains its own stages only. run() on rank 0 has the feed and the observer, and
   // fetches what the others have learned; recut() recuts all of them.
 
   /// On rank 0, after the last run(): the others stop waiting for a recut().
@@ -71,7 +71,8 @@ class Trainer {
   /// Whether state() and checkpoint() are complete: not after a rank was lost.
   bool is_whole() const { return whole_; }
 
-  /// All weights, named as in the uncut network; not on rank 0: of its stages. Not during run().
+  /// All weights, named as in the uncut network; on other ranks than 0, of local stages. Not during
+  /// run().
   stages::StateDict state() const;
 
   /// All weights with the optimizer's state, to resume from. A local stage's part may be taken by
@@ -83,10 +84,10 @@ class Trainer {
   /// checkpoint(stage) may be.
   void set_fixed(int stage, const stages::StateDict& weights);
 
-  /// For each stage, of its first replica. Not during run().
+  /// Facts of each stage's first replica. Not during run().
   std::vector<StageFacts> facts() const;
 
-  /// For each stage, of its first replica; not counted on a GPU. Any thread.
+  /// Dead units of each stage's first replica; not counted on a GPU. Any thread.
   std::vector<DeadUnits> dead_units() const;
 
   /// The options with devices (those of other ranks: cores), threads and module times filled in.
@@ -129,7 +130,7 @@ class Trainer {
   void take_facts(std::string_view facts);  ///< on rank 0
 
   TrainerOptions options_;
-  std::vector<Device> devices_;   ///< as asked for; in options_ those of other ranks are cores
+  std::vector<Device> devices_;   ///< as requested; in options_ those of other ranks are cores
   mutable std::mutex cut_mutex_;  ///< steps_, recording_, and what recut() changes in options_
   Schedule schedule_;
   TensorSets sets_;
@@ -144,7 +145,7 @@ class Trainer {
   // Null without ranks.
   std::unique_ptr<TensorFreight> freight_;
   std::unique_ptr<RankWires> wires_;
-  // On rank 0, of other ranks' stages: checkpoint() after run(), and their latest facts.
+  // On rank 0, other ranks' stages: checkpoint() after run(), and their latest facts.
   std::map<int, stages::StateDict> learned_elsewhere_;
   std::vector<StageFacts> facts_elsewhere_;  ///< by stage
   int runs_ = 0;
@@ -153,7 +154,8 @@ class Trainer {
   bool prepared_ = false;
 };
 
-/// On rank 0, before the first run(): checkpoint()'s part that the stages of `rank` begin with.
+/// On rank 0, before the first run(): the part of checkpoint() that the stages of `rank` begin
+/// with.
 stages::StateDict share_of(const Trainer& trainer, int rank);
 
 }  // namespace millrace::engine

@@ -23,7 +23,7 @@ void Trainer::build() {
                                     [](const auto& backend) { return backend != nullptr; });
     return found == first + schedule_.replicas_of(stage) ? nullptr : found->get();
   };
-  // Messages to other ranks go by slot; what a device has queued may still read.
+  // Messages to other ranks go by slot; work that a device has queued may still read.
   const bool whole = options_.exchange || std::ranges::any_of(backends, [](const auto& backend) {
                        return backend->defers();
                      });
@@ -66,7 +66,7 @@ void Trainer::join(int stage, const capture::Backend* above, const capture::Back
   const auto set = [&](capture::BoundaryBuffers& buffers, const capture::Backend* writer,
                        const capture::Backend* reader, c10::Device from, c10::Device to) {
     buffers.on_host = !capture::reads(to, from);
-    // What comes from another rank is written as by an eager stage.
+    // Data from another rank is written as by an eager stage.
     buffers.fixed = reader && reader->records() && !(writer && writer->records());
     buffers.to_host = writer && writer->defers() && !(reader && reader->defers());
   };

@@ -24,8 +24,8 @@ class Exchange;
 /// How a stage's step runs.
 enum class Capture {
   automatic,  ///< recorded; eager where it can't be, or a core has no vectors
-  graph,      ///< recorded wherever the device has a backend that records; failure is an error
-  eager,      ///< each operator launched anew
+  graph,      ///< recorded on every device whose backend can record; failure is an error
+  eager,      ///< each operator launched again for every sample
 };
 
 /// The GPUs of each rank, by their index there.
@@ -34,37 +34,38 @@ using GpusOfRanks = std::vector<std::vector<capture::GpuId>>;
 struct TrainerOptions : ScheduleSpec {
   std::shared_ptr<const stages::Network> network;
   stages::ImageShape sample;    ///< all sizes known
-  int context = 1;              ///< frames in it; the channels of the latest come last
-  bool target_is_input = true;  ///< autoencode: one buffer for both; else as the network's output
+  int context = 1;              ///< frames in a sample; the channels of the latest come last
+  bool target_is_input = true;  ///< autoencode: one buffer for both; else shaped as the output
   stages::LossSpec loss;
-  /// Targets are written after the samples were taken, see Feed::target(). Not with replicas.
+  /// targets are written after the samples were taken, see Feed::target(); not with replicas
   bool late_targets = false;
-  /// The feed writes frames as they come, 8 bits per channel: a quarter of the bytes to copy to a
-  /// GPU. Each stage that reads one converts it to floats on its device.
+  /// the feed writes frames in 8 bits per channel, a quarter of the bytes to copy to a GPU; each
+  /// stage that reads one converts it to floats on its device
   bool input_as_bytes = false;
-  bool target_as_bytes = false;  ///< of a target that is a frame, but not the input
+  bool target_as_bytes = false;  ///< for a target that is a frame, but not the input
   std::vector<int> cut;          ///< empty: balanced by measured times
   std::vector<Device> devices;   ///< one per replica of each stage; empty: one core per worker
   /// Threads of each stage, on its core and the next ones, which share each operation of its step
-  /// program. Empty: one; 0: whatever makes the slowest stage fastest. Results do not depend on it.
+  /// program. Empty: one; 0: the number that makes the slowest stage fastest. Results do not depend
+  /// on it.
   std::vector<int> threads;
   kernels::Numerics numerics;
   stages::OptimizerSpec optimizer;
   stages::CorrectionSpec correction;
   bool guard = false;         ///< roll back when the loss diverges
-  stages::StateDict weights;  ///< or a whole checkpoint; empty: initial_state(seed)
+  stages::StateDict weights;  ///< may be a whole checkpoint; empty: initial_state(seed)
   std::uint64_t seed = 0;
   double fps = 0;          ///< F for the monitor's verdict; 0: unknown
   bool may_recut = false;  ///< recut() may be called, so modules are always measured
   Capture capture = Capture::automatic;
-  /// For tests: makes the backends that steps are recorded on, for any device; empty: the device's.
+  /// for tests: makes the backends that steps are recorded on, for any device; empty: the device's
   std::function<std::unique_ptr<capture::Backend>(c10::Device)> make_backend;
   std::function<bool(int stage)> records;  ///< with make_backend: which stages; empty: all
-  /// The processes that the workers are spread over, each with a trainer of the same options; null:
-  /// only this one. Must outlive the trainer. For cores, without late targets.
+  /// the processes that the workers are spread over, each with a trainer of equal options; null:
+  /// only this one. Must outlive the trainer. For cores, without late targets
   Exchange* exchange = nullptr;
   std::vector<int> rank_of_worker;  ///< empty: contiguous
-  GpusOfRanks gpus;  ///< recorded steps on two of them share a capture::Wire; empty: none
+  GpusOfRanks gpus;  ///< recorded steps on two of them share a capture::Wire; may be empty
   std::vector<double> module_ms;  ///< cost of each; empty: measured if the cut needs it
 
   /// One of a sample's frames.
@@ -91,7 +92,7 @@ inline void require_correction(const TrainerOptions& options, const Schedule& sc
   require_correction(options, schedule, options.cut);
 }
 
-/// Both, for a trainer of these options.
+/// Both require_cut() and require_correction(), for a trainer of these options.
 void require_cut(const TrainerOptions& options, const Schedule& schedule,
                  const std::vector<int>& cut);
 /// Whether require_cut() would not throw.
@@ -101,24 +102,25 @@ bool may_cut_at(const TrainerOptions& options, const Schedule& schedule,
 /// `options`: with a cut.
 stages::StageRange range_of(const TrainerOptions& options, int stage);
 c10::Device torch_device(const Device& device);
-/// Where replica `replica_id` (as in Schedule) runs: a core if no device was named.
+/// The device of replica `replica_id` (see Schedule): a core if none was named.
 c10::Device device_of(const TrainerOptions& options, int replica_id);
-/// For each worker, the most that any of its stages has.
+/// [worker]: the most that any of its stages has.
 std::vector<int> threads_of_workers(const TrainerOptions& options, const Schedule& schedule);
 
 /// Stage `index` of `network` at `cut`, with `weights`, for replica `replica_id`; for oracle and
-/// trainer alike. tie_replicas() ties replicas once they are in their final place.
+/// trainer. tie_replicas() ties replicas once they are in their final place.
 stages::Stage build_stage(const TrainerOptions& options, const Schedule& schedule, int index,
                           int replica_id);
-/// All of them, by Schedule::replica_id().
+/// All stages, by Schedule::replica_id().
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule);
 
-/// Has the replicas of each stage share their gradients. `stages`: by Schedule::replica_id(); null:
-/// in another process, and `elsewhere` returns what arrives from replica `from` for `to`.
+/// Makes the replicas of each stage share their gradients. `stages`: by Schedule::replica_id();
+/// null: in another process, and `elsewhere` returns the gradients that arrive from replica `from`
+/// for `to`.
 void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& stages,
                   const std::function<const stages::Tensors*(int from, int to)>& elsewhere = {});
 
-// backends.cpp: which backend each stage's step runs on, recorded or eager.
+// In backends.cpp: which backend each stage's step runs on, recorded or eager.
 
 /// Why no step of `options` can be recorded on any backend; "" if they can.
 std::string unrecordable(const TrainerOptions& options);
@@ -126,11 +128,11 @@ std::string unrecordable(const TrainerOptions& options);
 /// Whether replica `replica_id` (as in Schedule) runs step programs on a core.
 bool runs_programs(const TrainerOptions& options, int replica_id);
 
-/// Whether that replica's step is recorded, unless something else forbids it.
+/// Whether the replica's step is recorded, unless something else forbids it.
 bool records(const TrainerOptions& options, int replica_id);
 
-/// Whether any is. Throws std::invalid_argument, "pipeline.capture: ...", if Capture::graph cannot
-/// be.
+/// Whether any step is recorded. Throws std::invalid_argument, "pipeline.capture: ...", if
+/// Capture::graph is impossible.
 bool records_any(const TrainerOptions& options);
 
 /// Throws std::invalid_argument, "pipeline.threads: ...", unless options.threads has one count per

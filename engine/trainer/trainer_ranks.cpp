@@ -1,4 +1,3 @@
-// Reading a trainer's weights and measurements, including those of other ranks' stages.
 #include <algorithm>
 #include <set>
 #include <stdexcept>
@@ -121,7 +120,7 @@ void Trainer::gather() {
   if (exchange.rank() != 0) {
     ByteWriter text;
     for (int stage = 0; stage < schedule_.stages; ++stage) {
-      // Replicas have learned the same: the first reports.
+      // Replicas have equal weights: the first reports.
       if (!steps_[std::size_t(schedule_.replica_id(stage, 0))]) continue;
       write(text, stage, facts(stage));
       text.put(stages::to_safetensors(checkpoint(stage)));
@@ -232,7 +231,7 @@ stages::StateDict Trainer::checkpoint() const {
   }
   if (!options_.exchange || options_.exchange->rank() != 0 || !learned_elsewhere_.empty())
     return all;
-  // The others have learned nothing yet.
+  // The other ranks have learned nothing yet.
   std::set<std::string> names;
   for (const auto& entry : all) names.insert(entry.first);
   for (const auto& entry : options_.weights) {
@@ -244,7 +243,7 @@ stages::StateDict Trainer::checkpoint() const {
 void Trainer::set_fixed(int stage, const stages::StateDict& weights) {
   capture::StageStep& step = *step_of(stage);
   capture::with_plain_errors([&] {
-    step.launch();  // work already called sees the weights before
+    step.launch();  // earlier calls use the old weights
     step.synchronize();
     step.stage().set_fixed(weights);
     step.synchronize();
@@ -254,7 +253,7 @@ void Trainer::set_fixed(int stage, const stages::StateDict& weights) {
 stages::StateDict Trainer::checkpoint(int stage) const {
   capture::StageStep& step = *step_of(stage);
   return capture::with_plain_errors([&] {
-    step.launch();  // work already called belongs to the state, and must end first
+    step.launch();  // earlier calls belong to the state, and must end first
     step.synchronize();
     return step.stage().checkpoint();
   });
