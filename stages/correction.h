@@ -21,7 +21,7 @@ using Memory = std::vector<at::Tensor>;
 /// tensors on its device, without synchronizing with the host, so they can be recorded.
 struct CorrectionKind {
   std::string name, summary;
-  /// factor on the optimizer's rate at its update number `update` = 0, 1, ...; null: 1
+  /// Factor on the optimizer's rate at its update number `update` = 0, 1, ...; null: 1.
   double (*rate)(const CorrectionSpec& spec, const Delay& delay, std::int64_t update) = nullptr;
   /// The rest is null if a correction only changes the rate. `kernel`: formulas in the update
   /// kernel.

@@ -15,13 +15,13 @@ struct LayerFunction {
   std::string text;  ///< describe()
   std::vector<ParameterSpec> parameters{};
   std::function<at::Tensor(Values x, Values p)> of{};  ///< forward()
-  /// treats each channel alone: any part of its input gives that part of its output
+  /// Treats each channel alone: any part of its input gives that part of its output.
   bool by_channel = false;
   // For tensor parallelism, for a matrix between channels (a convolution, a linear layer): makes
   // one of `ways` equal parts; null if impossible. `column`: a part of the output's channels, from
   // the whole input.
   std::function<std::unique_ptr<Layer>(int ways)> column{};
-  /// a summand of the whole output, from a part of the input's channels; the bias may be undefined
+  /// A summand of the whole output, from a part of the input's channels; the bias may be undefined.
   std::function<std::unique_ptr<Layer>(int ways)> row{};
 };
 

@@ -15,14 +15,14 @@ namespace millrace::stages {
 struct LossType {
   std::string name;
   std::string summary;
-  /// maps `prediction` and `target`, both [1,C,H,W], to a scalar with its graph, by PyTorch's
-  /// function of that name; `term`: its config, of which weight and channels are ignored
+  /// Maps `prediction` and `target`, both [1,C,H,W], to a scalar with its graph, by PyTorch's
+  /// function of that name; `term`: its config, of which weight and channels are ignored.
   at::Tensor (*of)(const at::Tensor& prediction, const at::Tensor& target, const LossTerm& term);
-  /// one element's share, before `of` averages over all elements; with `scores`, before it sums
-  /// over classes, of a probability. Null: the loss is no sum of shares
+  /// One element's share, before `of` averages over all elements; with `scores`, before it sums
+  /// over classes, of a probability. Null: the loss is no sum of shares.
   float (*element)(float prediction, float target);
-  /// predictions are class scores, of any value; otherwise they are in [0, 1]. Targets are 1 for
-  /// the class; a pixel with all 0 has no class and is not counted
+  /// Predictions are class scores, of any value; otherwise they are in [0, 1]. Targets are 1 for
+  /// the class; a pixel with all 0 has no class and is not counted.
   bool scores = false;
   int least_side = 1;  ///< least side of a picture
 };

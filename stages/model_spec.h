@@ -81,7 +81,7 @@ struct LayerType {
   std::string name;
   std::string summary;  ///< its function of [1,C,H,W]
   std::vector<LayerKey> keys;
-  /// see make_layer(); keys are checked, and `joined` is set if the type has the key `from`
+  /// See make_layer(); keys are checked, and `joined` is set if the type has the key `from`.
   std::unique_ptr<Layer> (*make)(const LayerSpec& spec, ImageShape& shape,
                                  const ImageShape* joined);
 };

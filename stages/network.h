@@ -11,7 +11,7 @@ namespace millrace::stages {
 
 /// The sample as a module number.
 constexpr int kSample = -1;
-/// no second input
+/// No second input.
 constexpr int kNone = -2;
 
 /// A network before it is cut: modules 0, 1, ... as in a torch.nn.Sequential, some of which have an

@@ -43,19 +43,19 @@ struct StageRange {
 
 /// Requirements of the schedule, and the correction.
 struct StageOptions {
-  /// weight versions to store; version n: after n updates. 1: updates are in place, and a backward
+  /// Weight versions to store; version n: after n updates. 1: updates are in place, and a backward
   /// sees the current weights; more: an update writes the oldest's buffer, and a backward sees the
-  /// weights of its own forward
+  /// weights of its own forward.
   int versions = 1;
-  /// the backward has two parts: each module has its own graph, so no work is repeated
+  /// The backward has two parts: each module has its own graph, so no work is repeated.
   bool split = false;
-  /// a forward stores only its input; recompute() repeats the rest
+  /// A forward stores only its input; recompute() repeats the rest.
   bool recompute = false;
-  /// for gradients that are as old as `delay`
+  /// For gradients that are as old as `delay`.
   CorrectionSpec correction;
   Delay delay;
-  /// pictures enter in channels-last layout, which activations then have, too, at every stage and
-  /// regardless of Network::channels_last(): for step programs, whose kernels prefer it
+  /// Pictures enter in channels-last layout, which activations then have, too, at every stage and
+  /// regardless of Network::channels_last(): for step programs, whose kernels prefer it.
   bool channels_last = false;
   LossSpec loss;  ///< of the last stage and auxiliary heads
 };

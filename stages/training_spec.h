@@ -21,7 +21,7 @@ struct OptimizerSpec {
   /// adam, adamw: above 0: bounds |mean / sqrt(square)| of each weight, as Sophia does (Liu et al.,
   /// arXiv 2305.14342). Without it one outlier frame moves weights many steps at once.
   double clip = 0.0;
-  /// above 0: decay of the mean that gradients are projected on; see Optimizer::orthogonalize()
+  /// Above 0: decay of the mean that gradients are projected on; see Optimizer::orthogonalize().
   double orthogonal = 0.0;
   // Schedule of lr by updates: torch.optim.lr_scheduler's StepLR and CosineAnnealingLR, after
   // LinearLR for the first `warmup` updates.
@@ -43,7 +43,7 @@ std::vector<std::string> optimizer_names();
 struct Delay {
   std::int64_t frames = 0;
   std::int64_t updates = 0;
-  /// whether they meet a later sample's activations (partime), rather than their own
+  /// Whether they meet a later sample's activations (partime), rather than their own.
   bool on_later_sample = false;
 };
 

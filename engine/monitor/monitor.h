@@ -51,9 +51,9 @@ class StageMeter {
     Counter<std::int64_t> updates;
     Counter<std::int64_t> skipped;  ///< updates not applied: non-finite or discarded by the guard
     Counter<std::int64_t> misses;
-    /// steps and their compute + hand-off time, for means over any interval
+    /// Steps and their compute + hand-off time, for means over any interval.
     Counter<std::int64_t> steps, busy_ns;
-    /// gradient ages: frames from the sample of its loss to that of its update, without the drain
+    /// Gradient ages: frames from the sample of its loss to that of its update, without the drain.
     Histogram ages;
   };
   const Measurements& measured() const { return all_; }

@@ -18,7 +18,7 @@ struct FrameCounts {
   std::int64_t trained = 0;
   std::int64_t dropped = 0;         ///< replaced by a newer one, or predicted only
   std::int64_t predicted_only = 0;  ///< of the dropped
-  /// broken, in a minibatch that the stream did not fill, or without a target
+  /// Broken, in a minibatch that the stream did not fill, or without a target.
   std::int64_t rejected = 0;
   std::int64_t without_target = 0;  ///< of the rejected: predicted, but without a target
   std::int64_t replayed = 0;        ///< trained on again; in no other count

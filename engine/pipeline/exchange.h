@@ -121,9 +121,9 @@ class Exchange {
     return "rank " + std::to_string(numbers.empty() ? rank : numbers[std::size_t(rank)]);
   }
 
-  /// called, if set, as soon as the first stage's worker knows that no more samples are admitted
+  /// Called, if set, as soon as the first stage's worker knows that no more samples are admitted.
   std::function<void()> on_end_of_stream;
-  /// called, if set, when this rank's workers have ended, before waiting for those of others
+  /// Called, if set, when this rank's workers have ended, before waiting for those of others.
   std::function<void(bool failed)> on_workers_ended;
 
   /// Data parallelism: `count` copies of this exchange's pipeline train one network. add_up() is an
@@ -133,7 +133,7 @@ class Exchange {
     int count = 1;
     std::function<void(std::span<float> numbers, int stage)> add_up;
   } copies;
-  /// all-reduce over the ranks that share a stage's modules (their gradients differ); empty: none
+  /// All-reduce over the ranks that share a stage's modules (their gradients differ); empty: none.
   std::function<void(std::span<float> numbers, int stage)> add_up_parts;
 
   static constexpr int kTags = 1 << 20;

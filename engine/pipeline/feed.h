@@ -24,7 +24,7 @@ struct SampleInfo {
   Fate fate = Fate::trained;  ///< as admitted; for a replayed sample, as if it were new
   bool has_target = true;     ///< false: the loss is meaningless
   SceneErrors scene;          ///< set if there is a guard
-  /// trained on before: counted separately; its times do not describe the stream
+  /// Trained on before: counted separately; its times do not describe the stream.
   bool replayed = false;
   Clock::time_point predicted;  ///< when its prediction was ready
 };

@@ -18,7 +18,7 @@ struct RankOptions;
 
 /// Options of a single run.
 struct PipelineOptions {
-  /// samples to train on before admission stops, without replayed ones; 0: all that the feed has
+  /// Samples to train on before admission stops, without replayed ones; 0: all that the feed has.
   std::int64_t limit = 0;
   /// Train on every k-th group of samples and only predict the others. A group is the smallest that
   /// whole updates allow. May change at any time. Null: 1.
@@ -31,10 +31,10 @@ struct PipelineOptions {
   std::function<void(int stage, std::int64_t sample)> after_sample{};
   /// Factor on the learning rate; may change at any time. Null: 1.
   const std::atomic<double>* rate = nullptr;
-  /// log of the workers' actions, with a track for each worker; may be null
+  /// Log of the workers' actions, with a track for each worker; may be null.
   ActionLog* actions = nullptr;
-  /// called by a worker around each action, even one that is then skipped, for profilers and tests
-  /// that disturb the timing; may be empty
+  /// Called by a worker around each action, even one that is then skipped, for profilers and tests
+  /// that disturb the timing; may be empty.
   std::function<void(int worker, const Action&)> before_action{}, after_action{};
 };
 
@@ -47,18 +47,18 @@ struct Pipeline {
   std::vector<Sample*> samples{};
   /// [worker]: core, an index among those this process may use; -1 or missing: not pinned
   std::vector<int> cores{};
-  /// tokens that a link holds before its sender waits: TensorSets' of the schedule; 0: unbounded()
+  /// Tokens that a link holds before its sender waits: TensorSets' of the schedule; 0: unbounded().
   std::size_t link_capacity = 0;
-  /// samples of earlier runs over the same stream: hooks, observer and guard count on from there
+  /// Samples of earlier runs over the same stream: hooks, observer and guard count on from there.
   std::int64_t before = 0;
-  /// judges losses and makes the stages roll back when the run diverges; may be null
+  /// Judges losses and makes the stages roll back when the run diverges; may be null.
   LossGuard* guard = nullptr;
-  /// stages learn from their own losses, so a gradient is as old as its sample
+  /// Stages learn from their own losses, so a gradient is as old as its sample.
   bool own_losses = false;
-  /// the feed writes targets after the samples, so stages take losses when they go backward; not
-  /// with replicas of a stage that takes one
+  /// The feed writes targets after the samples, so stages take losses when they go backward; not
+  /// with replicas of a stage that takes one.
   bool late_targets = false;
-  /// the processes that share this run; null: only this one
+  /// The processes that share this run; null: only this one.
   const RankOptions* ranks = nullptr;
 };
 

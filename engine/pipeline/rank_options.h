@@ -19,11 +19,11 @@ struct RankLost : std::runtime_error {
 /// A message's body. Used under Exchange::mutex(); the schedule's tokens give the caller exclusive
 /// access to its memory.
 struct Payload {
-  /// the buffers, valid for as long as this lives; both sides have parts of equal sizes. A receive
+  /// The buffers, valid for as long as this lives; both sides have parts of equal sizes. A receive
   /// is started while a stage may still read the slot's last message: the next is not sent before
-  /// the schedule has freed the slot
+  /// the schedule has freed the slot.
   Exchange::Parts parts{};
-  /// copy into the parts before a send, and out of them after a receive; may be empty
+  /// Copy into the parts before a send, and out of them after a receive; may be empty.
   std::function<void(int from, int to)> pack{}, unpack{};
 };
 
@@ -54,8 +54,8 @@ struct RankOptions {
   Freight* freight = nullptr;
   std::vector<int> rank_of_worker;
   int run = 0;  ///< 0, 1, ...: counts runs, equal on every rank
-  /// a rank's report to rank 0 twice a second besides its meters, and its receiver there; any
-  /// thread, under Exchange::mutex()
+  /// A rank's report to rank 0 twice a second besides its meters, and its receiver there; any
+  /// thread, under Exchange::mutex().
   std::function<std::string()> facts;
   std::function<void(std::string_view)> take_facts;
 };

@@ -25,7 +25,7 @@ struct Method {
   bool recompute = false;  ///< store only a stage's input and repeat its forward
   int tensor = 1;          ///< devices that share each module
   int copies = 1;          ///< data-parallel pipelines, which average their gradients
-  /// whether the copies of a stage are neighbours, rather than the stages of a copy
+  /// Whether the copies of a stage are neighbours, rather than the stages of a copy.
   bool copies_inside = false;
   int idle = 0;  ///< unused places at the end of a row
 

@@ -28,7 +28,7 @@ struct Machine {
   double memory_bytes = 0;           ///< of one device; 0: no limit
   double replay_bytes = 0;           ///< for replay samples, on the first stage's device
   Overlap overlap = Overlap::none;
-  /// time of an all-reduce by the bytes that each rank sends; none: a ring over the links
+  /// Time of an all-reduce by the bytes that each rank sends; none: a ring over the links.
   std::optional<Link> sums;
 
   int devices() const {

@@ -13,7 +13,7 @@ namespace millrace::engine::plan {
 struct Request {
   Machine machine;
   std::vector<std::string> schedules = {"partime"};
-  /// samples per update, for schedules with minibatches; copies share them
+  /// Samples per update, for schedules with minibatches; copies share them.
   std::vector<int> microbatches = {4};
   std::vector<int> virtual_stages = {2};  ///< interleaved
   bool recompute = false;                 ///< activations may be recomputed
@@ -26,7 +26,7 @@ struct Request {
 };
 
 struct Outcome {
-  /// milliseconds per sample over all copies, with fill and drain where a schedule flushes
+  /// Milliseconds per sample over all copies, with fill and drain where a schedule flushes.
   double sample_ms = 0;
   double frames_a_second = 0;
   /// Fill and drain relative to the bottleneck's work: (p-1)/m with equal stages (GPipe, arXiv

@@ -91,9 +91,9 @@ struct ModuleProfile {
   std::string name;
   Measured forward, input_gradient, weight_gradient, update;
   StepBytes bytes;
-  /// parts that the module can be split into across devices (tensor parallelism); 1: none
+  /// Parts that the module can be split into across devices (tensor parallelism); 1: none.
   int tensor_ways = 1;
-  /// bytes that the parts all-reduce in a forward and in a backward
+  /// Bytes that the parts all-reduce in a forward and in a backward.
   double tensor_bytes = 0, tensor_gradient_bytes = 0;
   /// [number of parts]: measured cost of one part, without waiting for the others
   std::map<int, StepCosts> parts;

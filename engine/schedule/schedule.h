@@ -34,7 +34,7 @@ constexpr bool adds_gradient(Op op) {
 struct Action {
   Op op = Op::forward;
   int stage = 0;
-  /// whose activations it works on; update: the last sample it covers
+  /// Whose activations it works on; update: the last sample it covers.
   std::int64_t sample = 0;
   /// backward, backward_input: the sample whose loss sent this gradient. Differs from `sample`
   /// where gradients meet a later sample's activations (partime).

@@ -75,9 +75,9 @@ struct Simulation {
   /// total_ms / samples.
   double period_ms = 0;
   double step_p50_ms = 0;  ///< median time between all predictions, as in the monitor
-  /// whether there were enough samples: every stage had begun to go backward
+  /// Whether there were enough samples: every stage had begun to go backward.
   bool settled = false;
-  /// from the frame's arrival, or from admission if the source is not live, to prediction
+  /// From the frame's arrival, or from admission if the source is not live, to prediction.
   double latency_p50_ms = 0, latency_p99_ms = 0, latency_max_ms = 0;
   std::vector<WorkerUse> workers;
   /// For each stage, on one of its devices: the most versions and samples held, and their bytes.

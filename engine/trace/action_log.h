@@ -54,7 +54,7 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
   }
 
  private:
-  /// shorter waits are the time to look for a message
+  /// Shorter waits are the time to look for a message.
   static constexpr std::chrono::microseconds kLeastWait{1};
 
   void add(Clock::time_point from, Clock::time_point to, bool waiting, std::int64_t version,
@@ -79,7 +79,7 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
 /// A track for each worker, and counts. Must outlive the pipeline that writes it.
 class ActionLog {
  public:
-  /// spans of all workers, 72 bytes each; counts, 40 bytes each
+  /// Spans of all workers, 72 bytes each; counts, 40 bytes each.
   static constexpr std::size_t kCapacity = 1'000'000, kCounts = 200'000;
 
   /// `operations`: step programs log their operations, too.

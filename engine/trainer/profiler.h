@@ -10,10 +10,10 @@ namespace millrace::engine {
 
 struct ProfilerOptions {
   int repeats = 9;  ///< least number of passes, after two to warm up
-  /// most passes: beyond `repeats` until every time's median is known to 5 %
+  /// Most passes: beyond `repeats` until every time's median is known to 5 %.
   int most_repeats = 9;
   Device device;  ///< where the modules run; hand-offs are between CPU cores
-  /// run the same network on the other usable cores meanwhile, as a pipeline would
+  /// Run the same network on the other usable cores meanwhile, as a pipeline would.
   bool neighbours = false;
   bool recorded = false;  ///< as recorded steps; otherwise operator by operator
   bool parts = false;     ///< modules that ranks may share, too; on a core

@@ -37,10 +37,10 @@ struct TrainerOptions : ScheduleSpec {
   int context = 1;              ///< frames in a sample; the channels of the latest come last
   bool target_is_input = true;  ///< autoencode: one buffer for both; else shaped as the output
   stages::LossSpec loss;
-  /// targets are written after the samples were taken, see Feed::target(); not with replicas
+  /// Targets are written after the samples were taken, see Feed::target(); not with replicas.
   bool late_targets = false;
-  /// the feed writes frames in 8 bits per channel, a quarter of the bytes to copy to a GPU; each
-  /// stage that reads one converts it to floats on its device
+  /// The feed writes frames in 8 bits per channel, a quarter of the bytes to copy to a GPU; each
+  /// stage that reads one converts it to floats on its device.
   bool input_as_bytes = false;
   bool target_as_bytes = false;  ///< for a target that is a frame, but not the input
   std::vector<int> cut;          ///< empty: balanced by measured times
@@ -58,11 +58,11 @@ struct TrainerOptions : ScheduleSpec {
   double fps = 0;          ///< F for the monitor's verdict; 0: unknown
   bool may_recut = false;  ///< recut() may be called, so modules are always measured
   Capture capture = Capture::automatic;
-  /// for tests: makes the backends that steps are recorded on, for any device; empty: the device's
+  /// For tests: makes the backends that steps are recorded on, for any device; empty: the device's.
   std::function<std::unique_ptr<capture::Backend>(c10::Device)> make_backend;
   std::function<bool(int stage)> records;  ///< with make_backend: which stages; empty: all
-  /// the processes that the workers are spread over, each with a trainer of equal options; null:
-  /// only this one. Must outlive the trainer. For cores, without late targets
+  /// The processes that the workers are spread over, each with a trainer of equal options; null:
+  /// only this one. Must outlive the trainer. For cores, without late targets.
   Exchange* exchange = nullptr;
   std::vector<int> rank_of_worker;  ///< empty: contiguous
   GpusOfRanks gpus;  ///< recorded steps on two of them share a capture::Wire; may be empty

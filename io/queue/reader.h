@@ -19,7 +19,7 @@ struct ReaderOptions {
   std::int64_t limit = 0;  ///< stop after this many good frames; 0: no limit
   int ahead = 0;           ///< frames of each segment that don't count towards the limit
   double fps = 0.0;        ///< rate if neither pts nor the source gives one; 0: 25
-  /// gets each good frame before it is queued, on the reader's thread; may be empty
+  /// Gets each good frame before it is queued, on the reader's thread; may be empty.
   std::function<void(const Frame& frame)> seen = {};
   std::chrono::milliseconds teardown{5000};  ///< a source that takes longer to stop is abandoned
 };

@@ -27,7 +27,7 @@ struct Frame {
   int label = -1;  ///< class; -1: none
   std::vector<std::uint8_t> pixels;
   std::vector<float> values;  ///< [C,H,W], 0..1, instead of pixels; empty: it has pixels
-  /// what the prediction is compared with, [C,H,W]; empty: none from the source
+  /// What the prediction is compared with, [C,H,W]; empty: none from the source.
   std::vector<float> target;
 
   std::size_t bytes() const { return std::size_t(width) * height * channels; }

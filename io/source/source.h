@@ -150,7 +150,7 @@ struct SourceKind {
   const char* port;     ///< default of a server's port; "": no server
   bool live;            ///< always live; false: depends on the stream
   std::unique_ptr<Source> (*open)(const SourceOptions&);
-  /// throws SourceError if the URI itself is wrong; opens nothing. Null: only opening can say
+  /// Throws SourceError if the URI itself is wrong; opens nothing. Null: only opening can say.
   void (*check)(const SourceOptions&) = nullptr;
 };
 std::span<const SourceKind> source_kinds();

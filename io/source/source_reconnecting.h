@@ -53,7 +53,7 @@ OriginProbe make_origin_probe(const std::string& uri);
 
 struct ReconnectParts {
   std::unique_ptr<Source> first;  ///< open
-  /// starts reopening the stream and returns at once; errors come through read(), or SourceError
+  /// Starts reopening the stream and returns at once; errors come through read(), or SourceError.
   std::function<std::unique_ptr<Source>()> reopen;
   OriginProbe probe;        ///< null: attempts follow time alone
   bool end_is_loss = true;  ///< the end of the stream counts as a break

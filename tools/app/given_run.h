@@ -126,7 +126,7 @@ class GivenRun {
   std::future<void> running_;
   bool closed_ = true;
   std::deque<GivenResult> held_;
-  /// how many of `held_` may be returned: their updates are done
+  /// How many of `held_` may be returned: their updates are done.
   std::size_t complete_ = 0;
   std::int64_t given_ = 0;
   std::optional<io::Timeline> timeline_;

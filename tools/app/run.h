@@ -38,7 +38,7 @@ struct GivenStream {
   std::array<std::int64_t, 3> shape{};  ///< of a frame: channels, height, width
   bool targets = false;                 ///< frames come with targets, of any shape
   bool live = false;                    ///< frames arrive at their own rate: the newest wins
-  /// adjusts the trainer's options before it is built; may be empty
+  /// Adjusts the trainer's options before it is built; may be empty.
   std::function<void(engine::TrainerOptions&)> adjust;
   std::function<void()> ready;  ///< called once, by learn()'s thread, when frames are wanted
 };
@@ -61,11 +61,11 @@ struct RunOptions {
   std::string serve_at;                ///< "ADDR:PORT"; "": loopback, port 8080
   std::string token;                   ///< that viewers must give; "": none
   std::function<Config()> read_again;  ///< for reload(); empty: no reload
-  /// opens the caller's own source; empty: source.uri is opened. Throws io::SourceError
+  /// Opens the caller's own source; empty: source.uri is opened. Throws io::SourceError.
   std::function<std::unique_ptr<io::Source>()> open_source;
-  /// not null: frames come from the caller, not from a source
+  /// Not null: frames come from the caller, not from a source.
   std::shared_ptr<const GivenStream> given;
-  /// rank 0's link to the ranks that follow() this run, or null; outlives the run
+  /// Rank 0's link to the ranks that follow() this run, or null; outlives the run.
   engine::Exchange* ranks = nullptr;
   Waits waits;  ///< for other ranks
 };

@@ -13,16 +13,16 @@ namespace millrace::page {
 
 /// Sources of the server's contents; all outlive the server.
 struct WebSubject {
-  /// called on the server's thread, one to about five times a second; does not throw
+  /// Called on the server's thread, one to about five times a second; does not throw.
   std::function<Snapshot()> look;
   PictureBoard* pictures = nullptr;  ///< null: none
   FrameBoard* camera = nullptr;      ///< null: only pictures as large as the network's
   Controls* controls = nullptr;      ///< null: view only
   std::string snapshots = {};        ///< folder of the events' pictures; "": in memory
-  /// without snapshots: receives the picture with which an event begins, as its input; may be null
+  /// Without snapshots: receives the picture with which an event begins, as its input; may be null.
   PictureBoard* event_picture = nullptr;
-  /// teaches the detector that the content of the event of that number is normal; false: the event
-  /// is no longer known. Thread-safe; may be empty
+  /// Teaches the detector that the content of the event of that number is normal; false: the event
+  /// is no longer known. Thread-safe; may be empty.
   std::function<bool(std::int64_t event)> is_normal = {};
 };
 

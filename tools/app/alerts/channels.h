@@ -33,7 +33,7 @@ struct MqttOptions {
   std::string presence;             ///< topic of a retained "online" or "offline"; "": none
   std::vector<MqttMessage> births;  ///< published on every connect
   std::string subscription;         ///< topic filter; "": none
-  /// receives the subscription's messages, inside work()
+  /// Receives the subscription's messages, inside work().
   std::function<void(std::string_view topic, std::string_view text)> heard;
 };
 

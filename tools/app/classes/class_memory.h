@@ -22,11 +22,11 @@ struct Ridge;
 struct ClassMemoryOptions {
   int places = 256;  ///< frames remembered
   std::uint64_t seed = 0;
-  /// labels come from people who click late: of the frames before a label changes, those of so many
-  /// seconds are forgotten, but at most half of the old label's
+  /// Labels come from people who click late: of the frames before a label changes, those of so many
+  /// seconds are forgotten, but at most half of the old label's.
   double late_s = 0;
-  /// alternatively, single frames have a label: frames of so many seconds after one count as its
-  /// class, up to the next label, unless the others contradict
+  /// Alternatively, single frames have a label: frames of so many seconds after one count as its
+  /// class, up to the next label, unless the others contradict.
   double following_s = 0;
   bool scores = true;  ///< the loss takes class scores (logits); otherwise outputs are near 0 and 1
   Likeness known;      ///< classes that `weights` know, each until it is labelled again
@@ -122,7 +122,7 @@ class ClassMemory {
   double began_ = 0;   ///< when label_ began
   std::int64_t group_ = 0;
   at::Tensor group_picture_;  ///< thumbnail of its labelled frame
-  /// seconds of the group's labelled frame, and of its latest one
+  /// Seconds of the group's labelled frame, and of its latest one.
   double group_began_ = -std::numeric_limits<double>::infinity(), latest_ = 0;
   std::int64_t judging_ = 0;  ///< frames until the first ones of a returning class are learned from
   std::int64_t changes_ = 0;

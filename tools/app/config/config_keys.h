@@ -22,9 +22,9 @@ struct Range {
   std::string text;                  ///< description; "": derived from the type and the above
   bool single = false;               ///< a list of one may be written as its element
   std::optional<double> automatic;   ///< the number for "auto"
-  /// accepts texts besides the choices; may be null
+  /// Accepts texts besides the choices; may be null.
   bool (*or_if)(const std::string&) = nullptr;
-  /// further check of a value; may be null
+  /// Further check of a value; may be null.
   bool (*fits)(Place) = nullptr;
 };
 

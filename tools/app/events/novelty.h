@@ -80,8 +80,8 @@ class Novelty {
   std::optional<NoveltyEvent> last() const;
 
  private:
-  /// seconds at the start that raise nothing: for the picture, and for places, where first sights
-  /// are frequent for longer
+  /// Seconds at the start that raise nothing: for the picture, and for places, where first sights
+  /// are frequent for longer.
   static constexpr double kSettling = 30, kSettlingPlaces = 90;
   static constexpr double kLooks = 10;           ///< per second, at least
   static constexpr double kMemory = 600;         ///< seconds

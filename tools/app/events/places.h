@@ -63,7 +63,7 @@ class Places {
   void accept(const CellBox& box);
 
  private:
-  /// looks of absence after which a place, or an object moving on from it, may raise another event
+  /// Looks of absence after which a place, or an object moving on from it, may raise another event.
   static constexpr float kHold = 20, kCarry = 50;
 
   void see_what_is_new(const Reduced& now, const Background& background, bool settled, bool calm);

@@ -18,8 +18,8 @@ enum class ReplayKind : std::uint8_t {
   none,
   recent,     ///< the latest samples; replays any
   reservoir,  ///< a uniform choice of all so far (Vitter 1985, algorithm R); replays any
-  /// the easiest is replaced by the newest; replays in proportion to the loss at the last
-  /// prediction (Schaul et al. 2016, proportional, alpha 1)
+  /// The easiest is replaced by the newest; replays in proportion to the loss at the last
+  /// prediction (Schaul et al. 2016, proportional, alpha 1).
   hard,
   ridge,  ///< no sample is replayed: see ClassMemory
 };

@@ -61,7 +61,7 @@ void tell_time(std::ostream& out, const Json& report) {
       << report["gradient_age"].dump() << " frames\n";
 }
 
-/// null: an infinite PSNR.
+/// Null: an infinite PSNR.
 std::string figure(const Json& value, const std::string& unit) {
   return value.is_null() ? "no error" : text(value) + unit;
 }

@@ -10,7 +10,7 @@ namespace millrace::bench {
 /// Arms run on a GPU, or in tests on a double of one.
 struct GpuBench {
   engine::Device device = {.cuda = true, .index = 0};  ///< shared by all stages
-  /// see TrainerOptions::make_backend; empty: the device's own
+  /// See TrainerOptions::make_backend; empty: the device's own.
   std::function<std::unique_ptr<capture::Backend>(c10::Device)> make_backend;
 };
 
