@@ -146,7 +146,7 @@ void RankPorts::open(Cargo cargo, int stage, int peer, bool sends) {
   const Schedule& schedule = shared_.schedule();
   Route& route = *routes_.emplace_back(
       std::make_unique<Route>(Route{.cargo = cargo, .stage = stage, .peer = peer, .sends = sends}));
-  // As many buffers as messages in flight, so that no send waits. Replicas' gradients are large:
+  // One buffer per message in flight, so that no send waits. Replicas' gradients are large:
   // one more than a replica sends before it waits for all.
   const int buffers = cargo == Cargo::meeting ? 2 : schedule.slots() + (has_slot(cargo) ? 0 : 1);
   route.buffers.resize(std::size_t(buffers));

@@ -133,7 +133,7 @@ std::string task_of(const kernels::Convolution& c, double share = 1);
 at::Tensor some_floats(double count);
 
 std::unique_ptr<Prepared> gpu_weight_gradients(const std::vector<kernels::Convolution>& group);
-/// As in KernelChoice.
+/// KernelChoice::names of a weight gradient.
 std::vector<std::string> weight_gradient_kernels(const kernels::Convolution& c);
 
 }  // namespace millrace::program

@@ -132,7 +132,7 @@ class GpuConvolution final : public Prepared {
                                           choice.cluster, choice.early});
   }
 
-  /// As in a step, a launch reads what the last one wrote, with other weights.
+  /// Each launch reads what the last one wrote, with other weights, as in a step.
   double time(const Choice& choice) {
     constexpr int kLayers = 4;
     const double larger = double(std::max(shape_.from.floats(), shape_.to.floats()));

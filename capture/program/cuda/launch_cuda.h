@@ -43,9 +43,8 @@ class Launch {
     (*this)(dim3(unsigned(blocks)), arguments);
   }
 
-  /// Of an early launch: whether so many blocks load all SMs alike. Otherwise they go where the
-  /// last launch's blocks are not, many to an SM, and the next ones' likewise: on an H100 that took
-  /// up to 1.8 times as long.
+  /// Whether the blocks of an early launch load all SMs alike. Otherwise it crowds onto the SMs
+  /// that the previous one left idle: on an H100 that took up to 1.8 times as long.
   bool lies_evenly(dim3 blocks) const;
   void launch(dim3 blocks, void* arguments) const;
 

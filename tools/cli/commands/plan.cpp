@@ -57,7 +57,7 @@ struct Replay {
   double share = -1;  ///< replayed samples of all; negative: unknown, for lack of a rate
 };
 
-/// As many samples as the memory limit allows; without a limit as many as requested.
+/// The most samples that the memory limit allows; without a limit as many as requested.
 Replay replay_of(const PlanArguments& arguments, const Request& request,
                  const engine::plan::Plan& plan, double sample) {
   Replay replay{.size = arguments.replay};
