@@ -20,7 +20,7 @@ class EagerCudaBackend final : public EagerBackend {
 
   void run(std::function<void()> body) override {
     const c10::cuda::CUDAStreamGuard on_stream(stream_);
-    // Its first inputs were made on other streams.
+    // Other streams may have written the first inputs.
     if (std::exchange(fresh_, false)) MILLRACE_CHECK_CUDA(cudaDeviceSynchronize());
     try {
       body();

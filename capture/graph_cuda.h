@@ -35,7 +35,7 @@ OwnStream new_stream(c10::Device device);
 
 class CudaEvent final : public Event {
  public:
-  /// On the current device.
+  /// Created on the current device.
   explicit CudaEvent(unsigned flags);
   bool over() const;
   cudaEvent_t get() const { return event_.get(); }

@@ -69,7 +69,7 @@ class Step {
   // deferring steps may get a slot's token at once: their work waits for its data on the device.
 
   virtual bool defers() const { return false; }
-  /// In between, calls and launches are noted and recorded, but not executed.
+  /// During the capture pass, calls and launches are noted and recorded, but not executed.
   virtual void begin_capture_pass() {}
   virtual void end_capture_pass() {}
   /// Starts all calls since the last launch. Returns the number of launches so far.

@@ -39,7 +39,7 @@ class Prepared {
   virtual std::size_t scratch_bytes() const { return 0; }
   /// Takes over the current addresses of `node`'s tensors.
   virtual void bind(const Node& node, char* scratch) = 0;
-  /// Its phases in order: whether the team shares one, or its first thread runs it alone.
+  /// Phases in order: whether the team shares one, or its first thread runs it alone.
   virtual std::vector<bool> phases() const { return {false}; }
   virtual void run(int phase, kernels::Share share) = 0;
   /// The gradient that may be computed later instead of by run(); null: none.

@@ -46,7 +46,7 @@ const ScheduleEntry& schedule_entry(const std::string& name);
 /// table. Throws std::invalid_argument if the name is taken.
 void register_schedule(const ScheduleEntry& entry);
 
-/// From an entry of the table, or from a CSV file, which then sets the number of microbatches.
+/// Uses an entry of the table, or a CSV file, which then sets the number of microbatches.
 /// Throws std::invalid_argument for an unknown name, stages < 1, or options that the schedule
 /// cannot have. Ignores options that it does not use.
 Schedule make_schedule(const ScheduleSpec& spec);

@@ -39,7 +39,7 @@ struct TensorSets {
 /// `capacity` if the schedule would deadlock with it. For stages whose calls return when their work
 /// is done.
 TensorSets tensor_sets(const Schedule& schedule, std::size_t capacity);
-/// Also has room for what stays unread while the stream pauses, so that no stage waits for the next
+/// Adds room for what stays unread while the stream pauses, so that no stage waits for the next
 /// frame: two gradients (partime, pb), or those of two minibatches.
 TensorSets tensor_sets(const Schedule& schedule);
 /// One set per slot at cuts, and links on which no stage ever waits.

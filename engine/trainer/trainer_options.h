@@ -92,7 +92,7 @@ inline void require_correction(const TrainerOptions& options, const Schedule& sc
   require_correction(options, schedule, options.cut);
 }
 
-/// Both require_cut() and require_correction(), for a trainer of these options.
+/// Calls require_cut() and require_correction() for a trainer of these options.
 void require_cut(const TrainerOptions& options, const Schedule& schedule,
                  const std::vector<int>& cut);
 /// Whether require_cut() would not throw.

@@ -34,7 +34,7 @@ inline std::uint8_t byte_of(float value) {
 /// `frame` as float32 [channels][height][width], frame.bytes() floats, each the nearest to v / 255.
 void to_planar(const Frame& frame, float* out);
 
-/// From float32 [channels][height][width] in [0, 1]; other values are clamped.
+/// Converts float32 [channels][height][width] in [0, 1]; other values are clamped.
 Frame from_planar(const float* planar, int channels, int height, int width);
 /// Reuses the storage of `out`.
 void from_planar(const float* planar, int channels, int height, int width, Frame& out);

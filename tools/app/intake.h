@@ -26,7 +26,7 @@ io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& i
 std::string squash_note(const Config& config, const io::SourceInfo& info);
 /// Whether frames arrive, or are to be delivered, at the stream's own rate.
 bool comes_live(const Config& config, const io::SourceInfo& info);
-/// Without a frame limit.
+/// The frame limit is left unset.
 io::ReaderOptions reader_options(const Config& config, const io::SourceInfo& info);
 io::Drop drop_policy(const Config& config, const io::SourceInfo& info);
 

@@ -65,12 +65,12 @@ class Console {
   bool apply(const std::string& key, const Config& fresh);
 
   RunParts& run_;
-  // Already reported.
+  // As last reported.
   bool connected_ = true, in_event_ = false, dead_told_ = false;
   std::int64_t events_ = 0;
   RollBackWatch roll_backs_;
   std::string alert_error_, checkpoint_error_, log_error_;
-  // At the last status line.
+  // Time and trained frames at the last status line.
   std::chrono::steady_clock::time_point shown_at_ = std::chrono::steady_clock::now();
   std::int64_t shown_ = 0;
   bool stdin_open_;

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 ///
 /// An "arm" is {"network" (model_of()), "size"} and, where it differs from the trainer's default:
 /// "schedule", "stages", "cut", "threads", "capture", "microbatches", "recompute", "channels_last".
-/// It is set up once and reused.
+/// An arm is set up once and reused.
 struct Question {
   Question(const char* name, Json (*answer)(const Json& question));
 };

@@ -33,7 +33,7 @@ class Launch {
   Launch() = default;
   /// Compiles the kernel if necessary, as gpu::kernel() does.
   Launch(const std::string& expression, const LaunchShape& shape);
-  /// On the current stream; no-op for 0 blocks.
+  /// Launches on the current stream; no-op for 0 blocks.
   template <class Arguments>
   void operator()(dim3 blocks, Arguments arguments) const {
     launch(blocks, &arguments);

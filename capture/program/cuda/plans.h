@@ -95,7 +95,7 @@ struct ConvolutionTile {
                                      : width / run * height * (block_channels / channels);
   }
   PLAN int threads(Products products) const { return owners(products) * parts; }
-  /// Each is four sums of a thread.
+  /// Vectors of four sums per thread.
   PLAN int vectors(Products products) const {
     return by_tensor_cores(products) ? channels / 16 * (run * width / 32) * 4 : channels * run / 4;
   }

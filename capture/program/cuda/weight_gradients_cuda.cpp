@@ -310,7 +310,7 @@ bool meets(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
                      [&](const at::Tensor& t) { return t.defined() && touches(b, range_of(t)); });
 }
 
-/// Each alone keeps few SMs busy; one launch at the last one's place computes several.
+/// One launch, in place of the last weight gradient's, computes several: one keeps few SMs busy.
 void gather_weight_gradients(std::vector<Node>& nodes) {
   std::size_t last = nodes.size();
   for (std::size_t i = nodes.size(); i-- > 0;) {

@@ -122,7 +122,7 @@ class Kernel {
   /// Whether Operands::taker can receive the weight gradient, each element once, in one phase.
   virtual bool gives_parts() const { return false; }
   virtual void run(const Operands& operands, int phase, Share share) const = 0;
-  /// On one thread.
+  /// Runs all phases on one thread.
   void run(const Operands& operands) const {
     for (int phase = 0; phase < phases(1); ++phase) run(operands, phase, {});
   }
@@ -160,7 +160,7 @@ inline double flops(const Convolution& c) {
 
 // ---- Images.
 
-/// From NCHW, contiguous [channels][height][width], and back.
+/// Convert from NCHW, contiguous [channels][height][width], and back.
 void from_planes(const float* planes, float* destination, const Layout& to);
 void to_planes(const float* source, const Layout& from, float* planes);
 

@@ -230,7 +230,7 @@ struct Room {
 double weight_of(const GroupNormOperands& o, std::size_t channel) {
   return o.weight ? double(o.weight[channel]) : 1.0;
 }
-/// From the given variance.
+/// rstd of a frozen norm, from the given variance.
 double rstd_of(const GroupNorm& norm, const GroupNormOperands& o, std::size_t channel) {
   return 1 / std::sqrt(double(o.rstd[channel]) + norm.eps);
 }

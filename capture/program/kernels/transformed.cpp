@@ -102,7 +102,7 @@ struct Plan {
   /// Floats of a frequency of that many channels, in whole vectors.
   std::size_t row(std::size_t channels) const { return parts() * round_up(channels, lanes()); }
 
-  // In vector multiply-adds.
+  // Costs in vector multiply-adds.
   double inputs_cost() const { return double(tiles) * vectors(from.channels) * kind.image; }
   double weights_cost() const { return from.channels * vectors(to.channels) * kind.weights; }
 

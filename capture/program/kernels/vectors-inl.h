@@ -134,7 +134,7 @@ HWY_INLINE V sigmoid_of(V v) {
   return hn::IfThenElse(hn::IsNaN(v), v, made);  // Exp takes NaN for a small number
 }
 
-/// With respect to the sigmoid's input.
+/// The gradient with respect to the sigmoid's input.
 HWY_INLINE V sigmoid_gradient_of(V gradient, V made) {
   return hn::Mul(hn::Mul(gradient, hn::Sub(hn::Set(D(), 1.0f), made)), made);
 }

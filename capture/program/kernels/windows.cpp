@@ -33,7 +33,7 @@ struct Block {
         part(first_lanes(count)) {}
   V load(const float* at) const { return load_part(part, at); }
   void store(V v, float* at) const { store_part(v, part, at); }
-  /// Its channels' weights, one vector per tap.
+  /// The block's weights, one vector per tap.
   const float* weights(const Operands& o, std::size_t taps) const {
     for (std::size_t tap = 0; tap < taps; ++tap) {
       for (std::size_t lane = 0; lane < kLanes; ++lane)

@@ -160,7 +160,7 @@ class CoreUpdate final : public Prepared {
   const UpdateOf of_;
   Operands operands_;
   std::span<LateGradient* const> late_;  ///< of the next run
-  /// Its scratch is large enough for all of them, so that threads need no barrier in between.
+  /// The one whose scratch suffices for all, so that threads need no barrier in between.
   const LateGradient* roomiest_ = nullptr;
 };
 

@@ -72,7 +72,7 @@ class Places {
   /// Finds the best cell not held whose score reaches the limit, and the blob of `part` around it.
   bool find(const Cells& score, const Cells& held, float limit, Found& found);
   void hold_blob();
-  /// Also marks the surroundings of marked cells.
+  /// Marks the surroundings of marked cells.
   void widen(Cells& marks);
   void spread(std::size_t from, CellBox& box);
 

@@ -240,7 +240,7 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   engine::Clock::duration step_{};        ///< of the slowest stage, 95th percentile
   // Last stage's worker.
   double pass_mean_ns_ = 0, pass_deviation_ns_ = 0;
-  // Both workers.
+  // Shared by both workers.
   std::atomic<std::int64_t> pass_ns_{0};  ///< from take() to prediction, upper estimate; 0: unknown
   std::atomic<std::int64_t> shown_fresh_{0};
   std::vector<std::atomic<std::int64_t>> fresh_;  ///< [sample % size]

@@ -22,7 +22,7 @@ std::string plain(const std::string& text) {
   return out;
 }
 
-/// Without the capital and the full stop, for whatis.
+/// Removes the capital and the full stop, for whatis.
 std::string as_clause(std::string text) {
   if (!text.empty()) text[0] = char(std::tolower(static_cast<unsigned char>(text[0])));
   if (text.ends_with('.')) text.pop_back();
