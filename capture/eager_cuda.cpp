@@ -1,4 +1,3 @@
-// Eager execution on CUDA devices.
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>

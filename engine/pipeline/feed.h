@@ -15,7 +15,6 @@ struct SceneErrors {
   float input = 0, target = 0;
 };
 
-/// Metadata of a sample.
 struct SampleInfo {
   std::int64_t sample = -1;  ///< 0, 1, ... in order of admission
   std::int64_t index = -1;   ///< counts samples without replayed ones; may come from the feed

@@ -16,7 +16,6 @@ namespace millrace::engine {
 
 struct RankOptions;
 
-/// Options of a single run.
 struct PipelineOptions {
   /// Samples to train on before admission stops, without replayed ones; 0: all that the feed has.
   std::int64_t limit = 0;

@@ -31,7 +31,6 @@ class RankPorts {
     float loss = 0;     ///< prediction
     LossCounts counts;  ///< prediction
   };
-  /// A message's buffers.
   struct Buffer {
     Head head{};
     Payload payload{};

@@ -36,7 +36,6 @@ class StepTimer {
     std::int64_t host_ns = 0;
     int forwards = 0;
   };
-  /// Ends the current group.
   Group end_group() { return {std::exchange(host_ns_, 0), std::exchange(forwards_, 0)}; }
   /// Records a group that the device has finished.
   void record(const Group& group) {

@@ -44,7 +44,6 @@ struct StageCosts {
   StepCosts ms;
   StepBytes bytes;  ///< activation, gradient: those of the last module
 
-  /// Appends the module `next`.
   StageCosts& operator+=(const StageCosts& next) {
     ms += next.ms;
     bytes = {next.bytes.activation, next.bytes.gradient, bytes.weight + next.bytes.weight,

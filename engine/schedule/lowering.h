@@ -25,7 +25,6 @@ struct Signal {
   std::int64_t sample;
   int from, to;  ///< Schedule::replica_id() of giver and taker; equal if no other stage needs it
 
-  /// Whether the signal carries tensors.
   bool crosses_cut() const { return kind == Kind::activation || kind == Kind::gradient; }
 };
 

@@ -380,7 +380,6 @@ class Proof {
   void write(Kind kind, int owner, std::int64_t item) {
     buffers_.write(worker_, kind, owner, item);
   }
-  /// Reads what downstream sent for `sample`.
   void read_gradient(std::int64_t sample) {
     if (!lowering_.last(action_.stage)) read(Kind::gradient, action_.stage + 1, sample);
   }
