@@ -18,7 +18,7 @@ from test_faults import FaultTest
 
 SINGLES = int(os.environ.get("MILLRACE_SINGLES", 60 if program.LONG else 1))  # of each kind
 PAIRS = int(os.environ.get("MILLRACE_PAIRS", 300 if program.LONG else 8))
-# By kind of counted call, in the order of the file "calls".
+# Faults of each kind of counted call, in the order of the file "calls".
 KINDS = {"writes": ("enospc", "eio", "erofs", "short", "slow"), "reads": ("unread", "late"),
          "waits": ("interrupted", "overslept"), "allocations": ("memory",)}
 HARMLESS = {"short", "slow", "late", "interrupted", "overslept"}

@@ -57,7 +57,7 @@ struct Memory {
   using Numbers = std::vector<std::int64_t>;
   Numbers input, target, prediction;
   std::vector<Numbers> activations, gradients;  ///< [stage that gives them]
-  // By replica_id: the sample whose gradient an update applies, in turn for even and odd ones; the
+  // [replica_id]: the sample whose gradient an update applies, in turn for even and odd ones; the
   // number of updates; numbers from other processes, by giver and taker.
   std::vector<std::array<std::int64_t, 2>> sums;
   Numbers updates;
