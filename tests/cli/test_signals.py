@@ -30,13 +30,13 @@ class Signals(program.CliTest):
         self.assertEqual(len(load_file(self.folder / "weights.safetensors")), 4)
 
     def test_one_signal_drains_and_saves(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            for source in ({"drop": "newest"}, {"drop": "never", "fps": 2000.0}):
-                with self.subTest(signal=number, source=source):
-                    out, err = self.stop(self.start_run(self.config(source=source)), number)
-                    self.assertNotIn("error", err)
-                    self.assertIn("received", out)  # the summary
-                    self.assert_saved()
+        sources = {"drop": "newest"}, {"drop": "never", "fps": 2000.0}
+        for number, source in zip((signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM), 3 * sources):
+            with self.subTest(signal=number, source=source):
+                out, err = self.stop(self.start_run(self.config(source=source)), number)
+                self.assertNotIn("error", err)
+                self.assertIn("received", out)  # the summary
+                self.assert_saved()
 
     def test_a_second_signal_aborts(self):
         # A network so slow that the waiting frames take minutes to drain.

@@ -28,13 +28,12 @@ class WholeStarts(CliTest):
             self.assertEqual((done.returncode, done.stderr), (FAILED, "millrace: error: standard output can't be written\n"))
 
     @unittest.skipIf("ASAN_OPTIONS" in os.environ, "a sanitizer takes more of the stack")
-    def test_too_small_a_stack_ends_in_a_line(self):
-        for kib in (64, 128):
+    def test_too_low_a_limit_ends_in_a_line(self):
+        for limit, value, line in ((resource.RLIMIT_STACK, 64 << 10, "a thread's stack may take 64 KiB (ulimit -s): raise it to 1024"),
+                                   (resource.RLIMIT_NOFILE, 8, "open files may be 8 (ulimit -n): raise it to 32")):
             done = subprocess.run([MILLRACE, "run", "--quiet", "--frames", "3", "--set", "source.uri=synth:shapes"],
-                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_STACK, (kib << 10, kib << 10)),
-                                  capture_output=True, text=True, timeout=120)
-            self.assertEqual((done.returncode, done.stderr), (FAILED, f"millrace: error: a thread's stack may take {kib} KiB (ulimit -s): "
-                                                                      "raise it to 1024\n"))
+                                  preexec_fn=lambda: resource.setrlimit(limit, (value, value)), capture_output=True, text=True, timeout=120)
+            self.assertEqual((done.returncode, done.stderr), (FAILED, f"millrace: error: {line}\n"))
 
     def test_a_deleted_folder_ends_in_a_line(self):
         gone = self.folder / "gone"

@@ -170,14 +170,14 @@ void require_address_space() {
   _exit(kRunFailed);
 }
 
-/// Ends the program if a limit leaves too little for the stacks of its threads, which would crash.
-void require_stack() {
-  constexpr rlim_t kNeeded = 1 << 20;
+/// Ends the program if the limit on `what` is below what libraries need, which would crash or
+/// complain without end. It is told in units of 2^`shift`, as `option` sets it.
+void require(__rlimit_resource_t what, rlim_t needed, int shift, const char* text,
+             const char* option) {
   rlimit limit{};
-  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kNeeded) return;
-  std::fprintf(stderr,
-               "millrace: error: a thread's stack may take %lu KiB (ulimit -s): raise it to %lu\n",
-               limit.rlim_cur >> 10, kNeeded >> 10);
+  if (getrlimit(what, &limit) != 0 || limit.rlim_cur >= needed) return;
+  std::fprintf(stderr, "millrace: error: %s %lu%s: raise it to %lu\n", text,
+               limit.rlim_cur >> shift, option, needed >> shift);
   _exit(kRunFailed);
 }
 
@@ -208,7 +208,8 @@ void come_first(int argc, char** argv, char**) {
   open_standard_streams();
   std::set_terminate(end_in_a_line);
   require_address_space();
-  require_stack();
+  require(RLIMIT_STACK, 1 << 20, 10, "a thread's stack may take", " KiB (ulimit -s)");
+  require(RLIMIT_NOFILE, 32, 0, "open files may be", " (ulimit -n)");
   require_folder();
   if (is_run(argc, argv)) catch_signals();
 }

@@ -12,8 +12,9 @@ volatile std::sig_atomic_t asked = 0;
 volatile std::sig_atomic_t asked_anew = 0;
 
 void on_stop(void (*handler)(int)) {
-  std::signal(SIGINT, handler);  // glibc restarts interrupted calls
-  std::signal(SIGTERM, handler);
+  // Batch systems announce the end by any of these. glibc restarts interrupted calls.
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM})
+    std::signal(number, handler);
 }
 
 void on_early_signal(int) {
@@ -22,7 +23,7 @@ void on_early_signal(int) {
 
 void on_signal(int) {
   asked = 1;
-  on_stop(SIG_DFL);  // a second signal of either kind has its default effect
+  on_stop(SIG_DFL);  // a second signal has its default effect
 }
 
 void on_hangup(int) {

@@ -1,14 +1,15 @@
-// SIGINT and SIGTERM: the first requests an orderly end, the second ends the process. SIGHUP
-// requests a reload of the config.
+// SIGINT, SIGTERM, SIGUSR1, SIGUSR2 and SIGALRM stop: the first asks for an orderly end, the second
+// ends the process. SIGHUP requests a reload of the config.
 #pragma once
 
 namespace millrace::cli {
 
-/// From now on SIGINT and SIGTERM end the process at once with 0, since there is nothing to save. A
-/// SIGHUP is remembered for asked_to_reload().
+/// From now on a stop ends the process at once with 0, as there is nothing to save. A SIGHUP is
+/// kept for asked_to_reload().
 void leave_at_signals();
+/// From now on the first stop sets asked_to_stop().
 void catch_signals();
-/// Whether SIGINT or SIGTERM has arrived since catch_signals().
+/// Whether a stop has come since catch_signals().
 bool asked_to_stop();
 /// Whether SIGHUP has arrived since the last call. A SIGHUP from a closed terminal requests a stop
 /// instead. One thread.
