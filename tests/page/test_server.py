@@ -72,6 +72,16 @@ class Admission(PlayTest):
         self.assertEqual(play.command(command, Origin=own), 202)
         self.assertTrue(play.state()["controls"]["pause_asked"])
 
+    def test_head_is_get_without_a_body(self):
+        play = self.play(token=TOKEN)
+        self.assertEqual(play.status("/state", "HEAD"), 401)
+        for path in (*PATHS, "/control", "/nothing"):
+            if path.startswith("/picture/"):
+                self.assertEqual(play.status(path, "HEAD", Authorization="Bearer " + TOKEN), 200, path)
+                continue
+            asked = [play.ask(path, method, Authorization="Bearer " + TOKEN) for method in ("GET", "HEAD")]
+            self.assertEqual((asked[1][0], asked[1][1].keys(), asked[1][2]), (asked[0][0], asked[0][1].keys(), ""), path)
+
     def test_no_path_is_a_file(self):
         play = self.play()
         for path in ("/../../etc/passwd", "/..%2f..%2fetc/passwd", "/etc/passwd", "//etc/passwd", "/app.js/",

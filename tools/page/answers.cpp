@@ -169,7 +169,9 @@ Response answer(Site& site, const Request& request) {
   const bool post = request.method() == http::verb::post;
   if (post ? !(command || event || events) : command || request.method() != http::verb::get) {
     Response response = refuse(request, http::status::method_not_allowed, "method not allowed");
-    response.set(http::field::allow, command ? "POST" : event || events ? "GET, POST" : "GET");
+    response.set(http::field::allow, command           ? "POST"
+                                     : event || events ? "GET, HEAD, POST"
+                                                       : "GET, HEAD");
     return response;
   }
   if (post) return obeyed(site, request);

@@ -147,7 +147,9 @@ net::awaitable<void> watch_live(Site& site, beast::tcp_stream stream, Line& line
   beast::get_lowest_layer(socket->ws).close();  // also ends the reader
 }
 
-net::awaitable<void> watch_picture(Site& site, beast::tcp_stream& stream, std::size_t index) {
+/// Sends one of kPictureNames as the parts of an endless response; `brief`: only its header.
+net::awaitable<void> watch_picture(Site& site, beast::tcp_stream& stream, std::size_t index,
+                                   bool brief) {
   boost::system::error_code error;
   const auto write = [&](const auto& buffers) {
     stream.expires_after(kPatience);
@@ -156,8 +158,10 @@ net::awaitable<void> watch_picture(Site& site, beast::tcp_stream& stream, std::s
   const std::string head =
       "HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=frame\r\n"
       "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
-      "Cross-Origin-Resource-Policy: same-origin\r\nConnection: close\r\n\r\n--frame\r\n";
+      "Cross-Origin-Resource-Policy: same-origin\r\nConnection: close\r\n\r\n";
   co_await write(net::buffer(head));
+  if (brief) co_return;
+  co_await write(net::buffer(std::string_view("--frame\r\n")));
   std::uint64_t seen = 0, version = 0;
   Clock::time_point sent;
   while (!error && !site.publisher.stopped()) {
@@ -191,16 +195,18 @@ net::awaitable<void> serve(Site& site, net::ip::tcp::socket socket) {
     const bool read = co_await read_request(stream, buffer, request);
     doing = Doing::is_answered;
     if (!read) break;
+    const bool brief = request.method() == http::verb::head;
+    if (brief) request.method(http::verb::get);
     Response response;
     const bool welcome = admitted(site, request, response);
     const std::size_t picture = welcome ? picture_of(site, request) : kPictureNames.size();
     const bool pictures = picture < kPictureNames.size();
     const bool live =
-        welcome && path_of(request) == "/live" && beast::websocket::is_upgrade(request);
+        welcome && !brief && path_of(request) == "/live" && beast::websocket::is_upgrade(request);
     const bool stays = (pictures || live) && site.has_room_to_watch();
     if (stays) enrolled.watch();
     if (stays && pictures) {
-      co_await watch_picture(site, stream, picture);
+      co_await watch_picture(site, stream, picture, brief);
       break;
     }
     if (stays) {
@@ -208,6 +214,7 @@ net::awaitable<void> serve(Site& site, net::ip::tcp::socket socket) {
       break;
     }
     if (welcome) response = pictures || live ? crowded(request) : answer(site, request);
+    if (brief) response.body().clear();  // its length stays in the header
     more = co_await say(stream, response);
   }
 }
