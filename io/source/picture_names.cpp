@@ -18,16 +18,20 @@ bool digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// Judges by the ending: unreadable pictures are reported, not skipped.
+std::string ending_of(const fs::path& path) {
+  std::string ending = path.extension().string();
+  for (char& c : ending) c = char(std::tolower(static_cast<unsigned char>(c)));
+  return ending;
+}
+
+/// By its ending, also of those that cannot be read: they are named, not skipped.
 bool is_picture(const fs::path& path) {
   static const std::set<std::string> endings = {
       ".apng", ".avif", ".bmp", ".cur",  ".dds", ".dib",  ".exr",  ".gif", ".hdr", ".heic",
       ".heif", ".ico",  ".j2k", ".jfif", ".jp2", ".jpe",  ".jpeg", ".jpg", ".jxl", ".pam",
       ".pbm",  ".pcx",  ".pfm", ".pgm",  ".png", ".pnm",  ".ppm",  ".psd", ".qoi", ".ras",
       ".sgi",  ".sr",   ".svg", ".tga",  ".tif", ".tiff", ".webp", ".xbm", ".xpm", ".xwd"};
-  std::string ending = path.extension().string();
-  for (char& c : ending) c = char(std::tolower(static_cast<unsigned char>(c)));
-  return endings.contains(ending);
+  return endings.contains(ending_of(path));
 }
 
 fs::path folder_of(const fs::path& path) {
@@ -118,6 +122,12 @@ Numbers numbers_from(const NumberedName& name, std::int64_t least) {
     if (found.count++ == 0 || number < found.first) found.first = number;
   }
   return found;
+}
+
+bool is_still(const std::filesystem::path& path) {
+  static const std::set<std::string> endings = {".bmp",  ".dib", ".jfif", ".jpe",
+                                                ".jpeg", ".jpg", ".tif",  ".tiff"};
+  return endings.contains(ending_of(path));
 }
 
 bool is_hidden(const std::filesystem::path& path) {

@@ -32,7 +32,10 @@ struct Numbers {
 /// Counts the existing files from number `least` on.
 Numbers numbers_from(const NumberedName& name, std::int64_t least);
 
-/// Whether its name begins with a dot.
+/// Whether its ending is that of a single picture.
+bool is_still(const std::filesystem::path& path);
+
+/// By its name's first character, as other programs take it.
 bool is_hidden(const std::filesystem::path& path);
 
 }  // namespace millrace::io

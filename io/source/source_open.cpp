@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "io/source/codecs.h"
+#include "io/source/source_images.h"
 #include "io/source/source_kinds.h"
 #include "io/source/source_reconnecting.h"
 
@@ -34,6 +35,12 @@ void require_readable_file(const SourceOptions& options, const std::string& path
 std::unique_ptr<Source> open_file(const SourceOptions& options) {
   const std::string path = file_path(split_uri(options.uri));
   require_readable_file(options, path);
+  // OpenCV turns pictures as EXIF says.
+  if (is_still(path) && path.find('%') == path.npos) {
+    SourceOptions picture = options;
+    picture.uri = "images:" + path;
+    return open_images(picture);
+  }
   if (fs::is_regular_file(path) && codecs().ffmpeg_alone_turns(path))
     return codecs().open_ffmpeg(options, path);
   try {

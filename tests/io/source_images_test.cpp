@@ -292,12 +292,23 @@ TEST(JpegHeaders, SizesAreFoundHoweverTheStreamIsCut) {
   }
 }
 
+TEST_F(Images, APhotographIsTurnedWithoutTheScheme) {
+  put_picture(folder / "a.jpg", 1, 160, 96);
+  const std::string bytes = bytes_of(folder / "a.jpg");
+  const std::string exif(
+      "\xff\xe1\0\x22"
+      "Exif\0\0MM\0*\0\0\0\10\0\1\1\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0",
+      36);
+  put_bytes(folder / "a.jpg", bytes.substr(0, 2) + exif + bytes.substr(2));
+  EXPECT_EQ(open_source(options_for(folder / "a.jpg"))->info().width, 96);
+}
+
 TEST_F(GStreamer, AFileOfTooManyPixelsIsRefusedBeforeItIsDecoded) {
-  put_picture(folder / "p.jpg", 1, 90, 61);
-  EXPECT_NE(open_error(SourceOptions{.uri = folder / "p.jpg", .max_pixels = 90 * 61 - 1})
+  put_picture(folder / "p.png", 1, 90, 61);
+  EXPECT_NE(open_error(SourceOptions{.uri = folder / "p.png", .max_pixels = 90 * 61 - 1})
                 .find("a picture of 90x61 has more pixels than source.max_pixels = 5489 allows"),
             std::string::npos);
-  EXPECT_EQ(open_error(SourceOptions{.uri = folder / "p.jpg", .max_pixels = 90 * 61}), "");
+  EXPECT_EQ(open_error(SourceOptions{.uri = folder / "p.png", .max_pixels = 90 * 61}), "");
 }
 
 TEST(CodedSize, IsReadFromTheFirstBytes) {

@@ -172,7 +172,7 @@ void require_address_space() {
 
 /// Ends the program if the limit on `what` is below what libraries need, which would crash or
 /// complain without end. It is told in units of 2^`shift`, as `option` sets it.
-void require(__rlimit_resource_t what, rlim_t needed, int shift, const char* text,
+void require(decltype(RLIMIT_STACK) what, rlim_t needed, int shift, const char* text,
              const char* option) {
   rlimit limit{};
   if (getrlimit(what, &limit) != 0 || limit.rlim_cur >= needed) return;
