@@ -69,6 +69,12 @@ void set_up_part(GstBin*, GstBin*, GstElement* element, gpointer) {
   }
 }
 
+// A recording's codec may change midway: the new decoder takes the place of the first.
+void on_decoded(GstElement*, GstPad* pad, gpointer converter) {
+  const GstOwned<GstPad> to(gst_element_get_static_pad(GST_ELEMENT(converter), "sink"));
+  if (!gst_pad_is_linked(to.get())) gst_pad_link(pad, to.get());
+}
+
 GstParts decode_uri(const SourceOptions& options, const std::string& uri) {
   GstParts parts{
       parse(options, std::string("uridecodebin name=") + kFrom + kConvert + kTurn + kSink)};
@@ -174,6 +180,8 @@ GstParts build_pipeline(const SourceOptions& options) {
     parts.sink = GST_APP_SINK_CAST(child(parts.pipeline.get(), "millrace_sink").get());
     parts.converter = child(parts.pipeline.get(), "millrace_convert").get();
     settle_colours(parts.converter);
+    if (const GstOwned<GstElement> from = child(parts.pipeline.get(), kFrom))
+      g_signal_connect(from.get(), "pad-added", G_CALLBACK(on_decoded), parts.converter);
   }
   set_up_sink(options, parts, own);
   bound_pictures(parts.pipeline.get(), options.max_pixels);

@@ -135,6 +135,15 @@ TEST_F(ForeignFiles, NoneIsDecodedBeforeItsSizeIsKnown) {
   EXPECT_NE(open_error(folder / "a.svg"), "");
 }
 
+TEST_F(ForeignFiles, MayChangeTheirCodec) {
+  encode(folder / "a.ts", "-c:v libx264");
+  encode(folder / "b.ts", "-c:v mpeg2video");
+  put_bytes(folder / "ab.ts", bytes_of(folder / "a.ts") + bytes_of(folder / "b.ts"));
+  const Seen seen = read_uri(folder / "ab.ts");
+  EXPECT_EQ(seen.error, "");
+  EXPECT_EQ(seen.frames.size(), 20u);
+}
+
 TEST_F(ForeignFiles, AnImplausibleRateIsUnknown) {
   encode(folder / "a.h264", "-c:v libx264");
   const std::string command = "ffmpeg -v error -i " + folder / "a.h264" +
