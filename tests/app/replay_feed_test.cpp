@@ -17,9 +17,7 @@ using engine::Feed;
 using engine::kShape;
 using namespace std::chrono_literals;
 
-constexpr std::size_t kInputs = 3 * 12 * 16;
-
-/// Frame n of an invented stream.
+/// Frame n of a made-up stream.
 io::Frame picture(std::int64_t n) {
   io::Frame frame{.width = 16, .height = 12, .channels = 3, .label = int(n % 4)};
   io::Random random{std::uint64_t(n)};
