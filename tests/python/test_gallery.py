@@ -1,6 +1,9 @@
-"""What demos/README.md shows and Python runs: the notebook, the teacher and its student."""
+"""What README.md and demos/README.md show: each command and its output, the notebook, the teacher and its student."""
 
 import json
+import os
+import re
+import shutil
 import sys
 import tempfile
 import unittest
@@ -15,6 +18,41 @@ import program
 DEMOS = program.ROOT / "demos"
 STREAM = "synth:shapes?frames=150"
 SMALL = program.sets(f"source.uri={STREAM}", "source.width=48", "source.height=32")
+
+
+def commands(text):
+    """(command, the lines that it prints) of each that a page shows, in order."""
+    shown = []
+    for line in re.findall(r"^    (.+)", text, re.M):
+        if line.startswith(("build/release/millrace ", "tools/")):
+            shown.append((line.partition("#")[0].strip(), []))
+        else:
+            shown[-1][1].append(line)
+    return shown
+
+
+class Readme(program.CliTest):
+    @unittest.skipUnless(program.VIDEO.exists() and shutil.which("gst-launch-1.0"), "no street scene or no GStreamer")
+    def test_every_command_prints_what_is_shown(self):
+        text = (program.ROOT / "README.md").read_text()
+        (self.folder / "clip.mp4").symlink_to(program.VIDEO)
+        (self.folder / "demos").symlink_to(DEMOS)
+        config = re.search(r"^```toml\n(.*?)^```", text, re.M | re.S)[1]
+        (self.folder / "my.toml").write_text(config.replace("v4l2:///dev/video0", "clip.mp4"))
+        for command, lines in commands(text):
+            with self.subTest(command):
+                name, *words = command.split()
+                if name.startswith("tools/"):  # they build everything, or run this
+                    self.assertTrue(os.access(program.ROOT / name, os.X_OK))
+                    continue
+                if words[0] == "run":
+                    words += ["--frames", 430 if "demos/" in command else 30]
+                said = program.output_of(program.MILLRACE, *[{"--serve": "--serve=127.0.0.1:0"}.get(word, word) for word in words], cwd=self.folder)
+                for line in lines:
+                    self.assertIn(line, re.sub(r"(?<=127.0.0.1:)\d+", "8080", said).splitlines())
+        self.assertEqual((self.folder / "pipeline.svg").read_bytes(), (program.ROOT / "docs/pipeline.svg").read_bytes())
+        self.assertEqual(len(list(self.folder.glob("out/unexpected/*-event-1-frame-*.png"))), 1)
+        self.assertLessEqual(len(text.splitlines()), 120)
 
 
 class Gallery(unittest.TestCase):
