@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 import importlib.util
+import io
 import itertools
+import pathlib
 import runpy
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -13,6 +16,7 @@ from unittest import mock
 
 import numpy
 import torch
+from PIL import Image
 from torch import nn
 
 import millrace
@@ -198,6 +202,47 @@ class Taught(PackageTest):
         self.assert_knows(taught)
         with self.assertRaisesRegex(millrace.Error, "task.classes: 3 names for 2 classes"):
             next(iter(millrace.Trainer(path, classes=["a", "b", "c"]).run(self.frames(1, 1))))
+
+
+class Notebook(PackageTest):
+    def test_three_lines_watch_a_stream_and_show_what_is_new(self):
+        bars = []
+        stub = types.SimpleNamespace(tqdm=lambda items, **_: bars.append(1) or items)
+        self.enterContext(mock.patch.dict(sys.modules, {"tqdm": stub, "tqdm.auto": stub}))
+        frames = program.frames_with_an_event()
+        with tempfile.TemporaryDirectory() as folder:
+            stream = program.write_frames(pathlib.Path(folder) / "frames", frames)
+            seen = list(millrace.watch(stream, source={"width": 16, "height": 16, "fps": 10.0}, novelty={"minimum": 1}))
+        self.assertEqual(bars, [1])
+        last = seen[-1]
+        self.assertEqual((last.picture * 255).round().permute(1, 2, 0).tolist(), frames[-1].tolist())
+        new = [one for one in seen if one.event]
+        self.assertEqual([one.event["frame"] for one in new], [380])
+        for frame, prediction, novelty in new:
+            self.assertEqual(frame.shape, prediction.shape)
+            self.assertGreaterEqual(novelty, 4)
+        shown = numpy.asarray(Image.open(io.BytesIO(millrace.Result(
+            0, 0.0, last.prediction, 0, 0.0, picture=last.picture, event={"box": [4, 4, 8, 8]})._repr_png_())))
+        self.assertEqual(shown.shape, (384, 768, 3))
+        self.assertEqual([shown[96, 150].tolist(), shown[0, 0].tolist()], [[230, 159, 0], frames[-1][0, 0].tolist()])
+
+    def test_fit_forgets_partial_fit_goes_on_and_a_clone_knows_nothing(self):
+        frames = pictures(10)
+        one = millrace.Trainer(network(), stages=1, **{**PLAIN, "schedule": "sequential"})
+        first = one.fit(frames).state_dict()
+        more = one.partial_fit(frames, frames).state_dict()
+        self.assertEqual([(first[name] == value).all().item() for name, value in more.items()], [False] * len(more))
+        again = one.fit(frames)
+        net = network()
+        net.load_state_dict(first)
+        for frame, predicted in zip(frames, again.predict(frames), strict=True):
+            torch.testing.assert_close(predicted, net(frame[None])[0])
+        self.assert_same(again.state_dict(), net)
+        self.assertEqual(str(one), "Trainer(Sequential, schedule='sequential', stages=1, " + ", ".join(
+            f"{key}={value!r}" for key, value in PLAIN.items() if key != "schedule") + ")")
+        fresh = one.clone({"lr": 0.2})
+        torch.testing.assert_close(fresh.predict(frames[:1])[0], network()(frames[0][None])[0])
+        self.assertIn("lr=0.2", repr(fresh))
 
 
 class OneByOne(PackageTest):

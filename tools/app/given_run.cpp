@@ -10,6 +10,7 @@
 #include "stages/loss.h"
 #include "tools/app/assembly.h"
 #include "tools/app/config/task.h"
+#include "tools/app/events/event_json.h"
 #include "tools/app/parts.h"
 
 namespace millrace::app {
@@ -47,6 +48,12 @@ std::unique_ptr<io::Source> told_source(const Config& config) {
   std::unique_ptr<io::Source> source = io::open_source(source_options(config));
   return labels ? io::with_teller(std::move(source), io::teller_of(*std::move(labels)))
                 : std::move(source);
+}
+
+at::Tensor copy_of(const float* values, const stages::ImageShape& shape) {
+  at::Tensor copy = at::empty({shape.channels, shape.height, shape.width}, at::kFloat);
+  std::copy_n(values, copy.numel(), copy.mutable_data_ptr<float>());
+  return copy;
 }
 
 }  // namespace
@@ -138,12 +145,19 @@ void GivenRun::start(bool live, int ahead) {
   ran_ = true;
   results_ = std::make_unique<Results>(
       std::size_t(std::max(ahead, 1) + trainer().schedule().samples_a_choice()));
-  run_->parts().records.observers.add([this, shape = prediction_shape()](engine::Sample& sample,
-                                                                         float loss) {
+  Records& records = run_->parts().records;
+  records.observers.add([this, &records](engine::Sample& sample, float loss) {
     const engine::SampleInfo& info = sample.info;
-    at::Tensor prediction = at::empty({shape.channels, shape.height, shape.width}, at::kFloat);
-    std::ranges::copy(sample.prediction(), prediction.mutable_data_ptr<float>());
-    results_->wait_enqueue({info.index, info.frame, loss, info.captured, std::move(prediction)});
+    const float* const picture = records.newest(sample);
+    const NoveltyEvent* const event = records.novelty.begun();
+    results_->wait_enqueue({.index = info.index,
+                            .frame = info.frame,
+                            .loss = loss,
+                            .given = info.captured,
+                            .picture = picture ? copy_of(picture, frame_) : at::Tensor(),
+                            .prediction = copy_of(sample.prediction().data(), prediction_shape()),
+                            .novelty = records.novelty.deviation(),
+                            .event = event ? event_json(*event).dump() : ""});
   });
   closed_ = false;
   held_.clear();

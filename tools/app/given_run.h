@@ -42,7 +42,8 @@ class GivenFrames {
   /// The next frame, if it arrives within `patience`. Throws io::SourceError if the stream broke.
   std::optional<GivenFrame> next(std::chrono::milliseconds patience);
   bool over() const { return over_; }
-  /// Segment of the latest frame: outages and a loop's seams begin another.
+  double fps() const { return intake_.info.fps; }  ///< 0: unknown
+  /// Of the latest frame: outages and a loop's seams begin another.
   std::int64_t segment() const { return segment_; }
 
  private:
@@ -57,7 +58,10 @@ struct GivenResult {
   std::int64_t frame = -1;  ///< give()'s return value
   float loss = 0;           ///< before the update; NaN: no target
   engine::Clock::time_point given;
+  at::Tensor picture;     ///< [C,H,W]: what was to be predicted, else the input; undefined: unknown
   at::Tensor prediction;  ///< [C,H,W], as in prediction_shape(); allocated by the last stage
+  double novelty = 0;     ///< Novelty::deviation()
+  std::string event;      ///< JSON of the event that begins here; "": none
 };
 
 /// A Run on frames that the caller passes in. Uses all of the config but [source], [checkpoint],

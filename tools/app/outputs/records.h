@@ -138,6 +138,9 @@ struct Records {
   /// Why checkpoint or log can't be written now; "": they can, or there are none. Any thread.
   std::string checkpoint_error() const { return checkpointer ? checkpointer->error() : ""; }
   std::string log_error() const { return lines ? lines->error() : ""; }
+  /// The newest picture of a sample: the frame that was to be predicted, or the input. Null: it has
+  /// not come.
+  const float* newest(engine::Sample& sample) const;
 
   Observers observers;
   std::unique_ptr<Answers> answers;  ///< null: the task has no classes of frames
@@ -156,9 +159,6 @@ struct Records {
  private:
   void remember(ClassMemory& memory);
   void count_in_trace(const io::FrameQueue& queue);
-  /// The newest picture of a sample: the frame that was to be predicted, or the input. Null: it has
-  /// not arrived.
-  const float* newest(engine::Sample& sample) const;
   void raise_alerts(const Config& config, const Intake& intake, const engine::Trainer& trainer);
   void show(engine::Sample& sample, float loss);
 

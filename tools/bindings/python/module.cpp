@@ -84,7 +84,8 @@ void set_weights(app::GivenRun& run,
   run.set_weights(weights);
 }
 
-/// (index, frame, loss, prediction, latency in ms), or None after `ms` without a result.
+/// (index, frame, loss, prediction, latency in ms, picture or None, novelty, event), or None after
+/// `ms` without a result.
 py::object next_result(app::GivenRun& run, int ms) {
   std::optional<app::GivenResult> result;
   {
@@ -94,7 +95,9 @@ py::object next_result(app::GivenRun& run, int ms) {
   if (!result) return py::none();
   const std::chrono::duration<double, std::milli> latency = engine::Clock::now() - result->given;
   return py::make_tuple(result->index, result->frame, result->loss,
-                        array_of(std::move(result->prediction)), latency.count());
+                        array_of(std::move(result->prediction)), latency.count(),
+                        result->picture.defined() ? py::object(array_of(std::move(result->picture))) : py::none(),
+                        result->novelty, result->event);
 }
 
 /// (frame, its class or -1); (): no frame within `ms`; None: the stream is over.
@@ -138,6 +141,7 @@ PYBIND11_MODULE(_millrace, m) {
       .def_property_readonly("task", [](const app::Config& c) { return c.task.kind; })
       .def_property_readonly("classes", [](const app::Config& c) { return c.task.classes; })
       .def_property_readonly("loss", [](const app::Config& c) { return c.task.loss.text(); })
+      .def_property_readonly("fps", [](const app::Config& c) { return c.monitor.fps; })
       .def_property_readonly("context",
                              [](const app::Config& c) { return app::forecast_of(c).context; });
   m.def("config_keys", [] {
@@ -149,6 +153,7 @@ PYBIND11_MODULE(_millrace, m) {
   py::class_<app::GivenFrames>(m, "GivenFrames")
       .def(py::init<const app::Config&>())
       .def("next", &next_frame)
+      .def_property_readonly("fps", &app::GivenFrames::fps)
       .def_property_readonly("segment", &app::GivenFrames::segment);
   py::class_<app::GivenRun>(m, "GivenRun")
       .def(py::init([](const app::Config& config, const std::array<std::int64_t, 3>& s,

@@ -1,5 +1,8 @@
 """Millrace: a network learns from a stream, frame by frame, its stages in parallel.
 
+    for frame, prediction, novelty in millrace.watch("clip.mp4"):
+        ...
+
     trainer = millrace.Trainer(net, schedule="partime", stages=2, optimizer={"kind": "sgd", "lr": 0.1})
     for result in trainer.run(frames):
         print(result.index, result.loss)
@@ -19,6 +22,6 @@ if importlib.util.find_spec("millrace._millrace") is None:  # a wheel has two
 from millrace._error import Error
 from millrace._export import Exported, export
 from millrace.schedule import Plan, Schedule, Simulation, plan, schedules
-from millrace.trainer import Result, Trainer
+from millrace.trainer import Result, Trainer, watch
 
-__all__ = ["Error", "Exported", "Plan", "Result", "Schedule", "Simulation", "Trainer", "export", "plan", "schedules"]
+__all__ = ["Error", "Exported", "Plan", "Result", "Schedule", "Simulation", "Trainer", "export", "plan", "schedules", "watch"]

@@ -7,6 +7,7 @@ import collections
 import contextlib
 import ctypes
 import dataclasses
+import json
 import math
 import threading
 import time
@@ -18,6 +19,7 @@ import torch
 
 from millrace import _frames, _millrace
 from millrace._error import Error
+from millrace._show import png
 
 WAIT_MS = 50  # how often Ctrl-C is checked
 LEAVE_S = 5.0  # at exit, for all frames in flight
@@ -26,7 +28,7 @@ _MOST_NUMBERS = 1 << 26  # floats in waiting results, so that large predictions 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """The network's result for one frame."""
+    """The network's result for one frame. Unpacks into picture, prediction and novelty; notebooks show it."""
 
     index: int  #: 0, 1, ... in order, counting frames with a result
     loss: float  #: before the update; nan: no target
@@ -36,6 +38,19 @@ class Result:
     latency: float  #: milliseconds from passing the frame in to receiving this result
     frame: int = 0  #: the frame's number, as returned by submit()
     time: float | None = None  #: as passed to submit()
+    #: [C,H,W] that was to be predicted, else the input
+    picture: torch.Tensor | None = dataclasses.field(default=None, repr=False)
+    novelty: float = 0.0  #: 4 (novelty.threshold) and more: unlike all that came before; 0 at first, for 300 frames
+    event: dict[str, Any] | None = None  #: the event that begins here, with reason and box
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.picture, self.prediction, self.novelty))
+
+    def _repr_png_(self) -> bytes | None:
+        """The picture, with the event's box, beside the prediction."""
+        alike = self.picture is not None and self.picture.shape[1:] == self.prediction.shape[1:]
+        return self.picture if self.picture is None else png(
+            [self.picture, self.prediction] if alike else [self.picture], (self.event or {}).get("box", ()))
 
 
 _inboxes: weakref.WeakSet[Inbox] = weakref.WeakSet()
@@ -101,12 +116,13 @@ class Stream:
         found = self.run.next(ms)
         if found is None:
             return None
-        index, frame, loss, prediction, latency = found
+        index, frame, loss, prediction, latency, picture, novelty, event = found
         time = None
         while self._times and self._times[0][0] <= frame:
             number, stamp = self._times.popleft()
             time = stamp if number == frame else None
-        return Result(index, loss, torch.from_numpy(prediction).reshape(self._output), self._age, latency, frame, time)
+        return Result(index, loss, torch.from_numpy(prediction).reshape(self._output), self._age, latency, frame, time,
+                      None if picture is None else torch.from_numpy(picture), novelty, json.loads(event) if event else None)
 
     def stop(self) -> None:
         """Discards waiting frames and results."""

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -22,8 +22,12 @@ from millrace._config import settings, toml
 from millrace._cut import cut, ends_in_sigmoid
 from millrace._error import Error
 from millrace._export import export, own_modes, prepared
+from millrace._show import progress
 from millrace._stream import WAIT_MS, Elsewhere, Inbox, Result, Stream, forget, inside
 from millrace.schedule import Schedule
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _NOTHING = object()
 _trainers: weakref.WeakSet[Trainer] = weakref.WeakSet()
@@ -46,6 +50,8 @@ class Trainer:
         self._folder = tempfile.mkdtemp(prefix="millrace-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         _trainers.add(self)
+        self._net, self._keys = net, keys if schedule is None else {"schedule": schedule, **keys}
+        self._fps = 0.0  # of the config's own source
         self._module: nn.Module | None = None
         self._file = ""
         self._settings: list[tuple[str, str]] = []
@@ -75,7 +81,7 @@ class Trainer:
             keys["pipeline.schedule"] = schedule
         own = settings(keys)
         for key, _ in own:
-            if key.startswith(("checkpoint.", "novelty.", "output.")):
+            if key.startswith(("checkpoint.", "output.", "novelty.snapshots", "novelty.webhook", "novelty.mqtt")):
                 raise Error(f"{key}: a Trainer writes nothing: save its state_dict() and report()")
         self._settings += own
         for key, _ in self._settings:
@@ -92,6 +98,14 @@ class Trainer:
                 self._settings.insert(0, ("task.predict", toml("frame")))  # later settings win
                 config = self._config()
         self._context = config.context if self._task == "next-frame" else 1
+
+    def __repr__(self) -> str:
+        net = type(self._module).__name__ if self._module is not None else repr(self._net)
+        return f"{type(self).__name__}({', '.join([net, *(f'{key}={value!r}' for key, value in self._keys.items())])})"
+
+    def clone(self, new_params: Mapping[str, Any] | None = None) -> Self:
+        """An untrained Trainer of the same network and keys, with those of `new_params` on top, as River's models have it."""
+        return type(self)(self._net if self._module is None else self._module, **{**self._keys, **(new_params or {})})
 
     def __reduce__(self) -> Any:
         raise Error("a Trainer is not copied or pickled: load its state_dict() into another")
@@ -116,7 +130,7 @@ class Trainer:
         if self._run is not None:
             raise Error(f"frames of {list(shape)} {'with' if targets else 'without'} targets: it has learned from frames "
                         f"of {list(self._shape or ())} {'with' if self._targets else 'without'} targets")
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = {"monitor.fps": self._fps} if self._fps and not self._config().fps else {}
         if self._module is not None:
             if not targets:
                 more["task.kind"] = self._task
@@ -175,7 +189,39 @@ class Trainer:
         self._require_idle()
         if frames is not None:
             return self._results(((item, 0) for item in frames), ahead)
-        return self._results(_source_frames(self._config(), self._task == "label"), ahead)
+        return self._results(self._source_frames(), ahead)
+
+    def _source_frames(self) -> Iterator[tuple[Any, int]]:
+        """Frames of the config's source, for labels with their classes, and their segments."""
+        source = _millrace.GivenFrames(self._config())
+        self._fps = source.fps
+        while (found := source.next(WAIT_MS)) is not None:
+            if found:
+                frame, label = found
+                yield (frame, None if label < 0 else label) if self._task == "label" else frame, source.segment
+
+    def fit(self, frames: Iterable[Any] | None = None, targets: Iterable[Any] | None = None) -> Self:
+        """Forgets what it has learned and learns from the stream, once: partial_fit() from the weights of the beginning."""
+        self.close()
+        self._require_idle()
+        self._run = None
+        return self.partial_fit(frames, targets)
+
+    def partial_fit(self, frames: Iterable[Any] | None = None, targets: Iterable[Any] | None = None) -> Self:
+        """Learns from more frames, as run() takes them, or from frames and as many targets; shows progress if tqdm is there.
+        A frame without a target is its own, except with task="next-frame"."""
+        self.close()
+        if frames is not None and targets is not None:
+            frames = zip(frames, targets, strict=True)
+        elif frames is not None and self._task != "next-frame":
+            frames = (one if isinstance(one, (tuple, list)) else (one, one) for one in frames)
+        for _ in progress(self.run(frames)):
+            pass
+        return self
+
+    def predict(self, frames: Iterable[Any]) -> list[Any]:
+        """predict_one() of each frame."""
+        return [self.predict_one(frame) for frame in frames]
 
     def _results(self, items: Iterator[tuple[Any, int]], ahead: int) -> Iterator[Result]:
         """`items`: frames, or pairs of a frame and its target, each with its segment."""
@@ -373,13 +419,11 @@ class Trainer:
         return [] if self._run is None else self._run.remarks()
 
 
-def _source_frames(config: _millrace.Config, labels: bool) -> Iterator[tuple[Any, int]]:
-    """Frames of a config's source, with their classes if `labels`, and their segments."""
-    source = _millrace.GivenFrames(config)
-    while (found := source.next(WAIT_MS)) is not None:
-        if found:
-            frame, label = found
-            yield (frame, None if label < 0 else label) if labels else frame, source.segment
+def watch(source: str | os.PathLike[str], /, **keys: Any) -> Iterator[Result]:
+    """Learns from a video or camera as `millrace run SOURCE` does, and yields one Result a frame:
+    `for frame, prediction, novelty in millrace.watch("clip.mp4")`. Keyword arguments are config keys, as Trainer takes them.
+    Shows progress if tqdm is there."""
+    return progress(Trainer({"source": {"uri": os.fspath(source)}}, **keys).run())
 
 
 def _halt(stream: Stream, inbox: Inbox | None) -> None:
