@@ -23,7 +23,7 @@ SMALL = program.sets(f"source.uri={STREAM}", "source.width=48", "source.height=3
 def commands(text):
     """(command, the lines that it prints) of each that a page shows, in order."""
     shown = []
-    for line in re.findall(r"^    (.+)", text, re.M):
+    for line in re.findall(r"^    (.+)", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M):
         if line.startswith(("build/release/millrace ", "tools/")):
             shown.append((line.partition("#")[0].strip(), []))
         else:
@@ -50,6 +50,9 @@ class Readme(program.CliTest):
                 said = program.output_of(program.MILLRACE, *[{"--serve": "--serve=127.0.0.1:0"}.get(word, word) for word in words], cwd=self.folder)
                 for line in lines:
                     self.assertIn(line, re.sub(r"(?<=127.0.0.1:)\d+", "8080", said).splitlines())
+        code = re.search(r"^```python\n(.*?)^```", text, re.M | re.S)[1]
+        code = code.replace("clip.mp4", STREAM)
+        self.assertEqual(set(program.output_of(sys.executable, "-c", code, cwd=self.folder).split()), {"0.0"})
         self.assertEqual((self.folder / "pipeline.svg").read_bytes(), (program.ROOT / "docs/pipeline.svg").read_bytes())
         self.assertEqual(len(list(self.folder.glob("out/unexpected/*-event-1-frame-*.png"))), 1)
         self.assertLessEqual(len(text.splitlines()), 120)
