@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import plots
 from events import ARMS as EVENT_ARMS
 from partime_answers import lookup
 from ranks import AGAINST
@@ -59,6 +58,8 @@ def camera(results):
 
 # --- framerate ---
 
+PARTIME_NETWORKS = {"basic": "basic: 10 layers, 16 features, kernel 5", "layers": "layers x3: 30 layers",
+                    "features": "features x3: 48 features", "kernel": "kernel x3: kernel 15"}
 # Each network's target, as a multiple of PyTorch's best.
 GOALS = {("basic", 16): 12, ("basic", 32): 7, ("basic", 64): 4.5, ("basic", 128): 3.8, ("layers", 32): 7,
          ("features", 32): 5, ("kernel", 32): 25, ("resnet18", 64): 4}
@@ -216,7 +217,7 @@ def partime(results):
         return T and T / row[2]
 
     text = ""
-    for network, title in plots.PARTIME_NETWORKS.items():
+    for network, title in PARTIME_NETWORKS.items():
         sizes = sorted({arm["size"] for arm in arms if arm["network"] == network})
         if sizes:
             text += f"\n## {title}\n\n![K over resolution](partime-{network}.png)\n"

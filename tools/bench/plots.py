@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
-PARTIME_NETWORKS = {"basic": "basic: 10 layers, 16 features, kernel 5", "layers": "layers x3: 30 layers",
-                    "features": "features x3: 48 features", "kernel": "kernel x3: kernel 15"}
+import pages
+
+# Of Okabe and Ito: colour-blind people tell them apart.
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+STYLE = {"axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "axes.titlelocation": "left",
+         "axes.titleweight": "bold", "legend.frameon": False}
 
 
 def grouped(rows):
@@ -27,33 +31,47 @@ def bars(axes, title, unit, rows):
 
 def lines(axes, title, x_label, unit, rows):
     """One line per label, one point per (label, x, y); predictions and references are dashed."""
+    colours = {}
     for label, points in grouped(rows).items():
         dashed = label == "none" or "predicted" in label
-        axes.plot(*zip(*points), "--" if dashed else "-", marker="." if len(points) < 20 else None, label=label)
+        colour = colours.setdefault(label.removesuffix(", predicted").removesuffix(", measured"), f"C{len(colours) % len(COLOURS)}")
+        axes.plot(*zip(*points), "--" if dashed else "-", marker="." if len(points) < 20 else None, label=label, color=colour)
     finish(axes, title, x_label, unit)
 
 
 def finish(axes, title, x_label, y_label):
-    axes.set(title=title, xlabel=x_label, ylabel=y_label)
-    axes.grid(alpha=0.3)
+    axes.set_title(title)
+    axes.set(xlabel=x_label, ylabel=y_label)
+    axes.grid(axis="y", alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
 
 
+def over_pytorch(axes, machine, rows):
+    bars(axes, f"Frames learned a second, over PyTorch's best ({machine})", "times", rows)
+    axes.axhline(1, color="black", linewidth=1, label="PyTorch's best")
+    finish(axes, axes.get_title("left"), "", "times")
+
+
 def framerate(axes, results):
-    """Frames per second, or their share of the measured limit, so that all networks fit one chart."""
-    limits = {f"{row['network']} {row['size']}": 1e3 / row["limit_ms"] for row in results.get("pytorch", [])}
+    """Of recorded steps; frames per second if PyTorch was not run."""
+    rivals = {(row["network"], row["size"]): row["pytorch_ms"] / 1e3 for row in results.get("pytorch", []) if row["pytorch_ms"]}
     rows = []
     for arm in results["arms"]:
-        n, threads = arm["stages"], arm.get("threads", 1)
-        label = (f"{n} stage{'s' if n > 1 else ''}" + (f" of {threads} threads" if threads > 1 else "")
-                 + (f", {arm['capture']}" if arm["capture"] != "auto" else ""))
-        rows.append((label, f"{arm['network']} {arm['size']}", arm["fps"]))
-    rows += [("PyTorch's best", f"{row['network']} {row['size']}", 1e3 / row["pytorch_ms"])
-             for row in results.get("pytorch", []) if row["pytorch_ms"]]
-    shares = [(label, name, 100 * fps / limits[name] if limits else fps) for label, name, fps in rows]
-    bars(axes, "Frames learned a second" + (", as a share of what direct convolutions allow" if limits else ""),
-         "% of the direct limit" if limits else "frames a second", sorted(shares, key=lambda share: share[0]))
+        n, threads, key = arm["stages"], arm.get("threads", 1), (arm["network"], arm["size"])
+        if arm["capture"] != "eager":
+            label = f"{n} stage{'s' if n > 1 else ''}" + (f" of {threads} threads" if threads > 1 else "")
+            rows.append((label, "{} {}".format(*key), arm["fps"] * rivals.get(key, 1)))
+    if rivals:
+        over_pytorch(axes, f"{results['provenance']['threads']} cores", sorted(rows, key=lambda row: row[0]))
+    else:
+        bars(axes, "Frames learned a second", "frames a second", rows)
+
+
+def gpu(axes, results):
+    steps = sorted(pages.gpu_steps(results), key=lambda row: (row["name"], row["width"]))
+    over_pytorch(axes, results["provenance"]["gpu"], [(row["precision"], f"{row['name']}, {pages.pixels(row)}", 1 / row["over_best"])
+                                                      for row in steps if row["over_best"]])
 
 
 def partime_cameras(axes, results):
@@ -68,7 +86,7 @@ def partime_network(network):
                 for arm in sorted(results["arms"], key=lambda arm: (arm["stages"], arm["size"]))
                 if arm["stages"] > 1 and (arm["network"], arm["capture"]) == (network, "graph")
                 for kind in ("measured", "predicted") if kind in arm]
-        lines(axes, f"Speed-up K, {PARTIME_NETWORKS[network]}, recorded steps", "pixels a side", "K", rows)
+        lines(axes, f"Speed-up K, {pages.PARTIME_NETWORKS[network]}, recorded steps", "pixels a side", "K", rows)
     return draw
 
 
@@ -108,15 +126,16 @@ def streams_by_stages(name):
         what = "most frequent class" if stream["labels"] else "copy of the last frame"
         axes.axhline(stream["rival"]["error"], color="grey", linestyle=":", label=what)
         axes.set_xscale("log", base=2)
+        axes.set_xticks([1, 2, 4, 8], [1, 2, 4, 8])
         finish(axes, f"{name}: in stream, mean and deviation over {results['seeds']} seeds", "N",
                "share of frames whose class is missed" if stream["labels"] else "mean squared error")
     return draw
 
 
 # Per suite: {appendix to the file's stem: plot function}.
-PLOTS = {"framerate": {"": framerate}, "prediction": {"": prediction}, "replay": {"": replay},
+PLOTS = {"framerate": {"": framerate}, "gpu": {"": gpu}, "prediction": {"": prediction}, "replay": {"": replay},
          "seeds": {"": seeds_bubbles},
-         "partime": {"": partime_cameras, **{f"-{network}": partime_network(network) for network in PARTIME_NETWORKS}},
+         "partime": {"": partime_cameras, **{f"-{network}": partime_network(network) for network in pages.PARTIME_NETWORKS}},
          "streams": {"": streams_by_stages("street"),
                      **{f"-{name}": streams_by_stages(name) for name in ("shapes", "turns", "drift")}}}
 
@@ -126,6 +145,7 @@ def draw(results, path):
     import matplotlib  # not needed for pages
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    pyplot.rcParams.update(STYLE, **{"axes.prop_cycle": pyplot.cycler(color=COLOURS)})
     for name, picture in PLOTS[results["suite"]].items():
         figure, axes = pyplot.subplots(figsize=(12, 6.4), layout="constrained")
         picture(axes, results)
