@@ -35,20 +35,22 @@ def anchor(heading):
     return re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-")
 
 
-def broken_link(page, target):
+def broken_link(root, page, target):
     if "://" in target or target.startswith("mailto:"):
         return False
     path, _, part = target.partition("#")
     file = page.parent / path if path else page
     if not file.exists():
         return True
+    if page.is_relative_to(root / "docs") and not file.resolve().is_relative_to(root / "docs"):
+        return True  # the site has docs/ alone
     return bool(part) and part not in {anchor(title) for title in re.findall(r"^#+ (.*)$", file.read_text(), re.M)}
 
 
 def faults_of(root, page, program):
     text = page.read_text()
     for target in LINK.findall(text):
-        if broken_link(page, target):
+        if broken_link(root, page, target):
             yield f"no {target}"
     for code in CODE.findall(text):
         if code.startswith(FOLDERS) and re.fullmatch(r"[\w./-]+", code) and not (root / code).exists():
@@ -71,7 +73,7 @@ def faults_of(root, page, program):
 
 
 def main():
-    root, program = pathlib.Path(sys.argv[1]), Program(sys.argv[2])
+    root, program = pathlib.Path(sys.argv[1]).resolve(), Program(sys.argv[2])
     pages = [root / "README.md", root / "ARCHITECTURE.md", *sorted((root / "docs").rglob("*.md")),
              *sorted((root / "demos").rglob("*.md"))]
     faults = [f"{page.relative_to(root)}: {fault}" for page in pages for fault in faults_of(root, page, program)]
