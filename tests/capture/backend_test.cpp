@@ -1,29 +1,30 @@
-// What every kind of Backend must do.
+// What a backend of recorded graphs must do, on a CUDA device.
 #include "capture/backend.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
-#include <vector>
 
 #include "capture/devices.h"
-#include "tests/engine/recording_place.h"
 
 namespace millrace::capture {
 namespace {
 
-using engine::backend_there, engine::device_there;
+const c10::Device kDevice(at::kCUDA, 0);
+
+std::unique_ptr<Backend> backend_there() {
+  return make_graph_backend(kDevice);
+}
 
 class BackendTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (device_there().is_cuda() && cuda_devices() == 0)
-      GTEST_SKIP() << "no CUDA device here: nothing of this ran";
+    if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device here: nothing of this ran";
     stream_ = backend_there();
   }
   at::Tensor zeros(at::IntArrayRef sizes) const {
-    return at::zeros(sizes, at::TensorOptions(device_there()));
+    return at::zeros(sizes, at::TensorOptions(kDevice));
   }
   /// Takes a device some time, and leaves `number` alone.
   at::Tensor slowly(const at::Tensor& number) const {

@@ -150,17 +150,15 @@ inline SampleFunction brought_to(const std::vector<stages::Stage>& stages, Sampl
   };
 }
 
-/// Runs on a core. `train_every`: in units of the smallest groups that whole updates cover.
-/// `as_recorded`: stages stay on their devices, and are step programs or, on doubles, unchanged.
-/// `sample` empty: sample_at(). `guard`, `guard_lag`: see run_oracle().
+/// On a core. `train_every`: of the smallest groups that whole updates cover. `as_recorded`: by step
+/// programs, on the stages' devices. `sample` empty: sample_at(). `guard`, `guard_lag`: see
+/// run_oracle().
 inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int64_t train_every = 1,
                          bool as_recorded = false, SampleFunction sample = {},
                          const LearnFunction& told = {}, LossGuard* guard = nullptr,
                          std::int64_t guard_lag = 0) {
   if (!sample) sample = [&](std::int64_t n) { return sample_at(n, options.sample); };
-  const bool by_programs = as_recorded && !options.make_backend;
-  if (!as_recorded) options.devices.clear();
-  if (!by_programs) options.capture = Capture::eager;
+  if (!as_recorded) options.devices.clear(), options.capture = Capture::eager;
   const Schedule schedule = schedule_of(options);
   std::vector<stages::Stage> stages = build_stages(options, schedule);
   std::vector<stages::Stage*> places;
@@ -176,7 +174,7 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
     program::record_call(stage, body, arena, {.numerics = options.numerics})->run();
   };
   result.losses = run_oracle(schedule, stages, brought, samples, learns, guard, guard_lag,
-                             by_programs ? as_program : CallFunction());
+                             as_recorded ? as_program : CallFunction());
   const auto state = [&](int stage, int replica) {
     return stages[std::size_t(schedule.replica_id(stage, replica))].parameters().state();
   };

@@ -3,7 +3,6 @@
 
 #include <ATen/Parallel.h>  // one intra-op thread
 
-#include "tests/capture/double_stream.h"
 #include "tests/engine/trained.h"
 
 namespace millrace::bench {
@@ -11,17 +10,17 @@ namespace {
 
 using engine::kShape;
 
-engine::TrainerOptions recorded(int stages, std::vector<int> cut) {
+engine::TrainerOptions recorded() {
   at::set_num_threads(1);
-  engine::TrainerOptions options = engine::small("partime", stages, std::move(cut));
+  engine::TrainerOptions options = engine::small("partime", 1, {});
   options.optimizer = {.kind = "adam", .lr = 0.01};
   options.capture = engine::Capture::graph;
-  options.make_backend = [](c10::Device) { return capture::make_double_stream(true); };
+  options.devices = {{.cuda = true, .index = 0}};
   return options;
 }
 
 TEST(BareStep, TrainsAsTheOracleAndTheEngineDo) {
-  const engine::TrainerOptions options = recorded(1, {});
+  const engine::TrainerOptions options = recorded();
   const at::Tensor sample = engine::sample_at(0, kShape).first;
   BareStep step(options);
   step.sample().copy_(sample);
@@ -30,12 +29,11 @@ TEST(BareStep, TrainsAsTheOracleAndTheEngineDo) {
   for (int i = 0; i < kLaunches; ++i) step.launch();
   step.synchronize();
 
-  std::vector<stages::Stage> called = engine::build_stages(options, engine::schedule_of(options));
-  const std::vector<float> losses = engine::run_oracle(
-      engine::schedule_of(options), called, [&](std::int64_t) { return std::pair(sample, sample); },
-      kLaunches);
-  engine::expect_equal_bits(step.stage().parameters().state(), called[0].parameters().state());
-  EXPECT_EQ(step.loss(), losses.back());
+  const engine::Trained expected =
+      engine::by_oracle(options, kLaunches, 1, /*as_recorded=*/true,
+                        [&](std::int64_t) { return std::pair(sample, sample); });
+  engine::expect_equal_bits(step.stage().parameters().state(), expected.weights);
+  EXPECT_EQ(step.loss(), expected.losses.back());
   EXPECT_EQ(step.skipped(), 0);
 
   engine::Trainer trainer(options);
@@ -48,16 +46,15 @@ TEST(BareStep, TrainsAsTheOracleAndTheEngineDo) {
 }
 
 TEST(BareStep, OfAComputationLearnsWithoutCopies) {
-  BareStep step(recorded(1, {}), BareWork::compute);
+  BareStep step(recorded(), BareWork::compute);
   step.launch();
   step.synchronize();
   EXPECT_EQ(step.loss(), 0) << "is not brought";
-  EXPECT_FALSE(
-      at::equal(step.stage().parameters().state()[0].second, recorded(1, {}).weights[0].second));
+  EXPECT_FALSE(at::equal(step.stage().parameters().state()[0].second, recorded().weights[0].second));
 }
 
 TEST(BareStep, OfAForwardTakesALossAndLearnsNothing) {
-  const engine::TrainerOptions options = recorded(1, {});
+  const engine::TrainerOptions options = recorded();
   BareStep step(options, BareWork::forward);
   step.launch();
   step.synchronize();

@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <map>
 
 #include "capture/backend.h"
 #include "capture/devices.h"
+#include "capture/stage_step.h"
+#include "engine/pipeline/perform.h"
+#include "engine/schedule/launch_groups.h"
 #include "tests/engine/frame_stream.h"
 #include "tests/engine/trained.h"
 
@@ -97,9 +99,12 @@ TEST(GpuStep, AllocatesNothingOnceRecorded) {
 TEST(GpuStep, BytesAndFloatsAreAlikeToTheBit) {
   NEEDS_A_GPU();
   for (const Capture capture : {Capture::graph, Capture::eager}) {
-    for (const std::vector<int>& cpu : std::vector<std::vector<int>>{{}, {0}, {2}}) {
+    for (const auto& [cpu, correction] :  // of local losses every stage reads the target
+         std::vector<std::pair<std::vector<int>, std::string>>{
+             {{}, "none"}, {{}, "local"}, {{0}, "none"}, {{2}, "none"}}) {
       for (const bool target_is_input : {true, false}) {
         TrainerOptions options = on_gpu("partime", 3, capture, cpu);
+        options.correction.kind = correction;
         options.target_is_input = target_is_input;
         const Trained by_floats = by_frames(options, 8);
         options.input_as_bytes = options.target_as_bytes = true;
@@ -107,6 +112,35 @@ TEST(GpuStep, BytesAndFloatsAreAlikeToTheBit) {
       }
     }
   }
+}
+
+/// Loss and prediction, though backward and update are under way.
+TEST(GpuStep, APredictionIsThereBeforeItsLaunchIsOver) {
+  NEEDS_A_GPU();
+  const TrainerOptions options = on_gpu("partime", 1, Capture::graph);
+  const Schedule schedule = for_recording(schedule_of(options));
+  const c10::Device device(at::kCUDA, 0);
+  capture::SampleBuffers samples(schedule.slots(), kLarger.sizes(), {}, true);
+  capture::StageStep step(std::move(build_stages(options, schedule)[0]),
+                          capture::make_graph_backend(device), device, samples, nullptr, nullptr);
+  capture_steps(schedule, {&step});
+  int early = 0;
+  for (int n = 0; n < 60 || (early == 0 && n < 5000); ++n) {  // this thread may not get its turn
+    const int slot = n % schedule.slots();
+    samples.input[slot].copy_(sample_at(n, kLarger).first);
+    step.forward(slot, stages::kNewest);
+    step.backward(slot, slot);
+    step.update();
+    const std::int64_t launch = step.launch();
+    while (!step.shown(slot)) {
+    }
+    early += step.over(launch) ? 0 : 1;
+    const float loss = step.loss(slot);
+    step.synchronize();
+    EXPECT_TRUE(step.over(launch));
+    EXPECT_EQ(step.loss(slot), loss);
+  }
+  EXPECT_GT(early, 0);
 }
 
 TEST(GpuStep, OtherOptimizersAndCorrections) {

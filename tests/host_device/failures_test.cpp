@@ -7,9 +7,6 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <gtest/gtest.h>
 
-#include <map>
-#include <set>
-
 #include "capture/backend.h"
 #include "tests/engine/trained.h"
 #include "tests/host_device/host_device.h"
@@ -115,6 +112,8 @@ TEST_P(Failures, NeverLeadToWrongWeightsOrLeaks) {
       EXPECT_EQ(now.device_bytes, clean.device_bytes);
     }
   }
+  host_device::fail("cudaStreamBeginCapture", 1, GetParam());
+  EXPECT_NE(train(Capture::graph).error, "") << "a run that must be recorded ends";
   std::cout << fallbacks << " fallbacks, " << errors << " errors, " << unseen << " not noticed\n";
   EXPECT_GT(fallbacks, 0);
   EXPECT_GT(errors, 0);

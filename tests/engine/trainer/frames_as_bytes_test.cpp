@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "engine/trainer/trainer_sample.h"
-#include "tests/capture/double_stream.h"
 #include "tests/engine/frame_stream.h"
 
 namespace millrace::engine {
@@ -33,16 +32,15 @@ TrainerOptions fed_by_bytes(const FedCase& with) {
   return options;
 }
 
-TrainerOptions on_doubles(TrainerOptions options) {
+TrainerOptions by_programs(TrainerOptions options) {
   options.capture = Capture::graph;
-  options.make_backend = [](c10::Device) { return capture::make_double_stream(true); };
   return options;
 }
 
 class FramesAsBytes : public testing::TestWithParam<FedCase> {};
 
 TEST_P(FramesAsBytes, EqualTheOracleOnTheirFloats) {
-  const TrainerOptions eager = fed_by_bytes(GetParam()), recorded = on_doubles(eager);
+  const TrainerOptions eager = fed_by_bytes(GetParam()), recorded = by_programs(eager);
   expect_equal(by_frames(eager, kFrames), by_oracle(eager, kFrames, 1, false, samples_of(eager)));
   expect_equal(by_frames(recorded, kFrames),
                by_oracle(recorded, kFrames, 1, true, samples_of(recorded)));
@@ -64,24 +62,10 @@ INSTANTIATE_TEST_SUITE_P(
 
 /// Stages between read the target as well.
 TEST(FramesAsBytes, ReadByEveryStage) {
-  TrainerOptions options = on_doubles(fed_by_bytes({"partime", 3, Target::input}));
+  TrainerOptions options = by_programs(fed_by_bytes({"partime", 3, Target::input}));
   options.correction.kind = "local";
   expect_equal(by_frames(options, kFrames),
                by_oracle(options, kFrames, 1, true, samples_of(options)));
-}
-
-/// One stage on a device and the others on cores: some read the feed's floats, some convert their
-/// own.
-TEST(FramesAsBytes, WhereOneStageIsRecorded) {
-  for (const Target target : {Target::input, Target::bytes}) {
-    for (const int one : {0, 2}) {
-      TrainerOptions options = on_doubles(fed_by_bytes({"partime", 3, target}));
-      options.records = [one](int stage) { return stage == one; };
-      TrainerOptions by_floats = options;
-      by_floats.input_as_bytes = by_floats.target_as_bytes = false;
-      expect_equal(by_frames(options, kFrames), by_frames(by_floats, kFrames));
-    }
-  }
 }
 
 TEST(TrainerSample, MakesFloatsOfBytesOnceAFrame) {
