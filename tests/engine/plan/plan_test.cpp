@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "engine/schedule/registry.h"
 #include "engine/simulate/timeline.h"
 #include "tests/complaint.h"
@@ -238,7 +236,7 @@ TEST(Plan, KnowsTheLeastMemoryThatWouldDo) {
 
 TEST(Plan, WeighsEveryMethodForAThousandModulesOn64Devices) {
   std::mt19937 random(9);
-  Request request{.machine = {.levels = {{8, {0.01, 1000}}, {8, {0.1, 100}}},
+  const Request request{.machine = {.levels = {{8, {0.01, 1000}}, {8, {0.1, 100}}},
                               .memory_bytes = 5e5,
                               .overlap = Overlap::all},
                   .schedules = {"partime", "pb", "pipedream", "2bw", "gpipe", "1f1b"},

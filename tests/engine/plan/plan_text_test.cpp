@@ -54,32 +54,26 @@ TEST(PlanText, IsAPipelineTable) {
             "recompute = true\n");
 }
 
-TEST(PlanText, GivesCopiesAsReplicas) {
-  const Machine machine{.levels = {{4, {}}}};
-  Plan plan;
-  plan.method = {.schedule = "1f1b", .microbatches = 4, .copies = 2};
-  plan.cut.stages = {{0, 5, 0, 1, 1}, {5, 7, 1, 1, 1}};
-  const std::string text = pipeline_toml(plan, machine, "cpu");
-  EXPECT_NE(text.find("devices = [\"cpu:0\", \"cpu:2\", \"cpu:1\", \"cpu:3\"]\n"),
-            std::string::npos);
-  EXPECT_NE(text.find("microbatches = 8\n"), std::string::npos);
-  EXPECT_NE(text.find("replicas = [2, 2]"), std::string::npos);
-}
-
-TEST(PlanText, LeavesTheLastOfEqualDevicesIdle) {
-  Plan plan;
-  plan.method = {.schedule = "pipedream"};
-  plan.cut.stages = {{0, 5, 1, 2, 1}, {5, 7, 3, 1, 1}};
-  const std::string text = pipeline_toml(plan, {.levels = {{4, {}}}}, "cpu");
-  EXPECT_NE(text.find("devices = [\"cpu:0\", \"cpu:1\", \"cpu:2\"]\n"), std::string::npos);
-  EXPECT_NE(text.find("replicas = [2, 1]\n"), std::string::npos);
+TEST(PlanText, GivesCopiesAsReplicasAndLeavesTheLastOfEqualDevicesIdle) {
+  const auto has = [](const Method& method, const std::vector<Stage>& stages,
+                      const std::vector<std::string>& parts) {
+    Plan plan;
+    plan.method = method;
+    plan.cut.stages = stages;
+    const std::string text = pipeline_toml(plan, {.levels = {{4, {}}}}, "cpu");
+    for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  has({.schedule = "1f1b", .microbatches = 4, .copies = 2}, {{0, 5, 0, 1, 1}, {5, 7, 1, 1, 1}},
+      {"devices = [\"cpu:0\", \"cpu:2\", \"cpu:1\", \"cpu:3\"]\n", "microbatches = 8\n",
+       "replicas = [2, 2]"});
+  has({.schedule = "pipedream"}, {{0, 5, 1, 2, 1}, {5, 7, 3, 1, 1}},
+      {"devices = [\"cpu:0\", \"cpu:1\", \"cpu:2\"]\n", "replicas = [2, 1]\n"});
 }
 
 TEST(PlanText, SaysBytesAsSold) {
-  EXPECT_EQ(bytes_text(0), "0 B");
-  EXPECT_EQ(bytes_text(999), "999 B");
-  EXPECT_EQ(bytes_text(1000), "1 kB");
-  EXPECT_EQ(bytes_text(3.1e9), "3.1 GB");
+  for (const auto& [bytes, text] :
+       {std::pair(0.0, "0 B"), {999, "999 B"}, {1000, "1 kB"}, {3.1e9, "3.1 GB"}})
+    EXPECT_EQ(bytes_text(bytes), text);
 }
 
 }  // namespace

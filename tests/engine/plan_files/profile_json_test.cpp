@@ -38,26 +38,23 @@ std::string complaint_about(const std::string& from, const std::string& to) {
 }
 
 TEST(ProfileJson, NamesModuleAndFieldOfWhatIsWrong) {
-  EXPECT_EQ(complaint_about("\"forward_ms\"", "\"forwards\""),
-            "p.json: module 0 (m0): unknown field \"forwards\"");
-  EXPECT_EQ(complaint_about("\"forward_ms\"", "\"update_ms\""),
-            "p.json: module 0 (m0): forward_ms is missing");
-  EXPECT_EQ(complaint_about("\"weight_bytes\":", "\"weight_bytes\":\"x\",\"state_bytes\":"),
-            "p.json: module 0 (m0): weight_bytes is not a number");
-  EXPECT_EQ(complaint_about("\"weight_bytes\":", "\"weight_bytes\":-1,\"state_bytes\":"),
-            "p.json: module 0 (m0): weight_bytes is negative");
-  EXPECT_EQ(complaint_about("\"update_ms\":[", "\"update_ms\":[1,"),
-            "p.json: module 0 (m0): update_ms is not [median, spread]");
-  EXPECT_EQ(complaint_about("\"tensor_ways\":1", "\"tensor_ways\":0.5"),
-            "p.json: module 0 (m0): tensor_ways is no count");
-  EXPECT_EQ(complaint_about("[[2,1.0", "[[1,1.0"),
-            "p.json: module 2 (m2): tensor_ms is no list of [parts, ms, ms, ms, ms]");
-  EXPECT_EQ(complaint_about("\"name\":\"m0\"", "\"nome\":\"m0\""),
-            "p.json: module 0: name is missing");
-  EXPECT_EQ(complaint_about("\"millrace_profile\": 1", "\"millrace_profile\": 2"),
-            "p.json: millrace_profile is not 1: no profile, or a later one");
-  EXPECT_EQ(complaint_about("\"modules\": [", "\"modules\": 7, \"x\": ["),
-            "p.json: unknown field \"x\"");
+  const char* const cases[][3] = {
+      {"\"forward_ms\"", "\"forwards\"", "module 0 (m0): unknown field \"forwards\""},
+      {"\"forward_ms\"", "\"update_ms\"", "module 0 (m0): forward_ms is missing"},
+      {"\"weight_bytes\":", "\"weight_bytes\":\"x\",\"state_bytes\":",
+       "module 0 (m0): weight_bytes is not a number"},
+      {"\"weight_bytes\":", "\"weight_bytes\":-1,\"state_bytes\":",
+       "module 0 (m0): weight_bytes is negative"},
+      {"\"update_ms\":[", "\"update_ms\":[1,", "module 0 (m0): update_ms is not [median, spread]"},
+      {"\"tensor_ways\":1", "\"tensor_ways\":0.5", "module 0 (m0): tensor_ways is no count"},
+      {"[[2,1.0", "[[1,1.0",
+       "module 2 (m2): tensor_ms is no list of [parts, ms, ms, ms, ms]"},
+      {"\"name\":\"m0\"", "\"nome\":\"m0\"", "module 0: name is missing"},
+      {"\"millrace_profile\": 1", "\"millrace_profile\": 2",
+       "millrace_profile is not 1: no profile, or a later one"},
+      {"\"modules\": [", "\"modules\": 7, \"x\": [", "unknown field \"x\""}};
+  for (const auto& [from, to, why] : cases)
+    EXPECT_EQ(complaint_about(from, to), std::string("p.json: ") + why);
   EXPECT_EQ(complaint_about("{", "").substr(0, 21), "p.json: is no JSON: [");
   EXPECT_EQ(complaint_about("\"update_ms\":", "\"update_ms\":3,\"weight_gradient_ms\":"),
             "");  // a bare number is a median
