@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <sstream>
 #include <stdexcept>
 
 #include "stages/layer.h"
@@ -12,28 +13,28 @@ MILLRACE_LAYER_FILES(DECLARE)
 
 namespace {
 
-bool is_given(const LayerSpec& spec, const std::string& key) {
-  for (const LayerField& field : layer_fields()) {
-    if (field.name == key)
-      return std::visit([&](auto member) { return (spec.*member).has_value(); }, field.member);
-  }
-  return false;
+std::string value_text(const LayerValue& value) {
+  std::ostringstream text;
+  std::visit([&](const auto& of) { text << of; }, value);
+  return text.str();
 }
 
-void require_keys(const LayerSpec& spec, const LayerType& type) {
-  std::string list;
-  for (const LayerKey& key : type.keys) list += (list.empty() ? "" : ", ") + key.name;
-  for (const LayerField& field : layer_fields()) {
-    const bool taken = std::any_of(type.keys.begin(), type.keys.end(),
-                                   [&](const LayerKey& key) { return key.name == field.name; });
-    if (taken || !is_given(spec, field.name)) continue;
-    throw std::invalid_argument("takes no " + field.name + " (it takes " +
-                                (list.empty() ? "none" : list) + ")");
+/// What `key` takes, if `value` is not that.
+std::optional<std::string> refusal(const LayerKey& key, const LayerValue& value) {
+  if (const auto* const range = std::get_if<LayerKey::Whole>(&key.takes)) {
+    const auto* const whole = std::get_if<std::int64_t>(&value);
+    if (whole && *whole >= range->least && *whole <= range->most) return {};
+    return "a whole number from " + std::to_string(range->least) + " to " +
+           std::to_string(range->most);
   }
-  for (auto key = type.keys.rbegin(); key != type.keys.rend(); ++key) {
-    if (key->fallback.empty() && !is_given(spec, key->name))
-      throw std::invalid_argument("needs " + key->name);
+  if (const auto* const names = std::get_if<LayerKey::Names>(&key.takes)) {
+    const auto* const name = std::get_if<std::string>(&value);
+    if (name && std::ranges::count(*names, *name) > 0) return {};
+    std::string all;
+    for (const std::string& one : *names) all += (all.empty() ? "\"" : ", \"") + one + "\"";
+    return "one of " + all;
   }
+  return std::holds_alternative<double>(value) ? std::nullopt : std::optional("a number");
 }
 
 bool by_name(const LayerType& a, const LayerType& b) {
@@ -57,17 +58,36 @@ std::vector<LayerType>& layer_table() {
 
 }  // namespace
 
-const std::vector<LayerField>& layer_fields() {
-  static const std::vector<LayerField> table = {{"out", &LayerSpec::out, 1, 65536},
-                                                {"kernel", &LayerSpec::kernel, 1, 63},
-                                                {"stride", &LayerSpec::stride, 1, 64},
-                                                {"groups", &LayerSpec::groups, 1, 65536},
-                                                {"factor", &LayerSpec::factor, 1, 64},
-                                                {"slope", &LayerSpec::slope},
-                                                {"from", &LayerSpec::from, -1, 65536},
-                                                {"kind", &LayerSpec::kind},
-                                                {"init", &LayerSpec::init}};
-  return table;
+std::string LayerKey::fallback_text() const {
+  return fallback ? value_text(*fallback) : "(must be given)";
+}
+
+std::string keys_text(const LayerType& type) {
+  std::string list;
+  for (const LayerKey& key : type.keys) list += (list.empty() ? "" : ", ") + key.name;
+  return list.empty() ? "none" : list;
+}
+
+LayerSpec complete(LayerSpec spec) {
+  const LayerType& type = layer_type(spec.type);
+  for (const auto& [name, value] : spec.keys) {
+    if (std::ranges::count(type.keys, name, &LayerKey::name) == 0)
+      throw std::invalid_argument("takes no " + name + " (it takes " + keys_text(type) + ")");
+  }
+  for (const LayerKey& key : type.keys) {
+    const auto given = spec.keys.find(key.name);
+    if (given == spec.keys.end()) {
+      if (key.required()) throw std::invalid_argument("needs " + key.name);
+      spec.keys.emplace(key.name, *key.fallback);
+      continue;
+    }
+    const auto* const whole = std::get_if<std::int64_t>(&given->second);
+    if (whole && std::holds_alternative<LayerKey::Number>(key.takes))
+      given->second = double(*whole);
+    if (const auto wanted = refusal(key, given->second))
+      throw std::invalid_argument(key.name + " must be " + *wanted);
+  }
+  return spec;
 }
 
 const std::vector<LayerType>& layer_types() {
@@ -75,13 +95,6 @@ const std::vector<LayerType>& layer_types() {
 }
 
 void add_layer_type(LayerType type) {
-  const auto& fields = layer_fields();
-  for (const LayerKey& key : type.keys) {
-    const bool known = std::any_of(fields.begin(), fields.end(),
-                                   [&](const LayerField& field) { return field.name == key.name; });
-    if (!known)
-      throw std::invalid_argument("layer " + type.name + ": no layer can have a key " + key.name);
-  }
   auto& all = layer_table();
   const auto at = std::lower_bound(all.begin(), all.end(), type, by_name);
   if (at != all.end() && at->name == type.name)
@@ -98,11 +111,10 @@ const LayerType& layer_type(const std::string& name) {
 
 std::unique_ptr<Layer> make_layer(const LayerSpec& spec, ImageShape& shape,
                                   const ImageShape* joined) {
-  const LayerType& type = layer_type(spec.type);
-  require_keys(spec, type);
-  if (spec.from && !joined)
+  const LayerSpec whole = complete(spec);
+  if (whole.keys.contains("from") && !joined)
     throw std::invalid_argument("from must name an earlier module, or -1: the sample");
-  return type.make(spec, shape, joined);
+  return layer_type(spec.type).make(whole, shape, joined);
 }
 
 }  // namespace millrace::stages

@@ -13,8 +13,8 @@ using std::to_string;
 /// Each pixel becomes a square: PyTorch's ConvTranspose2d with kernel = stride = `factor`.
 std::unique_ptr<Layer> transposed_conv(const LayerSpec& spec, ImageShape& shape,
                                        const ImageShape*) {
-  const std::int64_t in = shape.channels, out = *spec.out, factor = spec.factor.value_or(2);
-  const std::int64_t fan_in = out * factor * factor;  // PyTorch's definition
+  const std::int64_t in = shape.channels, out = spec.whole("out"), factor = spec.whole("factor");
+  const std::int64_t fan_in = out * factor * factor;  // as PyTorch counts it
   shape = {out, shape.height * factor, shape.width * factor};
   return layer_of(
       {.text =
@@ -49,7 +49,7 @@ std::unique_ptr<Layer> batch_norm(const LayerSpec&, ImageShape& shape, const Ima
             {.name = "running_mean", .shape = channels, .init = Init::zeros, .fixed = true},
             {.name = "running_var", .shape = channels, .init = Init::ones, .fixed = true}},
        .of = [](Values x, Values p) {
-         if (x[0].is_cuda())  // at::batch_norm() would be cuDNN's
+         if (x[0].is_cuda())  // there at::batch_norm() is cuDNN's
            return std::get<0>(
                at::native_batch_norm(x[0], p[0], p[1], p[2], p[3], false, 0.1, 1e-5));
          return at::batch_norm(x[0], p[0], p[1], p[2], p[3], /*training=*/false, 0.1, 1e-5,
@@ -60,8 +60,8 @@ std::unique_ptr<Layer> batch_norm(const LayerSpec&, ImageShape& shape, const Ima
 /// Self-attention of pixels: softmax(q k^T / sqrt(d)) v per head (Vaswani et al. 2017), with a
 /// linear layer before (q, k, v) and after, as in Vision Transformers.
 std::unique_ptr<Layer> attention(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
-  constexpr std::int64_t kMostPixels = 4096;  // time is quadratic in pixels
-  const std::int64_t heads = spec.groups.value_or(1), c = shape.channels;
+  constexpr std::int64_t kMostPixels = 4096;  // quadratic in pixels
+  const std::int64_t heads = spec.whole("groups"), c = shape.channels;
   if (c % heads != 0)
     throw std::invalid_argument("groups " + to_string(heads) + " must divide its input's " +
                                 to_string(c) + " channels");
@@ -88,8 +88,9 @@ std::unique_ptr<Layer> attention(const LayerSpec& spec, ImageShape& shape, const
 }
 
 std::unique_ptr<Layer> conv_layer(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
-  const std::int64_t kernel = *spec.kernel, out = *spec.out, groups = spec.groups.value_or(1);
-  const std::int64_t stride = spec.stride.value_or(1), in = shape.channels;
+  const std::int64_t kernel = spec.whole("kernel"), out = spec.whole("out"),
+                     groups = spec.whole("groups");
+  const std::int64_t stride = spec.whole("stride"), in = shape.channels;
   if (kernel % 2 == 0)
     throw std::invalid_argument("kernel must be odd, so that padding keeps the size");
   if (in % groups != 0 || out % groups != 0) {
@@ -97,9 +98,7 @@ std::unique_ptr<Layer> conv_layer(const LayerSpec& spec, ImageShape& shape, cons
                                 to_string(in) + " channels and its out");
   }
   shape = {out, (shape.height + stride - 1) / stride, (shape.width + stride - 1) / stride};
-  const std::string init = spec.init.value_or("torch");
-  if (init != "torch" && init != "he" && init != "zero")
-    throw std::invalid_argument("init must be \"torch\", \"he\" or \"zero\"");
+  const std::string& init = spec.text("init");
   return make_conv(in, out, kernel, stride, groups,
                    init == "he"     ? Init::he_uniform
                    : init == "zero" ? Init::zeros
@@ -110,7 +109,7 @@ std::unique_ptr<Layer> linear_layer(const LayerSpec& spec, ImageShape& shape, co
   const std::int64_t in = shape.channels;
   if (shape.height != 1 || shape.width != 1)
     throw std::invalid_argument("linear needs a flatten before it");
-  shape.channels = *spec.out;
+  shape.channels = spec.whole("out");
   return make_linear(in, shape.channels);
 }
 
@@ -146,8 +145,8 @@ std::unique_ptr<Layer> make_group_norm(std::int64_t groups, std::int64_t channel
       {.text = groups == channels ? "instancenorm" : "groupnorm " + to_string(groups),
        .parameters = {{"weight", {channels}, Init::ones}, {"bias", {channels}, Init::zeros}},
        .of = [=](Values x, Values p) {
-         // With channels-last memory, LibTorch 2.11 writes an unneeded input gradient, as at the
-         // beginning of a graph, to a null address.
+         // With channels-last memory, LibTorch 2.11 writes an input gradient that is not needed,
+         // as may be the case where a graph begins, to a null address.
          const bool copies =
              x[0].is_leaf() && x[0].suggest_memory_format() == at::MemoryFormat::ChannelsLast;
          return at::group_norm(copies ? x[0].clone(at::MemoryFormat::Contiguous) : x[0], groups,
@@ -156,28 +155,29 @@ std::unique_ptr<Layer> make_group_norm(std::int64_t groups, std::int64_t channel
 }
 
 std::vector<LayerType> learned_layers() {
-  const LayerKey out{"out", "output channels", ""};
+  const LayerKey out{"out", "output channels", LayerKey::Whole{}};
   return {
       {"conv",
        "convolution with bias, padded so that stride 1 keeps the size",
        {out,
-        {"kernel", "side of its kernel, odd", ""},
-        {"stride", "pixels from one output to the next", "1"},
-        {"groups", "groups of channels kept apart; as many as channels: depthwise", "1"},
+        {"kernel", "side of its kernel, odd", LayerKey::Whole{1, 63}},
+        {"stride", "pixels from one output to the next", LayerKey::Whole{1, 64}, 1},
+        {"groups", "groups of channels kept apart; as many as channels: depthwise",
+         LayerKey::Whole{}, 1},
         {"init",
          "initial weights: \"torch\": nn.Conv2d's; \"he\": for a ReLU after it, bias 0; \"zero\"",
-         "torch"}},
+         LayerKey::Names{"torch", "he", "zero"}, "torch"}},
        conv_layer},
       {"transposed-conv",
        "each pixel becomes a square, learned: factor times as wide and high",
-       {out, {"factor", "side of the square", "2"}},
+       {out, {"factor", "side of the square", LayerKey::Whole{1, 64}, 2}},
        transposed_conv},
       {"linear", "a matrix times the vector, plus bias; after flatten", {out}, linear_layer},
       {"groupnorm",
        "each group of channels to mean 0 and variance 1, then a learned scale and shift",
-       {{"groups", "groups of channels; 1: layer norm", ""}},
+       {{"groups", "groups of channels; 1: layer norm", LayerKey::Whole{}}},
        [](const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
-         return make_group_norm(*spec.groups, shape.channels);
+         return make_group_norm(spec.whole("groups"), shape.channels);
        }},
       {"batchnorm",
        "with the statistics that its weights file has, which stay as they are; scale and shift "
@@ -187,7 +187,7 @@ std::vector<LayerType> learned_layers() {
       {"attention",
        "softmax attention of each pixel to all, with a linear layer before and after; for small "
        "grids",
-       {{"groups", "number of heads", "1"}},
+       {{"groups", "number of heads", LayerKey::Whole{}, 1}},
        attention},
       {"instancenorm",
        "each channel to mean 0 and variance 1, then a learned scale and shift",

@@ -41,7 +41,7 @@ at::Tensor run(const Parts& parts, at::Tensor y, Values p) {
 /// x + relu(conv(x)). With half of He's initial weights it is x + relu(conv(x)) / 2: signal and
 /// gradient retain their size through many blocks, and a late gradient still fits.
 std::unique_ptr<Layer> make_residual(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
-  const std::int64_t channels = shape.channels, kernel = *spec.kernel;
+  const std::int64_t channels = shape.channels, kernel = spec.whole("kernel");
   if (kernel % 2 == 0)
     throw std::invalid_argument("kernel must be odd, so that padding keeps the size");
   const std::int64_t fan_in = channels * kernel * kernel;
@@ -57,7 +57,7 @@ std::unique_ptr<Layer> make_residual(const LayerSpec& spec, ImageShape& shape, c
 
 std::unique_ptr<Layer> make_block(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
   const bool bottleneck = spec.type == "bottleneck";
-  const std::int64_t in = shape.channels, width = *spec.out, stride = spec.stride.value_or(1);
+  const std::int64_t in = shape.channels, width = spec.whole("out"), stride = spec.whole("stride");
   const std::int64_t out = bottleneck ? width * kExpansion : width;
   shape = {out, (shape.height + stride - 1) / stride, (shape.width + stride - 1) / stride};
   Parts branch, shortcut;
@@ -88,18 +88,19 @@ std::unique_ptr<Layer> make_block(const LayerSpec& spec, ImageShape& shape, cons
 /// He et al., arXiv 1512.03385, with GroupNorm (Wu and He, arXiv 1803.08494) instead of BatchNorm:
 /// a sample is one frame, too little for batch statistics.
 std::vector<LayerType> residual_layers() {
-  const LayerKey stride{"stride", "of its first wide convolution and its shortcut", "1"};
+  const LayerKey stride{"stride", "of its first wide convolution and its shortcut",
+                        LayerKey::Whole{1, 64}, 1};
   return {{"basic-block",
            "ResNet's block of two 3x3 convolutions, with group norm",
-           {{"out", "output channels", ""}, stride},
+           {{"out", "output channels", LayerKey::Whole{}}, stride},
            make_block},
           {"bottleneck",
            "ResNet's block of 1x1, 3x3 and 1x1 convolutions, with group norm",
-           {{"out", "channels inside; it gives 4 times as many", ""}, stride},
+           {{"out", "channels inside; it gives 4 times as many", LayerKey::Whole{}}, stride},
            make_block},
           {"residual",
            "its input plus the ReLU of a convolution of it, with He initialisation scaled by 1/2",
-           {{"kernel", "side of its kernel, odd", ""}},
+           {{"kernel", "side of its kernel, odd", LayerKey::Whole{1, 63}}},
            make_residual}};
 }
 

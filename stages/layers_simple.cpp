@@ -33,7 +33,7 @@ std::unique_ptr<Layer> make_flatten(const LayerSpec&, ImageShape& shape, const I
 }
 
 std::unique_ptr<Layer> make_pool(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
-  const std::int64_t k = spec.kernel.value_or(2);
+  const std::int64_t k = spec.whole("kernel");
   if ((shape.height && shape.height < k) || (shape.width && shape.width < k)) {
     throw std::invalid_argument("kernel " + to_string(k) + " is larger than its input " +
                                 size_text(shape));
@@ -47,11 +47,8 @@ std::unique_ptr<Layer> make_pool(const LayerSpec& spec, ImageShape& shape, const
 }
 
 std::unique_ptr<Layer> make_upsample(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
-  const std::int64_t factor = spec.factor.value_or(2);
-  const std::string kind = spec.kind.value_or("nearest");
-  if (kind != "nearest" && kind != "bilinear")
-    throw std::invalid_argument("kind must be \"nearest\" or \"bilinear\"");
-  const bool bilinear = kind == "bilinear";
+  const std::int64_t factor = spec.whole("factor");
+  const bool bilinear = spec.text("kind") == "bilinear";
   shape.height *= factor;
   shape.width *= factor;
   return by_channel("upsample " + to_string(factor) + (bilinear ? " bilinear" : ""),
@@ -64,7 +61,7 @@ std::unique_ptr<Layer> make_upsample(const LayerSpec& spec, ImageShape& shape, c
 
 std::unique_ptr<Layer> make_pixel_shuffle(const LayerSpec& spec, ImageShape& shape,
                                           const ImageShape*) {
-  const std::int64_t factor = *spec.factor;
+  const std::int64_t factor = spec.whole("factor");
   if (shape.channels % (factor * factor) != 0) {
     throw std::invalid_argument("pixel-shuffle by " + to_string(factor) +
                                 " needs channels in multiples of " + to_string(factor * factor) +
@@ -79,7 +76,7 @@ std::unique_ptr<Layer> make_pixel_shuffle(const LayerSpec& spec, ImageShape& sha
 std::unique_ptr<Layer> make_join(const LayerSpec& spec, ImageShape& shape,
                                  const ImageShape* joined) {
   const bool add = spec.type == "add";
-  const std::int64_t from = *spec.from;
+  const std::int64_t from = spec.whole("from");
   if (joined->height != shape.height || joined->width != shape.width) {
     throw std::invalid_argument("joins " + size_text(shape) + " with module " + to_string(from) +
                                 "'s " + size_text(*joined) + ": sizes must be equal");
@@ -101,13 +98,14 @@ std::unique_ptr<Layer> pointwise(const LayerSpec& spec, ImageShape&, const Image
 }
 
 std::unique_ptr<Layer> leaky_relu(const LayerSpec& spec, ImageShape&, const ImageShape*) {
-  return by_channel(spec.type, [slope = spec.slope.value_or(0.01)](const at::Tensor& x) {
+  return by_channel(spec.type, [slope = spec.number("slope")](const at::Tensor& x) {
     return at::leaky_relu(x, slope);
   });
 }
 
 std::unique_ptr<Layer> make_multiply(const LayerSpec& spec, ImageShape&, const ImageShape*) {
-  return by_channel(spec.type, [slope = *spec.slope](const at::Tensor& x) { return x * slope; });
+  return by_channel(spec.type,
+                    [slope = spec.number("slope")](const at::Tensor& x) { return x * slope; });
 }
 
 /// The identity, as a view: each module returns its own tensor.
@@ -131,24 +129,30 @@ std::unique_ptr<Layer> make_change(std::int64_t channels) {
 }
 
 std::vector<LayerType> simple_layers() {
-  const LayerKey side{"kernel", "side of the squares, which do not overlap", "2"};
-  const LayerKey from{"from", "the earlier module that it joins; -1: the sample", ""};
+  const LayerKey side{"kernel", "side of the squares, which do not overlap", LayerKey::Whole{1, 63},
+                      2};
+  const LayerKey from{"from", "the earlier module that it joins; -1: the sample",
+                      LayerKey::Whole{-1, 65536}};
   return {
       {"flatten", "[1,C,H,W] to [1,CHW,1,1]; sizes must be set", {}, make_flatten},
       {"maxpool", "the maximum of each square", {side}, make_pool},
       {"avgpool", "the mean of each square", {side}, make_pool},
       {"upsample",
        "factor times as wide and high",
-       {{"factor", "by how much", "2"},
-        {"kind", "\"nearest\" or \"bilinear\" (as align_corners=False)", "nearest"}},
+       {{"factor", "by how much", LayerKey::Whole{1, 64}, 2},
+        {"kind", "\"nearest\" or \"bilinear\" (as align_corners=False)",
+         LayerKey::Names{"nearest", "bilinear"}, "nearest"}},
        make_upsample},
       {"pixel-shuffle",
        "channels to pixels: factor^2 C channels become C, factor times as wide and high",
-       {{"factor", "by how much", ""}},
+       {{"factor", "by how much", LayerKey::Whole{1, 64}}},
        make_pixel_shuffle},
       {"relu", "max(x, 0)", {}, pointwise<at::relu>},
-      {"leaky-relu", "x, or slope x below 0", {{"slope", "below 0", "0.01"}}, leaky_relu},
-      {"multiply", "slope x", {{"slope", "the factor", ""}}, make_multiply},
+      {"leaky-relu",
+       "x, or slope x below 0",
+       {{"slope", "below 0", LayerKey::Number{}, 0.01}},
+       leaky_relu},
+      {"multiply", "slope x", {{"slope", "the factor", LayerKey::Number{}}}, make_multiply},
       {"gelu", "x times the normal distribution's share below x", {}, pointwise<gelu>},
       {"silu", "x sigmoid(x)", {}, pointwise<at::silu>},
       {"tanh", "tanh(x), from -1 to 1", {}, pointwise<at::tanh>},

@@ -1,6 +1,8 @@
+// The [model] table of a config.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,41 +11,42 @@
 
 namespace millrace::stages {
 
-/// Shape of a sample; sizes are 0 if not known before the source is opened.
+/// Of a sample; sizes are 0 if not known before the source is opened.
 struct ImageShape {
   std::int64_t channels = 3;
   std::int64_t height = 0;
   std::int64_t width = 0;
-  std::vector<std::int64_t> sizes() const { return {1, channels, height, width}; }  ///< of a tensor
+  std::vector<std::int64_t> sizes() const { return {1, channels, height, width}; }  ///< a tensor's
   bool operator==(const ImageShape&) const = default;
 };
 
-/// The required output: the sample's shape, a number per class, numbers for each of the sample's
-/// pixels, or the shape of any target.
+/// What a network's output is compared with: the sample's shape, a number per class, numbers for
+/// each of the sample's pixels, or whatever the target is.
 enum class Gives { picture, vector, map, anything };
 
-/// How many past frames a sample holds, and whether changes are predicted.
+/// How samples hold the stream's past, and what is predicted.
 struct Forecast {
   int context = 1;      ///< frames in a sample; the channels of the latest come last
   bool change = false;  ///< the network outputs the change to the latest frame
 };
 
-/// One `[[model.layer]]` table. Keys that the layer's type does not have stay empty.
+using LayerValue = std::variant<std::int64_t, double, std::string>;
+
+/// One `[[model.layer]]` table: a type and those of its keys that are given.
 struct LayerSpec {
   std::string type;  ///< see layer_types()
-  std::optional<std::int64_t> out;
-  std::optional<std::int64_t> kernel;
-  std::optional<std::int64_t> stride;
-  std::optional<std::int64_t> groups;
-  std::optional<std::int64_t> factor;
-  std::optional<double> slope;
-  std::optional<std::int64_t> from;  ///< an earlier module; -1: the sample
-  std::optional<std::string> kind;
-  std::optional<std::string> init;  ///< of weights: "he" or "zero"
+  std::map<std::string, LayerValue> keys = {};
   bool operator==(const LayerSpec&) const = default;
+
+  // Of a spec that is complete(): the value of a key of its type.
+  std::int64_t whole(const std::string& key) const { return std::get<std::int64_t>(keys.at(key)); }
+  double number(const std::string& key) const { return std::get<double>(keys.at(key)); }
+  const std::string& text(const std::string& key) const {
+    return std::get<std::string>(keys.at(key));
+  }
 };
 
-/// The [model] table without weights and seed.
+/// Without weights and seed.
 struct ModelSpec {
   std::string preset = "partime-cnn";
   int layers = 10;
@@ -59,39 +62,47 @@ struct ModelSpec {
   bool channels_last = false;       ///< memory layout of samples and activations
 };
 
-/// A key of [[model.layer]]: its member of LayerSpec, and its range.
-struct LayerField {
-  std::string name;
-  std::variant<std::optional<std::int64_t> LayerSpec::*, std::optional<double> LayerSpec::*,
-               std::optional<std::string> LayerSpec::*>
-      member;
-  std::int64_t least = 0, most = 0;  ///< of an integer
-};
-const std::vector<LayerField>& layer_fields();
-
+/// A key of a layer type.
 struct LayerKey {
+  struct Whole {
+    std::int64_t least = 1, most = 65536;
+  };
+  struct Number {};
+  using Names = std::vector<std::string>;
+
   std::string name;
   std::string meaning;
-  std::string fallback;  ///< the default; "": required
+  std::variant<Whole, Number, Names> takes;
+  std::optional<LayerValue> fallback = {};  ///< the default; none: the key is required
+
+  bool required() const { return !fallback; }
+  std::string fallback_text() const;  ///< for people
 };
 
 class Layer;
 
+/// A registered layer type.
 struct LayerType {
   std::string name;
-  std::string summary;  ///< its function of [1,C,H,W]
+  std::string summary;  ///< what it computes of [1,C,H,W]
   std::vector<LayerKey> keys;
-  /// See make_layer(); keys are checked, and `joined` is set if the type has the key `from`.
+  /// As make_layer(), of a complete spec; `joined` is set if it takes `from`.
   std::unique_ptr<Layer> (*make)(const LayerSpec& spec, ImageShape& shape,
                                  const ImageShape* joined);
 };
 
+/// By name.
 const std::vector<LayerType>& layer_types();
-/// Adds a type, before other threads use the table. Throws std::invalid_argument if the name is
-/// taken, or for a key that `[[model.layer]]` does not have.
+/// Adds one, before other threads use the table. Throws std::invalid_argument if the name is taken.
 void add_layer_type(LayerType type);
 /// Throws std::invalid_argument for an unknown name.
 const LayerType& layer_type(const std::string& name);
+/// `spec` with the defaults of its type. Throws std::invalid_argument for an unknown type, a key
+/// that it does not take, a value out of range or a required key that is not given.
+LayerSpec complete(LayerSpec spec);
+/// "out, kernel, stride"; "none".
+std::string keys_text(const LayerType& type);
+/// Every value of ModelSpec::preset.
 std::vector<std::string> preset_names();
 
 }  // namespace millrace::stages

@@ -21,15 +21,15 @@ namespace {
 std::vector<LayerSpec> partime_cnn(const ModelSpec& model) {
   std::vector<LayerSpec> list;
   for (int i = 0; i + 1 < model.layers; ++i) {
-    list.push_back({.type = "conv", .out = model.features, .kernel = model.kernel});
-    if (model.norm == "instance") list.push_back({.type = "instancenorm"});
+    list.push_back({"conv", {{"out", model.features}, {"kernel", model.kernel}}});
+    if (model.norm == "instance") list.push_back({"instancenorm"});
     if (model.norm == "group")
-      list.push_back({.type = "groupnorm", .groups = std::gcd(model.features, 8)});
-    list.push_back({.type = model.activation});
-    if (model.activation == "leaky-relu") list.back().slope = model.slope;
+      list.push_back({"groupnorm", {{"groups", std::gcd(model.features, 8)}}});
+    list.push_back({model.activation});
+    if (model.activation == "leaky-relu") list.back().keys["slope"] = model.slope;
   }
-  list.push_back({.type = "conv", .out = model.out_channels, .kernel = model.kernel});
-  list.push_back({.type = "sigmoid"});
+  list.push_back({"conv", {{"out", model.out_channels}, {"kernel", model.kernel}}});
+  list.push_back({"sigmoid"});
   return list;
 }
 
@@ -41,12 +41,11 @@ std::vector<LayerSpec> residual_cnn(const ModelSpec& model) {
   std::vector<LayerSpec> list;
   const std::int64_t kernel = model.kernel;
   if (model.layers > 1) {
-    list = {{.type = "conv", .out = model.features, .kernel = kernel, .init = "he"},
-            {.type = "relu"}};
+    list = {{"conv", {{"out", model.features}, {"kernel", kernel}, {"init", "he"}}}, {"relu"}};
   }
-  for (int i = 0; i + 2 < model.layers; ++i) list.push_back({.type = "residual", .kernel = kernel});
-  list.push_back({.type = "conv", .out = model.out_channels, .kernel = kernel, .init = "zero"});
-  list.push_back({.type = "multiply", .slope = 0.25});
+  for (int i = 0; i + 2 < model.layers; ++i) list.push_back({"residual", {{"kernel", kernel}}});
+  list.push_back({"conv", {{"out", model.out_channels}, {"kernel", kernel}, {"init", "zero"}}});
+  list.push_back({"multiply", {{"slope", 0.25}}});
   return list;
 }
 
@@ -55,18 +54,18 @@ std::vector<LayerSpec> residual_cnn(const ModelSpec& model) {
 std::vector<LayerSpec> resnet(const ModelSpec& model, const std::string& block,
                               const std::vector<int>& depths) {
   constexpr std::int64_t kStride = 32;
-  std::vector<LayerSpec> list = {{.type = "conv", .out = 64, .kernel = 7, .stride = 2},
-                                 {.type = "groupnorm", .groups = 32},
-                                 {.type = "relu"},
-                                 {.type = "maxpool"}};
+  std::vector<LayerSpec> list = {{"conv", {{"out", 64}, {"kernel", 7}, {"stride", 2}}},
+                                 {"groupnorm", {{"groups", 32}}},
+                                 {"relu"},
+                                 {"maxpool"}};
   std::int64_t width = 64;
   for (std::size_t group = 0; group < depths.size(); ++group, width *= 2) {
     for (int i = 0; i < depths[group]; ++i)
-      list.push_back({.type = block, .out = width, .stride = group > 0 && i == 0 ? 2 : 1});
+      list.push_back({block, {{"out", width}, {"stride", group > 0 && i == 0 ? 2 : 1}}});
   }
-  list.push_back({.type = "conv", .out = model.out_channels * kStride * kStride, .kernel = 1});
-  list.push_back({.type = "pixel-shuffle", .factor = kStride});
-  list.push_back({.type = "sigmoid"});
+  list.push_back({"conv", {{"out", model.out_channels * kStride * kStride}, {"kernel", 1}}});
+  list.push_back({"pixel-shuffle", {{"factor", kStride}}});
+  list.push_back({"sigmoid"});
   return list;
 }
 
@@ -123,7 +122,10 @@ std::shared_ptr<Network> make_network(const ModelSpec& spec, const ImageShape& i
   std::vector<int> from;
   for (const LayerSpec& layer : list) {
     try {
-      const std::int64_t source = layer.from.value_or(kNone);
+      const auto named = layer.keys.find("from");
+      const auto* const number =
+          named == layer.keys.end() ? nullptr : std::get_if<std::int64_t>(&named->second);
+      const std::int64_t source = number ? *number : kNone;
       const bool earlier = source >= kSample && source < std::int64_t(modules.size());
       modules.push_back(make_layer(layer, shape, earlier ? &shapes[source + 1] : nullptr));
       shapes.push_back(shape);

@@ -117,15 +117,10 @@ UpdateNumbers update_numbers(const OptimizerSpec& spec, int count) {
   UpdateNumbers n{.optimizer = number_of(spec.kind),
                   .count = count,
                   .share = 1.0 / count,
-                  .lr = spec.lr,
-                  .momentum = spec.momentum,
-                  .weight_decay = spec.weight_decay,
-                  .beta1 = spec.beta1,
-                  .beta2 = spec.beta2,
-                  .alpha = spec.alpha,
-                  .eps = spec.eps,
-                  .clip = spec.clip,
-                  .decoupled = optimizer_info(spec.kind).decoupled,
+#define FIELD(name, ...) .name = spec.name,
+                  MILLRACE_OPTIMIZER_KEYS(FIELD)
+#undef FIELD
+                      .decoupled = optimizer_info(spec.kind).decoupled,
                   .counts_steps = optimizer_info(spec.kind).counts_steps,
                   .correction = {}};
   if (spec.spike_delay > 0) {

@@ -6,21 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "stages/optimizer_keys.h"
+
 namespace millrace::stages {
 
 /// The [optimizer] table. Names, defaults and formulas are torch.optim's.
 struct OptimizerSpec {
   std::string kind = "sgd";  ///< sgd | rmsprop | adam | adamw
-  double lr = 0.01;
-  double momentum = 0.0;      ///< sgd, rmsprop
-  double weight_decay = 0.0;  ///< decoupled in adamw; otherwise added to the gradient
-  double beta1 = 0.9;         ///< adam, adamw
-  double beta2 = 0.999;       ///< adam, adamw
-  double alpha = 0.99;        ///< rmsprop
-  double eps = 1e-8;          ///< rmsprop, adam, adamw
-  /// adam, adamw: above 0: bounds |mean / sqrt(square)| of each weight, as Sophia does (Liu et al.,
-  /// arXiv 2305.14342). Without it one outlier frame moves weights many steps at once.
-  double clip = 0.0;
+#define FIELD(name, fallback, least, most, meaning) double name = fallback;
+  MILLRACE_OPTIMIZER_KEYS(FIELD)
+#undef FIELD
   /// Above 0: decay of the mean that gradients are projected on; see Optimizer::orthogonalize().
   double orthogonal = 0.0;
   // Schedule of lr by updates: torch.optim.lr_scheduler's StepLR and CosineAnnealingLR, after
@@ -33,10 +28,11 @@ struct OptimizerSpec {
   std::int64_t warmup = 0;            ///< updates
   double start_factor = 1.0 / 3;      ///< warmup
   /// sgd with momentum: age in updates of gradients, for spike compensation (Kosson et al., arXiv
-  /// 2003.11666, SC_D): w -= lr (a v + b g), a = momentum^D, b = (1-a)/(1-momentum)
+  /// 2003.11666, SC_D): w -= lr (a v + b g), a = momentum^D, b = (1-a)/(1-momentum).
   std::int64_t spike_delay = 0;
 };
 
+/// Every value of OptimizerSpec::kind.
 std::vector<std::string> optimizer_names();
 
 /// The age of a stage's gradients when it applies them.
@@ -52,11 +48,10 @@ struct CorrectionSpec {
   std::string kind = "none";  ///< see correction_names()
   std::int64_t anneal = 300;  ///< pipemare: updates until the full rate is reached
   double lambda = 2.0;        ///< dc-asgd: strength
-  double decay = 0.5;         ///< discrepancy: share of a change that is left after a delay
-  int kernel = 5;             ///< local, deep-supervision: size of the auxiliary heads' kernel
-  double rate = 3.0;          ///< local, deep-supervision: the heads' rate relative to the stage's
-  /// deep-supervision: weight of the gradient from downstream relative to the head's, over sqrt(1 +
-  /// its age)
+  double decay = 0.5;  ///< discrepancy: what is left of a change of the weights after a delay
+  int kernel = 5;      ///< local, deep-supervision: size of the auxiliary heads' kernel
+  double rate = 3.0;   ///< local, deep-supervision: the heads' rate over the stage's
+  /// deep-supervision: of the gradient from downstream beside the head's, over sqrt(1 + its age)
   double weight = 0.87;
 
   double downstream_weight(const Delay& delay) const {
@@ -64,9 +59,10 @@ struct CorrectionSpec {
   }
 };
 
+/// Every value of CorrectionSpec::kind.
 std::vector<std::string> correction_names();
 
-/// A table of `task.loss`.
+/// One summand: a table of `task.loss`.
 struct LossTerm {
   std::string kind = "mse";  ///< see loss_types()
   double weight = 1;
@@ -75,7 +71,7 @@ struct LossTerm {
   bool operator==(const LossTerm&) const = default;
 };
 
-/// A sum of losses, by default of one.
+/// A sum of losses; by default, or made of a name, of one.
 struct LossSpec {
   std::vector<LossTerm> terms;
   LossSpec() noexcept : terms(1) {}

@@ -1,6 +1,8 @@
 // The constants of an update's kernels, for cores and for GPUs: NVRTC compiles this file, too.
 #pragma once
 
+#include "stages/optimizer_keys.h"
+
 #ifdef __CUDACC_RTC__  // it has no standard library
 namespace std {
 using int64_t = long;
@@ -38,7 +40,9 @@ struct UpdateNumbers {
   int optimizer = 0;  ///< its number in optimizer_formulas-inl.h
   int count = 1;      ///< gradients summed
   double share = 1;   ///< 1 / count
-  double lr = 0, momentum = 0, weight_decay = 0, beta1 = 0, beta2 = 0, alpha = 0, eps = 0, clip = 0;
+#define FIELD(name, ...) double name = 0;
+  MILLRACE_OPTIMIZER_KEYS(FIELD)
+#undef FIELD
   /// sgd with momentum: w -= lr (spike_momentum m + spike_gradient g).
   double spike_momentum = 1, spike_gradient = 0;
   bool decoupled = false, counts_steps = false;  ///< from OptimizerInfo

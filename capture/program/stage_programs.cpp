@@ -55,7 +55,7 @@ std::unique_ptr<Program> record_call(stages::Stage& stage, const std::function<v
 }
 
 std::vector<capture::OperationInfo> timed(const Programs& step, c10::Device device, int rounds) {
-  if (device.is_cuda() && rounds > 0) return timed_by_graphs(step, device, rounds);
+  if (device.is_cuda()) return timed_by_graphs(step, device, rounds);
   const Clock::time_point begin = Clock::now();
   for (int round = 0; round < rounds; ++round) {
     for (const auto& program : step) program->run_timed();

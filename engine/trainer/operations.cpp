@@ -89,7 +89,7 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
     options.stages = 1;
     options.schedule = "sequential";
   }
-  const bool on_gpu = rounds > 0 && !options.devices.empty() && options.devices[0].cuda;
+  const bool on_gpu = !options.devices.empty() && options.devices[0].cuda;
   options.devices.resize(on_gpu ? 1 : 0);
   if (on_gpu) options.devices.resize(std::size_t(options.stages), options.devices[0]);
   if (options.weights.empty())
@@ -109,8 +109,7 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
       target = options.target_is_input && range.first
                    ? inputs[0]
                    : at::full(network.output().sizes(), 0.5).to(device);
-    const int threads =
-        rounds > 0 && !options.threads.empty() ? std::max(1, options.threads[i]) : 1;
+    const int threads = options.threads.empty() ? 1 : std::max(1, options.threads[i]);
     kernels::Team team(threads);
     program::Arena arena(device);
     program::Programs step;

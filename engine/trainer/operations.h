@@ -1,4 +1,4 @@
-// The operations of step programs, and choices by their times.
+// The operations of step programs, and what is chosen by their times.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,7 @@
 
 namespace millrace::engine {
 
-/// Runs each call of a sample's step, then the update with `count` gradients. `run`: runs a call's
-/// body.
+/// Each call of a sample's step, then the update with `count` gradients. `run`: of a call's body.
 void run_step(stages::Stage& stage, const stages::Tensors& inputs, const at::Tensor& target,
               std::int64_t count, const std::function<void(const std::function<void()>&)>& run);
 
@@ -21,7 +20,7 @@ std::vector<std::string> left_to_libtorch(const std::vector<capture::OperationIn
 
 /// The operations of each stage's step, in order, [stage]; without a cut, of the whole network as
 /// one stage. Each is timed over `rounds` steps, on this thread and the stage's helpers, if any; on
-/// the options' first GPU if any is timed, otherwise on a core. Replicas count as one.
+/// the options' first GPU if there is one, else on a core. Replicas count as one.
 std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions options,
                                                                   int rounds);
 
@@ -30,16 +29,15 @@ double sgemm_flops();
 
 /// `costs` by module. For stages with local heads, adds everything after the last layer but one
 /// with weights to that layer, so that no cut separates them while there are modules enough: a last
-/// stage of one layer learns no more than the head before it. Unless the options' cut already
-/// separates them.
+/// stage of one layer learns no more than the head before it. Not if the options' cut does already.
 std::vector<double> cuttable(const TrainerOptions& options, std::vector<double> costs);
 
-/// The cost of each module as its own step program, in ms.
+/// What each module costs as its own step program, in ms.
 std::vector<double> module_times_by_programs(TrainerOptions options, int threads = 1);
 
-/// Chooses the open thread counts, an open cut for stages of unequal threads, and then their cores,
-/// by the modules' times as step programs. False if there is nothing to choose: then open stages
-/// have one thread, and the cut is unchanged.
+/// Chooses the threads that were left open, the cut for stages of unequal threads if it was, and
+/// then their cores, by the modules' times as step programs. False if there is nothing to choose:
+/// then open stages have one thread, and the cut is unchanged.
 bool balance_threads(TrainerOptions& options);
 
 }  // namespace millrace::engine

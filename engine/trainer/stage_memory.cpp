@@ -18,7 +18,8 @@ std::int64_t sample_bytes(const stages::ImageShape& shape, bool as_bytes, int sl
 
 }  // namespace
 
-std::vector<StageMemory> predict_memory(TrainerOptions options) {
+std::vector<PredictedStage> predict_stages(TrainerOptions options) {
+  at::set_num_threads(1);
   const bool records = records_any(options);
   options.make_backend = nullptr;
   options.replicas.clear();
@@ -38,21 +39,20 @@ std::vector<StageMemory> predict_memory(TrainerOptions options) {
     return bytes;
   };
   const TensorSets sets = tensor_sets(schedule);
-  std::vector<StageMemory> all;
+  std::vector<PredictedStage> all;
   std::vector<stages::Stage> built = build_stages(options, schedule);
   for (int i = 0; i < options.stages; ++i) {
     stages::Stage& stage = built[std::size_t(i)];
     const stages::StageRange range = stage.range();
     const std::int64_t weights = stage.weight_bytes();
-    all.push_back({.weights = weights,
-                   .stashes = weights * (schedule.versions_of(i) - 1),
-                   .optimizer = stage.optimizer_bytes(),
-                   .gradients = stage.gradient_bytes()});
-    StageMemory& memory = all.back();
+    auto& [memory, operations] = all.emplace_back();
+    memory = {.weights = weights,
+              .stashes = weights * (schedule.versions_of(i) - 1),
+              .optimizer = stage.optimizer_bytes(),
+              .gradients = stage.gradient_bytes()};
     if (!range.first)
       memory.cuts += sets.gradients[std::size_t(i - 1)] * crossing_bytes(range.begin);
-    if (!range.last)
-      memory.cuts += sets.activations[std::size_t(i)] * crossing_bytes(range.end);
+    if (!range.last) memory.cuts += sets.activations[std::size_t(i)] * crossing_bytes(range.end);
     if (range.first) memory.samples += sample_bytes(options.sample, options.input_as_bytes, slots);
     if (range.last) {
       memory.samples += sample_bytes(network.output(), false, slots);
@@ -72,16 +72,24 @@ std::vector<StageMemory> predict_memory(TrainerOptions options) {
           options.target_is_input && range.first ? inputs[0] : at::zeros(network.output().sizes());
     stages::Activations kept;
     memory.activations = sets.inner[std::size_t(i)] * capture::retained_bytes([&] {
-      kept = stage.forward(inputs, target, 0);
-      if (stage.options().recompute) stage.recompute(kept);
-    });
+                           kept = stage.forward(inputs, target, 0);
+                           if (stage.options().recompute) stage.recompute(kept);
+                         });
     kept = {};
     program::Arena arena;
     run_step(stage, inputs, target, schedule.samples_an_update(i), [&](const auto& body) {
-      program::record_call(stage, body, arena, {.numerics = options.numerics});
+      const auto program = program::record_call(stage, body, arena, {.numerics = options.numerics});
+      for (const capture::OperationInfo& info : program->operations()) operations.push_back(info);
     });
     memory.scratch = arena.bytes();
   }
+  return all;
+}
+
+std::vector<capture::OperationInfo> operations_of(const std::vector<PredictedStage>& stages) {
+  std::vector<capture::OperationInfo> all;
+  for (const PredictedStage& stage : stages)
+    all.insert(all.end(), stage.operations.begin(), stage.operations.end());
   return all;
 }
 

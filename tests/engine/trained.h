@@ -16,14 +16,14 @@ const stages::ImageShape kShape{3, 12, 16};
 
 /// From kShape to kShape, with more weights than pixels in between.
 const stages::ModelSpec kLargeWeights{.preset = "layers",
-                                      .layer = {{.type = "maxpool", .kernel = 4},
-                                                {.type = "conv", .out = 100, .kernel = 3},
-                                                {.type = "relu"},
-                                                {.type = "conv", .out = 96, .kernel = 3},
-                                                {.type = "relu"},
-                                                {.type = "conv", .out = 100, .kernel = 3},
-                                                {.type = "upsample", .factor = 4},
-                                                {.type = "conv", .out = 3, .kernel = 3}}};
+                                      .layer = {{"maxpool", {{"kernel", 4}}},
+                                                {"conv", {{"out", 100}, {"kernel", 3}}},
+                                                {"relu"},
+                                                {"conv", {{"out", 96}, {"kernel", 3}}},
+                                                {"relu"},
+                                                {"conv", {{"out", 100}, {"kernel", 3}}},
+                                                {"upsample", {{"factor", 4}}},
+                                                {"conv", {{"out", 3}, {"kernel", 3}}}}};
 
 /// Eight modules on samples of kShape, with weights.
 inline TrainerOptions small(const std::string& schedule, int stages, std::vector<int> cut) {

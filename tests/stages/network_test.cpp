@@ -73,20 +73,11 @@ TEST(Presets, RefuseASizeTheyDoNotGiveBack) {
 
 /// A layer of `type` with only its required keys.
 LayerSpec least(const std::string& type) {
-  LayerSpec spec{.type = type};
-  const std::map<std::string, std::int64_t> needed = {
-      {"out", 8}, {"kernel", 3}, {"groups", 2}, {"factor", 2}, {"from", -1}};
+  LayerSpec spec{type};
+  const std::map<std::string, LayerValue> needed = {{"out", 8},    {"kernel", 3}, {"groups", 2},
+                                                    {"factor", 2}, {"from", -1},  {"slope", 0.5}};
   for (const LayerKey& key : layer_type(type).keys) {
-    if (!key.fallback.empty()) continue;
-    if (key.name == "slope") {
-      spec.slope = 0.5;
-      continue;
-    }
-    for (const LayerField& field : layer_fields()) {
-      if (field.name == key.name)
-        spec.*std::get<std::optional<std::int64_t> LayerSpec::*>(field.member) =
-            needed.at(key.name);
-    }
+    if (key.required()) spec.keys[key.name] = needed.at(key.name);
   }
   return spec;
 }
@@ -120,9 +111,9 @@ TEST(Layers, UpsamplingIsNearestOrBilinear) {
   LayerSpec spec = least("upsample");
   const at::Tensor x = at::arange(2.0f).view({1, 1, 1, 2});
   EXPECT_TRUE(at::allclose(forward(spec, x)[0][0][0], at::tensor({0.0f, 0.0f, 1.0f, 1.0f})));
-  spec.kind = "bilinear";
+  spec.keys["kind"] = "bilinear";
   EXPECT_TRUE(at::allclose(forward(spec, x)[0][0][0], at::tensor({0.0f, 0.25f, 0.75f, 1.0f})));
-  spec.kind = "cubic";
+  spec.keys["kind"] = "cubic";
   ImageShape shape{1, 1, 2};
   EXPECT_THROW(make_layer(spec, shape), std::invalid_argument);
 }
@@ -142,7 +133,7 @@ TEST(PartimeCnn, HasANormBeforeEachActivationIfAsked) {
 TEST(Network, KnowsWhatACutCrosses) {
   ModelSpec spec{.preset = "layers"};
   spec.layer = {least("relu"), least("relu"), least("relu"), least("add"), least("relu")};
-  spec.layer[3].from = 0;
+  spec.layer[3].keys["from"] = 0;
   spec.layer.push_back(least("add"));
   const auto network = build_network(spec, {3, 4, 4});
   EXPECT_EQ(network->crossing(0), (std::vector<int>{kSample}));
@@ -154,14 +145,14 @@ TEST(Network, KnowsWhatACutCrosses) {
 
 TEST(Layers, SayWhatIsWrong) {
   LayerSpec add = least("add"), relu = least("relu");
-  add.from = 0;
-  relu.groups = 2;
+  add.keys["from"] = 0;
+  relu.keys["groups"] = 2;
   const std::pair<std::vector<LayerSpec>, std::string> cases[] = {
-      {{{.type = "conv"}}, "model.layer[0] (conv): needs kernel"},
-      {{{.type = "conv", .out = 3, .kernel = 4}},
+      {{{"conv"}}, "model.layer[0] (conv): needs kernel"},
+      {{{"conv", {{"out", 3}, {"kernel", 4}}}},
        "model.layer[0] (conv): kernel must be odd, so that padding keeps the size"},
-      {{{.type = "conv", .out = 4, .kernel = 3}}, "(4 channels at 8x8)"},
-      {{{.type = "conv", .out = 4, .kernel = 3, .slope = 0.1}},
+      {{{"conv", {{"out", 4}, {"kernel", 3}}}}, "(4 channels at 8x8)"},
+      {{{"conv", {{"out", 4}, {"kernel", 3}, {"slope", 0.1}}}},
        "model.layer[0] (conv): takes no slope (it takes out, kernel, stride, groups, init)"},
       {{relu}, "model.layer[0] (relu): takes no groups (it takes none)"},
       {{add}, "model.layer[0] (add): from must name an earlier module, or -1: the sample"},

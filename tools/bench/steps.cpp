@@ -235,8 +235,8 @@ const Question kFlops("flops", [](const Json& question) -> Json {
   engine::TrainerOptions options = arm_of(question);
   options.cut.clear();
   double sum = 0;
-  const auto stages = engine::stage_operations(options, 0);
-  for (const capture::OperationInfo& operation : stages.front()) sum += operation.flops;
+  for (const auto& operation : engine::operations_of(engine::predict_stages(options)))
+    sum += operation.flops;
   return sum;
 });
 

@@ -31,12 +31,12 @@ std::shared_ptr<const stages::Network> layers(std::vector<stages::LayerSpec> lis
 std::vector<Net> nets() {
   return {
       {"convolutions", stages::build_network({.layers = 4, .features = 20, .kernel = 3}, kPicture)},
-      {"classifier", layers({{.type = "conv", .out = 4, .kernel = 3},
-                             {.type = "relu"},
-                             {.type = "flatten"},
-                             {.type = "linear", .out = 6},
-                             {.type = "relu"},
-                             {.type = "linear", .out = 2}})}};
+      {"classifier", layers({{"conv", {{"out", 4}, {"kernel", 3}}},
+                             {"relu"},
+                             {"flatten"},
+                             {"linear", {{"out", 6}}},
+                             {"relu"},
+                             {"linear", {{"out", 2}}}})}};
 }
 
 at::Tensor sample(int i) {

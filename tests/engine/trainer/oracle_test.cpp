@@ -19,17 +19,17 @@ namespace {
 
 /// Nine modules with two connections that skip some: a residual, and the sample itself.
 std::shared_ptr<const stages::Network> skipping() {
-  const stages::LayerSpec conv{.type = "conv", .out = 8, .kernel = 3};
+  const stages::LayerSpec conv{"conv", {{"out", 8}, {"kernel", 3}}};
   stages::ModelSpec model{.preset = "layers"};
   model.layer = {conv,
-                 {.type = "relu"},
+                 {"relu"},
                  conv,
-                 {.type = "add", .from = 1},
-                 {.type = "relu"},
+                 {"add", {{"from", 1}}},
+                 {"relu"},
                  conv,
-                 {.type = "concat", .from = -1},
-                 {.type = "conv", .out = 3, .kernel = 3},
-                 {.type = "sigmoid"}};
+                 {"concat", {{"from", -1}}},
+                 {"conv", {{"out", 3}, {"kernel", 3}}},
+                 {"sigmoid"}};
   return stages::build_network(model, kShape);
 }
 
@@ -98,27 +98,54 @@ TEST_P(OracleTest, SkipConnectionsOverCuts) {
   expect_equal(by_pipeline(options, 60, true), by_oracle(options, 60));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    StagesAndCuts, OracleTest,
-    testing::ValuesIn(std::vector<ScheduleCase>{
-        {"partime", 1, {}}, {"partime", 2, {4}}, {"partime", 2, {1}}, {"partime", 2, {7}},
-        {"partime", 3, {2, 5}}, {"partime", 3, {3, 4}}, {"partime", 4, {2, 4, 6}},
-        {"partime", 4, {1, 2, 3}}, {"partime", 8, {1, 2, 3, 4, 5, 6, 7}}, {"pb", 1, {}},
-        {"pb", 2, {4}}, {"pb", 4, {1, 2, 3}}, {"pb", 8, {1, 2, 3, 4, 5, 6, 7}},
-        {"pipedream", 1, {}}, {"pipedream", 2, {4}}, {"pipedream", 4, {2, 4, 6}}, {"2bw", 1, {}},
-        {"2bw", 3, {2, 5}}, {"2bw", 4, {2, 4, 6}}, {"gpipe", 1, {}}, {"gpipe", 3, {2, 5}},
-        {"1f1b", 1, {}}, {"1f1b", 4, {2, 4, 6}}, {"interleaved", 2, {4}},
-        {"interleaved", 4, {2, 4, 6}}, {"interleaved", 8, {1, 2, 3, 4, 5, 6, 7}},
-        {"sequential", 1, {}}, {"sequential", 2, {4}}, {"sequential", 3, {2, 5}},
-        {"sequential", 4, {2, 4, 6}}, {"zb-h1", 1, {}}, {"zb-h1", 4, {2, 4, 6}},
-        {"zb-h1", 4, {1, 2, 3}}, {"pipedream", 2, {4}, {2, 1}}, {"pipedream", 2, {4}, {1, 3}},
-        {"pipedream", 3, {2, 5}, {2, 3, 2}}, {"pipedream", 1, {}, {3}},
-        {"gpipe", 3, {2, 5}, {}, true}, {"1f1b", 4, {2, 4, 6}, {}, true},
-        {"zb-h1", 4, {2, 4, 6}, {}, true}, {"pipedream", 4, {2, 4, 6}, {}, true},
-        {"2bw", 4, {2, 4, 6}, {}, true}, {"partime", 2, {4}, {}, false, true},
-        {"partime", 8, {1, 2, 3, 4, 5, 6, 7}, {}, false, true},
-        {"pb", 4, {1, 2, 3}, {}, false, true}}),
-    [](const auto& info) { return name_of(info.param); });
+INSTANTIATE_TEST_SUITE_P(StagesAndCuts, OracleTest,
+                         testing::ValuesIn(std::vector<ScheduleCase>{
+                             {"partime", 1, {}},
+                             {"partime", 2, {4}},
+                             {"partime", 2, {1}},
+                             {"partime", 2, {7}},
+                             {"partime", 3, {2, 5}},
+                             {"partime", 3, {3, 4}},
+                             {"partime", 4, {2, 4, 6}},
+                             {"partime", 4, {1, 2, 3}},
+                             {"partime", 8, {1, 2, 3, 4, 5, 6, 7}},
+                             {"pb", 1, {}},
+                             {"pb", 2, {4}},
+                             {"pb", 4, {1, 2, 3}},
+                             {"pb", 8, {1, 2, 3, 4, 5, 6, 7}},
+                             {"pipedream", 1, {}},
+                             {"pipedream", 2, {4}},
+                             {"pipedream", 4, {2, 4, 6}},
+                             {"2bw", 1, {}},
+                             {"2bw", 3, {2, 5}},
+                             {"2bw", 4, {2, 4, 6}},
+                             {"gpipe", 1, {}},
+                             {"gpipe", 3, {2, 5}},
+                             {"1f1b", 1, {}},
+                             {"1f1b", 4, {2, 4, 6}},
+                             {"interleaved", 2, {4}},
+                             {"interleaved", 4, {2, 4, 6}},
+                             {"interleaved", 8, {1, 2, 3, 4, 5, 6, 7}},
+                             {"sequential", 1, {}},
+                             {"sequential", 2, {4}},
+                             {"sequential", 3, {2, 5}},
+                             {"sequential", 4, {2, 4, 6}},
+                             {"zb-h1", 1, {}},
+                             {"zb-h1", 4, {2, 4, 6}},
+                             {"zb-h1", 4, {1, 2, 3}},
+                             {"pipedream", 2, {4}, {2, 1}},
+                             {"pipedream", 2, {4}, {1, 3}},
+                             {"pipedream", 3, {2, 5}, {2, 3, 2}},
+                             {"pipedream", 1, {}, {3}},
+                             {"gpipe", 3, {2, 5}, {}, true},
+                             {"1f1b", 4, {2, 4, 6}, {}, true},
+                             {"zb-h1", 4, {2, 4, 6}, {}, true},
+                             {"pipedream", 4, {2, 4, 6}, {}, true},
+                             {"2bw", 4, {2, 4, 6}, {}, true},
+                             {"partime", 2, {4}, {}, false, true},
+                             {"partime", 8, {1, 2, 3, 4, 5, 6, 7}, {}, false, true},
+                             {"pb", 4, {1, 2, 3}, {}, false, true}}),
+                         [](const auto& info) { return name_of(info.param); });
 
 /// (layers-1) x {conv, relu}, conv, sigmoid and SGD, written with LibTorch alone.
 Trained by_plain_loop(const TrainerOptions& options, std::int64_t samples,

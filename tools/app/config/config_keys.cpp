@@ -272,19 +272,14 @@ std::vector<ConfigKey> make_table() {
       KEY(pipeline.kernels, one_of({"tuned", "fixed"}),
           "a GPU's: tuned: timed once on the device; fixed: chosen by shape"),
       KEY(optimizer.kind, one_of(stages::optimizer_names()), "as in torch.optim"),
-      KEY(optimizer.lr, from(0, 1000), "learning rate"),
-      KEY(optimizer.momentum, from(0, 1), "sgd, rmsprop"),
-      KEY(optimizer.weight_decay, from(0, 1),
-          "decoupled in adamw, added to the gradient elsewhere"),
-      KEY(optimizer.beta1, from(0, 0.9999999), "adam, adamw: decay of the mean"),
-      KEY(optimizer.beta2, from(0, 0.9999999), "adam, adamw: decay of the square"),
-      KEY(optimizer.alpha, from(0, 0.9999999), "rmsprop: decay of the square"),
-      KEY(optimizer.eps, from(0, 1), "rmsprop, adam, adamw"),
-      KEY(optimizer.clip, from(0, 1000),
-          "adam, adamw: the most that an update changes a weight, over the rate; 0: no bound"),
-      KEY(optimizer.orthogonal, from(0, 0.9999999),
-          "orthogonal gradients: each weight tensor's gradient loses its projection on the running "
-          "mean of those before, which decays by this; 0: off"),
+#define OPTIMIZER_KEY(name, fallback, least, most, meaning) \
+  KEY(optimizer.name, from(least, most), meaning),
+      MILLRACE_OPTIMIZER_KEYS(OPTIMIZER_KEY)
+#undef OPTIMIZER_KEY
+          KEY(optimizer.orthogonal, from(0, 0.9999999),
+              "orthogonal gradients: each weight tensor's gradient loses its projection on the "
+              "running "
+              "mean of those before, which decays by this; 0: off"),
       KEY(optimizer.schedule, one_of({"constant", "step", "cosine"}),
           "how the rate changes from update to update, as torch.optim.lr_scheduler's StepLR and "
           "CosineAnnealingLR, whose rate rises again after T_max"),
@@ -298,7 +293,8 @@ std::vector<ConfigKey> make_table() {
       KEY(optimizer.start_factor, from(0, 1), "warmup: initial rate, as a fraction of lr"),
       KEY(correction.kind, corrections(),
           "what to do about old gradients; none: the schedule's own update rule; auto: none where "
-          "gradients are fresh; else deep-supervision for a network of changes, or of pictures with "
+          "gradients are fresh; else deep-supervision for a network of changes, or of pictures "
+          "with "
           "adam, where it fits, and for others inverse-age; unless optimizer.beta1 is set, it is "
           "0.7 for the one and 0 for the other"),
       KEY(correction.anneal, from(1, kMany), "pipemare: updates until the full rate is reached"),

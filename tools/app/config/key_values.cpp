@@ -198,16 +198,12 @@ std::string range_text(const Range& range) {
          std::to_string(std::int64_t(range.most));
 }
 
-template <class T>
-void read_into(std::optional<T>& value, const toml::table& table, const stages::LayerField& field) {
-  const toml::node* const node = table.get(field.name);
-  if (!node) return;
-  const double any = std::numeric_limits<double>::max();
-  Range range{.least = -any, .most = any};
-  if (std::is_integral_v<T>) range = {.least = double(field.least), .most = double(field.most)};
-  if (std::is_floating_point_v<T>) range.text = "a number";
-  if (!read_value(*node, range, &value.emplace()))
-    throw std::invalid_argument(field.name + " must be " + range_text<T>(range));
+/// Nothing if it is no number and no text.
+std::optional<stages::LayerValue> layer_value(const toml::node& node) {
+  if (const auto whole = node.value_exact<std::int64_t>()) return *whole;
+  if (const auto number = node.value_exact<double>()) return *number;
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  return {};
 }
 
 }  // namespace
@@ -243,41 +239,36 @@ std::string ConfigKey::may_hold(const Config& config) const {
 }
 
 stages::LayerSpec read_layer(const toml::table& table) {
-  std::vector<std::string_view> keys = {"type"}, types;
-  for (const stages::LayerField& field : stages::layer_fields()) keys.push_back(field.name);
-  for (const stages::LayerType& type : stages::layer_types()) types.push_back(type.name);
-  for (const auto& [key, node] : table) {
-    if (std::find(keys.begin(), keys.end(), key.str()) == keys.end()) {
-      throw std::invalid_argument("unknown key \"" + std::string(key.str()) +
-                                  "\"; the nearest is \"" + io::nearest_name(key.str(), keys) +
-                                  "\"");
-    }
-  }
-  stages::LayerSpec layer;
-  const toml::node* type = table.get("type");
-  if (!type || !type->is_string()) throw std::invalid_argument("needs type = \"...\"");
-  layer.type = *type->value_exact<std::string>();
-  if (std::find(types.begin(), types.end(), layer.type) == types.end()) {
+  const toml::node* const named = table.get("type");
+  if (!named || !named->is_string()) throw std::invalid_argument("needs type = \"...\"");
+  stages::LayerSpec layer{*named->value_exact<std::string>()};
+  const auto& types = stages::layer_types();
+  const auto type = std::ranges::find(types, layer.type, &stages::LayerType::name);
+  if (type == types.end()) {
     std::string known;
-    for (const std::string_view one : types)
-      known += (known.empty() ? "" : ", ") + std::string(one);
+    for (const stages::LayerType& one : types) known += (known.empty() ? "" : ", ") + one.name;
     throw std::invalid_argument("unknown type \"" + layer.type + "\"; known ones: " + known);
   }
-  for (const stages::LayerField& field : stages::layer_fields())
-    std::visit([&](auto member) { read_into(layer.*member, table, field); }, field.member);
+  std::vector<std::string_view> keys = {"type"};
+  for (const stages::LayerKey& key : type->keys) keys.push_back(key.name);
+  for (const auto& [key, node] : table) {
+    const std::string name(key.str());
+    if (name == "type") continue;
+    if (std::ranges::count(keys, name) == 0)
+      throw std::invalid_argument("takes no " + name + " (it takes " + keys_text(*type) +
+                                  "); the nearest is \"" + io::nearest_name(name, keys) + "\"");
+    const auto value = layer_value(node);
+    if (!value) throw std::invalid_argument(name + " must be a number or a text");
+    layer.keys.emplace(name, *value);
+  }
+  complete(layer);  // or it says what is wrong
   return layer;
 }
 
 std::string layer_toml(const stages::LayerSpec& layer) {
   std::string text = "[[model.layer]]\ntype = " + value_text(layer.type) + "\n";
-  for (const stages::LayerField& field : stages::layer_fields()) {
-    std::visit(
-        [&](auto member) {
-          if (const auto& value = layer.*member)
-            text += field.name + " = " + text_of(*value, {}) + "\n";
-        },
-        field.member);
-  }
+  for (const auto& [key, value] : layer.keys)
+    text += key + " = " + std::visit([](const auto& of) { return text_of(of, {}); }, value) + "\n";
   return text;
 }
 
@@ -287,8 +278,7 @@ std::string describe_layers() {
   for (const stages::LayerType& type : stages::layer_types()) {
     text += "    " + type.name + ": " + type.summary + "\n";
     for (const stages::LayerKey& key : type.keys)
-      text += "        " + key.name + " = " +
-              (key.fallback.empty() ? "(must be given)" : key.fallback) + ": " + key.meaning + "\n";
+      text += "        " + key.name + " = " + key.fallback_text() + ": " + key.meaning + "\n";
   }
   return text;
 }

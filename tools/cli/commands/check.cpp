@@ -1,4 +1,4 @@
-// Touches no device or source.
+// `millrace check`. Touches no device or source.
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
@@ -55,39 +55,44 @@ void describe_pipeline(const engine::TrainerOptions& options) {
                  "start\n";
 }
 
-/// Prints the operators that step programs leave to LibTorch, per stage if the cut is known.
-void describe_programs(const engine::TrainerOptions& options) {
-  if (options.sample.width == 0 || options.sample.height == 0) return;
-  const auto stages = engine::stage_operations(options, 0);
-  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    std::cout << "#   "
-              << (stages.size() > 1 ? "stage " + std::to_string(stage) + " leaves" : "left")
-              << " to LibTorch's operators:";
-    const std::vector<std::string> left = engine::left_to_libtorch(stages[stage]);
-    for (const std::string& operation : left) std::cout << " " << operation;
-    std::cout << (left.empty() ? " none\n" : "\n");
-  }
+/// Empty until the size of pictures is known.
+std::vector<engine::PredictedStage> predicted(const engine::TrainerOptions& options) {
+  if (options.sample.width == 0 || options.sample.height == 0) return {};
+  return engine::predict_stages(options);
 }
 
-/// Prints the memory of stages on cores, if the size of pictures is known.
-void describe_memory(const engine::TrainerOptions& options) {
+/// Prints what step programs leave to LibTorch, per stage if the cut is known.
+void describe_programs(const engine::TrainerOptions& options,
+                       const std::vector<engine::PredictedStage>& stages) {
+  const auto print = [](const std::string& who, const auto& operations) {
+    const std::vector<std::string> left = engine::left_to_libtorch(operations);
+    std::cout << "#   " << who << " to LibTorch's operators:";
+    for (const std::string& operation : left) std::cout << " " << operation;
+    std::cout << (left.empty() ? " none\n" : "\n");
+  };
+  if (stages.empty()) return;
+  if (options.cut.empty()) return print("left", engine::operations_of(stages));
+  for (std::size_t i = 0; i < stages.size(); ++i)
+    print("stage " + std::to_string(i) + " leaves", stages[i].operations);
+}
+
+/// Prints what stages on cores would take.
+void describe_memory(const engine::TrainerOptions& options,
+                     const std::vector<engine::PredictedStage>& stages) {
   const auto on_core = [](const engine::Device& device) { return !device.cuda; };
-  if (options.sample.width == 0 || options.sample.height == 0 ||
-      !std::ranges::all_of(options.devices, on_core))
-    return;
+  if (stages.empty() || !std::ranges::all_of(options.devices, on_core)) return;
   const auto mib = [](std::int64_t bytes) {
     std::ostringstream text;
     text << std::fixed << std::setprecision(1) << double(bytes) / (1 << 20);
     return text.str();
   };
-  const std::vector<engine::StageMemory> stages = engine::predict_memory(options);
   std::int64_t all = 0;
-  for (const engine::StageMemory& stage : stages) all += stage.total();
+  for (const engine::PredictedStage& stage : stages) all += stage.memory.total();
   std::cout << "#   memory: " << mib(all) << " MiB beside the libraries"
             << (options.cut.empty() && stages.size() > 1 ? ", for stages of as many modules" : "")
             << "\n";
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    const engine::StageMemory& s = stages[i];
+    const engine::StageMemory& s = stages[i].memory;
     std::cout << "#     stage " << i << ": " << mib(s.total()) << ", activations "
               << mib(s.activations) << ", cuts " << mib(s.cuts) << ", scratch " << mib(s.scratch)
               << ", samples " << mib(s.samples)
@@ -96,7 +101,8 @@ void describe_memory(const engine::TrainerOptions& options) {
   }
 }
 
-void describe_capture(const engine::TrainerOptions& options) {
+void describe_capture(const engine::TrainerOptions& options,
+                      const std::vector<engine::PredictedStage>& stages) {
   const auto on_cuda = [](const engine::Device& device) { return device.cuda; };
   const bool cuda = std::any_of(options.devices.begin(), options.devices.end(), on_cuda);
   const bool cores = !std::all_of(options.devices.begin(), options.devices.end(), on_cuda);
@@ -115,7 +121,7 @@ void describe_capture(const engine::TrainerOptions& options) {
     std::cout << (programs ? "step programs, " + kernels::instruction_set() + "\n"
                            : "eager, since this machine has no vectors\n");
   }
-  if (programs) describe_programs(options);
+  if (programs) describe_programs(options, stages);
 }
 
 void print_replay(const app::Config& config, const engine::TrainerOptions& options) {
@@ -125,7 +131,7 @@ void print_replay(const app::Config& config, const engine::TrainerOptions& optio
   if (replay != "none") std::cout << "#   replay " << replay << "\n";
 }
 
-/// Throws ConfigError for a malformed URI.
+/// Prints what would be learned from. Throws ConfigError for a malformed URI.
 void describe_source(const app::Config& config) {
   const auto check = [&](const char* key, const std::string& uri) {
     io::SourceOptions options = app::source_options(config);
@@ -201,8 +207,9 @@ int check(const CheckArguments& arguments) {
   if (!resumed.note.empty()) std::cout << "#   checkpoint: " << resumed.note << "\n";
   std::cout << "#   guard " << config.guard.kind << "\n";
   print_replay(config, options);
-  describe_capture(options);
-  describe_memory(options);
+  const std::vector<engine::PredictedStage> stages = predicted(options);
+  describe_capture(options, stages);
+  describe_memory(options, stages);
   describe_policy(config, options);
   describe_frames(config);
   if (!classes.empty()) describe_classes(classes, masks ? "task.masks" : "task.labels");

@@ -57,17 +57,20 @@ void print_steps(const app::Config& config) {
     std::cout << "steps      no step programs\n";
     return;
   }
-  const auto stages = engine::stage_operations(options, 0);
-  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+  const auto print = [](const std::string& who, const auto& operations) {
     std::map<std::string, int> counts;
-    for (const capture::OperationInfo& operation : stages[stage]) ++counts[operation.kernel];
-    std::cout << (stages.size() < std::size_t(options.stages) ? "steps     "
-                                                              : "stage " + std::to_string(stage));
+    for (const capture::OperationInfo& operation : operations) ++counts[operation.kernel];
+    std::cout << who;
     for (const auto& [kernel, count] : counts) std::cout << "  " << kernel << " x" << count;
     std::cout << "\n";
-    for (const std::string& operation : engine::left_to_libtorch(stages[stage]))
+    for (const std::string& operation : engine::left_to_libtorch(operations))
       std::cout << "LibTorch   " << operation << "\n";
-  }
+  };
+  const std::vector<engine::PredictedStage> stages = engine::predict_stages(options);
+  if (options.cut.empty() && stages.size() > 1)
+    return print("steps     ", engine::operations_of(stages));
+  for (std::size_t i = 0; i < stages.size(); ++i)
+    print("stage " + std::to_string(i), stages[i].operations);
 }
 
 int inspect(const std::string& what) {

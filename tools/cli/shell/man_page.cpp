@@ -74,10 +74,7 @@ void write_layers(std::ostream& out, const std::vector<stages::LayerType>& layer
     out << ".TP\n" << bold(type.name) << "\n" << plain(type.summary) << "\n";
     for (const stages::LayerKey& key : type.keys)
       out << ".br\n"
-          << bold(key.name)
-          << plain(" = " + (key.fallback.empty() ? "(must be given)" : key.fallback) + ": " +
-                   key.meaning)
-          << "\n";
+          << bold(key.name) << plain(" = " + key.fallback_text() + ": " + key.meaning) << "\n";
   }
 }
 
