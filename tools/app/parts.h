@@ -65,7 +65,7 @@ class Console {
   bool apply(const std::string& key, const Config& fresh);
 
   RunParts& run_;
-  // As last reported.
+  // Values last reported.
   bool connected_ = true, in_event_ = false, dead_told_ = false;
   std::int64_t events_ = 0;
   RollBackWatch roll_backs_;
