@@ -16,8 +16,7 @@ constexpr std::int64_t kEdge = 8;
 /// flatten, linear: features are the pixels.
 std::shared_ptr<const stages::Network> network(std::int64_t classes) {
   return stages::build_network(
-      {.preset = "layers",
-       .layer = {{.type = "relu"}, {.type = "flatten"}, {.type = "linear", .out = classes}}},
+      {.preset = "layers", .layer = {{"relu"}, {"flatten"}, {"linear", {{"out", classes}}}}},
       {1, kEdge, kEdge}, stages::Gives::vector);
 }
 

@@ -25,7 +25,7 @@ engine::TrainerOptions options_for(TargetFrom target, bool as_bytes, int context
   stages::ModelSpec model{.layers = 2, .features = 4, .kernel = 3};
   if (target == TargetFrom::label) {
     model.preset = "layers";
-    model.layer = {{.type = "flatten"}, {.type = "linear", .out = 4}};
+    model.layer = {{"flatten"}, {"linear", {{"out", 4}}}};
   }
   options.network = stages::build_network(
       model, options.frame(),

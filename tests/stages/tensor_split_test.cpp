@@ -21,13 +21,13 @@ std::shared_ptr<const Network> convolutions() {
 std::shared_ptr<const Network> classifier() {
   ModelSpec model;
   model.preset = "layers";
-  model.layer = {{.type = "conv", .out = 4, .kernel = 3},
-                 {.type = "relu"},
-                 {.type = "maxpool"},
-                 {.type = "flatten"},
-                 {.type = "linear", .out = 6},
-                 {.type = "relu"},
-                 {.type = "linear", .out = 2}};
+  model.layer = {{"conv", {{"out", 4}, {"kernel", 3}}},
+                 {"relu"},
+                 {"maxpool"},
+                 {"flatten"},
+                 {"linear", {{"out", 6}}},
+                 {"relu"},
+                 {"linear", {{"out", 2}}}};
   return build_network(model, kShape, Gives::vector);
 }
 

@@ -65,7 +65,7 @@ void check_modules(const Config& config, std::int64_t modules) {
   stand_in.replay = {};
   stand_in.weights.file.clear();
   stand_in.model = {.preset = "layers"};
-  stand_in.model.layer.assign(std::size_t(modules), {.type = "relu"});
+  stand_in.model.layer.assign(std::size_t(modules), {"relu"});
   assemble(stand_in, shape, nullptr, true);
 }
 

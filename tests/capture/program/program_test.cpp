@@ -163,12 +163,12 @@ TEST(Program, EveryOptimizerWithEveryCorrection) {
 TEST(Program, RunsLayersByKernelsOrElseAsLibTorch) {
   for (const LayeredNet& net : layered_nets())
     EXPECT_EQ(learn_as_eagerly(net.layers, at::kCPU), net.left) << net.name;
-  EXPECT_FALSE(learn_as_eagerly({{.type = "conv", .out = 8, .kernel = 3},
-                                 {.type = "maxpool"},
-                                 {.type = "attention", .groups = 2},
-                                 {.type = "upsample"},
-                                 {.type = "conv", .out = 3, .kernel = 3},
-                                 {.type = "tanh"}},
+  EXPECT_FALSE(learn_as_eagerly({{"conv", {{"out", 8}, {"kernel", 3}}},
+                                 {"maxpool"},
+                                 {"attention", {{"groups", 2}}},
+                                 {"upsample"},
+                                 {"conv", {{"out", 3}, {"kernel", 3}}},
+                                 {"tanh"}},
                                 at::kCPU)
                    .empty())
       << "attention's products";
