@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <sstream>
 #include <stdexcept>
 
 #include "stages/layer.h"
@@ -12,12 +11,6 @@ MILLRACE_LAYER_FILES(DECLARE)
 #undef DECLARE
 
 namespace {
-
-std::string value_text(const LayerValue& value) {
-  std::ostringstream text;
-  std::visit([&](const auto& of) { text << of; }, value);
-  return text.str();
-}
 
 /// What `key` takes, if `value` is not that.
 std::optional<std::string> refusal(const LayerKey& key, const LayerValue& value) {
@@ -57,10 +50,6 @@ std::vector<LayerType>& layer_table() {
 }
 
 }  // namespace
-
-std::string LayerKey::fallback_text() const {
-  return fallback ? value_text(*fallback) : "(must be given)";
-}
 
 std::string keys_text(const LayerType& type) {
   std::string list;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <variant>
 #include <vector>
@@ -76,7 +77,13 @@ struct LayerKey {
   std::optional<LayerValue> fallback = {};  ///< the default; none: the key is required
 
   bool required() const { return !fallback; }
-  std::string fallback_text() const;  ///< for people
+  /// For people.
+  std::string fallback_text() const {
+    std::ostringstream text;
+    if (required()) return "(must be given)";
+    std::visit([&](const auto& value) { text << value; }, *fallback);
+    return text.str();
+  }
 };
 
 class Layer;

@@ -14,8 +14,9 @@ TEST(OptionText, ManPageEscapesWhatRoffWouldTakeForItsOwn) {
   int number = 0;
   CLI::App* const odd = program.add_subcommand("odd", ".starts with a dot, has a \\ and a-hyphen");
   odd->add_option("--frames", number, "How many")->check(CLI::Range(0, 9));
-  const std::string page =
-      man_page(program, kKeys, {{"conv", "a convolution", {{"out", "channels", "1"}}, nullptr}});
+  const std::string page = man_page(
+      program, kKeys,
+      {{"conv", "a convolution", {{"out", "channels", stages::LayerKey::Whole{}, 1}}, nullptr}});
   for (const char* const part :
        {"\\&.starts with a dot, has a \\e and a\\-hyphen", "\"millrace 1.2.3\"",
         ".SH NAME\nmillrace \\- a program. It does\n",
