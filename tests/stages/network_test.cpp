@@ -148,7 +148,7 @@ TEST(Layers, SayWhatIsWrong) {
   add.keys["from"] = 0;
   relu.keys["groups"] = 2;
   const std::pair<std::vector<LayerSpec>, std::string> cases[] = {
-      {{{"conv"}}, "model.layer[0] (conv): needs kernel"},
+      {{{"conv"}}, "model.layer[0] (conv): needs out"},
       {{{"conv", {{"out", 3}, {"kernel", 4}}}},
        "model.layer[0] (conv): kernel must be odd, so that padding keeps the size"},
       {{{"conv", {{"out", 4}, {"kernel", 3}}}}, "(4 channels at 8x8)"},
