@@ -29,8 +29,7 @@ class Arena {
 };
 
 /// While it lives, what a body recorded on this thread allocates and still holds at its end moves
-/// to `arena`, which outlives the recording. For samples whose activations are free before the next
-/// one's forward.
+/// to `arena`, which outlives the recording. For activations that are free before the next forward.
 class KeptIn {
  public:
   explicit KeptIn(Arena& arena);

@@ -80,8 +80,7 @@ class Backend {
   /// alive (activations, results) keeps its address; recordings of one `pool` may share the memory
   /// that is free between them, so they run in the order of recording. A body calls only LibTorch
   /// operators, torch::autograd::grad() and copy(), and reads no result on the host. Throws
-  /// std::exception (c10::Error is no std::runtime_error) and stays usable if a body can't be
-  /// recorded.
+  /// std::exception (c10::Error is no std::runtime_error) and stays usable if recording fails.
   virtual std::unique_ptr<Recording> record(int pool, std::function<void()> body) = 0;
   virtual std::unique_ptr<Graph> assemble(const std::vector<GraphNode>& nodes) = 0;
   /// Runs `body` unrecorded, after all previously queued work.

@@ -14,8 +14,7 @@ namespace millrace::capture {
 
 /// A counter on the device, incremented each time the work passes, and its copy on the host. Not an
 /// event: CUDA doesn't specify whether the host sees a graph's event as complete, from the previous
-/// launch, until the work reaches it. One thread calls expect(); others may call is_set() once
-/// signalled.
+/// launch, until the work reaches it. One thread calls expect(), others is_set() once signalled.
 class Fence {
  public:
   explicit Fence(c10::Device device);
@@ -65,8 +64,7 @@ struct BoundaryBuffers {
     return tensors[std::size_t(slot) % tensors.size()];
   }
   std::vector<std::vector<at::Tensor>> tensors;  ///< [set]; slots share them
-  /// Per slot, if the reader defers its work, too. Null: the writer's calls return when their work
-  /// is done.
+  /// Per slot, if the reader defers its work, too. Null: the writer's calls block until it is done.
   std::vector<std::unique_ptr<Event>> ready;
   /// Per slot, if the reader does not defer its work. Null: the writer's calls block.
   std::vector<std::unique_ptr<Fence>> arrived;

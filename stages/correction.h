@@ -13,8 +13,7 @@
 
 namespace millrace::stages {
 
-/// Buffers laid out as the weights, rings of them, or single numbers, in the order defined by its
-/// kind.
+/// Buffers laid out as the weights, rings of them, or single numbers, in its kind's order.
 using Memory = std::vector<at::Tensor>;
 
 /// An entry of the table in correction.cpp. The functions change memory in place and use only
@@ -23,8 +22,7 @@ struct CorrectionKind {
   std::string name, summary;
   /// Factor on the optimizer's rate at its update number `update` = 0, 1, ...; null: 1.
   double (*rate)(const CorrectionSpec& spec, const Delay& delay, std::int64_t update) = nullptr;
-  /// The rest is null if a correction only changes the rate. `kernel`: formulas in the update
-  /// kernel.
+  /// The rest is null if only the rate changes. `kernel`: formulas in the update kernel.
   CorrectionRule kernel = CorrectionRule::none;
   Memory (*memory)(const Delay& delay, const at::Tensor& weights) = nullptr;
   // `finite` (0-dim, bool; undefined: true): whether the update is applied; otherwise memory stays

@@ -72,8 +72,7 @@ class Network {
 std::shared_ptr<const Network> build_network(const ModelSpec& spec, const ImageShape& frame,
                                              Gives gives = Gives::picture, Forecast forecast = {});
 
-/// Whether the last module is a matrix times its flattened input, perhaps plus a bias, as
-/// torch.nn.Linear.
+/// Whether the last module is a matrix times its flattened input, with or without a bias.
 bool ends_in_linear(const Network& network);
 
 /// Whether the network `spec` ends in a sigmoid, so it outputs pictures, not changes. Throws

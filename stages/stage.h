@@ -179,8 +179,7 @@ class Stage {
   const Parameters& parameters() const { return versions_[newest_buffer()]; }
   const StageRange& range() const { return range_; }
   const Network& network() const { return *network_; }
-  /// [parameter]: the gradients in the last update, before summing replicas. Until the next
-  /// backward.
+  /// [parameter]: the gradients in the last update, before replicas' sums. Until the next backward.
   const Tensors& gradients() const {
     return gradient_views_[std::size_t(newest_ + 1) % gradients_.size()];
   }

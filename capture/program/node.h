@@ -18,8 +18,7 @@ namespace millrace::program {
 class Prepared;
 struct Node;
 
-/// What a node computes, apart from its tensors, and how it is prepared. Each is a file in
-/// operations/.
+/// What a node computes, without its tensors, and how it is prepared; each from operations/.
 struct Operation {
   std::string name;  ///< in reports: "group norm 8x16x24 gradient"
 

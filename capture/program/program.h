@@ -1,5 +1,4 @@
-// Step programs: a stage's work, recorded once, then replayed on a core or in a CUDA Graph; and the
-// backends that record them.
+// Step programs: a stage's work, recorded once and replayed on a core or in a CUDA Graph.
 #pragma once
 
 #include <functional>

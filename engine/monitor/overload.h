@@ -99,9 +99,8 @@ class Overload {
 };
 
 /// Detects cores that run below their maximum, as on a hot or underpowered board: "cores run at
-/// 1500 of 2400 MHz, 84 C" if even the core nearest its maximum runs below 90 % of it; otherwise,
-/// or where Linux has no figures, "". Idle cores rest at low clocks: call it while some are busy.
-/// Reentrant. `sys`: Linux's /sys.
+/// 1500 of 2400 MHz, 84 C" if even the core nearest its maximum runs below 90 % of it; else, or
+/// without figures in `sys` (/sys), "". Call while cores are busy: idle ones are slow. Reentrant.
 std::string slow_clock(const std::string& sys = "/sys");
 
 }  // namespace millrace::engine

@@ -11,8 +11,7 @@
 
 namespace millrace::engine {
 
-/// Frames by outcome, since the run began or in a window: received = trained + dropped + rejected +
-/// in_flight.
+/// Frames by outcome, of a run or a window: received = trained + dropped + rejected + in_flight.
 struct FrameCounts {
   std::int64_t received = 0;
   std::int64_t trained = 0;

@@ -64,8 +64,7 @@ class Tally {
 };
 
 /// Tallies fates and remembers the latest, since only the end of the stream decides which updates
-/// count. set(): last stage's workers, each for its own samples. take_back(): after they have
-/// ended.
+/// count. set(): last stage's workers, each its own samples. take_back(): after they have ended.
 class Fates {
  public:
   /// `latest`: how many to remember. `tally` must outlive this.

@@ -69,8 +69,7 @@ class TokenQueue final : public Link {
 /// A schedule's channels: one for each signal kind, sender and receiver.
 class Channels {
  public:
-  /// Tokens that a channel holds before a send blocks: `capacity` between stages, `room` between
-  /// replicas.
+  /// Tokens that a channel holds before sends block: `capacity` between stages, else `room`.
   Channels(const Lowering& lowering, std::size_t capacity, std::size_t room)
       : by_giver_(lowering.replica_ids()) {
     using Kind = Signal::Kind;

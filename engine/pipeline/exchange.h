@@ -127,8 +127,7 @@ class Exchange {
   std::function<void(bool failed)> on_workers_ended;
 
   /// Data parallelism: `count` copies of this exchange's pipeline train one network. add_up() is an
-  /// all-reduce (sum) of a stage's `numbers` over them, in place and bit-identical on all ranks.
-  /// Blocks.
+  /// all-reduce (sum) of a stage's `numbers`, in place and bit-identical on all ranks. Blocks.
   struct Copies {
     int count = 1;
     std::function<void(std::span<float> numbers, int stage)> add_up;

@@ -18,8 +18,7 @@ class Patience {
   virtual void begin(std::int64_t) {}
   /// The token of action `at` arrived after `waited`.
   virtual void came(std::int64_t, Clock::duration) {}
-  /// The next sleep. `own`: the sleep that suits this worker's own launches; kPatience if all have
-  /// finished.
+  /// The next sleep. `own`: the sleep that suits this worker's launches; kPatience if all finished.
   virtual std::chrono::microseconds next(std::chrono::microseconds own) { return own; }
 };
 
@@ -48,8 +47,7 @@ class Gateway {
 
   /// Whether this process admits samples; if so, replicas of stage 0 take turns.
   virtual bool admits() const { return true; }
-  /// Whether the sample's slot is free or, if another process admits, filled. Blocks at most
-  /// `patience`.
+  /// Whether the slot is free or, if another process admits, filled. Waits at most `patience`.
   virtual bool acquire(std::int64_t sample, std::chrono::microseconds patience) {
     return shared_.pool.acquire(sample, patience);
   }

@@ -46,8 +46,7 @@ class Launches {
   void complete(const Completion& completion) { group_.push_back(completion); }
   bool empty() const { return group_.empty() && !launched_.peek(); }
 
-  /// Ends the launch group: launches its work, then sends its tokens. A send that blocks ends when
-  /// `give_up(sample)`.
+  /// Launches the group's work, then sends its tokens until done or `give_up(sample)`.
   template <class GiveUp>
   void end_group(const GiveUp& give_up) {
     for (Completion& completion : group_) {

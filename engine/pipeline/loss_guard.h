@@ -78,8 +78,7 @@ class LossGuard {
     float loss = 0;
     SceneErrors scene;
   };
-  /// Everything that verdicts depend on: plain numbers, so that another process's guard can
-  /// continue.
+  /// Everything that verdicts depend on: plain numbers, with which another process can continue.
   struct State {
     std::array<Moment, kRecent> recent{};    ///< a ring
     std::array<Moment, kHistory> history{};  ///< a ring: the reference losses
@@ -103,8 +102,7 @@ class LossGuard {
     const std::lock_guard lock(mutex_);
     return status_;
   }
-  /// Adopts the verdicts of another process's guard if it has judged more samples. This one must
-  /// not judge.
+  /// Adopts another guard's verdicts if it has judged more samples. This one must not judge.
   void mirror(const Status& status);
 
   std::int64_t roll_backs() const { return status().roll_backs; }

@@ -141,8 +141,7 @@ class MpiExchange final : public Exchange {
               "MPI_Send_init");
     });
   }
-  // The standard forbids reading a started receive's buffer; no MPI writes there before a message
-  // arrives.
+  // The standard forbids reading a started receive's buffer; no MPI writes there before a message.
   int open_from(int peer, int tag, const Parts& parts) override {
     const int port = open(receiving_, parts, [&](MPI_Datatype type, MPI_Request* request) {
       require(MPI_Recv_init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, request),

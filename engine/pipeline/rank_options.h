@@ -16,12 +16,10 @@ struct RankLost : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A message's body. Used under Exchange::mutex(); the schedule's tokens give the caller exclusive
-/// access to its memory.
+/// A message's body. Under Exchange::mutex(); tokens make the caller the only user of its memory.
 struct Payload {
   /// The buffers, valid for as long as this lives; both sides have parts of equal sizes. A receive
-  /// is started while a stage may still read the slot's last message: the next is not sent before
-  /// the schedule has freed the slot.
+  /// may start while a stage reads the slot's last message: the next is not sent until it is free.
   Exchange::Parts parts{};
   /// Copy into the parts before a send, and out of them after a receive; may be empty.
   std::function<void(int from, int to)> pack{}, unpack{};
@@ -63,8 +61,7 @@ struct RankOptions {
 /// The rank of each worker: contiguous, as even as possible.
 std::vector<int> deal_workers(int workers, int ranks);
 
-/// Throws std::invalid_argument unless every rank has a worker of `schedule` and the first stage
-/// (its first replica) is on rank 0.
+/// Throws std::invalid_argument unless every rank has a worker, and rank 0 stage 0's first replica.
 void require_ranks(const Schedule& schedule, const std::vector<int>& rank_of_worker, int ranks);
 
 }  // namespace millrace::engine

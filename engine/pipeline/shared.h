@@ -77,8 +77,7 @@ struct Shared {
   Gateway* gateway = nullptr;
   Admission admission{};
   std::atomic<bool> stop{false};  ///< a worker failed: all waits end
-  /// Samples admitted in all, once the stream's end is known; every one is predicted, and trained
-  /// on if its group is complete.
+  /// Samples admitted in all, once known; each is predicted, and trained on in a complete group.
   std::atomic<std::int64_t> end{kEndless};
   static constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
 

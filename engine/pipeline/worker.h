@@ -35,8 +35,7 @@ class Worker {
   bool meet(const Action& action, const Signal& need);  ///< all replicas, before an update
   bool admit(const Action& action);
   bool await_target(const Action& action);
-  /// Waits for a late target and takes the loss. `fate`: of the sample; changed if it has no
-  /// target.
+  /// Waits for a late target and takes the loss. `fate`: of the sample; changed without a target.
   bool compare(const Action& action, Fate& fate);
   /// Tries until `attempt` succeeds. `at`: the program's action whose token it waits for.
   template <class Attempt>

@@ -87,8 +87,7 @@ class CostModel {
   double speedup(int threads) const;
 
   StageTime time(const Stage& stage) const;
-  /// Forward, backward and update of modules [begin, end) on a stage of this width; part of
-  /// time().work.
+  /// Forward, backward and update of modules [begin, end) at this width; part of time().work.
   double work(int begin, int end, int replicas, int threads) const;
   /// `stages`: of the pipeline, or an upper bound.
   StageMemory memory(const Stage& stage, int stages) const;
@@ -110,8 +109,7 @@ class CostModel {
   /// the places behind it; N - i without replicas (PipeDream's NOAM, SOSP 2019, section 3.2).
   int depth(const Stage& stage) const;
 
-  /// Time of a sample's activation and gradient messages upstream and downstream; 0 at the
-  /// network's ends.
+  /// Time of a sample's messages, both ways, with upstream or downstream; 0 at the network's ends.
   double arrive_ms(const Stage& stage) const;
   double leave_ms(const Stage& stage) const;
   double activation_ms(const Stage& stage) const;

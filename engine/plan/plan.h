@@ -47,8 +47,7 @@ struct Plan {
 };
 
 struct Planned {
-  /// The best plan of each method, best first, by time per sample, memory, oldest gradient. Not
-  /// empty.
+  /// The best plan of each method, best first, by time per sample, memory, gradient age. Not empty.
   std::vector<Plan> ranked;
   std::optional<Cut> next_cut;
 };

@@ -36,9 +36,8 @@ class LaunchGroups {
 /// as before the backwards of a flushing schedule. `schedule`: verified, without replicas.
 LaunchGroups longest_launch_groups(const Schedule& schedule);
 
-/// Adds slots for one more minibatch, so that the host can prepare samples while the device works.
-/// The number of slots is a multiple of the weight versions, so each slot always meets the same
-/// weight buffer and is captured once.
+/// Adds slots for one more minibatch, so that the host can prepare samples while the device works,
+/// up to a multiple of the weight versions: a slot always meets one weight buffer.
 Schedule for_recording(Schedule schedule);
 
 /// Samples after which every combination of slot, weight version and position in a minibatch has

@@ -53,9 +53,8 @@ struct Lowered {
   Signals needs, gives;  ///< in the order of waiting and giving
 };
 
-/// Derives what an action waits for and gives; read by engine, verifier, launch groups and
-/// simulator. Works on one action at a time, since programs are endless. Never allocates.
-/// Immutable.
+/// Derives what an action waits for and gives; for engine, verifier, launch groups and simulator.
+/// Works on one action at a time, since programs are endless. Never allocates. Immutable.
 class Lowering {
  public:
   /// `schedule` must outlive this, and need not be verified.

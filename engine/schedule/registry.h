@@ -1,5 +1,4 @@
-// The table of named schedules, for the parser, help and planner. CMake collects an entry from each
-// file in generators/.
+// The table of named schedules. CMake collects an entry from each file in generators/.
 #pragma once
 
 #include <string>

@@ -16,8 +16,7 @@ enum class Op : std::uint8_t {
   backward_weight,  ///< the weights' gradient that backward_input leaves out
   update,           ///< apply the mean of the gradients since the last update
 };
-/// PyTorch's letters: F, B, I and W for a backward's two parts; and ours: L local loss, R
-/// recompute, U update.
+/// PyTorch's letters F, B, I and W (a backward's parts), and L local loss, R recompute, U update.
 char op_letter(Op op);
 const char* op_name(Op op);
 
@@ -81,8 +80,7 @@ struct Schedule {
   std::vector<int> replicas;
   /// Weight versions that each stage holds; 1: a backward uses the latest weights. Empty: 1 each.
   std::vector<int> versions;
-  /// The weight version at which the stage must run `sample`; the verifier checks it. Empty: the
-  /// newest.
+  /// The version at which the stage must run `sample`; the verifier checks it. Empty: the newest.
   std::function<std::int64_t(int stage, std::int64_t sample)> version_rule;
 
   int slots() const { return in_flight; }
@@ -135,8 +133,7 @@ struct StageNeeds {
 };
 std::vector<StageNeeds> stage_needs(const Schedule& schedule);
 
-/// For each stage, the first sample that goes backward there; samples before it end with their
-/// forward.
+/// [stage]: the first sample that goes backward there; samples before it end with their forward.
 std::vector<std::int64_t> first_backwards(const Schedule& schedule);
 
 /// For each stage in the steady state: frames between the sample whose loss made a gradient and the

@@ -13,8 +13,7 @@
 namespace millrace::engine {
 namespace {
 
-/// kOps: named by their letters in cells. kImplied: PyTorch's names for communication, which is
-/// skipped.
+/// kOps: by their letters in cells. kImplied: PyTorch's names for communication, which is skipped.
 constexpr Op kOps[] = {Op::forward, Op::backward, Op::backward_input, Op::backward_weight};
 constexpr std::string_view kImplied[] = {"UNSHARD", "RESHARD", "REDUCE_GRAD", "SEND_F",
                                          "RECV_F",  "SEND_B",  "RECV_B"};

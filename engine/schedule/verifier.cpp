@@ -75,8 +75,7 @@ class Buffers {
          [&](const Buffer& other) { return unfinished(worker, other).has_value(); });
   }
 
-  /// The smallest s such that slots n and m with n = m mod s never both hold an item that some
-  /// timing still reads.
+  /// The smallest s such that no two slots equal mod s both hold an item that may still be read.
   int sets(Kind kind, int owner) const {
     const auto found = meetings_.find({kind, owner});
     if (found == meetings_.end()) return 1;

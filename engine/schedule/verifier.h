@@ -36,8 +36,7 @@ struct TensorSets {
   std::vector<int> activations, gradients;  ///< [cut]
 };
 /// The fewest sets that verify() proves safe if links hold `capacity` tokens; a multiple of
-/// `capacity` if the schedule would deadlock with it. For stages whose calls return when their work
-/// is done.
+/// `capacity` if the schedule would deadlock with it. For stages whose calls block until done.
 TensorSets tensor_sets(const Schedule& schedule, std::size_t capacity);
 /// Adds room for what stays unread while the stream pauses, so that no stage waits for the next
 /// frame: two gradients (partime, pb), or those of two minibatches.

@@ -70,9 +70,8 @@ struct Simulation {
   std::int64_t dropped = 0;  ///< frames that a live source dropped
   int frames = 1;            ///< in a sample
   double total_ms = 0;       ///< until the last action and the last message end
-  /// Mean time between predictions, over the second half of those while samples were still
-  /// admitted, in whole updates: no filling, and no draining but a flush's. Of one minibatch:
-  /// total_ms / samples.
+  /// Mean time between predictions, over the second half of those while samples were admitted, in
+  /// whole updates: no filling, no draining but a flush's. Of one minibatch: total_ms / samples.
   double period_ms = 0;
   double step_p50_ms = 0;  ///< median time between all predictions, as in the monitor
   /// Whether there were enough samples: every stage had begun to go backward.

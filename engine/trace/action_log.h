@@ -31,8 +31,7 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
     if (to - from >= kLeastWait) add(from, to, true, -1);
     start_ = to;
   }
-  /// Ends the current action, which used, or produced, weights of `version` updates. A skipped
-  /// action has no end().
+  /// Ends the current action, which used or produced `version`. A skipped action has no end().
   void end(std::int64_t version, Clock::time_point now) { add(start_, now, false, version); }
 
   /// Records an operation of the current action.

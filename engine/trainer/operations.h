@@ -10,12 +10,11 @@
 
 namespace millrace::engine {
 
-/// Each call of a sample's step, then the update with `count` gradients. `run`: of a call's body.
+/// Runs each call of a sample's step, then the update with `count` gradients. `run`: runs a body.
 void run_step(stages::Stage& stage, const stages::Tensors& inputs, const at::Tensor& target,
               std::int64_t count, const std::function<void(const std::function<void()>&)>& run);
 
-/// Operators that a step program leaves to LibTorch, with their count if above one:
-/// "aten::native_group_norm x20".
+/// Operators that a program leaves to LibTorch, counted above one: "aten::native_group_norm x20".
 std::vector<std::string> left_to_libtorch(const std::vector<capture::OperationInfo>& operations);
 
 /// The operations of each stage's step, in order, [stage]; without a cut, of the whole network as

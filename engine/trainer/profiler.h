@@ -25,16 +25,14 @@ struct ProfilerOptions {
 plan::Profile measure_profile(const TrainerOptions& options, const ProfilerOptions& how = {});
 
 /// Hand-off times between two cores by message size, in one direction: the token, and the bytes as
-/// the receiver's core reads them. Sizes within the noise are left out. Empty with fewer than two
-/// cores.
+/// the receiver's core reads them. Without sizes within the noise. Empty with fewer than two cores.
 plan::HandOff measure_hand_off();
 
-/// All-reduce times of the ranks of `exchange` by the bytes that each sends, from when all have
-/// their parts. A collective call.
+/// All-reduce times of `exchange`'s ranks by bytes sent, once all have their parts. Collective.
 plan::HandOff measure_sums(Exchange& exchange);
 
-/// Speed of the whole network on 1, 2, ... cores relative to one, in turns until it is known to 10
-/// % or for some seconds per count of cores. By `programs`, or by operators. `options`: see
+/// Speed of the whole network on 1, 2, ... cores relative to one, in turns until known to 10 % or
+/// for some seconds per count of cores. By `programs` or operators. `options`: see
 /// measure_profile().
 std::vector<plan::Measured> measure_thread_speedup(const TrainerOptions& options, bool programs);
 
@@ -44,8 +42,7 @@ std::vector<plan::Measured> measure_thread_speedup(const TrainerOptions& options
 /// computed beforehand. So it measures the stages' own work, with the schedule's slots and versions
 /// and all cores busy, but no waiting. Times are medians in milliseconds; an undivided backward
 /// counts as the weights' gradient. Bytes: messages, weights, optimizer's state. `options`: with
-/// cut and weights; CPU cores only, no replicas. Blocks; uses other threads. Throws as
-/// schedule_of().
+/// cut and weights; CPU cores only, no replicas. Blocks. Throws as schedule_of().
 std::vector<plan::StageCosts> measure_stages(const TrainerOptions& options, double seconds);
 
 }  // namespace millrace::engine

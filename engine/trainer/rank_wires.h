@@ -61,8 +61,7 @@ class RankWires {
     }
     return false;
   }
-  /// Adds tensors and wires of this rank's side. forget() drops all, before the boundaries are
-  /// destroyed.
+  /// Adds tensors and wires of this rank's side. Call forget() before destroying the boundaries.
   void lay(int stage, capture::Boundary& boundary) {
     const bool up = rank_of(stage) == options_.exchange->rank();
     const int mine = up ? stage : stage + 1, peer = rank_of(up ? stage + 1 : stage);
@@ -82,8 +81,7 @@ class RankWires {
       end.connected = true;
     }
   }
-  /// Receives messages that the other end has sent and nobody took, so that both ends have moved as
-  /// often.
+  /// Receives messages that the other end sent and nobody took, so that both moved equally often.
   void drain() {
     for (const End& end : ends_) {
       if (end.sends) post(end, ByteWriter().put(end.buffers->wire->moves()).bytes());

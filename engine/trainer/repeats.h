@@ -22,8 +22,7 @@ inline plan::Measured measured(const std::vector<double>& repeats) {
 inline bool settled(const std::vector<double>& repeats, double share) {
   constexpr std::size_t kFewest = 5;
   if (repeats.size() < kFewest) return false;
-  // For a normal distribution: standard deviation = 1.4826 spreads, median's error = 1.2533 times
-  // the mean's.
+  // For normal distributions: standard deviation = 1.4826 spreads, median's error = 1.2533 mean's.
   const plan::Measured m = measured(repeats);
   const double error = 1.2533 * 1.4826 * m.spread / std::sqrt(double(repeats.size()));
   return 2 * error <= share * m.median;

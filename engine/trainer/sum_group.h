@@ -62,8 +62,7 @@ class SumGroup final : public stages::Reducer {
     }
     for (const auto& [rank, peer] : sum.peers) exchange_.start(peer.from);
   }
-  /// Sends a heartbeat to the others, at most twice a second. Called about 20 times a second from
-  /// the first sum on.
+  /// Sends a heartbeat, at most twice a second. Called some 20 times a second after the first sum.
   void beat() {
     const std::lock_guard lock(exchange_.mutex());
     const Clock::time_point now = Clock::now();

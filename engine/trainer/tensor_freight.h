@@ -103,8 +103,7 @@ class TensorFreight final : public Freight {
   }
 
  private:
-  /// For a tensor that stages or viewers may replace, unless it `stays`. It must outlive the
-  /// payload.
+  /// For a tensor that others may replace, unless it `stays`. It must outlive the payload.
   static Payload of_one(at::Tensor& tensor, std::size_t bytes, bool stays) {
     const auto list = std::make_shared<stages::Tensors>(1, tensor);
     const auto all = std::make_shared<TensorPayload>(*list, std::vector{bytes}, stays);

@@ -57,8 +57,7 @@ class Trainer {
   Outcome run(Feed& feed, Observer* observer, PipelineOptions options = {});
 
   /// Moves the cut. Weights and optimizer state stay; messages between stages and older weight
-  /// versions are lost, as with a checkpoint. Throws std::invalid_argument, as require_cut(). Not
-  /// during run().
+  /// versions are lost, as with a checkpoint. Throws as require_cut(). Not during run().
   void recut(const std::vector<int>& cut);
 
   // With ranks, each trains its own stages only. run() on rank 0 has the feed and the observer, and
@@ -71,8 +70,7 @@ class Trainer {
   /// Whether state() and checkpoint() are complete: not after a rank was lost.
   bool is_whole() const { return whole_; }
 
-  /// All weights, named as in the uncut network; on other ranks than 0, of local stages. Not during
-  /// run().
+  /// All weights, named as in the uncut network; not on rank 0: local ones. Not during run().
   stages::StateDict state() const;
 
   /// All weights with the optimizer's state, to resume from. A local stage's part may be taken by
@@ -80,8 +78,7 @@ class Trainer {
   stages::StateDict checkpoint() const;
   stages::StateDict checkpoint(int stage) const;
 
-  /// Overwrites fixed weights of a local stage, in time for its next forward. Called where
-  /// checkpoint(stage) may be.
+  /// Overwrites fixed weights of a local stage for its next forward. Thread: see checkpoint(stage).
   void set_fixed(int stage, const stages::StateDict& weights);
 
   /// Facts of each stage's first replica. Not during run().
@@ -154,8 +151,7 @@ class Trainer {
   bool prepared_ = false;
 };
 
-/// On rank 0, before the first run(): the part of checkpoint() that the stages of `rank` begin
-/// with.
+/// On rank 0, before the first run(): the part of checkpoint() with which `rank`'s stages begin.
 stages::StateDict share_of(const Trainer& trainer, int rank);
 
 }  // namespace millrace::engine

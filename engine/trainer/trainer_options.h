@@ -46,8 +46,7 @@ struct TrainerOptions : ScheduleSpec {
   std::vector<int> cut;          ///< empty: balanced by measured times
   std::vector<Device> devices;   ///< one per replica of each stage; empty: one core per worker
   /// Threads of each stage, on its core and the next ones, which share each operation of its step
-  /// program. Empty: one; 0: the number that makes the slowest stage fastest. Results do not depend
-  /// on it.
+  /// program. Empty: one; 0: the number that makes the slowest stage fastest. Results are the same.
   std::vector<int> threads;
   kernels::Numerics numerics;
   stages::OptimizerSpec optimizer;
@@ -115,8 +114,7 @@ stages::Stage build_stage(const TrainerOptions& options, const Schedule& schedul
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule);
 
 /// Makes the replicas of each stage share their gradients. `stages`: by Schedule::replica_id();
-/// null: in another process, and `elsewhere` returns the gradients that arrive from replica `from`
-/// for `to`.
+/// null: in another process, and `elsewhere` returns the gradients from replica `from` for `to`.
 void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& stages,
                   const std::function<const stages::Tensors*(int from, int to)>& elsewhere = {});
 

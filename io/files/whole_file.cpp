@@ -75,8 +75,7 @@ bool is_temporary(std::string_view name, std::string_view of) {
   return !tail.empty() && tail.find_first_not_of("0123456789.") == tail.npos;
 }
 
-/// Removes temporaries of killed runs, once per process and target; a live run holds locks on its
-/// own.
+/// Removes temporaries of killed runs, once per process and target; live runs hold locks on theirs.
 void remove_leftovers(const fs::path& folder, const std::string& target) {
   static std::mutex mutex;
   static std::set<fs::path> seen;

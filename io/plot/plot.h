@@ -38,8 +38,7 @@ void write_strip(const std::string& title, const std::vector<Panel>& panels,
 /// which one is below 1 if there is no room for it.
 std::array<int, 4> first_of_three(int strip_width, int strip_height);
 
-/// `picture` enlarged by a whole factor, above a line of `text`: kLine pixels more. Reuses `out`'s
-/// storage.
+/// `picture` enlarged by a whole factor, above a line of `text`: kLine pixels more. Reuses `out`.
 void write_below(const Frame& picture, int factor, const std::string& text, Frame& out);
 constexpr int kLine = 28;
 

@@ -36,8 +36,7 @@ std::map<std::int64_t, std::string> masks_in(const std::string& folder) {
   return all;
 }
 
-/// Maps 0, 85, 170 and 255 of 2 bits back to 0, 1, 2 and 3, and so on; false if the picture is not
-/// stretched.
+/// Maps 0, 85, 170, 255 of 2 bits back to 0, 1, 2, 3, and so on; false if it is not stretched.
 bool unstretch(cv::Mat& picture, int bits) {
   const int step = 255 / ((1 << bits) - 1);
   bool whole = true;

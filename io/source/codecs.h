@@ -15,8 +15,7 @@ struct Codecs {
                    std::vector<std::uint8_t>& file, const std::vector<int>& parameters);
   /// Decodes no picture before its size is known; the file may also be one picture.
   std::unique_ptr<Source> (*open_ffmpeg)(const SourceOptions& options, const std::string& path);
-  /// Whether a video's pictures must be turned, in one of the eight orientations that GStreamer
-  /// ignores.
+  /// Whether a video must be turned, in one of the eight orientations that GStreamer ignores.
   bool (*ffmpeg_alone_turns)(const std::string& path);
 };
 extern "C" const Codecs millrace_codecs;  ///< in the module

@@ -56,8 +56,7 @@ void add_probe(GstPad* pad, int types, GstPadProbeCallback callback, Data data) 
                     [](gpointer kept) { delete static_cast<Data*>(kept); });
 }
 
-/// Running time of `stamp`; none in a segment that counts bytes, as of a file read without a
-/// parser.
+/// Running time of `stamp`; none in a segment that counts bytes, such as an unparsed file's.
 inline GstClockTime running_time(const GstSegment& segment, GstClockTime stamp) {
   return segment.format == GST_FORMAT_TIME
              ? gst_segment_to_running_time(&segment, GST_FORMAT_TIME, stamp)

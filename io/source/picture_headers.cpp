@@ -58,8 +58,7 @@ struct TiffFields {
   std::int64_t width = 0, height = 0, bits = 1, orientation = 1;
 };
 
-/// Fields of the first picture; its table may be anywhere in the file, in which TIFF begins at
-/// `start`.
+/// Fields of the first picture; its table may be anywhere in the file. TIFF begins at `start`.
 TiffFields tiff_fields(std::ifstream& file, std::string_view head, std::streamoff start = 0) {
   const bool big_endian = head[0] == 'M';
   constexpr std::int64_t kEntry = 12, kMost = 512;

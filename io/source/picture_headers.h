@@ -19,8 +19,7 @@ class JpegHeaders {
   /// Continues with `bytes`; the largest picture whose header ends there, if any.
   std::optional<PictureSize> read(std::string_view bytes);
   bool ended() const { return ended_; }
-  /// Whether all three colours have equal sampling factors other than 1, which some decoders get
-  /// wrong.
+  /// Whether all three colours have equal sampling factors above 1, which some decoders get wrong.
   bool oddly_sampled() const { return odd_; }
 
  private:

@@ -128,8 +128,7 @@ class Source {
 /// The future is ready once it is gone; without a wait, the thread is abandoned.
 std::future<void> destroy(std::unique_ptr<Source> source);
 
-/// Gives frames labels or targets from a file, a folder, another stream or people. Used by one
-/// thread at a time.
+/// Gives frames labels or targets from a file, folder, other stream or people. One thread only.
 struct Teller {
   /// Sets `frame`'s label or target. `number` counts from 0, undecodable frames included; `since`:
   /// time since the first frame. A std::runtime_error ends the stream.

@@ -153,8 +153,7 @@ class GStreamerSource : public Source {
     return live;
   }
 
-  // A web camera's pictures are an HTTP document of unknown length, a live playlist's a stream of
-  // unknown duration.
+  // Web cameras send an HTTP document of unknown length, live playlists a stream without duration.
   bool is_endless() const {
     gint64 length = 0;
     const auto known = [&](GstElement* element, GstFormat format) {

@@ -115,8 +115,7 @@ class ReconnectingSource : public Source {
         silent_ = std::chrono::nanoseconds(0);
         break;
       case ReadStatus::timeout:
-        // Only waiting here counts: a consumer that doesn't read or a stopped process is no
-        // silence.
+        // Only waiting here counts, not a consumer that doesn't read or a stopped process.
         silent_ += std::min<std::chrono::nanoseconds>(Clock::now() - before, timeout);
         if (silent_ > patience()) {
           char cause[60];

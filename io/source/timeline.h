@@ -31,8 +31,7 @@ class Timeline {
     steps_.fill(usual_);
   }
 
-  /// The next frame's stamp. `elapsed`: clock time since the previous frame; 0: unknown, as for
-  /// files.
+  /// The next frame's stamp. `elapsed`: clock time since the previous frame; 0: unknown (files).
   nanoseconds map(nanoseconds pts, nanoseconds elapsed = nanoseconds(0)) {
     pts = std::clamp(pts, -kLatest, kLatest);
     const nanoseconds step = pts - source_;

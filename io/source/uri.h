@@ -25,8 +25,7 @@ struct Authority {
   std::string user, password;
 };
 Authority authority(const Uri& uri);
-/// "" if `uri` names a host, and a port from `least_port` to 65535 or none; otherwise what is
-/// wrong.
+/// "" if `uri` has a host, and a port from `least_port` to 65535 or none; else what is wrong.
 std::string authority_error(const Uri& uri, int least_port = 1);
 
 /// Decodes "%20" etc. A "%" without two hexadecimal digits stays.

@@ -1,5 +1,4 @@
-// Turns a config into a trainer's options and checks the files and devices it names, for run, check
-// and bench.
+// A trainer's options from a config, and checks of its files and devices; for run, check and bench.
 #pragma once
 
 #include <stdexcept>
@@ -29,8 +28,7 @@ auto check_key(const Config& config, const std::string& key, const Check& check)
   }
 }
 
-/// How many past frames a sample holds, and whether the network predicts a change. Throws
-/// ConfigError.
+/// How many past frames a sample holds, whether the network predicts a change. Throws ConfigError.
 stages::Forecast forecast_of(const Config& config);
 stages::ModelSpec model_of(const Config& config);
 

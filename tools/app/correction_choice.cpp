@@ -43,8 +43,7 @@ void choose_correction(const Config& config, const engine::Schedule& schedule,
     options.correction.kind = "none";
     return;
   }
-  // With motion, errors don't stay in place: an old gradient alone would hit another frame's
-  // pixels.
+  // With motion, errors move: an old gradient alone would hit another frame's pixels.
   const bool picture = options.output().height * options.output().width > 1;
   const bool adaptive = has_beta1(options.optimizer);  // for others the heads' rate may be too high
   if ((change || (picture && adaptive)) && supervision_fits(options, schedule)) {

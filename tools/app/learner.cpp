@@ -36,9 +36,8 @@ engine::TrainerOptions complete(engine::TrainerOptions options, const Request& r
   return options;
 }
 
-/// Gives frames their targets: labels, masks of the part in view, or another stream's frames of the
-/// target's size. Empty: frames bring targets, or the task derives them. Throws ConfigError,
-/// io::SourceError.
+/// Gives frames targets: labels, masks of the part in view, or another stream's frames of the
+/// target's size. Empty: frames or the task bring them. Throws ConfigError, io::SourceError.
 io::Teller make_teller(const Request& request, const Intake& intake,
                        const stages::ImageShape& target) {
   const Config& config = request.config;

@@ -12,8 +12,7 @@ namespace millrace::app {
 /// Thread-bound.
 class RollBackWatch {
  public:
-  /// One line on the roll-backs since the last line, or "". `all`: does not wait for a minute to
-  /// pass.
+  /// One line on the roll-backs since the last line, or "". `all`: without waiting for a minute.
   std::string look(const engine::LossGuard::Status& guard, bool all,
                    std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now()) {
     constexpr std::chrono::minutes kApart{1};

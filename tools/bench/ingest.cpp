@@ -30,8 +30,7 @@ const Question kIngest("ingest", [](const Json& question) -> Json {
     frame.reshape(width, height, channels);
     for (std::size_t k = 0; k < frame.bytes(); ++k) frame.pixels[k] = std::uint8_t(k * 31 + i);
   }
-  // Per byte of the picture, one byte is read and a float written: the traffic of copying 2.5
-  // bytes.
+  // Reads one byte per byte of the picture, writes a float: the traffic of copying 2.5 bytes.
   const std::size_t copied = frames[0].bytes() * 5 / 2;
   std::vector<at::Tensor> slots;
   std::vector<std::vector<std::uint8_t>> from, to;

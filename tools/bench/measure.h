@@ -1,5 +1,4 @@
-// The questions that benchmarks ask of C++: measurements that need a clock, or access to the
-// engine.
+// The questions that benchmarks ask of C++, which need a clock or access to the engine.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

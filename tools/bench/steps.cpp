@@ -155,8 +155,7 @@ const Question kPredict("predict", [](const Json& question) -> Json {
   return figures;
 });
 
-/// {"arm", "link"}: the prediction from the costs of single modules, cut by those costs, one core
-/// per stage.
+/// {"arm", "link"}: the prediction from single modules' costs, cut by them, one core per stage.
 const Question kPredictByModules("predict_by_modules", [](const Json& question) -> Json {
   static std::map<std::string, engine::plan::Profile> profiles;  // by network, size and capture
   const Json& arm = question.at("arm");
@@ -178,8 +177,7 @@ const Question kPredictByModules("predict_by_modules", [](const Json& question) 
           {"slowest_ms", slowest}};
 });
 
-/// {"arm"}: [{"versions", "samples", "weights", "stashes", "activations", "total"}], bytes per
-/// stage.
+/// {"arm"}: [{"versions", "samples", "weights", "stashes", "activations", "total"}], in bytes.
 const Question kMemory("memory", [](const Json& question) -> Json {
   constexpr int kMinibatches = 4;
   const engine::TrainerOptions& arm = arm_of(question);
@@ -202,8 +200,7 @@ const Question kMemory("memory", [](const Json& question) -> Json {
   return stages;
 });
 
-/// {"arm"}: the share of time that workers wait if stages are equal and a backward takes twice as
-/// long as a forward.
+/// {"arm"}: the share of time that workers wait if stages are equal and a backward is two forwards.
 const Question kEqualStagesBubble("equal_stages_bubble", [](const Json& question) -> Json {
   const engine::Schedule schedule = engine::schedule_of(options_of(question.at("arm")));
   engine::SimulationInput input{.samples = engine::enough_samples(schedule)};

@@ -62,8 +62,7 @@ class Controls {
     bool save = true;
     std::function<void(double)> set_learning_rate = {};  ///< thread-safe; empty: the rate is fixed
     std::vector<std::string> labels = {};  ///< classes that viewers may assign to a frame
-    /// Takes a label in the format of io::LiveLabels; returns "" or what is wrong; thread-safe; may
-    /// be empty.
+    /// Takes a label in io::LiveLabels' format; returns "" or the fault; any thread; may be empty.
     std::function<std::string(std::string_view)> hear_label = {};
   };
   explicit Controls(const Offered& offered) : offered_(offered) {}

@@ -39,8 +39,7 @@ struct Pictures {
 };
 
 /// One value whose ownership alternates between two threads: the viewer asks, the run fills it, the
-/// viewer takes it and gives it back. An atomic holds the turn. Neither side waits or sees a value
-/// half written.
+/// viewer takes it and returns it. An atomic holds the turn: no waits, no half-written value.
 template <class Value>
 class Board {
  public:

@@ -18,8 +18,7 @@ constexpr int kSmall = 160;                       // smaller pictures are double
 constexpr int kQuality = 90, kLargeQuality = 75;  // JPEG, percent
 constexpr int kWidest = 960;
 
-// Small pictures are enlarged so that JPEG, which stores colour at half the resolution, does not
-// smear them.
+// Enlarges small pictures: JPEG, which stores colour at half the resolution, would smear them.
 int enlargement(const PictureShape& shape) {
   return std::max(shape.width, shape.height) < kSmall ? 2 : 1;
 }

@@ -17,8 +17,7 @@ inline constexpr std::array<std::string_view, 5> kPictureNames = {"input", "targ
 inline constexpr std::size_t kCamera = 4;
 using Bytes = std::shared_ptr<const std::string>;
 
-/// Scaled to at most 960 pixels of width: more is slow to encode and to send. Empty if `frame` has
-/// no pixels.
+/// Scaled to at most 960 pixels of width, for encoding and sending. Empty if `frame` is empty.
 cv::Mat shown(const io::Frame& frame);
 
 std::string png_of_input(const Pictures& pictures);

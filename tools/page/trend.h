@@ -44,8 +44,7 @@ inline constexpr std::array kTrendColumns = {TrendColumn{"t", "/t"},
 using TrendHistory = engine::Downsampled<kTrendColumns.size()>;
 using TrendPoint = TrendHistory::Row;
 
-/// Derives rates, loads, recent percentiles and history from a few snapshots a second.
-/// Thread-bound.
+/// Derives rates, loads, percentiles and history from a few snapshots a second. Thread-bound.
 class Trend {
  public:
   const Live& add(Snapshot snapshot, Clock::time_point now) {

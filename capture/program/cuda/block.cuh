@@ -39,8 +39,7 @@ struct Planes {
 
 /// Starts copying a tile of kChannels planes, from pixel (y, x) of `channel`, to rows of kRow
 /// floats of which kColumns are filled, with zeros outside the image. kApart: 4 if rows, like the
-/// tile's, are aligned in fours. A thread copies one pixel of several channels, to compute few
-/// addresses.
+/// tile's, are aligned in fours. A thread copies one pixel of several channels: few addresses.
 template <int kThreads, int kChannels, int kRows, int kColumns, int kRow, int kPlane, int kApart>
 DEVICE void fetch_tile(float* to, const Planes& from, int channel, int y, int x) {
   constexpr int kAcross = kColumns / kApart, kPlaces = kRows * kAcross;

@@ -1,5 +1,4 @@
-// Which of the GPU kernels that can run a convolution it takes: by shape, or by timing the most
-// promising.
+// The choice among the GPU kernels of a convolution: by shape, or by timing the most promising.
 #pragma once
 
 #include <ATen/Tensor.h>

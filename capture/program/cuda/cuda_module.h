@@ -1,5 +1,4 @@
-// The GPU's half of recording and replaying: a module of its own, so that a run on cores loads no
-// CUDA.
+// The GPU's half of recording and replaying: a separate module, so runs on cores load no CUDA.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -179,8 +179,7 @@ struct ConvolutionPlan {
   TILE(8, 8, 4, 32, 32, 32, 2)
 
 /// Weight gradients: a block sums over every k-th tile of pixels, for some channels and rows of
-/// taps. With FMA, a thread has one input and four output channels; else a warp has 8 and
-/// `warp_out`.
+/// taps. With FMA, a thread has 1 input and 4 output channels; else a warp has 8 and `warp_out`.
 struct WeightGradientTile {
   int width, height;  ///< of the output's gradient; tensor cores: at least 16
   int in, out;        ///< channels per block

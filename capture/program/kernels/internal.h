@@ -37,8 +37,7 @@ std::unique_ptr<Kernel> make_weight_gradient(const Convolution& convolution,
 
 /// Names of kernels that multiply transformed tiles; empty if none can do it.
 std::vector<std::string> transforms(const Convolution& convolution);
-/// The fastest that the method allows if it beats the direct kernels; else empty. Chosen by shape
-/// alone.
+/// The fastest, by shape, that the method allows if it beats the direct kernels; else empty.
 std::string faster_transform(const Convolution& convolution);
 /// Null if transforms() doesn't list the name.
 std::unique_ptr<Kernel> make_transformed(const Convolution& convolution, const std::string& name);

@@ -164,8 +164,7 @@ inline double flops(const Convolution& c) {
 void from_planes(const float* planes, float* destination, const Layout& to);
 void to_planes(const float* source, const Layout& from, float* planes);
 
-/// sums[c] = factor times the sum over all pixels, or += with `accumulate`. A team shares the
-/// channels.
+/// sums[c] (+)= factor times the sum over all pixels. A team shares the channels.
 void channel_sums(const Layout& layout, const float* source, float factor, float* sums, Share share,
                   bool accumulate = false);
 

@@ -264,8 +264,7 @@ void channel_sums(const Layout& layout, const float* source, float factor, float
 
 namespace {
 
-/// Calls copy(index among pixels, index among planes) for each number. Unrolls for common channel
-/// counts.
+/// Calls copy(index among pixels, index among planes) for each number. Unrolled for 3 channels.
 template <int kChannels, class Copy>
 void each_number(const Layout& layout, const Copy& copy) {
   const std::size_t plane = std::size_t(layout.height) * layout.width;

@@ -1,5 +1,4 @@
-// Windows over each channel by itself, with vectors along the channels: depthwise convolutions and
-// pooling.
+// Windows over each channel alone, vectors along the channels: depthwise convolutions, pooling.
 #include <algorithm>
 #include <limits>
 

@@ -12,8 +12,7 @@ struct Convolve {
   bool may_wait = false;
   /// On a GPU: the weights are ready before the program runs.
   bool weights_early = false;
-  /// On a GPU: the convolutions whose weight gradients it makes, each with its operands and
-  /// results, one after another.
+  /// On a GPU: the convolutions whose weight gradients it makes, operands and results in order.
   std::vector<kernels::Convolution> group = {};
 };
 Operation convolution_of(const kernels::Convolution& convolution);

@@ -15,8 +15,7 @@ namespace {
 
 struct Order {
   int workers, chunks;
-  /// Chunk (counted from the last for backwards) and sample of the k-th forward or backward of a
-  /// minibatch.
+  /// Chunk (from the last one for backwards) and sample of a minibatch's k-th forward or backward.
   int chunk(int k) const { return k / workers % chunks; }
   std::int64_t sample(int k) const {
     return std::int64_t(k / (workers * chunks)) * workers + k % workers;

@@ -78,8 +78,7 @@ Schedule pipedream_schedule(const ScheduleSpec& spec) {
       Program program{.replica = replica};
       for (std::int64_t round = 0; round < warm_up[stage]; ++round)
         program.prologue.push_back(forward(round));
-      // Versions advance with samples only from round behind() on; earlier rounds belong to the
-      // prologue.
+      // Versions advance with samples only from round behind() on; earlier rounds are prologue.
       std::int64_t round = 0;
       for (; round + warm_up[stage] < behind(stage); ++round) one_each(round, program.prologue);
       one_each(round, program.period);

@@ -19,8 +19,7 @@ void post_json(const std::string& url, const std::string& json, std::chrono::mil
 
 /// "" if `url` is a valid broker, otherwise what is wrong with it.
 std::string mqtt_error(const std::string& url);
-/// "" if messages can be published to `topic`, or to topics that begin with it; otherwise what is
-/// wrong.
+/// "" if messages can be published to `topic`, or to topics that begin with it; else the fault.
 std::string topic_error(const std::string& topic);
 
 struct MqttMessage {

@@ -59,8 +59,7 @@ class ClassMemory {
   /// Takes the stream's next frame: `input` [C,H,W]; `label`: its class, -1: none; `answer`: the
   /// predicted class; `seconds`: its time.
   void see(std::span<const float> input, int label, int answer, double seconds);
-  /// Solves for the layer's weights if it is time (or `now`) and there is something new. Returns
-  /// whether they have changed.
+  /// Solves for the layer's weights if due (or `now`) and needed. Returns whether they changed.
   bool solve(bool now = false);
   /// The layer's weights, named as in the network.
   const stages::StateDict& head() const { return head_; }

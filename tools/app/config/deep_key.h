@@ -6,8 +6,7 @@
 
 namespace millrace::app {
 
-/// The line (from 1) of `text` with a key that has too many parts; 0: none. Takes any text, even
-/// invalid TOML.
+/// The line (from 1) in `text` of a key with too many parts; 0: none. Takes even invalid TOML.
 inline int line_of_deep_key(std::string_view text) {
   constexpr int kMostDots = 32;
   int dots = 0, line = 1;

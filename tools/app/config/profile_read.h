@@ -10,8 +10,7 @@ namespace millrace::app {
 engine::plan::Profile profile_of(const Config& config,
                                  std::vector<engine::plan::Measured>* speeds = nullptr);
 
-/// Reads a profile file: our JSON, or PipeDream's graph.txt with figures for `frames` frames.
-/// Throws ConfigError.
+/// Reads a profile: our JSON, or PipeDream's graph.txt for `frames` frames. Throws ConfigError.
 engine::plan::Profile read_profile(const std::string& path, int frames);
 
 }  // namespace millrace::app

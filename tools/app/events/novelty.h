@@ -34,8 +34,7 @@ struct Sight {
 };
 
 /// How far the network's loss lies above its usual. Compares logarithms, since losses fall by
-/// decades during learning; the least deviation of the last second counts, since a single hard
-/// frame is no news.
+/// decades in learning; takes the least deviation of the last second: one hard frame is no news.
 class LossWatch {
  public:
   static constexpr int kLasting = 10;  ///< looks

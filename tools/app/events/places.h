@@ -17,8 +17,7 @@ struct CellBox {
 class SeenColours {
  public:
   explicit SeenColours(const Reduced& like);
-  /// Whether the pixel's colour is new there; records it. `exposure` scales levels to a common
-  /// light.
+  /// Whether the pixel's colour is new there; records it. `exposure` scales to a common light.
   bool is_new(const Reduced& now, std::size_t pixel, float exposure, std::int64_t look);
 
   static constexpr int kNew = 60;  ///< looks
@@ -48,8 +47,7 @@ class Places {
     CellBox box;      ///< of the event
   };
   /// Before `settled`, nothing is found, and anything new becomes usual at once; before
-  /// `stays_settled`, so does anything that stays. `calm`: the picture as a whole is as usual, so
-  /// that an event may begin.
+  /// `stays_settled`, so does what stays. `calm`: the whole picture is usual: an event may begin.
   Found see(const Reduced& now, const Background& background, bool settled, bool stays_settled,
             bool calm);
   /// Whether the object that raised an event is still there.

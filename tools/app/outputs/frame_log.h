@@ -45,8 +45,7 @@ class FrameLog final : public engine::Observer {
   void predicted(engine::Sample& sample, float loss) override {
     if (sample.info.index % every_ == 0) note(sample.info, loss);
   }
-  /// Call before the run: records that it continues a checkpoint; numbering continues after
-  /// `frames`.
+  /// Call before the run: records that it continues a checkpoint; numbers continue after `frames`.
   void resumed(std::int64_t frames);
 
   /// Writes the records, waiting at most `patience` for a pipe's reader. Retries in the next call.

@@ -45,9 +45,8 @@ class MqttView {
   std::thread thread_;  // last: uses the members above
 };
 
-/// Serves the page, if requested, and connects to the configured broker, from construction to
-/// destruction. The last stage's worker calls predicted(), the main thread obey() and take_note(),
-/// any thread paused().
+/// Serves the page, if requested, and connects to the configured broker, while it lives. The last
+/// stage's worker calls predicted(), the main thread obey() and take_note(), any thread paused().
 class LiveView final : public engine::Observer {
  public:
   /// `run` outlives this. Throws std::runtime_error if the page can't be served.

@@ -25,8 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "" if a temporary of the file `name` can be created in `folder`, otherwise why not. Permissions
-/// alone don't show it.
+/// "" if a temporary of the file `name` can be created in `folder`, else why not.
 std::string trial(const fs::path& folder, std::string name) {
   name = (folder / (name + ".tmp.0000XXXXXX")).string();
   const int file = ::mkstemp(name.data());
@@ -47,8 +46,7 @@ std::string obstacle(const std::string& path, bool folder) {
   if (folder && fs::exists(there) && !fs::is_directory(there)) return std::strerror(ENOTDIR);
   if (fs::exists(there) && !fs::is_directory(there) && !fs::is_regular_file(there))
     return access(path.c_str(), W_OK) == 0 ? "" : std::strerror(errno);  // a device, a pipe
-  // Files are replaced by renaming: their folder, or its nearest existing ancestor, must be
-  // writable.
+  // Files are replaced by renaming, so their folder, or its nearest ancestor, must be writable.
   fs::path above = fs::absolute(io::behind_links(path), ignored);
   const std::string name = folder ? "millrace" : above.filename().string();
   if (!folder || !fs::exists(there)) above = above.parent_path();

@@ -29,13 +29,11 @@ std::string summarize(const nlohmann::ordered_json& report);
 
 /// Plots the loss and the mean frame's. Throws std::runtime_error.
 void draw_loss(const RunLog& log, const std::string& path);
-/// Draws the last frame's input, target, prediction, mean frame and error. Throws
-/// std::runtime_error.
+/// Draws the last input, target, prediction, mean frame and error. Throws std::runtime_error.
 void draw_prediction(const RunLog& log, const stages::ImageShape& shape, const std::string& path);
 
 /// Metadata of weights, `samples` after the start: version, config, seed, uri, host, duration,
-/// rate, and frames, including those before a resumed checkpoint. Any thread, once learning has
-/// begun.
+/// rate, frames, including those before a checkpoint. Any thread, once learning has begun.
 stages::Metadata about_weights(const RunParts& run, std::int64_t samples,
                                engine::Clock::time_point now);
 

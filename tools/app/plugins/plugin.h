@@ -43,8 +43,7 @@ struct Plugin {
   std::vector<SinkType> sinks;
 };
 
-/// What program and plug-in must agree on: this interface, LibTorch, compiler, and the layout of
-/// all types they exchange.
+/// What program and plug-in must agree on: interface, LibTorch, compiler, layouts of shared types.
 inline std::string plugin_abi() {
   char text[160];
   std::snprintf(text, sizeof text,

@@ -171,8 +171,7 @@ class CalledStep {
   std::int64_t sample_ = 0, launched_ = 0;
 };
 
-/// Frames per second that the engine trains with a full pipeline, as a function of the seconds it
-/// may take.
+/// The engine's frames per second with a full pipeline, as a function of the seconds it may take.
 std::function<double(double)> engine_fps(const engine::TrainerOptions& options) {
   return [options](double seconds) {
     // Earlier, stages have no gradients yet; and when the stream ends, as many samples as there are
@@ -182,8 +181,7 @@ std::function<double(double)> engine_fps(const engine::TrainerOptions& options) 
     const double warm_up = std::chrono::duration<double>(kWarmUp).count();
     engine::Trainer trainer(options);
     const auto at = take_turn(trainer, warm_up + seconds, filled + slots + 6);
-    // A mean, like that of back-to-back launches: the monitor's median comes from buckets 1.6 %
-    // wide.
+    // A mean, like that of back-to-back launches: the monitor's median has buckets 1.6 % wide.
     const auto begin = std::lower_bound(at.begin() + filled, at.end() - 1, at[0] + kWarmUp);
     return double(at.end() - begin - 1) / std::chrono::duration<double>(at.back() - *begin).count();
   };

@@ -19,9 +19,8 @@ struct Stamp {
   GstClockTime duration = GST_CLOCK_TIME_NONE;
 };
 
-/// Passes frames, one at a time, from a sink pad to a run's reader, and remembers their buffers'
-/// stamps. Thread-safe: the streaming thread calls put(), the reader take(), and the last stage's
-/// worker stamp_of().
+/// Passes frames, one at a time, from a sink pad to a run's reader, and remembers their stamps.
+/// Thread-safe: streaming thread put(), reader take(), last stage's worker stamp_of().
 class Mailbox {
  public:
   /// Swaps `frame` into the mailbox. `wait`: blocks until there is room; otherwise replaces the
@@ -67,8 +66,7 @@ class Mailbox {
     changed_.notify_all();
     return io::ReadStatus::frame;
   }
-  /// The stamp of frame `id`, counted from 0 as take() returned them. None if it is not taken yet
-  /// or forgotten.
+  /// The stamp of frame `id`, counted from 0 in take(). None if it is not taken yet or forgotten.
   std::optional<Stamp> stamp_of(std::int64_t id) {
     const std::lock_guard lock(mutex_);
     if (id < first_ || id >= first_ + std::int64_t(stamps_.size())) return std::nullopt;

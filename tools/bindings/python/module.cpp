@@ -55,8 +55,7 @@ py::array_t<float> array_of(at::Tensor tensor) {
   return py::array_t<float>(kept->sizes().vec(), kept->const_data_ptr<float>(), owner);
 }
 
-/// A config file ("": none) with settings (key, TOML) on top. Errors don't mention the command
-/// line.
+/// A config file ("": none) with settings (key, TOML) on top. Errors name no command line.
 app::Config make_config(const std::string& file,
                         const std::vector<std::pair<std::string, std::string>>& settings) {
   app::Config config = app::load_config(file, {});

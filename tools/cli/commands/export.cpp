@@ -38,8 +38,7 @@ stages::ImageShape sample_shape(const app::Config& config) {
                      "source.width=128 --set source.height=96");
 }
 
-/// A path at which a program that replaces this one can read `bytes`: a file in memory that dies
-/// with it.
+/// A path where a program that replaces this one can read `bytes`: a file in its own memory.
 std::string handed_on(const std::string& bytes) {
   const int file = memfd_create("net.pt", 0);
   if (file < 0 || write(file, bytes.data(), bytes.size()) != ssize_t(bytes.size()))

@@ -127,8 +127,7 @@ int main_program(int argc, char** argv) {
   }
 }
 
-/// Without standard streams, the first files opened would take their numbers and receive progress
-/// and errors among their bytes.
+/// Without standard streams, the first opened files would take their numbers, and get their output.
 void open_standard_streams() {
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
     if (fcntl(stream, F_GETFD) < 0) (void)open("/dev/null", O_RDWR);  // takes the lowest number
@@ -150,8 +149,7 @@ void open_standard_streams() {
   _exit(kRunFailed);
 }
 
-/// Ends the program if a limit on address space leaves too little for the libraries, whose
-/// constructors would crash.
+/// Ends the program if a limit on address space leaves too little for the libraries' constructors.
 void require_address_space() {
   constexpr rlim_t kNeeded = 256 << 20;
   rlimit limit{};
@@ -181,8 +179,7 @@ void require(decltype(RLIMIT_STACK) what, rlim_t needed, int shift, const char* 
   _exit(kRunFailed);
 }
 
-/// Ends the program in a deleted folder, with a clear message: MKL's constructor would end it
-/// anyway.
+/// Ends the program in a deleted folder, with a clear message: MKL's constructor would end it.
 void require_folder() {
   char here[PATH_MAX];
   if (getcwd(here, sizeof here) || errno != ENOENT) return;
@@ -223,8 +220,7 @@ int main(int argc, char** argv) {
   using namespace millrace::cli;
   // Every step frees activations that the next one allocates again. By default the allocator
   // returns them to the system in between and page-faults them back: about 4 % of a step. While
-  // steps are recorded, however, recorded blocks lie between temporaries, whose holes would stay in
-  // a heap.
+  // recording, however, recorded blocks lie between temporaries, whose holes would stay in a heap.
   const bool records = is_run(argc, argv) || (argc > 1 && argv[1] == std::string_view("check"));
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_MMAP_THRESHOLD, records ? 64 << 10 : 32 << 20);

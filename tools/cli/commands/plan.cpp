@@ -24,8 +24,7 @@ struct PlanArguments {
   std::string overlap = "none";       ///< none | transfers | all
   double memory_gb = 0;               ///< per device; 0: no limit
   std::int64_t replay = 0;            ///< least number of samples to store; 0: none
-  /// Empty and 0: from the config; the machine is described by the options above. Schedules may be
-  /// "any".
+  /// Empty and 0: from the config; the options above describe the machine. Schedules may be "any".
   engine::plan::Request request{.schedules = {}, .microbatches = {}, .virtual_stages = {}};
   int frames = 1;            ///< graph.txt: frames that its figures cover
   std::string kind = "cpu";  ///< name for devices in the table

@@ -150,8 +150,7 @@ std::function<app::Config()> config_reader(const RunArguments& arguments, bool r
   };
 }
 
-/// Whether the user asked to stop while ranks wait for others; prints a line once if that takes
-/// long.
+/// Whether a stop was requested while ranks wait for others; prints a line once if that is long.
 app::Waits waits(bool quiet) {
   using Clock = std::chrono::steady_clock;
   return

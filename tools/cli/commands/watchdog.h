@@ -7,8 +7,7 @@
 namespace millrace::cli {
 
 /// systemd's notifications (Type=notify, WatchdogSec=). Notifies only if more frames were trained,
-/// so a stuck camera, stage or main thread leads to a restart. Does nothing without systemd. One
-/// thread.
+/// so a stuck camera, stage or main thread leads to a restart. No-op without systemd. One thread.
 class Watchdog {
  public:
   using Clock = std::chrono::steady_clock;
