@@ -145,8 +145,8 @@ std::unique_ptr<Layer> make_group_norm(std::int64_t groups, std::int64_t channel
       {.text = groups == channels ? "instancenorm" : "groupnorm " + to_string(groups),
        .parameters = {{"weight", {channels}, Init::ones}, {"bias", {channels}, Init::zeros}},
        .of = [=](Values x, Values p) {
-         // With channels-last memory, LibTorch 2.11 writes an input gradient that is not needed,
-         // as may be the case where a graph begins, to a null address.
+         // With channels-last memory, LibTorch 2.11 writes an unneeded input gradient, as at the
+         // beginning of a graph, to a null address.
          const bool copies =
              x[0].is_leaf() && x[0].suggest_memory_format() == at::MemoryFormat::ChannelsLast;
          return at::group_norm(copies ? x[0].clone(at::MemoryFormat::Contiguous) : x[0], groups,

@@ -12,17 +12,17 @@
 
 namespace millrace::stages {
 
-/// Of a sample; sizes are 0 if not known before the source is opened.
+/// Shape of a sample; sizes are 0 if not known before the source is opened.
 struct ImageShape {
   std::int64_t channels = 3;
   std::int64_t height = 0;
   std::int64_t width = 0;
-  std::vector<std::int64_t> sizes() const { return {1, channels, height, width}; }  ///< a tensor's
+  std::vector<std::int64_t> sizes() const { return {1, channels, height, width}; }  ///< as a tensor
   bool operator==(const ImageShape&) const = default;
 };
 
-/// What a network's output is compared with: the sample's shape, a number per class, numbers for
-/// each of the sample's pixels, or whatever the target is.
+/// The required output: the sample's shape, a number per class, numbers for each of the sample's
+/// pixels, or the shape of any target.
 enum class Gives { picture, vector, map, anything };
 
 /// How samples hold the stream's past, and what is predicted.
@@ -33,13 +33,13 @@ struct Forecast {
 
 using LayerValue = std::variant<std::int64_t, double, std::string>;
 
-/// One `[[model.layer]]` table: a type and those of its keys that are given.
+/// One `[[model.layer]]` table: a type and the keys that are set.
 struct LayerSpec {
   std::string type;  ///< see layer_types()
   std::map<std::string, LayerValue> keys = {};
   bool operator==(const LayerSpec&) const = default;
 
-  // Of a spec that is complete(): the value of a key of its type.
+  // The value of a key of its type, if the spec is complete().
   std::int64_t whole(const std::string& key) const { return std::get<std::int64_t>(keys.at(key)); }
   double number(const std::string& key) const { return std::get<double>(keys.at(key)); }
   const std::string& text(const std::string& key) const {
@@ -47,7 +47,7 @@ struct LayerSpec {
   }
 };
 
-/// Without weights and seed.
+/// The network, without weights and seed.
 struct ModelSpec {
   std::string preset = "partime-cnn";
   int layers = 10;
@@ -91,21 +91,21 @@ class Layer;
 /// A registered layer type.
 struct LayerType {
   std::string name;
-  std::string summary;  ///< what it computes of [1,C,H,W]
+  std::string summary;  ///< what it computes from [1,C,H,W]
   std::vector<LayerKey> keys;
-  /// As make_layer(), of a complete spec; `joined` is set if it takes `from`.
+  /// See make_layer(); the spec is complete, and `joined` is set if the type has the key `from`.
   std::unique_ptr<Layer> (*make)(const LayerSpec& spec, ImageShape& shape,
                                  const ImageShape* joined);
 };
 
-/// By name.
+/// Sorted by name.
 const std::vector<LayerType>& layer_types();
-/// Adds one, before other threads use the table. Throws std::invalid_argument if the name is taken.
+/// Adds a type before other threads use the table. Throws std::invalid_argument for a taken name.
 void add_layer_type(LayerType type);
 /// Throws std::invalid_argument for an unknown name.
 const LayerType& layer_type(const std::string& name);
 /// `spec` with the defaults of its type. Throws std::invalid_argument for an unknown type, a key
-/// that it does not take, a value out of range or a required key that is not given.
+/// that the type does not have, a value out of range or a missing required key.
 LayerSpec complete(LayerSpec spec);
 /// "out, kernel, stride"; "none".
 std::string keys_text(const LayerType& type);

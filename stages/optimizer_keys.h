@@ -1,5 +1,5 @@
-// The keys of [optimizer] that an update's formulas use: name, default, range, meaning. From an
-// entry follow the config key and the fields of OptimizerSpec and UpdateNumbers, also for a GPU's
+// The keys of [optimizer] that an update's formulas use: name, default, range, meaning. An entry
+// yields the config key and the fields of OptimizerSpec and UpdateNumbers, also for a GPU's
 // compiler.
 #pragma once
 

@@ -48,10 +48,10 @@ struct CorrectionSpec {
   std::string kind = "none";  ///< see correction_names()
   std::int64_t anneal = 300;  ///< pipemare: updates until the full rate is reached
   double lambda = 2.0;        ///< dc-asgd: strength
-  double decay = 0.5;  ///< discrepancy: what is left of a change of the weights after a delay
-  int kernel = 5;      ///< local, deep-supervision: size of the auxiliary heads' kernel
-  double rate = 3.0;   ///< local, deep-supervision: the heads' rate over the stage's
-  /// deep-supervision: of the gradient from downstream beside the head's, over sqrt(1 + its age)
+  double decay = 0.5;         ///< discrepancy: factor on a change of the weights after a delay
+  int kernel = 5;             ///< local, deep-supervision: size of the auxiliary heads' kernel
+  double rate = 3.0;          ///< local, deep-supervision: the heads' rate over the stage's
+  /// deep-supervision: weight of downstream's gradient relative to the head's, over sqrt(1 + age)
   double weight = 0.87;
 
   double downstream_weight(const Delay& delay) const {
@@ -71,7 +71,7 @@ struct LossTerm {
   bool operator==(const LossTerm&) const = default;
 };
 
-/// A sum of losses; by default, or made of a name, of one.
+/// A sum of losses; by default, or from a name, a single one.
 struct LossSpec {
   std::vector<LossTerm> terms;
   LossSpec() noexcept : terms(1) {}

@@ -1,4 +1,4 @@
-// The operations of step programs, and what is chosen by their times.
+// The operations of step programs, and choices by their times.
 #pragma once
 
 #include <functional>
@@ -31,12 +31,12 @@ double sgemm_flops();
 /// stage of one layer learns no more than the head before it. Not if the options' cut does already.
 std::vector<double> cuttable(const TrainerOptions& options, std::vector<double> costs);
 
-/// What each module costs as its own step program, in ms.
+/// Milliseconds of each module's own step program.
 std::vector<double> module_times_by_programs(TrainerOptions options, int threads = 1);
 
-/// Chooses the threads that were left open, the cut for stages of unequal threads if it was, and
-/// then their cores, by the modules' times as step programs. False if there is nothing to choose:
-/// then open stages have one thread, and the cut is unchanged.
+/// Chooses unset threads, an unset cut for stages of unequal threads, and then their cores, by the
+/// modules' times as step programs. False if there is nothing to choose: then such stages have one
+/// thread, and the cut is unchanged.
 bool balance_threads(TrainerOptions& options);
 
 }  // namespace millrace::engine

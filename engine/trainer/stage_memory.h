@@ -14,9 +14,9 @@ struct StageMemory {
   std::int64_t optimizer = 0;    ///< the optimizer's state
   std::int64_t gradients = 0;    ///< sums, until the update
   std::int64_t activations = 0;  ///< peak, between forward and backward
-  std::int64_t cuts = 0;     ///< activations and their gradients that it leaves for its neighbours
-  std::int64_t scratch = 0;  ///< what a step program's operations share; not of a GPU's
-  std::int64_t samples = 0;  ///< inputs of the first stage, targets and predictions of the last
+  std::int64_t cuts = 0;         ///< activations and gradients that it leaves for its neighbours
+  std::int64_t scratch = 0;      ///< shared by a step program's operations; 0 on a GPU
+  std::int64_t samples = 0;      ///< inputs of the first stage, targets and predictions of the last
   std::int64_t total() const {
     return weights + stashes + optimizer + gradients + activations + cuts + scratch + samples;
   }
@@ -26,10 +26,10 @@ struct PredictedStage {
   StageMemory memory;
   std::vector<capture::OperationInfo> operations;  ///< of its step program
 };
-/// The stages of a run on cores, found by recording one sample's step of each. Without a cut: with
-/// one that gives each stage as many modules.
+/// The stages of a run on cores, found by recording one sample's step of each. Without a cut, all
+/// stages have the same number of modules.
 std::vector<PredictedStage> predict_stages(TrainerOptions options);
-/// The operations of all.
+/// The operations of all stages.
 std::vector<capture::OperationInfo> operations_of(const std::vector<PredictedStage>& stages);
 
 }  // namespace millrace::engine

@@ -69,7 +69,7 @@ void set_up_part(GstBin*, GstBin*, GstElement* element, gpointer) {
   }
 }
 
-// A recording's codec may change midway: the new decoder takes the place of the first.
+// A recording's codec may change midway: the new decoder replaces the first.
 void on_decoded(GstElement*, GstPad* pad, gpointer converter) {
   const GstOwned<GstPad> to(gst_element_get_static_pad(GST_ELEMENT(converter), "sink"));
   if (!gst_pad_is_linked(to.get())) gst_pad_link(pad, to.get());

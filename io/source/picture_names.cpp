@@ -24,7 +24,7 @@ std::string ending_of(const fs::path& path) {
   return ending;
 }
 
-/// By its ending, also of those that cannot be read: they are named, not skipped.
+/// Judges by the ending. Includes formats that cannot be read, to name them instead of skipping.
 bool is_picture(const fs::path& path) {
   static const std::set<std::string> endings = {
       ".apng", ".avif", ".bmp", ".cur",  ".dds", ".dib",  ".exr",  ".gif", ".hdr", ".heic",

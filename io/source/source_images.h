@@ -32,10 +32,10 @@ struct Numbers {
 /// Counts the existing files from number `least` on.
 Numbers numbers_from(const NumberedName& name, std::int64_t least);
 
-/// Whether its ending is that of a single picture.
+/// Whether it has a single picture's ending.
 bool is_still(const std::filesystem::path& path);
 
-/// By its name's first character, as other programs take it.
+/// Whether its name begins with a dot.
 bool is_hidden(const std::filesystem::path& path);
 
 }  // namespace millrace::io

@@ -35,7 +35,7 @@ void require_readable_file(const SourceOptions& options, const std::string& path
 std::unique_ptr<Source> open_file(const SourceOptions& options) {
   const std::string path = file_path(split_uri(options.uri));
   require_readable_file(options, path);
-  // OpenCV turns pictures as EXIF says.
+  // OpenCV turns pictures by their EXIF.
   if (is_still(path) && path.find('%') == path.npos) {
     SourceOptions picture = options;
     picture.uri = "images:" + path;

@@ -43,7 +43,7 @@ class GivenFrames {
   std::optional<GivenFrame> next(std::chrono::milliseconds patience);
   bool over() const { return over_; }
   double fps() const { return intake_.info.fps; }  ///< 0: unknown
-  /// Of the latest frame: outages and a loop's seams begin another.
+  /// The latest frame's segment: outages and the restarts of a loop begin another.
   std::int64_t segment() const { return segment_; }
 
  private:
@@ -58,7 +58,7 @@ struct GivenResult {
   std::int64_t frame = -1;  ///< give()'s return value
   float loss = 0;           ///< before the update; NaN: no target
   engine::Clock::time_point given;
-  at::Tensor picture;     ///< [C,H,W]: what was to be predicted, else the input; undefined: unknown
+  at::Tensor picture;     ///< [C,H,W]: the frame to predict, or the input; undefined: unknown
   at::Tensor prediction;  ///< [C,H,W], as in prediction_shape(); allocated by the last stage
   double novelty = 0;     ///< Novelty::deviation()
   std::string event;      ///< JSON of the event that begins here; "": none

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pages
 
-# Of Okabe and Ito: colour-blind people tell them apart.
+# Okabe and Ito's colours, which colour-blind people can distinguish.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 STYLE = {"axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "axes.titlelocation": "left",
          "axes.titleweight": "bold", "legend.frameon": False}
@@ -54,7 +54,7 @@ def over_pytorch(axes, machine, rows):
 
 
 def framerate(axes, results):
-    """Of recorded steps; frames per second if PyTorch was not run."""
+    """Recorded steps; frames per second if PyTorch was not run."""
     rivals = {(row["network"], row["size"]): row["pytorch_ms"] / 1e3 for row in results.get("pytorch", []) if row["pytorch_ms"]}
     rows = []
     for arm in results["arms"]:

@@ -198,7 +198,7 @@ std::string range_text(const Range& range) {
          std::to_string(std::int64_t(range.most));
 }
 
-/// Nothing if it is no number and no text.
+/// Nothing if `value` is neither a number nor text.
 std::optional<stages::LayerValue> layer_value(const toml::node& node) {
   if (const auto whole = node.value_exact<std::int64_t>()) return *whole;
   if (const auto number = node.value_exact<double>()) return *number;
@@ -261,7 +261,7 @@ stages::LayerSpec read_layer(const toml::table& table) {
     if (!value) throw std::invalid_argument(name + " must be a number or a text");
     layer.keys.emplace(name, *value);
   }
-  complete(layer);  // or it says what is wrong
+  complete(layer);  // or throws what is wrong
   return layer;
 }
 

@@ -138,8 +138,7 @@ struct Records {
   /// Why checkpoint or log can't be written now; "": they can, or there are none. Any thread.
   std::string checkpoint_error() const { return checkpointer ? checkpointer->error() : ""; }
   std::string log_error() const { return lines ? lines->error() : ""; }
-  /// The newest picture of a sample: the frame that was to be predicted, or the input. Null: it has
-  /// not come.
+  /// The newest picture of a sample: the frame to predict, or the input. Null: it has not arrived.
   const float* newest(engine::Sample& sample) const;
 
   Observers observers;

@@ -61,7 +61,7 @@ std::vector<engine::PredictedStage> predicted(const engine::TrainerOptions& opti
   return engine::predict_stages(options);
 }
 
-/// Prints what step programs leave to LibTorch, per stage if the cut is known.
+/// Prints the operators that step programs leave to LibTorch, per stage if the cut is known.
 void describe_programs(const engine::TrainerOptions& options,
                        const std::vector<engine::PredictedStage>& stages) {
   const auto print = [](const std::string& who, const auto& operations) {
@@ -76,7 +76,7 @@ void describe_programs(const engine::TrainerOptions& options,
     print("stage " + std::to_string(i) + " leaves", stages[i].operations);
 }
 
-/// Prints what stages on cores would take.
+/// Prints the memory that stages on cores would use.
 void describe_memory(const engine::TrainerOptions& options,
                      const std::vector<engine::PredictedStage>& stages) {
   const auto on_core = [](const engine::Device& device) { return !device.cuda; };
@@ -131,7 +131,7 @@ void print_replay(const app::Config& config, const engine::TrainerOptions& optio
   if (replay != "none") std::cout << "#   replay " << replay << "\n";
 }
 
-/// Prints what would be learned from. Throws ConfigError for a malformed URI.
+/// Prints the source. Throws ConfigError for a malformed URI.
 void describe_source(const app::Config& config) {
   const auto check = [&](const char* key, const std::string& uri) {
     io::SourceOptions options = app::source_options(config);

@@ -1,4 +1,4 @@
-"""Results as pictures, and how far a loop has come."""
+"""Results as pictures, and the progress of a loop."""
 
 from __future__ import annotations
 
