@@ -114,6 +114,9 @@ class GStreamerSource : public Source {
     }
     info_.caps = own_caps(caps);
     info_.live = is_live();
+    // A live playlist's parts have many frames each, which come at once.
+    if (info_.live && reads_playlist(parts_.pipeline.get()))
+      g_object_set(parts_.sink, "sync", TRUE, nullptr);
     // Among live streams, only a recording on an RTSP server has a duration.
     const bool lasts = !info_.live || split_uri(options_.uri).is_rtsp();
     info_.duration_s = lasts ? duration() : 0.0;

@@ -93,6 +93,10 @@ class WebCameras(NetworkTest):
         (self.folder / "live.m3u8").write_text(LIST + "#EXTINF:1,\na.ts\n")
         for name, live in (("good", "no"), ("live", "yes")):
             self.assertIn(f"live       {live}\n", self.succeed("inspect", f"{self.server.url}/{name}.m3u8").out)
+        self.encode("slow.ts", "-vf", "setpts=5*PTS", "-r", "5")
+        (self.folder / "live.m3u8").write_text(LIST + "#EXTINF:4,\nslow.ts\n")
+        report, _ = self.learn_frames(10, f"{self.server.url}/live.m3u8", source={"pace": "auto", "drop": "auto"})
+        self.assertLess(report["frames"]["dropped"], 10, "a part has many frames, each with its own time")
         other = web_camera(self, self.folder)
         for name, text in ELSEWHERE.items():
             for where in (other.url, f"file://{self.folder}"):
