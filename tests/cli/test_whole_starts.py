@@ -8,6 +8,11 @@ import unittest
 from program import BAD_USAGE, DONE, FAILED, MILLRACE, CliTest, start
 
 
+def run_within(limit, value):
+    return subprocess.run([MILLRACE, "run", "--quiet", "--frames", "3", "--set", "source.uri=synth:shapes"],
+                          preexec_fn=lambda: resource.setrlimit(limit, (value, value)), capture_output=True, text=True, timeout=120)
+
+
 class WholeStarts(CliTest):
     def test_every_command_starts_and_ends_by_itself(self):
         plan = self.folder / "plan.json"
@@ -31,8 +36,7 @@ class WholeStarts(CliTest):
     def test_too_low_a_limit_ends_in_a_line(self):
         for limit, value, line in ((resource.RLIMIT_STACK, 64 << 10, "a thread's stack may take 64 KiB (ulimit -s): raise it to 1024"),
                                    (resource.RLIMIT_NOFILE, 8, "open files may be 8 (ulimit -n): raise it to 32")):
-            done = subprocess.run([MILLRACE, "run", "--quiet", "--frames", "3", "--set", "source.uri=synth:shapes"],
-                                  preexec_fn=lambda: resource.setrlimit(limit, (value, value)), capture_output=True, text=True, timeout=120)
+            done = run_within(limit, value)
             self.assertEqual((done.returncode, done.stderr), (FAILED, f"millrace: error: {line}\n"))
 
     def test_a_deleted_folder_ends_in_a_line(self):
@@ -46,9 +50,7 @@ class WholeStarts(CliTest):
     def test_too_little_address_space_ends_in_a_line(self):
         told = ""
         for limit in range(512 << 20, 6 << 30, 512 << 20):
-            done = subprocess.run([MILLRACE, "run", "--quiet", "--frames", "3", "--set", "source.uri=synth:shapes"],
-                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-                                  capture_output=True, text=True, timeout=120)
+            done = run_within(resource.RLIMIT_AS, limit)
             if done.returncode == DONE:
                 break
             self.assertIn(done.returncode, (FAILED, 127), done)  # 127: the loader's

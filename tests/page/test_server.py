@@ -75,10 +75,9 @@ class Admission(PlayTest):
     def test_head_is_get_without_a_body(self):
         play = self.play(token=TOKEN)
         self.assertEqual(play.status("/state", "HEAD"), 401)
-        for path in (*PATHS, "/control", "/nothing"):
-            if path.startswith("/picture/"):
-                self.assertEqual(play.status(path, "HEAD", Authorization="Bearer " + TOKEN), 200, path)
-                continue
+        for path in PATHS[-5:]:  # endless ones
+            self.assertEqual(play.status(path, "HEAD", Authorization="Bearer " + TOKEN), 200, path)
+        for path in (*PATHS[:-5], "/control", "/nothing"):
             asked = [play.ask(path, method, Authorization="Bearer " + TOKEN) for method in ("GET", "HEAD")]
             self.assertEqual((asked[1][0], asked[1][1].keys(), asked[1][2]), (asked[0][0], asked[0][1].keys(), ""), path)
 
