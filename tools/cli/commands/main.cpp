@@ -168,8 +168,8 @@ void require_address_space() {
   _exit(kRunFailed);
 }
 
-/// Ends the program if the limit on `what` is too low for the libraries, which would crash or
-/// complain without end. Prints it in units of 2^`shift`, as `option` sets it.
+/// Ends the program if the limit on `what` is below what libraries need, which would crash or
+/// complain line after line. Both are told in units of 2^`shift`, as the option sets them.
 void require(decltype(RLIMIT_STACK) what, rlim_t needed, int shift, const char* text,
              const char* option) {
   rlimit limit{};
