@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <utility>
-#include <vector>
 
 #include "engine/monitor/loss_history.h"
 
@@ -51,15 +49,8 @@ TEST(Histogram, CountsWhatTookAtMostSoLong) {
   EXPECT_EQ(h.at_most(1'024), 4);
   EXPECT_EQ(h.at_most(2'048), 6);
   EXPECT_EQ(h.at_most(268e9), 8);
-  EXPECT_EQ(h.count(), 8);
-}
-
-TEST(Histogram, TakesAnyDuration) {
-  Histogram h;
-  for (const std::int64_t ns :
-       {std::int64_t(-5), std::int64_t(0), std::int64_t(63), std::int64_t(64), INT64_MAX})
-    h.record(ns);
-  EXPECT_EQ(h.count(), 5);
+  h.record(INT64_MAX);
+  EXPECT_EQ(h.count(), 9);
   EXPECT_EQ(Histogram().median_ms(), 0.0);
 }
 
@@ -78,13 +69,10 @@ TEST(Monitor, VerdictIsTheSlowestStageWithItsHandOff) {
   EXPECT_EQ(r.bottleneck_stage, 1);
   EXPECT_FALSE(r.holds);
   EXPECT_EQ(r.misses, (std::vector<std::int64_t>{0, 50}));
-}
-
-TEST(Monitor, WaitingCostsNobody) {
-  Monitor monitor({1}, 100.0);
-  play(monitor.meter(0), 20, 0ms, 500ms, 1ms);
-  EXPECT_TRUE(monitor.read().holds);
-  EXPECT_NEAR(monitor.read().bottleneck, 1.0, 0.01);
+  Monitor waits({1}, 100.0);
+  play(waits.meter(0), 20, 0ms, 500ms, 1ms);
+  EXPECT_TRUE(waits.read().holds) << "waiting costs nobody";
+  EXPECT_NEAR(waits.read().bottleneck, 1.0, 0.01);
 }
 
 TEST(Monitor, WaitingForATargetMakesNoFrameLate) {

@@ -18,29 +18,20 @@ Reading reading(double bottleneck_ms, double fps) {
 }
 
 TEST(RealTime, HoldsWhenEveryFrameWasLearnedFromAndStagesMeetTheBudget) {
-  const Verdict verdict = judge(reading(25, 25), {.received = 250, .trained = 250}, 10, false);
-  EXPECT_TRUE(verdict.judged && verdict.holds);
-  EXPECT_NE(verdict.reason.find("every frame"), std::string::npos) << verdict.reason;
-}
-
-TEST(RealTime, FailsByOneDroppedFrame) {
-  const FrameCounts window{.received = 251, .trained = 250, .dropped = 1};
-  const Verdict verdict = judge(reading(25, 25), window, 10, false);
-  EXPECT_FALSE(verdict.holds);
-  EXPECT_EQ(verdict.reason, "of 251 frames in the last 10 s 1 dropped");
-}
-
-TEST(RealTime, FailsByFramesThatWerePredictedOnly) {
-  const FrameCounts window{.received = 300, .trained = 100, .dropped = 200, .predicted_only = 190};
-  const Verdict verdict = judge(reading(25, 25), window, 10, false);
-  EXPECT_FALSE(verdict.holds);
-  EXPECT_EQ(verdict.reason,
+  const auto of = [](const FrameCounts& window, double ms = 25, bool late = false, double fps = 25) {
+    return judge(reading(ms, fps), window, 10, late);
+  };
+  const Verdict all = of({.received = 250, .trained = 250});
+  EXPECT_TRUE(all.judged && all.holds);
+  EXPECT_NE(all.reason.find("every frame"), std::string::npos) << all.reason;
+  const Verdict predicted =
+      of({.received = 300, .trained = 100, .dropped = 200, .predicted_only = 190});
+  EXPECT_FALSE(predicted.holds);
+  EXPECT_EQ(predicted.reason,
             "of 300 frames in the last 10 s 10 dropped, 190 predicted and not learned from");
-}
-
-TEST(RealTime, FailsByASlowStageAndWhileLate) {
-  EXPECT_FALSE(judge(reading(41, 25), {.trained = 10}, 1, false).holds);
-  EXPECT_FALSE(judge(reading(39, 25), {.trained = 10}, 1, true).holds);
+  EXPECT_FALSE(of({.trained = 10}, 41).holds);
+  EXPECT_FALSE(of({.trained = 10}, 39, true).holds);
+  EXPECT_FALSE(of({.dropped = 5}, 25, false, 0).judged) << "without a rate";
 }
 
 TEST(RealTime, TheLineOfProgressTellsWhatTheFiguresDoNot) {
@@ -54,36 +45,22 @@ TEST(RealTime, TheLineOfProgressTellsWhatTheFiguresDoNot) {
       << line(25, 1);
 }
 
-TEST(RealTime, WithoutARateThereIsNoVerdict) {
-  const Verdict verdict = judge(reading(25, 0), {.dropped = 5}, 1, false);
-  EXPECT_FALSE(verdict.judged);
-}
-
 TEST(RealTime, NothingHoldsBeforeAFrameOrOnceNoneComes) {
   RealTime real_time;
   Clock::time_point now{};
   EXPECT_FALSE(real_time.verdict(reading(1, 25)).holds);
   real_time.note({.received = 1}, false, now);
-  EXPECT_FALSE(real_time.verdict(reading(1, 25)).holds);
+  EXPECT_FALSE(real_time.verdict(reading(1, 25)).holds || real_time.began());
+  EXPECT_EQ(real_time.verdict(reading(1, 25)).reason, "no frame was learned from yet");
   real_time.note({.received = 2, .trained = 2}, false, now += 1s);
-  EXPECT_TRUE(real_time.verdict(reading(1, 25)).holds);
+  EXPECT_TRUE(real_time.verdict(reading(1, 25)).holds && real_time.began());
+  EXPECT_EQ(real_time.verdict(reading(1, 25)).window.trained, 2);
   for (int second = 0; second < 5; ++second)
     real_time.note({.received = 2, .trained = 2}, false, now += 1s);
   EXPECT_TRUE(real_time.verdict(reading(1, 0.5)).holds) << "one frame in two seconds";
   const Verdict verdict = real_time.verdict(reading(1, 25));
   EXPECT_FALSE(verdict.judged || verdict.holds);
   EXPECT_NE(verdict.reason.find("no frame was learned from"), std::string::npos) << verdict.reason;
-}
-
-TEST(RealTime, BeganWithTheFirstFrameLearnedFrom) {
-  RealTime real_time;
-  Clock::time_point now{};
-  real_time.note({.received = 3}, false, now);
-  EXPECT_FALSE(real_time.began());
-  EXPECT_EQ(real_time.verdict(reading(1, 25)).reason, "no frame was learned from yet");
-  real_time.note({.received = 3, .trained = 3}, false, now += 20ms);
-  EXPECT_TRUE(real_time.began());
-  EXPECT_EQ(real_time.verdict(reading(1, 25)).window.trained, 3);
 }
 
 TEST(RealTime, ForgetsWhatIsOlderThanItsWindowAndWhileThePipelineFilled) {

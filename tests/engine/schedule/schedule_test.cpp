@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <stdexcept>
 
 #include "engine/schedule/registry.h"
@@ -68,28 +67,19 @@ TEST(Generators, WriteTheStaircasesOfTheirPapers) {
        "F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3 U3 F4"});
 }
 
-TEST(Pipedream, KeepsAsManyVersionsAsItsRuleAsksFor) {
+TEST(Pipedream, KeepsVersionsByItsRuleAndDealsSamplesToReplicas) {
   using Versions = std::vector<int>;
   EXPECT_EQ(make_schedule("pipedream", {.stages = 3}).versions, (Versions{3, 2, 1}));
   EXPECT_EQ(make_schedule("pipedream", {.stages = 3, .vertical_sync = true}).versions,
             (Versions{3, 3, 3}));
-}
-
-TEST(ReplicatedPipedream, DealsSamplesToReplicas) {
   const Schedule s = make_schedule("pipedream", {.stages = 2, .replicas = {2, 1}});
-  EXPECT_EQ(s.versions, (std::vector<int>{2, 1}));
+  EXPECT_EQ(s.versions, (Versions{2, 1}));
   EXPECT_EQ(s.samples_an_update(0), 2);
   EXPECT_EQ(s.trained(7), 6);
   EXPECT_EQ(s.replica_of(0, 5), 1);
   EXPECT_EQ(s.replica_id(1, 0), 2);
   EXPECT_EQ(workers_of_replicas(s), (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(gradient_ages(s), (std::vector<std::int64_t>{2, 0}));
-}
-
-TEST(ReplicatedPipedream, WithOneReplicaIsPipedream) {
-  const Schedule s = make_schedule("pipedream", {.stages = 3, .replicas = {1, 1, 1}});
-  EXPECT_EQ(s.workers[0].period, make_schedule("pipedream", {.stages = 3}).workers[0].period);
-  EXPECT_EQ(s.samples_an_update(0), 1);
 }
 
 TEST(StageNeeds, FollowFromTheActions) {
@@ -133,24 +123,11 @@ TEST(GradientAges, FollowFromTheActions) {
   EXPECT_EQ(own_gradient_ages(make_schedule("pipedream", {.stages = 3})), (Ages{2, 1, 0}));
 }
 
-TEST(Programs, EndWhenEveryActionIsBeyondTheStream) {
-  const Schedule s = make_schedule("partime", {.stages = 2});
-  EXPECT_FALSE(s.workers[0].over(0, 1));
-  EXPECT_TRUE(s.workers[0].over(0, 0));
-  EXPECT_TRUE(s.workers[0].over(2, 2));
-  EXPECT_FALSE(s.workers[0].over(2, 3));
-}
-
-TEST(ScheduleTable, SaysWhatItsGeneratorsWrite) {
+TEST(ScheduleTable, HoldsEachNameOnceAndSaysWhatItsGeneratorWrites) {
   for (const ScheduleEntry& entry : schedule_table()) {
     const Schedule schedule = make_schedule(entry.name, {.stages = 4, .microbatches = 4});
     EXPECT_EQ(entry.minibatches, schedule.group > 1) << entry.name;
     EXPECT_EQ(entry.flushes, schedule.flushes()) << entry.name;
-  }
-}
-
-TEST(ScheduleTable, HoldsEachNameOnce) {
-  for (const ScheduleEntry& entry : schedule_table()) {
     EXPECT_STREQ(schedule_entry(entry.name).summary, entry.summary);
     EXPECT_THROW(register_schedule(entry), std::invalid_argument) << entry.name;
   }

@@ -103,13 +103,6 @@ TEST(Simulation, LeavesOutATrailingMinibatch) {
   EXPECT_EQ(s.samples, 8);
 }
 
-TEST(Simulation, SaysWhetherItsPeriodIsSettled) {
-  const auto costs = equal_costs(8, {1, 1, 1, 0});
-  const Schedule schedule = make_schedule("partime", {.stages = 8});
-  EXPECT_FALSE(simulate(schedule, {.samples = 16, .stages = costs}).settled);
-  EXPECT_TRUE(simulate(schedule, {.samples = 64, .stages = costs}).settled);
-}
-
 TEST(Simulation, SpansAreNanosecondsOfComputing) {
   std::vector<plan::StageCosts> costs = equal_costs(2, {1.5, 1, 1, 0});
   SimulationInput input = {.samples = 1, .stages = costs, .events = true};
@@ -145,21 +138,15 @@ TEST(Simulation, RefusesWhatMakesNoSense) {
   refuses([](auto& i) { i.machine.levels[0].link.latency_ms = -1; });
 }
 
-TEST(Simulation, FindsADeadlock) {
-  Schedule schedule = make_schedule("sequential", {.stages = 2});
-  std::swap(schedule.workers[0].period[0], schedule.workers[0].period[1]);
-  EXPECT_EQ(complaint<std::logic_error>([&] {
-              simulate(schedule, {.samples = 2, .stages = equal_costs(2, {1, 1, 1, 0})});
-            }),
+TEST(Simulation, FindsADeadlockAndAMessageOutOfOrder) {
+  const auto fault = [](Schedule schedule, std::size_t worker) {
+    std::swap(schedule.workers[worker].period[0], schedule.workers[worker].period[1]);
+    return complaint<std::logic_error>(
+        [&] { simulate(schedule, {.samples = 2, .stages = equal_costs(2, {1, 1, 1, 0})}); });
+  };
+  EXPECT_EQ(fault(make_schedule("sequential", {.stages = 2}), 0),
             "schedule sequential deadlocks: worker 0 waits before 0B0");
-}
-
-TEST(Simulation, FindsAMessageOutOfOrder) {
-  Schedule schedule = make_schedule("gpipe", {.stages = 2, .microbatches = 2});
-  std::swap(schedule.workers[1].period[0], schedule.workers[1].period[1]);
-  EXPECT_EQ(complaint<std::logic_error>([&] {
-              simulate(schedule, {.samples = 2, .stages = equal_costs(2, {1, 1, 1, 0})});
-            }),
+  EXPECT_EQ(fault(make_schedule("gpipe", {.stages = 2, .microbatches = 2}), 1),
             "receives what belongs to sample 0");
 }
 

@@ -30,18 +30,15 @@ TEST(TimelineText, ShowsHandOffs) {
             "a character is 0.333 ms; shown are 6.667 of 6.667 ms, 2 of 2 workers\n");
 }
 
-TEST(TimelineText, ShowsTheBeginningThatFits) {
+TEST(TimelineText, ShowsTheBeginningThatFitsInATerminalsColours) {
   const Schedule schedule = make_schedule("partime", {.stages = 8});
   const std::string text = timeline_text(schedule, simulated(schedule, 200), 60, 3);
   EXPECT_EQ(count(text, "\n"), 4);
   EXPECT_EQ(text.find('\n'), 60u);
   EXPECT_NE(text.find("3 of 8 workers"), std::string::npos);
-}
-
-TEST(TimelineText, ColoursAreATerminals) {
-  const Schedule schedule = make_schedule("gpipe", {.stages = 1, .microbatches = 1});
-  const std::string text = timeline_text(schedule, simulated(schedule, 1), 80, 32, true);
-  EXPECT_NE(text.find("stage 0 \x1b[34mF0-\x1b[33mB0-\x1b[0m\n"), std::string::npos) << text;
+  const Schedule one = make_schedule("gpipe", {.stages = 1, .microbatches = 1});
+  const std::string colours = timeline_text(one, simulated(one, 1), 80, 32, true);
+  EXPECT_NE(colours.find("stage 0 \x1b[34mF0-\x1b[33mB0-\x1b[0m\n"), std::string::npos) << colours;
 }
 
 TEST(Utilisation, OfManyWorkersIsAMean) {
@@ -77,16 +74,12 @@ TEST(TimelineSvg, SaysWhatItLeavesOut) {
   EXPECT_GT(count(svg, "class=\"H\""), 10);
 }
 
-TEST(TimelineSvg, EndsWhenItShould) {
+TEST(TimelineSvg, EndsWhenItShouldAndItsTitleMayHoldAnything) {
   const Schedule schedule = make_schedule("gpipe", {.stages = 1, .microbatches = 8});
-  const std::string svg = timeline_svg(schedule, simulated(schedule, 8), {.until_ms = 3.5});
+  const std::string svg = timeline_svg(schedule, simulated(schedule, 8),
+                                       {.title = "<a&b>\n\xff", .until_ms = 3.5});
   EXPECT_EQ(count(svg, "class=\"F\""), 4 + 1);
   EXPECT_NE(svg.find("first 3.5 of 16 ms"), std::string::npos);
-}
-
-TEST(TimelineSvg, ATitleMayHoldAnything) {
-  const Schedule schedule = make_schedule("gpipe", {.stages = 1, .microbatches = 1});
-  const std::string svg = timeline_svg(schedule, simulated(schedule, 1), {.title = "<a&b>\n\xff"});
   EXPECT_NE(svg.find("&lt;a&amp;b&gt;??"), std::string::npos);
 }
 
