@@ -57,10 +57,7 @@ TEST(HistoryJson, RowsHaveAColumnEach) {
   EXPECT_EQ(history["recent"][0][1], 7);
   EXPECT_EQ(history["columns"].back(), "deviation");
   EXPECT_EQ(history["recent"][0].back(), 4.5);
-}
-
-TEST(Peak, ALookShowsTheStrangestFrameSinceTheLastOne) {
-  Peak peak;
+  Peak peak;  // a look shows the strangest frame since the last one
   for (const double deviation : {1.0, 3.5, 0.5}) peak.see(deviation);
   EXPECT_EQ(peak.take(), 3.5);
   peak.see(0.5);
@@ -85,15 +82,16 @@ TEST(HealthJson, AStreamStallsByItsOwnPace) {
   EXPECT_TRUE(stalled(10, 60));
 }
 
+std::string status_of(const Live& live) {
+  const Health health = health_json(live);
+  return json::parse(health.text)["status"].get<std::string>() + (health.ok ? " 200" : " 503");
+}
+
 TEST(HealthJson, SaysWhatIsWrong) {
   Trend trend;
   Clock::time_point now{};
   Snapshot s = snapshot();
-  const auto status = [&] {
-    now += std::chrono::seconds(6);
-    const Health health = health_json(trend.add(s, now));
-    return json::parse(health.text)["status"].get<std::string>() + (health.ok ? " 200" : " 503");
-  };
+  const auto status = [&] { return status_of(trend.add(s, now += std::chrono::seconds(6))); };
   s.frames.trained = 0;
   EXPECT_EQ(status(), "starting 503");
   s.frames.trained = 5;
@@ -124,9 +122,7 @@ TEST(HealthJson, ARunThatWaitsForLabelsIsWell) {
   s.frames.trained = 0;
   s.frames.without_target = 50;
   const auto status = [&](int seconds) {
-    const Health health =
-        health_json(trend.add(s, Clock::time_point() + std::chrono::seconds(seconds)));
-    return json::parse(health.text)["status"].get<std::string>() + (health.ok ? " 200" : " 503");
+    return status_of(trend.add(s, Clock::time_point() + std::chrono::seconds(seconds)));
   };
   EXPECT_EQ(status(1), "waiting for labels 200");
   EXPECT_EQ(status(60), "stalled 503") << "nor do frames come";
@@ -135,11 +131,10 @@ TEST(HealthJson, ARunThatWaitsForLabelsIsWell) {
 TEST(Obey, TakesCommandsAndRefusesTheRest) {
   double set = 0;
   Controls controls({.set_learning_rate = [&](double rate) { set = rate; }});
-  EXPECT_EQ(obey(R"({"action": "pause"})", controls), "");
-  EXPECT_TRUE(controls.paused());
-  EXPECT_EQ(obey(R"({"action": "resume"})", controls), "");
-  EXPECT_FALSE(controls.paused());
-  EXPECT_EQ(obey(R"({"action": "save"})", controls), "");
+  for (const std::string action : {"pause", "resume", "save"}) {
+    EXPECT_EQ(obey("{\"action\": \"" + action + "\"}", controls), "");
+    EXPECT_EQ(controls.paused(), action == "pause");
+  }
   EXPECT_TRUE(controls.take_save());
   EXPECT_EQ(obey(R"({"learning_rate": 0.5})", controls), "");
   EXPECT_EQ(set, 0.5);
@@ -168,29 +163,21 @@ TEST(Obey, TakesCommandsAndRefusesTheRest) {
 
 TEST(Metrics, CountersAndHistograms) {
   const std::string text = metrics_text(snapshot(), 4);
-  const auto has = [&](const std::string& line) {
+  for (const std::string line :
+       {"# TYPE millrace_frames_trained_total counter", "millrace_frames_trained_total 7",
+        "millrace_unexpected_frames_total 12", "millrace_unexpected_events_total 3",
+        "millrace_loss_deviation 4.5", "millrace_learning_rate 0.0005",
+        "millrace_roll_backs_total 2", "# TYPE millrace_stage_seconds histogram",
+        R"(millrace_stage_seconds_bucket{stage="0",device="cpu:0",le="0.008192"} 0)",
+        R"(millrace_stage_seconds_bucket{stage="0",device="cpu:0",le="0.016384"} 5)",
+        R"(millrace_stage_seconds_bucket{stage="0",device="cpu:0",le="+Inf"} 5)",
+        R"(millrace_stage_seconds_count{stage="0",device="cpu:0"} 5)",
+        R"(millrace_updates_total{stage="1",device="odd \"one\"\n"} 0)",
+        "millrace_latency_seconds_count 7", R"(millrace_loss{predictor="network"} 0.123456789)",
+        R"(millrace_events_by_reason_total{reason="local"} 2)", "millrace_write_trouble 0",
+        "millrace_checkpoints_failed_total 2", "millrace_viewers 4"})
     EXPECT_NE(text.find("\n" + line + "\n"), std::string::npos) << line << "\n" << text;
-  };
-  has("# TYPE millrace_frames_trained_total counter");
-  has("millrace_frames_trained_total 7");
-  has("millrace_unexpected_frames_total 12");
-  has("millrace_unexpected_events_total 3");
-  has("millrace_loss_deviation 4.5");
-  has("millrace_learning_rate 0.0005");
-  has("millrace_roll_backs_total 2");
-  has("# TYPE millrace_stage_seconds histogram");
-  has(R"(millrace_stage_seconds_bucket{stage="0",device="cpu:0",le="0.008192"} 0)");
-  has(R"(millrace_stage_seconds_bucket{stage="0",device="cpu:0",le="0.016384"} 5)");
-  has(R"(millrace_stage_seconds_bucket{stage="0",device="cpu:0",le="+Inf"} 5)");
-  has(R"(millrace_stage_seconds_count{stage="0",device="cpu:0"} 5)");
-  has(R"(millrace_updates_total{stage="1",device="odd \"one\"\n"} 0)");
-  has("millrace_latency_seconds_count 7");
-  has(R"(millrace_loss{predictor="network"} 0.123456789)");
-  has(R"(millrace_events_by_reason_total{reason="local"} 2)");
-  has("millrace_write_trouble 0");
-  has("millrace_checkpoints_failed_total 2");
   EXPECT_EQ(text.find("millrace_psnr_db"), std::string::npos) << "targets are no pictures";
-  has("millrace_viewers 4");
   EXPECT_EQ(text.find("secret"), std::string::npos);
 }
 

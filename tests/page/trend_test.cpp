@@ -79,8 +79,8 @@ TEST(Trend, NoEventFallsBetweenTwoPoints) {
 TEST(Trend, FramesWithoutATargetAreCountedToo) {
   Looks looks;
   looks.look(8);
+  looks.rests = true;
   for (int i = 0; i < 12; ++i) {
-    looks.rests = true;
     looks.snapshot.frames.without_target += 5;
     looks.look(1);
   }
