@@ -1,9 +1,6 @@
 #include "tools/app/alerts/alerts.h"
 
 #include <cmath>
-#include <limits>
-
-#include <sys/socket.h>
 
 #include <gtest/gtest.h>
 
