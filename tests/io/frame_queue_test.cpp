@@ -1,7 +1,6 @@
 #include "io/queue/frame_queue.h"
 
 #include <thread>
-#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -47,8 +46,15 @@ TEST(FrameQueue, AHeldFrameIsNotWrittenOver) {
   EXPECT_EQ(queue.pop(milliseconds(0))->width, 1099);
 }
 
-TEST(FrameQueue, CloseLetsTheWaitingOut) {
-  FrameQueue queue(4, Drop::never);
+TEST(FrameQueue, CloseEndsAWaitAndLetsTheWaitingOut) {
+  FrameQueue waited(4, Drop::never), queue(4, Drop::never);
+  std::thread closer([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    waited.close();
+  });
+  EXPECT_EQ(waited.pop(seconds(60)), nullptr);
+  EXPECT_TRUE(waited.drained());
+  closer.join();
   push_number(queue, 1);
   queue.close();
   EXPECT_FALSE(queue.drained());
@@ -57,17 +63,6 @@ TEST(FrameQueue, CloseLetsTheWaitingOut) {
   EXPECT_EQ(queue.pop(seconds(60)), nullptr) << "and nobody waits for what can't come";
   EXPECT_FALSE(queue.push());
   EXPECT_EQ(queue.dropped(), 1);
-}
-
-TEST(FrameQueue, CloseEndsAWait) {
-  FrameQueue queue(4, Drop::never);
-  std::thread closer([&] {
-    std::this_thread::sleep_for(milliseconds(20));
-    queue.close();
-  });
-  EXPECT_EQ(queue.pop(seconds(60)), nullptr);
-  EXPECT_TRUE(queue.drained());
-  closer.join();
 }
 
 TEST(FrameQueue, StopCountsWhatWaitsAndWhatStillComes) {

@@ -22,9 +22,6 @@ TEST_F(Masks, OfOneBitAreClassesZeroAndOne) {
     teller.tell(frame, n, {});
     EXPECT_EQ(frame.target, std::vector<float>({1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1})) << n;
   }
-}
-
-TEST_F(Masks, AreReadByTheCheck) {
   put_bytes(folder / "0.png", "no picture");
   EXPECT_NE(complaint<MaskError>([&] { require_masks(folder.path()); }), "");
 }

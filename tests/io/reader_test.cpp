@@ -1,10 +1,7 @@
 #include "io/queue/reader.h"
 
 #include <atomic>
-#include <memory>
 #include <mutex>
-#include <optional>
-#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -95,17 +92,9 @@ TEST(Reader, ReadsToTheEnd) {
     EXPECT_LE(seen.frames[n].captured, Clock::now());
   }
   EXPECT_EQ(seen.error, "");
-}
-
-TEST(Reader, ShowsEachGoodFrameOnTheWay) {
-  FrameQueue queue(8, Drop::never);
-  std::vector<int> widths;
-  {
-    Reader reader(
-        std::make_unique<ScriptedSource>(Script{.pts = every(milliseconds(1), 4), .corrupt = {1}}),
-        queue, {.seen = [&](const Frame& frame) { widths.push_back(frame.width); }});
-    reader.join();
-  }
+  std::vector<int> widths;  // of each good frame, shown on the way
+  const auto show = [&](const Frame& frame) { widths.push_back(frame.width); };
+  read_all({.pts = every(milliseconds(1), 4), .corrupt = {1}}, {.seen = show});
   EXPECT_EQ(widths, (std::vector<int>{0, 2, 3}));
 }
 
@@ -133,51 +122,38 @@ TEST(Reader, LoopsWithGrowingPts) {
   }
 }
 
-TEST(Reader, AJumpOfAnHourIsNotWaitedFor) {
+TEST(Reader, AJumpOfAnHourIsNotWaitedForAndMissingTimesAreMadeUpFromTheRate) {
   Script script{every(milliseconds(10), 20), {}};
   for (int n = 10; n < 20; ++n) script.pts[n] += seconds(3600);
   script.pts[15] = script.pts[16] = seconds(0);  // back again, and then none
   const Delivered seen = read_all(script, {.paced = true});
   ASSERT_EQ(seen.frames.size(), 20u);
   for (int n = 0; n < 20; ++n) EXPECT_EQ(seen.frames[n].pts, milliseconds(10 * n)) << n;
+  const Delivered none = read_all({.pts = std::vector<nanoseconds>(4), .fps = 0.0}, {.fps = 50.0});
+  ASSERT_EQ(none.frames.size(), 4u);
+  for (int n = 0; n < 4; ++n) EXPECT_EQ(none.frames[n].pts, milliseconds(20 * n));
 }
 
-TEST(Reader, EndsWhereItCannotLoop) {
+TEST(Reader, EndsWhereItCannotLoopAtItsLimitOfGoodFramesAndAtABreak) {
   const Script once{.pts = every(milliseconds(10), 3), .rewinds = false};
   EXPECT_EQ(read_all(once, {.loop = true}).frames.size(), 3u);
   // Nothing but rubbish must not go round for ever.
   EXPECT_EQ(read_all({every(milliseconds(10), 2), {0, 1}}, {.loop = true}).rejected, 2);
+  const Delivered some = read_all({every(milliseconds(10), 10), {1, 3}}, {.limit = 6});
+  EXPECT_EQ(some.frames.size(), 6u);
+  EXPECT_EQ(some.received, 8);
+  EXPECT_EQ(some.rejected, 2);
+  const Delivered broken = read_all({.pts = every(milliseconds(10), 5), .breaks = true}, {});
+  EXPECT_EQ(broken.frames.size(), 5u);
+  EXPECT_EQ(broken.error, "scripted: cut");
 }
 
-TEST(Reader, MissingTimesAreMadeUpFromTheRate) {
-  const Delivered seen = read_all({.pts = std::vector<nanoseconds>(4), .fps = 0.0}, {.fps = 50.0});
-  ASSERT_EQ(seen.frames.size(), 4u);
-  for (int n = 0; n < 4; ++n) EXPECT_EQ(seen.frames[n].pts, milliseconds(20 * n));
-}
-
-TEST(Reader, CountsGoodFramesTowardsTheLimit) {
-  const Delivered seen = read_all({every(milliseconds(10), 10), {1, 3}}, {.limit = 6});
-  EXPECT_EQ(seen.frames.size(), 6u);
-  EXPECT_EQ(seen.received, 8);
-  EXPECT_EQ(seen.rejected, 2);
-}
-
-TEST(Reader, ABrokenStreamIsReportedAfterItsFrames) {
-  const Delivered seen = read_all({.pts = every(milliseconds(10), 5), .breaks = true}, {});
-  EXPECT_EQ(seen.frames.size(), 5u);
-  EXPECT_EQ(seen.error, "scripted: cut");
-}
-
-TEST(Reader, StopEndsASourceThatGivesNothing) {
-  FrameQueue queue(4, Drop::never);
-  Reader reader(std::make_unique<ScriptedSource>(Script{.endless = true}), queue, {});
-  reader.stop();
-  reader.join();
-  EXPECT_TRUE(queue.drained());
-}
-
-TEST(Reader, StopEndsALongSleep) {
-  FrameQueue queue(4, Drop::never);
+TEST(Reader, StopEndsASourceThatGivesNothingAndALongSleep) {
+  FrameQueue nothing(4, Drop::never), queue(4, Drop::never);
+  Reader endless(std::make_unique<ScriptedSource>(Script{.endless = true}), nothing, {});
+  endless.stop();
+  endless.join();
+  EXPECT_TRUE(nothing.drained());
   const Script script{.pts = {seconds(0), seconds(3600)}, .fps = 1.0 / 3600.0};
   Reader reader(std::make_unique<ScriptedSource>(script), queue, {.paced = true});
   Frame* const frame = queue.pop(seconds(60));
@@ -188,25 +164,19 @@ TEST(Reader, StopEndsALongSleep) {
   EXPECT_EQ(queue.received(), 1) << "a frame that never fell due was never received";
 }
 
-TEST(Reader, DestroyingItFreesAReaderThatWaitsForRoom) {
-  FrameQueue queue(2, Drop::never);
+TEST(Reader, DestroyingItFreesOneThatWaitsForRoomAndAfterTheEndKeepsWhatWaits) {
+  FrameQueue full(2, Drop::never), queue(8, Drop::never);
+  const auto frames = [](int count) {
+    return std::make_unique<ScriptedSource>(Script{every(milliseconds(1), count), {}});
+  };
   {
-    Reader reader(std::make_unique<ScriptedSource>(Script{every(milliseconds(1), 1000), {}}), queue,
-                  {});
-    while (queue.received() < 4) std::this_thread::yield();  // one is held at most
+    Reader waits(frames(1000), full, {}), ends(frames(5), queue, {});
+    while (full.received() < 4) std::this_thread::yield();  // one is held at most
+    ends.join();
+    EXPECT_FALSE(ends.hung());
   }
-  EXPECT_TRUE(queue.drained());
-  EXPECT_EQ(queue.counts().waiting(), 0);
-}
-
-TEST(Reader, DestroyingItAfterTheEndKeepsWhatWaits) {
-  FrameQueue queue(8, Drop::never);
-  {
-    Reader reader(std::make_unique<ScriptedSource>(Script{every(milliseconds(1), 5), {}}), queue,
-                  {});
-    reader.join();
-    EXPECT_FALSE(reader.hung());
-  }
+  EXPECT_TRUE(full.drained());
+  EXPECT_EQ(full.counts().waiting(), 0);
   EXPECT_EQ(queue.counts().waiting(), 5);
 }
 

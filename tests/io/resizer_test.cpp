@@ -12,19 +12,13 @@ Frame picture(int width, int height, int channels) {
   return frame;
 }
 
-TEST(Resizer, AFrameOfTheSizePassesUntouched) {
+TEST(Resizer, AFrameOfTheSizePassesUntouchedAndTheFirstSetsWhatWasNotAsked) {
   const Frame frame = picture(6, 4, 3);
-  Resizer asked(6, 4);
-  EXPECT_EQ(&asked.fit(frame), &frame);
-  Resizer first(0, 0);
-  EXPECT_EQ(&first.fit(frame), &frame);
-  EXPECT_EQ(first.width(), 6);
-  EXPECT_EQ(first.height(), 4);
-}
-
-TEST(Resizer, TheFirstFrameSetsWhatWasNotAsked) {
+  EXPECT_EQ(&Resizer(6, 4).fit(frame), &frame);
   Resizer resizer(0, 0);
-  resizer.fit(picture(6, 4, 3));
+  EXPECT_EQ(&resizer.fit(frame), &frame);
+  EXPECT_EQ(resizer.width(), 6);
+  EXPECT_EQ(resizer.height(), 4);
   const Frame other = picture(12, 8, 3);
   const Frame& fitted = resizer.fit(other);
   EXPECT_EQ(fitted.width, 6);
@@ -35,12 +29,15 @@ TEST(Resizer, TheFirstFrameSetsWhatWasNotAsked) {
   EXPECT_EQ(fitted.pts, other.pts);
 }
 
-TEST(Resizer, ShrinkingTakesTheMeanOfTheArea) {
+TEST(Resizer, ShrinkingTakesTheMeanOfTheAreaAndEnlargingIsBetweenTheNeighbours) {
   Frame frame = picture(4, 2, 1);
   frame.pixels = {10, 20, 100, 110,  //
                   30, 40, 120, 130};
   Resizer resizer(2, 1);
   EXPECT_EQ(resizer.fit(frame).pixels, (std::vector<std::uint8_t>{25, 115}));
+  frame = picture(2, 1, 1);
+  frame.pixels = {0, 200};
+  EXPECT_EQ(Resizer(4, 1).fit(frame).pixels, (std::vector<std::uint8_t>{0, 50, 150, 200}));
 }
 
 TEST(Resizer, ChannelsStayApart) {
@@ -54,13 +51,6 @@ TEST(Resizer, ChannelsStayApart) {
       EXPECT_EQ(int(fitted.pixels[i]), i % 3 == 0 ? 200 : 10);
     }
   }
-}
-
-TEST(Resizer, EnlargingIsBetweenTheNeighbours) {
-  Frame frame = picture(2, 1, 1);
-  frame.pixels = {0, 200};
-  Resizer resizer(4, 1);
-  EXPECT_EQ(resizer.fit(frame).pixels, (std::vector<std::uint8_t>{0, 50, 150, 200}));
 }
 
 /// A picture whose every pixel tells its place: 10 * row + column.
@@ -108,19 +98,14 @@ TEST(Placement, KeepsTheShapeOfACamera) {
   EXPECT_EQ(place({0, 0, 10000, 1}, 64, 64, Fit::pad).to, (Region{0, 31, 64, 1}));
 }
 
-TEST(SquashNote, TellsOfAShapeThatIsLost) {
+TEST(Placement, MustLieWithinThePictureAndALostShapeIsReported) {
+  EXPECT_TRUE(lies_within({}, 4, 4) && lies_within({2, 2, 2, 2}, 4, 4));
+  EXPECT_FALSE(lies_within({3, 2, 2, 2}, 4, 4) || lies_within({9, 9, 2, 2}, 4, 4));
   EXPECT_EQ(squash_note({0, 0, 720, 528}, 64, 64, Fit::stretch),
             "frames of 720x528 are squashed to 64x64; source.fit = \"crop\" or \"pad\" keeps "
             "their shape");
   EXPECT_EQ(squash_note({0, 0, 720, 528}, 64, 64, Fit::pad), "");
   EXPECT_EQ(squash_note({0, 0, 768, 576}, 128, 96, Fit::stretch), "");
-}
-
-TEST(Region, MustLieWithinThePicture) {
-  EXPECT_TRUE(lies_within({}, 4, 4));
-  EXPECT_TRUE(lies_within({2, 2, 2, 2}, 4, 4));
-  EXPECT_FALSE(lies_within({3, 2, 2, 2}, 4, 4));
-  EXPECT_FALSE(lies_within({9, 9, 2, 2}, 4, 4));
 }
 
 }  // namespace

@@ -58,13 +58,8 @@ TEST_F(Images, BytesAreExact) {
   }
   EXPECT_EQ(frame.pixels, expected);
   EXPECT_EQ(frame.channels, 3);
-}
-
-TEST_F(Images, GreyIsOneChannel) {
-  ASSERT_TRUE(cv::imwrite(folder / "a.png", cv::Mat(2, 2, CV_8UC1, cv::Scalar(93))));
-  const auto source = open_source(options_for("images:" + folder.path(), 1));
-  Frame frame;
-  ASSERT_EQ(source->read(frame, std::chrono::milliseconds(0)), ReadStatus::frame);
+  ASSERT_TRUE(cv::imwrite(folder / "grey.png", cv::Mat(2, 2, CV_8UC1, cv::Scalar(93))));
+  frame = read_uri("images:" + folder / "grey.png", 1).frames.at(0);
   EXPECT_EQ(frame.channels, 1);
   EXPECT_EQ(frame.pixels, std::vector<std::uint8_t>(4, 93));
 }
@@ -94,14 +89,12 @@ TEST_F(Images, NumbersStartAtTheLowestAndAGapIsNamedAndCounted) {
   }
 }
 
-TEST_F(Images, ThePatternSaysHowManyDigits) {
+TEST_F(Images, APatternSaysHowManyDigitsAndAFolderAndAGlobAreSortedByName) {
   put_picture(folder / "7.png", 7);
   put_picture(folder / "0009.png", 9);
   put_picture(folder / "0010.png", 10);
   EXPECT_EQ(marks("images:" + folder / "%04d.png"), (std::vector<int>{9, 10}));
-}
-
-TEST_F(Images, AFolderAndAGlobAreSortedByName) {
+  const TestFolder folder;
   put_picture(folder / "b.png", 2);
   put_picture(folder / "a.png", 1);
   put_picture(folder / "c.bmp", 3);
@@ -162,7 +155,7 @@ TEST_F(Images, FfmpegReadsWhatOpenCvDoesNotWithinTheBound) {
   }
 }
 
-TEST_F(Images, HiddenFilesAreNoPicturesAndHiddenFoldersNoClasses) {
+TEST_F(Images, HiddenFilesAreNoPicturesNorHiddenFoldersOrThoseBesidePicturesClasses) {
   for (const std::string name : {"cat", ".ipynb_checkpoints"}) {
     std::filesystem::create_directory(folder / name);
     put_picture(folder / (name + "/0.png"), 5);
@@ -172,42 +165,34 @@ TEST_F(Images, HiddenFilesAreNoPicturesAndHiddenFoldersNoClasses) {
   const auto source = open_source(options_for("images:" + folder.path()));
   EXPECT_EQ(source->info().classes, 1);
   EXPECT_EQ(marks(*source), std::vector<int>{5});
+  put_picture(folder / "0.png", 1);
+  const auto pictures = open_source(options_for("images:" + folder.path()));
+  EXPECT_EQ(pictures->info().classes, 0);
+  EXPECT_EQ(marks(*pictures), std::vector<int>{1});
 }
 
 TEST_F(Images, SizesMayChange) {
   put_picture(folder / "0.png", 0, 8, 6);
   put_picture(folder / "1.png", 1, 4, 2);
-  const auto source = open_source(options_for("images:" + folder / "%d.png"));
-  Frame frame;
-  source->read(frame, std::chrono::milliseconds(0));
-  EXPECT_EQ(frame.pixels.size(), 8u * 6u * 3u);
-  source->read(frame, std::chrono::milliseconds(0));
-  EXPECT_EQ(frame.width, 4);
-  EXPECT_EQ(frame.pixels.size(), 4u * 2u * 3u);
-  EXPECT_EQ(frame.pts, std::chrono::milliseconds(40));
+  const std::vector<Frame> frames = read_uri("images:" + folder / "%d.png").frames;
+  EXPECT_EQ(frames.at(0).pixels.size(), 8u * 6u * 3u);
+  EXPECT_EQ(frames.at(1).width, 4);
+  EXPECT_EQ(frames[1].pixels.size(), 4u * 2u * 3u);
+  EXPECT_EQ(frames[1].pts, std::chrono::milliseconds(40));
 }
 
-TEST_F(Images, NothingToReadIsAnError) {
-  expect_refused("images:" + folder.path(), "no pictures found");
-  expect_refused("images:" + folder / "%05d.png", "no pictures found");
-  expect_refused("images:" + folder / "*.png", "no pictures found");
-  expect_refused("images:" + folder / "missing", "no pictures found");
-  expect_refused("images:", "names no folder");
+TEST_F(Images, NothingToReadAndAPatternWithoutOneWholeNumberAreErrors) {
+  const std::string here = folder.path();
+  for (const auto& [path, part] : std::vector<std::pair<std::string, std::string>>{
+           {here, "no pictures found"}, {here + "/%05d.png", "no pictures found"},
+           {here + "/*.png", "no pictures found"}, {here + "/missing", "no pictures found"},
+           {"", "names no folder"}, {"/x/%s.png", "integer placeholder"},
+           {"/x/%n", "integer placeholder"}, {"/x/%", "integer placeholder"},
+           {"/x/%d%d.png", "more than one number"}, {"/x%d/a.png", "not in a folder's"},
+           {"/x/%%.png", "no number"}, {"/x/%00000000000d.png", "too many digits"}})
+    expect_refused("images:" + path, part);
   put_bytes(folder / "0.png", "rubbish");
   expect_refused("images:" + folder / "%d.png", "no picture can be decoded");
-}
-
-TEST_F(Images, APatternHasOneWholeNumber) {
-  expect_refused("images:/x/%s.png", "integer placeholder");
-  expect_refused("images:/x/%n", "integer placeholder");
-  expect_refused("images:/x/%", "integer placeholder");
-  expect_refused("images:/x/%d%d.png", "more than one number");
-  expect_refused("images:/x%d/a.png", "not in a folder's");
-  expect_refused("images:/x/%%.png", "no number");
-  expect_refused("images:/x/%00000000000d.png", "too many digits");
-}
-
-TEST_F(Images, NumberedNames) {
   EXPECT_EQ(parse_numbered("d/a%05db.png").path(42), "d/a00042b.png");
   EXPECT_EQ(parse_numbered("d/%3i.png").path(7), "d/  7.png");
   EXPECT_EQ(parse_numbered("100%%_%u.png").path(1234), "./100%_1234.png");
@@ -241,15 +226,6 @@ TEST_F(Images, FoldersAreClassesAndTheirPicturesComeShuffledBySeed) {
   std::sort(seen.begin(), seen.end());
   ASSERT_EQ(seen.size(), 20u);
   for (int n = 0; n < 20; ++n) EXPECT_EQ(seen[n], std::pair(n / 10, n / 10 * 100 + n % 10));
-}
-
-TEST_F(Images, AFolderOfPicturesHasNoClasses) {
-  put_picture(folder / "0.png", 1);
-  std::filesystem::create_directory(folder / "more");
-  put_picture(folder / "more/0.png", 2);
-  const auto source = open_source(options_for("images:" + folder.path()));
-  EXPECT_EQ(source->info().classes, 0);
-  EXPECT_EQ(marks(*source), std::vector<int>{1});
 }
 
 TEST_F(PictureSize, IsReadFromEveryKindOfHeader) {

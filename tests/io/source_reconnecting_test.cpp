@@ -1,10 +1,7 @@
 // The rules of reconnecting, with scripted sources.
 #include "io/source/source_reconnecting.h"
 
-#include <functional>
-#include <set>
 #include <thread>
-#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -173,15 +170,12 @@ TEST(Reconnecting, TimeGoesOnByWhatPassed) {
   EXPECT_NEAR(double(bench.health->lost_upstream), step / milliseconds(10) - 1, 1);
 }
 
-TEST(Reconnecting, AnEndThatIsMeantIsAnEnd) {
-  Bench bench({{3, Connection::ends}}, quick(), nullptr, false);
-  ASSERT_TRUE(bench.read_frames(4));
-  EXPECT_TRUE(bench.ended);
-  EXPECT_EQ(bench.seen.size(), 3u);
-  EXPECT_EQ(bench.opened, 1u);
-}
-
-TEST(Reconnecting, TheNewSizeIsKnown) {
+TEST(Reconnecting, AnEndThatIsMeantIsAnEndAndANewSizeIsKnown) {
+  Bench meant({{3, Connection::ends}}, quick(), nullptr, false);
+  ASSERT_TRUE(meant.read_frames(4));
+  EXPECT_TRUE(meant.ended);
+  EXPECT_EQ(meant.seen.size(), 3u);
+  EXPECT_EQ(meant.opened, 1u);
   Bench bench({{3, Connection::breaks, 8}, {3, Connection::silence, 20}});
   ASSERT_TRUE(bench.read_frames(4));
   EXPECT_EQ(bench.seen[2].width, 8);
@@ -281,15 +275,12 @@ TEST(OriginProbe, APortIsThereOnceSomebodyListens) {
   EXPECT_FALSE(answer(make_origin_probe("rtsp://[::1]:1/x")));
 }
 
-TEST(OriginProbe, ADeviceIsThereOrNot) {
+TEST(OriginProbe, ADeviceIsThereOrNotAndNothingToAskIsSaid) {
   const TestFolder folder;
   const auto probe = make_origin_probe("v4l2://" + folder / "video0");
   EXPECT_FALSE(answer(probe));
   put_bytes(folder / "video0", "x");
   EXPECT_TRUE(answer(probe));
-}
-
-TEST(OriginProbe, NothingToAskIsSaid) {
   EXPECT_FALSE(make_origin_probe("gst:videotestsrc"));
   EXPECT_FALSE(make_origin_probe("rtsp://no host at all/x"));
   EXPECT_TRUE(make_origin_probe("rtsp://127.0.0.1/x")) << "by its usual port";

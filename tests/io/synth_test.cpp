@@ -1,9 +1,4 @@
 #include <cmath>
-#include <set>
-#include <utility>
-
-#include <gtest/gtest.h>
-
 #include <numeric>
 
 #include "io/source/source.h"
@@ -45,8 +40,8 @@ TEST(Synth, BytesArePinned) {
   EXPECT_EQ(hash(frame_number(*grey, 99)), 10867379577394382321u) << "frame 100";
 }
 
-TEST(Synth, DescribesItself) {
-  const auto source = open("synth:shapes", 0, 80, 40, 1);
+TEST(Synth, DescribesItselfAndEndsAfterTheAskedFrames) {
+  const auto source = open("synth:shapes?frames=6", 0, 80, 40, 1);
   const SourceInfo info = source->info();
   EXPECT_EQ(info.kind, "synth");
   EXPECT_EQ(info.width, 80);
@@ -57,6 +52,9 @@ TEST(Synth, DescribesItself) {
   EXPECT_EQ(frame.channels, 1);
   EXPECT_EQ(frame.pixels.size(), 80u * 40u);
   EXPECT_EQ(frame.pts, std::chrono::milliseconds(5 * 40));
+  EXPECT_NEAR(info.duration_s, 6.0 / 25.0, 1e-12);
+  Frame none;
+  EXPECT_EQ(source->read(none, std::chrono::milliseconds(0)), ReadStatus::end);
 }
 
 TEST(Synth, SeedsDifferAndRewindRepeats) {
@@ -68,14 +66,6 @@ TEST(Synth, SeedsDifferAndRewindRepeats) {
   EXPECT_EQ(next(*source).pixels, first.pixels);
   EXPECT_EQ(next(*source).pixels, second.pixels);
   EXPECT_NE(next(*open("synth:shapes", 2)).pixels, first.pixels);
-}
-
-TEST(Synth, EndsAfterTheAskedFrames) {
-  const auto source = open("synth:shapes?frames=3");
-  EXPECT_NEAR(source->info().duration_s, 3.0 / 25.0, 1e-12);
-  frame_number(*source, 2);
-  Frame frame;
-  EXPECT_EQ(source->read(frame, std::chrono::milliseconds(0)), ReadStatus::end);
 }
 
 // Where the picture differs from the background: the centre of a lone shape.
@@ -127,13 +117,12 @@ TEST(Synth, SurvivesAnySize) {
 }
 
 TEST(Synth, RefusesWhatItDoesNotKnow) {
-  expect_refused("synth:shape", "synth:shapes");
-  expect_refused("synth:shapes?frame=3", "\"frames\"");
-  expect_refused("synth:shapes?speed=fast", "speed must be a number");
-  expect_refused("synth:shapes?speed=nan", "speed must be a number");
-  expect_refused("synth:shapes?shapes=-1", "shapes must be a number");
-  expect_refused("synth:shapes?frames=", "frames must be a number");
-  expect_refused("synth:shapes?order=randm", "\"random\"");
+  for (const auto& [what, part] :
+       {std::pair("shape", "synth:shapes"), {"shapes?frame=3", "\"frames\""},
+        {"shapes?speed=fast", "speed must be a number"}, {"shapes?speed=nan", "speed must be a number"},
+        {"shapes?shapes=-1", "shapes must be a number"},
+        {"shapes?frames=", "frames must be a number"}, {"shapes?order=randm", "\"random\""}})
+    expect_refused(std::string("synth:") + what, part);
 }
 
 TEST(Synth, ScenesTakeTurnsAndComeBack) {

@@ -13,13 +13,15 @@ namespace millrace::io {
 namespace {
 
 TEST(Uri, SplitsAtTheScheme) {
-  EXPECT_EQ(split_uri("rtsp://h/p").scheme, "rtsp");
-  EXPECT_EQ(split_uri("rtsp://h/p").rest, "//h/p");
-  EXPECT_EQ(split_uri("gst:videotestsrc ! identity").rest, "videotestsrc ! identity");
-  EXPECT_EQ(split_uri("clip.mp4").scheme, "");
-  EXPECT_EQ(split_uri("/a/b c:d.mp4").scheme, "");
-  EXPECT_EQ(split_uri("/a/b c:d.mp4").rest, "/a/b c:d.mp4");
-  EXPECT_EQ(split_uri("2020:clip.mp4").scheme, "");
+  const char* const cases[][3] = {{"rtsp://h/p", "rtsp", "//h/p"},
+                                  {"gst:videotestsrc ! identity", "gst", "videotestsrc ! identity"},
+                                  {"clip.mp4", "", "clip.mp4"},
+                                  {"/a/b c:d.mp4", "", "/a/b c:d.mp4"},
+                                  {"2020:clip.mp4", "", "2020:clip.mp4"}};
+  for (const auto& [uri, scheme, rest] : cases) {
+    EXPECT_EQ(split_uri(uri).scheme, scheme);
+    EXPECT_EQ(split_uri(uri).rest, rest);
+  }
 }
 
 TEST(Uri, AnExistingFileNeedsNoScheme) {
@@ -32,25 +34,21 @@ TEST(Uri, AnExistingFileNeedsNoScheme) {
   std::filesystem::current_path(here);
 }
 
-TEST(Uri, FilePaths) {
-  EXPECT_EQ(file_path(split_uri("file:///a/b%20c.mp4")), "/a/b c.mp4");
-  EXPECT_EQ(file_path(split_uri("file://localhost/a.mp4")), "/a.mp4");
-  EXPECT_EQ(file_path(split_uri("file:/a.mp4")), "/a.mp4");
-  EXPECT_EQ(file_path(split_uri("a%20b.mp4")), "a%20b.mp4") << "a bare path is taken as it stands";
-}
-
-TEST(Uri, PercentDecoding) {
+TEST(Uri, FilePathsAndPercentDecoding) {
+  for (const auto& [uri, path] : {std::pair("file:///a/b%20c.mp4", "/a/b c.mp4"),
+                                  {"file://localhost/a.mp4", "/a.mp4"},
+                                  {"file:/a.mp4", "/a.mp4"},
+                                  {"a%20b.mp4", "a%20b.mp4"}})  // a bare path as it stands
+    EXPECT_EQ(file_path(split_uri(uri)), path);
   EXPECT_EQ(percent_decoded("%41%c3%A4%2f"), "A\xc3\xa4/");
-  EXPECT_EQ(percent_decoded("100%"), "100%");
-  EXPECT_EQ(percent_decoded("%4"), "%4");
-  EXPECT_EQ(percent_decoded("%zz%4g"), "%zz%4g");
+  for (const char* as_it_is : {"100%", "%4", "%zz%4g"}) EXPECT_EQ(percent_decoded(as_it_is), as_it_is);
 }
 
 TEST(Uri, NearestName) {
   constexpr std::array<std::string_view, 3> known = {"rtsp", "http", "synth"};
-  EXPECT_EQ(nearest_name("rtps", known), "rtsp");
-  EXPECT_EQ(nearest_name("htp", known), "http");
-  EXPECT_EQ(nearest_name("synthetic", known), "synth");
+  for (const auto& [typed, name] :
+       {std::pair("rtps", "rtsp"), {"htp", "http"}, {"synthetic", "synth"}})
+    EXPECT_EQ(nearest_name(typed, known), name);
 }
 
 TEST(Redacted, HidesCredentialsAndSecrets) {

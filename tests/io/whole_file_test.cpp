@@ -35,7 +35,9 @@ TEST_F(WholeFile, WritesAndReplacesAndMakesFolders) {
   EXPECT_EQ(entries(folder / "a/b"), 1) << "no temporary is left";
 }
 
-TEST_F(WholeFile, FollowsALink) {
+TEST_F(WholeFile, FollowsALinkAndReplacesNoDevice) {
+  write_whole("/dev/null", "gone");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
   put_bytes(folder / "real", "old");
   fs::create_symlink("real", folder / "link");
   write_whole(folder / "link", "new");
@@ -47,18 +49,17 @@ TEST_F(WholeFile, FollowsALink) {
   EXPECT_EQ(bytes_of(folder / "later"), "new");
 }
 
-TEST_F(WholeFile, AFolderInTheWayIsLeftAlone) {
-  fs::create_directories(folder / "file/inside");
-  EXPECT_EQ(error_of(folder / "file"), folder / "file: is a folder");
-  EXPECT_TRUE(fs::exists(folder / "file/inside"));
-  EXPECT_EQ(entries(folder.path()), 1);
-}
-
-TEST_F(WholeFile, AParentThatIsAFileIsAnError) {
+TEST_F(WholeFile, AFolderInTheWayAParentThatIsAFileAndAPipeThatNobodyReadsAreErrors) {
+  fs::create_directories(folder / "way/inside");
+  EXPECT_EQ(error_of(folder / "way"), folder / "way: is a folder");
+  EXPECT_TRUE(fs::exists(folder / "way/inside"));
   put_bytes(folder / "file", "old");
   const std::string error = error_of(folder / "file/inside");
   EXPECT_EQ(error.find(folder / "file/inside: "), 0u) << error;
   EXPECT_EQ(bytes_of(folder / "file"), "old");
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(error_of(folder / "pipe"), folder / "pipe: is not being read");
+  EXPECT_EQ(entries(folder.path()), 3) << "no temporary is left";
 }
 
 // As in an unwritable folder, but for root as well: the name is too long for a temporary beside it.
@@ -86,27 +87,18 @@ TEST_F(WholeFile, AWriteThatStopsHalfwayKeepsTheOldFile) {
   EXPECT_EQ(entries(folder.path()), 1) << "the temporary is gone";
 }
 
-TEST_F(WholeFile, ADeviceIsWrittenToAndNotReplaced) {
-  write_whole("/dev/null", "gone");
-  EXPECT_TRUE(fs::is_character_file("/dev/null"));
-}
-
 TEST_F(WholeFile, LeftoversOfKilledRunsAreRemovedAndNothingElse) {
   for (const std::string name :
        {"file.tmp.1.0", "file.tmp.4711", "file.tmp.backup", "file.tmp", "file2.tmp.1", "file.1"})
     put_bytes(folder / name, "left");
-  write_whole(folder / "file", "new");
-  EXPECT_FALSE(fs::exists(folder / "file.tmp.1.0"));
-  EXPECT_FALSE(fs::exists(folder / "file.tmp.4711"));
-  EXPECT_EQ(entries(folder.path()), 5);
-}
-
-TEST_F(WholeFile, ATemporaryThatSomebodyIsWritingStays) {
   const int other = ::open((folder / "file.tmp.77").c_str(), O_WRONLY | O_CREAT, 0600);
   ASSERT_EQ(::flock(other, LOCK_EX), 0);
   write_whole(folder / "file", "new");
-  EXPECT_TRUE(fs::exists(folder / "file.tmp.77"));
+  EXPECT_TRUE(fs::exists(folder / "file.tmp.77")) << "somebody is writing it";
   ::close(other);
+  EXPECT_FALSE(fs::exists(folder / "file.tmp.1.0"));
+  EXPECT_FALSE(fs::exists(folder / "file.tmp.4711"));
+  EXPECT_EQ(entries(folder.path()), 6);
 }
 
 TEST_F(WholeFile, APrivateFileStaysPrivate) {
@@ -115,11 +107,6 @@ TEST_F(WholeFile, APrivateFileStaysPrivate) {
   write_whole(folder / "file", "new");
   EXPECT_EQ(fs::status(folder / "file").permissions(),
             fs::perms::owner_read | fs::perms::owner_write);
-}
-
-TEST_F(WholeFile, APipeThatNobodyReadsIsAnErrorAndNoWait) {
-  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_EQ(error_of(folder / "pipe"), folder / "pipe: is not being read");
 }
 
 TEST_F(WholeFile, WhatIsReplacedStaysUnderItsOtherName) {
