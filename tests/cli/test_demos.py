@@ -4,13 +4,10 @@ import functools
 import re
 import shutil
 import unittest
-from pathlib import Path
 
 from program import MILLRACE, ROOT, CliTest, needs, output_of, png_size, sets, start
 
 DEMOS = ROOT / "demos"
-BUILD = Path(MILLRACE).parent
-DRIFT = BUILD / "demos/drift"
 
 # A stand-in for the camera, and less of it than of a whole day.
 SYNTHETIC = sets("source.uri=synth:shapes", "source.width=32", "source.height=24")
@@ -39,16 +36,6 @@ class Demos(CliTest):
             settings = sets(*outputs, f"checkpoint.dir={self.folder}/{name}", "source.pace=asap")
             self.succeed("run", DEMOS / name / f"{name}.toml", *SYNTHETIC, *settings, "--frames", 60)
             self.assertGreater(png_size(self.folder / f"{name}-prediction.png")[0], 100)
-
-    @unittest.skipUnless(DRIFT.exists(), "built without demos")
-    def test_drift_compares_three_and_draws(self):
-        chart = self.folder / "drift.png"
-        told = output_of(DRIFT, 40, chart)
-        rows = re.findall(r"^([AB]), (first|last) 20 +([0-9.]+) +([0-9.]+) +([0-9.]+)$", told, re.M)
-        self.assertEqual([scene for scene, *_ in rows], ["A", "B", "B", "A", "A"], told)
-        learning, frozen = float(rows[2][2]), float(rows[2][3])
-        self.assertLess(learning, frozen, "at the end of scene B the one that learns is ahead")
-        self.assertGreater(png_size(chart)[0], 500)
 
 
 class Embedded(CliTest):

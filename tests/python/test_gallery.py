@@ -72,6 +72,14 @@ class Gallery(unittest.TestCase):
         self.assertEqual(len(names["losses"]), 149)
         self.assertGreater(names["copy"], names["report"]["loss"]["recent"])
 
+    def test_after_a_change_of_scene_the_one_that_learns_is_ahead(self):
+        with tempfile.TemporaryDirectory() as folder:
+            said = program.output_of(sys.executable, DEMOS / "drift/drift.py", 60, f"{folder}/drift.png", env={"MPLBACKEND": "Agg"})
+            self.assertEqual(image.imread(f"{folder}/drift.png").shape[1], 1080)
+        rows = re.findall(r"^([AB], (?:first|last) 20) +([0-9.]+) +([0-9.]+) +([0-9.]+)$", said, re.M)
+        self.assertEqual([row[0] for row in rows], ["A, last 20", "B, first 20", "B, last 20", "A, first 20", "A, last 20"], said)
+        self.assertLess(float(rows[2][1]), float(rows[2][2]))
+
     def test_a_teacher_teaches_and_the_student_leaves_as_onnx(self):
         with tempfile.TemporaryDirectory() as folder:
             def call(*command):
