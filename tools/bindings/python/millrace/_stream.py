@@ -30,18 +30,26 @@ _MOST_NUMBERS = 1 << 26  # floats in waiting results, so that large predictions 
 class Result:
     """The network's result for one frame. Unpacks into picture, prediction and novelty; notebooks show it."""
 
-    index: int  #: 0, 1, ... in order, counting frames with a result
-    loss: float  #: before the update; nan: no target
-    #: [C,H,W], or a module's output without the batch
+    index: int
+    """0, 1, ... in order, counting frames with a result"""
+    loss: float
+    """before the update; nan: no target"""
     prediction: torch.Tensor = dataclasses.field(repr=False)
-    age: int  #: largest gradient age of any stage, in frames
-    latency: float  #: milliseconds from passing the frame in to receiving this result
-    frame: int = 0  #: the frame's number, as returned by submit()
-    time: float | None = None  #: as passed to submit()
-    #: [C,H,W] that was to be predicted, else the input
+    """[C,H,W], or a module's output without the batch; made before the update"""
+    age: int
+    """largest gradient age of any stage, in frames"""
+    latency: float
+    """milliseconds from passing the frame in to receiving this result; for a list mostly the wait for earlier frames"""
+    frame: int = 0
+    """the frame's number, as returned by submit()"""
+    time: float | None = None
+    """as passed to submit()"""
     picture: torch.Tensor | None = dataclasses.field(default=None, repr=False)
-    novelty: float = 0.0  #: 4 (novelty.threshold) and more: unlike all that came before; 0 at first, for 300 frames
-    event: dict[str, Any] | None = None  #: the event that begins here, with reason and box
+    """[C,H,W] that was to be predicted, else the input"""
+    novelty: float = 0.0
+    """4 (novelty.threshold) and more: unlike all that came before; 0 at first, for 300 frames"""
+    event: dict[str, Any] | None = None
+    """the event that begins here, with reason and box"""
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.picture, self.prediction, self.novelty))
