@@ -149,7 +149,7 @@ void GivenRun::start(bool live, int ahead) {
   records.observers.add([this, &records](engine::Sample& sample, float loss) {
     const engine::SampleInfo& info = sample.info;
     const float* const picture = records.newest(sample);
-    const NoveltyEvent* const event = records.novelty.begun();
+    const NoveltyEvent* const event = picture ? records.novelty.begun() : nullptr;
     results_->wait_enqueue({.index = info.index,
                             .frame = info.frame,
                             .loss = loss,

@@ -93,9 +93,10 @@ py::object next_result(app::GivenRun& run, int ms) {
   }
   if (!result) return py::none();
   const std::chrono::duration<double, std::milli> latency = engine::Clock::now() - result->given;
+  py::object picture = py::none();
+  if (result->picture.defined()) picture = array_of(std::move(result->picture));
   return py::make_tuple(result->index, result->frame, result->loss,
-                        array_of(std::move(result->prediction)), latency.count(),
-                        result->picture.defined() ? py::object(array_of(std::move(result->picture))) : py::none(),
+                        array_of(std::move(result->prediction)), latency.count(), picture,
                         result->novelty, result->event);
 }
 
