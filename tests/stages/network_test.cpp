@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <stdexcept>
 
 #include "stages/parameters.h"
@@ -26,13 +25,11 @@ at::Tensor run(const ModelSpec& spec, ImageShape shape) {
 }
 
 TEST(PartimeCnn, HasTheContractsModulesAndNames) {
-  ModelSpec spec;
-  const auto network = build_network(spec, {3, 16, 16});
+  const auto network = build_network({}, {3, 16, 16});
   EXPECT_EQ(network->size(), 20);
-  EXPECT_EQ(network->module(0).describe(), "conv 3->16 k5");
-  EXPECT_EQ(network->module(1).describe(), "relu");
-  EXPECT_EQ(network->module(18).describe(), "conv 16->3 k5");
-  EXPECT_EQ(network->module(19).describe(), "sigmoid");
+  for (const auto& [module, what] :
+       {std::pair(0, "conv 3->16 k5"), {1, "relu"}, {18, "conv 16->3 k5"}, {19, "sigmoid"}})
+    EXPECT_EQ(network->module(module).describe(), what);
   const auto parameters = network->parameters(2, 5);
   ASSERT_EQ(parameters.size(), 4u);
   EXPECT_EQ(parameters[0].name, "2.weight");
@@ -41,34 +38,24 @@ TEST(PartimeCnn, HasTheContractsModulesAndNames) {
 }
 
 TEST(Presets, KeepTheSizeOfTheirInput) {
-  ModelSpec spec;
-  spec.layers = 3;
-  EXPECT_EQ(run(spec, {3, 17, 23}).sizes(), at::IntArrayRef({1, 3, 17, 23}));
-  spec.preset = "resnet18";
-  EXPECT_EQ(run(spec, {3, 64, 96}).sizes(), at::IntArrayRef({1, 3, 64, 96}));
-  spec.preset = "resnet50";
-  EXPECT_EQ(run(spec, {3, 32, 32}).sizes(), at::IntArrayRef({1, 3, 32, 32}));
+  EXPECT_EQ(run({.layers = 3}, {3, 17, 23}).sizes(), at::IntArrayRef({1, 3, 17, 23}));
+  EXPECT_EQ(run({.preset = "resnet18"}, {3, 64, 96}).sizes(), at::IntArrayRef({1, 3, 64, 96}));
+  EXPECT_EQ(run({.preset = "resnet50"}, {3, 32, 32}).sizes(), at::IntArrayRef({1, 3, 32, 32}));
+  EXPECT_NE(complaint_about({.preset = "resnet18"}, {3, 48, 64})
+                .find("must have the shape of its target"),
+            std::string::npos);
+  EXPECT_EQ(complaint_about({.preset = "resnet34"}, {3, 64, 64}),
+            "model.preset: unknown \"resnet34\"");
 }
 
 TEST(Presets, ResNetIsCutBetweenBlocks) {
-  ModelSpec spec;
-  spec.preset = "resnet18";
-  const auto network = build_network(spec, {3, 64, 64});
+  const auto network = build_network({.preset = "resnet18"}, {3, 64, 64});
   EXPECT_EQ(network->size(), 4 + 8 + 3);
   EXPECT_EQ(network->module(4).describe(), "basic-block 64->64");
   EXPECT_EQ(network->module(6).describe(), "basic-block 64->128 s2");
   const auto block = network->module(6).parameters();
   EXPECT_EQ(block[0].name, "conv1.weight");
   EXPECT_EQ(block.back().name, "downsample.1.bias");
-}
-
-TEST(Presets, RefuseASizeTheyDoNotGiveBack) {
-  ModelSpec spec;
-  spec.preset = "resnet18";
-  EXPECT_NE(complaint_about(spec, {3, 48, 64}).find("must have the shape of its target"),
-            std::string::npos);
-  spec.preset = "resnet34";
-  EXPECT_EQ(complaint_about(spec, {3, 64, 64}), "model.preset: unknown \"resnet34\"");
 }
 
 /// A layer of `type` with only its required keys.
@@ -163,14 +150,6 @@ TEST(Layers, SayWhatIsWrong) {
     const std::string told = complaint_about({.preset = "layers", .layer = layers}, {3, 8, 8});
     EXPECT_NE(told.find(what), std::string::npos) << told;
   }
-}
-
-TEST(InitialState, DependsOnTheSeedAlone) {
-  const auto network = build_network({}, {3, 8, 8});
-  const StateDict a = initial_state(*network, 5), b = initial_state(*network, 5),
-                  c = initial_state(*network, 6);
-  EXPECT_TRUE(at::equal(a[2].second, b[2].second));
-  EXPECT_FALSE(at::equal(a[2].second, c[2].second));
 }
 
 }  // namespace

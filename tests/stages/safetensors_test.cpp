@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/complaint.h"
+
 namespace millrace::stages {
 namespace {
 
@@ -37,23 +39,15 @@ TEST(Safetensors, RoundTripKeepsNamesShapesAndBits) {
     EXPECT_EQ(read[i].first, state[i].first);
     EXPECT_TRUE(at::equal(read[i].second, state[i].second));
   }
-}
-
-TEST(Safetensors, DataBeginsAtAMultipleOfEight) {
   const std::string bytes = to_safetensors({{"a", at::ones({1})}});
   std::uint64_t size = 0;
   std::memcpy(&size, bytes.data(), 8);
-  EXPECT_EQ(size % 8, 0u);
+  EXPECT_EQ(size % 8, 0u) << "where its data begin";
   EXPECT_EQ(bytes.size(), 8 + size + 4);
 }
 
 std::string complaint_about(const std::string& path) {
-  try {
-    read_safetensors(path);
-  } catch (const WeightsError& error) {
-    return error.what();
-  }
-  return "";
+  return complaint<WeightsError>([&] { read_safetensors(path); });
 }
 
 TEST(Safetensors, NamesWhatLibTorchCanNotHold) {
@@ -69,14 +63,11 @@ TEST(Safetensors, NamesWhatLibTorchCanNotHold) {
   EXPECT_EQ(complaint_about(of("a\\u0000b", "1")), "a tensor's name holds a NUL character");
 }
 
-TEST(Safetensors, APipeIsNotWaitedFor) {
+TEST(Safetensors, RefusesWhatIsNone) {
   const std::string pipe = testing::TempDir() + "millrace_pipe_" + std::to_string(getpid());
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(complaint_about(pipe), "is not a regular file");
+  EXPECT_EQ(complaint_about(pipe), "is not a regular file") << "and not waited for";
   std::filesystem::remove(pipe);
-}
-
-TEST(Safetensors, RefusesWhatIsNone) {
   EXPECT_THROW(read_safetensors("/nonexistent"), WeightsError);
   const std::string good = to_safetensors({{"a", at::ones({64})}});
   const char* crafted[] = {

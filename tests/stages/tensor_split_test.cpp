@@ -87,28 +87,20 @@ void expect_same_learning(const std::shared_ptr<const Network>& network,
   for (const Result& result : results) EXPECT_EQ(result.places, all);
 }
 
-TEST(TensorSplit, ConvolutionsLearnTheSame) {
+TEST(TensorSplit, ConvolutionsAndLinearLayersBehindAFlattenLearnTheSame) {
   expect_same_learning(convolutions(), {4, 12, 9});
-}
-
-TEST(TensorSplit, LinearLayersBehindAFlattenLearnTheSame) {
   expect_same_learning(classifier(), {8});
 }
 
 TEST(TensorSplit, NoPairLiesAcrossACut) {
-  const auto pairs = [](const std::vector<int>& cut) {
-    std::vector<int> all;
+  using Numbers = std::vector<int>;
+  for (const auto& [cut, pairs] : std::vector<std::pair<Numbers, Numbers>>{
+           {{}, {0, 2, 4, 6}}, {{4}, {0, 2, 4, 6}}, {{2}, {2, 4}}, {{1, 3, 5}, {}}}) {
+    Numbers all;
     const TensorSplit split(convolutions(), cut, kWays);
-    for (const auto& pair : split.pairs()) {
-      all.push_back(pair.first);
-      all.push_back(pair.second);
-    }
-    return all;
-  };
-  EXPECT_EQ(pairs({}), std::vector<int>({0, 2, 4, 6}));
-  EXPECT_EQ(pairs({4}), std::vector<int>({0, 2, 4, 6}));
-  EXPECT_EQ(pairs({2}), std::vector<int>({2, 4}));
-  EXPECT_EQ(pairs({1, 3, 5}), std::vector<int>());
+    for (const auto& pair : split.pairs()) all.insert(all.end(), {pair.first, pair.second});
+    EXPECT_EQ(all, pairs);
+  }
 }
 
 }  // namespace

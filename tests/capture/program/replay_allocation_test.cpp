@@ -68,24 +68,15 @@ void expect_no_allocation(const TrainerOptions& options) {
                                          << " stages, correction " << options.correction.kind;
 }
 
-TEST(Replay, AllocatesNothing) {
+TEST(Replay, AllocatesNothingInAnyScheduleAndWithAnyCorrection) {
   for (const std::string& schedule : schedule_names())
     expect_no_allocation(options_of(schedule, {4}, {}));
-}
-
-TEST(Replay, AllocatesNothingWithAnyCorrection) {
   for (const char* kind :
        {"discrepancy", "weight-prediction", "gap-aware", "dc-asgd", "local", "deep-supervision"})
     expect_no_allocation(options_of("partime", {4}, {}, kind));
-}
-
-TEST(Replay, AllocatesNothingWhereThreadsShareAStage) {
-  if (usable_cores() < 2) GTEST_SKIP() << "a stage's threads want cores of their own";
-  expect_no_allocation(options_of("partime", {}, {2}));
-}
-
-/// Whose gradients wait for the update.
-TEST(Replay, AllocatesNothingWithLargeWeights) {
+  // A stage's threads want cores of their own.
+  if (usable_cores() > 1) expect_no_allocation(options_of("partime", {}, {2}));
+  // Large weights' gradients wait for the update.
   TrainerOptions options = options_of("partime", {3}, {});
   options.network = stages::build_network(kLargeWeights, kShape);
   options.weights = stages::initial_state(*options.network, 7);

@@ -113,20 +113,16 @@ TEST(SharedModules, ProgramsLearnWhatEagerStepsDoByTheSameSums) {
   }
 }
 
-TEST(SharedModules, ConvolutionsLeaveNothingToLibTorch) {
-  const auto programs = shared(nets()[0].network, 1);
+TEST(SharedModules, ConvolutionsLeaveNothingToLibTorchAndARanksThreadsTheSameBits) {
+  const auto network = nets()[0].network;
+  const auto programs = shared(network, 1), team = shared(network, 3);
   int copies = 0;
   for (const capture::OperationInfo& operation : programs[0].operations) {
     EXPECT_NE(operation.kernel, capture::kLibTorch) << operation.name;
     copies += operation.name.starts_with("copy of");
   }
   EXPECT_EQ(copies, 2) << "the layouts of sample and target alone";
-}
-
-TEST(SharedModules, ARanksThreadsLeaveTheSameBits) {
-  const auto network = nets()[0].network;
-  const auto alone = shared(network, 1), team = shared(network, 3);
-  for (int rank = 0; rank < kWays; ++rank) expect_close(team[rank].state, alone[rank].state);
+  for (int rank = 0; rank < kWays; ++rank) expect_close(team[rank].state, programs[rank].state);
 }
 
 /// An own type, as engine::RankLost is.
