@@ -93,11 +93,8 @@ TEST_F(CheckpointFolder, ACountThatNoRunReachesIsNone) {
   }
   files.write(state_of(1), {{"frames", "12"}});
   EXPECT_EQ(files.read().frames, 12);
-}
-
-TEST_F(CheckpointFolder, OnesWithoutAHashAreReadAsBefore) {
   put_bytes(newest, stages::to_safetensors(state_of(5)));
-  EXPECT_EQ(value_of(CheckpointFiles(folder.path()).read().state), 5);
+  EXPECT_EQ(value_of(files.read().state), 5) << "one without a hash is read";
 }
 
 // A run killed between its two renames leaves one file under both names.

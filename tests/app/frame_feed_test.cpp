@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <memory>
-#include <vector>
 
 #include "engine/trainer/trainer.h"
 #include "io/queue/planar.h"
@@ -222,11 +220,8 @@ TEST_P(LateTargets, ASampleHoldsTheFramesBeforeItsOwn) {
   expect_context({4, 4, 5});
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, LateTargets, testing::Bool(),
-                         [](const auto& info) { return info.param ? "bytes" : "floats"; });
-
-INSTANTIATE_TEST_SUITE_P(Ways, FrameFeedTest, testing::Bool(),
-                         [](const auto& info) { return info.param ? "bytes" : "floats"; });
+INSTANTIATE_TEST_SUITE_P(Bytes, LateTargets, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Bytes, FrameFeedTest, testing::Bool());
 
 }  // namespace
 }  // namespace millrace::app

@@ -2,11 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <functional>
 #include <random>
-#include <string>
-#include <vector>
 
 namespace millrace::app {
 namespace {
@@ -211,10 +207,11 @@ TEST(Novelty, ACameraThatIsGoneIsAnEventAndAnAcceptedPlaceRaisesNone) {
 
 TEST(Zones, BadPolygonsAreNamed) {
   EXPECT_EQ(zone_error({"", {{0, 0}, {1, 0}, {1, 1}}, 1}, 128, 96), "");
-  EXPECT_NE(zone_error({"", {{0, 0}, {1, 0}}, 1}, 0, 0).find("3 points"), std::string::npos);
-  EXPECT_NE(zone_error({"", {{0, 0}, {2, 0}, {1, 1}}, 1}, 0, 0).find("outside"), std::string::npos);
-  EXPECT_NE(zone_error({"", {{0, 0}, {0.001, 0}, {0, 0.001}}, 1}, 128, 96).find("no pixel"),
-            std::string::npos);
+  for (const auto& [zone, part] :
+       {std::pair(Zone{"", {{0, 0}, {1, 0}}, 1}, "3 points"),
+        {Zone{"", {{0, 0}, {2, 0}, {1, 1}}, 1}, "outside"},
+        {Zone{"", {{0, 0}, {0.001, 0}, {0, 0.001}}, 1}, "no pixel"}})
+    EXPECT_NE(zone_error(zone, 128, 96).find(part), std::string::npos) << part;
 }
 
 }  // namespace

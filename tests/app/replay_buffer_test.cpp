@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <set>
 
 namespace millrace::app {
 namespace {
@@ -16,10 +14,13 @@ std::set<std::int64_t> kept(const ReplayBuffer& buffer) {
   return frames;
 }
 
-TEST(ReplayBuffer, RecentKeepsTheLatest) {
-  ReplayBuffer buffer(ReplayKind::recent, 4, 1, 7);
+TEST(ReplayBuffer, RecentKeepsTheLatestAndNeverGrows) {
+  ReplayBuffer buffer(ReplayKind::recent, 4, 100, 7);
+  const std::byte* const first = buffer.at(0);
   for (int n = 0; n < 30; ++n) buffer.keep(n, 1);
   EXPECT_EQ(kept(buffer), (std::set<std::int64_t>{26, 27, 28, 29}));
+  EXPECT_EQ(buffer.bytes(), 400u);
+  EXPECT_EQ(buffer.at(0), first);
 }
 
 TEST(ReplayBuffer, ReservoirKeepsEveryFrameWithTheSameChance) {
@@ -50,15 +51,12 @@ TEST(ReplayBuffer, HardGivesUpTheEasiestAndTakesThoseOfLargeLoss) {
   buffer.set_loss(0, 0, 0.5f);  // learned by now
   buffer.keep(4, 5);
   EXPECT_EQ(kept(buffer), (std::set<std::int64_t>{2, 3, 4}));
-}
-
-TEST(ReplayBuffer, ALossThatComesLateChangesNoOtherSample) {
-  ReplayBuffer buffer(ReplayKind::hard, 1, 1, 7);
-  buffer.keep(0, 1);
-  buffer.keep(1, 2);
-  buffer.set_loss(0, 0, 100);
-  buffer.keep(2, 3);
-  EXPECT_EQ(kept(buffer), std::set<std::int64_t>{2});
+  ReplayBuffer one(ReplayKind::hard, 1, 1, 7);
+  one.keep(0, 1);
+  one.keep(1, 2);
+  one.set_loss(0, 0, 100);  // late: the sample is gone
+  one.keep(2, 3);
+  EXPECT_EQ(kept(one), std::set<std::int64_t>{2});
 }
 
 TEST(ReplayBuffer, KeepsNothingWhoseLossIsNotFinite) {
@@ -68,16 +66,6 @@ TEST(ReplayBuffer, KeepsNothingWhoseLossIsNotFinite) {
     EXPECT_EQ(buffer.keep(1, INFINITY), -1);
     EXPECT_EQ(buffer.count(), 0);
   }
-}
-
-TEST(ReplayBuffer, NeverGrows) {
-  ReplayBuffer buffer(ReplayKind::recent, 4, 100, 7);
-  EXPECT_EQ(buffer.bytes(), 400u);
-  const std::byte* const first = buffer.at(0);
-  for (int n = 0; n < 100; ++n) buffer.keep(n, 1);
-  EXPECT_EQ(buffer.bytes(), 400u);
-  EXPECT_EQ(buffer.at(0), first);
-  EXPECT_EQ(buffer.count(), 4);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <thread>
-#include <tuple>
 
 #include "io/queue/planar.h"
 #include "tests/engine/trained.h"
@@ -184,8 +183,7 @@ TEST_P(PairsComeWhole, NextFrame) {
   EXPECT_GT(outcome.replayed, 30);
 }
 
-INSTANTIATE_TEST_SUITE_P(Replay, PairsComeWhole, testing::Bool(),
-                         [](const auto& info) { return info.param ? "late" : "together"; });
+INSTANTIATE_TEST_SUITE_P(Late, PairsComeWhole, testing::Bool());
 
 /// A live stream whose frames, one in ten seconds, the test pushes.
 class Live : public testing::Test {
