@@ -132,11 +132,14 @@ Fault* planned(State& s, const char* kind) {
   return nullptr;
 }
 
-void note_fired(const std::string& kind) {
-  const int fd = NEXT(open)("fired", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+void note(const char* file, int flag, const std::string& text) {
+  const int fd = NEXT(open)(file, O_WRONLY | O_CREAT | flag | O_CLOEXEC, 0600);
   if (fd < 0) return;
-  (void)!NEXT(write)(fd, (kind + "\n").c_str(), kind.size() + 1);
+  (void)!NEXT(write)(fd, text.data(), text.size());
   close(fd);
+}
+void note_fired(const char* kind) {
+  note("fired", O_APPEND, kind + std::string("\n"));
 }
 
 /// Empties the files that were not synced and ends the process.
@@ -147,12 +150,9 @@ void note_fired(const std::string& kind) {
 
 void note_calls(const State& s) {
   char text[96];
-  const int size = std::snprintf(text, sizeof text, "%ld %ld %ld %ld", s.calls, s.reads, s.waits,
-                                 LONG_MAX - allocations_left.load());
-  const int fd = NEXT(open)("calls", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) return;
-  (void)!NEXT(write)(fd, text, std::size_t(size));
-  close(fd);
+  std::snprintf(text, sizeof text, "%ld %ld %ld %ld", s.calls, s.reads, s.waits,
+                LONG_MAX - allocations_left.load());
+  note("calls", O_TRUNC, text);
 }
 
 /// Counts a call; whether it gets the planned fault `kind`.

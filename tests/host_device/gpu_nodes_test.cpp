@@ -41,22 +41,19 @@ void expect_as_on_a_core(const Operators& of) {
     EXPECT_TRUE(at::allclose(got[i], wanted[i], 1e-5, 1e-6, true)) << i << got[i] << wanted[i];
 }
 
-TEST(GpuFunctions, KeepNaNAsOnACore) {
+TEST(GpuFunctions, KeepNaNAndInfinitiesAsOnACore) {
   const Tensor x = at::tensor({-200.f, -3.f, -1e-9f, -0.f, 0.f, 2.f, 3.f, 90.f, NAN});
-  for (const Operators& all :
-       {functions_of(x, at::ones_like(x)), gradients_of(x, at::ones_like(x))})
-    expect_as_on_a_core(all);
-}
-
-TEST(GpuFunctions, SoftmaxOfInfinitiesAndNaN) {
   const float inf = INFINITY;
-  const Tensor x =
+  const Tensor rows =
       at::tensor({1.f, -inf, 2.f, NAN, 1.f, 2.f, -inf, -inf, -inf, 0.f, 0.f, 50.f}).view({4, 3});
-  expect_as_on_a_core(
-      {[](const Tensors& t) {
-         return Tensors{at::_softmax(t[0], -1, false), at::_log_softmax(t[0], -1, false)};
-       },
-       {x}});
+  const Operators softmaxes = {
+      [](const Tensors& t) {
+        return Tensors{at::_softmax(t[0], -1, false), at::_log_softmax(t[0], -1, false)};
+      },
+      {rows}};
+  for (const Operators& all :
+       {functions_of(x, at::ones_like(x)), gradients_of(x, at::ones_like(x)), softmaxes})
+    expect_as_on_a_core(all);
 }
 
 /// What a mean far from zero leaves of a variance.

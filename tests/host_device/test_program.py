@@ -26,13 +26,6 @@ class OnDevice:
         super().assert_weights(expected, **(near or {"rtol": 1e-4, "atol": 1e-5}))
 
 
-class Partime(OnDevice, test_reference.Reference):
-    def test_partime(self):
-        for cut in [], [2, 4, 6]:
-            with self.subTest(cut=cut):
-                self.compare(cut)
-
-
 class Schedules(OnDevice, test_reference.Schedules):
     """All that the base class has: each schedule of PyTorch's rules. One cut in a short run, since each takes its time."""
 
