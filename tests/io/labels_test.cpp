@@ -36,8 +36,7 @@ TEST_F(LabelFile, AFramesRowIsThatFramesAlone) {
 }
 
 TEST_F(LabelFile, QuotesAroundAFieldAreNotPartOfIt) {
-  const Labels labels =
-      read("\"frame\",\"class\"\n0,\"a\"\n\"1\", a\n2,\"say \"\"b\"\"\"\n");
+  const Labels labels = read("\"frame\",\"class\"\n0,\"a\"\n\"1\", a\n2,\"say \"\"b\"\"\"\n");
   EXPECT_EQ(labels.classes(), (std::vector<std::string>{"a", "say \"b\""}));
   EXPECT_EQ(labels.of(1, seconds(0)), 0);
   EXPECT_EQ(error_of("class\n"), ":1: must be \"frame,class\" or \"time,class\", not \"class\"");

@@ -104,9 +104,14 @@ std::string labels(const Axis& axis) {
 }
 
 TEST(Axis, ShortNumbers) {
-  for (const auto& [number, text] :
-       {std::pair(0.25, "0.25"), {1500, "1500"}, {20000, "20k"}, {2500000, "2.5M"},
-        {0.00001, "1e-5"}, {1e12, "1e12"}, {-0.5, "-0.5"}, {0, "0"}})
+  for (const auto& [number, text] : {std::pair(0.25, "0.25"),
+                                     {1500, "1500"},
+                                     {20000, "20k"},
+                                     {2500000, "2.5M"},
+                                     {0.00001, "1e-5"},
+                                     {1e12, "1e12"},
+                                     {-0.5, "-0.5"},
+                                     {0, "0"}})
     EXPECT_EQ(short_number(number), text);
 }
 

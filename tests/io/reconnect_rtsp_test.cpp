@@ -87,9 +87,11 @@ TEST_P(Rtsp, AKilledServerIsComeBackTo) {
   const auto health = source->health();
   EXPECT_TRUE(read_until(*source, [&] { return health->frames_since >= 25; }));
   server.kill();
-  EXPECT_TRUE(read_until(*source, [&] { return !health->connected; }, kNoticed));
+  EXPECT_TRUE(read_until(
+      *source, [&] { return !health->connected; }, kNoticed));
   EXPECT_NE(health->last_error(), "");
-  read_until(*source, [] { return false; }, seconds(3));  // the backoff grows meanwhile
+  read_until(
+      *source, [] { return false; }, seconds(3));  // the backoff grows meanwhile
   server.restart({GetParam().transport});
   const auto back = [&] { return health->reconnects > 0 && health->frames_since >= 10; };
   EXPECT_TRUE(read_until(*source, back, kBack + GetParam().key_frames));
@@ -103,15 +105,18 @@ TEST_P(Rtsp, AFrozenServerIsComeBackToAndLeftAtOnce) {
   const auto health = source->health();
   EXPECT_TRUE(read_until(*source, [&] { return health->frames_since >= 25; }));
   server.freeze();
-  EXPECT_TRUE(read_until(*source, [&] { return !health->connected; }, kNoticed));
+  EXPECT_TRUE(read_until(
+      *source, [&] { return !health->connected; }, kNoticed));
   EXPECT_EQ(health->last_error(), "no picture for 2.5 s");
-  read_until(*source, [] { return false; }, seconds(2));
+  read_until(
+      *source, [] { return false; }, seconds(2));
   server.thaw();
   const auto back = [&] { return health->reconnects > 0 && health->frames_since >= 10; };
   EXPECT_TRUE(read_until(*source, back, kBack + GetParam().key_frames));
   server.freeze();
   const std::int64_t before = health->attempts;
-  EXPECT_TRUE(read_until(*source, [&] { return health->attempts > before; }, seconds(60)));
+  EXPECT_TRUE(read_until(
+      *source, [&] { return health->attempts > before; }, seconds(60)));
   Frame frame;
   source->read(frame, milliseconds(300));  // in the midst of an attempt
   const Clock::time_point left = Clock::now();

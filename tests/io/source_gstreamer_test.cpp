@@ -125,8 +125,7 @@ TEST_F(GStreamer, ErrorsAreOneLineWithoutCredentials) {
   EXPECT_EQ(refused.find("rtsp://***@127.0.0.1:9/x: "), 0u) << refused;
   EXPECT_EQ(refused.find("secret"), std::string::npos) << refused;
   EXPECT_EQ(refused.find('\n'), std::string::npos) << refused;
-  for (const char* uri :
-       {"gst:videotestsrc num-buffers=0", "gst:  ! ", "http://127.0.0.1:9/x.mp4"})
+  for (const char* uri : {"gst:videotestsrc num-buffers=0", "gst:  ! ", "http://127.0.0.1:9/x.mp4"})
     EXPECT_NE(open_error(uri), "");
   run("audiotestsrc num-buffers=50 ! matroskamux ! filesink location=" + folder / "sound.mkv");
   EXPECT_EQ(open_error(folder / "sound.mkv"), folder / "sound.mkv: there is no video in it");
@@ -215,8 +214,7 @@ TEST_F(FfmpegSource, ReadsAFileByItselfAndRefusesWhatIsNone) {
   const auto grey = codecs().open_ffmpeg(options_for(folder / "ball.avi", 1), folder / "ball.avi");
   EXPECT_EQ(read_all(*grey).frames.at(0).pixels.size(), 50u * 38u);
   put_bytes(folder / "x.avi", "RIFF but no more");
-  EXPECT_THROW(codecs().open_ffmpeg(options_for(folder / "x.avi"), folder / "x.avi"),
-               SourceError);
+  EXPECT_THROW(codecs().open_ffmpeg(options_for(folder / "x.avi"), folder / "x.avi"), SourceError);
 }
 
 }  // namespace

@@ -184,12 +184,18 @@ TEST_F(Images, SizesMayChange) {
 TEST_F(Images, NothingToReadAndAPatternWithoutOneWholeNumberAreErrors) {
   const std::string here = folder.path();
   for (const auto& [path, part] : std::vector<std::pair<std::string, std::string>>{
-           {here, "no pictures found"}, {here + "/%05d.png", "no pictures found"},
-           {here + "/*.png", "no pictures found"}, {here + "/missing", "no pictures found"},
-           {"", "names no folder"}, {"/x/%s.png", "integer placeholder"},
-           {"/x/%n", "integer placeholder"}, {"/x/%", "integer placeholder"},
-           {"/x/%d%d.png", "more than one number"}, {"/x%d/a.png", "not in a folder's"},
-           {"/x/%%.png", "no number"}, {"/x/%00000000000d.png", "too many digits"}})
+           {here, "no pictures found"},
+           {here + "/%05d.png", "no pictures found"},
+           {here + "/*.png", "no pictures found"},
+           {here + "/missing", "no pictures found"},
+           {"", "names no folder"},
+           {"/x/%s.png", "integer placeholder"},
+           {"/x/%n", "integer placeholder"},
+           {"/x/%", "integer placeholder"},
+           {"/x/%d%d.png", "more than one number"},
+           {"/x%d/a.png", "not in a folder's"},
+           {"/x/%%.png", "no number"},
+           {"/x/%00000000000d.png", "too many digits"}})
     expect_refused("images:" + path, part);
   put_bytes(folder / "0.png", "rubbish");
   expect_refused("images:" + folder / "%d.png", "no picture can be decoded");

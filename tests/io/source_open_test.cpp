@@ -33,7 +33,8 @@ TEST_F(OpenSource, SaysWhatIsWrong) {
   put_bytes(text, std::string(4000, 'x') + "\n just text \n");
   const std::pair<std::string, std::string> cases[] = {
       {"rtps://u:p@host/x",
-       "rtps://***@host/x: unknown scheme \"rtps\"; known ones: file, rtsp, rtsps, http, https, v4l2, "
+       "rtps://***@host/x: unknown scheme \"rtps\"; known ones: file, rtsp, rtsps, http, https, "
+       "v4l2, "
        "gst, images, synth"},
       {"/no/such/clip.mp4", "/no/such/clip.mp4: no such file"},
       {"file:///no/such/clip.mp4", "file:///no/such/clip.mp4: no such file"},

@@ -117,11 +117,13 @@ TEST(Synth, SurvivesAnySize) {
 }
 
 TEST(Synth, RefusesWhatItDoesNotKnow) {
-  for (const auto& [what, part] :
-       {std::pair("shape", "synth:shapes"), {"shapes?frame=3", "\"frames\""},
-        {"shapes?speed=fast", "speed must be a number"}, {"shapes?speed=nan", "speed must be a number"},
-        {"shapes?shapes=-1", "shapes must be a number"},
-        {"shapes?frames=", "frames must be a number"}, {"shapes?order=randm", "\"random\""}})
+  for (const auto& [what, part] : {std::pair("shape", "synth:shapes"),
+                                   {"shapes?frame=3", "\"frames\""},
+                                   {"shapes?speed=fast", "speed must be a number"},
+                                   {"shapes?speed=nan", "speed must be a number"},
+                                   {"shapes?shapes=-1", "shapes must be a number"},
+                                   {"shapes?frames=", "frames must be a number"},
+                                   {"shapes?order=randm", "\"random\""}})
     expect_refused(std::string("synth:") + what, part);
 }
 

@@ -41,7 +41,8 @@ TEST(Uri, FilePathsAndPercentDecoding) {
                                   {"a%20b.mp4", "a%20b.mp4"}})  // a bare path as it stands
     EXPECT_EQ(file_path(split_uri(uri)), path);
   EXPECT_EQ(percent_decoded("%41%c3%A4%2f"), "A\xc3\xa4/");
-  for (const char* as_it_is : {"100%", "%4", "%zz%4g"}) EXPECT_EQ(percent_decoded(as_it_is), as_it_is);
+  for (const char* as_it_is : {"100%", "%4", "%zz%4g"})
+    EXPECT_EQ(percent_decoded(as_it_is), as_it_is);
 }
 
 TEST(Uri, NearestName) {

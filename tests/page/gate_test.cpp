@@ -20,10 +20,13 @@ TEST(WebOptions, EveryWayToSayWhere) {
     const WebOptions options = web_options(where, token);
     return options.address + " " + std::to_string(options.port);
   };
-  for (const auto& [where, found] :
-       {std::pair("", "127.0.0.1 8080"), {"9000", "127.0.0.1 9000"}, {"127.0.0.2", "127.0.0.2 8080"},
-        {"localhost:0", "127.0.0.1 0"}, {"[::1]:9000", "::1 9000"}, {"[::1]", "::1 8080"},
-        {"::1", "::1 8080"}})
+  for (const auto& [where, found] : {std::pair("", "127.0.0.1 8080"),
+                                     {"9000", "127.0.0.1 9000"},
+                                     {"127.0.0.2", "127.0.0.2 8080"},
+                                     {"localhost:0", "127.0.0.1 0"},
+                                     {"[::1]:9000", "::1 9000"},
+                                     {"[::1]", "::1 8080"},
+                                     {"::1", "::1 8080"}})
     EXPECT_EQ(at(where), found);
   EXPECT_EQ(at("0.0.0.0:80", kToken), "0.0.0.0 80");
   EXPECT_EQ(at("[::]:80", kToken), ":: 80");

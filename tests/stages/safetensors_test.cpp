@@ -54,9 +54,8 @@ TEST(Safetensors, NamesWhatLibTorchCanNotHold) {
   std::string ones = "1";
   for (int i = 1; i < 65; ++i) ones += ",1";
   const auto of = [](const std::string& name, const std::string& shape) {
-    return write(with_header("{\"" + name + R"(":{"dtype":"F32","shape":[)" + shape +
-                                 R"(],"data_offsets":[0,4]}})",
-                             4));
+    return write(with_header(
+        "{\"" + name + R"(":{"dtype":"F32","shape":[)" + shape + R"(],"data_offsets":[0,4]}})", 4));
   };
   EXPECT_EQ(complaint_about(of("a", ones)), "\"a\" has 65 dimensions, the most are 64");
   EXPECT_EQ(complaint_about(of("a", ones.substr(2))), "");

@@ -35,6 +35,7 @@ void expect_near(const Reference& expected, const TestFloats& found, bool direct
 
 /// Every kernel size, odd images, images smaller than the kernel, channels beside the vector's
 /// width, strides.
+// clang-format off
 const Shape kShapes[] = {
     {1, 1, 1, 1, 1}, {1, 1, 16, 16, 5}, {2, 3, 3, 16, 7}, {5, 4, 16, 3, 5}, {7, 9, 16, 16, 3},
     {16, 16, 16, 16, 5}, {13, 17, 3, 16, 5}, {13, 17, 16, 3, 5}, {9, 11, 32, 32, 3},
@@ -67,6 +68,7 @@ const Shape kShapes[] = {
     {7, 8, 16, 5, 0, 0, 1, TapGrid{{1, 1, 0, 1}, {7, 1, 3, 1}}},
     {10, 9, 17, 18, 0, 0, 1, TapGrid{{3, 1, 4, 4}, {3, 2, 2, 2}}},
     {3, 2, 4, 4, 0, 0, 1, TapGrid{{4, 2, 1, 1}, {4, 2, 1, 1}}}};
+// clang-format on
 
 class EveryInstructionSet : public testing::TestWithParam<Pass> {};
 

@@ -144,9 +144,9 @@ TEST(Program, EveryOptimizerWithEveryCorrection) {
     EXPECT_LT(difference(pair.programs.weights() - before, change), 2e-3);
     EXPECT_EQ(left_to_libtorch(pair.programs.operations()), std::set<std::string>());
     const std::vector<std::string> all = names(pair.programs);
-    EXPECT_EQ(std::ranges::count_if(
-                  all, [](const auto& name) { return name.starts_with("update by"); }),
-              1);
+    EXPECT_EQ(
+        std::ranges::count_if(all, [](const auto& name) { return name.starts_with("update by"); }),
+        1);
   });
 }
 

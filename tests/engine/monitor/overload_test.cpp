@@ -107,12 +107,12 @@ TEST(Skip, SaysSoWhenPredictionAloneIsTooSlowAndLooksAtWholeRounds) {
 TEST(Skip, ALoadThatSawAChangeIsNotJudged) {
   Overload overload({.policy = Policy::skip});
   EXPECT_EQ(third(overload, load_of({20})).train_every, 2);
-  EXPECT_EQ(overload.judge(load_of({20})).kind, Kind::none);  // half of it before the change
+  EXPECT_EQ(overload.judge(load_of({20})).kind, Kind::none);  // partly before the change
   EXPECT_TRUE(kinds(overload, load_of({9}), 10).empty());
 }
 
 TEST(Recut, MovesModulesFromTheSlowestStage) {
-  // partly before the change
+  // Eight equal modules; the second stage's core is slower than it was.
   Overload overload(
       {.policy = Policy::recut, .module_ms = std::vector<double>(8, 1.0), .cut = {3}});
   const Change change = third(overload, load_of({3, 15}));

@@ -18,9 +18,8 @@ Reading reading(double bottleneck_ms, double fps) {
 }
 
 TEST(RealTime, HoldsWhenEveryFrameWasLearnedFromAndStagesMeetTheBudget) {
-  const auto of = [](const FrameCounts& window, double ms = 25, bool late = false, double fps = 25) {
-    return judge(reading(ms, fps), window, 10, late);
-  };
+  const auto of = [](const FrameCounts& window, double ms = 25, bool late = false,
+                     double fps = 25) { return judge(reading(ms, fps), window, 10, late); };
   const Verdict all = of({.received = 250, .trained = 250});
   EXPECT_TRUE(all.judged && all.holds);
   EXPECT_NE(all.reason.find("every frame"), std::string::npos) << all.reason;

@@ -36,9 +36,9 @@ TEST(Generators, WriteTheStaircasesOfTheirPapers) {
   expect_workers({.schedule = "pb", .stages = 3},
                  {"F0 F1 F2 F3 F4 B0 U0 F5 B1 U1", "", "F0 B0 U0 F1 B1 U1"});
   for (const char* name : {"partime", "pb"})
-    expect_workers({.schedule = name, .stages = 3, .deep_supervision = true},
-                   {"F0 F1 F2 F3 F4 L4 R0 B0 U0 F5 L5 R1 B1 U1", "F0 F1 F2 L2 R0 B0 U0",
-                    "F0 B0 U0 F1 B1 U1"});
+    expect_workers(
+        {.schedule = name, .stages = 3, .deep_supervision = true},
+        {"F0 F1 F2 F3 F4 L4 R0 B0 U0 F5 L5 R1 B1 U1", "F0 F1 F2 L2 R0 B0 U0", "F0 B0 U0 F1 B1 U1"});
   expect_workers({.schedule = "pipedream", .stages = 3},
                  {"F0^0 F1^0 F2^0 B0 U0 F3^1 B1 U1 F4^2 B2 U2",
                   "F0^0 F1^0 B0 U0 F2^1 B1 U1 F3^2 B2 U2", "F0^0 B0 U0 F1^1 B1 U1"});

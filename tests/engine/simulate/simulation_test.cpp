@@ -141,8 +141,9 @@ TEST(Simulation, RefusesWhatMakesNoSense) {
 TEST(Simulation, FindsADeadlockAndAMessageOutOfOrder) {
   const auto fault = [](Schedule schedule, std::size_t worker) {
     std::swap(schedule.workers[worker].period[0], schedule.workers[worker].period[1]);
-    return complaint<std::logic_error>(
-        [&] { simulate(schedule, {.samples = 2, .stages = equal_costs(2, {1, 1, 1, 0})}); });
+    return complaint<std::logic_error>([&] {
+      simulate(schedule, {.samples = 2, .stages = equal_costs(2, {1, 1, 1, 0})});
+    });
   };
   EXPECT_EQ(fault(make_schedule("sequential", {.stages = 2}), 0),
             "schedule sequential deadlocks: worker 0 waits before 0B0");

@@ -76,8 +76,8 @@ TEST(TimelineSvg, SaysWhatItLeavesOut) {
 
 TEST(TimelineSvg, EndsWhenItShouldAndItsTitleMayHoldAnything) {
   const Schedule schedule = make_schedule("gpipe", {.stages = 1, .microbatches = 8});
-  const std::string svg = timeline_svg(schedule, simulated(schedule, 8),
-                                       {.title = "<a&b>\n\xff", .until_ms = 3.5});
+  const std::string svg =
+      timeline_svg(schedule, simulated(schedule, 8), {.title = "<a&b>\n\xff", .until_ms = 3.5});
   EXPECT_EQ(count(svg, "class=\"F\""), 4 + 1);
   EXPECT_NE(svg.find("first 3.5 of 16 ms"), std::string::npos);
   EXPECT_NE(svg.find("&lt;a&amp;b&gt;??"), std::string::npos);
