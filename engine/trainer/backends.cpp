@@ -27,18 +27,17 @@ std::string unrecordable(const TrainerOptions& options) {
 }
 
 bool runs_programs(const TrainerOptions& options, int replica_id) {
-  return !options.make_backend && !device_of(options, replica_id).is_cuda() &&
-         records(options, replica_id) && unrecordable(options).empty();
+  return !device_of(options, replica_id).is_cuda() && records(options, replica_id) &&
+         unrecordable(options).empty();
 }
 
 bool records(const TrainerOptions& options, int replica_id) {
-  if (options.make_backend) return !options.records || options.records(replica_id);
   if (device_of(options, replica_id).is_cuda() || options.capture == Capture::graph) return true;
   return options.capture == Capture::automatic && kernels::has_vectors();
 }
 
 bool records_any(const TrainerOptions& options) {
-  bool any = options.make_backend || (options.devices.empty() && records(options, 0));
+  bool any = options.devices.empty() && records(options, 0);
   for (std::size_t replica_id = 0; replica_id < options.devices.size(); ++replica_id)
     any = any || records(options, int(replica_id));
   if (!any || options.capture == Capture::eager) return false;
@@ -78,7 +77,6 @@ std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOption
     const c10::Device place = device_of(options, replica_id);
     backends[replica_id] =
         !record || !records(options, replica_id) ? capture::make_eager_backend(place)
-        : options.make_backend                   ? options.make_backend(place)
         : place.is_cuda()
             ? capture::make_graph_backend(place, program::gpu_lowering(place, options.numerics))
             : make_core_backend(options, replica_id);

@@ -82,7 +82,6 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
                                                                   int rounds) {
   at::set_num_threads(1);
   options.capture = Capture::graph;
-  options.make_backend = nullptr;
   options.replicas.clear();
   if (options.cut.empty()) {
     if (options.stages > 1) options.threads.clear();

@@ -48,8 +48,7 @@ class RankWires {
 
   /// Whether the cut after `stage` gets wires, with one end here.
   bool over_cut(int stage) const {
-    if (options_.make_backend || options_.capture == Capture::eager || !options_.replicas.empty())
-      return false;
+    if (options_.capture == Capture::eager || !options_.replicas.empty()) return false;
     const int up = rank_of(stage), down = rank_of(stage + 1), here = options_.exchange->rank();
     if (up == down || (up != here && down != here)) return false;
     const capture::GpuId *from = gpu_of(stage), *to = gpu_of(stage + 1);

@@ -21,7 +21,6 @@ std::int64_t sample_bytes(const stages::ImageShape& shape, bool as_bytes, int sl
 std::vector<PredictedStage> predict_stages(TrainerOptions options) {
   at::set_num_threads(1);
   const bool records = records_any(options);
-  options.make_backend = nullptr;
   options.replicas.clear();
   options.devices.clear();
   const stages::Network& network = *options.network;

@@ -50,7 +50,7 @@ TrainerOptions completed(TrainerOptions options) {
     options.module_ms = module_times_by_programs(options, 1);
   } else if (measures) {
     ProfilerOptions how;
-    if (!options.make_backend && device_of(options, 0).is_cuda())
+    if (device_of(options, 0).is_cuda())
       how = {.device = options.devices.front(), .recorded = records_any(options)};
     const plan::Profile profile = measure_profile(options, how);
     for (const plan::ModuleProfile& module : profile.modules)

@@ -57,9 +57,6 @@ struct TrainerOptions : ScheduleSpec {
   double fps = 0;          ///< F for the monitor's verdict; 0: unknown
   bool may_recut = false;  ///< recut() may be called, so modules are always measured
   Capture capture = Capture::automatic;
-  /// For tests: makes the backends that steps are recorded on, for any device; empty: the device's.
-  std::function<std::unique_ptr<capture::Backend>(c10::Device)> make_backend;
-  std::function<bool(int stage)> records;  ///< with make_backend: which stages; empty: all
   /// The processes that the workers are spread over, each with a trainer of equal options; null:
   /// only this one. Must outlive the trainer. For cores, without late targets.
   Exchange* exchange = nullptr;

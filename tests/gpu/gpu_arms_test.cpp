@@ -14,14 +14,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json ask(const std::string& arm) {
-  return answer({}, {{"arm", arm},
-                     {"network", {{"layers", 3}, {"features", 4}, {"kernel", 3}}},
-                     {"width", 12},
-                     {"height", 8},
-                     {"stages", 2},
-                     {"precision", "float32"},
-                     {"seconds", .02},
-                     {"turns", 2}});
+  return answer({{"arm", arm},
+                 {"network", {{"layers", 3}, {"features", 4}, {"kernel", 3}}},
+                 {"width", 12},
+                 {"height", 8},
+                 {"stages", 2},
+                 {"precision", "float32"},
+                 {"seconds", .02},
+                 {"turns", 2}});
 }
 
 TEST(GpuArms, EachMeasuresItsFigures) {

@@ -203,7 +203,7 @@ std::vector<double> multiplications(const stages::Network& network) {
   return all;
 }
 
-engine::TrainerOptions options_of(const GpuBench& how, const Json& question, int stages) {
+engine::TrainerOptions options_of(const Json& question, int stages) {
   engine::TrainerOptions options{
       .sample = {3, question.at("height"), question.at("width")},
       .numerics = {.precision = kernels::Precision(
@@ -216,9 +216,8 @@ engine::TrainerOptions options_of(const GpuBench& how, const Json& question, int
   options.network = stages::build_network(model_of(question.at("network")), options.sample);
   options.module_ms = multiplications(*options.network);  // only proportions matter
   options.cut = engine::balanced_cut(options.module_ms, stages);
-  options.devices.assign(std::size_t(stages), how.device);
+  options.devices.assign(std::size_t(stages), {.cuda = true, .index = 0});
   options.weights = stages::initial_state(*options.network, 0);
-  options.make_backend = how.make_backend;
   return options;
 }
 
@@ -247,10 +246,10 @@ std::vector<double> lone_launches_ms(BareStep& step, double seconds) {
   });
 }
 
-using Arm = Json (*)(const GpuBench& how, const Json& question);
+using Arm = Json (*)(const Json& question);
 
-Json step_arm(const GpuBench& how, const Json& question) {
-  const engine::TrainerOptions options = options_of(how, question, 1);
+Json step_arm(const Json& question) {
+  const engine::TrainerOptions options = options_of(question, 1);
   const auto alone = std::make_shared<BareStep>(options, BareWork::compute);
   return in_turn(
       {{"engine_ms", [fps = engine_fps(options)](double seconds) { return 1e3 / fps(seconds); }},
@@ -258,14 +257,14 @@ Json step_arm(const GpuBench& how, const Json& question) {
       question);
 }
 
-Json stages_arm(const GpuBench& how, const Json& question) {
-  return in_turn({{"staged_fps", engine_fps(options_of(how, question, question.at("stages")))},
-                  {"one_fps", engine_fps(options_of(how, question, 1))}},
+Json stages_arm(const Json& question) {
+  return in_turn({{"staged_fps", engine_fps(options_of(question, question.at("stages")))},
+                  {"one_fps", engine_fps(options_of(question, 1))}},
                  question);
 }
 
-Json processor_time_arm(const GpuBench& how, const Json& question) {
-  const engine::TrainerOptions options = options_of(how, question, 1);
+Json processor_time_arm(const Json& question) {
+  const engine::TrainerOptions options = options_of(question, 1);
   const auto called = std::make_shared<CalledStep>(options);
   const auto bare = std::make_shared<BareStep>(options);
   const auto launch_us = [=] {
@@ -282,8 +281,8 @@ Json processor_time_arm(const GpuBench& how, const Json& question) {
       question);
 }
 
-Json latency_arm(const GpuBench& how, const Json& question) {
-  const engine::TrainerOptions options = options_of(how, question, question.at("stages"));
+Json latency_arm(const Json& question) {
+  const engine::TrainerOptions options = options_of(question, question.at("stages"));
   const auto forward = std::make_shared<BareStep>(options, BareWork::forward);
   const auto tail = std::make_shared<double>(), bare_tail = std::make_shared<double>();
   const auto noted = [](const std::vector<double>& ms, double& last_tail) {
@@ -306,8 +305,8 @@ Json latency_arm(const GpuBench& how, const Json& question) {
       question);
 }
 
-Json profile_arm(const GpuBench& how, const Json& question) {
-  const engine::TrainerOptions options = options_of(how, question, 1);
+Json profile_arm(const Json& question) {
+  const engine::TrainerOptions options = options_of(question, 1);
   const auto alone = std::make_shared<BareStep>(options, BareWork::compute);
   const auto modules_ms = [=](double) {
     const engine::plan::Profile profile =
@@ -321,10 +320,10 @@ Json profile_arm(const GpuBench& how, const Json& question) {
                  question);
 }
 
-Json kernels_arm(const GpuBench& how, const Json& question) {
+Json kernels_arm(const Json& question) {
   capture::use_repeatable_kernels();
   Json operations = Json::array();
-  const auto stages = engine::stage_operations(options_of(how, question, 1), /*rounds=*/5);
+  const auto stages = engine::stage_operations(options_of(question, 1), /*rounds=*/5);
   for (const capture::OperationInfo& o : stages[0]) {
     operations.push_back({{"name", o.name},
                           {"kernel", o.kernel},
@@ -337,7 +336,7 @@ Json kernels_arm(const GpuBench& how, const Json& question) {
 
 }  // namespace
 
-Json answer(const GpuBench& how, const Json& question) {
+Json answer(const Json& question) {
   static const std::map<std::string, Arm> arms = {
       {"step", step_arm},
       {"stages", stages_arm},
@@ -345,9 +344,9 @@ Json answer(const GpuBench& how, const Json& question) {
       {"latency", latency_arm},
       {"profile", profile_arm},
       {"kernels", kernels_arm},
-      {"provenance", [](const GpuBench&, const Json&) { return app::provenance(1); }}};
+      {"provenance", [](const Json&) { return app::provenance(1); }}};
   try {
-    return arms.at(question.at("arm"))(how, question);
+    return arms.at(question.at("arm"))(question);
   } catch (const std::exception& error) {
     const std::string text = error.what();  // LibTorch appends its source position
     return {{"error", text.substr(0, text.find('\n'))}};

@@ -1,18 +1,10 @@
 #pragma once
 
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
 
 #include "engine/trainer/trainer.h"
 
 namespace millrace::bench {
-
-/// Arms run on a GPU, or in tests on a double of one.
-struct GpuBench {
-  engine::Device device = {.cuda = true, .index = 0};  ///< shared by all stages
-  /// See TrainerOptions::make_backend; empty: the device's own.
-  std::function<std::unique_ptr<capture::Backend>(c10::Device)> make_backend;
-};
 
 /// `question`: {"arm", "network": {"preset", "layers", "features", "kernel"}, "width", "height",
 /// "stages", "precision", "seconds", "turns"}. Returns the arm's figures, or {"error": words}. All
@@ -34,6 +26,6 @@ struct GpuBench {
 /// "provenance": of a run with one thread.
 ///
 /// Blocks; creates and ends the engine's threads.
-nlohmann::ordered_json answer(const GpuBench& how, const nlohmann::ordered_json& question);
+nlohmann::ordered_json answer(const nlohmann::ordered_json& question);
 
 }  // namespace millrace::bench

@@ -15,6 +15,6 @@ int main() {
     return 1;
   }
   for (std::string line; std::getline(std::cin, line);)
-    std::cout << bench::answer({}, nlohmann::ordered_json::parse(line)).dump() << std::endl;
+    std::cout << bench::answer(nlohmann::ordered_json::parse(line)).dump() << std::endl;
   return 0;
 }
