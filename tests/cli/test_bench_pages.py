@@ -12,6 +12,7 @@ import program
 BENCHMARKS = program.ROOT / "docs" / "benchmarks"
 sys.path.insert(0, str(program.ROOT / "tools" / "bench"))
 
+import events  # noqa: E402
 import measuring  # noqa: E402
 import pages  # noqa: E402
 import plots  # noqa: E402
@@ -53,6 +54,17 @@ class Pages(unittest.TestCase):
                      "- 10x16 k5 32x16, pytorch bf16, compile: no compiler",
                      "| 10x16 k5 | 32x16 | 1 |  |  |  |  |  | out of memory |", "Not measured."):
             self.assertIn(line, lines)
+
+
+    def test_what_the_stream_raises_with_nothing_planted_is_no_alarm_of_the_event(self):
+        passer_by = [1058, "local", 120.0, 88.0]
+        arms = [{"arm": arm, "kind": kind, "place": "street", "trial": 0, "encoder": "crf 23", "events": raised, "raised": len(raised)}
+                for arm in events.ARMS for kind, raised in (
+                    ("none", [passer_by]), ("dawn", [[1056, "local", 120.0, 86.0]]),
+                    ("cloud", [[1058, "local", 60.0, 88.0], [1200, "local", 120.0, 88.0], [1058, "light"]]))]
+        self.assertEqual(events.summed(arms, "dawn", "street")["Millrace"], "0/1 (1)")
+        self.assertEqual(events.summed(arms, "cloud", "street")["Millrace"], "1/1")
+        self.assertEqual(list(events.caused(arms[2], arms)), arms[2]["events"])
 
 
 class Published(unittest.TestCase):

@@ -17,7 +17,7 @@ DATA = "/usr/share/doc/opencv-doc/examples/data/"
 WIDTH, HEIGHT, FPS, SCALE = 384, 288, 10, 3  # SCALE: pixels of a stream per pixel of the 128x96 that all arms see
 FRAMES, AT, QUIET = 1300, 1000, 6000  # of a stream; before its event; of a stream without one
 LEARNED, JUDGED = 900, 600  # first frames that the limits are taken from; alarms count as false from the second on
-NEAR = 8  # pixels of 128x96
+NEAR, SAME = 8, 10  # pixels of 128x96, frames
 MINIMUM = 3  # pictures in a row that make an event, whose first frame is in the report
 OBJECTS = {"obj5": 5, "obj8": 8, "obj12": 12}  # pixels of 128x96
 PLACED = [*OBJECTS, "removed", "walker", "slow"]
@@ -289,13 +289,26 @@ def stream(machine, kind, place, trial, encoder, count, folder, keep):
     return rows
 
 
+def caused(found, arms):
+    """An arm's alarms after the event that it doesn't raise at the same time and place in the same stream with nothing planted."""
+    def stream(each):
+        return each["arm"], each["place"], each["trial"], each["encoder"]
+
+    control = [event for each in arms if each["kind"] == "none" and stream(each) == stream(found) for event in each["events"]]
+    for event in found["events"]:
+        if event[0] >= AT and not any(abs(event[0] - other[0]) <= SAME and len(event) == len(other)
+                                      and math.dist(event[2:], other[2:]) <= NEAR for other in control):
+            yield event
+
+
 def summed(arms, kind, place):
     """A row of the page: each arm's recall and median delay, and its events at a place."""
     row = {"what": kind, "place": place}
     for arm in ARMS:
         mine = [each for each in arms if (each["arm"], each["kind"], each["place"]) == (arm, kind, place)]
         if kind in SILENT:
-            row[arm] = f"{sum(each['raised'] > 0 for each in mine)}/{len(mine)}"
+            raised = [sum(each["raised"] > 0 for each in mine), sum(any(caused(each, arms)) for each in mine)]
+            row[arm] = f"{raised[1]}/{len(mine)}" + (f" ({raised[0]})" if raised[0] != raised[1] else "")
             continue
         delays = [each["delay"] for each in mine if each["delay"] is not None]
         row[arm] = f"{len(delays)}/{len(mine)}" + (f" +{statistics.median(delays):.0f}" if delays else "")
