@@ -8,14 +8,13 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace millrace::app {
 namespace {
 
-constexpr double kRidge = 0.01;      // of the features' mean square around their mean
-constexpr std::int64_t kShare = 16;  // solve again once one in so many frames is new
-constexpr double kUnknown = -1;      // score of a class without an example; the others' sum to 1
+constexpr std::int64_t kShare = 16;  // solved anew when one in so many frames is new
 constexpr double kApart = 0.19;      // seconds between frames that follow a labelled one
 constexpr double kJump = 0.05;       // mean difference of two thumbnails that makes another scene
 constexpr double kLess = 0.4;        // a frame whose score is so much less has another class
@@ -37,64 +36,7 @@ std::unique_ptr<stages::Stage> body_of(const std::shared_ptr<const stages::Netwo
   return body;
 }
 
-at::Tensor zeros(std::int64_t rows, std::int64_t columns, at::ScalarType type = at::kFloat) {
-  return at::zeros({rows, columns}, type);
-}
-
-at::Tensor among(const at::Tensor& square, const at::Tensor& rows) {
-  return square.index_select(0, rows).index_select(1, rows);
-}
-
-/// Weighted mean of -log(softmax(scale * scores)[label]).
-double cross_entropy(const at::Tensor& scores, const at::Tensor& labels, const at::Tensor& shares,
-                     double scale) {
-  return -(at::log_softmax(scores * scale, 1).gather(1, labels).squeeze(1) * shares)
-              .sum()
-              .item<double>();
-}
-
 }  // namespace
-
-struct Ridge {
-  /// `gram` [n,n]: products of features; `classes_of`: the class of each frame; `centred`: a bias
-  /// takes up the mean.
-  Ridge(at::Tensor gram, const std::vector<std::int64_t>& classes_of, std::int64_t classes,
-        bool centred)
-      : labels(at::tensor(classes_of, at::kLong).unsqueeze(1)),
-        target(zeros(labels.size(0), classes, at::kDouble).scatter_(1, labels, 1.0)),
-        unknown(at::zeros({classes}, at::kDouble)) {
-    const at::Tensor counts = target.sum(0);
-    taught = counts.gt(0).sum().item<double>();
-    shares = (taught * counts).reciprocal().index_select(0, labels.squeeze(1));
-    if (centred) {
-      target -= counts.gt(0).to(at::kDouble) / taught;
-      const at::Tensor mean = gram.mv(shares), whole = mean.dot(shares);
-      gram += whole - mean.unsqueeze(0) - mean.unsqueeze(1);
-    }
-    unknown.masked_fill_(counts.eq(0), kUnknown);
-    const double size = std::max(1e-12, gram.diagonal().dot(shares).item<double>());
-    gram.diagonal().add_(shares.reciprocal() * (kRidge * size / double(labels.size(0))));
-    const at::Tensor factor = std::get<0>(at::linalg_cholesky_ex(gram));
-    solution = at::cholesky_solve(target, factor);
-    inverse = at::cholesky_inverse(factor);
-  }
-  /// The scores of `rows` if these were left out together.
-  at::Tensor without(const at::Tensor& rows) const {
-    const at::Tensor factor = std::get<0>(at::linalg_cholesky_ex(among(inverse, rows)));
-    return target.index_select(0, rows) -
-           at::cholesky_solve(solution.index_select(0, rows), factor);
-  }
-  /// The scores of each frame if it alone were left out.
-  at::Tensor left_out() const {
-    return target + unknown - solution / inverse.diagonal().unsqueeze(1);
-  }
-
-  at::Tensor labels;            ///< [n,1]
-  at::Tensor target, solution;  ///< [n,classes]
-  at::Tensor unknown;           ///< [classes]: kUnknown for those without an example, else 0
-  at::Tensor shares, inverse;   ///< [n]: weights, which sum to 1; [n,n]
-  double taught = 0;            ///< classes with examples
-};
 
 ClassMemory::ClassMemory(std::shared_ptr<const stages::Network> network,
                          const stages::StateDict& weights, const ClassMemoryOptions& options)
@@ -103,9 +45,8 @@ ClassMemory::ClassMemory(std::shared_ptr<const stages::Network> network,
       body_(body_of(network_, weights)),
       layer_(network_->parameters(network_->size() - 1, network_->size())),
       frame_(network_->shape(stages::kSample)),
-      features_(zeros(options.places, layer_[0].shape[1])),
-      gram_(zeros(options.places, options.places, at::kDouble)),
-      thumbnails_(zeros(options.places, std::int64_t(Likeness::values(int(frame_.channels))))),
+      features_(at::zeros({options.places, layer_[0].shape[1]})),
+      thumbnails_(at::zeros({options.places, std::int64_t(Likeness::values(int(frame_.channels)))})),
       counts_(std::size_t(layer_[0].shape[0])),
       seen_(counts_.size()),
       random_(options.seed),
@@ -198,14 +139,7 @@ void ClassMemory::put(int place, const Kept& kept, std::span<const float> input)
   ++counts_[std::size_t(kept.label)];
   features_[place].copy_(features_of(input));
   thumbnails_[place].copy_(thumbnail_of(input));
-  relate(place);
   ++changes_;
-}
-
-void ClassMemory::relate(int place) {
-  const at::Tensor products = features_.narrow(0, 0, count()).mv(features_[place]);
-  gram_[place].narrow(0, 0, count()).copy_(products);
-  gram_.select(1, place).narrow(0, 0, count()).copy_(products);
 }
 
 void ClassMemory::remove(int place) {
@@ -218,7 +152,6 @@ void ClassMemory::remove(int place) {
   if (place == last) return;
   features_[place].copy_(features_[last]);
   thumbnails_[place].copy_(thumbnails_[last]);
-  relate(place);
 }
 
 void ClassMemory::forget_late(double seconds) {
@@ -264,46 +197,22 @@ void ClassMemory::fit() {
   const auto solved = [&] {
     std::vector<std::int64_t> labels;
     for (const std::int64_t row : rows) labels.push_back(kept_[std::size_t(row)].label);
-    return Ridge(among(gram_, at::tensor(rows, at::kLong)), labels, std::int64_t(counts_.size()),
-                 layer_.size() > 1);
+    return Ridge(features_.index_select(0, at::tensor(rows, at::kLong)), labels,
+                 std::int64_t(counts_.size()), layer_.size() > 1);
   };
-  Ridge ridge = solved();
+  std::optional<Ridge> ridge(solved());
   if (std::ranges::any_of(kept_, &Kept::follows)) {
-    rows = believed(ridge);
-    ridge = solved();
+    rows = believed(*ridge);
+    ridge.emplace(solved());
   }
-  double scale = 1;
-  if (options_.scores && ridge.taught > 1) {
-    const at::Tensor scores = ridge.left_out();
-    double least = cross_entropy(scores, ridge.labels, ridge.shares, scale);
-    for (const double other : {2.0, 4.0, 8.0}) {
-      const double loss = cross_entropy(scores, ridge.labels, ridge.shares, other);
-      if (loss < least) {
-        least = loss;
-        scale = other;
-      }
-    }
-  }
-  set_head(ridge, at::tensor(rows, at::kLong), scale);
+  const double sharpness = options_.scores ? ridge->sharpness() : 1;
+  const at::Tensor weight = ridge->weight(sharpness);
+  head_ = {{layer_[0].name, weight}};
+  if (layer_.size() > 1)
+    head_.emplace_back(layer_[1].name, ridge->bias(weight, sharpness, options_.scores));
   know(rows);
   changes_ = 0;
   told_ = false;
-}
-
-void ClassMemory::set_head(const Ridge& ridge, const at::Tensor& rows, double scale) {
-  const at::Tensor features = features_.index_select(0, rows);
-  const at::Tensor by_frame = (ridge.solution * scale).to(at::kFloat).t();
-  at::Tensor weight = by_frame.mm(features);
-  head_ = {{layer_[0].name, weight}};
-  if (layer_.size() == 1) return;
-  const at::Tensor mean = features.t().mv(ridge.shares.to(at::kFloat));
-  weight -= by_frame.sum(1, /*keepdim=*/true) * mean;
-  at::Tensor bias = -weight.mv(mean);
-  for (std::size_t label = 0; label < counts_.size(); ++label) {
-    const double share = counts_[label] > 0 ? 1 / ridge.taught : options_.scores ? kUnknown : 0;
-    bias[std::int64_t(label)] += scale * share;
-  }
-  head_.emplace_back(layer_[1].name, bias);
 }
 
 void ClassMemory::know(const std::vector<std::int64_t>& rows) {
@@ -358,7 +267,6 @@ void ClassMemory::restore(const stages::StateDict& state) {
     return;
   features_.narrow(0, 0, n).copy_(features);
   thumbnails_.narrow(0, 0, n).copy_(thumbnails);
-  gram_.narrow(0, 0, n).narrow(1, 0, n).copy_(features.mm(features.t()));
   for (std::int64_t i = 0; i < n; ++i) {
     // Another run's time: before all of this one's.
     const auto group = std::int64_t(groups[i].item<float>());

@@ -14,10 +14,9 @@
 #include "io/source/split_mix.h"
 #include "stages/stage.h"
 #include "tools/app/classes/likeness.h"
+#include "tools/app/classes/ridge.h"
 
 namespace millrace::app {
-
-struct Ridge;
 
 struct ClassMemoryOptions {
   int places = 256;  ///< frames remembered
@@ -46,8 +45,6 @@ struct ClassMemoryOptions {
 /// its own class; other frames do so as in reservoir sampling, so that a class's frames are a
 /// uniform choice of all that had its label.
 ///
-/// Classes weigh the same. Scores are scaled for the best likelihood of each frame when left out.
-///
 /// see() and solve() belong to one thread at a time; told(): any thread.
 class ClassMemory {
  public:
@@ -64,7 +61,7 @@ class ClassMemory {
   /// The layer's weights, named as in the network.
   const stages::StateDict& head() const { return head_; }
   const Likeness& likeness() const { return likeness_; }
-  std::int64_t bytes() const { return std::int64_t(features_.nbytes() + gram_.nbytes()); }
+  std::int64_t bytes() const { return std::int64_t(features_.nbytes()); }
 
   struct Told {
     std::vector<std::int64_t> counts;  ///< [class]: frames remembered
@@ -97,12 +94,10 @@ class ClassMemory {
   void put(int place, const Kept& kept, std::span<const float> input);
   void remove(int place);
   void forget_late(double seconds);
-  void relate(int place);
   bool awaits() const;
   /// Indices of labelled frames, and of following frames that agree with `ridge`.
   std::vector<std::int64_t> believed(const Ridge& ridge) const;
   void fit();
-  void set_head(const Ridge& ridge, const at::Tensor& rows, double scale);
   void know(const std::vector<std::int64_t>& rows);
 
   const ClassMemoryOptions options_;
@@ -111,7 +106,6 @@ class ClassMemory {
   std::vector<stages::ParameterSpec> layer_;   ///< its parameters: weight, maybe bias
   stages::ImageShape frame_;
   at::Tensor features_;    ///< [places, features]
-  at::Tensor gram_;        ///< [places, places], double: inner products of features
   at::Tensor thumbnails_;  ///< [places, values]
   std::vector<Kept> kept_;
   std::vector<std::int64_t> counts_, seen_;  ///< [class]: remembered, labelled
