@@ -197,8 +197,10 @@ void ClassMemory::fit() {
   const auto solved = [&] {
     std::vector<std::int64_t> labels;
     for (const std::int64_t row : rows) labels.push_back(kept_[std::size_t(row)].label);
-    return Ridge(features_.index_select(0, at::tensor(rows, at::kLong)), labels,
-                 std::int64_t(counts_.size()), layer_.size() > 1);
+    const at::Tensor features = rows.size() == kept_.size()
+                                    ? features_.narrow(0, 0, count())
+                                    : features_.index_select(0, at::tensor(rows, at::kLong));
+    return Ridge(features, labels, std::int64_t(counts_.size()), layer_.size() > 1);
   };
   std::optional<Ridge> ridge(solved());
   if (std::ranges::any_of(kept_, &Kept::follows)) {
