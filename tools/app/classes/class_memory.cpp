@@ -14,7 +14,7 @@
 namespace millrace::app {
 namespace {
 
-constexpr std::int64_t kShare = 16;  // solved anew when one in so many frames is new
+constexpr std::int64_t kShare = 8;   // solved anew when one in so many frames is new
 constexpr double kApart = 0.19;      // seconds between frames that follow a labelled one
 constexpr double kJump = 0.05;       // mean difference of two thumbnails that makes another scene
 constexpr double kLess = 0.4;        // a frame whose score is so much less has another class
