@@ -88,9 +88,10 @@ bool pools(Lowering& lower, const std::optional<kernels::Pool>& pool, const at::
 bool pools_back(Lowering& lower, const std::optional<kernels::Pool>& pool, const at::Tensor& dy,
                 const at::Tensor& x, const at::Tensor& dx) {
   if (!pool || !are_pictures(dy, dx)) return false;
-  std::vector<at::Tensor> reads = {lower.read(dy)};
+  const at::Tensor image = lower.read(dy);
+  std::vector<at::Tensor> reads = {image};
   if (pool->largest) reads.push_back(lower.read(x));
-  return lower.add_image(dx, pooling_of(*pool, true, reads[0]), std::move(reads));
+  return lower.add_image(dx, pooling_of(*pool, true, image), std::move(reads));
 }
 
 // avg_pool2d(x, kernel, stride, padding, ceil, counts zeros, divisor?),
