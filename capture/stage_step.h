@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "capture/backend.h"
 #include "capture/arena.h"
+#include "capture/backend.h"
 #include "capture/buffers.h"
 #include "capture/recorded_calls.h"
 #include "capture/step.h"

@@ -68,8 +68,7 @@ Outcome run_pipeline(const Pipeline& pipeline, Feed& feed, Observer* observer,
   while (int(samples.size()) < slots)
     samples.push_back(empty.emplace_back(std::make_unique<Sample>(int(samples.size()))).get());
   Lowering lowering(schedule);
-  Channels channels(lowering,
-                    pipeline.link_capacity ? pipeline.link_capacity : unbounded(schedule),
+  Channels channels(lowering, pipeline.link_capacity ? pipeline.link_capacity : unbounded(schedule),
                     unbounded(schedule));
   Shared shared{.pipeline = pipeline,
                 .options = options,

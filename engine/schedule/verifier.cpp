@@ -88,7 +88,7 @@ class Buffers {
  private:
   struct Buffer {
     std::int64_t item = -1;
-    std::int64_t written = 0;  ///< serial number of the write
+    std::int64_t written = 0;                         ///< serial number of the write
     std::vector<std::pair<int, std::int64_t>> reads;  ///< since the last write: worker, its action
   };
 
@@ -332,8 +332,9 @@ class Proof {
   void require_recomputable(Replica& mine) {
     const Kept& sample = kept(mine);
     if (sample.activations) throw Wrong{"its activations are there already"};
-    if (lowering_.supervised(action_.stage)) return;  // with deep supervision an old gradient uses
-                                                      // the current weights
+    if (lowering_.supervised(action_.stage))
+      return;  // with deep supervision an old gradient uses
+               // the current weights
     const bool in_place = schedule_.versions_of(action_.stage) == 1;
     if (in_place && sample.version != mine.updates)
       throw Wrong{"recomputes at other weights than its forward's"};

@@ -82,8 +82,7 @@ void Trainer::join(int stage, const capture::Backend* above, const capture::Back
       if (!buffers->fixed) break;
       for (const int source : network.crossing(options_.cut[stage])) {
         const at::Tensor zeros = capture::pinned_zeros(network.shape(source).sizes());
-        set.push_back(
-            channels_last ? zeros.contiguous(at::MemoryFormat::ChannelsLast) : zeros);
+        set.push_back(channels_last ? zeros.contiguous(at::MemoryFormat::ChannelsLast) : zeros);
       }
     }
   }

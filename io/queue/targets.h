@@ -17,7 +17,8 @@ struct MaskError : std::runtime_error {
 
 constexpr int kNoClass = 255;
 
-/// Throws MaskError unless `folder` holds masks whose names end in frame numbers. Decodes the first.
+/// Throws MaskError unless `folder` holds masks whose names end in frame numbers. Decodes the
+/// first.
 void require_masks(const std::string& folder);
 
 /// The target of frame 17 is the picture whose name ends in that number (`00017.png`): grey, 8

@@ -18,7 +18,8 @@ class Scene {
     for (float& value : grain_) value = normal(random_);
     std::uniform_real_distribution<float> place(0, 1);
     for (int blob = 0; blob < 60; ++blob) {
-      const float x = kWide * place(random), y = kHigh * place(random), size = 4 + 12 * place(random);
+      const float x = kWide * place(random), y = kHigh * place(random),
+                  size = 4 + 12 * place(random);
       const float colour[] = {place(random), place(random), place(random)};
       put(still_, int(x), int(y), int(size), int(size), colour);
     }
@@ -26,8 +27,9 @@ class Scene {
 
   /// Shows `frames` pictures, each changed by `change`.
   using Picture = std::vector<float>;
-  void show(int frames, const std::function<void(Picture&)>& change = [](Picture&) {},
-            float noise = 0.01f) {
+  void show(
+      int frames, const std::function<void(Picture&)>& change = [](Picture&) {},
+      float noise = 0.01f) {
     for (int i = 0; i < frames; ++i) {
       Picture now = still_;
       change(now);
@@ -38,7 +40,8 @@ class Scene {
     }
   }
   void see(const Picture& now) {
-    novelty.see({.picture = now.data(), .loss = 0.01f, .frame = frame, .seconds = double(frame) / 10});
+    novelty.see(
+        {.picture = now.data(), .loss = 0.01f, .frame = frame, .seconds = double(frame) / 10});
     ++frame;
   }
 
@@ -107,8 +110,7 @@ TEST(Novelty, WholePictureChangesHaveTheirReasons) {
       {Reason::covered, [](Scene::Picture& on) { std::ranges::fill(on, 0.07f); }},
       {Reason::moved,
        [](Scene::Picture& on) { std::shift_right(on.begin(), on.end(), 3 * kWide + 4); }},
-      {Reason::picture,
-       [](Scene::Picture& on) { std::ranges::reverse(on); }}};
+      {Reason::picture, [](Scene::Picture& on) { std::ranges::reverse(on); }}};
   for (const auto& [reason, change] : cases) {
     Scene scene;
     scene.show(400);
@@ -127,7 +129,8 @@ TEST(Novelty, AFrozenPictureIsFound) {
   Scene scene;
   scene.show(400);
   Scene::Picture frozen;
-  scene.show(1, [&](Scene::Picture& now) { frozen = now; }, 0);
+  scene.show(
+      1, [&](Scene::Picture& now) { frozen = now; }, 0);
   for (int i = 0; i < 8; ++i) scene.see(frozen);
   ASSERT_EQ(scene.events().size(), 1u);
   EXPECT_EQ(scene.events()[0].reason, Reason::frozen);
@@ -142,8 +145,10 @@ TEST(Novelty, DaylightNoiseAndKeyframesRaiseNothing) {
   for (const float noise : {0.0f, 0.03f, 0.1f}) {
     Scene quiet;
     for (int i = 0; i < 60; ++i) {
-      quiet.show(29, [](Scene::Picture&) {}, noise);
-      quiet.show(1, [](Scene::Picture& on) { Scene::dim(on, 1.01f); }, 2 * noise);
+      quiet.show(
+          29, [](Scene::Picture&) {}, noise);
+      quiet.show(
+          1, [](Scene::Picture& on) { Scene::dim(on, 1.01f); }, 2 * noise);
     }
     EXPECT_TRUE(quiet.events().empty())
         << noise << " " << name_of(quiet.events()[0].reason) << " " << quiet.events()[0].frame;
@@ -167,14 +172,15 @@ TEST(Novelty, WhatPassesOftenIsUsualButNotWhoLeavesThePath) {
 }
 
 TEST(Novelty, ZonesReasonsAndCooldownAreKept) {
-  const Zone left{"door", {{0, 0}, {0.3, 0}, {0.3, 1}, {0, 1}}, 1}, middle{"", {{0.3, 0.2}, {0.7, 0.2}, {0.7, 0.7}, {0.3, 0.7}}, 1};
+  const Zone left{"door", {{0, 0}, {0.3, 0}, {0.3, 1}, {0, 1}}, 1},
+      middle{"", {{0.3, 0.2}, {0.7, 0.2}, {0.7, 0.7}, {0.3, 0.7}}, 1};
   struct Case {
     NoveltyOptions options;
     std::size_t events;
   };
-  for (const Case& one : {Case{{.zones = {left}}, 0}, Case{{.zones = {middle}}, 1},
-                          Case{{.ignored = {middle}}, 0}, Case{{.without = {Reason::local}}, 0},
-                          Case{{.threshold = 1000}, 0}}) {
+  for (const Case& one :
+       {Case{{.zones = {left}}, 0}, Case{{.zones = {middle}}, 1}, Case{{.ignored = {middle}}, 0},
+        Case{{.without = {Reason::local}}, 0}, Case{{.threshold = 1000}, 0}}) {
     Scene scene(one.options);
     scene.show(910);
     scene.show(10, Scene::parcel);
@@ -207,10 +213,9 @@ TEST(Novelty, ACameraThatIsGoneIsAnEventAndAnAcceptedPlaceRaisesNone) {
 
 TEST(Zones, BadPolygonsAreNamed) {
   EXPECT_EQ(zone_error({"", {{0, 0}, {1, 0}, {1, 1}}, 1}, 128, 96), "");
-  for (const auto& [zone, part] :
-       {std::pair(Zone{"", {{0, 0}, {1, 0}}, 1}, "3 points"),
-        {Zone{"", {{0, 0}, {2, 0}, {1, 1}}, 1}, "outside"},
-        {Zone{"", {{0, 0}, {0.001, 0}, {0, 0.001}}, 1}, "no pixel"}})
+  for (const auto& [zone, part] : {std::pair(Zone{"", {{0, 0}, {1, 0}}, 1}, "3 points"),
+                                   {Zone{"", {{0, 0}, {2, 0}, {1, 1}}, 1}, "outside"},
+                                   {Zone{"", {{0, 0}, {0.001, 0}, {0, 0.001}}, 1}, "no pixel"}})
     EXPECT_NE(zone_error(zone, 128, 96).find(part), std::string::npos) << part;
 }
 

@@ -12,7 +12,8 @@ TEST(RollBackWatch, TellsAtMostOneLineAMinuteWithTheCount) {
   std::string last;
   // 533 roll-backs in 90 seconds, looked at 20 times a second.
   for (int tick = 0; tick < 1800; ++tick) {
-    const engine::LossGuard::Status guard{.roll_backs = 533 * (tick + 1) / 1800, .last_frame = tick};
+    const engine::LossGuard::Status guard{.roll_backs = 533 * (tick + 1) / 1800,
+                                          .last_frame = tick};
     const std::string line =
         watch.look(guard, /*all=*/tick == 1799, start + std::chrono::milliseconds(50 * tick));
     if (line.empty()) continue;

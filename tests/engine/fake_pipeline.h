@@ -206,12 +206,13 @@ struct FakePipeline {
 
   Outcome run(PipelineOptions options = {}) { return run(std::move(options), feed, &seen); }
   Outcome run(PipelineOptions options, Feed& from, Observer* observer) {
-    Pipeline pipeline{.schedule = schedule,
-                      .monitor = monitor,
-                      .link_capacity = ranks || verify(schedule) ? 0 : tensor_sets(schedule).capacity,
-                      .before = before,
-                      .late_targets = late_targets,
-                      .ranks = ranks};
+    Pipeline pipeline{
+        .schedule = schedule,
+        .monitor = monitor,
+        .link_capacity = ranks || verify(schedule) ? 0 : tensor_sets(schedule).capacity,
+        .before = before,
+        .late_targets = late_targets,
+        .ranks = ranks};
     for (const auto& step : steps) pipeline.steps.push_back(step.get());
     if (ranks && ranks->exchange->rank() != 0) observer = nullptr;
     const StallWatch watch(schedule, options);

@@ -150,8 +150,8 @@ inline SampleFunction brought_to(const std::vector<stages::Stage>& stages, Sampl
   };
 }
 
-/// On a core. `train_every`: of the smallest groups that whole updates cover. `as_recorded`: by step
-/// programs, on the stages' devices. `sample` empty: sample_at(). `guard`, `guard_lag`: see
+/// On a core. `train_every`: of the smallest groups that whole updates cover. `as_recorded`: by
+/// step programs, on the stages' devices. `sample` empty: sample_at(). `guard`, `guard_lag`: see
 /// run_oracle().
 inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int64_t train_every = 1,
                          bool as_recorded = false, SampleFunction sample = {},

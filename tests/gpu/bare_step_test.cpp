@@ -50,7 +50,8 @@ TEST(BareStep, OfAComputationLearnsWithoutCopies) {
   step.launch();
   step.synchronize();
   EXPECT_EQ(step.loss(), 0) << "is not brought";
-  EXPECT_FALSE(at::equal(step.stage().parameters().state()[0].second, recorded().weights[0].second));
+  EXPECT_FALSE(
+      at::equal(step.stage().parameters().state()[0].second, recorded().weights[0].second));
 }
 
 TEST(BareStep, OfAForwardTakesALossAndLearnsNothing) {

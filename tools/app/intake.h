@@ -105,7 +105,7 @@ struct Intake {
   io::FrameQueue queue;
   io::Resizer resizer;
   std::function<void(const io::Frame&)> seen;  ///< io::ReaderOptions::seen; set before start()
-  std::atomic<double> given_fps{0.0};  ///< written by the thread that fills the queue
+  std::atomic<double> given_fps{0.0};          ///< written by the thread that fills the queue
 
  private:
   static int queue_capacity(const Config& config, io::Drop drop, bool given) {

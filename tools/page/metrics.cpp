@@ -16,7 +16,7 @@ using Labels = std::vector<ClientMetric::Label>;
 /// A counter if its name ends in _total, otherwise a gauge.
 struct Metric {
   const char *name, *help;
-  const char* where;  ///< in Snapshot::state, or in one of its stages
+  const char* where;            ///< in Snapshot::state, or in one of its stages
   const char* value = nullptr;  ///< of the label; null: none
   double scale = 1;
   const char* label = "predictor";
@@ -59,7 +59,8 @@ constexpr Metric kMetrics[] = {
     {"millrace_events_by_reason_total", "", "/novelty/by_reason/light", "light", 1, "reason"},
     {"millrace_events_by_reason_total", "", "/novelty/by_reason/camera", "camera", 1, "reason"},
     {"millrace_loss_deviation",
-     "How unlike the usual the last picture was, over novelty.threshold an event; 0 while settling.",
+     "How unlike the usual the last picture was, over novelty.threshold an event; 0 while "
+     "settling.",
      "/novelty/deviation"},
     {"millrace_learning_rate", "Learning rate in force.", "/learning_rate"},
     {"millrace_roll_backs_total", "Times the guard went back to earlier weights.",

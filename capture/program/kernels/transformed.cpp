@@ -23,9 +23,9 @@ Functions functions_of(Transform transform) {
 #if HWY_TARGET == HWY_SCALAR
   return {};  // without vectors there are direct sums alone
 #else
-  constexpr Functions all[] = {kFunctions<Fourier<12>>,    kFunctions<Fourier<20>>,
-                               kFunctions<Fourier<30>>,    kFunctions<Winograd<4, 3>>,
-                               kFunctions<Winograd<6, 3>>, kFunctions<Winograd<4, 5>>};
+  constexpr Functions all[] = {kFunctions<Fourier<12> >,    kFunctions<Fourier<20> >,
+                               kFunctions<Fourier<30> >,    kFunctions<Winograd<4, 3> >,
+                               kFunctions<Winograd<6, 3> >, kFunctions<Winograd<4, 5> >};
   return all[int(transform)];
 #endif
 }

@@ -237,12 +237,12 @@ TEST(Plan, KnowsTheLeastMemoryThatWouldDo) {
 TEST(Plan, WeighsEveryMethodForAThousandModulesOn64Devices) {
   std::mt19937 random(9);
   const Request request{.machine = {.levels = {{8, {0.01, 1000}}, {8, {0.1, 100}}},
-                              .memory_bytes = 5e5,
-                              .overlap = Overlap::all},
-                  .schedules = {"partime", "pb", "pipedream", "2bw", "gpipe", "1f1b"},
-                  .microbatches = {64},
-                  .recompute = true,
-                  .replicas = true};
+                                    .memory_bytes = 5e5,
+                                    .overlap = Overlap::all},
+                        .schedules = {"partime", "pb", "pipedream", "2bw", "gpipe", "1f1b"},
+                        .microbatches = {64},
+                        .recompute = true,
+                        .replicas = true};
   EXPECT_GT(make_plan(random_profile(random, 1000), request).ranked.size(), 6u);
 }
 

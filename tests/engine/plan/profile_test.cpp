@@ -23,9 +23,13 @@ TEST(Profile, SaysWhichModuleAndFieldIsWrong) {
       {[](Profile& p) { p.modules[1].tensor_ways = 0; },
        "module 1 (m1): tensor_ways is less than 1"},
       {[](Profile& p) { p.modules.clear(); }, "modules: there are none"},
-      {[](Profile& p) { p.thread_speedup.assign({1, 0}); },
+      {[](Profile& p) {
+         p.thread_speedup.assign({1, 0});
+       },
        "thread_speedup: the value for 2 cores is not positive"},
-      {[](Profile& p) { p.hand_offs.assign({{"cpu-cpu", {{1e3, -1}}}}); },
+      {[](Profile& p) {
+         p.hand_offs.assign({{"cpu-cpu", {{1e3, -1}}}});
+       },
        "hand-off cpu-cpu: ms is negative"}};
   std::mt19937 random(1);
   const Profile good = random_profile(random, 4);
@@ -80,7 +84,7 @@ TEST(PipedreamGraph, BecomesAChainWhoseCutsCarryWhatIsStillRead) {
     EXPECT_EQ(profile.modules[i].bytes.activation, activations[i]);
   }
   EXPECT_EQ(profile.frames, 128);
-  EXPECT_EQ(profile.modules[3].bytes.stash, 42);      // a list adds up
+  EXPECT_EQ(profile.modules[3].bytes.stash, 42);  // a list adds up
   EXPECT_EQ(profile.modules[3].bytes.weight, 7);
   // The backward is halved where there are weights; the first layer's is for its weights alone.
   EXPECT_EQ(profile.modules[0].ms(), (StepCosts{1, 0, 2, 0}));

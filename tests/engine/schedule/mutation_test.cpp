@@ -3,8 +3,8 @@
 
 #include <random>
 
-#include "engine/schedule/schedule.h"
 #include "engine/schedule/registry.h"
+#include "engine/schedule/schedule.h"
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/oracle.h"
 #include "tests/engine/fake_pipeline.h"

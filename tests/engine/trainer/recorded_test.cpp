@@ -104,8 +104,7 @@ TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
 
     const std::int64_t slots = trainer.schedule().slots();
     LossGuard guard(2 * slots);
-    const Trained expected =
-        by_oracle(how, 220, 1, true, sample, {}, &guard, kOnCuda ? slots : 0);
+    const Trained expected = by_oracle(how, 220, 1, true, sample, {}, &guard, kOnCuda ? slots : 0);
     expect_equal_bits(trainer.state(), expected.weights);
     EXPECT_EQ(guard.roll_backs(), trainer.guard().roll_backs());
   }

@@ -32,8 +32,8 @@ std::string path_of(const std::string& folder, const Alert& alert, const std::st
   char time[32];
   std::strftime(time, sizeof time, "%Y%m%dT%H%M%SZ", &parts);
   return std::filesystem::path(folder) /
-         (std::string(time) + "-event-" + std::to_string(alert.event.event) +
-          "-frame-" + std::to_string(alert.event.frame) + ending);
+         (std::string(time) + "-event-" + std::to_string(alert.event.event) + "-frame-" +
+          std::to_string(alert.event.frame) + ending);
 }
 
 /// Paths of the snapshots in `folder`, including earlier runs', oldest first.
@@ -163,8 +163,7 @@ bool Alerts::attempt(const Act& act) {
 std::chrono::milliseconds Alerts::patience() {
   if (!stop_.load()) return options_.patience;
   const auto now = std::chrono::steady_clock::now();
-  if (last_end_ == std::chrono::steady_clock::time_point())
-    last_end_ = now + options_.patience;
+  if (last_end_ == std::chrono::steady_clock::time_point()) last_end_ = now + options_.patience;
   return std::max(1ms, std::chrono::ceil<std::chrono::milliseconds>(last_end_ - now));
 }
 
@@ -214,8 +213,8 @@ void Alerts::keep(const std::string& path) {
   std::error_code ignored;
   for (; written_.size() > options_.keep; written_.pop_front()) {
     std::filesystem::remove(written_.front(), ignored);
-    std::filesystem::remove(
-        std::filesystem::path(written_.front()).replace_extension(".json"), ignored);
+    std::filesystem::remove(std::filesystem::path(written_.front()).replace_extension(".json"),
+                            ignored);
   }
 }
 

@@ -14,10 +14,10 @@
 namespace millrace::app {
 namespace {
 
-constexpr std::int64_t kShare = 8;   // solved anew when one in so many frames is new
-constexpr double kApart = 0.19;      // seconds between frames that follow a labelled one
-constexpr double kJump = 0.05;       // mean difference of two thumbnails that makes another scene
-constexpr double kLess = 0.4;        // a frame whose score is so much less has another class
+constexpr std::int64_t kShare = 8;  // solved anew when one in so many frames is new
+constexpr double kApart = 0.19;     // seconds between frames that follow a labelled one
+constexpr double kJump = 0.05;      // mean difference of two thumbnails that makes another scene
+constexpr double kLess = 0.4;       // a frame whose score is so much less has another class
 constexpr char kFeatures[] = "optimizer.memory.features",
                kThumbnails[] = "optimizer.memory.thumbnails",
                kClasses[] = "optimizer.memory.classes", kSeen[] = "optimizer.memory.seen",
@@ -46,7 +46,8 @@ ClassMemory::ClassMemory(std::shared_ptr<const stages::Network> network,
       layer_(network_->parameters(network_->size() - 1, network_->size())),
       frame_(network_->shape(stages::kSample)),
       features_(at::zeros({options.places, layer_[0].shape[1]})),
-      thumbnails_(at::zeros({options.places, std::int64_t(Likeness::values(int(frame_.channels)))})),
+      thumbnails_(
+          at::zeros({options.places, std::int64_t(Likeness::values(int(frame_.channels)))})),
       counts_(std::size_t(layer_[0].shape[0])),
       seen_(counts_.size()),
       random_(options.seed),

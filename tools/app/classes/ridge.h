@@ -28,13 +28,13 @@ class Ridge {
   at::Tensor bias(const at::Tensor& weight, double sharpness, bool scores) const;
 
  private:
-  const at::Tensor labels_;     ///< [n,1]
-  at::Tensor target_;           ///< [n,classes]
-  at::Tensor known_;            ///< [classes]: whether there is an example
-  double taught_ = 0;           ///< classes with examples
-  at::Tensor shares_;           ///< [n]: the frames' weights, which sum to 1
-  at::Tensor mean_, rates_;     ///< [f], float: subtracted, then multiplied
-  at::Tensor scaled_;           ///< [n,f], float
+  const at::Tensor labels_;        ///< [n,1]
+  at::Tensor target_;              ///< [n,classes]
+  at::Tensor known_;               ///< [classes]: whether there is an example
+  double taught_ = 0;              ///< classes with examples
+  at::Tensor shares_;              ///< [n]: the frames' weights, which sum to 1
+  at::Tensor mean_, rates_;        ///< [f], float: subtracted, then multiplied
+  at::Tensor scaled_;              ///< [n,f], float
   at::Tensor solution_, inverse_;  ///< [n,classes], [n,n]
 };
 

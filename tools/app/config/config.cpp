@@ -19,7 +19,7 @@ namespace {
 
 // Read first, since other keys may name types that plug-ins add.
 constexpr char kPlugins[] = "plugins";
-constexpr char kNoFile[] = "(default)";      // Config::name
+constexpr char kNoFile[] = "(default)";  // Config::name
 constexpr std::size_t kMostBytes = 4 << 20;
 
 std::string place(const std::string& name, const toml::source_region& region) {
@@ -100,7 +100,8 @@ void load_plugins(const Config& config, const std::string& where) {
 
 /// The system would end a text at a NUL.
 bool holds_nul(const toml::node& value) {
-  if (const auto* const text = value.as_string()) return text->get().find('\0') != std::string::npos;
+  if (const auto* const text = value.as_string())
+    return text->get().find('\0') != std::string::npos;
   if (const auto* const list = value.as_array()) return std::ranges::any_of(*list, holds_nul);
   return false;
 }

@@ -10,11 +10,11 @@ constexpr int kMostWide = 160, kMostHigh = 120, kCell = 4;
 constexpr float kLeastDifference = 9;  ///< levels; smaller differences are never a change
 constexpr float kOverNoise = 3;        ///< times the cell's usual difference is a change
 constexpr float kDiffers = 20;
-constexpr float kCommonLight = 110;    ///< mean level; in darker pictures smaller differences count
-constexpr float kLeastLight = 50;      ///< darker counts as this
-constexpr float kRecent = 0.3f;        ///< weight of a look in the mean of the last few
+constexpr float kCommonLight = 110;  ///< mean level; in darker pictures smaller differences count
+constexpr float kLeastLight = 50;    ///< darker counts as this
+constexpr float kRecent = 0.3f;      ///< weight of a look in the mean of the last few
 constexpr float kMoves = 2, kLeastMotion = 10;  ///< over the cell's noise, plus levels squared
-constexpr float kDark = 2;             ///< keeps ratios of dark levels finite
+constexpr float kDark = 2;                      ///< keeps ratios of dark levels finite
 
 constexpr int kAverage = 30;             ///< looks that are averaged at the start
 constexpr float kStep = 0.1f;            ///< levels a pixel may follow, from 600 looks on
@@ -51,8 +51,7 @@ void mean_of_cells(const Reduced& like, Cells& out, const Value& value) {
 
 Reduced::Reduced(int of_channels, int high, int wide)
     : channels(std::min(of_channels, 3)),
-      factor(std::max(
-          {1, (wide + kMostWide - 1) / kMostWide, (high + kMostHigh - 1) / kMostHigh})),
+      factor(std::max({1, (wide + kMostWide - 1) / kMostWide, (high + kMostHigh - 1) / kMostHigh})),
       cell(std::min(high, wide) / factor >= 4 * kCell ? kCell : 1),
       rows(std::max(1, high / factor / cell)),
       columns(std::max(1, wide / factor / cell)),
@@ -145,7 +144,8 @@ void Background::compare(const Reduced& now) {
 }
 
 void Background::follow(const Reduced& now) {
-  const float age = float(age_), share = age_ < kAverage ? 1 / (age + 1) : std::max(kShare, kRate / age),
+  const float age = float(age_),
+              share = age_ < kAverage ? 1 / (age + 1) : std::max(kShare, kRate / age),
               most = age_ < kAverage ? 255.0f : std::max(kStep, kHaste / age), light = 1 / gain_,
               brighter = 1 + std::clamp(gain_ - 1, -kDaylight, kDaylight);
   for (std::size_t i = 0; i < levels_.size(); ++i) {

@@ -54,8 +54,7 @@ inline void sum_nearby(const Cells& in, Cells& out) {
 class Record {
  public:
   /// `margin`: ratio of the limit to the highest score.
-  Record(float floor, double power, float margin)
-      : floor_(floor), power_(power), margin_(margin) {}
+  Record(float floor, double power, float margin) : floor_(floor), power_(power), margin_(margin) {}
 
   float limit() const { return std::max(floor_, margin_ * peak_); }
   /// Adds a score that ended without an event, or that raised one: counts up to the limit.

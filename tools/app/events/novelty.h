@@ -18,12 +18,12 @@
 namespace millrace::app {
 
 struct NoveltyOptions {
-  double threshold = 4;       ///< deviation from which a look is unexpected; 8: half as sensitive
-  int minimum = 3;            ///< consecutive unexpected looks that make an event
-  double cooldown = 0;        ///< seconds after an event in which none begins
+  double threshold = 4;         ///< deviation from which a look is unexpected; 8: half as sensitive
+  int minimum = 3;              ///< consecutive unexpected looks that make an event
+  double cooldown = 0;          ///< seconds after an event in which none begins
   std::vector<Reason> without;  ///< reasons that raise no event
   std::vector<Zone> zones, ignored;
-  double fps = 0;             ///< of the stream; 0: unknown
+  double fps = 0;  ///< of the stream; 0: unknown
 };
 
 struct Sight {
@@ -82,8 +82,8 @@ class Novelty {
   /// Seconds at the start that raise nothing: for the picture, and for places, where first sights
   /// are frequent for longer.
   static constexpr double kSettling = 30, kSettlingPlaces = 90;
-  static constexpr double kLooks = 10;           ///< per second, at least
-  static constexpr double kMemory = 600;         ///< seconds
+  static constexpr double kLooks = 10;    ///< per second, at least
+  static constexpr double kMemory = 600;  ///< seconds
   static constexpr std::size_t kLatest = 100;
 
   void raise(const Sight& now, Reason reason, const CellBox& box, int looks);

@@ -6,14 +6,14 @@
 namespace millrace::app {
 namespace {
 
-constexpr float kHeadStart = 2;      ///< looks added to the longest stay
-constexpr float kFewestNew = 16;     ///< new pixels in 3 x 3 cells
-constexpr float kFewestInCalm = 5;   ///< enough where next to nothing changes: above noise of sd 25
-constexpr int kBlind = 60;           ///< looks at the start whose colours aren't recorded
-constexpr int kFirstRecords = 150;   ///< looks until stays are compared with one another
+constexpr float kHeadStart = 2;     ///< looks added to the longest stay
+constexpr float kFewestNew = 16;    ///< new pixels in 3 x 3 cells
+constexpr float kFewestInCalm = 5;  ///< enough where next to nothing changes: above noise of sd 25
+constexpr int kBlind = 60;          ///< looks at the start whose colours aren't recorded
+constexpr int kFirstRecords = 150;  ///< looks until stays are compared with one another
 constexpr float kLeave = 2, kMove = 1;  ///< looks of a stay undone by absence, by motion
-constexpr float kMinute = 600;       ///< looks
-constexpr int kNear = 3;             ///< radius in cells
+constexpr float kMinute = 600;          ///< looks
+constexpr int kNear = 3;                ///< radius in cells
 constexpr float kToneStep = 12, kLightStep = 43;
 
 }  // namespace
@@ -30,8 +30,7 @@ std::size_t SeenColours::index(int row, int column, int light, int u, int v) con
          std::size_t(v);
 }
 
-bool SeenColours::is_new(const Reduced& now, std::size_t pixel, float exposure,
-                         std::int64_t look) {
+bool SeenColours::is_new(const Reduced& now, std::size_t pixel, float exposure, std::int64_t look) {
   const float red = exposure * now.level(0, pixel),
               green = exposure * now.level(now.channels / 2, pixel),
               blue = exposure * now.level(now.channels - 1, pixel);
@@ -42,7 +41,8 @@ bool SeenColours::is_new(const Reduced& now, std::size_t pixel, float exposure,
                                   : step((red - green) / kToneStep + middle, kTones),
             v = step((blue - (red + green) / 2) / kToneStep + middle, kTones),
             l = step(light / kLightStep, kLights);
-  const int row = int(pixel) / now.width / kRegion + 1, column = int(pixel) % now.width / kRegion + 1;
+  const int row = int(pixel) / now.width / kRegion + 1,
+            column = int(pixel) % now.width / kRegion + 1;
   const std::int32_t first = first_[index(row, column, l, u, v)];
   if (first == 0 || first == look) note(row, column, l, u, v, std::int32_t(look));
   return first == 0 || look - first < kNew;
@@ -118,8 +118,8 @@ void Places::see_what_is_new(const Reduced& now, const Background& background, b
   sum_nearby(near_, fresh_near_);
   before_ = wander_;
   largest_nearby(before_, wander_);
-  const float fewest = std::clamp(kFewestNew * busy_, kFewestInCalm, kFewestNew) *
-                       float(now.cell * now.cell) / 16;
+  const float fewest =
+      std::clamp(kFewestNew * busy_, kFewestInCalm, kFewestNew) * float(now.cell * now.cell) / 16;
   for (std::size_t i = 0; i < wander_.size(); ++i) {
     fresh_[i] = near_[i] > 0 && fresh_near_[i] >= fewest && sensitivity_[i] > 0 ? 1.0f : 0.0f;
     wander_[i] = fresh_[i] > 0 ? wander_[i] + sensitivity_[i] : std::max(0.0f, before_[i] - kLeave);

@@ -5,13 +5,13 @@
 namespace millrace::app {
 namespace {
 
-constexpr float kMany = 0.3f;            ///< share of the cells that usually don't change
-constexpr float kJump = 0.08f;           ///< of the gain's logarithm within three looks
+constexpr float kMany = 0.3f;   ///< share of the cells that usually don't change
+constexpr float kJump = 0.08f;  ///< of the gain's logarithm within three looks
 constexpr std::size_t kGains = 4;
 constexpr float kNoisier = 2, kNoise = 4;  ///< times the most so far, plus levels squared
-constexpr float kStill = 0.1f;           ///< levels squared from look to look
-constexpr float kStiller = 4;            ///< times below the least so far
-constexpr float kUniform = 0.25f;        ///< of the usual gradients
+constexpr float kStill = 0.1f;             ///< levels squared from look to look
+constexpr float kStiller = 4;              ///< times below the least so far
+constexpr float kUniform = 0.25f;          ///< of the usual gradients
 constexpr int kFarRight = 12, kFarDown = 8, kCoarse = 4;  ///< half pixels
 
 float gradients(const std::vector<float>& grey, int height, int width) {
@@ -27,8 +27,8 @@ float gradients(const std::vector<float>& grey, int height, int width) {
 
 }  // namespace
 
-WholePicture::WholePicture(const Reduced& like, const Cells& sensitivity, int minimum,
-                           float scale, double memory)
+WholePicture::WholePicture(const Reduced& like, const Cells& sensitivity, int minimum, float scale,
+                           double memory)
     : counts_(sensitivity),
       minimum_(minimum),
       scale_(scale),
@@ -161,7 +161,8 @@ Reason WholePicture::why(const Reduced& now, const Background& background) {
     return Reason::covered;
   float best = 0.4f;
   for (int down = -std::min(kFarDown, fine_now_.rows / 2); down <= kFarDown; ++down) {
-    for (int right = -kFarRight; right <= kFarRight; ++right) best = std::max(best, match(right, down));
+    for (int right = -kFarRight; right <= kFarRight; ++right)
+      best = std::max(best, match(right, down));
   }
   if (best > 0.4f && best > still + 0.1f) return Reason::moved;
   const float light = std::max(std::abs(std::log(gains_.front() / gains_.back())),
