@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <stdexcept>
 
@@ -127,7 +128,17 @@ Numbers numbers_from(const NumberedName& name, std::int64_t least) {
 bool is_still(const std::filesystem::path& path) {
   static const std::set<std::string> endings = {".bmp",  ".dib", ".jfif", ".jpe",
                                                 ".jpeg", ".jpg", ".tif",  ".tiff"};
-  return endings.contains(ending_of(path));
+  const std::string ending = ending_of(path);
+  if (endings.contains(ending)) return true;
+  std::error_code error;
+  if ((ending != ".png" && ending != ".webp") || !fs::is_regular_file(path, error)) return false;
+  std::string head(1 << 16, '\0');
+  head.resize(
+      std::size_t(std::ifstream(path, std::ios::binary).read(head.data(), 1 << 16).gcount()));
+  if (ending == ".webp")
+    return head.size() > 20 && (head.substr(12, 4) != "VP8X" || !(head[20] & 2));
+  const std::size_t data = head.find("IDAT");
+  return data != head.npos && head.find("acTL") > data;
 }
 
 bool is_hidden(const std::filesystem::path& path) {

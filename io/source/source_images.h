@@ -32,7 +32,7 @@ struct Numbers {
 /// Counts the existing files from number `least` on.
 Numbers numbers_from(const NumberedName& name, std::int64_t least);
 
-/// Whether it has a single picture's ending.
+/// Whether its ending, and of PNG and WebP its first bytes, say that it holds a single picture.
 bool is_still(const std::filesystem::path& path);
 
 /// Whether its name begins with a dot.
