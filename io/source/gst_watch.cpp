@@ -68,9 +68,9 @@ void check_buffer(GstPad* pad, GstBuffer* buffer, Watch& watch) {
     watch.check(coded_size(format, bytes));  // of other pictures only the first bytes are known
     if (format == "image/png" && bytes.substr(24, 2) == "\x10\2")
       watch.refuse("GStreamer mistakes the colours of a PNG with 48 bits a pixel");
-    if (format == "image/png" && bytes.substr(0, bytes.find("IDAT")).find("acTL") != bytes.npos)
+    if (format == "image/png" && is_animated(bytes))
       watch.refuse("GStreamer reads only the first picture of an animated PNG");
-    if (format == "image/webp" && bytes.substr(12, 4) == "VP8X" && (bytes[20] & 2) != 0)
+    if (format == "image/webp" && is_animated(bytes))
       watch.refuse(
           "no decoder here reads an animated WebP; a GIF, an animated PNG or a video is read");
     if (!watch.sized)

@@ -167,6 +167,12 @@ std::optional<PictureSize> JpegHeaders::look() {
   return std::nullopt;
 }
 
+bool is_animated(std::string_view bytes) {
+  if (bytes.starts_with("RIFF"))
+    return bytes.size() > 20 && bytes.substr(12, 4) == "VP8X" && (bytes[20] & 2) != 0;
+  return bytes.substr(0, bytes.find("IDAT")).find("acTL") != bytes.npos;
+}
+
 std::optional<PictureSize> coded_size(std::string_view format, std::string_view bytes) {
   if (format == "video/x-vp8") {
     const bool key_frame =

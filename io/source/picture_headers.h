@@ -34,6 +34,9 @@ class JpegHeaders {
 /// format, caps such as "video/x-vp8", is unknown or has none there.
 std::optional<PictureSize> coded_size(std::string_view format, std::string_view bytes);
 
+/// Whether the first bytes of a PNG or a WebP announce several pictures.
+bool is_animated(std::string_view bytes);
+
 /// The size of a PNG, JPEG, WebP, TIFF, BMP or PNM file: a small file may unpack to gigabytes.
 /// Nothing for other or truncated files. Reads at most 1 MiB, of a JPEG up to its size. Any thread.
 std::optional<PictureSize> picture_size(const std::string& path);

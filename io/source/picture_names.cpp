@@ -10,6 +10,8 @@
 
 #include <fnmatch.h>
 
+#include "io/source/picture_headers.h"
+
 namespace millrace::io {
 namespace {
 
@@ -135,10 +137,8 @@ bool is_still(const std::filesystem::path& path) {
   std::string head(1 << 16, '\0');
   head.resize(
       std::size_t(std::ifstream(path, std::ios::binary).read(head.data(), 1 << 16).gcount()));
-  if (ending == ".webp")
-    return head.size() > 20 && (head.substr(12, 4) != "VP8X" || !(head[20] & 2));
-  const std::size_t data = head.find("IDAT");
-  return data != head.npos && head.find("acTL") > data;
+  const bool whole = ending == ".webp" ? head.size() > 20 : head.find("IDAT") != head.npos;
+  return whole && !is_animated(head);
 }
 
 bool is_hidden(const std::filesystem::path& path) {
