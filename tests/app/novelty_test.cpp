@@ -125,6 +125,22 @@ TEST(Novelty, WholePictureChangesHaveTheirReasons) {
   }
 }
 
+TEST(Novelty, AutomaticExposureBecomesUsualAndASwitchedLightDoesNot) {
+  Scene exposed, switched;
+  for (int car = 0; car < 30; ++car) {
+    exposed.show(60);
+    for (int i = 0; i < 10; ++i)
+      exposed.show(1, [i](Scene::Picture& on) { Scene::dim(on, 1 - 0.04f * float(i)); });
+  }
+  EXPECT_LE(exposed.events().size(), 1u);
+  switched.show(400);
+  for (int time = 0; time < 4; ++time) {
+    switched.show(100, [](Scene::Picture& on) { Scene::dim(on, 0.4f); });
+    switched.show(100);
+  }
+  EXPECT_EQ(switched.events().size(), 8u);
+}
+
 TEST(Novelty, AFrozenPictureIsFound) {
   Scene scene;
   scene.show(400);

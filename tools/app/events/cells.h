@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <vector>
 
 namespace millrace::app {
@@ -70,6 +71,32 @@ class Record {
   const double power_;
   const float margin_;
   float peak_ = 0;
+};
+
+/// A sign that must last for some looks: the least of these over its record. 1: an event.
+class LastingSign {
+ public:
+  /// `looks`: at most 10.
+  LastingSign(int looks, Record record) : looks_(looks), record_(record) {}
+
+  /// `counts`: whether a sign that ends becomes usual; false during the event that it began.
+  float see(float sign, bool counts, double age, bool settled, double memory) {
+    std::shift_right(std::begin(latest_), std::end(latest_), 1);
+    latest_[0] = sign;
+    const float before = lasting_;
+    lasting_ = std::max(0.0f, *std::min_element(latest_, latest_ + looks_));
+    if (lasting_ < before && counts) record_.add(before, settled);
+    record_.fade(age, memory);
+    return lasting_ / record_.limit();
+  }
+  /// An event has begun.
+  void add(bool settled) { record_.add(lasting_, settled); }
+
+ private:
+  const int looks_;
+  Record record_;
+  float latest_[10] = {};
+  float lasting_ = 0;
 };
 
 }  // namespace millrace::app

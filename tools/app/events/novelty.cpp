@@ -22,18 +22,13 @@ float LossWatch::see(float loss, double looks, bool settled, double memory) {
   const double value = std::log(std::max(double(loss), kLeast));
   const double spread = std::max(std::sqrt(variance_), kLeastSpread);
   const double off = seen_ == 0 ? 0 : value - mean_, border = 4 * spread;
-  std::shift_right(std::begin(latest_), std::end(latest_), 1);
-  latest_[0] = float(off / spread);
-  const float before = lasting_;
-  lasting_ = std::max(0.0f, *std::ranges::min_element(latest_));
-  if (lasting_ < before) record_.add(before, settled);
-  record_.fade(looks, memory);
+  const float ratio = sign_.see(float(off / spread), true, looks, settled, memory);
   // The memory grows with the stream, so the high losses of the start are soon forgotten.
   const double share = 1 / std::clamp(double(seen_++) / 4, 1.0, 1000.0);
   const double step = settled ? std::clamp(off, -border, border) : off;
   mean_ = seen_ == 1 ? value : mean_ + share * step;
   variance_ = (1 - share) * (variance_ + share * step * step);
-  return lasting_ / record_.limit();
+  return ratio;
 }
 
 Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)

@@ -41,14 +41,12 @@ class LossWatch {
 
   /// The deviation over its limit; an event from 1 on. `looks`: so far.
   float see(float loss, double looks, bool settled, double memory);
-  void add(bool settled) { record_.add(lasting_, settled); }
+  void add(bool settled) { sign_.add(settled); }
 
  private:
   double mean_ = 0, variance_ = 0;
-  float latest_[kLasting] = {};
-  float lasting_ = 0;
   std::int64_t seen_ = 0;
-  Record record_{4, 1, 1.5f};
+  LastingSign sign_{kLasting, {4, 1, 1.5f}};
 };
 
 /// Looks at ten to twenty pictures a second, or at each if the stream is slower. A look is

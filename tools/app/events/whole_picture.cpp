@@ -36,6 +36,7 @@ WholePicture::WholePicture(const Reduced& like, const Cells& sensitivity, int mi
       last_(like.levels),
       gains_(kGains, 1.0f),
       moves_(std::size_t(minimum) + 1, 255.0f),
+      lit_(std::min(minimum, int(kGains) - 1), {1, 0.5, 1.5f}),
       grey_now_(like.pixels()),
       grey_usual_(like.pixels()),
       fine_now_(std::max(1, like.height / 2), std::max(1, like.width / 2)),
@@ -52,18 +53,18 @@ WholePicture::Found WholePicture::see(const Reduced& now, Background& background
   const float many = scale_ * share_ / (usual_share_ + kMany * (1 - usual_share_)),
               noisy = scale_ * std::sqrt(background.typical_difference() /
                                          (kNoisier * usual_difference_ + kNoise)),
-              lit = scale_ * jump(background.gain());
+              lit = scale_ * lit_.see(jump(background.gain()), !active_, looks_, settled, memory_);
   const bool frozen = is_frozen(now), odd = many > 1 || noisy > 1;
   Found found{.ratio = std::max({many, noisy, lit, frozen ? 1.0f : 0.0f})};
   odd_ = odd ? odd_ + 1 : 0;
-  lit_ = lit > 1 ? lit_ + 1 : 0;
   ++looks_;
   if (settled && !active_) {
-    found.begins = odd_ >= minimum_ || lit_ >= std::min(minimum_, int(kGains) - 1) || frozen;
+    found.begins = odd_ >= minimum_ || lit >= 1 || frozen;
     if (found.begins) {
-      found.reason = many > 1 || lit > 1 ? why(now, background)
-                     : odd               ? Reason::picture
-                                         : Reason::frozen;
+      found.reason = many > 1 || lit >= 1 ? why(now, background)
+                     : odd                ? Reason::picture
+                                          : Reason::frozen;
+      if (lit >= 1) lit_.add(settled);
       active_ = true;
       calm_ = 0;
       if (many > 1 || found.reason == Reason::covered) background.restart();

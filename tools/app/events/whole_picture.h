@@ -43,7 +43,9 @@ class WholePicture {
   float share_ = 0, usual_share_ = 0, usual_difference_ = 0;
   std::vector<float> last_, gains_, moves_;  ///< of the latest looks, newest first
   float least_move_ = 1e9f;
-  int looks_ = 0, odd_ = 0, lit_ = 0, calm_ = 0;
+  /// Jumps of the gain: a camera's own exposure makes them usual.
+  LastingSign lit_;
+  int looks_ = 0, odd_ = 0, calm_ = 0;
   bool active_ = false;
   std::vector<float> grey_now_, grey_usual_;
   Cells fine_now_, fine_usual_;  ///< at half resolution, without low frequencies
