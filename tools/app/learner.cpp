@@ -7,7 +7,7 @@
 #include "tools/app/config/task.h"
 #include "tools/app/feeds/next_frame_feed.h"
 #include "tools/app/feeds/teacher_feed.h"
-#include "tools/app/parts.h"
+#include "tools/app/learner.h"
 #include "tools/app/provenance.h"
 
 namespace millrace::app {

@@ -14,6 +14,7 @@
 #include "tools/app/ranks/rank_feeds.h"
 #include "tools/app/ranks/rank_team.h"
 #include "tools/app/rate_watch.h"
+#include "tools/app/request.h"
 
 namespace millrace::app {
 
@@ -21,12 +22,16 @@ namespace millrace::app {
 std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
                                      const engine::Trainer& trainer);
 
-struct Request;
-
 struct Learner {
   /// `team`: the other ranks, or null. All arguments outlive this.
   Learner(Request& request, Intake& intake, RankTeam* team);
 
+  /// All frames so far. Any thread.
+  engine::FrameCounts frames(const Intake& intake) {
+    engine::FrameCounts frames = intake.frames(trainer.monitor().tally().counts());
+    frames.rejected += feed->unfit();
+    return frames;
+  }
   /// The pipeline's source of samples: `feed`, or the feed that wraps it.
   engine::Feed& samples();
   /// Passes the weights learned from labels to the last stage, if that is due, or if `all`,

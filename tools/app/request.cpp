@@ -7,8 +7,10 @@
 
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
-#include "tools/app/parts.h"
+#include "tools/app/intake.h"
 #include "tools/app/plugins/plugins.h"
+#include "tools/app/ranks/rank_team.h"
+#include "tools/app/request.h"
 #include "tools/page/server.h"
 
 namespace millrace::app {
@@ -60,7 +62,7 @@ int threads_needed(const Config& config) {
 
 /// Starts and ends about as many threads as a run of `config` needs. Throws std::runtime_error if
 /// the system refuses one; libraries that are refused one later abort or hang.
-void require_threads(const Config& config) {
+void require_system_threads(const Config& config) {
   const int needed = threads_needed(config);
   std::vector<std::thread> all;
   std::string refused;
@@ -110,7 +112,7 @@ Request::Request(const Config& given, RunOptions asked)
     throw ConfigError(std::string("--serve: ") + error.what());
   }
   sinks = make_sinks(config);
-  require_threads(config);
+  require_system_threads(config);
 }
 
 std::string Request::source() const {

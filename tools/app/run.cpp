@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "io/files/whole_file.h"
-#include "stages/safetensors.h"
 #include "tools/app/assembly.h"
 #include "tools/app/feeds/replay_feed.h"
 #include "tools/app/outputs/report.h"
@@ -18,15 +17,30 @@ namespace {
 
 using namespace std::chrono_literals;
 
+engine::PipelineOptions pipeline_options(RunParts& p, std::int64_t limit) {
+  Learner& learner = p.learner;
+  engine::Checkpointer* const checkpointer = p.checkpoints.writer.get();
+  engine::PipelineOptions pipeline{.limit = limit, .actions = p.records.actions.get()};
+  // Ranks training one network together would apply a new rate at different samples.
+  if (!learner.spread()) pipeline.rate = &learner.rate;
+  if (!checkpointer && !learner.memory) return pipeline;
+  pipeline.after_sample = [&learner, checkpointer](int stage, std::int64_t sample) {
+    if (learner.memory && stage + 1 == learner.trainer.schedule().stages) learner.recall(false);
+    if (!checkpointer) return;
+    checkpointer->after_sample(stage, learner.replay ? learner.replay->fresh(sample) - 1 : sample);
+  };
+  return pipeline;
+}
+
 void look(RunParts& p, std::int64_t limit) {
   p.console.look();
   // Frames left over at the end say nothing about the rate, unless the run is over this soon.
   const bool ending = p.progress.stopping.load(std::memory_order_relaxed) ||
                       (limit > 0 && p.learner.feed->taken() >= limit);
   if (!ending || !p.learner.real_time.began())
-    p.learner.real_time.note(p.frames(), p.learner.overload.late());
+    p.learner.real_time.note(p.learner.frames(p.intake), p.learner.overload.late());
   if (!p.team) return;
-  p.console.tell(p.team->look(p.learner.rate, p.records.checkpointer.get()));
+  p.console.tell(p.team->look(p.learner.rate, p.checkpoints.writer.get()));
   p.team->grid().beat();
   if (p.team->asked_to_stop()) p.progress.stopping = true;
 }
@@ -46,12 +60,12 @@ void tell_of_labels(RunParts& p) {
 
 class DrainWatch {
  public:
-  bool is_stuck(engine::Trainer& trainer, double slowest_ms) {
+  bool is_stuck(engine::Monitor& monitor) {
     const engine::Clock::time_point now = engine::Clock::now();
-    if (trainer.monitor().trained() != std::exchange(trained_, trainer.monitor().trained()))
-      moved_ = now;
+    const std::int64_t trained = monitor.trained();
+    if (trained != std::exchange(trained_, trained)) moved_ = now;
     // A single step may take that long in a slow pipeline.
-    const std::chrono::duration<double> patience(std::max(20.0, 20e-3 * slowest_ms));
+    const std::chrono::duration<double> patience(std::max(20.0, 20e-3 * monitor.read().bottleneck));
     return now - moved_ > patience;
   }
 
@@ -59,11 +73,6 @@ class DrainWatch {
   std::int64_t trained_ = -1;
   engine::Clock::time_point moved_;
 };
-
-stages::Metadata about_final(const RunParts& p) {
-  const engine::FrameCounts& frames = p.progress.frames;
-  return about_weights(p, frames.trained + frames.predicted_only, p.progress.ended);
-}
 
 /// Reports classes that users could have labelled but never did.
 void tell_of_classes(RunParts& p) {
@@ -86,6 +95,80 @@ void prepare(RunParts& p) {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // eager steps free and allocate all the time
 }
 
+using Running = std::unique_ptr<std::future<engine::Outcome>>;
+
+/// Starts the source, the pipeline and the other ranks.
+Running begin(RunParts& p, std::int64_t limit) {
+  p.intake.start(limit);
+  p.progress.began = engine::Clock::now();
+  p.progress.learning = true;
+  if (p.team) p.team->go();
+  auto running =
+      std::make_unique<std::future<engine::Outcome>>(std::async(std::launch::async, [&p, limit] {
+        return p.learner.overload.run(p.learner.samples(), &p.records.observers,
+                                      pipeline_options(p, limit));
+      }));
+  if (!p.request.resumed.note.empty()) p.console.tell("checkpoint: " + p.request.resumed.note);
+  if (!p.learner.unfit.empty()) p.console.tell("optimizer: " + p.learner.unfit);
+  look(p, limit);
+  return running;
+}
+
+/// Serves users until the pipeline has ended. Throws Wedged if it doesn't after a stop.
+void attend(RunParts& p, std::int64_t limit, Running& running) {
+  engine::Monitor& monitor = p.learner.trainer.monitor();
+  DrainWatch drain;
+  while (running->wait_for(50ms) != std::future_status::ready) {
+    if (p.progress.stopping.load()) {
+      p.intake.end();
+      if (drain.is_stuck(monitor)) {
+        (void)running.release();  // its thread can't be joined
+        throw Wedged(
+            "the pipeline is stuck: no frame finished in 20 s; the last checkpoint is kept");
+      }
+    }
+    look(p, limit);
+    if (p.console.on_tick) p.console.on_tick();
+  }
+  p.progress.ended = engine::Clock::now();
+  p.progress.learning = false;
+}
+
+void end_source(RunParts& p, std::int64_t limit) {
+  look(p, limit);
+  p.intake.stop();
+  p.progress.source_error = p.intake.error();
+  tell_of_labels(p);
+  if (p.intake.hung()) p.console.tell("source: hung; its thread was abandoned");
+}
+
+/// Counts all frames and lets the other ranks go. Rethrows a worker's exception.
+void finish(RunParts& p, std::future<engine::Outcome>& running) {
+  engine::Trainer& trainer = p.learner.trainer;
+  engine::Outcome outcome;
+  std::exception_ptr failure;
+  try {
+    outcome = running.get();
+    p.learner.recall(true);
+  } catch (...) {
+    failure = std::current_exception();
+    outcome = {trainer.monitor().tally().counts()};
+  }
+  if (trainer.is_whole()) trainer.dismiss_ranks();
+  if (p.team && !failure) {
+    const std::string broke = p.team->await_sources();
+    if (p.progress.source_error.empty()) p.progress.source_error = broke;
+  }
+  if (!failure) tell_of_classes(p);
+  p.progress.frames = p.intake.frames(outcome);
+  p.progress.frames.rejected += outcome.rejected + p.learner.feed->pending();
+  if (failure) std::rethrow_exception(failure);
+}
+
+nlohmann::ordered_json report_of(RunParts& p) {
+  return make_report(p.request, p.progress, p.team.get(), p.intake, p.learner, p.records);
+}
+
 }  // namespace
 
 RunParts::RunParts(const Config& given, RunOptions options)
@@ -95,10 +178,15 @@ RunParts::RunParts(const Config& given, RunOptions options)
                                  : nullptr),
       intake(request.config, request.options.open_source, request.options.given),
       learner(request, intake, team.get()),
-      records(*this),
-      console(*this) {
+      records(request, intake, learner),
+      checkpoints(request, progress, learner, team.get()),
+      page(request.options.serve || !request.config.mqtt.broker.empty()
+               ? std::make_unique<LiveView>(request, intake, learner, records, checkpoints)
+               : nullptr),
+      console(request, progress, intake, learner, records, checkpoints, page.get()) {
+  if (page) records.observers.add(page.get());
   learner.feed->rest_while(
-      [this] { return console.paused() && !progress.stopping.load(std::memory_order_relaxed); });
+      [this] { return paused() && !progress.stopping.load(std::memory_order_relaxed); });
 }
 
 Run::Run(const Config& config, RunOptions options)
@@ -120,60 +208,14 @@ void Run::on_tick(std::function<void()> look) {
 
 void Run::learn(std::int64_t limit) {
   RunParts& p = *parts_;
-  engine::Trainer& trainer = p.learner.trainer;
   if (p.progress.began != engine::Clock::time_point()) throw std::logic_error("a run learns once");
-  const std::int64_t group = trainer.schedule().group;
+  const std::int64_t group = p.learner.trainer.schedule().group;
   limit = (limit + group - 1) / group * group;  // whole minibatches
   prepare(p);
-  p.intake.start(limit);
-  p.progress.began = engine::Clock::now();
-  p.progress.learning = true;
-  if (p.team) p.team->go();
-  auto running = std::make_unique<std::future<engine::Outcome>>(std::async(std::launch::async, [&] {
-    return p.learner.overload.run(p.learner.samples(), &p.records.observers,
-                                  p.records.pipeline_options(p.learner, limit));
-  }));
-  if (!p.request.resumed.note.empty()) p.console.tell("checkpoint: " + p.request.resumed.note);
-  if (!p.learner.unfit.empty()) p.console.tell("optimizer: " + p.learner.unfit);
-  look(p, limit);
-  DrainWatch drain;
-  while (running->wait_for(50ms) != std::future_status::ready) {
-    if (p.progress.stopping.load()) {
-      p.intake.end();
-      if (drain.is_stuck(trainer, trainer.monitor().read().bottleneck)) {
-        (void)running.release();  // its thread can't be joined
-        throw Wedged(
-            "the pipeline is stuck: no frame finished in 20 s; the last checkpoint is kept");
-      }
-    }
-    look(p, limit);
-    if (p.console.on_tick) p.console.on_tick();
-  }
-  p.progress.ended = engine::Clock::now();
-  p.progress.learning = false;
-  look(p, limit);
-  p.intake.stop();
-  p.progress.source_error = p.intake.error();
-  tell_of_labels(p);
-  if (p.intake.hung()) p.console.tell("source: hung; its thread was abandoned");
-  engine::Outcome outcome;
-  std::exception_ptr failure;
-  try {
-    outcome = running->get();
-  } catch (...) {
-    failure = std::current_exception();
-    outcome = {trainer.monitor().tally().counts()};
-  }
-  if (!failure) p.learner.recall(true);
-  if (trainer.is_whole()) trainer.dismiss_ranks();
-  if (p.team && !failure) {
-    const std::string broke = p.team->await_sources();
-    if (p.progress.source_error.empty()) p.progress.source_error = broke;
-  }
-  if (!failure) tell_of_classes(p);
-  p.progress.frames = p.intake.frames(outcome);
-  p.progress.frames.rejected += outcome.rejected + p.learner.feed->pending();
-  if (failure) std::rethrow_exception(failure);
+  Running running = begin(p, limit);
+  attend(p, limit, running);
+  end_source(p, limit);
+  finish(p, *running);
 }
 
 void Run::stop() {
@@ -203,11 +245,8 @@ std::vector<std::string> Run::save() {
       failures.push_back(error.what());
     }
   };
-  write(whole ? p.request.config.checkpoint.dir : "", [&](const std::string&) {
-    if (!records.checkpointer) return;  // nothing is learned
-    records.checkpointer->finish();
-    records.checkpoints.write(p.with_other_ranks(p.learner.checkpoint()), about_final(p));
-  });
+  write(whole ? p.request.config.checkpoint.dir : "",
+        [&](const std::string&) { p.checkpoints.finish(); });
   write(whole ? output.weights : "", [&](const std::string& file) { save_weights(file); });
   write(video(), [&](const std::string&) { records.video->finish(); });  // the report counts frames
   if (records.alerts) records.alerts->finish();                          // the report counts alerts
@@ -231,9 +270,7 @@ std::vector<std::string> Run::save() {
 }
 
 void Run::save_weights(const std::string& path) const {
-  const RunParts& p = *parts_;
-  io::write_whole(
-      path, stages::to_safetensors(p.with_other_ranks(p.learner.trainer.state()), about_final(p)));
+  parts_->checkpoints.write_weights(path);
 }
 
 std::array<int, 3> Run::shape() const {
@@ -246,7 +283,7 @@ std::int64_t Run::trained() const {
 }
 
 bool Run::paused() const {
-  return parts_->console.paused();
+  return parts_->paused();
 }
 
 std::string Run::status(bool verbose) const {
@@ -254,15 +291,15 @@ std::string Run::status(bool verbose) const {
 }
 
 std::string Run::report() const {
-  return make_report(*parts_).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return report_of(*parts_).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::string Run::summary() const {
-  return summarize(make_report(*parts_));
+  return summarize(report_of(*parts_));
 }
 
 std::string Run::page() const {
-  return parts_->console.page ? parts_->console.page->url() : "";
+  return parts_->page ? parts_->page->url() : "";
 }
 
 std::string Run::video() const {

@@ -1,8 +1,7 @@
 #include <limits>
 
 #include "tools/app/assembly.h"
-#include "tools/app/outputs/report.h"
-#include "tools/app/parts.h"
+#include "tools/app/outputs/records.h"
 
 namespace millrace::app {
 namespace {
@@ -39,19 +38,19 @@ std::vector<std::string> class_names(const Request& request) {
   return request.labels ? request.labels->classes() : request.config.task.classes;
 }
 
-ClassWatch class_watch(const RunParts& run) {
-  return {.before = channels_before(run.request.config),
-          .judged = run.learner.memory ? ClassMemory::kJudged : 1,
-          .learns = run.request.config.weights.learn};
+ClassWatch class_watch(const Config& config, const Learner& learner) {
+  return {.before = channels_before(config),
+          .judged = learner.memory ? ClassMemory::kJudged : 1,
+          .learns = config.weights.learn};
 }
 
-std::unique_ptr<Answers> make_answers(const RunParts& run) {
-  const Config& config = run.request.config;
+std::unique_ptr<Answers> make_answers(const Request& request, const Intake& intake,
+                                      const Learner& learner) {
+  const Config& config = request.config;
   if (config.task.kind != "label") return nullptr;
-  const Learner& learner = run.learner;
-  return std::make_unique<Answers>(run.intake.shape(), stages::Loss(config.task.loss).scores(),
+  return std::make_unique<Answers>(intake.shape(), stages::Loss(config.task.loss).scores(),
                                    learner.memory ? learner.memory->likeness() : learner.known,
-                                   learner.memory != nullptr, class_names(run.request));
+                                   learner.memory != nullptr, class_names(request));
 }
 
 /// The largest of `values`; -1: all are 0.
@@ -62,17 +61,13 @@ int largest(std::span<const float> values) {
 
 }  // namespace
 
-Records::Records(RunParts& run)
-    : answers(make_answers(run)),
-      log(run.learner.trainer, task_type(run.request.config.task.kind),
-          stream_time(run.request.config, run.intake), class_watch(run)),
-      novelty(int(run.intake.shape().channels), int(run.intake.shape().height),
-              int(run.intake.shape().width), novelty_options(run.request.config, run.intake)),
-      checkpoints(run.request.config.checkpoint.dir),
-      later_frame_(task_type(run.request.config.task.kind).target == TargetFrom::later_frame) {
-  Request& request = run.request;
-  const Intake& intake = run.intake;
-  Learner& learner = run.learner;
+Records::Records(Request& request, const Intake& intake, Learner& learner)
+    : answers(make_answers(request, intake, learner)),
+      log(learner.trainer, task_type(request.config.task.kind), stream_time(request.config, intake),
+          class_watch(request.config, learner)),
+      novelty(int(intake.shape().channels), int(intake.shape().height), int(intake.shape().width),
+              novelty_options(request.config, intake)),
+      later_frame_(task_type(request.config.task.kind).target == TargetFrom::later_frame) {
   const Config& config = request.config;
   engine::Trainer& trainer = learner.trainer;
   if (learner.replay) {
@@ -112,18 +107,6 @@ Records::Records(RunParts& run)
   raise_alerts(config, intake, trainer);
   sinks = std::move(request.sinks);
   observers.add([this](engine::Sample& sample, float loss) { show(sample, loss); });
-  if (config.checkpoint.dir.empty() || !config.weights.learn) return;
-  // Also without checkpoint.every: the page or a reloaded config may request a snapshot.
-  claim = io::claim_folder(config.checkpoint.dir);
-  if (request.resumed.none_intact) checkpoints.set_aside();
-  checkpointer = std::make_unique<engine::Checkpointer>(
-      config.pipeline.stages * config.pipeline.tensor, config.checkpoint.every,
-      [&learner](int stage) { return learner.checkpoint(stage); },
-      [this, &run](const stages::StateDict& state, std::int64_t samples) {
-        checkpoints.write(run.team ? run.team->grid().put_together(state) : state,
-                          about_weights(run, samples, engine::Clock::now()));
-      },
-      learner.assembled.guard ? &trainer.guard() : nullptr);
 }
 
 void Records::remember(ClassMemory& memory) {
@@ -191,21 +174,6 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
 const float* Records::newest(engine::Sample& sample) const {
   if (!later_frame_) return sample.shown_input().data();
   return sample.info.has_target ? sample.shown_target().data() : nullptr;
-}
-
-engine::PipelineOptions Records::pipeline_options(Learner& learner, std::int64_t limit) {
-  engine::PipelineOptions pipeline{.limit = limit, .actions = actions.get()};
-  // Ranks training one network together would apply a new rate at different samples.
-  if (!learner.spread()) pipeline.rate = &learner.rate;
-  if (checkpointer || learner.memory) {
-    pipeline.after_sample = [this, &learner](int stage, std::int64_t sample) {
-      if (learner.memory && stage + 1 == learner.trainer.schedule().stages) learner.recall(false);
-      if (!checkpointer) return;
-      checkpointer->after_sample(stage,
-                                 learner.replay ? learner.replay->fresh(sample) - 1 : sample);
-    };
-  }
-  return pipeline;
 }
 
 }  // namespace millrace::app

@@ -1,37 +1,23 @@
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "engine/format.h"
 #include "engine/trace/action_log.h"
-#include "engine/trainer/checkpointer.h"
-#include "io/files/whole_file.h"
 #include "io/plot/plot.h"
 #include "io/queue/planar.h"
 #include "io/video/video_writer.h"
 #include "tools/app/alerts/alerts.h"
-#include "tools/app/checkpoint_files.h"
 #include "tools/app/classes/answers.h"
 #include "tools/app/events/novelty.h"
 #include "tools/app/learner.h"
 #include "tools/app/outputs/frame_log.h"
 #include "tools/app/outputs/run_log.h"
-#include "tools/app/plugins/plugin.h"
+#include "tools/app/request.h"
 
 namespace millrace::app {
-
-struct RunParts;
-
-struct Progress {
-  std::atomic<bool> stopping{false};       ///< no more frames are wanted; any thread
-  engine::Clock::time_point began, ended;  ///< of learning
-  bool learning = false;                   ///< workers are running; main thread
-  engine::FrameCounts frames;              ///< set at the end
-  std::string source_error;                ///< why the stream broke off; "": it didn't
-};
 
 /// Shows each prediction of a fresh sample to every observer, in order. Observers are added before
 /// the run and outlive it.
@@ -130,13 +116,10 @@ class VideoOut final : public engine::Observer {
 
 /// Parts that the config does not ask for are null.
 struct Records {
-  /// `run` outlives this and is complete up to this part.
-  explicit Records(RunParts& run);
+  /// All arguments outlive this. Takes the request's sinks.
+  Records(Request& request, const Intake& intake, Learner& learner);
 
-  engine::PipelineOptions pipeline_options(Learner& learner, std::int64_t limit);
-
-  /// Why checkpoint or log can't be written now; "": they can, or there are none. Any thread.
-  std::string checkpoint_error() const { return checkpointer ? checkpointer->error() : ""; }
+  /// Why the log can't be written now; "": it can, or there is none. Any thread.
   std::string log_error() const { return lines ? lines->error() : ""; }
   /// The newest picture of a sample: the frame to predict, or the input. Null: it has not arrived.
   const float* newest(engine::Sample& sample) const;
@@ -151,9 +134,6 @@ struct Records {
   std::unique_ptr<FrameLog> lines;
   std::unique_ptr<engine::ActionLog> actions;
   std::unique_ptr<Alerts> alerts;
-  io::FolderClaim claim;  ///< locks the folder against other runs
-  CheckpointFiles checkpoints;
-  std::unique_ptr<engine::Checkpointer> checkpointer;
 
  private:
   void remember(ClassMemory& memory);

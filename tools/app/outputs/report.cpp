@@ -9,7 +9,7 @@
 #include "engine/format.h"
 #include "tools/app/assembly.h"
 #include "tools/app/events/event_json.h"
-#include "tools/app/parts.h"
+#include "tools/app/outputs/records.h"
 #include "tools/app/provenance.h"
 
 namespace millrace::app {
@@ -136,12 +136,13 @@ Json optimizer_json(const stages::OptimizerSpec& optimizer, double rate) {
 }
 
 /// The fields by which two runs are compared: config, source, host, duration.
-Json about_run(const RunParts& run, std::int64_t trained, engine::Clock::time_point ended) {
-  const std::chrono::duration<double> seconds = ended - run.progress.began;
-  Config config = as_run(run.request.config, run.learner.assembled);
-  if (run.request.labels) config.task.classes = run.request.labels->classes();
-  Json about = {{"uri", run.request.source()},
-                {"seed", run.request.config.weights.seed},
+Json about_run(const Request& request, const Progress& progress, const Learner& learner,
+               std::int64_t trained, engine::Clock::time_point ended) {
+  const std::chrono::duration<double> seconds = ended - progress.began;
+  Config config = as_run(request.config, learner.assembled);
+  if (request.labels) config.task.classes = request.labels->classes();
+  Json about = {{"uri", request.source()},
+                {"seed", config.weights.seed},
                 {"host", host_name()},
                 {"duration_s", seconds.count()},
                 {"fps", seconds.count() > 0 ? double(trained) / seconds.count() : 0.0},
@@ -248,14 +249,15 @@ std::string guard_remark(const engine::Trainer& trainer) {
                               : "");
 }
 
-stages::Metadata about_weights(const RunParts& run, std::int64_t samples,
+stages::Metadata about_weights(const Request& request, const Progress& progress,
+                               const Learner& learner, std::int64_t samples,
                                engine::Clock::time_point now) {
   stages::Metadata all = {{"millrace", MILLRACE_VERSION},
-                          {"frames", std::to_string(run.request.resumed.frames + samples)}};
-  const ClassMemory* const memory = run.learner.memory.get();
-  const std::string taught = memory ? memory->told().likeness : run.request.resumed.taught;
+                          {"frames", std::to_string(request.resumed.frames + samples)}};
+  const ClassMemory* const memory = learner.memory.get();
+  const std::string taught = memory ? memory->told().likeness : request.resumed.taught;
   if (!taught.empty()) all["taught"] = taught;
-  const Json about = about_run(run, samples, now);
+  const Json about = about_run(request, progress, learner, samples, now);
   for (const auto& [key, value] : about.items())
     all[key] = value.is_string() ? value.get<std::string>() : value.dump();
   return all;
@@ -284,15 +286,16 @@ static Json live_novelty(const Novelty& novelty) {
   return json;
 }
 
-Json live_report(RunParts& run) {
-  engine::Trainer& trainer = run.learner.trainer;
-  const RunLog& log = run.records.log;
+Json live_report(const Request& request, const Intake& intake, Learner& learner,
+                 const Records& records) {
+  engine::Trainer& trainer = learner.trainer;
+  const RunLog& log = records.log;
   const engine::Reading r = trainer.monitor().read();
-  const engine::FrameCounts frames = run.frames();
+  const engine::FrameCounts frames = learner.frames(intake);
   const Json none = {{"recent", nullptr}};
   Json report = {{"version", MILLRACE_VERSION},
-                 {"source", run.request.source()},
-                 {"task", run.request.config.task.kind},
+                 {"source", request.source()},
+                 {"task", request.config.task.kind},
                  {"schedule", trainer.schedule().name},
                  {"cut", trainer.cut()},
                  {"frames", frames_json(frames)},
@@ -302,24 +305,24 @@ Json live_report(RunParts& run) {
                  {"answer", nullptr},
                  {"iou", nullptr},
                  {"psnr_db", log.squared() ? Json{{"last_frame", none}} : Json()},
-                 {"novelty", live_novelty(run.records.novelty)},
-                 {"zones", zones_json(run.request.config.novelty.zones)},
-                 {"ignore", zones_json(run.request.config.novelty.ignore)},
+                 {"novelty", live_novelty(records.novelty)},
+                 {"zones", zones_json(request.config.novelty.zones)},
+                 {"ignore", zones_json(request.config.novelty.ignore)},
                  {"guard", guard_json(trainer, r)},
                  {"learning_rate", trainer.rate().lr},
                  {"capture_error", capture_error(trainer)},
                  {"timing_ms", timing_json(r)},
-                 {"realtime", real_time_json(r, run.learner.real_time.verdict(r))},
+                 {"realtime", real_time_json(r, learner.real_time.verdict(r))},
                  {"latency_ms", latency_json(r)},
-                 {"stream", source_json(run.intake)}};
+                 {"stream", source_json(intake)}};
   report.update(learned_report(log), /*merge_objects=*/true);
-  if (const Answers* const answers = run.records.answers.get())
+  if (const Answers* const answers = records.answers.get())
     report["answer"] = answers->json(answers->now());
   report["frames"]["predicted_only"] = frames.predicted_only;
   report["frames"]["replayed"] = frames.replayed;
-  report["frames"]["before"] = run.request.resumed.frames;
+  report["frames"]["before"] = request.resumed.frames;
   // Sources that can't break off don't count frames_since.
-  const io::StreamHealth& health = *run.intake.health;
+  const io::StreamHealth& health = *intake.health;
   const std::int64_t since = health.frames_since.load();
   report["stream"]["frames_since"] =
       since > 0 || health.breaks.load() > 0 ? since : frames.received;
@@ -340,31 +343,33 @@ Json live_report(RunParts& run) {
   return report;
 }
 
-Json make_report(RunParts& p) {
-  const Config& config = p.request.config;
-  const engine::Trainer& trainer = p.learner.trainer;
-  const engine::Reading r = p.learner.trainer.monitor().read();
-  const bool idle = !p.progress.learning;
-  const engine::FrameCounts frames = idle ? p.progress.frames : p.frames();
-  const RunLog& log = p.records.log;
+Json make_report(const Request& request, const Progress& progress, const RankTeam* team,
+                 const Intake& intake, Learner& learner, const Records& records) {
+  const Config& config = request.config;
+  const engine::Trainer& trainer = learner.trainer;
+  const engine::Reading r = learner.trainer.monitor().read();
+  const bool idle = !progress.learning;
+  const engine::FrameCounts frames = idle ? progress.frames : learner.frames(intake);
+  const RunLog& log = records.log;
   Json report = trainer_report(trainer, r, frames, idle);
   report["task"] = {{"kind", config.task.kind},
                     {"loss", config.task.loss.text()},
                     {"without_target", frames.without_target}};
-  report["realtime"] = real_time_json(r, p.learner.real_time.verdict(r));
-  report["realtime"]["F_estimated"] = p.learner.rate_watch.estimated();
+  report["realtime"] = real_time_json(r, learner.real_time.verdict(r));
+  report["realtime"]["F_estimated"] = learner.rate_watch.estimated();
   report["dead_units"] = dead_units_json(trainer);
   report.update(learned_report(log));
   if (idle) report["memory_bytes"] = memory_json(trainer);
   report["process"] = {{"resident_bytes", resident_bytes("VmRSS")},
                        {"peak_bytes", resident_bytes("VmHWM")},
-                       {"libraries_bytes", p.learner.libraries_bytes}};
+                       {"libraries_bytes", learner.libraries_bytes}};
   report["provenance"] = provenance(int(trainer.schedule().workers.size()));
-  report["source"] = source_json(p.intake);
-  report["overload"] = p.learner.overload.report();
+  report["source"] = source_json(intake);
+  report["overload"] = learner.overload.report();
   report["overload"]["predicted_only"] = frames.predicted_only;
-  report["run"] = about_run(p, frames.trained, idle ? p.progress.ended : engine::Clock::now());
-  const Novelty& novelty = p.records.novelty;
+  report["run"] = about_run(request, progress, learner, frames.trained,
+                            idle ? progress.ended : engine::Clock::now());
+  const Novelty& novelty = records.novelty;
   report["novelty"] = {{"marked", novelty.marked()}, {"events", novelty.events()}};
   report["novelty"]["by_reason"] = by_reason(novelty);
   report["novelty"]["latest"] = Json::array();
@@ -373,17 +378,17 @@ Json make_report(RunParts& p) {
   if (novelty.events() > 0)
     report["novelty"]["frame"] = report["novelty"]["latest"].back()["frame"];
   if (!config.weights.learn) report["updates"] = std::vector<int>(r.updates.size(), 0);
-  if (p.team) {
-    report["ranks"] = p.team->report(trainer, r);
-    report["bottleneck_link"] = p.team->bottleneck_link();
+  if (team) {
+    report["ranks"] = team->report(trainer, r);
+    report["bottleneck_link"] = team->bottleneck_link();
   }
-  if (const Resumed& resumed = p.request.resumed; !resumed.path.empty())
+  if (const Resumed& resumed = request.resumed; !resumed.path.empty())
     report["run"]["resumed"] = {{"from", resumed.path}, {"frames", resumed.frames}};
-  if (const Answers* const answers = p.records.answers.get()) {
+  if (const Answers* const answers = records.answers.get()) {
     report["answer"] = answers->json(answers->now());
     report["neither"] = answers->neither();
   }
-  if (const ClassMemory* const memory = p.learner.memory.get()) {
+  if (const ClassMemory* const memory = learner.memory.get()) {
     const ClassMemory::Told told = memory->told();
     report["replay"] = {{"kind", "ridge"},
                         {"kept", std::accumulate(told.counts.begin(), told.counts.end(), 0)},
@@ -395,8 +400,8 @@ Json make_report(RunParts& p) {
     updates.back() = told.solved;
     report["updates"] = updates;
   }
-  if (p.learner.replay) {
-    const ReplayBuffer& buffer = p.learner.replay->buffer();
+  if (learner.replay) {
+    const ReplayBuffer& buffer = learner.replay->buffer();
     report["frames"]["replayed"] = frames.replayed;
     report["replay"] = {{"kind", config.replay.kind},
                         {"share", share_replayed(frames)},
@@ -404,14 +409,14 @@ Json make_report(RunParts& p) {
                         {"size", buffer.places()},
                         {"bytes", buffer.bytes()}};
   }
-  if (const Alerts* const alerts = p.records.alerts.get()) {
+  if (const Alerts* const alerts = records.alerts.get()) {
     report["novelty"]["alerts"] = {{"told", alerts->told()},
                                    {"dropped", alerts->dropped()},
                                    {"failed", alerts->failed()},
                                    {"last_error", alerts->last_error()}};
   }
-  if (p.records.video) {
-    const io::VideoWriter& video = p.records.video->writer();
+  if (records.video) {
+    const io::VideoWriter& video = records.video->writer();
     report["video"] = {
         {"where", video.where()}, {"written", video.written()}, {"dropped", video.dropped()}};
   }

@@ -81,7 +81,7 @@ std::string trivial(const Json& of, const std::string& unit = "") {
 /// "yes: 1.7 times better than the last frame", the strongest trivial predictor.
 std::string verdict_on(const Json& learned) {
   const std::string strongest = learned["strongest"];
-  if (strongest.empty()) return "nothing yet";
+  if (strongest.empty()) return "not judged yet: there is nothing to compare with";
   const double times = learned["times"].is_number() ? learned["times"].get<double>() : 0;
   const bool yes = learned["yes"].get<bool>();
   const std::string how = times > 0 ? engine::times_better(times)

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/monitor/clock.h"
+#include "engine/monitor/real_time.h"
+#include "engine/trainer/trainer.h"
+#include "io/source/labels.h"
+#include "tools/app/checkpoint_files.h"
+#include "tools/app/plugins/plugin.h"
+#include "tools/app/run.h"
+
+namespace millrace::app {
+
+/// Config and options of a run, checked before any source is opened.
+struct Request {
+  Request(const Config& given, RunOptions options);
+
+  /// The source's name in reports; "": the caller's own source.
+  std::string source() const;
+
+  const Config config;
+  const RunOptions options;
+  Resumed resumed;                 ///< the checkpoint to continue from
+  engine::TrainerOptions trainer;  ///< as far as the config sets them
+  const std::optional<io::Labels> labels;
+  const std::shared_ptr<io::LiveLabels> live_labels;  ///< from users during the run, or null
+  std::vector<std::unique_ptr<Sink>> sinks;
+};
+
+struct Progress {
+  std::atomic<bool> stopping{false};       ///< no more frames are wanted; any thread
+  engine::Clock::time_point began, ended;  ///< of learning
+  bool learning = false;                   ///< workers are running; main thread
+  engine::FrameCounts frames;              ///< set at the end
+  std::string source_error;                ///< why the stream broke off; "": it didn't
+};
+
+}  // namespace millrace::app
