@@ -260,6 +260,10 @@ class Mistakes(program.CliTest):
         self.assert_each_refused((("check", "--set", f"{key}=3"), f"the nearest is {meant}") for key, meant in (
             ("optimizer.momentmu", "optimizer.momentum"), ("optimizer.learning_rate", "optimizer.lr"), ("lr", "optimizer.lr")))
 
+    def test_an_error_of_set_names_the_key_once_and_what_is_wrong_in_it(self):
+        self.assert_each_refused((("check", "--set", f"novelty.zones={zone}"), f"error: --set novelty.zones: {part}") for zone, part in (
+            ("[[[0, 0], [1, 0]]]", "a polygon needs"), ('[{nam = "a", points = [[0, 0], [1, 0], [1, 1]]}]', "unknown key nam; the nearest is name")))
+
     def test_a_file_that_cannot_be_read(self):
         self.assert_each_refused((("run", path), f"error: {path}: ") for path in (self.folder / "none.toml", self.folder))
 

@@ -84,17 +84,16 @@ std::string on_one_line(const toml::node& value) {
   std::ostringstream out;
   value.visit([&](const auto& node) { out << node; });
   std::string text = out.str();
-  for (char& c : text) {
+  for (char& c : text)
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
-  }
   return text.size() > kLongest ? text.substr(0, kLongest) + "..." : text;
 }
 
-void load_plugins(const Config& config, const std::string& where) {
+void load_plugins(const Config& config) {
   try {
     for (const std::string& path : config.plugins) load_plugin(path);
   } catch (const PluginError& error) {
-    throw ConfigError(where + ": plugins: " + error.what());
+    throw config.error(kPlugins, error.what());
   }
 }
 
@@ -109,15 +108,19 @@ bool holds_nul(const toml::node& value) {
 void set_key(Config& config, const std::string& path, const toml::node& value,
              const std::string& where) {
   config.places[path] = where;
-  if (holds_nul(value)) throw ConfigError(where + ": " + path + ": holds a NUL character");
+  if (holds_nul(value)) throw config.error(path, "holds a NUL character");
   if (path == "model.layer") return set_layers(config, value, where);
   const ConfigKey* key = find_key(path);
   if (!key)
     throw ConfigError(where + ": unknown key " + path + "; the nearest is " + nearest_key(path));
-  if (!key->set(config, value))
-    throw ConfigError(where + ": " + path + " = " + on_one_line(value) + ": must be " +
-                      key->may_hold(config));
-  if (path == kPlugins) load_plugins(config, where);
+  bool good = false;
+  try {
+    good = key->set(config, value);
+  } catch (const std::invalid_argument& error) {
+    throw config.error(path, error.what());
+  }
+  if (!good) throw config.error(path, on_one_line(value) + ": must be " + key->may_hold(config));
+  if (path == kPlugins) load_plugins(config);
 }
 
 void apply_file(Config& config, const std::string& text) {
@@ -130,9 +133,8 @@ void apply_file(Config& config, const std::string& text) {
     throw ConfigError(place(config.name, error.source()) + ": " + std::string(error.description()));
   }
   config.empty_file = root.empty() && config.name != kNoFile;
-  for (const auto& [name, node] : root) {
+  for (const auto& [name, node] : root)
     if (name == kPlugins) set_key(config, kPlugins, node, place(config.name, name.source()));
-  }
   for (const auto& [entry, node] : root) {
     if (entry == kPlugins) continue;
     const std::string name(entry.str()), nearest = nearest_table(name);
@@ -142,11 +144,12 @@ void apply_file(Config& config, const std::string& text) {
       throw ConfigError(at + ": " + name + " must be a table, written [" + name + "]");
     if (nearest != name)
       throw ConfigError(at + ": unknown table [" + name + "]; the nearest is [" + nearest + "]");
-    for (const auto& [key, value] : *table) {
+    for (const auto& [key, value] : *table)
       set_key(config, name + "." + std::string(key.str()), value, place(config.name, key.source()));
-    }
   }
 }
+
+}  // namespace
 
 void apply_setting(Config& config, const std::string& setting) {
   const std::size_t equals = setting.find('=');
@@ -154,8 +157,6 @@ void apply_setting(Config& config, const std::string& setting) {
     throw ConfigError("--set " + setting + ": must be table.key=value");
   config.set(setting.substr(0, equals), setting.substr(equals + 1));
 }
-
-}  // namespace
 
 void Config::set(const std::string& key, const std::string& value) {
   const std::string where = "--set " + key;
@@ -190,18 +191,15 @@ Config settled(Config config) {
   require("mqtt.topic_prefix", topic_error(config.mqtt.topic_prefix));
   require("mqtt.discovery_prefix", if_any(config.mqtt.discovery_prefix, topic_error));
   for (const auto& [key, zones] : {std::pair{"novelty.zones", &config.novelty.zones},
-                                   std::pair{"novelty.ignore", &config.novelty.ignore}}) {
+                                   std::pair{"novelty.ignore", &config.novelty.ignore}})
     for (const Zone& zone : *zones)
       require(key, zone_error(zone, config.source.width, config.source.height));
-  }
   if (!config.places.contains("model.out_channels"))
     config.model.out_channels = config.source.channels;
-  if (config.model.preset == "layers" && config.model.layer.empty()) {
+  if (config.model.preset == "layers" && config.model.layer.empty())
     throw config.error("model.preset", "\"layers\" needs at least one [[model.layer]]");
-  }
-  if (config.model.preset != "layers" && !config.model.layer.empty()) {
+  if (config.model.preset != "layers" && !config.model.layer.empty())
     throw config.error("model.layer", "is read only with preset = \"layers\"");
-  }
   const std::string& replay = config.replay.kind;
   const bool remembers = replay == "ridge" || (replay == "auto" && config.task.kind == "label");
   if ((remembers || replay == "auto" || replay == "none") && !is_default(config, "replay.share"))
@@ -223,16 +221,16 @@ Config settled(Config config) {
 
 ConfigError Config::error(const std::string& key, const std::string& what) const {
   const auto found = places.find(key);
-  return ConfigError((found == places.end() ? name : found->second) + ": " + key + ": " + what);
+  const std::string& at = found == places.end() ? name : found->second;
+  return ConfigError(at + (at == "--set " + key ? ": " : ": " + key + ": ") + what);
 }
 
 Config parse_config(const std::string& text, const std::string& name,
                     const std::vector<std::string>& settings) {
   Config config;
   config.name = name;
-  for (const std::string& setting : settings) {
+  for (const std::string& setting : settings)
     if (setting.starts_with("plugins=")) apply_setting(config, setting);
-  }
   apply_file(config, text);
   for (const std::string& setting : settings) apply_setting(config, setting);
   return settled(std::move(config));
@@ -267,10 +265,9 @@ bool names_source(const Config& config) {
 
 Config load_argument(const std::string& argument, std::vector<std::string> settings) {
   if (!names_a_source(argument)) return load_config(argument, settings);
-  for (const ConfigKey& key : config_keys()) {
+  for (const ConfigKey& key : config_keys())
     if (argument.starts_with(key.path + "="))
       throw ConfigError(argument + " is no file: a key is set by --set " + argument);
-  }
   // The name of a file need not be UTF-8, as TOML must be: then it is taken as a bare word.
   const std::string text = value_text(argument);
   const bool told = toml::parse("v = " + text)["v"].value<std::string>() == argument;
@@ -338,10 +335,9 @@ std::string describe_keys() {
 void require_other_files(const std::vector<std::string>& outputs, std::vector<std::string> inputs) {
   for (const std::string& output : outputs) {
     if (output.empty()) continue;
-    for (const std::string& other : inputs) {
+    for (const std::string& other : inputs)
       if (!other.empty() && io::same_file(output, other))
         throw ConfigError(output + ": would replace " + other);
-    }
     inputs.push_back(output);
   }
 }

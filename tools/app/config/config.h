@@ -124,6 +124,9 @@ struct Config {
   ConfigError error(const std::string& key, const std::string& what) const;
 };
 
+/// Applies "table.key=value". Throws ConfigError.
+void apply_setting(Config& config, const std::string& setting);
+
 /// Reads `path` ("": defaults only), then applies `settings` ("table.key=value") in order. Throws
 /// ConfigError at the first fault. All values of the result are in range.
 Config load_config(const std::string& path, const std::vector<std::string>& settings);

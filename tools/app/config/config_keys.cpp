@@ -222,8 +222,8 @@ std::vector<ConfigKey> make_table() {
           "state and no time"),
       KEY_AT(
           "model.memory_format", model.channels_last, one_of({"contiguous", "channels_last"}),
-          "layout of samples and activations in eager steps; on CPU cores channels_last is "
-          "faster for kernels up to 5 and far slower for large ones; step programs always use it"),
+          "layout of samples and activations in eager steps; on CPU cores channels_last is faster "
+          "for kernels up to 5 and far slower for large ones; step programs always use it"),
       KEY_AT("model.weights", weights.file, {}, "a .safetensors file to start from"),
       KEY_AT("model.learn", weights.learn, {},
              "false: freeze the weights: predict and detect novelty only"),
@@ -261,10 +261,8 @@ std::vector<ConfigKey> make_table() {
       KEY(pipeline.convolution,
           one_of({std::begin(kernels::kMethodNames), std::end(kernels::kMethodNames)}),
           "kernels of step programs: accurate: FFT and Winograd where they are faster, with "
-          "rounding "
-          "like PyTorch's (at most 2.4 times); fast: also Winograd with errors to 3e-5; direct: "
-          "sums "
-          "of products alone"),
+          "rounding like PyTorch's (at most 2.4 times); fast: also Winograd with errors to 3e-5; "
+          "direct: sums of products alone"),
       KEY(pipeline.precision,
           one_of({std::begin(kernels::kPrecisionNames), std::end(kernels::kPrecisionNames)}),
           "of the products in convolutions and linear layers, where the device has them; weights, "
@@ -278,8 +276,7 @@ std::vector<ConfigKey> make_table() {
 #undef OPTIMIZER_KEY
           KEY(optimizer.orthogonal, from(0, 0.9999999),
               "orthogonal gradients: each weight tensor's gradient loses its projection on the "
-              "running "
-              "mean of those before, which decays by this; 0: off"),
+              "running mean of those before, which decays by this; 0: off"),
       KEY(optimizer.schedule, one_of({"constant", "step", "cosine"}),
           "how the rate changes from update to update, as torch.optim.lr_scheduler's StepLR and "
           "CosineAnnealingLR, whose rate rises again after T_max"),
@@ -294,9 +291,8 @@ std::vector<ConfigKey> make_table() {
       KEY(correction.kind, corrections(),
           "what to do about old gradients; none: the schedule's own update rule; auto: none where "
           "gradients are fresh; else deep-supervision for a network of changes, or of pictures "
-          "with "
-          "adam, where it fits, and for others inverse-age; unless optimizer.beta1 is set, it is "
-          "0.7 for the one and 0 for the other"),
+          "with adam, where it fits, and for others inverse-age; unless optimizer.beta1 is set, it "
+          "is 0.7 for the one and 0 for the other"),
       KEY(correction.anneal, from(1, kMany), "pipemare: updates until the full rate is reached"),
       KEY(correction.lambda, from(0, 1000), "dc-asgd: strength"),
       KEY(correction.decay, from(0.000001, 1),
@@ -314,11 +310,11 @@ std::vector<ConfigKey> make_table() {
           "good weights and learn more slowly for a while"),
       KEY(replay.kind, one_of(replay_names()),
           "how earlier samples stay learned; recent, reservoir, hard: learns again from the "
-          "latest, "
-          "a uniform choice of all so far, those with a large loss, while the stream leaves time; "
-          "ridge: for labels, remembers frames of each class and solves the last linear layer for "
-          "them, the other weights stay; auto: ridge for labels if the network ends in a linear "
-          "layer and the config names no optimizer, correction or guard; else none"),
+          "latest, a uniform choice of all so far, those with a large loss, while the stream "
+          "leaves time; ridge: for labels, remembers frames of each class and solves the last "
+          "linear layer for them, the other weights stay; auto: ridge for labels if the network "
+          "ends in a linear layer and the config names no optimizer, correction or guard; else "
+          "none"),
       KEY(replay.size, from(1, 1 << 24), "samples kept in memory"),
       KEY(replay.share, share(),
           "share of replayed samples among all that are learned from; auto: as many as real time "

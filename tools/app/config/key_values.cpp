@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
@@ -34,21 +33,31 @@ bool read_value(const toml::node& node, const Range& range, T* value) {
   return read.has_value();
 }
 
+/// Throws unless `table` has only these keys.
+void require_known(const toml::table& table, std::initializer_list<std::string_view> known) {
+  for (const auto& [key, value] : table) {
+    if (std::ranges::find(known, key.str()) == known.end())
+      throw std::invalid_argument("unknown key " + std::string(key.str()) + "; the nearest is " +
+                                  io::nearest_name(key.str(), std::vector(known)));
+  }
+}
+
 /// A loss by name, or a table of kind, weight, label_smoothing and channels.
 bool read_term(const toml::node& node, const Range& names, stages::LossTerm& term) {
   if (read_value(node, names, &term.kind)) return true;
   const toml::table* const table = node.as_table();
   if (!table || !table->contains("kind")) return false;
+  require_known(*table, {"kind", "weight", "label_smoothing", "channels"});
   for (const auto& [key, value] : *table) {
     const auto read = [&](auto* number, double most) {
       return read_value(value, {.most = most}, number);
     };
-    const bool good = key == "kind"              ? read_value(value, names, &term.kind)
-                      : key == "weight"          ? read(&term.weight, 1e6)
-                      : key == "label_smoothing" ? read(&term.label_smoothing, 1)
-                      : key == "channels"        ? read(&term.channels, 65536) &&
-                                                term.channels.size() == 2 && term.channels[1] > 0
-                                          : false;
+    const bool good =
+        key == "kind"     ? read_value(value, names, &term.kind)
+        : key == "weight" ? read(&term.weight, 1e6)
+        : key == "label_smoothing"
+            ? read(&term.label_smoothing, 1)
+            : read(&term.channels, 65536) && term.channels.size() == 2 && term.channels[1] > 0;
     if (!good) return false;
   }
   return term.label_smoothing == 0 || term.kind == "cross-entropy";
@@ -58,9 +67,8 @@ std::optional<stages::LossSpec> read_loss(const toml::node& node, const Range& r
   stages::LossSpec loss;
   const toml::array* const list = node.as_array();
   if (list) loss.terms.assign(list->size(), {});
-  for (std::size_t i = 0; i < loss.terms.size(); ++i) {
+  for (std::size_t i = 0; i < loss.terms.size(); ++i)
     if (!read_term(list ? (*list)[i] : node, range, loss.terms[i])) return std::nullopt;
-  }
   return loss.terms.empty() ? std::nullopt : std::optional(loss);
 }
 
@@ -69,13 +77,12 @@ std::optional<Zone> read_zone(const toml::node& node) {
   Zone zone;
   const toml::node* points = &node;
   if (const toml::table* const table = node.as_table()) {
+    require_known(*table, {"points", "name", "sensitivity"});
     points = table->get("points");
-    for (const auto& [key, value] : *table) {
-      const bool good = key == "points" || (key == "name" && read_value(value, {}, &zone.name)) ||
-                        (key == "sensitivity" &&
-                         read_value(value, {.least = 0.01, .most = 100}, &zone.sensitivity));
-      if (!good) return std::nullopt;
-    }
+    const toml::node *const name = table->get("name"), *const share = table->get("sensitivity");
+    if ((name && !read_value(*name, {}, &zone.name)) ||
+        (share && !read_value(*share, {.least = 0.01, .most = 100}, &zone.sensitivity)))
+      return std::nullopt;
   }
   const toml::array* const list = points ? points->as_array() : nullptr;
   for (std::size_t i = 0; list && i < list->size(); ++i) {

@@ -50,9 +50,8 @@ inline const std::vector<TaskType>& task_types() {
 
 /// `name` must be in the table.
 inline const TaskType& task_type(const std::string& name) {
-  for (const TaskType& type : task_types()) {
+  for (const TaskType& type : task_types())
     if (type.name == name) return type;
-  }
   return task_types().front();
 }
 

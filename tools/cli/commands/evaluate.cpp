@@ -40,9 +40,8 @@ app::Config config_of(const EvaluateArguments& arguments) {
   config.source = made.source;
   config.task = made.task;
   config.model = made.model;
-  for (const auto& [key, place] : made.places) {
+  for (const auto& [key, place] : made.places)
     if (key.starts_with("model.") || key.starts_with("task.")) config.places[key] = place;
-  }
   config.pipeline.schedule = "sequential";
   config.pipeline.stages = 1;
   config.weights = {.file = arguments.weights, .seed = made.weights.seed, .learn = false};
@@ -51,11 +50,7 @@ app::Config config_of(const EvaluateArguments& arguments) {
   config.source.pace = config.source.drop = "auto";
   config.source.loop = false;
   if (app::told_live(config)) config.task.labels.clear();  // nobody gives labels here
-  for (const std::string& setting : arguments.settings) {
-    const std::size_t equals = setting.find('=');
-    if (equals == setting.npos) throw app::ConfigError("--set " + setting + ": expected KEY=VALUE");
-    config.set(setting.substr(0, equals), setting.substr(equals + 1));
-  }
+  for (const std::string& setting : arguments.settings) app::apply_setting(config, setting);
   return app::settled(std::move(config));
 }
 
@@ -117,9 +112,8 @@ int evaluate(const EvaluateArguments& arguments) {
   std::cout << "frames    " << report["frames"]["trained"] << ", without training\n" << line(*loss);
   const auto accuracy = filled({"accuracy", "", true}, report, "accuracy");
   for (const auto& one : {filled({"PSNR", " dB", true}, report, "psnr_db"), accuracy,
-                          filled({"IoU", "", true}, report, "iou")}) {
+                          filled({"IoU", "", true}, report, "iou")})
     if (one) std::cout << line(*one);
-  }
   const Figure& judged = accuracy ? *accuracy : *loss;
   std::cout << "verdict   " << verdict_on(judged) << " the strongest trivial predictor, "
             << judged.rival << "\n";
