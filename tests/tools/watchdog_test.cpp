@@ -9,7 +9,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 
 namespace millrace::cli {
 namespace {
@@ -26,7 +25,7 @@ class WatchdogTest : public testing::Test {
     ASSERT_GE(socket_, 0);
     ASSERT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&name_), sizeof name_), 0);
     setenv("NOTIFY_SOCKET", name_.sun_path, 1);
-    setenv("WATCHDOG_USEC", "4000000", 1);
+    setenv("WATCHDOG_USEC", "1000000", 1);
   }
   void TearDown() override {
     unsetenv("NOTIFY_SOCKET");
@@ -49,37 +48,38 @@ class WatchdogTest : public testing::Test {
 
 TEST_F(WatchdogTest, SpeaksOnlyWhenMoreFramesWereTrained) {
   Watchdog watchdog;
-  watchdog.trained(0, "", now_);
+  const auto trained = [&](std::int64_t frames, const char* status,
+                           std::chrono::seconds later = {}) {
+    watchdog.look(
+        frames, false, [=] { return status; }, now_ + later);
+  };
+  trained(0, "");
   EXPECT_EQ(heard(), "") << "nothing trained yet";
-  watchdog.trained(1, "frame 1\nREADY=1", now_);
+  trained(1, "frame 1\nREADY=1");
   EXPECT_EQ(heard(), "WATCHDOG=1\nSTATUS=frame 1 READY=1") << "a status is one line";
-  for (int second = 1; second < 60; ++second) watchdog.trained(1, "", now_ + second * 1s);
+  for (int second = 1; second < 60; ++second) trained(1, "", second * 1s);
   EXPECT_EQ(heard(), "") << "the main thread lives, but nothing is learned";
-  watchdog.trained(2, "", now_ + 60s);
+  trained(2, "", 60s);
   EXPECT_TRUE(heard().starts_with("WATCHDOG=1\n"));
   for (int second = 61; second < 120; ++second) {
-    watchdog.paused("paused on demand", now_ + second * 1s);
+    watchdog.look(
+        2, true, [] { return "paused on demand"; }, now_ + second * 1s);
     EXPECT_EQ(heard(), "WATCHDOG=1\nSTATUS=paused on demand") << "a run at rest on demand is alive";
   }
 }
 
-TEST_F(WatchdogTest, SpeaksFourTimesInTheTimeAllowed) {
-  Watchdog watchdog;
-  int words = 0;
-  for (int tick = 0; tick < 800; ++tick) {  // 50 ms each: 40 s, ten times the time allowed
-    watchdog.trained(1 + tick, "", now_ + tick * 50ms);
-    if (!heard().empty()) ++words;
+TEST_F(WatchdogTest, SpeaksFourTimesInTheTimeAllowedAndOnceASecondWithoutALimit) {
+  for (const int expected : {40, 10}) {
+    Watchdog watchdog;
+    int words = 0;
+    for (int tick = 0; tick < 200; ++tick) {  // 50 ms each: 10 s
+      watchdog.look(
+          1 + tick, false, [] { return ""; }, now_ + tick * 50ms);
+      if (!heard().empty()) ++words;
+    }
+    EXPECT_EQ(words, expected);
+    unsetenv("WATCHDOG_USEC");
   }
-  EXPECT_EQ(words, 40);
-}
-
-TEST_F(WatchdogTest, WithoutALimitItStillShowsStatus) {
-  unsetenv("WATCHDOG_USEC");
-  Watchdog watchdog;
-  watchdog.trained(1, "frame 1", now_);
-  EXPECT_NE(heard(), "");
-  EXPECT_FALSE(watchdog.due(2, now_ + 999ms));
-  EXPECT_TRUE(watchdog.due(2, now_ + 1s));
 }
 
 }  // namespace

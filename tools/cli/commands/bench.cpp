@@ -1,9 +1,8 @@
 // Runs the separate benchmark program, which not all builds include.
-#include <unistd.h>
-
 #include <filesystem>
 
 #include "tools/cli/commands/command.h"
+#include "tools/cli/commands/python.h"
 
 namespace millrace::cli {
 namespace {
@@ -19,10 +18,7 @@ int bench(const CLI::App* const& self) {
       std::filesystem::read_symlink("/proc/self/exe").parent_path() / "millrace-bench";
   std::vector<std::string> words = self->remaining();
   words.insert(words.begin(), program);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  execv(program.c_str(), argv.data());
+  become(std::move(words));
   throw std::runtime_error("no benchmarks at " + program.string() +
                            ": build them by tools/setup all");
 }

@@ -47,9 +47,8 @@ void describe_pipeline(const engine::TrainerOptions& options) {
     const stages::StageRange range = engine::range_of(options, stage);
     std::cout << ": modules " << range.begin << " to " << range.end - 1 << "\n";
   }
-  if (options.cut.empty() && options.stages > 1) {
+  if (options.cut.empty() && options.stages > 1)
     std::cout << "#   cut by module times measured at the start, least slowest stage\n";
-  }
   if (options.threads == std::vector<int>(options.threads.size(), 0))
     std::cout << "#   threads of each stage, and its core, chosen by module times measured at the "
                  "start\n";

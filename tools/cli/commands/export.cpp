@@ -34,8 +34,8 @@ stages::ImageShape sample_shape(const app::Config& config) {
   const stages::ImageShape shape = app::configured_shape(config);
   if (shape.width > 0 && shape.height > 0) return shape;
   throw config.error("source.width",
-                     "must say how large frames are, as must source.height: --set "
-                     "source.width=128 --set source.height=96");
+                     "must say how large frames are, as must source.height: --set source.width=128 "
+                     "--set source.height=96");
 }
 
 /// A path where a program that replaces this one can read `bytes`: a file in its own memory.

@@ -26,13 +26,11 @@ void print_machine() {
             << "gstreamer  " << or_none(io::gstreamer_version()) << "\n"
             << "opencv     " << or_none(io::opencv_version()) << "\n"
             << "cpu        " << p["cpu"].get<std::string>() << "\n";
-  for (const io::SourceKind& kind : io::source_kinds()) {
+  for (const io::SourceKind& kind : io::source_kinds())
     std::cout << "source     " << kind.example << "  " << kind.summary << "\n";
-  }
   for (int i = 0; i < engine::usable_cores(); ++i) std::cout << "device     cpu:" << i << "\n";
-  for (int i = 0; i < capture::cuda_devices(); ++i) {
+  for (int i = 0; i < capture::cuda_devices(); ++i)
     std::cout << "device     cuda:" << i << "  " << capture::cuda_device_name(i) << "\n";
-  }
 }
 
 void print_source(const std::string& uri) {

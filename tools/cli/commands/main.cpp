@@ -22,10 +22,24 @@
 
 namespace millrace::cli {
 
-static std::multimap<int, Command>& commands() {
+namespace {
+
+std::multimap<int, Command>& commands() {
   static std::multimap<int, Command> table;
   return table;
 }
+
+int fail(ExitCode code, const std::string& what) {
+  // Hides passwords in URIs and keeps control characters from the terminal.
+  constexpr std::size_t kLongest = 2000;  // library messages can be long
+  std::string line = io::redacted(what.substr(0, what.find('\n'))).substr(0, kLongest);
+  for (char& c : line)
+    if (static_cast<unsigned char>(c) < ' ') c = '?';
+  std::cerr << "millrace: error: " << line << "\n";
+  return code;
+}
+
+}  // namespace
 
 Command::Command(int place, std::string name, std::string summary,
                  std::function<int()> (*add)(CLI::App& options))
@@ -46,21 +60,6 @@ void add_config(CLI::App& options, std::string& config, std::vector<std::string>
   options.add_option("config", config, "Config file; none: every key at its default");
   add_set(options, settings);
 }
-
-namespace {
-
-int fail(ExitCode code, const std::string& what) {
-  // Hides passwords in URIs and keeps control characters from the terminal.
-  constexpr std::size_t kLongest = 2000;  // library messages can be long
-  std::string line = io::redacted(what.substr(0, what.find('\n'))).substr(0, kLongest);
-  for (char& c : line) {
-    if (static_cast<unsigned char>(c) < ' ') c = '?';
-  }
-  std::cerr << "millrace: error: " << line << "\n";
-  return code;
-}
-
-}  // namespace
 
 int report_failure(const std::exception& error) {
   const ExitCode code = dynamic_cast<const app::ConfigError*>(&error)  ? kBadUsage
@@ -129,9 +128,8 @@ int main_program(int argc, char** argv) {
 
 /// Without standard streams, the first opened files would take their numbers, and get their output.
 void open_standard_streams() {
-  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream)
     if (fcntl(stream, F_GETFD) < 0) (void)open("/dev/null", O_RDWR);  // takes the lowest number
-  }
 }
 
 /// Handles exceptions that cannot be caught: in a library's constructor, a destructor, a starting

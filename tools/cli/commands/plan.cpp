@@ -89,10 +89,9 @@ std::string heads_text(app::Config config, const engine::plan::Plan& plan) {
     if (stage.replicas > 1) return "";
   }
   const std::string kind = app::assemble(config, app::sample_of(config)).correction.kind;
-  return kind != "local"
-             ? ""
-             : "heads     correction.kind \"local\" gives each stage but the last a head; "
-               "its time is not included, and its gradients are fresh\n";
+  return kind != "local" ? ""
+                         : "heads     correction.kind \"local\" gives each stage but the last a "
+                           "head; its time is not included, and its gradients are fresh\n";
 }
 
 using Json = nlohmann::ordered_json;
@@ -182,9 +181,8 @@ int plan(const PlanArguments& arguments) {
     if (replay.share >= 0) json["replay"]["share"] = replay.share;
   }
   if (request.most_tensor > 1 && arguments.links.empty() && !request.machine.sums)
-    std::cout
-        << "sums      between ranks are costed as thread hand-offs, which are faster: profile with "
-           "mpirun -n 2 millrace profile for real costs\n";
+    std::cout << "sums      between ranks are costed as thread hand-offs, which are faster: "
+                 "profile with mpirun -n 2 millrace profile for real costs\n";
   std::cout << "\n" << table;
   if (!arguments.output.empty()) io::write_whole(arguments.output, table);
   if (!arguments.json.empty()) io::write_whole(arguments.json, json.dump(1) + "\n");

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "tools/cli/commands/command.h"
+
 namespace millrace::cli {
 namespace {
 
@@ -34,17 +36,39 @@ except ImportError as error:
              f"{sys.executable} -m pip install {error.name}")
 sys.exit(main(*arguments)))";
 
+struct TensorboardArguments {
+  std::string log;  ///< file written by output.log
+  std::string folder;
+};
+
+int tensorboard(const TensorboardArguments& arguments) {
+  run_python("tensorboard", "tensorboard", {arguments.log, arguments.folder});
+}
+
+void add_options(CLI::App& options, TensorboardArguments& arguments) {
+  options.add_option("log", arguments.log, "Log from output.log")->required();
+  options.add_option("folder", arguments.folder, "Folder to write to")->required();
+}
+
 }  // namespace
+
+void become(std::vector<std::string> words) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+}
 
 void run_python(const std::string& asker, const std::string& module,
                 const std::vector<std::string>& arguments) {
   std::vector<std::string> words = {python(), "-c", kMain, asker, module};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
+  become(words);
   throw std::runtime_error(asker + ": needs Python: " + words[0] + " can't be run");
 }
+
+const Command kTensorboard = {90, "tensorboard",
+                              "Convert a log from output.log into an event file for TensorBoard",
+                              add<TensorboardArguments, add_options, tensorboard>};
 
 }  // namespace millrace::cli

@@ -3,7 +3,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -91,8 +90,8 @@ class Attendant {
     }
     if (asked_to_reload()) say("config: " + run_.reload());
     const std::int64_t trained = run_.trained();
-    if (watchdog_.due(trained)) watchdog_.trained(trained, run_.status());
-    if (run_.paused() && !stopping_) watchdog_.paused("paused on demand");
+    const bool paused = run_.paused() && !stopping_;
+    watchdog_.look(trained, paused, [&] { return paused ? "paused on demand" : run_.status(); });
     if (!quiet_ && Clock::now() >= next_) show(run_.status(verbose_));
   }
 
@@ -236,10 +235,10 @@ void add_options(CLI::App& options, RunArguments& arguments) {
                   "Frames to train, in whole minibatches; 0: until the source ends")
       ->check(kFrameCount);
   options.add_option("--report", arguments.report, "Where to write the report, JSON");
-  CLI::Option* const trace = options.add_option(
-      "--trace", arguments.options.trace,
-      "Where to write what each worker did and when, for Chrome or Perfetto: the last 1000000 "
-      "actions and waits");
+  CLI::Option* const trace =
+      options.add_option("--trace", arguments.options.trace,
+                         "Where to write what each worker did and when, for Chrome or Perfetto: "
+                         "the last 1000000 actions and waits");
   options
       .add_flag("--trace-operators", arguments.options.trace_operators,
                 "Trace each operator of the step programs as well, with its name and time")

@@ -29,9 +29,8 @@ std::string grid_text(const engine::Schedule& schedule, const engine::Staircase&
   const bool staged = int(schedule.workers.size()) < schedule.stages;  // several stages per worker
   std::size_t width = 2;
   for (const auto& row : staircase.rows) {
-    for (const auto& cell : row) {
+    for (const auto& cell : row)
       if (cell) width = std::max(width, cell->text(staged).size());
-    }
   }
   const std::vector<std::string> names = engine::worker_names(schedule);
   std::string grid;
@@ -66,8 +65,8 @@ std::string facts_text(const engine::Schedule& schedule, const engine::Staircase
   list("gradient age  ", engine::gradient_ages(schedule));
   if (const std::int64_t left = samples - schedule.applied(samples); left > 0) {
     text += engine::format(
-        "left out       the last %lld of %lld samples, which fill no minibatch of %d\n",
-        static_cast<long long>(left), static_cast<long long>(samples), schedule.group);
+        "left out       the last %ld of %ld samples, which fill no minibatch of %d\n", left,
+        samples, schedule.group);
   }
   return text;
 }

@@ -115,10 +115,10 @@ std::string stage_rows(const Simulation& simulation) {
   const int rows = std::min(kMostRows, int(simulation.memory.size()));
   for (int stage = 0; stage < rows; ++stage) {
     const engine::plan::StageMemory& memory = simulation.memory[stage];
-    text += format("%5d %8d %7d %9s %9s %11s %9s %4lld\n", stage, memory.versions, memory.samples,
+    text += format("%5d %8d %7d %9s %9s %11s %9s %4ld\n", stage, memory.versions, memory.samples,
                    bytes_text(memory.weights).c_str(), bytes_text(memory.optimizer).c_str(),
                    bytes_text(memory.stash).c_str(), bytes_text(memory.total()).c_str(),
-                   static_cast<long long>(simulation.gradient_age[stage]));
+                   simulation.gradient_age[stage]);
   }
   const int more = int(simulation.memory.size()) - rows;
   return more > 0 ? text + format("  ... and %d more, see --json\n", more) : text;
@@ -127,9 +127,8 @@ std::string stage_rows(const Simulation& simulation) {
 std::string simulation_text(const Schedule& schedule, const Simulation& simulation) {
   double most = 0;
   for (const engine::WorkerUse& use : simulation.workers) most = std::max(most, use.peak_bytes);
-  std::string text =
-      format("%s, %d stages on %zu workers, %lld samples\n", schedule.name.c_str(), schedule.stages,
-             schedule.workers.size(), static_cast<long long>(simulation.samples));
+  std::string text = format("%s, %d stages on %zu workers, %ld samples\n", schedule.name.c_str(),
+                            schedule.stages, schedule.workers.size(), simulation.samples);
   text += format("period       %.4g ms, %.4g frames a second%s\n", simulation.period_ms,
                  simulation.fps(),
                  simulation.settled ? "" : " (not settled: more --samples would tell)");
@@ -138,8 +137,7 @@ std::string simulation_text(const Schedule& schedule, const Simulation& simulati
   text += format("utilisation  %.1f %%, bubble %.1f %% of the workers' time\n",
                  100 * simulation.utilisation(), 100 * simulation.bubble());
   text += format("total        %.4g ms\n", simulation.total_ms);
-  if (simulation.dropped > 0)
-    text += format("dropped      %lld frames\n", static_cast<long long>(simulation.dropped));
+  if (simulation.dropped > 0) text += format("dropped      %ld frames\n", simulation.dropped);
   if (most > 0) text += "memory       " + bytes_text(most) + " on the fullest device\n";
   return text + "\n" + stage_rows(simulation) + "\n" +
          engine::utilisation_bars(schedule, simulation, 50, kMostRows);

@@ -1,25 +1,22 @@
 #include "tools/cli/commands/watchdog.h"
 
-#include <systemd/sd-daemon.h>
-
+#include <algorithm>
 #include <cstdlib>
 
-namespace millrace::cli {
-namespace {
-
-constexpr std::chrono::microseconds kUnasked{1'000'000};  // without WatchdogSec=, for the status
-
-/// systemd reads one assignment per line: foreign text must not add any.
-std::string one_line(std::string text) {
-  for (char& c : text) {
-    if (c == '\n') c = ' ';
-  }
-  return text;
+#ifdef MILLRACE_SYSTEMD
+#include <systemd/sd-daemon.h>
+#else
+static int sd_notify(int, const char*) {
+  return 0;
 }
+static int sd_watchdog_enabled(int, std::uint64_t*) {
+  return 0;
+}
+#endif
 
-}  // namespace
+namespace millrace::cli {
 
-Watchdog::Watchdog() : listened_to_(std::getenv("NOTIFY_SOCKET") != nullptr), period_(kUnasked) {
+Watchdog::Watchdog() : listened_to_(std::getenv("NOTIFY_SOCKET") != nullptr) {
   std::uint64_t allowed = 0;
   if (sd_watchdog_enabled(0, &allowed) > 0) period_ = std::chrono::microseconds(allowed / 4);
 }
@@ -28,19 +25,14 @@ void Watchdog::ready() {
   sd_notify(0, "READY=1\nSTATUS=waiting for the first frame");
 }
 
-void Watchdog::paused(const std::string& status, Clock::time_point now) {
-  if (listened_to_ && now >= next_) speak(status, now);
-}
-
-void Watchdog::trained(std::int64_t frames, const std::string& status, Clock::time_point now) {
-  if (!due(frames, now)) return;
+void Watchdog::look(std::int64_t frames, bool paused, const std::function<std::string()>& status,
+                    Clock::time_point now) {
+  if (!listened_to_ || now < next_ || !(paused || frames > told_)) return;
   told_ = frames;
-  speak(status, now);
-}
-
-void Watchdog::speak(const std::string& status, Clock::time_point now) {
   next_ = now + period_;
-  sd_notify(0, ("WATCHDOG=1\nSTATUS=" + one_line(status)).c_str());
+  std::string line = status();
+  std::replace(line.begin(), line.end(), '\n', ' ');  // a line break would begin an assignment
+  sd_notify(0, ("WATCHDOG=1\nSTATUS=" + line).c_str());
 }
 
 void Watchdog::stopping() {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace millrace::cli {
@@ -16,26 +17,18 @@ class Watchdog {
   Watchdog();
 
   void ready();
-  /// Call it often, with the number of frames trained and a line for `systemctl status`. Notifies
-  /// at most four times within WatchdogSec, and only if `frames` has grown.
-  void trained(std::int64_t frames, const std::string& status,
-               Clock::time_point now = Clock::now());
-  /// Call while training is paused on request: alive, though no frame is trained.
-  void paused(const std::string& status, Clock::time_point now = Clock::now());
+  /// Call it often, with the number of frames trained and what gives a line for `systemctl status`.
+  /// Notifies at most four times within WatchdogSec, and only if `frames` has grown or training is
+  /// `paused` on request.
+  void look(std::int64_t frames, bool paused, const std::function<std::string()>& status,
+            Clock::time_point now = Clock::now());
   /// Call when the pipeline drains and everything is saved.
   void stopping();
 
-  /// Whether trained() would notify now; composing a status line is costly.
-  bool due(std::int64_t frames, Clock::time_point now = Clock::now()) const {
-    return listened_to_ && frames > told_ && now >= next_;
-  }
-
  private:
-  void speak(const std::string& status, Clock::time_point now);
-
-  bool listened_to_;
-  std::chrono::microseconds period_;  ///< between notifications
-  std::int64_t told_ = 0;             ///< frames trained at the last notification
+  const bool listened_to_;
+  std::chrono::microseconds period_{1'000'000};  ///< between notifications
+  std::int64_t told_ = 0;                        ///< frames trained at the last notification
   Clock::time_point next_{};
 };
 

@@ -66,9 +66,7 @@ const Json* at(const Json& report, const std::string& pointer) {
 std::string text_of(const Json* value) {
   if (!value || value->is_null()) return "-";
   if (value->is_boolean()) return value->get<bool>() ? "yes" : "no";
-  if (value->is_number_float()) {
-    return engine::format("%.4g", value->get<double>());
-  }
+  if (value->is_number_float()) return engine::format("%.4g", value->get<double>());
   return value->is_string() ? value->get<std::string>() : value->dump();
 }
 

@@ -9,7 +9,7 @@ namespace {
 /// Text that roff prints literally: no escapes, no requests, and hyphens that can be copied.
 std::string plain(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : text)
     if (c == '\\')
       out += "\\e";
     else if (c == '-')
@@ -18,7 +18,6 @@ std::string plain(const std::string& text) {
       out += std::string("\\&") + c;
     else
       out += c;
-  }
   return out;
 }
 
@@ -132,8 +131,7 @@ std::string man_page(const CLI::App& program, const std::vector<app::KeyEntry>& 
   }
   out << ".SH CONFIG KEYS\nA config is TOML. "
       << "\\fB\\-\\-set\\fR \\fItable.key\\fR=\\fIvalue\\fR overrides a key of it; a bare word is "
-         "a "
-         "string.\n";
+         "a string.\n";
   for (const app::KeyEntry& key : keys) {
     out << ".TP\n" << bold(key.path) << " = " << plain(key.default_text) << "\n";
     out << plain(key.meaning) << "\n.br\n" << plain(key.range) << "\n";
