@@ -6,6 +6,7 @@
 
 #include "capture/devices.h"
 #include "capture/program/cuda/cuda_module.h"
+#include "engine/format.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/trainer.h"
 #include "io/queue/targets.h"
@@ -31,9 +32,8 @@ void take_kernels(const std::string& json) {
   gpu::Choices made;
   const auto kept = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!kept.is_object()) return;
-  for (const auto& [task, name] : kept.items()) {
+  for (const auto& [task, name] : kept.items())
     if (name.is_string()) made[task] = name;
-  }
   if (const capture::CudaModule* const cuda = capture::cuda_module()) cuda->take_choices(made);
 }
 
@@ -58,11 +58,10 @@ void require_fit(const stages::StateDict& state, const stages::Network& network)
     const bool known = std::ranges::find(specs, name, &stages::ParameterSpec::name) != specs.end();
     if (known || name.starts_with("optimizer.")) continue;
     const bool norm = name.ends_with("running_mean") || name.ends_with("running_var");
-    throw std::invalid_argument(
-        "has \"" + name + "\", which is not in the network" +
-        (norm ? ": it belongs to a batch norm; the ResNets here use group norm, since a sample "
-                "is one frame"
-              : ""));
+    throw std::invalid_argument("has \"" + name + "\", which is not in the network" +
+                                (norm ? ": it belongs to a batch norm; the ResNets here use group "
+                                        "norm, since a sample is one frame"
+                                      : ""));
   }
   stages::Parameters fit(std::move(specs), at::kMeta);  // shapes, no memory
   stages::load_state(fit, state);
@@ -105,18 +104,17 @@ CheckpointFiles::Loaded find_start(const Config& config, const stages::Network& 
 }
 
 void check_cut(const Config& config, int modules) {
-  if (modules > kMostModules) {
-    throw config.error("model.preset", "the network has " + std::to_string(modules) +
-                                           " modules, at most " + std::to_string(kMostModules) +
-                                           " can be cut into stages");
-  }
+  if (modules > kMostModules)
+    throw config.error(
+        "model.preset",
+        engine::format("the network has %d modules, at most %d can be cut into stages", modules,
+                       kMostModules));
   const int stages = config.pipeline.stages;
   const std::vector<int>& cut = config.pipeline.cut;
-  if (stages > modules) {
-    throw config.error("pipeline.stages", "the network has " + std::to_string(modules) +
-                                              " modules, so 1 to " + std::to_string(modules) +
-                                              " stages, not " + std::to_string(stages));
-  }
+  if (stages > modules)
+    throw config.error("pipeline.stages",
+                       engine::format("the network has %d modules, so 1 to %d stages, not %d",
+                                      modules, modules, stages));
   if (cut.empty()) return;
   check_key(config, "pipeline.cut", [&] { engine::require_cut(cut, stages, modules); });
 }
@@ -136,10 +134,9 @@ const TaskType& check_task(const Config& config) {
     if (!given && needed && owner.name == task.name)
       throw config.error("task.kind", task.name + " needs " + owner.key);
   }
-  for (const char* key : {"task.context", "task.predict"}) {
+  for (const char* key : {"task.context", "task.predict"})
     if (!predicts_later_frame(config) && !is_default(config, key))
       throw config.error(key, "is for task.kind \"next-frame\"");
-  }
   const bool live = told_live(config);
   if (live && keys.classes.empty())
     throw config.error("task.labels", "\"" + keys.labels + "\" needs task.classes: their names");
@@ -172,22 +169,22 @@ const TaskType& check_task(const Config& config) {
 void check_output(const Config& config, const TaskType& task, const stages::ImageShape& sample,
                   const stages::ImageShape& made) {
   stages::Loss(config.task.loss).require_fit(made.channels, made.height, made.width);
-  const std::int64_t told = made.channels - channels_before(config);
+  const int told = int(made.channels - channels_before(config));
   if (config.task.with_input && (made.height != sample.height || made.width != sample.width))
     throw std::invalid_argument(
-        "the network's output must be as large as its input, which it "
-        "begins with: task.with_input");
+        "the network's output must be as large as its input, which it begins with: "
+        "task.with_input");
   if (task.pixel_classes() && (told < 2 || told > 255))
-    throw std::invalid_argument("masks need 2 to 255 channels, one per class; the network has " +
-                                std::to_string(told));
+    throw std::invalid_argument(
+        engine::format("masks need 2 to 255 channels, one per class; the network has %d", told));
   const std::size_t named = config.task.classes.size();
-  if (task.classes && named > 0 && std::int64_t(named) != told)
-    throw std::invalid_argument("task.classes: " + std::to_string(named) + " names for " +
-                                std::to_string(told) + " classes of the network");
+  if (task.classes && named > 0 && int(named) != told)
+    throw std::invalid_argument(
+        engine::format("task.classes: %zu names for %d classes of the network", named, told));
   if (task.target == TargetFrom::teller && task.pictures && told != config.source.channels)
-    throw std::invalid_argument("the network has " + std::to_string(told) +
-                                " output channels, the stream that it predicts has " +
-                                std::to_string(config.source.channels));
+    throw std::invalid_argument(
+        engine::format("the network has %d output channels, the stream that it predicts has %d",
+                       told, config.source.channels));
 }
 
 void check_told(const Config& config, const stages::ImageShape& sample,
@@ -202,9 +199,8 @@ void check_preset(const Config& config, const std::string& preset) {
   if (preset == "partime-cnn") return;
   for (const auto& [key, plain] :
        {std::pair{"model.norm", config.model.norm == "none"},
-        std::pair{"model.activation", config.model.activation == "relu"}}) {
+        std::pair{"model.activation", config.model.activation == "relu"}})
     if (!plain) throw config.error(key, "applies only to partime-cnn; the preset is " + preset);
-  }
 }
 
 /// Throws unless modules can move between stages: each must have one worker.
@@ -223,13 +219,12 @@ void check_precision(const Config& config, const engine::TrainerOptions& options
   const bool on_core = !std::ranges::all_of(options.devices, &engine::Device::cuda);
   if (options.numerics.precision == kernels::Precision::kFloat32 || !on_core) return;
   std::string why;
-  if (options.numerics.precision == kernels::Precision::kTf32) {
+  if (options.numerics.precision == kernels::Precision::kTf32)
     why = "is for GPUs; CPU stages use float32";
-  } else if (!kernels::has_bf16()) {
+  else if (!kernels::has_bf16())
     why = "needs cores with tiles (AMX); these do float32";
-  } else if (options.capture == engine::Capture::eager) {
+  else if (options.capture == engine::Capture::eager)
     why = "is for step programs; pipeline.capture is \"eager\"";
-  }
   if (!why.empty()) throw config.error("pipeline.precision", precision + " " + why);
 }
 
@@ -297,14 +292,13 @@ std::string replay_of(const Config& config, const stages::Network& network) {
            key.starts_with("guard.");
   });
   const char* wrong = nullptr;
-  if (config.task.kind != "label") {
+  if (config.task.kind != "label")
     wrong = "is for task.kind \"label\"";
-  } else if (config.pipeline.tensor > 1 || !config.pipeline.replicas.empty() ||
-             config.source.uris.size() > 1) {
+  else if (config.pipeline.tensor > 1 || !config.pipeline.replicas.empty() ||
+           config.source.uris.size() > 1)
     wrong = "has one process and no replicas";
-  } else if (!stages::ends_in_linear(network)) {
+  else if (!stages::ends_in_linear(network))
     wrong = "needs a network that ends in a linear layer";
-  }
   if (asked == "ridge" && wrong) throw config.error("replay.kind", "ridge " + std::string(wrong));
   return wrong || !config.weights.learn || (asked == "auto" && by_gradients) ? "none" : "ridge";
 }
@@ -326,17 +320,16 @@ bool told_live(const Config& config) {
 }
 
 void require_classes(const Config& config, const stages::Network& network, int classes) {
-  const std::int64_t numbers = network.output().channels;
+  const int numbers = int(network.output().channels);
   if (classes == 0) {
     throw config.error("task.kind",
                        "label needs classes: from task.labels, images:DIR with a folder for each, "
                        "or synth:shapes?scenes=4");
   }
-  if (numbers != classes) {
-    throw config.error("model.layer", "the network has " + std::to_string(numbers) +
-                                          " outputs, the source " + std::to_string(classes) +
-                                          " classes");
-  }
+  if (numbers != classes)
+    throw config.error(
+        "model.layer",
+        engine::format("the network has %d outputs, the source %d classes", numbers, classes));
 }
 
 stages::ImageShape configured_shape(const Config& config) {

@@ -61,10 +61,9 @@ bool intact(std::string& bytes) {
 
 /// Throws WeightsError naming the first tensor with a NaN or an infinity.
 void require_finite(const stages::StateDict& state) {
-  for (const auto& [name, tensor] : state) {
+  for (const auto& [name, tensor] : state)
     if (!at::isfinite(tensor).all().item<bool>())
       throw stages::WeightsError("\"" + name + "\" holds numbers that are not finite");
-  }
 }
 
 bool is_good(const std::string& path) {
@@ -89,9 +88,8 @@ std::int64_t frames_of(const stages::Metadata& metadata) {
 
 std::map<std::string, at::Tensor> optimizer_state(const stages::StateDict& all) {
   std::map<std::string, at::Tensor> state;
-  for (const auto& [name, tensor] : all) {
+  for (const auto& [name, tensor] : all)
     if (name.starts_with(stages::kStateOf)) state.emplace(name, tensor);
-  }
   return state;
 }
 

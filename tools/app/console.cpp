@@ -25,11 +25,10 @@ std::string describe(const NoveltyEvent& event) {
 
 }  // namespace
 
-Console::Console(const Request& request, const Progress& progress, Intake& intake, Learner& learner,
-                 Records& records, Checkpoints& checkpoints, LiveView* page)
+Console::Console(const Request& request, Intake& intake, Learner& learner, Records& records,
+                 Checkpoints& checkpoints, LiveView* page)
     : config(request.config),
       request_(request),
-      progress_(progress),
       intake_(intake),
       learner_(learner),
       records_(records),
@@ -37,8 +36,8 @@ Console::Console(const Request& request, const Progress& progress, Intake& intak
       page_(page),
       stdin_open_(config.task.labels == "-") {}
 
-void Console::look() {
-  tell(roll_backs_.look(learner_.trainer.guard().status(), !progress_.learning));
+void Console::look(bool last) {
+  tell(roll_backs_.look(learner_.trainer.guard().status(), last));
   tell_source();
   tell_novelty();
   tell_dead_units();
@@ -71,11 +70,10 @@ void Console::tell_dead_units() {
     const auto& [dead, units] = stages[stage];
     if (dead == 0 || kMany * dead < units) continue;
     dead_told_ = true;
-    return tell(
-        engine::format("units: %d of %d in stage %zu are dead (their ReLU always outputs 0); "
-                       "a norm before it or leaky-relu keeps them alive (partime-cnn: "
-                       "model.norm = \"instance\")",
-                       dead, units, stage));
+    return tell(engine::format(
+        "units: %d of %d in stage %zu are dead (their ReLU always outputs 0); a norm before it or "
+        "leaky-relu keeps them alive (partime-cnn: model.norm = \"instance\")",
+        dead, units, stage));
   }
 }
 
@@ -83,9 +81,8 @@ void Console::tell_novelty() {
   const Novelty& novelty = records_.novelty;
   const bool now = novelty.in_event();  // read before the events, which it may end
   if (novelty.events() != events_) {
-    for (const NoveltyEvent& event : novelty.latest()) {
+    for (const NoveltyEvent& event : novelty.latest())
       if (event.event > events_) tell(describe(event));
-    }
     events_ = novelty.events();
   }
   if (in_event_ && !now)
@@ -133,13 +130,11 @@ void Console::hear_labels() {
   pollfd input{STDIN_FILENO, POLLIN, 0};
   for (int block = 0; stdin_open_ && block < kBlocks && poll(&input, 1, 0) > 0; ++block) {
     const ssize_t count = read(STDIN_FILENO, bytes, sizeof bytes);
-    for (ssize_t i = 0; i < count; ++i) {
-      if (bytes[i] == '\n') {
+    for (ssize_t i = 0; i < count; ++i)
+      if (bytes[i] == '\n')
         hear();
-      } else if (stdin_line_.size() <= kLongest) {
+      else if (stdin_line_.size() <= kLongest)
         stdin_line_ += bytes[i];
-      }
-    }
     stdin_open_ = count > 0;
     if (!stdin_open_) hear();  // a last line without newline
   }
@@ -155,8 +150,7 @@ std::string Console::status(bool verbose) {
                      replayed = learner_.trainer.monitor().tally().counts().replayed,
                      dropped = intake_.queue.dropped();
   const RunLog& log = records_.log;
-  std::string text = engine::format("frame %lld  %.1f fps",
-                                    static_cast<long long>(request_.resumed.frames + trained),
+  std::string text = engine::format("frame %ld  %.1f fps", request_.resumed.frames + trained,
                                     double(trained - shown_) / std::max(1e-9, seconds));
   if (verbose) {
     text += "  " + engine::rule_text(r, verdict) +

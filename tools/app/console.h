@@ -15,14 +15,14 @@ namespace millrace::app {
 class Console {
  public:
   /// All arguments outlive this; `page` may be null.
-  Console(const Request& request, const Progress& progress, Intake& intake, Learner& learner,
-          Records& records, Checkpoints& checkpoints, LiveView* page);
+  Console(const Request& request, Intake& intake, Learner& learner, Records& records,
+          Checkpoints& checkpoints, LiveView* page);
 
   void tell(const std::string& line) {
     if (on_event && !line.empty()) on_event(line);
   }
-  /// Reports events since the last call and serves viewers' requests.
-  void look();
+  /// Reports events since the last call and serves viewers' requests. `last`: learning has ended.
+  void look(bool last);
   std::string status(bool verbose);
   /// Reads the config again and applies optimizer.lr, monitor.fps, checkpoint.every and the files
   /// written at the end (but not the video); other keys need a restart. Changes nothing if the
@@ -45,7 +45,6 @@ class Console {
   bool apply(const std::string& key, const Config& fresh);
 
   const Request& request_;
-  const Progress& progress_;
   Intake& intake_;
   Learner& learner_;
   Records& records_;

@@ -64,10 +64,6 @@ io::Teller make_teller(const Request& request, const Intake& intake,
       live);
 }
 
-}  // namespace
-
-namespace {
-
 /// Null: replay.kind is not "ridge". Labels that last until the next one come from people.
 std::unique_ptr<ClassMemory> make_memory(const Request& request,
                                          const engine::TrainerOptions& assembled,

@@ -13,9 +13,8 @@ namespace {
 
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(file, line);)
     if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
   return "unknown";
 }
 
@@ -29,9 +28,8 @@ std::string host_name() {
 
 std::int64_t resident_bytes(const std::string& which) {
   std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(file, line);)
     if (line.starts_with(which + ":")) return 1024 * std::stoll(line.substr(which.size() + 1));
-  }
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "engine/format.h"
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
 #include "tools/app/intake.h"
@@ -39,14 +40,14 @@ std::vector<std::unique_ptr<Sink>> make_sinks(const Config& config) {
 }
 
 void require_launcher(const Config& config) {
-  if (config.pipeline.tensor > 1) {
-    throw config.error("pipeline.tensor", std::to_string(config.pipeline.tensor) +
-                                              " ranks are to share modules: run it by mpirun -n");
-  }
-  if (config.source.uris.size() > 1) {
-    throw config.error("source.uris", std::to_string(config.source.uris.size()) +
-                                          " pipelines learn one network: run it by mpirun -n");
-  }
+  if (config.pipeline.tensor > 1)
+    throw config.error("pipeline.tensor",
+                       engine::format("%d ranks are to share modules: run it by mpirun -n",
+                                      config.pipeline.tensor));
+  if (config.source.uris.size() > 1)
+    throw config.error("source.uris",
+                       engine::format("%zu pipelines learn one network: run it by mpirun -n",
+                                      config.source.uris.size()));
 }
 
 /// kOwn: the reader, the pipeline's thread, writers. Adds workers and GStreamer's elements.
@@ -78,10 +79,10 @@ void require_system_threads(const Config& config) {
     for (std::thread& one : all) one.join();
   }
   if (refused.empty()) return;
-  throw std::runtime_error("threads: this run needs about " + std::to_string(needed) +
-                           ", and the system starts " + std::to_string(all.size()) + " (" +
-                           refused +
-                           "): raise its limit on processes (pids.max, ulimit -u) or memory");
+  throw std::runtime_error(
+      engine::format("threads: this run needs about %d, and the system starts %zu (%s): raise its "
+                     "limit on processes (pids.max, ulimit -u) or memory",
+                     needed, all.size(), refused.c_str()));
 }
 
 }  // namespace
@@ -94,11 +95,10 @@ Request::Request(const Config& given, RunOptions asked)
       labels(configured_labels(config)),
       live_labels(told_live(config) ? std::make_shared<io::LiveLabels>(config.task.classes)
                                     : nullptr) {
-  if (options.ranks) {
+  if (options.ranks)
     require_ranks(config, trainer, options.ranks->ranks());
-  } else {
+  else
     require_launcher(config);
-  }
   const std::size_t classes = labels        ? labels->classes().size()
                               : live_labels ? config.task.classes.size()
                                             : 0;

@@ -21,9 +21,9 @@ class RollBackWatch {
     const std::int64_t since = guard.roll_backs - std::exchange(told_, guard.roll_backs);
     told_at_ = now;
     return engine::format(
-               "guard: at frame %lld the loss was %.4g (median %.4g), not explained by the scene: "
+               "guard: at frame %ld the loss was %.4g (median %.4g), not explained by the scene: "
                "rolled back to the last good weights at a lower rate",
-               static_cast<long long>(guard.last_frame), guard.last_loss, guard.last_median) +
+               guard.last_frame, guard.last_loss, guard.last_median) +
            (since > 1 ? "; " + std::to_string(since) + " roll-backs since the last such line" : "");
   }
 

@@ -33,7 +33,7 @@ engine::PipelineOptions pipeline_options(RunParts& p, std::int64_t limit) {
 }
 
 void look(RunParts& p, std::int64_t limit) {
-  p.console.look();
+  p.console.look(!p.progress.learning);
   // Frames left over at the end say nothing about the rate, unless the run is over this soon.
   const bool ending = p.progress.stopping.load(std::memory_order_relaxed) ||
                       (limit > 0 && p.learner.feed->taken() >= limit);
@@ -88,9 +88,8 @@ void tell_of_classes(RunParts& p) {
 /// Records the steps before frames arrive, which would otherwise wait. Keeps ticking.
 void prepare(RunParts& p) {
   auto prepared = std::async(std::launch::async, [&] { p.learner.trainer.prepare(); });
-  while (prepared.wait_for(50ms) != std::future_status::ready) {
+  while (prepared.wait_for(50ms) != std::future_status::ready)
     if (p.console.on_tick) p.console.on_tick();
-  }
   prepared.get();
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // eager steps free and allocate all the time
 }
@@ -183,7 +182,7 @@ RunParts::RunParts(const Config& given, RunOptions options)
       page(request.options.serve || !request.config.mqtt.broker.empty()
                ? std::make_unique<LiveView>(request, intake, learner, records, checkpoints)
                : nullptr),
-      console(request, progress, intake, learner, records, checkpoints, page.get()) {
+      console(request, intake, learner, records, checkpoints, page.get()) {
   if (page) records.observers.add(page.get());
   learner.feed->rest_while(
       [this] { return paused() && !progress.stopping.load(std::memory_order_relaxed); });
@@ -337,12 +336,12 @@ std::vector<std::string> Run::remarks(bool verbose) const {
     all.push_back("replay: " + describe_replay(config, assembled, p.intake.live));
   if (config.task.kind == "label" && config.weights.learn && config.replay.kind == "auto" &&
       !p.learner.memory) {
-    all.push_back("replay: none, so the network may forget a class while another is seen: " +
-                  std::string(stages::ends_in_linear(*assembled.network)
-                                  ? "[optimizer], [correction] or [guard] is set; replay.kind = "
-                                    "\"ridge\" remembers"
-                                  : "it does not end in a linear layer; replay.kind = "
-                                    "\"reservoir\" remembers"));
+    all.push_back(
+        "replay: none, so the network may forget a class while another is seen: " +
+        std::string(
+            stages::ends_in_linear(*assembled.network)
+                ? "[optimizer], [correction] or [guard] is set; replay.kind = \"ridge\" remembers"
+                : "it does not end in a linear layer; replay.kind = \"reservoir\" remembers"));
   }
   if (p.request.labels) {
     for (const std::string& name : p.request.labels->without_rows())

@@ -160,9 +160,8 @@ bool EventStore::mark(std::string_view name, const std::string& as) {
     return now ? as : one.second.mark;
   };
   Json marks = Json::object();
-  for (const auto& one : entries_) {
+  for (const auto& one : entries_)
     if (const std::string mark = marked(one); !mark.empty()) marks[one.first] = mark;
-  }
   if (!in_memory()) io::write_whole(fs::path(folder_) / kMarks, marks.dump() + "\n");
   for (auto& one : entries_) one.second.mark = marked(one);
   ++revision_;

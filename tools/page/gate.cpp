@@ -37,9 +37,8 @@ std::string_view cookie_value(std::string_view cookies, std::string_view name) {
     std::string_view one = cookies.substr(0, cookies.find(';'));
     cookies.remove_prefix(std::min(one.size() + 1, cookies.size()));
     one.remove_prefix(std::min(one.find_first_not_of(' '), one.size()));
-    if (one.size() > name.size() && one.starts_with(name) && one[name.size()] == '=') {
+    if (one.size() > name.size() && one.starts_with(name) && one[name.size()] == '=')
       return one.substr(name.size() + 1);
-    }
   }
   return {};
 }
@@ -83,9 +82,8 @@ WebOptions web_options(std::string_view where, std::string_view token) {
     port = where.substr(colon + 1);
     if (port.empty()) throw std::invalid_argument(std::string(kExpected));
   }
-  if (address.starts_with('[') && address.ends_with(']')) {
+  if (address.starts_with('[') && address.ends_with(']'))
     address = address.substr(1, address.size() - 2);
-  }
   if (!port.empty()) options.port = port_of(port);
   if (!address.empty()) options.address = address == "localhost" ? "127.0.0.1" : address;
   if (!io::is_loopback(options.address) && token.empty()) {
@@ -98,9 +96,8 @@ WebOptions web_options(std::string_view where, std::string_view token) {
 bool equal_secrets(std::string_view given, std::string_view secret) {
   if (secret.empty()) return given.empty();
   volatile unsigned char different = given.size() == secret.size() ? 0 : 1;
-  for (std::size_t i = 0; i < given.size(); ++i) {
+  for (std::size_t i = 0; i < given.size(); ++i)
     different = different | (unsigned(given[i]) ^ unsigned(secret[i % secret.size()]));
-  }
   return different == 0;
 }
 
@@ -124,9 +121,8 @@ bool Gate::is_token(std::string_view token) const {
 bool Gate::admits(const Credentials& from) const {
   if (token_.empty()) return true;
   constexpr std::string_view bearer = "Bearer ";
-  if (from.authorization.starts_with(bearer)) {
+  if (from.authorization.starts_with(bearer))
     return is_token(from.authorization.substr(bearer.size()));
-  }
   return equal_secrets(cookie_value(from.cookie, cookie_name_), session_);
 }
 

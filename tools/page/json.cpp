@@ -23,9 +23,8 @@ Json number(double value) {
 Json shown(Json json) {
   if (json.is_number_float()) return number(json.get<double>());
   if (json.is_string()) return io::redacted(json.get_ref<const std::string&>());
-  if (json.is_structured()) {
+  if (json.is_structured())
     for (Json& part : json) part = shown(std::move(part));
-  }
   return json;
 }
 

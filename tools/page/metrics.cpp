@@ -17,9 +17,8 @@ using Labels = std::vector<ClientMetric::Label>;
 struct Metric {
   const char *name, *help;
   const char* where;            ///< in Snapshot::state, or in one of its stages
-  const char* value = nullptr;  ///< of the label; null: none
+  const char* value = nullptr;  ///< of the label "predictor"; of an object: its label; null: none
   double scale = 1;
-  const char* label = "predictor";
 };
 
 // Entries of one name must be adjacent.
@@ -50,14 +49,7 @@ constexpr Metric kMetrics[] = {
     {"millrace_unexpected_frames_total", "Pictures that were unlike what the stream had shown.",
      "/novelty/unexpected"},
     {"millrace_unexpected_events_total", "Events.", "/novelty/events"},
-    {"millrace_events_by_reason_total", "Events of each reason.", "/novelty/by_reason/local",
-     "local", 1, "reason"},
-    {"millrace_events_by_reason_total", "", "/novelty/by_reason/picture", "picture", 1, "reason"},
-    {"millrace_events_by_reason_total", "", "/novelty/by_reason/frozen", "frozen", 1, "reason"},
-    {"millrace_events_by_reason_total", "", "/novelty/by_reason/covered", "covered", 1, "reason"},
-    {"millrace_events_by_reason_total", "", "/novelty/by_reason/moved", "moved", 1, "reason"},
-    {"millrace_events_by_reason_total", "", "/novelty/by_reason/light", "light", 1, "reason"},
-    {"millrace_events_by_reason_total", "", "/novelty/by_reason/camera", "camera", 1, "reason"},
+    {"millrace_events_by_reason_total", "Events of each reason.", "/novelty/by_reason", "reason"},
     {"millrace_loss_deviation",
      "How unlike the usual the last picture was, over novelty.threshold an event; 0 while "
      "settling.",
@@ -99,7 +91,13 @@ class Sheet {
   /// Leaves out values that are not finite: the run doesn't have them.
   void add(const Metric& metric, const Json& state, const std::string& in = "",
            Labels labels = {}) {
-    if (metric.value) labels.push_back({metric.label, metric.value});
+    if (const Json each = state.value(Json::json_pointer(in + metric.where), Json());
+        each.is_object()) {
+      for (const auto& [name, count] : each.items())
+        add(metric.name, metric.help, count.get<double>(), {{metric.value, name}});
+      return;
+    }
+    if (metric.value) labels.push_back({"predictor", metric.value});
     add(metric.name, metric.help, number_at(state, in + metric.where) * metric.scale,
         std::move(labels));
   }
@@ -150,9 +148,8 @@ std::string metrics_text(const Snapshot& now, int viewers) {
     sheet.add("millrace_stage_seconds", "Compute and hand-off of one step of a stage.", now.busy[i],
               labels(i));
   }
-  for (const Metric& metric : kStageMetrics) {
+  for (const Metric& metric : kStageMetrics)
     for (std::size_t i = 0; i < now.busy.size(); ++i) sheet.add(metric, state, place(i), labels(i));
-  }
   sheet.add("millrace_latency_seconds", "From a frame's capture to its prediction.", now.latency);
   sheet.add("millrace_viewers", "Pages and picture streams being watched.", viewers);
   sheet.add("millrace_info", "What runs.", 1,

@@ -24,9 +24,8 @@ struct PictureShape {
 /// highest bits of the three colours in turn. io::kNoClass is VOC's pale yellow.
 inline std::array<std::uint8_t, 3> class_colour(int number) {
   std::array<std::uint8_t, 3> colour{};
-  for (int bit = 7; number > 0; --bit, number >>= 3) {
+  for (int bit = 7; number > 0; --bit, number >>= 3)
     for (int c = 0; c < 3; ++c) colour[std::size_t(c)] |= std::uint8_t((number >> c & 1) << bit);
-  }
   return colour;
 }
 
@@ -52,9 +51,8 @@ class Board {
 
   // Viewer: one thread. Asks for the next value, unless it has already been requested or is ready.
   void ask() {
-    if (turn_.load(std::memory_order_relaxed) == Turn::idle) {
+    if (turn_.load(std::memory_order_relaxed) == Turn::idle)
       turn_.store(Turn::asked, std::memory_order_release);
-    }
   }
   /// The filled value, the caller's until give_back(); null if none is ready.
   const Value* take() const {

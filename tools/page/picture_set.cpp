@@ -67,9 +67,8 @@ cv::Mat error(const PictureShape& shape, const float* target, const float* predi
   return draw(shape, 3, [&](int y, int x, std::uint8_t* out) {
     const std::size_t at = std::size_t(y) * shape.width + x;
     float sum = 0;
-    for (int c = 0; c < shape.channels; ++c) {
+    for (int c = 0; c < shape.channels; ++c)
       sum += std::abs(target[at + c * plane] - prediction[at + c * plane]);
-    }
     if (shape.classes && target[at] < 0) sum = 0;  // pixels without a class can't be wrong
     std::copy_n(colours.ptr(0) + 3 * io::byte_of(sum * io::kErrorGain / float(shape.channels)), 3,
                 out);

@@ -129,9 +129,8 @@ struct Server final : WebServer {
       boost::system::error_code early;
       co_await clock.async_wait(net::redirect_error(net::use_awaitable, early));
       const Clock::time_point now = Clock::now();
-      for (Line& line : site.lines) {
+      for (Line& line : site.lines)
         if (now > line.deadline) line.hang_up();
-      }
     }
   }
 

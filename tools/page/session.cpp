@@ -55,9 +55,8 @@ net::awaitable<bool> say(beast::tcp_stream& stream, const Response& response) {
 std::size_t picture_of(const Site& site, const Request& request) {
   constexpr std::string_view folder = "/picture/";
   const std::string_view path = path_of(request);
-  if (!site.subject.pictures || request.method() != http::verb::get || !path.starts_with(folder)) {
+  if (!site.subject.pictures || request.method() != http::verb::get || !path.starts_with(folder))
     return kPictureNames.size();
-  }
   return std::size_t(
       std::find(kPictureNames.begin(), kPictureNames.end(), path.substr(folder.size())) -
       kPictureNames.begin());

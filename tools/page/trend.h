@@ -1,9 +1,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <deque>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,20 +28,20 @@ struct Live {
 struct TrendColumn {
   const char *name, *where;
 };
-inline constexpr std::array kTrendColumns = {TrendColumn{"t", "/t"},
-                                             TrendColumn{"frame", "/frames/trained"},
-                                             TrendColumn{"loss", "/loss/recent"},
-                                             TrendColumn{"mean_frame", "/loss/mean_frame/recent"},
-                                             TrendColumn{"fps", "/rate/fps"},
-                                             TrendColumn{"dropped_fps", "/rate/dropped_fps"},
-                                             TrendColumn{"T_over_N", "/timing_ms/T_over_N"},
-                                             TrendColumn{"bottleneck", "/timing_ms/bottleneck"},
-                                             TrendColumn{"budget", "/realtime/budget_ms"},
-                                             TrendColumn{"latency_p50", "/latency_ms/recent_p50"},
-                                             TrendColumn{"latency_p99", "/latency_ms/recent_p99"},
-                                             TrendColumn{"events", "/novelty/events"},
-                                             TrendColumn{"deviation", "/novelty/deviation"}};
-using TrendHistory = engine::Downsampled<kTrendColumns.size()>;
+inline constexpr TrendColumn kTrendColumns[] = {{"t", "/t"},
+                                                {"frame", "/frames/trained"},
+                                                {"loss", "/loss/recent"},
+                                                {"mean_frame", "/loss/mean_frame/recent"},
+                                                {"fps", "/rate/fps"},
+                                                {"dropped_fps", "/rate/dropped_fps"},
+                                                {"T_over_N", "/timing_ms/T_over_N"},
+                                                {"bottleneck", "/timing_ms/bottleneck"},
+                                                {"budget", "/realtime/budget_ms"},
+                                                {"latency_p50", "/latency_ms/recent_p50"},
+                                                {"latency_p99", "/latency_ms/recent_p99"},
+                                                {"events", "/novelty/events"},
+                                                {"deviation", "/novelty/deviation"}};
+using TrendHistory = engine::Downsampled<std::size(kTrendColumns)>;
 using TrendPoint = TrendHistory::Row;
 
 /// Derives rates, loads, percentiles and history from a few snapshots a second. Thread-bound.
@@ -98,9 +98,8 @@ class Trend {
   };
   // The latest mark at least `age` old, or the oldest mark.
   const Mark& mark_before(Clock::time_point now, double age) const {
-    for (auto mark = marks_.rbegin(); mark != marks_.rend(); ++mark) {
+    for (auto mark = marks_.rbegin(); mark != marks_.rend(); ++mark)
       if (seconds(now - mark->at) >= age) return *mark;
-    }
     return marks_.front();
   }
   Json& state() { return live_.now.state; }

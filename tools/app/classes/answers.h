@@ -60,7 +60,6 @@ class Answers final : public engine::Observer {
     const auto label = std::size_t(answer.label);
     return label < names_.size() ? names_[label] : std::to_string(label);
   }
-  const std::vector<std::string>& names() const { return names_; }
   /// {"class": "night", "probability": 0.97, "neither": false}; null without a class.
   nlohmann::ordered_json json(const Answer& answer) const {
     const bool told = answer.label >= 0;

@@ -131,11 +131,10 @@ at::Tensor ClassMemory::features_of(std::span<const float> input) const {
 
 void ClassMemory::put(int place, const Kept& kept, std::span<const float> input) {
   const c10::NoGradGuard no_grad;
-  if (place < count()) {
+  if (place < count())
     --counts_[std::size_t(kept_[std::size_t(place)].label)];
-  } else {
+  else
     kept_.emplace_back();
-  }
   kept_[std::size_t(place)] = kept;
   ++counts_[std::size_t(kept.label)];
   features_[place].copy_(features_of(input));
@@ -164,9 +163,8 @@ void ClassMemory::forget_late(double seconds) {
 }
 
 bool ClassMemory::awaits() const {
-  for (std::size_t label = 0; label < counts_.size(); ++label) {
+  for (std::size_t label = 0; label < counts_.size(); ++label)
     if (counts_[label] == 0 && options_.known.knows(label)) return true;
-  }
   return count() == 0;
 }
 
@@ -182,11 +180,10 @@ std::vector<std::int64_t> ClassMemory::believed(const Ridge& ridge) const {
                                   .select(1, kept_[std::size_t(group[0])].label)
                                   .contiguous();
     const double* const score = scores.const_data_ptr<double>();
-    for (std::size_t i = 0; i < group.size(); ++i) {
+    for (std::size_t i = 0; i < group.size(); ++i)
       if (labelled == group.end() || group[i] == *labelled ||
           score[i] > score[labelled - group.begin()] - kLess)
         all.push_back(group[i]);
-    }
   }
   return all;
 }
@@ -223,10 +220,9 @@ void ClassMemory::know(const std::vector<std::int64_t>& rows) {
   const std::size_t values = std::size_t(thumbnails_.size(1));
   for (std::size_t label = 0; label < counts_.size(); ++label) {
     std::vector<const float*> own;
-    for (const std::int64_t row : rows) {
+    for (const std::int64_t row : rows)
       if (kept_[std::size_t(row)].label == int(label))
         own.push_back(all + std::size_t(row) * values);
-    }
     likeness_.learn(label, own, values);
   }
   std::string likeness = likeness_.json().dump();

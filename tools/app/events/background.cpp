@@ -69,10 +69,9 @@ void Reduced::take(const float* picture) {
     for (int y = 0; y < height; ++y) {
       for (int x = 0; x < width; ++x) {
         float sum = 0;
-        for (int v = y * factor; v < std::min((y + 1) * factor, full_height); ++v) {
+        for (int v = y * factor; v < std::min((y + 1) * factor, full_height); ++v)
           for (int u = x * factor; u < std::min((x + 1) * factor, full_width); ++u)
             sum += plane[v * full_width + u];
-        }
         levels[to++] = std::isfinite(sum) ? std::clamp(sum * scale, 0.0f, 255.0f) : 0;
       }
     }

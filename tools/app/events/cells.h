@@ -31,9 +31,8 @@ void combine_neighbours(const Cells& in, Cells& out, const Join& join) {
     for (int x = 0; x < in.columns; ++x) {
       float all = in.at(y, x);
       for (int v = std::max(0, y - 1); v <= std::min(in.rows - 1, y + 1); ++v) {
-        for (int u = std::max(0, x - 1); u <= std::min(in.columns - 1, x + 1); ++u) {
+        for (int u = std::max(0, x - 1); u <= std::min(in.columns - 1, x + 1); ++u)
           if (v != y || u != x) all = join(all, in.at(v, u));
-        }
       }
       out.at(y, x) = all;
     }

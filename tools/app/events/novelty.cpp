@@ -7,10 +7,21 @@
 namespace millrace::app {
 namespace {
 
-/// For each cell, from its zones and the threshold.
+/// For each cell, by its centre: the highest of its zones, 0 outside all of them (no zones: 1
+/// everywhere) and in ignored ones; times what the threshold makes of it.
 Cells sensitivity(const Reduced& view, const NoveltyOptions& options) {
-  Cells cells = sensitivity_of_cells(view, options.zones, options.ignored);
-  for (float& cell : cells.values) cell *= float(4 / options.threshold);
+  Cells cells(view.rows, view.columns, options.zones.empty() ? 1.0f : 0.0f);
+  for (int row = 0; row < view.rows; ++row) {
+    for (int column = 0; column < view.columns; ++column) {
+      float& cell = cells.at(row, column);
+      const auto here = [&](const Zone& zone) {
+        return zone.contains((column + 0.5) / view.columns, (row + 0.5) / view.rows);
+      };
+      for (const Zone& zone : options.zones)
+        if (here(zone)) cell = std::max(cell, float(zone.sensitivity));
+      cell = std::ranges::any_of(options.ignored, here) ? 0 : cell * float(4 / options.threshold);
+    }
+  }
   return cells;
 }
 
@@ -105,11 +116,10 @@ void Novelty::raise(const Sight& now, Reason reason, const CellBox& box, int loo
             .across = view_.full_width,
             .down = view_.full_height,
             .deviation = deviation_};
-  for (const Zone& zone : options_.zones) {
+  for (const Zone& zone : options_.zones)
     if (begun_->has_box() && zone.contains((box.left + box.right) / 2.0 / view_.columns,
                                            (box.top + box.bottom) / 2.0 / view_.rows))
       begun_->zone = zone.name;
-  }
   event_peak_ = begun_->deviation;
   quiet_ = 0;
   in_event_ = true;

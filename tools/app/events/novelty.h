@@ -2,18 +2,15 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "engine/monitor/histogram.h"
 #include "tools/app/events/places.h"
 #include "tools/app/events/whole_picture.h"
-#include "tools/app/events/zones.h"
 
 namespace millrace::app {
 

@@ -104,9 +104,8 @@ void Places::see_what_is_new(const Reduced& now, const Background& background, b
     part_ = background.changed();
     busy_ += (std::accumulate(part_.values.begin(), part_.values.end(), 0.0f) - busy_) / kMinute;
     widen(part_);
-    for (std::size_t i = 0; i < part_.size(); ++i) {
+    for (std::size_t i = 0; i < part_.size(); ++i)
       if (part_[i] > 0 && entered_[i] <= 0) entered_[i] = float(looks_);
-    }
     for (std::size_t pixel = 0; pixel < now.pixels(); ++pixel) {
       const int row = int(pixel) / now.width / now.cell, column = int(pixel) % now.width / now.cell;
       if (background.changed().at(row, column) <= 0 || !background.differs(now, pixel)) continue;
@@ -137,11 +136,10 @@ void Places::see_stays(const Background& background, bool settled) {
   largest_nearby(longest_, near_);
   for (std::size_t i = 0; i < stay_.size(); ++i) {
     const bool stands = background.changed()[i] > 0 && background.moving()[i] <= 0;
-    if (stands) {
+    if (stands)
       stay_[i] += 1;
-    } else {
+    else
       stay_[i] = std::max(0.0f, stay_[i] - (background.changed()[i] > 0 ? kMove : kLeave));
-    }
     if (stay_[i] > 0) {
       score_[i] = sensitivity_[i] * stay_[i] / (near_[i] + kHeadStart);
       stay_peak_[i] = std::max(stay_peak_[i], stay_[i]);
@@ -172,9 +170,8 @@ void Places::hold_what_was_raised(const Cells& changed) {
 bool Places::find(const Cells& score, const Cells& held, float limit, Found& found) {
   std::size_t best = 0;
   float most = 0;
-  for (std::size_t i = 0; i < score.size(); ++i) {
+  for (std::size_t i = 0; i < score.size(); ++i)
     if (part_[i] > 0 && held[i] <= 0 && score[i] > most) most = score[best = i];
-  }
   found.ratio = std::max(found.ratio, most / limit);
   if (most < limit) return false;
   spread(best, found.box);
@@ -221,9 +218,8 @@ void Places::spread(std::size_t from, CellBox& box) {
 
 void Places::accept(const CellBox& box) {
   constexpr float kLong = 1e6f;  // looks: any stay is usual
-  for (int y = box.top; y < box.bottom; ++y) {
+  for (int y = box.top; y < box.bottom; ++y)
     for (int x = box.left; x < box.right; ++x) longest_.at(y, x) = kLong;
-  }
 }
 
 }  // namespace millrace::app

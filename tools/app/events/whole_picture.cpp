@@ -16,10 +16,9 @@ constexpr int kFarRight = 12, kFarDown = 8, kCoarse = 4;  ///< half pixels
 
 float gradients(const std::vector<float>& grey, int height, int width) {
   float across = 0, down = 0;
-  for (int y = 0; y < height; ++y) {
+  for (int y = 0; y < height; ++y)
     for (int x = 1; x < width; ++x)
       across += std::abs(grey[std::size_t(y * width + x)] - grey[std::size_t(y * width + x - 1)]);
-  }
   for (int i = width; i < height * width; ++i)
     down += std::abs(grey[std::size_t(i)] - grey[std::size_t(i - width)]);
   return (across + down) / float(height * width);
@@ -161,10 +160,9 @@ Reason WholePicture::why(const Reduced& now, const Background& background) {
                           kUniform * gradients(grey_usual_, now.height, now.width))
     return Reason::covered;
   float best = 0.4f;
-  for (int down = -std::min(kFarDown, fine_now_.rows / 2); down <= kFarDown; ++down) {
+  for (int down = -std::min(kFarDown, fine_now_.rows / 2); down <= kFarDown; ++down)
     for (int right = -kFarRight; right <= kFarRight; ++right)
       best = std::max(best, match(right, down));
-  }
   if (best > 0.4f && best > still + 0.1f) return Reason::moved;
   const float light = std::max(std::abs(std::log(gains_.front() / gains_.back())),
                                std::abs(std::log(background.gain())));

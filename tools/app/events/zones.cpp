@@ -1,4 +1,4 @@
-#include "tools/app/events/zones.h"
+#include "tools/app/events/event.h"
 
 #include <algorithm>
 
@@ -16,34 +16,14 @@ bool Zone::contains(double x, double y) const {
 
 std::string zone_error(const Zone& zone, int width, int height) {
   if (zone.points.size() < 3) return "a polygon needs at least 3 points";
-  for (const auto& [x, y] : zone.points) {
+  for (const auto& [x, y] : zone.points)
     if (!(x >= 0 && x <= 1 && y >= 0 && y <= 1))
       return "a point lies outside the picture: coordinates go from 0 to 1";
-  }
   for (int y = 0; y < std::max(1, height); ++y) {
-    for (int x = 0; x < width; ++x) {
+    for (int x = 0; x < width; ++x)
       if (zone.contains((x + 0.5) / width, (y + 0.5) / height)) return "";
-    }
   }
   return width > 0 && height > 0 ? "the polygon covers no pixel" : "";
-}
-
-Cells sensitivity_of_cells(const Reduced& like, const std::vector<Zone>& zones,
-                           const std::vector<Zone>& ignored) {
-  Cells cells(like.rows, like.columns, zones.empty() ? 1.0f : 0.0f);
-  for (int row = 0; row < like.rows; ++row) {
-    for (int column = 0; column < like.columns; ++column) {
-      float& cell = cells.at(row, column);
-      const auto here = [&](const Zone& zone) {
-        return zone.contains((column + 0.5) / like.columns, (row + 0.5) / like.rows);
-      };
-      for (const Zone& zone : zones) {
-        if (here(zone)) cell = std::max(cell, float(zone.sensitivity));
-      }
-      if (std::ranges::any_of(ignored, here)) cell = 0;
-    }
-  }
-  return cells;
 }
 
 }  // namespace millrace::app

@@ -109,13 +109,12 @@ class FrameFeed : public engine::Feed {
  private:
   static void write(const io::Frame& frame, std::span<std::uint8_t> bytes,
                     std::span<float> floats) {
-    if (!frame.values.empty()) {
+    if (!frame.values.empty())
       std::ranges::copy(frame.values, floats.begin());
-    } else if (bytes.empty()) {
+    else if (bytes.empty())
       io::to_planar(frame, floats.data());
-    } else {
+    else
       std::copy_n(frame.pixels.begin(), frame.bytes(), bytes.begin());
-    }
   }
   static void write_class(int label, engine::Sample& sample) {
     const std::span<float> target = sample.target();

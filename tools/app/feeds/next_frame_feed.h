@@ -134,9 +134,8 @@ class NextFrameFeed final : public FrameFeed {
   bool look(std::chrono::microseconds patience) {
     io::Frame* const frame = pop(patience, ended_);
     if (!frame) {
-      for (Awaited& awaited : awaited_) {
+      for (Awaited& awaited : awaited_)
         if (ended_) miss(awaited);
-      }
       wake();
       return false;
     }

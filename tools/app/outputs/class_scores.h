@@ -145,9 +145,8 @@ class ClassScores {
         }
       }
     }
-    for (std::size_t i = 0; any && i < pixels_; ++i) {
+    for (std::size_t i = 0; any && i < pixels_; ++i)
       if (best_[i] <= 0) classes[i] = kNone;
-    }
   }
 
   const std::size_t classes_, pixels_, offset_;

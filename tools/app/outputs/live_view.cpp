@@ -90,11 +90,10 @@ void LiveView::serve_page() {
     return page::PictureShape{int(of.channels), int(of.height), int(of.width)};
   };
   page::PictureShape shown;  // targets and predictions; without a size if they are not pictures
-  if (!classes_.empty()) {
+  if (!classes_.empty())
     shown = {.channels = 1, .height = int(made.height), .width = int(made.width), .classes = true};
-  } else if (task_type(config_.task.kind).pictures && made.channels == sample.channels) {
+  else if (task_type(config_.task.kind).pictures && made.channels == sample.channels)
     shown = shape(made);
-  }
   board_ = std::make_unique<page::PictureBoard>(shape(sample), shown);
   page::WebSubject subject{.look =
                                [this] {
@@ -141,9 +140,9 @@ void LiveView::show_event(engine::Sample& sample) {
   page::Pictures* const room = event_board_->room();
   if (!room) return;
   // The frame that was to be predicted shows the new object.
-  const bool later = task_type(config_.task.kind).target == TargetFrom::later_frame;
-  const auto shown = later && sample.info.has_target ? sample.shown_target() : sample.shown_input();
-  std::copy_n(shown.data(), room->input.size(), room->input.begin());
+  const float* const newest = records_.newest(sample);
+  std::copy_n(newest ? newest : sample.shown_input().data(), room->input.size(),
+              room->input.begin());
   event_board_->show(sample.info.index);
 }
 
@@ -163,9 +162,8 @@ void LiveView::predicted(engine::Sample& sample, float) {
     largest(prediction + before, classes_.size(), -std::numeric_limits<float>::infinity(),
             room->prediction);
   }
-  if (!sample.info.has_target) {
+  if (!sample.info.has_target)
     std::fill(room->target.begin(), room->target.end(), std::numeric_limits<float>::quiet_NaN());
-  }
   board_->show(sample.info.index);
 }
 

@@ -16,9 +16,8 @@ float sum_in_lanes(std::size_t count, const Term& term) {
   constexpr std::size_t kLanes = 16;
   float sums[kLanes] = {};
   std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
+  for (; i + kLanes <= count; i += kLanes)
     for (std::size_t lane = 0; lane < kLanes; ++lane) sums[lane] += term(i + lane);
-  }
   for (; i < count; ++i) sums[0] += term(i);
   float sum = 0;
   for (const float lane : sums) sum += lane;

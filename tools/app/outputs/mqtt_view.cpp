@@ -102,11 +102,10 @@ std::vector<MqttMessage> discovery(const Config& config, const page::Snapshot& n
     json["name"] = entity.name;
     json["unique_id"] = id + "_" + entity.id;
     json["availability_topic"] = prefix + "/availability";
-    if (platform == "image") {
+    if (platform == "image")
       json["image_topic"] = prefix + "/event";
-    } else if (platform != "button") {
+    else if (platform != "button")
       json["state_topic"] = prefix + "/state";
-    }
     if (platform == "button" || platform == "select") json["command_topic"] = prefix + "/control";
     json["device"] = {{"identifiers", {id}},
                       {"name", prefix},
@@ -125,9 +124,8 @@ std::string obey_word(const std::string& word, std::string_view text, page::Cont
   constexpr std::size_t kLongest = 200;
   constexpr std::array<std::string_view, 5> known = {"pause", "resume", "save", "label",
                                                      "learning_rate"};
-  if (std::find(known.begin(), known.end(), word) == known.end()) {
+  if (std::find(known.begin(), known.end(), word) == known.end())
     return "unknown; the nearest is \"" + io::nearest_name(word.substr(0, kLongest), known) + "\"";
-  }
   const std::string said(text.substr(0, kLongest));
   Json command = {{"action", word}};
   if (word == "label") command = {{word, said.empty() ? Json() : Json(said)}};

@@ -132,16 +132,14 @@ bool is_read(const Config& config, const std::string& path) {
 /// Refuses outputs that share a file. Weights may replace the initial ones.
 void require_apart(const Config& config, const std::vector<Named>& outputs) {
   std::vector<Named> taken = inputs_of(config);
-  if (!config.checkpoint.dir.empty()) {
+  if (!config.checkpoint.dir.empty())
     for (const char* name : {CheckpointFiles::kNewest, CheckpointFiles::kPrevious})
       taken.push_back({"checkpoint.dir", config.checkpoint.dir + "/" + name});
-  }
   for (const Named& output : outputs) {
     if (is_uri(output.path)) continue;
-    for (const Named& other : taken) {
+    for (const Named& other : taken)
       if (!other.path.empty() && io::same_file(output.path, other.path))
         refuse(config, output.key, output.path + ": is the file of " + other.key);
-    }
     if (is_read(config, output.path))
       refuse(config, output.key, output.path + ": is a picture of source.uri");
     const bool start = !config.weights.file.empty() && output.key != "output.weights";

@@ -18,10 +18,9 @@ NoveltyOptions novelty_options(const Config& config, const Intake& intake) {
                          .ignored = config.novelty.ignore,
                          .fps = intake.fps()};
   if (config.novelty.threshold > 0) options.threshold = config.novelty.threshold;
-  for (std::size_t i = 0; i < kReasons; ++i) {
+  for (std::size_t i = 0; i < kReasons; ++i)
     if (std::ranges::find(config.novelty.reasons, kReasonNames[i]) == config.novelty.reasons.end())
       options.without.push_back(Reason(i));
-  }
   const auto check = [&](const char* key, const std::vector<Zone>& zones) {
     for (const Zone& zone : zones) {
       const std::string wrong =
@@ -88,12 +87,11 @@ Records::Records(Request& request, const Intake& intake, Learner& learner)
   }
   observers.add(&log);  // first: the observers below read its histories
   observers.add([this](engine::Sample& sample, float loss) {
-    if (const float* const picture = newest(sample)) {
+    if (const float* const picture = newest(sample))
       novelty.see({.picture = picture,
                    .loss = sample.info.has_target ? loss : std::numeric_limits<float>::quiet_NaN(),
                    .frame = log.frame_of(sample.info),
                    .seconds = log.seconds_of(sample.info)});
-    }
   });
   if (learner.memory) remember(*learner.memory);
   if (!config.output.log.empty()) {

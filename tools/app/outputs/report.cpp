@@ -62,19 +62,23 @@ Json score_json(const History& network, const History& majority) {
   return json;
 }
 
+/// Appends each value of `stage` to the list of its name.
+void append(Json& lists, const Json& stage) {
+  for (const auto& [name, value] : stage.items()) lists[name].push_back(value);
+}
+
 Json memory_json(const engine::Trainer& trainer) {
   Json memory;
-  for (const auto& [stage, dead_units, recorded, left] : trainer.facts()) {
-    memory["weights"].push_back(stage.weights);
-    memory["stashes"].push_back(stage.stashes);
-    memory["optimizer"].push_back(stage.optimizer);
-    memory["gradients"].push_back(stage.gradients);
-    memory["activations_peak"].push_back(stage.activations);
-    memory["cuts"].push_back(stage.cuts);
-    memory["scratch"].push_back(stage.scratch);
-    memory["samples"].push_back(stage.samples);
-    memory["total"].push_back(stage.total());
-  }
+  for (const auto& [stage, dead_units, recorded, left] : trainer.facts())
+    append(memory, {{"weights", stage.weights},
+                    {"stashes", stage.stashes},
+                    {"optimizer", stage.optimizer},
+                    {"gradients", stage.gradients},
+                    {"activations_peak", stage.activations},
+                    {"cuts", stage.cuts},
+                    {"scratch", stage.scratch},
+                    {"samples", stage.samples},
+                    {"total", stage.total()}});
   return memory;
 }
 
@@ -160,12 +164,10 @@ double share_replayed(const engine::FrameCounts& frames) {
 
 /// {"dead": [3, 0], "units": [32, 64]}, per stage: channels followed by a ReLU.
 Json dead_units_json(const engine::Trainer& trainer) {
-  Json dead = Json::array(), units = Json::array();
-  for (const engine::DeadUnits& stage : trainer.dead_units()) {
-    dead.push_back(stage.dead);
-    units.push_back(stage.units);
-  }
-  return {{"dead", dead}, {"units", units}};
+  Json all;
+  for (const auto& [dead, units] : trainer.dead_units())
+    append(all, {{"dead", dead}, {"units", units}});
+  return all;
 }
 
 /// Prediction quality: loss, psnr_db, accuracy, iou, and whether it beats trivial predictors.
@@ -242,9 +244,8 @@ std::string guard_remark(const engine::Trainer& trainer) {
   const engine::LossGuard::Status guard = trainer.guard().status();
   if (guard.roll_backs == 0) return "";
   const capture::RateInForce rate = trainer.rate();
-  return engine::format("guard: %lld roll-backs, the last at frame %lld; the learning rate is %.3g",
-                        static_cast<long long>(guard.roll_backs),
-                        static_cast<long long>(guard.last_frame), rate.lr) +
+  return engine::format("guard: %ld roll-backs, the last at frame %ld; the learning rate is %.3g",
+                        guard.roll_backs, guard.last_frame, rate.lr) +
          (rate.backed_off < 1 ? engine::format(", %.3g of what was asked for", rate.backed_off)
                               : "");
 }

@@ -201,9 +201,8 @@ void fail(engine::Exchange& exchange, int code, const std::string& what) {
 
 /// The number of processes in the launcher's variables: Open MPI's, or PMI's.
 int launched_processes() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (const char* const size = std::getenv(name)) return std::atoi(size);
-  }
   // srun --mpi=pmix sets a rank, but only SLURM's own variable has the number of tasks.
   const char* const tasks = std::getenv("PMIX_RANK") ? std::getenv("SLURM_NTASKS") : nullptr;
   return tasks ? std::atoi(tasks) : 1;

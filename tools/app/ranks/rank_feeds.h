@@ -59,9 +59,8 @@ class LockstepFeed final : public engine::Feed {
     return all;
   }
   void take(engine::Sample& sample) override {
-    if (leads()) {
+    if (leads())
       for (Peer& peer : peers_) say(peer, Word::ready);
-    }
     own_.take(sample);
     said_ = false;
     const std::lock_guard lock(exchange_.mutex());
@@ -107,13 +106,11 @@ class LockstepFeed final : public engine::Feed {
     const std::lock_guard lock(exchange_.mutex());
     copies_.require_alive();
     bool all = true;
-    for (Peer& peer : peers_) {
-      if (!hears(peer)) {
+    for (Peer& peer : peers_)
+      if (!hears(peer))
         all = false;
-      } else if (peer.said == Word::end) {
+      else if (peer.said == Word::end)
         return Status::end;
-      }
-    }
     return all ? Status::ready : Status::wait;
   }
 
@@ -166,9 +163,8 @@ class SharedFeed final : public engine::Feed {
     own_.take(sample);
     const auto all_over = [&] {
       const std::lock_guard lock(group_.mutex());
-      for (const int port : ports_) {
+      for (const int port : ports_)
         if (!group_.over(port)) return false;
-      }
       return true;
     };
     // The other ranks take each sample at once; the pipeline notices a lost one.
@@ -179,10 +175,6 @@ class SharedFeed final : public engine::Feed {
     for (const int port : ports_) group_.start(port);
     ++taken_;
   }
-  Status targets_known(std::chrono::microseconds patience) override {
-    return own_.targets_known(patience);
-  }
-  std::int64_t missed() const override { return own_.missed(); }
   void end() {
     const std::lock_guard lock(group_.mutex());
     for (int rank = 1; rank < group_.ranks(); ++rank)

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <string>
 
+#include "engine/format.h"
 #include "engine/pipeline/pinning.h"
 
 namespace millrace::app {
@@ -23,20 +24,20 @@ void require_plain(const Config& config, const engine::TrainerOptions& options,
     throw config.error("pipeline.replicas", why + ": can't be combined with replicas");
   if (config.monitor.policy != "drop")
     throw config.error("monitor.policy", why + ": only \"drop\" is supported");
-  for (const engine::Device& device : options.devices) {
+  for (const engine::Device& device : options.devices)
     if (device.cuda) throw config.error("pipeline.devices", why + ": only CPU cores are supported");
-  }
 }
 
 void require_copies(const Config& config, const engine::TrainerOptions& options, int ranks) {
   const int copies = copies_of(config);
   if (copies == 1) return;
   const std::string each = std::to_string(copies) + " pipelines train one network (source.uris)";
-  if (ranks % copies != 0) {
-    throw config.error("source.uris", each + ", so the number of ranks must be a multiple of " +
-                                          std::to_string(copies) + " ranks (mpirun -n), not " +
-                                          std::to_string(ranks));
-  }
+  if (ranks % copies != 0)
+    throw config.error(
+        "source.uris",
+        each + engine::format(
+                   ", so the number of ranks must be a multiple of %d ranks (mpirun -n), not %d",
+                   copies, ranks));
   if (config.task.kind != "autoencode" && config.task.kind != "next-frame") {
     throw config.error("task.kind",
                        each + ", each from its frames alone: \"autoencode\" or \"next-frame\"");
@@ -81,9 +82,8 @@ RankGrid::~RankGrid() {
 }
 
 void RankGrid::beat() {
-  for (const auto& group : {sums_, agreed_}) {
+  for (const auto& group : {sums_, agreed_})
     if (group) group->beat();
-  }
 }
 
 void RankGrid::share(const Config& config, engine::TrainerOptions& options) {
@@ -91,9 +91,8 @@ void RankGrid::share(const Config& config, engine::TrainerOptions& options) {
   options.gpus = gpus_;
   if (!pipeline_) return;
   pipeline_->on_workers_ended = [this](bool failed) {
-    for (const auto& group : {sums_, agreed_}) {
+    for (const auto& group : {sums_, agreed_})
       if (group) group->leave(failed);
-    }
   };
   const bool named = config.pipeline.devices.front().find(':') != std::string::npos;
   if (tensor_ > 1)  // measuring would need sums from the other ranks
@@ -132,12 +131,11 @@ void require_grid(const Config& config, const engine::TrainerOptions& options, i
   const int tensor = config.pipeline.tensor;
   if (tensor == 1) return;
   const std::string shared = std::to_string(tensor) + " ranks share each module (pipeline.tensor)";
-  if (ranks % tensor != 0) {
+  if (ranks % tensor != 0)
     throw config.error("pipeline.tensor",
-                       shared + ", so the number of ranks must be a multiple of " +
-                           std::to_string(tensor) + " ranks (mpirun -n) to a pipeline, not " +
-                           std::to_string(ranks));
-  }
+                       shared + engine::format(", so the number of ranks must be a multiple of %d "
+                                               "ranks (mpirun -n) to a pipeline, not %d",
+                                               tensor, ranks));
   require_plain(config, options, shared);
   if (options.correction.kind == "gap-aware") {
     throw config.error(
@@ -147,15 +145,13 @@ void require_grid(const Config& config, const engine::TrainerOptions& options, i
   if (options.optimizer.orthogonal > 0)
     throw config.error("optimizer.orthogonal",
                        shared + ": a gradient is projected on its whole tensor's mean");
-  if (config.pipeline.stages > 1 && config.pipeline.cut.empty()) {
+  if (config.pipeline.stages > 1 && config.pipeline.cut.empty())
     throw config.error("pipeline.cut", shared + ": set the cut, at modules that are not split");
-  }
   if (stages::TensorSplit(options.network, options.cut, tensor).pairs().empty()) {
-    throw config.error(
-        "pipeline.tensor",
-        "no stage has two convolutions or linear layers, with only layers between that treat "
-        "channels alone, whose channels between them are a multiple of " +
-            std::to_string(tensor));
+    throw config.error("pipeline.tensor",
+                       "no stage has two convolutions or linear layers, with only layers between "
+                       "that treat channels alone, whose channels between them are a multiple of " +
+                           std::to_string(tensor));
   }
 }
 

@@ -98,11 +98,10 @@ template <class Content>
 engine::ByteWriter write(Word word, Content content) {
   engine::ByteWriter bytes = letter(word);
   const auto put = [&](const auto& field) {
-    if constexpr (std::is_same_v<decltype(field), const stages::StateDict&>) {
+    if constexpr (std::is_same_v<decltype(field), const stages::StateDict&>)
       bytes.put(stages::to_safetensors(field));
-    } else {
+    else
       bytes.put(field);
-    }
   };
   std::apply([&](const auto&... field) { (put(field), ...); }, fields(content));
   return bytes;
@@ -112,15 +111,14 @@ template <class Content>
 Content read_as(engine::ByteReader& letter) {
   Content content;
   const auto get = [&]<class Field>(Field& field) {
-    if constexpr (std::is_same_v<Field, stages::StateDict>) {
+    if constexpr (std::is_same_v<Field, stages::StateDict>)
       field = stages::from_safetensors(std::string(letter.text()));
-    } else if constexpr (std::is_same_v<Field, std::string>) {
+    else if constexpr (std::is_same_v<Field, std::string>)
       field = letter.text();
-    } else if constexpr (requires { field.push_back({}); }) {
+    else if constexpr (requires { field.push_back({}); })
       field = letter.list<typename Field::value_type>();
-    } else {
+    else
       field = letter.get<Field>();
-    }
   };
   std::apply([&](auto&... field) { (get(field), ...); }, fields(content));
   return content;

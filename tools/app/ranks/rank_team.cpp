@@ -146,10 +146,9 @@ std::string RankTeam::await_sources() {
   while (int(sources_.size()) < grid_->copies() - 1)
     take(await_letter(
         exchange_, [] {}, std::chrono::seconds(30)));
-  for (const auto& [copy, source] : sources_) {
+  for (const auto& [copy, source] : sources_)
     if (!source.error.empty())
       return "rank " + std::to_string(copy * ranks_a_copy()) + ": " + source.error;
-  }
   return "";
 }
 
@@ -162,9 +161,8 @@ stages::StateDict RankTeam::whole(stages::StateDict mine) {
   std::set<std::string> names;
   for (const auto& [name, tensor] : mine) names.insert(name);
   for (const auto& [part, share] : shares_) {
-    for (const auto& entry : share) {
+    for (const auto& entry : share)
       if (names.contains(entry.first)) mine.push_back(entry);
-    }
   }
   return grid_->put_together(mine);
 }
@@ -193,9 +191,8 @@ nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
       handoff.push_back((copy > 0 ? other->second.handoff_ms : r.handoff)[std::size_t(stage)]);
     }
     nlohmann::ordered_json links = nlohmann::ordered_json::array();
-    for (const engine::LinkTime& link : times) {
+    for (const engine::LinkTime& link : times)
       if (link.to == rank) links.push_back(to_json(link));
-    }
     all.push_back({{"rank", rank},
                    {"host", member.host},
                    {"process", member.process},
