@@ -126,10 +126,9 @@ TEST(ClassMemory, FramesThatFollowALabelCountUntilTheClassChanges) {
     Teaching teaching(2, {.places = 400, .following_s = following});
     teaching.noise = noise;
     teaching.bright = 0.1;
-    for (int label = 0; label < 10; ++label) {
+    for (int label = 0; label < 10; ++label)
       for (int n = 0; n < 30; ++n)
         teaching.see(label == 4 && n >= 10 ? 1 : label % 2, n > 0 ? -1 : label % 2, 0);
-    }
     teaching.memory.solve(true);
     EXPECT_EQ(teaching.memory.told().counts, (std::vector<std::int64_t>{each, each}));
     if (noise > 0.1) continue;

@@ -66,11 +66,10 @@ TEST_F(FrameLogTest, ALossThatIsNoneIsNullAndAFileThatIsMovedOrDeletedIsMadeAnew
     EXPECT_TRUE(lines()[0]["loss"].is_null());
     EXPECT_EQ(lines()[0]["mean_frame_loss"], 0.25);
     EXPECT_EQ(lines()[0]["source_frame"], 5);
-    if (moved) {
+    if (moved)
       std::filesystem::rename(path_, path_ + ".1");
-    } else {
+    else
       std::filesystem::remove(path_);
-    }
   }
   predicted(log, 1, 0.5f);
   log.write();

@@ -47,10 +47,9 @@ class Scene {
 
   static void put(Picture& on, int left, int top, int wide, int high, const float (&colour)[3]) {
     for (int c = 0; c < 3; ++c) {
-      for (int y = std::max(0, top); y < std::min(kHigh, top + high); ++y) {
+      for (int y = std::max(0, top); y < std::min(kHigh, top + high); ++y)
         for (int x = std::max(0, left); x < std::min(kWide, left + wide); ++x)
           on[std::size_t((c * kHigh + y) * kWide + x)] = colour[c];
-      }
     }
   }
   static void parcel(Picture& on) { put(on, 60, 40, 6, 6, {0.9f, 0.1f, 0.8f}); }

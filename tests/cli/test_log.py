@@ -85,13 +85,6 @@ class Progress(program.CliTest):
             monitor={"fps": 0.001}))  # never late, however busy the machine
         return [program.MILLRACE, "run", config, "--frames", "100"]
 
-    def test_plain_lines_where_there_is_no_terminal(self):
-        done = subprocess.run(self.command(), capture_output=True, text=True, timeout=120)
-        self.assertEqual(done.returncode, program.DONE)
-        self.assertRegex(done.stderr, r"^watching .*\n(frame \d+ .*\n)+$")
-        self.assertNotIn("\r", done.stderr)
-        self.assertNotIn("\x1b", done.stderr)
-
     def test_one_line_that_is_rewritten_on_a_terminal(self):
         master, slave = pty.openpty()
         with subprocess.Popen(self.command(), stdout=subprocess.DEVNULL, stderr=slave) as process:

@@ -17,24 +17,20 @@ class Simulate(program.CliTest):
         return write_profile(self.folder / "profile.json", list(modules), **more)
 
     def test_what_is_simulated_is_told(self):
-        """(words, figures of the JSON, what is printed)"""
+        """(words, figures of the JSON, what is printed). What else options do: tests/engine/simulate."""
         links, csv = ["partime", "--stages", "2", "--message-bytes", "1e6"], self.folder / "two.csv"
         csv.write_text("0F0,0F1,,,0B0,0B1\n,1F0,1F1,1B0,1B1,\n")  # as PyTorch writes it
         for words, figures, *printed in (
                 (["partime", "--stages", "3", "--forward", "1,2,1", "--backward", "2,3,2", "--update", "0.5"],
                  {"period_ms": 5.5, "settled": True, "gradient_age": [4, 2, 0]}, "period       5.5 ms, 181.8 frames a second\n"),
                 (["partime", "--stages", "8", "--samples", "10"], {"settled": False}, "not settled"),
-                (["1f1b", "--stages", "2", "--microbatches", "2", "--samples", "2", "--backward", "1"], {},
-                 "stage 0 F0-F1-...B0-...B1-\n", "stage 1 ...F0-B0-F1-B1-...\n", f"stage 0 {33 * '#'}{17 * '.'}  66.7   0.0  33.3"),
                 ([*links, "--link-latency", "0.1", "--link-gbps", "8"], {"period_ms": 3 + 2 * 1.1}),  # 1 GB/s, both ways
                 ([*links, "--links", "1:0.1"], {"period_ms": 3 + 2 * 1.1}),
                 ([*links, "--links", "1:0.1", "--overlap", "transfers"], {"period_ms": 3}),
                 (["partime", "--stages", "4", "--cores", "2"], {"period_ms": 6}),
                 (["partime", "--stages", "2", "--recompute"], {"period_ms": 4}),
-                (["partime", "--stages", "2", "--fps", "100"], {"period_ms": 10}),
                 # Every 3 ms one of the frames that come every 2 ms.
                 (["partime", "--stages", "2", "--fps", "500", "--samples", "100"], {"period_ms": 3}, "dropped      48 frames\n"),
-                (["pipedream", "--stages", "2", "--replicas", "2,1", "--forward", "2,1", "--backward", "4,2"], {"period_ms": 3}),
                 ([csv, "--backward", "1", "--samples", "2"], {"total_ms": 6})):
             with self.subTest(words):
                 found, out = self.simulated(*words)

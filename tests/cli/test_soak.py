@@ -61,9 +61,6 @@ class Soak(CameraRun, program.CliTest):
         held = {"s": round(time.monotonic() - self.began), "KiB": int(status["VmRSS"].split()[0]), "anonymous": int(status["RssAnon"].split()[0]),
                 "threads": int(status["Threads"]), "files": len(os.listdir(kernel / "fd")), **frames}
         self.samples.append(held)
-        if "MILLRACE_SOAK_LOG" in os.environ:
-            with open(os.environ["MILLRACE_SOAK_LOG"], "a") as file:
-                file.write(json.dumps(held) + "\n")
 
     def cycle(self, number):
         with contextlib.ExitStack() as viewers:

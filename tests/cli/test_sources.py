@@ -112,16 +112,6 @@ class Pictures(SourceTest):
                 self.assertEqual(report["frames"], {"received": 10, "trained": trained, "dropped": 0,
                                                     "rejected": 10 - trained, "in_flight": 0})
 
-    def test_a_region_is_learned_as_if_the_camera_showed_nothing_else(self):
-        frames = program.random_frames(2, 6)
-        whole = program.write_frames(self.folder / "whole", frames)
-        part = program.write_frames(self.folder / "part", frames[:, 4:12, 8:20])
-        self.learn(self.config(part, width=12, height=8))
-        given = program.tensors_of(self.folder / "out.safetensors")
-        for size in ({"width": 12, "height": 8}, {"width": 0, "height": 0}):
-            self.learn(self.config(whole, roi=[8, 4, 12, 8], **size))
-            self.assertEqual(program.tensors_of(self.folder / "out.safetensors"), given)
-
     def test_a_distortion_is_reported_and_fit_avoids_it(self):
         uri = self.frames("frames", 2, 6)
         config = self.write(self.config(uri, width=16, height=16))

@@ -315,6 +315,7 @@ class Targets(reference.ReferenceTest):
         tables = self.config(program.random_frames(1, 4), VECTOR, kind="label", labels=self.folder / "labels.csv")
         outcome = self.succeed("run", self.write(program.bare(tables)))
         self.assertIn("2 labels are for frames beyond the end, up to 9; the run received 4", outcome.err)
+        self.assertIn("learned   not judged yet: there is nothing to compare with\n", outcome.out)
 
     def test_what_does_not_fit_is_one_line(self):
         frames = program.random_frames(1, 4)

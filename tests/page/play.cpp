@@ -2,7 +2,6 @@
 //   page_play SERVE TOKEN CLASSES SNAPSHOTS
 // Prints its URL, then takes a command a line from stdin until that ends.
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -84,15 +83,13 @@ class InventedRun {
   const std::string& snapshots() const { return snapshots_; }
   Controls& controls() { return controls_; }
   std::int64_t shown() const { return shown_; }
-  /// The source breaks off or returns.
-  void set_connected(bool connected) {
+  /// The source breaks off.
+  void disconnect() {
     const std::lock_guard lock(mutex_);
-    Json& stream = now_.state["stream"];
-    if (stream["connected"] == connected) return;
-    stream["connected"] = connected;
-    Json& count = stream[connected ? "reconnects" : "breaks"];
-    count = count.get<int>() + 1;
-    stream["last_error"] = "rtsp://viewer:secret@camera.example/street: no picture for 2.5 s";
+    now_.state["stream"].update(
+        {{"connected", false},
+         {"breaks", 1},
+         {"last_error", "rtsp://viewer:secret@camera.example/street: no picture for 2.5 s"}});
   }
 
   /// An event begins: "local".
@@ -278,8 +275,7 @@ void play(const std::string& serve, const std::string& token, int classes,
   std::printf("%s\n", server->url().c_str());
   std::fflush(stdout);
   for (std::string command; std::getline(std::cin, command);) {
-    if (command == "break") run.set_connected(false);
-    if (command == "mend") run.set_connected(true);
+    if (command == "break") run.disconnect();
     if (command == "fail") fails = true;
     if (command == "work") fails = false;
     if (command.starts_with("event ")) run.begin_event(command.substr(6));

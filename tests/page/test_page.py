@@ -1,14 +1,11 @@
 """The page in a headless Chromium.
 
-MILLRACE_SHOTS=DIR has it write DIR/page.png as well, for README, and DIR/page-light.png and DIR/page-phone.png,
-to look at: of the run that is served at MILLRACE_PAGE=URL, or else of an invented one after a few minutes.
+README's picture of it: chromium --headless --screenshot=docs/page.png --window-size=1440,900 http://127.0.0.1:8080/
 """
 
-import os
 import shutil
 import time
 import unittest
-from pathlib import Path
 
 from play import TOKEN, Play, PlayTest
 
@@ -24,9 +21,6 @@ except ImportError:
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 PICTURES = ["input", "target", "prediction", "error"]
 CHARTS = ["chart-novelty", "chart-loss", "chart-rate", "chart-time", "chart-latency"]
-SHOTS = os.environ.get("MILLRACE_SHOTS", "")
-SHOT_OF = os.environ.get("MILLRACE_PAGE", "")
-SHOT_SECONDS = 170
 
 # A canvas's number of colours, and a hash of its pixels.
 LOOK_AT = """
@@ -93,9 +87,9 @@ class PageTest(PlayTest):
               return [row.querySelector('.reason').textContent, picture.naturalWidth];
             });""")]
 
-    def resize(self, width, height, scale=1, mobile=False):
+    def resize(self, width, height, mobile=False):
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-            "width": width, "height": height, "deviceScaleFactor": scale, "mobile": mobile})
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile})
 
     def prefer(self, scheme):
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
@@ -340,22 +334,3 @@ class PageTest(PlayTest):
         again.tell("break")
         self.wait_for(lambda: self.text("status-text") == "Source away", "nothing noticed")
         self.assertNotIn("secret", self.text("status-why"))
-
-    @unittest.skipUnless(SHOTS, "no picture asked for")
-    def test_picture_for_readme(self):
-        if not SHOT_OF:
-            play = self.play()
-            time.sleep(SHOT_SECONDS)
-        self.open(SHOT_OF or play.url)
-        time.sleep(2)
-        folder = Path(SHOTS)
-        self.browser.save_screenshot(str(folder / "page.png"))
-        self.find("theme").click()
-        time.sleep(1)
-        self.browser.save_screenshot(str(folder / "page-light.png"))
-        self.find("theme").click()
-        self.resize(390, 844, 2, True)
-        time.sleep(1)
-        self.resize(390, self.run_script("return document.documentElement.scrollHeight"), 2, True)
-        time.sleep(1)
-        self.browser.save_screenshot(str(folder / "page-phone.png"))
