@@ -1,7 +1,6 @@
 """Where results go is checked before anything is learned, so that a typing error costs no night and no file."""
 
 import os
-import resource
 import subprocess
 
 from safetensors.torch import load_file
@@ -102,13 +101,3 @@ class Outputs(program.CliTest):
         lines = (self.folder / "log.jsonl").read_text().splitlines()
         self.assertEqual([line for line in lines if not line.startswith('{"frame"')], [])
         load_file(self.folder / "kept" / NEWEST)
-
-    def test_a_log_as_large_as_files_may_be_costs_the_log_alone(self):
-        weights = self.folder / "weights.safetensors"
-        tables = program.small("synth:shapes?frames=200", output={
-            "log": self.folder / "log.jsonl", "log_every": 1, "weights": weights})
-        done = subprocess.run([program.MILLRACE, "run", self.write(tables), "--quiet"], capture_output=True, text=True,
-                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)), timeout=120)
-        self.assertEqual(done.returncode, program.FAILED, done)
-        self.assertIn("log.jsonl: File too large", done.stderr)
-        load_file(weights)

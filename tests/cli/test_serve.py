@@ -96,15 +96,6 @@ class Serve(KeepingTest):
             pass
         self.stop(process)
 
-    def test_paused_and_on_a_dead_disk_it_ends_and_saves_the_rest(self):
-        output = {"weights": self.weights, "report": self.folder / "report.json"}
-        process = self.start_paused(output=output)
-        self.break_disk()
-        self.ask(action="save")
-        self.wait_until(lambda: str(self.kept) in self.page.controls()["trouble"], "no trouble is reported")
-        self.assert_error_among(self.stop(process, signal.SIGTERM, program.FAILED)[1])
-        self.assert_saved()
-
     def test_a_checkpoint_that_fails_is_reported_while_the_run_goes_on(self):
         process = self.start(checkpoint={"every": 20})
         self.wait_until(lambda: self.page.health()[0] == 200 and self.page.controls()["saves"] > 0, "it does not begin")
