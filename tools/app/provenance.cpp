@@ -3,6 +3,7 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 
 #include "capture/devices.h"
@@ -11,11 +12,12 @@ namespace millrace::app {
 
 namespace {
 
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
+/// What follows `key` and a colon in a file of such lines; "": nothing.
+std::string value_in(const char* path, const std::string& key) {
+  std::ifstream file(path);
   for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "unknown";
+    if (line.starts_with(key)) return line.substr(line.find(':') + 1);
+  return "";
 }
 
 }  // namespace
@@ -27,18 +29,16 @@ std::string host_name() {
 }
 
 std::int64_t resident_bytes(const std::string& which) {
-  std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with(which + ":")) return 1024 * std::stoll(line.substr(which.size() + 1));
-  return 0;
+  return 1024 * std::atoll(value_in("/proc/self/status", which + ":").c_str());
 }
 
 nlohmann::ordered_json provenance(int threads) {
+  const std::string cpu = value_in("/proc/cpuinfo", "model name");
   return {{"version", MILLRACE_VERSION},
           {"compiler", std::string(MILLRACE_COMPILER) + " " + __VERSION__},
           {"libtorch", TORCH_VERSION},
           {"cuda", MILLRACE_CUDA},
-          {"cpu", cpu_name()},
+          {"cpu", cpu.empty() ? "unknown" : cpu.substr(1)},
           {"gpu", capture::cuda_devices() > 0 ? capture::cuda_device_name(0) : ""},
           {"threads", threads}};
 }

@@ -188,6 +188,12 @@ RunParts::RunParts(const Config& given, RunOptions options)
       [this] { return paused() && !progress.stopping.load(std::memory_order_relaxed); });
 }
 
+int exit_code_of(const std::exception& error) {
+  return dynamic_cast<const ConfigError*>(&error)       ? 2
+         : dynamic_cast<const io::SourceError*>(&error) ? 3
+                                                        : 1;
+}
+
 Run::Run(const Config& config, RunOptions options)
     : parts_(std::make_unique<RunParts>(config, std::move(options))) {}
 

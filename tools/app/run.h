@@ -70,6 +70,9 @@ struct RunOptions {
   Waits waits;  ///< for other ranks
 };
 
+/// The exit code that tells of `error`: 2 a ConfigError, 3 an io::SourceError, 1 any other.
+int exit_code_of(const std::exception& error);
+
 /// The user stopped the run before it began.
 struct Stopped : std::runtime_error {
   using std::runtime_error::runtime_error;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <random>
 #include <stdexcept>
 
+#include "engine/format.h"
 #include "io/network/dial.h"
 
 namespace millrace::page {
@@ -46,11 +46,7 @@ std::string_view cookie_value(std::string_view cookies, std::string_view name) {
 std::string random_secret() {
   std::random_device random;
   std::string secret;
-  for (int i = 0; i < 4; ++i) {
-    char digits[9];
-    std::snprintf(digits, sizeof digits, "%08x", unsigned(random()));
-    secret += digits;
-  }
+  for (int i = 0; i < 4; ++i) secret += engine::format("%08x", random());
   return secret;
 }
 

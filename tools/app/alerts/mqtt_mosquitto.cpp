@@ -31,7 +31,8 @@ class Client final : public MqttClient {
         mosquitto_new(engine::format("millrace%08x", std::random_device{}()).c_str(), true, this);
     if (!client_) throw std::runtime_error(where_ + ": no client");
     mosquitto_connect_callback_set(client_, on_connect);
-    mosquitto_publish_callback_set(client_, on_publish);
+    mosquitto_publish_callback_set(
+        client_, [](mosquitto*, void* self, int) { --static_cast<Client*>(self)->unconfirmed_; });
     mosquitto_message_callback_set(client_, on_message);
     if (!at_.user.empty())
       mosquitto_username_pw_set(client_, at_.user.c_str(), at_.password.c_str());
@@ -111,9 +112,6 @@ class Client final : public MqttClient {
     for (const MqttMessage& birth : self.options_.births) self.publish(birth);
     for (const std::string& topic : {self.options_.subscription, self.options_.presence})
       if (!topic.empty()) mosquitto_subscribe(self.client_, nullptr, topic.c_str(), kAtLeastOnce);
-  }
-  static void on_publish(mosquitto*, void* object, int) {
-    --static_cast<Client*>(object)->unconfirmed_;
   }
   static void on_message(mosquitto*, void* object, const mosquitto_message* message) {
     Client& self = *static_cast<Client*>(object);

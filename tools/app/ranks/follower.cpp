@@ -195,8 +195,8 @@ bool await(engine::Exchange& exchange, Word word, std::string& text, int& code,
   }
 }
 
-void fail(engine::Exchange& exchange, int code, const std::string& what) {
-  post(exchange, 0, letter(Word::failed).put(code).put(what));
+void fail(engine::Exchange& exchange, const std::exception& error) {
+  post(exchange, 0, letter(Word::failed).put(exit_code_of(error)).put(std::string(error.what())));
 }
 
 /// The number of processes in the launcher's variables: Open MPI's, or PMI's.
@@ -259,7 +259,7 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
     config = read();
     post(exchange, 0, hello(config));
   } catch (const ConfigError& error) {
-    fail(exchange, 2, error.what());
+    fail(exchange, error);
   }
   if (!await(exchange, Word::join, text, code, asked_to_stop)) return code;
   engine::ByteReader joined(text);
@@ -273,12 +273,8 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
     follower = std::make_unique<Follower>(exchange, grid, config, read_as<RankPlan>(reader));
     follower->prepare();
     post(exchange, 0, letter(Word::ready).put(host_name()).put(std::int64_t(getpid())));
-  } catch (const ConfigError& error) {
-    fail(exchange, 2, error.what());
-  } catch (const io::SourceError& error) {
-    fail(exchange, 3, error.what());
   } catch (const std::exception& error) {
-    fail(exchange, 1, error.what());
+    fail(exchange, error);
   }
   if (!await(exchange, Word::go, text, code, asked_to_stop)) return code;
   follower->learn(asked_to_stop);

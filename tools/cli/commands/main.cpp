@@ -15,7 +15,7 @@
 
 #include "io/source/source.h"
 #include "io/text/nearest_name.h"
-#include "tools/app/config/config.h"
+#include "tools/app/run.h"
 #include "tools/cli/commands/command.h"
 #include "tools/cli/commands/signals.h"
 #include "tools/cli/shell/option_text.h"
@@ -29,7 +29,7 @@ std::multimap<int, Command>& commands() {
   return table;
 }
 
-int fail(ExitCode code, const std::string& what) {
+int fail(int code, const std::string& what) {
   // Hides passwords in URIs and keeps control characters from the terminal.
   constexpr std::size_t kLongest = 2000;  // library messages can be long
   std::string line = io::redacted(what.substr(0, what.find('\n'))).substr(0, kLongest);
@@ -62,10 +62,7 @@ void add_config(CLI::App& options, std::string& config, std::vector<std::string>
 }
 
 int report_failure(const std::exception& error) {
-  const ExitCode code = dynamic_cast<const app::ConfigError*>(&error)  ? kBadUsage
-                        : dynamic_cast<const io::SourceError*>(&error) ? kNoSource
-                                                                       : kRunFailed;
-  return fail(code, error.what());
+  return fail(app::exit_code_of(error), error.what());
 }
 
 namespace {
