@@ -22,7 +22,7 @@ import reference
 from test_package import LR, PLAIN, PackageTest, not_in_place, pictures
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-export_main = runpy.run_module("millrace.export")["main"]  # imported, it would hide the function of its name
+export_main = runpy.run_module("millrace.export")["main"]
 
 
 def made(kind, seed=4):
@@ -218,6 +218,9 @@ class Export(PackageTest):
 
     def program(self, *words):
         return subprocess.run([os.environ["MILLRACE"], *words], capture_output=True, text=True, cwd=self.folder)
+
+    def test_its_module_does_not_hide_the_function(self):
+        program.output_of(sys.executable, "-c", "import millrace.export; import torch; millrace.export(torch.nn.Conv2d(3, 3, 1))")
 
     def test_the_program_runs_an_exported_file(self):
         command = (sys.executable, "-m", "millrace.export", f"{HERE}/networks.py:make", "-o", "net.pt")

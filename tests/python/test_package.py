@@ -1,11 +1,13 @@
 """What a user of Python loses if the package is wrong: PyTorch's own numbers, order, words, weights both ways."""
 
 import copy
+import importlib.util
 import itertools
 import signal
 import subprocess
 import sys
 import threading
+import unittest
 
 import torch
 from torch import nn
@@ -57,6 +59,11 @@ class PackageTest(program.CliTest):
 
 
 class Package(PackageTest):
+    @unittest.skipUnless(importlib.util.find_spec("mypy"), "needs mypy")
+    def test_its_types_are_complete(self):
+        program.output_of(sys.executable, "-m", "mypy", "--config-file", program.ROOT / "pyproject.toml", "-p", "millrace",
+                          cwd=program.ROOT / "tools/bindings/python", env={"MYPY_CACHE_DIR": str(self.folder)})
+
     def test_every_schedule_gives_pytorchs_own_bits(self):
         frames = pictures(22)
         samples = [(x[None], x[None]) for x in frames]

@@ -15,13 +15,14 @@ import torch  # noqa: F401  loads LibTorch for the extension module
 
 if importlib.util.find_spec("millrace._millrace") is None:  # a wheel has two
     try:
-        from millrace.gstreamer import _millrace
+        globals()["_millrace"] = importlib.import_module("millrace.gstreamer._millrace")
     except ImportError:  # no GStreamer on this system
-        from millrace.plain import _millrace  # noqa: F401
+        globals()["_millrace"] = importlib.import_module("millrace.plain._millrace")
 
 from millrace._error import Error
 from millrace._export import Exported, export
+from millrace._stream import Result
 from millrace.schedule import Plan, Schedule, Simulation, plan, schedules
-from millrace.trainer import Result, Trainer, watch
+from millrace.trainer import Trainer, watch
 
 __all__ = ["Error", "Exported", "Plan", "Result", "Schedule", "Simulation", "Trainer", "export", "plan", "schedules", "watch"]

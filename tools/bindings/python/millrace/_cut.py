@@ -9,6 +9,7 @@ import inspect
 import operator
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import fx, nn
@@ -88,11 +89,11 @@ class _Watch(fx.Interpreter):
         super().__init__(module)
         self.fit: set[fx.Node] = set()
 
-    def call_module(self, target, args, kwargs):
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         # A forward may modify a list argument; the graph's own are immutable.
         return super().call_module(target, tuple(list(one) if isinstance(one, list) else one for one in args), kwargs)
 
-    def run_node(self, n: fx.Node):
+    def run_node(self, n: fx.Node) -> Any:
         made = super().run_node(n)
         if isinstance(made, torch.Tensor) and made.dtype == torch.float32 and 2 <= made.dim() <= 4 and made.size(0) == 1:
             self.fit.add(n)
@@ -139,7 +140,7 @@ def _part(root: nn.Module, nodes: list[fx.Node], sources: list[fx.Node], result:
 
     def copy(node: fx.Node) -> fx.Node:
         if node not in copied and node.op == "get_attr":
-            copied[node] = graph.get_attr(node.target)
+            copied[node] = graph.get_attr(str(node.target))
         return copied[node]
 
     for node in nodes:

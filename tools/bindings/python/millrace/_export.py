@@ -10,9 +10,11 @@ import json
 import os
 import traceback
 import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from millrace._cut import NONE, Part, alone, cut
@@ -27,7 +29,7 @@ _READS_VALUES = {_aten._local_scalar_dense.default, _aten.is_nonzero.default, _a
 class _NoValues(TorchDispatchMode):
     """Refuses operators that read values: data-dependent control flow gives no fixed list of operators."""
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _READS_VALUES:
             inside = (os.path.dirname(torch.__file__), os.path.dirname(__file__))
             at = [f for f in traceback.extract_stack() if not f.filename.startswith(inside)]
@@ -37,7 +39,7 @@ class _NoValues(TorchDispatchMode):
 
 
 @contextlib.contextmanager
-def own_modes():
+def own_modes() -> Iterator[None]:
     """Without the caller's autocast, inference mode and default device."""
     if torch.get_default_dtype() != torch.float32:
         raise Error(f"PyTorch's default type is {str(torch.get_default_dtype()).removeprefix('torch.')}; networks learn in "
@@ -48,12 +50,12 @@ def own_modes():
 
 
 @contextlib.contextmanager
-def _differentiable():
+def _differentiable() -> Iterator[None]:
     """Disables the fast path of attention, which has no gradients, and the optimizer of TorchScript, whose plans stay."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.no_grad(), torch.jit.optimized_execution(False):
+        with torch.no_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
@@ -77,17 +79,19 @@ def _own_gradient(output: object) -> str | None:
 class _Function(nn.Module):
     """A part whose parameters and buffers are arguments, [..., names...]."""
 
+    held: tuple[fx.GraphModule, list[str], int]
+
     def __init__(self, part: Part, names: list[str]) -> None:
         super().__init__()
         object.__setattr__(self, "held", (part.graph, names, len(part.sources)))  # not registered as a child
 
-    def forward(self, *given):
+    def forward(self, *given: torch.Tensor) -> Any:
         graph, names, inputs = self.held
         places = []
         for name, value in zip(names, given[inputs:]):
             owner, _, key = name.rpartition(".")
             module = graph.get_submodule(owner)
-            table = module._parameters if key in module._parameters else module._buffers
+            table: dict[str, Any] = module._parameters if key in module._parameters else module._buffers
             places.append((table, key, table[key]))
             table[key] = value
         try:
@@ -182,7 +186,7 @@ def prepared(module: nn.Module) -> nn.Module:
     if isinstance(module, torch.jit.ScriptModule):
         raise Error(f"{kind} is TorchScript: pass the nn.Module that it was made from")
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+        if isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer)):
             raise Error(f"{name} has no shape yet: first call the module on a sample, as in module(torch.zeros(1, 3, 96, 128))")
         if tensor.is_meta:
             raise Error(f"{name} has no values: it is on the meta device; call module.to_empty(device=\"cpu\") and load weights")
@@ -191,7 +195,7 @@ def prepared(module: nn.Module) -> nn.Module:
     module = copy.deepcopy(module).cpu().eval()
     for child in module.modules():
         if getattr(child, "inplace", False) is True:
-            child.inplace = False
+            setattr(child, "inplace", False)
     return module
 
 
@@ -233,13 +237,13 @@ def _count_in_numbers(graph: torch.Graph) -> None:
     torch._C._jit_pass_inline(graph)
     numbers: dict[str, torch.Value] = {}  # of tensors
 
-    def operator(node):
+    def operator(node: Any) -> str | None:
         kind, given = node.kind(), [value.toIValue() for value in node.inputs()][2:]
         if kind == "aten::div" and given and given[0] in ("trunc", "floor"):
             return "aten::floordiv"  # sizes are not negative
         return _OF_SIZES.get(kind) if all(alpha == 1 for alpha in given) else None
 
-    def number(kind, node, inputs=()):
+    def number(kind: str, node: Any, inputs: Sequence[Any] = ()) -> Any:
         made = graph.create(kind, list(inputs), 1)
         made.output().setType(torch._C.IntType.get())
         made.insertBefore(node)
@@ -264,7 +268,7 @@ def _count_in_numbers(graph: torch.Graph) -> None:
 
 def _out_of_place(graph: torch.Graph) -> None:
     """Replaces `relu(x, inplace=True)` and `x += y`, since x may be a stage's input or saved. Keeps writes to views."""
-    def views(node):
+    def views(node: Any) -> bool:
         schema = torch._C.parse_schema(node.schema()) if node.schema() != "(no schema)" else None
         return schema is not None and not schema.is_mutable and any(one.alias_info for one in schema.returns)
 
@@ -285,7 +289,7 @@ def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> torc
     given = (*inputs, *(value.tensor for value in values))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fixed shapes are intended, and TorchScript is deprecated
-        traced = torch.jit.trace(_Function(part, [value.name for value in values]), given, check_trace=False)
+        traced: torch.jit.ScriptModule = torch.jit.trace(_Function(part, [value.name for value in values]), given, check_trace=False)
     _count_in_numbers(traced.graph)
     _out_of_place(traced.graph)
     arguments = list(traced.graph.inputs())[1 + len(inputs):]
@@ -323,7 +327,7 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
     if example.dim() != 4 or example.size(0) != 1:
         raise Error(f"an example must be one sample, [1,C,H,W], not {list(example.shape)}")
     try:
-        with _differentiable(), torch.enable_grad(), _NoValues():
+        with _differentiable(), torch.enable_grad(), _NoValues():  # type: ignore[no-untyped-call]
             output = module(example)
         if own := _own_gradient(output):
             raise Error(f"{own} is an autograd.Function, whose backward would be lost")
@@ -334,7 +338,8 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
         raise Error(f"{name} takes no sample {list(example.shape)}: {str(error).splitlines()[0]}{hint}") from error
     with _differentiable():
         parts = cut(module, example)
-        made, functions, owners = {-1: example}, [], {}
+        made, functions = {-1: example}, list[Function]()
+        owners: dict[int, Part] = {}
         for i, part in enumerate(parts):
             inputs = [made[source] for source in part.sources]
             values = _values(part, owners)

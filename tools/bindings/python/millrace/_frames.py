@@ -23,7 +23,7 @@ def _tensor(value: Any, what: str) -> torch.Tensor:
         if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
             array = array.astype(numpy.float32, copy=False)
         if array.dtype.kind in "biuf":
-            value = torch.from_numpy(numpy.require(array, array.dtype.newbyteorder("="), "CW"))
+            value = torch.from_numpy(numpy.require(array, array.dtype.newbyteorder("="), ("C", "W")))
         else:
             raise Error(f"{what}: is {array.dtype}; it must be float32, or uint8 (a picture)")
     if not isinstance(value, torch.Tensor):

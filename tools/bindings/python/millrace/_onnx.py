@@ -26,7 +26,7 @@ def widened(module: "torch.jit.ScriptModule") -> "torch.jit.ScriptModule":
         for value in node.inputs():
             made = value.node()
             if made.kind() == "prim::ListConstruct" and made.inputsSize() == 1:
-                made.addInput(made.inputsAt(0))
+                made.addInput(made.inputsAt(0))  # type: ignore[arg-type]
     return module
 
 
@@ -36,8 +36,9 @@ def main(net: str, out: str, *shape: str) -> int:
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
             warnings.simplefilter("ignore")  # the exporter's, about itself
-            torch.onnx.export(widened(torch.jit.load(net)), (torch.zeros(1, *map(int, shape)),), made, dynamo=False,
-                              opset_version=18, input_names=["frame"], output_names=["prediction"])
+            torch.onnx.export(widened(torch.jit.load(net)), (torch.zeros(1, *map(int, shape)),),
+                              made,  # type: ignore[arg-type]
+                              dynamo=False, opset_version=18, input_names=["frame"], output_names=["prediction"])
     except Exception as error:  # the exporter raises many kinds
         why = " ".join(str(error).split()).split(" [Caused by")[0].split(". Please feel free")[0]
         named = torch.onnx.errors.UnsupportedOperatorError

@@ -87,7 +87,8 @@ class Stream:
                  features: list[Any], classes: list[str] | None, *, live: bool = False, ahead: int = 32) -> None:
         self.run, self._shape, self.pairs = run, shape, pairs
         self._features, self._classes = features, classes  # their names
-        self._goal = tuple(run.prediction_shape())
+        channels, height, width = run.prediction_shape()
+        self._goal = channels, height, width
         self._output = output if output is not None and math.prod(output) == math.prod(self._goal) else list(self._goal)
         self._age = max(run.gradient_age(), default=0)
         self._times: collections.deque[tuple[int, float]] = collections.deque()
@@ -115,7 +116,8 @@ class Stream:
                 due = "an (input, target) pair" if self.pairs else "a frame without a target"
                 raise Error(f"frame {self._count}: {due} is due")
             with inside():
-                number = self.give(*item if self.pairs else (item,), segment=segment)
+                frame, target = item if self.pairs else (item, None)
+                number = self.give(frame, target, segment=segment)
             if number < 0:
                 return
 

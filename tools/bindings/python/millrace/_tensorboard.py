@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
@@ -17,7 +18,7 @@ def fail(why: str, code: int) -> int:
     return code
 
 
-def frames(lines: list[str]) -> Iterator[dict]:
+def frames(lines: list[str]) -> Iterator[dict[str, Any]]:
     """Skips lines that a crash cut off or that are still being written."""
     for text in lines:
         try:

@@ -13,7 +13,7 @@ from millrace._error import Error
 from millrace._export import export
 
 
-def _made_by(where: str):
+def _made_by(where: str) -> tuple[torch.nn.Module, torch.Tensor | None]:
     """Calls FILE.py:FUNCTION, which returns a module or (module, example)."""
     path, _, name = where.rpartition(":")
     if not path or not os.path.isfile(path):
@@ -63,3 +63,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+sys.modules[__name__] = export  # type: ignore[assignment]  # once imported, millrace.export is still the function

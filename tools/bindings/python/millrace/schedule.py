@@ -70,9 +70,9 @@ class Schedule(_millrace.Schedule):
                  fps: float = 0.0) -> Simulation:
         """Simulates it with costs in milliseconds, one for all stages or one per stage. `samples` 0: enough for a steady
         rate. `cores` 0: one per worker. `fps`: a live source's rate; 0: samples are always ready."""
-        listed = [[float(v)] if isinstance(v, (int, float)) else [float(x) for x in v]
-                  for v in (forward, backward, update)]
-        return Simulation(**self._simulate(samples, *listed, message_bytes, link_ms, bytes_per_ms, cores, fps))
+        ahead, back, change = ([float(v)] if isinstance(v, (int, float)) else [float(x) for x in v]
+                               for v in (forward, backward, update))
+        return Simulation(**self._simulate(samples, ahead, back, change, message_bytes, link_ms, bytes_per_ms, cores, fps))
 
     def __repr__(self) -> str:
         return f"<millrace.Schedule {self.name or 'of actions'}: {self.stages} stages on {self.workers} workers>"

@@ -376,7 +376,8 @@ class Trainer:
         state = {} if self._run is None else {name: torch.from_numpy(value) for name, value in self._run.weights()}
         if self._module is None:
             return state
-        whole, by_place = self._module.state_dict(), {}
+        whole = self._module.state_dict()
+        by_place: dict[tuple[int, tuple[int, ...]], torch.Tensor | None] = {}
         for name, value in whole.items():
             by_place.setdefault((value.data_ptr(), tuple(value.shape)), state.get(name))
         found = {}
