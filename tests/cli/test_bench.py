@@ -56,26 +56,15 @@ class Bench(program.CliTest):
         shown, captured = arm["shown_to_prediction_ms"], arm["capture_to_prediction_ms"]
         self.assertGreater(shown["p50"], captured["p50"])
 
-    def test_pipeline(self):
-        results, _ = self.results("pipeline", "--stages", "1")
-        self.assert_positive(results, "monitor_ns")
-        other = (self.folder / "pipeline.json").rename(self.folder / "other.json")
-        _, told = self.results("pipeline", "--stages", "1", "--compare", other, parts=("step/bare",),
-                               positive=("bare_loop_ms", "step_over_bare"))
-        self.assertIn("step_ms", told.partition("ratios to")[2])
-
     def test_partime(self):
         results, _ = self.results("partime", "--networks", "basic", "--sizes", "16,24", "--stages", "3", parts=(
-            "Shallow networks", "**Predicted**", "partime-basic.png", "Which camera", "eager: measured ms"))
+            "**Predicted**", "(partime.png)", "eager: measured ms"))
         self.assertEqual({(arm["size"], arm["stages"], arm["capture"]) for arm in results["arms"]},
                          set(itertools.product((16, 24), (1, 2, 3), ("graph", "eager"))))
         for arm in results["arms"]:
             self.assertEqual("measured" in arm, arm["stages"] <= results["cores"], arm["arm"])
             for kind in {"predicted", "measured"} & arm.keys():
                 self.assert_positive(arm[kind], "step_ms", "T_ms", "slowest_ms", "K")
-        said = {row["statement"]: row["answer"] for row in results["statements"]}
-        self.assertEqual((len(said), said["The deeper, the more linear"]), (5, "-"), "that network was not run")
-        self.assertEqual({camera["fps"] for camera in results["cameras"]}, {10, 25, 30, 60})
 
     @unittest.skipUnless(shutil.which("mpirun"), "no MPI")
     def test_ranks(self):
@@ -181,4 +170,4 @@ class Bench(program.CliTest):
         self.assert_each_refused((("bench", *words), part) for part, *words in (
             ("framerate", "framrate"), ("--sizes", "framerate", "--sizes", "0"), ("basic", "framerate", "--networks", "basics"),
             ("framerate", "partime", "--networks", "resnet18"), ("partme", "streams", "--arms", "partme"),
-            ("--compare", "pipeline", "--compare", "/nonexistent")))
+            ("--compare", "ingest", "--compare", "/nonexistent")))

@@ -10,6 +10,7 @@ import events
 import frames
 import labels
 import pages
+import peers
 import plots
 import ranks
 import replay
@@ -26,7 +27,7 @@ SUITES = {
     "ingest": (frames.ingest, "from a decoded frame to a sample, and from thread to thread"),
     "labels": (labels.labels, "whether what is taught stays learned, by kind of replay"),
     "partime": (steps.partime, "the PARTIME paper's experiments, measured and predicted"),
-    "pipeline": (steps.pipeline, "the engine's own cost"),
+    "peers": (peers.peers, "what the same stream gives here, with PyTorch's loop, River, MOG2 and a PaDiM-like rule"),
     "prediction": (steps.prediction, "the simulator's prediction against the clock"),
     "ranks": (ranks.ranks, "several processes over MPI, beside one and beside PyTorch"),
     "replay": (replay.replay, "learning again from kept samples, on scenes that come back"),
@@ -77,13 +78,13 @@ def parser():
     add("--sizes", type=sizes, default=[], help="pixels a side, as 32,64; unset: the suite's own")
     add("--stages", type=number(int, 0, 19), default=0,
         help="1 to this many stages (prediction: workers); 0: the suite's own")
-    add("--rounds", type=number(int, 1, 1000), default=5, help="how often the arms take turns; events: trials a kind (5)")
+    add("--rounds", type=number(int, 1, 1000), default=5, help="how often the arms take turns; events, peers: trials a kind (5)")
     add("--seconds", type=number(float, 0.01, 3600), default=0.5, help="length of an arm's turn (0.5)")
     add("--quick", action="store_true",
-        help="events, labels, partime, ranks, seeds, streams: a small part of it; prediction: disturbed turns are not taken again")
+        help="events, labels, partime, peers, ranks, seeds, streams: a small part of it; prediction: disturbed turns are not taken again")
     add("--captures", type=one_of("graph", "eager"), default=[], help="framerate, partime: graph, eager; unset: auto, both")
-    add("--pytorch", default="", help="framerate, ranks, streams: a Python with torch, to train the same networks beside")
-    add("--memory-format", choices=["contiguous", "channels_last"], default="contiguous", help="framerate, pipeline")
+    add("--pytorch", default="", help="framerate, peers, ranks, streams: a Python with torch, to train the same networks beside")
+    add("--memory-format", choices=["contiguous", "channels_last"], default="contiguous", help="framerate")
     add("--frames", type=number(int, 0, 100000), default=0,
         help="streams: learned from of each (0: 480); replay: of the stream (0: 800)")
     add("--streams", type=one_of(*streams.STREAMS), default=[], help="streams: which of " + ", ".join(streams.STREAMS))

@@ -35,7 +35,7 @@ ARMS = ["Millrace", "loss alone", "longest stay", "MOG2, share", "MOG2, blob", "
 
 def opencv():
     if importlib.util.find_spec("cv2") is None:
-        raise Failure("bench events needs OpenCV: pip install opencv-python-headless", 2)
+        raise Failure("bench events and peers need OpenCV: pip install opencv-python-headless", 2)
     import cv2
     return cv2
 
@@ -191,16 +191,25 @@ class LongestStay:
         return begun
 
 
+def seen(path):
+    """The video's pictures as all rivals see them, [96,128,3]."""
+    video = opencv().VideoCapture(str(path))
+    while (read := video.read())[0]:
+        yield opencv().resize(read[1], (WIDTH // SCALE, HEIGHT // SCALE), interpolation=opencv().INTER_AREA)
+
+
+def mog2():
+    return opencv().createBackgroundSubtractorMOG2(history=500, detectShadows=False)
+
+
 def rivals(path):
     """Each arm's alarms."""
-    cv2 = opencv()
-    video, mog, last = cv2.VideoCapture(str(path)), cv2.createBackgroundSubtractorMOG2(history=500, detectShadows=False), None
+    mog, last = mog2(), None
     found, stay, stays = {arm: [] for arm in ARMS[3:]}, LongestStay(), []
-    while (read := video.read())[0]:
-        frame = cv2.resize(read[1], (WIDTH // SCALE, HEIGHT // SCALE), interpolation=cv2.INTER_AREA)
+    for frame in seen(path):
         stays += [(len(found["MOG2, share"]), centre) for centre in stay.see(frame)]
         mask = mog.apply(frame)
-        _, _, blobs, centres = cv2.connectedComponentsWithStats(mask, connectivity=8)
+        _, _, blobs, centres = opencv().connectedComponentsWithStats(mask, connectivity=8)
         largest = 1 + int(blobs[1:, 4].argmax()) if len(blobs) > 1 else 0
         change = float(numpy.abs(frame.astype(int) - frame if last is None else frame.astype(int) - last).mean())
         found["MOG2, share"].append(((mask > 0).mean(), None))
@@ -221,10 +230,10 @@ def alarms(figures, limit):
     return raised
 
 
-def limit_of(figures):
-    """From the stream's beginning, without the first 100 frames: whichever is higher."""
-    seen = [float(figure) for figure, _ in figures[100:LEARNED]]
-    return max(statistics.fmean(seen) + 6 * statistics.pstdev(seen), 1.5 * max(seen))
+def limit_of(figures, begin=100):
+    """From the stream's beginning, without the first frames: whichever is higher."""
+    usual = [float(figure) for figure, _ in figures[begin:LEARNED]]
+    return max(statistics.fmean(usual) + 6 * statistics.pstdev(usual), 1.5 * max(usual))
 
 
 def loss_alarms(log):
@@ -242,6 +251,7 @@ def loss_alarms(log):
 
 
 def ours(machine, path, count):
+    """The report, our alarms, and those by the loss alone."""
     report, log = machine.run({"source.uri": path.as_uri()}, count, log=True)
     events = []
     for event in report["novelty"]["latest"]:
@@ -250,7 +260,7 @@ def ours(machine, path, count):
             (x, y, width, height), (across, down) = event["box"], event["size"]
             place = ((x + width / 2) * 128 / across, (y + height / 2) * 96 / down)
         events.append((event["frame"] + MINIMUM - 1, place, event["reason"]))
-    return events, loss_alarms(log)
+    return report, events, loss_alarms(log)
 
 
 def judged(scene, found):
@@ -277,7 +287,7 @@ def stream(machine, kind, place, trial, encoder, count, folder, keep):
         part = path.with_stem("part")
         write(scene, count, encoder, part)
         part.rename(path)
-    events, losses = ours(machine, path, count)
+    _, events, losses = ours(machine, path, count)
     found = {"Millrace": events, "loss alone": losses, **rivals(path)}
     if not keep:
         path.unlink()
@@ -301,10 +311,10 @@ def caused(found, arms):
             yield event
 
 
-def summed(arms, kind, place):
+def summed(arms, kind, place, names=ARMS):
     """A row of the page: each arm's recall and median delay, and its events at a place."""
     row = {"what": kind, "place": place}
-    for arm in ARMS:
+    for arm in names:
         mine = [each for each in arms if (each["arm"], each["kind"], each["place"]) == (arm, kind, place)]
         if kind in SILENT:
             raised = [sum(each["raised"] > 0 for each in mine), sum(any(caused(each, arms)) for each in mine)]

@@ -71,21 +71,21 @@ def nearest_mean(frames, truths, classes, seen):
     return float((((thumbs[seen:, None] - means) ** 2).sum(2).argmin(1) == truths[seen:]).mean())
 
 
-def turn(machine, clips, kind, how, seed, folder):
+def turn(machine, clips, kind, how, seed, folder, arms=None):
     """By arm: accuracy in the turns to be judged, and what it cost."""
     chance = numpy.random.default_rng(seed)
     frames, truths, classes = pictures(clips, kind, chance)
     seen = 2 * classes * TURN
     taught = write(folder / "taught", frames[:seen], truths[:seen], TAUGHT[how], chance)
-    judged = write(folder / "judged", frames[seen:], truths[seen:], 0, chance)
+    tested = write(folder / "tested", frames[seen:], truths[seen:], 0, chance)
     found = {"nearest class mean": {"accuracy": nearest_mean(frames, truths, classes, seen)}}
-    for arm, settings in ARMS.items():
+    for arm, settings in (arms or ARMS).items():
         weights, report = folder / "weights.safetensors", folder / "report.json"
         learned = machine.run({**taught, "task.kind": "label", "task.loss": "cross-entropy", "model.preset": "layers",
                                "model.layer": LAYERS.format(classes), "model.seed": seed, "pipeline.schedule": "pb",
                                "output.weights": weights, **settings}, seen)
-        call(machine.millrace, "evaluate", weights, judged["source.uri"], "--report", report, "--set", f"source.fps={FPS}.0",
-             "--set", f"task.labels={judged['task.labels']}")
+        call(machine.millrace, "evaluate", weights, tested["source.uri"], "--report", report, "--set", f"source.fps={FPS}.0",
+             "--set", f"task.labels={tested['task.labels']}")
         found[arm] = {"accuracy": json.loads(report.read_text())["accuracy"]["mean"],
                       "remembered_bytes": learned.get("replay", {}).get("bytes", 0),
                       "ms_a_frame": 1e3 * learned["run"]["duration_s"] / seen}

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from events import ARMS as EVENT_ARMS
-from partime_answers import lookup
 from ranks import AGAINST
 
 WORDS = Path(__file__).resolve().parent / "words"
@@ -199,13 +198,11 @@ def ingest(results):
 # --- partime ---
 
 def partime(results):
-    arms, figure = results["arms"], lookup(results["arms"])
-    cameras = {}
-    for row in results["cameras"]:
-        cameras.setdefault((row["network"], row["stages"], row["kind"]), {})[row["fps"]] = row["size"]
+    arms = results["arms"]
+    known = {(arm["network"], arm["size"], arm["stages"], arm["capture"]): arm for arm in arms}
 
     def of(capture, kind, name):
-        return lambda row: figure(*row, capture, kind, name)
+        return lambda row: at(kind, name)(known.get((*row, capture)))
 
     def columns(capture, first):
         return [(first + "measured ms", of(capture, "measured", "step_ms"), ".3f"),
@@ -213,33 +210,36 @@ def partime(results):
                 ("K predicted", of(capture, "predicted", "K"), ".2f")]
 
     def T_over_N(row):
-        T = figure(*row, "graph", "predicted", "T_ms")
+        T = of("graph", "predicted", "T_ms")(row)
         return T and T / row[2]
 
     text = ""
     for network, title in PARTIME_NETWORKS.items():
         sizes = sorted({arm["size"] for arm in arms if arm["network"] == network})
         if sizes:
-            text += f"\n## {title}\n\n![K over resolution](partime-{network}.png)\n"
+            text += f"\n## {title}\n\n![K over resolution](partime{'-' + network if network != 'basic' else ''}.png)\n"
         for size in sizes:
             rows = sorted({(network, size, arm["stages"]) for arm in arms if (arm["network"], arm["size"]) == (network, size)})
             text += f"\n{size} px\n\n" + table(
                 [("N", lambda row: row[2]), *columns("graph", "recorded: "), ("T ms", of("graph", "predicted", "T_ms"), ".3f"),
                  ("T/N", T_over_N, ".3f"), *columns("eager", "eager: ")], rows)
-    return filled("partime", results, by_network=text,
-                  answers=table([("statement", "statement"), ("here", lambda row: f"**{row['answer']}**"),
-                                 ("figure", "figure")], results["statements"]),
-                  by_rate=table([("network", lambda row: row[0][0]), ("stages", lambda row: row[0][1]),
-                                 ("", lambda row: row[0][2]),
-                                 *((f"{fps} fps", lambda row, fps=fps: row[1][fps] or "less", ".0f")
-                                   for fps in (10, 25, 30, 60))], cameras.items())) + made_by(results)
+    return filled("partime", results, by_network=text) + made_by(results)
 
 
-def pipeline(results):
-    return filled("pipeline", results, arms=table(
-        [("", "arm"), ("step ms", "step_ms", ".3f"), ("speed-up", "speedup", ".2f"),
-         ("hand-off %", "engine_share_percent", ".3f"), ("monitor %", "monitor_share_percent", ".4f"),
-         ("bare ms", "bare_loop_ms", ".3f"), ("step/bare", "step_over_bare", ".4f")], results["arms"])) + made_by(results)
+def peers(results):
+    def percent(key):
+        return lambda row: row[key] if row[key] is None else 100 * row[key]
+
+    def by_arm(rows, pattern=""):
+        return [(row["arm"], row["arm"], pattern) for row in results["rows"] if row["arm"] in rows[0]]
+
+    columns = [("", "arm"), ("learned, street", "street_times", ".2f"), ("yard", "yard_times", ".2f"),
+               ("found, street, %", percent("street_found"), ".0f"), ("yard, %", percent("yard_found"), ".0f"),
+               ("false in 10 min", "false", ".1f"), ("labels, %", percent("accuracy"), ".1f"), ("ms a frame", "ms", ".1f"),
+               ("of a core", "core_ms", ".1f"), ("memory, MB", lambda row: row["peak_bytes"] and row["peak_bytes"] / 1e6, ".0f")]
+    return filled("peers", results, planted=", ".join(f"`{kind}`" for kind in results["kinds"]), table=table(columns, results["rows"]),
+                  by_event=table([("", "what"), ("in the", "place"), *by_arm(results["found"])], results["found"]),
+                  by_label=table([("", "what"), *by_arm(results["labels"], ".3f")], results["labels"])) + made_by(results)
 
 
 def prediction(results):
@@ -362,7 +362,7 @@ def tables(results):
     return filled("tables", results, rows=comparisons(results["arms"]))
 
 
-PAGES = {"camera": camera, "events": events, "framerate": framerate, "gpu": gpu, "ingest": ingest, "labels": labels, "partime": partime, "pipeline": pipeline,
+PAGES = {"camera": camera, "events": events, "framerate": framerate, "gpu": gpu, "ingest": ingest, "labels": labels, "partime": partime, "peers": peers,
          "prediction": prediction, "ranks": ranks, "replay": replay, "seeds": seeds, "streams": streams, "tables": tables}
 
 

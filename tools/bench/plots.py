@@ -74,12 +74,6 @@ def gpu(axes, results):
                                                       for row in steps if row["over_best"]])
 
 
-def partime_cameras(axes, results):
-    rows = [(f"{row['fps']} fps", f"{row['network']} x{row['stages']}" + (" pred." if row["kind"] == "predicted" else ""),
-             row["size"]) for row in results["cameras"]]
-    bars(axes, "The largest square picture that is learned from in real time, by frame rate", "pixels a side", rows)
-
-
 def partime_network(network):
     def draw(axes, results):
         rows = [(f"N = {arm['stages']}, {kind}", arm["size"], arm[kind]["K"])
@@ -88,6 +82,19 @@ def partime_network(network):
                 for kind in ("measured", "predicted") if kind in arm]
         lines(axes, f"Speed-up K, {pages.PARTIME_NETWORKS[network]}, recorded steps", "pixels a side", "K", rows)
     return draw
+
+
+def peers(axes, results):
+    """Each figure as a share of the best arm's."""
+    rows = []
+    for figure, key, least in (("learned, street", "street_times", False), ("learned, yard", "yard_times", False),
+                               ("found, street", "street_found", False), ("found, yard", "yard_found", False),
+                               ("labels", "accuracy", False), ("speed", "ms", True), ("little memory", "peak_bytes", True)):
+        values = {row["arm"]: row[key] for row in results["rows"] if row[key]}
+        best = (min if least else max)(values.values())
+        rows += [(row["arm"], figure, (best / value if least else value / best) if (value := values.get(row["arm"])) else 0)
+                 for row in results["rows"]]
+    bars(axes, "The same stream: each figure, as a share of the best one's", "1: the best", rows)
 
 
 def prediction(axes, results):
@@ -133,9 +140,9 @@ def streams_by_stages(name):
 
 
 # Per suite: {appendix to the file's stem: plot function}.
-PLOTS = {"framerate": {"": framerate}, "gpu": {"": gpu}, "prediction": {"": prediction}, "replay": {"": replay},
+PLOTS = {"framerate": {"": framerate}, "gpu": {"": gpu}, "peers": {"": peers}, "prediction": {"": prediction}, "replay": {"": replay},
          "seeds": {"": seeds_bubbles},
-         "partime": {"": partime_cameras, **{f"-{network}": partime_network(network) for network in pages.PARTIME_NETWORKS}},
+         "partime": {"" if network == "basic" else f"-{network}": partime_network(network) for network in pages.PARTIME_NETWORKS},
          "streams": {"": streams_by_stages("street"),
                      **{f"-{name}": streams_by_stages(name) for name in ("shapes", "turns", "drift")}}}
 

@@ -1,10 +1,11 @@
-"""PyTorch's side of `millrace bench streams`: the plain loop, frame by frame.
+"""PyTorch's side of `millrace bench streams` and `peers`: the plain loop, frame by frame.
 
 Reads jobs from standard input, one line of JSON each. Answers with the figures of a report for the frames it trained on
-and for those after them, and with the bytes of weights, gradients, state and saved activations. With `every` = k it
-predicts each frame and trains on every k-th, as on a stream that is k times too fast.
+and for those after them, with the bytes of weights, gradients, state and saved activations, and with what it cost. With
+`every` = k it predicts each frame and trains on every k-th, as on a stream that is k times too fast.
 """
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional
+
+from measuring import Costs
 
 
 class Residual(nn.Conv2d):
@@ -40,7 +43,8 @@ def network(layers, channels, weights):
     for layer in layers:
         if layer["type"] in ("conv", "residual"):
             kernel, out = layer["kernel"], layer.get("out", channels)
-            modules.append((Residual if layer["type"] == "residual" else nn.Conv2d)(channels, out, kernel, padding=kernel // 2))
+            kind = Residual if layer["type"] == "residual" else nn.Conv2d
+            modules.append(kind(channels, out, kernel, layer.get("stride", 1), padding=kernel // 2))
             channels = out
         else:
             modules.append(MODULES[layer["type"]](layer))
@@ -56,9 +60,16 @@ def picture(path):
     return torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(1, height, width, 3).permute(0, 3, 1, 2).float() / 255
 
 
+def pictures(path):
+    """Of a folder's PPMs, or of a video."""
+    if path.is_dir():
+        return map(picture, sorted(path.glob("**/*.ppm")))
+    from events import seen
+    return (torch.from_numpy(frame).permute(2, 0, 1)[None].float() / 255 for frame in seen(path))
+
+
 def learn(job):
-    frames = [picture(path) for path in sorted(Path(job["folder"]).glob("*.ppm"))]
-    classes = job["classes"]
+    stream, classes = pictures(Path(job["path"])), job["classes"]
     net = network(job["layers"], 3 if classes else 6, load_file(job["weights"]))
     optimizer = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop, "sgd": torch.optim.SGD}[job["optimizer"]](
         net.parameters(), lr=job["lr"])
@@ -70,17 +81,19 @@ def learn(job):
             saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
+    costs = Costs()
+    before = now = next(stream)
     for n in range(job["count"]):
-        learns = n < job["learn"] and n % job["every"] == 0
-        with torch.set_grad_enabled(learns), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        learns, coming = n < job["learn"] and n % job["every"] == 0, next(stream, None)
+        watched = contextlib.nullcontext() if n else torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+        with torch.set_grad_enabled(learns), watched:
             if classes:
-                scores = net(frames[n])
+                scores = net(now)
                 loss = functional.cross_entropy(scores, torch.tensor([classes[n]]))
                 beside.append(float(scores.argmax() == classes[n]))
             else:
-                output = frames[n] + net(torch.cat([frames[max(n - 1, 0)], frames[n]], 1))
-                loss = functional.mse_loss(output, frames[n + 1])
-                beside.append(functional.mse_loss(frames[n], frames[n + 1]).item())
+                loss = functional.mse_loss(now + net(torch.cat([before, now], 1)), coming)
+                beside.append(functional.mse_loss(now, coming).item())
         losses.append(loss.item())
         if learns:
             optimizer.zero_grad()
@@ -90,14 +103,17 @@ def learn(job):
         if n == 0:
             memory = sum(saved.values()) + sum(2 * p.nbytes for p in net.parameters()) + sum(
                 value.nbytes for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value))
+        before, now = now, coming
+    costs = costs.of(job["count"])
 
-    def report(end):
-        parts = {"mean": slice(0, end), "recent": slice(max(end - 100, 0), end)}
+    def report(begin, end):
+        parts = {"mean": slice(begin, end), "recent": slice(max(end - 100, 0), end)}
         loss, other = ({key: sum(values[part]) / len(values[part]) for key, part in parts.items()}
                        for values in (losses, beside))
         return {"loss": loss, "accuracy": other} if classes else {"loss": {**loss, "last_frame": other}}
 
-    return {"learned": report(job["learn"]), "after": report(job["count"]), "memory_bytes": memory}
+    after = {"after": report(job["learn"], job["count"])} if job["learn"] < job["count"] else {}
+    return {"learned": report(0, job["learn"]), **after, "memory_bytes": memory, **costs}
 
 
 def main():

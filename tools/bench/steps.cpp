@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "capture/program/kernels/kernels.h"
-#include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
 #include "engine/plan/cost_model.h"
 #include "engine/schedule/launch_groups.h"
@@ -213,20 +212,6 @@ const Question kEqualStagesBubble("equal_stages_bubble", [](const Json& question
   return 1 - work / (double(schedule.workers.size()) * simulate(schedule, input).period_ms);
 });
 
-/// {"arm", "seconds"}: a one-stage step called in a loop, without links, monitor or threads.
-const Question kBareLoop("bare_loop", [](const Json& question) -> Json {
-  const engine::TrainerOptions& arm = arm_of(question);
-  engine::pin_this_thread(0);
-  std::vector<stages::Stage> stage =
-      engine::build_stages(arm, engine::make_schedule("partime", {.stages = 1}));
-  const at::Tensor frame = at::rand({1, 3, arm.sample.height, arm.sample.width});
-  return median_ms(question.at("seconds"), 8, [&](int) {
-    stages::Activations kept = stage[0].forward({frame}, frame);
-    stage[0].backward(kept, {});
-    stage[0].update({.count = 1}, 1.0);
-  });
-});
-
 /// {"arm"}: floating-point operations of a step's multiply-adds.
 const Question kFlops("flops", [](const Json& question) -> Json {
   engine::TrainerOptions options = arm_of(question);
@@ -235,24 +220,6 @@ const Question kFlops("flops", [](const Json& question) -> Json {
   for (const auto& operation : engine::operations_of(engine::predict_stages(options)))
     sum += operation.flops;
   return sum;
-});
-
-/// {}: the monitor's cost per step in nanoseconds, with a middle stage's number of calls.
-const Question kMonitor("monitor", [](const Json&) -> Json {
-  constexpr int kSteps = 20000;
-  engine::Monitor monitor({1}, 30.0);
-  engine::StageMeter& meter = monitor.meter(0);
-  const Clock::time_point start = Clock::now();
-  for (int i = 0; i < kSteps; ++i) {
-    meter.begin(Clock::now());
-    for (int lap = 0; lap < 6; ++lap) {
-      meter.lap(lap % 2 ? engine::StageMeter::Part::compute : engine::StageMeter::Part::handoff,
-                Clock::now());
-    }
-    meter.updated(i);
-    monitor.predicted(start, Clock::now());
-  }
-  return milliseconds(Clock::now() - start) * 1e6 / kSteps;
 });
 
 /// {}: FLOP/s of one core's multiply-adds on registers.

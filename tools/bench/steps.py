@@ -1,8 +1,7 @@
-"""`millrace bench framerate`, `pipeline`, `prediction` and `partime`: the duration of a pipeline's steps."""
+"""`millrace bench framerate`, `prediction` and `partime`: the duration of a pipeline's steps."""
 
 import sys
 
-import partime_answers
 from measuring import HERE, NETWORKS, Asked, OtherLoad, in_turns, median, median_ratio, medians, one_by_one
 
 SLIDES = [name for name in NETWORKS if name != "resnet18"]
@@ -87,38 +86,6 @@ def beside_pytorch(machine, network, size, capture, ours, peers, peak):
             "over_limit": step / limit, "one_stage_over_limit": over_peak}
 
 
-# --- pipeline ---
-
-def pipeline(machine, options):
-    most = options.stages or machine.cores
-    arms = [{"network": "basic", "size": size, "stages": n, "capture": "eager",  # like the bare loop
-             "channels_last": options.memory_format == "channels_last"}
-            for size in options.sizes or [32, 64] for n in range(1, most + 1)]
-
-    def turn(arm, _):
-        figures = machine.turn(arm=arm, seconds=options.seconds)
-        if arm["stages"] == 1:
-            figures["bare_loop_ms"] = machine.bare_loop(arm=arm, seconds=options.seconds)
-        return figures
-
-    taken = in_turns(arms, options.rounds, turn)
-    monitor = median([machine.monitor() for _ in range(options.rounds)])
-    results = {"memory_format": options.memory_format, "monitor_ns": monitor, "arms": [], "threads": most}
-    for arm, figures in zip(arms, taken):
-        step = median(figures["step_ms"])
-        if arm["stages"] == 1:
-            alone = step
-        row = {"arm": f"basic {arm['size']} x{arm['stages']}", "size": arm["size"], "stages": arm["stages"],
-               "cut": machine.describe(arm=arm)["cut"], "step_ms": step, "speedup": alone / step,
-               "engine_share_percent": median(figures["handoff_percent"]),
-               "monitor_share_percent": 100e-6 * monitor / step}
-        if "bare_loop_ms" in figures:
-            row |= {"bare_loop_ms": median(figures["bare_loop_ms"]),
-                    "step_over_bare": median_ratio(figures["step_ms"], figures["bare_loop_ms"])}
-        results["arms"].append(row)
-    return results
-
-
 # --- prediction ---
 
 def cut_once(machine, arms):
@@ -198,5 +165,4 @@ def partime(machine, options):
                     row[kind]["K"] = alone.setdefault(kind, row[kind]["step_ms"]) / row[kind]["step_ms"]
             arms.append(row)
     return {"seconds": seconds, "cores": machine.cores, "arms": arms, "others_cores": others.cores(),
-            "statements": partime_answers.statements(arms), "cameras": partime_answers.cameras(arms, machine.cores),
             "threads": machine.cores}

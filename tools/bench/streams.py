@@ -147,7 +147,7 @@ class Learner:
     def learn(self, launcher, other, stream, arm, rate):
         """A run's report and weights; for PyTorch also the results after training."""
         if arm["group"] == "PyTorch":
-            job = {"folder": str(stream.folder), "weights": str(stream.start), "layers": stream.layers,
+            job = {"path": str(stream.folder), "weights": str(stream.start), "layers": stream.layers,
                    "classes": stream.classes, "learn": stream.frames, "count": stream.frames + HELD,
                    "optimizer": arm["optimizer"], "lr": rate, "every": arm["every"], "warmup": warmup(stream.labels, arm["every"])}
             return other.ask(**job)
