@@ -59,20 +59,8 @@ def camera(results):
 
 PARTIME_NETWORKS = {"basic": "basic: 10 layers, 16 features, kernel 5", "layers": "layers x3: 30 layers",
                     "features": "features x3: 48 features", "kernel": "kernel x3: kernel 15"}
-# Each network's target, as a multiple of PyTorch's best.
-GOALS = {("basic", 16): 12, ("basic", 32): 7, ("basic", 64): 4.5, ("basic", 128): 3.8, ("layers", 32): 7,
-         ("features", 32): 5, ("kernel", 32): 25, ("resnet18", 64): 4}
-
-
 def step_text(ms):
     return "" if ms is None else f"{ms:.3f}" if ms < 10 else f"{ms:.1f}"
-
-
-def verdict(row):
-    goal = GOALS.get((row["network"], row["size"]))
-    if goal is None:
-        return ""
-    return "reached" if row["over_pytorch"] >= goal else "missed"
 
 
 def framerate(results):
@@ -89,8 +77,7 @@ def framerate(results):
     beside = "pytorch" in results and filled("framerate-pytorch", results, rows=table(
         [named, ("ours, ms", lambda row: step_text(row["step_ms"])),
          ("PyTorch's best, ms", lambda row: f"{step_text(row['pytorch_ms'])} ({row['pytorch_best']})"),
-         ("over PyTorch", "over_pytorch", ".1f"), ("goal", lambda row: GOALS.get((row["network"], row["size"])), "g"),
-         ("", verdict), ("over the direct limit", "over_limit", ".2f"),
+         ("over PyTorch", "over_pytorch", ".1f"), ("over the direct limit", "over_limit", ".2f"),
          ("one stage over one core's", "one_stage_over_limit", ".2f")],
         [row for row in results["pytorch"] if row["capture"] != "eager"]))
     return filled("framerate", results, most=most, pytorch=beside or "", stages=table(
@@ -308,8 +295,6 @@ def seeds(results):
                + comparisons(results.get("planner", [])))
     return filled(
         "seeds", results, planned=planned if "planner" in results else "",
-        claimed=table([("", "seed"), *((name, name) for name in ("claim", "published", "predicted", "measured"))],
-                      results["claims"]),
         bubbles=table([("schedule", "arm"), ("formula", at("bubble", "formula"), ".3f"),
                        ("simulated, equal stages", at("bubble", "equal_stages"), ".3f"),
                        ("measured", at("bubble", "measured"), ".3f")], [arm for arm in results["arms"] if "bubble" in arm]),
@@ -363,7 +348,8 @@ def tables(results):
 
 
 PAGES = {"camera": camera, "events": events, "framerate": framerate, "gpu": gpu, "ingest": ingest, "labels": labels, "partime": partime, "peers": peers,
-         "prediction": prediction, "ranks": ranks, "replay": replay, "seeds": seeds, "streams": streams, "tables": tables}
+         "prediction": prediction, "ranks": ranks, "replay": replay, "seeds": seeds, "streams": streams,
+         "tables": tables}
 
 
 def page(results):

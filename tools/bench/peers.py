@@ -18,120 +18,109 @@ from measuring import HERE, Asked, OtherLoad, median, one_by_one
 
 KINDS = ["obj8", "removed", "walker", "lightsoff", "frozen"]
 LATE = 20  # frames after which a label is clicked: "2 s late"
-FITTED = {"PaDiM-like": events.JUDGED}  # frames that it learns from; its limit comes from the next ones
-LOOP, LAZY = "PyTorch's loop", "laziest answer"
+OURS, LOOP, LAZY = "Millrace", "PyTorch's loop", "laziest answer"
+COSTS = "ms", "core_ms", "peak_bytes"
 # The default network for the next frame, and the one that bench labels teaches.
 NEXT = [{"type": "conv", "out": 32, "kernel": 3}, {"type": "relu"}, *[{"type": "residual", "kernel": 3}] * 2,
         {"type": "conv", "out": 3, "kernel": 3}, {"type": "multiply", "slope": 0.25}]
-LABEL = [*[{"type": "conv", "out": 16, "kernel": 3, "stride": 2}, {"type": "relu"}] * 2, {"type": "flatten"}]
+LABEL = [*[{"type": "conv", "out": 16, "kernel": 3, "stride": 2}, {"type": "relu"}] * 2, {"type": "flatten"},
+         {"type": "linear", "in": 16 * 24 * 32}]
+ADAM = {"optimizer": "adam", "lr": 1e-3, "every": 1}
 
 
-def rivals_here(python):
-    rivals = {LOOP: Asked(python, HERE / "pytorch_stream.py"), "MOG2": Asked(python, HERE / "peer.py", "MOG2"),
-              "PaDiM-like": Asked(python, HERE / "peer.py", "PaDiM-like")}
-    if importlib.util.find_spec("river"):
-        return {**rivals, "River": Asked(python, HERE / "peer.py", "River")}
-    print("River is left out: pip install river", file=sys.stderr)
-    return rivals
-
-
-def pytorch(machine, settings, folder, **job):
-    """A job for pytorch_stream.py, from the weights that the program starts with."""
-    start = folder / "start.safetensors"
-    machine.run({**settings, "optimizer.lr": 0, "output.weights": start}, 1)
-    return {"weights": str(start), "optimizer": "adam", "lr": 1e-3, "every": 1, **job}
-
-
-def ours(machine, path, frames):
+def ours(machine, path):
     """Alarms, and what it learned and cost, as a rival answers."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    report, alarms, _ = events.ours(machine, path, frames)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    work = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return alarms, {"learned": report, "ms": 1e3 * report["run"]["duration_s"] / frames, "core_ms": 1e3 * work / frames,
-                    "peak_bytes": report["process"]["peak_bytes"]}
+    begin = resource.getrusage(resource.RUSAGE_CHILDREN)
+    report, alarms, _ = events.ours(machine, path, events.FRAMES)
+    end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    costs = report["run"]["duration_s"], end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
+    return alarms, {"learned": report, "peak_bytes": report["process"]["peak_bytes"],
+                    **{name: 1e3 * seconds / events.FRAMES for name, seconds in zip(COSTS, costs)}}
 
 
 def watched(machine, rivals, kind, place, trial, folder):
     """A row an arm: what it learned of a stream, found in it, and cost."""
-    scene, path, frames = events.Scene(kind, place, trial), folder / "stream.mp4", events.FRAMES
-    events.write(scene, frames, "crf 23", path)
-    found = {"Millrace": ours(machine, path, frames)}
-    for arm, rival in rivals.items():
-        if arm != LOOP:
-            answer = rival.ask(path=str(path))
-            found[arm] = events.alarms(answer["figures"], events.limit_of(answer["figures"], FITTED.get(arm, 100))), answer
-        elif kind == "none":
-            job = pytorch(machine, {"source.uri": path.as_uri()}, folder, layers=NEXT, warmup=50)
-            found[arm] = None, rival.ask(path=str(path), classes=None, learn=frames - 1, count=frames - 1, **job)
-    path.unlink()
+    scene, path, start = events.Scene(kind, place, trial), folder / "stream.mp4", folder / "start.safetensors"
+    events.write(scene, events.FRAMES, "crf 23", path)
+    found = {OURS: ours(machine, path)}
+    if kind == "none":
+        machine.run({"source.uri": path.as_uri(), "optimizer.lr": 0, "output.weights": start}, 1)
+        learn = {"learn": events.FRAMES - 1, "count": events.FRAMES - 1, "warmup": 50}
+        found[LOOP] = None, rivals[LOOP].ask(path=str(path), weights=str(start), layers=NEXT, classes=None, **ADAM, **learn)
+    for arm in rivals.keys() - {LOOP}:
+        answer = rivals[arm].ask(path=str(path))
+        limit = events.limit_of(answer["figures"], events.JUDGED if arm == "PaDiM-like" else 100)
+        found[arm] = events.alarms(answer["figures"], limit), answer
     rows = []
     for arm, (alarms, answer) in found.items():
-        row = {"arm": arm, "kind": kind, "place": place, "trial": trial, **{key: answer[key] for key in ("ms", "core_ms", "peak_bytes")}}
+        rows.append({"arm": arm, "kind": kind, "place": place, "trial": trial, **{key: answer[key] for key in COSTS}})
         if "learned" in answer:
             loss = answer["learned"]["loss"]
-            row["times_better"] = loss["last_frame"]["mean"] / loss["mean"]
-        if alarms is not None:
-            row |= events.judged(scene, alarms) if kind != "none" else {"early": sum(alarm[0] >= events.JUDGED for alarm in alarms)}
-        rows.append(row)
+            rows[-1]["times_better"] = loss["last_frame"]["mean"] / loss["mean"]
+        if arm != LOOP:  # which has no rule for events
+            early = {"early": sum(alarm[0] >= events.JUDGED for alarm in alarms)}
+            rows[-1] |= early if kind == "none" else events.judged(scene, alarms)
     return rows
 
 
 def taught(machine, rivals, clips, kind, seed, folder):
     """A row an arm: accuracy after labels that were 2 s late."""
-    found = labels.turn(machine, clips, kind, "2 s late", seed, folder, {"Millrace": {}})
     _, truths, classes = labels.pictures(clips, kind, numpy.random.default_rng(seed))
     learn = 2 * classes * labels.TURN
     told = [int(truths[max(n - LATE, 0) if n < learn else n]) for n in range(len(truths))]
     job = {"path": str(folder), "classes": told, "learn": learn}
-    settings = {"source.uri": f"images:{folder}/taught/%05d.ppm", "source.fps": float(labels.FPS), "replay.kind": "none",
-                "task.kind": "label", "task.labels": folder / "taught/classes.csv", "task.loss": "cross-entropy",
-                "model.preset": "layers", "model.layer": labels.LAYERS.format(classes), "model.seed": seed}
-    loop = pytorch(machine, settings, folder, layers=[*LABEL, {"type": "linear", "out": classes}], count=len(told), warmup=0, **job)
-    found[LOOP] = {"accuracy": rivals[LOOP].ask(**loop)["after"]["accuracy"]["mean"]}
+    found = {OURS: labels.turn(machine, clips, kind, "2 s late", seed, folder, {OURS: {}})[OURS],
+             LOOP: rivals[LOOP].ask(**job, weights="", layers=LABEL[:-1] + [{**LABEL[-1], "out": classes}], count=len(told), warmup=0,
+                                    **ADAM)["after"]["accuracy"], LAZY: {"mean": 1 / classes}}
     if "River" in rivals:
         found["River"] = rivals["River"].ask(**job)
-    found[LAZY] = {"accuracy": 1 / classes}
-    return [{"arm": arm, "kind": kind, "seed": seed, "accuracy": row["accuracy"]} for arm, row in found.items()]
+    return [{"arm": arm, "kind": kind, "seed": seed, "accuracy": row.get("accuracy", row.get("mean"))}
+            for arm, row in found.items()]
 
 
 def summed(arm, streams, answers):
     """A row of the page."""
-    mine, row = [each for each in streams if each["arm"] == arm], {"arm": arm}
+    def of(key, place=None, kinds=(*KINDS, "none")):
+        return [each[key] for each in streams if key in each and each["arm"] == arm and each["kind"] in kinds
+                and each["place"] in (place or each["place"])]
+
+    row = {"arm": arm, **{key: median(of(key)) for key in COSTS}}
     for place in events.PLACES:
-        here = [each for each in mine if each["place"] == place]
-        planted = [each["delay"] is not None for each in here if "delay" in each]
-        row[f"{place}_times"] = 1.0 if arm == LAZY else median([each["times_better"] for each in here if "times_better" in each])
-        row[f"{place}_found"] = 0.0 if arm == LAZY else median([sum(planted) / len(planted)] if planted else [])
-    heard = [each for each in mine if "early" in each]
-    seconds = sum(events.FRAMES if each["kind"] == "none" else events.AT for each in heard) / events.FPS - 60 * len(heard)
-    row["false"] = 600 * sum(each["early"] for each in heard) / seconds if heard else 0.0 if arm == LAZY else math.nan
+        delays = of("delay", place)
+        row[f"{place}_times"] = median(of("times_better", place, ["none"]))
+        row[f"{place}_found"] = sum(delay is not None for delay in delays) / len(delays) if delays else math.nan
+    frames = (events.AT - events.JUDGED) * len(of("delay")) + (events.FRAMES - events.JUDGED) * len(of("early", kinds=["none"]))
+    row["false"] = sum(of("early")) * 600 * events.FPS / frames if frames else math.nan
     accuracies = [each["accuracy"] for each in answers if each["arm"] == arm]
     row["accuracy"] = statistics.fmean(accuracies) if accuracies else math.nan
-    row |= {key: median([each[key] for each in mine]) for key in ("ms", "core_ms", "peak_bytes")}
+    if arm == LAZY:
+        row |= {"street_times": 1.0, "yard_times": 1.0, "street_found": 0.0, "yard_found": 0.0, "false": 0.0}
     return {key: None if value != value else value for key, value in row.items()}
 
 
 def peers(machine, options):
     events.opencv()
-    rounds = 1 if options.quick else options.rounds
-    jobs = [(kind, place, trial) for trial in range(rounds) for place in events.PLACES for kind in ["none", *KINDS]]
-    kinds = labels.KINDS[:1] if options.quick else labels.KINDS
-    jobs, others, streams, answers = jobs[:2] + jobs[6:8] if options.quick else jobs, OtherLoad(machine), [], []
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as open_rivals:
-        rivals = rivals_here(options.pytorch or sys.executable)
+    rounds, kinds = (1, labels.KINDS[:1]) if options.quick else (options.rounds, labels.KINDS)
+    jobs = [(kind, place, trial) for trial in range(rounds) for kind in ["none", *KINDS[:1 if options.quick else None]]
+            for place in events.PLACES]
+    names = [OURS, LOOP, "MOG2", "PaDiM-like", *(["River"] if importlib.util.find_spec("river") else [])]
+    if "River" not in names:
+        print("River is left out: pip install river", file=sys.stderr)
+    others, streams, answers, python = OtherLoad(machine), [], [], options.pytorch or sys.executable
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
+        rivals = {arm: Asked(python, HERE / "peer.py", arm) for arm in names[2:]}
+        rivals[LOOP] = Asked(python, HERE / "pytorch_stream.py")
         for rival in rivals.values():
-            open_rivals.callback(rival.close)
+            running.callback(rival.close)
         for job in one_by_one("streams", jobs):
             streams += watched(machine, rivals, *job, Path(folder))
         clips = [labels.clip(machine, name, Path(folder, name)) for name in list(labels.CLIPS)[:1 if options.quick else 3]]
         for kind, seed in one_by_one("labels", [(kind, seed) for kind in kinds for seed in range(rounds)]):
             answers += taught(machine, rivals, clips, kind, seed, Path(tempfile.mkdtemp(dir=folder)))
-    names = ["Millrace", *rivals, LAZY]
-    found = [events.summed(streams, kind, place, [arm for arm in names if arm not in (LOOP, LAZY)]) for place in events.PLACES for kind in dict.fromkeys(job[0] for job in jobs)
-             if kind != "none"]
-    by_kind = [{"what": kind, **{arm: min(each["accuracy"] for each in answers if (each["arm"], each["kind"]) == (arm, kind))
-                                 for arm in dict.fromkeys(each["arm"] for each in answers)}} for kind in kinds]
-    return {"rounds": rounds, "frames": events.FRAMES, "kinds": KINDS, "rows": [summed(arm, streams, answers) for arm in names],
-            "found": found, "labels": by_kind, "others_cores": others.cores(), "arms": streams, "answers": answers,
-            "threads": 2}
+    accuracies = {(each["kind"], each["arm"]): each["accuracy"] for each in sorted(answers, key=lambda each: -each["accuracy"])}
+    return {"rounds": rounds, "frames": events.FRAMES, "kinds": KINDS, "others_cores": others.cores(), "arms": streams,
+            "answers": answers, "rows": [summed(arm, streams, answers) for arm in [*names, LAZY]],
+            "found": [events.summed(streams, kind, place, [arm for arm in names if arm != LOOP]) for kind, place, trial in jobs
+                      if kind != "none" and trial == 0],
+            "labels": [{"what": kind, **{arm: least for (what, arm), least in accuracies.items() if what == kind}}
+                       for kind in kinds], "threads": 2}

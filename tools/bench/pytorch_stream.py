@@ -34,11 +34,11 @@ class Multiply(nn.Module):
 
 MODULES = {"relu": lambda layer: nn.ReLU(), "maxpool": lambda layer: nn.MaxPool2d(layer["kernel"]),
            "avgpool": lambda layer: nn.AvgPool2d(layer["kernel"]), "flatten": lambda layer: nn.Flatten(),
-           "linear": lambda layer: nn.LazyLinear(layer["out"]), "multiply": lambda layer: Multiply(layer["slope"])}
+           "linear": lambda layer: nn.Linear(layer["in"], layer["out"]) if "in" in layer else nn.LazyLinear(layer["out"]), "multiply": lambda layer: Multiply(layer["slope"])}
 
 
 def network(layers, channels, weights):
-    """The network as PyTorch modules, with the program's initial weights."""
+    """The network as PyTorch modules, with the program's initial weights; none given: PyTorch's own."""
     modules = []
     for layer in layers:
         if layer["type"] in ("conv", "residual"):
@@ -49,7 +49,8 @@ def network(layers, channels, weights):
         else:
             modules.append(MODULES[layer["type"]](layer))
     made = nn.Sequential(*modules)
-    made.load_state_dict(weights)
+    if weights:
+        made.load_state_dict(load_file(weights))
     return made
 
 
@@ -70,7 +71,7 @@ def pictures(path):
 
 def learn(job):
     stream, classes = pictures(Path(job["path"])), job["classes"]
-    net = network(job["layers"], 3 if classes else 6, load_file(job["weights"]))
+    net = network(job["layers"], 3 if classes else 6, job["weights"])
     optimizer = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop, "sgd": torch.optim.SGD}[job["optimizer"]](
         net.parameters(), lr=job["lr"])
     rate = torch.optim.lr_scheduler.LinearLR(optimizer, 1 / 3 if job["warmup"] else 1, total_iters=job["warmup"])
@@ -117,6 +118,7 @@ def learn(job):
 
 
 def main():
+    torch.manual_seed(0)
     torch.set_num_threads(1)
     for line in sys.stdin:
         print(json.dumps(learn(json.loads(line))), flush=True)

@@ -47,10 +47,8 @@ def seeds(machine, options):
                              "equal_stages": machine.equal_stages_bubble(arm=arm),
                              "measured": 1 - row["work_ms"] / (workers * row["measured_ms"])}
         results.append(row)
-    memory = memory_by_schedule(machine, size)
     return {"rounds": rounds, "seconds": seconds, "size": size, "workers": workers, "others_cores": load, "arms": results,
-            "memory": memory, "claims": claims(results, memory["arms"], workers, 4), "planner": tables.schedules(machine),
-            "threads": workers}
+            "memory": memory_by_schedule(machine, size), "planner": tables.schedules(machine), "threads": workers}
 
 
 def memory_by_schedule(machine, size):
@@ -65,53 +63,3 @@ def memory_by_schedule(machine, size):
         arms.append({"arm": schedule + (" recompute" if recompute else ""),
                      "paper": {"samples": samples, "versions": versions}, "stages": stages})
     return {"stages": 4, "microbatches": 8, "arms": arms}
-
-
-def claims(arms, memory, p, m):
-    """Each paper's claims, as published, predicted and measured: ratios and shares as text."""
-    made = []
-
-    def add(seed, claim, published, predicted, measured):
-        made.append({"seed": seed, "claim": claim, "published": published, "predicted": predicted,
-                     "measured": measured})
-
-    def arm_of(schedule, count):
-        return next(arm for arm in arms if (arm["schedule"], arm["microbatches"]) == (schedule, count))
-
-    def over(one, other):
-        return [f"{one[figure] / other[figure]:.2f}" for figure in ("predicted_ms", "measured_ms")]
-
-    def largest(name, figure, other):
-        held = {arm["arm"]: max(stage[figure] for stage in arm["stages"]) for arm in memory}
-        return f"{held[name] / held[other]:.2f}"
-
-    def stashed(name):
-        first = next(arm["stages"][0] for arm in memory if arm["arm"] == name)
-        return f"{first['stashes'] / first['weights']:.2f}"
-
-    gpipe, one_f, two, dream = arm_of("gpipe", m), arm_of("1f1b", m), arm_of("2bw", m), arm_of("pipedream", 1)
-    for seed, arm in (("GPipe", gpipe), ("1F1B", one_f), ("interleaved 1F1B", arm_of("interleaved", m))):
-        add(seed, f"idle share with {p} workers and {m} microbatches",
-            *(f"{arm['bubble'][figure]:.3f}" for figure in ("formula", "equal_stages", "measured")))
-    add("1F1B", "activations relative to GPipe's, 4 stages, 8 microbatches, first stage", "N/m = 0.50", "-",
-        largest("1f1b", "activations", "gpipe"))
-    add("GPipe", "activations with recomputation relative to without", "m inputs and one sample's", "-",
-        largest("gpipe recompute", "activations", "gpipe"))
-    no_flush = f"(m+p-1)/m = {(m + p - 1) / m:.2f}"
-    add("PipeDream", f"time per sample, GPipe over PipeDream (no flush), m = {m}", no_flush,
-        *over(gpipe, dream))
-    add("PipeDream", "old weight versions stashed by stage 0 of 4, as a multiple of its weights", "N - 1 = 3", "-",
-        stashed("pipedream"))
-    add("2BW", f"time per sample, 1F1B over 2BW (no flush), m = {m}", no_flush, *over(one_f, two))
-    add("2BW", "old weight versions stashed by stage 0 of 4, as a multiple of its weights", "1", "-", stashed("2bw"))
-    for flushing in ("gpipe", "1f1b"):
-        small = [arm for arm in arms if arm["schedule"] == flushing and arm["memory_bytes"] <= two["memory_bytes"]]
-        if small:
-            add("2BW", f"time per sample, {flushing} over 2BW at equal memory, m = {small[-1]['microbatches']}",
-                "no flush", *over(small[-1], two))
-        else:
-            add("2BW", f"{flushing} at 2BW's memory", "no flush", "-", "needs more at any m here")
-    add("2BW", "memory of the largest of 4 stages relative to 1F1B's", "one more version", "-", largest("2bw", "total", "1f1b"))
-    add("2BW", "memory of the largest of 4 stages relative to PipeDream's", "2 versions instead of 4", "-",
-        largest("2bw", "total", "pipedream"))
-    return made

@@ -5,19 +5,12 @@ import json
 
 from measuring import HERE
 
-# Large networks computed from their architecture: each layer's multiplications and traffic, divided by a V100's per
-# millisecond. VGG-16 is Simonyan and Zisserman's column D (arXiv 1409.1556), ResNet-50 has one module per residual
+# Large networks computed from their architecture: a layer takes the longer of its multiplications, at a V100's 17.7
+# TFLOP/s of float32, and its traffic, at 700 of its 900 GB/s: 691 ms for forward and backward of 128 pictures through
+# VGG-16, where PipeDream's published profile adds up to 673. VGG-16 is Simonyan and Zisserman's column D (arXiv 1409.1556), ResNet-50 has one module per residual
 # block (He et al., arXiv 1512.03385), GNMT-8 eight LSTM layers of 1024, a vocabulary of 32320 and sentences of 24
 # tokens (Wu et al., arXiv 1609.08144), as PipeDream built it.
 PROFILES = HERE.parents[1] / "docs" / "benchmarks" / "profiles"
-# A V100 with float32 as a roofline: a layer takes the longer of compute and traffic. At 17.7 TFLOP/s, counted as for
-# direct convolution (cuDNN's Winograd needs fewer), forward and backward of 128 pictures through VGG-16 take 691 ms;
-# the layers of PipeDream's published profile add up to 673. Kernels are assumed to reach 700 of its 900 GB/s.
-# LAUNCH_MS: the least a kernel takes, and the host's time to launch it.
-FLOPS_PER_MS, BYTES_PER_MS, LAUNCH_MS = 17.7e9, 700e6, 0.01
-# The factor that Winograd's F(2x2, 3x3) saves in 3x3 convolutions of stride 1 (Lavin and Gray, arXiv 1509.09308) only.
-WINOGRAD = 2.25
-
 # PipeDream's Cluster-A: servers of 4 V100 on PCIe, 10 Gbit/s between them; Cluster-B: of 8 on NVLink, 25 Gbit/s.
 CLUSTERS = {"A": (1.25, 10), "B": (3.125, 30)}  # GB/s between and within servers
 
@@ -67,44 +60,6 @@ def profile_of(name, modules):
     return {"millrace_profile": 1, "network": name, "source": "", "device": "", "modules": modules}
 
 
-def partime_cnn(layers, side, features=16, kernel=5):
-    """PARTIME's networks (Meloni et al., arXiv 2210.09147) on one frame."""
-    def conv(i):
-        into, out, cells = features if i else 3, features if i + 1 < layers else 3, side**2
-        weights = kernel**2 * into * out + out
-        moved = 4 * (cells * (into + 2 * out) + weights)  # the activation is a second pass over the output
-        once = max(2 * kernel**2 * into * out * cells * WINOGRAD / FLOPS_PER_MS, moved / BYTES_PER_MS, LAUNCH_MS)
-        # A backward multiplies as often for the input's gradient as for the weights'.
-        return {"name": f"conv{i}", "forward_ms": once, "input_gradient_ms": once if i else 0, "weight_gradient_ms": once,
-                "update_ms": max(12 * weights / BYTES_PER_MS, LAUNCH_MS), "activation_bytes": 4 * out * cells,
-                "gradient_bytes": 4 * out * cells, "weight_bytes": 4 * weights, "stash_bytes": 4 * out * cells}
-
-    return profile_of("partime-cnn", [conv(i) for i in range(layers)])
-
-
-def partime_speedup(machine, layers, side, stages, starting_costs):
-    """Speed-up over one GPU. Unless recorded, one host launches a frame's kernels, six per layer, one by one, which
-    bounds its time from below."""
-    cuts = machine.cuts(profile=partime_cnn(layers, side), devices=str(stages), links="10:0.005",
-                        overlap="transfers", schedule="partime")
-    host = 6 * layers * LAUNCH_MS if starting_costs else 0
-    return max(host, cuts["work_ms"]) / max(host, cuts["straight_ms"])
-
-
-def partime(machine):
-    rows = []
-    for layers in (10, 30):
-        for side in (64, 256, 512):
-            for costs in (True, False):
-                ours = [partime_speedup(machine, layers, side, stages, costs) for stages in range(2, 9)]
-                how = "kernels started one by one" if costs else "kernels recorded"
-                rows.append(row(
-                    "PARTIME, arXiv 2210.09147, section 4", f"{layers} layers, {side} x {side}, 2 to 8 GPUs, {how}",
-                    "grows with depth and resolution, levels off for shallow networks",
-                    " ".join(f"{value:.2f}" for value in ours), None, ours[-1]))
-    return rows
-
-
 def schedules(machine):
     """GPipe's and interleaved 1F1B's bubbles, and 2BW against GPipe and 1F1B, for the page of bench seeds."""
     # Equal transformer layers: forward 1 ms, backward 2, 100 MB of weights, 300 MB saved.
@@ -152,4 +107,4 @@ def published(machine, options):
         measured = {name: with_frames(machine.profile(path=f"{options.profiles}/{path}/graph.txt", frames=128), frames / 128)
                     for name, (path, frames) in theirs.items()}
         rows += pipedream(machine, measured, f"{source}, from its authors' profiles")
-    return {"profiles": options.profiles, "arms": rows + partime(machine), "threads": 1}
+    return {"profiles": options.profiles, "arms": rows, "threads": 1}
