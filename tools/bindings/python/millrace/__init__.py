@@ -25,4 +25,5 @@ from millrace._stream import Result
 from millrace.schedule import Plan, Schedule, Simulation, plan, schedules
 from millrace.trainer import Trainer, watch
 
-__all__ = ["Error", "Exported", "Plan", "Result", "Schedule", "Simulation", "Trainer", "export", "plan", "schedules", "watch"]
+__all__ = ["Error", "Exported", "Plan", "Result", "Schedule", "Simulation", "Trainer", "export", "plan",
+           "schedules", "watch"]

@@ -95,8 +95,9 @@ class _Watch(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         made = super().run_node(n)
-        if isinstance(made, torch.Tensor) and made.dtype == torch.float32 and 2 <= made.dim() <= 4 and made.size(0) == 1:
-            self.fit.add(n)
+        if isinstance(made, torch.Tensor) and made.dtype == torch.float32:
+            if 2 <= made.dim() <= 4 and made.size(0) == 1:
+                self.fit.add(n)
         return made
 
 
@@ -183,7 +184,8 @@ def _cut_with(module: nn.Module, opened: set[str], example: torch.Tensor | None)
         raise Error(f"{type(module).__name__} can't be cut: its forward takes {len(samples)} inputs, not one")
     output = nodes[-1].args[0]
     if not isinstance(output, fx.Node):
-        raise Error(f"{type(module).__name__} can't be cut: its forward gives a {type(output).__name__}, not one tensor")
+        raise Error(f"{type(module).__name__} can't be cut: its forward gives a {type(output).__name__}, "
+                    "not one tensor")
     calls = [node for node in nodes if node.op in ("call_module", "call_function", "call_method")]
     if not calls:
         raise Error(f"{type(module).__name__} can't be cut: it computes nothing")

@@ -42,8 +42,8 @@ class _NoValues(TorchDispatchMode):
 def own_modes() -> Iterator[None]:
     """Without the caller's autocast, inference mode and default device."""
     if torch.get_default_dtype() != torch.float32:
-        raise Error(f"PyTorch's default type is {str(torch.get_default_dtype()).removeprefix('torch.')}; networks learn in "
-                    "float32: call torch.set_default_dtype(torch.float32)")
+        raise Error(f"PyTorch's default type is {str(torch.get_default_dtype()).removeprefix('torch.')}; "
+                    "networks learn in float32: call torch.set_default_dtype(torch.float32)")
     off = [torch.autocast(device, enabled=False) for device in ("cpu", "cuda")]
     with torch.inference_mode(False), torch.device("cpu"), off[0], off[1]:
         yield
@@ -51,7 +51,7 @@ def own_modes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _differentiable() -> Iterator[None]:
-    """Disables the fast path of attention, which has no gradients, and the optimizer of TorchScript, whose plans stay."""
+    """Disables the fast path of attention, which has no gradients, and TorchScript's optimizer, whose plans stay."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -170,7 +170,7 @@ class Exported:
     def __str__(self) -> str:
         rows = [f"{self.name} in {len(self.parts)} parts"]
         for i, part in enumerate(self.parts):
-            joins = f", joins {'the sample' if part.sources[1] < 0 else part.sources[1]}" if len(part.sources) > 1 else ""
+            joins = "".join(f", joins {'the sample' if source < 0 else source}" for source in part.sources[1:])
             rows.append(f"  {i}  {part.name}{joins}")
         return "\n".join(rows)
 
@@ -187,11 +187,14 @@ def prepared(module: nn.Module) -> nn.Module:
         raise Error(f"{kind} is TorchScript: pass the nn.Module that it was made from")
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer)):
-            raise Error(f"{name} has no shape yet: first call the module on a sample, as in module(torch.zeros(1, 3, 96, 128))")
+            raise Error(f"{name} has no shape yet: first call the module on a sample, as in "
+                        "module(torch.zeros(1, 3, 96, 128))")
         if tensor.is_meta:
-            raise Error(f"{name} has no values: it is on the meta device; call module.to_empty(device=\"cpu\") and load weights")
+            raise Error(f"{name} has no values: it is on the meta device; call "
+                        "module.to_empty(device=\"cpu\") and load weights")
         if tensor.dtype != torch.float32 and isinstance(tensor, nn.Parameter):
-            raise Error(f"{name} is {str(tensor.dtype).removeprefix('torch.')}; parameters must be float32: call module.float()")
+            raise Error(f"{name} is {str(tensor.dtype).removeprefix('torch.')}; parameters must be "
+                        "float32: call module.float()")
     module = copy.deepcopy(module).cpu().eval()
     for child in module.modules():
         if getattr(child, "inplace", False) is True:
@@ -224,12 +227,13 @@ def _values(part: Part, owners: dict[int, Part]) -> list[Value]:
             continue  # a buffer: stays in the graph, as a constant
         if (owner := owners.setdefault(id(tensor), part)) is not part:
             raise Error(f"can't be cut: parts {owner.name} and {part.name} share {name}")
-        values.append(Value(name, tensor.detach().clone(), not (isinstance(tensor, nn.Parameter) and tensor.requires_grad)))
+        fixed = not (isinstance(tensor, nn.Parameter) and tensor.requires_grad)
+        values.append(Value(name, tensor.detach().clone(), fixed))
     return values
 
 
-_OF_SIZES = {"aten::floor_divide": "aten::floordiv", "aten::mul": "aten::mul", "aten::add": "aten::add", "aten::sub": "aten::sub",
-             "aten::rsub": "aten::sub", "aten::remainder": "aten::remainder"}
+_OF_SIZES = {"aten::floor_divide": "aten::floordiv", "aten::rsub": "aten::sub",
+             **{same: same for same in ("aten::mul", "aten::add", "aten::sub", "aten::remainder")}}
 
 
 def _count_in_numbers(graph: torch.Graph) -> None:
@@ -261,7 +265,8 @@ def _count_in_numbers(graph: torch.Graph) -> None:
                 number(kind, node).i_("value", int(value))
         elif kind == "aten::Int" and inputs[0].debugName() in numbers:
             node.output().replaceAllUsesWith(of[0])
-        elif len(of) == 2 and all(value.type().kind() == "IntType" for value in of) and of != inputs[:2] and (name := operator(node)):
+        elif (len(of) == 2 and all(value.type().kind() == "IntType" for value in of) and of != inputs[:2]
+              and (name := operator(node))):
             number(name, node, of[::-1] if kind == "aten::rsub" else of)
     torch._C._jit_pass_dce(graph)
 
@@ -289,7 +294,8 @@ def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> torc
     given = (*inputs, *(value.tensor for value in values))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fixed shapes are intended, and TorchScript is deprecated
-        traced: torch.jit.ScriptModule = torch.jit.trace(_Function(part, [value.name for value in values]), given, check_trace=False)
+        function = _Function(part, [value.name for value in values])
+        traced: torch.jit.ScriptModule = torch.jit.trace(function, given, check_trace=False)
     _count_in_numbers(traced.graph)
     _out_of_place(traced.graph)
     arguments = list(traced.graph.inputs())[1 + len(inputs):]

@@ -13,7 +13,8 @@ import torch
 from millrace._error import Error, nearest
 
 _SCALES = {torch.bool: 1, torch.uint8: 255, torch.uint16: 65535}  # of pictures
-_PILLOWS = {mode: mode for mode in ("1", "L", "I", "F", "I;16", "I;16L", "I;16B")} | {"LA": "L", "La": "L"}  # others: RGB
+_PILLOWS = {mode: mode for mode in ("1", "L", "I", "F", "I;16", "I;16L", "I;16B")}
+_PILLOWS |= {"LA": "L", "La": "L"}  # others: RGB
 
 
 def _tensor(value: Any, what: str) -> torch.Tensor:
@@ -116,7 +117,8 @@ def target(value: Any, number: int, shape: tuple[int, int, int], names: list[Any
         if value not in range(shape[0]):
             raise Error(f"{what}: class {value} is out of range: the network has {shape[0]} classes")
         tensor = (torch.arange(shape[0], device="cpu") == value).to(torch.float32)
-    elif classes is not None and not tensor.is_floating_point() and shape[0] > 1 and _sides(tensor.shape) == _sides(shape[1:]):
+    elif (classes is not None and not tensor.is_floating_point() and shape[0] > 1
+          and _sides(tensor.shape) == _sides(shape[1:])):
         pixels = tensor.reshape(1, *shape[1:]).to(torch.int64)  # other numbers have no target
         tensor = (pixels == torch.arange(shape[0], device="cpu")[:, None, None]).to(torch.float32)
         if not tensor.any():

@@ -36,6 +36,7 @@ def png(pictures: Sequence[torch.Tensor], box: Sequence[int] = ()) -> bytes:
         whole[:, y + 2:y + height - 2, x + 2:x + width - 2] = inner
     height, width = whole.shape[1:]
     rows = numpy.pad(whole.permute(1, 2, 0).reshape(height, width * 3).numpy(), ((0, 0), (1, 0)))  # 0: unfiltered
-    parts = [(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows.tobytes())), (b"IEND", b"")]
+    parts = [(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows.tobytes())),
+             (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts)

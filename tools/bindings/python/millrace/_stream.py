@@ -132,7 +132,8 @@ class Stream:
             number, stamp = self._times.popleft()
             time = stamp if number == frame else None
         return Result(index, loss, torch.from_numpy(prediction).reshape(self._output), self._age, latency, frame, time,
-                      None if picture is None else torch.from_numpy(picture), novelty, json.loads(event) if event else None)
+                      None if picture is None else torch.from_numpy(picture), novelty,
+                      json.loads(event) if event else None)
 
     def stop(self) -> None:
         """Discards waiting frames and results."""
@@ -211,8 +212,8 @@ class Inbox:
 
 
 class Elsewhere:
-    """Stands for what a forked process has inherited without the threads that learn: nothing waits for them, and any use
-    is refused."""
+    """Stands for what a forked process has inherited without the threads that learn: nothing waits for them, and any
+    use is refused."""
 
     see: Callable[[Result], None] | None = None
 

@@ -41,7 +41,8 @@ def main(log: str, folder: str) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         with SummaryWriter(temporary) as writer:
             for line in found:
-                lists = {f"{name}/{i}": item for name, items in line.items() if isinstance(items, list) for i, item in enumerate(items)}
+                lists = {f"{name}/{i}": item for name, items in line.items() if isinstance(items, list)
+                         for i, item in enumerate(items)}
                 for name, value in {**line, **lists}.items():
                     if name not in ("frame", "time") and isinstance(value, (int, float)):
                         writer.add_scalar(name, value, line["frame"], line["time"])

@@ -36,7 +36,8 @@ def _made_by(where: str) -> tuple[torch.nn.Module, torch.Tensor | None]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m millrace.export", description="Writes a PyTorch module as a file for [model] preset = \"file\".",
+        prog="python -m millrace.export",
+        description="Writes a PyTorch module as a file for [model] preset = \"file\".",
         epilog="The file is TorchScript, and so code: load only what you would run.")
     parser.add_argument("function", metavar="FILE.py:FUNCTION",
                         help="returns the module, or (module, example)")

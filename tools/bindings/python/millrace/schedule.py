@@ -68,11 +68,12 @@ class Schedule(_millrace.Schedule):
                  backward: float | Sequence[float] = 2.0, update: float | Sequence[float] = 0.0,
                  message_bytes: float = 0.0, link_ms: float = 0.0, bytes_per_ms: float = 0.0, cores: int = 0,
                  fps: float = 0.0) -> Simulation:
-        """Simulates it with costs in milliseconds, one for all stages or one per stage. `samples` 0: enough for a steady
-        rate. `cores` 0: one per worker. `fps`: a live source's rate; 0: samples are always ready."""
+        """Simulates it with costs in milliseconds, one for all stages or one per stage. `samples` 0: enough for a
+        steady rate. `cores` 0: one per worker. `fps`: a live source's rate; 0: samples are always ready."""
         ahead, back, change = ([float(v)] if isinstance(v, (int, float)) else [float(x) for x in v]
                                for v in (forward, backward, update))
-        return Simulation(**self._simulate(samples, ahead, back, change, message_bytes, link_ms, bytes_per_ms, cores, fps))
+        return Simulation(**self._simulate(samples, ahead, back, change, message_bytes, link_ms, bytes_per_ms, cores,
+                                            fps))
 
     def __repr__(self) -> str:
         return f"<millrace.Schedule {self.name or 'of actions'}: {self.stages} stages on {self.workers} workers>"

@@ -104,7 +104,7 @@ class Trainer:
         return f"{type(self).__name__}({', '.join([net, *(f'{key}={value!r}' for key, value in self._keys.items())])})"
 
     def clone(self, new_params: Mapping[str, Any] | None = None) -> Self:
-        """An untrained Trainer of the same network and keys, with those of `new_params` on top, as River's models have it."""
+        """An untrained Trainer of the same network and keys, with those of `new_params` on top, like River's models."""
         return type(self)(self._net if self._module is None else self._module, **{**self._keys, **(new_params or {})})
 
     def __reduce__(self) -> Any:
@@ -115,7 +115,8 @@ class Trainer:
         schedule.verify()
         text = schedule._text
         if text is None:
-            raise Error(f"schedule: pass a built-in schedule by name: schedule=\"{schedule.name}\", stages={schedule.stages}")
+            raise Error("schedule: pass a built-in schedule by name: "
+                        f"schedule=\"{schedule.name}\", stages={schedule.stages}")
         path = os.path.join(self._folder, "schedule.csv")
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
@@ -128,8 +129,8 @@ class Trainer:
         if self._run is not None and (self._shape, self._targets) == (shape, targets):
             return self._run
         if self._run is not None:
-            raise Error(f"frames of {list(shape)} {'with' if targets else 'without'} targets: it has learned from frames "
-                        f"of {list(self._shape or ())} {'with' if self._targets else 'without'} targets")
+            raise Error(f"frames of {list(shape)} {'with' if targets else 'without'} targets: it has learned from "
+                        f"frames of {list(self._shape or ())} {'with' if self._targets else 'without'} targets")
         more: dict[str, Any] = {"monitor.fps": self._fps} if self._fps and not self._config().fps else {}
         if self._module is not None:
             if not targets:
@@ -201,15 +202,15 @@ class Trainer:
                 yield (frame, None if label < 0 else label) if self._task == "label" else frame, source.segment
 
     def fit(self, frames: Iterable[Any] | None = None, targets: Iterable[Any] | None = None) -> Self:
-        """Forgets what it has learned and learns from the stream, once: partial_fit() from the weights of the beginning."""
+        """Forgets what it has learned and learns from the stream, once: partial_fit() from the initial weights."""
         self.close()
         self._require_idle()
         self._run = None
         return self.partial_fit(frames, targets)
 
     def partial_fit(self, frames: Iterable[Any] | None = None, targets: Iterable[Any] | None = None) -> Self:
-        """Learns from more frames, as run() takes them, or from frames and as many targets; shows progress if tqdm is there.
-        A frame without a target is its own, except with task="next-frame"."""
+        """Learns from more frames, as run() takes them, or from frames and as many targets; shows progress if tqdm is
+        there. A frame without a target is its own, except with task="next-frame"."""
         self.close()
         if frames is not None and targets is not None:
             frames = zip(frames, targets, strict=True)
@@ -276,7 +277,8 @@ class Trainer:
             assert self._stream is not None and self._inbox is not None
             self._inbox.check()
             if targets != self._stream.pairs:
-                raise Error(f"submit: earlier frames had {'no targets' if targets else 'targets (or None)'}, and so must this one")
+                due = "no targets" if targets else "targets (or None)"
+                raise Error(f"submit: earlier frames had {due}, and so must this one")
             number = self._stream.give(frame, target if targets else None, time)
             if number < 0:
                 self.close()
@@ -343,8 +345,8 @@ class Trainer:
             raise Error("the run is over")
 
     def learn_one(self, x: Any, y: Any = None) -> None:
-        """Learns from one frame, like River's models. `x`: a frame, or features in 0..1 by name, of which every dict has
-        the same; the network sees them in the order of their names. `y`: its target, as for run(); None: the frame
+        """Learns from one frame, like River's models. `x`: a frame, or features in 0..1 by name, the same in
+        every dict; the network sees them in the order of their names. `y`: its target, as for run(); None: the frame
         itself. Returns once it is predicted."""
         self._one(x, x if y is None else y)
         self._named = isinstance(y, str)
@@ -422,8 +424,8 @@ class Trainer:
 
 def watch(source: str | os.PathLike[str], /, **keys: Any) -> Iterator[Result]:
     """Learns from a video or camera as `millrace run SOURCE` does, and yields one Result a frame:
-    `for frame, prediction, novelty in millrace.watch("clip.mp4")`. Keyword arguments are config keys, as Trainer takes them.
-    Shows progress if tqdm is there."""
+    `for frame, prediction, novelty in millrace.watch("clip.mp4")`. Keyword arguments are config keys, as
+    Trainer takes them. Shows progress if tqdm is there."""
     return progress(Trainer({"source": {"uri": os.fspath(source)}}, **keys).run())
 
 
