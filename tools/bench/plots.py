@@ -89,7 +89,7 @@ def peers(axes, results):
     rows = []
     for figure, key, least in (("learned, street", "street_times", False), ("learned, yard", "yard_times", False),
                                ("found, street", "street_found", False), ("found, yard", "yard_found", False),
-                               ("labels", "accuracy", False), ("speed", "ms", True), ("little memory", "peak_bytes", True)):
+                               ("labels", "accuracy", False), ("little processor time", "core_ms", True), ("little memory", "peak_bytes", True)):
         values = {row["arm"]: row[key] for row in results["rows"] if row[key]}
         best = (min if least else max)(values.values())
         rows += [(row["arm"], figure, (best / value if least else value / best) if (value := values.get(row["arm"])) else 0)
