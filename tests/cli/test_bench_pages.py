@@ -55,7 +55,6 @@ class Pages(unittest.TestCase):
                      "| 10x16 k5 | 32x16 | 1 |  |  |  |  |  | out of memory |", "Not measured."):
             self.assertIn(line, lines)
 
-
     def test_what_the_stream_raises_with_nothing_planted_is_no_alarm_of_the_event(self):
         passer_by = [1058, "local", 120.0, 88.0]
         arms = [{"arm": arm, "kind": kind, "place": "street", "trial": 0, "encoder": "crf 23", "events": raised, "raised": len(raised)}

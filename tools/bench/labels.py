@@ -92,6 +92,14 @@ def turn(machine, clips, kind, how, seed, folder, arms=None):
     return found
 
 
+def least(rows):
+    """Each arm's least accuracy."""
+    found = {}
+    for row in rows:
+        found[row["arm"]] = min(row["accuracy"], found.get(row["arm"], 1.0))
+    return found
+
+
 def labels(machine, options):
     seeds = 1 if options.quick else 3
     kinds, ways = (KINDS[:1], list(TAUGHT)[:1]) if options.quick else (KINDS, list(TAUGHT))
@@ -102,14 +110,8 @@ def labels(machine, options):
         for kind, how, seed in one_by_one("labels", jobs):
             found = turn(machine, clips, kind, how, seed, Path(tempfile.mkdtemp(dir=folder)))
             arms += [{"arm": arm, "kind": kind, "taught": how, "seed": seed, **figures} for arm, figures in found.items()]
-    rows = []
-    for kind in kinds:
-        for how in ways:
-            row = {"what": kind, "taught": how}
-            for arm in arms:
-                if (arm["kind"], arm["taught"]) == (kind, how):
-                    row.setdefault(arm["arm"], []).append(arm["accuracy"])
-            rows.append({key: value if isinstance(value, str) else min(value) for key, value in row.items()})
+    rows = [{"what": kind, "taught": how, **least(each for each in arms if (each["kind"], each["taught"]) == (kind, how))}
+            for kind in kinds for how in ways]
     costs = [{"arm": name, **{key: statistics.median(arm[key] for arm in arms if arm["arm"] == name)
                               for key in ("remembered_bytes", "ms_a_frame")}} for name in ARMS]
     return {"turn": TURN, "seeds": seeds, "rows": rows, "costs": costs, "arms": arms, "threads": 2}

@@ -117,10 +117,9 @@ def peers(machine, options):
         clips = [labels.clip(machine, name, Path(folder, name)) for name in list(labels.CLIPS)[:1 if options.quick else 3]]
         for kind, seed in one_by_one("labels", [(kind, seed) for kind in kinds for seed in range(rounds)]):
             answers += taught(machine, rivals, clips, kind, seed, Path(tempfile.mkdtemp(dir=folder)))
-    accuracies = {(each["kind"], each["arm"]): each["accuracy"] for each in sorted(answers, key=lambda each: -each["accuracy"])}
     return {"rounds": rounds, "frames": events.FRAMES, "kinds": KINDS, "others_cores": others.cores(), "arms": streams,
             "answers": answers, "rows": [summed(arm, streams, answers) for arm in [*names, LAZY]],
             "found": [events.summed(streams, kind, place, [arm for arm in names if arm != LOOP]) for kind, place, trial in jobs
                       if kind != "none" and trial == 0],
-            "labels": [{"what": kind, **{arm: least for (what, arm), least in accuracies.items() if what == kind}}
-                       for kind in kinds], "threads": 2}
+            "labels": [{"what": kind, **labels.least(each for each in answers if each["kind"] == kind)} for kind in kinds],
+            "threads": 2}

@@ -1,6 +1,7 @@
 """The error of this package."""
 
 import difflib
+import sys
 from collections.abc import Iterable
 
 
@@ -11,3 +12,9 @@ class Error(ValueError):
 def nearest(name: str, names: Iterable[str]) -> str:
     """Of `names` the one most like `name`; "": there are none."""
     return (difflib.get_close_matches(name, list(names), 1, 0) or [""])[0]
+
+
+def fail(why: str, code: int = 1) -> int:
+    """Prints a command's error; returns its exit code."""
+    print(f"millrace: error: {why}", file=sys.stderr)
+    return code

@@ -8,12 +8,8 @@ import warnings
 import onnx
 import torch
 
+from millrace._error import fail
 from millrace._export import write_whole
-
-
-def fail(why: str) -> int:
-    print(f"millrace: error: --onnx: {why}", file=sys.stderr)
-    return 1
 
 
 def widened(module: "torch.jit.ScriptModule") -> "torch.jit.ScriptModule":
@@ -42,12 +38,12 @@ def main(net: str, out: str, *shape: str) -> int:
     except Exception as error:  # the exporter raises many kinds
         why = " ".join(str(error).split()).split(" [Caused by")[0].split(". Please feel free")[0]
         named = torch.onnx.errors.UnsupportedOperatorError
-        return fail(f"ONNX has no such operator: {why}" if isinstance(error, named) else why)
+        return fail(f"--onnx: {'ONNX has no such operator: ' if isinstance(error, named) else ''}{why}")
     model = onnx.load_from_string(made.getvalue())
     onnx.checker.check_model(model)
     try:
         write_whole(out, made.getvalue())
     except OSError as error:
-        return fail(f"{out}: {error.strerror}")
+        return fail(f"--onnx: {out}: {error.strerror}")
     print(f"{out}: {len(model.graph.node)} operators of ONNX {model.opset_import[0].version}")
     return 0

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +9,8 @@ from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
+from millrace._error import fail
 from millrace._export import write_whole
-
-
-def fail(why: str, code: int) -> int:
-    print(f"millrace: error: {why}", file=sys.stderr)
-    return code
 
 
 def frames(lines: list[str]) -> Iterator[dict[str, Any]]:
@@ -54,7 +49,7 @@ def main(log: str, folder: str) -> int:
         os.makedirs(folder, exist_ok=True)
         write_whole(path, events)
     except OSError as error:
-        return fail(f"{path}: {error.strerror}", 1)
+        return fail(f"{path}: {error.strerror}")
     skipped = len(lines) - len(found)
     print(f"{path}: {len(found)} frames" + (f", {skipped} lines skipped: not frames" if skipped else ""))
     return 0
