@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "capture/program/kernels/kernels.h"
+#include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
 #include "engine/plan/cost_model.h"
 #include "engine/schedule/launch_groups.h"

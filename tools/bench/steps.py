@@ -2,7 +2,7 @@
 
 import sys
 
-from measuring import HERE, NETWORKS, Asked, OtherLoad, in_turns, median, median_ratio, medians, one_by_one
+from measuring import HERE, NETWORKS, Asked, OtherLoad, in_turns, median, medians, one_by_one
 
 SLIDES = [name for name in NETWORKS if name != "resnet18"]
 SCHEDULES = ["sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b", "interleaved", "zb-h1"]
