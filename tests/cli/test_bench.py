@@ -129,7 +129,7 @@ class Bench(program.CliTest):
     @unittest.skipUnless(importlib.util.find_spec("cv2"), "needs OpenCV for Python")
     def test_events(self):
         results, _ = self.results("events", "--quick", parts=("| obj12 | yard |",))
-        self.assertEqual([arm["arm"] for arm in results["arms"]][:2], ["Millrace", "loss alone"])
+        self.assertEqual([arm["arm"] for arm in results["arms"]][:2], ["Millrace", "longest stay"])
         self.assertLessEqual(results["arms"][0]["delay"], 20)
 
     @unittest.skipUnless(importlib.util.find_spec("cv2"), "needs OpenCV for Python")

@@ -1,5 +1,5 @@
-"""`millrace bench events`: what is found, where and how fast, of events planted in real footage; beside MOG2, frame difference and
-the network's loss alone on the same frames."""
+"""`millrace bench events`: what is found, where and how fast, of events planted in real footage; beside MOG2 and
+frame difference on the same frames."""
 
 import functools
 import importlib.util
@@ -30,7 +30,7 @@ ENCODERS = {"crf 18": X264 + "18", "crf 23": X264 + "23", "crf 28": X264 + "28",
             "all-intra": "-c:v libx264 -preset superfast -g 1 -crf 23", "MJPEG": "-c:v mjpeg -q:v 4",
             "no noise": X264 + "23", "noise of sd 25": X264 + "23"}
 NOISE = {"no noise": 0.0, "noise of sd 25": 25.0}
-ARMS = ["Millrace", "loss alone", "longest stay", "MOG2, share", "MOG2, blob", "frame difference"]
+ARMS = ["Millrace", "longest stay", "MOG2, share", "MOG2, blob", "frame difference"]
 
 
 def opencv():
@@ -205,7 +205,7 @@ def mog2():
 def rivals(path):
     """Each arm's alarms."""
     mog, last = mog2(), None
-    found, stay, stays = {arm: [] for arm in ARMS[3:]}, LongestStay(), []
+    found, stay, stays = {arm: [] for arm in ARMS[2:]}, LongestStay(), []
     for frame in seen(path):
         stays += [(len(found["MOG2, share"]), centre) for centre in stay.see(frame)]
         mask = mog.apply(frame)
@@ -236,23 +236,9 @@ def limit_of(figures, begin=100):
     return max(statistics.fmean(usual) + 6 * statistics.pstdev(usual), 1.5 * max(usual))
 
 
-def loss_alarms(log):
-    """Where the least of ten frames' log losses lies 4 deviations above the running mean."""
-    logs, mean, variance, figures = [], 0.0, 0.0, []
-    for t, line in enumerate(log):
-        logs.append(math.log(max(line["loss"], 1e-12)))
-        weight = 1 / min(t + 1, 1000)
-        lasting = (min(logs[-10:]) - mean) / math.sqrt(variance + 1e-6) if t >= 300 else 0
-        figures.append((lasting, None))
-        off = logs[-1] - mean
-        mean += weight * off
-        variance += weight * (off * off - variance)
-    return alarms(figures, 4)
-
-
 def ours(machine, path, count):
-    """The report, our alarms, and those by the loss alone."""
-    report, log = machine.run({"source.uri": path.as_uri()}, count, log=True)
+    """The report, and our alarms."""
+    report = machine.run({"source.uri": path.as_uri()}, count)
     events = []
     for event in report["novelty"]["latest"]:
         place = None
@@ -260,7 +246,7 @@ def ours(machine, path, count):
             (x, y, width, height), (across, down) = event["box"], event["size"]
             place = ((x + width / 2) * 128 / across, (y + height / 2) * 96 / down)
         events.append((event["frame"] + MINIMUM - 1, place, event["reason"]))
-    return report, events, loss_alarms(log)
+    return report, events
 
 
 def judged(scene, found):
@@ -287,8 +273,7 @@ def stream(machine, kind, place, trial, encoder, count, folder, keep):
         part = path.with_stem("part")
         write(scene, count, encoder, part)
         part.rename(path)
-    _, events, losses = ours(machine, path, count)
-    found = {"Millrace": events, "loss alone": losses, **rivals(path)}
+    found = {"Millrace": ours(machine, path, count)[1], **rivals(path)}
     if not keep:
         path.unlink()
     rows = []

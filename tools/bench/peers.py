@@ -31,7 +31,7 @@ ADAM = {"optimizer": "adam", "lr": 1e-3, "every": 1}
 def ours(machine, path):
     """Alarms, and what it learned and cost, as a rival answers."""
     begin = resource.getrusage(resource.RUSAGE_CHILDREN)
-    report, alarms, _ = events.ours(machine, path, events.FRAMES)
+    report, alarms = events.ours(machine, path, events.FRAMES)
     end = resource.getrusage(resource.RUSAGE_CHILDREN)
     costs = report["run"]["duration_s"], end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
     return alarms, {"learned": report, "peak_bytes": report["process"]["peak_bytes"],
