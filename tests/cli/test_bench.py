@@ -19,12 +19,12 @@ SHORT = ["--rounds", "1", "--seconds", "0.02", "--sizes", "16"]
 
 
 class Bench(program.CliTest):
-    def results(self, suite, *options, env=None, positive=(), parts=()):
+    def results(self, suite, *options, positive=(), parts=(), **how):
         """What it measured: `positive` figures of each arm; and its page, which is printed as well and has these `parts`.
         Its plot is a PNG."""
         file, page, plot = (self.folder / f"{suite}.{end}" for end in ("json", "md", "png"))
         draws = ("--plot", plot) if suite in plots.PLOTS else ()
-        outcome = self.succeed("bench", suite, *SHORT, "--json", file, "--page", page, *draws, *options, env=env)
+        outcome = self.succeed("bench", suite, *SHORT, "--json", file, "--page", page, *draws, *options, **how)
         for picture in self.folder.glob("*.png"):
             self.assertTrue(picture.read_bytes().startswith(b"\x89PNG"), picture)
         self.assertEqual(plot.exists() or suite == "streams", bool(draws))
@@ -135,7 +135,7 @@ class Bench(program.CliTest):
     @unittest.skipUnless(importlib.util.find_spec("cv2"), "needs OpenCV for Python")
     def test_peers(self):
         """Each answers, and the fixed rival's figures are what they must be."""
-        results, _ = self.results("peers", "--quick", parts=("| laziest answer | 1.00 | 1.00 | 0 | 0 | 0.0 | 50.0 |",))
+        results, _ = self.results("peers", "--quick", parts=("| laziest answer | 1.00 | 1.00 | 0 | 0 | 0.0 | 50.0 |",), timeout=800)
         rows = {row["arm"]: row for row in results["rows"]}
         self.assertEqual(rows["Millrace"]["yard_found"], 1)
         self.assertGreaterEqual(rows["Millrace"]["accuracy"], 0.98)

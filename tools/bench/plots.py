@@ -91,7 +91,7 @@ def peers(axes, results):
                                ("found, street", "street_found", False), ("found, yard", "yard_found", False),
                                ("labels", "accuracy", False), ("little processor time", "core_ms", True), ("little memory", "peak_bytes", True)):
         values = {row["arm"]: row[key] for row in results["rows"] if row[key]}
-        best = (min if least else max)(values.values())
+        best = (min if least else max)(values.values(), default=1)
         rows += [(row["arm"], figure, (best / value if least else value / best) if (value := values.get(row["arm"])) else 0)
                  for row in results["rows"]]
     bars(axes, "The same stream: each figure, as a share of the best one's", "1: the best", rows)
