@@ -7,8 +7,6 @@
 namespace millrace::capture {
 namespace {
 
-constexpr std::size_t kAlign = 64;
-
 thread_local Arena* kept_in = nullptr;
 thread_local std::vector<const c10::StorageImpl*> excluded;
 
@@ -16,7 +14,7 @@ thread_local std::vector<const c10::StorageImpl*> excluded;
 
 char* Arena::block(std::size_t bytes) {
   if (blocks_.empty() || blocks_.back().bytes < bytes) {
-    const std::size_t size = (std::max<std::size_t>(bytes, 1) + kAlign - 1) / kAlign * kAlign;
+    const std::size_t size = aligned(std::max<std::size_t>(bytes, 1));
     c10::DataPtr memory = c10::GetAllocator(device_.type())->allocate(size);
     if (device_.is_cpu())
       std::memset(memory.get(), 0, size);  // touch the pages before they are needed

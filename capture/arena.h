@@ -10,6 +10,12 @@
 
 namespace millrace::capture {
 
+/// Up to the next 64-byte aligned place.
+constexpr std::size_t aligned(std::size_t bytes) {
+  constexpr std::size_t kAlign = 64;
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
+
 /// One block serves all programs of a stage, which run one after another. Thread-bound.
 class Arena {
  public:

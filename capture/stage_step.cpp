@@ -157,7 +157,7 @@ void StageStep::backward_local(int slot) {
   stage_.count_local();
   call({Kind::backward_local, slot, buffers_[slot]}, [this, kept = kept_at(slot, buffers_[slot])] {
     stage_.backward_local(kept_[kept], {.first = true, .retain = records()});
-    if (!records()) keeps(kept, 0);  // the inputs are upstream's
+    keeps(kept, 0);  // the inputs are upstream's
   });
 }
 
@@ -202,7 +202,7 @@ void StageStep::backward_weight(int slot) {
   call({Kind::backward_weight, slot, buffer, 0, adding.first}, [=, this] {
     const std::size_t kept = kept_at(slot, buffer);
     stage_.backward_weight(kept_[kept], adding);
-    if (!adding.retain) keeps(kept, 0);
+    keeps(kept, 0);
   });
 }
 
@@ -328,7 +328,7 @@ void StageStep::run_backward(Kind kind, int slot, int buffer, int gradient_slot,
   if (downstream_) gradients = take(downstream_->gradients, gradient_slot, gradients_in_);
   if (kind == Kind::backward) {
     made = stage_.backward(for_backward(kept), gradients, adding);
-    if (!adding.retain) keeps(kept, 0);
+    keeps(kept, 0);
   } else {
     const bool measured = input_gradient_bytes_.has_value();
     measure(input_gradient_bytes_,

@@ -4,16 +4,6 @@
 #include <numeric>
 
 namespace millrace::program {
-namespace {
-
-constexpr std::size_t kAlign = 64;
-
-std::size_t rounded(std::size_t bytes) {
-  return (bytes + kAlign - 1) / kAlign * kAlign;
-}
-
-}  // namespace
-
 ArenaPlan plan_arena(const std::vector<Lifetime>& values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
@@ -33,10 +23,10 @@ ArenaPlan plan_arena(const std::vector<Lifetime>& values) {
     std::size_t offset = 0;
     for (const std::size_t other : meets) {
       if (offset + mine.bytes <= plan.offsets[other]) break;
-      offset = std::max(offset, rounded(plan.offsets[other] + values[other].bytes));
+      offset = std::max(offset, capture::aligned(plan.offsets[other] + values[other].bytes));
     }
     plan.offsets[value] = offset;
-    plan.bytes = std::max(plan.bytes, offset + rounded(mine.bytes));
+    plan.bytes = std::max(plan.bytes, offset + capture::aligned(mine.bytes));
     placed.push_back(value);
   }
   return plan;

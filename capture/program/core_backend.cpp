@@ -1,9 +1,6 @@
-#include <utility>
-
 #include "capture/eager.h"
 #include "capture/program/program.h"
 #include "capture/program/recording.h"
-#include "capture/ranges.h"
 
 namespace millrace::capture {
 namespace {
@@ -18,42 +15,16 @@ class CoreRecording final : public Recording {
   mutable program::Program program;
 };
 
-/// Runs programs in order; an update computes the large gradients that the program right before it
-/// deferred. Invisible outside: anything else computes them first.
-class Sequence {
- public:
-  void run(program::Program& next) {
-    if (operation_watch) {  // which expects each operation in its place
-      catch_up();
-      return next.run();
-    }
-    if (behind_ && next.run_with(*behind_)) {
-      behind_ = nullptr;
-      return;
-    }
-    catch_up();
-    if (next.run_early()) behind_ = &next;
-  }
-  void catch_up() {
-    if (behind_) std::exchange(behind_, nullptr)->make_late();
-  }
-
- private:
-  program::Program* behind_ = nullptr;  ///< its late gradients are pending
-};
-
 class CoreGraph final : public Graph {
  public:
-  CoreGraph(std::vector<GraphNode> nodes, Sequence& sequence)
-      : nodes_(std::move(nodes)), sequence_(sequence) {}
+  explicit CoreGraph(std::vector<GraphNode> nodes) : nodes_(std::move(nodes)) {}
   void launch() override {
     for (const GraphNode& node : nodes_)
-      sequence_.run(static_cast<const CoreRecording*>(node.recording)->program);
+      static_cast<const CoreRecording*>(node.recording)->program.run();
   }
 
  private:
   std::vector<GraphNode> nodes_;
-  Sequence& sequence_;
 };
 
 /// Unrecorded work runs as in an eager backend.
@@ -68,23 +39,23 @@ class CoreBackend final : public EagerBackend {
   std::unique_ptr<Recording> record(int, std::function<void()> body) override {
     program::run_dry(body);  // count bytes here: a recording keeps all it allocates
     return std::make_unique<CoreRecording>(body, arena_,
-                                           program::ProgramOptions{team_.get(), numerics_});
+                                           program::ProgramOptions{team_.get(), &late_, numerics_});
   }
   std::unique_ptr<Graph> assemble(const std::vector<GraphNode>& nodes) override {
-    return std::make_unique<CoreGraph>(nodes, sequence_);
+    return std::make_unique<CoreGraph>(nodes);
   }
   void run(std::function<void()> body) override {
-    sequence_.catch_up();
+    synchronize();
     body();
   }
-  void synchronize() override { sequence_.catch_up(); }
+  void synchronize() override { late_.make(team_.get()); }
   std::int64_t scratch_bytes() const override { return arena_.bytes(); }
 
  private:
   const kernels::Numerics numerics_;
   program::Arena arena_;
   std::unique_ptr<kernels::Team> team_;  ///< null: the launching thread alone
-  Sequence sequence_;
+  program::LateGradients late_;
 };
 
 }  // namespace

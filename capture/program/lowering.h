@@ -79,8 +79,11 @@ MILLRACE_OPERATION_FILES(DECLARE)
 Operation make_copy();
 Operation channel_sums_of(const at::Tensor& x, float factor);
 
+/// Of the operands, each broadcast to the result.
+kernels::MapArguments bind_map(const Node& node, const kernels::Map& map);
+Operation operation_of(const kernels::Map& map);
 /// Adds the map of the operands, each broadcast to `made`, if possible.
-bool lower_map(Lowering& lower, kernels::Map map, std::vector<at::Tensor> operands,
+bool lower_map(Lowering& lower, const kernels::Map& map, std::vector<at::Tensor> operands,
                const at::Tensor& made);
 
 inline const at::Tensor& tensor(const Call& call, std::size_t argument) {
@@ -97,7 +100,7 @@ inline at::Tensor optional(const Call& call, std::size_t argument) {
 /// Whether it is float32 that kernels can copy, whatever its strides.
 inline bool is_copyable(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat &&
-         (tensor.is_cpu() || (tensor.is_cuda() && tensor.dim() <= gpu::kMostDimensions));
+         (tensor.is_cpu() || (tensor.is_cuda() && tensor.dim() <= kernels::kMostDimensions));
 }
 /// Whether it could be an image but for its layout.
 inline bool is_picture(const at::Tensor& tensor) {

@@ -1,7 +1,6 @@
 // What operations of a step program are prepared with.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <memory>
 #include <span>
@@ -14,13 +13,10 @@
 
 namespace millrace::program {
 
-/// A large weight gradient that may wait for the update, which computes it part by part without
-/// memory for the whole. Its inputs are copied aside until then.
+/// One of LateGradients. Its inputs are copied aside.
 class LateGradient {
  public:
   virtual ~LateGradient() = default;
-  /// Copies its inputs aside. Call on one thread.
-  virtual void keep() = 0;
   /// Where make() writes it without a taker.
   virtual std::span<float> place() const = 0;
   /// Whether it is finite by a bound on its sums; false may be wrong.
@@ -42,8 +38,6 @@ class Prepared {
   /// Phases in order: whether the team shares one, or its first thread runs it alone.
   virtual std::vector<bool> phases() const { return {false}; }
   virtual void run(int phase, kernels::Share share) = 0;
-  /// The gradient that may be computed later instead of by run(); null: none.
-  virtual LateGradient* late() { return nullptr; }
   /// Lets an update's next run compute these gradients, which outlive that run and need not be at
   /// place(). Returns false, without effect, if it can't.
   virtual bool take(std::span<LateGradient* const> gradients) { return false; }
@@ -60,16 +54,52 @@ inline float* floats(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<float*>(tensor.data_ptr()) : nullptr;
 }
 
-/// Addresses of a node's operands and results, null beyond their number.
-struct Addresses {
-  std::array<float*, 3> reads{}, writes{};
-};
-using KernelCall = std::function<void(const Addresses& at, kernels::Share share)>;
+/// Calls run(arguments, phase, share) with the arguments that `bind(node, scratch)` gives.
+template <class Bind, class Run>
+class CoreCall final : public Prepared {
+ public:
+  CoreCall(const Bind& bind, const Run& run, std::vector<bool> phases, std::size_t scratch_bytes)
+      : bind_(bind), run_(run), phases_(std::move(phases)), scratch_bytes_(scratch_bytes) {
+    info.kernel = kernels::instruction_set();
+  }
+  std::size_t scratch_bytes() const override { return scratch_bytes_; }
+  std::vector<bool> phases() const override { return phases_; }
+  void bind(const Node& node, char* scratch) override { arguments_ = bind_(node, scratch); }
+  void run(int phase, kernels::Share share) override { run_(arguments_, phase, share); }
 
-/// A call that the team shares.
-Operation::OnCores by_team(KernelCall call);
-/// A call that the first thread runs alone.
-Operation::OnCores by_one(KernelCall call);
+ private:
+  const Bind bind_;
+  const Run run_;
+  const std::vector<bool> phases_;
+  const std::size_t scratch_bytes_;
+  std::invoke_result_t<Bind, const Node&, char*> arguments_;
+};
+template <class Bind, class Run>
+Operation::OnCores core_call(Bind bind, Run run, const std::vector<bool>& phases,
+                             std::size_t scratch_bytes = 0) {
+  return [=](const Node&, int) {
+    return std::make_unique<CoreCall<Bind, Run>>(bind, run, phases, scratch_bytes);
+  };
+}
+/// Calls run(arguments, share) on all of a team.
+template <class Bind, class Run>
+Operation::OnCores by_team(Bind bind, Run run) {
+  return core_call(bind, [run](const auto& a, int, kernels::Share share) { run(a, share); },
+                   {true});
+}
+/// Calls run(arguments) on the first thread alone.
+template <class Bind, class Run>
+Operation::OnCores by_one(Bind bind, Run run) {
+  return core_call(bind, [run](const auto& a, int, kernels::Share) { run(a); }, {false});
+}
+/// A node's first operand and result.
+struct Ends {
+  const float* from;
+  float* to;
+};
+inline Ends ends(const Node& node, char*) {
+  return {node.reads.empty() ? nullptr : floats(node.reads[0]), floats(node.writes[0])};
+}
 
 // ---- On a GPU.
 
@@ -93,9 +123,6 @@ Operation::OnGpu gpu_call(const std::vector<GpuKernel>& kernels, const Bind& bin
   };
   return [=](const Node&) { return prepare_gpu_call(kernels, made, scratch_bytes); };
 }
-/// `function` of up to two operands, broadcast: a kernel's template argument.
-Operation::OnGpu gpu_map(const std::string& function, const kernels::Map& map = {});
-
 /// "1, 2": template arguments.
 template <class... Numbers>
 std::string numbers(const Numbers&... all) {

@@ -21,16 +21,9 @@ namespace millrace::program {
 
 struct Program::Step {
   Prepared* operation;
-  int phase;    ///< or one of the two constants below
+  int phase;
   bool shared;  ///< by the team; otherwise the first thread runs it
-
-  static constexpr int kKeep = -1, kMakeLate = -2;
-  void run(kernels::Share share) const {
-    if (phase >= 0) return operation->run(phase, share);
-    LateGradient& late = *operation->late();
-    if (phase == kKeep) return late.keep();
-    late.make(nullptr, share, late.scratch(share.index).data());
-  }
+  void run(kernels::Share share) const { operation->run(phase, share); }
 };
 
 struct Program::Parts {
@@ -39,10 +32,9 @@ struct Program::Parts {
   std::vector<const char*> names;  ///< for an OperationWatch
   std::vector<Step> steps;
   std::vector<std::size_t> first_steps;  ///< by operation, then the end
-  std::vector<LateGradient*> late;
-  std::vector<Step> early_steps, late_steps;  ///< all but the late gradients; those
   Prepared* first_update = nullptr;  ///< the first operation, if nothing else touches its gradient
   kernels::Team* team;
+  LateGradients* late;
 };
 
 namespace {
@@ -92,13 +84,14 @@ bool is_met(const std::vector<Node>& nodes, std::size_t node, const at::Tensor& 
   }
   return false;
 }
-/// Marks weight gradients that are read only after the program.
-void let_gradients_wait(std::vector<Node>& nodes, const OwnMemory& own) {
+/// Lets weight gradients wait that are read only after the program.
+void let_gradients_wait(std::vector<Node>& nodes, const OwnMemory& own, LateGradients* late) {
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const at::Tensor& made = nodes[i].writes.empty() ? at::Tensor() : nodes[i].writes[0];
-    if (Convolve* const gradient = as_pass(nodes[i], kernels::Pass::kWeightGradient))
-      gradient->may_wait = made.defined() && !own.holds(made) &&
-                           !gradient->convolution.accumulate && !is_met(nodes, i, made);
+    Convolve* const gradient = as_pass(nodes[i], kernels::Pass::kWeightGradient);
+    if (gradient && made.defined() && !own.holds(made) && !gradient->convolution.accumulate &&
+        !is_met(nodes, i, made))
+      gradient->late = late;
   }
 }
 
@@ -145,6 +138,7 @@ const char* kept_name(const std::string& name) {
 Program::Program(const std::function<void()>& body, Arena& arena, const ProgramOptions& options)
     : parts_(std::make_unique<Parts>()) {
   parts_->team = options.team;
+  parts_->late = options.late;
   capture::KeptIn::take_excluded();
   std::vector<Call> calls = record_calls(body);
   OwnMemory own(calls);
@@ -160,7 +154,7 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
     found->convolution.tuned = options.numerics.tuned;
   }
   on_gpu ? arrange_for_gpu(nodes) : pair_gradients(nodes);
-  let_gradients_wait(nodes, own);
+  let_gradients_wait(nodes, own, options.late);
 
   Values values = values_of(nodes, own);
   const std::size_t own_values = values.tensors.size();
@@ -184,14 +178,6 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
     const std::vector<bool> phases = operation.phases();
     for (std::size_t phase = 0; phase < phases.size(); ++phase)
       parts_->steps.push_back({&operation, int(phase), phases[phase]});
-    if (LateGradient* const late = operation.late()) {
-      parts_->late.push_back(late);
-      parts_->early_steps.push_back({&operation, Step::kKeep, false});
-      parts_->late_steps.push_back({&operation, Step::kMakeLate, true});
-    } else {
-      const auto first = parts_->steps.begin() + std::ptrdiff_t(parts_->first_steps.back());
-      parts_->early_steps.insert(parts_->early_steps.end(), first, parts_->steps.end());
-    }
   }
   parts_->first_steps.push_back(parts_->steps.size());
   if (!nodes.empty() && nodes[0].operation.update && !is_met(nodes, 0, nodes[0].reads[1]))
@@ -204,12 +190,33 @@ Program::~Program() = default;
 void Program::run() {
   const std::size_t count = parts_->operations.size();
   capture::OperationWatch* const watch = capture::operation_watch;
-  if (!watch) return run(0, count);
-  for (std::size_t i = 0; i < count; ++i) {
+  LateGradients* const late = parts_->late;
+  bool taken = false;
+  if (late) {
+    late->none = watch;
+    taken = parts_->first_update && parts_->first_update->take(late->waiting);
+    if (!taken) late->make(parts_->team);
+  }
+  if (!watch) run(0, count);
+  for (std::size_t i = 0; watch && i < count; ++i) {
     const auto begin = Clock::now();
     run(i, i + 1);
     watch->ran(parts_->names[i], begin, Clock::now());
   }
+  if (taken) late->waiting.clear();
+}
+
+void LateGradients::make(kernels::Team* team) {
+  const auto work = [&](kernels::Share share) {
+    const auto here = denormals_are_zeros();
+    for (const LateGradient* gradient : waiting) {
+      gradient->make(nullptr, share, gradient->scratch(share.index).data());
+      if (team) team->meet();  // the next one may have the same scratch
+    }
+  };
+  if (waiting.empty()) return;
+  team ? team->run(work) : work({});
+  waiting.clear();
 }
 
 void Program::run_timed() {
@@ -220,21 +227,6 @@ void Program::run_timed() {
     std::int64_t& best = parts_->operations[i]->info.best_ns;
     best = best == 0 ? ns : std::min(best, ns);
   }
-}
-
-bool Program::run_early() {
-  run(parts_->early_steps);
-  return !parts_->late.empty();
-}
-
-void Program::make_late() {
-  run(parts_->late_steps);
-}
-
-bool Program::run_with(Program& before) {
-  if (!parts_->first_update || !parts_->first_update->take(before.parts_->late)) return false;
-  run(parts_->steps);
-  return true;
 }
 
 void Program::run(std::size_t begin, std::size_t end) {

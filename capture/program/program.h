@@ -12,8 +12,21 @@
 
 namespace millrace::program {
 
+class LateGradient;
+
+/// Large weight gradients of a program that wait for the update, which computes them part by part
+/// without memory for the whole, if it is the next program; any other computes them first.
+struct LateGradients {
+  /// Computes and stores those that wait, before anything else reads or writes memory of the arena.
+  void make(kernels::Team* team);
+
+  std::vector<LateGradient*> waiting;
+  bool none = false;  ///< nothing waits: an OperationWatch expects each operation in its place
+};
+
 struct ProgramOptions {
   kernels::Team* team = nullptr;  ///< shares each operation; the results don't depend on it
+  LateGradients* late = nullptr;  ///< of all programs of the arena; null: gradients don't wait
   kernels::Numerics numerics;
 };
 
@@ -27,13 +40,6 @@ class Program {
   ~Program();
 
   void run();
-  /// Runs all but large weight gradients. Returns whether there are any: make_late() or an update's
-  /// run_with() computes them before another program of the arena runs.
-  bool run_early();
-  void make_late();
-  /// Runs an update that computes `before`'s late gradients itself, part by part, so that they are
-  /// never stored. False, without effect, if it is no such update.
-  bool run_with(Program& before);
   /// Runs and times each operation; on a core.
   void run_timed();
   void run_operation(std::size_t index) { run(index, index + 1); }

@@ -35,20 +35,6 @@ class BackendTest : public testing::Test {
   std::unique_ptr<Backend> stream_;
 };
 
-TEST_F(BackendTest, APieceIsDoneAgainWhereItWasRecorded) {
-  at::Tensor number = zeros({3}), doubled = zeros({3});
-  const auto recording = stream_->record(0, [&] { doubled.copy_(number * 2); });
-  const auto graph = stream_->assemble({{.recording = recording.get()}});
-  for (int round = 1; round <= 3; ++round) {
-    stream_->run([&] { number.fill_(round); });
-    graph->launch();
-    stream_->synchronize();
-    EXPECT_TRUE(graph->over());
-    EXPECT_GE(graph->duration_ns(), 0);
-    EXPECT_EQ(doubled.sum().item<float>(), 6 * float(round));
-  }
-}
-
 TEST_F(BackendTest, RecordingDoesTheWorkOnceAndLaunchesDoTheRest) {
   at::Tensor count = zeros({1});
   const auto recording = stream_->record(0, [&] { count.add_(1); });
@@ -58,29 +44,9 @@ TEST_F(BackendTest, RecordingDoesTheWorkOnceAndLaunchesDoTheRest) {
   stream_->run([&] { count.zero_(); });
   for (int i = 0; i < 50; ++i) graph->launch();
   stream_->synchronize();
+  EXPECT_TRUE(graph->over());
+  EXPECT_GE(graph->duration_ns(), 0);
   EXPECT_EQ(count.item<float>(), 100);
-}
-
-/// A wait is for the signal launched last, not for one of a launch before, however far the device
-/// is behind.
-TEST_F(BackendTest, AWaitIsForTheSignalLaunchedLast) {
-  const auto other = backend_there();
-  at::Tensor made = zeros({1}), seen = zeros({1});
-  const auto ready = stream_->make_event();
-  const auto make = stream_->record(0, [&] { made.copy_(slowly(made) + 1); });
-  const auto take = other->record(0, [&] { seen.copy_(made); });
-  const auto maker =
-      stream_->assemble({{.recording = make.get(), .wait = nullptr, .signal = ready.get()}});
-  const auto taker = other->assemble({{.recording = take.get(), .wait = ready.get()}});
-  stream_->synchronize();
-  other->synchronize();
-  stream_->run([&] { made.zero_(); });
-  for (int round = 1; round <= 100; ++round) {
-    maker->launch();
-    taker->launch();
-    other->synchronize();  // the next round writes what this one reads
-    ASSERT_EQ(seen.item<float>(), float(round));
-  }
 }
 
 /// A pipeline of three, as stages are: each waits for the one before and is far ahead on the host.

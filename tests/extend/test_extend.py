@@ -67,16 +67,16 @@ namespace {
 bool logarithm(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &made = result(call);
   const auto count = std::size_t(made.numel());
-  const auto on_cores = [count](const Addresses& at, kernels::Share share) {
-    const auto [begin, end] = share.of(count);
-    for (std::size_t i = begin; i < end; ++i) at.writes[0][i] = std::log(at.reads[0][i]);
-  };
   const auto arguments = [count](const Node& n, char*) {
-    return gpu::RowArguments{.a = floats(n.reads[0]), .to = floats(n.writes[0]), .row = int(count)};
+    return kernels::RowArguments{.a = floats(n.reads[0]), .to = floats(n.writes[0]), .row = int(count)};
+  };
+  const auto on_cores = [](const kernels::RowArguments& r, kernels::Share share) {
+    const auto [begin, end] = share.of(std::size_t(r.row));
+    for (std::size_t i = begin; i < end; ++i) r.to[i] = std::log(r.a[i]);
   };
   const GpuKernel kernel{"logarithm", gpu::kThreads, gpu::divided_up(int(count), gpu::kThreads)};
   return lie_alike(x, made) && lower.add({.name = "logarithm",
-                                          .on_cores = by_team(on_cores),
+                                          .on_cores = by_team(arguments, on_cores),
                                           .on_gpu = gpu_call({kernel}, arguments)},
                                          {x}, {made});
 }

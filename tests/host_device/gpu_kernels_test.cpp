@@ -265,12 +265,10 @@ std::vector<std::string> every_kernel() {
        "layer_norm_weight_gradients", "look_at_gradient", "measure_step", "pool<true>",
        "pool<false>", "pool_gradient<true>", "pool_gradient<false>", "softmax<512>",
        "softmax_gradient<512>", "norm_parts<4, 512>", "norm_gradient_parts<4, 512>",
-       "map<millrace::gpu::Copied, 4>",
        "plain_convolution<millrace::gpu::Window<" + windows[0] + ">, true>",
        "plain_weight_gradient<millrace::gpu::Window<" + windows[0] + ">>"});
-  for (const char* const function : {"gelu_tanh_gradient", "elu", "divide"})
-    names.push_back(std::string("map<millrace::gpu::Mapped<millrace::kernels::Function::") +
-                    function + ">, 4>");
+  for (const char* const function : {"copy", "gelu_tanh_gradient", "elu", "divide"})
+    names.push_back(std::string("map<millrace::kernels::Function::") + function + ", 4>");
   for (const char* const how : {"whole", "in_parts", "frozen"}) {
     for (const char* const kernel : {"norm", "norm_gradient"})
       names.push_back(std::string(kernel) + "<millrace::gpu::Norm::" + how + ", 4, 512>");

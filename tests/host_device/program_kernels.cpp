@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
@@ -111,8 +112,7 @@ namespace {
 /// Of every function.
 template <int... kFunctions>
 std::vector<void (*)(MapArguments)> maps(std::integer_sequence<int, kFunctions...>) {
-  return {map<Copied, 1>, map<Copied, 4>, map<Mapped<Function(kFunctions)>, 1>...,
-          map<Mapped<Function(kFunctions)>, 4>...};
+  return {map<Function(kFunctions), 1>..., map<Function(kFunctions), 4>...};
 }
 const auto all_maps =
     maps(std::make_integer_sequence<int, int(Function::elu_result_gradient) + 1>());
@@ -178,8 +178,7 @@ void reach(SumArguments& s, Reached& at) {
   at.write(s.sums, s.columns);
 }
 void reach(PoolArguments& p, Reached& at) {
-  const long long in = 1ll * p.channels * p.in_height * p.in_width;
-  const long long out = 1ll * p.channels * p.out_height * p.out_width;
+  const long long in = (long long)(p.input.floats()), out = (long long)(p.output.floats());
   at.read(p.x, in);
   at.write(p.to, p.dy ? in : out);
   at.read(p.dy, out);
@@ -243,8 +242,10 @@ Work work_of(const Launch& launch) {
 /// theirs.
 template <class... Arguments>
 bool play() {
-  constexpr std::size_t kNamespaces = sizeof "N8millrace3gpu" - 1;
-  (hostDevicePlay(typeid(Arguments).name() + kNamespaces, work_of<Arguments>), ...);
+  const auto name = [](const char* all) {  // "12RowArgumentsE", with its length in two digits
+    return all + std::string_view(all).find_last_of("0123456789") - 1;
+  };
+  (hostDevicePlay(name(typeid(Arguments).name()), work_of<Arguments>), ...);
   return true;
 }
 const bool played = play<ConvolutionArguments, WeightGradientArguments, PartsArguments,

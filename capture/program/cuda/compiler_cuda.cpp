@@ -132,8 +132,9 @@ Compiled compile(const std::string& expression, int architecture, bool tell_regi
   const auto destroy = c10::make_scope_exit([&] { nvrtc.DestroyProgram(&program); });
   check(nvrtc.AddNameExpression(program, name.c_str()), name.c_str());
   const std::string target = "--gpu-architecture=sm_" + std::to_string(architecture);
-  // Kernels call fma explicitly where they want it.
-  std::vector<const char*> options = {target.c_str(), "--std=c++20", "--fmad=false"};
+  // Kernels call fma explicitly where they want it. Lambdas of formulas bear no __device__.
+  std::vector<const char*> options = {target.c_str(), "--std=c++20", "--fmad=false",
+                                      "--device-as-default-execution-space"};
   if (tell_registers) options.push_back("--ptxas-options=-v");
   const nvrtcResult result = nvrtc.CompileProgram(program, int(options.size()), options.data());
   std::size_t size = 0;

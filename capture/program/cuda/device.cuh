@@ -194,6 +194,14 @@ DEVICE float size_of(float a) {
   return fabsf(a);
 }
 
+/// As Highway's vectors of elements are.
+struct Element {
+  int at;
+  DEVICE float load(const float* buffer) const { return buffer[at]; }
+  DEVICE void store(float* buffer, float value) const { buffer[at] = value; }
+  DEVICE float only(float value) const { return value; }
+};
+
 DEVICE float activated(float value, Activation activation) {
   if (activation == Activation::relu) return value <= 0 ? 0 : value;  // NaN stays NaN
   return activation == Activation::sigmoid ? 1 / (1 + expf(-value)) : value;

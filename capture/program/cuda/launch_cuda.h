@@ -38,10 +38,6 @@ class Launch {
   void operator()(dim3 blocks, Arguments arguments) const {
     launch(blocks, &arguments);
   }
-  template <class Arguments>
-  void operator()(int blocks, const Arguments& arguments) const {
-    (*this)(dim3(unsigned(blocks)), arguments);
-  }
 
   /// Whether the blocks of an early launch load all SMs alike. Otherwise it crowds onto the SMs
   /// that the previous one left idle: on an H100 that took up to 1.8 times as long.

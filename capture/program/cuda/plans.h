@@ -1,17 +1,12 @@
 // How GPU convolutions split their work, for both kernels and launchers.
 #pragma once
 
-#ifdef __CUDACC_RTC__
-#define PLAN __host__ __device__ constexpr
-#else
-#define PLAN constexpr
-#endif
+#include "capture/program/kernels/arguments.h"
 
 namespace millrace::gpu {
 
-PLAN int divided_up(int a, int b) {
-  return (a + b - 1) / b;
-}
+using kernels::divided_up;
+
 PLAN int rounded_up(int a, int to) {
   return divided_up(a, to) * to;
 }

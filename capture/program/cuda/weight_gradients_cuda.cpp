@@ -81,8 +81,8 @@ class GpuWeightGradients final : public Prepared {
     add_up_ = Launch("add_up_parts", {gpu::kThreads, 0, 1, true});
     info.name = "weight gradients of " + std::to_string(all_.size()) + " convolutions";
     info.kernel = "gpu";
-    for (std::size_t i = 0; i < all_.size(); ++i) choose_for(all_, i);
-    for (Group& group : groups_) slice(group, all_);
+    for (std::size_t i = 0; i < all_.size(); ++i) choose_for(i);
+    for (Group& group : groups_) slice(group);
     for (const Group& group : groups_)
       info.kernel += (&group == &groups_[0] ? " " : "; ") + group.name;
   }
@@ -198,49 +198,47 @@ class GpuWeightGradients final : public Prepared {
             ((a.in < kFew) == (b.in < kFew) && (a.out < kFew) == (b.out < kFew)));
   }
 
-  void choose_for(const std::vector<kernels::Convolution>& all, std::size_t index) {
-    const ConvolutionShape own(all[index]);
+  void choose_for(std::size_t index) {
+    const ConvolutionShape own(all_[index]);
     if (own.plain()) {
       Group& group = group_of("plain_weight_gradient<" + own.window + ">", "plain", 1,
                               {gpu::kThreads, 2 * gpu::kThreads, 1, true});
-      group.members.push_back({index, work_of(all[index], own)});
+      group.members.push_back({index, work_of(all_[index], own)});
       return;
     }
     std::vector<std::size_t> together;
     std::size_t largest = index;  // decides for a whole small launch
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const ConvolutionShape other(all[i]);
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      const ConvolutionShape other(all_[i]);
       if (!meets(own, other)) continue;
       together.push_back(i);
-      if (info.flops < kTogether && other.flops > kernels::flops(all[largest])) largest = i;
+      if (info.flops < kTogether && other.flops > kernels::flops(all_[largest])) largest = i;
     }
-    const Choice choice = choose_kernel(all, together, largest);
+    const Choice choice = choose_kernel(together, largest);
     Group& group = group_of(expression(own, choice), choice.name(), gpu::kMostWeightGradients,
                             launched(own, choice));
-    group.members.push_back(member_of(all, index, choice));
+    group.members.push_back(member_of(index, choice));
   }
 
-  static Member member_of(const std::vector<kernels::Convolution>& all, std::size_t index,
-                          const Choice& choice) {
-    const ConvolutionShape shape(all[index]);
-    return {index, work_of(all[index], shape), blocks(shape, choice),
-            tiles(all[index], choice.tile)};
+  Member member_of(std::size_t index, const Choice& choice) const {
+    const ConvolutionShape shape(all_[index]);
+    return {index, work_of(all_[index], shape), blocks(shape, choice),
+            tiles(all_[index], choice.tile)};
   }
 
   /// For the launch of `together`, named after the largest of them.
-  Choice choose_kernel(const std::vector<kernels::Convolution>& all,
-                       const std::vector<std::size_t>& together, std::size_t largest) const {
-    const kernels::Convolution& c = all[largest];
+  Choice choose_kernel(const std::vector<std::size_t>& together, std::size_t largest) const {
+    const kernels::Convolution& c = all_[largest];
     const ConvolutionShape shape(c);
     double flops = 0;
-    for (const std::size_t i : together) flops += kernels::flops(all[i]);
+    for (const std::size_t i : together) flops += kernels::flops(all_[i]);
     const double share = shape.flops / flops;
     return choose<gpu::WeightGradientTile>(
         candidates(c, shape, share), c.tuned, task_of(c, share),
         [&](const Choice& tried) { return expression(shape, tried); },
         [&](const Choice& tried) {
           std::vector<Member> members;
-          for (const std::size_t i : together) members.push_back(member_of(all, i, tried));
+          for (const std::size_t i : together) members.push_back(member_of(i, tried));
           slice(members, tried.tile.threads(tried.products));
           std::vector<at::Tensor> images, parts;
           std::vector<Batch<gpu::WeightGradientArguments>> batches;
@@ -249,13 +247,13 @@ class GpuWeightGradients final : public Prepared {
             gpu::WeightGradient& work = member.work;
             const int weights = weights_of(work);
             parts.push_back(some_floats(double(work.slices + 1) * weights));
-            const kernels::Convolution& of = all[member.index];
+            const kernels::Convolution& of = all_[member.index];
             images.push_back(some_floats(double(of.input.floats())));
             images.push_back(some_floats(double(of.output.floats())));
             point(work, floats(images.end()[-2]), floats(images.back()));
             work.parts = floats(parts.back()) + weights;
             add_work(batches, work, gpu::kMostWeightGradients);
-            if (!writes_sums(all[member.index], work))
+            if (!writes_sums(all_[member.index], work))
               add_sum(sums, {work.parts, floats(parts.back()), work.slices, weights});
           }
           const Launch launch(expression(shape, tried), launched(shape, tried));
@@ -276,11 +274,11 @@ class GpuWeightGradients final : public Prepared {
     return groups_.back();
   }
 
-  void slice(Group& group, const std::vector<kernels::Convolution>& all) {
+  void slice(Group& group) {
     if (group.together > 1) slice(group.members, group.threads);
     for (const Member& member : group.members) {
       const gpu::WeightGradient& work = member.work;
-      if (writes_sums(all[member.index], work)) continue;
+      if (writes_sums(all_[member.index], work)) continue;
       scratch_floats_ +=
           std::size_t(work.slices) * (weights_of(work) + work.groups * work.out_channels);
     }

@@ -9,7 +9,8 @@
 // Numbers with the usual operators,
 // - where(condition, yes, no), constant(double), size_of, times_plus (a * b + c), minus_times
 //   (c - a * b), both rounded once;
-// - sigmoid_of, tanh_of, erf_of, exp_below and expm1_below (of numbers up to 0), all with NaN for NaN.
+// - sigmoid_of, tanh_of, erf_of, exp_below and expm1_below (of numbers up to 0), all with NaN for
+// NaN.
 
 #ifdef FORMULA
 FORMULA Number least_of(Number x, Number most) {  // NaN stays NaN
@@ -62,18 +63,18 @@ FORMULA Number elu_slope(Number x, Number alpha, Number scale, Number input_scal
 /// The function of x and y with the map's parameters a, b, c.
 template <Function kFunction>
 struct Mapped;
-#define FUNCTION(enumerator, name, aten, operands, parameters, ...)         \
-  template <>                                                               \
-  struct Mapped<Function::enumerator> {                                     \
-    FORMULA static Number of(Number x, Number y, Number a, Number b,        \
-                             Number c) {                                    \
-      return __VA_ARGS__;                                                   \
-    }                                                                       \
+#define FUNCTION(enumerator, name, aten, operands, parameters, ...)              \
+  template <>                                                                    \
+  struct Mapped<Function::enumerator> {                                          \
+    FORMULA static Number of(Number x, Number y, Number a, Number b, Number c) { \
+      return __VA_ARGS__;                                                        \
+    }                                                                            \
   };
 #endif
 
 // The formatter takes products for pointers.
 // clang-format off
+FUNCTION(copy, "copy", nullptr, 1, 0, x)
 FUNCTION(add, "add", nullptr, 2, 0, x + y)
 FUNCTION(subtract, "subtract", nullptr, 2, 0, x - y)
 FUNCTION(multiply, "multiply", "aten::mul", 2, 0, x * y)

@@ -81,16 +81,6 @@ struct Axis {
 /// remainder meet one part of the taps; pieces may be empty. The forward has one piece.
 std::vector<Axis> axes_of(Pass pass, const Taps& taps, int size);
 
-/// The taps [first, last) of a side inside the input for an output, at begin + i * dilation.
-struct Met {
-  Met(const Taps& taps, int output, int inputs)
-      : begin(output * taps.stride - taps.padding),
-        first(begin < 0 ? (-begin + taps.dilation - 1) / taps.dilation : 0),
-        last(std::min(taps.count, (inputs - begin + taps.dilation - 1) / taps.dilation)) {}
-  int count() const { return std::max(0, last - first); }
-  int begin, first, last;
-};
-
 /// Elements of an update summed together, so that sums don't depend on the team.
 constexpr std::size_t kUpdateBlock = 1024;
 /// The row of old weights that the newest replace next.

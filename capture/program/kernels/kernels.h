@@ -12,20 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "capture/program/kernels/function.h"
+#include "capture/program/kernels/arguments.h"
 #include "capture/program/kernels/team.h"
-#include "stages/update_numbers.h"
 
 namespace millrace::kernels {
-
-/// An image in channels_last: pixel (y, x) is `y * row() + x * channels` floats from the first.
-struct Layout {
-  int height = 0, width = 0, channels = 0;
-
-  std::size_t row() const { return std::size_t(width) * channels; }  ///< in floats
-  std::size_t floats() const { return std::size_t(height) * row(); }
-  bool operator==(const Layout&) const = default;
-};
 
 /// kGradients: data and weight gradient at once.
 enum class Pass { kForward, kDataGradient, kWeightGradient, kGradients };
@@ -50,18 +40,6 @@ struct Numerics {
   Method method = Method::kAccurate;
   Precision precision = Precision::kFloat32;
   bool tuned = false;  ///< GPU kernels are chosen by timing instead of shape
-};
-
-/// A window's taps along one side: `dilation` inputs apart, over an input zero-padded at both ends.
-struct Taps {
-  int count = 1, stride = 1, padding = 0, dilation = 1;
-  int outputs(int inputs) const {
-    const int steps = inputs + 2 * padding - dilation * (count - 1) - 1;
-    return steps < 0 ? 0 : steps / stride + 1;
-  }
-};
-struct TapGrid {
-  Taps rows, columns;
 };
 
 /// One pass of a 2D convolution. Without `window`, its kernel is an odd square with kernel / 2
@@ -147,9 +125,6 @@ inline TapGrid window_of(const Convolution& c) {
   const Taps taps{.count = c.kernel, .stride = c.stride, .padding = c.kernel / 2};
   return c.window.value_or(TapGrid{taps, taps});
 }
-inline int taps_of(const TapGrid& window) {
-  return window.rows.count * window.columns.count;
-}
 
 /// Operations in the roofline's count: 2 per tap, including taps on padding.
 inline double flops(const Convolution& c) {
@@ -168,132 +143,56 @@ void to_planes(const float* source, const Layout& from, float* planes);
 void channel_sums(const Layout& layout, const float* source, float factor, float* sums, Share share,
                   bool accumulate = false);
 
-/// Mean squared error over all elements and its gradient; `scale` multiplies only the gradient.
-/// \param gradient with respect to the prediction or, with through_sigmoid, to the input of the
-///   sigmoid that made it. Null: not wanted.
-/// \returns the loss: a row's squares summed in float, the rows in double.
-float mse(const Layout& layout, const float* prediction, const float* target, float* gradient,
-          bool through_sigmoid, float scale = 1);
-
-// ---- Elementwise functions of one or two operands, either of which may be broadcast.
+// ---- Elementwise functions of one or two operands.
 
 /// "silu gradient".
 const char* name_of(Function function);
+/// The result may be an operand, if laid out alike.
+void map(const MapArguments& map, Share share = {});
 
-/// Operand layout: element k of row r at `r * row + k`, or, if not `each`, at `r * row`.
-struct Operand {
-  std::size_t row = 0;
-  bool each = true;
-};
+// ---- Functions of images and of rows. A team shares pools' channels, pixels, rows.
 
-/// made[r][k] = function(left[r][k], right[r][k]).
-struct Map {
-  Function function = Function::add;
-  float numbers[3] = {};
-  std::size_t rows = 1, row = 0;  ///< of the result, contiguous
-  Operand left, right;
-};
+/// With `dy`, the gradient.
+void pool(const PoolArguments& pool, Share share);
 
-/// \param right null for unary functions. \param made may alias either, if laid out alike.
-void map(const Map& map, const float* left, const float* right, float* made, Share share = {});
-
-// ---- Pooling. A team shares the channels.
-
-struct Pool {
-  Layout input, output;
-  TapGrid window;
-  bool largest = false;      ///< max pooling; ties go to the first. Else the mean
-  bool counts_zeros = true;  ///< the mean: padding counts as zeros; else it isn't counted
-  float divisor = 0;         ///< of the sum, if not the number of taps
-};
-
-void pool(const Pool& pool, const float* x, float* y, Share share);
-/// \param x read only for max pooling, to find where the gradient goes.
-void pool_gradient(const Pool& pool, const float* dy, const float* x, float* dx, Share share);
-
-// ---- Group norm of an image, or with one channel per group instance norm. Batch norm with given
-// statistics is the latter without measuring.
-
-struct GroupNorm {
-  std::size_t pixels = 0;
-  int channels = 0, groups = 1;
-  double eps = 0;
-  bool frozen = false;  ///< mean and variance are given, one channel per group
-  /// Doubles of scratch per call.
-  std::size_t scratch() const { return 4 * std::size_t(channels); }
-};
-
-/// Images are [pixels][channels], the rest [channels] or [groups].
-struct GroupNormOperands {
-  const float* gradient = nullptr;  ///< of the output: read by the gradient
-  const float* source = nullptr;    ///< of the norm: read
-  const float* weight = nullptr;    ///< [channels], read; null: 1
-  const float* bias = nullptr;      ///< [channels], read by the norm; null: 0
-  float* mean = nullptr;            ///< [groups], written by the norm; if frozen, read by both
-  float* rstd = nullptr;            ///< [groups]: 1 / sqrt(variance + eps); if frozen, the variance
-  float* destination = nullptr;  ///< written: output, or the source's gradient (null: not wanted)
-  float* weight_gradient = nullptr;  ///< [channels], written by the gradient; null: not wanted
-  float* bias_gradient = nullptr;    ///< [channels]; null: not wanted
-  double* scratch = nullptr;         ///< GroupNorm::scratch(), the same in every phase
-};
-
-// Three phases: a team shares the first and the last, one thread runs the second.
+// Group norms have three phases: a team shares the first and the last, one thread runs the second.
 
 /// destination = (source - mean) * rstd * weight + bias. Sums are taken relative to the first
 /// pixel, in float over 64 pixels and in double over those.
-void group_norm(const GroupNorm& norm, const GroupNormOperands& operands, int phase, Share share);
-void group_norm_gradient(const GroupNorm& norm, const GroupNormOperands& operands, int phase,
-                         Share share);
+void group_norm(const NormArguments& norm, int phase, Share share);
+void group_norm_gradient(const NormArguments& norm, int phase, Share share);
 
-// ---- Functions of each row of a matrix [rows][row]. A team shares the rows.
-
-struct Matrix {
-  std::size_t rows = 0, row = 0;
-};
-
-/// destination = (source - mean) * rstd * weight + bias, with weight and bias [row], mean and rstd
-/// per row. Operands as for group norm, without scratch.
-void layer_norm(const Matrix& matrix, double eps, const GroupNormOperands& operands, Share share);
+void layer_norm(const NormArguments& norm, Share share);
 /// A team shares the rows, and for the gradients of weight and bias their elements.
-void layer_norm_gradient(const Matrix& matrix, const GroupNormOperands& operands, Share share);
+void layer_norm_gradient(const NormArguments& norm, Share share);
 
-/// made = exp(source) over its row's sum, or the logarithm of that.
-void softmax(const Matrix& matrix, bool logarithm, const float* source, float* made, Share share);
-void softmax_gradient(const Matrix& matrix, bool logarithm, const float* gradient,
-                      const float* made, float* destination, Share share);
+/// to = exp(a) over its row's sum, or the logarithm of that.
+/// With `b`, the gradient.
+void softmax(const RowArguments& rows, Share share);
+
+/// The mean over all elements or, with `scale`, its gradient.
+void squared_error(const SquaredErrorArguments& error);
 
 // ---- The update: one pass over a stage's flat buffers, with the formulas of
 // stages/optimizer_formulas-inl.h and stages/correction.cpp.
 
-/// Flat buffers of `count` floats.
-struct UpdateOperands {
-  const float* from = nullptr;      ///< weights read
-  float* to = nullptr;              ///< weights written; may be `from`
-  const float* gradient = nullptr;  ///< read
-  stages::UpdateState state;
-  stages::CorrectionMemory memory;
-  double* sums = nullptr;  ///< update_sums()
-  std::size_t count = 0;
-};
 /// Doubles that an update of `count` weights needs between its steps.
 std::size_t update_sums(const stages::UpdateNumbers& numbers, std::size_t count);
 
 // All threads of a team finish a step before the next: is_finite(); update() if every share is
 // finite, else keep(); then, after an update, one thread calls count_step().
 
-bool is_finite(const UpdateOperands& operands, Share share);
+bool is_finite(std::span<const float> gradient, Share share);
 /// The largest magnitude; infinity if there is a NaN.
 float largest(std::span<const float> values);
-/// \param rate multiplies numbers.lr.
-void update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate,
-            Share share);
+void update(const UpdateArguments& u, Share share);
 /// For elements [begin, begin + count), whose gradient is at `gradient`; no update_sums().
-void update_part(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate,
-                 const float* gradient, std::size_t begin, std::size_t count);
+void update_part(const UpdateArguments& u, const float* gradient, std::size_t begin,
+                 std::size_t count);
 /// Copies the weights from `from` to `to`; the state stays.
-void keep(const UpdateOperands& operands, Share share);
+void keep(const UpdateArguments& u, Share share);
 /// Counts Adam's step, advances the row of old weights and averages the weights' step length.
-void count_step(const stages::UpdateNumbers& numbers, const UpdateOperands& operands);
+void count_step(const UpdateArguments& u);
 
 // ---- What the machine can do.
 

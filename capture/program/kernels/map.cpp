@@ -16,9 +16,6 @@ template <class Condition>
 HWY_INLINE V where(Condition condition, V yes, V no) {
   return hn::IfThenElse(condition, yes, no);
 }
-HWY_INLINE V minus_times(V a, V b, V c) {
-  return hn::NegMulAdd(a, b, c);
-}
 HWY_INLINE V within(V v, float most) {  // Min and Max treat NaN as the processor does
   const V least = constant(-most), limit = constant(most);
   v = hn::IfThenElse(hn::Lt(v, least), least, v);
@@ -63,10 +60,11 @@ void with(Function function, const Action& action) {
 
 /// A row of `count` elements, often few, for which each_vector() is slower.
 template <bool kEachLeft, bool kEachRight, class F>
-HWY_INLINE void map_row(const F&, const Map& m, const float* left, const float* right, float* made,
-                        std::size_t count) {
+HWY_INLINE void map_row(const F&, const Map& map, const float* left, const float* right,
+                        float* made, std::size_t count) {
   const D d;
-  const V a = hn::Set(d, m.numbers[0]), b = hn::Set(d, m.numbers[1]), c = hn::Set(d, m.numbers[2]);
+  const auto& [a_, b_, c_] = map.numbers;
+  const V a = hn::Set(d, a_), b = hn::Set(d, b_), c = hn::Set(d, c_);
   const auto f = [=](V x, V y) HWY_ATTR { return F::of(x, y, a, b, c); };
   const V one_left = kEachLeft ? hn::Zero(d) : hn::Set(d, *left);
   const V one_right = kEachRight ? hn::Zero(d) : hn::Set(d, *right);
@@ -83,16 +81,26 @@ HWY_INLINE void map_row(const F&, const Map& m, const float* left, const float* 
   store_part(f(x, y), part, made + i);
 }
 
-void map_rows(const Map& m, const float* left, const float* right, float* made) {
-  with(m.function, [&](const auto& f) HWY_ATTR {
-    for (std::size_t r = 0; r < m.rows; ++r) {
-      if (m.left.each && m.right.each) map_row<true, true>(f, m, left, right, made, m.row);
-      if (m.left.each && !m.right.each) map_row<true, false>(f, m, left, right, made, m.row);
-      if (!m.left.each && m.right.each) map_row<false, true>(f, m, left, right, made, m.row);
-      if (!m.left.each && !m.right.each) map_row<false, false>(f, m, left, right, made, m.row);
-      left += m.left.row;
-      right += m.right.row;
-      made += m.row;
+/// Elements [first, first + count) of rows [begin, end) along the last dimension.
+void map_rows(const MapArguments& m, std::size_t begin, std::size_t end, std::size_t first,
+              std::size_t count) {
+  const int last = m.dimensions - 1;
+  const bool each_left = m.left.strides[last] == 1, each_right = m.right.strides[last] == 1;
+  with(m.map.function, [&](const auto& f) HWY_ATTR {
+    for (std::size_t r = begin; r < end; ++r) {
+      std::size_t left = each_left * first, right = each_right * first, made = first, rest = r;
+      for (int d = last; d-- > 0; rest /= std::size_t(m.sizes[d])) {
+        const std::size_t along = rest % std::size_t(m.sizes[d]);
+        left += along * std::size_t(m.left.strides[d]);
+        right += along * std::size_t(m.right.strides[d]);
+        made += along * std::size_t(m.made_strides[d]);
+      }
+      const float *const x = m.left.at + left, *const y = m.right.at + right;
+      float* const to = m.made + made;
+      if (each_left && each_right) map_row<true, true>(f, m.map, x, y, to, count);
+      if (each_left && !each_right) map_row<true, false>(f, m.map, x, y, to, count);
+      if (!each_left && each_right) map_row<false, true>(f, m.map, x, y, to, count);
+      if (!each_left && !each_right) map_row<false, false>(f, m.map, x, y, to, count);
     }
   });
 }
@@ -106,21 +114,13 @@ namespace millrace::kernels {
 
 HWY_EXPORT(map_rows);
 
-void map(const Map& all, const float* left, const float* right, float* made, Share share) {
-  Map part = all;
-  if (!right) {  // unary
-    right = left;
-    part.right = part.left;
-  }
-  const bool one_row = all.rows == 1;
-  const auto [begin, end] = one_row ? share.of(all.row, 16) : share.of(all.rows);
-  (one_row ? part.row : part.rows) = end - begin;
-  const auto first = [&, begin = begin](const Operand& operand) {
-    return begin * (one_row ? std::size_t(operand.each) : operand.row);
-  };
-  HWY_DYNAMIC_DISPATCH(map_rows)
-  (part, left + first(part.left), right + first(part.right),
-   made + begin * (one_row ? 1 : all.row));
+void map(const MapArguments& given, Share share) {
+  MapArguments m = given;
+  if (!m.right.at) m.right = m.left;  // unary
+  const std::size_t row = std::size_t(m.sizes[m.dimensions - 1]), rows = std::size_t(m.count) / row;
+  const auto [begin, end] = rows == 1 ? share.of(row, 16) : share.of(rows);
+  const auto map = HWY_DYNAMIC_DISPATCH(map_rows);
+  rows == 1 ? map(m, 0, 1, begin, end - begin) : map(m, begin, end, 0, row);
 }
 
 const char* name_of(Function function) {

@@ -81,28 +81,49 @@ void combine(const float* gradient, const float* of_gradient, const float* sourc
   }
 }
 
-/// The sum over a row of of(elements), in float.
-template <class Of>
-HWY_INLINE float sum_of_row(std::size_t count, const Of& of) {
-  V sum = hn::Zero(D());
-  each_vector(0, count, [&](const auto& e) HWY_ATTR { sum = hn::Add(sum, e.only(of(e))); });
-  return hn::GetLane(hn::SumOfLanes(D(), sum));
-}
+/// A row of elements e: their sum in float, their maximum, or NaN if there is one, and each.
+struct Row {
+  std::size_t count;
+  template <class Of>
+  HWY_INLINE float sum(const Of& of) const {
+    V sum = hn::Zero(D());
+    each_vector(0, count, [&](const auto& e) HWY_ATTR { sum = hn::Add(sum, e.only(of(e))); });
+    return hn::GetLane(hn::SumOfLanes(D(), sum));
+  }
+  HWY_INLINE float largest(const float* x) const {
+    const auto larger = [](float v, float most) { return v > most || std::isnan(v) ? v : most; };
+    HWY_ALIGN float most[kLanes];
+    V all = hn::Set(D(), -std::numeric_limits<float>::infinity());
+    std::size_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      const V v = hn::LoadU(D(), x + i);
+      all = hn::IfThenElse(hn::Or(hn::Gt(v, all), hn::IsNaN(v)), v, all);
+    }
+    hn::Store(all, D(), most);
+    for (std::size_t lane = 1; lane < kLanes; ++lane) most[0] = larger(most[lane], most[0]);
+    for (; i < count; ++i) most[0] = larger(x[i], most[0]);
+    return most[0];
+  }
+  template <class Work>
+  HWY_INLINE void each(const Work& work) const {
+    each_vector(0, count, work);
+  }
+};
 
-void norm_row(const float* x, const GroupNormOperands& o, double eps, std::size_t count,
-              std::size_t r) {
+void norm_row(const NormArguments& o, std::size_t r) {
   const D d;
-  const float n = float(count);
-  const float mean = sum_of_row(count, [&](const auto& e) HWY_ATTR { return e.load(x); }) / n;
+  const Row row{std::size_t(o.size)};
+  const float *const x = o.source + r * row.count, n = float(o.size);
+  const float mean = row.sum([&](const auto& e) HWY_ATTR { return e.load(x); }) / n;
   const V about = hn::Set(d, mean);
-  const float squares = sum_of_row(count, [&](const auto& e) HWY_ATTR {
+  const float squares = row.sum([&](const auto& e) HWY_ATTR {
     const V away = hn::Sub(e.load(x), about);
     return hn::Mul(away, away);
   });
-  const float rstd = float(1 / std::sqrt(double(squares / n) + eps));
+  const float rstd = float(1 / std::sqrt(double(squares / n) + o.eps));
   const V factor = hn::Set(d, rstd);
-  float* const to = o.destination + r * count;
-  each_vector(0, count, [&](const auto& e) HWY_ATTR {
+  float* const to = o.destination + r * row.count;
+  row.each([&](const auto& e) HWY_ATTR {
     V v = hn::Mul(hn::Sub(e.load(x), about), factor);
     if (o.weight) v = hn::Mul(v, e.load(o.weight));
     if (o.bias) v = hn::Add(v, e.load(o.bias));
@@ -113,36 +134,37 @@ void norm_row(const float* x, const GroupNormOperands& o, double eps, std::size_
 }
 
 /// With g = dy * weight and h the normalized x: rstd * (g - mean of g - h * mean of g * h).
-void norm_gradient_row(const GroupNormOperands& o, std::size_t count, std::size_t r) {
+void norm_gradient_row(const NormArguments& o, std::size_t r) {
   const D d;
+  const Row row{std::size_t(o.size)};
   const V mean = hn::Set(d, o.mean[r]), rstd = hn::Set(d, o.rstd[r]);
-  const float *x = o.source + r * count, *dy = o.gradient + r * count;
+  const float *x = o.source + r * row.count, *dy = o.gradient + r * row.count;
   const auto normed = [&](const auto& e)
                           HWY_ATTR { return hn::Mul(hn::Sub(e.load(x), mean), rstd); };
   const auto gradient = [&](const auto& e) HWY_ATTR {
     const V g = e.load(dy);
     return o.weight ? hn::Mul(g, e.load(o.weight)) : g;
   };
-  const V sum = hn::Set(d, sum_of_row(count, gradient) / float(count));
+  const V sum = hn::Set(d, row.sum(gradient) / float(o.size));
   const float products =
-      sum_of_row(count, [&](const auto& e) HWY_ATTR { return hn::Mul(gradient(e), normed(e)); });
-  const V product = hn::Set(d, products / float(count));
-  float* const to = o.destination + r * count;
-  each_vector(0, count, [&](const auto& e) HWY_ATTR {
+      row.sum([&](const auto& e) HWY_ATTR { return hn::Mul(gradient(e), normed(e)); });
+  const V product = hn::Set(d, products / float(o.size));
+  float* const to = o.destination + r * row.count;
+  row.each([&](const auto& e) HWY_ATTR {
     const V rest = hn::NegMulAdd(normed(e), product, hn::Sub(gradient(e), sum));
     e.store(to, hn::Mul(rest, rstd));
   });
 }
 
 /// Gradients of weight and bias, elements [begin, end).
-void norm_weight_gradients(const GroupNormOperands& o, const Matrix& m, std::size_t begin,
-                           std::size_t end) {
+void norm_weight_gradients(const NormArguments& o, std::size_t begin, std::size_t end) {
   const D d;
+  const std::size_t size = std::size_t(o.size);
   each_vector(begin, end, [&](const auto& e) HWY_ATTR {
     V of_weight = hn::Zero(d), of_bias = hn::Zero(d);
-    for (std::size_t r = 0; r < m.rows; ++r) {
-      const V dy = e.load(o.gradient + r * m.row);
-      const V away = hn::Sub(e.load(o.source + r * m.row), hn::Set(d, o.mean[r]));
+    for (std::size_t r = 0; r < std::size_t(o.groups); ++r) {
+      const V dy = e.load(o.gradient + r * size);
+      const V away = hn::Sub(e.load(o.source + r * size), hn::Set(d, o.mean[r]));
       of_weight = hn::MulAdd(dy, hn::Mul(away, hn::Set(d, o.rstd[r])), of_weight);
       of_bias = hn::Add(of_bias, dy);
     }
@@ -151,45 +173,33 @@ void norm_weight_gradients(const GroupNormOperands& o, const Matrix& m, std::siz
   });
 }
 
-void softmax_row(const float* x, bool logarithm, float* made, std::size_t count) {
-  const D d;
-  float most = -std::numeric_limits<float>::infinity();
-  for (std::size_t i = 0; i < count; ++i) most = x[i] > most || std::isnan(x[i]) ? x[i] : most;
-  const V largest = hn::Set(d, most);
-  const auto power = [&](const auto& e) HWY_ATTR { return exp_below(hn::Sub(e.load(x), largest)); };
-  const float sum = sum_of_row(count, power);
-  const V shift = hn::Set(d, most + std::log(sum)), factor = hn::Set(d, 1 / sum);
-  each_vector(0, count, [&](const auto& e) HWY_ATTR {
-    e.store(made, logarithm ? hn::Sub(e.load(x), shift) : hn::Mul(power(e), factor));
-  });
-}
+#define FORMULA HWY_INLINE
+#include "capture/program/operations/softmax-inl.h"
+#undef FORMULA
 
-/// Softmax y: y * (dy - sum of dy * y). Its logarithm z: dy - exp(z) * sum of dy.
-void softmax_gradient_row(const float* dy, const float* y, bool logarithm, float* to,
-                          std::size_t count) {
-  const V sum = hn::Set(D(), sum_of_row(count, [&](const auto& e) HWY_ATTR {
-                          const V g = e.load(dy);
-                          return logarithm ? g : hn::Mul(g, e.load(y));
-                        }));
-  each_vector(0, count, [&](const auto& e) HWY_ATTR {
-    const V g = e.load(dy), made = e.load(y);
-    e.store(to,
-            logarithm ? hn::NegMulAdd(exp_below(made), sum, g) : hn::Mul(made, hn::Sub(g, sum)));
-  });
+void softmax_rows(const RowArguments& r, std::size_t begin, std::size_t end) {
+  const std::size_t count = std::size_t(r.row);
+  for (std::size_t at = begin * count; at < end * count; at += count) {
+    if (r.b) {
+      softmax_gradient_row(Row{count}, r, r.a + at, r.b + at, r.to + at);
+    } else {
+      softmax_row(Row{count}, r, r.a + at, r.to + at);
+    }
+  }
 }
 
 /// One row of the loss: returns the sum of squares and writes scale * difference if wanted.
-float mse_row(const float* prediction, const float* target, float* gradient, std::size_t count,
-              float scale, bool through_sigmoid) {
+float squared_error_row(const SquaredErrorArguments& a, std::size_t first, float scale) {
   const D d;
+  const float *const prediction = a.prediction + first, *const target = a.target + first;
   const V factor = hn::Set(d, scale);
   V sum = hn::Zero(d);
-  each_vector(0, count, [&](const auto& e) HWY_ATTR {
+  each_vector(0, std::size_t(a.row), [&](const auto& e) HWY_ATTR {
     const V p = e.load(prediction), difference = hn::Sub(p, e.load(target));
     sum = hn::MulAdd(difference, difference, sum);
-    if (!gradient) return;
+    if (!a.scale) return;
     const V g = hn::Mul(factor, difference);
-    e.store(gradient, through_sigmoid ? sigmoid_gradient_of(g, p) : g);
+    e.store(a.out + first, a.through_sigmoid ? sigmoid_gradient_of(g, p) : g);
   });
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
@@ -207,19 +217,18 @@ HWY_EXPORT(combine);
 HWY_EXPORT(norm_row);
 HWY_EXPORT(norm_gradient_row);
 HWY_EXPORT(norm_weight_gradients);
-HWY_EXPORT(softmax_row);
-HWY_EXPORT(softmax_gradient_row);
-HWY_EXPORT(mse_row);
+HWY_EXPORT(softmax_rows);
+HWY_EXPORT(squared_error_row);
 
 namespace {
 
 /// A call's scratch: two sums per channel and three numbers.
 struct Room {
-  Room(const GroupNorm& norm, double* scratch)
-      : channels(std::size_t(norm.channels)),
-        sums(scratch),
-        products(scratch + channels),
-        first(reinterpret_cast<float*>(scratch + 2 * channels)),
+  explicit Room(const NormArguments& o)
+      : channels(std::size_t(o.groups * o.weights)),
+        sums(reinterpret_cast<double*>(o.parts)),
+        products(sums + channels),
+        first(reinterpret_cast<float*>(products + channels)),
         second(first + channels),
         third(second + channels) {}
   const std::size_t channels;
@@ -227,28 +236,27 @@ struct Room {
   float *const first, *const second, *const third;
 };
 
-double weight_of(const GroupNormOperands& o, std::size_t channel) {
+double weight_of(const NormArguments& o, std::size_t channel) {
   return o.weight ? double(o.weight[channel]) : 1.0;
 }
 /// rstd of a frozen norm, from the given variance.
-double rstd_of(const GroupNorm& norm, const GroupNormOperands& o, std::size_t channel) {
-  return 1 / std::sqrt(double(o.rstd[channel]) + norm.eps);
+double rstd_of(const NormArguments& o, std::size_t channel) {
+  return 1 / std::sqrt(double(o.rstd[channel]) + o.eps);
 }
 
-void set_scale(const Room& room, const GroupNormOperands& o, std::size_t c, float mean,
-               double rstd) {
+void set_scale(const Room& room, const NormArguments& o, std::size_t c, float mean, double rstd) {
   const double factor = rstd * weight_of(o, c);
   room.first[c] = float(factor);
   room.second[c] = float((o.bias ? double(o.bias[c]) : 0.0) - double(mean) * factor);
 }
 
 /// The groups' mean and rstd, if not given, and the scales of their channels.
-void sum_groups(const GroupNorm& norm, const Room& room, const GroupNormOperands& o) {
-  const std::size_t each = room.channels / std::size_t(norm.groups);
-  const double count = double(norm.pixels);
-  for (std::size_t c = 0; norm.frozen && c < room.channels; ++c)
-    set_scale(room, o, c, o.mean[c], rstd_of(norm, o, c));
-  for (std::size_t group = 0; !norm.frozen && group < std::size_t(norm.groups); ++group) {
+void sum_groups(const Room& room, const NormArguments& o) {
+  const std::size_t each = std::size_t(o.weights);
+  const double count = double(o.pixels);
+  for (std::size_t c = 0; o.frozen && c < room.channels; ++c)
+    set_scale(room, o, c, o.mean[c], rstd_of(o, c));
+  for (std::size_t group = 0; !o.frozen && group < std::size_t(o.groups); ++group) {
     const std::size_t begin = group * each, end = begin + each;
     double sum = 0;
     for (std::size_t c = begin; c < end; ++c) sum += room.sums[c] + count * double(o.source[c]);
@@ -260,25 +268,25 @@ void sum_groups(const GroupNorm& norm, const Room& room, const GroupNormOperands
     }
     const double variance = std::max(0.0, squares / (count * double(each)));
     o.mean[group] = float(middle);
-    o.rstd[group] = float(1 / std::sqrt(variance + norm.eps));
+    o.rstd[group] = float(1 / std::sqrt(variance + o.eps));
     for (std::size_t c = begin; c < end; ++c) set_scale(room, o, c, o.mean[group], o.rstd[group]);
   }
 }
 
 /// The gradients of weight and bias, and per channel the terms of the source's gradient.
-void sum_groups_of_gradient(const GroupNorm& norm, const Room& room, const GroupNormOperands& o) {
+void sum_groups_of_gradient(const Room& room, const NormArguments& o) {
   float *const of_gradient = room.first, *const of_source = room.second, *const shift = room.third;
-  const std::size_t each = room.channels / std::size_t(norm.groups);
+  const std::size_t each = std::size_t(o.weights);
   for (std::size_t c = 0; c < room.channels; ++c) {
-    const double r = norm.frozen ? rstd_of(norm, o, c) : double(o.rstd[c / each]);
+    const double r = o.frozen ? rstd_of(o, c) : double(o.rstd[c / each]);
     if (o.weight_gradient) o.weight_gradient[c] = float(room.products[c] * r);
     if (o.bias_gradient) o.bias_gradient[c] = float(room.sums[c]);
     of_gradient[c] = float(r * weight_of(o, c));
     of_source[c] = 0;  // frozen: shifts the gradient, too
   }
-  for (std::size_t group = 0; !norm.frozen && group < std::size_t(norm.groups); ++group) {
+  for (std::size_t group = 0; !o.frozen && group < std::size_t(o.groups); ++group) {
     const std::size_t begin = group * each, end = begin + each;
-    const double r = o.rstd[group], share = 1 / (double(norm.pixels) * double(each));
+    const double r = o.rstd[group], share = 1 / (double(o.pixels) * double(each));
     double sum = 0, product = 0;
     for (std::size_t c = begin; c < end; ++c) {
       sum += weight_of(o, c) * room.sums[c];
@@ -294,37 +302,37 @@ constexpr std::size_t kBlock = 16;  ///< channels, for any vector width
 
 }  // namespace
 
-void group_norm(const GroupNorm& norm, const GroupNormOperands& o, int phase, Share share) {
-  const Room room(norm, o.scratch);
+void group_norm(const NormArguments& o, int phase, Share share) {
+  const Room room(o);
+  const std::size_t pixels = std::size_t(o.pixels);
   if (phase == 0) {
-    if (norm.frozen) return;
+    if (o.frozen) return;
     const auto [begin, end] = share.of(room.channels, kBlock);
-    return HWY_DYNAMIC_DISPATCH(products)(nullptr, o.source, o.source, norm.pixels, room.channels,
-                                          begin, end, room.sums, room.products);
+    return HWY_DYNAMIC_DISPATCH(products)(nullptr, o.source, o.source, pixels, room.channels, begin,
+                                          end, room.sums, room.products);
   }
-  if (phase == 1) return sum_groups(norm, room, o);
-  const auto [begin, end] = share.of(norm.pixels);
+  if (phase == 1) return sum_groups(room, o);
+  const auto [begin, end] = share.of(pixels);
   const std::size_t at = begin * room.channels;
   HWY_DYNAMIC_DISPATCH(scale_and_shift)
   (o.source + at, room.first, room.second, end - begin, room.channels, o.destination + at);
 }
 
-void group_norm_gradient(const GroupNorm& norm, const GroupNormOperands& o, int phase,
-                         Share share) {
-  const Room room(norm, o.scratch);
+void group_norm_gradient(const NormArguments& o, int phase, Share share) {
+  const Room room(o);
+  const std::size_t pixels = std::size_t(o.pixels);
   if (phase == 0) {
-    const std::size_t each = room.channels / std::size_t(norm.groups);
     const auto [begin, end] = share.of(room.channels, kBlock);
     float* const origin = room.first;
-    for (std::size_t c = begin; c < end; ++c) origin[c] = o.mean[c / each];
-    return HWY_DYNAMIC_DISPATCH(products)(o.gradient, o.source, origin, norm.pixels, room.channels,
+    for (std::size_t c = begin; c < end; ++c) origin[c] = o.mean[c / std::size_t(o.weights)];
+    return HWY_DYNAMIC_DISPATCH(products)(o.gradient, o.source, origin, pixels, room.channels,
                                           begin, end, room.sums, room.products);
   }
-  if (phase == 1) return sum_groups_of_gradient(norm, room, o);
+  if (phase == 1) return sum_groups_of_gradient(room, o);
   if (!o.destination) return;
-  const auto [begin, end] = share.of(norm.pixels);
+  const auto [begin, end] = share.of(pixels);
   const std::size_t at = begin * room.channels;
-  if (norm.frozen) {
+  if (o.frozen) {
     return HWY_DYNAMIC_DISPATCH(scale_and_shift)(o.gradient + at, room.first, room.second,
                                                  end - begin, room.channels, o.destination + at);
   }
@@ -333,47 +341,31 @@ void group_norm_gradient(const GroupNorm& norm, const GroupNormOperands& o, int 
    o.destination + at);
 }
 
-void layer_norm(const Matrix& m, double eps, const GroupNormOperands& o, Share share) {
-  const auto [begin, end] = share.of(m.rows);
-  for (std::size_t r = begin; r < end; ++r)
-    HWY_DYNAMIC_DISPATCH(norm_row)(o.source + r * m.row, o, eps, m.row, r);
+void layer_norm(const NormArguments& o, Share share) {
+  const auto [begin, end] = share.of(std::size_t(o.groups));
+  for (std::size_t r = begin; r < end; ++r) HWY_DYNAMIC_DISPATCH(norm_row)(o, r);
 }
 
-void layer_norm_gradient(const Matrix& m, const GroupNormOperands& o, Share share) {
-  const auto [begin, end] = share.of(m.rows);
+void layer_norm_gradient(const NormArguments& o, Share share) {
+  const auto [begin, end] = share.of(std::size_t(o.groups));
   for (std::size_t r = begin; r < end && o.destination; ++r)
-    HWY_DYNAMIC_DISPATCH(norm_gradient_row)(o, m.row, r);
+    HWY_DYNAMIC_DISPATCH(norm_gradient_row)(o, r);
   if (!o.weight_gradient && !o.bias_gradient) return;
-  const auto [first, last] = share.of(m.row, lanes());
-  HWY_DYNAMIC_DISPATCH(norm_weight_gradients)(o, m, first, last);
+  const auto [first, last] = share.of(std::size_t(o.size), lanes());
+  HWY_DYNAMIC_DISPATCH(norm_weight_gradients)(o, first, last);
 }
 
-void softmax(const Matrix& m, bool logarithm, const float* source, float* made, Share share) {
-  const auto [begin, end] = share.of(m.rows);
-  for (std::size_t r = begin; r < end; ++r)
-    HWY_DYNAMIC_DISPATCH(softmax_row)(source + r * m.row, logarithm, made + r * m.row, m.row);
+void softmax(const RowArguments& r, Share share) {
+  const auto [begin, end] = share.of(std::size_t(r.rows));
+  HWY_DYNAMIC_DISPATCH(softmax_rows)(r, begin, end);
 }
 
-void softmax_gradient(const Matrix& m, bool logarithm, const float* gradient, const float* made,
-                      float* destination, Share share) {
-  const auto [begin, end] = share.of(m.rows);
-  for (std::size_t r = begin; r < end; ++r) {
-    const std::size_t at = r * m.row;
-    HWY_DYNAMIC_DISPATCH(softmax_gradient_row)
-    (gradient + at, made + at, logarithm, destination + at, m.row);
-  }
-}
-
-float mse(const Layout& layout, const float* prediction, const float* target, float* gradient,
-          bool through_sigmoid, float scale) {
-  const std::size_t row = layout.row(), count = layout.floats();
-  const auto of_row = HWY_DYNAMIC_DISPATCH(mse_row);
+void squared_error(const SquaredErrorArguments& a) {
+  const float scale = float(2.0 / double(a.count)) * (a.scale ? *a.scale : 1);
   double sum = 0;
-  for (std::size_t i = 0; i < count; i += row) {
-    sum += of_row(prediction + i, target + i, gradient ? gradient + i : nullptr, row,
-                  float(2.0 / double(count)) * scale, through_sigmoid);
-  }
-  return float(sum / double(count));
+  for (int i = 0; i < a.count; i += a.row)
+    sum += HWY_DYNAMIC_DISPATCH(squared_error_row)(a, std::size_t(i), scale);
+  if (!a.scale) *a.out = float(sum / double(a.count));
 }
 
 }  // namespace millrace::kernels

@@ -49,35 +49,21 @@ float largest(std::span<const float> values) {
 using stages::CorrectionMemory, stages::CorrectionNumbers, stages::CorrectionRule;
 using stages::OptimizerInfo, stages::UpdateNumbers;
 
-// LibTorch's operators, rounding as its vector code on a core does.
-
 using Rate = double;
 
-HWY_INLINE void mul_(V& a, double b) {
-  a = hn::Mul(a, constant(b));
+HWY_INLINE V root_of(V a) {
+  return hn::Sqrt(a);
 }
-HWY_INLINE void add_(V& a, double b) {
-  a = hn::Add(a, constant(b));
-}
-HWY_INLINE void add_(V& a, V b) {
-  a = hn::Add(a, b);
-}
-HWY_INLINE void add_(V& a, V b, double factor) {
-  a = hn::MulAdd(b, constant(factor), a);
-}
-HWY_INLINE void div_(V& a, double b) {
-  a = hn::Div(a, constant(b));
-}
+
+#define FORMULA HWY_INLINE
+#include "capture/program/operations/update-inl.h"
+
+// LibTorch's operators, rounding as its vector code on a core does.
+
 HWY_INLINE void lerp_(V& a, V b, double share) {
   const V change = hn::Sub(b, a);
   a = share < 0.5 ? hn::MulAdd(constant(share), change, a)
                   : hn::NegMulAdd(change, constant(1 - share), b);
-}
-HWY_INLINE void addcmul_(V& a, V b, V c, double factor) {
-  a = hn::MulAdd(hn::Mul(constant(factor), b), c, a);
-}
-HWY_INLINE void addcdiv_(V& a, V b, V c) {
-  a = hn::Add(a, hn::Div(b, c));
 }
 HWY_INLINE void addcdiv_(V& a, V b, V c, double factor) {
   a = hn::Add(a, hn::Div(hn::Mul(constant(factor), b), c));
@@ -85,25 +71,18 @@ HWY_INLINE void addcdiv_(V& a, V b, V c, double factor) {
 HWY_INLINE void addcdiv_within_(V& a, V b, V c, double factor, double bound) {
   add_(a, hn::Clamp(hn::Div(b, c), constant(-bound), constant(bound)), factor);
 }
-HWY_INLINE void sqrt_of(V& a, V b) {
-  a = hn::Sqrt(b);
-}
-
-HWY_INLINE V root_of(V a) {
-  return hn::Sqrt(a);
-}
 
 using std::pow, std::sqrt;
-#define FORMULA HWY_INLINE
 #include "stages/correction_formulas-inl.h"
 #include "stages/optimizer_formulas-inl.h"
 #undef FORMULA
 
 template <class Formula, class Corrected>
-HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& operands, double lr,
-                      std::size_t begin, std::size_t end, Corrected corrected) {
+HWY_INLINE void sweep(const UpdateArguments& arguments, double lr, std::size_t begin,
+                      std::size_t end, Corrected corrected) {
   const D d;
-  const UpdateOperands o = operands;
+  const UpdateArguments o = arguments;
+  const UpdateNumbers& n = arguments.numbers;
   const Formula formula(n, lr, o.state.steps ? o.state.steps[0] + 1 : 0);
   const double decay = n.decoupled ? 0 : n.weight_decay;
   const V share = constant(n.share), decay_v = constant(decay);
@@ -132,14 +111,13 @@ HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& operands, do
   }
 }
 
-void update(const UpdateNumbers& n, const UpdateOperands& o, double rate, std::size_t begin,
-            std::size_t end) {
+void update(const UpdateArguments& o, std::size_t begin, std::size_t end) {
+  const UpdateNumbers& n = o.numbers;
   const CorrectionMemory& memory = o.memory;
-  float* const old =
-      memory.old ? memory.old + std::size_t(oldest(n.correction, memory)) * o.count : nullptr;
+  float* const old = memory.old ? memory.old + oldest(n.correction, memory) * o.count : nullptr;
   Optimizers::visit(n.optimizer, [&]<class Formula>(std::type_identity<Formula>) HWY_ATTR {
     const auto update_by = [&](const auto& corrected) HWY_ATTR {
-      sweep<Formula>(n, o, n.lr * rate, begin, end, corrected);
+      sweep<Formula>(o, n.lr * *o.rate, begin, end, corrected);
     };
     visit_correction(n.correction, memory, old, update_by);
   });
@@ -156,31 +134,30 @@ HWY_EXPORT(all_finite);
 HWY_EXPORT(largest);
 HWY_EXPORT(update);
 
-bool is_finite(const UpdateOperands& o, Share share) {
-  const auto [begin, end] = share.of(o.count, kUpdateBlock);
-  return HWY_DYNAMIC_DISPATCH(all_finite)(o.gradient + begin, end - begin);
+bool is_finite(std::span<const float> gradient, Share share) {
+  const auto [begin, end] = share.of(gradient.size(), kUpdateBlock);
+  return HWY_DYNAMIC_DISPATCH(all_finite)(gradient.data() + begin, end - begin);
 }
 
 float largest(std::span<const float> values) {
   return HWY_DYNAMIC_DISPATCH(largest)(values);
 }
 
-void update(const stages::UpdateNumbers& numbers, const UpdateOperands& o, double rate,
-            Share share) {
-  const auto [begin, end] = share.of(o.count, kUpdateBlock);
-  HWY_DYNAMIC_DISPATCH(update)(numbers, o, rate, begin, end);
+void update(const UpdateArguments& u, Share share) {
+  const auto [begin, end] = share.of(std::size_t(u.count), kUpdateBlock);
+  HWY_DYNAMIC_DISPATCH(update)(u, begin, end);
 }
 
-void update_part(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate,
-                 const float* gradient, std::size_t begin, std::size_t count) {
-  UpdateOperands o = operands;
-  o.gradient = gradient - begin;  // where element 0 would be
-  HWY_DYNAMIC_DISPATCH(update)(numbers, o, rate, begin, begin + count);
+void update_part(const UpdateArguments& u, const float* gradient, std::size_t begin,
+                 std::size_t count) {
+  UpdateArguments part = u;
+  part.gradient = gradient - begin;  // where element 0 would be
+  HWY_DYNAMIC_DISPATCH(update)(part, begin, begin + count);
 }
 
-void keep(const UpdateOperands& o, Share share) {
-  const auto [begin, end] = share.of(o.count, kUpdateBlock);
-  if (o.to != o.from) std::copy(o.from + begin, o.from + end, o.to + begin);
+void keep(const UpdateArguments& u, Share share) {
+  const auto [begin, end] = share.of(std::size_t(u.count), kUpdateBlock);
+  if (u.to != u.from) std::copy(u.from + begin, u.from + end, u.to + begin);
 }
 
 std::size_t update_sums(const stages::UpdateNumbers& numbers, std::size_t count) {
@@ -188,13 +165,13 @@ std::size_t update_sums(const stages::UpdateNumbers& numbers, std::size_t count)
   return sums ? (count + kUpdateBlock - 1) / kUpdateBlock : 0;
 }
 
-void count_step(const stages::UpdateNumbers& numbers, const UpdateOperands& o) {
-  if (o.state.steps) o.state.steps[0] += 1;
-  const stages::CorrectionMemory& memory = o.memory;
-  if (memory.newest) *memory.newest = oldest(numbers.correction, memory);
+void count_step(const UpdateArguments& u) {
+  if (u.state.steps) u.state.steps[0] += 1;
+  const stages::CorrectionMemory& memory = u.memory;
+  if (memory.newest) *memory.newest = oldest(u.numbers.correction, memory);
   if (!memory.stepped) return;
-  const double sum = std::accumulate(o.sums, o.sums + update_sums(numbers, o.count), 0.0);
-  const auto step = float(sum / double(o.count));
+  const std::size_t sums = update_sums(u.numbers, std::size_t(u.count));
+  const auto step = float(std::accumulate(u.sums, u.sums + sums, 0.0) / double(u.count));
   *memory.step = *memory.stepped ? 0.99f * *memory.step + 0.01f * step : step;
   *memory.stepped = true;
 }

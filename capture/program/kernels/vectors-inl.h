@@ -118,6 +118,9 @@ HWY_INLINE V constant(double value) {
 HWY_INLINE V times_plus(V a, V b, V c) {
   return hn::MulAdd(a, b, c);
 }
+HWY_INLINE V minus_times(V a, V b, V c) {
+  return hn::NegMulAdd(a, b, c);
+}
 HWY_INLINE V size_of(V v) {
   return hn::Abs(v);
 }

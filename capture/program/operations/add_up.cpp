@@ -15,12 +15,12 @@ bool add_up(Lowering& lower, const Call& call) {
   const auto argument = call.arguments[1].toCustomClass<stages::ReducerArgument>();
   if (!are_pictures(part, made)) return false;
   const auto add = [reducer = argument->reducer, place = int(call.arguments[2].toInt()),
-                    count = std::size_t(made.numel())](const Addresses& at, kernels::Share) {
-    std::memcpy(at.writes[0], at.reads[0], count * sizeof(float));
-    reducer->add_up({at.writes[0], count}, place);
+                    count = std::size_t(made.numel())](const Ends& at) {
+    std::memcpy(at.to, at.from, count * sizeof(float));
+    reducer->add_up({at.to, count}, place);
   };
   const auto on_cores = [add](const Node& node, int threads) {
-    auto prepared = by_one(add)(node, threads);
+    auto prepared = by_one(ends, add)(node, threads);
     prepared->info.kernel = "ranks";
     return prepared;
   };

@@ -41,22 +41,24 @@ bool channel_sums(Lowering& lower, const Call& call) {
 }  // namespace
 
 Operation channel_sums_of(const at::Tensor& x, float factor) {
-  const int channels = int(x.size(1)), pixels = int(x.size(2) * x.size(3));
+  const kernels::Layout layout = layout_of(x);
+  const auto bind = [=](const Node& n, char*) {
+    return kernels::SumArguments{.x = floats(n.reads[0]),
+                                 .sums = floats(n.writes[0]),
+                                 .factor = factor,
+                                 .count = layout.pixels(),
+                                 .columns = layout.channels};
+  };
+  const auto on_cores = [=](const kernels::SumArguments& s, kernels::Share share) {
+    kernels::channel_sums(layout, s.x, s.factor, s.sums, share);
+  };
   const GpuKernel kernel =
-      is_image(x) ? GpuKernel{"channel_sums", gpu::kThreads, channels, 2 * gpu::kThreads}
+      is_image(x) ? GpuKernel{"channel_sums", gpu::kThreads, layout.channels, 2 * gpu::kThreads}
                   : GpuKernel{"column_sums", gpu::kSumThreads,
-                              gpu::divided_up(channels, gpu::kColumns), gpu::kSumThreads};
-  return {.name = "channel sums of " + text_of(layout_of(x)),
-          .on_cores = by_team([=, l = layout_of(x)](const Addresses& at, kernels::Share share) {
-            kernels::channel_sums(l, at.reads[0], factor, at.writes[0], share);
-          }),
-          .on_gpu = gpu_call({kernel}, [=](const Node& n, char*) {
-            return gpu::SumArguments{.x = floats(n.reads[0]),
-                                     .sums = floats(n.writes[0]),
-                                     .factor = factor,
-                                     .count = pixels,
-                                     .columns = channels};
-          })};
+                              gpu::divided_up(layout.channels, gpu::kColumns), gpu::kSumThreads};
+  return {.name = "channel sums of " + text_of(layout),
+          .on_cores = by_team(bind, on_cores),
+          .on_gpu = gpu_call({kernel}, bind)};
 }
 
 const Rules channel_sums_rules = {

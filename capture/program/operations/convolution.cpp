@@ -60,23 +60,19 @@ class CoreConvolution : public Prepared {
 
 class LateConvolution final : public CoreConvolution, public LateGradient {
  public:
-  LateConvolution(const Node& node, const kernels::Convolution& convolution,
-                  std::unique_ptr<kernels::Kernel> kernel, int threads)
-      : CoreConvolution(convolution, std::move(kernel), threads),
-        output_(convolution.output),
+  LateConvolution(const Node& node, const Convolve& of, std::unique_ptr<kernels::Kernel> kernel,
+                  int threads)
+      : CoreConvolution(of.convolution, std::move(kernel), threads),
+        late_(*of.late),
+        output_(of.convolution.output),
         count_(std::size_t(node.writes[0].numel())),
         source_(std::size_t(node.reads[0].numel())),
-        x_(std::size_t(node.reads[1].numel())) {}
-  LateGradient* late() override { return this; }
-  void keep() override {
-    std::copy_n(operands_.source, source_.size(), source_.begin());
-    std::copy_n(operands_.x, x_.size(), x_.begin());
-    // A sum has at most one product per pixel; the factor 2 far exceeds rounding errors.
-    const double pixels = double(output_.height) * output_.width;
-    surely_finite_ = 2 * pixels * double(kernels::largest(source_)) * double(kernels::largest(x_)) <
-                     std::numeric_limits<float>::max();
-    if (operands_.bias_gradient)
-      kernels::channel_sums(output_, operands_.source, 1, operands_.bias_gradient, {});
+        x_(std::size_t(node.reads[1].numel())) {
+    late_.waiting.reserve(late_.waiting.capacity() + 1);
+  }
+  void run(int phase, kernels::Share share) override {
+    if (late_.none) return CoreConvolution::run(phase, share);
+    if (share.index == 0) keep();
   }
 
   std::span<float> place() const override { return {operands_.made, count_}; }
@@ -96,6 +92,19 @@ class LateConvolution final : public CoreConvolution, public LateGradient {
   }
 
  private:
+  void keep() {
+    std::copy_n(operands_.source, source_.size(), source_.begin());
+    std::copy_n(operands_.x, x_.size(), x_.begin());
+    // A sum has at most one product per pixel; the factor 2 far exceeds rounding errors.
+    const double pixels = double(output_.height) * output_.width;
+    surely_finite_ = 2 * pixels * double(kernels::largest(source_)) * double(kernels::largest(x_)) <
+                     std::numeric_limits<float>::max();
+    if (operands_.bias_gradient)
+      kernels::channel_sums(output_, operands_.source, 1, operands_.bias_gradient, {});
+    late_.waiting.push_back(this);
+  }
+
+  LateGradients& late_;
   const kernels::Layout output_;
   const std::size_t count_;
   std::vector<float> source_, x_;
@@ -121,9 +130,9 @@ std::unique_ptr<Prepared> on_cores(const Node& node, int threads) {
   constexpr std::int64_t kFewWeights = 1 << 16;
   auto kernel = kernels::make_kernel(of.convolution);
   // The inputs kept aside should be small compared with the gradient.
-  if (of.may_wait && kernel->gives_parts() && node.writes[0].numel() >= kFewWeights &&
+  if (of.late && kernel->gives_parts() && node.writes[0].numel() >= kFewWeights &&
       4 * (node.reads[0].numel() + node.reads[1].numel()) <= node.writes[0].numel())
-    return std::make_unique<LateConvolution>(node, of.convolution, std::move(kernel), threads);
+    return std::make_unique<LateConvolution>(node, of, std::move(kernel), threads);
   return std::make_unique<CoreConvolution>(of.convolution, std::move(kernel), threads);
 }
 

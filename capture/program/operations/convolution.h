@@ -8,8 +8,8 @@ namespace millrace::program {
 /// {dx}; {dy, x} -> {dw, db}, either of which may be undefined; {dy, w, x[, mask]} -> {dx, dw, db}.
 struct Convolve {
   kernels::Convolution convolution;
-  /// Nothing else in the program reads or writes the weight gradient.
-  bool may_wait = false;
+  /// Not null if nothing else in the program reads or writes the weight gradient.
+  LateGradients* late = nullptr;
   /// On a GPU: the weights are ready before the program runs.
   bool weights_early = false;
   /// On a GPU: the convolutions whose weight gradients it makes, operands and results in order.

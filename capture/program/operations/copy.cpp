@@ -9,43 +9,28 @@
 namespace millrace::program {
 namespace {
 
-/// Whether channels are adjacent, whatever the pixel stride.
-bool has_pixels(const at::Tensor& t) {
-  return t.dim() == 4 && t.size(0) == 1 && t.stride(1) == 1;
-}
-
 std::unique_ptr<Prepared> prepare_copy(const Node& node, int) {
   const at::Tensor from = node.reads[0], to = node.writes[0];
-  const auto call = [&](const char* kind, KernelCall copy) {
-    auto made = by_one(std::move(copy))(node, 1);
+  const auto call = [&](const char* kind, const auto& copy) {
+    auto made = by_one(ends, copy)(node, 1);
     made->info.name = kind;
     return made;
   };
-  if (lie_alike(from, to)) {
-    return call("copy", [bytes = from.nbytes()](const Addresses& at, kernels::Share) {
-      std::memcpy(at.writes[0], at.reads[0], bytes);
-    });
+  if (!lie_alike(from, to) && is_image(to) && from.is_contiguous()) {
+    return call("copy of planes to pixels",
+                [=](const Ends& at) { kernels::from_planes(at.from, at.to, layout_of(to)); });
   }
-  if (is_image(to) && from.is_contiguous()) {
-    return call("copy of planes to pixels", [=](const Addresses& at, kernels::Share) {
-      kernels::from_planes(at.reads[0], at.writes[0], layout_of(to));
-    });
+  if (!lie_alike(from, to) && is_image(from) && to.is_contiguous()) {
+    return call("copy of pixels to planes",
+                [=](const Ends& at) { kernels::to_planes(at.from, layout_of(from), at.to); });
   }
-  if (is_image(from) && to.is_contiguous()) {
-    return call("copy of pixels to planes", [=](const Addresses& at, kernels::Share) {
-      kernels::to_planes(at.reads[0], layout_of(from), at.writes[0]);
-    });
+  const kernels::MapArguments m = bind_map(node, {});
+  const int last = m.dimensions - 1;
+  if (m.left.strides[last] == 1 && m.made_strides[last] == 1) {
+    return by_one([](const Node& n, char*) { return bind_map(n, {}); },
+                  [](const kernels::MapArguments& bound) { kernels::map(bound); })(node, 1);
   }
-  if (has_pixels(from) && has_pixels(to)) {
-    return call("copy of some channels", [=](const Addresses& at, kernels::Share) {
-      for (std::int64_t y = 0; y < to.size(2); ++y) {
-        for (std::int64_t x = 0; x < to.size(3); ++x)
-          std::copy_n(at.reads[0] + y * from.stride(2) + x * from.stride(3), to.size(1),
-                      at.writes[0] + y * to.stride(2) + x * to.stride(3));
-      }
-    });
-  }
-  auto made = call("copy", [=](const Addresses&, kernels::Share) { to.copy_(from); });
+  auto made = call("copy", [=](const Ends&) { to.copy_(from); });
   made->info.kernel = capture::kLibTorch;
   return made;
 }
@@ -53,10 +38,9 @@ std::unique_ptr<Prepared> prepare_copy(const Node& node, int) {
 Operation zero_of(const at::Tensor& made) {
   return {.name = "zero",
           .constant = true,
-          .on_cores = by_one([bytes = made.nbytes()](const Addresses& at, kernels::Share) {
-            std::memset(at.writes[0], 0, bytes);
-          }),
-          .on_gpu = gpu_map("Copied")};
+          .on_cores = by_one(
+              ends, [bytes = made.nbytes()](const Ends& at) { std::memset(at.to, 0, bytes); }),
+          .on_gpu = operation_of({}).on_gpu};
 }
 
 // new_zeros, zeros, zeros_like, zero_
@@ -99,7 +83,8 @@ bool clone(Lowering& lower, const Call& call) {
 }  // namespace
 
 Operation make_copy() {
-  return {.name = "copy", .copy = true, .on_cores = prepare_copy, .on_gpu = gpu_map("Copied")};
+  return {
+      .name = "copy", .copy = true, .on_cores = prepare_copy, .on_gpu = operation_of({}).on_gpu};
 }
 
 const Rules copy_rules = {

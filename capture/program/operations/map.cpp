@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 
 #include "capture/program/lowering.h"
 
@@ -14,58 +13,42 @@ namespace {
 
 using kernels::Function;
 
-Operation operation_of(const kernels::Map& map) {
-  const auto call = [map](const Addresses& at, kernels::Share share) {
-    kernels::map(map, at.reads[0], at.reads[1], at.writes[0], share);
-  };
-  const std::string function = "(millrace::kernels::Function)" + numbers(int(map.function));
-  return {.name = kernels::name_of(map.function),
-          .on_cores = by_team(call),
-          .on_gpu = gpu_map("Mapped<" + function + ">", map),
-          .attributes = map};
-}
-
-using Dimensions = std::span<const std::int64_t>;
-
-std::int64_t elements(const at::Tensor& tensor, Dimensions dimensions) {
-  std::int64_t count = 1;
-  for (const std::int64_t d : dimensions) count *= tensor.size(d);
-  return count;
-}
-/// The stride between elements along `dimensions`, if they can be merged into one.
-std::optional<std::int64_t> step(const at::Tensor& tensor, Dimensions dimensions) {
-  for (std::size_t i = 0; i + 1 < dimensions.size(); ++i) {
-    const std::int64_t d = dimensions[i], next = dimensions[i + 1];
-    if (tensor.stride(d) != tensor.stride(next) * tensor.size(next)) return {};
+/// How `made` and the operands, each broadcast to it, lie: dimensions in `made`'s memory order,
+/// merged where all allow.
+kernels::MapArguments laid_out(const at::Tensor& made, const std::vector<at::Tensor>& operands) {
+  kernels::MapArguments m{.count = int(made.numel())};
+  std::vector<at::Tensor> tensors = {made};
+  for (const at::Tensor& operand : operands) tensors.push_back(operand.expand(made.sizes()));
+  int* const strides[] = {m.made_strides, m.left.strides, m.right.strides};
+  for (const std::int64_t d : by_stride(made)) {
+    const int size = int(made.size(d)), last = m.dimensions - 1;
+    bool goes_on = last >= 0;
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      goes_on = goes_on && strides[i][last] == int(tensors[i].stride(d)) * size;
+    const int at = goes_on ? last : m.dimensions++;
+    m.sizes[at] = goes_on ? m.sizes[at] * size : size;
+    for (std::size_t i = 0; i < tensors.size(); ++i) strides[i][at] = int(tensors[i].stride(d));
   }
-  return dimensions.empty() ? 0 : tensor.stride(dimensions.back());
+  if (m.dimensions > 0) return m;
+  m.dimensions = m.sizes[0] = m.made_strides[0] = m.left.strides[0] = m.right.strides[0] = 1;
+  return m;
 }
 
-/// Splits the elements of `made` into rows so that each operand, broadcast to `made`, has one
-/// stride between rows and one, 0 or 1, within a row. False if that is impossible.
-bool in_rows(const at::Tensor& made, const std::vector<at::Tensor>& operands, kernels::Map& map) {
-  const std::vector<std::int64_t> order = by_stride(made);
-  for (std::size_t split = 0; split <= order.size(); ++split) {
-    const Dimensions outer = Dimensions(order).first(split),
-                     inner = Dimensions(order).subspan(split);
-    kernels::Operand found[2];
-    const auto fits = [&](std::size_t i) {
-      const at::Tensor spread = operands[i].expand(made.sizes());
-      const std::optional<std::int64_t> row = step(spread, outer), each = step(spread, inner);
-      if (!row || !each || *each < 0 || *each > 1) return false;
-      found[i] = {std::size_t(*row), *each == 1};
-      return true;
-    };
-    bool all = true;
-    for (std::size_t i = 0; i < operands.size(); ++i) all = all && fits(i);
-    if (!all) continue;
-    map.rows = std::size_t(elements(made, outer));
-    map.row = std::size_t(elements(made, inner));
-    map.left = found[0];
-    map.right = found[1];
-    return true;
+/// A number on the host is passed by value to a GPU.
+void point(kernels::Spread& to, const Node& node, std::size_t operand) {
+  if (operand >= node.reads.size()) return;
+  const at::Tensor& tensor = node.reads[operand];
+  if (tensor.is_cpu() && node.writes[0].is_cuda()) {
+    to.number = tensor.item().toFloat();
+  } else {
+    to.at = floats(tensor);
   }
-  return false;
+}
+/// Whether its elements can be taken in aligned fours, or are all the same.
+bool in_fours(const kernels::MapArguments& m, const float* first, const int* strides) {
+  const int last = m.dimensions - 1;
+  return m.sizes[last] % 4 == 0 && strides[last] <= 1 && holds_fours(first) &&
+         std::all_of(strides, strides + last, [](int s) { return s % 4 == 0; });
 }
 
 /// A number becomes a one-element operand.
@@ -133,7 +116,6 @@ bool spread_on_gpu(Lowering& lower, const kernels::Map& map, std::vector<at::Ten
                     !at::is_expandable_to(operand.sizes(), made.sizes())))
       return false;
   }
-  if (made.dim() > gpu::kMostDimensions) return false;
   const at::Tensor to = is_picture(made) ? lower.image_for(made) : made;
   for (at::Tensor& operand : operands) {
     if (is_picture(operand) && lower.has_image(operand)) operand = lower.read(operand);
@@ -144,9 +126,36 @@ bool spread_on_gpu(Lowering& lower, const kernels::Map& map, std::vector<at::Ten
 
 }  // namespace
 
-bool lower_map(Lowering& lower, kernels::Map map, std::vector<at::Tensor> operands,
+kernels::MapArguments bind_map(const Node& node, const kernels::Map& map) {
+  kernels::MapArguments m = laid_out(node.writes[0], node.reads);
+  m.map = map;
+  point(m.left, node, 0);
+  point(m.right, node, 1);
+  m.made = floats(node.writes[0]);
+  return m;
+}
+
+Operation operation_of(const kernels::Map& map) {
+  const auto bind = [map](const Node& n, char*) { return bind_map(n, map); };
+  const auto on_gpu = [=](const Node& node) {
+    const kernels::MapArguments m = bind_map(node, map);
+    const auto fits = [&](const kernels::Spread& s) { return in_fours(m, s.at, s.strides); };
+    const bool fours = in_fours(m, m.made, m.made_strides) && fits(m.left) && fits(m.right);
+    const std::string function = "(millrace::kernels::Function)" + numbers(int(map.function));
+    const int each = fours ? 4 : 1;
+    return gpu_call({{"map<" + function + ", " + numbers(each) + ">", gpu::kThreads,
+                      gpu::divided_up(m.count, gpu::kThreads * each)}},
+                    bind)(node);
+  };
+  return {.name = kernels::name_of(map.function),
+          .on_cores = by_team(bind, kernels::map),
+          .on_gpu = on_gpu,
+          .attributes = map};
+}
+
+bool lower_map(Lowering& lower, const kernels::Map& map, std::vector<at::Tensor> operands,
                const at::Tensor& made) {
-  if (!is_dense(made) || made.numel() == 0) return false;
+  if (!is_dense(made) || made.numel() == 0 || made.dim() > kernels::kMostDimensions) return false;
   if (lower.on_gpu()) return spread_on_gpu(lower, map, std::move(operands), made);
   std::vector<at::Tensor> wide, narrow;  // of `made`'s size, and smaller
   for (const at::Tensor& operand : operands) {
@@ -161,7 +170,10 @@ bool lower_map(Lowering& lower, kernels::Map map, std::vector<at::Tensor> operan
   const bool as_it_lies =
       std::all_of(wide.begin(), wide.end(), lies_well) && (!wide.empty() || !is_picture(made));
   const at::Tensor to = as_it_lies || !is_picture(made) ? made : lower.image_for(made);
-  if (kernels::Map any; !narrow.empty() && !in_rows(to, narrow, any)) return false;
+  if (!narrow.empty()) {
+    const kernels::MapArguments m = laid_out(to, narrow);
+    if (m.left.strides[m.dimensions - 1] > 1 || m.right.strides[m.dimensions - 1] > 1) return false;
+  }
   for (at::Tensor& operand : operands) {
     if (operand.sizes() != made.sizes() || lie_alike(operand, to)) continue;
     if (is_picture(made)) {
@@ -172,7 +184,6 @@ bool lower_map(Lowering& lower, kernels::Map map, std::vector<at::Tensor> operan
       operand = alike;
     }
   }
-  if (!in_rows(to, operands, map)) map.row = std::size_t(to.numel());  // all in the same order
   lower.add(operation_of(map), std::move(operands), {to});
   return lower.written(made, to);
 }

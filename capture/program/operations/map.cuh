@@ -2,11 +2,8 @@
 #pragma once
 
 #include "capture/program/cuda/block.cuh"
-#include "capture/program/kernels/function.h"
 
 namespace millrace::gpu {
-
-using kernels::Function;
 
 DEVICE float where(bool condition, float yes, float no) {
   return condition ? yes : no;
@@ -33,10 +30,6 @@ DEVICE float expm1_below(float x) {
 #define FORMULA DEVICE
 #include "capture/program/kernels/functions-inl.h"
 
-struct Copied {
-  DEVICE static float of(float x, float, float, float, float) { return x; }
-};
-
 /// `kFloats` elements of an operand, either consecutive from `offset` or all the same.
 template <int kFloats>
 DEVICE void read(float* to, const Spread& from, int offset, int stride) {
@@ -47,7 +40,7 @@ DEVICE void read(float* to, const Spread& from, int offset, int stride) {
 }
 
 /// Each thread computes `kFloats` adjacent elements.
-template <class F, int kFloats>
+template <Function kFunction, int kFloats>
 KERNEL(kThreads)
 map(BY_VALUE MapArguments m) {
   let_next_come();
@@ -68,7 +61,7 @@ map(BY_VALUE MapArguments m) {
   read<kFloats>(y, m.right, right, m.right.strides[last]);
 #pragma unroll
   for (int k = 0; k < kFloats; ++k)
-    x[k] = F::of(x[k], y[k], m.numbers[0], m.numbers[1], m.numbers[2]);
+    x[k] = Mapped<kFunction>::of(x[k], y[k], m.map.numbers[0], m.map.numbers[1], m.map.numbers[2]);
   store<kFloats>(m.made + made, x);
 }
 

@@ -11,57 +11,7 @@
 namespace millrace::program {
 namespace {
 
-template <class Operands>
-void bind_norm(const Node& node, bool gradient, bool frozen, Operands& made) {
-  const std::vector<at::Tensor>&reads = node.reads, &writes = node.writes;
-  made.destination = floats(writes[0]);
-  if (gradient) {
-    made.gradient = floats(reads[0]);
-    made.source = floats(reads[1]);
-    made.mean = floats(reads[2]);
-    made.rstd = floats(reads[3]);
-    made.weight = floats(reads[4]);
-    made.weight_gradient = floats(writes[1]);
-    made.bias_gradient = floats(writes[2]);
-  } else {
-    made.source = floats(reads[0]);
-    made.weight = floats(reads[1]);
-    made.bias = floats(reads[2]);
-    made.mean = floats(frozen ? reads[3] : writes[1]);
-    made.rstd = floats(frozen ? reads[4] : writes[2]);
-  }
-}
-
-/// Norms of groups or rows, with `Run`'s phases on cores.
-class CoreNorm final : public Prepared {
- public:
-  using Run = std::function<void(const kernels::GroupNormOperands&, int, kernels::Share)>;
-  CoreNorm(bool gradient, const kernels::GroupNorm& norm, std::vector<bool> phases, Run run)
-      : gradient_(gradient), norm_(norm), phases_(std::move(phases)), run_(std::move(run)) {
-    info.kernel = kernels::instruction_set();
-  }
-  std::size_t scratch_bytes() const override { return norm_.scratch() * sizeof(double); }
-  void bind(const Node& node, char* scratch) override {
-    bind_norm(node, gradient_, norm_.frozen, operands_);
-    operands_.scratch = reinterpret_cast<double*>(scratch);
-  }
-  std::vector<bool> phases() const override { return phases_; }
-  void run(int phase, kernels::Share share) override { run_(operands_, phase, share); }
-
- private:
-  const bool gradient_;
-  const kernels::GroupNorm norm_;
-  const std::vector<bool> phases_;
-  const Run run_;
-  kernels::GroupNormOperands operands_;
-};
-
-Operation::OnCores on_cores(bool gradient, const kernels::GroupNorm& norm,
-                            const std::vector<bool>& phases, const CoreNorm::Run& run) {
-  return [=](const Node&, int) { return std::make_unique<CoreNorm>(gradient, norm, phases, run); };
-}
-
-// ---- On a GPU.
+using kernels::NormArguments;
 
 constexpr int kSlice = 8192;  ///< least elements per block
 constexpr int kMostSlices = 128;
@@ -78,62 +28,72 @@ GpuKernel kernel(const std::string& name, const char* how, int floats_each, int 
           std::size_t(2 * threads)};
 }
 
-/// \param kernels of a node, where each thread takes so many floats at once.
-template <class Kernels>
-Operation::OnGpu gpu_norm(const gpu::NormArguments& norm, bool gradient, bool frozen,
-                          std::size_t parts, const Kernels& kernels) {
-  const auto bind = [=](const Node& of, char* scratch) {
-    gpu::NormArguments bound = norm;
-    bound.parts = reinterpret_cast<gpu::NormPart*>(scratch);
-    bind_norm(of, gradient, frozen, bound);
-    return bound;
+/// \param on_gpu(node, floats): the kernels, where each thread takes so many floats at once.
+template <class Run, class OnGpu>
+Operation norm_of(const std::string& kind, const NormArguments& norm, bool gradient, const Run& run,
+                  const std::vector<bool>& phases, std::size_t blocks, const OnGpu& on_gpu) {
+  const auto bind = [=](const Node& node, char* scratch) {
+    const std::vector<at::Tensor>&reads = node.reads, &writes = node.writes;
+    NormArguments n = norm;
+    n.parts = reinterpret_cast<kernels::NormPart*>(scratch);
+    n.destination = floats(writes[0]);
+    if (gradient) {
+      n.gradient = floats(reads[0]);
+      n.source = floats(reads[1]);
+      n.mean = floats(reads[2]);
+      n.rstd = floats(reads[3]);
+      n.weight = floats(reads[4]);
+      n.weight_gradient = floats(writes[1]);
+      n.bias_gradient = floats(writes[2]);
+    } else {
+      n.source = floats(reads[0]);
+      n.weight = floats(reads[1]);
+      n.bias = floats(reads[2]);
+      n.mean = floats(norm.frozen ? reads[3] : writes[1]);
+      n.rstd = floats(norm.frozen ? reads[4] : writes[2]);
+    }
+    return n;
   };
-  return [=](const Node& node) {
+  const auto kernels = [=](const Node& node) {
     bool fours = norm.pixels % 4 == 0;
     for (const at::Tensor& t :
          {node.reads[0], gradient ? node.reads[1] : at::Tensor(), node.writes[0]})
       fours = fours && (!t.defined() || holds_fours(floats(t)));
-    return gpu_call(kernels(node, fours ? 4 : 1), bind, parts * sizeof(gpu::NormPart))(node);
+    return gpu_call(on_gpu(node, fours ? 4 : 1), bind, blocks * sizeof(kernels::NormPart))(node);
   };
+  const std::size_t scratch = 2 * std::size_t(norm.groups * norm.weights);
+  return {.name = kind + (gradient ? " gradient" : ""),
+          .on_cores = core_call(bind, run, phases, scratch * sizeof(kernels::NormPart)),
+          .on_gpu = kernels};
 }
 
-Operation group_norm_of(const kernels::GroupNorm& norm, bool gradient, const at::Tensor& x) {
-  const std::string kind = norm.frozen                    ? "batch norm "
-                           : norm.groups == norm.channels ? "instance norm "
-                                                          : "group norm ";
-  const auto compute = [=](const auto& operands, int phase, kernels::Share share) {
-    gradient ? kernels::group_norm_gradient(norm, operands, phase, share)
-             : kernels::group_norm(norm, operands, phase, share);
-  };
-  gpu::NormArguments n{.eps = norm.eps, .groups = norm.groups, .pixels = int(norm.pixels)};
-  n.weights = norm.channels / n.groups;
-  n.size = n.weights * n.pixels;
+Operation group_norm_of(NormArguments n, bool gradient, const at::Tensor& x) {
+  const std::string kind = n.frozen         ? "batch norm "
+                           : n.weights == 1 ? "instance norm "
+                                            : "group norm ";
   n.slices = std::min(gpu::divided_up(gradient ? n.pixels : n.size, kSlice), kMostSlices);
   const int blocks = n.groups * n.slices * (gradient ? n.weights : 1);
-  const auto kernels = [=](const Node&, int each) -> std::vector<GpuKernel> {
-    const char* const how = norm.frozen ? "frozen" : "in_parts";
+  const auto on_gpu = [=](const Node&, int each) -> std::vector<GpuKernel> {
+    const char* const how = n.frozen ? "frozen" : "in_parts";
     const std::string name = gradient ? "norm_gradient" : "norm";
-    if (!gradient && !norm.frozen && n.slices == 1)
+    if (!gradient && !n.frozen && n.slices == 1)
       return {kernel(name, "whole", each, threads_for(n.size), blocks)};
     const int threads = gradient ? threads_for(n.pixels) : kBlock;
     std::vector<GpuKernel> all = {kernel(name, how, each, threads, blocks)};
-    if (gradient || !norm.frozen)
+    if (gradient || !n.frozen)
       all.insert(all.begin(), kernel(name + "_parts", nullptr, each, threads, blocks));
     return all;
   };
-  return {.name = kind + text_of(layout_of(x)) + (gradient ? " gradient" : ""),
-          .on_cores = on_cores(gradient, norm, {true, false, true}, compute),
-          .on_gpu = gpu_norm(n, gradient, norm.frozen, std::size_t(blocks), kernels)};
+  return norm_of(kind + text_of(layout_of(x)), n, gradient,
+                 gradient ? kernels::group_norm_gradient : kernels::group_norm, {true, false, true},
+                 std::size_t(blocks), on_gpu);
 }
 
-Operation layer_norm_of(const kernels::Matrix& m, double eps, bool gradient) {
-  const auto compute = [=](const auto& operands, int, kernels::Share share) {
-    gradient ? kernels::layer_norm_gradient(m, operands, share)
-             : kernels::layer_norm(m, eps, operands, share);
+Operation layer_norm_of(const NormArguments& n, bool gradient) {
+  const auto run = [=](const NormArguments& bound, int, kernels::Share share) {
+    (gradient ? kernels::layer_norm_gradient : kernels::layer_norm)(bound, share);
   };
-  const gpu::NormArguments n{
-      .eps = eps, .groups = int(m.rows), .size = int(m.row), .pixels = 1, .slices = 1};
-  const auto kernels = [=](const Node& node, int each) {
+  const auto on_gpu = [=](const Node& node, int each) {
     std::vector<GpuKernel> all;
     if (node.writes[0].defined())
       all.push_back(kernel(gradient ? "norm_gradient" : "norm", "whole", each, threads_for(n.size),
@@ -143,19 +103,19 @@ Operation layer_norm_of(const kernels::Matrix& m, double eps, bool gradient) {
                      gpu::divided_up(n.size, gpu::kColumns), gpu::kSumThreads});
     return all;
   };
-  return {.name = gradient ? "layer norm gradient" : "layer norm",
-          .on_cores = on_cores(gradient, {}, {true}, compute),
-          .on_gpu = gpu_norm(n, gradient, false, 0, kernels)};
+  return norm_of("layer norm", n, gradient, run, {true}, 0, on_gpu);
 }
 
 // ---- Rules.
 
-kernels::GroupNorm norm_of(const at::Tensor& x, std::int64_t groups, double eps = 0,
-                           bool frozen = false) {
-  return {.pixels = std::size_t(x.size(2) * x.size(3)),
-          .channels = int(x.size(1)),
+NormArguments groups_of(const at::Tensor& x, std::int64_t groups, double eps = 0,
+                        bool frozen = false) {
+  const int pixels = int(x.size(2) * x.size(3)), weights = int(x.size(1) / groups);
+  return {.eps = eps,
           .groups = int(groups),
-          .eps = eps,
+          .size = weights * pixels,
+          .pixels = pixels,
+          .weights = weights,
           .frozen = frozen};
 }
 
@@ -164,9 +124,9 @@ bool norm_of_groups(Lowering& lower, const Call& call, std::int64_t groups) {
   const at::Tensor &x = tensor(call, 0), &y = result(call, 0);
   const at::Tensor weight = optional(call, 1), bias = optional(call, 2);
   if (!are_pictures(x, y) || !are_plain(weight, bias)) return false;
-  return lower.add_image(y,
-                         group_norm_of(norm_of(x, groups, call.arguments[7].toDouble()), false, x),
-                         {lower.read(x), weight, bias}, {result(call, 1), result(call, 2)});
+  return lower.add_image(
+      y, group_norm_of(groups_of(x, groups, call.arguments[7].toDouble()), false, x),
+      {lower.read(x), weight, bias}, {result(call, 1), result(call, 2)});
 }
 
 // native_group_norm(input, weight?, bias?, N, C, HxW, groups, eps)
@@ -188,14 +148,13 @@ bool batch_norm(Lowering& lower, const Call& call) {
       !are_plain(weight, bias, mean, variance))
     return false;
   return lower.add_image(
-      y, group_norm_of(norm_of(x, x.size(1), call.arguments[7].toDouble(), true), false, x),
+      y, group_norm_of(groups_of(x, x.size(1), call.arguments[7].toDouble(), true), false, x),
       {lower.read(x), weight, bias, mean, variance});
 }
 
 /// For {dy, x} and statistics and weight, either of which may be undefined.
 bool norm_backward(Lowering& lower, const Call& call, const at::Tensor& mean,
-                   const at::Tensor& rstd, const at::Tensor& weight,
-                   const kernels::GroupNorm& norm) {
+                   const at::Tensor& rstd, const at::Tensor& weight, const NormArguments& norm) {
   const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1), &dx = result(call, 0),
                    &dw = result(call, 1), &db = result(call, 2);
   if (!mean.defined() || !rstd.defined() || !are_pictures(dy, x) ||
@@ -209,7 +168,7 @@ bool norm_backward(Lowering& lower, const Call& call, const at::Tensor& mean,
 // native_group_norm_backward(gradient, input, mean, rstd, weight?, N, C, HxW, groups, mask)
 bool group_norm_backward(Lowering& lower, const Call& call) {
   return norm_backward(lower, call, tensor(call, 2), tensor(call, 3), optional(call, 4),
-                       norm_of(tensor(call, 1), call.arguments[8].toInt()));
+                       groups_of(tensor(call, 1), call.arguments[8].toInt()));
 }
 
 // native_batch_norm_backward(gradient, input, weight?, mean?, variance?, saved mean, saved rstd,
@@ -221,13 +180,13 @@ bool batch_norm_backward(Lowering& lower, const Call& call) {
   const std::size_t statistics = own ? 5 : 3;
   return norm_backward(lower, call, optional(call, statistics), optional(call, statistics + 1),
                        optional(call, 2),
-                       norm_of(x, x.size(1), call.arguments[8].toDouble(), !own));
+                       groups_of(x, x.size(1), call.arguments[8].toDouble(), !own));
 }
 
-kernels::Matrix rows_of(const at::Tensor& x, const c10::IValue& normalized_shape) {
+NormArguments rows_of(const at::Tensor& x, const c10::IValue& normalized_shape, double eps = 0) {
   std::int64_t row = 1;
   for (const std::int64_t size : normalized_shape.toIntVector()) row *= size;
-  return {std::size_t(x.numel() / row), std::size_t(row)};
+  return {.eps = eps, .groups = int(x.numel() / row), .size = int(row)};
 }
 
 // native_layer_norm(input, normalized_shape, weight?, bias?, eps)
@@ -236,7 +195,7 @@ bool layer_norm(Lowering& lower, const Call& call) {
   const at::Tensor weight = optional(call, 2), bias = optional(call, 3);
   return are_plain(x, y, weight, bias) &&
          lower.add(
-             layer_norm_of(rows_of(x, call.arguments[1]), call.arguments[4].toDouble(), false),
+             layer_norm_of(rows_of(x, call.arguments[1], call.arguments[4].toDouble()), false),
              {x, weight, bias}, {y, result(call, 1), result(call, 2)});
 }
 // native_layer_norm_backward(gradient, input, normalized_shape, mean, rstd, weight?, bias?, mask)
@@ -245,7 +204,7 @@ bool layer_norm_backward(Lowering& lower, const Call& call) {
                    &dw = result(call, 1), &db = result(call, 2);
   const at::Tensor weight = optional(call, 5);
   if (!is_copyable(dy) || !are_plain(x, dx, dw, db, weight)) return false;
-  return lower.add(layer_norm_of(rows_of(x, call.arguments[2]), 0, true),
+  return lower.add(layer_norm_of(rows_of(x, call.arguments[2]), true),
                    {lower.contiguous(dy), x, tensor(call, 3), tensor(call, 4), weight},
                    {dx, dw, db});
 }

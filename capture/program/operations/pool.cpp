@@ -9,51 +9,34 @@
 namespace millrace::program {
 namespace {
 
-Operation::OnGpu on_gpu(const kernels::Pool& p, bool gradient, const at::Tensor& x) {
-  const int taps = kernels::taps_of(p.window);
-  if (!gradient && !p.largest && p.output.height == 1 && p.output.width == 1 &&
-      taps == p.input.height * p.input.width && p.window.rows.padding == 0)
-    return channel_sums_of(x, 1 / (p.divisor > 0 ? p.divisor : float(taps))).on_gpu;
-  const kernels::Layout& made = gradient ? p.input : p.output;
-  const auto side = [](const kernels::Taps& t) {
-    return gpu::PoolTaps{t.count, t.stride, t.padding, t.dilation};
+Operation pooling_of(const kernels::PoolArguments& p, bool gradient, const at::Tensor& x) {
+  const auto bind = [=](const Node& n, char*) {
+    kernels::PoolArguments bound = p;
+    (gradient ? bound.dy : bound.x) = floats(n.reads[0]);
+    if (n.reads.size() > 1) bound.x = floats(n.reads[1]);
+    bound.to = floats(n.writes[0]);
+    return bound;
   };
-  const gpu::PoolArguments shape{.channels = made.channels,
-                                 .in_height = p.input.height,
-                                 .in_width = p.input.width,
-                                 .out_height = p.output.height,
-                                 .out_width = p.output.width,
-                                 .rows = side(p.window.rows),
-                                 .columns = side(p.window.columns),
-                                 .counts_zeros = p.counts_zeros,
-                                 .divisor = p.divisor};
-  const std::string kernel = gradient ? "pool_gradient<" : "pool<";
-  return gpu_call({{kernel + (p.largest ? "true>" : "false>"), gpu::kThreads,
-                    gpu::divided_up(int(made.floats()), gpu::kThreads)}},
-                  [=](const Node& n, char*) {
-                    gpu::PoolArguments a = shape;
-                    a.to = floats(n.writes[0]);
-                    (gradient ? a.dy : a.x) = floats(n.reads[0]);
-                    if (gradient && n.reads.size() > 1) a.x = floats(n.reads[1]);
-                    return a;
-                  });
-}
-
-Operation pooling_of(const kernels::Pool& p, bool gradient, const at::Tensor& x) {
-  const std::string kind = p.largest ? "max pool " : p.divisor == 1 ? "sum pool " : "average pool ";
+  const std::string kernel = std::string(gradient ? "pool_gradient<" : "pool<") +
+                             (p.largest ? "true>" : "false>"),
+                    kind = p.largest        ? "max pool "
+                           : p.divisor == 1 ? "sum pool "
+                                            : "average pool ";
+  const int taps = kernels::taps_of(p.window), made = int((gradient ? p.input : p.output).floats());
+  const bool of_all = !gradient && !p.largest && p.output.pixels() == 1 &&
+                      taps == p.input.pixels() && p.window.rows.padding == 0;
   return {
       .name = kind + text_of(p.input) + " -> " + text_of(p.output) + (gradient ? " gradient" : ""),
-      .on_cores = by_team([=](const Addresses& at, kernels::Share share) {
-        gradient ? kernels::pool_gradient(p, at.reads[0], at.reads[1], at.writes[0], share)
-                 : kernels::pool(p, at.reads[0], at.writes[0], share);
-      }),
-      .on_gpu = on_gpu(p, gradient, x)};
+      .on_cores = by_team(bind, kernels::pool),
+      .on_gpu =
+          of_all ? channel_sums_of(x, 1 / (p.divisor > 0 ? p.divisor : float(taps))).on_gpu
+                 : gpu_call({{kernel, gpu::kThreads, gpu::divided_up(made, gpu::kThreads)}}, bind)};
 }
 
 // `first`: argument index of kernel; stride, padding and, for max pooling, dilation follow.
 
-std::optional<kernels::Pool> pooling(const at::Tensor& x, const at::Tensor& y, const Call& call,
-                                     std::size_t first) {
+std::optional<kernels::PoolArguments> pooling(const at::Tensor& x, const at::Tensor& y,
+                                              const Call& call, std::size_t first) {
   if (!are_pictures(x, y)) return {};
   const bool largest = call.name().starts_with("aten::max");
   const auto taps = [&](std::size_t side) {
@@ -66,10 +49,10 @@ std::optional<kernels::Pool> pooling(const at::Tensor& x, const at::Tensor& y, c
     if (largest) made.dilation = number(3);
     return made;
   };
-  kernels::Pool pool{.input = layout_of(x),
-                     .output = layout_of(y),
-                     .window = {taps(0), taps(1)},
-                     .largest = largest};
+  kernels::PoolArguments pool{.input = layout_of(x),
+                              .output = layout_of(y),
+                              .window = {taps(0), taps(1)},
+                              .largest = largest};
   if (largest) return pool;
   const auto [rows, columns] = pool.window;
   if (rows.outputs(pool.input.height) != pool.output.height ||
@@ -79,14 +62,14 @@ std::optional<kernels::Pool> pooling(const at::Tensor& x, const at::Tensor& y, c
   if (!call.arguments[first + 5].isNone()) pool.divisor = float(call.arguments[first + 5].toInt());
   return pool;
 }
-bool pools(Lowering& lower, const std::optional<kernels::Pool>& pool, const at::Tensor& x,
+bool pools(Lowering& lower, const std::optional<kernels::PoolArguments>& pool, const at::Tensor& x,
            const at::Tensor& y) {
   if (!pool) return false;
   const at::Tensor image = lower.read(x);
   return lower.add_image(y, pooling_of(*pool, false, image), {image});
 }
-bool pools_back(Lowering& lower, const std::optional<kernels::Pool>& pool, const at::Tensor& dy,
-                const at::Tensor& x, const at::Tensor& dx) {
+bool pools_back(Lowering& lower, const std::optional<kernels::PoolArguments>& pool,
+                const at::Tensor& dy, const at::Tensor& x, const at::Tensor& dx) {
   if (!pool || !are_pictures(dy, dx)) return false;
   const at::Tensor image = lower.read(dy);
   std::vector<at::Tensor> reads = {image};
@@ -117,9 +100,9 @@ bool pool_backward(Lowering& lower, const Call& call) {
 }
 
 /// Adjacent windows of equal size that map `fine` to `coarse`.
-std::optional<kernels::Pool> tiles(const at::Tensor& fine, const at::Tensor& coarse) {
+std::optional<kernels::PoolArguments> tiles(const at::Tensor& fine, const at::Tensor& coarse) {
   if (!are_pictures(fine, coarse)) return {};
-  kernels::Pool pool{.input = layout_of(fine), .output = layout_of(coarse)};
+  kernels::PoolArguments pool{.input = layout_of(fine), .output = layout_of(coarse)};
   const auto side = [](int from, int to) {
     return kernels::Taps{.count = from / to, .stride = from / to};
   };
@@ -139,9 +122,9 @@ bool adaptive_pool_backward(Lowering& lower, const Call& call) {
   return pools_back(lower, tiles(dx, dy), dy, {}, dx);
 }
 /// Nearest upsampling by an integer, the transpose of a sum over tiles.
-std::optional<kernels::Pool> enlargement(const at::Tensor& fine, const at::Tensor& coarse,
-                                         const Call& call, std::size_t scales) {
-  std::optional<kernels::Pool> pool = tiles(fine, coarse);
+std::optional<kernels::PoolArguments> enlargement(const at::Tensor& fine, const at::Tensor& coarse,
+                                                  const Call& call, std::size_t scales) {
+  std::optional<kernels::PoolArguments> pool = tiles(fine, coarse);
   const auto agrees = [&](std::size_t argument, int factor) {
     const c10::IValue& scale = call.arguments[argument];
     return scale.isNone() || scale.toDouble() == factor;

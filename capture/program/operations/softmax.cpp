@@ -22,26 +22,23 @@ bool softmax(Lowering& lower, const Call& call) {
       !std::all_of(reads.begin(), reads.end(), is_copyable))
     return false;
   for (at::Tensor& each : reads) each = lower.contiguous(each);
-  const auto row = std::size_t(made.size(-1));
-  const kernels::Matrix m{std::size_t(made.numel()) / row, row};
   const bool log = call.name().starts_with("aten::_log");
+  const int row = int(made.size(-1)), rows = int(made.numel()) / row;
+  const auto bind = [=](const Node& n, char*) {
+    return kernels::RowArguments{.a = floats(n.reads[0]),
+                                 .b = gradient ? floats(n.reads[1]) : nullptr,
+                                 .to = floats(n.writes[0]),
+                                 .rows = rows,
+                                 .row = row,
+                                 .logarithm = log};
+  };
   const int threads = row <= 256 ? 64 : 512;
   const std::string kernel = gradient ? "softmax_gradient<" : "softmax<";
   return lower.add(
       {.name = std::string(log ? "log softmax" : "softmax") + (gradient ? " gradient" : ""),
-       .on_cores = by_team([=](const Addresses& at, kernels::Share share) {
-         gradient ? kernels::softmax_gradient(m, log, at.reads[0], at.reads[1], at.writes[0], share)
-                  : kernels::softmax(m, log, at.reads[0], at.writes[0], share);
-       }),
+       .on_cores = by_team(bind, kernels::softmax),
        .on_gpu = gpu_call(
-           {{kernel + numbers(threads) + ">", threads, int(m.rows), std::size_t(2 * threads)}},
-           [=](const Node& n, char*) {
-             return gpu::RowArguments{.a = floats(n.reads[0]),
-                                      .b = n.reads.size() > 1 ? floats(n.reads[1]) : nullptr,
-                                      .to = floats(n.writes[0]),
-                                      .row = int(row),
-                                      .logarithm = log};
-           })},
+           {{kernel + numbers(threads) + ">", threads, rows, std::size_t(2 * threads)}}, bind)},
       std::move(reads), {made});
 }
 

@@ -1,40 +1,49 @@
 #pragma once
 
-#include "capture/program/cuda/block.cuh"
+#include "capture/program/operations/map.cuh"
 
 namespace millrace::gpu {
 
-/// to = exp(a) over its row's sum, or the logarithm of that. One block per row.
+#define FORMULA DEVICE
+#include "capture/program/operations/softmax-inl.h"
+#undef FORMULA
+
+/// A row that a block's threads share.
+template <int kThreads>
+struct Row {
+  int count;
+  template <class Of>
+  DEVICE float sum(const Of& of) const {
+    float part = 0;
+    each([&](const Element& e) { part += of(e); });
+    return float(sum_of_block<kThreads>(part));
+  }
+  DEVICE float largest(const float* x) const {
+    const auto larger = [](double a, double b) { return b > a || b != b ? b : a; };  // NaN wins
+    double own = *x;
+    each([&](const Element& e) { own = larger(own, e.load(x)); });
+    return float(combined_in_block<kThreads>(own, larger));
+  }
+  template <class Work>
+  DEVICE void each(const Work& work) const {
+    for (int i = thread(); i < count; i += kThreads) work(Element{i});
+  }
+};
+
+/// One block per row.
 template <int kThreads>
 KERNEL(kThreads)
 softmax(BY_VALUE RowArguments r) {
   start();
-  const float* const x = r.a + (long long)(block()) * r.row;
-  float* const to = r.to + (long long)(block()) * r.row;
-  const auto larger = [](double a, double b) { return b > a || b != b ? b : a; };  // NaN wins
-  double own = *x;
-  for (int i = thread(); i < r.row; i += kThreads) own = larger(own, x[i]);
-  const float most = float(combined_in_block<kThreads>(own, larger));
-  float part = 0;
-  for (int i = thread(); i < r.row; i += kThreads) part += expf(x[i] - most);
-  const auto sum = float(sum_of_block<kThreads>(part));
-  const float shift = most + logf(sum), factor = 1 / sum;
-  for (int i = thread(); i < r.row; i += kThreads)
-    to[i] = r.logarithm ? x[i] - shift : expf(x[i] - most) * factor;
+  const long long first = (long long)(block()) * r.row;
+  softmax_row(Row<kThreads>{r.row}, r, r.a + first, r.to + first);
 }
-
-/// Softmax y: y * (dy - sum of dy * y). Its logarithm z: dy - exp(z) * sum of dy.
 template <int kThreads>
 KERNEL(kThreads)
 softmax_gradient(BY_VALUE RowArguments r) {
   start();
   const long long first = (long long)(block()) * r.row;
-  const float *const dy = r.a + first, *const y = r.b + first;
-  float part = 0;
-  for (int i = thread(); i < r.row; i += kThreads) part += r.logarithm ? dy[i] : dy[i] * y[i];
-  const auto sum = float(sum_of_block<kThreads>(part));
-  for (int i = thread(); i < r.row; i += kThreads)
-    r.to[first + i] = r.logarithm ? fmaf(-expf(y[i]), sum, dy[i]) : y[i] * (dy[i] - sum);
+  softmax_gradient_row(Row<kThreads>{r.row}, r, r.a + first, r.b + first, r.to + first);
 }
 
 }  // namespace millrace::gpu

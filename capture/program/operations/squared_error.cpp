@@ -9,29 +9,6 @@
 namespace millrace::program {
 namespace {
 
-Operation loss(const at::Tensor& prediction) {
-  const int count = int(prediction.numel());
-  const int blocks = std::min(gpu::divided_up(count, 8 * gpu::kSumThreads), gpu::kSumThreads);
-  std::vector<GpuKernel> kernels = {
-      {"squared_error", gpu::kSumThreads, blocks, 2 * gpu::kSumThreads}};
-  if (blocks > 1)
-    kernels.push_back({"squared_error_of_parts", gpu::kSumThreads, 1, 2 * gpu::kSumThreads});
-  const auto bind = [=](const Node& n, char* scratch) {
-    return gpu::SquaredErrorArguments{.prediction = floats(n.reads[0]),
-                                      .target = floats(n.reads[1]),
-                                      .out = floats(n.writes[0]),
-                                      .parts = reinterpret_cast<double*>(scratch),
-                                      .count = count,
-                                      .blocks = blocks};
-  };
-  const auto call = [l = layout_of(prediction)](const Addresses& at, kernels::Share) {
-    *at.writes[0] = kernels::mse(l, at.reads[0], at.reads[1], nullptr, false);
-  };
-  return {.name = "mean squared error",
-          .on_cores = by_one(call),
-          .on_gpu = gpu_call(kernels, bind, std::size_t(blocks) * sizeof(double))};
-}
-
 /// The attribute: whether it continues through a sigmoid that made the prediction.
 bool through_sigmoid(const Node& node) {
   return std::any_cast<bool>(node.operation.attributes);
@@ -44,29 +21,35 @@ bool take_sigmoid(Node& node, kernels::Function function, const at::Tensor& righ
   return true;
 }
 
-Operation loss_gradient(const at::Tensor& prediction) {
-  const int count = int(prediction.numel());
-  const auto on_cores = [l = layout_of(prediction)](const Node& node, int threads) {
-    const auto call = [=, through = through_sigmoid(node)](const Addresses& at, kernels::Share) {
-      kernels::mse(l, at.reads[1], at.reads[2], at.writes[0], through, *at.reads[0]);
-    };
-    return by_one(call)(node, threads);
+Operation error_of(const at::Tensor& prediction, bool gradient) {
+  const kernels::Layout layout = layout_of(prediction);
+  const int count = int(layout.floats());
+  const int blocks = std::min(gpu::divided_up(count, 8 * gpu::kSumThreads), gpu::kSumThreads);
+  const auto bind = [=](const Node& n, char* scratch) {
+    const at::Tensor* const read = &n.reads[gradient];
+    return kernels::SquaredErrorArguments{.prediction = floats(read[0]),
+                                          .target = floats(read[1]),
+                                          .scale = gradient ? floats(n.reads[0]) : nullptr,
+                                          .out = floats(n.writes[0]),
+                                          .parts = reinterpret_cast<double*>(scratch),
+                                          .count = count,
+                                          .row = int(layout.row()),
+                                          .blocks = blocks,
+                                          .through_sigmoid = gradient && through_sigmoid(n)};
   };
-  const auto bind = [=](const Node& n, char*) {
-    return gpu::SquaredErrorArguments{.prediction = floats(n.reads[1]),
-                                      .target = floats(n.reads[2]),
-                                      .scale = floats(n.reads[0]),
-                                      .out = floats(n.writes[0]),
-                                      .count = count,
-                                      .through_sigmoid = through_sigmoid(n)};
-  };
-  return {
-      .name = "mean squared error's gradient",
-      .take_over = take_sigmoid,
-      .on_cores = on_cores,
-      .on_gpu = gpu_call(
-          {{"squared_error_gradient", gpu::kThreads, gpu::divided_up(count, gpu::kThreads)}}, bind),
-      .attributes = false};
+  std::vector<GpuKernel> kernels = {
+      {"squared_error", gpu::kSumThreads, blocks, 2 * gpu::kSumThreads}};
+  if (blocks > 1)
+    kernels.push_back({"squared_error_of_parts", gpu::kSumThreads, 1, 2 * gpu::kSumThreads});
+  if (gradient)
+    kernels = {{"squared_error_gradient", gpu::kThreads, gpu::divided_up(count, gpu::kThreads)}};
+  Operation made{.name = gradient ? "mean squared error's gradient" : "mean squared error",
+                 .on_cores = by_one(bind, kernels::squared_error),
+                 .on_gpu = gpu_call(kernels, bind, std::size_t(blocks) * sizeof(double))};
+  if (!gradient) return made;
+  made.take_over = take_sigmoid;
+  made.attributes = false;
+  return made;
 }
 
 bool is_mean(const c10::IValue& reduction) {
@@ -78,7 +61,7 @@ bool mse_loss(Lowering& lower, const Call& call) {
       !is_mean(call.arguments[2]))
     return false;
   const at::Tensor from = lower.read(prediction), to = lower.read(target);
-  return lower.add(loss(prediction), {from, to}, {result(call)});
+  return lower.add(error_of(prediction, false), {from, to}, {result(call)});
 }
 bool mse_loss_backward(Lowering& lower, const Call& call) {
   const at::Tensor &scale = tensor(call, 0), &prediction = tensor(call, 1),
@@ -87,7 +70,7 @@ bool mse_loss_backward(Lowering& lower, const Call& call) {
       prediction.sizes() != target.sizes() || !is_mean(call.arguments[3]))
     return false;
   const at::Tensor from = lower.read(prediction), to = lower.read(target);
-  return lower.add_image(made, loss_gradient(prediction), {scale, from, to});
+  return lower.add_image(made, error_of(prediction, true), {scale, from, to});
 }
 
 }  // namespace

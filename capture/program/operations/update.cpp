@@ -18,21 +18,21 @@ struct UpdateOf {
   bool given = false;      ///< operand `finite` is defined
 };
 
-/// For cores or a GPU.
-template <class Operands>
-void bind_update(const Node& node, const UpdateOf& of, Operands& made) {
+kernels::UpdateArguments bind_update(const Node& node, const UpdateOf& of) {
   const at::Tensor& given = node.reads[3];
   const auto state = node.writes.begin() + 3;
   const auto memory = state + std::ptrdiff_t(of.states);
-  made.from = floats(node.reads[0]);
-  made.gradient = floats(node.reads[1]);
-  made.to = floats(node.writes[2]);
-  made.state = stages::state_of(of.numbers, {state, memory});
-  made.memory = stages::memory_of(of.numbers.correction.rule, {memory, node.writes.end()});
-  made.rate = static_cast<const double*>(node.reads[2].const_data_ptr());
-  made.given = given.defined() ? static_cast<const bool*>(given.const_data_ptr()) : nullptr;
-  made.finite = static_cast<bool*>(node.writes[0].data_ptr());
-  made.skipped = floats(node.writes[1]);
+  return {.numbers = of.numbers,
+          .from = floats(node.reads[0]),
+          .gradient = floats(node.reads[1]),
+          .to = floats(node.writes[2]),
+          .state = stages::state_of(of.numbers, {state, memory}),
+          .memory = stages::memory_of(of.numbers.correction.rule, {memory, node.writes.end()}),
+          .rate = static_cast<const double*>(node.reads[2].const_data_ptr()),
+          .given = given.defined() ? static_cast<const bool*>(given.const_data_ptr()) : nullptr,
+          .finite = static_cast<bool*>(node.writes[0].data_ptr()),
+          .skipped = floats(node.writes[1]),
+          .count = (long long)(of.count)};
 }
 
 class CoreUpdate final : public Prepared {
@@ -44,9 +44,8 @@ class CoreUpdate final : public Prepared {
     return kernels::update_sums(of_.numbers, of_.count) * sizeof(double);
   }
   void bind(const Node& node, char* scratch) override {
-    bind_update(node, of_, operands_);
+    operands_ = bind_update(node, of_);
     operands_.sums = reinterpret_cast<double*>(scratch);
-    operands_.count = of_.count;
   }
   bool take(std::span<LateGradient* const> gradients) override {
     if (gradients.empty() || operands_.given || scratch_bytes() > 0) return false;
@@ -78,7 +77,7 @@ class CoreUpdate final : public Prepared {
     }
     *operands_.finite = finite;
     if (finite) {
-      kernels::count_step(of_.numbers, operands_);
+      kernels::count_step(operands_);
     } else if (!operands_.given) {
       *operands_.skipped += 1;
     }
@@ -86,12 +85,6 @@ class CoreUpdate final : public Prepared {
   }
 
  private:
-  struct Operands : kernels::UpdateOperands {
-    const double* rate = nullptr;
-    const bool* given = nullptr;  ///< null: check the gradient
-    bool* finite = nullptr;
-    float* skipped = nullptr;
-  };
   /// One thread's result, on a cache line of its own.
   struct alignas(64) Finite {
     bool value = true;
@@ -100,13 +93,13 @@ class CoreUpdate final : public Prepared {
   bool is_finite(kernels::Share share) const {
     bool finite = true;
     each_made([&](std::size_t begin, std::size_t count) {
-      finite &= kernels::is_finite({.gradient = operands_.gradient + begin, .count = count}, share);
+      finite &= kernels::is_finite({operands_.gradient + begin, count}, share);
     });
     for (const LateGradient* gradient : late_) {
       if (!finite || gradient->surely_finite()) continue;
       struct Check final : kernels::GradientTaker {
         void take(const float* part, std::size_t, std::size_t count) const override {
-          finite &= kernels::is_finite({.gradient = part, .count = count}, {});
+          finite &= kernels::is_finite({part, count}, {});
         }
         mutable bool finite = true;
       } check;
@@ -117,21 +110,20 @@ class CoreUpdate final : public Prepared {
   }
 
   void update(kernels::Share share) const {
-    if (late_.empty()) return kernels::update(of_.numbers, operands_, *operands_.rate, share);
+    if (late_.empty()) return kernels::update(operands_, share);
     each_made([&](std::size_t begin, std::size_t count) {
       const auto [first, last] = share.of(count, 16);
-      kernels::update_part(of_.numbers, operands_, *operands_.rate,
-                           operands_.gradient + begin + first, begin + first, last - first);
+      kernels::update_part(operands_, operands_.gradient + begin + first, begin + first,
+                           last - first);
     });
     struct Apply final : kernels::GradientTaker {
-      explicit Apply(const CoreUpdate& update) : update(update) {}
+      explicit Apply(const kernels::UpdateArguments& operands) : operands(operands) {}
       void take(const float* part, std::size_t begin, std::size_t count) const override {
-        kernels::update_part(update.of_.numbers, update.operands_, *update.operands_.rate, part,
-                             first + begin, count);
+        kernels::update_part(operands, part, first + begin, count);
       }
-      const CoreUpdate& update;
+      const kernels::UpdateArguments& operands;
       std::size_t first = 0;
-    } apply(*this);
+    } apply(operands_);
     for (const LateGradient* gradient : late_) {
       apply.first = std::size_t(gradient->place().data() - operands_.gradient);
       gradient->make(&apply, share, roomiest_->scratch(share.index).data());
@@ -158,7 +150,7 @@ class CoreUpdate final : public Prepared {
 
   std::vector<Finite> all_finite_;
   const UpdateOf of_;
-  Operands operands_;
+  kernels::UpdateArguments operands_;
   std::span<LateGradient* const> late_;  ///< of the next run
   /// The one whose scratch suffices for all, so that threads need no barrier in between.
   const LateGradient* roomiest_ = nullptr;
@@ -188,14 +180,12 @@ Operation::OnGpu on_gpu(const UpdateOf& of) {
              blocks)};
   if (rule == stages::CorrectionRule::gap_aware) kernels.push_back(kernel("measure_step", 1));
   const auto bind = [=](const Node& bound, char* scratch) {
-    gpu::UpdateArguments u{.numbers = of.numbers,
-                           .notes = reinterpret_cast<gpu::UpdateNotes*>(scratch),
-                           .count = count,
-                           .blocks = blocks};
-    bind_update(bound, of, u);
+    kernels::UpdateArguments u = bind_update(bound, of);
+    u.notes = reinterpret_cast<kernels::UpdateNotes*>(scratch);
+    u.blocks = blocks;
     return u;
   };
-  return gpu_call(kernels, bind, sizeof(gpu::UpdateNotes));
+  return gpu_call(kernels, bind, sizeof(kernels::UpdateNotes));
 }
 
 // check_and_update(weights, to, gradient, state[], memory[], numbers, rate, skipped, finite?)

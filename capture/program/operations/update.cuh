@@ -9,33 +9,19 @@ namespace millrace::gpu {
 using stages::CorrectionMemory, stages::CorrectionNumbers, stages::CorrectionRule;
 using stages::OptimizerInfo, stages::UpdateNumbers;
 
-// LibTorch's operators, rounding as its kernels do: products are fused with sums.
-
 using Rate = double;
 
-DEVICE void mul_(float& a, double b) {
-  a *= float(b);
+DEVICE float root_of(float a) {
+  return sqrtf(a);
 }
-DEVICE void add_(float& a, double b) {
-  a += float(b);
-}
-DEVICE void add_(float& a, const float& b) {
-  a += b;
-}
-DEVICE void add_(float& a, const float& b, double factor) {
-  a = fmaf(float(factor), b, a);
-}
-DEVICE void div_(float& a, double b) {
-  a /= float(b);
-}
+
+#define FORMULA DEVICE
+#include "capture/program/operations/update-inl.h"
+
+// LibTorch's operators, rounding as its kernels do: products are fused with sums.
+
 DEVICE void lerp_(float& a, const float& b, double share) {
   a = fmaf(float(share), b - a, a);
-}
-DEVICE void addcmul_(float& a, const float& b, const float& c, double factor) {
-  a = fmaf(float(factor) * b, c, a);
-}
-DEVICE void addcdiv_(float& a, const float& b, const float& c) {
-  a += b / c;
 }
 DEVICE void addcdiv_(float& a, const float& b, const float& c, double factor) {
   a = fmaf(float(factor), b / c, a);
@@ -43,24 +29,10 @@ DEVICE void addcdiv_(float& a, const float& b, const float& c, double factor) {
 DEVICE void addcdiv_within_(float& a, const float& b, const float& c, double factor, double bound) {
   a = fmaf(float(factor), fminf(fmaxf(b / c, -float(bound)), float(bound)), a);
 }
-DEVICE void sqrt_of(float& a, const float& b) {
-  a = sqrtf(b);
-}
-DEVICE float root_of(float a) {
-  return sqrtf(a);
-}
 
-#define FORMULA DEVICE
 #include "stages/correction_formulas-inl.h"
 #include "stages/optimizer_formulas-inl.h"
 #undef FORMULA
-
-struct Element {
-  int at;
-  DEVICE float load(const float* buffer) const { return buffer[at]; }
-  DEVICE void store(float* buffer, float value) const { buffer[at] = value; }
-  DEVICE float only(float value) const { return value; }
-};
 
 /// Calls work(i) for each of the thread's elements.
 template <class Work>

@@ -66,30 +66,6 @@ struct Case {
 };
 class ProgramTest : public testing::TestWithParam<Case> {};
 
-TEST_P(ProgramTest, GradientsAreEagersWithinRounding) {
-  const auto& [features, kernel, norm] = GetParam();
-  // After one update the momentum is the gradient.
-  const stages::OptimizerSpec spec{.lr = 0.1, .momentum = 0.9};
-  Pair pair(partime_cnn(features, kernel, norm), spec);
-  EXPECT_NEAR(learn(pair.programs, sample(0)), learn(pair.eager, sample(0)), 1e-6);
-  const stages::StateDict mine = pair.programs.stage.checkpoint(),
-                          theirs = pair.eager.stage.checkpoint();
-  double largest = 0;
-  for (const auto& [name, value] : theirs)
-    largest = std::max(largest, value.abs().max().item<double>());
-  for (std::size_t i = 0; i < mine.size(); ++i) {
-    const auto& [name, value] = mine[i];
-    // An instance norm takes away what a bias before it adds: its gradient is nothing but rounding.
-    if (norm == "instance" && name.starts_with("optimizer.momentum") && name.ends_with("bias") &&
-        theirs[i].second.abs().max().item<double>() < 1e-6 * largest) {
-      EXPECT_LT(value.abs().max().item<double>(), 1e-6 * largest) << name;
-    } else {
-      EXPECT_LT(difference(value, theirs[i].second), 1e-5) << name;
-    }
-  }
-  EXPECT_EQ(left_to_libtorch(pair.programs.operations()), std::set<std::string>());
-}
-
 TEST_P(ProgramTest, DriftsFromEagerByRoundingOnlyOver500Frames) {
   const auto& [features, kernel, norm] = GetParam();
   Pair pair(partime_cnn(features, kernel, norm));
@@ -100,6 +76,7 @@ TEST_P(ProgramTest, DriftsFromEagerByRoundingOnlyOver500Frames) {
   }
   EXPECT_NEAR(mine / theirs, 1, 1e-3);
   EXPECT_LT(difference(pair.programs.weights(), pair.eager.weights()), 1e-3);
+  EXPECT_EQ(left_to_libtorch(pair.programs.operations()), std::set<std::string>());
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, ProgramTest,
