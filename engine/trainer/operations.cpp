@@ -113,8 +113,9 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
     program::Arena arena(device);
     program::Programs step;
     const auto run = [&](const std::function<void()>& body) {
-      step.push_back(program::record_call(built[i], body, arena,
-                                          {threads > 1 ? &team : nullptr, options.numerics}));
+      step.push_back(program::record_call(
+          built[i], body, arena,
+          {.team = threads > 1 ? &team : nullptr, .numerics = options.numerics}));
     };
     run_step(built[i], inputs, target, schedule.samples_an_update(i), run);
     all.push_back(timed(step, device, rounds));

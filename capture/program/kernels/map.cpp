@@ -90,7 +90,7 @@ void map_rows(const MapArguments& m, std::size_t begin, std::size_t end, std::si
     for (std::size_t r = begin; r < end; ++r) {
       std::size_t left = each_left * first, right = each_right * first, made = first, rest = r;
       for (int d = last; d-- > 0; rest /= std::size_t(m.sizes[d])) {
-        const std::size_t along = rest % std::size_t(m.sizes[d]);
+        const std::size_t along = d > 0 ? rest % std::size_t(m.sizes[d]) : rest;
         left += along * std::size_t(m.left.strides[d]);
         right += along * std::size_t(m.right.strides[d]);
         made += along * std::size_t(m.made_strides[d]);
