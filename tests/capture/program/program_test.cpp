@@ -141,9 +141,8 @@ TEST(Program, RunsLayersByKernelsOrElseAsLibTorch) {
       << "attention's products";
 }
 
-/// On each instruction set, and shared by three threads, as in double; by kernels and copies alone,
-/// but for operands of elements that are spread in a way that no network has.
-void expect_as_double(const Operators& of, bool by_kernels = true) {
+/// On each instruction set, and shared by three threads, as in double; by kernels and copies alone.
+void expect_as_double(const Operators& of) {
   const Tensors wanted = in_double(of);
   kernels::each_instruction_set([&] {
     SCOPED_TRACE(kernels::instruction_set());
@@ -152,18 +151,17 @@ void expect_as_double(const Operators& of, bool by_kernels = true) {
     expect_near(made.results, wanted);
     std::set<std::string> left = left_to_libtorch(made.operations);
     left.erase("copy");
-    EXPECT_TRUE(left.empty() || !by_kernels) << *left.begin();
+    EXPECT_TRUE(left.empty()) << *left.begin();
   });
 }
 
 class ProgramOf : public testing::TestWithParam<Family> {};
 
 TEST_P(ProgramOf, EqualsDoubleOnAnyShape) {
-  const bool spread = GetParam().name == std::string("Elements");
   for (int i = 0; i < repetitions(200) && !HasFailure(); ++i) {
     SCOPED_TRACE(i);
     Random random{std::uint64_t(i)};
-    expect_as_double(GetParam().any(random), !spread);
+    expect_as_double(GetParam().any(random));
   }
 }
 
@@ -240,26 +238,6 @@ TEST(Program, ConvolutionsOfAllKinds) {
                       },
                       {x, w, b, dy}});
   }
-}
-
-/// Functions of elements, of operands that are spread over pixels, channels, rows or all.
-TEST(Program, FunctionsOfElementsAreSpread) {
-  const auto generator = at::detail::createCPUGenerator(3);
-  const auto made = [&](at::IntArrayRef sizes) { return at::rand(sizes, generator) - 0.5; };
-  const at::Tensor x = made({1, 20, 5, 7}).contiguous(at::MemoryFormat::ChannelsLast);
-  expect_as_double(
-      {[](const Tensors& t) {
-         const Tensor &x = t[0], &planes = t[1], &gate = t[2], &scale = t[3], &pixels = t[4];
-         Tensor y = at::silu(x) * gate + gate / 3;
-         y = at::gelu(y * scale, "none").mul_(pixels) - at::hardswish(planes);
-         y = at::leaky_relu(y, 0.1) + x.mean({2, 3}, true) + (gate.expand({1, 20, 5, 7}) / 35);
-         const Tensor &rows = t[5], &columns = t[6], &bias = t[7], &number = t[8];
-         const Tensor z = at::elu((rows + bias) * number, 0.5, 1.5, 2).add_(columns.t());
-         return Tensors{y, y.sum({0, 2, 3}), z, at::tanh(z.view({1, 9, 33}).mean(1)),
-                        at::hardtanh(y.narrow(1, 3, 11), -0.1, 0.2)};
-       },
-       {x, made({1, 20, 5, 7}), made({1, 20, 1, 1}), made({20, 1, 1}), made({1, 1, 5, 7}),
-        made({9, 33}), made({33, 9}), made({33}), made({})}});
 }
 
 /// They would take a hundred times as long, whoever of a team has them.
