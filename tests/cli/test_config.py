@@ -167,9 +167,9 @@ class Values(program.CliTest):
         for settings, *parts in (
                 (["optimizer.lr=0.0005", "monitor.fps=100000", "optimizer.beta1=0.3"],  # as people write numbers
                  ["\nlr = 0.0005\n", "\nfps = 100000.0\n", "\nbeta1 = 0.3\n", "\nbeta2 = 0.999\n", "\neps = 1e-08\n"], []),
-                (["task.kind=next-frame"], ["#   correction deep-supervision (auto): "], ["would also"]),
+                (["task.kind=next-frame"], ["#   correction deep-supervision (auto): "], ["would also", "learns best"]),
                 (["task.kind=autoencode", "optimizer.kind=sgd"],
-                 ["#   correction inverse-age (auto): ", "#   deep-supervision would also "], []),
+                 ["#   correction inverse-age (auto): ", "schedule \"sequential\" learns best", "#   deep-supervision would also "], []),
                 (["correction.kind=local"], [], ["would also"]), (["pipeline.schedule=gpipe"], [], ["would also"]),
                 (["pipeline.schedule=pipedream"], [], ["would also"]), (["model.preset=resnet18"], [], ["would also"]),
                 (["source.fit=stretch"], ["#   pictures of another shape than 128x96 are squashed"], []),

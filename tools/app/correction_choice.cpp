@@ -75,6 +75,8 @@ std::string describe_correction(const Config& config, const engine::TrainerOptio
   if (has_beta1(optimizer)) text << ", " << optimizer.kind << "'s beta1 " << optimizer.beta1;
   if (optimizer.clip > 0) text << ", clip " << optimizer.clip;
   if (optimizer.warmup > 0) text << ", warm-up of " << optimizer.warmup << " updates";
+  if (kind != "none" && !options.network->predicts_change())
+    text << "; where one core keeps up with the stream, schedule \"sequential\" learns best";
   return text.str();
 }
 
