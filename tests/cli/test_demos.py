@@ -1,11 +1,15 @@
 """The demos: that they are short, told of, and do what their READMEs say, as far as no camera is needed."""
 
 import functools
+import importlib.util
 import re
 import shutil
+import socket
+import sys
 import unittest
 
-from program import MILLRACE, ROOT, CliTest, needs, output_of, png_size, sets, start
+from program import MILLRACE, ROOT, VIDEO, CliTest, needs, output_of, png_size, sets, start
+from servers import needs_rtsp
 
 DEMOS = ROOT / "demos"
 
@@ -17,7 +21,7 @@ class Demos(CliTest):
     def test_each_is_short_and_has_a_readme(self):
         demos = [path for path in DEMOS.iterdir() if path.is_dir()]
         self.assertEqual({demo.name for demo in demos}, {"hello", "file", "webcam", "two-cameras", "drift", "embedded", "plugins",
-                                                        "river", "unexpected", "teacher", "home-assistant", "notebook"})
+                                                        "river", "compose", "unexpected", "teacher", "home-assistant", "notebook"})
         gallery = (DEMOS / "README.md").read_text()
         for demo in demos:
             readme = (demo / "README.md").read_text()
@@ -36,6 +40,74 @@ class Demos(CliTest):
             settings = sets(*outputs, f"checkpoint.dir={self.folder}/{name}", "source.pace=asap")
             self.succeed("run", DEMOS / name / f"{name}.toml", *SYNTHETIC, *settings, "--frames", 60)
             self.assertGreater(png_size(self.folder / f"{name}-prediction.png")[0], 100)
+
+
+@unittest.skipUnless(importlib.util.find_spec("yaml"), "no PyYAML")
+class Compose(CliTest):
+    FOLDER = DEMOS / "compose"
+
+    def setUp(self):
+        super().setUp()
+        import yaml
+        self.read = yaml.safe_load
+        self.whole = self.read((self.FOLDER / "compose.yaml").read_text())
+        self.contents = {name: config["content"] for name, config in self.whole["configs"].items()}
+
+    def test_what_it_names_exists_and_its_parts_agree(self):
+        services = self.whole["services"]
+        named = {"configs": set(), "secrets": set()}
+        for name, service in services.items():
+            build = service.get("build")
+            if build is None:
+                self.assertRegex(service["image"], ":", f"{name}: of which version")
+            elif isinstance(build, str):
+                self.assertTrue((self.FOLDER / build / "Dockerfile").exists(), name)
+            else:
+                for file in re.findall(r"^COPY (.*) \S+$", build["dockerfile_inline"], re.M)[0].split():
+                    self.assertTrue((self.FOLDER / build["context"] / file).exists(), file)
+            for volume in service.get("volumes", []):
+                source = volume.split(":")[0]
+                self.assertTrue(source in self.whole["volumes"] or (self.FOLDER / source).is_file(), volume)
+            named["configs"] |= {config["source"] for config in service.get("configs", [])}
+            named["secrets"] |= set(service.get("secrets", []))
+            self.assertLessEqual(set(service.get("depends_on", [])), set(services), name)
+            for port in service.get("ports", []):
+                self.assertTrue(port.startswith("127.0.0.1:"), f"{name}: others can reach it")
+        for kind, names in named.items():
+            self.assertEqual(names, set(self.whole[kind]))
+        self.assertTrue((self.FOLDER / self.whole["secrets"]["token"]["file"]).is_file())
+        listens = {"prometheus": "9090", "broker": re.search(r"listener (\d+)", self.contents["broker"])[1],
+                   **{name: re.search(r"\d+$", services[name]["command"][-1])[0] for name in ("camera", "home")},
+                   "millrace": re.search(r"0\.0\.0\.0:(\d+)", " ".join(services["millrace"]["command"]))[1]}
+        asked = re.findall(r"\b(%s):(\d+)" % "|".join(services), " ".join([*self.contents.values(), *services["home"]["command"]]))
+        self.assertEqual(set(asked), {(name, listens[name]) for name in ("camera", "broker", "millrace", "prometheus")})
+
+    def test_its_configs_are_valid(self):
+        config = self.folder / "street.toml"
+        config.write_text(self.contents["millrace"])
+        self.succeed("check", config)
+        scrape, = self.read(self.contents["prometheus"])["scrape_configs"]
+        alerts = (ROOT / "tools/page/monitoring/prometheus-alerts.yml").read_text()
+        self.assertIn(f'job="{scrape["job_name"]}"', alerts)
+        paths = [config["target"] for service in self.whole["services"].values() for config in service.get("configs", [])]
+        self.assertEqual(len(paths), len(set(paths)))
+        for name in ("datasource", "dashboards"):
+            self.assertEqual(self.read(self.contents[name])["apiVersion"], 1)
+
+    @needs("ffmpeg")
+    @needs_rtsp
+    def test_its_camera_is_one_that_a_run_reads(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.spawn([sys.executable, self.FOLDER / "camera.py", VIDEO, port])
+
+        def listens():
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+        self.wait_until(listens)
+        report, told = self.reported("run", "--set", f"source.uri=http://127.0.0.1:{port}/", *sets("source.width=16", "source.height=12"), "--frames", 15)
+        self.assertEqual(report["frames"]["trained"], 15, told.err)
 
 
 class Embedded(CliTest):

@@ -1,52 +1,37 @@
 """A run at an MQTT broker, read as Home Assistant reads it: https://www.home-assistant.io/integrations/mqtt."""
 
-import contextlib
 import json
 import re
 import shutil
 import signal
 import socket
 import subprocess
-import threading
+import sys
 import unittest
 
 import jinja2
 
 import program
 
+sys.path.append(str(program.ROOT / "demos/compose"))
+import home  # noqa: E402
+
 LAYERS = [{"type": "conv", "out": 4, "kernel": 3}, {"type": "relu"}, {"type": "flatten"}, {"type": "linear", "out": 2}]
 
 
-class Home:
-    """Hears all topics, and keeps the entities that discovery announced."""
+class Home(home.Home):
+    """The stand-in of demos/compose, which also chooses and presses."""
 
     def __init__(self, test):
-        self.port, self.latest = test.port, {}
-        self.process = test.spawn(["mosquitto_sub", "-p", test.port, "-t", "#", "-F", "%x %t", "-q", "1"])
-        threading.Thread(target=self.hear, daemon=True).start()
+        self.port = test.port
+        super().__init__(f"127.0.0.1:{test.port}")
+        test.addCleanup(self.process.communicate)
+        test.addCleanup(self.process.kill)
         self.send("subscribed", "1", "-r")
         test.wait_until(lambda: "subscribed" in self.latest)
 
-    def hear(self):
-        with contextlib.suppress(ValueError):  # the test has ended
-            for line in self.process.stdout:
-                payload, topic = line.rstrip("\n").split(" ", 1)
-                self.latest[topic] = bytes.fromhex(payload)
-
-    def text(self, topic):
-        return self.latest.get(topic, b"").decode()
-
     def controls(self):
         return json.loads(self.text("door/cam 1/state"))["controls"]
-
-    def entities(self):
-        """By (platform, name): what its discovery topic says."""
-        told = [(topic.split("/")[1], json.loads(text)) for topic, text in list(self.latest.items()) if topic.startswith("homeassistant/") and text]
-        return {(platform, entity["name"]): entity for platform, entity in told}
-
-    def shows(self, platform, name):
-        entity = self.entities()[platform, name]
-        return jinja2.Template(entity["value_template"]).render(value_json=json.loads(self.text(entity["state_topic"])))
 
     def send(self, topic, text, *options):
         subprocess.run(["mosquitto_pub", "-p", str(self.port), "-t", topic, "-m", text, *options], check=True)
@@ -95,6 +80,7 @@ class Mqtt(program.CliTest):
             "source.uri=synth:shapes", f"mqtt.broker=mqtt://127.0.0.1:{self.port}", f"checkpoint.dir={self.folder}",
             f"novelty.snapshots={self.folder}"))
         self.wait_until(lambda: len(home.entities()) == 14)
+        self.assertRegex(home.page(), r"sensor<td>Loss<td>0\.\d+.*")
 
     def test_home_assistant_finds_shows_and_steers_a_run(self):
         home = self.home()
