@@ -168,7 +168,7 @@ std::unique_ptr<Source> open_source(const SourceOptions& options);
 /// `text` with every user:password@ and every secret in a query or property replaced by ***.
 std::string redacted(const std::string& text);
 
-std::string gstreamer_version();  ///< "1.22.0", or "" in a build without it
+std::string gstreamer_version();  ///< "1.22.0", or "" where it is not installed
 std::string opencv_version();     ///< "4.6.0", or "" in a build without it
 
 }  // namespace millrace::io

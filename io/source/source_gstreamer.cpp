@@ -22,7 +22,8 @@ double seconds(GstClockTime time) {
 
 class GStreamerSource : public Source {
  public:
-  GStreamerSource(const SourceOptions& options, bool wait) : options_(options) {
+  GStreamerSource(const SourceOptions& options, bool live, bool wait)
+      : options_(options), live_(live) {
     start();
     if (wait) wait_for_first();
   }
@@ -144,7 +145,7 @@ class GStreamerSource : public Source {
 
   bool is_live() const {
     const Uri uri = split_uri(options_.uri);
-    if (source_kind(options_.uri)->live) return true;
+    if (live_) return true;
     if (uri.is_http() && is_endless()) return true;
     gboolean live = FALSE;
     const GstOwned<GstQuery> query(gst_query_new_latency());
@@ -249,6 +250,7 @@ class GStreamerSource : public Source {
   }
 
   const SourceOptions options_;
+  const bool live_;  // by its scheme
   SourceInfo info_;
   GstParts parts_;
   SharedTime reached_;  // on any track
@@ -262,8 +264,8 @@ class GStreamerSource : public Source {
 
 }  // namespace
 
-std::unique_ptr<Source> open_gstreamer(const SourceOptions& options, bool wait) {
-  return std::make_unique<GStreamerSource>(options, wait);
+std::unique_ptr<Source> open_pipeline(const SourceOptions& options, bool live, bool wait) {
+  return std::make_unique<GStreamerSource>(options, live, wait);
 }
 
 }  // namespace millrace::io

@@ -41,7 +41,8 @@ std::unique_ptr<Source> open_file(const SourceOptions& options) {
     picture.uri = "images:" + path;
     return open_images(picture);
   }
-  if (fs::is_regular_file(path) && codecs().ffmpeg_alone_turns(path))
+  if (fs::is_regular_file(path) &&
+      (gstreamer_version().empty() || codecs().ffmpeg_alone_turns(path)))
     return codecs().open_ffmpeg(options, path);
   try {
     return open_gstreamer(options);

@@ -11,6 +11,7 @@
 #include "io/files/whole_file.h"
 #include "io/source/gst_pipeline.h"
 #include "io/source/uri.h"
+#include "io/video/gstreamer.h"
 #include "io/video/video_feed.h"
 
 namespace millrace::io {
@@ -146,18 +147,14 @@ class VideoFile : public VideoWriter {
   bool finished_ = false;
 };
 
-}  // namespace
-
-std::unique_ptr<VideoWriter> open_video_writer(const VideoWriterOptions& options) {
-  if (options.width <= 0 || options.height <= 0 || options.waiting <= 0 ||
-      (options.channels != 1 && options.channels != 3)) {
-    throw std::runtime_error(options.to + ": a video needs a size and 1 or 3 channels");
-  }
-  const std::string wrong = video_target_error(options.to);
-  if (!wrong.empty()) throw std::runtime_error(redacted(options.to) + ": " + wrong);
+std::unique_ptr<VideoWriter> open_writer(const VideoWriterOptions& options) {
   if (split_uri(options.to).scheme == "rtsp") return open_video_server(options);
   start_gstreamer();
   return std::make_unique<VideoFile>(options);
 }
+
+}  // namespace
+
+const GStreamer millrace_gstreamer = {open_pipeline, open_writer, pipeline_version};
 
 }  // namespace millrace::io

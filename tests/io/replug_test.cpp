@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "io/source/gst_pipeline.h"
 #include "io/source/source.h"
 #include "tests/io/reading.h"
 #include "tests/io/test_folder.h"
@@ -47,7 +46,7 @@ void begin_camera(GTypeInstance* camera, gpointer) {
 
 /// Registers a "v4l2src" that shows test pictures while its device exists.
 void stand_in_for_v4l2() {
-  start_gstreamer();
+  gst_init(nullptr, nullptr);
   GstElement* const usual = gst_element_factory_make("videotestsrc", nullptr);
   GTypeQuery query;
   g_type_query(G_OBJECT_TYPE(usual), &query);

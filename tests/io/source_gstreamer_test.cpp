@@ -3,7 +3,6 @@
 
 #include "io/source/codecs.h"
 #include "io/source/gst_handles.h"
-#include "io/source/gst_pipeline.h"
 #include "io/source/source.h"
 #include "io/source/source_kinds.h"
 #include "tests/io/reading.h"
@@ -19,7 +18,7 @@ using std::chrono::milliseconds, std::chrono::nanoseconds;
 
 // Runs a pipeline that ends by itself.
 void run(const std::string& text) {
-  start_gstreamer();
+  gst_init(nullptr, nullptr);
   const GstOwned<GstElement> pipeline(gst_parse_launch(text.c_str(), nullptr));
   ASSERT_TRUE(pipeline) << text;
   gst_element_set_state(pipeline.get(), GST_STATE_PLAYING);

@@ -35,7 +35,7 @@ set(CPACK_DEBIAN_DEV_PACKAGE_NAME libmillrace-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_COMPONENT_DEV_DESCRIPTION "Millrace as C++ libraries
  Headers and static libraries, found by CMake and pkg-config.")
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "nlohmann-json3-dev, libtomlplusplus-dev, libconcurrentqueue-dev, libreaderwriterqueue-dev, libhwy-dev, libboost-dev, libopencv-dev, libcairo2-dev, prometheus-cpp-dev, libgstrtspserver-1.0-dev, libmosquitto-dev, libsystemd-dev")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "nlohmann-json3-dev, libtomlplusplus-dev, libconcurrentqueue-dev, libreaderwriterqueue-dev, libhwy-dev, libboost-dev, libopencv-dev, libcairo2-dev, prometheus-cpp-dev, libmosquitto-dev, libsystemd-dev")
 
 # Keep paths of the build machine out of packages.
 set(CPACK_MILLRACE_BESIDE "${MILLRACE_BESIDE}")

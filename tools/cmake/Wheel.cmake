@@ -1,21 +1,27 @@
-# Adds program and module to the wheel of `tools/package wheel`, twice: for systems with GStreamer and for those
-# without. MILLRACE_PLAIN is where the latter were installed.
-set(folder millrace/$<IF:$<BOOL:${MILLRACE_GSTREAMER}>,gstreamer,plain>)
+# The files of a wheel, all in its folder `millrace`.
 set(binaries millrace millrace_python)
-foreach(module millrace_cuda millrace_codecs)
-  if(TARGET ${module})
-    list(APPEND binaries ${module})
+foreach(module cuda codecs gstreamer mpi)
+  if(TARGET millrace_${module})
+    list(APPEND binaries millrace_${module})
   endif()
 endforeach()
-if(MILLRACE_GSTREAMER)
-  set_target_properties(gstmillrace PROPERTIES INSTALL_RPATH "$ORIGIN/..;$ORIGIN/../../../torch/lib")
-  install(TARGETS gstmillrace DESTINATION ${folder}/element COMPONENT python EXCLUDE_FROM_ALL)  # its own folder, for GST_PLUGIN_PATH
-  if(TARGET millrace_mpi)
-    list(APPEND binaries millrace_mpi)
-  endif()
-  install(DIRECTORY ${MILLRACE_PLAIN}/millrace/plain DESTINATION millrace COMPONENT python USE_SOURCE_PERMISSIONS EXCLUDE_FROM_ALL)
-  install(PROGRAMS tools/bindings/python/millrace_program.py DESTINATION ${SKBUILD_SCRIPTS_DIR} RENAME millrace
-          COMPONENT python EXCLUDE_FROM_ALL)
+set_target_properties(${binaries} PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../torch/lib;$ORIGIN/../nvidia/cu13/lib")
+add_custom_target(wheel DEPENDS ${binaries})
+install(TARGETS ${binaries} DESTINATION millrace COMPONENT python EXCLUDE_FROM_ALL)
+if(TARGET gstmillrace)
+  add_dependencies(wheel gstmillrace)
+  set_target_properties(gstmillrace PROPERTIES INSTALL_RPATH "$ORIGIN/..;$ORIGIN/../../torch/lib;$ORIGIN/../../nvidia/cu13/lib")
+  install(TARGETS gstmillrace DESTINATION millrace/element COMPONENT python EXCLUDE_FROM_ALL)  # alone, for GST_PLUGIN_PATH
 endif()
-set_target_properties(${binaries} PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../../torch/lib;$ORIGIN/../../nvidia/cu13/lib")
-install(TARGETS ${binaries} DESTINATION ${folder} COMPONENT python EXCLUDE_FROM_ALL)
+# What `millrace demo` looks at: 40 s of a street, then a tree.
+find_program(MILLRACE_FFMPEG ffmpeg REQUIRED)
+set(street ${CMAKE_BINARY_DIR}/street.mp4)
+set(footage /usr/share/doc/opencv-doc/examples/data)
+add_custom_command(OUTPUT ${street} VERBATIM
+  COMMAND ${MILLRACE_FFMPEG} -v error -y -i ${footage}/vtest.avi -i ${footage}/tree.avi -filter_complex
+    "[0]trim=end_frame=400,scale=192:144,fps=10,setsar=1[street];[1]trim=end_frame=60,scale=192:144,fps=10,setsar=1[tree];[street][tree]concat" -an -c:v libx264 ${street})
+add_custom_target(street DEPENDS ${street})
+add_dependencies(wheel street)
+install(FILES ${street} DESTINATION millrace COMPONENT python EXCLUDE_FROM_ALL)
+install(PROGRAMS tools/bindings/python/millrace/_program.py DESTINATION ${SKBUILD_SCRIPTS_DIR} RENAME millrace
+        COMPONENT python EXCLUDE_FROM_ALL)

@@ -13,8 +13,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Python with this build's package: beside the program in a build tree, otherwise on PATH.
+/// Python with this build's package: the one that started a wheel's program, or beside the program
+/// in a build tree, otherwise on PATH.
 std::string python() {
+  if (const char* const own = std::getenv("MILLRACE_PYTHON")) return own;
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   if (fs::exists(here / "python" / "millrace")) {
     const char* const before = std::getenv("PYTHONPATH");

@@ -9,21 +9,23 @@
     net.load_state_dict(trainer.state_dict())
 """
 
-import importlib.util
+import os
+import sys
 
-import torch  # noqa: F401  loads LibTorch for the extension module
+from millrace._program import wrong_torch
 
-if importlib.util.find_spec("millrace._millrace") is None:  # a wheel has two
-    try:
-        globals()["_millrace"] = importlib.import_module("millrace.gstreamer._millrace")
-    except ImportError:  # no GStreamer on this system
-        globals()["_millrace"] = importlib.import_module("millrace.plain._millrace")
+if wrong := wrong_torch():
+    if sys.argv[0] == "-m":  # python -m millrace: a command, whose error is a line
+        sys.exit(f"millrace: error: {wrong}")
+    raise ImportError(wrong)
+os.environ.setdefault("MILLRACE_PYTHON", sys.executable)  # which a wheel decodes files with
 
-from millrace._error import Error
-from millrace._export import Exported, export
-from millrace._stream import Result
-from millrace.schedule import Plan, Schedule, Simulation, plan, schedules
-from millrace.trainer import Trainer, watch
+import torch  # noqa: E402, F401  loads LibTorch for the extension module
+
+from millrace._error import Error  # noqa: E402
+from millrace._export import Exported, export  # noqa: E402
+from millrace.schedule import Plan, Schedule, Simulation, plan, schedules  # noqa: E402
+from millrace.trainer import Result, Trainer, watch  # noqa: E402
 
 __all__ = ["Error", "Exported", "Plan", "Result", "Schedule", "Simulation", "Trainer", "export", "plan",
            "schedules", "watch"]
