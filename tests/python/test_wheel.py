@@ -63,7 +63,8 @@ class Wheel(unittest.TestCase):
         pictures = self.folder / "pictures"
         pictures.mkdir()
         for n in range(6):
-            picture = Image.effect_noise((32, 24), 40 + 30 * n).convert("RGB" if n % 2 else "L")
+            grey = [Image.effect_noise((32, 24), 30 * k + 20 * n) for k in (1, 2, 3)]
+            picture = Image.merge("RGB", grey) if n % 2 else grey[0]
             exif = picture.getexif()
             exif[0x0112] = 1 if n < 3 else 3  # upside down
             picture.save(pictures / f"{n}.{('png', 'jpg')[n % 2]}", exif=exif)
