@@ -12,12 +12,6 @@ MILLRACE_LAYER_FILES(DECLARE)
 
 namespace {
 
-std::string value_text(const LayerValue& value) {
-  std::ostringstream text;
-  std::visit([&](const auto& of) { text << of; }, value);
-  return text.str();
-}
-
 /// The values that `key` takes, if `value` is none; otherwise nothing.
 std::optional<std::string> refusal(const LayerKey& key, const LayerValue& value) {
   if (const auto* const range = std::get_if<LayerKey::Whole>(&key.takes)) {

@@ -91,6 +91,18 @@ TEST(Novelty, ASmallThingIsFoundAtItsPlaceAndBecomesUsual) {
   EXPECT_FALSE(scene.novelty.in_event()) << "what lasts is usual";
 }
 
+TEST(Novelty, AnEventIsComparedWithTheUsualPicture) {
+  Scene scene;
+  scene.show(910);
+  while (!scene.novelty.begun()) scene.show(1, Scene::parcel);
+  std::vector<float> usual(3 * kWide * kHigh), difference(usual.size());
+  scene.novelty.compare(usual, difference);
+  const std::size_t green = kHigh * kWide, parcel = green + 42 * kWide + 62, beside = parcel + 30;
+  EXPECT_GT(usual[parcel], 0.2f);  // of the parcel: 0.1
+  EXPECT_GT(difference[parcel], 0.4f);
+  EXPECT_LT(difference[beside], 0.2f);
+}
+
 TEST(Novelty, PlacesRaiseNothingFor90SecondsAndThenWhatIsThin) {
   for (const int fps : {10, 25}) {
     Scene scene({.fps = double(fps)});

@@ -52,6 +52,15 @@ class Alerts(program.CliTest):
         self.assertGreater(lines[380]["deviation"], 4)
         self.assertIn(report["novelty"]["marked"], range(3, 7))  # light is compared over three looks
 
+    def test_an_event_of_a_labelled_stream_leaves_a_picture(self):
+        labels = self.folder / "labels.csv"
+        labels.write_text("frame,class\n0,a\n200,b\n")
+        self.learn({**self.config(snapshots=self.folder / "shots"),
+                    "task": {"kind": "label", "labels": labels, "classes": ["a", "b"], "loss": "cross-entropy"},
+                    "model": {"preset": "layers", "layer": [{"type": "flatten"}, {"type": "linear", "out": 2}]}})
+        (shot,) = (self.folder / "shots").glob("*.png")
+        self.assertGreater(program.png_size(shot)[0], 48)
+
     def test_an_event_of_the_last_frame_is_reported(self):
         _, outcome = self.learn(self.config(unexpected=slice(399, None)))
         self.assertIn("unexpected: since frame 399, ", outcome.err)

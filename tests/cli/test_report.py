@@ -111,7 +111,7 @@ class Contents(ReportTest):
                 self.assertEqual({line["correction"] for line in lines}, {report["correction"]})
                 self.assertIn(f"beta1 = {beta1}", report["run"]["config"])
                 told = program.call("run", self.folder / "config.toml", "--verbose").err
-                said = rf"correction: {report['correction']} \(auto\): .*, {optimizer['kind']}'s beta1 {beta1:g}\n"
+                said = rf"correction: {report['correction']} \(auto\): .*, {optimizer['kind']}'s beta1 {beta1:g}; where one core"
                 self.assertEqual(bool(re.search(said, told)), report["correction"] != "none", told)
 
     def test_auto_adds_small_heads_for_changes_after_a_warm_up(self):

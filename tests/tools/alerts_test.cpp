@@ -57,7 +57,8 @@ TEST(Alerts, TheLatestSnapshotsAreKeptOverRuns) {
     Alerts alerts(
         {.snapshots = folder / "shots", .channels = 3, .height = 4, .width = 6, .keep = 2});
     for (int n = 1; n <= 3; ++n) {
-      alerts.raise({.event = {.event = n, .frame = 10 * n}}, picture.data(), picture.data());
+      alerts.raise({.event = {.event = n, .frame = 10 * n}},
+                   {picture.data(), picture.data(), picture.data()});
       EXPECT_TRUE(comes_true([&] { return alerts.told() == n; })) << alerts.last_error();
     }
     EXPECT_EQ(alerts.failed(), 0);
@@ -66,7 +67,8 @@ TEST(Alerts, TheLatestSnapshotsAreKeptOverRuns) {
   {
     Alerts later(
         {.snapshots = folder / "shots", .channels = 3, .height = 4, .width = 6, .keep = 1});
-    later.raise({.event = {.event = 4, .frame = 40}}, picture.data(), picture.data());
+    later.raise({.event = {.event = 4, .frame = 40}},
+                {picture.data(), picture.data(), picture.data()});
     EXPECT_TRUE(comes_true([&] { return later.told() == 1; })) << later.last_error();
   }
   std::vector<std::string> names;
@@ -83,7 +85,7 @@ TEST(Alerts, WhatFindsNoRoomIsDroppedAndCounted) {
   const SilentReceiver silent;
   Alerts alerts({.webhook = silent.url(), .patience = milliseconds(300)});
   constexpr int kRaised = 50;
-  for (int n = 0; n < kRaised; ++n) alerts.raise({.event = {.event = n}}, nullptr, nullptr);
+  for (int n = 0; n < kRaised; ++n) alerts.raise({.event = {.event = n}});
   EXPECT_GE(alerts.dropped(), kRaised - Alerts::kWaiting - 2);
   EXPECT_TRUE(comes_true([&] { return alerts.failed() + alerts.dropped() == kRaised; }));
   EXPECT_EQ(alerts.told(), 0);
@@ -95,7 +97,7 @@ TEST(Alerts, AFolderThatCannotBeWrittenIsTold) {
   io::put_bytes(folder / "file", "");
   const std::vector<float> picture(1 * 2 * 2, 0.5f);
   Alerts alerts({.snapshots = folder / "file", .channels = 1, .height = 2, .width = 2});
-  alerts.raise({.event = {.event = 1}}, picture.data(), picture.data());
+  alerts.raise({.event = {.event = 1}}, {picture.data(), picture.data(), picture.data()});
   EXPECT_TRUE(comes_true([&] { return alerts.failed() == 1; }));
   EXPECT_NE(alerts.last_error(), "");
 }

@@ -101,7 +101,7 @@ void Console::tell_source() {
   } else {
     tell("source: away: " + health.last_error() + "; training is paused");
     const auto event = records_.novelty.lose_camera(intake_.queue.received());
-    if (event && records_.alerts) records_.alerts->raise({.event = *event}, nullptr, nullptr);
+    if (event && records_.alerts) records_.alerts->raise({.event = *event});
   }
 }
 

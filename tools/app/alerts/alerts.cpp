@@ -88,9 +88,10 @@ Alerts::Alerts(AlertOptions options) : options_(std::move(options)), slots_(kWai
                                                    .fps = options_.fps > 0 ? options_.fps : 25});
   }
   for (int slot = 0; slot < kWaiting; ++slot) {
+    Slot& mine = slots_[std::size_t(slot)];
     if (!options_.snapshots.empty()) {
-      slots_[std::size_t(slot)].frame.resize(elements);
-      slots_[std::size_t(slot)].prediction.resize(elements);
+      for (auto* const picture : {&mine.frame, &mine.usual, &mine.difference})
+        picture->resize(elements);
     }
     free_.put(slot);
   }
@@ -111,7 +112,7 @@ void Alerts::film(const float* frame, const float* prediction) {
   if (clips_) clips_->see(frame, prediction);
 }
 
-void Alerts::raise(const Alert& alert, const float* frame, const float* prediction) {
+void Alerts::raise(const Alert& alert, const EventPictures& pictures) {
   const std::lock_guard one(raising_);
   int number = 0;
   if (!free_.take(number)) {
@@ -120,11 +121,12 @@ void Alerts::raise(const Alert& alert, const float* frame, const float* predicti
   }
   Slot& slot = slots_[std::size_t(number)];
   slot.alert = alert;
-  slot.pictures = frame && prediction && !slot.frame.empty();
-  slot.films = prediction && clips_ && clips_->keep();
+  slot.pictures = pictures.frame && !slot.frame.empty();
+  slot.films = pictures.frame && clips_ && clips_->keep();
   if (slot.pictures) {
-    std::copy_n(frame, slot.frame.size(), slot.frame.begin());
-    std::copy_n(prediction, slot.prediction.size(), slot.prediction.begin());
+    std::copy_n(pictures.frame, slot.frame.size(), slot.frame.begin());
+    std::copy_n(pictures.usual, slot.usual.size(), slot.usual.begin());
+    std::copy_n(pictures.difference, slot.difference.size(), slot.difference.begin());
   }
   ready_.put(number);
 }
@@ -191,10 +193,10 @@ void Alerts::write_snapshot(Slot& slot) {
   if (event.has_box()) io::outline(seen, event.left, event.top, event.width, event.height);
   io::write_strip(
       "Unexpected: frame " + std::to_string(event.frame),
-      {{"input", std::string(name_of(event.reason)) + (event.zone.empty() ? "" : ", " + event.zone),
+      {{"seen", std::string(name_of(event.reason)) + (event.zone.empty() ? "" : ", " + event.zone),
         std::move(seen)},
-       {"prediction", engine::format("deviation %.1f", event.deviation), picture(slot.prediction)},
-       {"error x4", "input - prediction", picture(io::shown_error(slot.prediction, slot.frame))}},
+       {"usual", engine::format("deviation %.1f", event.deviation), picture(slot.usual)},
+       {"difference x4", "seen - usual", picture(slot.difference)}},
       path);
   slot.alert.snapshot = path;
   keep(path);

@@ -22,6 +22,11 @@ struct Alert {
   std::string clip;      ///< path of the video, complete some time after the event; "": none
 };
 
+/// float32 [channels][height][width] in 0..1, or null.
+struct EventPictures {
+  const float *frame = nullptr, *usual = nullptr, *difference = nullptr;
+};
+
 /// One line of JSON, without the credentials of the URI `source`. A non-finite loss is null.
 std::string alert_json(const Alert& alert, const std::string& source);
 
@@ -47,9 +52,8 @@ class Alerts {
   explicit Alerts(AlertOptions options);
   ~Alerts();
 
-  /// Copies `alert` and two pictures (may be null), the frame and its prediction, both float32
-  /// [channels][height][width] in 0..1. Waits only for another raise(). Any thread.
-  void raise(const Alert& alert, const float* frame, const float* prediction);
+  /// Copies `alert` and its pictures, if any. Waits only for another raise(). Any thread.
+  void raise(const Alert& alert, const EventPictures& pictures = {});
   /// Records the frame for clips. Call it before raise() for the same frame.
   void film(const float* frame, const float* prediction);
   /// Sends what is queued, for `patience` in all, and stops. One thread.
@@ -67,7 +71,7 @@ class Alerts {
   struct Slot {
     Alert alert;
     bool pictures = false, films = false;
-    std::vector<float> frame, prediction;
+    std::vector<float> frame, usual, difference;
   };
 
   void run();

@@ -119,7 +119,10 @@ void set_key(Config& config, const std::string& path, const toml::node& value,
   } catch (const std::invalid_argument& error) {
     throw config.error(path, error.what());
   }
-  if (!good) throw config.error(path, on_one_line(value) + ": must be " + key->may_hold(config));
+  if (!good) {
+    throw ConfigError((where == "--set " + path ? where : where + ": " + path) + " = " +
+                      on_one_line(value) + ": must be " + key->may_hold(config));
+  }
   if (path == kPlugins) load_plugins(config);
 }
 

@@ -136,6 +136,23 @@ void Novelty::store(NoveltyEvent& event) {
   events_.store(event.event, std::memory_order_release);
 }
 
+void Novelty::compare(std::vector<float>& usual, std::vector<float>& difference) const {
+  constexpr float kMagnified = 4;
+  const float light = begun_ && begun_->has_box() ? background_.gain() : 1;
+  std::size_t to = 0;
+  for (int c = 0; c < view_.channels; ++c) {
+    for (int y = 0; y < view_.full_height; ++y) {
+      const int row = std::min(y / view_.factor, view_.height - 1) * view_.width;
+      for (int x = 0; x < view_.full_width; ++x, ++to) {
+        const std::size_t pixel = std::size_t(row + std::min(x / view_.factor, view_.width - 1));
+        const float level = background_.levels()[std::size_t(c) * view_.pixels() + pixel];
+        usual[to] = level / 255;
+        difference[to] = kMagnified / 255 * std::abs(view_.level(c, pixel) - light * level);
+      }
+    }
+  }
+}
+
 std::optional<NoveltyEvent> Novelty::lose_camera(std::int64_t frame) {
   if (!raises(Reason::camera)) return std::nullopt;
   NoveltyEvent event{.frame = frame, .reason = Reason::camera};

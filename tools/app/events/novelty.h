@@ -58,6 +58,9 @@ class Novelty {
   bool see(const Sight& now);
   /// The event that began with the latest picture, or null. Thread of see().
   const NoveltyEvent* begun() const { return begun_ ? &*begun_ : nullptr; }
+  /// Writes the usual picture, and how the latest one differs from it, magnified; for an event at a
+  /// place in the same light. Both are float32 [channels][height][width]. Thread of see().
+  void compare(std::vector<float>& usual, std::vector<float>& difference) const;
   /// Raises an event for a lost camera, unless the options leave it out.
   std::optional<NoveltyEvent> lose_camera(std::int64_t frame);
   /// Makes the event's content usual from now on. False: the event is no longer known.

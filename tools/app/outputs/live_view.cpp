@@ -108,8 +108,7 @@ void LiveView::serve_page() {
   subject.is_normal = [&novelty = records_.novelty](std::int64_t event) {
     return novelty.accept(event);
   };
-  // Alerts writes no snapshots for tasks whose targets are not pictures, either.
-  if (!config_.novelty.snapshots.empty() && shown.width > 0 && !shown.classes) {
+  if (!config_.novelty.snapshots.empty()) {
     subject.snapshots = config_.novelty.snapshots;
   } else {
     event_board_ = std::make_unique<page::PictureBoard>(shape(sample), page::PictureShape{});

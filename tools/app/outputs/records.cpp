@@ -146,10 +146,10 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
   const auto& to = config.novelty;
   if (to.snapshots.empty() && to.webhook.empty() && to.mqtt.empty()) return;
   const stages::ImageShape picture = intake.shape();
-  const bool predicted = task_type(config.task.kind).pictures &&
-                         trainer.options().target_elements() ==
-                             std::size_t(picture.channels * picture.height * picture.width);
-  alerts = std::make_unique<Alerts>(AlertOptions{.snapshots = predicted ? to.snapshots : "",
+  const std::size_t elements = std::size_t(picture.channels * picture.height * picture.width);
+  const bool predicted =
+      task_type(config.task.kind).pictures && trainer.options().target_elements() == elements;
+  alerts = std::make_unique<Alerts>(AlertOptions{.snapshots = to.snapshots,
                                                  .webhook = to.webhook,
                                                  .mqtt = to.mqtt,
                                                  .topic = to.topic,
@@ -157,16 +157,19 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
                                                  .channels = int(picture.channels),
                                                  .height = int(picture.height),
                                                  .width = int(picture.width),
-                                                 .clip_seconds = to.clip_seconds,
+                                                 .clip_seconds = predicted ? to.clip_seconds : 0,
                                                  .fps = intake.info.fps});
-  observers.add([this, predicted](engine::Sample& sample, float loss) {
-    const float* const frame = newest(sample);
-    if (!frame) return;
-    const float* const prediction = predicted ? sample.prediction().data() : nullptr;
-    if (prediction) alerts->film(frame, prediction);
-    if (const NoveltyEvent* const event = novelty.begun())
-      alerts->raise({.event = *event, .loss = loss}, frame, prediction);
-  });
+  observers.add(
+      [this, predicted, usual = std::vector<float>(elements),
+       difference = std::vector<float>(elements)](engine::Sample& sample, float loss) mutable {
+        const float* const frame = newest(sample);
+        if (!frame) return;
+        if (predicted) alerts->film(frame, sample.prediction().data());
+        const NoveltyEvent* const event = novelty.begun();
+        if (!event) return;
+        novelty.compare(usual, difference);
+        alerts->raise({.event = *event, .loss = loss}, {frame, usual.data(), difference.data()});
+      });
 }
 
 const float* Records::newest(engine::Sample& sample) const {

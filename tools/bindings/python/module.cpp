@@ -124,8 +124,8 @@ void translate(std::exception_ptr thrown) {
   } catch (const std::exception& failure) {
     std::string what = failure.what();
     what = what.substr(0, what.find('\n'));
-    // Cuts "--set KEY: " and "(default): ": here the key was an argument.
-    if (what.starts_with("--set ")) what = what.substr(what.find(": ") + 2);
+    // Cuts "--set " and "(default): ": here the key was an argument.
+    if (what.starts_with("--set ")) what = what.substr(6);
     if (what.starts_with("(default): ")) what = what.substr(what.find(": ") + 2);
     PyErr_SetString(error.ptr(), what.c_str());
   }
