@@ -270,7 +270,7 @@ sys.exit(7)
         net, frames = network(), pictures(3)
         self.assert_errors({
             "unknown key schedul; the nearest is schedule": lambda: millrace.Trainer(net, schedul="gpipe"),
-            "optimizer.lr = -1: must be a number from 0": lambda: millrace.Trainer(net, optimizer={"lr": -1}),
+            "optimizer.lr: -1: must be a number from 0": lambda: millrace.Trainer(net, optimizer={"lr": -1}),
             "the network has 6 modules, so 1 to 6 stages, not 7": lambda: millrace.Trainer(net, stages=7),
             "pipeline.cut: cut positions must increase and lie between 1 and 5": lambda: millrace.Trainer(net, stages=2, cut=[6]),
             "fps: is a key of several tables": lambda: millrace.Trainer(net, fps=1),

@@ -120,7 +120,7 @@ void set_key(Config& config, const std::string& path, const toml::node& value,
     throw config.error(path, error.what());
   }
   if (!good) {
-    throw ConfigError((where == "--set " + path ? where : where + ": " + path) + " = " +
+    throw ConfigError((where == "--set " + path ? where + ": " : where + ": " + path + " = ") +
                       on_one_line(value) + ": must be " + key->may_hold(config));
   }
   if (path == kPlugins) load_plugins(config);
