@@ -274,7 +274,7 @@ sys.exit(7)
             "the network has 6 modules, so 1 to 6 stages, not 7": lambda: millrace.Trainer(net, stages=7),
             "pipeline.cut: cut positions must increase and lie between 1 and 5": lambda: millrace.Trainer(net, stages=2, cut=[6]),
             "fps: is a key of several tables": lambda: millrace.Trainer(net, fps=1),
-            "pipeline.schedule = 'gpip'": lambda: millrace.Trainer(net, schedule="gpip"),
+            "pipeline.schedule: 'gpip'": lambda: millrace.Trainer(net, schedule="gpip"),
             "frame 1: has the shape [3, 5, 5], those before [3, 16, 24]":
                 lambda: list(millrace.Trainer(net, stages=1).run([frames[0], torch.rand(3, 5, 5)])),
             "output.report: a Trainer writes nothing": lambda: millrace.Trainer(net, output={"report": "r.json"}),
