@@ -95,7 +95,7 @@ class Contents(ReportTest):
 
     def test_auto_learns_by_gradients_from_downstream_and_says_so(self):
         """(schedule, what the config names, and what auto makes of it: correction, beta1, ages)"""
-        for schedule, named, *expected in (("partime", {}, "deep-supervision", 0.5, [2, 0]),
+        for schedule, named, *expected in (("partime", {}, "deep-supervision", 0.8, [2, 0]),
                                            ("partime", {"beta1": 0.3}, "deep-supervision", 0.3, [2, 0]),
                                            ("pipedream", {"kind": "adamw"}, "inverse-age", 0, [1, 0]),
                                            ("sequential", {}, "none", 0.9, [0, 0]),

@@ -307,6 +307,7 @@ Config as_run(Config config, const engine::TrainerOptions& options) {
   config.replay.kind = replay_of(config, *options.network);
   config.optimizer = options.optimizer;
   config.correction.kernel = options.correction.kernel;
+  config.correction.weight = options.correction.weight;
   if (predicts_later_frame(config)) config.task.context = options.context;
   return config;
 }
