@@ -49,9 +49,11 @@ void choose_correction(const Config& config, const engine::Schedule& schedule,
   if ((change || (picture && adaptive)) && supervision_fits(options, schedule)) {
     options.correction.kind = "deep-supervision";
     if (unset("correction.kernel")) options.correction.kernel = 3;
-    // An old gradient says little of a picture's own pixels.
-    if (!change && unset("correction.weight")) options.correction.weight = 0.1;
-    if (adaptive && unset("optimizer.beta1")) options.optimizer.beta1 = change ? 0.7 : 0.8;
+    // What reproduces the newest frame learns best from it alone.
+    const bool same = options.target_is_input;
+    if (same && unset("correction.weight")) options.correction.weight = 0.1;
+    if (adaptive && unset("optimizer.beta1"))
+      options.optimizer.beta1 = change ? 0.7 : same ? 0.8 : 0.5;
     // After a cut of the scene, old gradients push a long pipeline far before it sees the effect.
     if (change && adaptive && unset("optimizer.clip"))
       options.optimizer.clip = options.stages > 4 ? 0.5 : 1;
