@@ -154,7 +154,7 @@ class PythonVideo : public Source {
   SourceInfo info() const override { return info_; }
 
   ReadStatus read(Frame& out, std::chrono::milliseconds) override {
-    const Json said = answer();
+    const Json said = of_source([&] { return python_->answer(); });
     if (said.contains("corrupt")) return ReadStatus::corrupt;
     if (said.contains("end")) {
       const double period = info_.fps > 0.0 ? 1.0 / info_.fps : 0.0;
@@ -169,21 +169,21 @@ class PythonVideo : public Source {
   }
 
   bool rewind() override {
-    try {
+    opened_ = of_source([&] {
       python_ = std::make_unique<Python>();
       python_->ask(
           {{"video", path_}, {"channels", options_.channels}, {"most", options_.max_pixels}});
-    } catch (const std::runtime_error& wrong) {
-      throw source_error(options_, wrong.what());
-    }
-    opened_ = answer();
+      return python_->answer();
+    });
     return true;
   }
 
  private:
-  Json answer() {
+  /// Names the source in what `work` throws.
+  template <class Work>
+  Json of_source(const Work& work) {
     try {
-      return python_->answer();
+      return work();
     } catch (const std::runtime_error& wrong) {
       throw source_error(options_, wrong.what());
     }

@@ -1,3 +1,5 @@
+#include "tools/app/console.h"
+
 #include <poll.h>
 #include <unistd.h>
 
@@ -6,7 +8,6 @@
 
 #include "engine/format.h"
 #include "tools/app/assembly.h"
-#include "tools/app/console.h"
 #include "tools/app/ranks/rank_grid.h"
 
 namespace millrace::app {

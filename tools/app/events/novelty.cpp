@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "io/queue/planar.h"
+
 namespace millrace::app {
 namespace {
 
@@ -137,7 +139,6 @@ void Novelty::store(NoveltyEvent& event) {
 }
 
 void Novelty::compare(std::vector<float>& usual, std::vector<float>& difference) const {
-  constexpr float kMagnified = 4;
   const float light = begun_ && begun_->has_box() ? background_.gain() : 1;
   std::size_t to = 0;
   for (int c = 0; c < view_.channels; ++c) {
@@ -147,7 +148,7 @@ void Novelty::compare(std::vector<float>& usual, std::vector<float>& difference)
         const std::size_t pixel = std::size_t(row + std::min(x / view_.factor, view_.width - 1));
         const float level = background_.levels()[std::size_t(c) * view_.pixels() + pixel];
         usual[to] = level / 255;
-        difference[to] = kMagnified / 255 * std::abs(view_.level(c, pixel) - light * level);
+        difference[to] = io::kErrorGain / 255 * std::abs(view_.level(c, pixel) - light * level);
       }
     }
   }

@@ -7,7 +7,6 @@
 #include "engine/monitor/clock.h"
 #include "stages/model_spec.h"
 #include "stages/safetensors.h"
-
 #include "tools/app/learner.h"
 
 namespace millrace::app {
