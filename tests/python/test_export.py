@@ -84,6 +84,12 @@ class Of(nn.Module):
         return self.work(x, *self.modules_)
 
 
+def hooked():
+    net = nn.Conv2d(3, 3, 1)
+    net.weight.register_hook(lambda gradient: 0 * gradient)
+    return net
+
+
 class Sign(torch.autograd.Function):
     @staticmethod
     def forward(context, x):
@@ -204,7 +210,12 @@ class Export(PackageTest):
         cases = {"data-dependent control flow: networks.py, line": networks.Asks, "share conv": networks.Shares,
                  "Sign is an autograd.Function": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(Sign.apply)),
                  "gives a tuple": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(lambda x: (x + 1, x))),
-                 "draw random numbers": lambda: Of(lambda x: nn.functional.dropout(x + 0.1))}
+                 "draw random numbers": lambda: Of(lambda x: nn.functional.dropout(x + 0.1)),
+                 "or its input": lambda: Of(lambda x, last: [x.mul_(2), last(x)][1], nn.Conv2d(3, 3, 1)),
+                 "does it use .data": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(lambda x: x.data)),
+                 "modules_.0.weight has another gradient": lambda: Of(lambda x, first, last: last(torch.no_grad()(first)(x)),
+                                                             nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1)),
+                 "weight has a hook": hooked}
         self.assert_errors({words: lambda kind=kind: millrace.export(made(kind))
                                   for words, kind in cases.items()})
         frozen = millrace.Trainer(made(networks.ResNet), freeze=["layer9.*"], stages=1, loss="cross-entropy")

@@ -195,6 +195,8 @@ def prepared(module: nn.Module) -> nn.Module:
         if tensor.dtype != torch.float32 and isinstance(tensor, nn.Parameter):
             raise Error(f"{name} is {str(tensor.dtype).removeprefix('torch.')}; parameters must be "
                         "float32: call module.float()")
+        if tensor._backward_hooks:
+            raise Error(f"{name} has a hook on its gradient, which would be lost")
     module = copy.deepcopy(module).cpu().eval()
     for child in module.modules():
         if getattr(child, "inplace", False) is True:
@@ -295,7 +297,11 @@ def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> torc
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fixed shapes are intended, and TorchScript is deprecated
         function = _Function(part, [value.name for value in values])
-        traced: torch.jit.ScriptModule = torch.jit.trace(function, given, check_trace=False)
+        try:
+            traced: torch.jit.ScriptModule = torch.jit.trace(function, given, check_trace=False)
+        except RuntimeError as error:  # its message holds the whole output
+            raise Error(f"can't be cut: the output of {part.name} can't be traced to its input; does it use .data or "
+                        "numpy? Use .detach()") from error
     _count_in_numbers(traced.graph)
     _out_of_place(traced.graph)
     arguments = list(traced.graph.inputs())[1 + len(inputs):]
@@ -316,6 +322,29 @@ def _run(functions: list[Function], sample: torch.Tensor) -> torch.Tensor:
     return made[len(functions) - 1]
 
 
+def _other_gradient(module: nn.Module, functions: list[Function], sample: torch.Tensor) -> str | None:
+    """The first parameter whose gradient differs between `module` and its parts: tracing sees neither torch.no_grad()
+    nor backward hooks."""
+    learned = {name: one for name, one in module.named_parameters() if one.requires_grad}
+    values = {value.name: value.tensor for part in functions for value in part.values if value.name in learned}
+
+    def gradients(output: torch.Tensor, of: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        weights = torch.rand(output.shape, generator=torch.Generator().manual_seed(2))
+        found = (torch.autograd.grad((output * weights).sum(), list(of.values()), allow_unused=True)
+                 if of and output.requires_grad else [None] * len(of))
+        return {name: torch.zeros_like(one) if got is None else got for (name, one), got in zip(of.items(), found)}
+
+    with torch.enable_grad():  # type: ignore[no-untyped-call]
+        whole = gradients(module(sample.clone()), learned)
+        for tensor in values.values():
+            tensor.requires_grad_()
+        parts = gradients(_run(functions, sample), values)
+    for tensor in values.values():
+        tensor.requires_grad_(False)
+    return next((name for name, got in parts.items() if float((got - whole[name]).norm()) > 0.01 * float(got.norm())),
+                None)
+
+
 @alone()
 @own_modes()
 def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
@@ -334,7 +363,7 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
         raise Error(f"an example must be one sample, [1,C,H,W], not {list(example.shape)}")
     try:
         with _differentiable(), torch.enable_grad(), _NoValues():  # type: ignore[no-untyped-call]
-            output = module(example)
+            output = module(example.clone())  # it may change its input in place
         if own := _own_gradient(output):
             raise Error(f"{own} is an autograd.Function, whose backward would be lost")
     except Error as error:
@@ -357,10 +386,14 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
                                       made[i].size(1)))
         other = torch.rand(example.shape, generator=torch.Generator().manual_seed(1))
         for sample in (example, other):
-            whole = module(sample)
+            whole = module(sample.clone())
             if not whole.isfinite().all():
                 raise Error(f"{name} gives numbers that are not finite: are its weights?")
             if not _alike(_run(functions, sample), whole):
                 raise Error(f"{name} can't be cut: its parts and the whole module give different outputs; does its "
-                            "forward draw random numbers, or write to a buffer?")
+                            "forward draw random numbers, or write to a buffer or its input?")
+        if other_gradient := _other_gradient(module, functions, example):
+            raise Error(f"{name} can't be cut: {other_gradient} has another gradient in its parts than in the whole "
+                        "module; does its forward use torch.no_grad(), or has it a backward hook? To stop a gradient, "
+                        "use .detach() or requires_grad_(False)")
     return Exported(name, functions, list(output.shape), remarks)
