@@ -50,6 +50,9 @@ class Element(program.CliTest):
             self.assertNotEqual(outcome.code, 0)
             self.assertIn(told, outcome.out + outcome.err)
 
+    def test_it_ends_where_what_follows_ends(self):
+        self.assert_code(0, self.launch(sink="identity eos-after=3 ! fakesink", frames=40))
+
     def test_inspect_lists_every_property(self):
         outcome = gst("gst-inspect-1.0", "millrace")
         self.assert_code(0, outcome)

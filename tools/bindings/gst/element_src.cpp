@@ -81,10 +81,8 @@ void Element::give_up(GstFlowReturn flow) {
   downstream_ = flow;
   outlet_.flush(true, position_);
   gst_pad_pause_task(src_);
-  if (flow == GST_FLOW_NOT_LINKED || flow < GST_FLOW_EOS) {
-    GST_ELEMENT_FLOW_ERROR(element_, flow);
-    gst_pad_push_event(src_, gst_event_new_eos());
-  }
+  if (flow == GST_FLOW_NOT_LINKED || flow < GST_FLOW_EOS) GST_ELEMENT_FLOW_ERROR(element_, flow);
+  if (flow != GST_FLOW_FLUSHING) gst_pad_push_event(src_, gst_event_new_eos());
 }
 
 bool Element::is_late(GstClockTime running_time) const {

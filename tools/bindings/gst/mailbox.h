@@ -24,13 +24,13 @@ struct Stamp {
 class Mailbox {
  public:
   /// Swaps `frame` into the mailbox. `wait`: blocks until there is room; otherwise replaces the
-  /// frame in the mailbox, which counts as dropped. `gap`: frames are missing before this one.
+  /// frame in the mailbox. That one, or a refused one, counts as lost. `gap`: frames are missing before this one.
   GstFlowReturn put(io::Frame& frame, const Stamp& stamp, bool gap, bool wait) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !full_ || !wait || flushing_ || ended_; });
+    if (full_ || flushing_ || ended_) ++lost_;
     if (flushing_) return GST_FLOW_FLUSHING;
     if (ended_) return GST_FLOW_EOS;
-    if (full_) ++lost_;
     gap_ = gap_ || gap || full_;
     std::swap(frame_, frame);
     stamp_ = stamp;
