@@ -72,18 +72,21 @@ class Timeline {
   // An unknown rate is known after so many steps and, if live, so much time: more than a burst.
   static constexpr std::size_t kEnough = 8;  ///< steps
   static constexpr nanoseconds kLongEnough{250'000'000};
+  static constexpr int kBursts = 5;  ///< all time over that within bursts, at least
   static constexpr nanoseconds kLeastStep{1000};
 
   // The mean of the steps near the median, so that gaps don't count and jitter cancels out.
   // `by_time`: the median is taken over time rather than over steps, so that frames that come in a
-  // burst, having waited for their reader, don't count either.
+  // burst, having waited for their reader, don't count either. Where nearly all time is between
+  // bursts, as behind a proxy that buffers, it is the mean of all steps.
   static nanoseconds usual_step(std::span<const nanoseconds> steps, bool by_time = false) {
     std::array<nanoseconds, kWindow> sorted;
     const auto end = std::copy(steps.begin(), steps.end(), sorted.begin());
     std::sort(sorted.begin(), end);
+    const nanoseconds all = std::accumulate(sorted.begin(), end, nanoseconds(0));
     nanoseconds median = sorted[steps.size() / 2];
     if (by_time) {
-      nanoseconds left = std::accumulate(sorted.begin(), end, nanoseconds(0)) / 2;
+      nanoseconds left = all / 2;
       auto step = sorted.begin();
       while (left > *step) left -= *step++;
       median = *step;
@@ -95,6 +98,7 @@ class Timeline {
       sum += step;
       ++near;
     }
+    if (!by_time && kBursts * sum < all) return all / std::ssize(steps);
     return sum / near;
   }
   bool is_jump(nanoseconds step, nanoseconds elapsed) const {

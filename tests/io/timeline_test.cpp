@@ -177,5 +177,16 @@ TEST(Timeline, FramesThatWaitedForTheReaderAndComeInABurstAreNoRate) {
   }
 }
 
+TEST(Timeline, BurstsArriveAtTheirMeanRate) {
+  for (const int burst : {3, 10, 30}) {
+    Timeline time(nanoseconds(0), kSlack);
+    for (int n = 0; n < 200; ++n) {
+      const nanoseconds apart = n % burst == 0 ? burst * kPeriod : std::chrono::microseconds(50);
+      time.map(nanoseconds(0), apart);
+    }
+    EXPECT_NEAR(time.rate(), 25, 5) << burst;
+  }
+}
+
 }  // namespace
 }  // namespace millrace::io

@@ -259,9 +259,11 @@ void ClassMemory::restore(const stages::StateDict& state) {
   for (const at::Tensor& one : {features, thumbnails, labels, groups, seen})
     if (!one.defined()) return;
   const std::int64_t n = labels.numel();
-  if (n > options_.places || features.sizes() != at::IntArrayRef({n, features_.size(1)}) ||
-      thumbnails.sizes() != at::IntArrayRef({n, thumbnails_.size(1)}) || groups.numel() != n ||
-      seen.numel() != std::int64_t(seen_.size()) || labels.min().item<float>() < 0 ||
+  if (n < 1 || n > options_.places || features.sizes() != at::IntArrayRef({n, features_.size(1)}) ||
+      thumbnails.sizes() != at::IntArrayRef({n, thumbnails_.size(1)}) ||
+      labels.sizes() != at::IntArrayRef({n}) || groups.sizes() != at::IntArrayRef({n}) ||
+      seen.sizes() != at::IntArrayRef({std::int64_t(seen_.size())}) ||
+      labels.min().item<float>() < 0 ||
       labels.max().item<float>() >= float(counts_.size()))
     return;
   features_.narrow(0, 0, n).copy_(features);

@@ -3,12 +3,18 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
+#include <ctime>
 
 namespace millrace::cli {
 namespace {
 
+// timeout(1), sudo and others signal a process and its group: within this time that is one signal.
+constexpr long long kOneSignal = 500'000'000;  // ns
+
 volatile std::sig_atomic_t asked = 0;
+std::atomic<long long> first_signal{0};  // ns of the monotonic clock; 0: none yet
 volatile std::sig_atomic_t asked_anew = 0;
 
 void on_stop(void (*handler)(int)) {
@@ -21,9 +27,15 @@ void on_early_signal(int) {
   _exit(0);
 }
 
-void on_signal(int) {
+void on_signal(int number) {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const long long at = now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+  long long first = 0;
   asked = 1;
-  on_stop(SIG_DFL);  // a second signal has its default effect
+  if (first_signal.compare_exchange_strong(first, at) || at - first < kOneSignal) return;
+  std::signal(number, SIG_DFL);  // a second signal has its default effect
+  std::raise(number);
 }
 
 void on_hangup(int) {

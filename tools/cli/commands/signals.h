@@ -1,5 +1,5 @@
-// SIGINT, SIGTERM, SIGUSR1, SIGUSR2 and SIGALRM: the first requests an orderly end, the second ends
-// the process. SIGHUP requests a reload of the config.
+// SIGINT, SIGTERM, SIGUSR1, SIGUSR2 and SIGALRM: the first requests an orderly end, one that comes
+// more than half a second later ends the process. SIGHUP requests a reload of the config.
 #pragma once
 
 namespace millrace::cli {

@@ -80,7 +80,7 @@ void write_layers(std::ostream& out, const std::vector<stages::LayerType>& layer
 constexpr const char* kAfterOptions = R"(.SH EXIT STATUS
 .TP
 .B 0
-Done. Ctrl\-C and SIGTERM drain the pipeline and save everything; a second one ends at once.
+Done. Ctrl\-C and SIGTERM drain the pipeline and save everything; a later one ends at once.
 .TP
 .B 1
 The run failed.
