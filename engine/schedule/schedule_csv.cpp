@@ -156,10 +156,10 @@ Schedule parse_schedule_csv(const std::string& text) {
 }
 
 Schedule read_schedule_csv(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
   std::error_code error;
-  if (!in || std::filesystem::is_directory(file, error))
-    throw std::invalid_argument(file + ": cannot be read");
+  const bool regular = std::filesystem::is_regular_file(file, error);  // a pipe is waited for
+  std::ifstream in(regular ? file : "", std::ios::binary);
+  if (!in) throw std::invalid_argument(file + ": cannot be read");
   const std::string text(std::istreambuf_iterator<char>(in), {});
   try {
     return parse_schedule_csv(text);

@@ -180,6 +180,22 @@ TEST(ClassMemory, WeightsThatKnowAClassAreKeptUntilItIsLabelledAgain) {
   EXPECT_TRUE(after.memory.solve(true));
 }
 
+TEST(ClassMemory, StateOfAnotherShapeIsIgnored) {
+  Teaching before(2), after(2);
+  for (int n = 0; n < 20; ++n) before.see(n % 2, n % 2);
+  const stages::StateDict state = before.memory.entries();
+  for (std::size_t at = 0; at < state.size(); ++at) {
+    for (const bool none : {false, true}) {
+      stages::StateDict other = state;
+      other[at].second = none ? at::zeros({0}) : other[at].second.unsqueeze(0);
+      after.memory.restore(other);
+    }
+  }
+  EXPECT_EQ(after.memory.told().solved, 0);
+  after.memory.restore(state);
+  EXPECT_EQ(after.memory.told().solved, 1);
+}
+
 TEST(Likeness, AFrameUnlikeEveryClassIsNeither) {
   Teaching teaching(2);
   for (int n = 0; n < 60; ++n) teaching.see(n % 2, n % 2);

@@ -108,7 +108,7 @@ class Plan(program.CliTest):
         self.assert_each_refused((("plan", *arguments), *parts) for arguments, *parts in (
             ([self.folder / "none.json"], "none.json"), ([path, "--devices", "2y2"], "2y2"),
             ([path, "--links", "1,1"], "more links than levels"), ([path, "--schedules", "parttime"], "partime"),
-            ([path, "--memory", "-1"], "--memory"), ([path, "--memory", "nan"], "--memory", "not a number"), ([self.folder], "can't be read"),
+            ([path, "--memory", "-1"], "--memory"), ([path, "--memory", "nan"], "--memory", "not a number"), ([self.folder], "can't be read"), (["/dev/zero"], "can't be read"),
             ([path, "--replay", "5"], "--replay", "how large a sample is"), ([path, "--device", "2"], "--device"), ([typo], "typo.toml", "layers"),
             ([path, "--stages", "3"], "2 modules", "2 devices"), ([broken], "broken.json", "module 1 (b)", "forward", "negative")))
 

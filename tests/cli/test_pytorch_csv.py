@@ -84,7 +84,9 @@ class FromPyTorch(reference.ReferenceTest):
             path.write_text(text)
             self.assert_each_refused(((("schedule", path), *parts), (("run", *program.sets(
                 f"pipeline.schedule={path}", "pipeline.stages=1")), *parts)))
-        self.assert_refused(program.BAD_USAGE, program.call("schedule", self.folder / "none.csv"), "none.csv")
+        (self.folder / "zero.csv").symlink_to("/dev/zero")
+        for name in ("none.csv", "zero.csv"):
+            self.assert_refused(program.BAD_USAGE, program.call("schedule", self.folder / name), name, "cannot be read")
         path.write_text("0F0,0B0\n")
         self.assert_refused(program.BAD_USAGE, program.call(
             "check", "--set", f"pipeline.schedule={path}", "--set", "pipeline.stages=2"), "1 stages")

@@ -41,10 +41,10 @@ engine::plan::Profile profile_of(const Config& config,
 }
 
 engine::plan::Profile read_profile(const std::string& path, int frames) {
-  std::ifstream file(path, std::ios::binary);
   std::error_code error;
-  if (!file || std::filesystem::is_directory(path, error))
-    throw ConfigError(path + ": can't be read");
+  const bool regular = std::filesystem::is_regular_file(path, error);  // a pipe is waited for
+  std::ifstream file(regular ? path : "", std::ios::binary);
+  if (!file) throw ConfigError(path + ": can't be read");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   try {
     return engine::plan::is_graph(text) ? engine::plan::profile_from_graph(text, path, frames)

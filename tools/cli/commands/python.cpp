@@ -34,8 +34,8 @@ asker, module, *arguments = sys.argv[1:]
 try:
     main = importlib.import_module("millrace._" + module).main
 except ImportError as error:
-    sys.exit(f"millrace: error: {asker}: needs the Python package {error.name}: "
-             f"{sys.executable} -m pip install {error.name}")
+    sys.exit(f"millrace: error: {asker}: " + (str(error) if error.name is None else f"needs the Python package "
+             f"{error.name}: {sys.executable} -m pip install {error.name}"))
 sys.exit(main(*arguments)))";
 
 struct TensorboardArguments {
