@@ -16,6 +16,8 @@ TEST(RateWatch, TheEstimateIsToldOnceWhereNobodyHasSetARate) {
   EXPECT_TRUE(rate.estimated());
   EXPECT_NEAR(monitor.read().budget, 40, 1e-6);
   EXPECT_EQ(rate.look(25), "");
+  EXPECT_EQ(rate.look(50), "") << "a second line within a minute";
+  EXPECT_EQ(monitor.fps(), 50);
 }
 
 }  // namespace

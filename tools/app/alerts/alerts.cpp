@@ -140,7 +140,7 @@ void Alerts::run() {
       tell(slots_[std::size_t(number)]);
       free_.put(number);
     } else if (clips_ && clips_->ready()) {
-      attempt([&] { clips_->write(clip_path_); });
+      failed_.fetch_add(!attempt([&] { clips_->write(clip_path_); }), std::memory_order_relaxed);
       keep(clip_path_);
     } else if (last) {
       return;
@@ -154,7 +154,6 @@ bool Alerts::attempt(const Act& act) {
     act();
     return true;
   } catch (const std::exception& error) {
-    failed_.fetch_add(1, std::memory_order_relaxed);
     const std::lock_guard lock(mutex_);
     last_error_ = error.what();
     return false;
@@ -180,7 +179,7 @@ void Alerts::tell(Slot& slot) {
     all = attempt([&] { post_json(options_.webhook, json, limit); }) && all;
   if (!options_.mqtt.empty())
     all = attempt([&] { publish(options_.mqtt, options_.topic, json, limit); }) && all;
-  if (all) told_.fetch_add(1, std::memory_order_relaxed);
+  (all ? told_ : failed_).fetch_add(1, std::memory_order_relaxed);
 }
 
 void Alerts::write_snapshot(Slot& slot) {
