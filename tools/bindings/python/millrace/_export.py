@@ -330,17 +330,22 @@ def _other_gradient(module: nn.Module, functions: list[Function], sample: torch.
 
     def gradients(output: torch.Tensor, of: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         weights = torch.rand(output.shape, generator=torch.Generator().manual_seed(2))
-        found = (torch.autograd.grad((output * weights).sum(), list(of.values()), allow_unused=True)
-                 if of and output.requires_grad else [None] * len(of))
+        found: Sequence[torch.Tensor | None] = [None] * len(of)
+        if of and output.requires_grad:
+            found = torch.autograd.grad((output * weights).sum(), list(of.values()), allow_unused=True)
         return {name: torch.zeros_like(one) if got is None else got for (name, one), got in zip(of.items(), found)}
 
-    with torch.enable_grad():  # type: ignore[no-untyped-call]
-        whole = gradients(module(sample.clone()), learned)
-        for tensor in values.values():
-            tensor.requires_grad_()
-        parts = gradients(_run(functions, sample), values)
     for tensor in values.values():
-        tensor.requires_grad_(False)
+        tensor.requires_grad_()
+    try:
+        with torch.enable_grad():  # type: ignore[no-untyped-call]
+            whole = gradients(module(sample.clone()), learned)
+            parts = gradients(_run(functions, sample), values)
+    except RuntimeError:  # an operator has no gradient: the network can still predict
+        return None
+    finally:
+        for tensor in values.values():
+            tensor.requires_grad_(False)
     return next((name for name, got in parts.items() if float((got - whole[name]).norm()) > 0.01 * float(got.norm())),
                 None)
 
