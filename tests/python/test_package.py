@@ -175,6 +175,8 @@ class Package(PackageTest):
             threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
             while True:
                 yield pictures(1)[0]
+        # A shell's background job starts with the signal ignored.
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         trainer = millrace.Trainer(network(), stages=1, **PLAIN)
         with self.assertRaises(KeyboardInterrupt):
             list(trainer.run(slow()))
