@@ -1,6 +1,7 @@
 #include "capture/program/lowering.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <set>
 #include <stdexcept>
@@ -16,14 +17,19 @@ bool only_allocates(const Call& call) {
   return names.count(call.name()) > 0;
 }
 
+/// Whether its results are its arguments' memory, unchanged: views, and numbers that a module's
+/// code computes from numbers, which a recording has fixed.
 bool only_names(const Call& call) {
   const c10::FunctionSchema& schema = call.operation.schema();
   if (call.name() == "aten::as_strided_") return true;
   if (schema.is_mutable() || call.results.empty()) return false;
-  for (const c10::Argument& returned : schema.returns()) {
-    if (!returned.alias_info()) return false;
-  }
-  return true;
+  bool names = true;
+  each_tensor(call.results, [&](const at::Tensor& made) {
+    bool given = made.unsafeGetTensorImpl()->is_wrapped_number();
+    each_tensor(call.arguments, [&](const at::Tensor& t) { given |= made.is_alias_of(t); });
+    names &= given;
+  });
+  return names;
 }
 
 const Rule* rule_of(const std::string& name, bool on_gpu) {
@@ -72,11 +78,23 @@ class TorchCall final : public Prepared {
 }  // namespace
 
 std::vector<Node> Lowering::run() {
-  for (const Call& call : calls_) {
+  lower(calls_);
+  return std::move(nodes_);
+}
+
+void Lowering::lower(std::span<const Call> calls) {
+  for (const Call& call : calls) {
     if (only_allocates(call) || only_names(call)) continue;
     if (!translated(call, call.name())) left(call);
   }
-  return std::move(nodes_);
+}
+
+bool Lowering::compose(const std::function<void()>& body) {
+  const c10::NoGradGuard no_grad;
+  const std::vector<Call> calls = record_calls(body);
+  own_.add_made(calls);
+  lower(calls);
+  return true;
 }
 
 bool Lowering::translated(const Call& call, const std::string& name) {
@@ -97,7 +115,7 @@ void Lowering::left(const Call& call) {
   static const std::set<std::string> constants = {
       "aten::ones", "aten::ones_like", "aten::full", "aten::full_like", "aten::scalar_tensor",
   };
-  const auto prepared = [&call](const Node&, int = 1) { return std::make_unique<TorchCall>(call); };
+  const auto prepared = [call](const Node&, int = 1) { return std::make_unique<TorchCall>(call); };
   add({.name = call.name(),
        .constant = constants.count(call.name()) > 0,
        .in_place = true,

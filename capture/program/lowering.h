@@ -37,6 +37,8 @@ class Lowering {
   bool add_image(const at::Tensor& made, Operation operation, std::vector<at::Tensor> reads,
                  std::vector<at::Tensor> more = {});
   bool copy(const at::Tensor& from, const at::Tensor& to);
+  /// Adds the operators that `body` calls. Returns true.
+  bool compose(const std::function<void()>& body);
 
   /// Memory that the program owns, of the size of `like`; without a format, with its strides.
   at::Tensor own(const at::Tensor& like, std::optional<at::MemoryFormat> format = {});
@@ -52,6 +54,7 @@ class Lowering {
   at::Tensor contiguous(const at::Tensor& tensor);
 
  private:
+  void lower(std::span<const Call> calls);
   bool translated(const Call& call, const std::string& name);
   /// Adds the LibTorch operator itself.
   void left(const Call& call);

@@ -92,4 +92,14 @@ OwnMemory::OwnMemory(const std::vector<Call>& calls) {
   }
 }
 
+void OwnMemory::add_made(const std::vector<Call>& calls) {
+  std::set<const c10::StorageImpl*> seen;
+  for (const Call& call : calls) {
+    each_tensor(call.arguments, [&](const at::Tensor& t) { seen.insert(storage(t)); });
+    each_tensor(call.results, [&](const at::Tensor& t) {
+      if (seen.insert(storage(t)).second) add(t);
+    });
+  }
+}
+
 }  // namespace millrace::program

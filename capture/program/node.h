@@ -87,6 +87,8 @@ class OwnMemory {
  public:
   explicit OwnMemory(const std::vector<Call>& calls);
   bool holds(const at::Tensor& tensor) const { return storages_.count(storage(tensor)) > 0; }
+  /// Adds what `calls` make, none of which anybody else holds.
+  void add_made(const std::vector<Call>& calls);
   void add(const at::Tensor& tensor) { storages_.emplace(storage(tensor), tensor.storage()); }
   /// Tensors that others hold, too, each with the arena that it moves to.
   const std::vector<std::pair<at::Tensor, capture::Arena*>>& kept() const { return kept_; }
@@ -100,7 +102,7 @@ class OwnMemory {
   std::vector<std::pair<at::Tensor, capture::Arena*>> kept_;
 };
 
-/// Lowers calls, which outlive the nodes, to our kernels, or else to LibTorch's operators.
+/// Lowers calls to our kernels, or else to LibTorch's operators.
 std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own, bool on_gpu);
 
 /// Fuses activations, ReLU masks, copies and sums into their producers; removes dead nodes.

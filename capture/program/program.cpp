@@ -182,7 +182,7 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
   parts_->first_steps.push_back(parts_->steps.size());
   if (!nodes.empty() && nodes[0].operation.update && !is_met(nodes, 0, nodes[0].reads[1]))
     parts_->first_update = parts_->operations[0].get();
-  for (Node& node : nodes) node.operation = {};  // some name calls, which are freed after this
+  for (Node& node : nodes) node.operation = {};  // some hold calls with all their tensors
 }
 
 Program::~Program() = default;

@@ -190,6 +190,9 @@ DEVICE float constant(double value) {
 DEVICE float times_plus(float a, float b, float c) {
   return fmaf(a, b, c);
 }
+DEVICE float root_of(float a) {
+  return sqrtf(a);
+}
 DEVICE float size_of(float a) {
   return fabsf(a);
 }

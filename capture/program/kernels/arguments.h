@@ -101,6 +101,20 @@ struct PoolArguments {
   float divisor = 0;         ///< of the sum, if not the number of taps
 };
 
+/// The weights that a picture's outputs give to inputs along a side.
+struct WeightedSide {
+  const int* counts = nullptr;     ///< [output]
+  const int* inputs = nullptr;     ///< [output][most]
+  const float* weights = nullptr;  ///< alike
+  int most = 0;                    ///< largest count
+};
+struct ResampleArguments {
+  const float* x = nullptr;
+  float* to = nullptr;
+  Layout input, output;
+  WeightedSide rows, columns;
+};
+
 /// Functions of rows [rows][row].
 struct RowArguments {
   const float* a = nullptr;  ///< softmax: x; its gradient: dy

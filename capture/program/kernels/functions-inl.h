@@ -9,8 +9,8 @@
 // Numbers with the usual operators,
 // - where(condition, yes, no), constant(double), size_of, times_plus (a * b + c), minus_times
 //   (c - a * b), both rounded once;
-// - sigmoid_of, tanh_of, erf_of, exp_below and expm1_below (of numbers up to 0), all with NaN for
-// NaN.
+// - sigmoid_of, tanh_of, erf_of, root_of, exp_below and expm1_below (of numbers up to 0), log1p_of (of
+// numbers from 0 to 1), all with NaN for NaN.
 
 #ifdef FORMULA
 FORMULA Number least_of(Number x, Number most) {  // NaN stays NaN
@@ -59,6 +59,13 @@ FORMULA Number elu_of(Number x, Number alpha, Number scale, Number input_scale) 
 FORMULA Number elu_slope(Number x, Number alpha, Number scale, Number input_scale) {
   const Number low = exp_below(least_of(x * input_scale, constant(0)));
   return where(x > constant(0), scale, low * (alpha * scale * input_scale));
+}
+FORMULA Number softplus_of(Number x) {
+  return where(x > constant(0), x, constant(0)) + log1p_of(exp_below(constant(-0.0) - size_of(x)));
+}
+FORMULA Number mish_slope(Number x) {
+  const Number t = tanh_of(softplus_of(x));
+  return times_plus(x * sigmoid_of(x), minus_times(t, t, constant(1)), t);
 }
 /// The function of x and y with the map's parameters a, b, c.
 template <Function kFunction>
@@ -110,6 +117,13 @@ FUNCTION(elu, "elu", "aten::elu", 1, 3, elu_of(x, a, b, c))
 FUNCTION(elu_gradient, "elu gradient", nullptr, 2, 3, x * elu_slope(y, a, b, c))
 FUNCTION(elu_result_gradient, "elu gradient", nullptr, 2, 3,
          x * where(y > constant(0), b, c * (y + a * b)))
+FUNCTION(softplus, "softplus", "aten::softplus", 1, 2, where(x * a > b, x, softplus_of(x * a) / a))
+FUNCTION(softplus_gradient, "softplus gradient", "aten::softplus_backward", 2, 2,
+         where(y * a > b, x, x * sigmoid_of(y * a)))
+FUNCTION(mish, "mish", "aten::mish", 1, 0, x * tanh_of(softplus_of(x)))
+FUNCTION(mish_gradient, "mish gradient", "aten::mish_backward", 2, 0, x * mish_slope(y))
+FUNCTION(prelu, "prelu", "aten::_prelu_kernel", 2, 0, where(x > constant(0), x, x * y))
+FUNCTION(square_root, "square root", nullptr, 1, 0, root_of(x))
 // clang-format on
 #undef FUNCTION
 #undef FORMULA

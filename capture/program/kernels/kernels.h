@@ -149,11 +149,15 @@ void channel_sums(const Layout& layout, const float* source, float factor, float
 const char* name_of(Function function);
 /// The result may be an operand, if laid out alike.
 void map(const MapArguments& map, Share share = {});
+/// Copies `left` in any strides.
+void copy(const MapArguments& map);
 
 // ---- Functions of images and of rows. A team shares pools' channels, pixels, rows.
 
 /// With `dy`, the gradient.
 void pool(const PoolArguments& pool, Share share);
+/// Sums of weighted inputs along rows and columns. A team shares the rows.
+void resample(const ResampleArguments& resample, Share share);
 
 // Group norms have three phases: a team shares the first and the last, one thread runs the second.
 

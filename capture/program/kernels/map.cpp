@@ -24,6 +24,9 @@ HWY_INLINE V within(V v, float most) {  // Min and Max treat NaN as the processo
 HWY_INLINE V tanh_of(V v) {
   return hn::IfThenElse(hn::IsNaN(v), v, hn::Tanh(D(), within(v, 20)));
 }
+HWY_INLINE V log1p_of(V v) {
+  return hn::IfThenElse(hn::IsNaN(v), v, hn::Log1p(D(), v));
+}
 HWY_INLINE V expm1_below(V v) {
   return hn::Expm1(D(), within(v, 104));
 }
@@ -121,6 +124,20 @@ void map(const MapArguments& given, Share share) {
   const auto [begin, end] = rows == 1 ? share.of(row, 16) : share.of(rows);
   const auto map = HWY_DYNAMIC_DISPATCH(map_rows);
   rows == 1 ? map(m, 0, 1, begin, end - begin) : map(m, begin, end, 0, row);
+}
+
+void copy(const MapArguments& m) {
+  const int last = m.dimensions - 1;
+  const int row = m.sizes[last], from = m.left.strides[last], to = m.made_strides[last];
+  for (int r = 0; r < m.count / row; ++r) {
+    const float* x = m.left.at;
+    float* made = m.made;
+    for (int d = last, rest = r; d-- > 0; rest /= m.sizes[d]) {
+      x += rest % m.sizes[d] * m.left.strides[d];
+      made += rest % m.sizes[d] * m.made_strides[d];
+    }
+    for (int i = 0; i < row; ++i, x += from, made += to) *made = *x;
+  }
 }
 
 const char* name_of(Function function) {

@@ -51,10 +51,6 @@ using stages::OptimizerInfo, stages::UpdateNumbers;
 
 using Rate = double;
 
-HWY_INLINE V root_of(V a) {
-  return hn::Sqrt(a);
-}
-
 #define FORMULA HWY_INLINE
 #include "capture/program/operations/update-inl.h"
 

@@ -121,6 +121,9 @@ HWY_INLINE V times_plus(V a, V b, V c) {
 HWY_INLINE V minus_times(V a, V b, V c) {
   return hn::NegMulAdd(a, b, c);
 }
+HWY_INLINE V root_of(V v) {
+  return hn::Sqrt(v);
+}
 HWY_INLINE V size_of(V v) {
   return hn::Abs(v);
 }

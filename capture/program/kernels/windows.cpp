@@ -1,4 +1,5 @@
-// Windows over each channel alone, vectors along the channels: depthwise convolutions, pooling.
+// Windows over each channel alone, vectors along the channels: depthwise convolutions, pooling,
+// resampling.
 #include <algorithm>
 #include <limits>
 
@@ -146,7 +147,25 @@ void depthwise(const Convolution& c, const Operands& o, std::size_t begin, std::
 
 #define FORMULA HWY_INLINE
 #include "capture/program/operations/pool-inl.h"
+#include "capture/program/operations/resample-inl.h"
 #undef FORMULA
+
+/// Rows [begin, end).
+void resample_rows(const ResampleArguments& r, int begin, int end) {
+  const std::size_t step = std::size_t(r.input.channels);
+  for (int y = begin; y < end; ++y) {
+    for (int x = 0; x < r.output.width; ++x) {
+      float* const to = r.to + std::size_t(y) * r.output.row() + std::size_t(x) * step;
+      for (std::size_t c = 0; c < step; c += kLanes) {
+        const Lanes part = first_lanes(step - c);
+        const auto load = [&](int at) HWY_ATTR {
+          return load_part(part, r.x + std::size_t(at) * step + c);
+        };
+        store_part(resampled(r, y, x, load), part, to + c);
+      }
+    }
+  }
+}
 
 /// Calls work(output pixel, its window).
 template <class Work>
@@ -228,6 +247,7 @@ namespace millrace::kernels {
 
 HWY_EXPORT(depthwise);
 HWY_EXPORT(pool_all);
+HWY_EXPORT(resample_rows);
 
 namespace {
 
@@ -257,6 +277,11 @@ std::unique_ptr<Kernel> make_depthwise(const Convolution& convolution) {
 void pool(const PoolArguments& p, Share share) {
   const auto [begin, end] = share.of(std::size_t(p.input.channels), lanes());
   HWY_DYNAMIC_DISPATCH(pool_all)(p, begin, end);
+}
+
+void resample(const ResampleArguments& r, Share share) {
+  const auto [begin, end] = share.of(std::size_t(r.output.height));
+  HWY_DYNAMIC_DISPATCH(resample_rows)(r, int(begin), int(end));
 }
 
 }  // namespace millrace::kernels

@@ -1,4 +1,5 @@
-// A factor times the sum of each channel over all pixels: {x} -> {sums}.
+// A factor times the sum of each channel over all pixels: {x} -> {sums}. Sums over other dimensions
+// are such once those come first.
 #include <ATen/ATen.h>
 
 #include <set>
@@ -13,29 +14,48 @@ bool is_of_channels(const at::Tensor& tensor, const at::Tensor& picture) {
   return tensor.numel() == picture.size(1) &&
          (tensor.dim() != 4 || tensor.size(1) == picture.size(1));
 }
-/// Whether a sum is over all dimensions but `kept`, size-1 dimensions aside.
-bool all_but(std::int64_t kept, const at::Tensor& x, const c10::IValue& dimensions) {
-  std::set<std::int64_t> summed;
-  for (const std::int64_t d : dimensions.toIntVector()) summed.insert(d < 0 ? d + x.dim() : d);
-  for (std::int64_t d = 0; d < x.dim(); ++d) {
-    if (d != kept && x.size(d) > 1 && summed.count(d) == 0) return false;
+
+/// Dimensions of `x` in two parts, size-1 dimensions aside.
+struct Sides {
+  std::vector<std::int64_t> summed, kept;
+  Sides(const at::Tensor& x, const c10::IValue& dimensions) {
+    std::set<std::int64_t> all;
+    for (const std::int64_t d : dimensions.toIntVector()) all.insert(d < 0 ? d + x.dim() : d);
+    for (std::int64_t d = 0; d < x.dim(); ++d) {
+      if (x.size(d) > 1) (all.empty() || all.contains(d) ? summed : kept).push_back(d);
+    }
   }
-  return summed.count(kept) == 0;
+};
+
+/// `x` with the summed dimensions first.
+at::Tensor summed_first(const at::Tensor& x, const Sides& sides) {
+  std::vector<std::int64_t> order = sides.summed, sizes, strides;
+  order.insert(order.end(), sides.kept.begin(), sides.kept.end());
+  for (const std::int64_t d : order) {
+    sizes.push_back(x.size(d));
+    strides.push_back(x.stride(d));
+  }
+  return x.as_strided(sizes, strides);
 }
 
 // sum(input, dim[], keepdim, dtype?), mean alike
 bool channel_sums(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &made = result(call);
-  if (!is_dense(made) || made.numel() == 0 || !call.arguments[1].isIntList() ||
-      !call.arguments[3].isNone())
+  if (!are_plain(made) || made.numel() == 0 || !is_copyable(x) || call.arguments.size() < 4 ||
+      !call.arguments[1].isIntList() || !call.arguments[3].isNone())
     return false;
-  const bool of_rows = is_dense(x) && x.is_contiguous() && x.dim() > 1 &&
-                       made.numel() == x.size(-1) && all_but(x.dim() - 1, x, call.arguments[1]);
-  if (!of_rows && !(is_picture(x) && is_of_channels(made, x) && all_but(1, x, call.arguments[1])))
-    return false;
-  const at::Tensor from = of_rows ? as_pixels(x.view({-1, x.size(-1)})) : lower.read(x);
+  const Sides sides(x, call.arguments[1]);
   const float factor = call.name() == "aten::mean" ? float(made.numel()) / float(x.numel()) : 1;
-  return lower.add(channel_sums_of(from, factor), {from}, {made});
+  if (is_picture(x) && sides.kept == std::vector<std::int64_t>{1} && is_of_channels(made, x)) {
+    const at::Tensor image = lower.read(x);
+    return lower.add(channel_sums_of(image, factor), {image}, {made});
+  }
+  const at::Tensor from = is_picture(x) && lower.has_image(x) ? lower.read(x) : x;
+  const at::Tensor turned = summed_first(from, sides);
+  if (turned.dim() > kernels::kMostDimensions) return false;
+  if (sides.summed.empty()) return lower.copy(turned, made.view(turned.sizes()));
+  const at::Tensor rows = as_pixels(lower.contiguous(turned).view({-1, made.numel()}));
+  return lower.add(channel_sums_of(rows, factor), {rows}, {made});
 }
 
 }  // namespace

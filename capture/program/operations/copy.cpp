@@ -26,13 +26,11 @@ std::unique_ptr<Prepared> prepare_copy(const Node& node, int) {
   }
   const kernels::MapArguments m = bind_map(node, {});
   const int last = m.dimensions - 1;
-  if (m.left.strides[last] == 1 && m.made_strides[last] == 1) {
-    return by_one([](const Node& n, char*) { return bind_map(n, {}); },
-                  [](const kernels::MapArguments& bound) { kernels::map(bound); })(node, 1);
-  }
-  auto made = call("copy", [=](const Ends&) { to.copy_(from); });
-  made->info.kernel = capture::kLibTorch;
-  return made;
+  const bool in_rows = m.left.strides[last] == 1 && m.made_strides[last] == 1;
+  return by_one([](const Node& n, char*) { return bind_map(n, {}); },
+                [=](const kernels::MapArguments& bound) {
+                  in_rows ? kernels::map(bound) : kernels::copy(bound);
+                })(node, 1);
 }
 
 Operation zero_of(const at::Tensor& made) {
@@ -50,27 +48,33 @@ bool zero(Lowering& lower, const Call& call) {
 
 bool copies(Lowering& lower, const at::Tensor& from, const at::Tensor& to) {
   if (!is_copyable(from) || !is_copyable(to) || from.device() != to.device() ||
-      from.sizes() != to.sizes())
+      from.sizes() != to.sizes() || by_stride(to).size() > kernels::kMostDimensions)
     return false;
   const bool image =
       is_picture(from) && !lie_alike(from, to) && is_image(to) && lower.has_image(from);
   return lower.copy(image ? lower.read(from) : from, to);
 }
+
 // cat(tensors, dim)
 bool concatenation(Lowering& lower, const Call& call) {
   const std::vector<at::Tensor> parts = call.arguments[0].toTensorVector();
   const at::Tensor& made = result(call);
   const std::int64_t side = call.arguments[1].toInt();
-  if ((side != 1 && side != -3) || !is_picture(made) ||
-      !std::all_of(parts.begin(), parts.end(), is_picture))
+  const auto fits = [&](const at::Tensor& part) {
+    return is_copyable(part) && part.dim() == made.dim() && part.device() == made.device();
+  };
+  if (!is_dense(made) || made.dim() > kernels::kMostDimensions ||
+      !std::all_of(parts.begin(), parts.end(), fits))
     return false;
-  const at::Tensor image = lower.image_for(made);
-  std::int64_t channel = 0;
+  const at::Tensor to = is_picture(made) ? lower.image_for(made) : made;
+  std::int64_t begin = 0;
   for (const at::Tensor& part : parts) {
-    lower.copy(lower.read(part), image.narrow(1, channel, part.size(1)));
-    channel += part.size(1);
+    if (part.numel() == 0) continue;
+    const at::Tensor there = to.narrow(side, begin, part.size(side));
+    lower.copy(is_picture(part) && is_image(to) ? lower.read(part) : part, there);
+    begin += part.size(side);
   }
-  return lower.written(made, image);
+  return lower.written(made, to);
 }
 
 bool copy(Lowering& lower, const Call& call) {

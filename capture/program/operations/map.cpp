@@ -53,7 +53,10 @@ bool in_fours(const kernels::MapArguments& m, const float* first, const int* str
 
 /// A number becomes a one-element operand.
 at::Tensor operand(const c10::IValue& value) {
-  return value.isTensor() ? value.toTensor() : at::scalar_tensor(value.toScalar(), at::kFloat);
+  if (!value.isTensor()) return at::scalar_tensor(value.toScalar(), at::kFloat);
+  const at::Tensor tensor = value.toTensor();
+  const bool number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  return number ? at::scalar_tensor(tensor.item(), at::kFloat) : tensor;
 }
 
 /// A function of the arguments `operands`, with the arguments `numbers` as parameters.
@@ -195,6 +198,7 @@ Rules functions() {
       {"aten::add", sum(Function::add)},
       {"aten::sub", sum(Function::subtract)},
       {"aten::div", {division}},
+      {"aten::sqrt", mapped(Function::square_root, {0})},
       {"aten::threshold_backward", {threshold_backward}},
       {"aten::gelu", gelu(Function::gelu, Function::gelu_tanh, {0})},
       {"aten::gelu_backward", gelu(Function::gelu_gradient, Function::gelu_tanh_gradient, {0, 1})},

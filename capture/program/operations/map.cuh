@@ -23,6 +23,9 @@ DEVICE float erf_of(float x) {
 DEVICE float exp_below(float x) {
   return expf(x);
 }
+DEVICE float log1p_of(float x) {
+  return log1pf(x);
+}
 DEVICE float expm1_below(float x) {
   return expm1f(x);
 }

@@ -1,4 +1,4 @@
-// Pooling and nearest upsampling, its transpose: {x} -> {y}; gradient: {dy[, x]} -> {dx}.
+// Pooling: {x} -> {y}; gradient: {dy[, x]} -> {dx}.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -19,9 +19,7 @@ Operation pooling_of(const kernels::PoolArguments& p, bool gradient, const at::T
   };
   const std::string kernel = std::string(gradient ? "pool_gradient<" : "pool<") +
                              (p.largest ? "true>" : "false>"),
-                    kind = p.largest        ? "max pool "
-                           : p.divisor == 1 ? "sum pool "
-                                            : "average pool ";
+                    kind = p.largest ? "max pool " : "average pool ";
   const int taps = kernels::taps_of(p.window), made = int((gradient ? p.input : p.output).floats());
   const bool of_all = !gradient && !p.largest && p.output.pixels() == 1 &&
                       taps == p.input.pixels() && p.window.rows.padding == 0;
@@ -83,15 +81,19 @@ bool pool(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &y = result(call);
   return pools(lower, pooling(x, y, call, 1), x, y);
 }
-/// Leaves out the indices, which the gradient finds again.
-bool max_pool(Lowering& lower, const Call& call) {
-  const at::Tensor& indices = result(call, 1);
+/// Whether a gradient of a pool is all that reads the maxima's indices. It finds them again.
+bool only_gradients_read(const Lowering& lower, const at::Tensor& indices) {
   for (const Call& other : lower.calls()) {
     bool reads = false;
     each_tensor(other.arguments, [&](const at::Tensor& t) { reads |= t.is_alias_of(indices); });
-    if (reads && other.name() != "aten::max_pool2d_with_indices_backward") return false;
+    if (reads && other.name() != "aten::max_pool2d_with_indices_backward" &&
+        other.name() != "aten::adaptive_max_pool2d_backward")
+      return false;
   }
-  return pool(lower, call);
+  return true;
+}
+bool max_pool(Lowering& lower, const Call& call) {
+  return only_gradients_read(lower, result(call, 1)) && pool(lower, call);
 }
 // pool()'s arguments, after the gradient.
 bool pool_backward(Lowering& lower, const Call& call) {
@@ -121,31 +123,20 @@ bool adaptive_pool_backward(Lowering& lower, const Call& call) {
   const at::Tensor &dy = tensor(call, 0), &dx = result(call);
   return pools_back(lower, tiles(dx, dy), dy, {}, dx);
 }
-/// Nearest upsampling by an integer, the transpose of a sum over tiles.
-std::optional<kernels::PoolArguments> enlargement(const at::Tensor& fine, const at::Tensor& coarse,
-                                                  const Call& call, std::size_t scales) {
-  std::optional<kernels::PoolArguments> pool = tiles(fine, coarse);
-  const auto agrees = [&](std::size_t argument, int factor) {
-    const c10::IValue& scale = call.arguments[argument];
-    return scale.isNone() || scale.toDouble() == factor;
-  };
-  if (!pool || !agrees(scales, pool->window.rows.count) ||
-      !agrees(scales + 1, pool->window.columns.count))
-    return {};
-  pool->divisor = 1;
+// adaptive_max_pool2d(x, size), adaptive_max_pool2d_backward(gradient, x, indices)
+std::optional<kernels::PoolArguments> largest_of_tiles(const at::Tensor& x, const at::Tensor& y) {
+  std::optional<kernels::PoolArguments> pool = tiles(x, y);
+  if (pool) pool->largest = true;
   return pool;
 }
-// upsample_nearest2d(x, size, scale?, scale?)
-bool upsample(Lowering& lower, const Call& call) {
+bool adaptive_max_pool(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &y = result(call);
-  return pools_back(lower, enlargement(y, x, call, 2), x, {}, y);
+  return only_gradients_read(lower, result(call, 1)) && pools(lower, largest_of_tiles(x, y), x, y);
 }
-// upsample_nearest2d_backward(gradient, size, size of x, scale?, scale?)
-bool upsample_backward(Lowering& lower, const Call& call) {
-  const at::Tensor &dy = tensor(call, 0), &dx = result(call);
-  return pools(lower, enlargement(dy, dx, call, 3), dy, dx);
+bool adaptive_max_pool_backward(Lowering& lower, const Call& call) {
+  const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1);
+  return pools_back(lower, largest_of_tiles(x, dy), dy, x, result(call));
 }
-
 }  // namespace
 
 const Rules pool_rules = {
@@ -155,8 +146,8 @@ const Rules pool_rules = {
     {"aten::avg_pool2d_backward", {pool_backward}},
     {"aten::_adaptive_avg_pool2d", {adaptive_pool}},
     {"aten::_adaptive_avg_pool2d_backward", {adaptive_pool_backward}},
-    {"aten::upsample_nearest2d", {upsample}},
-    {"aten::upsample_nearest2d_backward", {upsample_backward}},
+    {"aten::adaptive_max_pool2d", {adaptive_max_pool}},
+    {"aten::adaptive_max_pool2d_backward", {adaptive_max_pool_backward}},
 };
 
 }  // namespace millrace::program

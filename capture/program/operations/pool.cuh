@@ -1,4 +1,4 @@
-// Pooling and its gradient, which is also upsampling. One thread per element.
+// Pooling and its gradient. One thread per element.
 #pragma once
 
 #include "capture/program/cuda/device.cuh"

@@ -11,10 +11,6 @@ using stages::OptimizerInfo, stages::UpdateNumbers;
 
 using Rate = double;
 
-DEVICE float root_of(float a) {
-  return sqrtf(a);
-}
-
 #define FORMULA DEVICE
 #include "capture/program/operations/update-inl.h"
 

@@ -55,6 +55,7 @@ std::vector<Of> with(std::vector<Of> some, const std::vector<Of>& more) {
 const std::vector<Of> kOfOne =
     with({[](const Tensor& x, const Tensor&) { return at::gelu(x, "none"); },
           [](const Tensor& x, const Tensor&) { return at::gelu(x, "tanh"); },
+          [](const Tensor& x, const Tensor&) { return x.abs().sqrt(); },
           [](const Tensor& x, const Tensor&) { return x * 0.3; },
           [](const Tensor& x, const Tensor&) { return x - 2.5; }},
          listed(false, 1));
@@ -67,7 +68,11 @@ const std::vector<Of> kGradients = with(
      [](const Tensor& g, const Tensor& x) { return at::gelu_backward(g, x, "none"); },
      [](const Tensor& g, const Tensor& x) { return at::gelu_backward(g, x, "tanh"); },
      [](const Tensor& g, const Tensor& x) { return at::elu_backward(g, 0.5, 1.5, 2, false, x); },
-     [](const Tensor& g, const Tensor& y) { return at::elu_backward(g, 0.5, 1.5, 2, true, y); }},
+     [](const Tensor& g, const Tensor& y) { return at::elu_backward(g, 0.5, 1.5, 2, true, y); },
+     [](const Tensor& g, const Tensor& x) {
+       const auto [dx, dw] = at::_prelu_kernel_backward(g, x, g);
+       return dx + dw;
+     }},
     listed(true, 2));
 
 template <class Function>
@@ -156,7 +161,11 @@ Operators rows(Random& random) {
                            at::_log_softmax_backward_data(t[3].t(), l, 1, t[0].scalar_type()),
                            t[0].sum(0),
                            t[0].view({1, rows, row, 1}).sum({0, 2, 3}),
-                           t[0].view({1, rows, row, 1}).mean({2, 3}, true)};
+                           t[0].view({1, rows, row, 1}).mean({2, 3}, true),
+                           t[0].sum(1),
+                           t[0].pow(2),
+                           t[3].sum(Sides{0, 1}, true),
+                           t[0].view({rows, 1, row}).sum(1)};
             if (scaled) all.insert(all.end(), {dw, db});
             return all;
           },
@@ -181,26 +190,57 @@ Operators pools(Random& random) {
                 at::max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil);
             const Tensor mean = at::avg_pool2d(x, kernel, stride, padding, false, counts, divisor),
                          adapted = at::_adaptive_avg_pool2d(x, tiles),
-                         all = at::_adaptive_avg_pool2d(x, {1, 1}),
-                         large = at::upsample_nearest2d(x, {3 * height, 2 * width});
+                         all = at::_adaptive_avg_pool2d(x, {1, 1});
+            const auto [most, where] = at::adaptive_max_pool2d(x, tiles);
             return Tensors{y,
                            mean,
                            adapted,
                            all,
-                           large,
+                           most,
                            at::max_pool2d_with_indices_backward(at::sigmoid(y), x, kernel, stride,
                                                                 padding, dilation, ceil, places),
                            at::avg_pool2d_backward(at::sigmoid(mean), x, kernel, stride, padding,
                                                    false, counts, divisor),
                            at::_adaptive_avg_pool2d_backward(adapted, x),
                            at::_adaptive_avg_pool2d_backward(all, x),
-                           at::upsample_nearest2d_backward(at::sigmoid(large),
-                                                           {3 * height, 2 * width}, x.sizes())};
+                           at::adaptive_max_pool2d_backward(at::sigmoid(most), x, where)};
           },
           {with_ties}};
 }
 
-/// And zeros and concatenation.
+/// Interpolation and padding that repeats pixels.
+Operators resamplings(Random& random) {
+  const std::int64_t channels = random.up_to(20), height = 2 + random.up_to(12),
+                     width = 2 + random.up_to(12);
+  const Sides from = {1, channels, height, width}, size = {random.up_to(30), random.up_to(30)},
+              pads = {random.up_to(3) - 1, random.up_to(3) - 1, random.up_to(3) - 1,
+                      random.up_to(3) - 1};
+  const bool corners = random.flip();
+  const std::optional<double> none, half = random.flip() ? none : std::optional(2.0);
+  const Sides large = half ? Sides{2 * height, 2 * width} : size;
+  return {[=](const Tensors& t) {
+            const Tensor& x = t[0];
+            const Tensor linear = at::upsample_bilinear2d(x, large, corners, half, half),
+                         cubic = at::upsample_bicubic2d(x, size, corners, none, none),
+                         near = at::upsample_nearest2d(x, large, half, half),
+                         mirror = at::reflection_pad2d(x, pads),
+                         edge = at::replication_pad2d(x, pads);
+            return Tensors{
+                linear,
+                cubic,
+                near,
+                mirror,
+                edge,
+                at::upsample_bilinear2d_backward(linear * 2, large, from, corners, half, half),
+                at::upsample_bicubic2d_backward(cubic * 2, size, from, corners, none, none),
+                at::upsample_nearest2d_backward(near * 2, large, from, half, half),
+                at::reflection_pad2d_backward(mirror * 2, x, pads),
+                at::replication_pad2d_backward(edge * 2, x, pads)};
+          },
+          {random.numbers(from)}};
+}
+
+/// And zeros, and what is made of copies.
 Operators copies(Random& random) {
   const std::int64_t a = random.up_to(6), b = random.up_to(6), h = random.up_to(12),
                      w = random.up_to(12);
@@ -209,8 +249,22 @@ Operators copies(Random& random) {
             Tensor part = at::zeros_like(all);
             part.narrow(1, a, b).copy_(t[1]);
             const Tensor square = t[2].clone(), turned = square.t().contiguous();
-            return Tensors{all, part, turned, all.permute({0, 2, 3, 1}).contiguous(),
-                           all.contiguous(at::MemoryFormat::ChannelsLast)};
+            const Tensor twice = at::cat({t[0], t[0]}, 1), four = at::cat({twice, twice}, 1);
+            const Tensor shuffled = at::pixel_shuffle(four, 2);
+            return Tensors{all,
+                           part,
+                           turned,
+                           all.permute({0, 2, 3, 1}).contiguous(),
+                           all.contiguous(at::MemoryFormat::ChannelsLast),
+                           at::cat({t[0], t[0]}, 3),
+                           at::cat({square, turned}, 0),
+                           at::constant_pad_nd(t[0], {1, 2, h > 3 ? -1 : 0, 1}, 0),
+                           at::roll(t[0], {h - 1, 2}, {2, 3}),
+                           square.repeat({2, 1, 3}),
+                           shuffled,
+                           at::pixel_unshuffle(shuffled * 2, 2),
+                           at::glu(twice, 1),
+                           at::glu_backward(t[0], twice, 1)};
           },
           {random.numbers({1, a, h, w}), random.numbers({1, b, h, w}), random.numbers({h, h})}};
 }
@@ -229,8 +283,11 @@ Operators linear_layers(Random& random) {
   const std::int64_t rows = random.up_to(8), in = random.up_to(60), out = random.up_to(30);
   return {[](const Tensors& t) {
             const Tensor &x = t[0], &w = t[1], &b = t[2], &dy = t[3];
-            return Tensors{at::addmm(b, x, w.t()), dy.mm(w), dy.t().mm(x), dy.sum(0, true),
-                           w.t().mm(dy.t())};
+            const Tensor some = at::stack({x, x * 2}), turned = some.transpose(1, 2).contiguous();
+            return Tensors{at::addmm(b, x, w.t()), dy.mm(w),
+                           dy.t().mm(x),           dy.sum(0, true),
+                           w.t().mm(dy.t()),       some.bmm(turned),
+                           turned.bmm(some),       some.bmm(some.transpose(1, 2))};
           },
           {random.numbers({rows, in}), random.numbers({out, in}), random.numbers({out}),
            random.numbers({rows, out})}};
@@ -246,6 +303,7 @@ const std::vector<Family>& families() {
                                           {"GroupNorms", group_norms},
                                           {"Rows", rows},
                                           {"Pools", pools},
+                                          {"Resamplings", resamplings},
                                           {"Copies", copies},
                                           {"SquaredErrors", squared_errors},
                                           {"LinearLayers", linear_layers, false}};
@@ -272,7 +330,6 @@ Operators gradients_of(const Tensor& x, const Tensor& g) {
 }
 
 const std::vector<LayeredNet>& layered_nets() {
-  static const std::set<std::string> shuffles = {"aten::pixel_shuffle", "aten::pixel_unshuffle"};
   static const std::vector<LayeredNet> all = {
       {"AResNet",
        {{"conv", {{"out", 16}, {"kernel", 7}, {"stride", 2}}},
@@ -284,7 +341,7 @@ const std::vector<LayeredNet>& layered_nets() {
         {"conv", {{"out", 192}, {"kernel", 1}}},
         {"pixel-shuffle", {{"factor", 8}}},
         {"sigmoid"}},
-       shuffles},
+       {}},
       {"AUNet",
        {{"conv", {{"out", 8}, {"kernel", 3}}},
         {"relu"},
@@ -308,7 +365,7 @@ const std::vector<LayeredNet>& layered_nets() {
         {"conv", {{"out", 48}, {"kernel", 1}}},
         {"pixel-shuffle", {{"factor", 4}}},
         {"sigmoid"}},
-       shuffles},
+       {}},
       {"FrozenBatchNorms",
        {{"conv", {{"out", 8}, {"kernel", 3}}},
         {"batchnorm"},
