@@ -18,9 +18,9 @@ bool is_of_channels(const at::Tensor& tensor, const at::Tensor& picture) {
 /// Dimensions of `x` in two parts, size-1 dimensions aside.
 struct Sides {
   std::vector<std::int64_t> summed, kept;
-  Sides(const at::Tensor& x, const c10::IValue& dimensions) {
+  Sides(const at::Tensor& x, const std::vector<std::int64_t>& dimensions) {
     std::set<std::int64_t> all;
-    for (const std::int64_t d : dimensions.toIntVector()) all.insert(d < 0 ? d + x.dim() : d);
+    for (const std::int64_t d : dimensions) all.insert(d < 0 ? d + x.dim() : d);
     for (std::int64_t d = 0; d < x.dim(); ++d) {
       if (x.size(d) > 1) (all.empty() || all.contains(d) ? summed : kept).push_back(d);
     }
@@ -38,13 +38,13 @@ at::Tensor summed_first(const at::Tensor& x, const Sides& sides) {
   return x.as_strided(sizes, strides);
 }
 
-// sum(input, dim[], keepdim, dtype?), mean alike
+// sum(input, dim[]?, keepdim, dtype?), sum(input, dtype?), means alike
 bool channel_sums(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &made = result(call);
-  if (!are_plain(made) || made.numel() == 0 || !is_copyable(x) || call.arguments.size() < 4 ||
-      !call.arguments[1].isIntList() || !call.arguments[3].isNone())
+  if (!are_plain(made) || made.numel() == 0 || !is_copyable(x) || !call.arguments.back().isNone())
     return false;
-  const Sides sides(x, call.arguments[1]);
+  const bool some = call.arguments[1].isIntList();
+  const Sides sides(x, some ? call.arguments[1].toIntVector() : std::vector<std::int64_t>());
   const float factor = call.name() == "aten::mean" ? float(made.numel()) / float(x.numel()) : 1;
   if (is_picture(x) && sides.kept == std::vector<std::int64_t>{1} && is_of_channels(made, x)) {
     const at::Tensor image = lower.read(x);

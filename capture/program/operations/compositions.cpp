@@ -135,6 +135,20 @@ bool pad(Lowering& lower, const Call& call) {
   });
 }
 
+// select_backward(gradient, sizes[], dim, index)
+void select_gradient(const Call& call) {
+  at::Tensor made = result(call);
+  made.zero_();
+  made.select(call.arguments[2].toInt(), call.arguments[3].toInt()).copy_(tensor(call, 0));
+}
+// slice_backward(gradient, sizes[], dim, begin, end, step)
+void slice_gradient(const Call& call) {
+  const auto number = [&](std::size_t i) { return call.arguments[i].toInt(); };
+  at::Tensor made = result(call);
+  made.zero_();
+  made.slice(number(2), number(3), number(4), number(5)).copy_(tensor(call, 0));
+}
+
 /// Copies [C r r, H, W] to [C, H r, W r] or back.
 template <bool kToPixels>
 void shuffle(const Call& call) {
@@ -165,7 +179,7 @@ struct Attention {
 };
 bool is_plain(const Call& call, std::size_t dropout) {
   return call.arguments[dropout].toDouble() == 0 && !call.arguments[dropout + 1].toBool() &&
-         call.arguments[dropout + 2].isNone();
+         !optional(call, dropout + 2).defined();
 }
 // _scaled_dot_product_flash_attention_for_cpu(q, k, v, dropout, causal, mask?, scale?) -> (made,
 // logarithms, which only the gradient reads)
@@ -205,6 +219,8 @@ const Rules compositions_rules = {
     {"aten::roll", composed(roll)},
     {"aten::repeat", composed(repeat)},
     {"aten::constant_pad_nd", {pad}},
+    {"aten::select_backward", composed(select_gradient)},
+    {"aten::slice_backward", composed(slice_gradient)},
     {"aten::pixel_shuffle", composed(shuffle<true>)},
     {"aten::pixel_unshuffle", composed(shuffle<false>)},
     {"aten::_scaled_dot_product_flash_attention_for_cpu", {attention, false}},

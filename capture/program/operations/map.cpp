@@ -53,10 +53,24 @@ bool in_fours(const kernels::MapArguments& m, const float* first, const int* str
 
 /// A number becomes a one-element operand.
 at::Tensor operand(const c10::IValue& value) {
-  if (!value.isTensor()) return at::scalar_tensor(value.toScalar(), at::kFloat);
-  const at::Tensor tensor = value.toTensor();
-  const bool number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
-  return number ? at::scalar_tensor(tensor.item(), at::kFloat) : tensor;
+  return value.isTensor() ? value.toTensor() : at::scalar_tensor(value.toScalar(), at::kFloat);
+}
+
+/// A number of another type on a core, as a float; `operand` itself if it is none.
+at::Tensor as_float(Lowering& lower, const at::Tensor& operand) {
+  const at::ScalarType type = operand.scalar_type();
+  if (operand.dim() > 0 || !operand.is_cpu() || (type != at::kDouble && type != at::kLong))
+    return operand;
+  const at::Tensor made = lower.own(at::scalar_tensor(0, at::kFloat));
+  const auto bind = [](const Node& n, char*) {
+    return std::pair(n.reads[0].const_data_ptr(), floats(n.writes[0]));
+  };
+  const auto convert = [type](const auto& at) {
+    *at.second = type == at::kDouble ? float(*static_cast<const double*>(at.first))
+                                     : float(*static_cast<const std::int64_t*>(at.first));
+  };
+  lower.add({.name = "number", .on_cores = by_one(bind, convert)}, {operand}, {made});
+  return made;
 }
 
 /// A function of the arguments `operands`, with the arguments `numbers` as parameters.
@@ -161,7 +175,8 @@ bool lower_map(Lowering& lower, const kernels::Map& map, std::vector<at::Tensor>
   if (!is_dense(made) || made.numel() == 0 || made.dim() > kernels::kMostDimensions) return false;
   if (lower.on_gpu()) return spread_on_gpu(lower, map, std::move(operands), made);
   std::vector<at::Tensor> wide, narrow;  // of `made`'s size, and smaller
-  for (const at::Tensor& operand : operands) {
+  for (at::Tensor& operand : operands) {
+    operand = as_float(lower, operand);
     if (!is_copyable(operand) || operand.device() != made.device() ||
         !at::is_expandable_to(operand.sizes(), made.sizes()))
       return false;

@@ -164,6 +164,9 @@ Operators rows(Random& random) {
                            t[0].view({1, rows, row, 1}).mean({2, 3}, true),
                            t[0].sum(1),
                            t[0].pow(2),
+                           t[0].sum(),
+                           t[0] * at::scalar_tensor(3, at::kLong),
+                           at::scalar_tensor(0.3, at::kDouble) - t[0],
                            t[3].sum(Sides{0, 1}, true),
                            t[0].view({rows, 1, row}).sum(1)};
             if (scaled) all.insert(all.end(), {dw, db});
@@ -281,13 +284,28 @@ Operators squared_errors(Random& random) {
 /// A linear layer is a convolution of kernel 1, whether of one row or of several.
 Operators linear_layers(Random& random) {
   const std::int64_t rows = random.up_to(8), in = random.up_to(60), out = random.up_to(30);
-  return {[](const Tensors& t) {
+  return {[=](const Tensors& t) {
             const Tensor &x = t[0], &w = t[1], &b = t[2], &dy = t[3];
             const Tensor some = at::stack({x, x * 2}), turned = some.transpose(1, 2).contiguous();
-            return Tensors{at::addmm(b, x, w.t()), dy.mm(w),
-                           dy.t().mm(x),           dy.sum(0, true),
-                           w.t().mm(dy.t()),       some.bmm(turned),
-                           turned.bmm(some),       some.bmm(some.transpose(1, 2))};
+            const Tensor q = at::stack({some, some * 0.3}) * 0.2, k = q * 0.7, v = q + 1;
+            const auto [mixed, logarithms] =
+                at::_scaled_dot_product_flash_attention_for_cpu(q, k, v);
+            const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+                v, q, k, v, mixed, logarithms, 0, false);
+            return Tensors{mixed,
+                           dq,
+                           dk,
+                           dv,
+                           at::slice_backward(x, {rows, 2 * in}, 1, 0, 2 * in, 2),
+                           at::select_backward(x, {rows, 3, in}, 1, 2),
+                           at::addmm(b, x, w.t()),
+                           dy.mm(w),
+                           dy.t().mm(x),
+                           dy.sum(0, true),
+                           w.t().mm(dy.t()),
+                           some.bmm(turned),
+                           turned.bmm(some),
+                           some.bmm(some.transpose(1, 2))};
           },
           {random.numbers({rows, in}), random.numbers({out, in}), random.numbers({out}),
            random.numbers({rows, out})}};
