@@ -45,7 +45,6 @@ class ForkServer:
             return struct.unpack("i", self.socket.recv(4))[0]
 
 
-
 class ForkedProgram(subprocess.Popen):
     """A Popen whose process is forked by the server; all three streams must be redirected."""
 

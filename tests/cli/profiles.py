@@ -10,7 +10,8 @@ def module(name, forward, weight=0.0, stash=0.0, activation=0.0):
             "gradient_bytes": activation, "weight_bytes": weight, "state_bytes": 0, "stash_bytes": stash}
 
 
-def write_profile(path, modules, **more):
+def write_profile(folder, *modules, **more):
+    path = folder / "profile.json"
     modules[0]["input_gradient_ms"] = [0, 0]
     path.write_text(json.dumps({"millrace_profile": 1, "network": "n", "source": "s", "device": "d",
                                 "modules": modules, **more}))

@@ -84,11 +84,7 @@ def call_all(commands):
 
 def settings(tables):
     """{"source": {"width": 8}} as --set options."""
-    options = []
-    for table, keys in tables.items():
-        for key, value in keys.items():
-            options += ["--set", f"{table}.{key}={toml_value(value)}"]
-    return options
+    return sets(*(f"{table}.{key}={toml_value(value)}" for table, keys in tables.items() for key, value in keys.items()))
 
 
 def sets(*each):

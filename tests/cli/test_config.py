@@ -100,11 +100,6 @@ def described(text):
     return told
 
 
-def effective(outcome):
-    """The config that `check` prints, as a dict; what would run follows as comments."""
-    return tomllib.loads(outcome.out)
-
-
 class Keys(program.CliTest):
     @classmethod
     def setUpClass(cls):
@@ -151,7 +146,7 @@ class Values(program.CliTest):
         self.assert_checks_alike(outcome)
 
     def assert_shown(self, outcome, tables):
-        shown = effective(outcome)
+        shown = tomllib.loads(outcome.out)  # what would run are comments
         for table, keys in tables.items():
             for key, value in keys.items():
                 self.assertEqual(shown[table][key], value, f"{table}.{key}")
@@ -191,7 +186,7 @@ class Values(program.CliTest):
                   {"type": "conv", "out": 3, "kernel": 1}, {"type": "sigmoid"}]
         first = self.succeed("check", program.write_toml(self.folder / "layers.toml", {
             "model": {"preset": "layers", "layer": layers}}))
-        self.assertEqual(effective(first)["model"]["layer"], layers)
+        self.assertEqual(tomllib.loads(first.out)["model"]["layer"], layers)
         self.assert_checks_alike(first)
 
     def test_where_alerts_cannot_go(self):
@@ -225,9 +220,7 @@ class Values(program.CliTest):
 
     def test_set_wins_over_the_file_and_the_last_over_the_first(self):
         file = program.write_toml(self.folder / "config.toml", {"model": {"layers": 3, "features": 5}})
-        outcome = program.call("check", file, "--set", "model.layers=4", "--set", "model.layers=6")
-        self.assertEqual(effective(outcome)["model"]["layers"], 6)
-        self.assertEqual(effective(outcome)["model"]["features"], 5)
+        self.assert_shown(program.call("check", file, *program.sets("model.layers=4", "model.layers=6")), {"model": {"layers": 6, "features": 5}})
 
 class Mistakes(program.CliTest):
     def refused(self, text, *parts, command="check"):

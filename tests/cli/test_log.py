@@ -79,15 +79,12 @@ class Log(program.CliTest):
 
 
 class Progress(program.CliTest):
-    def command(self):
+    def test_one_line_that_is_rewritten_on_a_terminal(self):
         config = self.write(program.small(
             source={"fps": 100.0, "pace": "live"}, pipeline={"stages": 1, "cut": []},
             monitor={"fps": 0.001}))  # never late, however busy the machine
-        return [program.MILLRACE, "run", config, "--frames", "100"]
-
-    def test_one_line_that_is_rewritten_on_a_terminal(self):
         master, slave = pty.openpty()
-        with subprocess.Popen(self.command(), stdout=subprocess.DEVNULL, stderr=slave) as process:
+        with subprocess.Popen([program.MILLRACE, "run", config, "--frames", "100"], stdout=subprocess.DEVNULL, stderr=slave) as process:
             os.close(slave)
             told = b""
             try:

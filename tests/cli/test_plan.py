@@ -27,9 +27,6 @@ SMALL = program.merged(NETWORK, {"source": {"height": 12}, "model": {"kernel": 5
 
 
 class Plan(program.CliTest):
-    def profile(self, *modules, **more):
-        return write_profile(self.folder / "profile.json", list(modules), **more)
-
     def planned(self, *arguments):
         """The [pipeline] table, and what was printed."""
         table = self.folder / "plan.toml"
@@ -48,14 +45,14 @@ class Plan(program.CliTest):
                 ([module("a", 9), module("b", 9)], "--devices 2 --threads --schedules sequential", {"stages": 1, "threads": [2]}),
                 (even, "--schedules any --microbatches 4,8", {"stages": 2}, "other     ")):
             with self.subTest(options):
-                found, out = self.planned(self.profile(*modules, thread_speedup=[1, 1.5]), *options.split())
+                found, out = self.planned(write_profile(self.folder, *modules, thread_speedup=[1, 1.5]), *options.split())
                 self.assertEqual(found, {**found, **table})
                 self.assertEqual("threads" in found, "threads" in table)
                 for part in parts:
                     self.assertIn(part, out)
 
     def test_memory_is_shared_with_samples_to_replay(self):
-        path = self.profile(*[module(name, 1, weight=100, stash=400) for name in "abcd"], input_bytes=10)
+        path = write_profile(self.folder, *[module(name, 1, weight=100, stash=400) for name in "abcd"], input_bytes=10)
         arguments = (path, "--schedules", "pb", "--recompute", "--memory", "3.2e-6", "--fps", "50")
         table, _ = self.planned(*arguments)
         self.assertNotIn("recompute", table)
@@ -84,7 +81,7 @@ class Plan(program.CliTest):
         self.assertIn("833.3 frames a second", frames)
 
     def test_run_takes_the_table(self):
-        path = self.profile(module("a", 1), module("b", 0.1), module("c", 1), module("d", 0.1))
+        path = write_profile(self.folder, module("a", 1), module("b", 0.1), module("c", 1), module("d", 0.1))
         for schedule in ("partime", "1f1b", "pipedream"):
             table, _ = self.planned(path, "--schedules", schedule)
             report, _ = self.learn({**NETWORK, "pipeline": table}, "--frames", "8")
@@ -101,7 +98,7 @@ class Plan(program.CliTest):
             self.assertIn(part, out)
 
     def test_bad_usage(self):
-        path = self.profile(module("a", 1), module("b", 2))
+        path = write_profile(self.folder, module("a", 1), module("b", 2))
         broken = self.folder / "broken.json"
         broken.write_text(path.read_text().replace('"forward_ms": [2, 0]', '"forward_ms": [-2, 0]'))
         typo = self.write({"model": {"layrs": 2}}, "typo.toml")

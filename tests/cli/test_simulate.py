@@ -13,9 +13,6 @@ class Simulate(program.CliTest):
         outcome = self.succeed("simulate", *arguments, "--json", path)
         return json.loads(path.read_text()), outcome.out
 
-    def profile(self, *modules, **more):
-        return write_profile(self.folder / "profile.json", list(modules), **more)
-
     def test_what_is_simulated_is_told(self):
         """(words, figures of the JSON, what is printed). What else options do: tests/engine/simulate."""
         links, csv = ["partime", "--stages", "2", "--message-bytes", "1e6"], self.folder / "two.csv"
@@ -43,7 +40,7 @@ class Simulate(program.CliTest):
                     self.assertIn(part, out)
 
     def test_a_profile_and_a_cut(self):
-        path = self.profile(module("a", 1, 10, 3), module("b", 2, 20, 5, 7), module("c", 4, 40, 9), input_bytes=2)
+        path = write_profile(self.folder, module("a", 1, 10, 3), module("b", 2, 20, 5, 7), module("c", 4, 40, 9), input_bytes=2)
         found, _ = self.simulated("partime", "--profile", path, "--cut", "2")
         self.assertEqual(found["stages"], 2)
         self.assertAlmostEqual(found["period_ms"], 12)
@@ -67,7 +64,7 @@ class Simulate(program.CliTest):
         self.assertLess(len(out.splitlines()), 150)
 
     def test_bad_usage(self):
-        profile = self.profile(module("a", 1), module("b", 2))
+        profile = write_profile(self.folder, module("a", 1), module("b", 2))
         broken = self.folder / "broken.json"
         broken.write_text("{")
         wrong = [

@@ -19,12 +19,6 @@ class SourceTest(program.CliTest):
 
 
 class Refusals(SourceTest):
-    def refused(self, *uris):
-        """Each ends with code 3 and an error that holds at least the URI's end."""
-        files = [self.write(self.config(uri), f"config-{number}.toml") for number, uri in enumerate(uris)]
-        calls = [("run", "--quiet", file) for file in files] + [("inspect", uris[0])]
-        self.assert_each_refused(((call, uri.split("//")[-1]) for call, uri in zip(calls, [*uris, uris[0]])), code=program.NO_SOURCE)
-
     def test_what_cannot_be_opened(self):
         for folder, name, data in (("empty", None, b""), (".", "text.avi", b"to be or not to be\n" * 200),
                                    (".", "empty.avi", b""), (".", "zeros.mp4", bytes(9999)),
@@ -33,10 +27,12 @@ class Refusals(SourceTest):
             if name:
                 (self.folder / folder / name).write_bytes(data)
         here = f"file://{self.folder}"
-        self.refused(f"{here}/none.avi", f"{self.folder}/none.avi", f"{here}/text.avi", f"{here}/empty.avi",
-                     f"{here}/zeros.mp4", f"{here}/", f"images:{self.folder}/none", f"images:{self.folder}/%05d.png",
-                     f"images:{self.folder}/empty", f"images:{self.folder}/frames", "v4l2:///dev/video4095",
-                     "http://127.0.0.1:1/x.mp4", "gst:nosuchelement ! fakesink", "synth:circles")
+        uris = (f"{here}/none.avi", f"{self.folder}/none.avi", f"{here}/text.avi", f"{here}/empty.avi", f"{here}/zeros.mp4",
+                f"{here}/", f"images:{self.folder}/none", f"images:{self.folder}/%05d.png", f"images:{self.folder}/empty",
+                f"images:{self.folder}/frames", "v4l2:///dev/video4095", "http://127.0.0.1:1/x.mp4", "gst:nosuchelement ! fakesink",
+                "synth:circles")
+        calls = [(("run", "--quiet", *program.settings(self.config(uri))), uri) for uri in uris] + [(("inspect", uris[0]), uris[0])]
+        self.assert_each_refused(((call, uri.split("//")[-1]) for call, uri in calls), code=program.NO_SOURCE)
 
     def test_a_recording_is_no_config_whatever_it_holds(self):
         for name, data, part in (("empty.mp4", b"", "the file is empty"), ("text.avi", b"x = 1\n", "text.avi"),

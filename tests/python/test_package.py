@@ -304,8 +304,8 @@ class Schedules(PackageTest):
         self.assertEqual([r.loss for r in trainer.run(frames)], losses)
 
     def test_plans_are_the_programs(self):
-        path = profiles.write_profile(self.folder / "profile.json", [
-            profiles.module(name, ms, weight=1e6) for name, ms in (("a", 2), ("b", 1), ("c", 1), ("d", 1))])
+        path = profiles.write_profile(self.folder, *(
+            profiles.module(name, ms, weight=1e6) for name, ms in (("a", 2), ("b", 1), ("c", 1), ("d", 1))))
         best, *others = millrace.plan(path, devices=2, schedules=["partime", "gpipe"])
         self.assertEqual((best.schedule, best.stages, best.cut, best.gradient_age), ("partime", 2, [2], [2, 0]))
         self.assertEqual([plan.schedule for plan in others], ["gpipe"])
