@@ -181,9 +181,7 @@ class CliTest(unittest.TestCase):
     """Has a folder of its own; asserts what holds for every call."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="millrace-")
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="millrace-")))
 
     def write(self, tables, name="config.toml"):
         return write_toml(self.folder / name, tables)

@@ -234,9 +234,19 @@ def train_by_versions(stages, samples, spans, version_of):
     return traced(stages, losses)
 
 
-def sequential(stages, samples, **_):
-    """Each sample through all stages and back before the next one."""
-    return train_by_versions(stages, samples, [1] * len(stages), lambda m, i: m)
+def by_versions(version_of, groups=False):
+    """The rule by which sample m meets stage i of n at version_of(m, i, n, group), and an update takes one or `group` samples."""
+    def rule(stages, samples, group=1):
+        n, span = len(stages), group if groups else 1
+        return train_by_versions(stages, samples[:len(samples) // span * span], [span] * n, lambda m, i: version_of(m, i, n, group))
+    return rule
+
+
+sequential = by_versions(lambda m, *_: m)  # each sample through all stages and back before the next one
+pipedream = by_versions(lambda m, i, n, _: max(0, m - (n - i) + 1))
+pipedream_vertical_sync = by_versions(lambda m, i, n, _: max(0, m - n + 1))
+two_buffered = by_versions(lambda m, i, n, group: max(0, m // group - 1), groups=True)
+flushed = by_versions(lambda m, i, n, group: m // group, groups=True)
 
 
 def partime(stages, samples, **_):
@@ -327,16 +337,6 @@ def deep_supervision(stages, heads, samples, weight):
     return losses
 
 
-def pipedream(stages, samples, **_):
-    n = len(stages)
-    return train_by_versions(stages, samples, [1] * n, lambda m, i: max(0, m - (n - i) + 1))
-
-
-def pipedream_vertical_sync(stages, samples, **_):
-    n = len(stages)
-    return train_by_versions(stages, samples, [1] * n, lambda m, i: max(0, m - n + 1))
-
-
 def pipedream_replicated(replicas):
     """Each replica of stage i keeps as many samples in flight as its share of the workers from i on, rounded up; an
     update takes one sample of each replica."""
@@ -345,19 +345,6 @@ def pipedream_replicated(replicas):
     def rule(stages, samples, **_):
         return train_by_versions(stages, samples, replicas, lambda m, i: max(0, m // replicas[i] - in_flight[i] + 1))
     return rule
-
-
-def whole_groups(samples, group):
-    return samples[:len(samples) // group * group]
-
-
-def two_buffered(stages, samples, group):
-    return train_by_versions(stages, whole_groups(samples, group), [group] * len(stages),
-                             lambda m, i: max(0, m // group - 1))
-
-
-def flushed(stages, samples, group):
-    return train_by_versions(stages, whole_groups(samples, group), [group] * len(stages), lambda m, i: m // group)
 
 
 def pb(stages, samples, **_):

@@ -202,8 +202,7 @@ class Wedge(KeepingTest):
 
     @unittest.skipUnless(program.LONG, "takes half a minute")
     def test_a_wedged_stage_costs_at_most_an_interval(self):
-        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.addCleanup(notify.close)
+        notify = self.enterContext(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
         notify.bind(str(self.folder / "notify"))
         config = self.write(self.tables(output={"weights": "", "report": ""}))
         began = time.monotonic()

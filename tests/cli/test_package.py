@@ -34,9 +34,8 @@ target_link_libraries(own PRIVATE {library})
 class Package(CliTest):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="millrace-")
-        cls.addClassCleanup(folder.cleanup)
-        cls.prefix = Path(folder.name) / "installed"  # once: no test changes it
+        folder = cls.enterClassContext(tempfile.TemporaryDirectory(prefix="millrace-"))
+        cls.prefix = Path(folder) / "installed"  # once: no test changes it
         output_of("cmake", "--install", BUILD, "--prefix", cls.prefix)
 
     def assert_learns(self, program):

@@ -3,7 +3,6 @@ of it that `run` reads."""
 
 import json
 import pathlib
-import shutil
 import tempfile
 import tomllib
 
@@ -115,8 +114,7 @@ class Profile(program.CliTest):
     def setUpClass(cls):
         """One profile for all that is asked of it: measuring takes its time."""
         super().setUpClass()
-        folder = pathlib.Path(tempfile.mkdtemp())
-        cls.addClassCleanup(shutil.rmtree, folder)
+        folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         cls.path = folder / "out.json"
         config = program.write_toml(folder / "config.toml", SMALL)
         cls.outcome = program.call("profile", config, "--json", cls.path, "--set", "optimizer.kind=sgd",

@@ -157,8 +157,7 @@ class Service(program.CliTest):
 
     def setUp(self):
         super().setUp()
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.addCleanup(self.socket.close)
+        self.socket = self.enterContext(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
         self.socket.bind(str(self.folder / "notify"))
         self.socket.settimeout(60)
 

@@ -176,8 +176,7 @@ ADDITIONS = {
 class Extend(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.scratch = pathlib.Path(tempfile.mkdtemp(prefix="millrace-extend-"))
-        cls.addClassCleanup(shutil.rmtree, cls.scratch)
+        cls.scratch = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="millrace-extend-")))
         names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True,
                                check=True).stdout.decode().split("\0")
         for name in filter(None, names):

@@ -118,14 +118,10 @@ def messages(viewer):
 
 class PlayTest(unittest.TestCase):
     def folder(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        return folder.name
+        return self.enterContext(tempfile.TemporaryDirectory())
 
     def play(self, **options):
-        play = Play(**options)
-        self.addCleanup(play.__exit__)
-        return play
+        return self.enterContext(Play(**options))
 
     def wait_for(self, condition, what="it does not happen"):
         """What condition() gives, once that is true."""

@@ -63,8 +63,7 @@ def browser():
 class PageTest(PlayTest):
     @classmethod
     def setUpClass(cls):
-        cls.browser = browser()
-        cls.addClassCleanup(cls.browser.quit)
+        cls.browser = cls.enterClassContext(browser())
 
     def setUp(self):
         self.resize(1440, 900)

@@ -26,11 +26,10 @@ print(sum(1 for _, results in zip(range(5), millrace.watch(%r, width=16, height=
 class Wheel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder, cls.site = Path(folder.name), Path(folder.name) / "site"
+        cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.site = cls.folder / "site"
         # The name that the other builds compile with, so that the compiler's cache serves this one.
-        output_of(*PIP, "wheel", ROOT, "--no-deps", "-w", folder.name, env={"CXX": "/usr/bin/c++"})
+        output_of(*PIP, "wheel", ROOT, "--no-deps", "-w", cls.folder, env={"CXX": "/usr/bin/c++"})
         wheel, = cls.folder.glob("millrace-*.whl")
         output_of(*PIP, "install", "--no-deps", "--target", cls.site, wheel, "av", "pillow")
         for beside in ("torch", "nvidia"):
