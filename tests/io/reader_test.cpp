@@ -1,5 +1,6 @@
 #include "io/queue/reader.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 
@@ -35,9 +36,7 @@ class ScriptedSource : public Source {
       return ReadStatus::end;
     }
     const std::size_t number = next_++;
-    for (const int bad : script_.corrupt) {
-      if (std::size_t(bad) == number) return ReadStatus::corrupt;
-    }
+    if (std::ranges::count(script_.corrupt, int(number)) > 0) return ReadStatus::corrupt;
     out.pts = script_.pts[number];
     out.width = int(number);
     return ReadStatus::frame;

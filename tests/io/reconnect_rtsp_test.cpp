@@ -2,7 +2,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <stdexcept>
-#include <thread>
 
 #include <gio/gio.h>
 #include <gtest/gtest.h>
@@ -74,10 +73,6 @@ struct Way {
   std::string path;
   seconds key_frames;  ///< between them
 };
-
-void PrintTo(const Way& way, std::ostream* out) {
-  *out << way.transport << way.path;
-}
 
 class Rtsp : public testing::TestWithParam<Way> {};
 

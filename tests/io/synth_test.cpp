@@ -74,11 +74,8 @@ std::pair<double, double> centre_of_change(const Frame& picture, const Frame& ba
   for (int row = 0; row < picture.height; ++row) {
     for (int column = 0; column < picture.width; ++column) {
       const std::size_t at = (std::size_t(row) * picture.width + column) * picture.channels;
-      bool differs = false;
-      for (int c = 0; c < picture.channels; ++c) {
-        differs = differs || picture.pixels[at + c] != background.pixels[at + c];
-      }
-      if (!differs) continue;
+      const std::uint8_t* const pixel = &picture.pixels[at];
+      if (std::equal(pixel, pixel + picture.channels, &background.pixels[at])) continue;
       x += column;
       y += row;
       ++count;

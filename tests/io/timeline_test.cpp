@@ -1,5 +1,7 @@
 #include "io/source/timeline.h"
 
+#include <random>
+
 #include <gtest/gtest.h>
 
 namespace millrace::io {
@@ -88,12 +90,11 @@ TEST(Timeline, StampsThatStandStillAreMadeUp) {
 TEST(Timeline, AlwaysGrows) {
   Timeline time(nanoseconds(0), kSlack);
   nanoseconds last(-1);
-  std::uint64_t random = 1;
+  std::mt19937_64 random;
   for (int n = 0; n < 100000; ++n) {
-    random = random * 6364136223846793005u + 1442695040888963407u;
     if (n % 1000 == 999) time.broke_off();
-    const nanoseconds stamp(std::int64_t(random >> 20) % (n % 7 ? 100000000 : 7200000000000));
-    const nanoseconds out = time.map(stamp, milliseconds((random >> 60) * 10));
+    const nanoseconds stamp(random() % (n % 7 ? 100000000 : 7200000000000));
+    const nanoseconds out = time.map(stamp, milliseconds(random() % 16 * 10));
     ASSERT_GT(out, last) << n;
     last = out;
   }
@@ -111,12 +112,9 @@ TEST(Timeline, CountsWhatAGapSwallowed) {
 
 TEST(Timeline, JitterIsNoLoss) {
   Timeline time(kPeriod, kSlack);
-  std::uint64_t random = 1;
-  for (int n = 0; n < 10000; ++n) {
-    random = random * 6364136223846793005u + 1442695040888963407u;
-    const milliseconds jitter(std::int64_t(random >> 33) % 25 - 12);
-    time.map(n * kPeriod + jitter, kPeriod);
-  }
+  std::mt19937 random;
+  for (int n = 0; n < 10000; ++n)
+    time.map(n * kPeriod + milliseconds(int(random() % 25) - 12), kPeriod);
   EXPECT_EQ(time.lost(), 0);
 }
 

@@ -1,12 +1,13 @@
 // Videos written and read again, or served and watched.
 #include "io/video/video_writer.h"
 
-#include <cstdlib>
+#include <random>
 #include <thread>
 
 #include <malloc.h>
 
 #include <gtest/gtest.h>
+#include <opencv2/core.hpp>
 
 #include "io/source/source.h"
 #include "tests/complaint.h"
@@ -42,13 +43,9 @@ Frame picture(int number, int width, int height, int channels = 3) {
 
 // Of a 3 x 3 square around a place, given as fractions of the sides.
 double mean(const Frame& frame, double across, double down, int channel) {
-  const int x0 = int(across * frame.width), y0 = int(down * frame.height);
-  double sum = 0;
-  for (int n = 0; n < 9; ++n) {
-    const int x = x0 + n % 3 - 1, y = y0 + n / 3 - 1;
-    sum += frame.pixels[std::size_t(y * frame.width + x) * frame.channels + channel];
-  }
-  return sum / 9;
+  const cv::Mat all = cv::Mat(frame.pixels).reshape(frame.channels, frame.height);
+  const int x = int(across * frame.width), y = int(down * frame.height);
+  return cv::mean(all(cv::Rect(x - 1, y - 1, 3, 3)))[channel];
 }
 
 void expect_colours(const Frame& frame, double down) {
@@ -231,13 +228,10 @@ class Camera {
 // Pictures that no encoder can compress much.
 std::vector<Frame> noise(int count, int width, int height) {
   std::vector<Frame> frames;
-  std::uint64_t random = 1;
+  std::minstd_rand random;
   for (int n = 0; n < count; ++n) {
     Frame& frame = frames.emplace_back(picture(n, width, height));
-    for (std::uint8_t& value : frame.pixels) {
-      random = random * 6364136223846793005u + 1442695040888963407u;
-      value = std::uint8_t(100 + (random >> 40) % 60);
-    }
+    for (std::uint8_t& value : frame.pixels) value = std::uint8_t(100 + random() % 60);
   }
   return frames;
 }
