@@ -54,7 +54,10 @@ class ThreadExchange final : public Exchange {
     sea_->messages[mine.way].push_back(std::move(bytes));
     ++messages_sent;
   }
-  bool over(int port) override { return ports_[std::size_t(port)].sends || !waits(port); }
+  bool over(int port) override {
+    const Port& mine = ports_[std::size_t(port)];
+    return mine.sends || std::ranges::count(waiting_[mine.way], port) == 0;
+  }
   int arrived() override {
     const std::lock_guard lock(sea_->mutex);
     for (auto& [way, ports] : waiting_) {
@@ -97,14 +100,6 @@ class ThreadExchange final : public Exchange {
     Parts parts;
     bool sends;
   };
-  bool waits(int port) const {
-    const auto found = waiting_.find(ports_[std::size_t(port)].way);
-    if (found == waiting_.end()) return false;
-    for (const int waiting : found->second) {
-      if (waiting == port) return true;
-    }
-    return false;
-  }
 
   const std::shared_ptr<Sea> sea_;
   const int rank_, ranks_;

@@ -4,7 +4,6 @@
 
 #include <fstream>
 
-#include "engine/plan/balance.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::engine {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <random>
 #include <stdexcept>
 #include <thread>
 
@@ -27,12 +26,17 @@ std::vector<std::int64_t> every(std::int64_t step, std::int64_t first, std::int6
   return numbers;
 }
 
+/// Samples admitted, trained on, only predicted, rejected.
+using Numbers = std::array<std::int64_t, 4>;
+Numbers numbers_of(const Outcome& of) {
+  return {of.admitted, of.trained, of.predicted_only, of.rejected};
+}
+
 TEST(Pipeline, EveryGradientMeetsItsSample) {
   for (const int stages : {1, 2, 3, 5}) {
     for (const bool disturbed : {false, true}) {
       FakePipeline rig = pipeline_of("partime", stages, 300);
-      const Outcome outcome = rig.run(disturbed ? random_sleeps() : PipelineOptions{});
-      EXPECT_EQ(outcome.trained, 300);
+      EXPECT_EQ(rig.run(disturbed ? random_sleeps() : PipelineOptions{}).trained, 300);
       for (int i = 0; i < stages; ++i) {
         const std::int64_t d = stages - 1 - i;
         const FakeStep& step = *rig.steps[i];
@@ -68,9 +72,8 @@ TEST(Pipeline, ReplicasTakeSamplesInTurnAndMeetAtEachUpdate) {
   for (const std::vector<int>& replicas : {std::vector<int>{2, 1}, {1, 3}, {2, 3, 2}, {3}}) {
     FakePipeline rig(
         make_schedule("pipedream", {.stages = int(replicas.size()), .replicas = replicas}), 200);
-    const Outcome outcome = rig.run(random_sleeps());
-    EXPECT_EQ(outcome.admitted, 200);
-    EXPECT_EQ(outcome.trained, rig.schedule.trained(200));
+    const std::int64_t trained = rig.schedule.trained(200);
+    EXPECT_EQ(numbers_of(rig.run(random_sleeps())), (Numbers{200, trained, 0, 200 - trained}));
     for (int stage = 0; stage < int(replicas.size()); ++stage) {
       for (int replica = 0; replica < replicas[stage]; ++replica) {
         const FakeStep& step = *rig.steps[rig.schedule.replica_id(stage, replica)];
@@ -85,9 +88,7 @@ TEST(Pipeline, ReplicasTakeSamplesInTurnAndMeetAtEachUpdate) {
 TEST(Pipeline, AnEmptyStreamEndsAtOnce) {
   for (const int stages : {1, 3}) {
     FakePipeline rig = pipeline_of("partime", stages, 0);
-    const Outcome outcome = rig.run();
-    EXPECT_EQ(outcome.admitted, 0);
-    EXPECT_EQ(outcome.trained, 0);
+    EXPECT_EQ(numbers_of(rig.run()), Numbers{});
   }
 }
 
@@ -130,10 +131,7 @@ TEST(TrainEvery, ALeftOutSampleCostsAForwardAndNoMoreInEveryStage) {
   for (const std::string name : {"partime", "pb", "pipedream", "sequential"}) {
     for (const int stages : {1, 2, 3, 5}) {
       FakePipeline rig = pipeline_of(name, stages, 300);
-      const Outcome outcome = rig.run(random_sleeps(&third));
-      EXPECT_EQ(outcome.trained, 100);
-      EXPECT_EQ(outcome.predicted_only, 200);
-      EXPECT_EQ(outcome.admitted, 300);
+      EXPECT_EQ(numbers_of(rig.run(random_sleeps(&third))), (Numbers{300, 100, 200, 0}));
       EXPECT_EQ(rig.monitor.tally().counts().trained, 100);
       EXPECT_EQ(rig.monitor.tally().counts().predicted_only, 200);
       for (int i = 0; i < stages; ++i) {
@@ -156,10 +154,7 @@ TEST(TrainEvery, ChoosesWholeUpdates) {
   const std::atomic<std::int64_t> second{2};
   for (const std::string name : {"gpipe", "1f1b", "interleaved", "zb-h1", "2bw"}) {
     FakePipeline rig = pipeline_of(name, 4, 30);  // minibatches of 4, and half a one
-    const Outcome outcome = rig.run(random_sleeps(&second));
-    EXPECT_EQ(outcome.trained, 16) << name;
-    EXPECT_EQ(outcome.predicted_only, 12) << name;
-    EXPECT_EQ(outcome.rejected, 2) << name;
+    EXPECT_EQ(numbers_of(rig.run(random_sleeps(&second))), (Numbers{30, 16, 12, 2})) << name;
     for (const auto& step : rig.steps) {
       EXPECT_EQ(step->count_of('U'), 4) << name;
       EXPECT_EQ(step->count_of('S'), 3) << name;
@@ -171,10 +166,8 @@ TEST(TrainEvery, ChoosesWholeUpdates) {
 TEST(TrainEvery, ReplicasLeaveOutTheSame) {
   const std::atomic<std::int64_t> second{2};
   FakePipeline rig(make_schedule("pipedream", {.stages = 2, .replicas = {2, 3}}), 25);
-  const Outcome outcome = rig.run(random_sleeps(&second));  // six an update; 0, 12, part of 24
-  EXPECT_EQ(outcome.trained, 12);
-  EXPECT_EQ(outcome.predicted_only, 12);
-  EXPECT_EQ(outcome.rejected, 1);
+  // Six an update; 0, 12, part of 24.
+  EXPECT_EQ(numbers_of(rig.run(random_sleeps(&second))), (Numbers{25, 12, 12, 1}));
   EXPECT_EQ(rig.monitor.tally().counts().trained, 12);
   for (const auto& step : rig.steps) {
     for (const std::int64_t sample : step->samples('B')) EXPECT_EQ(sample / 6 % 2, 0);
@@ -311,10 +304,7 @@ TEST(TrainEvery, MayChangeAtAnyTime) {
 TEST(TrainEvery, ALimitIsOfSamplesThatAreLearnedFrom) {
   const std::atomic<std::int64_t> third{3};
   FakePipeline rig = pipeline_of("partime", 2, 300);
-  const Outcome outcome = rig.run({.limit = 10, .train_every = &third});
-  EXPECT_EQ(outcome.trained, 10);
-  EXPECT_EQ(outcome.predicted_only, 18);
-  EXPECT_EQ(outcome.admitted, 28);
+  EXPECT_EQ(numbers_of(rig.run({.limit = 10, .train_every = &third})), (Numbers{28, 10, 18, 0}));
 }
 
 TEST(Drain, EndsAtAWholeUpdateAndAnotherRunGoesOn) {
