@@ -9,23 +9,7 @@ namespace {
 using CapturePtr = std::shared_ptr<Capture>;
 std::vector<CapturePtr>& captures = *new std::vector<CapturePtr>;
 
-/// Whether all nodes of the capture come before what its first stream would do next.
-bool joined(const Capture& capture) {
-  std::vector<Node*> left(capture.origin->after);
-  std::set<Node*> reached(left.begin(), left.end());
-  while (!left.empty()) {
-    const Node* node = left.back();
-    left.pop_back();
-    for (Node* before : node->after)
-      if (reached.insert(before).second) left.push_back(before);
-  }
-  for (const CUstream_st* stream : capture.streams)
-    for (Node* node : stream->after)
-      if (!reached.count(node)) return false;
-  return true;
-}
-
-/// Spoils the captures that `meets` holds of, and refuses with `error` if there are any.
+/// Spoils the captures that `meets` holds of, and refuses if there are any.
 template <class Meets>
 cudaError_t refuse_if_any(cudaError_t error, const Meets& meets) {
   cudaError_t result = cudaSuccess;
@@ -53,17 +37,8 @@ cudaError_t unsafe() {
 }
 
 cudaError_t unsafe_for_device(int device) {
-  return refuse_if_any(cudaErrorStreamCaptureUnsupported, [=](const Capture& capture) {
-    return std::ranges::any_of(capture.streams, [=](auto* of) { return of->device == device; });
-  });
-}
-
-cudaError_t implicit(const CUstream_st& stream) {
-  if (!stream.legacy) return cudaSuccess;
-  return refuse_if_any(cudaErrorStreamCaptureImplicit, [&](const Capture& capture) {
-    return std::ranges::any_of(
-        capture.streams, [&](auto* of) { return of->device == stream.device && of->blocking; });
-  });
+  return refuse_if_any(cudaErrorStreamCaptureUnsupported,
+                       [=](const Capture& capture) { return capture.stream->device == device; });
 }
 
 cudaError_t refuse_captured(CUstream_st& stream) {
@@ -72,12 +47,10 @@ cudaError_t refuse_captured(CUstream_st& stream) {
   return cudaErrorStreamCaptureUnsupported;
 }
 
-cudaError_t add_captured(CUstream_st& stream, cudaGraphNodeType type, std::shared_ptr<Work> work,
-                         cudaEvent_t event) {
+cudaError_t add_captured(CUstream_st& stream, std::shared_ptr<Work> work) {
   if (stream.capture->invalid) return cudaErrorStreamCaptureInvalidated;
-  Node* node = add_node(*stream.capture->graph, type, stream.after);
+  Node* node = add_node(*stream.capture->graph, work->type, stream.after);
   node->work = std::move(work);
-  node->event = event;
   stream.after = {node};
   return cudaSuccess;
 }
@@ -99,11 +72,8 @@ API cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMod
     if (!stream) return cudaErrorInvalidResourceHandle;
     if (stream->legacy) return cudaErrorStreamCaptureUnsupported;
     if (stream->capture) return cudaErrorIllegalState;
-    stream->capture = std::make_shared<Capture>(Capture{.id = ++begun,
-                                                        .mode = mode,
-                                                        .thread = std::this_thread::get_id(),
-                                                        .origin = stream,
-                                                        .streams = {stream}});
+    stream->capture = std::make_shared<Capture>(Capture{
+        .id = ++begun, .mode = mode, .thread = std::this_thread::get_id(), .stream = stream});
     stream->after.clear();
     captures.push_back(stream->capture);
     return cudaSuccess;
@@ -116,24 +86,15 @@ API cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* made) {
     if (!stream) return cudaErrorInvalidResourceHandle;
     const CapturePtr capture = stream->capture;
     if (!capture) return cudaErrorIllegalState;
-    if (capture->origin != stream) {
-      invalidate(*capture);
-      return cudaErrorStreamCaptureUnmatched;
-    }
     if (capture->mode != cudaStreamCaptureModeRelaxed &&
         capture->thread != std::this_thread::get_id())
       return cudaErrorStreamCaptureWrongThread;
-    const cudaError_t result = capture->invalid    ? cudaErrorStreamCaptureInvalidated
-                               : !joined(*capture) ? cudaErrorStreamCaptureUnjoined
-                                                   : cudaSuccess;
-    for (CUstream_st* other : capture->streams) {
-      other->capture.reset();
-      other->after.clear();
-    }
-    capture->ended = true;
-    captures.erase(std::find(captures.begin(), captures.end(), capture));
-    if (result == cudaSuccess) *made = new_graph(capture->graph);
-    return result;
+    stream->capture.reset();
+    stream->after.clear();
+    std::erase(captures, capture);
+    if (capture->invalid) return cudaErrorStreamCaptureInvalidated;
+    *made = new_graph(capture->graph);
+    return cudaSuccess;
   });
 }
 API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
@@ -143,7 +104,6 @@ API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureS
   return call(__func__, [&](Guard&) -> cudaError_t {
     const CUstream_st* stream = stream_of(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
-    TRY(implicit(*stream));
     const Capture* capture = stream->capture.get();
     *status = !capture           ? cudaStreamCaptureStatusNone
               : capture->invalid ? cudaStreamCaptureStatusInvalidated

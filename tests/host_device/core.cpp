@@ -96,11 +96,6 @@ void work_through(CUstream_st* stream) {
   }
 }
 
-CUstream_st*& legacy_of(int device) {
-  static CUstream_st* all[kMostDevices] = {};
-  return all[device];
-}
-
 }  // namespace
 
 void join(Progress& into, const Progress& from) {
@@ -130,12 +125,11 @@ cudaError_t end_call(cudaError_t result) {
   return result;
 }
 
-CUstream_st* new_stream(int device, unsigned flags) {
+CUstream_st* new_stream(int device) {
   static std::uint64_t made = 0;
   auto* stream = new_handle<CUstream_st>();
   stream->number = ++made;
   stream->device = device;
-  stream->blocking = !(flags & cudaStreamNonBlocking);
   streams.insert(stream);
   all_streams.push_back(stream);
   return stream;
@@ -143,9 +137,10 @@ CUstream_st* new_stream(int device, unsigned flags) {
 
 CUstream_st* stream_of(cudaStream_t handle) {
   if (handle == nullptr || handle == cudaStreamLegacy) {
-    CUstream_st*& legacy = legacy_of(current_device);
+    static CUstream_st* all[kMostDevices] = {};
+    CUstream_st*& legacy = all[current_device];
     if (!legacy) {
-      legacy = new_stream(current_device, cudaStreamDefault);
+      legacy = new_stream(current_device);
       legacy->legacy = true;
     }
     return legacy;
@@ -153,18 +148,6 @@ CUstream_st* stream_of(cudaStream_t handle) {
   if (streams.count(handle)) return handle;
   violation("a stream that is not, or no longer, there: %p", static_cast<void*>(handle));
   return nullptr;
-}
-
-Operation begin(CUstream_st& stream) {
-  Operation operation;
-  if (stream.legacy) {
-    for (CUstream_st* other : streams)
-      if (other != &stream && other->device == stream.device && other->blocking)
-        wait_for(operation, stream, other->tail);
-  } else if (stream.blocking && legacy_of(stream.device)) {
-    wait_for(operation, stream, legacy_of(stream.device)->tail);
-  }
-  return operation;
 }
 
 void wait_for(Operation& operation, CUstream_st& stream, const MarkPtr& mark) {
@@ -202,13 +185,9 @@ cudaError_t give(CUstream_st* stream, std::shared_ptr<Work> work) {
   if (work->type == cudaGraphNodeTypeKernel && stream->device != current_device)
     return cudaErrorInvalidResourceHandle;
   note_memory(*work);
-  if (stream->capture) {
-    const cudaGraphNodeType type = work->type;
-    return add_captured(*stream, type, std::move(work), nullptr);
-  }
-  TRY(implicit(*stream));
+  if (stream->capture) return add_captured(*stream, std::move(work));
   TRY(sticky);
-  Operation operation = begin(*stream);
+  Operation operation;
   if (work->given) work->given(*stream);
   look_for_races(work, *stream, operation.over);
   operation.steps.push_back({.work = std::move(work)});
@@ -260,7 +239,4 @@ API cudaError_t cudaGetLastError() {
   const cudaError_t error = last_error;
   last_error = sticky;
   return error;
-}
-API cudaError_t cudaPeekAtLastError() {
-  return last_error;
 }

@@ -98,8 +98,8 @@ constexpr unsigned kAlive = 0xFACEC0DE;
 struct CUstream_st {
   unsigned alive = host_device::kAlive;
   std::uint64_t number = 0;
-  int device = 0, priority = 0;
-  bool blocking = false, legacy = false, stop = false;
+  int device = 0;
+  bool legacy = false, stop = false;
   std::deque<host_device::Operation> waiting;
   std::thread thread;
   host_device::MarkPtr tail;     ///< of the last operation
@@ -114,8 +114,6 @@ struct CUevent_st {
   int device = 0;
   unsigned flags = 0;
   host_device::MarkPtr mark;
-  std::shared_ptr<host_device::Capture> captured;
-  std::vector<host_device::Node*> after;
 };
 
 namespace host_device {
@@ -133,12 +131,10 @@ bool there(const Handle* handle, const char* what) {
 
 extern std::set<CUstream_st*>& streams;
 extern int events_held, graphs_held, executables_held;
-CUstream_st* new_stream(int device, unsigned flags);
+CUstream_st* new_stream(int device);
 /// The stream of a handle, the legacy one of a null; null, and a violation, if there is none.
 CUstream_st* stream_of(cudaStream_t handle);
 
-/// A new operation, with what the legacy stream's rules have it wait for.
-Operation begin(CUstream_st& stream);
 void wait_for(Operation& operation, CUstream_st& stream, const MarkPtr& mark);
 /// Ends the operation and gives it to the stream.
 MarkPtr submit(CUstream_st& stream, Operation operation);
@@ -164,11 +160,8 @@ void invalidate(Capture& capture);
 cudaError_t unsafe();
 /// For waiting for all of a device.
 cudaError_t unsafe_for_device(int device);
-/// For what the legacy stream takes part in.
-cudaError_t implicit(const CUstream_st& stream);
 /// A node of the graph that the stream captures.
-cudaError_t add_captured(CUstream_st& stream, cudaGraphNodeType type, std::shared_ptr<Work> work,
-                         cudaEvent_t event);
+cudaError_t add_captured(CUstream_st& stream, std::shared_ptr<Work> work);
 /// For calls that a stream under capture must not be in.
 cudaError_t refuse_captured(CUstream_st& stream);
 int captures_under_way();

@@ -34,49 +34,23 @@ API cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
   return kDevices ? cudaSuccess : cudaErrorNoDevice;
 }
-SUCCEEDS(cudaError_t, cudaDriverGetVersion, (int* version),
-         *version = kDevices ? CUDART_VERSION : 0)
-SUCCEEDS(cudaError_t, cudaRuntimeGetVersion, (int* version), *version = CUDART_VERSION)
 API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   if (!there(device)) return cudaErrorInvalidDevice;
   *p = {};
   std::snprintf(p->name, sizeof p->name, "a host's stand-in for a CUDA device");
   p->uuid.bytes[0] = char(device + 1);
-  p->pciBusID = device + 1;
   p->totalGlobalMem = kMemory;
-  p->sharedMemPerBlock = 49152;
   p->sharedMemPerBlockOptin = 232448;
-  p->sharedMemPerMultiprocessor = 233472;
-  p->regsPerBlock = p->regsPerMultiprocessor = 65536;
-  p->warpSize = 32;
-  p->maxThreadsPerBlock = p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
-  p->maxThreadsDim[2] = 64;
-  p->maxGridSize[0] = 2147483647;
-  p->maxGridSize[1] = p->maxGridSize[2] = 65535;
+  p->maxThreadsPerBlock = 1024;
   p->major = 9;
   p->multiProcessorCount = kProcessors;
-  p->maxThreadsPerMultiProcessor = 2048;
-  p->concurrentKernels = p->unifiedAddressing = p->canMapHostMemory = p->memoryPoolsSupported = 1;
-  p->asyncEngineCount = 3;
-  p->l2CacheSize = 62914560;
   return cudaSuccess;
 }
 API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (!there(device)) return cudaErrorInvalidDevice;
-  static const std::map<cudaDeviceAttr, int> values = {
-      {cudaDevAttrMultiProcessorCount, kProcessors},
-      {cudaDevAttrComputeCapabilityMajor, 9},
-      {cudaDevAttrMaxThreadsPerBlock, 1024},
-      {cudaDevAttrWarpSize, 32},
-      {cudaDevAttrMaxSharedMemoryPerBlockOptin, 232448},
-      {cudaDevAttrMaxSharedMemoryPerBlock, 49152},
-      {cudaDevAttrUnifiedAddressing, 1}};
-  const auto found = values.find(attribute);
-  *value = found == values.end() ? 0 : found->second;
+  *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9 : 0;
   return cudaSuccess;
 }
-SUCCEEDS(cudaError_t, cudaDeviceGetPCIBusId, (char* id, int length, int device),
-         std::snprintf(id, std::size_t(length), "0000:%02x:00.0", device + 1))
 API cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   if (least) *least = 0;
   if (greatest) *greatest = -5;
@@ -127,9 +101,6 @@ API void** __cudaRegisterFatBinary(void* binary) {
 }
 API void __cudaRegisterFatBinaryEnd(void**) {}
 API void __cudaUnregisterFatBinary(void**) {}
-API char __cudaInitModule(void**) {
-  return 1;
-}
 API void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, uint3*,
                                 uint3*, dim3*, dim3*, int*) {
   kernels[host] = {name, {}};
@@ -143,10 +114,6 @@ SUCCEEDS(cudaError_t, __cudaGetKernel, (cudaKernel_t * kernel, const void* funct
          *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function)))
 API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
                                    std::size_t shared_bytes, cudaStream_t stream) {
-  return launch(kernel, {grid, block, arguments, shared_bytes}, stream);
-}
-API cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments,
-                                 std::size_t shared_bytes, cudaStream_t stream) {
   return launch(kernel, {grid, block, arguments, shared_bytes}, stream);
 }
 API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* how, const void* kernel,
@@ -177,12 +144,6 @@ API cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t, const 
     return cudaSuccess;
   });
 }
-API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
-  *attributes = {};
-  attributes->maxThreadsPerBlock = 1024;
-  attributes->binaryVersion = attributes->ptxVersion = 90;
-  return cudaSuccess;
-}
 API cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int bytes) {
   return call(__func__, [&](Guard&) -> cudaError_t {
     TRY(unsafe());
@@ -192,19 +153,6 @@ API cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int 
 }
 SUCCEEDS(cudaError_t, cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
          (int* blocks, const void*, int, std::size_t, unsigned), *blocks = 2)
-/// In place of what LibTorch looks up at its start and never calls here.
-static int not_done() {
-  violation("a function of the driver that this device does not do");
-  return cudaErrorNotSupported;
-}
-API cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
-                                                 unsigned long long,
-                                                 cudaDriverEntryPointQueryResult* found) {
-  *function = dlsym(RTLD_DEFAULT, name);
-  if (!*function) *function = reinterpret_cast<void*>(&not_done);
-  if (found) *found = cudaDriverEntryPointSuccess;
-  return cudaSuccess;
-}
 
 /// The number tells all that anybody asks.
 API const char* cudaGetErrorString(cudaError_t error) {

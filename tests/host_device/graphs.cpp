@@ -2,7 +2,6 @@
 #include "tests/host_device/graphs.h"
 
 #include <algorithm>
-#include <functional>
 #include <random>
 
 struct CUgraphExec_st {
@@ -146,7 +145,6 @@ bool append(const Item& item, CUstream_st& stream, Operation& operation) {
     if (mark->older) mark->older->older.reset();
     stream.before[stream.number] = mark->at;
     item.event->mark = mark;
-    item.event->captured.reset();
     operation.steps.push_back({.set = mark});
   } else if (item.work) {
     require_memory(*item.work);
@@ -249,8 +247,7 @@ API cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle) {
     if (stream->device != current_device)
       violation("a graph is launched while another device is current");
     TRY(refuse_captured(*stream));  // a device would make a child of it
-    TRY(implicit(*stream));
-    Operation operation = begin(*stream);
+    Operation operation;
     if (stream->tail != graph->last) wait_for(operation, *stream, graph->last);
     for (const Item& item : graph->items)
       if (!append(item, *stream, operation)) return cudaErrorInvalidValue;

@@ -1,8 +1,6 @@
 // Graphs, and what captures make of streams' work.
 #pragma once
 
-#include <optional>
-
 #include "tests/host_device/core.h"
 
 struct CUgraphNode_st {
@@ -19,15 +17,14 @@ struct Graph {
   std::deque<std::unique_ptr<Node>> nodes;  ///< each comes after those that it follows
 };
 
-/// One sequence of captured work.
+/// One sequence of captured work, of one stream.
 struct Capture {
   std::uint64_t id;
   cudaStreamCaptureMode mode;
   std::thread::id thread;
-  CUstream_st* origin;
+  CUstream_st* stream;
   std::shared_ptr<Graph> graph = std::make_shared<Graph>();
-  bool invalid = false, ended = false;
-  std::set<CUstream_st*> streams;
+  bool invalid = false;
 };
 
 Node* add_node(Graph& graph, cudaGraphNodeType type, std::vector<Node*> after);

@@ -20,12 +20,9 @@ using c10::IValue;
 using Stack = torch::jit::Stack;
 using Operator = c10::OperatorHandle;
 
-/// Whether the host reads the result, or its shape depends on data: then the stream is waited for.
+/// Whether the host reads the result: then the stream is waited for. (An operator whose result's
+/// shape depends on data fails.)
 bool needs_data(const Operator& op) {
-  static const std::set<std::string> names = {
-      "aten::nonzero",  "aten::masked_select",      "aten::_unique2",         "aten::unique_dim",
-      "aten::bincount", "aten::unique_consecutive", "aten::repeat_interleave"};
-  if (names.count(op.schema().name())) return true;
   for (const c10::Argument& made : op.schema().returns()) {
     const c10::TypeKind kind = made.type()->kind();
     if (kind != c10::TypeKind::TensorType && kind != c10::TypeKind::ListType) return true;
@@ -38,19 +35,9 @@ template <class Change>
 IValue each(const IValue& value, const Change& change) {
   if (value.isTensor())
     return value.toTensor().defined() ? IValue(change(value.toTensor())) : value;
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& t : value.toTensorVector()) list.push_back(t.defined() ? change(t) : t);
-    return list;
-  }
-  if (!value.isList() || value.toListRef().empty()) return value;
-  for (const IValue& element : value.toListRef())
-    if (!element.isTensor() && !element.isNone()) return value;
-  c10::List<std::optional<at::Tensor>> list;
-  for (const IValue& element : value.toListRef()) {
-    const bool there = element.isTensor() && element.toTensor().defined();
-    list.push_back(there ? std::optional(change(element.toTensor())) : std::nullopt);
-  }
+  if (!value.isTensorList()) return value;
+  c10::List<at::Tensor> list;
+  for (const at::Tensor& t : value.toTensorVector()) list.push_back(t.defined() ? change(t) : t);
   return list;
 }
 

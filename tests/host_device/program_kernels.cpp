@@ -4,10 +4,8 @@
 #define MILLRACE_HOST_DEVICE "tests/host_device/block.h"
 #include <dlfcn.h>
 
-#include <cmath>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <typeinfo>
 #include <utility>
 #include <vector>

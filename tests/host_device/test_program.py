@@ -117,7 +117,3 @@ class Ranks(program.CliTest):
                          {name: array.tobytes() for name, array in alone.items()})
         by = {link["carries"]: link["by"] for rank in json.loads(report.read_text())["ranks"] for link in rank["links"]}
         self.assertEqual(by, {"activation": "NCCL", "gradient": "NCCL", "target": "MPI", "prediction": "MPI", "release": "MPI"})
-
-
-if __name__ == "__main__":
-    unittest.main()
