@@ -4,24 +4,22 @@
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 
 #include "tests/complaint.h"
+#include "tests/io/test_folder.h"
 
 namespace millrace::stages {
 namespace {
 
-std::string write(const std::string& bytes) {
-  const std::string path = testing::TempDir() + "millrace_" +
-                           testing::UnitTest::GetInstance()->current_test_info()->name() +
-                           ".safetensors";
-  std::ofstream(path, std::ios::binary) << bytes;
-  return path;
-}
+class Safetensors : public io::FolderTest {
+ protected:
+  std::string write(const std::string& bytes) const {
+    io::put_bytes(folder / "file", bytes);
+    return folder / "file";
+  }
+};
 
 std::string with_header(const std::string& header, std::size_t data) {
   const std::uint64_t size = header.size();
@@ -30,7 +28,7 @@ std::string with_header(const std::string& header, std::size_t data) {
   return bytes + header + std::string(data, '\0');
 }
 
-TEST(Safetensors, RoundTripKeepsNamesShapesAndBits) {
+TEST_F(Safetensors, RoundTripKeepsNamesShapesAndBits) {
   const StateDict state = {
       {"0.weight", at::randn({4, 3, 5, 5})}, {"0.bias", at::randn({4})}, {"empty", at::zeros({0})}};
   const StateDict read = read_safetensors(write(to_safetensors(state)));
@@ -50,10 +48,10 @@ std::string complaint_about(const std::string& path) {
   return complaint<WeightsError>([&] { read_safetensors(path); });
 }
 
-TEST(Safetensors, NamesWhatLibTorchCanNotHold) {
+TEST_F(Safetensors, NamesWhatLibTorchCanNotHold) {
   std::string ones = "1";
   for (int i = 1; i < 65; ++i) ones += ",1";
-  const auto of = [](const std::string& name, const std::string& shape) {
+  const auto of = [&](const std::string& name, const std::string& shape) {
     return write(with_header(
         "{\"" + name + R"(":{"dtype":"F32","shape":[)" + shape + R"(],"data_offsets":[0,4]}})", 4));
   };
@@ -62,11 +60,9 @@ TEST(Safetensors, NamesWhatLibTorchCanNotHold) {
   EXPECT_EQ(complaint_about(of("a\\u0000b", "1")), "a tensor's name holds a NUL character");
 }
 
-TEST(Safetensors, RefusesWhatIsNone) {
-  const std::string pipe = testing::TempDir() + "millrace_pipe_" + std::to_string(getpid());
-  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(complaint_about(pipe), "is not a regular file") << "and not waited for";
-  std::filesystem::remove(pipe);
+TEST_F(Safetensors, RefusesWhatIsNone) {
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(complaint_about(folder / "pipe"), "is not a regular file") << "and not waited for";
   EXPECT_THROW(read_safetensors("/nonexistent"), WeightsError);
   const std::string good = to_safetensors({{"a", at::ones({64})}});
   const char* crafted[] = {
