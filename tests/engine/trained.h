@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <ostream>
 
 #include "capture/program/stage_programs.h"
 #include "engine/trainer/oracle.h"
@@ -70,10 +69,6 @@ inline std::string name_of(const ScheduleCase& of) {
   if (of.deep_supervision) name += "_deep_supervision";
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
-}
-
-inline void PrintTo(const ScheduleCase& of, std::ostream* out) {
-  *out << name_of(of);
 }
 
 /// Schedules to test roll-backs on, which takes hundreds of samples on the host device: all in a

@@ -18,10 +18,6 @@ struct FedCase {
   Target target;
 };
 
-void PrintTo(const FedCase& of, std::ostream* out) {
-  *out << of.schedule << " in " << of.stages << " stages";
-}
-
 /// small() on frames as bytes.
 TrainerOptions fed_by_bytes(const FedCase& with) {
   TrainerOptions options = small(with.schedule, with.stages, {});
