@@ -64,6 +64,10 @@ class Package(PackageTest):
         program.output_of(sys.executable, "-m", "mypy", "--config-file", program.ROOT / "pyproject.toml", "-p", "millrace",
                           cwd=program.ROOT / "tools/bindings/python", env={"MYPY_CACHE_DIR": str(self.folder)})
 
+    @unittest.skipUnless(importlib.util.find_spec("pyright") and importlib.util.find_spec("av"), "needs pyright and av")
+    def test_pyright_finds_its_types_complete(self):
+        program.output_of(sys.executable, "-m", "pyright", "--pythonpath", sys.executable, cwd=program.ROOT)
+
     def test_every_schedule_gives_pytorchs_own_bits(self):
         frames = pictures(22)
         samples = [(x[None], x[None]) for x in frames]

@@ -9,23 +9,25 @@
     net.load_state_dict(trainer.state_dict())
 """
 
+import importlib
 import os
 import sys
 
 from millrace._program import wrong_torch
 
-if wrong := wrong_torch():
+if _wrong := wrong_torch():
     if sys.argv[0] == "-m":  # python -m millrace: a command, whose error is a line
-        sys.exit(f"millrace: error: {wrong}")
-    raise ImportError(wrong)
+        sys.exit(f"millrace: error: {_wrong}")
+    raise ImportError(_wrong)
 os.environ.setdefault("MILLRACE_PYTHON", sys.executable)  # which a wheel decodes files with
 
-import torch  # noqa: E402, F401  loads LibTorch for the extension module
+importlib.import_module("torch")  # loads LibTorch for the extension module
 
 from millrace._error import Error  # noqa: E402
 from millrace._export import Exported, export  # noqa: E402
+from millrace._stream import Result  # noqa: E402
 from millrace.schedule import Plan, Schedule, Simulation, plan, schedules  # noqa: E402
-from millrace.trainer import Result, Trainer, watch  # noqa: E402
+from millrace.trainer import Trainer, watch  # noqa: E402
 
 __all__ = ["Error", "Exported", "Plan", "Result", "Schedule", "Simulation", "Trainer", "export", "plan",
            "schedules", "watch"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 from millrace import _millrace
 from millrace._error import Error, nearest
 
+Table = Mapping[str, Any]
 _KEYS = _millrace.config_keys()
 _TABLES = sorted({key.split(".")[0] for key in _KEYS if "." in key})
 
@@ -21,14 +22,14 @@ def toml(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, (int, str, os.PathLike)):
-        text = json.dumps(os.fspath(value) if isinstance(value, os.PathLike) else value, ensure_ascii=False)
+        text = json.dumps(value, default=os.fspath, ensure_ascii=False)
         if any("\ud800" <= letter <= "\udfff" for letter in text):
             raise Error(f"{value!a}: a config holds UTF-8")
         return text
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name} = {toml(item)}" for name, item in value.items()) + "}"
+        return "{" + ", ".join(f"{name} = {toml(item)}" for name, item in cast(Table, value).items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(toml(item) for item in value) + "]"
+        return "[" + ", ".join(map(toml, cast(Iterable[Any], value))) + "]"
     raise Error(f"{type(value).__name__} cannot be a value of a config")
 
 
@@ -38,14 +39,14 @@ def _keys_of(name: str) -> list[str]:
     return next(([key] for key in (f"pipeline.{name}", f"model.{name}") if key in keys), keys)
 
 
-def settings(tables: Mapping[str, Any]) -> list[tuple[str, str]]:
+def settings(tables: Table) -> list[tuple[str, str]]:
     """(key, TOML) of each entry: a table as a dict, a table by its `kind`, or a single key."""
-    found = []
+    found: list[tuple[str, str]] = []
     for name, value in tables.items():
         if "." in name:
             found.append((name, toml(value)))
         elif name in _TABLES and isinstance(value, Mapping):
-            found += [(f"{name}.{key}", toml(item)) for key, item in value.items()]
+            found += [(f"{name}.{key}", toml(item)) for key, item in cast(Table, value).items()]
         elif name in _TABLES and f"{name}.kind" in _KEYS and isinstance(value, str):
             found.append((f"{name}.kind", toml(value)))
         elif name in _TABLES:

@@ -8,8 +8,8 @@ import dataclasses
 import inspect
 import operator
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Generator, Iterator
+from typing import Any, cast
 
 import torch
 from torch import fx, nn
@@ -22,7 +22,7 @@ _TRACING = threading.RLock()
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
+def alone() -> Generator[None]:
     """One thread at a time: tracing replaces nn.Module's call for the whole process."""
     with _TRACING:
         yield
@@ -44,8 +44,8 @@ class _Tracer(fx.Tracer):
         super().__init__()
         self.opened = opened
 
-    def is_leaf_module(self, m: nn.Module, qualified: str) -> bool:
-        return not isinstance(m, nn.Sequential) and qualified not in self.opened
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return not isinstance(m, nn.Sequential) and module_qualified_name not in self.opened
 
 
 def _trace(module: nn.Module, opened: set[str]) -> fx.Graph:
@@ -66,6 +66,7 @@ def _trace(module: nn.Module, opened: set[str]) -> fx.Graph:
 
 def _fold_batch(graph: fx.Graph) -> None:
     """Replaces the batch size by 1, so that reading it creates no dependencies."""
+    one: Any = 1  # FX takes constants too, though its type is Node
     for node in list(graph.nodes):
         shape = node.args[0] if node.op == "call_function" and node.target is operator.getitem else None
         of_shape = isinstance(shape, fx.Node) and (
@@ -75,7 +76,7 @@ def _fold_batch(graph: fx.Graph) -> None:
             node.op == "call_method" and node.target == "size" and node.args[1:] == (0,))
         if first:
             for user in list(node.users):
-                user.replace_input_with(node, 1)
+                user.replace_input_with(node, one)
             graph.erase_node(node)
     for node in reversed(list(graph.nodes)):
         if not node.users and node.op in ("call_function", "call_method") and node.target in (getattr, "size"):
@@ -91,7 +92,8 @@ class _Watch(fx.Interpreter):
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         # A forward may modify a list argument; the graph's own are immutable.
-        return super().call_module(target, tuple(list(one) if isinstance(one, list) else one for one in args), kwargs)
+        own: Any = tuple(list(cast(list[object], one)) if isinstance(one, list) else one for one in args)
+        return super().call_module(target, own, kwargs)
 
     def run_node(self, n: fx.Node) -> Any:
         made = super().run_node(n)
@@ -135,7 +137,7 @@ def _chain(calls: list[fx.Node], sample: fx.Node, fit: set[fx.Node]) -> list[lis
 
 
 def _part(root: nn.Module, nodes: list[fx.Node], sources: list[fx.Node], result: fx.Node) -> fx.GraphModule:
-    graph, copied = fx.Graph(), {}
+    graph, copied = fx.Graph(), dict[fx.Node, fx.Node]()
     for i, source in enumerate(sources):
         copied[source] = graph.placeholder(f"x{i}")
 
@@ -157,9 +159,9 @@ def _label(nodes: list[fx.Node]) -> str:
 
 def ends_in_sigmoid(graph: fx.GraphModule) -> bool:
     """Whether the output comes from a sigmoid: a picture, not a change."""
-    last = next(node for node in graph.graph.nodes if node.op == "output").args[0]
+    last, = next(node for node in graph.graph.nodes if node.op == "output").all_input_nodes
     if last.op == "call_module":
-        return isinstance(graph.get_submodule(last.target), nn.Sigmoid)
+        return isinstance(graph.get_submodule(str(last.target)), nn.Sigmoid)
     return last.target in (torch.sigmoid, nn.functional.sigmoid, "sigmoid")
 
 
@@ -236,7 +238,7 @@ def cut(module: nn.Module, example: torch.Tensor | None) -> list[Part]:
     modules with most of the weights. `example` ([1,C,H,W]) shows which values may be passed on; None: all."""
     found = _longest(module, example)
     number: dict[fx.Node, int] = {found.sample: SAMPLE}
-    parts = []
+    parts: list[Part] = []
     for i, chain in enumerate(found.chain):
         taken = {one for node in chain for one in _inputs(node) if one not in chain}
         sources = sorted(taken, key=lambda node: number[node] != i - 1)  # SAMPLE is -1

@@ -10,8 +10,8 @@ import json
 import os
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Generator, Sequence
+from typing import Any, cast
 
 import torch
 from torch import fx, nn
@@ -39,7 +39,7 @@ class _NoValues(TorchDispatchMode):
 
 
 @contextlib.contextmanager
-def own_modes() -> Iterator[None]:
+def own_modes() -> Generator[None]:
     """Without the caller's autocast, inference mode and default device."""
     if torch.get_default_dtype() != torch.float32:
         raise Error(f"PyTorch's default type is {str(torch.get_default_dtype()).removeprefix('torch.')}; "
@@ -50,7 +50,7 @@ def own_modes() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _differentiable() -> Iterator[None]:
+def _differentiable() -> Generator[None]:
     """Disables the fast path of attention, which has no gradients, and TorchScript's optimizer, whose plans stay."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
@@ -63,7 +63,7 @@ def _differentiable() -> Iterator[None]:
 
 def _own_gradient(output: object) -> str | None:
     """The name of an autograd.Function that `output` depends on. Tracing sees its forward alone."""
-    seen, left = set(), [getattr(output, "grad_fn", None)]
+    seen, left = set[Any](), [getattr(output, "grad_fn", None)]
     while left:
         node = left.pop()
         if node is None or node in seen:
@@ -87,7 +87,7 @@ class _Function(nn.Module):
 
     def forward(self, *given: torch.Tensor) -> Any:
         graph, names, inputs = self.held
-        places = []
+        places: list[tuple[dict[str, Any], str, Any]] = []
         for name, value in zip(names, given[inputs:]):
             owner, _, key = name.rpartition(".")
             module = graph.get_submodule(owner)
@@ -147,10 +147,10 @@ class Exported:
 
     def save(self, file: str | os.PathLike[str]) -> None:
         """Writes the file that `[model] preset = "file"` reads. TorchScript is code: load only what you would run."""
-        archive, about, count = nn.Module(), [], 0
+        archive, about, count = nn.Module(), list[dict[str, Any]](), 0
         for i, part in enumerate(self.parts):
             archive.add_module(f"part_{i}", part.traced)
-            values = []
+            values: list[dict[str, Any]] = []
             for value in part.values:
                 archive.register_buffer(f"w{count}", value.tensor)
                 values.append({"name": value.name, "fixed": value.fixed, "value": count})
@@ -206,7 +206,7 @@ def prepared(module: nn.Module) -> nn.Module:
 
 def _remarks(module: nn.Module) -> list[str]:
     kinds = {type(child) for child in module.modules()}
-    found = []
+    found: list[str] = []
     if any(issubclass(kind, nn.modules.batchnorm._BatchNorm) for kind in kinds):
         found.append("batch norms keep their running statistics, since a sample is one frame; their weights learn")
     if any(issubclass(kind, nn.modules.dropout._DropoutNd) for kind in kinds):
@@ -223,7 +223,7 @@ def example_for(module: nn.Module) -> torch.Tensor:
 
 def _values(part: Part, owners: dict[int, Part]) -> list[Value]:
     named = [*part.graph.named_parameters(), *part.graph.named_buffers()]
-    values = []
+    values: list[Value] = []
     for name, tensor in named:
         if tensor.dtype != torch.float32:
             continue  # a buffer: stays in the graph, as a constant
@@ -298,7 +298,7 @@ def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> torc
         warnings.simplefilter("ignore")  # fixed shapes are intended, and TorchScript is deprecated
         function = _Function(part, [value.name for value in values])
         try:
-            traced: torch.jit.ScriptModule = torch.jit.trace(function, given, check_trace=False)
+            traced = cast(torch.jit.ScriptModule, torch.jit.trace(function, given, check_trace=False))
         except RuntimeError as error:  # its message holds the whole output
             raise Error(f"can't be cut: the output of {part.name} can't be traced to its input; does it use .data or "
                         "numpy? Use .detach()") from error
@@ -378,7 +378,7 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
         raise Error(f"{name} takes no sample {list(example.shape)}: {str(error).splitlines()[0]}{hint}") from error
     with _differentiable():
         parts = cut(module, example)
-        made, functions = {-1: example}, list[Function]()
+        made, functions = dict[int, Any]({-1: example}), list[Function]()
         owners: dict[int, Part] = {}
         for i, part in enumerate(parts):
             inputs = [made[source] for source in part.sources]

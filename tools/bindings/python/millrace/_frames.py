@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy
 import torch
 
 from millrace._error import Error, nearest
 
+Named = Mapping[object, Any]
 _SCALES = {torch.bool: 1, torch.uint8: 255, torch.uint16: 65535}  # of pictures
-_PILLOWS = {mode: mode for mode in ("1", "L", "I", "F", "I;16", "I;16L", "I;16B")}
-_PILLOWS |= {"LA": "L", "La": "L"}  # others: RGB
+_PILLOWS = {mode: mode for mode in ("1", "L", "I", "F", "I;16", "I;16L", "I;16B")} | {"LA": "L", "La": "L"}  # others: RGB
 
 
 def _tensor(value: Any, what: str) -> torch.Tensor:
@@ -59,13 +59,13 @@ def _picture(value: Any, what: str) -> torch.Tensor:
     return (tensor.to(torch.float32) / _SCALES[tensor.dtype]).contiguous()
 
 
-def _features(x: Mapping[Any, Any], what: str, names: list[Any]) -> torch.Tensor:
+def _features(x: Named, what: str, names: list[Any]) -> torch.Tensor:
     """[C,1,1]: features in the order of `names`; if these are empty, the first dict sets them."""
     order = names or sorted(x, key=str)
     if other := [name for name in x if name not in order]:
         alike = nearest(str(other[0]), map(str, order))
         raise Error(f"{what}: has an unknown feature \"{other[0]}\"; the nearest is \"{alike}\"")
-    values = []
+    values: list[float] = []
     for name in order:
         if name not in x:
             raise Error(f"{what}: lacks the feature \"{name}\", which those before had")
@@ -77,10 +77,15 @@ def _features(x: Mapping[Any, Any], what: str, names: list[Any]) -> torch.Tensor
     return torch.tensor(values, dtype=torch.float32)[:, None, None]
 
 
+def is_pair(item: Any) -> bool:
+    """Whether it is a frame and its target."""
+    return isinstance(item, (tuple, list))
+
+
 def frame(value: Any, number: int, names: list[Any]) -> torch.Tensor:
     """[C,H,W], or [C,1,1] for features by name, as _features() orders them."""
     what = f"frame {number}"
-    tensor = _features(value, what, names) if isinstance(value, Mapping) else _picture(value, what)
+    tensor = _features(cast(Named, value), what, names) if isinstance(value, Mapping) else _picture(value, what)
     if not tensor.numel():
         raise Error(f"{what}: has the shape {list(tensor.shape)}: it is empty")
     low, high = (one.item() for one in torch.aminmax(tensor))
@@ -106,7 +111,7 @@ def target(value: Any, number: int, shape: tuple[int, int, int], names: list[Any
     if isinstance(value, str):
         value = _number_of(value, what, classes or ())
     elif isinstance(value, Mapping):
-        value = _features(value, what, names)
+        value = _features(cast(Named, value), what, names)
     if value is None:
         return None
     tensor = _tensor(numpy.asarray(value) if isinstance(value, (bool, int, float)) else value, what)

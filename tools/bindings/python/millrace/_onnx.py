@@ -4,6 +4,7 @@ import contextlib
 import io
 import sys
 import warnings
+from typing import cast
 
 import onnx
 import torch
@@ -32,7 +33,8 @@ def main(net: str, out: str, *shape: str) -> int:
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
             warnings.simplefilter("ignore")  # the exporter's, about itself
-            torch.onnx.export(widened(torch.jit.load(net)), (torch.zeros(1, *map(int, shape)),),
+            network = cast("torch.jit.ScriptModule", torch.jit.load(net))
+            torch.onnx.export(widened(network), (torch.zeros(1, *map(int, shape)),),
                               made,  # type: ignore[arg-type]
                               dynamo=False, opset_version=18, input_names=["frame"], output_names=["prediction"])
     except Exception as error:  # the exporter raises many kinds

@@ -27,6 +27,7 @@ def wrong_torch() -> str:
         wanted = [re.split(r"[=;, ]+", line)[1] for line in importlib.metadata.requires("millrace") or [] if line.startswith("torch==")]
     except importlib.metadata.PackageNotFoundError:  # not installed: a build tree's
         wanted = []
+    found: str | None
     try:
         found = importlib.metadata.version("torch").split("+")[0]
     except importlib.metadata.PackageNotFoundError:
@@ -38,7 +39,8 @@ def wrong_torch() -> str:
 
 
 def main() -> None:
-    package = Path((importlib.util.find_spec("millrace").submodule_search_locations or [""])[0])
+    spec = importlib.util.find_spec("millrace")
+    package = Path((spec and spec.submodule_search_locations or [""])[0])
     program = package / "millrace"
     if wrong := wrong_torch():
         sys.exit(f"millrace: error: {wrong}")

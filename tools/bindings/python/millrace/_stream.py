@@ -12,7 +12,7 @@ import math
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import torch
@@ -67,7 +67,7 @@ _inside: set[int] = set()  # threads
 
 
 @contextlib.contextmanager
-def inside() -> Iterator[None]:
+def inside() -> Generator[None]:
     """While a thread uses PyTorch: once the interpreter exits, it stays here, as the end of the interpreter would catch
     it inside PyTorch and abort the process."""
     thread = threading.get_ident()
@@ -112,7 +112,7 @@ class Stream:
     def give_all(self, items: Iterator[tuple[Any, int]]) -> None:
         """Gives all frames, or pairs, each with its segment, until the run is stopped."""
         for item, segment in items:
-            if isinstance(item, (tuple, list)) != self.pairs or (self.pairs and len(item) != 2):
+            if _frames.is_pair(item) != self.pairs or (self.pairs and len(item) != 2):
                 due = "an (input, target) pair" if self.pairs else "a frame without a target"
                 raise Error(f"frame {self._count}: {due} is due")
             with inside():

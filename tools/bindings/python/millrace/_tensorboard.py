@@ -5,7 +5,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch.utils.tensorboard import SummaryWriter
 
@@ -37,7 +37,7 @@ def main(log: str, folder: str) -> int:
         with SummaryWriter(temporary) as writer:
             for line in found:
                 lists = {f"{name}/{i}": item for name, items in line.items() if isinstance(items, list)
-                         for i, item in enumerate(items)}
+                         for i, item in enumerate(cast(list[object], items))}
                 for name, value in {**line, **lists}.items():
                     if name not in ("frame", "time") and isinstance(value, (int, float)):
                         writer.add_scalar(name, value, line["frame"], line["time"])

@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import os
 import sys
+from typing import Any, cast
 
 import torch
 
@@ -27,8 +28,8 @@ def _made_by(where: str) -> tuple[torch.nn.Module, torch.Tensor | None]:
     spec.loader.exec_module(file)
     if not callable(getattr(file, name, None)):
         raise Error(f"{path}: has no function {name}")
-    made = getattr(file, name)()
-    module, example = made if isinstance(made, tuple) else (made, None)
+    made: Any = getattr(file, name)()
+    module, example = cast(tuple[Any, Any], made) if isinstance(made, tuple) else (made, None)
     if not isinstance(module, torch.nn.Module):
         raise Error(f"{where}: gives a {type(module).__name__}, not a torch.nn.Module")
     return module, example

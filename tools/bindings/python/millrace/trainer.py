@@ -12,7 +12,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -215,7 +215,7 @@ class Trainer:
         if frames is not None and targets is not None:
             frames = zip(frames, targets, strict=True)
         elif frames is not None and self._task != "next-frame":
-            frames = (one if isinstance(one, (tuple, list)) else (one, one) for one in frames)
+            frames = (one if _frames.is_pair(one) else (one, one) for one in frames)
         for _ in progress(self.run(frames)):
             pass
         return self
@@ -230,7 +230,7 @@ class Trainer:
             first = item, _ = next(items)
         except StopIteration:
             return
-        pairs = isinstance(item, (tuple, list))
+        pairs = _frames.is_pair(item)
         with inside():
             stream = self._start("run", item[0] if pairs else item, pairs, ahead)
         raised: list[BaseException] = []
@@ -362,7 +362,8 @@ class Trainer:
 
     def predict_proba_one(self, x: Any) -> dict[Any, float]:
         """The probability of each class, by softmax, like River's models."""
-        return {self._called(i): share for i, share in enumerate(self._one(x, None).flatten().softmax(0).tolist())}
+        shares = cast(list[float], self._one(x, None).flatten().softmax(0).tolist())
+        return {self._called(i): share for i, share in enumerate(shares)}
 
     def _called(self, number: int) -> Any:
         return self._classes[number] if self._named and self._classes else number
@@ -382,7 +383,7 @@ class Trainer:
         by_place: dict[tuple[int, tuple[int, ...]], torch.Tensor | None] = {}
         for name, value in whole.items():
             by_place.setdefault((value.data_ptr(), tuple(value.shape)), state.get(name))
-        found = {}
+        found = dict[str, torch.Tensor]()
         for name, value in whole.items():
             learned = state.get(name)
             if learned is None and value.numel():  # a second name of the same tensor
