@@ -34,13 +34,13 @@ def wrong_torch() -> str:
         found = None if importlib.util.find_spec("torch") is None else "".join(wanted)
     if found is None or (wanted and found != wanted[0]):
         there = f"this one is {found}" if found else "there is none"
-        return f"millrace needs torch {' '.join(wanted)}, {there}: {sys.executable} -m pip install torch{'=='.join(['', *wanted])}"
+        return f"millrace needs torch{' '.join(['', *wanted])}, {there}: {sys.executable} -m pip install torch{'=='.join(['', *wanted])}"
     return ""
 
 
 def main() -> None:
     spec = importlib.util.find_spec("millrace")
-    package = Path((spec and spec.submodule_search_locations or [""])[0])
+    package = Path((spec and spec.submodule_search_locations or ["millrace"])[0])
     program = package / "millrace"
     if wrong := wrong_torch():
         sys.exit(f"millrace: error: {wrong}")
