@@ -9,11 +9,11 @@ constexpr std::int64_t kGroups = 32;    // Wu and He's default
 constexpr std::int64_t kExpansion = 4;  // bottleneck output over width
 
 /// A convolution or a norm, with one weight and one bias.
-struct Part {
+struct NamedLayer {
   std::string name;
   std::shared_ptr<const Layer> layer;
 };
-using Parts = std::vector<Part>;
+using Parts = std::vector<NamedLayer>;
 
 void add_pair(Parts& parts, const std::string& conv, const std::string& norm, std::int64_t in,
               std::int64_t out, std::int64_t kernel, std::int64_t stride) {

@@ -1,14 +1,18 @@
 # Unity builds, since most of a compilation is headers. CMake's own unity files have absolute paths, which miss in a
 # compiler cache after a move and show up in __FILE__.
 
-# Merges the sources of TARGET into files of up to 8 `#include`s, relative to the root. Skips targets with UNITY_BUILD
-# OFF, and files with SKIP_UNITY_BUILD_INCLUSION or their own compile options.
+# Merges the sources of TARGET into files of up to 16 `#include`s, of tests up to 8, as they change one at a time; relative
+# to the root. Skips targets with UNITY_BUILD OFF, and files with SKIP_UNITY_BUILD_INCLUSION or their own compile options.
 function(millrace_unity target)
   get_target_property(sources ${target} SOURCES)
   get_target_property(folder ${target} SOURCE_DIR)
   get_target_property(unity ${target} UNITY_BUILD)
   if(NOT sources OR unity STREQUAL "OFF")
     return()
+  endif()
+  set(most 16)
+  if(folder MATCHES "^${CMAKE_SOURCE_DIR}/tests")
+    set(most 8)
   endif()
   set(kept "")
   set(batch "")
@@ -34,7 +38,7 @@ function(millrace_unity target)
       string(APPEND batch "#include \"${relative}\"\n")
       math(EXPR count "${count} + 1")
     endif()
-    if(count EQUAL 8 OR (count GREATER 0 AND source STREQUAL "END"))
+    if(count EQUAL ${most} OR (count GREATER 0 AND source STREQUAL "END"))
       set(file ${CMAKE_BINARY_DIR}/unity/${target}/${number}.cpp)
       file(CONFIGURE OUTPUT ${file} CONTENT "${batch}" @ONLY)
       list(APPEND kept ${file})
