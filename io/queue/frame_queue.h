@@ -69,6 +69,8 @@ class FrameQueue {
   /// when drained or stopped. Throws std::logic_error while one is held.
   Frame* pop(std::chrono::microseconds timeout);
   void release(Frame* frame);
+  /// Counts a frame that it popped, and left out for a newer one, as dropped.
+  void skip() { ++skipped_; }
   bool drained() const { return closed_ && waiting() == 0; }
   /// Called by a consumer that wants no more: waiting and later frames count as dropped.
   void stop();
@@ -76,7 +78,7 @@ class FrameQueue {
   // Any thread. Only the numbers of counts() are of one moment and add up.
   FrameCounts counts() const;
   std::int64_t received() const { return accepted_ + rejected_; }
-  std::int64_t dropped() const { return dropped_; }
+  std::int64_t dropped() const { return dropped_ + skipped_; }
   std::int64_t rejected() const { return rejected_; }
 
  private:
@@ -95,6 +97,7 @@ class FrameQueue {
   // Any thread. `accepted_` is raised before a frame can be popped or dropped, so an observer that
   // reads it last never sees more frames leave than arrive.
   std::atomic<std::int64_t> accepted_{0}, popped_{0}, dropped_{0}, rejected_{0};
+  std::atomic<std::int64_t> skipped_{0};  ///< of `popped_`
   std::atomic<bool> closed_{false};
   std::atomic<int> stopped_{0};  ///< std::atomic<bool> has no fetch_or
 };

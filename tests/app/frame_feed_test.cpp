@@ -207,6 +207,33 @@ TEST_P(LateTargets, NoneComesOverAGapADropOrTheEnd) {
   EXPECT_EQ(feed_->pending(), 0);
 }
 
+TEST_P(LateTargets, AfterADropTheNewestFrameWithATargetIsNext) {
+  start(1, 2);
+  for (const int n : {0, 1}) push(n);
+  EXPECT_EQ(take(0), 0);
+  EXPECT_EQ(take(1), 1);
+  const auto miss = [&](int n) {  // as if the queue had dropped it
+    push(n);
+    queue_.release(queue_.pop(kNow));
+  };
+  miss(2);
+  for (const int n : {3, 4, 5}) push(n);
+  Floats before = floats_of(3);
+  std::ranges::copy(floats_of(4), std::back_inserter(before));
+  EXPECT_EQ(take(2), 4) << "3 would only delay";
+  EXPECT_EQ(floats(sample(2).shown_context()), before);
+  EXPECT_EQ(feed_->target(sample(1), kNow), Status::end);
+  EXPECT_EQ(feed_->target(sample(2), kNow), Status::ready);
+  EXPECT_EQ(target(2), floats_of(5));
+  EXPECT_EQ(queue_.dropped(), 1) << "3";
+  push(6);
+  EXPECT_EQ(take(0), 5) << "no frame was dropped since";
+  miss(7);
+  push(8);
+  EXPECT_EQ(take(1), 8) << "6 can have no target";
+  EXPECT_EQ(queue_.dropped(), 2);
+}
+
 TEST_P(LateTargets, ASampleHoldsTheFramesBeforeItsOwn) {
   start(1, 3);
   for (int n = 0; n < 4; ++n) push(n);

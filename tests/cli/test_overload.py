@@ -36,6 +36,11 @@ class Overload(program.CliTest):
         self.assertTrue(report["overload"]["late"])
         self.assertEqual(report["overload"]["predicted_only"], 0)
 
+    def test_next_frames_are_learned_from_a_stream_however_fast(self):
+        report, _ = self.learn({"source": {"uri": "synth:shapes", "pace": "live", "fps": 5000.0}}, "--frames", 20)
+        self.assert_balanced(report)
+        self.assertGreaterEqual(report["frames"]["trained"], 20)
+
     def test_skip_predicts_every_frame_and_trains_on_some(self):
         for schedule, samples in (("partime", 1), ("pipedream", 1), ("1f1b", 4)):
             with self.subTest(schedule):

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -109,10 +110,14 @@ struct Intake {
 
  private:
   static int queue_capacity(const Config& config, io::Drop drop, bool given) {
-    if (given) return 1;                    // a slow pipeline builds up no backlog
-    if (drop == io::Drop::never) return 8;  // evens out bursts of the decoder
+    // Given frames: a slow pipeline builds up no backlog. Others: evens out bursts of the decoder.
+    if (drop == io::Drop::never) return given ? 1 : 8;
     // Frames queue while the pipeline trains on one; most are then only predicted, which is fast.
-    return config.monitor.policy == "skip" ? 4 : 1;
+    const int least = !given && config.monitor.policy == "skip" ? 4 : 1;
+    if (task_type(config.task.kind).target != TargetFrom::later_frame) return least;
+    // When frames are dropped, those of a sample and its target must still follow one another. They
+    // have the source's size, so few may wait.
+    return std::clamp(config.task.horizon + config.task.context, least, 8);
   }
   static io::SourceInfo info_of(const GivenStream& given) {
     return {.kind = "given",

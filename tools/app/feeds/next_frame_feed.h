@@ -24,9 +24,10 @@ struct Ahead {
 ///
 /// Late targets: a frame becomes a sample at once, so the network predicts the future. Its target
 /// is written when it arrives; if it never does, the sample has none. Stages that wait for targets
-/// take frames from the queue themselves, so the pipeline can be full meanwhile. Otherwise, for
-/// streams read faster than they were filmed, a frame becomes a sample once its target has arrived,
-/// and frames without one are left out.
+/// take frames from the queue themselves, so the pipeline can be full meanwhile. Once the queue has
+/// dropped frames, the next sample is the newest frame whose target is there, and older ones are
+/// skipped. Otherwise, for streams read faster than they were filmed, a frame becomes a sample once
+/// its target has arrived, and frames without one are left out.
 ///
 /// mutex_ is held to take one frame, by stage 0's worker or by a worker waiting for a target, which
 /// then wakes the other waiting workers.
@@ -48,8 +49,10 @@ class NextFrameFeed final : public FrameFeed {
     }
     const std::lock_guard lock(mutex_);
     if (late_) {
-      if (waiting() > 0 || look(patience)) return Status::ready;
-      return ended_ ? Status::end : Status::wait;
+      if (waiting() == 0 && !look(patience)) return ended_ ? Status::end : Status::wait;
+      if (!behind_ && waiting() <= horizon_) look(std::chrono::microseconds(0));
+      if (behind_) catch_up();
+      return Status::ready;
     }
     bool never = false;
     if (waiting() > 0 && pair(never)) return Status::ready;
@@ -139,6 +142,7 @@ class NextFrameFeed final : public FrameFeed {
       wake();
       return false;
     }
+    behind_ = arrived_ > 0 && frame->id > at(arrived_ - 1).id + 1;
     io::Frame& kept = at(arrived_++);
     kept = resizer_.fit(*frame);
     kept.id = frame->id;
@@ -148,6 +152,17 @@ class NextFrameFeed final : public FrameFeed {
     for (Awaited& awaited : awaited_) tell(awaited, kept);
     wake();
     return true;
+  }
+  /// Skips to the newest frame whose target is there.
+  void catch_up() {
+    const auto skip = [&] {
+      ++passed_;
+      queue_.skip();
+    };
+    while (look(std::chrono::microseconds(0)))
+      if (waiting() > horizon_ + 1) skip();
+    behind_ = false;
+    for (bool never = false; waiting() > 1 && !pair(never) && never; never = false) skip();
   }
   void tell(Awaited& awaited, const io::Frame& frame) {
     if (awaited.target.load(std::memory_order_relaxed) != Target::open) return;
@@ -190,6 +205,7 @@ class NextFrameFeed final : public FrameFeed {
   std::vector<io::Frame> window_;  ///< ring: frames of the latest samples and of those to come
   std::int64_t arrived_ = 0, passed_ = 0;
   bool ended_ = false;
+  bool behind_ = false;           ///< frames were dropped before the last one that arrived
   std::vector<Awaited> awaited_;  ///< [slot]
   std::mutex told_mutex_;         ///< guards told_ only
   std::condition_variable told_;  ///< a sample's target may have arrived
