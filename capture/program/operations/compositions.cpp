@@ -1,5 +1,6 @@
 // Operators as others for which there are kernels.
 #include <ATen/ATen.h>
+#include <ATen/core/Reduction.h>
 
 #include <limits>
 
@@ -90,6 +91,27 @@ void stack(const Call& call) {
   std::vector<at::Tensor> parts = call.arguments[0].toTensorVector();
   for (at::Tensor& part : parts) part = part.unsqueeze(side < 0 ? side + result(call).dim() : side);
   put(at::cat(parts, side), call);
+}
+
+// huber_loss(x, target, reduction, delta)
+void huber(const Call& call) {
+  const at::Tensor size = (tensor(call, 0) - tensor(call, 1)).abs();
+  const at::Tensor near = at::hardtanh(size, 0, call.arguments[3].toScalar());
+  const at::Tensor losses = near * (size - near * 0.5);
+  const std::int64_t reduction = call.arguments[2].toInt();
+  put(reduction == at::Reduction::Mean  ? losses.mean()
+      : reduction == at::Reduction::Sum ? losses.sum()
+                                        : losses,
+      call);
+}
+// huber_loss_backward(gradient, x, target, reduction, delta)
+void huber_gradient(const Call& call) {
+  const at::Tensor difference = tensor(call, 1) - tensor(call, 2);
+  const double delta = call.arguments[4].toScalar().toDouble();
+  const bool mean = call.arguments[3].toInt() == at::Reduction::Mean;
+  put(at::hardtanh(difference, -delta, delta) * tensor(call, 0) *
+          (mean ? 1.0 / double(difference.numel()) : 1.0),
+      call);
 }
 
 // roll(x, shifts[], dims[])
@@ -215,6 +237,8 @@ const Rules compositions_rules = {
     {"aten::glu", composed(gate)},
     {"aten::glu_backward", composed(gate_gradient)},
     {"aten::linalg_vector_norm", {length}},
+    {"aten::huber_loss", composed(huber)},
+    {"aten::huber_loss_backward", composed(huber_gradient)},
     {"aten::stack", composed(stack)},
     {"aten::roll", composed(roll)},
     {"aten::repeat", composed(repeat)},

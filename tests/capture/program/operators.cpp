@@ -276,7 +276,9 @@ Operators squared_errors(Random& random) {
   const std::int64_t side = random.up_to(130);
   const Sides sizes = {1, 3, side, side};
   return {[](const Tensors& t) {
-            return Tensors{at::mse_loss(t[0], t[1]), at::mse_loss_backward(t[2], t[0], t[1], 1)};
+            return Tensors{at::mse_loss(t[0], t[1]), at::mse_loss_backward(t[2], t[0], t[1], 1),
+                           at::huber_loss(t[0], t[1], 1, 0.3), at::huber_loss(t[0], t[1], 2, 2),
+                           at::huber_loss_backward(t[2], t[0], t[1], 1, 0.3)};
           },
           {random.numbers(sizes), random.numbers(sizes), at::ones({})}};
 }
