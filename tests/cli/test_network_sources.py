@@ -1,5 +1,6 @@
 """Sources behind servers on loopback: a file on a web server, a camera that speaks RTSP and breaks off."""
 
+import os
 import subprocess
 import time
 import unittest
@@ -122,6 +123,7 @@ class RtspCamera(NetworkTest):
         self.addCleanup(camera.stop)
         return camera
 
+    @unittest.skipIf("ASAN_OPTIONS" in os.environ, "an hour under a sanitizer")
     def test_a_camera_that_names_no_rate_gets_a_verdict_and_the_policy_acts(self):
         # 2 stages of this network take far longer than 1/25 s.
         report, outcome = self.learn_frames(
