@@ -20,6 +20,7 @@
 #include "capture/program/operations/map.cuh"
 #include "capture/program/operations/norm.cuh"
 #include "capture/program/operations/pool.cuh"
+#include "capture/program/operations/resample.cuh"
 #include "capture/program/operations/softmax.cuh"
 #include "capture/program/operations/squared_error.cuh"
 #include "capture/program/operations/update.cuh"
@@ -112,8 +113,11 @@ template <int... kFunctions>
 std::vector<void (*)(MapArguments)> maps(std::integer_sequence<int, kFunctions...>) {
   return {map<Function(kFunctions), 1>..., map<Function(kFunctions), 4>...};
 }
-const auto all_maps =
-    maps(std::make_integer_sequence<int, int(Function::elu_result_gradient) + 1>());
+constexpr int kFunctions = 0
+#define FUNCTION(...) +1
+#include "capture/program/kernels/functions-inl.h"
+    ;
+const auto all_maps = maps(std::make_integer_sequence<int, kFunctions>());
 
 // ---- What they reach.
 
@@ -181,6 +185,16 @@ void reach(PoolArguments& p, Reached& at) {
   at.write(p.to, p.dy ? in : out);
   at.read(p.dy, out);
 }
+void reach(ResampleArguments& r, Reached& at) {
+  at.read(r.x, (long long)(r.input.floats()));
+  at.write(r.to, (long long)(r.output.floats()));
+  for (const auto& [side, outputs] :
+       {std::pair(&r.rows, r.output.height), std::pair(&r.columns, r.output.width)}) {
+    at.read(side->counts, outputs);
+    at.read(side->inputs, 1ll * outputs * side->most);
+    at.read(side->weights, 1ll * outputs * side->most);
+  }
+}
 void reach(CopyArguments& c, Reached& at) {
   const auto* from = static_cast<const char*>(c.from);
   auto* to = static_cast<char*>(c.to);
@@ -246,9 +260,10 @@ bool play() {
   (hostDevicePlay(name(typeid(Arguments).name()), work_of<Arguments>), ...);
   return true;
 }
-const bool played = play<ConvolutionArguments, WeightGradientArguments, PartsArguments,
-                         MapArguments, NormArguments, RowArguments, SumArguments, PoolArguments,
-                         CopyArguments, BytesArguments, UpdateArguments, SquaredErrorArguments>();
+const bool played =
+    play<ConvolutionArguments, WeightGradientArguments, PartsArguments, MapArguments, NormArguments,
+         RowArguments, SumArguments, PoolArguments, ResampleArguments, CopyArguments,
+         BytesArguments, UpdateArguments, SquaredErrorArguments>();
 
 }  // namespace
 }  // namespace millrace::gpu
