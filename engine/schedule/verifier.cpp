@@ -166,6 +166,7 @@ class Proof {
         order_(schedule.workers.size()),
         buffers_(order_, schedule.slots(), finds_sets),
         replicas_(schedule.replica_ids()) {
+    for (const Program& program : schedule.workers) ends_.push_back(program.end(samples_));
     for (int stage = 0; stage < schedule.stages; ++stage) {
       for (int replica = 0; replica < schedule.replicas_of(stage); ++replica)
         replicas_[schedule.replica_id(stage, replica)].next_forward = replica;
@@ -187,7 +188,7 @@ class Proof {
     } catch (const Wrong& wrong) {
       return fault(wrong.what());
     }
-    for (worker_ = 0; schedule_.workers[worker_].over(at_[worker_], samples_);) ++worker_;
+    for (worker_ = 0; ended(worker_);) ++worker_;
     action_ = schedule_.workers[worker_].at(at_[worker_]);
     return fault("deadlock: what it waits for never comes");
   }
@@ -238,7 +239,7 @@ class Proof {
     return true;
   }
 
-  bool ended(int worker) const { return schedule_.workers[worker].over(at_[worker], samples_); }
+  bool ended(int worker) const { return at_[worker] >= ends_[worker]; }
   /// Orders this action after the taker's read that freed the link's room.
   void sent(const Signal& signal) {
     Link& link = links_[{signal.kind, signal.from, signal.to}];
@@ -427,7 +428,8 @@ class Proof {
   const Schedule& schedule_;
   const std::size_t capacity_;
   std::int64_t samples_;
-  std::vector<std::int64_t> at_;  ///< [worker]: index of its current action
+  std::vector<std::int64_t> at_;    ///< [worker]: index of its current action
+  std::vector<std::int64_t> ends_;  ///< [worker]: one past its last action
   std::map<std::tuple<Signal::Kind, int, int>, Link> links_;
   std::int64_t clock_ = 0;
   int worker_ = 0;
