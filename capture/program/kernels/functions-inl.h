@@ -9,8 +9,8 @@
 // Numbers with the usual operators,
 // - where(condition, yes, no), constant(double), size_of, times_plus (a * b + c), minus_times
 //   (c - a * b), both rounded once;
-// - sigmoid_of, tanh_of, erf_of, root_of, exp_below and expm1_below (of numbers up to 0), log1p_of (of
-// numbers from 0 to 1), all with NaN for NaN.
+// - sigmoid_of, tanh_of, erf_of, root_of, exp_below and expm1_below (of numbers up to 0), log1p_of
+//   (of numbers from 0 to 1), all with NaN for NaN.
 
 #ifdef FORMULA
 FORMULA Number least_of(Number x, Number most) {  // NaN stays NaN

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/Reduction.h>
 
+#include <cmath>
 #include <limits>
 
 #include "capture/program/lowering.h"
@@ -36,20 +37,14 @@ bool power(Lowering& lower, const Call& call) {
          is(2, [&] { return x * x; }) || is(3, [&] { return x * x * x; });
 }
 
-// clamp(x, least?, most?)
+// clamp(x, least?, most?), clamp_min(x, least)
 void clamp(const Call& call) {
   constexpr double endless = std::numeric_limits<double>::infinity();
   const auto bound = [&](std::size_t i, double none) {
-    const c10::IValue& given = call.arguments[i];
-    return given.isNone() ? none : given.toScalar().toDouble();
+    const bool given = i < call.arguments.size() && !call.arguments[i].isNone();
+    return given ? call.arguments[i].toScalar().toDouble() : none;
   };
   put(at::hardtanh(tensor(call, 0), bound(1, -endless), bound(2, endless)), call);
-}
-// clamp_min(x, least)
-void clamp_below(const Call& call) {
-  put(at::hardtanh(tensor(call, 0), call.arguments[1].toScalar(),
-                   std::numeric_limits<double>::infinity()),
-      call);
 }
 
 // _prelu_kernel_backward(gradient, x, weight) -> (gradient of x, of each use of the weight)
@@ -157,18 +152,25 @@ bool pad(Lowering& lower, const Call& call) {
   });
 }
 
-// select_backward(gradient, sizes[], dim, index)
-void select_gradient(const Call& call) {
+/// The gradient in a part of zeros.
+template <class PartOf>
+void put_in_part(const Call& call, const PartOf& part_of) {
   at::Tensor made = result(call);
   made.zero_();
-  made.select(call.arguments[2].toInt(), call.arguments[3].toInt()).copy_(tensor(call, 0));
+  part_of(made).copy_(tensor(call, 0));
+}
+// select_backward(gradient, sizes[], dim, index)
+void select_gradient(const Call& call) {
+  put_in_part(call, [&](const at::Tensor& made) {
+    return made.select(call.arguments[2].toInt(), call.arguments[3].toInt());
+  });
 }
 // slice_backward(gradient, sizes[], dim, begin, end, step)
 void slice_gradient(const Call& call) {
   const auto number = [&](std::size_t i) { return call.arguments[i].toInt(); };
-  at::Tensor made = result(call);
-  made.zero_();
-  made.slice(number(2), number(3), number(4), number(5)).copy_(tensor(call, 0));
+  put_in_part(call, [&](const at::Tensor& made) {
+    return made.slice(number(2), number(3), number(4), number(5));
+  });
 }
 
 /// Copies [C r r, H, W] to [C, H r, W r] or back.
@@ -232,7 +234,7 @@ const Rules compositions_rules = {
     {"aten::bmm", {composed(products).lower, false}},
     {"aten::pow", {power}},
     {"aten::clamp", composed(clamp)},
-    {"aten::clamp_min", composed(clamp_below)},
+    {"aten::clamp_min", composed(clamp)},
     {"aten::_prelu_kernel_backward", composed(prelu_gradient)},
     {"aten::glu", composed(gate)},
     {"aten::glu_backward", composed(gate_gradient)},

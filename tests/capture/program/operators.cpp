@@ -56,6 +56,8 @@ const std::vector<Of> kOfOne =
     with({[](const Tensor& x, const Tensor&) { return at::gelu(x, "none"); },
           [](const Tensor& x, const Tensor&) { return at::gelu(x, "tanh"); },
           [](const Tensor& x, const Tensor&) { return x.abs().sqrt(); },
+          [](const Tensor& x, const Tensor&) { return x.clamp(-0.4, 0.7); },
+          [](const Tensor& x, const Tensor&) { return x.clamp_min(-0.2); },
           [](const Tensor& x, const Tensor&) { return x * 0.3; },
           [](const Tensor& x, const Tensor&) { return x - 2.5; }},
          listed(false, 1));

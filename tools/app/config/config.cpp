@@ -157,7 +157,8 @@ void apply_file(Config& config, const std::string& text) {
 void apply_setting(Config& config, const std::string& setting) {
   const std::size_t equals = setting.find('=');
   if (equals == std::string::npos)
-    throw ConfigError("--set " + setting + ": must name a key and its value, as in optimizer.lr=0.1");
+    throw ConfigError("--set " + setting +
+                      ": must name a key and its value, as in optimizer.lr=0.1");
   config.set(setting.substr(0, equals), setting.substr(equals + 1));
 }
 

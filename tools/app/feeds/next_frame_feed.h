@@ -50,8 +50,8 @@ class NextFrameFeed final : public FrameFeed {
     const std::lock_guard lock(mutex_);
     if (late_) {
       if (waiting() == 0 && !look(patience)) return ended_ ? Status::end : Status::wait;
-      if (!behind_ && waiting() <= horizon_) look(std::chrono::microseconds(0));
-      if (behind_) catch_up();
+      if (!behind() && waiting() <= horizon_) look(std::chrono::microseconds(0));
+      if (behind()) catch_up();
       return Status::ready;
     }
     bool never = false;
@@ -142,7 +142,6 @@ class NextFrameFeed final : public FrameFeed {
       wake();
       return false;
     }
-    behind_ = arrived_ > 0 && frame->id > at(arrived_ - 1).id + 1;
     io::Frame& kept = at(arrived_++);
     kept = resizer_.fit(*frame);
     kept.id = frame->id;
@@ -153,6 +152,8 @@ class NextFrameFeed final : public FrameFeed {
     wake();
     return true;
   }
+  /// Whether frames were dropped before the last one that arrived.
+  bool behind() { return arrived_ > 1 && at(arrived_ - 1).id > at(arrived_ - 2).id + 1; }
   /// Skips to the newest frame whose target is there.
   void catch_up() {
     const auto skip = [&] {
@@ -161,7 +162,6 @@ class NextFrameFeed final : public FrameFeed {
     };
     while (look(std::chrono::microseconds(0)))
       if (waiting() > horizon_ + 1) skip();
-    behind_ = false;
     for (bool never = false; waiting() > 1 && !pair(never) && never; never = false) skip();
   }
   void tell(Awaited& awaited, const io::Frame& frame) {
@@ -205,7 +205,6 @@ class NextFrameFeed final : public FrameFeed {
   std::vector<io::Frame> window_;  ///< ring: frames of the latest samples and of those to come
   std::int64_t arrived_ = 0, passed_ = 0;
   bool ended_ = false;
-  bool behind_ = false;           ///< frames were dropped before the last one that arrived
   std::vector<Awaited> awaited_;  ///< [slot]
   std::mutex told_mutex_;         ///< guards told_ only
   std::condition_variable told_;  ///< a sample's target may have arrived

@@ -24,7 +24,8 @@ struct Stamp {
 class Mailbox {
  public:
   /// Swaps `frame` into the mailbox. `wait`: blocks until there is room; otherwise replaces the
-  /// frame in the mailbox. That one, or a refused one, counts as lost. `gap`: frames are missing before this one.
+  /// frame in the mailbox. That one, or a refused one, counts as lost. `gap`: frames are missing
+  /// before this one.
   GstFlowReturn put(io::Frame& frame, const Stamp& stamp, bool gap, bool wait) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !full_ || !wait || flushing_ || ended_; });
