@@ -80,6 +80,7 @@ class FrameQueue {
   std::int64_t received() const { return accepted_ + rejected_; }
   std::int64_t dropped() const { return dropped_ + skipped_; }
   std::int64_t rejected() const { return rejected_; }
+  bool drops() const { return drop_ == Drop::newest; }
 
  private:
   std::int64_t waiting() const;

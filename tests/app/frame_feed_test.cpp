@@ -136,20 +136,25 @@ class LateTargets : public FrameFeedTest {
   using Status = engine::Feed::Status;
   static constexpr std::chrono::microseconds kNow{0};
 
-  void start(int horizon, int context = 1) {
+  void start(int horizon, int context = 1, bool late = true) {
     engine::TrainerOptions options = options_for(TargetFrom::later_frame, GetParam(), context);
     options.schedule = "pipedream";
     options.stages = 3;  // slots for several samples
     options.cut = {1, 2};
-    options.late_targets = true;
+    options.late_targets = late;
     trainer_ = std::make_unique<engine::Trainer>(options);
     ASSERT_GE(trainer_->schedule().slots(), 3);
-    feed_ = feed_of(TargetFrom::later_frame, *trainer_, queue_, resizer_, horizon, true);
+    feed_ = feed_of(TargetFrom::later_frame, *trainer_, queue_, resizer_, horizon, late);
   }
   void push(int n, std::int64_t segment = 0) {
     queue_.writable() = picture(n);
     queue_.writable().segment = segment;
     queue_.push();
+  }
+  /// As if the queue had dropped it.
+  void miss(int n) {
+    push(n);
+    queue_.release(queue_.pop(kNow));
   }
   std::int64_t take(int slot) {
     EXPECT_EQ(feed_->poll(kNow), Status::ready);
@@ -167,7 +172,7 @@ class LateTargets : public FrameFeedTest {
     EXPECT_EQ(floats(sample(0).shown_input()), floats_of(frames.back()));
   }
 
-  io::FrameQueue queue_{8, io::Drop::never};
+  io::FrameQueue queue_{8, io::Drop::newest};
   io::Resizer resizer_{kSide, kSide};
   std::unique_ptr<engine::Trainer> trainer_;
   std::unique_ptr<FrameFeed> feed_;
@@ -212,10 +217,6 @@ TEST_P(LateTargets, AfterADropTheNewestFrameWithATargetIsNext) {
   for (const int n : {0, 1}) push(n);
   EXPECT_EQ(take(0), 0);
   EXPECT_EQ(take(1), 1);
-  const auto miss = [&](int n) {  // as if the queue had dropped it
-    push(n);
-    queue_.release(queue_.pop(kNow));
-  };
   miss(2);
   for (const int n : {3, 4, 5}) push(n);
   Floats before = floats_of(3);
@@ -230,8 +231,25 @@ TEST_P(LateTargets, AfterADropTheNewestFrameWithATargetIsNext) {
   EXPECT_EQ(take(0), 5) << "no frame was dropped since";
   miss(7);
   push(8);
-  EXPECT_EQ(take(1), 8) << "6 can have no target";
-  EXPECT_EQ(queue_.dropped(), 2);
+  EXPECT_EQ(feed_->poll(kNow), Status::wait) << "8's target would be dropped while stages work";
+  EXPECT_EQ(queue_.dropped(), 2) << "6 can have no target";
+  for (int n = 9; n < 9 + int(trainer_->schedule().slots()); ++n) {
+    push(n);
+    EXPECT_EQ(take(1), n - 1);
+  }
+  EXPECT_EQ(take(2), 8 + trainer_->schedule().slots()) << "the pipeline has caught up";
+}
+TEST_P(LateTargets, AfterADropTheNewestFrameIsNextWithoutLateTargetsToo) {
+  start(1, 2, false);
+  for (const int n : {0, 1}) push(n);
+  EXPECT_EQ(feed_->poll(kNow), Status::wait);
+  EXPECT_EQ(take(0), 0);
+  miss(2);
+  for (const int n : {3, 4, 5}) push(n);
+  EXPECT_EQ(feed_->poll(kNow), Status::wait) << "2 is missing";
+  EXPECT_EQ(take(1), 4) << "what comes before 3 is missing";
+  EXPECT_EQ(target(1), floats_of(5));
+  EXPECT_EQ(queue_.dropped(), 2) << "1 and 3";
 }
 
 TEST_P(LateTargets, ASampleHoldsTheFramesBeforeItsOwn) {

@@ -24,10 +24,12 @@ struct Ahead {
 ///
 /// Late targets: a frame becomes a sample at once, so the network predicts the future. Its target
 /// is written when it arrives; if it never does, the sample has none. Stages that wait for targets
-/// take frames from the queue themselves, so the pipeline can be full meanwhile. Once the queue has
-/// dropped frames, the next sample is the newest frame whose target is there, and older ones are
-/// skipped. Otherwise, for streams read faster than they were filmed, a frame becomes a sample once
-/// its target has arrived, and frames without one are left out.
+/// take frames from the queue themselves, so the pipeline can be full meanwhile. Otherwise, for
+/// streams read faster than they were filmed, a frame becomes a sample once its target has arrived,
+/// and frames without one are left out.
+///
+/// Once the queue has dropped frames, the next sample is the newest frame whose target is there,
+/// and older ones are skipped: a target that is still to come would be dropped while stages work.
 ///
 /// mutex_ is held to take one frame, by stage 0's worker or by a worker waiting for a target, which
 /// then wakes the other waiting workers.
@@ -48,19 +50,20 @@ class NextFrameFeed final : public FrameFeed {
       return Status::wait;
     }
     const std::lock_guard lock(mutex_);
-    if (late_) {
-      if (waiting() == 0 && !look(patience)) return ended_ ? Status::end : Status::wait;
-      if (!behind() && waiting() <= horizon_) look(std::chrono::microseconds(0));
-      if (behind()) catch_up();
+    if (waiting() == 0 && !look(patience)) return ended_ ? Status::end : Status::wait;
+    if (late_ && !behind() && waiting() <= horizon_) look(std::chrono::microseconds(0));
+    if (behind()) {
+      catch_up();
+    } else if (late_) {
       return Status::ready;
     }
     bool never = false;
-    if (waiting() > 0 && pair(never)) return Status::ready;
+    if (pair(never)) return Status::ready;
     if (never) {
       unpaired_.fetch_add(1, std::memory_order_relaxed);
       ++passed_;
-    } else if (!look(patience) && ended_ && waiting() == 0) {
-      return Status::end;
+    } else {
+      look(patience);
     }
     return Status::wait;
   }
@@ -142,6 +145,8 @@ class NextFrameFeed final : public FrameFeed {
       wake();
       return false;
     }
+    if (queue_.drops() && arrived_ > 0 && frame->id > at(arrived_ - 1).id + 1)
+      behind_until_ = arrived_ + std::int64_t(awaited_.size());
     io::Frame& kept = at(arrived_++);
     kept = resizer_.fit(*frame);
     kept.id = frame->id;
@@ -152,8 +157,8 @@ class NextFrameFeed final : public FrameFeed {
     wake();
     return true;
   }
-  /// Whether frames were dropped before the last one that arrived.
-  bool behind() { return arrived_ > 1 && at(arrived_ - 1).id > at(arrived_ - 2).id + 1; }
+  /// Whether frames were dropped before the latest frames, as many as there are samples in flight.
+  bool behind() const { return arrived_ <= behind_until_; }
   /// Skips to the newest frame whose target is there.
   void catch_up() {
     const auto skip = [&] {
@@ -203,13 +208,13 @@ class NextFrameFeed final : public FrameFeed {
   const bool late_;
   std::mutex mutex_;
   std::vector<io::Frame> window_;  ///< ring: frames of the latest samples and of those to come
-  std::int64_t arrived_ = 0, passed_ = 0;
+  std::int64_t arrived_ = 0, passed_ = 0, behind_until_ = -1;
   bool ended_ = false;
   std::vector<Awaited> awaited_;  ///< [slot]
   std::mutex told_mutex_;         ///< guards told_ only
   std::condition_variable told_;  ///< a sample's target may have arrived
   std::atomic<std::int64_t> missed_{0};
-  std::atomic<std::int64_t> unpaired_{0};  ///< without late targets: frames that had no target
+  std::atomic<std::int64_t> unpaired_{0};  ///< frames left out, as they had no target
 };
 
 }  // namespace millrace::app
