@@ -100,7 +100,8 @@ class WebCamera(http.server.SimpleHTTPRequestHandler):
         self.end_headers()
 
     def send_parts(self, kind="image/jpeg", boundary="x", declared=None, first=True, length=True, line="\r\n", more="", before=b"",
-                   sizes=((64, 48),), format="JPEG", count=None):
+                   sizes=((64, 48),), format="JPEG", count=None, after=None):
+        """`after`: bytes that follow `count` pictures, and then nothing."""
         self.begin(200, Content_Type=f"multipart/x-mixed-replace;boundary={declared or boundary}")
         with contextlib.suppress(OSError):
             self.wfile.write(before)
@@ -111,6 +112,9 @@ class WebCamera(http.server.SimpleHTTPRequestHandler):
                 head += [f"Content-Length: {len(picture.getvalue())}"] * length
                 self.wfile.write((line.join(head) + 2 * line).encode() + picture.getvalue() + line.encode())
                 time.sleep(0.02)
+            if after is not None:
+                self.wfile.write(after)
+                time.sleep(30)
 
 
 def web_camera(test, folder, **live):

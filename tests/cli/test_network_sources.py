@@ -1,6 +1,7 @@
 """Sources behind servers on loopback: a file on a web server, a camera that speaks RTSP and breaks off."""
 
 import os
+import signal
 import subprocess
 import time
 import unittest
@@ -48,6 +49,12 @@ PARTS = {
     "greeting": {"before": b"hello\r\n"}, "within-a-picture": {"before": bytes(range(200)) * 50 + b"\r\n"}, "breaks-off": {"count": 4},
     "another-size": {"sizes": ((64, 48), (96, 64))},
 }
+PICTURE_OF = b"--x\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n"
+HUGE = b"\xff\xd8\xff\xe0\0\x04ab\xff\xc0\0\x0b\x08\x3e\x80\x3e\x80\x01\x01\x11\0"
+# What comes after four pictures, and the reason that is told.
+BREAKS = {"frozen": (b"", "no picture for 2.5 s"),
+          "huge": (PICTURE_OF % len(HUGE) + HUGE, "a picture of 16000x16000 has more pixels"),
+          "endless": (PICTURE_OF % 2_000_000_000 + b"\xff\xd8" + bytes(2 << 20), "a picture has more bytes")}
 MOVING = ["-f", "lavfi", "-i", "testsrc2=size=64x48:rate=25:duration=0.8", "-pix_fmt", "yuv420p"]
 # 20 frames each: FFmpeg's options.
 FILES = {
@@ -68,7 +75,7 @@ ELSEWHERE = {
 class WebCameras(NetworkTest):
     def setUp(self):
         super().setUp()
-        self.server = web_camera(self, self.folder, **PARTS)
+        self.server = web_camera(self, self.folder, **PARTS, **{name: {"count": 4, "after": after} for name, (after, _) in BREAKS.items()})
 
     def encode(self, name, *options):
         subprocess.run(["ffmpeg", "-v", "error", *MOVING, *options, str(self.folder / name)], check=True)
@@ -77,6 +84,15 @@ class WebCameras(NetworkTest):
         for name in PARTS:
             with self.subTest(name):
                 self.learn_frames(8, f"{self.server.url}/{name}", source={"width": 0, "height": 0})
+
+    def test_a_camera_that_freezes_or_would_fill_the_memory_is_opened_again(self):
+        self.assertIn("live       yes\n", self.succeed("inspect", f"{self.server.url}/plain").out)
+        for name, (_, why) in BREAKS.items():
+            with self.subTest(name):
+                config = self.write(program.small(f"{self.server.url}/{name}", source={"max_pixels": 64 * 48}))
+                report, outcome = self.reported("run", config, "--frames", 8)
+                self.assertEqual(report["frames"]["trained"], 8)
+                self.assertRegex(outcome.err, f"\nsource: away: .*{why}.*\n(.*\n)*source: back")
 
     def test_files_of_web_servers(self):
         for name, options in FILES.items():
@@ -160,22 +176,32 @@ class RtspCamera(NetworkTest):
         file = self.folder / NEWEST
         self.wait_until(lambda: file.exists() and file.stat().st_mtime > after, "no frame is trained", process)
 
-    def test_killed_it_is_waited_for_and_back_with_another_size_learned_from(self):
-        config = self.write(program.small(f"{self.uri}/ball", checkpoint={"dir": self.folder, "every": 5}))
-        for back in (True, False):
-            with self.subTest(back=back):
+    def test_killed_or_frozen_it_is_waited_for_and_back_with_another_size_learned_from(self):
+        for way, path, killed, back in (("tcp", "ball", True, True), ("udp", "keys", True, True), ("udp", "keys", False, True),
+                                        ("tcp", "ball", False, False), ("tcp", "ball", True, False)):
+            with self.subTest(way, killed=killed, back=back):
+                camera = self.open_camera(way)
+                config = self.write(program.small(f"{camera.uri}/{path}", checkpoint={"dir": self.folder, "every": 5}))
                 process = self.ends(program.start("run", config, "--report", self.folder / "report.json"))
                 self.wait_for_checkpoint(process, after=time.time())
-                self.camera.stop()
-                self.assertNotIn("@", self.read_until(process, "source: away"))
+                camera.stop() if killed else camera.process.send_signal(signal.SIGSTOP)
+                told = self.read_until(process, "source: away")
+                self.assertNotIn("@", told)
+                self.assertIn("" if killed else "no picture for 2.5 s", told)
                 if back:
                     gone = time.time()
-                    self.camera = self.open_camera("large", port=self.camera.port)
+                    self.open_camera(way, "large", port=camera.port) if killed else camera.process.send_signal(signal.SIGCONT)
                     self.read_until(process, "source: back")
                     self.wait_for_checkpoint(process, after=gone)
                 self.stop(process)
-                report = self.report()
-                source = report["source"]
-                self.assertEqual((source["breaks"], source["reconnects"], source["connected"]), (1, int(back), back))
-                self.assertEqual(source["lost_upstream"] > 0, back)
-                self.assertGreater(report["frames"]["trained"], 0)
+                source = self.report()["source"]
+                self.assertEqual((source["reconnects"] > 0, source["lost_upstream"] > 0, source["connected"]), (back,) * 3)
+
+    def test_without_reconnecting_a_break_ends_the_run(self):
+        config = self.write(program.small(f"{self.uri}/ball", source={"reconnect": False}, checkpoint={"dir": self.folder, "every": 5}))
+        process = self.ends(program.start("run", config, "--report", self.folder / "report.json"))
+        self.wait_for_checkpoint(process)
+        self.camera.stop()
+        process.communicate(timeout=120)
+        self.assertIn(process.returncode, (program.DONE, program.FAILED))
+        self.assertGreater(self.report()["frames"]["trained"], 0)
