@@ -1,4 +1,3 @@
-#include <cmath>
 #include <numeric>
 
 #include "io/source/source.h"
@@ -66,44 +65,6 @@ TEST(Synth, SeedsDifferAndRewindRepeats) {
   EXPECT_EQ(next(*source).pixels, first.pixels);
   EXPECT_EQ(next(*source).pixels, second.pixels);
   EXPECT_NE(next(*open("synth:shapes", 2)).pixels, first.pixels);
-}
-
-// Where the picture differs from the background: the centre of a lone shape.
-std::pair<double, double> centre_of_change(const Frame& picture, const Frame& background) {
-  double x = 0.0, y = 0.0, count = 0.0;
-  for (int row = 0; row < picture.height; ++row) {
-    for (int column = 0; column < picture.width; ++column) {
-      const std::size_t at = (std::size_t(row) * picture.width + column) * picture.channels;
-      const std::uint8_t* const pixel = &picture.pixels[at];
-      if (std::equal(pixel, pixel + picture.channels, &background.pixels[at])) continue;
-      x += column;
-      y += row;
-      ++count;
-    }
-  }
-  EXPECT_GT(count, 0.0);
-  return {x / count, y / count};
-}
-
-TEST(Synth, AShapeMovesAtTheAskedSpeedAndBounces) {
-  constexpr double speed = 4.0;
-  const Frame background = next(*open("synth:shapes?shapes=0", 3, 256, 192));
-  const auto source = open("synth:shapes?shapes=1&speed=4", 3, 256, 192);
-  auto before = centre_of_change(next(*source), background);
-  std::set<int> signs_x, signs_y;
-  int at_speed = 0;
-  for (int n = 1; n < 200; ++n) {
-    const auto now = centre_of_change(next(*source), background);
-    const double dx = now.first - before.first, dy = now.second - before.second;
-    EXPECT_LT(std::hypot(dx, dy), speed + 0.5);
-    at_speed += std::abs(std::hypot(dx, dy) - speed) < 0.5;
-    signs_x.insert(dx > 0 ? 1 : -1);
-    signs_y.insert(dy > 0 ? 1 : -1);
-    before = now;
-  }
-  EXPECT_GT(at_speed, 180) << "slower only where it bounces";
-  EXPECT_EQ(signs_x.size(), 2u);
-  EXPECT_EQ(signs_y.size(), 2u);
 }
 
 TEST(Synth, SurvivesAnySize) {
