@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 #include <opencv2/imgcodecs.hpp>
 
+#include "io/queue/targets.h"
 #include "io/source/picture_headers.h"
 #include "io/source/source.h"
 #include "io/source/source_images.h"
+#include "tests/complaint.h"
 #include "tests/io/reading.h"
 #include "tests/io/test_folder.h"
 
@@ -12,6 +14,7 @@ namespace {
 
 using Images = FolderTest;
 using GStreamer = FolderTest;
+using Masks = FolderTest;
 using PictureSize = FolderTest;
 
 // A PNG whose red value in the corner is `mark`.
@@ -311,6 +314,22 @@ TEST_F(Images, APictureThatWouldFillTheMemoryIsNotDecoded) {
   expect_refused("images:" + folder.path(), "14000x14000");
   put_picture(folder / "1.png", 7);
   EXPECT_EQ(marks("images:" + folder.path()), (std::vector<int>{-1, 7}));
+}
+
+TEST_F(Masks, OfOneBitAreClassesZeroAndOne) {
+  cv::Mat mask = cv::Mat::zeros(2, 3, CV_8UC1);
+  mask.at<std::uint8_t>(1, 2) = 255;
+  ASSERT_TRUE(cv::imwrite(folder / "0.png", mask, {cv::IMWRITE_PNG_BILEVEL, 1}));
+  put_bytes(folder / "1.pbm", "P1 3 2 1 1 1 1 1 0");  // 1 is black
+  const Teller teller = mask_teller(folder.path(), 2, {.width = 3, .height = 2}, 3, 2);
+  for (int n = 0; n < 2; ++n) {
+    Frame frame;
+    frame.reshape(3, 2, 3);
+    teller.tell(frame, n, {});
+    EXPECT_EQ(frame.target, std::vector<float>({1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1})) << n;
+  }
+  put_bytes(folder / "0.png", "no picture");
+  EXPECT_NE(complaint<MaskError>([&] { require_masks(folder.path()); }), "");
 }
 
 }  // namespace
