@@ -24,19 +24,6 @@ at::Tensor run(const ModelSpec& spec, ImageShape shape) {
   return stage.forward({x}, x).outputs[0];
 }
 
-TEST(PartimeCnn, HasTheContractsModulesAndNames) {
-  const auto network = build_network({}, {3, 16, 16});
-  EXPECT_EQ(network->size(), 20);
-  for (const auto& [module, what] :
-       {std::pair(0, "conv 3->16 k5"), {1, "relu"}, {18, "conv 16->3 k5"}, {19, "sigmoid"}})
-    EXPECT_EQ(network->module(module).describe(), what);
-  const auto parameters = network->parameters(2, 5);
-  ASSERT_EQ(parameters.size(), 4u);
-  EXPECT_EQ(parameters[0].name, "2.weight");
-  EXPECT_EQ(parameters[3].name, "4.bias");
-  EXPECT_EQ(parameters[0].shape, (std::vector<std::int64_t>{16, 16, 5, 5}));
-}
-
 TEST(Presets, KeepTheSizeOfTheirInput) {
   EXPECT_EQ(run({.layers = 3}, {3, 17, 23}).sizes(), at::IntArrayRef({1, 3, 17, 23}));
   EXPECT_EQ(run({.preset = "resnet18"}, {3, 64, 96}).sizes(), at::IntArrayRef({1, 3, 64, 96}));
