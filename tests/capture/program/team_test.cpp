@@ -9,21 +9,6 @@
 namespace millrace::kernels {
 namespace {
 
-TEST(Team, EverySharesPartsMakeTheWholeOnce) {
-  for (const int count : {1, 2, 3, 7}) {
-    for (const std::size_t total : {0u, 1u, 15u, 16u, 17u, 100u}) {
-      std::size_t next = 0;
-      for (int index = 0; index < count; ++index) {
-        const auto [begin, end] = Share{index, count}.of(total, 16);
-        EXPECT_EQ(begin, next);
-        EXPECT_TRUE(begin % 16 == 0 || begin == total);
-        next = end;
-      }
-      EXPECT_EQ(next, total);
-    }
-  }
-}
-
 TEST(Team, EveryThreadSeesWhatTheOthersDidBeforeTheyMet) {
   for (const int threads : {1, 2, 4}) {
     Team team(threads);
