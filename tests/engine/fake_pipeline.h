@@ -16,7 +16,6 @@
 #include "engine/pipeline/rank_options.h"
 #include "engine/schedule/verifier.h"
 #include "tests/engine/counted_feed.h"
-#include "tests/engine/stall_watch.h"
 
 namespace millrace::engine {
 
@@ -215,7 +214,6 @@ struct FakePipeline {
         .ranks = ranks};
     for (const auto& step : steps) pipeline.steps.push_back(step.get());
     if (ranks && ranks->exchange->rank() != 0) observer = nullptr;
-    const StallWatch watch(schedule, options);
     return run_pipeline(pipeline, from, observer, options);
   }
 

@@ -6,7 +6,6 @@
 #include "capture/program/stage_programs.h"
 #include "engine/trainer/oracle.h"
 #include "tests/engine/sample_feed.h"
-#include "tests/engine/stall_watch.h"
 #include "tests/repetitions.h"
 
 namespace millrace::engine {
@@ -113,7 +112,6 @@ struct PastRun {
       : trainer(options) {
     SampleFeed feed(options.sample, samples);
     feed.spoiled = spoiled;
-    const StallWatch watch(trainer.schedule(), how);
     outcome = trainer.run(feed, &log, how);
   }
   Trained trained() const { return {trainer.state(), log.losses}; }

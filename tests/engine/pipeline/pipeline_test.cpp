@@ -254,10 +254,8 @@ TEST(LateTargets, APredictionIsLaunchedBeforeItsTargetComes) {
   Monitor monitor(schedule.replica_counts(), 0.0);
   ShownFirst feed(20);
   DoneWhenLaunched step;
-  PipelineOptions options;
-  const StallWatch watch(schedule, options);
   run_pipeline({.schedule = schedule, .steps = {&step}, .monitor = monitor, .late_targets = true},
-               feed, &feed, options);
+               feed, &feed);
   EXPECT_EQ(feed.told, 20);
 }
 
