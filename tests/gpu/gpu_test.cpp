@@ -11,7 +11,6 @@
 #include "capture/stage_step.h"
 #include "engine/pipeline/perform.h"
 #include "engine/schedule/launch_groups.h"
-#include "tests/engine/frame_stream.h"
 #include "tests/engine/trained.h"
 
 namespace millrace::engine {
@@ -96,6 +95,36 @@ TEST(GpuStep, AllocatesNothingOnceRecorded) {
   EXPECT_EQ(feed.before, feed.after);
 }
 
+/// Random frames, as bytes [H,W,C] where the trainer takes bytes; a target other than the input is
+/// the next frame.
+class FrameStream final : public CountedFeed {
+ public:
+  FrameStream(std::int64_t end, bool target_is_input)
+      : CountedFeed(end), target_is_input_(target_is_input) {}
+
+ private:
+  void fill(std::int64_t n, Sample& sample) override {
+    give(n, sample.input_bytes(), sample.input());
+    if (!target_is_input_) give(n + 1, sample.target_bytes(), sample.target());
+  }
+  static void give(std::int64_t n, std::span<std::uint8_t> bytes, std::span<float> floats) {
+    const auto generator = at::detail::createCPUGenerator(std::uint64_t(2000 + n));
+    const at::Tensor frame = at::randint(256, kLarger.sizes(), generator, at::kByte)[0];
+    const at::Tensor pixels = frame.permute({1, 2, 0}).contiguous(), planes = frame / 255.0f;
+    std::copy_n(pixels.const_data_ptr<std::uint8_t>(), bytes.size(), bytes.begin());
+    std::copy_n(planes.const_data_ptr<float>(), floats.size(), floats.begin());
+  }
+  const bool target_is_input_;
+};
+
+Trained by_frames(const TrainerOptions& options) {
+  Trainer trainer(options);
+  FrameStream feed(8, options.target_is_input);
+  LossLog log;
+  trainer.run(feed, &log);
+  return {trainer.state(), log.losses};
+}
+
 TEST(GpuStep, BytesAndFloatsAreAlikeToTheBit) {
   NEEDS_A_GPU();
   for (const Capture capture : {Capture::graph, Capture::eager}) {
@@ -106,9 +135,9 @@ TEST(GpuStep, BytesAndFloatsAreAlikeToTheBit) {
         TrainerOptions options = on_gpu("partime", 3, capture, cpu);
         options.correction.kind = correction;
         options.target_is_input = target_is_input;
-        const Trained by_floats = by_frames(options, 8);
+        const Trained by_floats = by_frames(options);
         options.input_as_bytes = options.target_as_bytes = true;
-        expect_equal(by_frames(options, 8), by_floats);
+        expect_equal(by_frames(options), by_floats);
       }
     }
   }

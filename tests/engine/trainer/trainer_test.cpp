@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "engine/trainer/trainer_sample.h"
 #include "tests/complaint.h"
 #include "tests/engine/tiny.h"
 
@@ -103,6 +104,25 @@ TEST(Recut, RefusesACutThatCannotBe) {
   EXPECT_FALSE(may_cut_at(trainer.options(), trainer.schedule(), {2, 3}));
   EXPECT_THROW(trainer.recut({6}), std::invalid_argument);
   EXPECT_EQ(trainer.cut(), std::vector<int>{2});
+}
+
+TEST(TrainerSample, MakesFloatsOfBytesOnceAFrame) {
+  capture::SampleBuffers buffers(2, {1, 1, 2, 2}, {}, false, {.input = true});
+  TrainerSample first(buffers, 0, 1), second(buffers, 1, 1);
+  std::ranges::fill(second.input_bytes(), 255);
+  EXPECT_EQ(second.shown_input()[3], 1.0f);
+  buffers.input[1].fill_(51);
+  EXPECT_EQ(second.shown_input()[3], 1.0f);
+  EXPECT_EQ(first.shown_input()[3], 0.0f);
+  second.input_bytes();  // another frame is written
+  EXPECT_EQ(second.shown_target()[3], 0.2f);
+}
+
+TEST(TrainerSample, ShowsFloatsWhereTheyLie) {
+  capture::SampleBuffers buffers(1, {1, 1, 2, 2}, {1, 1, 2, 2});
+  TrainerSample sample(buffers, 0, 1);
+  EXPECT_EQ(sample.shown_input().data(), sample.input().data());
+  EXPECT_EQ(sample.memory()[1].data(), reinterpret_cast<std::byte*>(sample.target().data()));
 }
 
 }  // namespace
