@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "engine/trainer/trainer.h"
 #include "tests/engine/counted_feed.h"
@@ -56,6 +57,19 @@ class LossLog final : public Observer {
   void predicted(Sample&, float loss) override { losses.push_back(loss); }
   std::vector<float> losses;
 };
+
+const stages::ImageShape kTiny{3, 8, 8};
+
+/// Six modules, the first, third and fifth with weights.
+inline TrainerOptions tiny(int stages, std::vector<int> cut, const std::string& optimizer = "sgd") {
+  TrainerOptions options;
+  options.network = stages::build_network({.layers = 3, .features = 4, .kernel = 3}, kTiny);
+  options.sample = kTiny;
+  options.stages = stages;
+  options.cut = std::move(cut);
+  options.optimizer.kind = optimizer;
+  return options;
+}
 
 inline void expect_equal_bits(const stages::StateDict& a, const stages::StateDict& b) {
   ASSERT_EQ(a.size(), b.size());

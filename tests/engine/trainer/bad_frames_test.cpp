@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/engine/tiny.h"
+#include "tests/engine/sample_feed.h"
 
 namespace millrace::engine {
 namespace {

@@ -2,13 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <algorithm>
 #include <chrono>
 #include <functional>
-#include <stdexcept>
 #include <thread>
 
-#include "tests/engine/tiny.h"
+#include "tests/engine/sample_feed.h"
 
 namespace millrace::engine {
 namespace {
@@ -39,64 +38,11 @@ TEST(Checkpoint, GoingOnFromOneEqualsNeverHavingStopped) {
   }
 }
 
-TEST(Checkpointer, SnapshotsAreWhatARunStoppedThereHolds) {
-  Trainer stopped(in_sequence(3, {1, 4}, "adam")), running(in_sequence(3, {1, 4}, "adam"));
-  SampleFeed ten(kTiny, 10), many(kTiny, 25);
-  stopped.run(ten, nullptr);
-  std::vector<stages::StateDict> written;
-  std::vector<std::int64_t> counted;
-  Checkpointer checkpointer(
-      3, 10, [&](int stage) { return running.checkpoint(stage); },
-      [&](const stages::StateDict& state, std::int64_t samples) {
-        written.push_back(state);
-        counted.push_back(samples);
-      });
-  PipelineOptions options;
-  options.after_sample = [&](int stage, std::int64_t sample) {
-    checkpointer.after_sample(stage, sample);
-  };
-  options.before_action = [&](int, const Action& action) {
-    // Lets the writer take the first snapshot before the second can replace it.
-    if (action.sample == 15) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  };
-  running.run(many, nullptr, options);
-  checkpointer.finish();
-  EXPECT_EQ(checkpointer.error(), "");
-  ASSERT_EQ(written.size(), 2u);
-  expect_equal_bits(written[0], stopped.checkpoint());
-  EXPECT_EQ(counted, (std::vector<std::int64_t>{10, 20}));
-}
-
-TEST(Checkpointer, TellsOfAFailureToWriteUntilOneIsWrittenAgain) {
-  std::atomic<bool> full{true};
-  Checkpointer checkpointer(
-      1, 1,
-      [](int) {
-        return stages::StateDict{{"a", at::ones({1})}};
-      },
-      [&](const stages::StateDict&, std::int64_t) {
-        if (full) throw std::runtime_error("disk full");
-      });
-  const auto pass = [&](std::int64_t sample) {
-    const std::int64_t before = checkpointer.written() + checkpointer.failed();
-    checkpointer.after_sample(0, sample);
-    while (checkpointer.written() + checkpointer.failed() == before)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  };
-  pass(0);
-  pass(1);
-  full = false;
-  pass(2);
-  checkpointer.finish();
-  EXPECT_EQ(checkpointer.failed(), 2);
-  EXPECT_EQ(checkpointer.error(), "");
-}
-
-/// Samples after which a two-stage run wrote a checkpoint; the second stage is `behind` samples
-/// behind.
-std::vector<std::int64_t> written_after(
-    std::int64_t behind, std::int64_t samples,
-    const std::function<void(Checkpointer&, std::int64_t)>& meanwhile) {
+/// Expects a two-stage run of so many samples, whose second stage is `behind` samples behind, to
+/// write checkpoints after those that are `expected`.
+void expect_written(std::int64_t behind, std::int64_t samples,
+                    const std::vector<std::int64_t>& expected,
+                    const std::function<void(Checkpointer&, std::int64_t)>& meanwhile) {
   std::vector<std::int64_t> written;
   std::int64_t at[2] = {};
   Checkpointer checkpointer(
@@ -114,8 +60,8 @@ std::vector<std::int64_t> written_after(
     const std::int64_t before = checkpointer.written();
     checkpointer.after_sample(stage, sample);
     // Each is written before a newer one can replace it.
-    if (stage == 1 && (sample + 1) % 5 == 0) {
-      for (int i = 0; i < 200 && checkpointer.written() == before; ++i)
+    if (stage == 1 && std::ranges::count(expected, sample + 1) == 1) {
+      while (checkpointer.written() == before)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   };
@@ -126,23 +72,22 @@ std::vector<std::int64_t> written_after(
   }
   checkpointer.finish();
   EXPECT_EQ(checkpointer.error(), "");
-  return written;
+  EXPECT_EQ(written, expected);
 }
 
 TEST(Checkpointer, EveryMayChangeWhileStagesAreApart) {
-  const auto written = written_after(3, 60, [](Checkpointer& checkpointer, std::int64_t sample) {
+  // 20 is incomplete; every checkpoint is of one sample.
+  expect_written(3, 60, {10, 30, 45}, [](Checkpointer& checkpointer, std::int64_t sample) {
     if (sample == 21) checkpointer.set_every(15);  // the first stage passed 20, the other did not
     if (sample == 50) checkpointer.set_every(0);
   });
-  // 20 is incomplete; every checkpoint is of one sample.
-  EXPECT_EQ(written, (std::vector<std::int64_t>{10, 30, 45}));
 }
 
 TEST(Checkpointer, ADemandIsMetBesideARegularOne) {
-  const auto written = written_after(2, 40, [](Checkpointer& checkpointer, std::int64_t sample) {
+  const std::vector<std::int64_t> expected = {10, 20, 21, 30, 40};
+  expect_written(2, 40, expected, [](Checkpointer& checkpointer, std::int64_t sample) {
     if (sample == 12) checkpointer.ask(19);  // due with the regular one of 20
   });
-  EXPECT_EQ(written, (std::vector<std::int64_t>{10, 20, 21, 30, 40}));
 }
 
 }  // namespace

@@ -5,24 +5,10 @@
 #include <atomic>
 
 #include "engine/trainer/trainer_sample.h"
-#include "tests/complaint.h"
-#include "tests/engine/tiny.h"
+#include "tests/engine/sample_feed.h"
 
 namespace millrace::engine {
 namespace {
-
-std::string complaint_about(const TrainerOptions& options) {
-  return complaint<std::invalid_argument>([&] { Trainer{options}; });
-}
-
-TEST(Trainer, RefusesWhatDoesNotFit) {
-  EXPECT_EQ(complaint_about(tiny(7, {})), "7 stages: the network has 6 modules, so 1 to 6");
-  EXPECT_EQ(complaint_about(tiny(3, {2})), "1 cut positions make 2 stages, pipeline.stages is 3");
-  EXPECT_EQ(complaint_about(tiny(3, {3, 3})),
-            "cut positions must increase and lie between 1 and 5");
-  EXPECT_EQ(complaint_about(tiny(2, {6})), "cut positions must increase and lie between 1 and 5");
-  EXPECT_EQ(complaint_about(tiny(2, {0})), "cut positions must increase and lie between 1 and 5");
-}
 
 TEST(Trainer, BalancesWhatIsNotCut) {
   for (int stages = 1; stages <= 6; ++stages) {
