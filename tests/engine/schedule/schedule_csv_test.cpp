@@ -15,15 +15,6 @@ std::string complaint_about(const std::string& text) {
   return complaint<std::invalid_argument>([&] { parse_schedule_csv(text); });
 }
 
-TEST(ScheduleCsv, ReadsAMinibatch) {
-  const Schedule s = parse_schedule_csv("0F0,0F1,,0B0,,0B1\r\n,1F0,1B0,1F1,1B1\r\n");
-  EXPECT_EQ(s.stages, 2);
-  EXPECT_EQ(s.group, 2);
-  EXPECT_FALSE(verify(s));
-  const Schedule same = make_schedule("1f1b", {.stages = 2, .microbatches = 2});
-  EXPECT_EQ(s.workers[1].period, same.workers[1].period);
-}
-
 TEST(ScheduleCsv, ReadsWhatPyTorchWrites) {
   const auto actions = [](const char* text, std::size_t worker) {
     const Schedule s = parse_schedule_csv(text);

@@ -18,27 +18,6 @@ std::vector<Span> actions_of(const Schedule& schedule, std::int64_t samples) {
   return spans;
 }
 
-TEST(ActionLog, HoldsWhatTheScheduleSaysInItsOrder) {
-  constexpr std::int64_t kSamples = 24;
-  for (const std::string& name : schedule_names()) {
-    const Schedule schedule = make_schedule(name, {.stages = 4});
-    const std::vector<Span> spans = actions_of(schedule, kSamples);
-    std::size_t next = 0;
-    for (int worker = 0; worker < int(schedule.workers.size()); ++worker) {
-      const Program& program = schedule.workers[std::size_t(worker)];
-      for (std::int64_t at = 0; !program.over(at, kSamples); ++at) {
-        if (program.at(at).sample >= kSamples) continue;
-        ASSERT_LT(next, spans.size()) << name;
-        EXPECT_EQ(spans[next].worker, worker) << name;
-        EXPECT_EQ(spans[next].action, program.at(at)) << name << " at " << at;
-        EXPECT_LE(spans[next].start_ns, spans[next].end_ns);
-        ++next;
-      }
-    }
-    EXPECT_EQ(next, spans.size()) << name;
-  }
-}
-
 /// Pipedream's stashed version of the sample's forward; otherwise the newest.
 TEST(ActionLog, AnActionSaysTheVersionThatItMeets) {
   for (const std::string name : {"pipedream", "partime"}) {
