@@ -65,58 +65,50 @@ using namespace host_device;
 
 SUCCEEDS(cudaError_t, cudaThreadExchangeStreamCaptureMode, (cudaStreamCaptureMode * mode),
          std::swap(thread_mode, *mode))
-API cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    static std::uint64_t begun = 0;
-    CUstream_st* stream = stream_of(handle);
-    if (!stream) return cudaErrorInvalidResourceHandle;
-    if (stream->legacy) return cudaErrorStreamCaptureUnsupported;
-    if (stream->capture) return cudaErrorIllegalState;
-    stream->capture = std::make_shared<Capture>(Capture{
-        .id = ++begun, .mode = mode, .thread = std::this_thread::get_id(), .stream = stream});
-    stream->after.clear();
-    captures.push_back(stream->capture);
-    return cudaSuccess;
-  });
-}
-API cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* made) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    *made = nullptr;
-    CUstream_st* stream = stream_of(handle);
-    if (!stream) return cudaErrorInvalidResourceHandle;
-    const CapturePtr capture = stream->capture;
-    if (!capture) return cudaErrorIllegalState;
-    if (capture->mode != cudaStreamCaptureModeRelaxed &&
-        capture->thread != std::this_thread::get_id())
-      return cudaErrorStreamCaptureWrongThread;
-    stream->capture.reset();
-    stream->after.clear();
-    std::erase(captures, capture);
-    if (capture->invalid) return cudaErrorStreamCaptureInvalidated;
-    *made = new_graph(capture->graph);
-    return cudaSuccess;
-  });
-}
-API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
-                                         unsigned long long* id, cudaGraph_t* graph,
-                                         const cudaGraphNode_t** after,
-                                         const cudaGraphEdgeData** edges, std::size_t* count) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    const CUstream_st* stream = stream_of(handle);
-    if (!stream) return cudaErrorInvalidResourceHandle;
-    const Capture* capture = stream->capture.get();
-    *status = !capture           ? cudaStreamCaptureStatusNone
-              : capture->invalid ? cudaStreamCaptureStatusInvalidated
-                                 : cudaStreamCaptureStatusActive;
-    if (edges) *edges = nullptr;
-    if (*status != cudaStreamCaptureStatusActive) return cudaSuccess;
-    if (id) *id = capture->id;
-    if (graph) *graph = nullptr;  // nobody adds nodes to it meanwhile
-    if (after) *after = reinterpret_cast<const cudaGraphNode_t*>(stream->after.data());
-    if (count) *count = stream->after.size();
-    return cudaSuccess;
-  });
-}
+CALL(cudaStreamBeginCapture, (cudaStream_t handle, cudaStreamCaptureMode mode), {
+  static std::uint64_t begun = 0;
+  CUstream_st* stream = stream_of(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (stream->legacy) return cudaErrorStreamCaptureUnsupported;
+  if (stream->capture) return cudaErrorIllegalState;
+  stream->capture = std::make_shared<Capture>(
+      Capture{.id = ++begun, .mode = mode, .thread = std::this_thread::get_id(), .stream = stream});
+  stream->after.clear();
+  captures.push_back(stream->capture);
+})
+CALL(cudaStreamEndCapture, (cudaStream_t handle, cudaGraph_t* made), {
+  *made = nullptr;
+  CUstream_st* stream = stream_of(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  const CapturePtr capture = stream->capture;
+  if (!capture) return cudaErrorIllegalState;
+  if (capture->mode != cudaStreamCaptureModeRelaxed &&
+      capture->thread != std::this_thread::get_id())
+    return cudaErrorStreamCaptureWrongThread;
+  stream->capture.reset();
+  stream->after.clear();
+  std::erase(captures, capture);
+  if (capture->invalid) return cudaErrorStreamCaptureInvalidated;
+  *made = new_graph(capture->graph);
+})
+CALL(cudaStreamGetCaptureInfo,
+     (cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long* id,
+      cudaGraph_t* graph, const cudaGraphNode_t** after, const cudaGraphEdgeData** edges,
+      std::size_t* count),
+     {
+       const CUstream_st* stream = stream_of(handle);
+       if (!stream) return cudaErrorInvalidResourceHandle;
+       const Capture* capture = stream->capture.get();
+       *status = !capture           ? cudaStreamCaptureStatusNone
+                 : capture->invalid ? cudaStreamCaptureStatusInvalidated
+                                    : cudaStreamCaptureStatusActive;
+       if (edges) *edges = nullptr;
+       if (*status != cudaStreamCaptureStatusActive) return cudaSuccess;
+       if (id) *id = capture->id;
+       if (graph) *graph = nullptr;  // nobody adds nodes to it meanwhile
+       if (after) *after = reinterpret_cast<const cudaGraphNode_t*>(stream->after.data());
+       if (count) *count = stream->after.size();
+     })
 API cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   return cudaStreamGetCaptureInfo(stream, status, nullptr, nullptr, nullptr, nullptr, nullptr);
 }

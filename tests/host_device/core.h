@@ -53,6 +53,16 @@ cudaError_t call(const char* name, const Body& body) {
   return end_call(failed != cudaSuccess ? failed : body(guard));
 }
 
+/// A CUDA function that succeeds unless its body returns something else. The body has the lock, by
+/// `guard`.
+#define CALL(name, parameters, ...)                                        \
+  API cudaError_t name parameters {                                        \
+    return call(#name, [&]([[maybe_unused]] Guard& guard) -> cudaError_t { \
+      __VA_ARGS__                                                          \
+      return cudaSuccess;                                                  \
+    });                                                                    \
+  }
+
 // ---- Handles.
 /// Never used again, so that a use of one that is gone is seen; destroying one only marks it.
 template <class Handle>

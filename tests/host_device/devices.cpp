@@ -22,14 +22,11 @@ API cudaError_t cudaGetDeviceCount(int* count) {
   *count = kDevices;
   return kDevices ? cudaSuccess : cudaErrorNoDevice;
 }
-API cudaError_t cudaSetDevice(int device) {
-  return call(__func__, [&](Guard&) {
-    if (!there(device)) return cudaErrorInvalidDevice;
-    current_device = device;
-    map_devices();
-    return cudaSuccess;
-  });
-}
+CALL(cudaSetDevice, (int device), {
+  if (!there(device)) return cudaErrorInvalidDevice;
+  current_device = device;
+  map_devices();
+})
 API cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
   return kDevices ? cudaSuccess : cudaErrorNoDevice;
@@ -56,12 +53,8 @@ API cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   if (greatest) *greatest = -5;
   return cudaSuccess;
 }
-API cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
-  return call(__func__, [&](Guard&) {
-    *can = device != peer && setting("HOST_DEVICE_PEERS", 1);
-    return cudaSuccess;
-  });
-}
+CALL(cudaDeviceCanAccessPeer, (int* can, int device, int peer),
+     { *can = device != peer && setting("HOST_DEVICE_PEERS", 1); })
 SUCCEEDS(cudaError_t, cudaDeviceEnablePeerAccess, (int, unsigned))
 
 // Programs register their kernels when they are loaded. Those that somebody plays can be launched;
@@ -129,28 +122,21 @@ API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* how, const void* k
   return launch(kernel, made, how->stream);
 }
 // A library's kernels are known by their names alone: somebody plays them.
-API cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void*, cudaJitOption*, void**,
-                                    unsigned, cudaLibraryOption*, void**, unsigned) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    TRY(unsafe());
-    *library = reinterpret_cast<cudaLibrary_t>(new char);
-    return cudaSuccess;
-  });
-}
-API cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t, const char* name) {
-  return call(__func__, [&](Guard&) {
-    *kernel = reinterpret_cast<cudaKernel_t>(new char);
-    kernels[*kernel] = {name, {}};
-    return cudaSuccess;
-  });
-}
-API cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int bytes) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    TRY(unsafe());
-    kernels[kernel].shared_bytes[current_device] = std::size_t(bytes);
-    return cudaSuccess;
-  });
-}
+CALL(cudaLibraryLoadData,
+     (cudaLibrary_t * library, const void*, cudaJitOption*, void**, unsigned, cudaLibraryOption*,
+      void**, unsigned),
+     {
+       TRY(unsafe());
+       *library = reinterpret_cast<cudaLibrary_t>(new char);
+     })
+CALL(cudaLibraryGetKernel, (cudaKernel_t * kernel, cudaLibrary_t, const char* name), {
+  *kernel = reinterpret_cast<cudaKernel_t>(new char);
+  kernels[*kernel] = {name, {}};
+})
+CALL(cudaFuncSetAttribute, (const void* kernel, cudaFuncAttribute, int bytes), {
+  TRY(unsafe());
+  kernels[kernel].shared_bytes[current_device] = std::size_t(bytes);
+})
 SUCCEEDS(cudaError_t, cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
          (int* blocks, const void*, int, std::size_t, unsigned), *blocks = 2)
 

@@ -178,92 +178,72 @@ cudaGraph_t new_graph(std::shared_ptr<Graph> graph) {
 
 using namespace host_device;
 
-API cudaError_t cudaGraphCreate(cudaGraph_t* made, unsigned) {
-  return call(__func__, [&](Guard&) {
-    *made = new_graph(std::make_shared<Graph>());
-    return cudaSuccess;
-  });
-}
-API cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    if (!there(graph, "cudaGraphDestroy")) return cudaErrorInvalidValue;
-    graph->alive = 0;
-    graph->graph.reset();
-    --graphs_held;
-    return cudaSuccess;
-  });
-}
-API cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t* made, cudaGraph_t graph,
-                                          const cudaGraphNode_t* after, std::size_t count,
-                                          cudaEvent_t event) {
-  return call(__func__, [&](Guard&) {
-    return add(made, graph, after, count, {.type = cudaGraphNodeTypeWaitEvent, .event = event});
-  });
-}
-API cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t* made, cudaGraph_t graph,
-                                            const cudaGraphNode_t* after, std::size_t count,
-                                            cudaEvent_t event) {
-  return call(__func__, [&](Guard&) {
-    return add(made, graph, after, count, {.type = cudaGraphNodeTypeEventRecord, .event = event});
-  });
-}
-API cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* made, cudaGraph_t graph,
-                                           const cudaGraphNode_t* after, std::size_t count,
-                                           cudaGraph_t child) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    if (!there(child, "a child node")) return cudaErrorInvalidValue;
-    return add(made, graph, after, count,
-               {.type = cudaGraphNodeTypeGraph, .child = copy_of(*child->graph)});
-  });
-}
-API cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* made, cudaGraph_t graph,
-                                              unsigned long long) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    if (!there(graph, "cudaGraphInstantiate")) return cudaErrorInvalidValue;
-    std::vector<Item> items;
-    flatten(*graph->graph, {}, items);
-    look_for_races_in(items);
-    *made = new_handle<CUgraphExec_st>();
-    (*made)->items = in_some_order(items);
-    ++executables_held;
-    return cudaSuccess;
-  });
-}
+CALL(cudaGraphCreate, (cudaGraph_t * made, unsigned),
+     { *made = new_graph(std::make_shared<Graph>()); })
+CALL(cudaGraphDestroy, (cudaGraph_t graph), {
+  if (!there(graph, "cudaGraphDestroy")) return cudaErrorInvalidValue;
+  graph->alive = 0;
+  graph->graph.reset();
+  --graphs_held;
+})
+CALL(cudaGraphAddEventWaitNode,
+     (cudaGraphNode_t * made, cudaGraph_t graph, const cudaGraphNode_t* after, std::size_t count,
+      cudaEvent_t event),
+     {
+       return add(made, graph, after, count, {.type = cudaGraphNodeTypeWaitEvent, .event = event});
+     })
+CALL(cudaGraphAddEventRecordNode,
+     (cudaGraphNode_t * made, cudaGraph_t graph, const cudaGraphNode_t* after, std::size_t count,
+      cudaEvent_t event),
+     {
+       return add(made, graph, after, count,
+                  {.type = cudaGraphNodeTypeEventRecord, .event = event});
+     })
+CALL(cudaGraphAddChildGraphNode,
+     (cudaGraphNode_t * made, cudaGraph_t graph, const cudaGraphNode_t* after, std::size_t count,
+      cudaGraph_t child),
+     {
+       if (!there(child, "a child node")) return cudaErrorInvalidValue;
+       return add(made, graph, after, count,
+                  {.type = cudaGraphNodeTypeGraph, .child = copy_of(*child->graph)});
+     })
+CALL(cudaGraphInstantiateWithFlags, (cudaGraphExec_t * made, cudaGraph_t graph, unsigned long long),
+     {
+       if (!there(graph, "cudaGraphInstantiate")) return cudaErrorInvalidValue;
+       std::vector<Item> items;
+       flatten(*graph->graph, {}, items);
+       look_for_races_in(items);
+       *made = new_handle<CUgraphExec_st>();
+       (*made)->items = in_some_order(items);
+       ++executables_held;
+     })
 API cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph,
                                      unsigned long long flags) {
   return cudaGraphInstantiateWithFlags(made, graph, flags);
 }
-API cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t handle) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    CUstream_st* stream = stream_of(handle);
-    if (!stream || !alive(graph)) return cudaErrorInvalidValue;
-    return refuse_captured(*stream);
-  });
-}
-API cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    CUstream_st* stream = stream_of(handle);
-    if (!there(graph, "cudaGraphLaunch") || !stream) return cudaErrorInvalidValue;
-    if (stream->device != current_device)
-      violation("a graph is launched while another device is current");
-    TRY(refuse_captured(*stream));  // a device would make a child of it
-    Operation operation;
-    if (stream->tail != graph->last) wait_for(operation, *stream, graph->last);
-    for (const Item& item : graph->items)
-      if (!append(item, *stream, operation)) return cudaErrorInvalidValue;
-    graph->last = submit(*stream, std::move(operation));
-    return cudaSuccess;
-  });
-}
-API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    if (!there(graph, "cudaGraphExecDestroy")) return cudaErrorInvalidValue;
-    if (graph->last && !graph->last->over)
-      violation("cudaGraphExecDestroy of a graph that is under way");
-    graph->alive = 0;
-    graph->items.clear();
-    graph->last.reset();
-    --executables_held;
-    return cudaSuccess;
-  });
-}
+CALL(cudaGraphUpload, (cudaGraphExec_t graph, cudaStream_t handle), {
+  CUstream_st* stream = stream_of(handle);
+  if (!stream || !alive(graph)) return cudaErrorInvalidValue;
+  return refuse_captured(*stream);
+})
+CALL(cudaGraphLaunch, (cudaGraphExec_t graph, cudaStream_t handle), {
+  CUstream_st* stream = stream_of(handle);
+  if (!there(graph, "cudaGraphLaunch") || !stream) return cudaErrorInvalidValue;
+  if (stream->device != current_device)
+    violation("a graph is launched while another device is current");
+  TRY(refuse_captured(*stream));  // a device would make a child of it
+  Operation operation;
+  if (stream->tail != graph->last) wait_for(operation, *stream, graph->last);
+  for (const Item& item : graph->items)
+    if (!append(item, *stream, operation)) return cudaErrorInvalidValue;
+  graph->last = submit(*stream, std::move(operation));
+})
+CALL(cudaGraphExecDestroy, (cudaGraphExec_t graph), {
+  if (!there(graph, "cudaGraphExecDestroy")) return cudaErrorInvalidValue;
+  if (graph->last && !graph->last->over)
+    violation("cudaGraphExecDestroy of a graph that is under way");
+  graph->alive = 0;
+  graph->items.clear();
+  graph->last.reset();
+  --executables_held;
+})

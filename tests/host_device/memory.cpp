@@ -157,102 +157,82 @@ API void hostDeviceHeld(Held* held) {
   for (const std::size_t bytes : used) held->device_bytes += bytes;
 }
 
-API cudaError_t cudaMalloc(void** made, std::size_t bytes) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    TRY(unsafe());
-    map_devices();
-    *made = nullptr;
-    if (bytes == 0) return cudaSuccess;
-    bytes = (bytes + 511) / 512 * 512;
-    const std::uintptr_t first = kSeen + current_device * kRoom, end = first + kMemory;
-    std::uintptr_t at = first;
-    for (auto next = allocations.lower_bound(first);
-         next != allocations.end() && next->first < end && next->first - at < bytes; ++next)
-      at = next->first + next->second.bytes;
-    if (at + bytes > end) return cudaErrorMemoryAllocation;
-    allocations[at] = {bytes, current_device, ++allocated};
-    used[current_device] += bytes;
-    *made = reinterpret_cast<void*>(at);
-    std::memset(hostDeviceReach(*made), 0xFF, bytes);  // NaN, -1, true: nothing to rely on
-    return cudaSuccess;
-  });
-}
-API cudaError_t cudaFree(void* address) {
-  return call(__func__, [&](Guard& guard) -> cudaError_t {
-    map_devices();
-    if (!address) return cudaSuccess;
-    TRY(unsafe());
-    const auto found = allocations.find(number_of(address));
-    if (found == allocations.end() || found->second.device < 0) {
-      violation("cudaFree of %p, which is no allocation", address);
-      return cudaErrorInvalidValue;
-    }
-    const auto [bytes, device, number] = found->second;
-    wait_for_device(guard, device);
-    const off_t offset = off_t(number_of(address) - kSeen - device * kRoom);
-    if (fallocate(files[device], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, off_t(bytes)))
-      std::perror("host device: memory");
-    used[device] -= bytes;
-    allocations.erase(number_of(address));
-    return cudaSuccess;
-  });
-}
-API cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  return call(__func__, [&](Guard&) {
-    *free = kMemory - used[current_device];
-    *total = kMemory;
-    return cudaSuccess;
-  });
-}
-API cudaError_t cudaHostAlloc(void** made, std::size_t bytes, unsigned) {
-  return call(__func__, [&](Guard&) -> cudaError_t {
-    TRY(unsafe());
-    *made = bytes ? std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096) : nullptr;
-    if (!*made) return bytes ? cudaErrorMemoryAllocation : cudaSuccess;
-    allocations[number_of(*made)] = {bytes, -1, ++allocated};
-    pinned += bytes;
-    return cudaSuccess;
-  });
-}
-API cudaError_t cudaFreeHost(void* address) {
-  return call(__func__, [&](Guard& guard) -> cudaError_t {
-    if (!address) return cudaSuccess;
-    TRY(unsafe());
-    for (int device = 0; device < kDevices; ++device) wait_for_device(guard, device);
-    const auto found = allocations.find(number_of(address));
-    if (found == allocations.end() || found->second.device >= 0) return cudaErrorInvalidValue;
-    pinned -= found->second.bytes;
-    allocations.erase(found);
-    std::free(address);
-    return cudaSuccess;
-  });
-}
-API cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                                cudaStream_t handle) {
-  return call(__func__, [&](Guard& guard) -> cudaError_t {
-    CUstream_st* const stream = stream_of(handle);
-    if (!stream) return cudaErrorInvalidResourceHandle;
-    if (bytes == 0) return cudaSuccess;
-    const bool to_device = is_device_address(to), from_device = is_device_address(from);
-    if ((kind == cudaMemcpyHostToDevice && (!to_device || from_device)) ||
-        (kind == cudaMemcpyDeviceToHost && (to_device || !from_device)) ||
-        (kind == cudaMemcpyDeviceToDevice && !(to_device && from_device)))
-      return cudaErrorInvalidValue;
-    const bool pageable =  // staged, so that the host waits
-        holding(to) == allocations.end() || holding(from) == allocations.end();
-    if (pageable) TRY(refuse_captured(*stream));
-    TRY(give(stream, copying(to, from, bytes)));
-    if (pageable) wait_until_over(guard, stream->tail);
-    return cudaSuccess;
-  });
-}
-API cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-  return call(__func__, [&](Guard&) {
-    auto work = std::make_shared<Work>();
-    work->name = "a memset";
-    work->type = cudaGraphNodeTypeMemset;
-    work->ranges = {{to, bytes, true}};
-    work->run = [there = hostDeviceReach(to), value, bytes] { std::memset(there, value, bytes); };
-    return give(stream_of(stream), work);
-  });
-}
+CALL(cudaMalloc, (void** made, std::size_t bytes), {
+  TRY(unsafe());
+  map_devices();
+  *made = nullptr;
+  if (bytes == 0) return cudaSuccess;
+  bytes = (bytes + 511) / 512 * 512;
+  const std::uintptr_t first = kSeen + current_device * kRoom, end = first + kMemory;
+  std::uintptr_t at = first;
+  for (auto next = allocations.lower_bound(first);
+       next != allocations.end() && next->first < end && next->first - at < bytes; ++next)
+    at = next->first + next->second.bytes;
+  if (at + bytes > end) return cudaErrorMemoryAllocation;
+  allocations[at] = {bytes, current_device, ++allocated};
+  used[current_device] += bytes;
+  *made = reinterpret_cast<void*>(at);
+  std::memset(hostDeviceReach(*made), 0xFF, bytes);  // NaN, -1, true: nothing to rely on
+})
+CALL(cudaFree, (void* address), {
+  map_devices();
+  if (!address) return cudaSuccess;
+  TRY(unsafe());
+  const auto found = allocations.find(number_of(address));
+  if (found == allocations.end() || found->second.device < 0) {
+    violation("cudaFree of %p, which is no allocation", address);
+    return cudaErrorInvalidValue;
+  }
+  const auto [bytes, device, number] = found->second;
+  wait_for_device(guard, device);
+  const off_t offset = off_t(number_of(address) - kSeen - device * kRoom);
+  if (fallocate(files[device], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, off_t(bytes)))
+    std::perror("host device: memory");
+  used[device] -= bytes;
+  allocations.erase(number_of(address));
+})
+CALL(cudaMemGetInfo, (std::size_t * free, std::size_t* total), {
+  *free = kMemory - used[current_device];
+  *total = kMemory;
+})
+CALL(cudaHostAlloc, (void** made, std::size_t bytes, unsigned), {
+  TRY(unsafe());
+  *made = bytes ? std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096) : nullptr;
+  if (!*made) return bytes ? cudaErrorMemoryAllocation : cudaSuccess;
+  allocations[number_of(*made)] = {bytes, -1, ++allocated};
+  pinned += bytes;
+})
+CALL(cudaFreeHost, (void* address), {
+  if (!address) return cudaSuccess;
+  TRY(unsafe());
+  for (int device = 0; device < kDevices; ++device) wait_for_device(guard, device);
+  const auto found = allocations.find(number_of(address));
+  if (found == allocations.end() || found->second.device >= 0) return cudaErrorInvalidValue;
+  pinned -= found->second.bytes;
+  allocations.erase(found);
+  std::free(address);
+})
+CALL(cudaMemcpyAsync,
+     (void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t handle), {
+       CUstream_st* const stream = stream_of(handle);
+       if (!stream) return cudaErrorInvalidResourceHandle;
+       if (bytes == 0) return cudaSuccess;
+       const bool to_device = is_device_address(to), from_device = is_device_address(from);
+       if ((kind == cudaMemcpyHostToDevice && (!to_device || from_device)) ||
+           (kind == cudaMemcpyDeviceToHost && (to_device || !from_device)) ||
+           (kind == cudaMemcpyDeviceToDevice && !(to_device && from_device)))
+         return cudaErrorInvalidValue;
+       const bool pageable =  // staged, so that the host waits
+           holding(to) == allocations.end() || holding(from) == allocations.end();
+       if (pageable) TRY(refuse_captured(*stream));
+       TRY(give(stream, copying(to, from, bytes)));
+       if (pageable) wait_until_over(guard, stream->tail);
+     })
+CALL(cudaMemsetAsync, (void* to, int value, std::size_t bytes, cudaStream_t stream), {
+  auto work = std::make_shared<Work>();
+  work->name = "a memset";
+  work->type = cudaGraphNodeTypeMemset;
+  work->ranges = {{to, bytes, true}};
+  work->run = [there = hostDeviceReach(to), value, bytes] { std::memset(there, value, bytes); };
+  return give(stream_of(stream), work);
+})
