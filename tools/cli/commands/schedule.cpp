@@ -24,6 +24,10 @@ struct ScheduleArguments : engine::ScheduleSpec {
   std::string format = "grid";  ///< or csv
 };
 
+/// ANSI, by operation.
+constexpr const char* kColours[] = {"\x1b[34m", "\x1b[31m", "\x1b[36m", "\x1b[33m",
+                                    "\x1b[33m", "\x1b[35m", "\x1b[32m"};
+
 std::string grid_text(const engine::Schedule& schedule, const engine::Staircase& staircase) {
   const bool colours = isatty(STDOUT_FILENO);
   const bool staged = int(schedule.workers.size()) < schedule.stages;  // several stages per worker
@@ -39,8 +43,7 @@ std::string grid_text(const engine::Schedule& schedule, const engine::Staircase&
     for (const auto& cell : staircase.rows[worker]) {
       const std::string text = cell ? cell->text(staged) : ".";
       const bool coloured = cell && colours;
-      if (coloured)
-        grid += engine::terminal_colour(cell->updates ? engine::Op::update : cell->action.op);
+      if (coloured) grid += kColours[int(cell->updates ? engine::Op::update : cell->action.op)];
       grid += text + (coloured ? "\x1b[0m" : "") + std::string(width + 1 - text.size(), ' ');
     }
     grid += "\n";

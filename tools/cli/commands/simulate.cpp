@@ -1,6 +1,3 @@
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -26,8 +23,8 @@ using engine::Simulation;
 using engine::SimulationInput;
 using engine::plan::bytes_text, engine::plan::Profile, engine::plan::StageCosts;
 
-/// Most actions to list, and to simulate without --samples.
-constexpr std::int64_t kMostListed = 1'000'000, kMostUnasked = 20'000'000;
+/// Most actions to simulate without --samples.
+constexpr std::int64_t kMostUnasked = 20'000'000;
 
 struct SimulateArguments : engine::ScheduleSpec {
   engine::GivenCosts costs;                   ///< gradients are as large as activations
@@ -103,25 +100,32 @@ SimulationInput input_of(const SimulateArguments& arguments, const Schedule& sch
     input.samples = std::min(engine::enough_samples(schedule),
                              std::max<std::int64_t>(fits, 2 * schedule.group));
   }
-  input.events = input.samples * schedule.stages * 4 < kMostListed || !arguments.trace.empty() ||
-                 !arguments.svg.empty();
+  input.events = !arguments.trace.empty() || !arguments.svg.empty();
   return input;
 }
 
-constexpr int kMostRows = 32;
+/// `head`, and a line for each of `count` stages or workers, as far as they fit on a screen.
+template <class Row>
+std::string rows(const std::string& head, std::size_t count, const Row& row) {
+  constexpr std::size_t kMostRows = 32;
+  std::string text = head + "\n";
+  for (std::size_t i = 0; i < std::min(count, kMostRows); ++i) text += row(i);
+  if (count > kMostRows) text += format("  ... and %zu more, see --json\n", count - kMostRows);
+  return text;
+}
 
-std::string stage_rows(const Simulation& simulation) {
-  std::string text = "stage versions samples   weights optimizer activations     total  age\n";
-  const int rows = std::min(kMostRows, int(simulation.memory.size()));
-  for (int stage = 0; stage < rows; ++stage) {
-    const engine::plan::StageMemory& memory = simulation.memory[stage];
-    text += format("%5d %8d %7d %9s %9s %11s %9s %4ld\n", stage, memory.versions, memory.samples,
-                   bytes_text(memory.weights).c_str(), bytes_text(memory.optimizer).c_str(),
-                   bytes_text(memory.stash).c_str(), bytes_text(memory.total()).c_str(),
-                   simulation.gradient_age[stage]);
-  }
-  const int more = int(simulation.memory.size()) - rows;
-  return more > 0 ? text + format("  ... and %d more, see --json\n", more) : text;
+std::string stage_row(const Simulation& simulation, std::size_t stage) {
+  const engine::plan::StageMemory& memory = simulation.memory[stage];
+  return format("%5zu %8d %7d %9s %9s %11s %9s %4ld\n", stage, memory.versions, memory.samples,
+                bytes_text(memory.weights).c_str(), bytes_text(memory.optimizer).c_str(),
+                bytes_text(memory.stash).c_str(), bytes_text(memory.total()).c_str(),
+                simulation.gradient_age[stage]);
+}
+
+std::string worker_row(const Simulation& simulation, std::size_t worker, const std::string& name) {
+  const double work = 100 * simulation.compute_share(int(worker));
+  const double hand = 100 * simulation.handoff_share(int(worker));
+  return format("%-11s %5.1f %5.1f %5.1f\n", name.c_str(), work, hand, 100 - work - hand);
 }
 
 std::string simulation_text(const Schedule& schedule, const Simulation& simulation) {
@@ -139,8 +143,13 @@ std::string simulation_text(const Schedule& schedule, const Simulation& simulati
   text += format("total        %.4g ms\n", simulation.total_ms);
   if (simulation.dropped > 0) text += format("dropped      %ld frames\n", simulation.dropped);
   if (most > 0) text += "memory       " + bytes_text(most) + " on the fullest device\n";
-  return text + "\n" + stage_rows(simulation) + "\n" +
-         engine::utilisation_bars(schedule, simulation, 50, kMostRows);
+  const std::vector<std::string> names = engine::worker_names(schedule);
+  return text + "\n" +
+         rows("stage versions samples   weights optimizer activations     total  age",
+              simulation.memory.size(), [&](std::size_t i) { return stage_row(simulation, i); }) +
+         "\n" + rows("worker       work  hand  idle %", names.size(), [&](std::size_t i) {
+           return worker_row(simulation, i, names[i]);
+         });
 }
 
 std::string simulation_json(const Schedule& schedule, const Simulation& simulation) {
@@ -179,12 +188,6 @@ std::string simulation_json(const Schedule& schedule, const Simulation& simulati
   return json.dump(1) + "\n";
 }
 
-int terminal_columns() {
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 120;
-}
-
 /// Time of about 60 actions, so that their names fit.
 double readable_ms(const Simulation& simulation) {
   double sum = 0;
@@ -203,8 +206,7 @@ void write_files(const SimulateArguments& arguments, const Schedule& schedule,
   if (!arguments.svg.empty()) {
     const double until = arguments.until_ms > 0 ? arguments.until_ms : readable_ms(simulation);
     const std::string title = schedule.name + ", " + std::to_string(schedule.stages) + " stages";
-    io::write_whole(arguments.svg,
-                    timeline_svg(schedule, simulation, {.title = title, .until_ms = until}));
+    io::write_whole(arguments.svg, timeline_svg(schedule, simulation, title, until));
   }
   if (!arguments.json.empty())
     io::write_whole(arguments.json, simulation_json(schedule, simulation));
@@ -220,13 +222,7 @@ int simulate_costs(const SimulateArguments& arguments) {
   } catch (const std::invalid_argument& error) {
     throw app::ConfigError(error.what());
   }
-  std::cout << simulation_text(schedule, simulation);
-  if (!simulation.events.empty()) {
-    std::cout << "\n"
-              << engine::timeline_text(schedule, simulation, terminal_columns(), kMostRows,
-                                       isatty(STDOUT_FILENO));
-  }
-  std::cout.flush();
+  std::cout << simulation_text(schedule, simulation) << std::flush;
   write_files(arguments, schedule, simulation);
   return kDone;
 }
