@@ -1,16 +1,67 @@
 #include "engine/simulate/simulator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <queue>
 #include <stdexcept>
 
+#include "engine/monitor/median.h"
 #include "engine/schedule/mailbox.h"
-#include "engine/simulate/simulation.h"
 
 namespace millrace::engine {
 namespace {
+
+void require(bool fine, const std::string& what) {
+  if (!fine) throw std::invalid_argument(what);
+}
+
+bool fine_number(double value) {
+  return std::isfinite(value) && value >= 0;
+}
+
+std::int64_t last_of_prologues(const Schedule& schedule) {
+  std::int64_t last = -1;
+  for (const Program& program : schedule.workers) {
+    for (const Action& action : program.prologue) last = std::max(last, action.sample);
+  }
+  return last;
+}
+
+/// Throws std::invalid_argument, one line, for the first invalid value.
+void check_input(const Schedule& schedule, const SimulationInput& input) {
+  require(int(input.stages.size()) == schedule.stages,
+          "costs are for " + std::to_string(input.stages.size()) + " stages, the schedule has " +
+              std::to_string(schedule.stages));
+  for (std::size_t i = 0; i < input.stages.size(); ++i) {
+    const auto& [ms, bytes] = input.stages[i];
+    for (const double cost :
+         {ms.forward, ms.input_gradient, ms.weight_gradient, ms.update, bytes.activation,
+          bytes.gradient, bytes.weight, bytes.state, bytes.stash}) {
+      require(fine_number(cost), "a cost of stage " + std::to_string(i) + " is no number >= 0");
+    }
+  }
+  for (const plan::Level& level : input.machine.levels) {
+    require(fine_number(level.link.latency_ms) && fine_number(level.link.bytes_per_ms),
+            "a link's latency or bandwidth is no number >= 0");
+  }
+  require(!input.machine.levels.empty(), "the machine has no devices");
+  require(
+      input.machine.levels.size() == 1 || input.machine.devices() >= int(schedule.workers.size()),
+      "the machine has " + std::to_string(input.machine.devices()) + " devices, the schedule " +
+          std::to_string(schedule.workers.size()) + " workers");
+  require(fine_number(input.input_bytes), "the input's bytes are no number >= 0");
+  require(fine_number(input.delay_ms), "the message delay must be a number >= 0");
+  require(fine_number(input.overhead_ms), "the overhead of an action must be a number >= 0");
+  require(std::isfinite(input.contention) && input.contention > 0, "contention must be above 0");
+  require(fine_number(input.source_period_ms), "the source's period must be a number >= 0");
+  require(input.cores >= 0, "cores must be 0 (one a worker) or more");
+  require(input.samples >= 1, "a simulation needs at least 1 sample");
+  require(schedule.applied(input.samples) > 0, std::to_string(input.samples) +
+                                                   " samples do not fill a minibatch of " +
+                                                   std::to_string(schedule.group));
+}
 
 /// A worker that only waits for its core. The one that has waited longest comes first.
 struct Turn {
@@ -38,6 +89,18 @@ struct Meeting {
   double agreed_ms = 0;  ///< when the all-reduce ended
 };
 
+/// Samples and bytes that a replica or a worker holds.
+struct Held {
+  std::int64_t samples = 0, most_samples = 0;
+  double bytes = 0, most_bytes = 0;
+  void add(std::int64_t count, double size) {
+    samples += count;
+    bytes += size;
+    most_samples = std::max(most_samples, samples);
+    most_bytes = std::max(most_bytes, bytes);
+  }
+};
+
 /// Handles actions in order of start, each at once; signals carry their arrival times.
 class Run {
  public:
@@ -47,12 +110,14 @@ class Run {
         beside_(input.machine.overlap != plan::Overlap::none),
         lowering_(schedule),
         mail_(lowering_),
-        facts_(schedule, input, lowering_),
         applied_(schedule.applied(input.samples)),
         core_free_ms_(std::size_t(input.cores > 0 ? input.cores : int(schedule.workers.size())),
                       0.0),
         walkers_(schedule.workers.size()),
-        meetings_(schedule.stages) {
+        meetings_(schedule.stages),
+        by_replica_(lowering_.replica_ids()),
+        by_worker_(schedule.workers.size()) {
+    made_.workers.resize(schedule.workers.size());
     for (std::size_t w = 0; w < walkers_.size(); ++w)
       walkers_[w].end = schedule.workers[w].end(applied_);
   }
@@ -68,7 +133,7 @@ class Run {
         turns_.push(turn);
       } else {
         free_ms = work(turn.worker, turn.start_ms);
-        total_ms_ = std::max(total_ms_, free_ms);
+        made_.total_ms = std::max(made_.total_ms, free_ms);
       }
     }
     for (std::size_t worker = 0; worker < walkers_.size(); ++worker) {
@@ -77,15 +142,17 @@ class Run {
                              std::to_string(worker) + " waits before " +
                              action_text(walkers_[worker].now.action, true));
     }
-    return facts_.simulation(total_ms_, dropped_);
+    made_.samples = std::int64_t(predicted_.size());
+    made_.frames = input_.frames;
+    made_.gradient_age = gradient_ages(schedule_);
+    set_period();
+    set_latency();
+    set_memory();
+    return std::move(made_);
   }
 
  private:
   using Kind = Signal::Kind;
-
-  static bool is_message(const Signal& signal) {
-    return signal.kind == Kind::activation || signal.kind == Kind::gradient;
-  }
 
   void advance(int worker) {
     Walker& walker = walkers_[worker];
@@ -112,7 +179,7 @@ class Run {
     for (const Signal& need : needs) {
       if (need.kind == Kind::prediction) continue;  // needed only when the action ends
       mail_.take(need, [&](double ms) { ready_ms = std::max(ready_ms, ms); });
-      if (is_message(need) && !beside_) walker.now.receive_ms = message_ms(need);
+      if (need.crosses_cut() && !beside_) walker.now.receive_ms = message_ms(need);
     }
     if (walker.lowered.gives.find(Kind::admission)) ready_ms = admitted(ready_ms);
     ready(worker, ready_ms);
@@ -129,7 +196,7 @@ class Run {
     meeting.last_ms = std::max(meeting.last_ms, walker.free_ms);
     if (++meeting.arrived < replicas) return;
     meeting.arrived = 0;
-    const double ms = facts_.agree_ms(stage);
+    const double ms = agree_ms(stage);
     const bool beside = input_.machine.overlap == plan::Overlap::all;
     meeting.agreed_ms =
         beside ? std::max(meeting.last_ms, meeting.agreed_ms + ms) : meeting.last_ms;
@@ -150,10 +217,11 @@ class Run {
       // A rounded quotient may be off by one.
       if (next_frame_ > oldest && double(next_frame_) * period > ms) --next_frame_;
       if (double(next_frame_ + 1) * period <= ms) ++next_frame_;
-      dropped_ += next_frame_ - oldest;
+      made_.dropped += next_frame_ - oldest;
       came_ms = double(next_frame_++) * period;
     }
-    facts_.admitted(ms, came_ms);
+    last_admission_ = ms;
+    came_.push_back(came_ms);
     return ms;
   }
 
@@ -162,15 +230,15 @@ class Run {
     SimulatedAction& now = walker.now;
     const Signals& gives = walker.lowered.gives;
     now.start_ms = start_ms;
-    now.compute_ms = facts_.compute_ms(now.action);
+    now.compute_ms = compute_ms(now.action);
     for (const Signal& signal : gives) {
-      if (is_message(signal) && !beside_) now.send_ms = message_ms(signal);
+      if (signal.crosses_cut() && !beside_) now.send_ms = message_ms(signal);
     }
-    facts_.begins(now);
+    begins(now);
     const double end_ms = walker.free_ms = now.end_ms();
     for (const Signal& signal : gives) {
       if (signal.kind == Kind::admission) give(signal, start_ms);
-      if (is_message(signal)) give(signal, arrival_ms(signal, end_ms));
+      if (signal.crosses_cut()) give(signal, arrival_ms(signal, end_ms));
     }
     finish(worker);
     return end_ms;
@@ -187,9 +255,9 @@ class Run {
     }
     const Signal* const prediction = done.gives.find(Kind::prediction);
     const double end_ms = walker.free_ms;
-    if (prediction) facts_.predicted(end_ms);
+    if (prediction) predicted_.push_back(end_ms);
     if (const Signal* const release = done.gives.find(Kind::release)) {
-      facts_.released(worker, done);
+      released(worker, done);
       give(*release, end_ms);
     }
     ++walker.at;
@@ -224,8 +292,104 @@ class Run {
       ms = free_ms = std::max(free_ms, ms) + message_ms(signal);
     }
     ms += input_.delay_ms;
-    total_ms_ = std::max(total_ms_, ms);  // the last messages are never read
+    made_.total_ms = std::max(made_.total_ms, ms);  // the last messages are never read
     return ms;
+  }
+
+  double compute_ms(const Action& action) const {
+    if (input_.ticks) return action.op == Op::update ? 0 : 1;
+    const plan::StepCosts& ms = input_.stages[action.stage].ms;
+    const double by_op[] = {ms.forward,        ms.weight_gradient, ms.forward, ms.backward(),
+                            ms.input_gradient, ms.weight_gradient, ms.update};
+    return by_op[int(action.op)] * input_.contention + input_.overhead_ms;
+  }
+  /// The stage's replicas' all-reduce, over the slowest of the links between neighbours in a ring.
+  double agree_ms(int stage) const {
+    const int first = lowering_.replica_id(stage, 0), members = lowering_.replicas(stage);
+    const double bytes = input_.stages[stage].bytes.weight;
+    plan::Link slowest;
+    double most = -1;
+    for (int i = 0; i + 1 < members; ++i) {  // the ring's ends are its farthest members
+      const plan::Link& link = input_.machine.link_between(lowering_.worker(first + i),
+                                                           lowering_.worker(first + members - 1));
+      if (link.ms(bytes / members) > most) slowest = link;
+      most = std::max(most, link.ms(bytes / members));
+    }
+    return plan::all_reduce_ms(slowest, bytes, members);
+  }
+
+  void begins(const SimulatedAction& now) {
+    made_.workers[now.worker].compute_ms += now.compute_ms;
+    made_.workers[now.worker].handoff_ms += now.receive_ms + now.send_ms;
+    if (input_.events) made_.events.push_back(now);
+    // With recompute, a stage holds only a sample's input until it recomputes the activations.
+    const Action& a = now.action;
+    const double stash = input_.stages[a.stage].bytes.stash;
+    const int replica_id = lowering_.replica_with(a.stage, a.sample);
+    if (a.op == Op::forward)
+      keep(now.worker, replica_id, 1, lowering_.recomputes(a.stage) ? input_bytes(a.stage) : stash);
+    if (a.op == Op::recompute) keep(now.worker, replica_id, 0, stash);
+  }
+  /// Frees what the stage held for the sample.
+  void released(int worker, const Lowered& done) {
+    const Action& a = done.action;
+    const double stash = input_.stages[a.stage].bytes.stash;
+    double bytes = stash;
+    if (lowering_.recomputes(a.stage))
+      bytes = input_bytes(a.stage) + (a.op == Op::forward ? 0.0 : stash);
+    keep(worker, done.replica_id, -1, -bytes);
+  }
+
+  void keep(int worker, int replica_id, std::int64_t samples, double bytes) {
+    by_replica_[replica_id].add(samples, bytes);
+    by_worker_[worker].add(samples, bytes);
+  }
+  void set_period() {
+    std::vector<double> steps;
+    for (std::size_t m = 1; m < predicted_.size(); ++m)
+      steps.push_back(predicted_[m] - predicted_[m - 1]);
+    made_.step_p50_ms = quantile(steps, 0.5);
+    // After the last admission the pipeline drains, faster. A flush drains each time.
+    const std::int64_t count = made_.samples, together = schedule_.samples_a_choice();
+    const auto before = std::upper_bound(predicted_.begin(), predicted_.end(), last_admission_);
+    const std::int64_t undrained = (before - predicted_.begin()) / together * together;
+    const std::int64_t end = undrained >= 2 * together ? undrained : count / together * together;
+    const std::int64_t half = end / 2 / together * together;
+    if (half == 0) {
+      made_.period_ms = made_.total_ms / double(count);
+      return;
+    }
+    made_.period_ms = (predicted_[end - 1] - predicted_[end - 1 - half]) / double(half);
+    made_.settled =
+        end - 1 - half > last_of_prologues(schedule_) && (end == undrained || schedule_.flushes());
+  }
+  void set_latency() {
+    std::vector<double> latencies;
+    for (std::size_t m = 0; m < predicted_.size(); ++m)
+      latencies.push_back(predicted_[m] - came_[m]);
+    made_.latency_p50_ms = quantile(latencies, 0.5);
+    made_.latency_p99_ms = quantile(latencies, 0.99);
+    made_.latency_max_ms = *std::max_element(latencies.begin(), latencies.end());
+  }
+  void set_memory() {
+    for (std::size_t worker = 0; worker < by_worker_.size(); ++worker)
+      made_.workers[worker].peak_bytes = by_worker_[worker].most_bytes;
+    for (int stage = 0; stage < schedule_.stages; ++stage) {
+      const plan::StepBytes& bytes = input_.stages[stage].bytes;
+      plan::StageMemory memory{.versions = schedule_.versions_of(stage), .samples = 0};
+      memory.weights = memory.versions * bytes.weight;
+      memory.optimizer = bytes.weight + bytes.state;
+      for (int replica = 0; replica < lowering_.replicas(stage); ++replica) {
+        const int replica_id = lowering_.replica_id(stage, replica);
+        memory.samples = std::max(memory.samples, int(by_replica_[replica_id].most_samples));
+        memory.stash = std::max(memory.stash, by_replica_[replica_id].most_bytes);
+        made_.workers[lowering_.worker(replica_id)].peak_bytes += memory.weights + memory.optimizer;
+      }
+      made_.memory.push_back(memory);
+    }
+  }
+  double input_bytes(int stage) const {
+    return stage > 0 ? input_.stages[stage - 1].bytes.activation : input_.input_bytes;
   }
 
   const Schedule& schedule_;
@@ -233,23 +397,79 @@ class Run {
   const bool beside_;  ///< messages take none of the workers' time
   const Lowering lowering_;
   Mailbox<double> mail_;
-  SimulationFacts facts_;
   const std::int64_t applied_;
-  double total_ms_ = 0;
   std::int64_t order_ = 0;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
   std::vector<double> core_free_ms_;
   std::map<std::pair<int, int>, double> link_free_ms_;  ///< [sending, receiving worker]
   std::vector<Walker> walkers_;
   std::vector<Meeting> meetings_;  ///< [stage]
-  std::int64_t next_frame_ = 0, dropped_ = 0;
+  std::vector<Held> by_replica_, by_worker_;
+  std::int64_t next_frame_ = 0;
+  double last_admission_ = 0;
+  std::vector<double> came_, predicted_;  ///< [sample]: when its frame came, and its prediction
+  Simulation made_;
 };
 
 }  // namespace
 
+std::vector<plan::StageCosts> GivenCosts::of(int stages, const std::string& prefix) const {
+  const auto at = [&](const char* name, const std::vector<double>& values, int stage) {
+    require(values.size() == 1 || int(values.size()) == stages,
+            prefix + name + " has " + std::to_string(values.size()) +
+                " values: it takes one, or one for each of the " + std::to_string(stages) +
+                " stages");
+    return values.size() == 1 ? values[0] : values[stage];
+  };
+  std::vector<plan::StageCosts> costs;
+  for (int i = 0; i < stages; ++i) {
+    const double back = at("backward", backward, i) / 2;
+    costs.push_back({{at("forward", forward, i), back, back, at("update", update, i)}, bytes});
+  }
+  return costs;
+}
+
 Simulation simulate(const Schedule& schedule, const SimulationInput& input) {
   check_input(schedule, input);
   return Run(schedule, input).run();
+}
+
+double Simulation::utilisation() const {
+  double sum = 0;
+  for (std::size_t worker = 0; worker < workers.size(); ++worker) sum += compute_share(int(worker));
+  return sum / double(workers.size());
+}
+
+double Simulation::bubble() const {
+  double sum = 0;
+  for (std::size_t worker = 0; worker < workers.size(); ++worker)
+    sum += 1 - compute_share(int(worker)) - handoff_share(int(worker));
+  return sum / double(workers.size());
+}
+
+std::int64_t enough_samples(const Schedule& schedule) {
+  // A stage almost as slow as the slowest takes long to work off the queue left by filling.
+  const std::int64_t fill = last_of_prologues(schedule) + 1 + schedule.in_flight;
+  const std::int64_t together = schedule.samples_a_choice();
+  return (std::max<std::int64_t>(4 * fill, 2000) + 7 * together) / together * together;
+}
+
+double predict(const Schedule& schedule, const std::vector<plan::StageCosts>& stages,
+               const plan::Link& link, int cores) {
+  SimulationInput input{.samples = enough_samples(schedule), .stages = stages, .cores = cores};
+  input.machine.levels.front().link = link;
+  input.machine.overlap = plan::Overlap::transfers;
+  return simulate(schedule, input).period_ms;
+}
+
+std::vector<Span> spans_of(const Simulation& simulation) {
+  std::vector<Span> spans;
+  const auto ns = [](double ms) { return std::int64_t(std::llround(ms * 1e6)); };
+  for (const SimulatedAction& event : simulation.events) {
+    spans.push_back({event.worker, event.action, ns(event.compute_start_ms()),
+                     ns(event.compute_start_ms() + event.compute_ms)});
+  }
+  return spans;
 }
 
 }  // namespace millrace::engine
