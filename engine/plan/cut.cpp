@@ -57,29 +57,15 @@ class CutSearch {
 
   /// A cut with all stages within `period`, on the fewest places; empty: there is none.
   std::vector<Stage> within(double period) {
-    if (widths_.empty()) return {};
-    start(period);
-    for (int tail = 1; tail <= places_; ++tail) {
-      grow(tail, period);
-      if (origin_[tail][0].width >= 0) return trace(tail);
-    }
-    return {};
-  }
-
-  /// A cut within `period` other than `known`, which is within it too; empty: there is none. Any
-  /// other cut differs from `known` first at some stage: tries each stage.
-  std::vector<Stage> within_other_than(const std::vector<Stage>& known, double period) {
-    start(period);
-    const int known_tail = model_.places() - known.front().place;
-    for (int tail = 1; tail <= places_; ++tail) {
-      grow(tail, period);
-      if (origin_[tail][0].width < 0) continue;
-      std::vector<Stage> stages = trace(tail);
-      for (std::size_t at = 0; stages == known && at < known.size(); ++at) {
-        std::vector<Stage> other = leaving(known, at, period);
-        if (!other.empty()) stages = std::move(other);
+    bound_states(period);
+    time_limits_.assign(widths_.size(), {});
+    origin_.assign(places_ + 1, std::vector<Origin>(modules_ + 1));
+    origin_[0][modules_].width = 0;
+    for (int tail = 1; tail <= places_ && !widths_.empty(); ++tail) {
+      for (int width = 0; width < int(widths_.size()); ++width) {
+        if (widths_[width].places() <= tail) extend(width, tail, period);
       }
-      if (tail != known_tail || stages != known) return stages;
+      if (origin_[tail][0].width >= 0) return trace(tail);
     }
     return {};
   }
@@ -153,38 +139,6 @@ class CutSearch {
     time_limits_[width].push_back({&agree, std::move(limits)});
     return time_limits_[width].back().limits;
   }
-  void start(double period) {
-    bound_states(period);
-    time_limits_.assign(widths_.size(), {});
-    origin_.assign(places_ + 1, std::vector<Origin>(modules_ + 1));
-    origin_[0][modules_].width = 0;
-  }
-  /// Adds the tails that take one more place.
-  void grow(int tail, double period) {
-    for (int width = 0; width < int(widths_.size()); ++width) {
-      if (widths_[width].places() <= tail) extend(width, tail, period);
-    }
-  }
-  /// A cut with the stages of `known` before `at` and another stage there; empty: there is none.
-  std::vector<Stage> leaving(const std::vector<Stage>& known, std::size_t at, double period) {
-    const int begin = known[at].begin, tail = model_.places() - known[at].place;
-    for (int width = 0; width < int(widths_.size()); ++width) {
-      const int behind = tail - widths_[width].places();
-      if (behind < 0 || !model_.allows(stage_at(width, tail, begin, modules_))) continue;
-      for (int end = begin + 1; end <= memory_limits(width, tail)[begin]; ++end) {
-        if (!is_end(behind, end)) continue;
-        const Stage stage = stage_at(width, tail, begin, end);
-        if (stage == known[at] || model_.time(stage).period(model_.machine().overlap) > period)
-          continue;
-        std::vector<Stage> stages(known.begin(), known.begin() + std::ptrdiff_t(at));
-        stages.push_back(stage);
-        const std::vector<Stage> rest = trace(behind, end);
-        stages.insert(stages.end(), rest.begin(), rest.end());
-        return stages;
-      }
-    }
-    return {};
-  }
   /// Bounds the modules where a tail of d places can begin within the period: the other places must
   /// manage the work before them, and the d places the rest.
   void bound_states(double period) {
@@ -242,9 +196,9 @@ class CutSearch {
   bool is_end(int tail, int end) const {
     return end >= first_[tail] && end <= last_[tail] && origin_[tail][end].width >= 0;
   }
-  std::vector<Stage> trace(int tail, int begin = 0) const {
+  std::vector<Stage> trace(int tail) const {
     std::vector<Stage> stages;
-    while (begin < modules_) {
+    for (int begin = 0; begin < modules_;) {
       const auto [width, end] = origin_[tail][begin];
       stages.push_back(stage_at(width, tail, begin, end));
       tail -= widths_[width].places();
@@ -267,35 +221,6 @@ class CutSearch {
   };
   std::vector<std::vector<TimeLimits>> time_limits_;  ///< [width], for the current period
 };
-
-/// The cut of the least period >= `low`. `within(period)` finds some cut within a period, or none.
-template <class Within>
-std::optional<Cut> least(const CostModel& model, double low, const Within& within) {
-  std::optional<Cut> best;
-  // A cut within the period lowers the ceiling to its own period.
-  const auto fits = [&](double period) {
-    const std::vector<Stage> stages = within(period);
-    if (stages.empty()) return false;
-    const Cut cut = weigh(model, stages);
-    if (!best || cut.period_ms < best->period_ms) best = cut;
-    return cut.period_ms <= period * (1 + kExact / 4);
-  };
-  if (fits(low) || !fits(std::numeric_limits<double>::infinity())) return best;
-  // The optimum is usually not far above the bound: close in from there.
-  for (double step = 1.0 / 256; low > 0 && best->period_ms > low * (1 + step); step *= 4) {
-    if (fits(low * (1 + step))) break;
-    low *= 1 + step;
-  }
-  while (best->period_ms > low * (1 + kExact)) {
-    const double middle = low + (best->period_ms - low) / 2;
-    if (middle <= low || middle >= best->period_ms) break;
-    if (!fits(middle)) low = middle;
-    // Few cuts are left between such close bounds: is any below the best?
-    const double below = best->period_ms * (1 - kExact);
-    if (best->period_ms < low * (1 + kNear) && !fits(below)) break;
-  }
-  return best;
-}
 
 }  // namespace
 
@@ -323,13 +248,31 @@ std::vector<Stage> any_cut(const CostModel& model, const Freedom& freedom) {
 
 std::optional<Cut> best_cut(const CostModel& model, const Freedom& freedom) {
   CutSearch search(model, freedom);
-  return least(model, search.lower_bound(), [&](double period) { return search.within(period); });
-}
-
-std::optional<Cut> next_best_cut(const CostModel& model, const Freedom& freedom, const Cut& best) {
-  CutSearch search(model, freedom);
-  return least(model, best.period_ms * (1 + kExact / 4),
-               [&](double period) { return search.within_other_than(best.stages, period); });
+  double low = search.lower_bound();
+  std::optional<Cut> best;
+  // A cut within the period lowers the ceiling to its own period.
+  const auto fits = [&](double period) {
+    const std::vector<Stage> stages = search.within(period);
+    if (stages.empty()) return false;
+    const Cut cut = weigh(model, stages);
+    if (!best || cut.period_ms < best->period_ms) best = cut;
+    return cut.period_ms <= period * (1 + kExact / 4);
+  };
+  if (fits(low) || !fits(std::numeric_limits<double>::infinity())) return best;
+  // The optimum is usually not far above the bound: close in from there.
+  for (double step = 1.0 / 256; low > 0 && best->period_ms > low * (1 + step); step *= 4) {
+    if (fits(low * (1 + step))) break;
+    low *= 1 + step;
+  }
+  while (best->period_ms > low * (1 + kExact)) {
+    const double middle = low + (best->period_ms - low) / 2;
+    if (middle <= low || middle >= best->period_ms) break;
+    if (!fits(middle)) low = middle;
+    // Few cuts are left between such close bounds: is any below the best?
+    const double below = best->period_ms * (1 - kExact);
+    if (best->period_ms < low * (1 + kNear) && !fits(below)) break;
+  }
+  return best;
 }
 
 }  // namespace millrace::engine::plan

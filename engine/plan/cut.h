@@ -32,9 +32,6 @@ struct Cut {
 /// B is bisected. A step takes O(modules x places x widths), less what bounds rule out.
 std::optional<Cut> best_cut(const CostModel& model, const Freedom& freedom);
 
-/// The best cut other than `best`, the result of best_cut(); empty: there is none.
-std::optional<Cut> next_best_cut(const CostModel& model, const Freedom& freedom, const Cut& best);
-
 /// A cut that fits the machine's memory, of any period; empty: there is none.
 std::vector<Stage> any_cut(const CostModel& model, const Freedom& freedom);
 

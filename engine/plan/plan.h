@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,12 +45,6 @@ struct Plan {
   Outcome outcome;
 };
 
-struct Planned {
-  /// The best plan of each method, best first, by time per sample, memory, gradient age. Not empty.
-  std::vector<Plan> ranked;
-  std::optional<Cut> next_cut;
-};
-
 /// Asynchronous schedules take a sample every period of the slowest stage. Flushing ones take, per
 /// minibatch, m periods, the other stages' steps once (fill and drain), the messages in flight, and
 /// the longest update with its all-reduce. sequential adds everything up. In zb-h1 weight gradients
@@ -59,28 +52,20 @@ struct Planned {
 /// (Qi et al., arXiv 2401.10241, section 2.3).
 Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cut);
 
-/// Tries every method of the request, each with its exact best cut. For flushing schedules the cut
-/// minimises the slowest stage, and methods are compared by a complete minibatch; without replicas
-/// they use all devices: p x t x d = n. interleaved minimises the slowest chunk, and its memory is
-/// checked afterwards. Throws std::invalid_argument for an unknown schedule, an invalid request, or
-/// if nothing fits: one line that names the binding limit.
-Planned make_plan(const Profile& profile, const Request& request);
-
-struct Candidate {
-  Method method;
-  Freedom freedom;
-  bool operator==(const Candidate&) const = default;
-};
-
-/// The plan with the least memory per device, at any speed; none if nothing fits at any memory.
-std::optional<Plan> leanest_plan(const Profile& profile, Machine machine,
-                                 const Candidate& candidate);
+/// The best plan of each method of the request, best first, by time per sample, memory, gradient
+/// age; not empty. Each has its exact best cut. For flushing schedules the cut minimises the
+/// slowest stage, and methods are compared by a complete minibatch; without replicas they use all
+/// devices: p x t x d = n. interleaved minimises the slowest chunk, and its memory is checked
+/// afterwards. Throws std::invalid_argument for an unknown schedule, an invalid request, or if
+/// nothing fits: one line that names the binding limit.
+std::vector<Plan> make_plans(const Profile& profile, const Request& request);
 
 /// "3.1 GB", in powers of 1000.
 std::string bytes_text(double bytes);
 
-/// The plan, its bottleneck, the next best cut, other methods, predictions, whether T/N < 1/F.
-std::string plan_text(const Profile& profile, const Request& request, const Planned& planned);
+/// The first of make_plans(), its bottleneck, other methods, predictions, whether T/N < 1/F.
+std::string plan_text(const Profile& profile, const Request& request,
+                      const std::vector<Plan>& plans);
 
 /// The `[pipeline]` table for `run`. Devices are named "KIND:0", "KIND:1", ... Copies become
 /// replicas of every stage. TOML comments say what `run` cannot do.

@@ -104,31 +104,20 @@ std::string idle_text(const Plan& plan, const Request& request) {
   return format("idle      %d of %d devices: %s\n", idle, request.machine.devices(), why.c_str());
 }
 
-std::string next_text(const Planned& planned) {
-  const Plan& best = planned.ranked.front();
-  if (!planned.next_cut) return "next best there is no other cut\n";
-  const double more = planned.next_cut->period_ms - best.cut.period_ms;
-  return format("next best %s: slowest stage %.3f ms, %+.3g %%\n",
-                cut_text(planned.next_cut->stages).c_str(), planned.next_cut->period_ms,
-                best.cut.period_ms > 0 ? 100 * more / best.cut.period_ms : 0.0);
-}
-
-std::string others_text(const Planned& planned) {
+std::string others_text(const std::vector<Plan>& plans) {
   constexpr std::size_t most = 8;
   std::string text;
-  const auto& ranked = planned.ranked;
-  for (std::size_t i = 1; i < ranked.size() && i <= most; ++i) {
-    const Outcome& outcome = ranked[i].outcome;
+  for (std::size_t i = 1; i < plans.size() && i <= most; ++i) {
+    const Outcome& outcome = plans[i].outcome;
     text += format("other     %s: %.4g frames a second (%+.1f %%), latency %.3g ms, memory %s\n",
-                   (method_text(ranked[i].method) + ", " +
-                    std::to_string(ranked[i].cut.stages.size()) + " stages")
+                   (method_text(plans[i].method) + ", " +
+                    std::to_string(plans[i].cut.stages.size()) + " stages")
                        .c_str(),
                    outcome.frames_a_second,
-                   100 * (outcome.frames_a_second / ranked[0].outcome.frames_a_second - 1),
+                   100 * (outcome.frames_a_second / plans[0].outcome.frames_a_second - 1),
                    outcome.latency_ms, bytes_text(outcome.peak_bytes).c_str());
   }
-  if (ranked.size() > most + 1)
-    text += format("          and %zu more\n", ranked.size() - most - 1);
+  if (plans.size() > most + 1) text += format("          and %zu more\n", plans.size() - most - 1);
   return text;
 }
 
@@ -174,8 +163,9 @@ std::string bytes_text(double bytes) {
   return format(unit == 0 ? "%.0f %s" : "%.3g %s", bytes, units[unit]);
 }
 
-std::string plan_text(const Profile& profile, const Request& request, const Planned& planned) {
-  const Plan& plan = planned.ranked.front();
+std::string plan_text(const Profile& profile, const Request& request,
+                      const std::vector<Plan>& plans) {
+  const Plan& plan = plans.front();
   const CostModel model(profile, request.machine, plan.method);
   const Outcome& outcome = plan.outcome;
   std::string text = "network   " + profile.network + ", " +
@@ -184,8 +174,7 @@ std::string plan_text(const Profile& profile, const Request& request, const Plan
   text += "plan      " + method_text(plan.method) + ", " + std::to_string(plan.cut.stages.size()) +
           " stages, " + cut_text(plan.cut.stages) + "\n";
   text += stage_rows(profile, model, plan);
-  text +=
-      why_text(model, plan) + idle_text(plan, request) + next_text(planned) + others_text(planned);
+  text += why_text(model, plan) + idle_text(plan, request) + others_text(plans);
   text +=
       format("expect    %.4g frames a second, latency %.4g ms, at most %s a device",
              outcome.frames_a_second, outcome.latency_ms, bytes_text(outcome.peak_bytes).c_str());

@@ -39,7 +39,7 @@ class Plan(program.CliTest):
         both = ["cpu:0", "cpu:1"]
         for modules, options, table, *parts in (
                 (even, "--devices 2 --fps 100", {"schedule": "partime", "stages": 2, "cut": [2], "devices": both},
-                 "n, 4 modules, on 2 devices", "partime, 2 stages, cut [2]", "<- slowest", "next best cut",
+                 "n, 4 modules, on 2 devices", "partime, 2 stages, cut [2]", "<- slowest",
                  "142.9 frames a second", "real time HOLDS: a frame every 7.000 ms <= 1/F 10.000 ms"),
                 ([module("a", 9), module("b", 9)], "--devices 2 --threads --schedules sequential", {"stages": 1, "threads": [2]}),
                 (even, "--schedules any --microbatches 4,8", {"stages": 2}, "other     ")):

@@ -52,7 +52,7 @@ const Question kOutcome("outcome", [](const Json& question) -> Json {
   request.schedules = {question.at("schedule")};
   request.microbatches = {question.at("microbatches")};
   request.virtual_stages = {question.at("virtual_stages")};
-  const Outcome outcome = make_plan(profile, request).ranked.front().outcome;
+  const Outcome outcome = make_plans(profile, request).front().outcome;
   return {{"bubble", outcome.bubble},
           {"sample_ms", outcome.sample_ms},
           {"peak_bytes", outcome.peak_bytes}};

@@ -331,9 +331,9 @@ TEST(Simulation, KeepsWhatAPlanSays) {
   request.schedules = schedule_names();
   for (int round = 0; round < 10; ++round) {
     const plan::Profile profile = plan::random_profile(random, 11);
-    const plan::Planned planned = plan::make_plan(profile, request);
-    ASSERT_EQ(planned.ranked.size(), 2 * schedule_names().size());
-    for (const plan::Plan& made : planned.ranked) {
+    const std::vector<plan::Plan> plans = plan::make_plans(profile, request);
+    ASSERT_EQ(plans.size(), 2 * schedule_names().size());
+    for (const plan::Plan& made : plans) {
       std::vector<int> cut;
       for (const plan::Stage& stage : made.cut.stages) cut.push_back(stage.begin);
       cut.erase(cut.begin());

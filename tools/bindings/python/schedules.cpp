@@ -90,7 +90,7 @@ py::list plan(const std::string& profile_json, const std::string& devices, const
   request.recompute = recompute;
   py::list all;
   using namespace py::literals;
-  for (const plan::Plan& one : plan::make_plan(profile, request).ranked) {
+  for (const plan::Plan& one : plan::make_plans(profile, request)) {
     std::vector<int> cut;
     for (const plan::Stage& stage : one.cut.stages) {
       if (stage.begin > 0) cut.push_back(stage.begin);

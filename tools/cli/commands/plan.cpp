@@ -132,13 +132,10 @@ Json plan_json(const engine::plan::Plan& plan) {
           {"gradient_age", plan.outcome.gradient_age}};
 }
 
-Json planned_json(const Profile& profile, const engine::plan::Planned& planned) {
-  Json plans = Json::array();
-  for (const engine::plan::Plan& plan : planned.ranked) plans.push_back(plan_json(plan));
-  return {{"network", profile.network},
-          {"modules", profile.modules.size()},
-          {"plans", plans},
-          {"next_cut", planned.next_cut ? cut_json(*planned.next_cut) : Json()}};
+Json planned_json(const Profile& profile, const std::vector<engine::plan::Plan>& plans) {
+  Json json = {{"network", profile.network}, {"modules", profile.modules.size()}};
+  for (const engine::plan::Plan& plan : plans) json["plans"].push_back(plan_json(plan));
+  return json;
 }
 
 int plan(const PlanArguments& arguments) {
@@ -157,21 +154,21 @@ int plan(const PlanArguments& arguments) {
   const double sample_bytes =
       profile.input_bytes + (apart ? profile.modules.back().bytes.activation : 0);
   Request request;
-  engine::plan::Planned planned;
+  std::vector<engine::plan::Plan> plans;
   try {
     request = request_of(arguments, config, profile);
     if (arguments.replay > 0 && profile.input_bytes <= 0)
       throw app::ConfigError("--replay: " + arguments.input +
                              " does not say how large a sample is");
     request.machine.replay_bytes = double(arguments.replay) * sample_bytes;
-    planned = engine::plan::make_plan(profile, request);
+    plans = engine::plan::make_plans(profile, request);
   } catch (const std::invalid_argument& error) {
     throw app::ConfigError(error.what());
   }
-  const engine::plan::Plan& best = planned.ranked.front();
+  const engine::plan::Plan& best = plans.front();
   std::string table = engine::plan::pipeline_toml(best, request.machine, arguments.kind);
-  Json json = planned_json(profile, planned);
-  std::cout << engine::plan::plan_text(profile, request, planned);
+  Json json = planned_json(profile, plans);
+  std::cout << engine::plan::plan_text(profile, request, plans);
   if (measured) std::cout << heads_text(config, best);
   if (arguments.replay > 0) {
     const Replay replay = replay_of(arguments, request, best, sample_bytes);
