@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -20,9 +21,13 @@
 #include "engine/trainer/rank_wires.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer_sample.h"
+#include "stages/parameters.h"
+#include "stages/safetensors.h"
 
 namespace millrace::engine {
 namespace {
+
+using About = Exchange::About;
 
 /// MKL chooses its kernels at its first call. When two workers' first calls coincide, one may get
 /// another kernel, whose square roots differ in the last bit (seen about once in a thousand busy
@@ -95,6 +100,25 @@ Schedule schedule_to_run(const TrainerOptions& options) {
   return schedule;
 }
 
+void post_to_all(Exchange& exchange, const std::string& text) {
+  {
+    const std::lock_guard lock(exchange.mutex());
+    exchange.post_to_others(About::state, text);
+  }
+  await_ranks(exchange, [&] { return exchange.all_posted(); });
+}
+
+void write(ByteWriter& to, int stage, const StageFacts& facts) {
+  to.put(stage).put(facts.memory).put(facts.dead_units).put(facts.recorded).put(facts.left);
+}
+
+StageFacts read_facts(ByteReader& from) {
+  return {.memory = from.get<StageMemory>(),
+          .dead_units = from.get<DeadUnits>(),
+          .recorded = from.get<bool>(),
+          .left = from.list<std::string>()};
+}
+
 }  // namespace
 
 Trainer::Trainer(TrainerOptions options)
@@ -132,6 +156,103 @@ Trainer::Trainer(TrainerOptions options)
 
 Trainer::~Trainer() = default;
 
+void Trainer::check_ranks() {
+  Exchange& exchange = *options_.exchange;
+  std::vector<int>& ranks = options_.rank_of_worker;
+  if (ranks.empty()) ranks = deal_workers(int(schedule_.workers.size()), exchange.ranks());
+  require_ranks(schedule_, ranks, exchange.ranks());
+  if (options_.late_targets) throw std::invalid_argument("ranks have no targets that come late");
+  // Data to and from other ranks goes through host memory, as for a core.
+  for (std::size_t replica_id = 0; replica_id < options_.devices.size(); ++replica_id) {
+    if (!here(int(replica_id))) options_.devices[replica_id] = {};
+  }
+  wires_ = std::make_unique<RankWires>(options_, schedule_, devices_);
+  freight_ = std::make_unique<TensorFreight>(
+      options_, samples_, boundaries_, [this](int stage) { return step_of(stage); },
+      [this](int replica_id) -> const capture::StageStep& {
+        return *steps_[std::size_t(replica_id)];
+      });
+}
+
+void Trainer::build() {
+  const std::lock_guard lock(cut_mutex_);
+  prepared_ = false;
+  steps_ = std::vector<std::unique_ptr<capture::StageStep>>(std::size_t(schedule_.replica_ids()));
+  if (wires_) wires_->forget();
+  boundaries_.clear();
+  auto backends = make_backends(options_, schedule_.replica_ids(), recording_.on,
+                                [this](int replica_id) { return here(replica_id); });
+  const auto backend_of = [&](int stage) {
+    const auto first = backends.begin() + schedule_.replica_id(stage, 0);
+    const auto found = std::find_if(first, first + schedule_.replicas_of(stage),
+                                    [](const auto& backend) { return backend != nullptr; });
+    return found == first + schedule_.replicas_of(stage) ? nullptr : found->get();
+  };
+  // Messages to other ranks go by slot; work that a device has queued may still read.
+  const bool whole = options_.exchange || std::ranges::any_of(backends, [](const auto& backend) {
+                       return backend->defers();
+                     });
+  sets_ = whole ? sets_by_slot(schedule_) : tensor_sets(schedule_);
+  for (int i = 0; i + 1 < options_.stages; ++i) {
+    boundaries_.push_back(std::make_unique<capture::Boundary>(
+        schedule_.slots(), sets_.activations[i], sets_.gradients[i]));
+    join(i, backend_of(i), backend_of(i + 1));
+  }
+  std::vector<stages::Stage*> stages;
+  for (int i = 0; i < options_.stages; ++i) {
+    for (int replica = 0; replica < schedule_.replicas_of(i); ++replica) {
+      const int replica_id = schedule_.replica_id(i, replica);
+      std::unique_ptr<capture::StageStep>& step = steps_[std::size_t(replica_id)];
+      if (backends[replica_id])
+        step = make_step(build_stage(options_, schedule_, i, replica_id), i, replica_id,
+                         std::move(backends[replica_id]));
+      stages.push_back(step ? &step->stage() : nullptr);
+    }
+  }
+  tie_replicas(schedule_, stages,
+               [this](int from, int to) { return freight_->gradients_of(from, to); });
+}
+
+std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int index,
+                                                       int replica_id,
+                                                       std::unique_ptr<capture::Backend> backend) {
+  const c10::Device place = device_of(options_, replica_id);
+  capture::Boundary* up = index > 0 ? boundaries_[index - 1].get() : nullptr;
+  capture::Boundary* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
+  if (place.is_cuda()) capture::use_repeatable_kernels();
+  return std::make_unique<capture::StageStep>(std::move(stage), std::move(backend), place, samples_,
+                                              up, down, sets_.inner[index]);
+}
+
+void Trainer::join(int stage, const capture::Backend* above, const capture::Backend* below) {
+  if (wires_ && wires_->over_cut(stage)) return wires_->lay(stage, *boundaries_[stage]);
+  const c10::Device up = device_of(options_, schedule_.replica_id(stage, 0)),
+                    down = device_of(options_, schedule_.replica_id(stage + 1, 0));
+  const auto set = [&](capture::BoundaryBuffers& buffers, const capture::Backend* writer,
+                       const capture::Backend* reader, c10::Device from, c10::Device to) {
+    buffers.on_host = !capture::reads(to, from);
+    // Data from another rank is written as by an eager stage.
+    buffers.fixed = reader && reader->records() && !(writer && writer->records());
+    buffers.to_host = writer && writer->defers() && !(reader && reader->defers());
+  };
+  capture::Boundary& boundary = *boundaries_[stage];
+  set(boundary.activations, above, below, up, down);
+  set(boundary.gradients, below, above, down, up);
+  const stages::Network& network = *options_.network;
+  // The layout that programs leave, and kernels prefer.
+  const bool channels_last = runs_programs(options_, schedule_.replica_id(stage, 0)) &&
+                             runs_programs(options_, schedule_.replica_id(stage + 1, 0));
+  for (capture::BoundaryBuffers* buffers : {&boundary.activations, &boundary.gradients}) {
+    for (stages::Tensors& set : buffers->tensors) {
+      if (!buffers->fixed) break;
+      for (const int source : network.crossing(options_.cut[stage])) {
+        const at::Tensor zeros = capture::pinned_zeros(network.shape(source).sizes());
+        set.push_back(channels_last ? zeros.contiguous(at::MemoryFormat::ChannelsLast) : zeros);
+      }
+    }
+  }
+}
+
 void Trainer::record(const std::function<void()>& work) {
   try {
     capture::with_plain_errors(work);
@@ -147,32 +268,15 @@ void Trainer::record(const std::function<void()>& work) {
   }
 }
 
-void Trainer::recut(const std::vector<int>& cut, stages::StateDict weights, double backed_off) {
-  {
-    const std::lock_guard lock(cut_mutex_);
-    options_.cut = cut;
-    options_.weights = std::move(weights);
-  }
-  build();
-  monitor_.forget_times();
-  for (const auto& step : steps_) {
-    if (step) step->stage().set_backed_off(backed_off);
-  }
+void Trainer::prepare() {
+  if (std::exchange(prepared_, true) || !recording_.on) return;
+  record([&] { capture_steps(schedule_, steps(), sets_.capacity); });
 }
 
-double Trainer::backed_off() const {
-  const auto here = std::ranges::find_if(steps_, [](const auto& step) { return step != nullptr; });
-  return here == steps_.end() ? 1 : (*here)->stage().backed_off();
-}
-
-Trainer::Recording Trainer::recording() const {
-  const std::lock_guard lock(cut_mutex_);
-  return recording_;
-}
-
-std::vector<int> Trainer::cut() const {
-  const std::lock_guard lock(cut_mutex_);
-  return options_.cut;
+std::vector<capture::Step*> Trainer::steps() const {
+  std::vector<capture::Step*> all;
+  for (const auto& step : steps_) all.push_back(step.get());
+  return all;
 }
 
 Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
@@ -237,15 +341,224 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   return outcome;
 }
 
-std::vector<capture::Step*> Trainer::steps() const {
-  std::vector<capture::Step*> all;
-  for (const auto& step : steps_) all.push_back(step.get());
+void Trainer::recut(const std::vector<int>& cut) {
+  require_cut(options_, schedule_, cut);
+  stages::StateDict weights = checkpoint();
+  const double backed_off = first_here()->stage().backed_off();
+  if (options_.exchange) {
+    ByteWriter letter;
+    letter.put('C').put(backed_off).put(cut).raw(stages::to_safetensors(weights));
+    post_to_all(*options_.exchange, letter.bytes());
+  }
+  recut(cut, std::move(weights), backed_off);
+}
+
+void Trainer::recut(const std::vector<int>& cut, stages::StateDict weights, double backed_off) {
+  {
+    const std::lock_guard lock(cut_mutex_);
+    options_.cut = cut;
+    options_.weights = std::move(weights);
+  }
+  build();
+  monitor_.forget_times();
+  for (const auto& step : steps_) {
+    if (step) step->stage().set_backed_off(backed_off);
+  }
+}
+
+bool Trainer::follow() {
+  Exchange& exchange = *options_.exchange;
+  std::optional<Exchange::Letter> letter;
+  await_ranks(exchange, [&] { return (letter = exchange.letter(About::state)).has_value(); });
+  ByteReader bytes(letter->text);
+  if (bytes.get<char>() == 'E') return false;
+  const double backed_off = bytes.get<double>();
+  const std::vector<int> cut = bytes.list<int>();
+  recut(cut, stages::from_safetensors(std::string(bytes.rest())), backed_off);
+  return true;
+}
+
+void Trainer::dismiss_ranks() {
+  if (options_.exchange) post_to_all(*options_.exchange, "E");
+}
+
+void Trainer::gather() {
+  Exchange& exchange = *options_.exchange;
+  if (exchange.rank() != 0) {
+    ByteWriter text;
+    for (int stage = 0; stage < schedule_.stages; ++stage) {
+      // Replicas have equal weights: the first reports.
+      if (!steps_[std::size_t(schedule_.replica_id(stage, 0))]) continue;
+      write(text, stage, facts(stage));
+      text.put(stages::to_safetensors(checkpoint(stage)));
+    }
+    {
+      const std::lock_guard lock(exchange.mutex());
+      exchange.post(0, About::state, text.bytes());
+    }
+    return await_ranks(exchange, [&] { return exchange.all_posted(); });
+  }
+  learned_elsewhere_.clear();
+  for (int waited = exchange.ranks() - 1; waited > 0; --waited) {
+    std::optional<Exchange::Letter> letter;
+    await_ranks(exchange, [&] { return (letter = exchange.letter(About::state)).has_value(); });
+    const std::lock_guard lock(cut_mutex_);
+    for (ByteReader bytes(letter->text); !bytes.empty();) {
+      const int stage = bytes.get<int>();
+      facts_elsewhere_[std::size_t(stage)] = read_facts(bytes);
+      learned_elsewhere_[stage] = stages::from_safetensors(std::string(bytes.text()));
+    }
+  }
+}
+
+std::string Trainer::live_facts() const {
+  ByteWriter all;
+  for (int stage = 0; stage < schedule_.stages; ++stage) {
+    if (steps_[std::size_t(schedule_.replica_id(stage, 0))])
+      write(all, stage, {.dead_units = dead_units(stage)});
+  }
+  return all.bytes();
+}
+
+void Trainer::take_facts(std::string_view facts) {
+  const std::lock_guard lock(cut_mutex_);
+  for (ByteReader bytes(facts); !bytes.empty();) {
+    const int stage = bytes.get<int>();
+    facts_elsewhere_[std::size_t(stage)] = read_facts(bytes);
+  }
+}
+
+bool Trainer::here(int replica_id) const {
+  return !options_.exchange ||
+         rank_of(options_, schedule_, replica_id) == options_.exchange->rank();
+}
+
+capture::StageStep* Trainer::step_of(int stage) const {
+  for (int replica = 0; replica < schedule_.replicas_of(stage); ++replica) {
+    const auto& step = steps_[std::size_t(schedule_.replica_id(stage, replica))];
+    if (step) return step.get();
+  }
+  return nullptr;
+}
+
+capture::StageStep* Trainer::first_here() const {
+  const auto found = std::ranges::find_if(steps_, [](const auto& step) { return step != nullptr; });
+  return found == steps_.end() ? nullptr : found->get();
+}
+
+TrainerNow Trainer::now() const {
+  const std::lock_guard lock(cut_mutex_);
+  TrainerNow now{.cut = options_.cut, .recording = recording_};
+  if (const capture::StageStep* const step = first_here()) now.rate = step->rate_in_force();
+  for (int stage = 0; stage < schedule_.stages; ++stage)
+    now.dead_units.push_back(dead_units(stage));
+  return now;
+}
+
+DeadUnits Trainer::dead_units(int stage) const {
+  const capture::StageStep* const step = step_of(stage);
+  if (!step) return facts_elsewhere_[std::size_t(stage)].dead_units;
+  const stages::DeadUnits& counted = step->dead_units();
+  const bool looks = device_of(options_, schedule_.replica_id(stage, 0)).is_cpu();
+  return {counted.dead(), looks ? counted.units() : 0};
+}
+
+std::vector<StageFacts> Trainer::facts() const {
+  std::vector<StageFacts> all;
+  for (int stage = 0; stage < schedule_.stages; ++stage) all.push_back(facts(stage));
   return all;
 }
 
-void Trainer::prepare() {
-  if (std::exchange(prepared_, true) || !recording_.on) return;
-  record([&] { capture_steps(schedule_, steps(), sets_.capacity); });
+StageFacts Trainer::facts(int stage) const {
+  const capture::StageStep* const step = step_of(stage);
+  if (!step) return facts_elsewhere_[std::size_t(stage)];
+  const std::int64_t weights = step->stage().weight_bytes();
+  const stages::StageRange range = step->stage().range();
+  std::int64_t samples = 0;
+  const auto add = [&](const std::vector<at::Tensor>& slots) {
+    for (const at::Tensor& slot : slots)
+      samples += slot.defined() ? std::int64_t(slot.nbytes()) : 0;
+  };
+  if (range.first) add(samples_.input);
+  if (range.last && !samples_.target_is_input()) add(samples_.target);
+  if (range.last) add(samples_.prediction);
+  return {.memory = {.weights = weights,
+                     .stashes = weights * (schedule_.versions_of(stage) - 1),
+                     .optimizer = step->stage().optimizer_bytes(),
+                     .gradients = step->stage().gradient_bytes(),
+                     .activations = step->peak_activation_bytes(),
+                     .cuts = step->cut_bytes(),
+                     .scratch = step->scratch_bytes(),
+                     .samples = samples},
+          .dead_units = dead_units(stage),
+          .recorded = step->records(),
+          .left = left_to_libtorch(step->operations())};
+}
+
+stages::StateDict Trainer::state() const {
+  stages::StateDict all = checkpoint();
+  std::erase_if(all, [](const auto& entry) { return entry.first.starts_with("optimizer."); });
+  return all;
+}
+
+stages::StateDict Trainer::checkpoint() const {
+  stages::StateDict all;
+  for (int stage = 0; stage < schedule_.stages; ++stage) {
+    const auto elsewhere = learned_elsewhere_.find(stage);
+    if (step_of(stage)) {
+      for (auto& entry : checkpoint(stage)) all.push_back(std::move(entry));
+    } else if (elsewhere != learned_elsewhere_.end()) {
+      all.insert(all.end(), elsewhere->second.begin(), elsewhere->second.end());
+    }
+  }
+  if (!options_.exchange || options_.exchange->rank() != 0 || !learned_elsewhere_.empty())
+    return all;
+  // The other ranks have learned nothing yet.
+  std::set<std::string> names;
+  for (const auto& entry : all) names.insert(entry.first);
+  for (const auto& entry : options_.weights) {
+    if (!names.contains(entry.first)) all.push_back(entry);
+  }
+  return all;
+}
+
+stages::StateDict Trainer::checkpoint(int stage) const {
+  capture::StageStep& step = *step_of(stage);
+  return capture::with_plain_errors([&] {
+    step.launch();  // earlier calls belong to the state, and must end first
+    step.synchronize();
+    return step.stage().checkpoint();
+  });
+}
+
+void Trainer::set_fixed(int stage, const stages::StateDict& weights) {
+  capture::StageStep& step = *step_of(stage);
+  capture::with_plain_errors([&] {
+    step.launch();  // earlier calls use the old weights
+    step.synchronize();
+    step.stage().set_fixed(weights);
+    step.synchronize();
+  });
+}
+
+stages::StateDict share_of(const Trainer& trainer, int rank) {
+  const TrainerOptions& options = trainer.options();
+  const Schedule& schedule = trainer.schedule();
+  std::set<std::string> mine;
+  for (std::size_t worker = 0; worker < schedule.workers.size(); ++worker) {
+    if (options.rank_of_worker[worker] != rank) continue;
+    for (const int stage : stages_of(schedule.workers[worker])) {
+      const stages::StageRange range = range_of(options, stage);
+      for (const auto& spec : options.network->parameters(range.begin, range.end))
+        mine.insert(spec.name);
+    }
+  }
+  stages::StateDict share = trainer.checkpoint();
+  std::erase_if(share, [&](const auto& entry) {
+    const std::string name = stages::parameter_of(entry.first);
+    return !name.empty() && !mine.contains(name);
+  });
+  return share;
 }
 
 }  // namespace millrace::engine

@@ -36,8 +36,21 @@ struct StageFacts {
   std::vector<std::string> left;  ///< left_to_libtorch() of its step program
 };
 
+struct Recording {
+  bool on = false;      ///< steps are replayed from recordings
+  std::string error{};  ///< why they are not, if they should be; "": no failure
+};
+
+/// What may change while a trainer runs.
+struct TrainerNow {
+  std::vector<int> cut;
+  Recording recording;
+  capture::RateInForce rate{};          ///< of this process's first stage
+  std::vector<DeadUnits> dead_units{};  ///< of each stage's first replica; not counted on a GPU
+};
+
 /// A network cut into stages, placed on devices and trained from a feed: the engine as one object.
-/// Not thread-safe, but monitor() may be read and cut() called while run() or recut() run.
+/// Not thread-safe, but now() may be called, and monitor() read, while run() or recut() run.
 class Trainer {
  public:
   /// Throws std::invalid_argument, with what is wrong, for inconsistent options; std::runtime_error
@@ -84,26 +97,17 @@ class Trainer {
   /// Facts of each stage's first replica. Not during run().
   std::vector<StageFacts> facts() const;
 
-  /// Dead units of each stage's first replica; not counted on a GPU. Any thread.
-  std::vector<DeadUnits> dead_units() const;
+  /// Any thread.
+  TrainerNow now() const;
 
   /// The options with devices (those of other ranks: cores), threads and module times filled in.
   /// Any thread, except for `cut` and `weights`.
   const TrainerOptions& options() const { return options_; }
   const Schedule& schedule() const { return schedule_; }
-  std::vector<int> cut() const;
   /// The device of each replica by Schedule::replica_id(), on all ranks.
   const std::vector<Device>& devices() const { return devices_; }
   Monitor& monitor() { return monitor_; }
   const LossGuard& guard() const { return guard_; }
-  /// The learning rate of this process's first stage. Any thread.
-  capture::RateInForce rate() const;
-  struct Recording {
-    bool on = false;      ///< steps are replayed from recordings
-    std::string error{};  ///< why they are not, if they should be; "": no failure
-  };
-  /// Any thread.
-  Recording recording() const;
 
  private:
   void build();  ///< stages and what lies between them
@@ -114,12 +118,12 @@ class Trainer {
   std::unique_ptr<capture::StageStep> make_step(stages::Stage stage, int index, int replica_id,
                                                 std::unique_ptr<capture::Backend> backend);
   void recut(const std::vector<int>& cut, stages::StateDict weights, double backed_off);
-  double backed_off() const;
   void check_ranks();
   void gather();  ///< every rank's weights to rank 0
   bool here(int replica_id) const;
   /// A stage's first local replica; the others have the same weights. Null: there is none.
   capture::StageStep* step_of(int stage) const;
+  capture::StageStep* first_here() const;  ///< null only while the stages cannot be built
   std::vector<capture::Step*> steps() const;
   StageFacts facts(int stage) const;
   DeadUnits dead_units(int stage) const;

@@ -125,8 +125,8 @@ inline Trained by_pipeline(const TrainerOptions& options, std::int64_t samples,
                            const std::function<bool(std::int64_t)>& spoiled = {},
                            PipelineOptions how = {}) {
   PastRun run(options, samples, spoiled, std::move(how));
-  EXPECT_EQ(run.trainer.recording().on, options.capture != Capture::eager)
-      << run.trainer.recording().error;
+  EXPECT_EQ(run.trainer.now().recording.on, options.capture != Capture::eager)
+      << run.trainer.now().recording.error;
   EXPECT_EQ(run.outcome.admitted, samples);
   EXPECT_EQ(run.outcome.trained + run.outcome.predicted_only + run.outcome.rejected, samples);
   EXPECT_EQ(run.trainer.monitor().trained(), run.outcome.trained);

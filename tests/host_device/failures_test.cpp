@@ -38,7 +38,7 @@ Ended train(Capture capture = Capture::automatic) {
     options.capture = capture;
     const PastRun run(options, kSamples);
     ended.trained = run.trained();
-    ended.recorded = run.trainer.recording().on;
+    ended.recorded = run.trainer.now().recording.on;
   } catch (const std::exception& error) {
     ended.error = error.what();
   }
@@ -135,7 +135,7 @@ TEST(Memory, OfARecordedTrainerIsTheNextOnes) {
   std::size_t first = 0;
   for (int run = 0; run < 4; ++run) {
     const PastRun last(on_device(), kSamples);
-    ASSERT_TRUE(last.trainer.recording().on);
+    ASSERT_TRUE(last.trainer.now().recording.on);
     const std::size_t now = host_device::held().device_bytes;
     if (run == 1) first = now;
     if (run > 1) {

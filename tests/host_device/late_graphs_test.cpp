@@ -51,7 +51,7 @@ TEST(LateGraphs, NoneIsMadeOnceFramesAreLearnedFrom) {
       every = sample % 90 < 60 ? 1 : 3;
     };
     trainer.run(feed, nullptr, how);
-    EXPECT_TRUE(trainer.recording().on);
+    EXPECT_TRUE(trainer.now().recording.on);
     EXPECT_GE(trainer.guard().roll_backs(), 1);
     EXPECT_EQ(graphs_made(), feed.begun_with);
   }

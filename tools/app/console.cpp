@@ -66,7 +66,7 @@ void Console::tell_failure(const std::string& output, const std::string& now, st
 void Console::tell_dead_units() {
   constexpr int kMany = 4;  // reported if at least one in kMany units is dead
   if (dead_told_) return;
-  const std::vector<engine::DeadUnits> stages = learner_.trainer.dead_units();
+  const std::vector<engine::DeadUnits> stages = learner_.trainer.now().dead_units;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     const auto& [dead, units] = stages[stage];
     if (dead == 0 || kMany * dead < units) continue;

@@ -126,7 +126,7 @@ void GivenRun::build(bool live) {
 }
 
 void GivenRun::rebuild(stages::StateDict state, bool live) {
-  cut_ = trainer().cut();
+  cut_ = trainer().now().cut;
   learned_ = std::move(state);
   build(live);
 }

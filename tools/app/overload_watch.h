@@ -27,7 +27,7 @@ class OverloadWatch {
         live_(live),
         overload_({.policy = engine::policy_of(config.monitor.policy),
                    .module_ms = trainer.options().module_ms,
-                   .cut = trainer.cut(),
+                   .cut = trainer.now().cut,
                    .allowed = [&trainer](const std::vector<int>& cut) {
                      return engine::may_cut_at(trainer.options(), trainer.schedule(), cut);
                    }}) {

@@ -56,7 +56,7 @@ const engine::TrainerOptions& arm_of(const Json& question) {
   if (found == arms.end()) {
     engine::TrainerOptions options = options_of(arm);
     options.weights = stages::initial_state(*options.network, 0);
-    if (options.cut.empty()) options.cut = engine::Trainer(options).cut();
+    if (options.cut.empty()) options.cut = engine::Trainer(options).now().cut;
     found = arms.emplace(arm.dump(), std::move(options)).first;
   }
   return found->second;

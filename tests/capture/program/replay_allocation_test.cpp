@@ -62,7 +62,7 @@ void expect_no_allocation(const TrainerOptions& options) {
   } history;
   ActionLog actions(options.stages, 100);  // little enough to go round many times
   trainer.run(feed, &history, {.actions = &actions});
-  ASSERT_TRUE(trainer.recording().on);
+  ASSERT_TRUE(trainer.now().recording.on);
   EXPECT_GT(actions.lost(), 0);
   EXPECT_EQ(feed.after - feed.before, 0) << options.schedule << ", " << options.stages
                                          << " stages, correction " << options.correction.kind;

@@ -278,14 +278,14 @@ TEST(Guard, SurvivesARateThatIsFarTooHigh) {
     };
     EXPECT_LT(mean(1400), 1.5 * mean(500)) << times;
     EXPECT_GE(trainer.guard().roll_backs(), times > 1000 ? 1 : 0);
-    EXPECT_DOUBLE_EQ(trainer.rate().backed_off, 1) << "it has recovered";
+    EXPECT_DOUBLE_EQ(trainer.now().rate.backed_off, 1) << "it has recovered";
   }
   TrainerOptions options = small("partime", 2, {4});
   options.optimizer = {.kind = "adam", .lr = 1000};
   options.guard = true;
   PastRun run(options, 400);
   EXPECT_GE(run.trainer.guard().roll_backs(), 1);
-  EXPECT_LT(run.trainer.rate().lr, 100);
+  EXPECT_LT(run.trainer.now().rate.lr, 100);
 }
 
 }  // namespace

@@ -130,7 +130,7 @@ TEST(Recorded, RefusesReplicas) {
   if (!options.devices.empty()) options.devices.push_back(options.devices.back());
   EXPECT_THROW(Trainer{options}, std::invalid_argument);
   options.capture = Capture::automatic;
-  EXPECT_FALSE(Trainer(options).recording().on);
+  EXPECT_FALSE(Trainer(options).now().recording.on);
 }
 
 }  // namespace

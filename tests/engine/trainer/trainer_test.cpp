@@ -13,7 +13,7 @@ namespace {
 TEST(Trainer, BalancesWhatIsNotCut) {
   for (int stages = 1; stages <= 6; ++stages) {
     Trainer trainer(tiny(stages, {}));
-    EXPECT_EQ(int(trainer.cut().size()), stages - 1);
+    EXPECT_EQ(int(trainer.now().cut.size()), stages - 1);
     SampleFeed feed(kTiny, 20);
     EXPECT_EQ(trainer.run(feed, nullptr).trained, 20);
   }
@@ -45,7 +45,7 @@ TEST(Recut, IsARunThatGoesOnFromACheckpoint) {
     std::atomic<bool> drain{false};
     cut_anew.run(same, nullptr, drained_at(16, drain));
     cut_anew.recut({4});
-    EXPECT_EQ(cut_anew.cut(), std::vector<int>{4});
+    EXPECT_EQ(cut_anew.now().cut, std::vector<int>{4});
     cut_anew.run(same, nullptr);
     expect_equal_bits(cut_anew.checkpoint(), second.checkpoint());
   }
@@ -76,7 +76,7 @@ TEST(Trainer, AStageThatLearnsByItselfIsNotLeftWithoutWeightsAtTheEnd) {
     TrainerOptions options = tiny(2, {});
     options.correction.kind = correction;
     options.module_ms = {1, 1, 1, 1, 1, 9};
-    EXPECT_EQ(Trainer(options).cut().front() == 5, std::string(correction) == "none");
+    EXPECT_EQ(Trainer(options).now().cut.front() == 5, std::string(correction) == "none");
   }
 }
 
@@ -89,7 +89,7 @@ TEST(Recut, RefusesACutThatCannotBe) {
   EXPECT_FALSE(may_cut_at(trainer.options(), trainer.schedule(), {6}));
   EXPECT_FALSE(may_cut_at(trainer.options(), trainer.schedule(), {2, 3}));
   EXPECT_THROW(trainer.recut({6}), std::invalid_argument);
-  EXPECT_EQ(trainer.cut(), std::vector<int>{2});
+  EXPECT_EQ(trainer.now().cut, std::vector<int>{2});
 }
 
 TEST(TrainerSample, MakesFloatsOfBytesOnceAFrame) {

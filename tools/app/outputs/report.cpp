@@ -99,11 +99,12 @@ Json latency_json(const engine::Reading& r) {
   return {{"p50", r.latency_p50}, {"p99", r.latency_p99}, {"max", r.latency_max}};
 }
 
-Json guard_json(const engine::Trainer& trainer, const engine::Reading& r) {
+Json guard_json(const engine::Trainer& trainer, const engine::TrainerNow& now,
+                const engine::Reading& r) {
   const engine::LossGuard::Status guard = trainer.guard().status();
   return {{"roll_backs", guard.roll_backs},
           {"last_frame", guard.roll_backs > 0 ? Json(guard.last_frame) : Json()},
-          {"rate", trainer.rate().backed_off},
+          {"rate", now.rate.backed_off},
           {"skipped_updates", r.skipped}};
 }
 
@@ -163,10 +164,9 @@ double share_replayed(const engine::FrameCounts& frames) {
 }
 
 /// {"dead": [3, 0], "units": [32, 64]}, per stage: channels followed by a ReLU.
-Json dead_units_json(const engine::Trainer& trainer) {
+Json dead_units_json(const engine::TrainerNow& now) {
   Json all;
-  for (const auto& [dead, units] : trainer.dead_units())
-    append(all, {{"dead", dead}, {"units", units}});
+  for (const auto& [dead, units] : now.dead_units) append(all, {{"dead", dead}, {"units", units}});
   return all;
 }
 
@@ -194,15 +194,15 @@ Json learned_report(const RunLog& log) {
   return report;
 }
 
-/// `idle`: no worker is running, so the stages' steps may be read.
 /// Why steps are eager that should have been recorded; null: none is.
-Json capture_error(const engine::Trainer& trainer) {
-  const std::string error = trainer.recording().error;
-  return error.empty() ? Json() : Json(error);
+Json capture_error(const engine::TrainerNow& now) {
+  return now.recording.error.empty() ? Json() : Json(now.recording.error);
 }
 
+/// `idle`: no worker is running, so the stages' steps may be read.
 Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
                     const engine::FrameCounts& frames, bool idle) {
+  const engine::TrainerNow now = trainer.now();
   Json devices = Json::array(), steps = Json::array();
   for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
   if (idle) {
@@ -214,7 +214,7 @@ Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
   return {{"schedule", trainer.schedule().name},
           {"stages", trainer.schedule().stages},
           {"devices", devices},
-          {"cut", trainer.cut()},
+          {"cut", now.cut},
           {"threads", trainer.options().threads},
           {"frames", frames_json(frames)},
           {"updates", r.updates},
@@ -223,10 +223,10 @@ Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
           {"gradient_age", r.gradient_age},
           {"gradient_age_spread", r.gradient_age_spread},
           {"correction", trainer.options().correction.kind},
-          {"optimizer", optimizer_json(trainer.options().optimizer, trainer.rate().lr)},
-          {"guard", guard_json(trainer, r)},
-          {"capture", trainer.recording().on ? "graph" : "eager"},
-          {"capture_error", capture_error(trainer)},
+          {"optimizer", optimizer_json(trainer.options().optimizer, now.rate.lr)},
+          {"guard", guard_json(trainer, now, r)},
+          {"capture", now.recording.on ? "graph" : "eager"},
+          {"capture_error", capture_error(now)},
           {"steps", steps}};
 }
 
@@ -243,7 +243,7 @@ Json frames_json(const engine::FrameCounts& frames) {
 std::string guard_remark(const engine::Trainer& trainer) {
   const engine::LossGuard::Status guard = trainer.guard().status();
   if (guard.roll_backs == 0) return "";
-  const capture::RateInForce rate = trainer.rate();
+  const capture::RateInForce rate = trainer.now().rate;
   return engine::format("guard: %ld roll-backs, the last at frame %ld; the learning rate is %.3g",
                         guard.roll_backs, guard.last_frame, rate.lr) +
          (rate.backed_off < 1 ? engine::format(", %.3g of what was asked for", rate.backed_off)
@@ -290,6 +290,7 @@ static Json live_novelty(const Novelty& novelty) {
 Json live_report(const Request& request, const Intake& intake, Learner& learner,
                  const Records& records) {
   engine::Trainer& trainer = learner.trainer;
+  const engine::TrainerNow now = trainer.now();
   const RunLog& log = records.log;
   const engine::Reading r = trainer.monitor().read();
   const engine::FrameCounts frames = learner.frames(intake);
@@ -298,7 +299,7 @@ Json live_report(const Request& request, const Intake& intake, Learner& learner,
                  {"source", request.source()},
                  {"task", request.config.task.kind},
                  {"schedule", trainer.schedule().name},
-                 {"cut", trainer.cut()},
+                 {"cut", now.cut},
                  {"frames", frames_json(frames)},
                  {"loss", {{"last_frame", none}, {"linear", none}}},
                  {"accuracy", nullptr},
@@ -309,9 +310,9 @@ Json live_report(const Request& request, const Intake& intake, Learner& learner,
                  {"novelty", live_novelty(records.novelty)},
                  {"zones", zones_json(request.config.novelty.zones)},
                  {"ignore", zones_json(request.config.novelty.ignore)},
-                 {"guard", guard_json(trainer, r)},
-                 {"learning_rate", trainer.rate().lr},
-                 {"capture_error", capture_error(trainer)},
+                 {"guard", guard_json(trainer, now, r)},
+                 {"learning_rate", now.rate.lr},
+                 {"capture_error", capture_error(now)},
                  {"timing_ms", timing_json(r)},
                  {"realtime", real_time_json(r, learner.real_time.verdict(r))},
                  {"latency_ms", latency_json(r)},
@@ -327,8 +328,7 @@ Json live_report(const Request& request, const Intake& intake, Learner& learner,
   const std::int64_t since = health.frames_since.load();
   report["stream"]["frames_since"] =
       since > 0 || health.breaks.load() > 0 ? since : frames.received;
-  const std::vector<engine::DeadUnits> dead = trainer.dead_units();
-  for (std::size_t stage = 0; stage < dead.size(); ++stage) {
+  for (std::size_t stage = 0; stage < now.dead_units.size(); ++stage) {
     const int first = trainer.schedule().replica_id(int(stage), 0);
     report["stages"].push_back({{"device", trainer.devices()[std::size_t(first)].name()},
                                 {"replicas", trainer.schedule().replicas_of(int(stage))},
@@ -338,8 +338,8 @@ Json live_report(const Request& request, const Intake& intake, Learner& learner,
                                 {"updates", r.updates[stage]},
                                 {"misses", r.misses[stage]},
                                 {"gradient_age", r.gradient_age[stage]},
-                                {"dead_units", dead[stage].dead},
-                                {"units", dead[stage].units}});
+                                {"dead_units", now.dead_units[stage].dead},
+                                {"units", now.dead_units[stage].units}});
   }
   return report;
 }
@@ -358,7 +358,7 @@ Json make_report(const Request& request, const Progress& progress, const RankTea
                     {"without_target", frames.without_target}};
   report["realtime"] = real_time_json(r, learner.real_time.verdict(r));
   report["realtime"]["F_estimated"] = learner.rate_watch.estimated();
-  report["dead_units"] = dead_units_json(trainer);
+  report["dead_units"] = dead_units_json(trainer.now());
   report.update(learned_report(log));
   if (idle) report["memory_bytes"] = memory_json(trainer);
   report["process"] = {{"resident_bytes", resident_bytes("VmRSS")},

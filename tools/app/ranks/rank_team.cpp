@@ -98,7 +98,7 @@ void RankTeam::prepare(const engine::Trainer& trainer, double fps) {
     post(exchange_, rank,
          write(Word::plan,
                RankPlan{.sample = trainer.options().frame(),
-                        .cut = trainer.cut(),
+                        .cut = trainer.now().cut,
                         .module_ms = trainer.options().module_ms,
                         .fps = fps,
                         .weights = grid_->tensor() > 1
