@@ -2,11 +2,12 @@
 
 #include <readerwriterqueue/readerwritercircularbuffer.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <stdexcept>
 #include <vector>
 
 #include "engine/monitor/clock.h"
@@ -30,23 +31,8 @@ struct Token {
 /// launch of the waiting worker is in flight.
 constexpr std::chrono::microseconds kPatience{20'000}, kImpatience{50};
 
-/// The sending end of a channel between two replicas. One thread at a time sends.
-class Link {
- public:
-  virtual ~Link() = default;
-  /// False if there is no room within `patience`.
-  virtual bool offer(const Token& token, std::chrono::microseconds patience) = 0;
-  template <class GiveUp>
-  bool send(const Token& token, const GiveUp& give_up) {
-    while (!offer(token, kPatience)) {
-      if (give_up()) return false;
-    }
-    return true;
-  }
-};
-
-/// The link within a process: a bounded queue. One thread sends, one receives.
-class TokenQueue final : public Link {
+/// A bounded queue. One thread sends, one receives.
+class TokenQueue {
  public:
   explicit TokenQueue(std::size_t capacity) : queue_(capacity) {}
 
@@ -55,7 +41,8 @@ class TokenQueue final : public Link {
   bool receive(Token& token, std::chrono::microseconds patience) {
     return patience.count() == 0 ? try_receive(token) : queue_.wait_dequeue_timed(token, patience);
   }
-  bool offer(const Token& token, std::chrono::microseconds patience) override {
+  /// False if there is no room within `patience`.
+  bool offer(const Token& token, std::chrono::microseconds patience) {
     return closed_.load(std::memory_order_acquire) || queue_.wait_enqueue_timed(token, patience);
   }
   /// Called by a receiver that takes no more: tokens sent from now on are lost.
@@ -64,6 +51,24 @@ class TokenQueue final : public Link {
  private:
   moodycamel::BlockingReaderWriterCircularBuffer<Token> queue_;
   std::atomic<bool> closed_{false};
+};
+
+/// From one replica to another.
+struct Channel {
+  /// Sends a token; false if there is no room yet.
+  using Elsewhere = std::function<bool(const Token&)>;
+
+  Signal::Kind kind;
+  int to;
+  std::unique_ptr<TokenQueue> queue;
+  Elsewhere elsewhere{};  ///< set if the taker is in another process
+
+  /// Waits for room until `give_up()`. One thread at a time sends.
+  template <class GiveUp>
+  void send(const Token& token, const GiveUp& give_up) {
+    while (!(elsewhere ? elsewhere(token) : queue->offer(token, kPatience)) && !give_up()) {
+    }
+  }
 };
 
 /// A schedule's channels: one for each signal kind, sender and receiver.
@@ -77,8 +82,6 @@ class Channels {
       const bool between_stages = kind == Kind::activation || kind == Kind::gradient;
       by_giver_[std::size_t(from)].push_back(
           {kind, to, std::make_unique<TokenQueue>(between_stages ? capacity : room)});
-      Channel& added = by_giver_[std::size_t(from)].back();
-      added.link = added.queue.get();
     };
     for (int replica_id = 0; replica_id < lowering.replica_ids(); ++replica_id) {
       const int stage = lowering.stage(replica_id);
@@ -92,8 +95,11 @@ class Channels {
     }
   }
 
-  TokenQueue& queue(const Signal& signal) { return *find(signal).queue; }
-  Link& link(const Signal& signal) { return *find(signal).link; }
+  Channel& of(const Signal& signal) {
+    return *std::ranges::find_if(by_giver_[std::size_t(signal.from)], [&](const Channel& channel) {
+      return channel.kind == signal.kind && channel.to == signal.to;
+    });
+  }
   /// Call when `replica_id` has ended.
   void close(int replica_id) {
     for (std::vector<Channel>& channels : by_giver_) {
@@ -102,29 +108,17 @@ class Channels {
       }
     }
   }
-  /// Replaces the link of each channel for which `elsewhere` returns one, which must outlive this.
+  /// Sets Channel::elsewhere of each channel of `kind` to `elsewhere(from, to)`, which may be null.
   template <class Elsewhere>
-  void divert(const Elsewhere& elsewhere) {
+  void divert(Signal::Kind kind, const Elsewhere& elsewhere) {
     for (int from = 0; from < int(by_giver_.size()); ++from) {
       for (Channel& channel : by_giver_[std::size_t(from)]) {
-        if (Link* const link = elsewhere(channel.kind, from, channel.to)) channel.link = link;
+        if (channel.kind == kind) channel.elsewhere = elsewhere(from, channel.to);
       }
     }
   }
 
  private:
-  struct Channel {
-    Signal::Kind kind;
-    int to;
-    std::unique_ptr<TokenQueue> queue;
-    Link* link = nullptr;  ///< the queue, or a link to another process
-  };
-  Channel& find(const Signal& signal) {
-    for (Channel& channel : by_giver_[std::size_t(signal.from)]) {
-      if (channel.kind == signal.kind && channel.to == signal.to) return channel;
-    }
-    throw std::logic_error("no such channel");
-  }
   std::vector<std::vector<Channel>> by_giver_;
 };
 

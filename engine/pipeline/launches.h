@@ -42,7 +42,7 @@ class Launches {
     group_.reserve(16 * std::size_t(slots) + 16);
   }
 
-  void send(Link& to, const Token& token) { tokens_.emplace_back(&to, token); }
+  void send(Channel& to, const Token& token) { tokens_.emplace_back(&to, token); }
   void complete(const Completion& completion) { group_.push_back(completion); }
   bool empty() const { return group_.empty() && !launched_.peek(); }
 
@@ -56,8 +56,8 @@ class Launches {
       launched_.enqueue(completion);
     }
     group_.clear();
-    for (const auto& [link, token] : tokens_)
-      link->send(token, [&, sample = token.sample] { return give_up(sample); });
+    for (const auto& [channel, token] : tokens_)
+      channel->send(token, [&, sample = token.sample] { return give_up(sample); });
     tokens_.clear();
   }
 
@@ -94,8 +94,8 @@ class Launches {
 
   std::vector<WorkerStage>& stages_;
   const int slots_;
-  std::vector<std::pair<Link*, Token>> tokens_;  ///< of the current group
-  std::vector<Completion> group_;                ///< of the current group
+  std::vector<std::pair<Channel*, Token>> tokens_;  ///< of the current group
+  std::vector<Completion> group_;                   ///< of the current group
   moodycamel::ReaderWriterQueue<Completion> launched_;
   Clock::duration showing_{};  ///< from launch to prediction, running mean
 };

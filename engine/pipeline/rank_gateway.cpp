@@ -1,6 +1,7 @@
 #include "engine/pipeline/rank_gateway.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <stdexcept>
 
@@ -15,21 +16,21 @@ constexpr std::pair<Signal::Kind, Cargo> kTokens[] = {{Signal::Kind::activation,
                                                       {Signal::Kind::meeting, Cargo::meeting},
                                                       {Signal::Kind::prediction, Cargo::turn}};
 
+void meet_copies(const Exchange::Copies& copies, Freight& freight, int stage, Fate& fate,
+                 Alarm& alarm) {
+  constexpr std::size_t kVotes = 3;
+  std::vector<float>& numbers = freight.gradient(stage, kVotes);
+  float* const votes = numbers.data() + numbers.size() - kVotes;
+  votes[0] = fate == Fate::trained;
+  votes[1] = alarm == Alarm::discard;
+  votes[2] = alarm == Alarm::roll_back;
+  copies.add_up(numbers, stage);
+  if (fate == Fate::trained && votes[0] != float(copies.count)) fate = Fate::predicted_only;
+  alarm = votes[2] > 0 ? Alarm::roll_back : votes[1] > 0 ? Alarm::discard : Alarm::none;
+  freight.set_gradient(stage, copies.count);
+}
+
 }  // namespace
-
-class RankGateway::OutgoingLink final : public Link {
- public:
-  OutgoingLink(RankGateway& gateway, Cargo cargo, int from, int to)
-      : gateway_(gateway), cargo_(cargo), from_(from), to_(to) {}
-  bool offer(const Token& token, std::chrono::microseconds) override {
-    return gateway_.send(cargo_, from_, to_, token);
-  }
-
- private:
-  RankGateway& gateway_;
-  const Cargo cargo_;
-  const int from_, to_;
-};
 
 RankGateway::RankGateway(Shared& shared)
     : Gateway(shared),
@@ -45,13 +46,12 @@ RankGateway::RankGateway(Shared& shared)
   for (int slot = 0; slot < shared.schedule().slots(); ++slot) targets_[slot] = samples_[slot] = -1;
   for (int rank = 1; rank < exchange_.ranks(); ++rank)
     spread_ = spread_ || (ports_.has_last(0) && ports_.has_last(rank));
-  shared_.channels.divert([&](Signal::Kind kind, int from, int to) -> Link* {
-    for (const auto& [of, cargo] : kTokens) {
-      if (of == kind && ports_.here(from) && !ports_.here(to))
-        return links_.emplace_back(std::make_unique<OutgoingLink>(*this, cargo, from, to)).get();
-    }
-    return nullptr;
-  });
+  for (const auto& [kind, carrier] : kTokens) {
+    shared_.channels.divert(kind, [&, cargo = carrier](int from, int to) -> Channel::Elsewhere {
+      if (!ports_.here(from) || ports_.here(to)) return nullptr;
+      return [=, this](const Token& token) { return send(cargo, from, to, token); };
+    });
+  }
   {
     const std::lock_guard lock(exchange_.mutex());
     letters_.beat();  // before any message, so that all can be timed
@@ -87,6 +87,59 @@ std::unique_ptr<Patience> RankGateway::patience(const Program& program) {
   return std::make_unique<RankPatience>(*this, program);
 }
 
+std::vector<std::pair<std::string, std::function<void()>>> RankGateway::threads() {
+  std::vector<std::pair<std::string, std::function<void()>>> all;
+  for (int replica = 0; admits() && replica < shared_.schedule().replicas_of(0); ++replica) {
+    const int replica_id = shared_.schedule().replica_id(0, replica);
+    if (!ports_.here(replica_id))
+      all.emplace_back("samples of " + std::to_string(replica_id), [=, this] { deal(replica_id); });
+  }
+  return all;
+}
+
+void RankGateway::deal(int replica_id) {
+  using Kind = Signal::Kind;
+  const Lowering& lowering = shared_.lowering;
+  const int to = ports_.rank_of(replica_id);
+  for (std::int64_t sample = replica_id;; sample += lowering.replicas(0)) {
+    const auto over = [&] { return shared_.over(sample); };
+    const auto await = [&](const auto& attempt) {
+      while (!attempt()) {
+        if (over()) return false;
+      }
+      return true;
+    };
+    Token token;
+    TokenQueue& turn =
+        *shared_.channels
+             .of({Kind::admission, 0, sample - 1, lowering.replica_with(0, sample - 1), replica_id})
+             .queue;
+    if (!await([&] { return turn.receive(token, kPatience); })) return;
+    if (!await([&] { return shared_.pool.acquire(sample, kPatience); })) return;
+    const Clock::time_point asked = Clock::now();
+    if (!await([&] { return Gateway::poll(sample, kPatience) == Feed::Status::ready; })) return;
+    take(sample, asked);
+    if (ports_.takes_samples(to)) {
+      Lock lock(exchange_.mutex());
+      put(ports_.to(Cargo::sample, 0, to), lock,
+          {.token = {.sample = sample}, .info = shared_.in_flight(sample).info});
+    }
+    shared_.channels
+        .of({Kind::admission, 0, sample, replica_id, lowering.replica_with(0, sample + 1)})
+        .send({.sample = sample}, over);
+  }
+}
+
+void RankGateway::agree(int stage, Fate& fate, Alarm& alarm) {
+  if (exchange_.copies.count > 1) meet_copies(exchange_.copies, freight_, stage, fate, alarm);
+  if (!exchange_.add_up_parts) return;
+  const std::vector<float>& gradient = freight_.gradient(stage, 0);
+  float astray =
+      std::ranges::all_of(gradient, [](float one) { return std::isfinite(one); }) ? 0 : 1;
+  exchange_.add_up_parts({&astray, 1}, stage);
+  if (astray > 0) alarm = std::max(alarm, Alarm::discard);
+}
+
 bool RankGateway::is_sending() const {
   const std::lock_guard lock(exchange_.mutex());
   return ports_.is_sending();
@@ -118,8 +171,8 @@ void RankGateway::take(std::int64_t sample, Clock::time_point asked) {
   Gateway::take(sample, asked);
   Lock lock(exchange_.mutex());
   const Head head{.token = {.sample = sample}, .info = shared_.in_flight(sample).info};
-  for (Route* route : ports_.to_targets()) {
-    if (!put(*route, lock, head)) return;
+  for (const auto& route : ports_.routes()) {
+    if (route->sends && route->cargo == Cargo::target && !put(*route, lock, head)) return;
   }
 }
 
@@ -170,7 +223,7 @@ void RankGateway::handle(Route& route, RankPorts::Buffer& buffer) {
   const auto tokens =
       std::ranges::find(kTokens, route.cargo, [](const auto& of) { return of.second; });
   const Signal signal{tokens->first, route.stage, sample, head.from, head.to};
-  if (!shared_.channels.queue(signal).offer(token, std::chrono::microseconds(0)))
+  if (!shared_.channels.of(signal).queue->offer(token, std::chrono::microseconds(0)))
     throw std::logic_error("more messages than a schedule has in flight");
 }
 

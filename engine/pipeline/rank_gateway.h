@@ -55,7 +55,6 @@ class RankGateway final : public Gateway {
   bool is_sending() const;
 
  private:
-  class OutgoingLink;
   using Lock = std::unique_lock<std::mutex>;
   using Head = RankPorts::Head;
   using Route = RankPorts::Route;
@@ -92,7 +91,6 @@ class RankGateway final : public Gateway {
   Freight& freight_;
   RankPorts ports_;
   RankLetters letters_;
-  std::vector<std::unique_ptr<Link>> links_;  ///< to workers of other ranks
   Arrivals targets_, samples_;
   bool spread_ = false;              ///< rank 0 and others have the last stage
   std::int64_t predictions_ = 0;     ///< sent or received

@@ -1,7 +1,6 @@
 #include "engine/pipeline/rank_ports.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace millrace::engine {
 namespace {
@@ -40,8 +39,7 @@ RankPorts::RankPorts(Shared& shared)
     : options_(*shared.pipeline.ranks),
       exchange_(*options_.exchange),
       freight_(*options_.freight),
-      shared_(shared),
-      sending_(std::size_t(kCargos) * std::size_t(shared.schedule().stages)) {
+      shared_(shared) {
   takes_samples_.assign(std::size_t(exchange_.ranks()), true);
   takes_samples_[0] = false;
   for (int replica_id = 0; replica_id < shared.lowering.replica_ids(); ++replica_id) {
@@ -69,11 +67,12 @@ bool RankPorts::has_last(int rank) const {
   return false;
 }
 
-RankPorts::Route& RankPorts::to(Cargo cargo, int stage, int peer) {
-  for (Route* route : sending(cargo, stage)) {
-    if (route->peer == peer) return *route;
-  }
-  throw std::logic_error("no such route to rank " + std::to_string(peer));
+RankPorts::Route* RankPorts::find(Cargo cargo, int stage, int peer, bool sends) const {
+  const auto found = std::ranges::find_if(routes_, [&](const auto& route) {
+    return route->cargo == cargo && route->stage == stage && route->peer == peer &&
+           route->sends == sends;
+  });
+  return found == routes_.end() ? nullptr : found->get();
 }
 
 RankPorts::Buffer& RankPorts::buffer_for(Route& route, std::int64_t sample) {
@@ -138,11 +137,7 @@ Exchange::Parts RankPorts::fill(Buffer& buffer, const Route& route, int slot) {
 }
 
 void RankPorts::open(Cargo cargo, int stage, int peer, bool sends) {
-  for (const auto& route : routes_) {
-    if (route->cargo == cargo && route->stage == stage && route->peer == peer &&
-        route->sends == sends)
-      return;
-  }
+  if (find(cargo, stage, peer, sends)) return;
   const Schedule& schedule = shared_.schedule();
   Route& route = *routes_.emplace_back(
       std::make_unique<Route>(Route{.cargo = cargo, .stage = stage, .peer = peer, .sends = sends}));
@@ -165,7 +160,6 @@ void RankPorts::open(Cargo cargo, int stage, int peer, bool sends) {
     of_port_[std::size_t(buffer.port)] = {&route, &buffer};
     if (!sends) exchange_.start(buffer.port);
   }
-  if (sends) sending(cargo, stage).push_back(&route);
 }
 
 void RankPorts::open_all() {

@@ -60,8 +60,8 @@ class RankPorts {
   /// Whether a rank gets its samples' inputs in separate messages, not with the targets.
   bool takes_samples(int rank) const { return takes_samples_[std::size_t(rank)]; }
 
-  Route& to(Cargo cargo, int stage, int peer);
-  const std::vector<Route*>& to_targets() { return sending(Cargo::target, 0); }
+  const std::vector<std::unique_ptr<Route>>& routes() const { return routes_; }
+  Route& to(Cargo cargo, int stage, int peer) { return *find(cargo, stage, peer, true); }
   /// Whether put() may write the next message, about `sample`.
   bool is_free(Route& route, std::int64_t sample) {
     return exchange_.over(buffer_for(route, sample).port);
@@ -92,10 +92,7 @@ class RankPorts {
   std::vector<LinkTime> times() const;
 
  private:
-  std::vector<Route*>& sending(Cargo cargo, int stage) {
-    return sending_[std::size_t(cargo) * std::size_t(shared_.schedule().stages) +
-                    std::size_t(stage)];
-  }
+  Route* find(Cargo cargo, int stage, int peer, bool sends) const;  ///< null: there is none
   Buffer& buffer_for(Route& route, std::int64_t sample);
   void open_all();
   void open(Cargo cargo, int stage, int peer, bool sends);
@@ -107,7 +104,6 @@ class RankPorts {
   Shared& shared_;
   std::vector<char> takes_samples_;  ///< [rank]
   std::vector<std::unique_ptr<Route>> routes_;
-  std::vector<std::vector<Route*>> sending_;  ///< [cargo, stage]
   std::vector<std::pair<Route*, Buffer*>> of_port_;
 };
 

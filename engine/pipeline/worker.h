@@ -29,7 +29,7 @@ class Worker {
   void take_gradient(const Action& action, const Token& token);
   void update(const Action& action);
 
-  // Waits, in worker_wait.cpp: return false if given up.
+  // Waits: return false if given up.
   bool wait_for(const Action& action, const Signal& need, Token& token);
   bool receive(const Action& action, const Signal& need, Token& token);
   bool meet(const Action& action, const Signal& need);  ///< all replicas, before an update
