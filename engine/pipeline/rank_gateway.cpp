@@ -310,7 +310,7 @@ FateCounts RankGateway::finish() {
   if (!letters_.failure().empty()) throw std::runtime_error(letters_.failure());
   FateCounts all;
   for (int rank = 0; rank < exchange_.ranks(); ++rank) {
-    const RankLetters::Final* const last = letters_.final(rank);
+    const std::optional<RankLetters::Final>& last = letters_.final(rank);
     if (!last) continue;
     if (admits() && rank != 0) count(rank, last->counts);
     if (shared_.pipeline.guard) shared_.pipeline.guard->mirror(last->counts.guard);
@@ -323,7 +323,7 @@ bool RankGateway::all_predictions_came() const {
   std::int64_t sent = 0;
   for (int rank = 1; rank < exchange_.ranks(); ++rank) {
     if (!ports_.has_last(rank)) continue;
-    const RankLetters::Final* const last = letters_.final(rank);
+    const std::optional<RankLetters::Final>& last = letters_.final(rank);
     if (!last) return false;
     sent += last->predictions;
   }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -68,8 +67,7 @@ class RankLetters {
   }
   /// Announces to all that the workers here have ended.
   void end(const Final& final) {
-    if (ports_.has_last(exchange_.rank()))
-      finals_[std::size_t(exchange_.rank())] = std::make_unique<Final>(final);
+    if (ports_.has_last(exchange_.rank())) finals_[std::size_t(exchange_.rank())] = final;
     ended_ = true;
     tell_times();
     tell_all(letter('F').put(final).raw(meters()));
@@ -88,8 +86,8 @@ class RankLetters {
   bool is_lost() const { return lost_; }
   /// The failure elsewhere; "" if none.
   const std::string& failure() const { return failure_; }
-  /// Null unless `rank` has a replica of the last stage and has ended.
-  const Final* final(int rank) const { return finals_[std::size_t(rank)].get(); }
+  /// Set if `rank` has a replica of the last stage and has ended.
+  const std::optional<Final>& final(int rank) const { return finals_[std::size_t(rank)]; }
   /// When a message of `peer` was sent, by the clock here; nullopt: clock offset not known yet.
   std::optional<Clock::time_point> here(int peer, Clock::time_point by_its_clock) const {
     const std::optional<Clock::duration> ahead = clocks_.ahead(peer);
@@ -129,8 +127,7 @@ class RankLetters {
       pulse_.ended(letter.from);
       ++finished_;
       const auto final = bytes.get<Final>();
-      if (ports_.has_last(letter.from))
-        finals_[std::size_t(letter.from)] = std::make_unique<Final>(final);
+      if (ports_.has_last(letter.from)) finals_[std::size_t(letter.from)] = final;
       if (exchange_.rank() == 0) take_meters(bytes);
     }
     return true;
@@ -182,7 +179,7 @@ class RankLetters {
   bool failed_ = false;  ///< a worker here has failed
   bool lost_ = false, ended_ = false;
   std::string failure_;
-  std::vector<std::unique_ptr<Final>> finals_;  ///< [rank]; only those with the last stage
+  std::vector<std::optional<Final>> finals_;  ///< [rank]; only those with the last stage
 };
 
 }  // namespace millrace::engine
