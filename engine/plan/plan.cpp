@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "engine/plan/plan_text.h"
 #include "engine/schedule/registry.h"
 
 namespace millrace::engine::plan {

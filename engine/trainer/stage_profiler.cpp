@@ -1,4 +1,4 @@
-#include "engine/trainer/profiler.h"
+#include "engine/trainer/stage_profiler.h"
 
 #include <ATen/ATen.h>
 

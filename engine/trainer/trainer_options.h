@@ -115,8 +115,6 @@ std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Sch
 void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& stages,
                   const std::function<const stages::Tensors*(int from, int to)>& elsewhere = {});
 
-// In backends.cpp: which backend each stage's step runs on, recorded or eager.
-
 /// Why no step of `options` can be recorded on any backend; "" if they can.
 std::string unrecordable(const TrainerOptions& options);
 

@@ -29,7 +29,7 @@ set(public_headers
   engine/trainer/trainer.h       # a network cut into stages, trained from your own feed
   engine/trainer/oracle.h        # the same, single-threaded
   engine/schedule/registry.h engine/schedule/schedule_csv.h engine/schedule/verifier.h engine/simulate/timeline.h  # schedules as data
-  engine/plan/plan.h engine/plan_files/profile_json.h  # costs, and the best cut
+  engine/plan/plan_text.h engine/plan_files/profile_json.h  # costs, and the best cut
   engine/simulate/simulator.h    # schedules on hypothetical devices
   io/source/source.h io/queue/reader.h io/queue/planar.h  # input
   io/plot/plot.h io/video/video_writer.h)                 # output

@@ -1,4 +1,4 @@
-#include "engine/plan/plan.h"
+#include "engine/plan/plan_text.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "engine/format.h"
-#include "engine/plan/plan.h"
+#include "engine/plan/plan_text.h"
 #include "tools/app/assembly.h"
 
 namespace millrace::app {

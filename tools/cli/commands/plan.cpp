@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "engine/format.h"
-#include "engine/plan/plan.h"
+#include "engine/plan/plan_text.h"
 #include "engine/schedule/registry.h"
 #include "io/files/whole_file.h"
 #include "tools/app/assembly.h"

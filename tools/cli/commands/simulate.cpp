@@ -5,7 +5,7 @@
 
 #include "engine/format.h"
 #include "engine/plan/balance.h"
-#include "engine/plan/plan.h"
+#include "engine/plan/plan_text.h"
 #include "engine/simulate/timeline.h"
 #include "engine/trace/trace.h"
 #include "io/files/whole_file.h"
