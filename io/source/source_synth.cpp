@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <span>
 #include <vector>
 
 #include "io/source/source_kinds.h"
 #include "io/source/split_mix.h"
-#include "io/source/synth_scene.h"
 #include "io/text/nearest_name.h"
 
 namespace millrace::io {
@@ -20,7 +22,11 @@ constexpr int kMaxSide = 16384;
 constexpr std::int64_t kDriftPeriod = 500;
 
 struct StreamOptions {
-  SceneOptions scene;       ///< scene 0; the others differ in their seeds
+  int width = 64, height = 64;
+  int channels = 3;  ///< 3: RGB, 1: grey
+  int shapes = 4;
+  double speed = 1.0;       ///< per frame, the same for every shape
+  std::uint64_t seed = 0;   ///< of scene 0; the others have the next ones
   std::int64_t frames = 0;  ///< 0: endless
   int scenes = 1;
   std::int64_t turn = 100;  ///< frames per scene
@@ -28,38 +34,202 @@ struct StreamOptions {
   double drift = 0;         ///< share by which the light falls
 };
 
-class SceneOrder {
- public:
-  explicit SceneOrder(const StreamOptions& stream) : stream_(stream), random_(stream.scene.seed) {}
+// Lengths are in 1/256 pixel.
+constexpr std::int64_t kPixel = 256;
 
-  int next() {
-    if (!stream_.random) return int(number_++ / stream_.turn % stream_.scenes);
-    // Stays have geometrically distributed lengths.
-    if (number_++ > 0 && stream_.scenes > 1 && random_.below(stream_.turn) == 0)
-      scene_ = int((scene_ + 1 + random_.below(stream_.scenes - 1)) % stream_.scenes);
-    return scene_;
+using Colour = std::array<int, 3>;
+
+Colour as_grey(Colour c) {
+  const int luma = (77 * c[0] + 150 * c[1] + 29 * c[2]) >> 8;
+  return {luma, luma, luma};
+}
+
+/// A coordinate of a shape that moves back and forth between two walls.
+struct Bounce {
+  std::int64_t low = 0, span = 0, start = 0, velocity = 0;
+
+  std::int64_t at(std::int64_t frame) const {
+    if (span <= 0) return low;
+    const std::int64_t lap = 2 * span;
+    std::int64_t way = (start + velocity * frame) % lap;
+    if (way < 0) way += lap;
+    return low + (way <= span ? way : lap - way);
+  }
+};
+
+enum class Kind { disc, rectangle, triangle };
+
+struct Shape {
+  Kind kind = Kind::disc;
+  std::int64_t radius = 0;  // of the circumscribed circle
+  Bounce x, y;
+  Colour light{}, dark{};                   // the texture runs between light and dark,
+  std::int64_t stripe_x = 0, stripe_y = 0;  // across the shape in this direction
+
+  /// Distance of (dx, dy) from the centre to the outline; negative outside.
+  std::int64_t depth(std::int64_t dx, std::int64_t dy) const {
+    switch (kind) {
+      case Kind::disc:
+        return (radius * radius - dx * dx - dy * dy) / (2 * radius);
+      case Kind::rectangle:
+        return std::min(radius * 7 / 8 - std::abs(dx), radius / 2 - std::abs(dy));
+      case Kind::triangle:  // (222, 128) / 256: the unit vector at 30 degrees
+        return radius / 2 - std::max(dy, (222 * std::abs(dx) - 128 * dy) / 256);
+    }
+    return -kPixel;
+  }
+
+  /// 0 .. 255: a smooth wave of six pixels.
+  int texture(std::int64_t dx, std::int64_t dy) const {
+    constexpr std::int64_t wave = 6 * kPixel;
+    const std::int64_t along = ((dx * stripe_x + dy * stripe_y) / kPixel % wave + wave) % wave;
+    const std::int64_t rise = along < wave / 2 ? along : wave - along;
+    return int(rise * 510 / wave);
+  }
+};
+
+// cos and sin of 16 directions, none along an axis, so that every shape moves in both.
+constexpr std::array<std::array<std::int64_t, 2>, 4> kQuadrant = {
+    {{251, 50}, {213, 142}, {142, 213}, {50, 251}}};
+
+Bounce make_bounce(Random& random, int side, std::int64_t radius, std::int64_t velocity) {
+  Bounce way;
+  way.span = std::max<std::int64_t>(0, side * kPixel - 2 * radius);
+  way.low = way.span > 0 ? radius : side * kPixel / 2;
+  way.start = random.below(way.span + 1);
+  way.velocity = velocity;
+  return way;
+}
+
+Shape make_shape(Random& random, int number, int width, int height, std::int64_t speed) {
+  Shape shape;
+  shape.kind = Kind(number % 3);
+  const std::int64_t side = std::min(width, height) * kPixel;
+  shape.radius = std::max(kPixel, side / 10 + random.below(side / 8));
+  const auto& [cosine, sine] = kQuadrant[random.below(4)];
+  const std::int64_t sign_x = random.below(2) * 2 - 1, sign_y = random.below(2) * 2 - 1;
+  shape.x = make_bounce(random, width, shape.radius, sign_x * speed * cosine / kPixel);
+  shape.y = make_bounce(random, height, shape.radius, sign_y * speed * sine / kPixel);
+  for (int c = 0; c < 3; ++c) {
+    shape.light[c] = 120 + int(random.below(136));
+    shape.dark[c] = int(random.below(90));
+  }
+  shape.stripe_x = random.below(2 * kPixel + 1) - kPixel;
+  shape.stripe_y = random.below(2 * kPixel + 1) - kPixel;
+  return shape;
+}
+
+/// Smooth noise between random values on a lattice of eight pixels.
+class Noise {
+ public:
+  Noise(Random& random, int width, int height) : columns_(width / kCell + 2) {
+    lattice_.resize(std::size_t(columns_) * (height / kCell + 2));
+    for (Colour& node : lattice_) {
+      for (int& value : node) value = 50 + int(random.below(110));
+    }
+  }
+  Colour at(int x, int y) const {
+    const int fx = x % kCell, fy = y % kCell;
+    const Colour* node = &lattice_[std::size_t(y / kCell) * columns_ + x / kCell];
+    Colour out;
+    for (int c = 0; c < 3; ++c) {
+      const int top = node[0][c] * (kCell - fx) + node[1][c] * fx;
+      const int bottom = node[columns_][c] * (kCell - fx) + node[columns_ + 1][c] * fx;
+      out[c] = (top * (kCell - fy) + bottom * fy) / (kCell * kCell);
+    }
+    return out;
   }
 
  private:
-  StreamOptions stream_;
-  Random random_;
-  std::int64_t number_ = 0;
-  int scene_ = 0;
+  static constexpr int kCell = 8;
+  int columns_;
+  std::vector<Colour> lattice_;
+};
+
+std::vector<std::uint8_t> paint_background(Random& random, const StreamOptions& options) {
+  const Noise noise(random, options.width, options.height);
+  std::vector<std::uint8_t> pixels;
+  pixels.reserve(std::size_t(options.width) * options.height * options.channels);
+  for (int y = 0; y < options.height; ++y) {
+    for (int x = 0; x < options.width; ++x) {
+      const Colour colour = options.channels == 1 ? as_grey(noise.at(x, y)) : noise.at(x, y);
+      for (int c = 0; c < options.channels; ++c) pixels.push_back(std::uint8_t(colour[c]));
+    }
+  }
+  return pixels;
+}
+
+void blend(const Shape& shape, int texture, int cover, std::span<std::uint8_t> pixel) {
+  for (std::size_t c = 0; c < pixel.size(); ++c) {
+    const int own = (shape.dark[c] * (255 - texture) + shape.light[c] * texture) / 255;
+    pixel[c] = std::uint8_t((own * cover + pixel[c] * (int(kPixel) - cover)) / kPixel);
+  }
+}
+
+void draw(const Shape& shape, const StreamOptions& options, std::int64_t number,
+          std::span<std::uint8_t> pixels) {
+  const std::int64_t cx = shape.x.at(number), cy = shape.y.at(number);
+  const auto first = [&](std::int64_t centre) {
+    return int(std::max<std::int64_t>(0, (centre - shape.radius) / kPixel - 1));
+  };
+  const auto last = [&](std::int64_t centre, int side) {
+    return int(std::min<std::int64_t>(side - 1, (centre + shape.radius) / kPixel + 1));
+  };
+  for (int y = first(cy); y <= last(cy, options.height); ++y) {
+    const std::int64_t dy = y * kPixel + kPixel / 2 - cy;
+    for (int x = first(cx); x <= last(cx, options.width); ++x) {
+      const std::int64_t dx = x * kPixel + kPixel / 2 - cx;
+      // Anti-aliasing: blends a pixel on the outline by its covered share.
+      const int cover = int(std::clamp<std::int64_t>(shape.depth(dx, dy) + kPixel / 2, 0, kPixel));
+      if (cover == 0) continue;
+      const std::size_t at = (std::size_t(y) * options.width + x) * options.channels;
+      blend(shape, shape.texture(dx, dy), cover, pixels.subspan(at, options.channels));
+    }
+  }
+}
+
+/// Textured shapes that move at constant velocity over a textured, still background and bounce off
+/// its edges. Integer functions of the frame's number: same options, same bytes on any machine.
+class Scene {
+ public:
+  Scene(const StreamOptions& options, std::uint64_t seed) {
+    Random random(seed);
+    background_ = paint_background(random, options);
+    const std::int64_t speed = std::llround(options.speed * double(kPixel));
+    for (int i = 0; i < options.shapes; ++i) {
+      Shape& shape =
+          shapes_.emplace_back(make_shape(random, i, options.width, options.height, speed));
+      if (options.channels > 1) continue;
+      shape.light = as_grey(shape.light);
+      shape.dark = as_grey(shape.dark);
+    }
+  }
+
+  /// Fills `pixels` with frame `number`; storage is reused.
+  void show(const StreamOptions& options, std::int64_t number,
+            std::vector<std::uint8_t>& pixels) const {
+    pixels = background_;
+    for (const Shape& shape : shapes_) draw(shape, options, number, pixels);
+  }
+
+ private:
+  std::vector<std::uint8_t> background_;
+  std::vector<Shape> shapes_;
 };
 
 class SynthSource : public Source {
  public:
   SynthSource(const StreamOptions& stream, double fps)
-      : stream_(stream), fps_(fps), order_(stream) {
-    SceneOptions scene = stream.scene;
-    for (int i = 0; i < stream.scenes; ++i, ++scene.seed) scenes_.push_back(synth_scene(scene));
+      : stream_(stream), fps_(fps), random_(stream.seed) {
+    for (int i = 0; i < stream.scenes; ++i)
+      scenes_.emplace_back(stream, stream.seed + std::uint64_t(i));
   }
 
   SourceInfo info() const override {
     return {.kind = "synth",
-            .caps = stream_.scene.channels == 3 ? "synthetic RGB" : "synthetic GRAY8",
-            .width = stream_.scene.width,
-            .height = stream_.scene.height,
+            .caps = stream_.channels == 3 ? "synthetic RGB" : "synthetic GRAY8",
+            .width = stream_.width,
+            .height = stream_.height,
             .fps = fps_,
             .duration_s = double(stream_.frames) / fps_,
             .classes = stream_.scenes > 1 ? stream_.scenes : 0};
@@ -67,11 +237,11 @@ class SynthSource : public Source {
 
   ReadStatus read(Frame& out, std::chrono::milliseconds) override {
     if (stream_.frames > 0 && next_ >= stream_.frames) return ReadStatus::end;
-    out.reshape(stream_.scene.width, stream_.scene.height, stream_.scene.channels);
+    out.reshape(stream_.width, stream_.height, stream_.channels);
     out.pts = std::chrono::nanoseconds(std::int64_t(double(next_) * 1e9 / fps_));
-    const int scene = order_.next();
-    out.label = scenes_.size() > 1 ? scene : -1;
-    scenes_[std::size_t(scene)](next_, out.pixels);
+    choose_scene();
+    out.label = scenes_.size() > 1 ? scene_ : -1;
+    scenes_[std::size_t(scene_)].show(stream_, next_, out.pixels);
     dim(out.pixels);
     ++next_;
     return ReadStatus::frame;
@@ -79,11 +249,19 @@ class SynthSource : public Source {
 
   bool rewind() override {
     next_ = 0;
-    order_ = SceneOrder(stream_);
+    random_ = Random(stream_.seed);
+    scene_ = 0;
     return true;
   }
 
  private:
+  void choose_scene() {
+    if (!stream_.random) scene_ = int(next_ / stream_.turn % stream_.scenes);
+    // Stays have geometrically distributed lengths.
+    else if (next_ > 0 && stream_.scenes > 1 && random_.below(stream_.turn) == 0)
+      scene_ = int((scene_ + 1 + random_.below(stream_.scenes - 1)) % stream_.scenes);
+  }
+
   /// In 256ths, so that the bytes are the same on every machine.
   void dim(std::vector<std::uint8_t>& pixels) const {
     const std::int64_t phase = next_ % kDriftPeriod, half = kDriftPeriod / 2;
@@ -94,9 +272,10 @@ class SynthSource : public Source {
   }
 
   const StreamOptions stream_;
-  std::vector<SynthScene> scenes_;
+  std::vector<Scene> scenes_;
   const double fps_;
-  SceneOrder order_;
+  Random random_;  // of the scenes' order
+  int scene_ = 0;
   std::int64_t next_ = 0;
 };
 
@@ -111,8 +290,8 @@ constexpr Parameter kParameters[] = {
     {"drift", 1, [](StreamOptions& s, double value) { s.drift = value; }},
     {"frames", 1e15, [](StreamOptions& s, double value) { s.frames = std::int64_t(value); }},
     {"scenes", 100, [](StreamOptions& s, double value) { s.scenes = std::max(1, int(value)); }},
-    {"shapes", 1000, [](StreamOptions& s, double value) { s.scene.shapes = int(value); }},
-    {"speed", 1e4, [](StreamOptions& s, double value) { s.scene.speed = value; }},
+    {"shapes", 1000, [](StreamOptions& s, double value) { s.shapes = int(value); }},
+    {"speed", 1e4, [](StreamOptions& s, double value) { s.speed = value; }},
     {"switch", 1e15, [](StreamOptions& s, double value) {
        s.turn = std::max<std::int64_t>(1, std::int64_t(value));
      }}};
@@ -150,14 +329,13 @@ StreamOptions asked_of(const SourceOptions& options) {
     throw source_error(options, "unknown synthetic stream; the one there is: synth:shapes");
   }
   StreamOptions stream;
-  SceneOptions& scene = stream.scene;
-  if (options.width > 0) scene.width = options.width;
-  if (options.height > 0) scene.height = options.height;
-  if (scene.width > kMaxSide || scene.height > kMaxSide) {
+  if (options.width > 0) stream.width = options.width;
+  if (options.height > 0) stream.height = options.height;
+  if (stream.width > kMaxSide || stream.height > kMaxSide) {
     throw source_error(options, "a side is at most " + std::to_string(kMaxSide) + " pixels");
   }
-  scene.channels = options.channels;
-  scene.seed = options.seed;
+  stream.channels = options.channels;
+  stream.seed = options.seed;
   std::string_view query = std::string_view(rest).substr(std::min(question + 1, rest.size()));
   while (!query.empty()) {
     const std::string_view item = query.substr(0, query.find('&'));
