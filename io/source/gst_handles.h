@@ -40,6 +40,31 @@ inline GstOwned<GstElement> child(GstElement* pipeline, const char* name) {
   return GstOwned<GstElement>(gst_bin_get_by_name(GST_BIN(pipeline), name));
 }
 
+/// Calls `use` for every element of `pipeline`, of nested bins too, until it returns true; whether
+/// it did.
+template <class Use>
+bool any_element(GstElement* pipeline, const Use& use) {
+  const GstOwned<GstIterator> elements(gst_bin_iterate_recurse(GST_BIN(pipeline)));
+  GValue item = G_VALUE_INIT;
+  bool found = false;
+  while (!found && gst_iterator_next(elements.get(), &item) == GST_ITERATOR_OK) {
+    found = use(GST_ELEMENT(g_value_get_object(&item)));
+    g_value_reset(&item);
+  }
+  g_value_unset(&item);
+  return found;
+}
+
+/// Whether the class of `element` has this word: "Demux" in "Codec/Demuxer".
+inline bool is_of_class(GstElement* element, const char* word) {
+  const gchar* const kind = gst_element_get_metadata(element, GST_ELEMENT_METADATA_KLASS);
+  return kind && std::strstr(kind, word);
+}
+
+inline bool has_property(gpointer object, const char* name) {
+  return g_object_class_find_property(G_OBJECT_GET_CLASS(object), name) != nullptr;
+}
+
 /// Calls `callback` on `signal` with a pointer to `data`, which lives as long as `object`.
 template <typename Data>
 void connect(gpointer object, const char* signal, GCallback callback, Data data) {

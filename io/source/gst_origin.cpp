@@ -100,7 +100,7 @@ void on_change(GObject*, GstClockTime, GstElement* element, GstStateChange chang
   // answer names, may not.
   const GstOwned<GstObject> parent(gst_object_get_parent(GST_OBJECT(element)));
   const bool first = parent && std::string_view(GST_OBJECT_NAME(parent.get())) == kFrom;
-  if (!first && g_object_class_find_property(G_OBJECT_GET_CLASS(element), "automatic-redirect"))
+  if (!first && has_property(element, "automatic-redirect"))
     g_object_set(element, "automatic-redirect", FALSE, nullptr);
 }
 

@@ -39,20 +39,6 @@ GstOwned<GstElement> parse(const SourceOptions& options, const std::string& text
   return made;
 }
 
-GstElement* first_appsink(GstElement* pipeline) {
-  const GstOwned<GstIterator> sinks(
-      gst_bin_iterate_all_by_element_factory_name(GST_BIN(pipeline), "appsink"));
-  GValue item = G_VALUE_INIT;
-  if (gst_iterator_next(sinks.get(), &item) != GST_ITERATOR_OK) return nullptr;
-  GstElement* const sink = GST_ELEMENT(g_value_get_object(&item));
-  g_value_unset(&item);
-  return sink;
-}
-
-bool has_property(GstElement* element, const char* name) {
-  return g_object_class_find_property(G_OBJECT_GET_CLASS(element), name) != nullptr;
-}
-
 // Called by uridecodebin for the element that reads the URI.
 void set_up_network_source(GstElement*, GstElement* source, gpointer) {
   const bool rtsp = has_property(source, "latency") && has_property(source, "protocols");
@@ -122,8 +108,11 @@ GstParts run_text(const SourceOptions& options, std::string text) {
   // "appsink" may also be part of a name or path.
   if (text.find("appsink") != std::string::npos) {
     GstParts parts{parse(options, text)};
-    parts.sink = GST_APP_SINK_CAST(first_appsink(parts.pipeline.get()));
-    if (parts.sink) return parts;
+    const auto take_sink = [&](GstElement* element) {
+      parts.sink = GST_IS_APP_SINK(element) ? GST_APP_SINK(element) : nullptr;
+      return parts.sink != nullptr;
+    };
+    if (any_element(parts.pipeline.get(), take_sink)) return parts;
   }
   return {parse(options, text + kConvert + kSink)};
 }

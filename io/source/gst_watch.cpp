@@ -128,7 +128,7 @@ void watch(GstElement* pipeline, GstElement* element, std::int64_t most) {
   const auto shared = std::make_shared<Watch>(pipeline, most);
   if (gst_element_factory_list_is_type(factory, kPictureDecoder)) {
     // Into its own memory libav decodes formats that GStreamer cannot name, instead of crashing.
-    if (g_object_class_find_property(G_OBJECT_GET_CLASS(element), "direct-rendering"))
+    if (has_property(element, "direct-rendering"))
       g_object_set(element, "direct-rendering", FALSE, nullptr);
     add_probe(sink.get(), GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
               to_decoder, shared);
@@ -171,9 +171,8 @@ void on_pad(GstElement*, GstPad* pad, gpointer shared) {
 }
 
 void watch_element(GstBin*, GstBin*, GstElement* element, gpointer shared) {
-  const gchar* const kind = gst_element_get_metadata(element, GST_ELEMENT_METADATA_KLASS);
-  if (!kind || std::string_view(kind).find("Demux") == std::string_view::npos) return;
-  connect(element, "pad-added", G_CALLBACK(on_pad), *static_cast<SharedTime*>(shared));
+  if (is_of_class(element, "Demux"))
+    connect(element, "pad-added", G_CALLBACK(on_pad), *static_cast<SharedTime*>(shared));
 }
 
 GstPadProbeReturn to_converter(GstPad*, GstPadProbeInfo* info, gpointer) {
@@ -244,27 +243,14 @@ std::string detail_of(const gchar* debug) {
 
 void bound_pictures(GstElement* pipeline, std::int64_t most) {
   connect(pipeline, "deep-element-added", G_CALLBACK(on_added), most);
-  const GstOwned<GstIterator> elements(gst_bin_iterate_recurse(GST_BIN(pipeline)));
-  GValue item = G_VALUE_INIT;
-  while (gst_iterator_next(elements.get(), &item) == GST_ITERATOR_OK) {
-    watch(pipeline, GST_ELEMENT(g_value_get_object(&item)), most);
-    g_value_reset(&item);
-  }
-  g_value_unset(&item);
+  any_element(pipeline, [&](GstElement* element) {
+    watch(pipeline, element, most);
+    return false;
+  });
 }
 
 bool reads_playlist(GstElement* pipeline) {
-  const GstOwned<GstIterator> elements(gst_bin_iterate_recurse(GST_BIN(pipeline)));
-  bool found = false;
-  GValue item = G_VALUE_INIT;
-  while (!found && gst_iterator_next(elements.get(), &item) == GST_ITERATOR_OK) {
-    const gchar* const kind = gst_element_get_metadata(GST_ELEMENT(g_value_get_object(&item)),
-                                                       GST_ELEMENT_METADATA_KLASS);
-    found = kind && std::string_view(kind).find("Adaptive") != std::string_view::npos;
-    g_value_reset(&item);
-  }
-  g_value_unset(&item);
-  return found;
+  return any_element(pipeline, [](GstElement* one) { return is_of_class(one, "Adaptive"); });
 }
 
 void settle_colours(GstElement* converter) {

@@ -23,7 +23,7 @@ double seconds(GstClockTime time) {
 class GStreamerSource : public Source {
  public:
   GStreamerSource(const SourceOptions& options, bool live, bool wait)
-      : options_(options), live_(live) {
+      : options_(options), uri_(split_uri(options.uri)), live_(live) {
     start();
     if (wait) wait_for_first();
   }
@@ -102,24 +102,20 @@ class GStreamerSource : public Source {
   void describe(GstSample* first) {
     info_ = SourceInfo{};
     info_.kind = "gstreamer";
-    GstVideoInfo video;
-    GstCaps* const caps = gst_sample_get_caps(first);
-    if (!caps || !gst_video_info_from_caps(&video, caps)) {
-      throw source_error(options_, "its appsink does not produce raw video");
-    }
+    const GstVideoInfo video = format_of(first);
     info_.width = GST_VIDEO_INFO_WIDTH(&video);
     info_.height = GST_VIDEO_INFO_HEIGHT(&video);
     if (GST_VIDEO_INFO_FPS_N(&video) > 0) {
       info_.fps =
           plausible_rate(double(GST_VIDEO_INFO_FPS_N(&video)) / GST_VIDEO_INFO_FPS_D(&video));
     }
-    info_.caps = own_caps(caps);
+    info_.caps = own_caps(gst_sample_get_caps(first));
     info_.live = is_live();
     // A live playlist's parts have many frames each, which come at once.
     if (info_.live && reads_playlist(parts_.pipeline.get()))
       g_object_set(parts_.sink, "sync", TRUE, nullptr);
     // Among live streams, only a recording on an RTSP server has a duration.
-    const bool lasts = !info_.live || split_uri(options_.uri).is_rtsp();
+    const bool lasts = !info_.live || uri_.is_rtsp();
     info_.duration_s = lasts ? duration() : 0.0;
     described_ = true;
   }
@@ -129,8 +125,7 @@ class GStreamerSource : public Source {
     const bool known =
         gst_element_query_duration(parts_.pipeline.get(), GST_FORMAT_TIME, &time) && time > 0;
     const double asked = known ? seconds(GstClockTime(time)) : 0.0;
-    const Uri uri = split_uri(options_.uri);
-    return uri.is_file() ? std::max(asked, cut_avi_duration(file_path(uri))) : asked;
+    return uri_.is_file() ? std::max(asked, cut_avi_duration(file_path(uri_))) : asked;
   }
 
   // The stream's format before conversion, or after it if the user's own pipeline converts.
@@ -144,9 +139,7 @@ class GStreamerSource : public Source {
   }
 
   bool is_live() const {
-    const Uri uri = split_uri(options_.uri);
-    if (live_) return true;
-    if (uri.is_http() && is_endless()) return true;
+    if (live_ || (uri_.is_http() && is_endless())) return true;
     gboolean live = FALSE;
     const GstOwned<GstQuery> query(gst_query_new_latency());
     // Asks the element before the sink: a sink with sync=false always says no.
@@ -197,30 +190,32 @@ class GStreamerSource : public Source {
 
   /// Whether this is a recording, which has no reason to pause, as a pipe may.
   bool is_stored() const {
-    const Uri uri = split_uri(options_.uri);
     std::error_code ignored;
-    return !info_.live && (uri.is_http() || (uri.is_file() && std::filesystem::is_regular_file(
-                                                                  file_path(uri), ignored)));
+    return !info_.live && (uri_.is_http() || (uri_.is_file() && std::filesystem::is_regular_file(
+                                                                    file_path(uri_), ignored)));
   }
 
   // Throws if the file is clearly shorter than its header says.
   void check_whole() const {
-    const Uri uri = split_uri(options_.uri);
-    if (!(uri.is_file() || uri.is_http()) || info_.live || info_.duration_s <= 0.0) return;
+    if (!(uri_.is_file() || uri_.is_http()) || info_.live || info_.duration_s <= 0.0) return;
     const double reached = seconds(std::max(end_, reached_->load()));
     const double period = info_.fps > 0.0 ? 1.0 / info_.fps : 0.0;
     require_whole(options_, reached + period, info_.duration_s);
   }
 
   // Each sample has its own caps: the size may change at any frame.
-  void copy(GstSample* sample, Frame& out) {
+  GstVideoInfo format_of(GstSample* sample) const {
     GstVideoInfo info;
-    GstVideoFrame picture;
     GstCaps* const caps = gst_sample_get_caps(sample);
-    GstBuffer* const buffer = gst_sample_get_buffer(sample);
-    if (!caps || !buffer || !gst_video_info_from_caps(&info, caps)) {
+    if (!caps || !gst_sample_get_buffer(sample) || !gst_video_info_from_caps(&info, caps))
       throw source_error(options_, "its appsink does not produce raw video");
-    }
+    return info;
+  }
+
+  void copy(GstSample* sample, Frame& out) {
+    GstVideoInfo info = format_of(sample);
+    GstVideoFrame picture;
+    GstBuffer* const buffer = gst_sample_get_buffer(sample);
     // A decoder whose input names no size has already decoded; stop its picture here.
     if (std::int64_t(info.width) * info.height > options_.max_pixels)
       throw source_error(options_, too_many_pixels(info.width, info.height, options_.max_pixels));
@@ -250,6 +245,7 @@ class GStreamerSource : public Source {
   }
 
   const SourceOptions options_;
+  const Uri uri_;
   const bool live_;  // by its scheme
   SourceInfo info_;
   GstParts parts_;
