@@ -77,12 +77,14 @@ void EventStore::add(Json event, std::string png) {
   ++revision_;
 }
 
-EventStore::Entry EventStore::read(const std::string& name) const {
+EventStore::Entry EventStore::read(const std::string& name, const Json& marks) const {
   const fs::path path = fs::path(folder_) / name;
+  const auto known = entries_.find(name);
+  const Json mark = marks.value(name, Json());
   Entry entry{.event = object_in(fs::path(path).replace_extension(".json")),
               .crop = crop_of(path),
-              .this_run = scanned_ > 0};
-  entry.described = !entry.event.empty();
+              .this_run = known == entries_.end() ? scanned_ > 0 : known->second.this_run,
+              .mark = mark == "seen" || mark == "normal" ? mark.get<std::string>() : ""};
   describe(entry.event, name);
   return entry;
 }
@@ -95,26 +97,17 @@ void EventStore::refresh() {
       scanned_ > changed_.tv_sec + kCoarse)
     return;
   const Json marks = object_in(fs::path(folder_) / kMarks);
-  auto before = std::exchange(entries_, {});
-  bool changed = false;
+  Entries found;
   std::error_code failed;
   for (fs::directory_iterator at(folder_, failed), end; !failed && at != end;
        at.increment(failed)) {
     const std::string name = at->path().filename().string();
     std::error_code unknown;
-    if (!is_snapshot(name) || !fs::is_regular_file(at->symlink_status(unknown))) continue;
-    const auto known = before.find(name);
-    Entry entry =
-        known == before.end() || !known->second.described ? read(name) : std::move(known->second);
-    const Json as = marks.value(name, Json());
-    std::string mark = as == "seen" || as == "normal" ? as.get<std::string>() : "";
-    changed = changed || known == before.end() || entry.described != known->second.described ||
-              mark != entry.mark;
-    if (known != before.end()) entry.this_run = known->second.this_run;
-    entry.mark = std::move(mark);
-    entries_.emplace(name, std::move(entry));
+    if (is_snapshot(name) && fs::is_regular_file(at->symlink_status(unknown)))
+      found.emplace(name, read(name, marks));
   }
-  if (changed || entries_.size() != before.size()) ++revision_;
+  if (found != entries_) ++revision_;
+  entries_ = std::move(found);
   changed_ = folder.st_mtim;
   scanned_ = std::time(nullptr);
 }

@@ -53,13 +53,14 @@ class EventStore {
     Json crop = {};
     std::string png = {};  ///< in memory only
     bool this_run = true;
-    bool described = true;  ///< false: its JSON file was missing when last looked for
     std::string mark = {};
+    bool operator==(const Entry&) const = default;
   };
-  Entry read(const std::string& name) const;
+  using Entries = std::map<std::string, Entry, std::less<>>;
+  Entry read(const std::string& name, const Json& marks) const;
 
   const std::string folder_;
-  std::map<std::string, Entry, std::less<>> entries_;  ///< [name], so oldest first
+  Entries entries_;  ///< [name], so oldest first
   std::uint64_t revision_ = 0;
   std::timespec changed_{};  ///< time stamp of the folder at the last scan
   std::time_t scanned_ = 0;  ///< 0: never

@@ -53,14 +53,12 @@ std::string random_secret() {
 }  // namespace
 
 void check_token(std::string_view token) {
-  const bool plain = std::all_of(token.begin(), token.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           std::string_view("-._~").find(c) != std::string_view::npos;
-  });
-  if (!token.empty() && (token.size() < kLeastToken || !plain)) {
+  constexpr std::string_view plain =
+      "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-._~";
+  if (!token.empty() &&
+      (token.size() < kLeastToken || token.find_first_not_of(plain) != token.npos))
     throw std::invalid_argument(
         "a token has at least 16 characters, each a letter, a digit or one of - . _ ~");
-  }
 }
 
 WebOptions web_options(std::string_view where, std::string_view token) {

@@ -26,14 +26,10 @@ struct WebSubject {
   std::function<bool(std::int64_t event)> is_normal = {};
 };
 
-/// Serves HTTP on one thread of low priority until destroyed:
-///   /  the page, and the files it loads    /live  WebSocket: state and pictures
-///   /state  JSON    /history  JSON         /picture/{input,target,prediction,error,camera}  MJPEG
-///   /events  JSON; POST: marks all     /events/NAME  PNG; POST: marks that event
-///   /label  POST: a class, in the format of io::LiveLabels
-///   /control  POST  /metrics  Prometheus   /healthz  200 or 503
-/// Memory is bounded: connections and request sizes are limited, and a slow viewer skips to the
-/// latest state, or is disconnected. Training delivers pictures only to viewers ready for them.
+/// Serves the page and what assets/openapi.json lists, on one thread of low priority until
+/// destroyed. Memory is bounded: connections and request sizes are limited, and a slow viewer skips
+/// to the latest state, or is disconnected. Training delivers pictures only to viewers ready for
+/// them.
 class WebServer {
  public:
   virtual ~WebServer() = default;
