@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy
 
-from measuring import call, one_by_one
+from measuring import call, one_by_one, toml
 
 DATA = "file:///usr/share/doc/opencv-doc/examples/data/"
 WIDTH, HEIGHT, FPS, TURN = 128, 96, 10, 150  # TURN: frames
@@ -18,8 +18,11 @@ KINDS = ["day, night", "three scenes", *PARCEL]
 # class.
 TAUGHT = {"as it changes": 0, "2 s late": 2, "ten frames a class": None}
 ARMS = {"by gradients": {"replay.kind": "none"}, "reservoir": {"replay.kind": "reservoir", "replay.share": 0.75}, "ridge": {}}
-LAYERS = """[{{type = "conv", out = 16, kernel = 3, stride = 2}}, {{type = "relu"}}, {{type = "conv", out = 16, kernel = 3, stride = 2}},
-{{type = "relu"}}, {{type = "flatten"}}, {{type = "linear", out = {}}}]""".replace("\n", " ")
+
+
+def layers(classes):
+    return [*[{"type": "conv", "out": 16, "kernel": 3, "stride": 2}, {"type": "relu"}] * 2, {"type": "flatten"},
+            {"type": "linear", "out": classes}]
 
 
 def clip(machine, name, folder):
@@ -82,7 +85,7 @@ def turn(machine, clips, kind, how, seed, folder, arms=None):
     for arm, settings in (arms or ARMS).items():
         weights, report = folder / "weights.safetensors", folder / "report.json"
         learned = machine.run({**taught, "task.kind": "label", "task.loss": "cross-entropy", "model.preset": "layers",
-                               "model.layer": LAYERS.format(classes), "model.seed": seed, "pipeline.schedule": "pb",
+                               "model.layer": toml(layers(classes)), "model.seed": seed, "pipeline.schedule": "pb",
                                "output.weights": weights, **settings}, seen)
         call(machine.millrace, "evaluate", weights, tested["source.uri"], "--report", report, "--set", f"source.fps={FPS}.0",
              "--set", f"task.labels={tested['task.labels']}")

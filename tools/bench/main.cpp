@@ -1,15 +1,12 @@
-// Measures. Python (bench.py) chooses the arms, schedules turns and plots. Started by a user, this
-// program becomes the Python half, which starts it again with --measure and asks it one JSON object
-// per line.
+// Measures. Python (bench.py) chooses the arms, schedules turns and plots; it starts this program
+// and asks it one JSON object per line.
 #include <unistd.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "io/source/source.h"
 #include "tools/app/config/config.h"
@@ -43,30 +40,6 @@ Json answer(const std::string& line) {
   }
 }
 
-int answer_all() {
-  std::FILE* const answers = fdopen(dup(STDOUT_FILENO), "w");
-  dup2(STDERR_FILENO, STDOUT_FILENO);  // separates library output from answers
-  for (std::string line; std::getline(std::cin, line);) {
-    std::fprintf(answers, "%s\n", answer(line).dump().c_str());
-    std::fflush(answers);
-  }
-  return 0;
-}
-
-int become_python(int argc, char** argv) {
-  const std::filesystem::path root = MILLRACE_SOURCE, own = root / ".venv/bin/python";
-  std::vector<std::string> words = {std::filesystem::exists(own) ? own.string() : "python3", "-B",
-                                    root / "tools/bench/bench.py",
-                                    std::filesystem::read_symlink("/proc/self/exe")};
-  words.insert(words.end(), argv + 1, argv + argc);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
-  std::cerr << "millrace: error: no " << words[0] << " to run " << words[2] << "\n";
-  return 1;
-}
-
 }  // namespace
 
 Question::Question(const char* name, Json (*answer)(const Json& question)) {
@@ -75,8 +48,11 @@ Question::Question(const char* name, Json (*answer)(const Json& question)) {
 
 }  // namespace millrace::bench
 
-int main(int argc, char** argv) {
-  using namespace millrace::bench;
-  return argc == 2 && argv[1] == std::string("--measure") ? answer_all()
-                                                          : become_python(argc, argv);
+int main() {
+  std::FILE* const answers = fdopen(dup(STDOUT_FILENO), "w");
+  dup2(STDERR_FILENO, STDOUT_FILENO);  // separates library output from answers
+  for (std::string line; std::getline(std::cin, line);) {
+    std::fprintf(answers, "%s\n", millrace::bench::answer(line).dump().c_str());
+    std::fflush(answers);
+  }
 }

@@ -57,7 +57,7 @@ class Machine(Asked):
 
     def __init__(self, program):
         self.millrace = Path(program).with_name("millrace")
-        super().__init__(program, "--measure")
+        super().__init__(program)
         self.facts = self.machine()
         self.cores = self.facts["cores"]
 
@@ -97,6 +97,11 @@ def call(*command):
     if done.returncode != 0:
         raise Failure(f"{command[0]}: {done.stderr.strip().partition(chr(10))[0] or done.returncode}")
     return done.stdout
+
+
+def toml(layers):
+    """A list of tables in one line, as `[[model.layer]]` takes it."""
+    return json.dumps(layers, separators=(", ", " = "))
 
 
 class OtherLoad:

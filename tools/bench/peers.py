@@ -20,11 +20,9 @@ KINDS = ["obj8", "removed", "walker", "lightsoff", "frozen"]
 LATE = 20  # frames after which a label is clicked: "2 s late"
 OURS, LOOP, LAZY = "Millrace", "PyTorch's loop", "laziest answer"
 COSTS = "ms", "core_ms", "peak_bytes"
-# The default network for the next frame, and the one that bench labels teaches.
+# The default network for the next frame.
 NEXT = [{"type": "conv", "out": 32, "kernel": 3}, {"type": "relu"}, *[{"type": "residual", "kernel": 3}] * 2,
         {"type": "conv", "out": 3, "kernel": 3}, {"type": "multiply", "slope": 0.25}]
-LABEL = [*[{"type": "conv", "out": 16, "kernel": 3, "stride": 2}, {"type": "relu"}] * 2, {"type": "flatten"},
-         {"type": "linear", "in": 16 * 24 * 32}]
 ADAM = {"optimizer": "adam", "lr": 1e-3, "every": 1}
 
 
@@ -70,8 +68,8 @@ def taught(machine, rivals, clips, kind, seed, folder):
     told = [int(truths[max(n - LATE, 0) if n < learn else n]) for n in range(len(truths))]
     job = {"path": str(folder), "classes": told, "learn": learn}
     found = {OURS: labels.turn(machine, clips, kind, "2 s late", seed, folder, {OURS: {}})[OURS],
-             LOOP: rivals[LOOP].ask(**job, weights="", layers=LABEL[:-1] + [{**LABEL[-1], "out": classes}], count=len(told), warmup=0,
-                                    **ADAM)["after"]["accuracy"], LAZY: {"mean": 1 / classes}}
+             LOOP: rivals[LOOP].ask(**job, weights="", layers=labels.layers(classes), count=len(told), warmup=0, **ADAM)["after"]["accuracy"],
+             LAZY: {"mean": 1 / classes}}
     if "River" in rivals:
         found["River"] = rivals["River"].ask(**job)
     return [{"arm": arm, "kind": kind, "seed": seed, "accuracy": row.get("accuracy", row.get("mean"))}

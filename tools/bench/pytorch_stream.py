@@ -34,12 +34,12 @@ class Multiply(nn.Module):
 
 MODULES = {"relu": lambda layer: nn.ReLU(), "maxpool": lambda layer: nn.MaxPool2d(layer["kernel"]),
            "avgpool": lambda layer: nn.AvgPool2d(layer["kernel"]), "flatten": lambda layer: nn.Flatten(),
-           "linear": lambda layer: nn.Linear(layer["in"], layer["out"]) if "in" in layer else nn.LazyLinear(layer["out"]), "multiply": lambda layer: Multiply(layer["slope"])}
+           "linear": lambda layer: nn.LazyLinear(layer["out"]), "multiply": lambda layer: Multiply(layer["slope"])}
 
 
-def network(layers, channels, weights):
+def network(layers, sample, weights):
     """The network as PyTorch modules, with the program's initial weights; none given: PyTorch's own."""
-    modules = []
+    modules, channels = [], sample.size(1)
     for layer in layers:
         if layer["type"] in ("conv", "residual"):
             kernel, out = layer["kernel"], layer.get("out", channels)
@@ -49,6 +49,7 @@ def network(layers, channels, weights):
         else:
             modules.append(MODULES[layer["type"]](layer))
     made = nn.Sequential(*modules)
+    made(sample)  # gives lazy layers their sizes
     if weights:
         made.load_state_dict(load_file(weights))
     return made
@@ -71,7 +72,8 @@ def pictures(path):
 
 def learn(job):
     stream, classes = pictures(Path(job["path"])), job["classes"]
-    net = network(job["layers"], 3 if classes else 6, job["weights"])
+    before = now = next(stream)
+    net = network(job["layers"], now if classes else torch.cat([now, now], 1), job["weights"])
     optimizer = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop, "sgd": torch.optim.SGD}[job["optimizer"]](
         net.parameters(), lr=job["lr"])
     rate = torch.optim.lr_scheduler.LinearLR(optimizer, 1 / 3 if job["warmup"] else 1, total_iters=job["warmup"])
@@ -83,7 +85,6 @@ def learn(job):
         return tensor
 
     costs = Costs()
-    before = now = next(stream)
     for n in range(job["count"]):
         learns, coming = n < job["learn"] and n % job["every"] == 0, next(stream, None)
         watched = contextlib.nullcontext() if n else torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)

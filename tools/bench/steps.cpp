@@ -22,8 +22,6 @@
 namespace millrace::bench {
 namespace {
 
-using engine::Clock;
-
 double milliseconds(Clock::duration d) {
   return std::chrono::duration<double, std::milli>(d).count();
 }

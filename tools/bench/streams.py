@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 import math
 import os
 import queue
@@ -12,7 +11,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from measuring import HERE, Asked, Failure, progress
+from measuring import HERE, Asked, Failure, progress, toml
 
 WIDTH, HEIGHT, HELD = 48, 36, 101  # HELD: frames after training; the first one's target was trained on
 # {next}: the end of training, so that an unseen scene follows.
@@ -72,14 +71,6 @@ def arms_of(machine, most):
              for schedule, stages in (("sequential", 1), ("partime", 4), ("pb", 4))]
     arms += [arm("PyTorch", every=every) for every in (1, 2, 4, 8)] + [arm("PyTorch", optimizer="rmsprop")]
     return [each for each in arms if not most or each["stages"] <= most]
-
-
-def toml(value):
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {toml(each)}" for key, each in value.items()) + "}"
-    return json.dumps(value)
 
 
 class Stream:

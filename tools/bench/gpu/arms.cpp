@@ -24,7 +24,7 @@ namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using engine::Clock, engine::now_ms;
+using engine::now_ms;
 
 /// One way to do an arm's work, and its figure, measured for about `seconds`.
 struct Way {

@@ -1,4 +1,4 @@
-// Runs the separate benchmark program, which not all builds include.
+// Runs the benchmarks, whose program not all builds include.
 #include <filesystem>
 
 #include "tools/cli/commands/command.h"
@@ -14,13 +14,14 @@ void add_options(CLI::App& options, const CLI::App*& self) {
 }
 
 int bench(const CLI::App* const& self) {
-  const std::filesystem::path program =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "millrace-bench";
-  std::vector<std::string> words = self->remaining();
-  words.insert(words.begin(), program);
-  become(std::move(words));
-  throw std::runtime_error("no benchmarks at " + program.string() +
-                           ": build them by tools/setup all");
+  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path(),
+                              program = here / "millrace-bench";
+  if (!std::filesystem::exists(program))
+    throw std::runtime_error("no benchmarks at " + program.string() +
+                             ": build them by tools/setup all");
+  std::vector<std::string> words = {"-B", here / "../../tools/bench/bench.py", program};
+  for (const std::string& word : self->remaining()) words.push_back(word);
+  become_python("bench", std::move(words));
 }
 
 }  // namespace

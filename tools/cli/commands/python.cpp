@@ -54,19 +54,20 @@ void add_options(CLI::App& options, TensorboardArguments& arguments) {
 
 }  // namespace
 
-void become(std::vector<std::string> words) {
+void become_python(const std::string& asker, std::vector<std::string> words) {
+  words.insert(words.begin(), python());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   execvp(argv[0], argv.data());
+  throw std::runtime_error(asker + ": needs Python: " + words[0] + " can't be run");
 }
 
 void run_python(const std::string& asker, const std::string& module,
                 const std::vector<std::string>& arguments) {
-  std::vector<std::string> words = {python(), "-c", kMain, asker, module};
+  std::vector<std::string> words = {"-c", kMain, asker, module};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  become(words);
-  throw std::runtime_error(asker + ": needs Python: " + words[0] + " can't be run");
+  become_python(asker, std::move(words));
 }
 
 const Command kTensorboard = {90, "tensorboard",
