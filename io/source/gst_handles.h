@@ -65,20 +65,31 @@ inline bool has_property(gpointer object, const char* name) {
   return g_object_class_find_property(G_OBJECT_GET_CLASS(object), name) != nullptr;
 }
 
-/// Calls `callback` on `signal` with a pointer to `data`, which lives as long as `object`.
-template <typename Data>
-void connect(gpointer object, const char* signal, GCallback callback, Data data) {
+template <typename Work, typename Result, typename... Args>
+void connect_as(gpointer object, const char* signal, Work work, Result (Work::*)(Args...) const) {
+  const auto call = [](Args... args, gpointer kept) -> Result {
+    return (*static_cast<Work*>(kept))(args...);
+  };
   g_signal_connect_data(
-      object, signal, callback, new Data(std::move(data)),
-      [](gpointer kept, GClosure*) { delete static_cast<Data*>(kept); }, GConnectFlags(0));
+      object, signal, G_CALLBACK(+call), new Work(std::move(work)),
+      [](gpointer kept, GClosure*) { delete static_cast<Work*>(kept); }, GConnectFlags(0));
+}
+/// Calls `work`, a function object that lives as long as `object`, on `signal`, with its arguments.
+template <typename Work>
+void connect(gpointer object, const char* signal, Work work) {
+  connect_as(object, signal, std::move(work), &Work::operator());
 }
 
-/// Calls `callback` for data of these types that flows through `pad`, with a pointer to `data`,
-/// which lives as long as the probe.
-template <typename Data>
-void add_probe(GstPad* pad, int types, GstPadProbeCallback callback, Data data) {
-  gst_pad_add_probe(pad, GstPadProbeType(types), callback, new Data(std::move(data)),
-                    [](gpointer kept) { delete static_cast<Data*>(kept); });
+/// Calls work(pad, info) -> GstPadProbeReturn, which lives as long as the probe, for data of these
+/// types that flows through `pad`.
+template <typename Work>
+void add_probe(GstPad* pad, int types, Work work) {
+  gst_pad_add_probe(
+      pad, GstPadProbeType(types),
+      [](GstPad* at, GstPadProbeInfo* info, gpointer kept) {
+        return (*static_cast<Work*>(kept))(at, info);
+      },
+      new Work(std::move(work)), [](gpointer kept) { delete static_cast<Work*>(kept); });
 }
 
 /// Running time of `stamp`; none in a segment that counts bytes, such as an unparsed file's.

@@ -39,36 +39,23 @@ GstOwned<GstElement> parse(const SourceOptions& options, const std::string& text
   return made;
 }
 
-// Called by uridecodebin for the element that reads the URI.
-void set_up_network_source(GstElement*, GstElement* source, gpointer) {
-  const bool rtsp = has_property(source, "latency") && has_property(source, "protocols");
-  if (!rtsp) return;
-  // The default of "protocols" is right: UDP, then TCP if no packet arrives.
-  g_object_set(source, "latency", kRtspLatency, "timeout", kUdpPatience, nullptr);
-}
-
-// Called for every element that decodebin adds. A web camera sends a single stream: with this
-// property the demuxer outputs the first picture at once instead of waiting for other streams.
-void set_up_part(GstBin*, GstBin*, GstElement* element, gpointer) {
-  if (has_property(element, "single-stream")) {
-    g_object_set(element, "single-stream", TRUE, nullptr);
-  }
-}
-
-// A recording's codec may change midway: the new decoder replaces the first.
-void on_decoded(GstElement*, GstPad* pad, gpointer converter) {
-  const GstOwned<GstPad> to(gst_element_get_static_pad(GST_ELEMENT(converter), "sink"));
-  if (!gst_pad_is_linked(to.get())) gst_pad_link(pad, to.get());
-}
-
 GstParts decode_uri(const SourceOptions& options, const std::string& uri) {
   GstParts parts{
       parse(options, std::string("uridecodebin name=") + kFrom + kConvert + kTurn + kSink)};
   const GstOwned<GstElement> from = child(parts.pipeline.get(), kFrom);
   g_object_set(from.get(), "uri", uri.c_str(), nullptr);
   if (!split_uri(uri).is_rtsp()) keep_to_origin(parts.pipeline.get(), uri);  // RTSP uses many ports
-  g_signal_connect(from.get(), "source-setup", G_CALLBACK(set_up_network_source), nullptr);
-  g_signal_connect(from.get(), "deep-element-added", G_CALLBACK(set_up_part), nullptr);
+  connect(from.get(), "source-setup", [](GstElement*, GstElement* source) {
+    // The default of "protocols" is right: UDP, then TCP if no packet arrives.
+    if (has_property(source, "latency") && has_property(source, "protocols"))
+      g_object_set(source, "latency", kRtspLatency, "timeout", kUdpPatience, nullptr);
+  });
+  connect(from.get(), "deep-element-added", [](GstBin*, GstBin*, GstElement* element) {
+    // A web camera sends a single stream: the demuxer then outputs the first picture at once
+    // instead of waiting for other streams.
+    if (has_property(element, "single-stream"))
+      g_object_set(element, "single-stream", TRUE, nullptr);
+  });
   g_signal_connect(from.get(), "autoplug-continue", G_CALLBACK(wants_decoding), nullptr);
   return parts;
 }
@@ -170,7 +157,11 @@ GstParts build_pipeline(const SourceOptions& options) {
     parts.converter = child(parts.pipeline.get(), "millrace_convert").get();
     settle_colours(parts.converter);
     if (const GstOwned<GstElement> from = child(parts.pipeline.get(), kFrom))
-      g_signal_connect(from.get(), "pad-added", G_CALLBACK(on_decoded), parts.converter);
+      connect(from.get(), "pad-added", [converter = parts.converter](GstElement*, GstPad* pad) {
+        // A recording's codec may change midway: the new decoder replaces the first.
+        const GstOwned<GstPad> to(gst_element_get_static_pad(converter, "sink"));
+        if (!gst_pad_is_linked(to.get())) gst_pad_link(pad, to.get());
+      });
   }
   set_up_sink(options, parts, own);
   bound_pictures(parts.pipeline.get(), options.max_pixels);

@@ -43,8 +43,8 @@ struct Watch {
       refuse("a picture has more bytes than source.max_pixels = " + std::to_string(most) +
              " allows");
   }
+  GstPadProbeReturn verdict() const { return refused ? GST_PAD_PROBE_DROP : GST_PAD_PROBE_OK; }
 };
-using SharedWatch = std::shared_ptr<Watch>;
 
 std::string format_of(GstPad* pad) {
   const GstOwned<GstCaps> caps(gst_pad_get_current_caps(pad));
@@ -95,52 +95,39 @@ GstCaps* new_caps(GstEvent* event) {
   return caps;
 }
 
-GstPadProbeReturn to_decoder(GstPad* pad, GstPadProbeInfo* info, gpointer shared) {
-  Watch& watch = **static_cast<SharedWatch*>(shared);
-  if (info->type & GST_PAD_PROBE_TYPE_BUFFER) {
-    if (!watch.refused) check_buffer(pad, gst_pad_probe_info_get_buffer(info), watch);
-    return watch.refused ? GST_PAD_PROBE_DROP : GST_PAD_PROBE_OK;
-  }
-  if (GstCaps* const caps = new_caps(gst_pad_probe_info_get_event(info)))
-    watch.check(announced_size(caps));
-  return GST_PAD_PROBE_OK;
-}
-
-GstPadProbeReturn to_demuxer(GstPad*, GstPadProbeInfo* info, gpointer shared) {
-  Watch& watch = **static_cast<SharedWatch*>(shared);
-  watch.count(gst_buffer_get_size(gst_pad_probe_info_get_buffer(info)));
-  return watch.refused ? GST_PAD_PROBE_DROP : GST_PAD_PROBE_OK;
-}
-
-GstPadProbeReturn from_demuxer(GstPad*, GstPadProbeInfo*, gpointer shared) {
-  (*static_cast<SharedWatch*>(shared))->bytes = 0;
-  return GST_PAD_PROBE_OK;
-}
-
-void on_part(GstElement*, GstPad* pad, gpointer shared) {
-  add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, from_demuxer, *static_cast<SharedWatch*>(shared));
-}
-
 void watch(GstElement* pipeline, GstElement* element, std::int64_t most) {
   GstElementFactory* const factory = gst_element_get_factory(element);
   const GstOwned<GstPad> sink(gst_element_get_static_pad(element, "sink"));
   if (!factory || !sink) return;
-  const auto shared = std::make_shared<Watch>(pipeline, most);
+  const auto watch = std::make_shared<Watch>(pipeline, most);
   if (gst_element_factory_list_is_type(factory, kPictureDecoder)) {
     // Into its own memory libav decodes formats that GStreamer cannot name, instead of crashing.
     if (has_property(element, "direct-rendering"))
       g_object_set(element, "direct-rendering", FALSE, nullptr);
     add_probe(sink.get(), GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
-              to_decoder, shared);
+              [watch](GstPad* pad, GstPadProbeInfo* info) {
+                if (info->type & GST_PAD_PROBE_TYPE_BUFFER) {
+                  if (!watch->refused)
+                    check_buffer(pad, gst_pad_probe_info_get_buffer(info), *watch);
+                  return watch->verdict();
+                }
+                if (GstCaps* const caps = new_caps(gst_pad_probe_info_get_event(info)))
+                  watch->check(announced_size(caps));
+                return GST_PAD_PROBE_OK;
+              });
   } else if (std::string_view(GST_OBJECT_NAME(factory)) == "multipartdemux") {
     // The demuxer holds a part until it has all bytes that the server promised.
-    add_probe(sink.get(), GST_PAD_PROBE_TYPE_BUFFER, to_demuxer, shared);
-    connect(element, "pad-added", G_CALLBACK(on_part), shared);
+    add_probe(sink.get(), GST_PAD_PROBE_TYPE_BUFFER, [watch](GstPad*, GstPadProbeInfo* info) {
+      watch->count(gst_buffer_get_size(gst_pad_probe_info_get_buffer(info)));
+      return watch->verdict();
+    });
+    connect(element, "pad-added", [watch](GstElement*, GstPad* part) {
+      add_probe(part, GST_PAD_PROBE_TYPE_BUFFER, [watch](GstPad*, GstPadProbeInfo*) {
+        watch->bytes = 0;
+        return GST_PAD_PROBE_OK;
+      });
+    });
   }
-}
-
-void on_added(GstBin* pipeline, GstBin*, GstElement* element, gpointer most) {
-  watch(GST_ELEMENT(pipeline), element, *static_cast<const std::int64_t*>(most));
 }
 
 void note(std::atomic<GstClockTime>& reached, GstBuffer* buffer) {
@@ -153,29 +140,20 @@ void note(std::atomic<GstClockTime>& reached, GstBuffer* buffer) {
   }
 }
 
-GstPadProbeReturn on_data(GstPad*, GstPadProbeInfo* info, gpointer shared) {
-  std::atomic<GstClockTime>& reached = **static_cast<SharedTime*>(shared);
-  if (GstBuffer* const buffer = gst_pad_probe_info_get_buffer(info)) {
-    note(reached, buffer);
-  } else if (GstBufferList* const list = gst_pad_probe_info_get_buffer_list(info)) {
-    const guint length = gst_buffer_list_length(list);
-    if (length > 0) note(reached, gst_buffer_list_get(list, length - 1));
-  }
-  return GST_PAD_PROBE_OK;
-}
-
-void on_pad(GstElement*, GstPad* pad, gpointer shared) {
-  if (!GST_PAD_IS_SRC(pad)) return;
+void note_all(const SharedTime& reached, GstPad* pad) {
   constexpr int data = GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_BUFFER_LIST;
-  add_probe(pad, data, on_data, *static_cast<SharedTime*>(shared));
+  add_probe(pad, data, [reached](GstPad*, GstPadProbeInfo* info) {
+    if (GstBuffer* const buffer = gst_pad_probe_info_get_buffer(info)) {
+      note(*reached, buffer);
+    } else if (GstBufferList* const list = gst_pad_probe_info_get_buffer_list(info)) {
+      const guint length = gst_buffer_list_length(list);
+      if (length > 0) note(*reached, gst_buffer_list_get(list, length - 1));
+    }
+    return GST_PAD_PROBE_OK;
+  });
 }
 
-void watch_element(GstBin*, GstBin*, GstElement* element, gpointer shared) {
-  if (is_of_class(element, "Demux"))
-    connect(element, "pad-added", G_CALLBACK(on_pad), *static_cast<SharedTime*>(shared));
-}
-
-GstPadProbeReturn to_converter(GstPad*, GstPadProbeInfo* info, gpointer) {
+GstPadProbeReturn to_converter(GstPad*, GstPadProbeInfo* info) {
   GstEvent* const event = gst_pad_probe_info_get_event(info);
   GstCaps* const caps = new_caps(event);
   GstVideoInfo video;
@@ -242,7 +220,9 @@ std::string detail_of(const gchar* debug) {
 }  // namespace
 
 void bound_pictures(GstElement* pipeline, std::int64_t most) {
-  connect(pipeline, "deep-element-added", G_CALLBACK(on_added), most);
+  connect(pipeline, "deep-element-added", [most](GstBin* top, GstBin*, GstElement* element) {
+    watch(GST_ELEMENT(top), element, most);
+  });
   any_element(pipeline, [&](GstElement* element) {
     watch(pipeline, element, most);
     return false;
@@ -255,7 +235,7 @@ bool reads_playlist(GstElement* pipeline) {
 
 void settle_colours(GstElement* converter) {
   const GstOwned<GstPad> pad(gst_element_get_static_pad(converter, "sink"));
-  gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, to_converter, nullptr, nullptr);
+  add_probe(pad.get(), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, to_converter);
 }
 
 gboolean wants_decoding(GstElement* decodebin, GstPad* pad, GstCaps* format, gpointer) {
@@ -269,16 +249,19 @@ gboolean wants_decoding(GstElement* decodebin, GstPad* pad, GstCaps* format, gpo
   const char* const why = mistaken(kind, *stream);
   if (why) {
     GST_ELEMENT_ERROR(pipeline.get(), STREAM, DECODE, ("%s", why), (nullptr));
-    gst_pad_add_probe(
-        pad, GST_PAD_PROBE_TYPE_BUFFER, [](auto...) { return GST_PAD_PROBE_DROP; }, nullptr,
-        nullptr);
+    add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, [](auto...) { return GST_PAD_PROBE_DROP; });
   }
   return !why;
 }
 
 SharedTime watch_extent(GstElement* pipeline) {
   const auto reached = std::make_shared<std::atomic<GstClockTime>>(0);
-  connect(pipeline, "deep-element-added", G_CALLBACK(watch_element), reached);
+  connect(pipeline, "deep-element-added", [reached](GstBin*, GstBin*, GstElement* element) {
+    if (!is_of_class(element, "Demux")) return;
+    connect(element, "pad-added", [reached](GstElement*, GstPad* pad) {
+      if (GST_PAD_IS_SRC(pad)) note_all(reached, pad);
+    });
+  });
   return reached;
 }
 

@@ -29,21 +29,17 @@ std::string error_text(GstMessage* message) {
 constexpr std::chrono::seconds kFinishLimit(30);
 
 // OpenH264 complains on stderr at EOS. It holds no frame back, so EOS bypasses it.
-GstPadProbeReturn end_goes_round(GstPad* pad, GstPadProbeInfo* info, gpointer) {
-  GstEvent* const event = gst_pad_probe_info_get_event(info);
-  if (GST_EVENT_TYPE(event) != GST_EVENT_EOS) return GST_PAD_PROBE_OK;
-  const GstOwned<GstElement> encoder(gst_pad_get_parent_element(pad));
-  const GstOwned<GstPad> out(gst_element_get_static_pad(encoder.get(), "src"));
-  gst_pad_push_event(out.get(), gst_event_ref(event));
-  return GST_PAD_PROBE_DROP;
-}
-
 void keep_quiet_at_end(GstElement* encoder) {
   const std::string_view kind = GST_OBJECT_NAME(gst_element_get_factory(encoder));
   if (kind != "openh264enc") return;
   const GstOwned<GstPad> in(gst_element_get_static_pad(encoder, "sink"));
-  gst_pad_add_probe(in.get(), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, end_goes_round, nullptr,
-                    nullptr);
+  add_probe(in.get(), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, [encoder](GstPad*, auto* info) {
+    GstEvent* const event = gst_pad_probe_info_get_event(info);
+    if (GST_EVENT_TYPE(event) != GST_EVENT_EOS) return GST_PAD_PROBE_OK;
+    const GstOwned<GstPad> out(gst_element_get_static_pad(encoder, "src"));
+    gst_pad_push_event(out.get(), gst_event_ref(event));
+    return GST_PAD_PROBE_DROP;
+  });
 }
 
 // Unfinished files play to their last second: MP4 fragments, merged at the end; MKV clusters.

@@ -26,15 +26,9 @@ struct Stage {
 };
 using Shared = std::shared_ptr<Stage>;
 
-void on_unprepared(GstRTSPMedia*, gpointer shared) {
-  Stage& stage = **static_cast<Shared*>(shared);
-  const std::lock_guard lock(stage.mutex);
-  stage.source.reset();
-}
-
 // The server's queues before its sinks hold one buffer. If all TCP viewers are slow, the server
 // stops reading theirs, which soon blocks everybody. Leaky queues drop buffers instead.
-void on_element(GstBin*, GstBin*, GstElement* element, gpointer) {
+void make_leaky(GstElement* element) {
   if (std::string_view(GST_OBJECT_NAME(gst_element_get_factory(element))) != "queue") return;
   gst_util_set_object_arg(G_OBJECT(element), "leaky", "downstream");
   g_object_set(element, "max-size-buffers", 0u, "max-size-bytes", 0u, "max-size-time", kBacklog,
@@ -42,14 +36,17 @@ void on_element(GstBin*, GstBin*, GstElement* element, gpointer) {
 }
 
 // The first viewer creates the pipeline, which all others share.
-void on_media(GstRTSPMediaFactory*, GstRTSPMedia* media, gpointer shared) {
-  const Shared& stage = *static_cast<Shared*>(shared);
+void set_up(GstRTSPMedia* media, const Shared& stage) {
   const GstOwned<GstElement> bin(gst_rtsp_media_get_element(media));
   GstOwned<GstElement> source = child(bin.get(), "from");
   stage->feed.set_up(GST_APP_SRC_CAST(source.get()));
   const GstOwned<GstElement> pipeline(GST_ELEMENT(gst_element_get_parent(bin.get())));
-  g_signal_connect(pipeline.get(), "deep-element-added", G_CALLBACK(on_element), nullptr);
-  connect(media, "unprepared", G_CALLBACK(on_unprepared), stage);
+  connect(pipeline.get(), "deep-element-added",
+          [](GstBin*, GstBin*, GstElement* element) { make_leaky(element); });
+  connect(media, "unprepared", [stage](GstRTSPMedia*) {
+    const std::lock_guard lock(stage->mutex);
+    stage->source.reset();
+  });
   const std::lock_guard lock(stage->mutex);
   stage->source = std::move(source);
 }
@@ -82,10 +79,6 @@ void bound_strangers(GstRTSPServer* server, int most) {
   if (oldest && int(g_list_length(clients.get())) > most) gst_rtsp_client_close(oldest);
 }
 
-GstRTSPFilterResult remove_client(GstRTSPServer*, GstRTSPClient*, gpointer) {
-  return GST_RTSP_FILTER_REMOVE;
-}
-
 constexpr char kViewer[] = "viewer";  // role of viewers with the password
 
 GstOwned<GstRTSPAuth> new_auth(const Authority& at) {
@@ -98,14 +91,12 @@ GstOwned<GstRTSPAuth> new_auth(const Authority& at) {
   return auth;
 }
 
-// One auth object per client: it remembers each nonce it has given as long as it lives.
-void on_client_to_ask(GstRTSPServer*, GstRTSPClient* client, gpointer authority) {
-  gst_rtsp_client_set_auth(client, new_auth(*static_cast<const Authority*>(authority)).get());
-}
-
 void require_password(GstRTSPServer* server, GstRTSPMediaFactory* factory, const Authority& at) {
   gst_rtsp_server_set_auth(server, new_auth(at).get());
-  connect(server, "client-connected", G_CALLBACK(on_client_to_ask), at);
+  // One auth object per client: it remembers each nonce it has given as long as it lives.
+  connect(server, "client-connected", [at](GstRTSPServer*, GstRTSPClient* client) {
+    gst_rtsp_client_set_auth(client, new_auth(at).get());
+  });
   gst_rtsp_media_factory_add_role(factory, kViewer, GST_RTSP_PERM_MEDIA_FACTORY_ACCESS,
                                   G_TYPE_BOOLEAN, TRUE, GST_RTSP_PERM_MEDIA_FACTORY_CONSTRUCT,
                                   G_TYPE_BOOLEAN, TRUE, nullptr);
@@ -120,34 +111,29 @@ gboolean clean_up(gpointer server) {
   return G_SOURCE_CONTINUE;
 }
 
-void on_session(GstRTSPClient*, GstRTSPSession* session, gpointer seconds) {
-  gst_rtsp_session_set_timeout(session, GPOINTER_TO_UINT(seconds));
-}
-
-// Closes a client that is refused too often: each refusal costs memory while the connection lasts.
-void on_answer(GstRTSPClient* client, GstRTSPSession*, GstRTSPMessage* message, gpointer refused) {
-  constexpr int kMostRefusals = 8;
+bool is_refusal(GstRTSPMessage* answer) {
   GstRTSPStatusCode status{};
-  if (gst_rtsp_message_get_type(message) != GST_RTSP_MESSAGE_RESPONSE ||
-      gst_rtsp_message_parse_response(message, &status, nullptr, nullptr) != GST_RTSP_OK ||
-      status != GST_RTSP_STS_UNAUTHORIZED || ++*static_cast<int*>(refused) < kMostRefusals)
-    return;
-  gst_rtsp_client_close(client);
+  return gst_rtsp_message_get_type(answer) == GST_RTSP_MESSAGE_RESPONSE &&
+         gst_rtsp_message_parse_response(answer, &status, nullptr, nullptr) == GST_RTSP_OK &&
+         status == GST_RTSP_STS_UNAUTHORIZED;
 }
 
-void on_client(GstRTSPServer* server, GstRTSPClient* client, gpointer seconds) {
+void let_in(GstRTSPServer* server, GstRTSPClient* client, std::chrono::seconds patience) {
   g_object_set_data(G_OBJECT(client), kSince, GSIZE_TO_POINTER(gsize(g_get_monotonic_time())));
   const int most = connection_limit(kMostClients);
   const GstOwned<GstRTSPSessionPool> pool(gst_rtsp_server_get_session_pool(server));
   gst_rtsp_session_pool_set_max_sessions(pool.get(), guint(most / 2));
   bound_strangers(server, most);
-  g_signal_connect(client, "new-session", G_CALLBACK(on_session), seconds);
-  connect(client, "send-message", G_CALLBACK(on_answer), 0);
-}
-
-gboolean quit(gpointer loop) {
-  g_main_loop_quit(static_cast<GMainLoop*>(loop));
-  return G_SOURCE_REMOVE;
+  connect(client, "new-session", [patience](GstRTSPClient*, GstRTSPSession* session) {
+    gst_rtsp_session_set_timeout(session, guint(patience.count()));
+  });
+  // Closes a client that is refused too often: each refusal costs memory while it is connected.
+  constexpr int kMostRefusals = 8;
+  connect(client, "send-message",
+          [refused = std::make_shared<int>(0)](GstRTSPClient* to, GstRTSPSession*,
+                                               GstRTSPMessage* answer) {
+            if (is_refusal(answer) && ++*refused >= kMostRefusals) gst_rtsp_client_close(to);
+          });
 }
 
 class VideoServer : public VideoWriter {
@@ -176,8 +162,13 @@ class VideoServer : public VideoWriter {
 
   void finish() override {
     if (!thread_.joinable()) return;
-    gst_rtsp_server_client_filter(server_.get(), remove_client, nullptr);
+    gst_rtsp_server_client_filter(
+        server_.get(), [](auto...) { return GST_RTSP_FILTER_REMOVE; }, nullptr);
     // Invoked in the loop's thread: g_main_loop_quit() has no effect before the loop runs.
+    const auto quit = [](gpointer loop) {
+      g_main_loop_quit(static_cast<GMainLoop*>(loop));
+      return gboolean(G_SOURCE_REMOVE);
+    };
     g_main_context_invoke(context_.get(), quit, loop_.get());
     thread_.join();
     cleaner_.reset();
@@ -199,10 +190,13 @@ class VideoServer : public VideoWriter {
                              encoder_text(options, VideoUse::rtsp) + " )";
     gst_rtsp_media_factory_set_launch(factory, text.c_str());
     gst_rtsp_media_factory_set_shared(factory, TRUE);
-    connect(factory, "media-configure", G_CALLBACK(on_media), stage_);
+    connect(factory, "media-configure",
+            [stage = stage_](GstRTSPMediaFactory*, GstRTSPMedia* media) { set_up(media, stage); });
     if (!at.user.empty()) require_password(server_.get(), factory, at);
-    g_signal_connect(server_.get(), "client-connected", G_CALLBACK(on_client),
-                     GUINT_TO_POINTER(guint(options.patience.count())));
+    connect(server_.get(), "client-connected",
+            [patience = options.patience](GstRTSPServer* server, GstRTSPClient* client) {
+              let_in(server, client, patience);
+            });
     const GstOwned<GstRTSPMountPoints> mounts(gst_rtsp_server_get_mount_points(server_.get()));
     gst_rtsp_mount_points_add_factory(mounts.get(), path_.c_str(), factory);
   }
