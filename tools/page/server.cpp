@@ -42,15 +42,11 @@ tcp::acceptor listen(net::io_context& context, const WebOptions& options) {
 }
 
 struct Server final : WebServer {
-  Server(const WebOptions& web_options, WebSubject web_subject)
+  Server(const WebOptions& web_options, WebSubject subject)
       : options(web_options),
-        subject(std::move(web_subject)),
         acceptor(listen(context, options)),
-        gate(options, port),
-        events(subject.snapshots),
-        publisher(context, subject, events),
-        clock(context) {
-    net::co_spawn(context, keep([this] { return publisher.run(); }), net::detached);
+        site(context, Gate(options, port), std::move(subject)) {
+    net::co_spawn(context, keep([this] { return site.publisher.run(); }), net::detached);
     net::co_spawn(context, keep([this] { return let_in(); }), net::detached);
     net::co_spawn(context, keep([this] { return watch_deadlines(); }), net::detached);
     thread = std::thread([this] { run(); });
@@ -73,7 +69,7 @@ struct Server final : WebServer {
   }
 
   void stop() {
-    publisher.stop();
+    site.publisher.stop();
     acceptor.close();
     clock.cancel();
     for (Line& line : site.lines) line.hang_up();
@@ -81,20 +77,20 @@ struct Server final : WebServer {
 
   /// Restarts `work` if it throws, for instance when memory is short: the page must not freeze.
   net::awaitable<void> keep(std::function<net::awaitable<void>()> work) {
-    while (!publisher.stopped()) {
+    while (!site.publisher.stopped()) {
       try {
         co_await work();
       } catch (const std::exception&) {
       }
       net::steady_timer pause(context, std::chrono::milliseconds(100));
       boost::system::error_code ignored;
-      if (!publisher.stopped())
+      if (!site.publisher.stopped())
         co_await pause.async_wait(net::redirect_error(net::use_awaitable, ignored));
     }
   }
 
   net::awaitable<void> let_in() {
-    while (!publisher.stopped()) {
+    while (!site.publisher.stopped()) {
       // throws when descriptors run out, for instance; keep() then waits
       tcp::socket socket = co_await acceptor.async_accept(net::use_awaitable);
       if (!make_room()) continue;  // hangs up
@@ -124,7 +120,7 @@ struct Server final : WebServer {
   }
 
   net::awaitable<void> watch_deadlines() {
-    while (!publisher.stopped()) {
+    while (!site.publisher.stopped()) {
       clock.expires_after(std::chrono::seconds(1));
       boost::system::error_code early;
       co_await clock.async_wait(net::redirect_error(net::use_awaitable, early));
@@ -135,15 +131,11 @@ struct Server final : WebServer {
   }
 
   const WebOptions options;
-  const WebSubject subject;
   net::io_context context{1};
   tcp::acceptor acceptor;
   const std::uint16_t port = acceptor.local_endpoint().port();
-  const Gate gate;
-  EventStore events;
-  Publisher publisher;
-  net::steady_timer clock;
-  Site site{gate, subject, events, publisher};
+  Site site;
+  net::steady_timer clock{context};
   std::thread thread;
 };
 

@@ -185,14 +185,17 @@ net::awaitable<void> watch_picture(Site& site, beast::tcp_stream& stream, std::s
 
 net::awaitable<void> serve(Site& site, net::ip::tcp::socket socket) {
   beast::tcp_stream stream(std::move(socket));
-  Enrolled enrolled(site, [&stream] { stream.close(); });
+  const auto line = site.lines.insert(site.lines.end(), Line{[&stream] { stream.close(); }});
+  const std::shared_ptr<void> enrolled(nullptr, [&](void*) {
+    if (line->doing == Doing::watches) site.publisher.went();
+    site.lines.erase(line);
+  });
   beast::flat_buffer buffer(kMostHeader + kMostBody);
   for (bool more = true; more && !site.publisher.stopped();) {
     Request request;
-    Doing& doing = enrolled.line().doing;
-    doing = Doing::asks;
+    line->doing = Doing::asks;
     const bool read = co_await read_request(stream, buffer, request);
-    doing = Doing::is_answered;
+    line->doing = Doing::is_answered;
     if (!read) break;
     const bool brief = request.method() == http::verb::head;
     if (brief) request.method(http::verb::get);
@@ -203,13 +206,16 @@ net::awaitable<void> serve(Site& site, net::ip::tcp::socket socket) {
     const bool live =
         welcome && !brief && path_of(request) == "/live" && beast::websocket::is_upgrade(request);
     const bool stays = (pictures || live) && site.has_room_to_watch();
-    if (stays) enrolled.watch();
+    if (stays) {
+      line->doing = Doing::watches;
+      site.publisher.came();
+    }
     if (stays && pictures) {
       co_await watch_picture(site, stream, picture, brief);
       break;
     }
     if (stays) {
-      co_await watch_live(site, std::move(stream), enrolled.line(), std::move(request));
+      co_await watch_live(site, std::move(stream), *line, std::move(request));
       break;
     }
     if (welcome) response = pictures || live ? crowded(request) : answer(site, request);

@@ -164,36 +164,20 @@ struct Line {
 
 /// One per server; server thread only.
 struct Site {
-  const Gate& gate;
-  const WebSubject& subject;
-  EventStore& events;
-  Publisher& publisher;
-  std::list<Line> lines{};
+  Site(boost::asio::io_context& context, const Gate& entry, WebSubject shown)
+      : gate(entry),
+        subject(std::move(shown)),
+        events(subject.snapshots),
+        publisher(context, subject, events) {}
+
+  const Gate gate;
+  const WebSubject subject;
+  EventStore events;
+  Publisher publisher;
+  std::list<Line> lines;
 
   static int most_lines() { return io::connection_limit(256); }
   bool has_room_to_watch() const { return publisher.viewers() < most_lines() * 3 / 4; }
-};
-
-/// Lists the connection while this lives, and counts it as a viewer once it watches.
-class Enrolled {
- public:
-  Enrolled(Site& site, std::function<void()> hang_up)
-      : site_(site), at_(site.lines.insert(site.lines.end(), {std::move(hang_up)})) {}
-  ~Enrolled() {
-    if (at_->doing == Doing::watches) site_.publisher.went();
-    site_.lines.erase(at_);
-  }
-  Enrolled(const Enrolled&) = delete;
-  Enrolled& operator=(const Enrolled&) = delete;
-  Line& line() { return *at_; }
-  void watch() {
-    at_->doing = Doing::watches;
-    site_.publisher.came();
-  }
-
- private:
-  Site& site_;
-  std::list<Line>::iterator at_;
 };
 
 /// Errors end the connection silently.

@@ -380,16 +380,10 @@ class Trainer:
         if self._module is None:
             return state
         whole = self._module.state_dict()
-        by_place: dict[tuple[int, tuple[int, ...]], torch.Tensor | None] = {}
-        for name, value in whole.items():
-            by_place.setdefault((value.data_ptr(), tuple(value.shape)), state.get(name))
-        found = dict[str, torch.Tensor]()
-        for name, value in whole.items():
-            learned = state.get(name)
-            if learned is None and value.numel():  # a second name of the same tensor
-                learned = by_place[(value.data_ptr(), tuple(value.shape))]
-            found[name] = value.clone() if learned is None else learned
-        return found
+        # A tensor may have several names, of which the run knows one.
+        learned = {(whole[name].data_ptr(), whole[name].shape): value for name, value in state.items()}
+        return {name: state.get(name, learned.get((value.data_ptr(), value.shape), value)).clone()
+                for name, value in whole.items()}
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Sets weights by the names of state_dict(); the optimizer's state stays. When state_dict() is allowed."""
@@ -397,12 +391,12 @@ class Trainer:
             raise Error("weights cannot be set during a run")
         self.close()
         if self._module is not None:
-            before = copy.deepcopy(self._module.state_dict())
+            module = copy.deepcopy(self._module)
             try:
-                self._module.load_state_dict(state)
+                module.load_state_dict(state)
             except RuntimeError as error:  # by then it has loaded what fits
-                self._module.load_state_dict(before)
                 raise Error(" ".join(str(error).split())) from error
+            self._module = module
         elif self._run is None:
             raise Error("a config's network has weights once it has seen a frame; before that, name model.weights")
         if self._run is None:
