@@ -229,4 +229,16 @@ std::array<int, 4> first_of_three(int strip_width, int strip_height) {
   return {kBorder, kTop, (strip_width - 2 * kBorder - 2 * kGap) / 3, strip_height - kTop - kBottom};
 }
 
+void write_below(const Frame& picture, int factor, const std::string& text, Frame& out) {
+  const int height = factor * picture.height;
+  Canvas canvas(factor * picture.width, height + kLine);
+  canvas.picture(picture, 0, 0, factor);
+  canvas.text(text, {8, double(height + kLine - 9)}, {.size = 14});
+  out.id = picture.id;
+  out.captured = picture.captured;
+  out.pts = picture.pts;
+  out.reshape(canvas.width(), height + kLine, picture.channels);
+  canvas.copy_to(out);
+}
+
 }  // namespace millrace::io

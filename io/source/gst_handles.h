@@ -5,6 +5,7 @@
 #include <gst/gst.h>
 #include <gst/video/video.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -90,6 +91,11 @@ void add_probe(GstPad* pad, int types, Work work) {
         return (*static_cast<Work*>(kept))(at, info);
       },
       new Work(std::move(work)), [](gpointer kept) { delete static_cast<Work*>(kept); });
+}
+
+/// Frames per second; 0: unknown.
+inline double rate_of(const GstVideoInfo& info) {
+  return double(GST_VIDEO_INFO_FPS_N(&info)) / std::max(1, GST_VIDEO_INFO_FPS_D(&info));
 }
 
 /// Running time of `stamp`; none in a segment that counts bytes, such as an unparsed file's.

@@ -105,10 +105,7 @@ class GStreamerSource : public Source {
     const GstVideoInfo video = format_of(first);
     info_.width = GST_VIDEO_INFO_WIDTH(&video);
     info_.height = GST_VIDEO_INFO_HEIGHT(&video);
-    if (GST_VIDEO_INFO_FPS_N(&video) > 0) {
-      info_.fps =
-          plausible_rate(double(GST_VIDEO_INFO_FPS_N(&video)) / GST_VIDEO_INFO_FPS_D(&video));
-    }
+    info_.fps = plausible_rate(rate_of(video));
     info_.caps = own_caps(gst_sample_get_caps(first));
     info_.live = is_live();
     // A live playlist's parts have many frames each, which come at once.

@@ -1,16 +1,47 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include <gst/video/video.h>
 
+#include "engine/format.h"
+#include "io/source/gst_handles.h"
 #include "tools/bindings/gst/learner.h"
 #include "tools/bindings/gst/outlet.h"
 
 namespace millrace::gst {
+
+// Pictures that may wait to be pushed: those of the reported latency, and some more.
+constexpr int kRoom = 16;
+constexpr double kUsualRate = 25;  // frames per second assumed without a rate
+
+inline std::vector<std::string> lines_of(std::string text) {
+  std::ranges::replace(text, '\n', ';');
+  std::vector<std::string> lines = engine::split(text, ";");
+  std::erase_if(lines,
+                [](const std::string& line) { return line.find_first_not_of(" \t") == line.npos; });
+  return lines;
+}
+
+/// The config from the properties; `sink` names the source in the report. Throws ConfigError.
+inline app::Config config_of(const Settings& settings, const std::string& sink) {
+  app::Config config = app::load_config(settings.config, lines_of(settings.set));
+  config.source.uri = "gst:" + sink;  // for the report; it is not opened
+  if (!settings.schedule.empty()) config.set("pipeline.schedule", settings.schedule);
+  if (!settings.report.empty()) config.output.report = settings.report;
+  if (settings.weights.empty()) return config;
+  config.output.weights = settings.weights;
+  if (std::filesystem::exists(settings.weights)) config.weights.file = settings.weights;
+  return config;
+}
 
 /// Learns from frames at its sink pad and pushes pictures of predictions from its source pad.
 /// Threads: the sink pad's streaming thread delivers frames and serialized events, the source pad's
@@ -19,49 +50,372 @@ namespace millrace::gst {
 class Element {
  public:
   /// `element` and its pads outlive this.
-  Element(GstElement* element, GstPad* sink, GstPad* src);
+  Element(GstElement* element, GstPad* sink, GstPad* src)
+      : element_(element), sink_(sink), src_(src), outlet_(kRoom) {
+    gst_segment_init(&segment_, GST_FORMAT_TIME);
+  }
 
   /// Guarded by the element's object lock.
   Settings settings;
-  void settings_changed();
+
+  void settings_changed() {
+    const double rate = copy_of_settings().rate;
+    with_learner([&](Learner& learner) { learner.set_rate(rate); });
+  }
+
   /// Frame and picture counts. The caller owns the result.
-  GstStructure* stats() const;
+  GstStructure* stats() const {
+    std::int64_t lost = 0;
+    with_learner([&](Learner& learner) { lost = learner.mailbox().lost(); });
+    return gst_structure_new("millrace-stats", "frames", G_TYPE_INT64, position_.load(), "lost",
+                             G_TYPE_INT64, lost, "pictures", G_TYPE_INT64, pushed_.load(), "late",
+                             G_TYPE_INT64, late_.load(), "not-shown", G_TYPE_INT64,
+                             outlet_.dropped(), "loss", G_TYPE_DOUBLE, outlet_.loss(), nullptr);
+  }
 
-  bool read_config();  ///< false after posting an error
-  void reset();
-  void unblock();  ///< before the pads are deactivated
-  void finish();   ///< after deactivation: drains the pipeline and saves
+  /// False after posting an error.
+  bool read_config() {
+    try {
+      config_ = config_of(copy_of_settings(), std::string(GST_OBJECT_NAME(element_)) + ".sink");
+      return true;
+    } catch (const std::exception& error) {
+      GST_ELEMENT_ERROR(element_, RESOURCE, SETTINGS, ("%s", error.what()), (nullptr));
+      return false;
+    }
+  }
 
-  GstFlowReturn chain(GstBuffer* buffer);
-  gboolean sink_event(GstEvent* event);
-  gboolean sink_query(GstQuery* query);
-  gboolean src_event(GstEvent* event);
-  gboolean src_query(GstQuery* query);
-  gboolean activate_src(gboolean active);
+  void reset() {
+    outlet_.reset();
+    position_ = pushed_ = late_ = 0;
+    eos_ = false;
+    downstream_ = GST_FLOW_OK;
+    earliest_ = GST_CLOCK_TIME_NONE;
+    latency_ = 0;
+    picture_.reset();
+    in_.reset();
+    gst_segment_init(&segment_, GST_FORMAT_TIME);
+    discont_ = true;
+  }
+
+  /// Before the pads are deactivated.
+  void unblock() {
+    with_learner([](Learner& learner) { learner.mailbox().end(); });
+    outlet_.flush(true, position_);
+  }
+
+  /// After deactivation: drains the pipeline and saves.
+  void finish() {
+    std::unique_lock lock(mutex_);
+    const std::unique_ptr<Learner> ended = std::move(learner_);
+    lock.unlock();
+  }
+
+  // The sink pad: frames, events and queries from upstream.
+
+  GstFlowReturn chain(GstBuffer* buffer) {
+    const io::GstOwned<GstBuffer> owned(buffer);
+    if (const GstFlowReturn flow = downstream_; flow != GST_FLOW_OK) return flow;
+    if (!in_) return GST_FLOW_NOT_NEGOTIATED;
+    if (eos_ || (learner_ && learner_->over())) return GST_FLOW_EOS;
+    if (!learner_) start_learner();
+    GstVideoFrame from;
+    if (!gst_video_frame_map(&from, &*in_, buffer, GST_MAP_READ)) {
+      GST_ELEMENT_ERROR(element_, STREAM, FORMAT, ("a frame can't be read"), (nullptr));
+      return GST_FLOW_ERROR;
+    }
+    io::copy_pixels(from, frame_);
+    gst_video_frame_unmap(&from);
+    const Stamp stamp{position_++, GST_BUFFER_PTS(buffer), GST_BUFFER_DURATION(buffer)};
+    if (GST_CLOCK_TIME_IS_VALID(stamp.pts)) frame_.pts = std::chrono::nanoseconds(stamp.pts);
+    return learner_->mailbox().put(frame_, stamp, GST_BUFFER_IS_DISCONT(buffer),
+                                   !learner_->drops());
+  }
+
+  gboolean sink_event(GstEvent* event) {
+    switch (GST_EVENT_TYPE(event)) {
+      case GST_EVENT_FLUSH_START:
+        flush_start(event);
+        return TRUE;
+      case GST_EVENT_FLUSH_STOP:
+        flush_stop(event);
+        return TRUE;
+      case GST_EVENT_EOS: {
+        eos_ = true;
+        eos_seqnum_ = gst_event_get_seqnum(event);
+        gst_event_unref(event);
+        const std::lock_guard lock(mutex_);
+        if (learner_) {
+          learner_->mailbox().end();
+        } else {
+          outlet_.end();
+        }
+        return TRUE;
+      }
+      case GST_EVENT_CAPS: {
+        GstCaps* caps = nullptr;
+        gst_event_parse_caps(event, &caps);
+        GstVideoInfo info;
+        if (!gst_video_info_from_caps(&info, caps)) {
+          gst_event_unref(event);
+          return FALSE;
+        }
+        const std::lock_guard lock(mutex_);
+        in_ = info;
+        break;
+      }
+      case GST_EVENT_STREAM_START:
+        restart_if_over();
+        break;
+      default:
+        break;
+    }
+    if (!GST_EVENT_IS_SERIALIZED(event)) return gst_pad_push_event(src_, event);
+    outlet_.put(event, position_);
+    return TRUE;
+  }
+
+  gboolean sink_query(GstQuery* query) {
+    switch (GST_QUERY_TYPE(query)) {
+      case GST_QUERY_CAPS: {
+        const io::GstOwned<GstCaps> all(gst_pad_get_pad_template_caps(sink_));
+        const io::GstOwned<GstCaps> taken(
+            gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING,
+                                config_.source.channels == 1 ? "GRAY8" : "RGB", nullptr));
+        io::GstOwned<GstCaps> caps(gst_caps_intersect(all.get(), taken.get()));
+        GstCaps* filter = nullptr;
+        gst_query_parse_caps(query, &filter);
+        if (filter)
+          caps.reset(gst_caps_intersect_full(filter, caps.get(), GST_CAPS_INTERSECT_FIRST));
+        gst_query_set_caps_result(query, caps.get());
+        return TRUE;
+      }
+      case GST_QUERY_ALLOCATION:
+        gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr);
+        return TRUE;
+      default:
+        return gst_pad_query_default(sink_, GST_OBJECT(element_), query);
+    }
+  }
+
+  // The source pad: pushes pictures, handles events and queries from downstream.
+
+  gboolean activate_src(gboolean active) {
+    if (!active) {
+      outlet_.flush(true, position_);
+      return gst_pad_stop_task(src_);
+    }
+    outlet_.flush(false, position_);
+    return gst_pad_start_task(
+        src_, [](gpointer self) { static_cast<Element*>(self)->push_next(); }, this, nullptr);
+  }
+
+  gboolean src_event(GstEvent* event) {
+    if (GST_EVENT_TYPE(event) != GST_EVENT_QOS)
+      return gst_pad_event_default(src_, GST_OBJECT(element_), event);
+    GstClockTimeDiff late = 0;
+    GstClockTime at = GST_CLOCK_TIME_NONE;
+    gst_event_parse_qos(event, nullptr, nullptr, &late, &at);
+    gst_event_unref(event);
+    if (!GST_CLOCK_TIME_IS_VALID(at)) return TRUE;
+    const GstClockTimeDiff ahead = late > 0 ? 2 * late + GstClockTimeDiff(frame_time()) : late;
+    earliest_ = GstClockTime(std::max<GstClockTimeDiff>(0, GstClockTimeDiff(at) + ahead));
+    return TRUE;  // not forwarded: frames that are not shown are still trained on
+  }
+
+  gboolean src_query(GstQuery* query) {
+    if (GST_QUERY_TYPE(query) != GST_QUERY_LATENCY)
+      return gst_pad_query_default(src_, GST_OBJECT(element_), query);
+    if (!gst_pad_peer_query(sink_, query)) return FALSE;
+    gboolean live = FALSE;
+    GstClockTime least = 0, most = GST_CLOCK_TIME_NONE;
+    gst_query_parse_latency(query, &live, &least, &most);
+    // One frame time per stage, plus one for a frame waiting behind the previous one.
+    if (latency_ == 0) latency_ = GstClockTime(config_.pipeline.stages + 1) * frame_time();
+    const GstClockTime own = latency_;
+    gst_query_set_latency(query, live, least + own,
+                          GST_CLOCK_TIME_IS_VALID(most) ? most + own : GST_CLOCK_TIME_NONE);
+    return TRUE;
+  }
 
  private:
-  Settings copy_of_settings() const;
   /// Calls `use` with the learner, if there is one; it lives at least as long as the call.
   template <class Use>
   void with_learner(const Use& use) const {
     const std::lock_guard lock(mutex_);
     if (learner_) use(*learner_);
   }
-  void start_learner();
-  void restart_if_over();
-  void flush_start(GstEvent* event);
-  void flush_stop(GstEvent* event);
 
-  void push_next();
-  void push_event(GstEvent* event);
-  GstFlowReturn push_picture();
-  void give_up(GstFlowReturn flow);
-  bool is_late(GstClockTime running_time) const;
-  void tell_late(GstClockTime running_time);
-  void tell_prediction(GstClockTime running_time);
-  void tell_latency();
+  Settings copy_of_settings() const {
+    GST_OBJECT_LOCK(element_);
+    Settings copy = settings;
+    GST_OBJECT_UNLOCK(element_);
+    return copy;
+  }
 
-  GstClockTime frame_time() const;
+  void start_learner() {
+    const io::GstOwned<GstQuery> query(gst_query_new_latency());
+    gboolean live = FALSE;
+    if (gst_pad_peer_query(sink_, query.get()))
+      gst_query_parse_latency(query.get(), &live, nullptr, nullptr);
+    io::SourceInfo info;
+    info.kind = "gstreamer";
+    info.width = GST_VIDEO_INFO_WIDTH(&*in_);
+    info.height = GST_VIDEO_INFO_HEIGHT(&*in_);
+    info.fps = io::rate_of(*in_);
+    info.live = live;
+    live_ = live;
+    auto learner = std::make_unique<Learner>(config_, info, copy_of_settings(), element_, outlet_);
+    const std::lock_guard lock(mutex_);
+    learner_ = std::move(learner);
+  }
+
+  /// Starts a new run if the stream goes on after its end.
+  void restart_if_over() {
+    if (!eos_ && !(learner_ && learner_->over())) return;
+    finish();
+    eos_ = false;
+    outlet_.flush(false, position_);
+    activate_src(TRUE);
+  }
+
+  void flush_start(GstEvent* event) {
+    gst_pad_push_event(src_, event);
+    with_learner([](Learner& learner) { learner.mailbox().flush(true); });
+    outlet_.flush(true, position_);
+    gst_pad_pause_task(src_);
+  }
+
+  void flush_stop(GstEvent* event) {
+    gst_pad_push_event(src_, event);
+    restart_if_over();
+    with_learner([](Learner& learner) { learner.mailbox().flush(false); });
+    gst_segment_init(&segment_, GST_FORMAT_TIME);
+    earliest_ = GST_CLOCK_TIME_NONE;
+    discont_ = true;
+    downstream_ = GST_FLOW_OK;
+    outlet_.flush(false, position_);
+    activate_src(TRUE);
+  }
+
+  void push_next() {
+    GstEvent* event = nullptr;
+    switch (outlet_.next(shown_, event)) {
+      case Outlet::Next::flushing:
+        gst_pad_pause_task(src_);
+        return;
+      case Outlet::Next::event:
+        push_event(event);
+        return;
+      case Outlet::Next::end:
+        event = gst_event_new_eos();
+        if (eos_seqnum_ != 0) gst_event_set_seqnum(event, eos_seqnum_);
+        gst_pad_push_event(src_, event);
+        gst_pad_pause_task(src_);
+        return;
+      case Outlet::Next::picture:
+        const GstFlowReturn flow = push_picture();
+        if (flow != GST_FLOW_OK) give_up(flow);
+    }
+  }
+
+  /// Replaces caps by those of the network's pictures, which are known once a picture follows.
+  void push_event(GstEvent* event) {
+    if (GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT) gst_event_copy_segment(event, &segment_);
+    if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
+      GstCaps* caps = nullptr;
+      gst_event_parse_caps(event, &caps);
+      GstVideoInfo in;
+      gst_video_info_from_caps(&in, caps);
+      gst_event_unref(event);
+      std::optional<std::array<int, 3>> shape;
+      with_learner([&](Learner& learner) { shape = learner.shape(); });
+      if (!shape) return;  // the run ended before the first picture
+      picture_ = std::make_unique<Picture>(*shape, copy_of_settings().output);
+      const bool stretched = config_.source.fit == "stretch" && config_.source.roi.empty();
+      caps = picture_->caps(in, stretched);
+      event = gst_event_new_caps(caps);
+      gst_caps_unref(caps);
+    }
+    gst_pad_push_event(src_, event);
+  }
+
+  GstFlowReturn push_picture() {
+    const GstClockTime running_time = io::running_time(segment_, shown_.stamp.pts);
+    tell_latency();
+    tell_prediction(running_time);
+    if (is_late(running_time)) {
+      ++late_;
+      tell_late(running_time);
+      return GST_FLOW_OK;
+    }
+    GstBuffer* const buffer = picture_->draw(shown_);
+    if (std::exchange(discont_, false)) GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
+    const GstFlowReturn flow = gst_pad_push(src_, buffer);
+    if (flow == GST_FLOW_OK) ++pushed_;
+    return flow;
+  }
+
+  /// Refuses further frames and discards pictures in transit: nothing more can be pushed.
+  void give_up(GstFlowReturn flow) {
+    downstream_ = flow;
+    outlet_.flush(true, position_);
+    gst_pad_pause_task(src_);
+    if (flow == GST_FLOW_NOT_LINKED || flow < GST_FLOW_EOS) GST_ELEMENT_FLOW_ERROR(element_, flow);
+    if (flow != GST_FLOW_FLUSHING) gst_pad_push_event(src_, gst_event_new_eos());
+  }
+
+  bool is_late(GstClockTime running_time) const {
+    const GstClockTime earliest = earliest_;
+    if (!GST_CLOCK_TIME_IS_VALID(earliest) || !GST_CLOCK_TIME_IS_VALID(running_time)) return false;
+    return running_time <= earliest && copy_of_settings().qos;
+  }
+
+  void tell_late(GstClockTime running_time) {
+    const Stamp& stamp = shown_.stamp;
+    GstMessage* const message =
+        gst_message_new_qos(GST_OBJECT(element_), FALSE, running_time,
+                            gst_segment_to_stream_time(&segment_, GST_FORMAT_TIME, stamp.pts),
+                            stamp.pts, stamp.duration);
+    gst_message_set_qos_stats(message, GST_FORMAT_BUFFERS, guint64(pushed_.load()),
+                              guint64(late_.load()));
+    gst_element_post_message(element_, message);
+  }
+
+  /// Posts {frame, loss, timestamp, running-time}, and the class if the network predicts one.
+  void tell_prediction(GstClockTime running_time) {
+    if (!copy_of_settings().post_messages) return;
+    GstStructure* const told = gst_structure_new(
+        "millrace", "frame", G_TYPE_INT64, shown_.frame, "timestamp", G_TYPE_UINT64,
+        shown_.stamp.pts, "running-time", G_TYPE_UINT64, running_time, nullptr);
+    if (!std::isnan(shown_.loss))
+      gst_structure_set(told, "loss", G_TYPE_DOUBLE, double(shown_.loss), nullptr);
+    const std::vector<float>& numbers = shown_.prediction;
+    if (config_.task.kind == "label") {
+      const auto best = std::max_element(numbers.begin(), numbers.end());
+      gst_structure_set(told, "class", G_TYPE_INT, int(best - numbers.begin()), nullptr);
+    }
+    gst_element_post_message(element_, gst_message_new_element(GST_OBJECT(element_), told));
+  }
+
+  /// Makes the pipeline query the latency again if a prediction took longer than reported. Only for
+  /// live streams: otherwise predictions wait for downstream.
+  void tell_latency() {
+    if (!live_) return;
+    double ms = 0;
+    with_learner([&](Learner& learner) { ms = learner.latency_ms(); });
+    const GstClockTime seen = GstClockTime(ms * GST_MSECOND), told = latency_;
+    if (told == 0 || seen <= told) return;
+    const GstClockTime frame = frame_time();
+    latency_ = (seen / frame + 1) * frame;
+    gst_element_post_message(element_, gst_message_new_latency(GST_OBJECT(element_)));
+  }
+
+  GstClockTime frame_time() const {
+    double fps = config_.monitor.fps;
+    const std::lock_guard lock(mutex_);
+    if (fps <= 0 && in_) fps = io::rate_of(*in_);
+    return GstClockTime(double(GST_SECOND) / (fps > 0 ? fps : kUsualRate));
+  }
 
   GstElement* const element_;
   GstPad* const sink_;
