@@ -2,6 +2,10 @@
 // own, libmillrace_codecs.so, which the first use loads.
 #pragma once
 
+#include <dlfcn.h>
+
+#include <stdexcept>
+
 #include <opencv2/core.hpp>
 
 #include "io/source/source.h"
@@ -21,6 +25,14 @@ struct Codecs {
 extern "C" const Codecs millrace_codecs;  ///< in the module
 
 /// Thread-safe. Throws std::runtime_error if the module can't be loaded.
-const Codecs& codecs();
+inline const Codecs& codecs() {
+  static const Codecs* const found = [] {
+    // Found by the RUNPATH of the program or library that contains this code.
+    void* const module = dlopen("libmillrace_codecs.so", RTLD_NOW);
+    if (!module) throw std::runtime_error(dlerror());
+    return static_cast<const Codecs*>(dlsym(module, "millrace_codecs"));
+  }();
+  return *found;
+}
 
 }  // namespace millrace::io
