@@ -12,11 +12,11 @@
 
 namespace millrace::io {
 
-/// imread and imencode are OpenCV's. open_ffmpeg() throws SourceError.
+/// imread is OpenCV's. open_ffmpeg() throws SourceError.
 struct Codecs {
   cv::Mat (*imread)(const std::string& path, int flags);
-  bool (*imencode)(const std::string& extension, cv::InputArray picture,
-                   std::vector<std::uint8_t>& file, const std::vector<int>& parameters);
+  /// A JPEG file of this quality, in percent; 0: a PNG file.
+  std::string (*encode)(const cv::Mat& picture, int quality);
   /// Decodes no picture before its size is known; the file may also be one picture.
   std::unique_ptr<Source> (*open_ffmpeg)(const SourceOptions& options, const std::string& path);
   /// Whether a video must be turned, in one of the eight orientations that GStreamer ignores.

@@ -120,22 +120,20 @@ cv::Mat imread(const std::string& path, int flags) {
   });
 }
 
-bool imencode(const std::string& extension, cv::InputArray given, std::vector<std::uint8_t>& file,
-              const std::vector<int>& parameters) {
-  const cv::Mat picture = given.getMat();
+std::string encode(const cv::Mat& picture, int quality) {
   const std::size_t size = picture.total() * picture.elemSize();
-  with_pictures([&](Python& python) {
-    python.ask({{"encode", extension == ".png" ? "PNG" : "JPEG"},
+  return with_pictures([&](Python& python) {
+    python.ask({{"encode", quality == 0 ? "PNG" : "JPEG"},
                 {"bytes", size},
                 {"height", picture.rows},
                 {"width", picture.cols},
                 {"channels", picture.channels()},
-                {"quality", parameters.empty() ? 0 : parameters[1]}},
+                {"quality", quality}},
                picture.data, size);
-    file.resize(python.answer()["bytes"].get<std::size_t>());
+    std::string file(python.answer()["bytes"].get<std::size_t>(), 0);
     python.receive(file.data(), file.size());
+    return file;
   });
-  return true;
 }
 
 class PythonVideo : public Source {
@@ -200,7 +198,7 @@ class PythonVideo : public Source {
 
 const Codecs millrace_codecs = {
     .imread = imread,
-    .imencode = imencode,
+    .encode = encode,
     .open_ffmpeg = [](const SourceOptions& options, const std::string& path)
         -> std::unique_ptr<Source> { return std::make_unique<PythonVideo>(options, path); },
     // GStreamer turns all others; not to ask saves each file a start of Python.

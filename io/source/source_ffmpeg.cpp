@@ -314,8 +314,17 @@ std::unique_ptr<Source> open(const SourceOptions& options, const std::string& pa
   return std::make_unique<FfmpegSource>(options, path);
 }
 
+std::string encode(const cv::Mat& picture, int quality) {
+  std::vector<std::uint8_t> file;
+  if (quality > 0)
+    cv::imencode(".jpg", picture, file, {cv::IMWRITE_JPEG_QUALITY, quality});
+  else
+    cv::imencode(".png", picture, file);
+  return {file.begin(), file.end()};
+}
+
 }  // namespace
 
-const Codecs millrace_codecs = {cv::imread, cv::imencode, open, alone_turns};
+const Codecs millrace_codecs = {cv::imread, encode, open, alone_turns};
 
 }  // namespace millrace::io

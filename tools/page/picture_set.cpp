@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
 
 #include "io/queue/planar.h"
@@ -94,9 +93,7 @@ cv::Mat shown(const io::Frame& frame) {
 }
 
 std::string png_of_input(const Pictures& pictures) {
-  std::vector<std::uint8_t> file;
-  io::codecs().imencode(".png", plain(pictures.input_shape, pictures.input.data()), file, {});
-  return {file.begin(), file.end()};
+  return io::codecs().encode(plain(pictures.input_shape, pictures.input.data()), 0);
 }
 
 PictureSet::PictureSet(const Pictures& from, cv::Mat camera)
@@ -109,12 +106,10 @@ PictureSet::PictureSet(const Pictures& from, cv::Mat camera)
 
 Bytes PictureSet::jpeg(std::size_t index) {
   if (!files_[index]) {
-    std::vector<std::uint8_t> file;
-    if (!pictures_[index].empty())
-      io::codecs().imencode(
-          ".jpg", pictures_[index], file,
-          {cv::IMWRITE_JPEG_QUALITY, index == kCamera ? kLargeQuality : kQuality});
-    files_[index] = std::make_shared<const std::string>(file.begin(), file.end());
+    const cv::Mat& picture = pictures_[index];
+    const int quality = index == kCamera ? kLargeQuality : kQuality;
+    files_[index] = std::make_shared<const std::string>(
+        picture.empty() ? "" : io::codecs().encode(picture, quality));
   }
   return files_[index];
 }
