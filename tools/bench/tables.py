@@ -56,16 +56,12 @@ def pipedream(machine, networks, source):
     return rows
 
 
-def profile_of(name, modules):
-    return {"millrace_profile": 1, "network": name, "source": "", "device": "", "modules": modules}
-
-
 def schedules(machine):
     """GPipe's and interleaved 1F1B's bubbles, and 2BW against GPipe and 1F1B, for the page of bench seeds."""
     # Equal transformer layers: forward 1 ms, backward 2, 100 MB of weights, 300 MB saved.
-    layers = profile_of("equal layers", [
+    layers = {"millrace_profile": 1, "network": "equal layers", "source": "", "device": "", "modules": [
         {"name": f"layer{i}", "forward_ms": 1, "input_gradient_ms": 0, "weight_gradient_ms": 2, "update_ms": 0,
-         "activation_bytes": 0, "gradient_bytes": 0, "weight_bytes": 100e6, "stash_bytes": 300e6} for i in range(32)])
+         "activation_bytes": 0, "gradient_bytes": 0, "weight_bytes": 100e6, "stash_bytes": 300e6} for i in range(32)]}
 
     def outcome(p, schedule, m, v=2):
         return machine.outcome(profile=layers, devices=str(p), schedule=schedule, microbatches=m, virtual_stages=v)
