@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "io/queue/frame_queue.h"
-#include "tools/app/alerts/clip_recorder.h"
 #include "tools/app/events/event.h"
 
 namespace millrace::app {
+
+class ClipRecorder;
 
 struct Alert {
   NoveltyEvent event;
