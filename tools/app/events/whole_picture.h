@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "tools/app/events/background.h"
@@ -15,7 +17,19 @@ class WholePicture {
   /// `minimum`: consecutive looks that make an event. Cells whose `sensitivity` is 0 don't count;
   /// the others count equally, and all signs are `scale` times as strong.
   WholePicture(const Reduced& like, const Cells& sensitivity, int minimum, float scale,
-               double memory);
+               double memory)
+      : counts_(sensitivity),
+        minimum_(minimum),
+        scale_(scale),
+        memory_(memory),
+        last_(like.levels),
+        gains_(kGains, 1.0f),
+        moves_(std::size_t(minimum) + 1, 255.0f),
+        lit_(std::min(minimum, int(kGains) - 1), {1, 0.5, 1.5f}),
+        grey_now_(like.pixels()),
+        grey_usual_(like.pixels()),
+        fine_now_(std::max(1, like.height / 2), std::max(1, like.width / 2)),
+        fine_usual_(fine_now_) {}
 
   struct Found {
     float ratio = 0;  ///< the strongest sign over its limit
@@ -23,18 +37,152 @@ class WholePicture {
     Reason reason = Reason::picture;
   };
   /// Restarts the background after a change of scene.
-  Found see(const Reduced& now, Background& background, bool settled);
+  Found see(const Reduced& now, Background& background, bool settled) {
+    float changed = 0, all = 0;
+    for (std::size_t i = 0; i < counts_.size(); ++i) {
+      const float counts = counts_[i] > 0 ? 1.0f : 0.0f;
+      changed += counts * background.changed()[i];
+      all += counts;
+    }
+    share_ = all > 0 ? changed / all : 0;
+    const float many = scale_ * share_ / (usual_share_ + kMany * (1 - usual_share_)),
+                noisy = scale_ * std::sqrt(background.typical_difference() /
+                                           (kNoisier * usual_difference_ + kNoise)),
+                lit =
+                    scale_ * lit_.see(jump(background.gain()), !active_, looks_, settled, memory_);
+    const bool frozen = is_frozen(now), odd = many > 1 || noisy > 1;
+    Found found{.ratio = std::max({many, noisy, lit, frozen ? 1.0f : 0.0f})};
+    odd_ = odd ? odd_ + 1 : 0;
+    ++looks_;
+    if (settled && !active_) {
+      found.begins = odd_ >= minimum_ || lit >= 1 || frozen;
+      if (found.begins) {
+        found.reason = many > 1 || lit >= 1 ? why(now, background)
+                       : odd                ? Reason::picture
+                                            : Reason::frozen;
+        if (lit >= 1) lit_.add(settled);
+        active_ = true;
+        calm_ = 0;
+        if (many > 1 || found.reason == Reason::covered) background.restart();
+      }
+    } else if (settled) {
+      calm_ = found.ratio > 1 || frozen ? 0 : calm_ + 1;
+      if (many > 1 && background.age() > 50) background.restart();
+      active_ = calm_ < kCalm;
+    }
+    const float fade = float(1 - 1 / memory_);
+    if (active_ || (looks_ > 60 && !(odd && settled))) {
+      usual_share_ = std::max(usual_share_ * fade, std::min(share_, 0.9f));
+      usual_difference_ = std::max(usual_difference_ * fade, background.typical_difference());
+    }
+    return found;
+  }
   bool active() const { return active_; }
   float changed_share() const { return share_; }
 
  private:
-  static constexpr int kCalm = 25;  ///< usual looks that end an event
+  static constexpr int kCalm = 25;       ///< usual looks that end an event
+  static constexpr float kMany = 0.3f;   ///< share of the cells that usually don't change
+  static constexpr float kJump = 0.08f;  ///< of the gain's logarithm within three looks
+  static constexpr std::size_t kGains = 4;
+  static constexpr float kNoisier = 2, kNoise = 4;  ///< times the most so far, plus levels squared
+  static constexpr float kStill = 0.1f;             ///< levels squared from look to look
+  static constexpr float kStiller = 4;              ///< times below the least so far
+  static constexpr float kUniform = 0.25f;          ///< of the usual gradients
+  static constexpr int kFarRight = 12, kFarDown = 8, kCoarse = 4;  ///< half pixels
 
-  Reason why(const Reduced& now, const Background& background);
-  bool is_frozen(const Reduced& now);
-  float jump(float gain);
-  void halve(const float* grey, int height, int width, Cells& out) const;
-  float match(int right, int down) const;
+  static float gradients(const std::vector<float>& grey, int height, int width) {
+    float across = 0, down = 0;
+    for (int y = 0; y < height; ++y)
+      for (int x = 1; x < width; ++x)
+        across += std::abs(grey[std::size_t(y * width + x)] - grey[std::size_t(y * width + x - 1)]);
+    for (int i = width; i < height * width; ++i)
+      down += std::abs(grey[std::size_t(i)] - grey[std::size_t(i - width)]);
+    return (across + down) / float(height * width);
+  }
+  Reason why(const Reduced& now, const Background& background) {
+    const auto grey = [&](const std::vector<float>& levels, std::vector<float>& out) {
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        out[i] = 0;
+        for (int c = 0; c < now.channels; ++c) out[i] += levels[std::size_t(c) * now.pixels() + i];
+        out[i] /= float(now.channels);
+      }
+    };
+    grey(now.levels, grey_now_);
+    grey(background.levels(), grey_usual_);
+    halve(grey_now_.data(), now.height, now.width, fine_now_);
+    halve(grey_usual_.data(), now.height, now.width, fine_usual_);
+    const float still = match(0, 0);
+    if (still < 0.5f && gradients(grey_now_, now.height, now.width) <
+                            kUniform * gradients(grey_usual_, now.height, now.width))
+      return Reason::covered;
+    float best = 0.4f;
+    for (int down = -std::min(kFarDown, fine_now_.rows / 2); down <= kFarDown; ++down)
+      for (int right = -kFarRight; right <= kFarRight; ++right)
+        best = std::max(best, match(right, down));
+    if (best > 0.4f && best > still + 0.1f) return Reason::moved;
+    const float light = std::max(std::abs(std::log(gains_.front() / gains_.back())),
+                                 std::abs(std::log(background.gain())));
+    return still > 0.5f && light > kJump ? Reason::light : Reason::picture;
+  }
+  bool is_frozen(const Reduced& now) {
+    float sum = 0;
+    for (std::size_t i = 0; i < last_.size(); ++i) {
+      const float off = now.levels[i] - last_[i];
+      sum += off * off;
+    }
+    last_ = now.levels;
+    std::shift_right(moves_.begin(), moves_.end(), 1);
+    moves_.front() = sum / float(last_.size());
+    const float most = *std::ranges::max_element(moves_);
+    // A stream that was equally still before may only be quiet.
+    const bool frozen = most < kStill && least_move_ >= kStill && most < least_move_ / kStiller;
+    if (looks_ > 10) least_move_ = std::min(float(least_move_ * (1 + 1 / memory_)), most);
+    return frozen;
+  }
+  float jump(float gain) {
+    const float before = gains_.back();
+    std::shift_right(gains_.begin(), gains_.end(), 1);
+    gains_.front() = gain;
+    return looks_ < int(kGains) ? 0 : std::abs(std::log(gain / before)) / kJump;
+  }
+  /// `grey` at half its size, minus the mean of 9 x 9 around each pixel.
+  void halve(const float* grey, int height, int width, Cells& out) const {
+    Cells half(out.rows, out.columns);
+    for (int y = 0; y < out.rows; ++y) {
+      for (int x = 0; x < out.columns; ++x) {
+        const float* const at = grey + 2 * y * width + 2 * x;
+        const int down = 2 * y + 1 < height ? width : 0, right = 2 * x + 1 < width ? 1 : 0;
+        half.at(y, x) = (at[0] + at[right] + at[down] + at[down + right]) / 4;
+      }
+    }
+    for (int y = 0; y < out.rows; ++y) {
+      for (int x = 0; x < out.columns; ++x) {
+        float sum = 0;
+        int count = 0;
+        for (int v = std::max(0, y - kCoarse); v <= std::min(out.rows - 1, y + kCoarse); ++v) {
+          for (int u = std::max(0, x - kCoarse); u <= std::min(out.columns - 1, x + kCoarse); ++u) {
+            sum += half.at(v, u);
+            ++count;
+          }
+        }
+        out.at(y, x) = half.at(y, x) - sum / float(count);
+      }
+    }
+  }
+  /// Correlation of the picture with the shifted background, -1 to 1.
+  float match(int right, int down) const {
+    float both = 0, one = 1, other = 1;
+    for (int y = std::max(0, down); y < fine_now_.rows + std::min(0, down); ++y) {
+      for (int x = std::max(0, right); x < fine_now_.columns + std::min(0, right); ++x) {
+        const float a = fine_now_.at(y, x), b = fine_usual_.at(y - down, x - right);
+        both += a * b;
+        one += a * a;
+        other += b * b;
+      }
+    }
+    return both / std::sqrt(one * other);
+  }
 
   const Cells counts_;
   const int minimum_;
