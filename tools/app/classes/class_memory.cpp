@@ -38,6 +38,86 @@ std::unique_ptr<stages::Stage> body_of(const std::shared_ptr<const stages::Netwo
 
 }  // namespace
 
+/// Ridge regression of frames' classes on their features, in closed form. Solved for as many
+/// unknowns as there are frames. Classes weigh the same. Each feature counts by its deviation
+/// within the classes: what changes while the class stays says little about it.
+class Ridge {
+ public:
+  /// `features` [n,f], float; `labels`: a class for each frame; `bias`: a bias takes up the mean.
+  Ridge(const at::Tensor& features, const std::vector<std::int64_t>& labels, std::int64_t classes,
+        bool bias)
+      : labels_(at::tensor(labels, at::kLong).unsqueeze(1)),
+        target_(at::zeros({labels_.size(0), classes}, at::kDouble).scatter_(1, labels_, 1.0)) {
+    const at::Tensor counts = target_.sum(0), all = labels_.squeeze(1);
+    known_ = counts.gt(0);
+    taught_ = known_.sum().item<double>();
+    shares_ = (taught_ * counts).reciprocal().index_select(0, all);
+    const at::Tensor shares = shares_.to(at::kFloat),
+                     means = (target_ * shares_.unsqueeze(1)).t().to(at::kFloat).mm(features);
+    rates_ =
+        features.addcmul(means.index_select(0, all), at::scalar_tensor(taught_, at::kFloat), -1)
+            .square_()
+            .t()
+            .mv(shares);
+    rates_ = (rates_ + rates_.mean().clamp_min(kTiny)).rsqrt_();
+    mean_ = bias ? means.sum(0) : at::zeros_like(rates_);
+    if (bias) target_ -= known_.to(at::kDouble) / taught_;
+    scaled_ = (features - mean_).mul_(rates_);
+
+    at::Tensor gram = scaled_.mm(scaled_.t()).to(at::kDouble);
+    const double size = std::max(kTiny, gram.diagonal().dot(shares_).item<double>());
+    gram.diagonal().add_(shares_.reciprocal() * (kRidge * size / double(labels.size())));
+    const at::Tensor factor = std::get<0>(at::linalg_cholesky_ex(gram));
+    solution_ = at::cholesky_solve(target_, factor);
+    inverse_ = at::cholesky_inverse(factor);
+  }
+
+  /// The scores of `rows` [m] if these were left out: [m,classes], double.
+  at::Tensor without(const at::Tensor& rows) const {
+    const at::Tensor among = inverse_.index_select(0, rows).index_select(1, rows);
+    return target_.index_select(0, rows) -
+           at::cholesky_solve(solution_.index_select(0, rows),
+                              std::get<0>(at::linalg_cholesky_ex(among)));
+  }
+  /// What makes the softmax of the scores as sure as it may be: each frame is scored as if it were
+  /// left out.
+  double sharpness() const {
+    if (taught_ < 2) return 1;
+    const at::Tensor scores = (target_ - solution_ / inverse_.diagonal().unsqueeze(1))
+                                  .masked_fill(known_.logical_not(), kUnknown);
+    std::pair<double, double> best{};  // cross-entropy, sharpness
+    for (const double sharpness : {1.0, 2.0, 4.0, 8.0}) {
+      const at::Tensor logs = at::log_softmax(scores * sharpness, 1).gather(1, labels_).squeeze(1);
+      const double loss = -logs.dot(shares_).item<double>();
+      if (best.second == 0 || loss < best.first) best = {loss, sharpness};
+    }
+    return best.second;
+  }
+  /// Of the linear layer: [classes,f] and [classes], float. `scores`: a class without an example is
+  /// less likely than any other; else its output is 0.
+  at::Tensor weight(double sharpness) const {
+    return (solution_ * sharpness).to(at::kFloat).t().mm(scaled_).mul_(rates_);
+  }
+  at::Tensor bias(const at::Tensor& weight, double sharpness, bool scores) const {
+    const at::Tensor shares = at::where(known_, 1 / taught_, scores ? kUnknown : 0.0);
+    return (shares * sharpness).to(at::kFloat) - weight.mv(mean_);
+  }
+
+ private:
+  static constexpr double kRidge = 0.01;  ///< over the features' mean square, from their mean
+  static constexpr double kUnknown = -1;  ///< score of a class without an example; others sum to 1
+  static constexpr double kTiny = 1e-12;  ///< of features that are all the same
+
+  const at::Tensor labels_;        ///< [n,1]
+  at::Tensor target_;              ///< [n,classes]
+  at::Tensor known_;               ///< [classes]: whether there is an example
+  double taught_ = 0;              ///< classes with examples
+  at::Tensor shares_;              ///< [n]: the frames' weights, which sum to 1
+  at::Tensor mean_, rates_;        ///< [f], float: subtracted, then multiplied
+  at::Tensor scaled_;              ///< [n,f], float
+  at::Tensor solution_, inverse_;  ///< [n,classes], [n,n]
+};
+
 ClassMemory::ClassMemory(std::shared_ptr<const stages::Network> network,
                          const stages::StateDict& weights, const ClassMemoryOptions& options)
     : options_(options),
@@ -263,8 +343,7 @@ void ClassMemory::restore(const stages::StateDict& state) {
       thumbnails.sizes() != at::IntArrayRef({n, thumbnails_.size(1)}) ||
       labels.sizes() != at::IntArrayRef({n}) || groups.sizes() != at::IntArrayRef({n}) ||
       seen.sizes() != at::IntArrayRef({std::int64_t(seen_.size())}) ||
-      labels.min().item<float>() < 0 ||
-      labels.max().item<float>() >= float(counts_.size()))
+      labels.min().item<float>() < 0 || labels.max().item<float>() >= float(counts_.size()))
     return;
   features_.narrow(0, 0, n).copy_(features);
   thumbnails_.narrow(0, 0, n).copy_(thumbnails);

@@ -14,9 +14,10 @@
 #include "io/source/split_mix.h"
 #include "stages/stage.h"
 #include "tools/app/classes/likeness.h"
-#include "tools/app/classes/ridge.h"
 
 namespace millrace::app {
+
+class Ridge;
 
 struct ClassMemoryOptions {
   int places = 256;  ///< frames remembered
