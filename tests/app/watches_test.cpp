@@ -1,8 +1,7 @@
-#include "tools/app/rate_watch.h"
+#include "tools/app/watches.h"
 
 #include <gtest/gtest.h>
 
-#include "tools/app/roll_back_watch.h"
 
 namespace millrace::app {
 namespace {

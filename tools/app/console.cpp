@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
 
 #include "engine/format.h"
 #include "tools/app/assembly.h"
@@ -191,7 +193,7 @@ std::string Console::reload() {
   }
   std::string changed, left;
   for (const Difference& difference : differences(config, fresh)) {
-    std::string& list = apply(difference.key, fresh) ? changed : left;
+    std::string& list = apply(difference, fresh) ? changed : left;
     list += (list.empty() ? "" : ", ") + difference.key;
     if (!difference.after.empty()) list += " " + difference.before + " -> " + difference.after;
   }
@@ -199,30 +201,22 @@ std::string Console::reload() {
   return changed + (left.empty() ? "" : "; needs a restart: " + left);
 }
 
-bool Console::apply(const std::string& key, const Config& fresh) {
-  const auto take = [](auto& here, const auto& there) {
-    here = there;
-    return true;
-  };
+bool Console::apply(const Difference& change, const Config& fresh) {
+  constexpr std::array<std::string_view, 4> kWrittenAtTheEnd = {
+      "output.report", "output.weights", "output.loss_plot", "output.prediction"};
   const double first_lr = request_.config.optimizer.lr;
-  if (key == "optimizer.lr" && first_lr > 0 && weights_are_apart(fresh)) {
+  engine::Checkpointer* const checkpointer = checkpoints_.writer.get();
+  if (change.key == "optimizer.lr" && first_lr > 0 && weights_are_apart(fresh))
     learner_.rate = fresh.optimizer.lr / first_lr;
-    return take(config.optimizer.lr, fresh.optimizer.lr);
-  }
-  if (key == "monitor.fps") {
+  else if (change.key == "monitor.fps")
     learner_.trainer.monitor().set_fps(fresh.monitor.fps > 0 ? fresh.monitor.fps
                                                              : intake_.info.fps);
-    return take(config.monitor.fps, fresh.monitor.fps);
-  }
-  if (key == "checkpoint.every" && checkpoints_.writer) {
-    checkpoints_.writer->set_every(fresh.checkpoint.every);
-    return take(config.checkpoint.every, fresh.checkpoint.every);
-  }
-  if (key == "output.report") return take(config.output.report, fresh.output.report);
-  if (key == "output.weights") return take(config.output.weights, fresh.output.weights);
-  if (key == "output.loss_plot") return take(config.output.loss_plot, fresh.output.loss_plot);
-  if (key == "output.prediction") return take(config.output.prediction, fresh.output.prediction);
-  return false;
+  else if (change.key == "checkpoint.every" && checkpointer)
+    checkpointer->set_every(fresh.checkpoint.every);
+  else if (std::ranges::find(kWrittenAtTheEnd, change.key) == kWrittenAtTheEnd.end())
+    return false;
+  config.set(change.key, change.after);
+  return true;
 }
 
 }  // namespace millrace::app

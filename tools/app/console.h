@@ -7,7 +7,7 @@
 #include "tools/app/outputs/checkpoints.h"
 #include "tools/app/outputs/live_view.h"
 #include "tools/app/outputs/records.h"
-#include "tools/app/roll_back_watch.h"
+#include "tools/app/watches.h"
 
 namespace millrace::app {
 
@@ -42,7 +42,8 @@ class Console {
   /// tell(), rate-limited.
   void complain(const std::string& line);
   void hear_labels();
-  bool apply(const std::string& key, const Config& fresh);
+  /// Returns false for a key that needs a restart.
+  bool apply(const Difference& change, const Config& fresh);
 
   const Request& request_;
   Intake& intake_;

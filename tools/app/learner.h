@@ -13,8 +13,8 @@
 #include "tools/app/overload_watch.h"
 #include "tools/app/ranks/rank_feeds.h"
 #include "tools/app/ranks/rank_team.h"
-#include "tools/app/rate_watch.h"
 #include "tools/app/request.h"
+#include "tools/app/watches.h"
 
 namespace millrace::app {
 
