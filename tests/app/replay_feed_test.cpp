@@ -76,6 +76,8 @@ Learned learn(const engine::TrainerOptions& options, std::int64_t frames, Replay
   return learned;
 }
 
+constexpr const char* kKinds[] = {"recent", "reservoir", "hard"};
+
 class EverySchedule : public testing::TestWithParam<std::tuple<engine::ScheduleCase, ReplayKind>> {
 };
 
@@ -127,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Replay, EverySchedule,
                                                           ReplayKind::hard)),
                          [](const auto& info) {
                            return engine::name_of(std::get<0>(info.param)) + "_" +
-                                  replay_names()[std::size_t(std::get<1>(info.param))];
+                                  kKinds[std::size_t(std::get<1>(info.param))];
                          });
 
 TEST(ReplayFeed, TheShareIsThatOfAllSamples) {

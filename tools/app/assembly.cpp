@@ -393,7 +393,7 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.guard = learns && config.guard.kind == "roll-back";
   place(config, options);
   choose_frames(config, options);
-  replay_options(config, options);
+  require_replay_memory(config, options);
   options.seed = config.weights.seed;
   CheckpointFiles::Loaded start = find_start(config, *options.network);
   options.weights = std::move(start.state);

@@ -24,7 +24,7 @@ Config for_given(const Config& asked, const stages::ImageShape& shape, bool targ
   const auto refuse = [&](const char* key, bool set, const char* why) {
     if (set) throw config.error(key, std::string("frames that the caller gives are ") + why);
   };
-  refuse("replay.kind", replays(replay_kind(config.replay.kind)), "not replayed");
+  refuse("replay.kind", replay_kind(config.replay.kind).has_value(), "not replayed");
   refuse("source.uris", config.source.uris.size() > 1, "one rank's");
   refuse("pipeline.tensor", config.pipeline.tensor > 1, "one rank's");
   // A loss of class scores needs classes, with any kind of target.

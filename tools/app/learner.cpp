@@ -64,6 +64,11 @@ io::Teller make_teller(const Request& request, const Intake& intake,
       live);
 }
 
+/// Of random choices; a resumed run doesn't repeat the earlier ones.
+std::uint64_t seed_of(const Request& request) {
+  return request.config.weights.seed + std::uint64_t(request.resumed.frames);
+}
+
 /// Null: replay.kind is not "ridge". Labels that last until the next one come from people.
 std::unique_ptr<ClassMemory> make_memory(const Request& request,
                                          const engine::TrainerOptions& assembled,
@@ -76,7 +81,7 @@ std::unique_ptr<ClassMemory> make_memory(const Request& request,
   auto memory = std::make_unique<ClassMemory>(
       assembled.network, trainer.state(),
       ClassMemoryOptions{.places = config.replay.size,
-                         .seed = config.weights.seed + std::uint64_t(request.resumed.frames),
+                         .seed = seed_of(request),
                          .late_s = lasting ? kLate : 0,
                          .following_s = lasting ? 0 : kFollowing,
                          .scores = stages::Loss(config.task.loss).scores(),
@@ -128,9 +133,11 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team)
   assembled.weights.clear();
   if (io::Teller teller = make_teller(request, intake, trainer.options().output()); teller.tell)
     intake.source = io::with_teller(std::move(intake.source), std::move(teller));
-  const ReplayOptions again = replay_options(request.config, assembled, request.resumed.frames);
-  if (replays(again.kind))
-    replay = std::make_unique<ReplayFeed>(trainer, *feed, intake.live, again);
+  const auto& again = request.config.replay;
+  if (const auto kind = replay_kind(again.kind)) {
+    const ReplayOptions options{*kind, again.size, again.share, seed_of(request)};
+    replay = std::make_unique<ReplayFeed>(trainer, *feed, intake.live, options);
+  }
   if (!team) return;
   RankGrid& grid = team->grid();
   team->prepare(trainer, intake.fps());

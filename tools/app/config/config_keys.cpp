@@ -12,7 +12,6 @@
 #include "io/source/source.h"
 #include "stages/loss.h"
 #include "tools/app/config/task.h"
-#include "tools/app/feeds/replay_buffer.h"
 #include "tools/app/plugins/plugin.h"
 #include "tools/app/plugins/plugins.h"
 
@@ -308,7 +307,7 @@ std::vector<ConfigKey> make_table() {
       KEY(guard.kind, one_of({"none", "roll-back"}),
           "roll-back: if the loss diverges, which a change of scene does not, go back to the last "
           "good weights and learn more slowly for a while"),
-      KEY(replay.kind, one_of(replay_names()),
+      KEY(replay.kind, one_of({"auto", "none", "recent", "reservoir", "hard", "ridge"}),
           "how earlier samples stay learned; recent, reservoir, hard: learns again from the "
           "latest, a uniform choice of all so far, those with a large loss, while the stream "
           "leaves time; ridge: for labels, remembers frames of each class and solves the last "

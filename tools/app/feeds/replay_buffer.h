@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,32 +14,18 @@
 namespace millrace::app {
 
 enum class ReplayKind : std::uint8_t {
-  automatic,  ///< ridge for labels where it fits, otherwise none
-  none,
   recent,     ///< the latest samples; replays any
   reservoir,  ///< a uniform choice of all so far (Vitter 1985, algorithm R); replays any
   /// The easiest is replaced by the newest; replays in proportion to the loss at the last
   /// prediction (Schaul et al. 2016, proportional, alpha 1).
   hard,
-  ridge,  ///< no sample is replayed: see ClassMemory
 };
 
-inline const std::vector<std::string>& replay_names() {
-  static const std::vector<std::string> names = {"auto",      "none", "recent",
-                                                 "reservoir", "hard", "ridge"};
-  return names;
-}
-
-inline ReplayKind replay_kind(const std::string& name) {
-  const auto& names = replay_names();
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) throw std::out_of_range("replay kind " + name);
-  return ReplayKind(found - names.begin());
-}
-
-/// Whether samples are trained on again.
-inline bool replays(ReplayKind kind) {
-  return kind == ReplayKind::recent || kind == ReplayKind::reservoir || kind == ReplayKind::hard;
+/// By replay.kind; none: no sample is trained on again.
+inline std::optional<ReplayKind> replay_kind(const std::string& name) {
+  if (name == "recent") return ReplayKind::recent;
+  if (name == "reservoir") return ReplayKind::reservoir;
+  return name == "hard" ? std::optional(ReplayKind::hard) : std::nullopt;
 }
 
 /// A fixed number of places of `bytes` each, allocated up front. Deterministic. Thread-bound.
@@ -106,8 +92,6 @@ class ReplayBuffer {
       }
       case ReplayKind::hard:
         return int(std::ranges::min_element(kept_, {}, &Kept::loss) - kept_.begin());
-      default:
-        return -1;
     }
     return -1;
   }

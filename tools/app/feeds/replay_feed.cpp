@@ -30,20 +30,13 @@ double bytes_of(const Config& config, const engine::TrainerOptions& options) {
 
 }  // namespace
 
-ReplayOptions replay_options(const Config& config, const engine::TrainerOptions& options,
-                             std::int64_t resumed) {
+void require_replay_memory(const Config& config, const engine::TrainerOptions& options) {
   const double bytes = bytes_of(config, options),
                there = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
-  const ReplayKind kind = replay_kind(replay_of(config, *options.network));
-  if (kind != ReplayKind::none && bytes > there) {
-    throw config.error("replay.size", std::to_string(config.replay.size) + " samples take " +
-                                          engine::plan::bytes_text(bytes) + "; the machine has " +
-                                          engine::plan::bytes_text(there));
-  }
-  return {.kind = kind,
-          .places = config.replay.size,
-          .share = config.replay.share,
-          .seed = config.weights.seed + std::uint64_t(resumed)};
+  if (replay_of(config, *options.network) == "none" || bytes <= there) return;
+  throw config.error("replay.size", std::to_string(config.replay.size) + " samples take " +
+                                        engine::plan::bytes_text(bytes) + "; the machine has " +
+                                        engine::plan::bytes_text(there));
 }
 
 std::string describe_replay(const Config& config, const engine::TrainerOptions& options,

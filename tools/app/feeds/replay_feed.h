@@ -15,7 +15,7 @@
 namespace millrace::app {
 
 struct ReplayOptions {
-  ReplayKind kind = ReplayKind::none;
+  ReplayKind kind = ReplayKind::recent;
   int places = 0;
   double share = -1;  ///< replayed share of all samples, 0 to 1; negative: as many as fit
   std::uint64_t seed = 0;
@@ -246,10 +246,9 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   std::vector<std::atomic<std::int64_t>> fresh_;  ///< [sample % size]
 };
 
-/// Sizes in `options` may be 0 (unknown). Throws ConfigError if memory is short. `resumed`: frames
-/// before the checkpoint, so that a resumed run doesn't repeat the earlier random choices.
-ReplayOptions replay_options(const Config& config, const engine::TrainerOptions& options,
-                             std::int64_t resumed = 0);
+/// Throws ConfigError if the machine has less memory than the samples take. Sizes in `options` may
+/// be 0 (unknown).
+void require_replay_memory(const Config& config, const engine::TrainerOptions& options);
 
 /// "none"; "ridge of 256 labelled frames, 13 MB; ..."; or "reservoir of 256 samples, 37.7 MB; as
 /// many as real time leaves room for". `live`: whether frames arrive at their own rate; none:
