@@ -48,7 +48,7 @@ TEST_F(CheckpointFolder, AnyDamageIsNoticedAndTheOneBeforeTakesOver) {
     std::string damaged = good;
     damaged[bit / 8] = char(damaged[bit / 8] ^ (1 << bit % 8));
     put_bytes(newest, damaged);
-    const CheckpointFiles::Loaded loaded = files.read();
+    const Resumed loaded = files.read();
     const bool noticed = !loaded.note.empty() && value_of(loaded.state) == 1;
     // If the name of the hash is damaged, the file has no hash, and its tensors are intact.
     const bool name_of_hash = damaged.find("xxh3_128") == damaged.npos;
@@ -59,7 +59,7 @@ TEST_F(CheckpointFolder, AnyDamageIsNoticedAndTheOneBeforeTakesOver) {
   for (const std::size_t length :
        {std::size_t(0), std::size_t(7), good.size() / 2, good.size() - 1}) {
     put_bytes(newest, good.substr(0, length));
-    const CheckpointFiles::Loaded loaded = files.read();
+    const Resumed loaded = files.read();
     EXPECT_EQ(value_of(loaded.state), 1);
     EXPECT_EQ(loaded.note.find(newest + ": "), 0u) << loaded.note;
     EXPECT_NE(loaded.note.find(CheckpointFiles::kPrevious), std::string::npos) << loaded.note;

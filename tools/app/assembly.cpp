@@ -68,11 +68,11 @@ void require_fit(const stages::StateDict& state, const stages::Network& network)
 }
 
 /// The initial weights from a checkpoint or a file; empty: initialized from the seed.
-CheckpointFiles::Loaded find_start(const Config& config, const stages::Network& network) {
+Resumed find_start(const Config& config, const stages::Network& network) {
   const CheckpointFiles checkpoints(config.checkpoint.dir);
   bool resumes = config.checkpoint.resume && checkpoints.any();
   const std::string& file = config.weights.file;
-  CheckpointFiles::Loaded start;
+  Resumed start;
   try {
     if (resumes) start = checkpoints.read();
   } catch (const stages::WeightsError& error) {
@@ -395,7 +395,7 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   choose_frames(config, options);
   require_replay_memory(config, options);
   options.seed = config.weights.seed;
-  CheckpointFiles::Loaded start = find_start(config, *options.network);
+  Resumed start = find_start(config, *options.network);
   options.weights = std::move(start.state);
   take_kernels(start.kernels);
   if (resumed) *resumed = std::move(start);

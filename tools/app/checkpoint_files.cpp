@@ -143,12 +143,12 @@ bool CheckpointFiles::any() const {
   return std::filesystem::exists(newest_) || std::filesystem::exists(previous_);
 }
 
-CheckpointFiles::Loaded CheckpointFiles::read() const {
+Resumed CheckpointFiles::read() const {
   const auto load = [](const std::string& path, const std::string& note) {
     stages::Metadata metadata;
     stages::StateDict state = read_checked(path, &metadata);
-    return Loaded{{path, frames_of(metadata), metadata["kernels"], metadata["taught"], note},
-                  std::move(state)};
+    return Resumed{
+        path, std::move(state), frames_of(metadata), metadata["kernels"], metadata["taught"], note};
   };
   std::string why;
   try {

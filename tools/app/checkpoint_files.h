@@ -9,6 +9,7 @@ namespace millrace::app {
 
 struct Resumed {
   std::string path;          ///< "": none
+  stages::StateDict state;   ///< until a trainer takes it
   std::int64_t frames = 0;   ///< trained before it was written
   std::string kernels;       ///< chosen GPU kernels, as JSON {task: name}; "": none
   std::string taught;        ///< Likeness::json() of the weights; "": none
@@ -27,11 +28,8 @@ class CheckpointFiles {
   void write(const stages::StateDict& state, const stages::Metadata& metadata = {});
 
   bool any() const;
-  struct Loaded : Resumed {
-    stages::StateDict state;
-  };
   /// The newest intact checkpoint. Throws stages::WeightsError "PATH: cause" if there is none.
-  Loaded read() const;
+  Resumed read() const;
 
   /// Renames damaged files: checkpoint.damaged, checkpoint.previous.damaged.
   void set_aside();
