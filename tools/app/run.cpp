@@ -200,7 +200,7 @@ Run::Run(const Config& config, RunOptions options)
 Run::~Run() = default;
 
 void Run::on_prediction(std::function<void(const Prediction&)> see) {
-  parts_->records.see = std::move(see);
+  parts_->records.add(std::move(see));
 }
 
 void Run::on_event(std::function<void(const std::string& line)> tell) {

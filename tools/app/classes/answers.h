@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/monitor/histogram.h"
 #include "engine/pipeline/feed.h"
 #include "stages/model_spec.h"
 #include "tools/app/classes/likeness.h"
@@ -46,9 +47,8 @@ class Answers final : public engine::Observer {
       if (known_.unlike(thumbnail_)) answer = {.neither = true};
     }
     now_.store(answer, std::memory_order_relaxed);
-    frames_.store(frames_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    if (answer.neither)
-      neither_.store(neither_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    frames_ += 1;
+    if (answer.neither) neither_ += 1;
   }
   void predicted(engine::Sample&, float) override {}
 
@@ -70,10 +70,7 @@ class Answers final : public engine::Observer {
             {"neither", answer.neither}};
   }
   /// Share of frames so far that were unlike every class.
-  double neither() const {
-    const std::int64_t frames = frames_.load(std::memory_order_relaxed);
-    return frames > 0 ? double(neither_.load(std::memory_order_relaxed)) / double(frames) : 0;
-  }
+  double neither() const { return frames_ > 0 ? double(neither_) / double(frames_) : 0; }
 
  private:
   Answer most_likely(std::span<const float> outputs) const {
@@ -92,7 +89,7 @@ class Answers final : public engine::Observer {
   const std::vector<std::string> names_;
   std::vector<float> thumbnail_;
   std::atomic<Answer> now_{Answer()};
-  std::atomic<std::int64_t> frames_{0}, neither_{0};
+  engine::Counter<std::int64_t> frames_, neither_;
 };
 static_assert(std::atomic<Answer>::is_always_lock_free);
 

@@ -6,11 +6,6 @@
 namespace millrace::app {
 namespace {
 
-StreamTime stream_time(const Config& config, const Intake& intake) {
-  const bool later = task_type(config.task.kind).target == TargetFrom::later_frame;
-  return {.horizon = later ? config.task.horizon : 0, .fps = intake.info.fps};
-}
-
 NoveltyOptions novelty_options(const Config& config, const Intake& intake) {
   NoveltyOptions options{.minimum = int(config.novelty.minimum),
                          .cooldown = config.novelty.cooldown,
@@ -37,12 +32,6 @@ std::vector<std::string> class_names(const Request& request) {
   return request.labels ? request.labels->classes() : request.config.task.classes;
 }
 
-ClassWatch class_watch(const Config& config, const Learner& learner) {
-  return {.before = channels_before(config),
-          .judged = learner.memory ? ClassMemory::kJudged : 1,
-          .learns = config.weights.learn};
-}
-
 std::unique_ptr<Answers> make_answers(const Request& request, const Intake& intake,
                                       const Learner& learner) {
   const Config& config = request.config;
@@ -62,11 +51,10 @@ int largest(std::span<const float> values) {
 
 Records::Records(Request& request, const Intake& intake, Learner& learner)
     : answers(make_answers(request, intake, learner)),
-      log(learner.trainer, task_type(request.config.task.kind), stream_time(request.config, intake),
-          class_watch(request.config, learner)),
+      log(request.config, learner.trainer, intake.info.fps,
+          learner.memory ? ClassMemory::kJudged : 1),
       novelty(int(intake.shape().channels), int(intake.shape().height), int(intake.shape().width),
-              novelty_options(request.config, intake)),
-      later_frame_(task_type(request.config.task.kind).target == TargetFrom::later_frame) {
+              novelty_options(request.config, intake)) {
   const Config& config = request.config;
   engine::Trainer& trainer = learner.trainer;
   if (learner.replay) {
@@ -104,7 +92,8 @@ Records::Records(Request& request, const Intake& intake, Learner& learner)
   }
   raise_alerts(config, intake, trainer);
   sinks = std::move(request.sinks);
-  observers.add([this](engine::Sample& sample, float loss) { show(sample, loss); });
+  for (const auto& sink : sinks)
+    add([to = sink.get()](const Prediction& prediction) { to->see(prediction); });
 }
 
 void Records::remember(ClassMemory& memory) {
@@ -125,20 +114,18 @@ void Records::count_in_trace(const io::FrameQueue& queue) {
   });
 }
 
-void Records::show(engine::Sample& sample, float loss) {
-  if (!see && sinks.empty()) return;
-  const engine::SampleInfo& info = sample.info;
-  const std::chrono::duration<double, std::milli> latency = info.predicted - info.captured;
-  const Prediction prediction{
-      .index = info.index,
-      .frame = info.frame,
-      .loss = loss,
-      .latency_ms = latency.count(),
-      .input = sample.shown_input(),
-      .target = info.has_target ? sample.shown_target() : std::span<const float>(),
-      .prediction = sample.prediction()};
-  if (see) see(prediction);
-  for (const auto& sink : sinks) sink->see(prediction);
+void Records::add(std::function<void(const Prediction&)> see) {
+  observers.add([see = std::move(see)](engine::Sample& sample, float loss) {
+    const engine::SampleInfo& info = sample.info;
+    const std::chrono::duration<double, std::milli> latency = info.predicted - info.captured;
+    see({.index = info.index,
+         .frame = info.frame,
+         .loss = loss,
+         .latency_ms = latency.count(),
+         .input = sample.shown_input(),
+         .target = info.has_target ? sample.shown_target() : std::span<const float>(),
+         .prediction = sample.prediction()});
+  });
 }
 
 void Records::raise_alerts(const Config& config, const Intake& intake,
@@ -173,7 +160,7 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
 }
 
 const float* Records::newest(engine::Sample& sample) const {
-  if (!later_frame_) return sample.shown_input().data();
+  if (!log.later_frame()) return sample.shown_input().data();
   return sample.info.has_target ? sample.shown_target().data() : nullptr;
 }
 

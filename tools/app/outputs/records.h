@@ -121,6 +121,8 @@ struct Records {
 
   /// Why the log can't be written now; "": it can, or there is none. Any thread.
   std::string log_error() const { return lines ? lines->error() : ""; }
+  /// `see` is called for each prediction. Call it before the run.
+  void add(std::function<void(const Prediction&)> see);
   /// The newest picture of a sample: the frame to predict, or the input. Null: it has not arrived.
   const float* newest(engine::Sample& sample) const;
 
@@ -128,7 +130,6 @@ struct Records {
   std::unique_ptr<Answers> answers;  ///< null: the task has no classes of frames
   RunLog log;
   Novelty novelty;
-  std::function<void(const Prediction&)> see;  ///< the user's; set before the run
   std::vector<std::unique_ptr<Sink>> sinks;
   std::unique_ptr<VideoOut> video;
   std::unique_ptr<FrameLog> lines;
@@ -139,9 +140,6 @@ struct Records {
   void remember(ClassMemory& memory);
   void count_in_trace(const io::FrameQueue& queue);
   void raise_alerts(const Config& config, const Intake& intake, const engine::Trainer& trainer);
-  void show(engine::Sample& sample, float loss);
-
-  const bool later_frame_;
 };
 
 }  // namespace millrace::app

@@ -46,9 +46,11 @@ Json loss_json(const RunLog& log) {
   return json;
 }
 
+/// In dB, for values in [0, 1].
 Json psnr_json(const Compared& squared) {
   const auto of = [](const engine::LossHistory& errors) {
-    return Json{{"mean", number(psnr(errors.mean()))}, {"recent", number(psnr(errors.recent()))}};
+    return Json{{"mean", number(-10 * std::log10(errors.mean()))},
+                {"recent", number(-10 * std::log10(errors.recent()))}};
   };
   Json json = of(squared.network);
   add_trivial(json, squared, of);

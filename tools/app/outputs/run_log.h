@@ -8,6 +8,7 @@
 #include "engine/monitor/loss_history.h"
 #include "engine/pipeline/feed.h"
 #include "engine/trainer/trainer.h"
+#include "tools/app/assembly.h"
 #include "tools/app/config/task.h"
 #include "tools/app/outputs/class_scores.h"
 #include "tools/app/outputs/mean_frame.h"
@@ -30,38 +31,30 @@ struct Standing {
   bool learned() const { return times > 1; }
 };
 
-struct StreamTime {
-  std::int64_t horizon = 0;  ///< frames from the input to the predicted one
-  double fps = 0;            ///< of the stream; 0: unknown
-};
-
-struct ClassWatch {
-  std::int64_t before = 0;  ///< leading channels of a target that are not classes
-  std::int64_t judged = 1;  ///< see ClassScores
-  bool learns = true;       ///< false: every frame is judged
-};
-
 /// Losses of the network and of trivial predictors, and class scores. Written by the last stage's
 /// worker; for other threads see LossHistory.
 class RunLog final : public engine::Observer {
  public:
-  RunLog(engine::Trainer& trainer, const TaskType& task, StreamTime time = {},
-         ClassWatch classes = {})
-      : pictures_(task.pictures),
-        learns_(classes.learns),
-        later_frame_(task.target == TargetFrom::later_frame),
-        shape_(trainer.options().output()),
-        mean_frame_(shape_, trainer.options().loss),
-        last_(&trainer.in_slot(0)),
-        time_(time) {
-    if (pictures_ && trainer.options().loss.text() != "mse") squared_.emplace();
-    const std::size_t pixels = std::size_t(shape_.height * shape_.width);
-    if (later_frame_ && trainer.options().context > 1)
+  /// `fps`: of the stream; 0: unknown. `judged`: see ClassScores. `trainer` outlives this.
+  RunLog(const Config& config, engine::Trainer& trainer, double fps, std::int64_t judged)
+      : task_(task_type(config.task.kind)),
+        learns_(config.weights.learn),
+        horizon_(later_frame() ? config.task.horizon : 0),
+        fps_(fps),
+        mean_frame_(trainer.options().output(), trainer.options().loss),
+        last_(&trainer.in_slot(0)) {
+    const stages::ImageShape made = trainer.options().output();
+    const std::int64_t before = channels_before(config), pixels = made.height * made.width;
+    if (task_.pictures && trainer.options().loss.text() != "mse") squared_.emplace();
+    if (later_frame() && trainer.options().context > 1)
       linear_.resize(trainer.options().target_elements());
-    if (task.classes)
-      classes_.emplace(std::size_t(shape_.channels - classes.before), pixels,
-                       std::size_t(classes.before) * pixels, classes.judged);
+    if (task_.classes)
+      classes_.emplace(std::size_t(made.channels - before), std::size_t(pixels),
+                       std::size_t(before * pixels), judged);
   }
+
+  /// Whether targets are frames that come after their input.
+  bool later_frame() const { return task_.target == TargetFrom::later_frame; }
 
   void predicted(engine::Sample& sample, float loss) override {
     last_ = &sample;
@@ -107,17 +100,15 @@ class RunLog final : public engine::Observer {
   }
   /// Mean squared errors of pictures; null: targets are not pictures.
   const Compared* squared() const {
-    return !pictures_ ? nullptr : squared_ ? &*squared_ : &losses_;
+    return !task_.pictures ? nullptr : squared_ ? &*squared_ : &losses_;
   }
   const ClassScores* classes() const { return classes_ ? &*classes_ : nullptr; }
   /// The source's number of the predicted frame.
-  std::int64_t frame_of(const engine::SampleInfo& sample) const {
-    return sample.frame + time_.horizon;
-  }
+  std::int64_t frame_of(const engine::SampleInfo& sample) const { return sample.frame + horizon_; }
   /// When a sample was filmed, in seconds.
   double seconds_of(const engine::SampleInfo& sample) const {
     // Files may be read faster than they were filmed.
-    if (time_.fps > 0) return double(sample.frame) / time_.fps;
+    if (fps_ > 0) return double(sample.frame) / fps_;
     return std::chrono::duration<double>(sample.captured.time_since_epoch()).count();
   }
   const MeanFrame& mean_frame() const { return mean_frame_; }
@@ -147,7 +138,7 @@ class RunLog final : public engine::Observer {
       squared_->network.add(squared_error(prediction, target));
       if (mean_known) squared_->mean_frame.add(squared_error(mean_frame_.mean().data(), target));
     }
-    if (later_frame_) add(&Compared::last_frame, sample.shown_input().data(), target);
+    if (later_frame()) add(&Compared::last_frame, sample.shown_input().data(), target);
     if (!linear_.empty()) add(&Compared::linear, extrapolated(sample), target);
     if (classes_) classes_->see(target, prediction, sample.info.frame);
     losses_.network.add(loss);
@@ -168,13 +159,15 @@ class RunLog final : public engine::Observer {
   const float* extrapolated(engine::Sample& sample) {
     const float* const last = sample.shown_input().data();
     const float* const before = last - linear_.size();
-    const float horizon = float(time_.horizon);
+    const float horizon = float(horizon_);
     for (std::size_t i = 0; i < linear_.size(); ++i)
       linear_[i] = std::clamp(last[i] + horizon * (last[i] - before[i]), 0.0f, 1.0f);
     return linear_.data();
   }
-  const bool pictures_, learns_, later_frame_;
-  const stages::ImageShape shape_;
+  const TaskType& task_;
+  const bool learns_;
+  const std::int64_t horizon_;  ///< frames from the input to the predicted one
+  const double fps_;
   Compared losses_;
   std::optional<Compared> squared_;  ///< none: the loss is already the MSE
   std::optional<ClassScores> classes_;
@@ -182,12 +175,6 @@ class RunLog final : public engine::Observer {
   std::vector<float> linear_;  ///< empty: samples hold one frame
   engine::Sample* last_;
   std::vector<float> input_, target_, prediction_;  ///< empty: read from the slot
-  const StreamTime time_;
 };
-
-/// Peak signal-to-noise ratio in dB, for values in [0, 1].
-inline double psnr(double mean_squared_error) {
-  return -10 * std::log10(mean_squared_error);
-}
 
 }  // namespace millrace::app
