@@ -85,7 +85,7 @@ void add_answers(CLI::App& program) {
   program.add_flag_callback(
       "--man",
       [&] {
-        std::cout << man_page(program, app::key_entries(), stages::layer_types());
+        std::cout << man_page(program);
         throw CLI::Success();
       },
       "Print the man page, as roff: millrace --man | man -l -");
@@ -93,7 +93,7 @@ void add_answers(CLI::App& program) {
       .add_option_function<std::string>(
           "--completion",
           [&](const std::string&) {
-            std::cout << completion(program, app::key_entries());
+            std::cout << completion(program);
             throw CLI::Success();
           },
           "Print completion for a shell: source <(millrace --completion bash)")

@@ -1,25 +1,16 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 
-#include "stages/model_spec.h"
-#include "tools/app/config/config.h"
-
 namespace millrace::cli {
 
-std::string man_page(const CLI::App& program, const std::vector<app::KeyEntry>& keys,
-                     const std::vector<stages::LayerType>& layers);
+std::string man_page(const CLI::App& program);
 
 /// A bash script that completes commands, options, their named values, and for --set the config
-/// keys with their named values.
-std::string completion(const CLI::App& program, const std::vector<app::KeyEntry>& keys);
-
-/// "-f" and "--format"; for a positional argument, its one name.
-std::vector<std::string> names_of(const CLI::Option& option);
-/// Allowed values; empty: any.
-std::vector<std::string> choices_of(const CLI::Option& option);
+/// keys with their named values: a table of the words that may follow others, an awk program that
+/// looks words up in it, and a function that calls it.
+std::string completion(const CLI::App& program);
 
 }  // namespace millrace::cli

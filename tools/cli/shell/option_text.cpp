@@ -1,10 +1,68 @@
+#include "tools/cli/shell/option_text.h"
+
+#include <completion_scripts.h>
+
+#include <algorithm>
 #include <cctype>
 #include <sstream>
 
-#include "tools/cli/shell/option_text.h"
+#include "stages/model_spec.h"
+#include "tools/app/config/config.h"
 
 namespace millrace::cli {
 namespace {
+
+/// "-f" and "--format"; for a positional argument, its one name.
+std::vector<std::string> names_of(const CLI::Option& option) {
+  return CLI::detail::split(option.get_name(false, true), ',');
+}
+
+/// Allowed values; empty: any.
+std::vector<std::string> choices_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name();  // such as "TEXT:{grid,csv}"
+  const std::size_t open = type.find('{');
+  if (open == type.npos) return {};
+  return CLI::detail::split(type.substr(open + 1, type.rfind('}') - open - 1), ',');
+}
+
+/// A line "COMMAND <tab> BEFORE <tab> WORD <tab> MEANING": after COMMAND ("*": any), WORD may
+/// follow BEFORE, an option that takes a value, or nothing. WORD "<file>" stands for every file, an
+/// empty WORD for a value that can't be guessed.
+void write_line(std::ostream& out, const std::string& command, const std::string& before,
+                const std::string& word, std::string meaning = "") {
+  std::replace(meaning.begin(), meaning.end(), '\'', '`');  // the table is in single quotes
+  out << command << '\t' << before << '\t' << word << '\t' << meaning << '\n';
+}
+
+void write_options(std::ostream& out, const std::string& command, const CLI::App& app) {
+  for (const CLI::Option* const option : app.get_options()) {
+    const bool positional = option->get_positional();
+    for (const std::string& name : names_of(*option)) {
+      const std::string before = positional ? "" : name;
+      if (!positional) write_line(out, command, "", name, option->get_description());
+      if (option->get_items_expected_max() == 0 || name == "--set") continue;
+      for (const std::string& choice : choices_of(*option))
+        write_line(out, command, before, choice);
+      if (option->get_type_name() == "TEXT") write_line(out, command, before, "<file>");
+      if (!positional) write_line(out, command, before, "");
+    }
+  }
+}
+
+std::string table(const CLI::App& program) {
+  std::ostringstream out;
+  const auto commands = program.get_subcommands({});
+  write_options(out, "", program);
+  for (const CLI::App* const command : commands)
+    write_line(out, "", "", command->get_name(), command->get_description());
+  for (const CLI::App* const command : commands) write_options(out, command->get_name(), *command);
+  for (const app::KeyEntry& key : app::key_entries()) {
+    write_line(out, "*", "--set", key.path + "=", key.meaning);
+    for (const std::string& choice : key.choices)
+      write_line(out, "*", key.path, key.path + "=" + choice);
+  }
+  return out.str();
+}
 
 /// Text that roff prints literally: no escapes, no requests, and hyphens that can be copied.
 std::string plain(const std::string& text) {
@@ -66,10 +124,10 @@ void write_synopsis(std::ostream& out, const CLI::App& command) {
   out << "[" << italic("option") << "]...\n.br\n";
 }
 
-void write_layers(std::ostream& out, const std::vector<stages::LayerType>& layers) {
+void write_layers(std::ostream& out) {
   out << ".SH LAYERS\nWith model.preset \\(dqlayers\\(dq the network is a list of "
          "\\fB[[model.layer]]\\fR tables. Each has a \\fBtype\\fR and its keys:\n";
-  for (const stages::LayerType& type : layers) {
+  for (const stages::LayerType& type : stages::layer_types()) {
     out << ".TP\n" << bold(type.name) << "\n" << plain(type.summary) << "\n";
     for (const stages::LayerKey& key : type.keys)
       out << ".br\n"
@@ -107,8 +165,12 @@ Draw the order of the workers' actions.
 
 }  // namespace
 
-std::string man_page(const CLI::App& program, const std::vector<app::KeyEntry>& keys,
-                     const std::vector<stages::LayerType>& layers) {
+std::string completion(const CLI::App& program) {
+  return "# Completion for bash, written by: millrace --completion bash\n_millrace_table='" +
+         table(program) + "'\n_millrace_look_up='" + kLookUp + "'\n" + kBash;
+}
+
+std::string man_page(const CLI::App& program) {
   std::ostringstream out;
   const auto commands = program.get_subcommands({});
   out << ".TH MILLRACE 1 \"\" \"millrace " << program.version() << "\" \"User Commands\"\n"
@@ -132,11 +194,11 @@ std::string man_page(const CLI::App& program, const std::vector<app::KeyEntry>& 
   out << ".SH CONFIG KEYS\nA config is TOML. "
       << "\\fB\\-\\-set\\fR \\fItable.key\\fR=\\fIvalue\\fR overrides a key of it; a bare word is "
          "a string.\n";
-  for (const app::KeyEntry& key : keys) {
+  for (const app::KeyEntry& key : app::key_entries()) {
     out << ".TP\n" << bold(key.path) << " = " << plain(key.default_text) << "\n";
     out << plain(key.meaning) << "\n.br\n" << plain(key.range) << "\n";
   }
-  write_layers(out, layers);
+  write_layers(out);
   out << kAfterOptions;
   return out.str();
 }
