@@ -92,9 +92,7 @@ void http(const std::string& text) {
   Controls controls({});
   const WebSubject subject{.look = [] { return Snapshot{}; }, .controls = &controls};
   net::io_context context{1};
-  EventStore events("");
-  Publisher publisher(context, subject, events);
-  Site site{gate, subject, events, publisher};
+  Site site(context, gate, subject);
   net::co_spawn(context, serve(site, net::ip::tcp::socket(context, net::ip::tcp::v4(), ends[0])),
                 [](std::exception_ptr thrown) {
                   if (thrown) std::rethrow_exception(thrown);  // none may be
@@ -104,7 +102,7 @@ void http(const std::string& text) {
     const bool worked = context.poll() > 0;
     more = take_answers(ends[1]) || worked;
   }
-  publisher.stop();  // ends viewers that stay
+  site.publisher.stop();  // ends viewers that stay
   for (Line& line : site.lines) line.hang_up();
   context.run();
   close(ends[1]);
