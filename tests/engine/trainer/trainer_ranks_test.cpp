@@ -27,15 +27,21 @@ TEST_P(RanksTest, EqualOneProcessInStepPrograms) {
   expect_equal(by_ranks(options, 40, 2), by_pipeline(options, 40));  // whole minibatches
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Schedules, RanksTest,
-    testing::ValuesIn(std::vector<ScheduleCase>{
-        {"partime", 2, {4}}, {"partime", 4, {2, 4, 6}}, {"pb", 4, {1, 2, 3}},
-        {"pipedream", 4, {2, 4, 6}}, {"2bw", 4, {2, 4, 6}}, {"gpipe", 4, {2, 4, 6}},
-        {"1f1b", 4, {2, 4, 6}}, {"interleaved", 4, {2, 4, 6}},
-        {"interleaved", 8, {1, 2, 3, 4, 5, 6, 7}}, {"sequential", 4, {2, 4, 6}},
-        {"zb-h1", 4, {2, 4, 6}}, {"1f1b", 4, {2, 4, 6}, {}, true}}),
-    [](const auto& info) { return name_of(info.param); });
+INSTANTIATE_TEST_SUITE_P(Schedules, RanksTest,
+                         testing::ValuesIn(std::vector<ScheduleCase>{
+                             {"partime", 2, {4}},
+                             {"partime", 4, {2, 4, 6}},
+                             {"pb", 4, {1, 2, 3}},
+                             {"pipedream", 4, {2, 4, 6}},
+                             {"2bw", 4, {2, 4, 6}},
+                             {"gpipe", 4, {2, 4, 6}},
+                             {"1f1b", 4, {2, 4, 6}},
+                             {"interleaved", 4, {2, 4, 6}},
+                             {"interleaved", 8, {1, 2, 3, 4, 5, 6, 7}},
+                             {"sequential", 4, {2, 4, 6}},
+                             {"zb-h1", 4, {2, 4, 6}},
+                             {"1f1b", 4, {2, 4, 6}, {}, true}}),
+                         [](const auto& info) { return name_of(info.param); });
 
 TEST(Ranks, EqualTheOracleWithReplicasOnSeveralRanks) {
   struct Case {

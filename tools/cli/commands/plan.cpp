@@ -78,7 +78,7 @@ std::string replay_text(const Replay& replay) {
   return text + "\n";
 }
 
-/// A remark if stages would learn by losses of their own, from heads that a profile lacks.
+/// A remark if stages would also learn by losses of their own, from heads that a profile lacks.
 std::string heads_text(app::Config config, const engine::plan::Plan& plan) {
   config.pipeline.schedule = plan.method.schedule;
   config.pipeline.stages = int(plan.cut.stages.size());
@@ -89,9 +89,12 @@ std::string heads_text(app::Config config, const engine::plan::Plan& plan) {
     if (stage.replicas > 1) return "";
   }
   const std::string kind = app::assemble(config, app::sample_of(config)).correction.kind;
-  return kind != "local" ? ""
-                         : "heads     correction.kind \"local\" gives each stage but the last a "
-                           "head; its time is not included, and its gradients are fresh\n";
+  if (kind != "local" && kind != "deep-supervision") return "";
+  const char* const left_out = kind == "local"
+                                   ? "its time is not included, and its gradients are fresh"
+                                   : "its time and that of a second forward are not included";
+  return "heads     correction.kind \"" + kind + "\" gives each stage but the last a head; " +
+         left_out + "\n";
 }
 
 using Json = nlohmann::ordered_json;
