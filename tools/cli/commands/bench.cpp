@@ -14,12 +14,15 @@ void add_options(CLI::App& options, const CLI::App*& self) {
 }
 
 int bench(const CLI::App* const& self) {
-  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path(),
-                              program = here / "millrace-bench";
-  if (!std::filesystem::exists(program))
-    throw std::runtime_error("no benchmarks at " + program.string() +
-                             ": build them by tools/setup all");
-  std::vector<std::string> words = {"-B", here / "../../tools/bench/bench.py", program};
+  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const std::filesystem::path program = here / "millrace-bench";
+  const std::filesystem::path script = here / "../../tools/bench/bench.py";
+  for (const std::filesystem::path& part : {program, script}) {
+    if (!std::filesystem::exists(part))
+      throw std::runtime_error("no benchmarks at " + part.lexically_normal().string() +
+                               ": build them by tools/setup all");
+  }
+  std::vector<std::string> words = {"-B", script, program};
   for (const std::string& word : self->remaining()) words.push_back(word);
   become_python("bench", std::move(words));
 }
