@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <thread>
 #include <utility>
 
 #include "io/source/source.h"
@@ -166,10 +165,10 @@ Reader::Reader(std::unique_ptr<Source> source, FrameQueue& queue, ReaderOptions 
     : work_(std::make_shared<Work>(std::move(source), queue, options)) {
   std::promise<void> over;
   over_ = over.get_future();
-  std::thread([work = work_, over = std::move(over)]() mutable {
-    over.set_value_at_thread_exit();
+  thread_ = std::thread([work = work_, over = std::move(over)]() mutable {
     work->run();
-  }).detach();
+    over.set_value();
+  });
 }
 
 Reader::~Reader() {
@@ -190,9 +189,13 @@ void Reader::leave_hung() {
 }
 
 void Reader::join() {
-  while (over_.wait_for(kPaceSlice) != std::future_status::ready &&
-         work_->place != Work::Place::left)
+  const std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) return;
+  while (over_.wait_for(kPaceSlice) != std::future_status::ready) {
     leave_hung();
+    if (work_->place == Work::Place::left) return thread_.detach();
+  }
+  thread_.join();
 }
 
 const std::string& Reader::error() const {

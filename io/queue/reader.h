@@ -4,7 +4,9 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "io/queue/frame_queue.h"
 #include "io/source/source.h"
@@ -49,7 +51,9 @@ class Reader {
   struct Work;
 
   const std::shared_ptr<Work> work_;  // shared with the thread
-  std::shared_future<void> over_;     // when the thread has ended
+  std::mutex mutex_;                  // guards the members below
+  std::future<void> over_;
+  std::thread thread_;
 };
 
 }  // namespace millrace::io
