@@ -23,7 +23,7 @@ struct Shown {
 /// An event leaves before the first picture of a frame that arrived after it.
 class Outlet {
  public:
-  explicit Outlet(int room) : room_(std::size_t(room)) {}
+  explicit Outlet(int room) : room_(std::size_t(room)), spare_(room_ + 1) {}
   ~Outlet() { drop_events(true); }
 
   /// Without room, `wait` blocks; otherwise the picture is dropped.
@@ -37,11 +37,18 @@ class Outlet {
       ++dropped_;
       return;
     }
-    const auto copy = [](std::span<const float> values) {
-      return std::vector<float>(values.begin(), values.end());
-    };
-    waiting_.push_back({stamp, prediction.frame, prediction.loss, copy(prediction.input),
-                        copy(prediction.target), copy(prediction.prediction)});
+    Shown shown;
+    if (!spare_.empty()) {
+      shown = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    shown.stamp = stamp;
+    shown.frame = prediction.frame;
+    shown.loss = prediction.loss;
+    shown.input.assign(prediction.input.begin(), prediction.input.end());
+    shown.target.assign(prediction.target.begin(), prediction.target.end());
+    shown.prediction.assign(prediction.prediction.begin(), prediction.prediction.end());
+    waiting_.push_back(std::move(shown));
     changed_.notify_all();
   }
   /// Takes ownership. `position`: of the first buffer after the event.
@@ -62,7 +69,7 @@ class Outlet {
     flushing_ = on;
     if (on) {
       from_ = position;
-      waiting_.clear();
+      drop_pictures();
       drop_events(false);
     } else {
       ended_ = false;
@@ -75,7 +82,7 @@ class Outlet {
     flushing_ = true;
     ended_ = false;
     from_ = dropped_ = 0;
-    waiting_.clear();
+    drop_pictures();
     drop_events(true);
   }
 
@@ -83,6 +90,7 @@ class Outlet {
   /// Waits for the next item. The caller owns an event.
   Next next(Shown& picture, GstEvent*& event) {
     std::unique_lock lock(mutex_);
+    if (!picture.input.empty()) spare_.push_back(std::exchange(picture, {}));
     changed_.wait(lock, [&] { return flushing_ || ended_ || !waiting_.empty(); });
     if (flushing_) return Next::flushing;
     const bool due = !events_.empty() && (waiting_.empty() || events_.front().position <=
@@ -110,6 +118,12 @@ class Outlet {
   }
 
  private:
+  void drop_pictures() {
+    while (!waiting_.empty()) {
+      spare_.push_back(std::move(waiting_.front()));
+      waiting_.pop_front();
+    }
+  }
   void drop_events(bool all) {
     const auto stays = [](GstEvent* event) {
       return GST_EVENT_IS_STICKY(event) && GST_EVENT_TYPE(event) != GST_EVENT_SEGMENT &&
@@ -126,6 +140,7 @@ class Outlet {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Shown> waiting_;
+  std::vector<Shown> spare_;
   struct Event {
     GstEvent* event;
     std::int64_t position;
