@@ -77,14 +77,12 @@ void EventStore::add(Json event, std::string png) {
   ++revision_;
 }
 
-EventStore::Entry EventStore::read(const std::string& name, const Json& marks) const {
+EventStore::Entry EventStore::read(const std::string& name) const {
   const fs::path path = fs::path(folder_) / name;
-  const auto known = entries_.find(name);
-  const Json mark = marks.value(name, Json());
   Entry entry{.event = object_in(fs::path(path).replace_extension(".json")),
               .crop = crop_of(path),
-              .this_run = known == entries_.end() ? scanned_ > 0 : known->second.this_run,
-              .mark = mark == "seen" || mark == "normal" ? mark.get<std::string>() : ""};
+              .this_run = scanned_ > 0};
+  entry.described = !entry.event.empty();
   describe(entry.event, name);
   return entry;
 }
@@ -103,8 +101,14 @@ void EventStore::refresh() {
        at.increment(failed)) {
     const std::string name = at->path().filename().string();
     std::error_code unknown;
-    if (is_snapshot(name) && fs::is_regular_file(at->symlink_status(unknown)))
-      found.emplace(name, read(name, marks));
+    if (!is_snapshot(name) || !fs::is_regular_file(at->symlink_status(unknown))) continue;
+    const auto known = entries_.find(name);
+    const bool is_new = known == entries_.end();
+    Entry entry = is_new || !known->second.described ? read(name) : known->second;
+    if (!is_new) entry.this_run = known->second.this_run;
+    const Json mark = marks.value(name, Json());
+    entry.mark = mark == "seen" || mark == "normal" ? mark.get<std::string>() : "";
+    found.emplace(name, std::move(entry));
   }
   if (found != entries_) ++revision_;
   entries_ = std::move(found);

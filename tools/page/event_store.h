@@ -53,11 +53,12 @@ class EventStore {
     Json crop = {};
     std::string png = {};  ///< in memory only
     bool this_run = true;
+    bool described = true;  ///< false: its JSON file was missing when last looked for
     std::string mark = {};
     bool operator==(const Entry&) const = default;
   };
   using Entries = std::map<std::string, Entry, std::less<>>;
-  Entry read(const std::string& name, const Json& marks) const;
+  Entry read(const std::string& name) const;
 
   const std::string folder_;
   Entries entries_;  ///< [name], so oldest first
