@@ -84,6 +84,7 @@ struct Walker {
 
 /// Replicas of a stage before an update.
 struct Meeting {
+  double agree_ms = 0;  ///< of the all-reduce
   int arrived = 0;
   double last_ms = 0;    ///< when the last one arrived
   double agreed_ms = 0;  ///< when the all-reduce ended
@@ -118,6 +119,8 @@ class Run {
         by_replica_(lowering_.replica_ids()),
         by_worker_(schedule.workers.size()) {
     made_.workers.resize(schedule.workers.size());
+    for (int stage = 0; stage < schedule.stages; ++stage)
+      meetings_[stage].agree_ms = agree_ms(stage);
     for (std::size_t w = 0; w < walkers_.size(); ++w)
       walkers_[w].end = schedule.workers[w].end(applied_);
   }
@@ -196,7 +199,7 @@ class Run {
     meeting.last_ms = std::max(meeting.last_ms, walker.free_ms);
     if (++meeting.arrived < replicas) return;
     meeting.arrived = 0;
-    const double ms = agree_ms(stage);
+    const double ms = meeting.agree_ms;
     const bool beside = input_.machine.overlap == plan::Overlap::all;
     meeting.agreed_ms =
         beside ? std::max(meeting.last_ms, meeting.agreed_ms + ms) : meeting.last_ms;

@@ -202,9 +202,8 @@ Json capture_error(const engine::TrainerNow& now) {
 }
 
 /// `idle`: no worker is running, so the stages' steps may be read.
-Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
-                    const engine::FrameCounts& frames, bool idle) {
-  const engine::TrainerNow now = trainer.now();
+Json trainer_report(const engine::Trainer& trainer, const engine::TrainerNow& now,
+                    const engine::Reading& r, const engine::FrameCounts& frames, bool idle) {
   Json devices = Json::array(), steps = Json::array();
   for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
   if (idle) {
@@ -354,13 +353,14 @@ Json make_report(const Request& request, const Progress& progress, const RankTea
   const bool idle = !progress.learning;
   const engine::FrameCounts frames = idle ? progress.frames : learner.frames(intake);
   const RunLog& log = records.log;
-  Json report = trainer_report(trainer, r, frames, idle);
+  const engine::TrainerNow now = trainer.now();
+  Json report = trainer_report(trainer, now, r, frames, idle);
   report["task"] = {{"kind", config.task.kind},
                     {"loss", config.task.loss.text()},
                     {"without_target", frames.without_target}};
   report["realtime"] = real_time_json(r, learner.real_time.verdict(r));
   report["realtime"]["F_estimated"] = learner.rate_watch.estimated();
-  report["dead_units"] = dead_units_json(trainer.now());
+  report["dead_units"] = dead_units_json(now);
   report.update(learned_report(log));
   if (idle) report["memory_bytes"] = memory_json(trainer);
   report["process"] = {{"resident_bytes", resident_bytes("VmRSS")},
