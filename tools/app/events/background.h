@@ -131,20 +131,19 @@ class Background {
   static constexpr float kLeastDifference = 9;  ///< levels; smaller differences are never a change
   static constexpr float kOverNoise = 3;        ///< times the cell's usual difference is a change
   static constexpr float kDiffers = 20;
-  static constexpr float kCommonLight =
-      110;  ///< mean level; in darker pictures smaller differences count
-  static constexpr float kLeastLight = 50;  ///< darker counts as this
-  static constexpr float kRecent = 0.3f;    ///< weight of a look in the mean of the last few
-  static constexpr float kMoves = 2,
-                         kLeastMotion = 10;  ///< over the cell's noise, plus levels squared
-  static constexpr float kDark = 2;          ///< keeps ratios of dark levels finite
+  /// Mean level; in darker pictures smaller differences count. Darker than the second counts as it.
+  static constexpr float kCommonLight = 110, kLeastLight = 50;
+  static constexpr float kRecent = 0.3f;  ///< weight of a look in the mean of the last few
+  /// Over the cell's noise, plus levels squared.
+  static constexpr float kMoves = 2, kLeastMotion = 10;
+  static constexpr float kDark = 2;  ///< keeps ratios of dark levels finite
 
   static constexpr int kAverage = 30;             ///< looks that are averaged at the start
   static constexpr float kStep = 0.1f;            ///< levels a pixel may follow, from 600 looks on
   static constexpr float kHaste = 60, kRate = 6;  ///< faster at the start: divided by the age
   static constexpr float kShare = 0.02f;          ///< followed share of a difference
-  static constexpr float kDaylight =
-      0.005f;  ///< change of the common gain that is followed in a look
+  /// Change of the common gain that is followed in a look.
+  static constexpr float kDaylight = 0.005f;
 
   static float median(std::vector<float>& values) {
     const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);

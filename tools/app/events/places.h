@@ -139,11 +139,10 @@ class Places {
  private:
   /// Looks of absence after which a place, or an object moving on from it, may raise another event.
   static constexpr float kHold = 20, kCarry = 50;
-  static constexpr float kHeadStart = 2;   ///< looks added to the longest stay
-  static constexpr float kFewestNew = 16;  ///< new pixels in 3 x 3 cells
-  static constexpr float kFewestInCalm =
-      5;                             ///< enough where next to nothing changes: above noise of sd 25
-  static constexpr int kBlind = 60;  ///< looks at the start whose colours aren't recorded
+  static constexpr float kHeadStart = 2;  ///< looks added to the longest stay
+  /// New pixels in 3 x 3 cells; the second where next to nothing changes: above noise of sd 25.
+  static constexpr float kFewestNew = 16, kFewestInCalm = 5;
+  static constexpr int kBlind = 60;          ///< looks at the start whose colours aren't recorded
   static constexpr int kFirstRecords = 150;  ///< looks until stays are compared with one another
   static constexpr float kLeave = 2, kMove = 1;  ///< looks of a stay undone by absence, by motion
   static constexpr float kMinute = 600;          ///< looks
