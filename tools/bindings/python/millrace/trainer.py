@@ -381,8 +381,8 @@ class Trainer:
             return state
         whole = self._module.state_dict()
         # A tensor may have several names, of which the run knows one.
-        learned = {(whole[name].data_ptr(), whole[name].shape): value for name, value in state.items()}
-        return {name: state.get(name, learned.get((value.data_ptr(), value.shape), value)).clone()
+        learned = {(whole[name].data_ptr(), whole[name].shape): value for name, value in state.items() if value.numel()}
+        return {name: state[name] if name in state else learned.get((value.data_ptr(), value.shape), value).clone()
                 for name, value in whole.items()}
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
