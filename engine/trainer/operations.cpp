@@ -52,14 +52,15 @@ void run_step(stages::Stage& stage, const stages::Tensors& inputs, const at::Ten
               std::int64_t count, const std::function<void(const std::function<void()>&)>& run) {
   stages::Activations kept;
   run([&] { kept = stage.forward(inputs, target); });
+  const stages::Adding adding{.first = !stage.supervised()};
   if (stage.supervised()) run([&] { stage.backward_local(kept); });
   if (stage.options().recompute) run([&] { stage.recompute(kept); });
   const stages::Tensors outputs = kept.outputs;
   if (stage.options().split) {
-    run([&] { stage.backward_input(kept, outputs); });
-    run([&] { stage.backward_weight(kept); });
+    run([&] { stage.backward_input(kept, outputs, adding); });
+    run([&] { stage.backward_weight(kept, adding); });
   } else {
-    run([&] { stage.backward(kept, outputs); });
+    run([&] { stage.backward(kept, outputs, adding); });
   }
   const at::TensorOptions here = stage.parameters().flat().options();
   const at::Tensor rate = at::ones({}, here.dtype(at::kDouble));

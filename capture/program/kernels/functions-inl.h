@@ -83,6 +83,7 @@ struct Mapped;
 // clang-format off
 FUNCTION(copy, "copy", nullptr, 1, 0, x)
 FUNCTION(add, "add", nullptr, 2, 0, x + y)
+FUNCTION(add_scaled, "add scaled", nullptr, 2, 1, times_plus(y, a, x))
 FUNCTION(subtract, "subtract", nullptr, 2, 0, x - y)
 FUNCTION(multiply, "multiply", "aten::mul", 2, 0, x * y)
 FUNCTION(divide, "divide", nullptr, 2, 0, x / y)

@@ -93,10 +93,13 @@ bool threshold_backward(Lowering& lower, const Call& call) {
          mapped(Function::relu_gradient, {0, 1}).lower(lower, call);
 }
 
-// add(a, b, alpha), sub alike
-Rule sum(Function function) {
-  const auto apply = [rule = mapped(function, {0, 1})](Lowering& lower, const Call& call) {
-    return call.arguments[2].toScalar().toDouble() == 1 && rule.lower(lower, call);
+// add(a, b, alpha), and sub, with the opposite sign of alpha
+Rule sum(Function function, float sign) {
+  const auto apply = [rule = mapped(function, {0, 1}), sign](Lowering& lower, const Call& call) {
+    const double alpha = call.arguments[2].toScalar().toDouble();
+    if (alpha == 1) return rule.lower(lower, call);
+    return lower_map(lower, {.function = Function::add_scaled, .numbers = {sign * float(alpha)}},
+                     {operand(call.arguments[0]), operand(call.arguments[1])}, result(call));
   };
   return {apply};
 }
@@ -210,8 +213,8 @@ namespace {
 
 Rules functions() {
   Rules rules = {
-      {"aten::add", sum(Function::add)},
-      {"aten::sub", sum(Function::subtract)},
+      {"aten::add", sum(Function::add, 1)},
+      {"aten::sub", sum(Function::subtract, -1)},
       {"aten::div", {division}},
       {"aten::sqrt", mapped(Function::square_root, {0})},
       {"aten::threshold_backward", {threshold_backward}},

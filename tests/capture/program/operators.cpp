@@ -63,6 +63,8 @@ const std::vector<Of> kOfOne =
          listed(false, 1));
 const std::vector<Of> kOfTwo = with({[](const Tensor& x, const Tensor& y) { return x + y; },
                                      [](const Tensor& x, const Tensor& y) { return x - y; },
+                                     [](const Tensor& x, const Tensor& y) { return x.add(y, 0.3); },
+                                     [](const Tensor& x, const Tensor& y) { return x.sub(y, 0.3); },
                                      [](const Tensor& x, const Tensor& y) { return x / y; }},
                                     listed(false, 2));
 const std::vector<Of> kGradients = with(
