@@ -10,9 +10,10 @@
 
 namespace millrace::engine {
 
-/// Mean squared errors of the mean frame on a sample; see SceneWatch.
+/// Mean squared errors of trivial predictors on a sample; see SceneWatch.
 struct SceneErrors {
-  float input = 0, target = 0;
+  float input = 0, target = 0;  ///< of the mean frame
+  float change = 0;             ///< of the previous input on this one, the latest peak, decaying
 };
 
 struct SampleInfo {

@@ -17,6 +17,7 @@ constexpr double kLeastLoss = 1e-7, kLeastError = 1e-6;  // floors: smaller valu
 
 constexpr std::size_t kElements = 1024;  // elements of a frame that SceneWatch compares
 constexpr std::int64_t kMemory = 200;    // frames in its mean
+constexpr float kDecay = 0.9f;           // of a change: frames may come twice
 
 bool measures(const LossGuard::State& is) {
   return is.known >= kEnough;
@@ -42,7 +43,9 @@ SceneErrors usual_scene(const LossGuard::State& is) {
   const std::int64_t count = std::min<std::int64_t>(is.known, LossGuard::kHistory);
   const auto input = [&](std::size_t i) { return is.history[i].scene.input; };
   const auto target = [&](std::size_t i) { return is.history[i].scene.target; };
-  return {float(median_of(count, input)), float(median_of(count, target))};
+  const auto change = [&](std::size_t i) { return is.history[i].scene.change; };
+  return {float(median_of(count, input)), float(median_of(count, target)),
+          float(median_of(count, change))};
 }
 
 bool raised(const LossGuard::State& is, double loss, const SceneErrors& scene) {
@@ -60,7 +63,8 @@ bool excused(const LossGuard::State& is, double loss, const SceneErrors& scene) 
     const double rise = error / std::max(usual_error, kLeastError);
     return rise >= times || (rise > 2 && error >= loss);
   };
-  return excuses(scene.input, usual.input) || excuses(scene.target, usual.target);
+  return excuses(scene.input, usual.input) || excuses(scene.target, usual.target) ||
+         (excuses(scene.change, usual.change) && scene.change > loss / kFactor);
 }
 
 /// Whether the last three losses are raised.
@@ -94,40 +98,48 @@ void measure_by(LossGuard::State& is, double loss) {
 }  // namespace
 
 template <class Element>
-float SceneWatch::MeanFrame::compare(std::span<const Element> frame, float scale, bool learns) {
-  if (frame.empty()) return 0;
+SceneWatch::Errors SceneWatch::Frames::compare(std::span<const Element> frame, float scale,
+                                               bool learns) {
+  if (frame.empty()) return {};
   const std::size_t stride = std::max<std::size_t>(1, frame.size() / kElements);
   const std::size_t count = std::min(kElements, frame.size() / stride);
-  if (mean_.empty()) mean_.resize(count);
-  float sum = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const float off = scale * float(frame[i * stride]) - mean_[i];
-    sum += off * off;
-  }
-  if (!std::isfinite(sum)) return last_;  // a broken frame says nothing about the scene
-  const float error = seen_ == 0 ? 0 : sum / float(count);
-  if (!learns) return error;
+  mean_.resize(count);
+  previous_.resize(count);
+  const auto at = [&](std::size_t i) { return scale * float(frame[i * stride]); };
+  const auto error_of = [&](const std::vector<float>& prediction) {
+    float sum = 0;
+    for (std::size_t i = 0; i < count; ++i)
+      sum += (at(i) - prediction[i]) * (at(i) - prediction[i]);
+    return seen_ == 0 && std::isfinite(sum) ? 0 : sum / float(count);
+  };
+  const float error = error_of(mean_);
+  if (!std::isfinite(error)) return last_;  // a broken frame says nothing about the scene
+  if (!learns) return {error, last_.change};
+  last_ = {error, std::max(error_of(previous_), kDecay * last_.change)};
   const float share = 1.0f / float(std::min(++seen_, kMemory));
-  for (std::size_t i = 0; i < count; ++i)
-    mean_[i] += share * (scale * float(frame[i * stride]) - mean_[i]);
-  return last_ = error;
+  for (std::size_t i = 0; i < count; ++i) {
+    mean_[i] += share * (at(i) - mean_[i]);
+    previous_[i] = at(i);
+  }
+  return last_;
 }
 
 void SceneWatch::see(Sample& sample, bool target) {
   constexpr float kByte = 1.0f / 255.0f;
   const bool learns = !sample.info.replayed;
-  const auto error = [&](MeanFrame& mean, std::span<float> floats, std::span<std::uint8_t> bytes) {
-    return floats.empty() ? mean.compare(std::span<const std::uint8_t>(bytes), kByte, learns)
-                          : mean.compare(std::span<const float>(floats), 1.0f, learns);
+  const auto compare = [&](Frames& with, std::span<float> floats, std::span<std::uint8_t> bytes) {
+    return floats.empty() ? with.compare(std::span<const std::uint8_t>(bytes), kByte, learns)
+                          : with.compare(std::span<const float>(floats), 1.0f, learns);
   };
-  SceneErrors& scene = sample.info.scene;
-  scene.input = error(input_, sample.input(), sample.input_bytes());
-  const bool apart = !sample.memory()[1].empty();
-  scene.target = target && apart ? error(target_, sample.target(), sample.target_bytes()) : 0;
+  const Errors input = compare(input_, sample.input(), sample.input_bytes());
+  sample.info.scene = {.input = input.mean, .change = input.change};
+  if (target && !sample.memory()[1].empty())
+    sample.info.scene.target = compare(target_, sample.target(), sample.target_bytes()).mean;
 }
 
 SceneErrors SceneWatch::see(std::span<const float> input, std::span<const float> target) {
-  return {input_.compare(input, 1.0f, true), target_.compare(target, 1.0f, true)};
+  const Errors of_input = input_.compare(input, 1.0f, true);
+  return {of_input.mean, target_.compare(target, 1.0f, true).mean, of_input.change};
 }
 
 void LossGuard::go_on_from(const State& state, const Status& status) {
@@ -173,6 +185,7 @@ Alarm LossGuard::look(const SampleInfo& sample) {
   for (const Moment& moment : is_.recent) {
     scene.input = std::max(scene.input, moment.scene.input);
     scene.target = std::max(scene.target, moment.scene.target);
+    scene.change = std::max(scene.change, moment.scene.change);
   }
   if (!raised(is_, loss, scene)) {
     is_.raised_for = 0;

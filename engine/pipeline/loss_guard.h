@@ -16,31 +16,36 @@ enum class Alarm : std::uint8_t {
   roll_back,  ///< restore the last good snapshot, with a smaller learning rate
 };
 
-/// Distinguishes a change of scene from other causes of a loss jump. Measures the error of a
-/// trivial predictor, the mean of the latest 200 frames, on each sample's input and target: it
-/// jumps when the scene changes and does not depend on the weights. Estimated from at most 1,024
-/// elements spread over a frame. Thread-bound; allocates at the first sample only.
+/// Distinguishes a change of scene from other causes of a loss jump. Measures the errors of trivial
+/// predictors, which jump when the scene changes and do not depend on the weights: of the mean of
+/// the latest 200 frames, on each sample's input and target, and of the previous input. Where
+/// scenes alternate the mean frame is always wrong, but one that moves more still shows. Estimated
+/// from at most 1,024 elements spread over a frame. Thread-bound; allocates at the first sample
+/// only.
 class SceneWatch {
  public:
   /// Sets `sample.info.scene`. `target`: whether it is already known. A replayed sample is compared
-  /// but does not change the mean.
+  /// but changes no predictor.
   void see(Sample& sample, bool target);
   /// Learns from a sample outside a pipeline and returns its errors. `target` may be empty.
   SceneErrors see(std::span<const float> input, std::span<const float> target);
 
  private:
-  class MeanFrame {
+  struct Errors {
+    float mean = 0, change = 0;
+  };
+  class Frames {
    public:
     template <class Element>
-    float compare(std::span<const Element> frame, float scale, bool learns);
+    Errors compare(std::span<const Element> frame, float scale, bool learns);
 
    private:
-    std::vector<float> mean_;
+    std::vector<float> mean_, previous_;
     std::int64_t seen_ = 0;
-    float last_ = 0;
+    Errors last_;
   };
 
-  MeanFrame input_, target_;
+  Frames input_, target_;
 };
 
 /// Detects divergence from the losses of an endless run, early enough to roll back. A non-finite
@@ -48,8 +53,9 @@ class SceneWatch {
 /// raised if the median of the latest 10 exceeds 10 times the median of the 200 before; or exceeds
 /// both twice the first loss and three times the mean frame's error, as if nothing had been
 /// learned. A loss of up to 1e-4, or a hundredth of the first one, is never raised. A change of
-/// scene excuses a raised loss: the mean frame's error (SampleInfo::scene) has risen as much at the
-/// same moment, or is as high as the loss. Raised without excuse means diverged.
+/// scene excuses a raised loss: a trivial predictor's error (SampleInfo::scene) has risen as much
+/// at the same moment, or has risen and is as high as the loss. Raised without excuse means
+/// diverged.
 ///
 /// After a roll-back, losses are still measured against those from before it. Gradients are
 /// discarded until the restored weights have shown a few losses: if these are raised, too, the

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <vector>
 
 namespace millrace::engine {
 namespace {
@@ -59,6 +60,31 @@ TEST(LossGuard, TellsANewSceneFromDivergence) {
   EXPECT_EQ(stream.feed(10, 0.04f), Alarm::roll_back) << "in a scene that has not changed";
   EXPECT_NEAR(stream.guard.status().last_median, 0.002, 1e-6);
   EXPECT_TRUE(stream.guard.status().astray);
+}
+
+TEST(LossGuard, TellsASceneThatMovesMoreFromDivergence) {
+  constexpr SceneErrors kStill{0.1f, 0.1f, 0.001f}, kFast{0.1f, 0.1f, 0.02f};
+  Stream stream;
+  stream.feed(300, 0.001f, kStill);
+  EXPECT_EQ(stream.feed(100, 0.015f, kFast), Alarm::none) << "the mean frame is always as wrong";
+  stream.feed(300, 0.001f, kStill);
+  EXPECT_EQ(stream.feed(10, 0.3f, kFast), Alarm::roll_back) << "far above what moves";
+}
+
+TEST(SceneWatch, AChangeOfSceneShowsInFramesThatComeTwice) {
+  SceneWatch watch;
+  std::vector<float> frame(100);
+  float change = 0;
+  const auto see = [&](float step, int count) {
+    for (int i = 0; i < count; ++i) {
+      if (i % 2 == 0) frame.assign(100, frame[0] + (i % 4 == 0 ? step : -step));
+      change = watch.see(frame, {}).change;
+    }
+  };
+  see(0.1f, 40);
+  EXPECT_NEAR(change, 0.01f * 0.9f, 1e-4f);
+  see(0.4f, 10);
+  EXPECT_NEAR(change, 0.16f * 0.9f, 1e-3f);
 }
 
 /// A rate far too high for a while: each roll-back is judged by the losses before the first.
