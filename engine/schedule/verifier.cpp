@@ -1,7 +1,9 @@
 #include "engine/schedule/verifier.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 
@@ -481,6 +483,27 @@ TensorSets sets_by_slot(const Schedule& schedule) {
   found.activations.assign(found.activations.size(), schedule.slots());
   found.gradients = found.activations;
   return found;
+}
+
+Schedule with_fewest_sets(Schedule schedule) {
+  constexpr int kMostMore = 6, kMostStages = 16;  // the proof takes seconds for 64 stages
+  if (schedule.group > 1 || schedule.most_versions() > 1 || schedule.stages > kMostStages)
+    return schedule;
+  const int slots = schedule.slots();
+  int best = slots, fewest = std::numeric_limits<int>::max();
+  for (int more = 0; more <= kMostMore; ++more) {
+    schedule.in_flight = slots + more;
+    const TensorSets found = tensor_sets(schedule);
+    int sets = 0;
+    for (const auto* all : {&found.inner, &found.activations, &found.gradients})
+      sets = std::accumulate(all->begin(), all->end(), sets);
+    if (sets < fewest) {
+      fewest = sets;
+      best = schedule.in_flight;
+    }
+  }
+  schedule.in_flight = best;
+  return schedule;
 }
 
 }  // namespace millrace::engine

@@ -43,6 +43,10 @@ TensorSets tensor_sets(const Schedule& schedule, std::size_t capacity);
 TensorSets tensor_sets(const Schedule& schedule);
 /// One set per slot at cuts, and links on which no stage ever waits.
 TensorSets sets_by_slot(const Schedule& schedule);
+
+/// Adds up to six slots if stages can then share fewer sets: slots that are equal modulo the number
+/// of sets share one, which saves most if that number divides the slots.
+Schedule with_fewest_sets(Schedule schedule);
 /// The capacity of a link that never fills: gradients may stay unread for the age of the pipeline.
 std::size_t unbounded(const Schedule& schedule);
 

@@ -4,7 +4,6 @@
 
 #include "capture/program/stage_programs.h"
 #include "capture/retained_bytes.h"
-#include "engine/schedule/launch_groups.h"
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/operations.h"
 
@@ -29,7 +28,7 @@ std::vector<PredictedStage> predict_stages(TrainerOptions options) {
       options.cut.push_back(stage * network.size() / options.stages);
   }
   if (options.weights.empty()) options.weights = stages::initial_state(network, options.seed);
-  const Schedule schedule = records ? for_recording(schedule_of(options)) : schedule_of(options);
+  const Schedule schedule = schedule_to_run(options);
   const int slots = schedule.slots();
   const auto zeros = [&](int source) { return at::zeros(network.shape(source).sizes()); };
   const auto crossing_bytes = [&](int module) {

@@ -13,7 +13,6 @@
 #include "engine/monitor/median.h"
 #include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
-#include "engine/schedule/launch_groups.h"
 
 namespace millrace::engine {
 namespace {
@@ -154,8 +153,7 @@ std::vector<std::unique_ptr<Bench>> make_benches(const TrainerOptions& options,
 }  // namespace
 
 std::vector<plan::StageCosts> measure_stages(const TrainerOptions& options, double seconds) {
-  Schedule schedule = schedule_of(options);
-  if (records_any(options)) schedule = for_recording(std::move(schedule));
+  const Schedule schedule = schedule_to_run(options);
   if (!schedule.replicas.empty())
     throw std::invalid_argument("stages with replicas are not measured");
   std::vector<plan::StageCosts> costs(schedule.stages);

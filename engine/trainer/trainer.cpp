@@ -14,7 +14,6 @@
 #include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
-#include "engine/schedule/launch_groups.h"
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
@@ -89,11 +88,6 @@ void wait_for(capture::Step& step) {
   } catch (const std::exception&) {
     // A failed device has no work left.
   }
-}
-
-Schedule schedule_to_run(const TrainerOptions& options) {
-  Schedule schedule = schedule_of(options);
-  return records_any(options) ? for_recording(std::move(schedule)) : schedule;
 }
 
 void post_to_all(Exchange& exchange, const std::string& text) {

@@ -7,6 +7,7 @@
 
 #include "capture/program/program.h"
 #include "engine/pipeline/pinning.h"
+#include "engine/schedule/launch_groups.h"
 #include "engine/schedule/registry.h"
 #include "engine/schedule/schedule_csv.h"
 #include "engine/schedule/verifier.h"
@@ -196,6 +197,15 @@ bool records_any(const TrainerOptions& options) {
   if (!why.empty() && options.capture == Capture::graph)
     throw std::invalid_argument("pipeline.capture: " + why);
   return why.empty();
+}
+
+Schedule schedule_to_run(const TrainerOptions& options) {
+  Schedule schedule = schedule_of(options);
+  if (!records_any(options)) return schedule;
+  schedule = for_recording(std::move(schedule));
+  // Others have a set for each slot.
+  const bool shares = !options.exchange && std::ranges::none_of(options.devices, &Device::cuda);
+  return shares ? with_fewest_sets(std::move(schedule)) : schedule;
 }
 
 void require_threads(const TrainerOptions& options) {

@@ -128,6 +128,9 @@ bool records(const TrainerOptions& options, int replica_id);
 /// Capture::graph is impossible.
 bool records_any(const TrainerOptions& options);
 
+/// schedule_of() with the slots of a run: where steps are recorded, more than it needs.
+Schedule schedule_to_run(const TrainerOptions& options);
+
 /// Throws std::invalid_argument, "pipeline.threads: ...", unless options.threads has one count per
 /// stage that this machine's cores can serve, above 1 only for step programs.
 void require_threads(const TrainerOptions& options);
