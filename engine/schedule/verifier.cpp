@@ -78,11 +78,20 @@ class Buffers {
   }
 
   /// The smallest s such that no two slots equal mod s both hold an item that may still be read.
-  int sets(Kind kind, int owner) const {
+  /// \param group the stream may end after any number of so many samples: slots that meet at the
+  /// end of this one stand for all as far apart.
+  int sets(Kind kind, int owner, int group) const {
     const auto found = meetings_.find({kind, owner});
     if (found == meetings_.end()) return 1;
     int sets = 1;
-    const auto clash = [&](const auto& slots) { return slots.first % sets == slots.second % sets; };
+    const int step = std::gcd(group, slots_);
+    const auto clash = [&](const auto& slots) {
+      for (std::int64_t later = 0; later < slots_; later += step) {
+        const auto set_of = [&](std::int64_t slot) { return (slot + later) % slots_ % sets; };
+        if (set_of(slots.first) == set_of(slots.second)) return true;
+      }
+      return false;
+    };
     while (std::any_of(found->second.begin(), found->second.end(), clash)) ++sets;
     return sets;
   }
@@ -195,7 +204,9 @@ class Proof {
     return fault("deadlock: what it waits for never comes");
   }
 
-  int sets(Buffers::Kind kind, int stage) const { return buffers_.sets(kind, stage); }
+  int sets(Buffers::Kind kind, int stage) const {
+    return buffers_.sets(kind, stage, schedule_.group);
+  }
 
  private:
   using Kind = Buffers::Kind;

@@ -6,8 +6,8 @@
 #include "engine/schedule/registry.h"
 #include "engine/schedule/schedule.h"
 #include "engine/schedule/verifier.h"
-#include "engine/trainer/oracle.h"
 #include "tests/engine/fake_pipeline.h"
+#include "tests/engine/oracle.h"
 #include "tests/engine/sample_feed.h"
 #include "tests/repetitions.h"
 
