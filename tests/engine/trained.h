@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "capture/program/stage_programs.h"
-#include "engine/trainer/oracle.h"
+#include "tests/engine/oracle.h"
 #include "tests/engine/sample_feed.h"
 #include "tests/repetitions.h"
 

@@ -27,7 +27,6 @@ set(public_headers
   tools/app/run.h                # a run as a library
   tools/app/plugins/plugin.h         # a plug-in's interface
   engine/trainer/trainer.h       # a network cut into stages, trained from your own feed
-  engine/trainer/oracle.h        # the same, single-threaded
   engine/schedule/registry.h engine/schedule/schedule_csv.h engine/schedule/verifier.h engine/simulate/timeline.h  # schedules as data
   engine/plan/plan_text.h engine/plan_files/profile_json.h  # costs, and the best cut
   engine/simulate/simulator.h    # schedules on hypothetical devices

@@ -1,5 +1,5 @@
 // The pipelined run equals the schedule's single-threaded meaning, bit for bit.
-#include "engine/trainer/oracle.h"
+#include "tests/engine/oracle.h"
 
 #include <gtest/gtest.h>
 

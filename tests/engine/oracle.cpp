@@ -1,4 +1,4 @@
-#include "engine/trainer/oracle.h"
+#include "tests/engine/oracle.h"
 
 #include <ATen/ATen.h>
 
