@@ -90,6 +90,29 @@ def hooked():
     return net
 
 
+def hooked_later():
+    net = nn.Conv2d(3, 3, 1)
+    net.bias.register_post_accumulate_grad_hook(lambda bias: None)
+    return net
+
+
+class Changes(nn.Module):
+    """Statements that change a tensor in place; `gain` starts at 0, so that its branch shows in no output. Constants."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.branch, self.last = nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1)
+        self.gain, self.mean = nn.Parameter(torch.zeros(1)), torch.full((1, 3, 1, 1), 0.4)
+
+    def forward(self, x):
+        x = x - self.mean
+        y = self.first(x / torch.tensor([0.2, 0.3, 0.4]).view(1, 3, 1, 1))
+        y.clamp_(max=0.5)
+        y.add_(self.gain * self.branch(x))
+        nn.functional.relu_(y)
+        return self.last(y)
+
+
 class Sign(torch.autograd.Function):
     @staticmethod
     def forward(context, x):
@@ -132,7 +155,8 @@ class Export(PackageTest):
 
     def test_every_network_learns_as_in_pytorch(self):
         cases = [(networks.ResNet, (3, 32, 32), [[], [4], [5, 8]], True), (networks.UNet, (3, 16, 24), [[], [5], [3, 10]], False),
-                 (networks.ViT, (3, 16, 16), [[], [5], [4, 6]], True), (Optional, (3, 8, 8), [[], [1]], False)]
+                 (networks.ViT, (3, 16, 16), [[], [5], [4, 6]], True), (Optional, (3, 8, 8), [[], [1]], False),
+                 (Changes, (3, 8, 8), [[], [2]], False)]
         for kind, shape, cuts, classes in cases:
             samples = class_samples(10, shape) if classes else [(x, x) for x in pictures(10, shape=shape)]
             own = made(kind)
@@ -211,7 +235,11 @@ class Export(PackageTest):
                  "Sign is an autograd.Function": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(Sign.apply)),
                  "gives a tuple": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(lambda x: (x + 1, x))),
                  "draw random numbers": lambda: Of(lambda x: nn.functional.dropout(x + 0.1)),
-                 "or its input": lambda: Of(lambda x, last: [x.mul_(2), last(x)][1], nn.Conv2d(3, 3, 1)),
+                 "changes a part of a tensor": lambda: Of(lambda x, last: [x[:, :1].mul_(2), last(x)][1], nn.Conv2d(3, 3, 1)),
+                 "works in place": lambda: Of(lambda x, change, last: [change(x), last(x)][1],
+                                              nn.Hardtanh(0.2, 0.3, inplace=True), nn.Conv2d(3, 3, 1)),
+                 "asks for a tensor's values": lambda: nn.Sequential(Of(lambda x: x + max(x.detach().flatten().tolist()))),
+                 "bias has a hook": hooked_later,
                  "does it use .data": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(lambda x: x.data)),
                  "modules_.0.weight has another gradient": lambda: Of(lambda x, first, last: last(torch.no_grad()(first)(x)),
                                                              nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1)),

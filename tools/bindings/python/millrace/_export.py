@@ -11,10 +11,11 @@ import os
 import traceback
 import warnings
 from collections.abc import Generator, Sequence
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import fx, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from millrace._cut import NONE, Part, alone, cut
@@ -23,7 +24,18 @@ from millrace._error import Error
 FORMAT = 1  # see stages/torchscript.cpp
 _aten = torch.ops.aten
 _READS_VALUES = {_aten._local_scalar_dense.default, _aten.is_nonzero.default, _aten.nonzero.default,
-                 _aten.masked_select.default, _aten._unique2.default, _aten.equal.default}
+                 _aten.masked_select.default, _aten._unique2.default, _aten.equal.default,
+                 _aten.unique_consecutive.default, _aten.unique_dim.default, _aten.bincount.default,
+                 _aten.repeat_interleave.Tensor}
+_GIVES_VALUES = {torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.__array__, torch.allclose,
+                 torch.Tensor.allclose}
+
+
+def _refuse_values() -> NoReturn:
+    inside = (os.path.dirname(torch.__file__), os.path.dirname(__file__))
+    at = [f for f in traceback.extract_stack() if not f.filename.startswith(inside)]
+    raise Error(f"data-dependent control flow: {os.path.basename(at[-1].filename)}, line {at[-1].lineno}: "
+                f"\"{at[-1].line}\" asks for a tensor's values")
 
 
 class _NoValues(TorchDispatchMode):
@@ -31,10 +43,16 @@ class _NoValues(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _READS_VALUES:
-            inside = (os.path.dirname(torch.__file__), os.path.dirname(__file__))
-            at = [f for f in traceback.extract_stack() if not f.filename.startswith(inside)]
-            raise Error(f"data-dependent control flow: {os.path.basename(at[-1].filename)}, line {at[-1].lineno}: "
-                        f"\"{at[-1].line}\" asks for a tensor's values")
+            _refuse_values()
+        return func(*args, **(kwargs or {}))
+
+
+class _NoValuesInPython(TorchFunctionMode):
+    """Refuses functions that read values without an operator."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _GIVES_VALUES:
+            _refuse_values()
         return func(*args, **(kwargs or {}))
 
 
@@ -195,8 +213,11 @@ def prepared(module: nn.Module) -> nn.Module:
         if tensor.dtype != torch.float32 and isinstance(tensor, nn.Parameter):
             raise Error(f"{name} is {str(tensor.dtype).removeprefix('torch.')}; parameters must be "
                         "float32: call module.float()")
-        if tensor._backward_hooks:
+        if tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None):
             raise Error(f"{name} has a hook on its gradient, which would be lost")
+    for name, child in module.named_modules():
+        if child._backward_hooks or child._backward_pre_hooks:
+            raise Error(f"{name or kind} has a backward hook, which would be lost")
     module = copy.deepcopy(module).cpu().eval()
     for child in module.modules():
         if getattr(child, "inplace", False) is True:
@@ -325,8 +346,10 @@ def _run(functions: list[Function], sample: torch.Tensor) -> torch.Tensor:
 def _other_gradient(module: nn.Module, functions: list[Function], sample: torch.Tensor) -> str | None:
     """The first parameter whose gradient differs between `module` and its parts: tracing sees neither torch.no_grad()
     nor backward hooks."""
-    learned = {name: one for name, one in module.named_parameters() if one.requires_grad}
+    learned = {name: one for name, one in module.named_parameters(remove_duplicate=False) if one.requires_grad}
     values = {value.name: value.tensor for part in functions for value in part.values if value.name in learned}
+    taken = {id(learned[name]) for name in values}
+    left = {name: one for name, one in learned.items() if id(one) not in taken}
 
     def gradients(output: torch.Tensor, of: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         weights = torch.rand(output.shape, generator=torch.Generator().manual_seed(2))
@@ -339,15 +362,15 @@ def _other_gradient(module: nn.Module, functions: list[Function], sample: torch.
         tensor.requires_grad_()
     try:
         with torch.enable_grad():  # type: ignore[no-untyped-call]
-            whole = gradients(module(sample.clone()), learned)
+            whole = gradients(module(sample.clone()), {name: learned[name] for name in (*values, *left)})
             parts = gradients(_run(functions, sample), values)
     except RuntimeError:  # an operator has no gradient: the network can still predict
         return None
     finally:
         for tensor in values.values():
             tensor.requires_grad_(False)
-    return next((name for name, got in parts.items() if float((got - whole[name]).norm()) > 0.01 * float(got.norm())),
-                None)
+    differ = [name for name, got in parts.items() if float((got - whole[name]).norm()) > 0.01 * float(got.norm())]
+    return next(iter(differ + [name for name in left if whole[name].any()]), None)
 
 
 @alone()
@@ -362,13 +385,17 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
     name = type(module).__name__
     given = example
     remarks = _remarks(module)
-    module = prepared(module)
+    given_module, module = module, prepared(module)
+    in_place = any(getattr(child, "inplace", False) is True for child in given_module.modules())
     example = example_for(module) if example is None else example.detach().to("cpu", torch.float32)
     if example.dim() != 4 or example.size(0) != 1:
         raise Error(f"an example must be one sample, [1,C,H,W], not {list(example.shape)}")
     try:
-        with _differentiable(), torch.enable_grad(), _NoValues():  # type: ignore[no-untyped-call]
+        with (_differentiable(), torch.enable_grad(), _NoValues(),  # type: ignore[no-untyped-call]
+              _NoValuesInPython()):
             output = module(example.clone())  # it may change its input in place
+        if in_place and not _alike(output.detach(), copy.deepcopy(given_module).cpu().eval()(example.clone()).detach()):
+            raise Error("a module that works in place changes what is used later; assign its result instead")
         if own := _own_gradient(output):
             raise Error(f"{own} is an autograd.Function, whose backward would be lost")
     except Error as error:

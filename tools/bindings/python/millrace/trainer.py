@@ -381,7 +381,8 @@ class Trainer:
             return state
         whole = self._module.state_dict()
         # A tensor may have several names, of which the run knows one.
-        learned = {(whole[name].data_ptr(), whole[name].shape): value for name, value in state.items() if value.numel()}
+        learned = {(whole[name].data_ptr(), whole[name].shape): value for name, value in state.items()
+                   if name in whole and value.numel()}
         return {name: state[name] if name in state else learned.get((value.data_ptr(), value.shape), value).clone()
                 for name, value in whole.items()}
 
@@ -401,11 +402,16 @@ class Trainer:
             raise Error("a config's network has weights once it has seen a frame; before that, name model.weights")
         if self._run is None:
             return
-        names = [name for name, _ in self._run.weights()]
-        for name in names:
-            if name not in state:
+        known = self._module.state_dict() if self._module is not None else None
+        weights: list[tuple[str, Any]] = []
+        for name, now in self._run.weights():
+            if name in state:
+                weights.append((name, state[name].detach().cpu().float().numpy()))
+            elif known is None or name in known:
                 raise Error(f"\"{name}\" is missing")
-        self._run.set_weights([(name, state[name].detach().cpu().float().numpy()) for name in names])
+            else:
+                weights.append((name, now))  # a constant of the module's forward
+        self._run.set_weights(weights)
 
     def report(self) -> dict[str, Any]:
         """The report of the latest run, as by `millrace run`, as a dict; {} before the first. Also while it learns."""
