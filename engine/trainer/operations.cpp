@@ -56,11 +56,12 @@ void run_step(stages::Stage& stage, const stages::Tensors& inputs, const at::Ten
   if (stage.supervised()) run([&] { stage.backward_local(kept); });
   if (stage.options().recompute) run([&] { stage.recompute(kept); });
   const stages::Tensors outputs = kept.outputs;
+  stages::Tensors sent;  // held, or a program would not compute it
   if (stage.options().split) {
-    run([&] { stage.backward_input(kept, outputs, adding); });
+    run([&] { sent = stage.backward_input(kept, outputs, adding); });
     run([&] { stage.backward_weight(kept, adding); });
   } else {
-    run([&] { stage.backward(kept, outputs, adding); });
+    run([&] { sent = stage.backward(kept, outputs, adding); });
   }
   const at::TensorOptions here = stage.parameters().flat().options();
   const at::Tensor rate = at::ones({}, here.dtype(at::kDouble));
