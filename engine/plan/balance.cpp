@@ -18,7 +18,7 @@ struct Best {
 
 Balance balanced(const std::map<int, std::vector<double>>& costs,
                  const std::vector<std::vector<int>>& choices, int places,
-                 const std::vector<int>& cut) {
+                 const std::vector<int>& cut, const HeadCosts& heads) {
   const int modules = int(costs.begin()->second.size()), stages = int(choices.size());
   std::map<int, std::vector<double>> sums;
   for (const auto& [threads, all] : costs) {
@@ -38,9 +38,11 @@ Balance balanced(const std::map<int, std::vector<double>>& costs,
       for (int begin = s - 1; begin < n; ++begin) {
         for (const int threads : choices[std::size_t(s) - 1]) {
           const std::vector<double>& sum = sums.at(threads);
+          double cost = sum[n] - sum[begin];
+          if (!last && !heads.heads.empty())
+            cost = heads.factor * cost + heads.heads.at(threads)[std::size_t(n) - 1];
           for (int p = threads; p <= places; ++p) {
-            const double value =
-                std::max(best[s - 1][begin][p - threads].bottleneck, sum[n] - sum[begin]);
+            const double value = std::max(best[s - 1][begin][p - threads].bottleneck, cost);
             if (value <= best[s][n][p].bottleneck) best[s][n][p] = {value, begin, threads};
           }
         }

@@ -36,6 +36,42 @@ std::vector<std::vector<int>> thread_choices(const TrainerOptions& options) {
   return choices;
 }
 
+bool has_heads(const TrainerOptions& options) {
+  const std::string& kind = options.correction.kind;
+  return kind == "local" || kind == "deep-supervision";
+}
+
+/// Milliseconds of each module's step program, as a stage of its own.
+std::vector<double> times_alone(TrainerOptions options, int threads) {
+  options.schedule = "sequential";
+  options.stages = options.network->size();
+  options.threads.assign(std::size_t(options.stages), threads);
+  options.cut.clear();
+  for (int place = 1; place < options.stages; ++place) options.cut.push_back(place);
+  std::vector<double> times;
+  for (const auto& operations : stage_operations(std::move(options), 10)) {
+    double ns = 0;
+    for (const capture::OperationInfo& operation : operations) ns += double(operation.best_ns);
+    times.push_back(ns / 1e6);
+  }
+  return times;
+}
+
+/// Of the options' correction. `costs`: of the modules, by threads.
+HeadCosts head_costs(TrainerOptions options, const std::map<int, std::vector<double>>& costs) {
+  HeadCosts found;
+  if (!has_heads(options)) return found;
+  options.recompute = options.correction.kind == "deep-supervision";
+  found.factor = options.recompute ? 2 : 1;
+  for (const auto& [threads, modules] : costs) {
+    std::vector<double>& heads = found.heads[threads] = times_alone(options, threads);
+    heads.resize(modules.size());
+    for (std::size_t i = 0; i < heads.size(); ++i)
+      heads[i] = std::max(0.0, heads[i] - found.factor * modules[i]);
+  }
+  return found;
+}
+
 /// Reassigns cores for the chosen threads, unless the config names cores.
 void place_again(TrainerOptions& options) {
   const Schedule schedule = schedule_of(options);
@@ -141,8 +177,7 @@ double sgemm_flops() {
 }
 
 std::vector<double> cuttable(const TrainerOptions& options, std::vector<double> costs) {
-  const std::string& kind = options.correction.kind;
-  if (kind != "local" && kind != "deep-supervision") return costs;
+  if (!has_heads(options)) return costs;
   int kept = options.network->size();
   for (int layers = 0; kept > options.stages; --kept) {
     if (!options.network->module(kept - 1).parameters().empty() && ++layers == 2) break;
@@ -153,21 +188,10 @@ std::vector<double> cuttable(const TrainerOptions& options, std::vector<double> 
 }
 
 std::vector<double> module_times_by_programs(TrainerOptions options, int threads) {
-  options.schedule = "sequential";
   options.correction = {};
   options.correction.kind = "none";
   options.recompute = false;
-  options.stages = options.network->size();
-  options.threads.assign(std::size_t(options.stages), threads);
-  options.cut.clear();
-  for (int place = 1; place < options.stages; ++place) options.cut.push_back(place);
-  std::vector<double> times;
-  for (const auto& operations : stage_operations(std::move(options), 10)) {
-    double ns = 0;
-    for (const capture::OperationInfo& operation : operations) ns += double(operation.best_ns);
-    times.push_back(ns / 1e6);
-  }
-  return times;
+  return times_alone(std::move(options), threads);
 }
 
 bool balance_threads(TrainerOptions& options) {
@@ -176,7 +200,8 @@ bool balance_threads(TrainerOptions& options) {
                                 [](const auto& counts) { return counts.size() > 1; });
   const bool balances = options.cut.empty() && options.stages > 1;
   std::replace(options.threads.begin(), options.threads.end(), 0, 1);
-  if (!open && (!balances || equal_threads(options))) return false;
+  const bool with_heads = has_heads(options) && runs_programs(options, 0);
+  if (!open && (!balances || (equal_threads(options) && !with_heads))) return false;
   std::map<int, std::vector<double>> costs;
   int named = 0;
   for (const std::vector<int>& counts : choices) {
@@ -186,7 +211,8 @@ bool balance_threads(TrainerOptions& options) {
         costs[count] = cuttable(options, module_times_by_programs(options, count));
     }
   }
-  Balance found = balanced(costs, choices, std::max(usable_cores(), named), options.cut);
+  const HeadCosts heads = balances && with_heads ? head_costs(options, costs) : HeadCosts{};
+  Balance found = balanced(costs, choices, std::max(usable_cores(), named), options.cut, heads);
   options.cut = std::move(found.cut);
   options.threads = std::move(found.threads);
   place_again(options);

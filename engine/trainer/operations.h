@@ -34,9 +34,9 @@ std::vector<double> cuttable(const TrainerOptions& options, std::vector<double> 
 /// Milliseconds of each module's own step program.
 std::vector<double> module_times_by_programs(TrainerOptions options, int threads = 1);
 
-/// Chooses unset threads, an unset cut for stages of unequal threads, and then their cores, by the
-/// modules' times as step programs. False if there is nothing to choose: then such stages have one
-/// thread, and the cut is unchanged.
+/// Chooses unset threads, an unset cut for stages that run programs with unequal threads or
+/// auxiliary heads, and then their cores, by the modules' times as step programs. False if there is
+/// nothing to choose: then such stages have one thread, and the cut is unchanged.
 bool balance_threads(TrainerOptions& options);
 
 }  // namespace millrace::engine

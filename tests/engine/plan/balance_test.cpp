@@ -37,6 +37,15 @@ TEST(Balance, IsTheExactMinimum) {
   }
 }
 
+TEST(Balance, CountsTheHeadsOfAllStagesButTheLast) {
+  const std::map<int, std::vector<double>> costs = {{1, {1, 3, 3, 3}}};
+  const HeadCosts small{2, {{1, {2, 2, 2, 2}}}}, large{2, {{1, {1, 9, 9, 9}}}};
+  EXPECT_EQ(balanced(costs, {{1}, {1}}, 2).cut, std::vector<int>{2});
+  EXPECT_EQ(balanced(costs, {{1}, {1}}, 2, {}, small).cut, std::vector<int>{1});
+  EXPECT_EQ(balanced(costs, {{1}, {1}, {1}}, 3, {}, small).cut, (std::vector<int>{1, 2}));
+  EXPECT_EQ(balanced(costs, {{1}, {1}}, 2, {}, large).cut, std::vector<int>{1});
+}
+
 /// Two threads halve a module's time, except for the second module, which they can't share.
 const std::map<int, std::vector<double>> kByThreads = {{1, {4, 6, 4, 4, 4}}, {2, {2, 6, 2, 2, 2}}};
 
