@@ -119,6 +119,11 @@ TEST(Novelty, WholePictureChangesHaveTheirReasons) {
   const std::vector<std::pair<Reason, std::function<void(Scene::Picture&)>>> cases = {
       {Reason::light, [](Scene::Picture& on) { Scene::dim(on, 0.5f); }},
       {Reason::covered, [](Scene::Picture& on) { std::ranges::fill(on, 0.07f); }},
+      {Reason::covered,
+       [random = std::minstd_rand(1)](Scene::Picture& on) mutable {
+         std::normal_distribution<float> noise(0.05f, 0.012f);
+         std::ranges::generate(on, [&] { return noise(random); });
+       }},
       {Reason::moved,
        [](Scene::Picture& on) { std::shift_right(on.begin(), on.end(), 3 * kWide + 4); }},
       {Reason::picture, [](Scene::Picture& on) { std::ranges::reverse(on); }}};

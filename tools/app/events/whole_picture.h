@@ -89,16 +89,23 @@ class WholePicture {
   static constexpr float kStill = 0.1f;             ///< levels squared from look to look
   static constexpr float kStiller = 4;              ///< times below the least so far
   static constexpr float kUniform = 0.25f;          ///< of the usual gradients
+  static constexpr int kBlock = 4;                  ///< pixels a side
   static constexpr int kFarRight = 12, kFarDown = 8, kCoarse = 4;  ///< half pixels
 
+  /// Between blocks' means: in the dark noise has gradients, too, from pixel to pixel.
   static float gradients(const std::vector<float>& grey, int height, int width) {
-    float across = 0, down = 0;
-    for (int y = 0; y < height; ++y)
-      for (int x = 1; x < width; ++x)
-        across += std::abs(grey[std::size_t(y * width + x)] - grey[std::size_t(y * width + x - 1)]);
-    for (int i = width; i < height * width; ++i)
-      down += std::abs(grey[std::size_t(i)] - grey[std::size_t(i - width)]);
-    return (across + down) / float(height * width);
+    Cells means(height / kBlock, width / kBlock);
+    for (int y = 0; y < means.rows * kBlock; ++y)
+      for (int x = 0; x < means.columns * kBlock; ++x)
+        means.at(y / kBlock, x / kBlock) += grey[std::size_t(y * width + x)];
+    float sum = 0;
+    for (int y = 0; y < means.rows; ++y) {
+      for (int x = 0; x < means.columns; ++x) {
+        if (x > 0) sum += std::abs(means.at(y, x) - means.at(y, x - 1));
+        if (y > 0) sum += std::abs(means.at(y, x) - means.at(y - 1, x));
+      }
+    }
+    return sum;
   }
   Reason why(const Reduced& now, const Background& background) {
     const auto grey = [&](const std::vector<float>& levels, std::vector<float>& out) {
