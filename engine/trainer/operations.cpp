@@ -60,7 +60,6 @@ std::vector<double> times_alone(TrainerOptions options, int threads) {
 /// Of the options' correction. `costs`: of the modules, by threads.
 HeadCosts head_costs(TrainerOptions options, const std::map<int, std::vector<double>>& costs) {
   HeadCosts found;
-  if (!has_heads(options)) return found;
   options.recompute = options.correction.kind == "deep-supervision";
   found.factor = options.recompute ? 2 : 1;
   for (const auto& [threads, modules] : costs) {
