@@ -37,9 +37,7 @@ inline app::Config config_of(const Settings& settings, const std::string& sink) 
   config.source.uri = "gst:" + sink;  // for the report; it is not opened
   if (!settings.schedule.empty()) config.set("pipeline.schedule", settings.schedule);
   if (!settings.report.empty()) config.output.report = settings.report;
-  if (settings.weights.empty()) return config;
-  config.output.weights = settings.weights;
-  if (std::filesystem::exists(settings.weights)) config.weights.file = settings.weights;
+  if (!settings.weights.empty()) config.output.weights = settings.weights;
   return config;
 }
 
@@ -264,7 +262,10 @@ class Element {
     info.fps = io::rate_of(*in_);
     info.live = live;
     live_ = live;
-    auto learner = std::make_unique<Learner>(config_, info, copy_of_settings(), element_, outlet_);
+    const Settings asked = copy_of_settings();
+    // Asked at each start: an earlier run may have saved them.
+    if (std::filesystem::exists(asked.weights)) config_.weights.file = asked.weights;
+    auto learner = std::make_unique<Learner>(config_, info, asked, element_, outlet_);
     const std::lock_guard lock(mutex_);
     learner_ = std::move(learner);
   }
