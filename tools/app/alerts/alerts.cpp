@@ -223,8 +223,11 @@ void Alerts::run() {
       tell(slots_[std::size_t(number)]);
       free_.put(number);
     } else if (clips_ && clips_->ready()) {
-      failed_.fetch_add(!attempt([&] { clips_->write(clip_path_); }), std::memory_order_relaxed);
-      keep(clip_path_);
+      if (attempt([&] { clips_->write(clip_path_); })) {
+        keep(clip_path_);
+      } else {
+        lose_clip();
+      }
     } else if (last) {
       return;
     }
@@ -262,7 +265,16 @@ void Alerts::tell(Slot& slot) {
     all = attempt([&] { post_json(options_.webhook, json, limit); }) && all;
   if (!options_.mqtt.empty())
     all = attempt([&] { publish(options_.mqtt, options_.topic, json, limit); }) && all;
+  if (slot.films) filmed_told_ = all;
   (all ? told_ : failed_).fetch_add(1, std::memory_order_relaxed);
+}
+
+void Alerts::lose_clip() {
+  std::error_code ignored;
+  std::filesystem::remove(clip_path_ + ".part", ignored);
+  if (!filmed_told_) return;  // its event has failed already
+  told_.fetch_sub(1, std::memory_order_relaxed);
+  failed_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Alerts::write_snapshot(Slot& slot) {

@@ -80,6 +80,7 @@ class Alerts {
   void tell(Slot& slot);
   void write_snapshot(Slot& slot);
   void write_sidecar(const Slot& slot);
+  void lose_clip();  ///< counts the event of a clip that can't be written as failed
   void keep(const std::string& path);  ///< removes the oldest beyond options_.keep
   template <class Act>
   bool attempt(const Act& act);
@@ -92,6 +93,7 @@ class Alerts {
   // Used by thread_: snapshots and clips, including earlier runs', and the next clip's path.
   std::deque<std::string> written_;
   std::string clip_path_;
+  bool filmed_told_ = false;  ///< whether the clip's event was delivered everywhere
   std::chrono::steady_clock::time_point last_end_;
   std::atomic<bool> stop_{false};
   std::atomic<std::int64_t> told_{0}, dropped_{0}, failed_{0};

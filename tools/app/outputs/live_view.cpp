@@ -135,9 +135,10 @@ page::FrameBoard* LiveView::show_camera() {
 
 void LiveView::show_event(engine::Sample& sample) {
   const std::int64_t events = records_.novelty.events();
-  if (!event_board_ || std::exchange(events_, events) == events) return;
+  if (!event_board_ || events_ == events) return;
   page::Pictures* const room = event_board_->room();
-  if (!room) return;
+  if (!room) return;  // with the next sample
+  events_ = events;
   // The frame that was to be predicted shows the new object.
   const float* const newest = records_.newest(sample);
   std::copy_n(newest ? newest : sample.shown_input().data(), room->input.size(),
