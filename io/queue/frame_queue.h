@@ -61,6 +61,12 @@ class FrameQueue {
   bool push();
   /// Counts a frame that arrived but could not be used.
   void reject() { ++rejected_; }
+  /// Counts frames that were lost before they came to this queue.
+  void lose(std::int64_t dropped, std::int64_t rejected) {
+    accepted_ += dropped;
+    dropped_ += dropped;
+    rejected_ += rejected;
+  }
   /// Ends the stream: pop() returns the waiting frames, then null, and drained() is true.
   void close() { closed_ = true; }
 

@@ -87,11 +87,18 @@ std::optional<GivenFrame> GivenFrames::next(std::chrono::milliseconds patience) 
     return std::nullopt;
   }
   const io::Frame& fit = intake_.resizer.fit(*frame);
-  segment_ = frame->segment;
+  if (frame->id != last_ + 1 || frame->segment != last_segment_) ++segment_;
+  last_ = frame->id;
+  last_segment_ = frame->segment;
   GivenFrame given{at::empty({fit.channels, fit.height, fit.width}, at::kFloat), frame->label};
   io::to_planar(fit, given.input.mutable_data_ptr<float>());
   intake_.queue.release(frame);
   return given;
+}
+
+std::pair<std::int64_t, std::int64_t> GivenFrames::lost() {
+  const io::FrameCounts now = intake_.queue.counts(), before = std::exchange(told_, now);
+  return {now.dropped - before.dropped, now.rejected - before.rejected};
 }
 
 GivenRun::GivenRun(const Config& config, const stages::ImageShape& frame, bool targets, bool live)

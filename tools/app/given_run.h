@@ -43,13 +43,17 @@ class GivenFrames {
   std::optional<GivenFrame> next(std::chrono::milliseconds patience);
   bool over() const { return over_; }
   double fps() const { return intake_.info.fps; }  ///< 0: unknown
-  /// The latest frame's segment: outages and the restarts of a loop begin another.
+  /// The latest frame's segment: dropped frames, outages and the restarts of a loop begin another.
   std::int64_t segment() const { return segment_; }
+  /// Frames that were dropped, and rejected, since the last call.
+  std::pair<std::int64_t, std::int64_t> lost();
 
  private:
   const Config config_;
   Intake intake_;
   std::int64_t segment_ = 0;
+  std::int64_t last_ = -1, last_segment_ = 0;  ///< the latest frame's id, and its source's segment
+  io::FrameCounts told_;                       ///< by lost()
   bool over_ = false;
 };
 
@@ -83,6 +87,8 @@ class GivenRun {
   /// start(); -1: the run is over, and the frame counts as dropped.
   std::int64_t give(const float* input, const float* target, double time = 0,
                     std::int64_t segment = 0);
+  /// Counts frames that were lost before they could be given. By the thread of give().
+  void lose(std::int64_t dropped, std::int64_t rejected) { queue().lose(dropped, rejected); }
   void end();
   /// Discards waiting frames, too.
   void stop();

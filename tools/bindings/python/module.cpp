@@ -154,7 +154,8 @@ PYBIND11_MODULE(_millrace, m) {
       .def(py::init<const app::Config&>())
       .def("next", &next_frame)
       .def_property_readonly("fps", &app::GivenFrames::fps)
-      .def_property_readonly("segment", &app::GivenFrames::segment);
+      .def_property_readonly("segment", &app::GivenFrames::segment)
+      .def("lost", &app::GivenFrames::lost);
   py::class_<app::GivenRun>(m, "GivenRun")
       .def(py::init([](const app::Config& config, const std::array<std::int64_t, 3>& s,
                        bool targets, bool live) {
@@ -170,6 +171,7 @@ PYBIND11_MODULE(_millrace, m) {
              return run.give(reinterpret_cast<const float*>(input),
                              reinterpret_cast<const float*>(target), time, segment);
            })
+      .def("lose", &app::GivenRun::lose)
       .def("end", &app::GivenRun::end)
       .def("stop", &app::GivenRun::stop)
       .def("next", &next_result)

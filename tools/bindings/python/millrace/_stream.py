@@ -80,6 +80,12 @@ def inside() -> Generator[None]:
             threading.Event().wait()
 
 
+#: The end of a source whose last frames were lost.
+END = object()
+#: A frame or pair, or END, its segment, and how many before it were dropped and rejected.
+Item = tuple[Any, int, tuple[int, int]]
+
+
 class Stream:
     """One start of `run`. One thread gives frames, one thread takes results."""
 
@@ -109,9 +115,12 @@ class Stream:
         return self.run.give(tensor.data_ptr(), 0 if told is None else told.data_ptr(), time or 0.0,
                              segment)
 
-    def give_all(self, items: Iterator[tuple[Any, int]]) -> None:
-        """Gives all frames, or pairs, each with its segment, until the run is stopped."""
-        for item, segment in items:
+    def give_all(self, items: Iterator[Item]) -> None:
+        """Gives all frames, or pairs, until the run is stopped."""
+        for item, segment, lost in items:
+            self.run.lose(*lost)
+            if item is END:
+                return
             if _frames.is_pair(item) != self.pairs or (self.pairs and len(item) != 2):
                 due = "an (input, target) pair" if self.pairs else "a frame without a target"
                 raise Error(f"frame {self._count}: {due} is due")

@@ -23,7 +23,7 @@ from millrace._cut import cut, ends_in_sigmoid
 from millrace._error import Error
 from millrace._export import export, own_modes, prepared
 from millrace._show import progress
-from millrace._stream import WAIT_MS, Elsewhere, Inbox, Result, Stream, forget, inside
+from millrace._stream import END, WAIT_MS, Elsewhere, Inbox, Item, Result, Stream, forget, inside
 from millrace.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -189,23 +189,25 @@ class Trainer:
         """
         self._require_idle()
         if frames is not None:
-            return self._results(((item, 0) for item in frames), ahead)
+            return self._results(((item, 0, (0, 0)) for item in frames), ahead)
         return self._results(self._source_frames(), ahead)
 
-    def _source_frames(self) -> Iterator[tuple[Any, int]]:
-        """Frames of the config's source, for labels with their classes, and their segments."""
+    def _source_frames(self) -> Iterator[Item]:
+        """Frames of the config's source, for labels with their classes."""
         source = _millrace.GivenFrames(self._config())
         self._fps = source.fps
         while (found := source.next(WAIT_MS)) is not None:
             if found:
                 frame, label = found
-                yield (frame, None if label < 0 else label) if self._task == "label" else frame, source.segment
+                item = (frame, None if label < 0 else label) if self._task == "label" else frame
+                yield item, source.segment, source.lost()
+        yield END, source.segment, source.lost()
 
     def fit(self, frames: Iterable[Any] | None = None, targets: Iterable[Any] | None = None) -> Self:
         """Forgets what it has learned and learns from the stream, once: partial_fit() from the initial weights."""
         self.close()
         self._require_idle()
-        self._run = None
+        self._run, self._features, self._named = None, [], False
         return self.partial_fit(frames, targets)
 
     def partial_fit(self, frames: Iterable[Any] | None = None, targets: Iterable[Any] | None = None) -> Self:
@@ -224,11 +226,12 @@ class Trainer:
         """predict_one() of each frame."""
         return [self.predict_one(frame) for frame in frames]
 
-    def _results(self, items: Iterator[tuple[Any, int]], ahead: int) -> Iterator[Result]:
-        """`items`: frames, or pairs of a frame and its target, each with its segment."""
+    def _results(self, items: Iterator[Item], ahead: int) -> Iterator[Result]:
         try:
-            first = item, _ = next(items)
+            first = item, _, _ = next(items)
         except StopIteration:
+            return
+        if item is END:
             return
         pairs = _frames.is_pair(item)
         with inside():
@@ -334,6 +337,9 @@ class Trainer:
         """Learns from one frame and waits for its prediction."""
         with inside(), self._giving:
             if self._mode != "one":
+                if self._run is not None and not self._targets:
+                    raise Error("it has learned from frames without targets: run() and submit() give its predictions; "
+                                "learn_one() and predict() are for frames with targets")
                 weakref.finalize(self, _halt, self._start("one", frame, True, 2), None).atexit = False
             assert self._stream is not None
             number = self._stream.give(frame, target)
