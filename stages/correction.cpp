@@ -76,7 +76,7 @@ void divide_by_gap(const Numbers&, const Memory& memory, Tensor& gradient, const
 void measure_step(const Numbers& n, const Memory& memory, const Tensor& before, const Tensor& after,
                   const Tensor& finite) {
   const Tensor &mean = memory[2], &stepped = memory[3];
-  const Tensor step = (after - before).abs_().mean();
+  const Tensor step = (after - before).abs_().sum() / n.weights;
   keep(mean, at::where(stepped, mean.mul(0.99).add_(step, 0.01), step), finite);
   keep(stepped, at::ones_like(stepped), finite);
   push(n, memory, before, after, finite);
@@ -153,14 +153,15 @@ const CorrectionKind& correction_kind(CorrectionRule rule) {
 }
 
 Correction::Correction(const CorrectionKind& kind, const CorrectionSpec& spec, const Delay& delay,
-                       const at::Tensor& weights)
+                       const at::Tensor& weights, std::int64_t count)
     : kind_(kind),
       spec_(spec),
       delay_(delay),
       numbers_{.rule = kind.kernel,
                .updates = delay.updates,
                .decay = std::pow(spec.decay, 1.0 / double(delay.updates)),
-               .lambda = spec.lambda} {
+               .lambda = spec.lambda,
+               .weights = double(count)} {
   if (kind.memory) memory_ = kind.memory(delay, weights);
 }
 
@@ -180,11 +181,11 @@ at::Tensor Correction::backward_shift() const {
 }
 
 std::optional<Correction> make_correction(const CorrectionSpec& spec, const Delay& delay,
-                                          const at::Tensor& weights) {
+                                          const at::Tensor& weights, std::int64_t count) {
   for (const CorrectionKind& kind : corrections()) {
     if (kind.name != spec.kind) continue;
     if (delay.updates == 0 || !(kind.rate || kind.memory)) return {};
-    return Correction(kind, spec, delay, weights);
+    return Correction(kind, spec, delay, weights, count);
   }
   throw std::invalid_argument("correction.kind: unknown \"" + spec.kind + "\"");
 }

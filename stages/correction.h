@@ -40,7 +40,7 @@ const CorrectionKind& correction_kind(CorrectionRule rule);
 class Correction {
  public:
   Correction(const CorrectionKind& kind, const CorrectionSpec& spec, const Delay& delay,
-             const at::Tensor& weights);
+             const at::Tensor& weights, std::int64_t count);
   double rate(std::int64_t update) const {
     return kind_.rate ? kind_.rate(spec_, delay_, update) : 1;
   }
@@ -101,7 +101,9 @@ class Shifted {
 /// - "dc-asgd": gradient + l gradient^2 (w - w_old), l = lambda / sqrt(ms + 1e-7), ms: running mean
 ///   (0.95) of gradient^2: DC-ASGD-a (Zheng et al., arXiv 1609.08326), a first-order step from
 ///   w_old to w with a diagonal Fisher information.
+///
+/// \param weights flat, padded with zeros; `count`: how many there are.
 std::optional<Correction> make_correction(const CorrectionSpec& spec, const Delay& delay,
-                                          const at::Tensor& weights);
+                                          const at::Tensor& weights, std::int64_t count);
 
 }  // namespace millrace::stages

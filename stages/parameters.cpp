@@ -86,6 +86,13 @@ std::vector<std::int64_t> Parameters::places() const {
   return all;
 }
 
+std::int64_t Parameters::count() const {
+  const std::vector<std::int64_t> all = places();
+  std::int64_t count = 0;
+  for (std::size_t i = 1; i < all.size(); i += 2) count += all[i];
+  return count;
+}
+
 StateDict Parameters::state() const {
   const c10::NoGradGuard no_grad;
   StateDict state;

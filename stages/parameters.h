@@ -59,6 +59,9 @@ class Parameters {
   /// For each parameter that is not fixed: its offset in flat(), and its size.
   std::vector<std::int64_t> places() const;
 
+  /// Weights in flat(), without the gaps.
+  std::int64_t count() const;
+
   /// Copies on the CPU.
   StateDict state() const;
 

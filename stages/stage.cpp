@@ -44,7 +44,8 @@ Stage::Stage(std::shared_ptr<const Network> network, StageRange range,
       optimizer_(spec_, parameters().flat(), parameters().places()),
       gradients_{at::zeros_like(parameters().flat())},
       gradient_views_{parameters().views_of(gradients_[0])},
-      correction_(make_correction(options.correction, options.delay, parameters().flat())) {
+      correction_(make_correction(options.correction, options.delay, parameters().flat(),
+                                  parameters().count())) {
   const std::string& kind = options.correction.kind;
   if ((kind == "local" || kind == "deep-supervision") && !range.last)
     head_ = make_head(optimizer, tensors);

@@ -33,6 +33,7 @@ struct CorrectionNumbers {
   std::int64_t updates = 0;  ///< age of gradients
   double decay = 0;          ///< discrepancy: share of a change left by an update
   double lambda = 0;         ///< dc-asgd
+  double weights = 1;        ///< gap-aware: their number, which padding of the buffers is not in
 };
 
 /// Equal at every update.

@@ -42,7 +42,7 @@ Trace train(const CorrectionSpec& spec, const Delay& delay, OptimizerSpec optimi
   at::Tensor w = at::ones({1});
   if (spec.kind == "spike-compensation") optimizer.spike_delay = delay.updates;
   const Optimizer rule(optimizer, w);
-  auto correction = make_correction(spec, delay, w);
+  auto correction = make_correction(spec, delay, w, w.numel());
   Trace trace;
   for (std::size_t i = 0; i < kGradients.size(); ++i) {
     at::Tensor g = at::full({1}, kGradients[i]);
@@ -135,7 +135,7 @@ TEST(Correction, RemembersNothingOfAnUpdateThatIsNotMade) {
 TEST(Correction, StartsAgainAsIfNew) {
   for (const char* kind : {"discrepancy", "weight-prediction", "gap-aware", "dc-asgd"}) {
     at::Tensor w = at::full({1}, 3.0);
-    auto used = make_correction({.kind = kind}, {2, 2}, w);
+    auto used = make_correction({.kind = kind}, {2, 2}, w, w.numel());
     for (int i = 0; i < 4; ++i) {
       at::Tensor g = at::ones({1});
       correct(*used, g, w, {});
@@ -143,7 +143,7 @@ TEST(Correction, StartsAgainAsIfNew) {
       updated(*used, before, w.add_(1), {});
     }
     used->restart(w);
-    auto fresh = make_correction({.kind = kind}, {2, 2}, w);
+    auto fresh = make_correction({.kind = kind}, {2, 2}, w, w.numel());
     for (auto* correction : {&used, &fresh}) updated(**correction, w, w + 0.5, {});
     at::Tensor a = at::full({1}, 0.3), b = a.clone();
     correct(*used, a, w + 0.7, {});
@@ -158,8 +158,8 @@ TEST(Correction, StartsAgainAsIfNew) {
 TEST(Correction, FreshGradientsAndUnknownKinds) {
   const at::Tensor w = at::ones({1});
   for (const std::string& kind : correction_names())
-    EXPECT_FALSE(make_correction({.kind = kind}, {}, w)) << kind;
-  EXPECT_THROW(make_correction({.kind = "inverse-ages"}, {}, w), std::invalid_argument);
+    EXPECT_FALSE(make_correction({.kind = kind}, {}, w, w.numel())) << kind;
+  EXPECT_THROW(make_correction({.kind = "inverse-ages"}, {}, w, w.numel()), std::invalid_argument);
 }
 
 }  // namespace

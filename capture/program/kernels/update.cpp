@@ -167,7 +167,8 @@ void count_step(const UpdateArguments& u) {
   if (memory.newest) *memory.newest = oldest(u.numbers.correction, memory);
   if (!memory.stepped) return;
   const std::size_t sums = update_sums(u.numbers, std::size_t(u.count));
-  const auto step = float(std::accumulate(u.sums, u.sums + sums, 0.0) / double(u.count));
+  const auto step =
+      float(std::accumulate(u.sums, u.sums + sums, 0.0) / u.numbers.correction.weights);
   *memory.step = *memory.stepped ? 0.99f * *memory.step + 0.01f * step : step;
   *memory.stepped = true;
 }

@@ -144,7 +144,7 @@ KERNEL(kThreads) measure_step(BY_VALUE UpdateArguments u) {
   start();
   double own = 0;
   for (int i = thread(); i < u.blocks; i += kThreads) own += u.notes->ways[i];
-  const float step = float(sum_of_block<kThreads>(own) / u.count);
+  const float step = float(sum_of_block<kThreads>(own) / u.numbers.correction.weights);
   if (thread() != 0 || !*u.finite) return;
   *u.memory.step = *u.memory.stepped ? 0.99f * *u.memory.step + 0.01f * step : step;
   *u.memory.stepped = true;

@@ -20,7 +20,8 @@ struct Updated {
         rate(at::full({}, 0.5, at::TensorOptions(device).dtype(at::kDouble))),
         skipped(at::zeros({}, weights.options())),
         optimizer(spec, weights),
-        correction(stages::make_correction({.kind = kind}, {.frames = 2, .updates = 2}, weights)) {
+        correction(stages::make_correction({.kind = kind}, {.frames = 2, .updates = 2}, weights,
+                                           weights.numel())) {
     if (correction) numbers.correction = correction->numbers();
   }
   Tensor update() {
