@@ -189,8 +189,14 @@ class Trainer:
         """
         self._require_idle()
         if frames is not None:
-            return self._results(((item, 0, (0, 0)) for item in frames), ahead)
+            return self._results(((self._seen(item), 0, (0, 0)) for item in frames), ahead)
         return self._results(self._source_frames(), ahead)
+
+    def _seen(self, item: Any) -> Any:
+        """Notes whether classes are learned by name."""
+        if _frames.is_pair(item) and item[1] is not None:
+            self._named = isinstance(item[1], str)
+        return item
 
     def _source_frames(self) -> Iterator[Item]:
         """Frames of the config's source, for labels with their classes."""
@@ -359,7 +365,7 @@ class Trainer:
 
     def predict_one(self, x: Any) -> Any:
         """Predicts one frame without learning from it, like River's models: if the network learns classes, a class's
-        name if learn_one() was last called with one, else its number; a number if it has one output; otherwise a
+        name if the last target was one, else its number; a number if it has one output; otherwise a
         tensor."""
         made = self._one(x, None)
         if self._classes is not None and made.numel() == made.size(0):
