@@ -285,14 +285,15 @@ void GstTrouble::note_error(GstMessage* message) {
   const GstOwned<GError> error(raw_error);
   const GstOwned<gchar> debug(raw_debug);
   cause_ = trimmed(error->message);
-  const std::string detail = detail_of(debug.get());
+  const std::string detail = detail_of(debug.get()), all = cause_ + detail;
   if (detail.find("reason not-linked") != std::string::npos) {
     cause_ = "there is no video in it";
   } else if (detail.find("reason not-negotiated") != std::string::npos) {
     cause_ = "GStreamer has no name for its pixel format";
   } else if (detail.find("reason error (-5)") != std::string::npos) {  // GST_FLOW_ERROR
     cause_ = "it cannot be read";
-  } else if ((cause_ + detail).find("Redirect to:") != std::string::npos) {
+  } else if (all.find("Redirect to:") != std::string::npos &&
+             all.find("Redirect to: (NULL)") == std::string::npos) {  // written for any status
     cause_ = "a part of it is redirected, which is not followed";
   } else if (!detail.empty() && detail != cause_) {
     cause_ += " (" + detail + ")";
