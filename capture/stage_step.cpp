@@ -30,7 +30,8 @@ void measure(std::optional<std::int64_t>& bytes, const Work& work) {
 }  // namespace
 
 StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10::Device device,
-                     SampleBuffers& samples, Boundary* upstream, Boundary* downstream, int sets)
+                     SampleBuffers& samples, Boundary* upstream, Boundary* downstream, int sets,
+                     int stored)
     : stage_(std::move(stage)),
       dead_units_(stage_),
       backend_(std::move(backend)),
@@ -54,6 +55,7 @@ StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10:
       skipped_on_device_(seen_by(device, skipped_)),
       bytes_(kept_.size(), 0) {
   for (int set = 0; set < (sets > 0 ? sets : slots()); ++set) sets_.emplace_back(device);
+  for (int set = 0; set < (stored > 0 ? stored : slots()); ++set) stored_.emplace_back(device);
   tell_rate();
   for (int slot = 0; defers() && slot < slots(); ++slot) {
     if (!downstream_) shown_[slot] = std::make_unique<Fence>(device);
@@ -163,7 +165,8 @@ void StageStep::backward_local(int slot) {
 
 void StageStep::recompute(int slot) {
   call({Kind::recompute, slot, buffers_[slot]}, [this, slot, kept = kept_at(slot, buffers_[slot])] {
-    if (stage_.supervised()) recomputed_[kept] = {.inputs = kept_[kept].inputs};
+    if (stage_.supervised())
+      recomputed_[kept] = {.inputs = kept_[kept].inputs, .stored = kept_[kept].stored};
     const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
     measure(recompute_bytes_, [&] { stage_.recompute(for_backward(kept)); });
     keeps(kept, (stage_.supervised() ? 0 : *forward_bytes_) + *recompute_bytes_);
@@ -299,6 +302,10 @@ void StageStep::run_forward(int slot, int buffer) {
   measure(forward_bytes_, [&] {
     const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
     kept = stage_.forward(inputs, target, buffer);
+  });
+  measure(stored_bytes_, [&] {
+    const KeptIn set(stored_[std::size_t(slot) % stored_.size()]);
+    stage_.store(kept);
   });
   keeps(kept_at(slot, buffer), *forward_bytes_);
   if (downstream_) return leave(downstream_->activations, slot, kept.outputs);

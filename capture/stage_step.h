@@ -31,9 +31,11 @@ struct RateInForce {
 class StageStep final : public Step {
  public:
   /// `upstream` is null for the first stage, `downstream` for the last.
-  /// `sets`: of activations that recorded calls keep, see engine::TensorSets; 0: one per slot.
+  /// `sets`: of activations that recorded calls keep, and `stored`, of inputs, see
+  /// engine::TensorSets; 0: one per slot.
   StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10::Device device,
-            SampleBuffers& samples, Boundary* upstream, Boundary* downstream, int sets = 0);
+            SampleBuffers& samples, Boundary* upstream, Boundary* downstream, int sets = 0,
+            int stored = 0);
   ~StageStep() override;
 
   void prepare() override;
@@ -73,8 +75,11 @@ class StageStep final : public Step {
   RateInForce rate_in_force() const {
     return {lr_.load(std::memory_order_relaxed), backed_off_.load(std::memory_order_relaxed)};
   }
-  /// Peak bytes of activations held from forward to backward by all samples, less upstream's.
-  std::int64_t peak_activation_bytes() const { return peak_bytes_; }
+  /// Peak bytes of activations held from forward to backward by all samples, less upstream's, and
+  /// of stored inputs.
+  std::int64_t peak_activation_bytes() const {
+    return peak_bytes_ + stored_bytes_.value_or(0) * std::int64_t(stored_.size());
+  }
   /// Bytes of what it leaves for its neighbours.
   std::int64_t cut_bytes() const;
   std::int64_t scratch_bytes() const { return backend_->scratch_bytes(); }
@@ -137,7 +142,8 @@ class StageStep final : public Step {
   RecordedCalls calls_;
   bool update_called_ = false;  ///< since the last launch
 
-  std::vector<Arena> sets_;  ///< memory of what recorded forwards keep, by slot mod size
+  std::vector<Arena> sets_;    ///< memory of what recorded forwards keep, by slot mod size
+  std::vector<Arena> stored_;  ///< of the inputs that they store, alike
   std::vector<stages::Activations> kept_;  ///< by kept_at()
   /// With deep supervision: recompute()'s activations, for the backward. Apart from the forward's,
   /// for backward_local(), since each is recorded once.
@@ -157,7 +163,8 @@ class StageStep final : public Step {
   std::vector<std::int64_t> bytes_;  ///< by kept_at()
   std::int64_t all_bytes_ = 0, peak_bytes_ = 0;
   /// What each leaves allocated per sample; empty: not measured yet.
-  std::optional<std::int64_t> forward_bytes_, recompute_bytes_, input_gradient_bytes_;
+  std::optional<std::int64_t> forward_bytes_, stored_bytes_, recompute_bytes_,
+      input_gradient_bytes_;
 };
 
 }  // namespace millrace::capture

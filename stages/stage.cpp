@@ -127,7 +127,15 @@ at::Tensor Stage::entering(const at::Tensor& tensor, bool channels_last) const {
   return tensor.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
+void Stage::store(Activations& activations) const {
+  if (!stores_inputs()) return;
+  activations.stored.clear();
+  for (const at::Tensor& input : activations.inputs) activations.stored.push_back(quantize(input));
+}
+
 void Stage::recompute(Activations& activations) const {
+  if (!activations.stored.empty()) activations.inputs.clear();
+  for (const Quantized& input : activations.stored) activations.inputs.push_back(dequantize(input));
   activations.local = head_ && learns_locally();
   run(activations, true);
 }

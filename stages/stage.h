@@ -10,6 +10,7 @@
 #include "stages/network.h"
 #include "stages/optimizer.h"
 #include "stages/parameters.h"
+#include "stages/quantized.h"
 
 namespace millrace::stages {
 
@@ -25,7 +26,8 @@ struct SegmentGraph {
 
 /// A sample's data from forward to backward.
 struct Activations {
-  Tensors inputs;      ///< tensors that cross the cut before the stage, as in Network::crossing()
+  Tensors inputs;  ///< tensors that cross the cut before the stage, as in Network::crossing()
+  std::vector<Quantized> stored;  ///< the inputs after store()
   Tensors outputs;     ///< what crosses the cut after it (last stage: the prediction); no graph
   at::Tensor target;   ///< last stage only
   at::Tensor loss;     ///< last stage only: scalar, no graph
@@ -119,6 +121,9 @@ class Stage {
   /// Runs the modules at the weights in `buffer`. `inputs`: each [1,C,H,W]. The last stage, and
   /// stages with an auxiliary head, also take the loss against `target`; undefined: see compare().
   Activations forward(const Tensors& inputs, const at::Tensor& target = {}, int buffer = 0) const;
+  /// If stores_inputs(): preserves the inputs of a forward's `activations` for recompute(), so that
+  /// upstream may overwrite its own.
+  void store(Activations& activations) const;
   /// Takes forward()'s loss against a late `target`; before backward(), and after recompute().
   void compare(Activations& activations, const at::Tensor& target) const;
   /// Restores the graphs of `activations`, at the weights of their forward; with deep supervision,
@@ -156,6 +161,10 @@ class Stage {
   bool learns_locally() const { return options_.correction.kind == "local"; }
   /// Whether the stage learns from an auxiliary head's loss and the gradient from downstream.
   bool supervised() const { return head_ && !learns_locally(); }
+  /// Whether it recomputes from inputs of its own, in 8 bits.
+  bool stores_inputs() const {
+    return supervised() && !range_.first && options_.correction.inputs == "uint8";
+  }
   bool takes_target() const { return range_.last || head_; }
   /// Has updates apply the mean over replicas: `sums` are theirs, in the order of their samples,
   /// including this one's. They must outlive it in place; those on another device are copied.

@@ -128,7 +128,9 @@ Tensors Stage::backward(Activations& activations, const Tensors& output_gradient
 
 void Stage::backward_local(Activations& activations, Adding adding) {
   backpropagate(activations, {}, adding);
-  if (!adding.retain) activations.graphs.clear();
+  if (adding.retain) return;
+  activations.graphs.clear();
+  if (!activations.stored.empty()) activations.inputs.clear();
 }
 
 Tensors Stage::backward_input(Activations& activations, const Tensors& output_gradients,

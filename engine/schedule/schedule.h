@@ -80,6 +80,9 @@ struct Schedule {
   std::vector<int> replicas;
   /// Weight versions that each stage holds; 1: a backward uses the latest weights. Empty: 1 each.
   std::vector<int> versions;
+  /// With deep supervision: stages copy the inputs that they recompute from, so that the tensors at
+  /// cuts are free earlier.
+  bool stores_inputs = false;
   /// The version at which the stage must run `sample`; the verifier checks it. Empty: the newest.
   std::function<std::int64_t(int stage, std::int64_t sample)> version_rule;
 

@@ -48,7 +48,7 @@ class HappensBefore {
 /// `worker`'s current action. Throws Wrong if some timing could read too late or write too early.
 class Buffers {
  public:
-  enum class Kind { sample, inner, activation, gradient, sum };
+  enum class Kind { sample, inner, stored, activation, gradient, sum };
 
   /// `notes_meetings`: needed by sets(); looks at every slot on each read and write.
   Buffers(const HappensBefore& order, int slots, bool notes_meetings)
@@ -301,7 +301,11 @@ class Proof {
       kept(mine).activations = false;  // backward_local frees them
     }
     if (action_.op == Op::recompute) {
-      read_inputs();
+      if (stores()) {
+        read(Kind::stored, next.replica_id, action_.sample);
+      } else {
+        read_inputs();
+      }
       write(Kind::inner, next.replica_id, action_.sample);
       kept(mine).activations = true;
     }
@@ -320,6 +324,7 @@ class Proof {
     write(Kind::activation, stage, action_.sample);
     write(Kind::inner, number, action_.sample);  // with recompute, the forward still leaves its
                                                  // output there
+    if (stores()) write(Kind::stored, number, action_.sample);
     if (action_.sample >= lowering_.first_backward(stage)) {
       mine.kept[action_.sample] = {action_.version >= 0 ? action_.version : mine.updates,
                                    !lowering_.recomputes(stage)};
@@ -359,7 +364,7 @@ class Proof {
     const int stage = action_.stage;
     if (schedule_.versions_of(stage) > 1) require_kept(kept(mine).version, mine);
     read_inputs();
-    read(Kind::activation, stage, action_.sample);
+    if (!lowering_.recomputes(stage)) read(Kind::activation, stage, action_.sample);
     read_gradient(action_.gradient);
     if (stage > 0) write(Kind::gradient, stage, action_.sample);
     kept(mine).input_done = true;
@@ -397,9 +402,13 @@ class Proof {
   void read_gradient(std::int64_t sample) {
     if (!lowering_.last(action_.stage)) read(Kind::gradient, action_.stage + 1, sample);
   }
+  bool stores() const {
+    return schedule_.stores_inputs && action_.stage > 0 && lowering_.supervised(action_.stage);
+  }
   /// Reads the stage's inputs, which its backward needs again.
   void read_inputs() {
     const int stage = action_.stage;
+    if (stores() && action_.op != Op::backward_local) return;  // recomputed beside the activations
     if (stage > 0) read(Kind::activation, stage - 1, action_.sample);
     if (stage == 0 || lowering_.last(stage) || action_.op == Op::backward_local)
       read(Kind::sample, 0, action_.sample);
@@ -476,8 +485,11 @@ TensorSets tensor_sets(const Schedule& schedule, std::size_t capacity) {
     throw std::invalid_argument(fault->text(schedule.name));
   }
   TensorSets found{.capacity = capacity};
-  for (int stage = 0; stage < schedule.stages; ++stage)
-    found.inner.push_back(proof.sets(Buffers::Kind::inner, schedule.replica_id(stage, 0)));
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const int replica_id = schedule.replica_id(stage, 0);
+    found.inner.push_back(proof.sets(Buffers::Kind::inner, replica_id));
+    found.stored.push_back(proof.sets(Buffers::Kind::stored, replica_id));
+  }
   for (int cut = 0; cut + 1 < schedule.stages; ++cut) {
     found.activations.push_back(proof.sets(Buffers::Kind::activation, cut));
     found.gradients.push_back(proof.sets(Buffers::Kind::gradient, cut + 1));

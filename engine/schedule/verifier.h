@@ -33,6 +33,7 @@ struct TensorSets {
                              ///< there
   std::vector<int> inner;    ///< [stage]: activations that a forward leaves for its stage's
                              ///< backward
+  std::vector<int> stored;   ///< [stage]: inputs, see Schedule::stores_inputs
   std::vector<int> activations, gradients;  ///< [cut]
 };
 /// The fewest sets that verify() proves safe if links hold `capacity` tokens; a multiple of

@@ -86,7 +86,10 @@ void place_again(TrainerOptions& options) {
 void run_step(stages::Stage& stage, const stages::Tensors& inputs, const at::Tensor& target,
               std::int64_t count, const std::function<void(const std::function<void()>&)>& run) {
   stages::Activations kept;
-  run([&] { kept = stage.forward(inputs, target); });
+  run([&] {
+    kept = stage.forward(inputs, target);
+    stage.store(kept);
+  });
   const stages::Adding adding{.first = !stage.supervised()};
   if (stage.supervised()) run([&] { stage.backward_local(kept); });
   if (stage.options().recompute) run([&] { stage.recompute(kept); });

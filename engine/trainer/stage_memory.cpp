@@ -73,6 +73,8 @@ std::vector<PredictedStage> predict_stages(TrainerOptions options) {
                            kept = stage.forward(inputs, target, 0);
                            if (stage.options().recompute) stage.recompute(kept);
                          });
+    memory.activations +=
+        sets.stored[std::size_t(i)] * capture::retained_bytes([&] { stage.store(kept); });
     kept = {};
     program::Arena arena;
     run_step(stage, inputs, target, schedule.samples_an_update(i), [&](const auto& body) {

@@ -211,7 +211,7 @@ std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int 
   capture::Boundary* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
   if (place.is_cuda()) capture::use_repeatable_kernels();
   return std::make_unique<capture::StageStep>(std::move(stage), std::move(backend), place, samples_,
-                                              up, down, sets_.inner[index]);
+                                              up, down, sets_.inner[index], sets_.stored[index]);
 }
 
 void Trainer::join(int stage, const capture::Backend* above, const capture::Backend* below) {

@@ -32,6 +32,7 @@ Schedule schedule_of(const TrainerOptions& options) {
   ScheduleSpec spec = options;
   spec.deep_supervision = options.correction.kind == "deep-supervision";
   Schedule schedule = make_schedule(spec);
+  schedule.stores_inputs = options.correction.inputs == "uint8";
   if (const std::optional<Fault> fault = verify(schedule)) {
     throw std::invalid_argument(fault->text(schedule.name));
   }

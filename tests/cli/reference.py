@@ -296,9 +296,17 @@ class AuxiliaryHead:
                                       target)
 
 
-def deep_supervision(stages, heads, samples, weight):
+def in_8_bits(x):
+    """Each line, over its channels and columns, in 255 steps of its range."""
+    least, most = x.amin((0, 1, 3), keepdim=True), x.amax((0, 1, 3), keepdim=True)
+    step = (most - least) * (1 / 255)
+    return least + ((x - least) / step).nan_to_num(0).round() * step
+
+
+def deep_supervision(stages, heads, samples, weight, stored=in_8_bits):
     """At its step with sample n, a stage d stages from the end applies the gradient of its head's loss on n plus, with
-    weight / sqrt(1 + 2d), that of the last stage's loss on n - 2d, through that sample's own input at the weights of now.
+    weight / sqrt(1 + 2d), that of the last stage's loss on n - 2d, through that sample's own input at the weights of now,
+    as `stored` unless it is a frame.
     Without a weight it learns from its head alone, from the sample on at which the first gradient
     would have come. Returns the losses of the last stage."""
     losses, inputs, gradients, last = [], {}, {}, len(stages) - 1
@@ -308,7 +316,7 @@ def deep_supervision(stages, heads, samples, weight):
             d, y, total = last - i, None, None
             m = n - 2 * d
             if n < len(samples):
-                inputs[i, n] = x
+                inputs[i, n] = stored(x) if 0 < i < last else x
                 _, weights, y = stage.forward(x, first=True)
             if i < last and 0 <= m < len(samples):
                 for parameter in heads[i].parameters:

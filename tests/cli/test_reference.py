@@ -235,13 +235,17 @@ class Optimizers(Reference):
 class Local(Reference):
     def test_stages_learn_from_their_heads_alone_or_beside_gradients_from_downstream(self):
         frames, uri = self.frames()
-        for kind, cut, schedule, capture, decay in (
-                ("local", [4], "partime", "eager", 0), ("local", [2, 5], "partime", "eager", 0),
-                ("local", [2, 4, 6], "partime", "eager", 0.75),
-                ("deep-supervision", [4], "partime", "eager", 0), ("deep-supervision", [2, 5], "pb", "eager", 0),
-                ("deep-supervision", [2, 4, 6], "partime", "eager", 0),
-                ("deep-supervision", [2, 4, 6], "partime", "graph", 0)):
-            with self.subTest(kind, cut=cut, capture=capture):
+        for kind, inputs, cut, schedule, capture, decay in (
+                ("local", "uint8", [4], "partime", "eager", 0), ("local", "uint8", [2, 5], "partime", "eager", 0),
+                ("local", "uint8", [2, 4, 6], "partime", "eager", 0.75),
+                ("deep-supervision", "uint8", [4], "partime", "eager", 0),
+                ("deep-supervision", "uint8", [2, 5], "pb", "eager", 0),
+                ("deep-supervision", "float32", [2, 5], "pb", "eager", 0),
+                ("deep-supervision", "uint8", [2, 4, 6], "partime", "eager", 0),
+                ("deep-supervision", "float32", [2, 4, 6], "partime", "eager", 0),
+                ("deep-supervision", "float32", [2, 4, 6], "partime", "graph", 0),
+                ("deep-supervision", "uint8", [2, 4, 6], "partime", "graph", 0)):
+            with self.subTest(kind, inputs=inputs, cut=cut, capture=capture):
                 network = self.network()
                 make, make_for_heads = (
                     reference.orthogonal(reference.sgd(0.9, lr), decay) if decay else reference.sgd(0.9, lr)
@@ -249,10 +253,11 @@ class Local(Reference):
                 stages = reference.cut_network(network, cut, make)
                 heads = [reference.AuxiliaryHead(FEATURES, 3, 5, place, make_for_heads) for place in cut]
                 weight = 0 if kind == "local" else 0.87
-                losses = reference.deep_supervision(stages, heads, reference.autoencode(frames), weight)
+                stored = reference.in_8_bits if inputs == "uint8" else torch.clone
+                losses = reference.deep_supervision(stages, heads, reference.autoencode(frames), weight, stored)
                 config = self.config(uri, cut, pipeline={"schedule": schedule, "capture": capture},
                                      momentum=0.9, orthogonal=decay)
-                report, _ = self.learn({**config, "correction": {"kind": kind}})
+                report, _ = self.learn({**config, "correction": {"kind": kind, "inputs": inputs}})
                 near = {"rtol": 1e-4, "atol": 1e-6} if capture == "graph" else {}
                 self.assert_weights(network.state_dict(), **near)
                 expected = reference.traced(stages, losses)

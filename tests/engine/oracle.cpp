@@ -171,7 +171,10 @@ class Oracle {
     const at::Tensor target = stage.takes_target() ? sample_(action.sample).second : at::Tensor();
     const int buffer = stage.buffer_of(action.version);
     stages::Activations& kept = kept_[key];
-    call(stage, [&] { kept = stage.forward(inputs, target, buffer); });
+    call(stage, [&] {
+      kept = stage.forward(inputs, target, buffer);
+      stage.store(kept);
+    });
     if (last(action.stage)) {
       const at::Tensor& loss = kept.loss;
       losses_.push_back(loss.item<float>());

@@ -174,6 +174,10 @@ void layer_norm_gradient(const NormArguments& norm, Share share);
 /// With `b`, the gradient.
 void softmax(const RowArguments& rows, Share share);
 
+/// A team shares the lines.
+void quantize(const QuantizedArguments& lines, Share share);
+void dequantize(const QuantizedArguments& lines, Share share);
+
 /// The mean over all elements or, with `scale`, its gradient.
 void squared_error(const SquaredErrorArguments& error);
 

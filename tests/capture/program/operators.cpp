@@ -9,6 +9,7 @@
 #include <functional>
 #include <string_view>
 
+#include "capture/program/node.h"
 #include "capture/program/stage_programs.h"
 
 namespace millrace::program {
@@ -287,6 +288,24 @@ Operators squared_errors(Random& random) {
           {random.numbers(sizes), random.numbers(sizes), at::ones({})}};
 }
 
+/// In float32 on both sides: in double, a value halfway between two bytes may go the other way.
+Operators quantized(Random& random) {
+  const std::int64_t channels = random.up_to(40), height = random.up_to(9),
+                     width = random.up_to(50);
+  return {[](const Tensors& t) {
+            Tensors all;
+            for (const Tensor& given : t) {
+              const Tensor x = given.to(at::kFloat);
+              const stages::Quantized bytes =
+                  stages::quantize(x.dim() == 4 ? x.contiguous(image_format(x.device())) : x);
+              all.insert(all.end(), {bytes.ranges, stages::dequantize(bytes) * 1.0});
+            }
+            return all;
+          },
+          {random.numbers({1, channels, height, width}), random.numbers({1, 10 * channels}),
+           at::full({1, channels, height, width}, 0.3f)}};
+}
+
 /// A linear layer is a convolution of kernel 1, whether of one row or of several.
 Operators linear_layers(Random& random) {
   const std::int64_t rows = random.up_to(8), in = random.up_to(60), out = random.up_to(30);
@@ -325,6 +344,7 @@ Random::Random(std::uint64_t seed)
 const std::vector<Family>& families() {
   static const std::vector<Family> all = {{"Elements", elements},
                                           {"GroupNorms", group_norms},
+                                          {"Quantized", quantized},
                                           {"Rows", rows},
                                           {"Pools", pools},
                                           {"Resamplings", resamplings},

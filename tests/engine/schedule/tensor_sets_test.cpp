@@ -39,7 +39,7 @@ class Timing {
   }
 
  private:
-  enum Kind { kActivation, kGradient, kInner };
+  enum Kind { kActivation, kGradient, kInner, kStored };
 
   bool ended(std::ptrdiff_t worker) const {
     return at_[std::size_t(worker)] >= schedule_.workers[std::size_t(worker)].end(samples_);
@@ -76,15 +76,20 @@ class Timing {
       visit(items_[{kind, owner, set}], item);
     };
     const bool forwards = action.op == Op::forward, takes = takes_gradient(action.op),
-               first = stage == 0, last = lowering_.last(stage);
+               first = stage == 0, last = lowering_.last(stage),
+               stores = schedule_.stores_inputs && !first && lowering_.supervised(stage);
     if (action.op == Op::update) return;
     if (writes) {
       if (forwards && !last) see(kActivation, stage, sets_.activations, action.sample);
       if (forwards || action.op == Op::recompute) see(kInner, stage, sets_.inner, action.sample);
+      if (forwards && stores) see(kStored, stage, sets_.stored, action.sample);
       if (takes && !first) see(kGradient, stage - 1, sets_.gradients, action.sample);
       return;
     }
-    if (!first) see(kActivation, stage - 1, sets_.activations, action.sample);
+    const bool from_stored = stores && action.op == Op::recompute;
+    if (from_stored) see(kStored, stage, sets_.stored, action.sample);
+    if (!first && !from_stored && !(stores && takes))
+      see(kActivation, stage - 1, sets_.activations, action.sample);
     if (!forwards) see(kInner, stage, sets_.inner, action.sample);
     if (takes && !last) see(kGradient, stage, sets_.gradients, action.gradient);
   }
@@ -107,11 +112,12 @@ TEST(TensorSets, LastInAnyTimingOfAStreamOfAnyLength) {
   std::mt19937 random(1);
   for (const char* name : {"partime", "pb", "pipedream", "2bw", "gpipe", "1f1b", "zb-h1"}) {
     for (const int stages : {2, 3, 4, 5, 8}) {
-      for (const bool supervised : {false, true}) {
+      for (const int supervised : {0, 1, 2}) {  // 2: with stored inputs
         const bool whole = std::string(name) != "partime" && std::string(name) != "pb";
         if (whole && supervised) continue;
-        const Schedule eager = make_schedule(
-            name, {.stages = stages, .microbatches = stages, .deep_supervision = supervised});
+        Schedule eager = make_schedule(
+            name, {.stages = stages, .microbatches = stages, .deep_supervision = supervised > 0});
+        eager.stores_inputs = supervised == 2;
         for (const Schedule& schedule : {eager, with_fewest_sets(for_recording(eager))}) {
           const TensorSets sets = tensor_sets(schedule);
           for (int trial = 0; trial < 40; ++trial) {

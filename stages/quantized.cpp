@@ -1,0 +1,63 @@
+#include "stages/quantized.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <limits>
+#include <tuple>
+
+namespace millrace::stages {
+namespace {
+
+/// `ranges`' column as a factor of `values`.
+at::Tensor of_lines(const at::Tensor& ranges, int column, const at::Tensor& values) {
+  const at::Tensor numbers = ranges.select(1, column);
+  return values.dim() == 4 ? numbers.view({1, 1, -1, 1}) : numbers;
+}
+
+std::tuple<at::Tensor, at::Tensor> to_bytes(const at::Tensor& values) {
+  const std::int64_t lines = values.dim() == 4 ? values.size(2) : 1;
+  const at::Tensor rows = values.dim() == 4 ? values.permute({2, 0, 1, 3}).reshape({lines, -1})
+                                            : values.reshape({1, -1});
+  const at::Tensor least = rows.amin(1), step = (rows.amax(1) - least) * (1.0f / 255);
+  const at::Tensor ranges = at::stack({least, step}, 1);
+  constexpr float kSmallest = std::numeric_limits<float>::min();
+  const at::Tensor inverse =
+      at::where(ranges.ge(kSmallest), ranges.reciprocal(), at::zeros({}, ranges.options()));
+  return {((values - of_lines(ranges, 0, values)) * of_lines(inverse, 1, values))
+              .round_()
+              .clamp_(0, 255)
+              .to(at::kByte),
+          ranges};
+}
+
+at::Tensor from_bytes(const at::Tensor& bytes, const at::Tensor& ranges) {
+  return bytes.to(at::kFloat).mul_(of_lines(ranges, 1, bytes)).add_(of_lines(ranges, 0, bytes));
+}
+
+TORCH_LIBRARY_FRAGMENT(millrace, library) {
+  library.def("quantize(Tensor values) -> (Tensor, Tensor)",
+              torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &to_bytes));
+  library.def("dequantize(Tensor bytes, Tensor ranges) -> Tensor",
+              torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &from_bytes));
+}
+
+}  // namespace
+
+Quantized quantize(const at::Tensor& values) {
+  static const auto called = c10::Dispatcher::singleton()
+                                 .findSchemaOrThrow("millrace::quantize", "")
+                                 .typed<decltype(to_bytes)>();
+  const auto [bytes, ranges] = called.call(values.detach());
+  return {bytes, ranges};
+}
+
+at::Tensor dequantize(const Quantized& values) {
+  static const auto called = c10::Dispatcher::singleton()
+                                 .findSchemaOrThrow("millrace::dequantize", "")
+                                 .typed<decltype(from_bytes)>();
+  return called.call(values.bytes, values.ranges);
+}
+
+}  // namespace millrace::stages
