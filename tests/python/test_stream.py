@@ -75,6 +75,17 @@ class Live(PackageTest):
         self.assertEqual([result.index for result in seen], list(range(len(seen))))
         self.assertEqual([r.frame for r in seen], sorted({r.frame for r in seen}))
 
+    def test_frames_that_a_slow_loop_misses_are_dropped_and_no_pair_spans_one(self):
+        one = trainer(task="next-frame", source={"uri": "synth:shapes?frames=300", "width": 16, "height": 16,
+                                                 "fps": 200.0, "pace": "live"})
+        for _ in one.run(ahead=2):
+            time.sleep(0.05)
+        frames = one.report()["frames"]
+        self.assertEqual(frames["received"], 300)
+        self.assertGreater(frames["dropped"], 0)
+        self.assertGreater(frames["rejected"], 1)  # those without a next frame
+        self.assert_accounted(frames)
+
     def test_with_drop_never_every_submitted_frame_is_learned_as_by_run(self):
         frames = pictures(40)
         whole = [result.loss for result in trainer().run(frames)]
@@ -261,6 +272,12 @@ class OneByOne(PackageTest):
             nn.functional.cross_entropy(made, nn.functional.one_hot(torch.tensor([n % 3]), 3).float()).backward()
             optimizer.step()
         self.assert_same(one.state_dict(), net)
+
+    def test_fit_teaches_the_names_of_classes(self):
+        one = millrace.Trainer(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), stages=1,
+                               task={"loss": "cross-entropy", "classes": ["a", "b"]})
+        frames = pictures(8, shape=(4, 1, 1))
+        self.assertIn(one.fit(frames, list("abababab")).predict(frames[:1])[0], ("a", "b"))
 
     def test_without_a_target_a_frame_is_its_own(self):
         frames = pictures(10)

@@ -123,6 +123,13 @@ TEST(Correction, GapAware) {
   EXPECT_NEAR(want[1], 0.925, 1e-9) << "0.05 halved: the weight is as far off as a step is long";
 }
 
+TEST(Correction, GapAwareLeavesOutPadding) {
+  const at::Tensor before = at::zeros({4}), after = at::tensor({1.f, 3.f, 0.f, 0.f});
+  const auto correction = make_correction({.kind = "gap-aware"}, {2, 2}, before, 2);
+  updated(*correction, before, after, {});
+  EXPECT_EQ(correction->memory()[2].item<float>(), 2);
+}
+
 TEST(Correction, RemembersNothingOfAnUpdateThatIsNotMade) {
   for (const char* kind : {"discrepancy", "weight-prediction", "gap-aware", "dc-asgd"}) {
     const Trace plain = train({.kind = kind}, {2, 2}, kSgd);

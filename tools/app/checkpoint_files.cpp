@@ -101,7 +101,9 @@ std::string missing(const std::map<std::string, at::Tensor>& these,
     const auto found = those.find(name);
     if (found != those.end() && found->second.sizes() == tensor.sizes()) continue;
     const std::size_t end = name.find('.', stages::kStateOf.size());
-    buffers.insert(name.substr(stages::kStateOf.size(), end - stages::kStateOf.size()));
+    const bool head = name.starts_with(stages::kHeadStateOf);
+    buffers.insert(head ? "auxiliary heads"
+                        : name.substr(stages::kStateOf.size(), end - stages::kStateOf.size()));
   }
   std::string list;
   for (const std::string& buffer : buffers) list += (list.empty() ? "" : ", ") + buffer;

@@ -19,6 +19,20 @@ TEST(Trainer, BalancesWhatIsNotCut) {
   }
 }
 
+TEST(Trainer, CorrectsForWeightsAsOldAsTheScheduleSays) {
+  TrainerOptions options = tiny(4, {1, 2, 3});
+  options.schedule = "pipedream";
+  options.weights = stages::initial_state(*options.network, 1);
+  for (const bool sync : {false, true}) {
+    options.vertical_sync = sync;
+    std::vector<std::int64_t> ages;
+    for (const stages::Stage& stage : build_stages(options, schedule_of(options)))
+      ages.push_back(stage.options().delay.updates);
+    EXPECT_EQ(ages, (sync ? std::vector<std::int64_t>{3, 3, 3, 3}
+                          : std::vector<std::int64_t>{3, 2, 1, 0}));
+  }
+}
+
 /// Sets `drain` at a sample's number, which ends the run.
 PipelineOptions drained_at(std::int64_t sample, std::atomic<bool>& drain) {
   PipelineOptions options{.drain = &drain};
