@@ -17,10 +17,10 @@ void expect(const std::unique_ptr<Fence>& fence) {
   if (fence) fence->expect();
 }
 
-/// Measures the first call alone: later ones allocate the same bytes.
+/// Measures the first call alone, since later ones allocate the same bytes, unless `again`.
 template <class Work>
-void measure(std::optional<std::int64_t>& bytes, const Work& work) {
-  if (bytes) {
+void measure(std::optional<std::int64_t>& bytes, const Work& work, bool again = false) {
+  if (bytes && !again) {
     work();
   } else {
     bytes = retained_bytes(work);
@@ -168,7 +168,8 @@ void StageStep::recompute(int slot) {
     if (stage_.supervised())
       recomputed_[kept] = {.inputs = kept_[kept].inputs, .stored = kept_[kept].stored};
     const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
-    measure(recompute_bytes_, [&] { stage_.recompute(for_backward(kept)); });
+    measure(
+        recompute_bytes_, [&] { stage_.recompute(for_backward(kept)); }, measures_all());
     keeps(kept, (stage_.supervised() ? 0 : *forward_bytes_) + *recompute_bytes_);
   });
 }
@@ -299,10 +300,13 @@ void StageStep::run_forward(int slot, int buffer) {
       : target_is_its_input() ? inputs[0]
                               : stage_.entering_target(fed(samples_.target[slot], targets_[slot]));
   stages::Activations& kept = kept_[kept_at(slot, buffer)];
-  measure(forward_bytes_, [&] {
-    const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
-    kept = stage_.forward(inputs, target, buffer);
-  });
+  measure(
+      forward_bytes_,
+      [&] {
+        const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
+        kept = stage_.forward(inputs, target, buffer);
+      },
+      measures_all());
   measure(stored_bytes_, [&] {
     const KeptIn set(stored_[std::size_t(slot) % stored_.size()]);
     stage_.store(kept);

@@ -129,6 +129,8 @@ class StageStep final : public Step {
   stages::Activations& for_backward(std::size_t kept) {
     return stage_.supervised() ? recomputed_[kept] : kept_[kept];
   }
+  /// A backward_input() is measured with the forward whose memory it frees, whichever comes first.
+  bool measures_all() const { return stage_.options().split && !input_gradient_bytes_; }
   void keeps(std::size_t kept, std::int64_t bytes);  ///< updates the peak
 
   stages::Stage stage_;

@@ -196,7 +196,7 @@ std::vector<double> module_times_by_programs(TrainerOptions options, int threads
   return times_alone(std::move(options), threads);
 }
 
-bool balance_threads(TrainerOptions& options) {
+bool balance_threads(TrainerOptions& options, std::map<int, std::vector<double>> costs) {
   const std::vector<std::vector<int>> choices = thread_choices(options);
   const bool open = std::any_of(choices.begin(), choices.end(),
                                 [](const auto& counts) { return counts.size() > 1; });
@@ -204,7 +204,6 @@ bool balance_threads(TrainerOptions& options) {
   std::replace(options.threads.begin(), options.threads.end(), 0, 1);
   const bool with_heads = has_heads(options) && runs_programs(options, 0);
   if (!open && (!balances || (equal_threads(options) && !with_heads))) return false;
-  std::map<int, std::vector<double>> costs;
   int named = 0;
   for (const std::vector<int>& counts : choices) {
     named += counts.front();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ std::vector<double> module_times_by_programs(TrainerOptions options, int threads
 /// Chooses unset threads, an unset cut for stages that run programs with unequal threads or
 /// auxiliary heads, and then their cores, by the modules' times as step programs. False if there is
 /// nothing to choose: then such stages have one thread, and the cut is unchanged.
-bool balance_threads(TrainerOptions& options);
+/// `costs`: those measured already, in milliseconds by threads and module.
+bool balance_threads(TrainerOptions& options, std::map<int, std::vector<double>> costs);
 
 }  // namespace millrace::engine

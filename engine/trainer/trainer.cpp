@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -61,7 +62,9 @@ TrainerOptions completed(TrainerOptions options) {
       options.module_ms.push_back(module.ms().total());
   }
   options.module_ms = cuttable(options, std::move(options.module_ms));
-  if (!balance_threads(options) && balances)
+  std::map<int, std::vector<double>> costs;
+  if (measures && programs) costs[1] = options.module_ms;
+  if (!balance_threads(options, std::move(costs)) && balances)
     options.cut = balanced_cut(options.module_ms, options.stages);
   require_cut(options.cut, options.stages, modules);
   if (options.weights.empty())
