@@ -243,7 +243,8 @@ class Limits(PlayTest):
                     answer = client.recv(100)
                 except ConnectionResetError:
                     answer = b""
-                self.assertNotIn(b" 200 ", answer)
+                # A connection that is closed before all was read is reset, perhaps before its answer is read.
+                self.assertTrue(answer.startswith(b"HTTP/1.1 400 ") or answer == b"" and len(request) > 100, request[:40])
         self.assertEqual(play.status("/state"), 200)
 
     def test_connections_that_drip_keep_nobody_out(self):

@@ -153,6 +153,12 @@ bool admitted(const Site& site, const Request& request, Response& refusal) {
   return false;
 }
 
+Response malformed(const std::string& why) {
+  Response response = refuse({}, http::status::bad_request, why);
+  response.keep_alive(false);
+  return response;
+}
+
 Response crowded(const Request& request) {
   return refuse(request, http::status::service_unavailable, "too many viewers; try again later");
 }

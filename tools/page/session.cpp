@@ -30,18 +30,24 @@ constexpr std::chrono::seconds kPatience{10};  // to read a whole request, and t
 constexpr std::chrono::seconds kSilence{2};    // then resend: the viewer may have left
 constexpr int kUnderWay = 2;  // unacknowledged messages: one travels while one is displayed
 
-/// False if the connection must be closed.
-net::awaitable<bool> read_request(beast::tcp_stream& stream, beast::flat_buffer& buffer,
-                                  Request& request) {
+/// With an error the connection must be closed.
+net::awaitable<boost::system::error_code> read_request(beast::tcp_stream& stream,
+                                                       beast::flat_buffer& buffer,
+                                                       Request& request) {
   http::request_parser<http::string_body> parser;
   parser.header_limit(kMostHeader);
   parser.body_limit(kMostBody);
   stream.expires_after(kPatience);  // for the whole request, however slowly it arrives
   boost::system::error_code error;
   co_await http::async_read(stream, buffer, parser, net::redirect_error(net::use_awaitable, error));
-  if (error) co_return false;
-  request = parser.release();
-  co_return true;
+  if (!error) request = parser.release();
+  co_return error;
+}
+
+/// Whether a request came, and is none.
+bool is_malformed(const boost::system::error_code& error) {
+  return error.category() == make_error_code(http::error::bad_method).category() &&
+         error != http::error::end_of_stream && error != http::error::partial_message;
 }
 
 net::awaitable<bool> say(beast::tcp_stream& stream, const Response& response) {
@@ -194,9 +200,10 @@ net::awaitable<void> serve(Site& site, net::ip::tcp::socket socket) {
   for (bool more = true; more && !site.publisher.stopped();) {
     Request request;
     line->doing = Doing::asks;
-    const bool read = co_await read_request(stream, buffer, request);
+    const auto error = co_await read_request(stream, buffer, request);
     line->doing = Doing::is_answered;
-    if (!read) break;
+    if (is_malformed(error)) co_await say(stream, malformed(error.message()));
+    if (error) break;
     const bool brief = request.method() == http::verb::head;
     if (brief) request.method(http::verb::get);
     Response response;

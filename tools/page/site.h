@@ -185,6 +185,7 @@ boost::asio::awaitable<void> serve(Site& site, boost::asio::ip::tcp::socket sock
 
 /// The response to any request but /live and /picture, which stay open.
 Response answer(Site& site, const Request& request);
+Response malformed(const std::string& why);
 Response crowded(const Request& request);
 /// Whether this request may be answered; otherwise `refusal` is the response.
 bool admitted(const Site& site, const Request& request, Response& refusal);
