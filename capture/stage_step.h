@@ -130,7 +130,9 @@ class StageStep final : public Step {
     return stage_.supervised() ? recomputed_[kept] : kept_[kept];
   }
   /// A backward_input() is measured with the forward whose memory it frees, whichever comes first.
-  bool measures_all() const { return stage_.options().split && !input_gradient_bytes_; }
+  bool measures_all() const {
+    return !records() && stage_.options().split && !input_gradient_bytes_;
+  }
   void keeps(std::size_t kept, std::int64_t bytes);  ///< updates the peak
 
   stages::Stage stage_;

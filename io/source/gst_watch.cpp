@@ -292,8 +292,8 @@ void GstTrouble::note_error(GstMessage* message) {
     cause_ = "GStreamer has no name for its pixel format";
   } else if (detail.find("reason error (-5)") != std::string::npos) {  // GST_FLOW_ERROR
     cause_ = "it cannot be read";
-  } else if (all.find("Redirect to:") != std::string::npos &&
-             all.find("Redirect to: (NULL)") == std::string::npos) {  // written for any status
+  } else if (all.find("Redirect to:") != std::string::npos &&  // written for any status
+             all.find(" (30") != std::string::npos) {
     cause_ = "a part of it is redirected, which is not followed";
   } else if (!detail.empty() && detail != cause_) {
     cause_ += " (" + detail + ")";
