@@ -46,6 +46,7 @@ constexpr Metric kMetrics[] = {
      "/psnr_db/recent", "network"},
     {"millrace_psnr_db", "", "/psnr_db/mean_frame/recent", "mean_frame"},
     {"millrace_psnr_db", "", "/psnr_db/last_frame/recent", "last_frame"},
+    {"millrace_psnr_db", "", "/psnr_db/linear/recent", "linear"},
     {"millrace_unexpected_frames_total", "Pictures that were unlike what the stream had shown.",
      "/novelty/unexpected"},
     {"millrace_unexpected_events_total", "Events.", "/novelty/events"},
