@@ -60,6 +60,8 @@ struct StageOptions {
   /// regardless of Network::channels_last(): for step programs, whose kernels prefer it.
   bool channels_last = false;
   LossSpec loss;  ///< of the last stage and auxiliary heads
+  /// With deep supervision: stages recompute from inputs that they have stored in 8 bits.
+  bool stores_inputs = false;
 };
 
 constexpr std::int64_t kNewest = -1;
@@ -161,10 +163,8 @@ class Stage {
   bool learns_locally() const { return options_.correction.kind == "local"; }
   /// Whether the stage learns from an auxiliary head's loss and the gradient from downstream.
   bool supervised() const { return head_ && !learns_locally(); }
-  /// Whether it recomputes from inputs of its own, in 8 bits.
-  bool stores_inputs() const {
-    return supervised() && !range_.first && options_.correction.inputs == "uint8";
-  }
+  /// Whether store() has an effect: the first stage's inputs are the samples in flight.
+  bool stores_inputs() const { return supervised() && !range_.first && options_.stores_inputs; }
   bool takes_target() const { return range_.last || head_; }
   /// Has updates apply the mean over replicas: `sums` are theirs, in the order of their samples,
   /// including this one's. They must outlive it in place; those on another device are copied.

@@ -53,8 +53,8 @@ struct CorrectionSpec {
   double rate = 3.0;          ///< local, deep-supervision: the heads' rate over the stage's
   /// deep-supervision: weight of downstream's gradient relative to the head's, over sqrt(1 + age)
   double weight = 0.87;
-  /// deep-supervision: form in which stages store what they recompute from: uint8, see Quantized,
-  /// or float32
+  /// deep-supervision: form of what stages recompute from: uint8, copies as in Quantized (unless a
+  /// stage is on a GPU), or float32, the inputs themselves
   std::string inputs = "uint8";
 
   double downstream_weight(const Delay& delay) const {

@@ -82,7 +82,7 @@ MILLRACE_OPERATION_FILES(DECLARE)
 Operation make_copy();
 Operation channel_sums_of(const at::Tensor& x, float factor);
 
-/// Of the operands, each broadcast to the result.
+/// A map's arguments: the node's operands, each broadcast to its result.
 kernels::MapArguments bind_map(const Node& node, const kernels::Map& map);
 Operation operation_of(const kernels::Map& map);
 /// Adds the map of the operands, each broadcast to `made`, if possible.

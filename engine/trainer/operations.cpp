@@ -57,7 +57,7 @@ std::vector<double> times_alone(TrainerOptions options, int threads) {
   return times;
 }
 
-/// Of the options' correction. `costs`: of the modules, by threads.
+/// What the correction's auxiliary heads cost. `costs`: milliseconds of the modules, by threads.
 HeadCosts head_costs(TrainerOptions options, const std::map<int, std::vector<double>>& costs) {
   HeadCosts found;
   options.recompute = options.correction.kind == "deep-supervision";

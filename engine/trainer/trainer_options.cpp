@@ -32,7 +32,9 @@ Schedule schedule_of(const TrainerOptions& options) {
   ScheduleSpec spec = options;
   spec.deep_supervision = options.correction.kind == "deep-supervision";
   Schedule schedule = make_schedule(spec);
-  schedule.stores_inputs = options.correction.inputs == "uint8";
+  // A GPU has tensors at its cuts for each sample in flight, so that a copy would only cost more.
+  schedule.stores_inputs =
+      options.correction.inputs == "uint8" && std::ranges::none_of(options.devices, &Device::cuda);
   if (const std::optional<Fault> fault = verify(schedule)) {
     throw std::invalid_argument(fault->text(schedule.name));
   }
@@ -141,11 +143,11 @@ stages::Stage build_stage(const TrainerOptions& options, const Schedule& schedul
   const stages::Delay delay{.frames = age,
                             .updates = age / schedule.samples_an_update(index),
                             .on_later_sample = first_backwards(schedule)[std::size_t(index)] > 0};
-  stages::Stage stage(options.network, range_of(options, index), options.optimizer,
-                      device_of(options, replica_id),
-                      stages::StageOptions{schedule.versions_of(index), needs.split,
-                                           needs.recompute, options.correction, delay,
-                                           runs_programs(options, replica_id), options.loss});
+  stages::Stage stage(
+      options.network, range_of(options, index), options.optimizer, device_of(options, replica_id),
+      stages::StageOptions{schedule.versions_of(index), needs.split, needs.recompute,
+                           options.correction, delay, runs_programs(options, replica_id),
+                           options.loss, schedule.stores_inputs});
   stage.restore(options.weights);
   return stage;
 }

@@ -267,7 +267,6 @@ std::vector<std::string> every_kernel() {
        "softmax_gradient<512>", "norm_parts<4, 512>", "norm_gradient_parts<4, 512>",
        "plain_convolution<millrace::gpu::Window<" + windows[0] + ">, true>",
        "plain_weight_gradient<millrace::gpu::Window<" + windows[0] + ">>"});
-  for (const char* const bytes : {"quantize", "dequantize"}) names.push_back(bytes);
   for (const char* const function : {"copy", "gelu_tanh_gradient", "elu", "divide"})
     names.push_back(std::string("map<millrace::kernels::Function::") + function + ", 4>");
   for (const char* const how : {"whole", "in_parts", "frozen"}) {

@@ -20,7 +20,6 @@
 #include "capture/program/operations/map.cuh"
 #include "capture/program/operations/norm.cuh"
 #include "capture/program/operations/pool.cuh"
-#include "capture/program/operations/quantize.cuh"
 #include "capture/program/operations/resample.cuh"
 #include "capture/program/operations/softmax.cuh"
 #include "capture/program/operations/squared_error.cuh"
@@ -196,13 +195,6 @@ void reach(ResampleArguments& r, Reached& at) {
     at.read(side->weights, 1ll * outputs * side->most);
   }
 }
-void reach(QuantizedArguments& q, Reached& at) {
-  const long long all = 1ll * q.lines * q.parts * q.width;
-  at.read(q.values, all);
-  at.write(q.made, all);
-  at.write(q.bytes, all);
-  at.write(q.ranges, 2 * q.lines);
-}
 void reach(CopyArguments& c, Reached& at) {
   const auto* from = static_cast<const char*>(c.from);
   auto* to = static_cast<char*>(c.to);
@@ -271,7 +263,7 @@ bool play() {
 const bool played =
     play<ConvolutionArguments, WeightGradientArguments, PartsArguments, MapArguments, NormArguments,
          RowArguments, SumArguments, PoolArguments, ResampleArguments, CopyArguments,
-         BytesArguments, UpdateArguments, SquaredErrorArguments, QuantizedArguments>();
+         BytesArguments, UpdateArguments, SquaredErrorArguments>();
 
 }  // namespace
 }  // namespace millrace::gpu

@@ -64,7 +64,7 @@ io::Teller make_teller(const Request& request, const Intake& intake,
       live);
 }
 
-/// Of random choices; a resumed run doesn't repeat the earlier ones.
+/// The seed of random choices; a resumed run doesn't repeat the earlier ones.
 std::uint64_t seed_of(const Request& request) {
   return request.config.weights.seed + std::uint64_t(request.resumed.frames);
 }

@@ -197,7 +197,7 @@ DEVICE float size_of(float a) {
   return fabsf(a);
 }
 
-/// As Highway's vectors of elements are.
+/// One element, with the interface of Highway's vectors of elements.
 struct Element {
   int at;
   DEVICE float load(const float* buffer) const { return buffer[at]; }

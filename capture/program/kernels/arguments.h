@@ -124,18 +124,6 @@ struct RowArguments {
   bool logarithm = false;
 };
 
-/// Lines of floats, and of bytes laid out alike: value = least + byte * step.
-struct QuantizedArguments {
-  const float* values = nullptr;  ///< read by quantize
-  float* made = nullptr;          ///< written by dequantize
-  unsigned char* bytes = nullptr;
-  float* ranges = nullptr;  ///< [lines][2]: least, step
-  int lines = 1;
-  /// A line: `parts` of `width` elements each, `apart` from one to the next. On cores one.
-  int parts = 1, width = 0, apart = 0;
-};
-constexpr float kSmallestStep = 1.17549435e-38f;  ///< below, a line's values are all the same
-
 struct SumArguments {
   const float* x = nullptr;
   float* sums = nullptr;  ///< one per channel

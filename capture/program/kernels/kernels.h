@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -174,6 +175,14 @@ void layer_norm_gradient(const NormArguments& norm, Share share);
 /// With `b`, the gradient.
 void softmax(const RowArguments& rows, Share share);
 
+/// `lines` lines of `width` floats, and of bytes: value = least + byte * step.
+struct QuantizedArguments {
+  const float* values = nullptr;  ///< read by quantize
+  float* made = nullptr;          ///< written by dequantize
+  std::uint8_t* bytes = nullptr;
+  float* ranges = nullptr;  ///< [lines][2]: least, step
+  int lines = 1, width = 0;
+};
 /// A team shares the lines.
 void quantize(const QuantizedArguments& lines, Share share);
 void dequantize(const QuantizedArguments& lines, Share share);

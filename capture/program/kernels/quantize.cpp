@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 
 #include "capture/program/kernels/internal.h"
 
@@ -33,7 +34,7 @@ void quantize_lines(const QuantizedArguments& q, std::size_t begin, std::size_t 
       most = std::max(most, x[i]);
     }
     const float step = (most - least) * (1.0f / 255),
-                inverse = step >= kSmallestStep ? 1 / step : 0;
+                inverse = step >= std::numeric_limits<float>::min() ? 1 / step : 0;
     const V low = hn::Set(D(), least), factor = hn::Set(D(), inverse);
     for (std::size_t i = 0; i < whole; i += kLanes) {
       const V scaled = hn::Mul(hn::Sub(hn::LoadU(D(), x + i), low), factor);

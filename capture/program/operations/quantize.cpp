@@ -1,4 +1,4 @@
-// Tensors in 8 bits: {values} -> {bytes, ranges}, and back.
+// Tensors in 8 bits, on cores: {values} -> {bytes, ranges}, and back.
 #include <ATen/ATen.h>
 
 #include "capture/program/lowering.h"
@@ -6,23 +6,11 @@
 namespace millrace::program {
 namespace {
 
-/// Of `values` in the layout of kernels, with `ranges` as in stages::Quantized.
+/// The lines of `values`, an image or flat, without addresses.
 kernels::QuantizedArguments lines_of(const at::Tensor& values) {
-  kernels::QuantizedArguments q;
-  if (!is_picture(values)) {
-    q.width = int(values.numel());
-    return q;
-  }
+  if (!is_picture(values)) return {.width = int(values.numel())};
   const kernels::Layout layout = layout_of(values);
-  q.lines = layout.height;
-  q.width = layout.width;
-  if (values.is_cuda()) {
-    q.parts = layout.channels;
-    q.apart = layout.pixels();
-  } else {
-    q.width *= layout.channels;
-  }
-  return q;
+  return {.lines = layout.height, .width = int(layout.row())};
 }
 
 std::uint8_t* bytes_of(const at::Tensor& tensor) {
@@ -33,15 +21,6 @@ std::uint8_t* bytes_of(const at::Tensor& tensor) {
 bool lies_as_image(const at::Tensor& bytes) {
   return bytes.dim() == 4 ? bytes.size(0) == 1 && bytes.is_contiguous(image_format(bytes.device()))
                           : bytes.is_contiguous();
-}
-
-template <class Bind>
-Operation operation_of(const char* name, const Bind& bind,
-                       void (*on_cores)(const kernels::QuantizedArguments&, kernels::Share),
-                       int lines) {
-  return {.name = name,
-          .on_cores = by_team(bind, on_cores),
-          .on_gpu = gpu_call({{name, gpu::kThreads, lines, 2 * gpu::kThreads}}, bind)};
 }
 
 // quantize(values)
@@ -58,7 +37,7 @@ bool quantize(Lowering& lower, const Call& call) {
     q.ranges = floats(n.writes[1]);
     return q;
   };
-  return lower.add(operation_of("quantize", bind, kernels::quantize, lines.lines), {values},
+  return lower.add({.name = "quantize", .on_cores = by_team(bind, kernels::quantize)}, {values},
                    {bytes, ranges});
 }
 
@@ -74,7 +53,7 @@ bool dequantize(Lowering& lower, const Call& call) {
     q.made = floats(n.writes[0]);
     return q;
   };
-  Operation operation = operation_of("dequantize", bind, kernels::dequantize, lines.lines);
+  Operation operation{.name = "dequantize", .on_cores = by_team(bind, kernels::dequantize)};
   if (is_picture(made)) return lower.add_image(made, std::move(operation), {bytes, ranges});
   return lower.add(std::move(operation), {bytes, ranges}, {made});
 }
@@ -82,8 +61,8 @@ bool dequantize(Lowering& lower, const Call& call) {
 }  // namespace
 
 const Rules quantize_rules = {
-    {"millrace::quantize", {quantize}},
-    {"millrace::dequantize", {dequantize}},
+    {"millrace::quantize", {quantize, /*on_gpu=*/false}},
+    {"millrace::dequantize", {dequantize, /*on_gpu=*/false}},
 };
 
 }  // namespace millrace::program

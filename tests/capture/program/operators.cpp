@@ -344,7 +344,7 @@ Random::Random(std::uint64_t seed)
 const std::vector<Family>& families() {
   static const std::vector<Family> all = {{"Elements", elements},
                                           {"GroupNorms", group_norms},
-                                          {"Quantized", quantized},
+                                          {"Quantized", quantized, /*on_gpu=*/false},
                                           {"Rows", rows},
                                           {"Pools", pools},
                                           {"Resamplings", resamplings},

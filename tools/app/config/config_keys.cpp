@@ -305,8 +305,9 @@ std::vector<ConfigKey> make_table() {
           "deep-supervision: weight of downstream's gradient beside the head's, over the square "
           "root of 1 + its age"),
       KEY(correction.inputs, one_of({"uint8", "float32"}),
-          "deep-supervision: form in which stages store the inputs that they recompute from; "
-          "uint8: each line of a map in 255 steps of its range, a quarter of the memory"),
+          "deep-supervision: form of the inputs that stages recompute from; uint8: copies, each "
+          "line of a map in 255 steps of its range, a quarter of the memory; float32: the inputs "
+          "themselves, as always if a stage is on a GPU"),
       KEY(guard.kind, one_of({"none", "roll-back"}),
           "roll-back: if the loss diverges, which a change of scene does not, go back to the last "
           "good weights and learn more slowly for a while"),
