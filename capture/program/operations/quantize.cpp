@@ -6,15 +6,14 @@
 namespace millrace::program {
 namespace {
 
-/// The lines of `values`, an image or flat, without addresses.
-kernels::QuantizedArguments lines_of(const at::Tensor& values) {
-  if (!is_picture(values)) return {.width = int(values.numel())};
-  const kernels::Layout layout = layout_of(values);
-  return {.lines = layout.height, .width = int(layout.row())};
-}
-
-std::uint8_t* bytes_of(const at::Tensor& tensor) {
-  return static_cast<std::uint8_t*>(tensor.data_ptr());
+/// The lines of `values`, an image or flat, as bytes; without the address of its floats.
+kernels::QuantizedArguments lines_of(const at::Tensor& values, const at::Tensor& bytes,
+                                     const at::Tensor& ranges) {
+  const int lines = is_picture(values) ? int(values.size(2)) : 1;
+  return {.bytes = static_cast<std::uint8_t*>(bytes.data_ptr()),
+          .ranges = floats(ranges),
+          .lines = lines,
+          .width = int(values.numel()) / lines};
 }
 
 /// Whether its bytes are in the order of the kernels' floats.
@@ -29,12 +28,9 @@ bool quantize(Lowering& lower, const Call& call) {
   if (!lies_as_image(bytes) || given.numel() == 0) return false;
   if (given.dim() == 4 ? !is_picture(given) : !are_plain(given)) return false;
   const at::Tensor values = is_picture(given) ? lower.read(given) : given;
-  const kernels::QuantizedArguments lines = lines_of(values);
-  const auto bind = [=](const Node& n, char*) {
-    kernels::QuantizedArguments q = lines;
+  const auto bind = [](const Node& n, char*) {
+    kernels::QuantizedArguments q = lines_of(n.reads[0], n.writes[0], n.writes[1]);
     q.values = floats(n.reads[0]);
-    q.bytes = bytes_of(n.writes[0]);
-    q.ranges = floats(n.writes[1]);
     return q;
   };
   return lower.add({.name = "quantize", .on_cores = by_team(bind, kernels::quantize)}, {values},
@@ -45,11 +41,8 @@ bool quantize(Lowering& lower, const Call& call) {
 bool dequantize(Lowering& lower, const Call& call) {
   const at::Tensor &bytes = tensor(call, 0), &ranges = tensor(call, 1), &made = result(call);
   if (!lies_as_image(bytes) || made.numel() == 0 || !are_plain(ranges)) return false;
-  const kernels::QuantizedArguments lines = lines_of(made);
-  const auto bind = [=](const Node& n, char*) {
-    kernels::QuantizedArguments q = lines;
-    q.bytes = bytes_of(n.reads[0]);
-    q.ranges = floats(n.reads[1]);
+  const auto bind = [](const Node& n, char*) {
+    kernels::QuantizedArguments q = lines_of(n.writes[0], n.reads[0], n.reads[1]);
     q.made = floats(n.writes[0]);
     return q;
   };
