@@ -8,71 +8,51 @@ namespace {
 
 class Fuser {
  public:
-  Fuser(std::vector<Node>& nodes, OwnMemory& own) : nodes_(nodes), own_(own) {}
+  Fuser(std::vector<Node>& nodes, Values& values) : nodes_(nodes), values_(values) {
+    values_.link(nodes_);
+  }
 
   void run() {
     fold_constants();
     for (bool changed = true; changed;) {
       changed = false;
       for (std::size_t i = 0; i < nodes_.size(); ++i) {
-        const std::size_t before = nodes_.size();
-        changed |= take_over(i) || write_there(i) || accumulate(i);
-        if (nodes_.size() != before) changed = true;
+        if (!is_erased(nodes_[i])) changed |= take_over(i) || write_there(i) || accumulate(i);
       }
       changed |= leave_out();
     }
+    std::erase_if(nodes_, is_erased);
+    values_.link(nodes_);
   }
 
  private:
   using Place = std::optional<std::size_t>;
 
-  bool reads(std::size_t node, const Range& range) const {
-    return touches(nodes_[node].reads, range);
-  }
-  bool writes(std::size_t node, const Range& range) const {
-    return touches(nodes_[node].writes, range);
-  }
-  /// Whether no node in (begin, end) writes it.
-  bool unwritten(std::size_t begin, std::size_t end, const at::Tensor& tensor) const {
-    const Range range = range_of(tensor);
-    for (std::size_t i = begin + 1; i < end; ++i) {
-      if (writes(i, range)) return false;
-    }
-    return true;
-  }
-  /// Whether no node in (begin, end) reads or writes it.
-  bool untouched(std::size_t begin, std::size_t end, const at::Tensor& tensor) const {
-    const Range range = range_of(tensor);
-    for (std::size_t i = begin + 1; i < end; ++i) {
-      if (reads(i, range)) return false;
-    }
-    return unwritten(begin, end, tensor);
-  }
   /// The only node that uses what `node` writes to the recording's own memory.
   Place only_user(std::size_t node, const at::Tensor& made) const {
-    if (!made.defined() || !own_.holds(made)) return {};
-    const Range range = storage_range(made);
+    if (!values_.own(made)) return {};
     Place user;
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      if (i == node) continue;
-      if (writes(i, range)) return {};
-      if (!reads(i, range)) continue;
-      if (user || i < node) return {};
-      user = i;
+    for (const Use& use : values_.of(made)->uses) {
+      if (use.node == node) continue;
+      if (use.writes || use.node < node || (user && *user != use.node)) return {};
+      user = use.node;
     }
     return user;
   }
-  void erase(std::size_t node) { nodes_.erase(nodes_.begin() + std::ptrdiff_t(node)); }
+  void erase(std::size_t node) {
+    values_.unlink(node, nodes_[node]);
+    nodes_[node] = {};
+  }
 
   void fold_constants() {
     for (std::size_t i = nodes_.size(); i-- > 0;) {
       if (!nodes_[i].operation.constant) continue;
       const at::Tensor made = nodes_[i].writes[0];
-      const Range range = storage_range(made);
-      bool written = false;
-      for (std::size_t k = 0; k < nodes_.size(); ++k) written |= k != i && writes(k, range);
-      if (written) continue;
-      own_.remove(made);  // it stays constant
+      const Value* const value = values_.of(made);
+      if (value && std::ranges::any_of(value->uses,
+                                       [&](const Use& use) { return use.writes && use.node != i; }))
+        continue;
+      values_.fix(made);  // it stays constant
       erase(i);
     }
   }
@@ -81,37 +61,42 @@ class Fuser {
   bool take_over(std::size_t i) {
     Node& node = nodes_[i];
     if (!node.operation.take_over) return false;
-    const Place user = only_user(i, node.writes[0]);
+    const at::Tensor made = node.writes[0];
+    const Place user = only_user(i, made);
     const kernels::Map* const map = user ? as_map(nodes_[*user]) : nullptr;
     if (!map) return false;
     const Node& next = nodes_[*user];
     const at::Tensor right = next.reads.size() > 1 ? next.reads[1] : at::Tensor();
-    if (!same_memory(next.reads[0], node.writes[0]) || !is_image(next.writes[0]) ||
-        !untouched(i, *user, next.writes[0]) ||
-        (right.defined() && (!is_image(right) || !unwritten(i, *user, right))) ||
-        !node.operation.take_over(node, map->function, right))
+    if (!same_memory(next.reads[0], made) || !is_image(next.writes[0]) ||
+        values_.used(next.writes[0], i + 1, *user) ||
+        (right.defined() && (!is_image(right) || values_.written(right, i + 1, *user))))
       return false;
-    node.writes = next.writes;
-    erase(*user);
-    return true;
+    values_.unlink(i, node);
+    const bool taken = node.operation.take_over(node, map->function, right);
+    if (taken) node.writes = next.writes;
+    values_.link(i, node);
+    if (taken) erase(*user);
+    return taken;
   }
 
   /// Computes a value that is only copied at the copy's destination.
   bool write_there(std::size_t i) {
     Node& node = nodes_[i];
-    if (nodes_[i].operation.in_place) return false;
-    for (at::Tensor& made : node.writes) {
+    if (node.operation.in_place) return false;
+    for (std::size_t k = 0; k < node.writes.size(); ++k) {
+      const at::Tensor made = node.writes[k];
       const Place user = only_user(i, made);
       if (!user || !nodes_[*user].operation.copy) continue;
       const Node& next = nodes_[*user];
       const at::Tensor there = next.writes[0];
-      const bool any_layout = nodes_[i].operation.copy;
+      const bool any_layout = node.operation.copy;
       if (!same_memory(next.reads[0], made) || !(any_layout || lie_alike(made, there)) ||
-          !untouched(i, *user, there))
+          values_.used(there, i + 1, *user) || touches(node.reads, range_of(there)))
         continue;
-      if (touches(node.reads, range_of(there))) continue;
-      made = there;
       erase(*user);
+      values_.unlink(i, node);
+      node.writes[k] = there;
+      values_.link(i, node);
       return true;
     }
     return false;
@@ -140,15 +125,16 @@ class Fuser {
       if (!map || map->function != kernels::Function::add) return false;
       const Node& next = nodes_[*user];
       if (!same_memory(next.writes[0], next.reads[0]) || !same_memory(next.reads[1], source) ||
-          !next.writes[0].is_contiguous() || !untouched(i, *user, next.writes[0]))
+          !next.writes[0].is_contiguous() || values_.used(next.writes[0], i + 1, *user))
         return false;
       users.push_back(*user);
       sums.push_back(next.writes[0]);
     }
     gradient->convolution.accumulate = true;
-    node.writes = sums;
-    std::sort(users.rbegin(), users.rend());
     for (const std::size_t user : users) erase(user);
+    values_.unlink(i, node);
+    node.writes = sums;
+    values_.link(i, node);
     return true;
   }
 
@@ -156,28 +142,30 @@ class Fuser {
   bool leave_out() {
     bool changed = false;
     for (std::size_t i = nodes_.size(); i-- > 0;) {
-      bool wanted = nodes_[i].operation.update || nodes_[i].writes.empty();
-      for (const at::Tensor& made : nodes_[i].writes) {
-        if (!made.defined()) continue;
-        wanted |= !own_.holds(made);
-        for (std::size_t k = 0; k < nodes_.size() && !wanted; ++k)
-          wanted |= k != i && reads(k, storage_range(made));
-      }
-      if (wanted) continue;
+      const Node& node = nodes_[i];
+      if (is_erased(nodes_[i]) || node.operation.update || node.writes.empty()) continue;
+      if (std::ranges::any_of(node.writes, [&](const at::Tensor& made) { return wanted(i, made); }))
+        continue;
       erase(i);
       changed = true;
     }
     return changed;
   }
+  bool wanted(std::size_t node, const at::Tensor& made) const {
+    const Value* const value = values_.of(made);
+    return value && (!value->own || std::ranges::any_of(value->uses, [&](const Use& use) {
+             return !use.writes && use.node != node;
+           }));
+  }
 
   std::vector<Node>& nodes_;
-  OwnMemory& own_;
+  Values& values_;
 };
 
 }  // namespace
 
-void fuse(std::vector<Node>& nodes, OwnMemory& own) {
-  Fuser(nodes, own).run();
+void fuse(std::vector<Node>& nodes, Values& values) {
+  Fuser(nodes, values).run();
 }
 
 }  // namespace millrace::program

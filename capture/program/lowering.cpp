@@ -91,7 +91,7 @@ void Lowering::lower(std::span<const Call> calls) {
 bool Lowering::compose(const std::function<void()>& body) {
   const c10::NoGradGuard no_grad;
   const std::vector<Call> calls = record_calls(body);
-  own_.add_made(calls);
+  values_.add_made(calls);
   lower(calls);
   return true;
 }
@@ -150,7 +150,7 @@ bool Lowering::copy(const at::Tensor& from, const at::Tensor& to) {
 at::Tensor Lowering::own(const at::Tensor& like, std::optional<at::MemoryFormat> format) {
   const at::Tensor made = format ? at::empty(like.sizes(), like.options().memory_format(*format))
                                  : at::empty_strided(like.sizes(), like.strides(), like.options());
-  own_.add(made);
+  values_.add(made);
   return made;
 }
 
@@ -184,8 +184,8 @@ at::Tensor Lowering::contiguous(const at::Tensor& tensor) {
   return made;
 }
 
-std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own, bool on_gpu) {
-  return Lowering(calls, own, on_gpu).run();
+std::vector<Node> translate(const std::vector<Call>& calls, Values& values, bool on_gpu) {
+  return Lowering(calls, values, on_gpu).run();
 }
 
 }  // namespace millrace::program

@@ -23,8 +23,8 @@ namespace millrace::program {
 /// image beside it; copies keep the picture current, and fuse() removes those nobody reads.
 class Lowering {
  public:
-  Lowering(std::span<const Call> calls, OwnMemory& own, bool on_gpu)
-      : calls_(calls), own_(own), on_gpu_(on_gpu) {}
+  Lowering(std::span<const Call> calls, Values& values, bool on_gpu)
+      : calls_(calls), values_(values), on_gpu_(on_gpu) {}
 
   std::vector<Node> run();
 
@@ -60,7 +60,7 @@ class Lowering {
   void left(const Call& call);
 
   const std::span<const Call> calls_;
-  OwnMemory& own_;
+  Values& values_;
   const bool on_gpu_;
   std::vector<Node> nodes_;
   /// A picture and its image, keyed by address.

@@ -5,18 +5,18 @@
 
 #include <any>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "capture/program/kernels/kernels.h"
-#include "capture/program/recording.h"
+#include "capture/program/values.h"
 
 namespace millrace::program {
 
 class Prepared;
 struct Node;
+struct ProgramOptions;
 
 /// What a node computes, without its tensors, and how it is prepared; each from operations/.
 struct Operation {
@@ -47,22 +47,14 @@ struct Node {
   std::vector<at::Tensor> reads, writes;
 };
 
+inline bool is_erased(const Node& node) {
+  return node.operation.name.empty();
+}
+
 /// A map's attributes; null for other operations.
 inline const kernels::Map* as_map(const Node& node) {
   return std::any_cast<kernels::Map>(&node.operation.attributes);
 }
-
-/// The byte range [begin, end) that a tensor may touch.
-struct Range {
-  const char* begin = nullptr;
-  const char* end = nullptr;
-  bool overlaps(const Range& other) const { return begin < other.end && other.begin < end; }
-};
-Range range_of(const at::Tensor& tensor);
-/// Whether any of them (undefined allowed) overlaps `range`.
-bool touches(const std::vector<at::Tensor>& tensors, const Range& range);
-/// The whole storage behind a view.
-Range storage_range(const at::Tensor& tensor);
 
 /// Layout of pictures in kernels: channels last on a core, planes on a GPU.
 at::MemoryFormat image_format(c10::Device device);
@@ -81,31 +73,15 @@ bool lie_alike(const at::Tensor& a, const at::Tensor& b);
 /// Dimensions of more than one element, by stride, the largest first.
 std::vector<std::int64_t> by_stride(const at::Tensor& tensor);
 
-/// Memory that only the recording holds: its values may be moved or eliminated. Held until this is
-/// destroyed, so that no other tensor gets the same address.
-class OwnMemory {
- public:
-  explicit OwnMemory(const std::vector<Call>& calls);
-  bool holds(const at::Tensor& tensor) const { return storages_.count(storage(tensor)) > 0; }
-  /// Adds what `calls` make, none of which anybody else holds.
-  void add_made(const std::vector<Call>& calls);
-  void add(const at::Tensor& tensor) { storages_.emplace(storage(tensor), tensor.storage()); }
-  /// Tensors that others hold, too, each with the arena that it moves to.
-  const std::vector<std::pair<at::Tensor, capture::Arena*>>& kept() const { return kept_; }
-  void remove(const at::Tensor& tensor) { storages_.erase(storage(tensor)); }
-
- private:
-  static const c10::StorageImpl* storage(const at::Tensor& tensor) {
-    return tensor.storage().unsafeGetStorageImpl();
-  }
-  std::map<const c10::StorageImpl*, c10::Storage> storages_;
-  std::vector<std::pair<at::Tensor, capture::Arena*>> kept_;
-};
-
 /// Lowers calls to our kernels, or else to LibTorch's operators.
-std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own, bool on_gpu);
+std::vector<Node> translate(const std::vector<Call>& calls, Values& values, bool on_gpu);
 
-/// Fuses activations, ReLU masks, copies and sums into their producers; removes dead nodes.
-void fuse(std::vector<Node>& nodes, OwnMemory& own);
+/// Fuses activations, ReLU masks, copies and sums into their producers; removes dead nodes. Links
+/// the values with the nodes that are left.
+void fuse(std::vector<Node>& nodes, Values& values);
+
+/// For a core or a GPU: which gradients of convolutions are computed together, and which wait for
+/// the update. Links the values anew.
+void arrange(std::vector<Node>& nodes, Values& values, bool on_gpu, const ProgramOptions& options);
 
 }  // namespace millrace::program

@@ -14,7 +14,6 @@
 #include <string>
 
 #include "capture/program/operation.h"
-#include "capture/program/operations/convolution.h"
 #include "capture/ranges.h"
 
 namespace millrace::program {
@@ -50,49 +49,24 @@ using Clock = std::chrono::steady_clock;
   return c10::make_scope_exit([before] { std::fesetenv(&before); });
 }
 
-struct Values {
-  std::vector<at::Tensor> tensors;  ///< one per storage
+void move(c10::StorageImpl& storage, char* to, c10::Device device) {
+  storage.set_data_ptr_noswap(c10::DataPtr(to, device));
+}
+
+/// A program's own values and their lifetimes, in the order of their first calls.
+struct OwnValues {
+  std::vector<const Value*> values;
   std::vector<Lifetime> lifetimes;
 };
-
-Values values_of(const std::vector<Node>& nodes, const OwnMemory& own) {
-  Values values;
-  std::map<const c10::StorageImpl*, std::size_t> places;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    for (const auto* tensors : {&nodes[i].reads, &nodes[i].writes}) {
-      for (const at::Tensor& tensor : *tensors) {
-        if (!tensor.defined() || !own.holds(tensor)) continue;
-        const auto [found, added] =
-            places.emplace(tensor.storage().unsafeGetStorageImpl(), values.tensors.size());
-        if (added) {
-          values.tensors.push_back(tensor);
-          values.lifetimes.push_back({i, i, tensor.storage().nbytes()});
-        }
-        values.lifetimes[found->second].last = i;
-      }
-    }
+OwnValues own_values_of(const Values& values) {
+  OwnValues own;
+  for (const Value& value : values.all()) {
+    if (!value.own || value.uses.empty()) continue;
+    own.values.push_back(&value);
+    own.lifetimes.push_back(
+        {value.uses.front().node, value.uses.back().node, value.storage.nbytes()});
   }
-  return values;
-}
-
-/// Whether another node reads or writes it.
-bool is_met(const std::vector<Node>& nodes, std::size_t node, const at::Tensor& tensor) {
-  const Range range = range_of(tensor);
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (i != node && (touches(nodes[i].reads, range) || touches(nodes[i].writes, range)))
-      return true;
-  }
-  return false;
-}
-/// Lets weight gradients wait that are read only after the program.
-void let_gradients_wait(std::vector<Node>& nodes, const OwnMemory& own, LateGradients* late) {
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const at::Tensor& made = nodes[i].writes.empty() ? at::Tensor() : nodes[i].writes[0];
-    Convolve* const gradient = as_pass(nodes[i], kernels::Pass::kWeightGradient);
-    if (gradient && made.defined() && !own.holds(made) && !gradient->convolution.accumulate &&
-        !is_met(nodes, i, made))
-      gradient->late = late;
-  }
+  return own;
 }
 
 double bytes_of(const Node& node) {
@@ -107,13 +81,14 @@ double bytes_of(const Node& node) {
   return bytes;
 }
 
-/// Moves each to its arena, one after the other, but those excluded.
-void keep(const std::vector<std::pair<at::Tensor, Arena*>>& kept) {
+/// Moves what is kept to its arena, one after the other, but what was excluded.
+void move_kept(const Values& values) {
   const std::vector<const c10::StorageImpl*> stay = capture::KeptIn::take_excluded();
   std::map<Arena*, std::vector<c10::StorageImpl*>> moving;
-  for (const auto& [tensor, arena] : kept) {
-    c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
-    if (std::ranges::find(stay, storage) == stay.end()) moving[arena].push_back(storage);
+  for (const Value& value : values.all()) {
+    c10::StorageImpl* const storage = value.storage.unsafeGetStorageImpl();
+    if (value.kept_in && std::ranges::find(stay, storage) == stay.end())
+      moving[value.kept_in].push_back(storage);
   }
   for (const auto& [arena, storages] : moving) {
     std::vector<Lifetime> alive;  // all at once
@@ -121,7 +96,7 @@ void keep(const std::vector<std::pair<at::Tensor, Arena*>>& kept) {
     const ArenaPlan plan = plan_arena(alive);
     char* const block = arena->block(plan.bytes);
     for (std::size_t i = 0; i < storages.size(); ++i)
-      storages[i]->set_data_ptr_noswap(c10::DataPtr(block + plan.offsets[i], arena->device()));
+      move(*storages[i], block + plan.offsets[i], arena->device());
   }
 }
 
@@ -141,37 +116,26 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
   parts_->late = options.late;
   capture::KeptIn::take_excluded();
   std::vector<Call> calls = record_calls(body);
-  OwnMemory own(calls);
+  Values values(calls);
   std::vector<Node>& nodes = parts_->nodes;
   const bool on_gpu = arena.device().is_cuda();
-  nodes = translate(calls, own, on_gpu);
-  fuse(nodes, own);
-  for (Node& node : nodes) {
-    Convolve* const found = as_convolution(node);
-    if (!found) continue;
-    found->convolution.method = options.numerics.method;
-    found->convolution.precision = options.numerics.precision;
-    found->convolution.tuned = options.numerics.tuned;
-  }
-  on_gpu ? arrange_for_gpu(nodes) : pair_gradients(nodes);
-  let_gradients_wait(nodes, own, options.late);
+  nodes = translate(calls, values, on_gpu);
+  fuse(nodes, values);
+  arrange(nodes, values, on_gpu, options);
 
-  Values values = values_of(nodes, own);
-  const std::size_t own_values = values.tensors.size();
+  OwnValues own = own_values_of(values);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     parts_->operations.push_back(prepare(nodes[i], options.team ? options.team->threads() : 1));
-    values.lifetimes.push_back({i, i, parts_->operations.back()->scratch_bytes()});
+    own.lifetimes.push_back({i, i, parts_->operations.back()->scratch_bytes()});
   }
-  const ArenaPlan plan = plan_arena(values.lifetimes);
+  const ArenaPlan plan = plan_arena(own.lifetimes);
   char* block = arena.block(plan.bytes);
-  keep(own.kept());
-  for (std::size_t i = 0; i < own_values; ++i) {
-    values.tensors[i].storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
-        c10::DataPtr(block + plan.offsets[i], arena.device()));
-  }
+  move_kept(values);
+  for (std::size_t i = 0; i < own.values.size(); ++i)
+    move(*own.values[i]->storage.unsafeGetStorageImpl(), block + plan.offsets[i], arena.device());
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     Prepared& operation = *parts_->operations[i];
-    operation.bind(nodes[i], block + plan.offsets[own_values + i]);
+    operation.bind(nodes[i], block + plan.offsets[own.values.size() + i]);
     operation.info.bytes = bytes_of(nodes[i]);
     parts_->names.push_back(kept_name(operation.info.name));
     parts_->first_steps.push_back(parts_->steps.size());
@@ -180,7 +144,8 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
       parts_->steps.push_back({&operation, int(phase), phases[phase]});
   }
   parts_->first_steps.push_back(parts_->steps.size());
-  if (!nodes.empty() && nodes[0].operation.update && !is_met(nodes, 0, nodes[0].reads[1]))
+  if (!nodes.empty() && nodes[0].operation.update &&
+      !values.used(nodes[0].reads[1], 1, nodes.size()))
     parts_->first_update = parts_->operations[0].get();
   for (Node& node : nodes) node.operation = {};  // some hold calls with all their tensors
 }

@@ -124,9 +124,6 @@ std::unique_ptr<Prepared> prepare_gpu_call(const std::vector<GpuKernel>& kernels
 std::unique_ptr<Prepared> gpu_convolution(const Node& node) {
   return capture::need_cuda().prepare_convolution(node);
 }
-void arrange_for_gpu(std::vector<Node>& nodes) {
-  capture::need_cuda().arrange(nodes);
-}
 
 capture::Lowering gpu_lowering(c10::Device device, const kernels::Numerics& numerics) {
   if (!capture::need_cuda().has_kernels(device)) return {};

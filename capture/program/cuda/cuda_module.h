@@ -28,7 +28,6 @@ struct CudaModule {
                                                      program::GpuBind bind,
                                                      std::size_t scratch_bytes);
   std::unique_ptr<program::Prepared> (*prepare_convolution)(const program::Node& node);
-  void (*arrange)(std::vector<program::Node>& nodes);
   gpu::Choices (*choices)();
   void (*take_choices)(const gpu::Choices& made);
 };

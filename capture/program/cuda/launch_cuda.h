@@ -53,10 +53,9 @@ class Launch {
 /// Nanoseconds per `launch` in a graph of several: the minimum of some tries.
 double time_launches(const std::function<void()>& launch);
 
-// See prepare_gpu_call(), gpu_convolution() and arrange_for_gpu().
+// See prepare_gpu_call() and gpu_convolution().
 std::unique_ptr<Prepared> prepare_launches(const std::vector<GpuKernel>& kernels, GpuBind bind,
                                            std::size_t scratch_bytes);
 std::unique_ptr<Prepared> launched_convolution(const Node& node);
-void arrange(std::vector<Node>& nodes);
 
 }  // namespace millrace::program

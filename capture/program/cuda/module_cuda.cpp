@@ -22,7 +22,6 @@ const CudaModule millrace_cuda = {
     .has_kernels = [](c10::Device d) { return gpu::missing_compiler(d.index()).empty(); },
     .prepare_call = program::prepare_launches,
     .prepare_convolution = program::launched_convolution,
-    .arrange = program::arrange,
     .choices = gpu::choices,
     .take_choices = gpu::take_choices,
 };

@@ -236,25 +236,6 @@ Operation convolution_of(const kernels::Convolution& convolution) {
           .attributes = Convolve{convolution}};
 }
 
-void pair_gradients(std::vector<Node>& nodes) {
-  for (std::size_t i = 0; i + 1 < nodes.size(); ++i) {
-    Node& data = nodes[i];
-    Node& weights = nodes[i + 1];
-    Convolve* const both = as_pass(data, kernels::Pass::kDataGradient);
-    const Convolve* const other = as_pass(weights, kernels::Pass::kWeightGradient);
-    if (!both || !other || !same_memory(data.reads[0], weights.reads[0]) ||
-        !weights.writes[0].defined() || both->convolution.input != other->convolution.input ||
-        both->convolution.kernel != other->convolution.kernel ||
-        !kernels::gradients_together(both->convolution))
-      continue;
-    both->convolution.pass = kernels::Pass::kGradients;
-    both->convolution.accumulate = other->convolution.accumulate;
-    data.reads.insert(data.reads.begin() + 2, weights.reads[1]);
-    data.writes.insert(data.writes.end(), weights.writes.begin(), weights.writes.end());
-    nodes.erase(nodes.begin() + std::ptrdiff_t(i) + 1);
-  }
-}
-
 const Rules convolution_rules = {
     {"aten::convolution", {convolution}},
     // In traced modules; more flags follow.

@@ -34,11 +34,6 @@ inline Convolve* as_pass(Node& node, kernels::Pass pass) {
   return found && found->convolution.pass == pass ? found : nullptr;
 }
 
-/// Merges a convolution's two gradients into one node where that is faster on a core.
-void pair_gradients(std::vector<Node>& nodes);
-/// Gathers a GPU program's weight gradients, and marks weights that no earlier node writes.
-void arrange_for_gpu(std::vector<Node>& nodes);
-
 /// The kernels that can run a convolution, or its weight gradient alone, on the current device, the
 /// one chosen by shape first, and the task for gpu::choose().
 struct KernelChoice {

@@ -1,0 +1,161 @@
+#include "capture/program/values.h"
+
+#include <algorithm>
+#include <set>
+
+#include "capture/program/node.h"
+
+namespace millrace::program {
+namespace {
+
+Range storage_range(const c10::Storage& storage) {
+  const auto* begin = static_cast<const char*>(storage.data());
+  return {begin, begin + storage.nbytes()};
+}
+
+/// Calls visit(tensor, writes) with a node's defined tensors.
+template <class Visit>
+void each_operand(const Node& node, const Visit& visit) {
+  for (const at::Tensor& tensor : node.reads) {
+    if (tensor.defined()) visit(tensor, false);
+  }
+  for (const at::Tensor& tensor : node.writes) {
+    if (tensor.defined()) visit(tensor, true);
+  }
+}
+
+/// Whether a node in [begin, end) uses any of the tensor's bytes so.
+template <class Is>
+bool any_use(const Value* value, const at::Tensor& tensor, std::size_t begin, std::size_t end,
+             const Is& is) {
+  if (!value) return false;
+  const Range range = range_of(tensor);
+  auto use = std::ranges::lower_bound(value->uses, begin, {}, &Use::node);
+  for (; use != value->uses.end() && use->node < end; ++use) {
+    if (is(*use) && use->range.overlaps(range)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Range range_of(const at::Tensor& tensor) {
+  const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
+  std::int64_t last = 0;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) == 0) return {begin, begin};
+    last += (tensor.size(d) - 1) * tensor.stride(d);
+  }
+  return {begin, begin + (last + 1) * std::int64_t(tensor.itemsize())};
+}
+
+bool touches(const std::vector<at::Tensor>& tensors, const Range& range) {
+  return std::ranges::any_of(tensors, [&](const at::Tensor& tensor) {
+    return tensor.defined() && range_of(tensor).overlaps(range);
+  });
+}
+
+Values::Values(const std::vector<Call>& calls) {
+  struct Held {
+    at::Tensor tensor;      ///< the first; no tensor is another's object, so it holds no more
+    std::size_t count = 0;  ///< of tensors in calls
+    const Call* maker = nullptr;
+  };
+  std::vector<Held> all;
+  std::map<const c10::StorageImpl*, std::size_t> places;
+  const auto hold = [&](const at::Tensor& tensor, const Call* maker) {
+    const auto [found, is_new] =
+        places.emplace(tensor.storage().unsafeGetStorageImpl(), all.size());
+    if (is_new) all.push_back({.tensor = tensor, .maker = maker});
+    ++all[found->second].count;
+  };
+  for (const Call& call : calls) {
+    each_tensor(call.arguments, [&](const at::Tensor& t) { hold(t, nullptr); });
+    each_tensor(call.results, [&](const at::Tensor& t) { hold(t, &call); });
+  }
+  for (const Held& held : all) {
+    const c10::Storage& storage = held.tensor.storage();
+    const bool own = held.maker && storage.use_count() == held.count;
+    if (storage.nbytes() == 0) continue;
+    Value& value = insert(held.tensor);
+    value.own = own;
+    if (held.maker && !own) value.kept_in = held.maker->kept_in;
+  }
+}
+
+void Values::add_made(const std::vector<Call>& calls) {
+  std::set<const c10::StorageImpl*> seen;
+  for (const Call& call : calls) {
+    each_tensor(call.arguments,
+                [&](const at::Tensor& t) { seen.insert(t.storage().unsafeGetStorageImpl()); });
+    each_tensor(call.results, [&](const at::Tensor& t) {
+      if (seen.insert(t.storage().unsafeGetStorageImpl()).second) add(t);
+    });
+  }
+}
+
+void Values::add(const at::Tensor& tensor) {
+  if (tensor.storage().nbytes() > 0) insert(tensor).own = true;
+}
+
+Value& Values::insert(const at::Tensor& tensor) {
+  Range range = storage_range(tensor.storage());
+  auto found = by_address_.upper_bound(range.begin);
+  if (found != by_address_.begin()) --found;
+  while (found != by_address_.end() && found->first < range.end) {
+    Value& other = all_[found->second];
+    if (!other.range.overlaps(range)) {
+      ++found;
+      continue;
+    }
+    range = {std::min(range.begin, other.range.begin), std::max(range.end, other.range.end)};
+    other = {};
+    found = by_address_.erase(found);
+  }
+  by_address_[range.begin] = all_.size();
+  return all_.emplace_back(Value{range, tensor.storage()});
+}
+
+Value* Values::value_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.numel() == 0) return nullptr;
+  const auto* const begin = static_cast<const char*>(tensor.const_data_ptr());
+  const auto next = by_address_.upper_bound(begin);
+  if (next == by_address_.begin()) return nullptr;
+  Value& value = all_[std::prev(next)->second];
+  return begin < value.range.end ? &value : nullptr;
+}
+
+void Values::link(std::span<const Node> nodes) {
+  for (const Node& node : nodes) {
+    each_operand(node, [&](const at::Tensor& tensor, bool) {
+      if (!value_of(tensor) && tensor.numel() > 0) insert(tensor);
+    });
+  }
+  for (Value& value : all_) value.uses.clear();
+  for (std::size_t i = 0; i < nodes.size(); ++i) link(i, nodes[i]);
+}
+
+void Values::link(std::size_t index, const Node& node) {
+  each_operand(node, [&](const at::Tensor& tensor, bool writes) {
+    Value* const value = value_of(tensor);
+    if (!value) return;
+    const auto after = std::ranges::upper_bound(value->uses, index, {}, &Use::node);
+    value->uses.insert(after, {index, range_of(tensor), writes});
+  });
+}
+
+void Values::unlink(std::size_t index, const Node& node) {
+  each_operand(node, [&](const at::Tensor& tensor, bool) {
+    if (Value* const value = value_of(tensor))
+      std::erase_if(value->uses, [&](const Use& use) { return use.node == index; });
+  });
+}
+
+bool Values::written(const at::Tensor& tensor, std::size_t begin, std::size_t end) const {
+  return any_use(of(tensor), tensor, begin, end, [](const Use& use) { return use.writes; });
+}
+bool Values::used(const at::Tensor& tensor, std::size_t begin, std::size_t end) const {
+  return any_use(of(tensor), tensor, begin, end, [](const Use&) { return true; });
+}
+
+}  // namespace millrace::program
