@@ -194,7 +194,10 @@ class Export(PackageTest):
 
         cases = {"sizes": Of(lambda x: functional.interpolate(shuffled(x), (12, 16))),
                  "an operand of each row": Of(lambda x: x * x.mean(3, keepdim=True)),
-                 "instance norm": nn.InstanceNorm2d(4), "a norm that begins": nn.GroupNorm(1, 4),
+                 "instance norm": nn.InstanceNorm2d(4),
+                 "norms of rows": nn.Sequential(nn.Flatten(2), nn.BatchNorm1d(4), nn.GroupNorm(2, 4), nn.InstanceNorm1d(4, affine=True),
+                                                nn.Unflatten(2, (12, 16))),
+                 "a norm that begins": nn.GroupNorm(1, 4),
                  "a view": Of(lambda x: x.view(-1, 4 * 12 * 16).view(1, 4, 12, 16)),
                  "no gradient": Of(lambda x, conv: conv(x).detach() + x, nn.Conv2d(4, 4, 1)),
                  "every other bias": Of(lambda x, conv: functional.conv2d(x, conv.weight[:4], conv.bias[::2]), nn.Conv2d(4, 8, 1)),

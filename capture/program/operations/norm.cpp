@@ -108,9 +108,10 @@ Operation layer_norm_of(const NormArguments& n, bool gradient) {
 
 // ---- Rules.
 
+/// For one sample [1,C,...].
 NormArguments groups_of(const at::Tensor& x, std::int64_t groups, double eps = 0,
                         bool frozen = false) {
-  const int pixels = int(x.size(2) * x.size(3)), weights = int(x.size(1) / groups);
+  const int pixels = int(x.numel() / x.size(1)), weights = int(x.size(1) / groups);
   return {.eps = eps,
           .groups = int(groups),
           .size = weights * pixels,
