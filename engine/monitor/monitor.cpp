@@ -12,8 +12,9 @@ std::int64_t ns(Clock::duration d) {
 
 }  // namespace
 
-void StageMeter::begin(Clock::time_point now) {
-  finish();
+void StageMeter::begin(Clock::time_point now, int group) {
+  if (begun_ >= group) finish();
+  ++begun_;
   last_ = now;
 }
 
@@ -28,8 +29,10 @@ void StageMeter::lap(Part part, Clock::time_point now) {
 }
 
 void StageMeter::finish() {
-  if (compute_ns_ == 0) return;
-  record(std::exchange(compute_ns_, 0), std::exchange(handoff_ns_, 0));
+  const int steps = std::exchange(begun_, 0);
+  const std::int64_t compute = std::exchange(compute_ns_, 0),
+                     handoff = std::exchange(handoff_ns_, 0);
+  for (int i = 0; i < steps && compute > 0; ++i) record(compute / steps, handoff / steps);
 }
 
 void StageMeter::record(std::int64_t compute_ns, std::int64_t handoff_ns) {
@@ -58,8 +61,9 @@ void StageMeter::take(std::string_view bytes) {
   all_ = copy;
 }
 
-Monitor::Monitor(std::vector<int> replicas, double fps)
+Monitor::Monitor(std::vector<int> replicas, double fps, int group)
     : replicas_(std::move(replicas)),
+      group_(group),
       meters_(std::accumulate(replicas_.begin(), replicas_.end(), std::size_t(0))) {
   set_fps(fps);
 }
@@ -101,9 +105,12 @@ Totals Monitor::totals() const {
 }
 
 void Monitor::predicted(Clock::time_point captured, Clock::time_point now) {
-  if (latency_.count() > 0) period_.record(ns(now - last_prediction_));
+  if (latency_.count() % group_ == 0) {
+    for (int i = 0; i < group_ && latency_.count() > 0; ++i)
+      period_.record(ns(now - last_prediction_) / group_);
+    last_prediction_ = now;
+  }
   latency_.record(ns(now - captured));
-  last_prediction_ = now;
 }
 
 Reading Monitor::read() const {

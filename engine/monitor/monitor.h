@@ -20,8 +20,9 @@ class StageMeter {
  public:
   enum class Part { compute, handoff, waiting };
 
-  /// Begins a step and records the one before.
-  void begin(Clock::time_point now);
+  /// Begins a step. With minibatches of `group` samples, whose work can't be told apart, the next
+  /// `group` steps share their time evenly. Records those before.
+  void begin(Clock::time_point now, int group);
   /// Adds the time since the last call to `part`.
   void lap(Part part, Clock::time_point now);
   /// When begin(), lap() or pass() was last called. Worker's thread.
@@ -62,6 +63,7 @@ class StageMeter {
   Clock::time_point last_{};
   std::int64_t compute_ns_ = 0;
   std::int64_t handoff_ns_ = 0;
+  int begun_ = 0;  ///< steps that share these times
   Counter<std::int64_t> budget_ns_;
   Measurements all_;
 };
@@ -78,8 +80,9 @@ struct Reading {
   double T_over_N = 0;
   double bottleneck = 0;  ///< slowest stage's median compute + hand-off, divided by its replicas
   int bottleneck_stage = 0;
-  double step_p50 = 0, step_p99 = 0;  ///< from one prediction to the next
-  double speedup_K = 0;               ///< T / step_p50: how many stages' worth of work runs at once
+  /// From one prediction to the next; those of a minibatch, which come together, share its time.
+  double step_p50 = 0, step_p99 = 0;
+  double speedup_K = 0;  ///< T / step_p50: how many stages' worth of work runs at once
   double latency_p50 = 0, latency_p99 = 0, latency_max = 0;  ///< capture to prediction
   double F = 0, budget = 0;  ///< frames per second; 1/F in ms; 0: no rate to hold
   bool holds = true;         ///< bottleneck <= budget, or no budget
@@ -88,8 +91,8 @@ struct Reading {
 /// A meter for each stage's replicas, and the verdict. Any thread may read it.
 class Monitor {
  public:
-  /// `replicas`: of each stage. `fps`: F; 0: unknown.
-  Monitor(std::vector<int> replicas, double fps);
+  /// `replicas`: of each stage. `fps`: F; 0: unknown. `group`: samples of a minibatch.
+  Monitor(std::vector<int> replicas, double fps, int group = 1);
   /// Any thread.
   void set_fps(double fps);
   double fps() const { return fps_; }
@@ -112,6 +115,7 @@ class Monitor {
 
  private:
   std::vector<int> replicas_;  ///< [stages]
+  int group_;
   Counter<double> fps_;
   std::vector<StageMeter> meters_;
   Clock::time_point last_prediction_{}, last_given_{};

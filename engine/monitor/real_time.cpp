@@ -57,10 +57,12 @@ std::string rule_text(const Reading& r, const Verdict& verdict) {
 void RealTime::note(const FrameCounts& now, bool late, Clock::time_point time) {
   const std::lock_guard lock(mutex_);
   late_ = late;
-  if (now.trained == 0) seen_.clear();  // do not judge a pipeline that is filling
+  if (now.trained == 0) seen_.clear();
   if (seen_.empty() || now.trained > seen_.back().second.trained) trained_ = time;
   seen_.emplace_back(time, now);
-  while (seen_.size() > 2 && seen_[1].first <= time - kWindow) seen_.pop_front();
+  const auto filling = [](const auto& then) { return then.second.trained == 0; };
+  while (seen_.size() > 2 && (filling(seen_.front()) || seen_[1].first <= time - kWindow))
+    seen_.pop_front();
 }
 
 bool RealTime::began() const {

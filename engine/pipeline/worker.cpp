@@ -33,7 +33,7 @@ Worker::Worker(Shared& shared, int index)
     StageMeter& meter = pipeline.monitor.meter(replica_id);
     by_stage_[stage] = {.step = step,
                         .meter = &meter,
-                        .timer = {*step, meter, track_},
+                        .timer = {*step, meter, track_, pipeline.schedule.group},
                         .age = ages[stage],
                         .fates = std::vector<Fate>(std::size_t(pipeline.schedule.slots()))};
   }
@@ -82,7 +82,7 @@ bool Worker::perform(const Lowered& next) {
   const Action& action = next.action;
   WorkerStage& mine = stage(action);
   if (action.op == Op::forward && !mine.step->defers()) {
-    mine.meter->begin(Clock::now());
+    mine.meter->begin(Clock::now(), shared_.schedule().group);
   } else if (action.op == Op::forward || stages_.size() > 1) {
     // The time since this stage's last action was spent on other stages of this worker, or idle.
     mine.meter->pass(Clock::now());

@@ -22,9 +22,9 @@ namespace millrace::engine {
 class StepTimer {
  public:
   StepTimer() = default;
-  /// `track` may be null. All must outlive this.
-  StepTimer(capture::Step& step, StageMeter& meter, ActionTrack* track)
-      : step_(&step), meter_(&meter), track_(track) {}
+  /// `samples`: an update covers, which share its time. `track` may be null. All must outlive this.
+  StepTimer(capture::Step& step, StageMeter& meter, ActionTrack* track, int samples)
+      : step_(&step), meter_(&meter), track_(track), samples_(samples) {}
 
   /// Counts the time since the last call as `part`.
   void lap(StageMeter::Part part, Clock::time_point now = Clock::now()) {
@@ -41,26 +41,28 @@ class StepTimer {
     int forwards = 0;
   };
   Group end_group() { return {std::exchange(host_ns_, 0), std::exchange(forwards_, 0)}; }
-  /// Records a group that the device has finished.
+  /// Counts a group that the device has finished; its samples are recorded with all of an update's.
   void record(const Group& group) {
-    const std::int64_t device = step_->duration_ns() + std::exchange(unrecorded_ns_, 0);
-    if (group.forwards == 0) {
-      unrecorded_ns_ = device;
-      return;
-    }
+    device_ns_ += step_->duration_ns();
+    done_.host_ns += group.host_ns;
+    done_.forwards += group.forwards;
+    if (done_.forwards < samples_) return;
+    const auto [host_ns, steps] = std::exchange(done_, {});
+    const std::int64_t device = std::exchange(device_ns_, 0);
     // The host prepares one group while the device runs another: only its excess counts.
-    const std::int64_t host = std::max<std::int64_t>(0, group.host_ns - device);
-    for (int i = 0; i < group.forwards; ++i)
-      meter_->record(device / group.forwards, host / group.forwards);
+    const std::int64_t host = std::max<std::int64_t>(0, host_ns - device);
+    for (int i = 0; i < steps; ++i) meter_->record(device / steps, host / steps);
   }
 
  private:
   capture::Step* step_ = nullptr;
   StageMeter* meter_ = nullptr;
   ActionTrack* track_ = nullptr;
-  std::int64_t host_ns_ = 0;        ///< of the current group
-  int forwards_ = 0;                ///< in the current group
-  std::int64_t unrecorded_ns_ = 0;  ///< device time of groups without forwards
+  int samples_ = 1;
+  std::int64_t host_ns_ = 0;    ///< of the current group
+  int forwards_ = 0;            ///< in the current group
+  Group done_;                  ///< groups that are not recorded yet
+  std::int64_t device_ns_ = 0;  ///< of those
 };
 
 /// A stage as its worker runs it. Thread-bound.

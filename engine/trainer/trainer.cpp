@@ -118,7 +118,7 @@ Trainer::Trainer(TrainerOptions options)
     : options_(completed(std::move(options))),
       schedule_(schedule_to_run(options_)),
       recording_{records_any(options_)},
-      monitor_(schedule_.replica_counts(), options_.fps),
+      monitor_(schedule_.replica_counts(), options_.fps, schedule_.group),
       guard_(2 * schedule_.slots()),
       samples_(schedule_.slots(), options_.sample.sizes(),
                options_.target_is_input ? std::vector<std::int64_t>()

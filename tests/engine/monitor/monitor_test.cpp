@@ -18,12 +18,30 @@ void play(StageMeter& meter, int steps, Clock::duration handoff, Clock::duration
           Clock::duration compute) {
   Clock::time_point now{};
   for (int i = 0; i < steps; ++i) {
-    meter.begin(now);
+    meter.begin(now, 1);
     meter.lap(Part::handoff, now += handoff);
     meter.lap(Part::waiting, now += waiting);
     meter.lap(Part::compute, now += compute);
   }
   meter.finish();
+}
+
+TEST(StageMeter, SamplesOfAMinibatchShareItsTime) {
+  StageMeter meter;
+  Clock::time_point now{};
+  for (int minibatch = 0; minibatch < 3; ++minibatch) {
+    for (int sample = 0; sample < 4; ++sample) {  // forwards, then all backwards
+      meter.begin(now, 4);
+      meter.lap(Part::compute, now += 1ms);
+    }
+    meter.lap(Part::compute, now += 16ms);
+    meter.lap(Part::handoff, now += 2ms);
+  }
+  meter.finish();
+  EXPECT_EQ(meter.measured().steps, 12);
+  EXPECT_NEAR(meter.measured().compute.median_ms(), 5, 0.1);
+  EXPECT_NEAR(meter.measured().handoff.median_ms(), 0.5, 0.01);
+  EXPECT_EQ(meter.measured().busy_ns, 66'000'000);
 }
 
 TEST(Histogram, PercentilesSumsAndDifferences) {
