@@ -16,8 +16,8 @@
 namespace millrace::app {
 
 /// Handles a stream that outruns the pipeline, by monitor.policy. Acts only if frames arrive at
-/// their own rate; a source that waits for the pipeline is never too fast. run() belongs to the
-/// pipeline's thread, everything else to the main thread.
+/// their own rate: a source that waits for the pipeline loses nothing, but can be late(). run()
+/// belongs to the pipeline's thread, everything else to the main thread.
 class OverloadWatch {
  public:
   /// `live`: frames arrive at their own rate. `trainer` outlives this.
@@ -25,7 +25,7 @@ class OverloadWatch {
       : trainer_(trainer),
         policy_(config.monitor.policy),
         live_(live),
-        overload_({.policy = engine::policy_of(config.monitor.policy),
+        overload_({.policy = live ? engine::policy_of(config.monitor.policy) : engine::Policy::drop,
                    .module_ms = trainer.options().module_ms,
                    .cut = trainer.now().cut,
                    .allowed = [&trainer](const std::vector<int>& cut) {
@@ -53,7 +53,6 @@ class OverloadWatch {
   /// Judges the time since the last judgement, once it is long enough, and acts. Returns a line on
   /// the change and its reason, or "".
   std::string look() {
-    if (!live_) return "";
     if (drain_.load(std::memory_order_acquire)) {
       start_over();
       return "";
@@ -65,7 +64,7 @@ class OverloadWatch {
     begin_ = std::move(now);
     began_ = engine::Clock::now();
     const engine::Change change = overload_.judge(load);
-    if (change.kind == engine::Change::Kind::none) return "";
+    if (change.kind == engine::Change::Kind::none || !live_) return "";
     train_every_.store(overload_.train_every(), std::memory_order_relaxed);
     if (change.kind == engine::Change::Kind::recut) {
       cut_ = change.cut;
