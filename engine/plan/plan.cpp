@@ -237,7 +237,7 @@ std::vector<Candidate> candidates(const Profile& profile, const Request& request
       for (const int v : entry.virtual_stages ? request.virtual_stages : std::vector<int>{1}) {
         if (m < 1 || v < 1) throw std::invalid_argument("microbatches and chunks begin at 1");
         for (const bool recompute : {false, true}) {
-          if (recompute && !request.recompute) continue;
+          if (recompute && !(request.recompute && entry.recomputes)) continue;
           add_shares({.schedule = schedule,
                       .microbatches = m,
                       .virtual_stages = v,

@@ -19,6 +19,7 @@ struct ScheduleEntry {
   bool vertical_sync = false;
   bool replicas = false;
   bool deep_supervision = false;
+  bool recomputes = true;  ///< a backward uses the weights of its forward, or of its recompute
 
   // For the planner. Tests check the counts against the schedule itself.
   bool flushes = false;         ///< the pipeline runs empty at each update

@@ -52,7 +52,7 @@ class Plan(program.CliTest):
 
     def test_memory_is_shared_with_samples_to_replay(self):
         path = write_profile(self.folder, *[module(name, 1, weight=100, stash=400) for name in "abcd"], input_bytes=10)
-        arguments = (path, "--schedules", "pb", "--recompute", "--memory", "3.2e-6", "--fps", "50")
+        arguments = (path, "--schedules", "pipedream", "--recompute", "--memory", "3.2e-6", "--fps", "50")
         table, _ = self.planned(*arguments)
         self.assertNotIn("recompute", table)
         results = self.folder / "o.json"

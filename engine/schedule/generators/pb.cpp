@@ -34,6 +34,7 @@ extern const ScheduleEntry pb{
     .summary = "as partime, but a gradient goes back through its own frame's saved activations",
     .generate = pb_schedule,
     .deep_supervision = true,
+    .recomputes = false,
     .samples_kept = [](int depth, int, int) { return 2 * depth - 1; },  // forwards run a tick ahead
 };
 

@@ -261,7 +261,7 @@ TEST(LateTargets, APredictionIsLaunchedBeforeItsTargetComes) {
 
 TEST(TrainEvery, LeavesRecomputingOut) {
   const std::atomic<std::int64_t> fourth{4};
-  FakePipeline rig(make_schedule("pb", {.stages = 2, .recompute = true}), 40);
+  FakePipeline rig(make_schedule("pipedream", {.stages = 2, .recompute = true}), 40);
   rig.run({.train_every = &fourth});
   for (const auto& step : rig.steps) EXPECT_EQ(step->samples('R'), every(4, 0, 40));
 }

@@ -51,7 +51,8 @@ double exhaustive(const Profile& profile, const Request& request) {
   double best = std::numeric_limits<double>::infinity();
   const int n = request.machine.devices(), modules = int(profile.modules.size());
   for (const std::string& schedule : request.schedules) {
-    for (int recompute = 0; recompute <= int(request.recompute); ++recompute) {
+    const bool recomputes = request.recompute && schedule_entry(schedule).recomputes;
+    for (int recompute = 0; recompute <= int(recomputes); ++recompute) {
       for (int copies = 1;
            copies <= (schedule_entry(schedule).replicates ? request.most_copies : 1); ++copies) {
         for (int kind = 0; kind < 2 * n / copies && n % copies == 0; ++kind) {

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 
 #include "engine/format.h"
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/registry.h"
+#include "engine/simulate/simulator.h"
 #include "io/files/whole_file.h"
 #include "tools/app/assembly.h"
 #include "tools/app/config/profile_read.h"
@@ -97,6 +99,33 @@ std::string heads_text(app::Config config, const engine::plan::Plan& plan) {
          left_out + "\n";
 }
 
+/// The plan in the simulator, where stages also wait for each other; none where a worker takes more
+/// than one device.
+std::optional<engine::Simulation> simulated(const Profile& profile, const Request& request,
+                                            const engine::plan::Plan& plan) {
+  const engine::plan::Method& method = plan.method;
+  engine::ScheduleSpec spec{.stages = int(plan.cut.stages.size()),
+                            .microbatches = method.microbatches,
+                            .virtual_stages = method.virtual_stages,
+                            .recompute = method.recompute};
+  std::vector<int> cut;
+  bool replicated = false, wide = method.tensor > 1 || method.copies > 1;
+  for (const engine::plan::Stage& stage : plan.cut.stages) {
+    if (stage.begin > 0) cut.push_back(stage.begin);
+    spec.replicas.push_back(stage.replicas);
+    replicated |= stage.replicas > 1;
+    wide |= stage.threads > 1;
+  }
+  if (wide || (replicated && !engine::schedule_entry(method.schedule).replicas)) return {};
+  if (!replicated) spec.replicas.clear();
+  const engine::Schedule schedule = engine::make_schedule(method.schedule, spec);
+  return engine::simulate(schedule, {.samples = engine::enough_samples(schedule),
+                                     .stages = engine::plan::stage_costs(profile, cut),
+                                     .input_bytes = profile.input_bytes,
+                                     .frames = profile.frames,
+                                     .machine = request.machine});
+}
+
 using Json = nlohmann::ordered_json;
 
 Json cut_json(const engine::plan::Cut& cut) {
@@ -172,6 +201,11 @@ int plan(const PlanArguments& arguments) {
   std::string table = engine::plan::pipeline_toml(best, request.machine, arguments.kind);
   Json json = planned_json(profile, plans);
   std::cout << engine::plan::plan_text(profile, request, plans);
+  if (const auto run = simulated(profile, request, best)) {
+    std::cout << engine::format("simulated %.4g frames a second, latency %.4g ms: with waiting\n",
+                                run->fps(), run->latency_p50_ms);
+    json["simulated"] = {{"frames_a_second", run->fps()}, {"latency_ms", run->latency_p50_ms}};
+  }
   if (measured) std::cout << heads_text(config, best);
   if (arguments.replay > 0) {
     const Replay replay = replay_of(arguments, request, best, sample_bytes);
