@@ -75,6 +75,15 @@ std::vector<PredictedStage> predict_stages(TrainerOptions options) {
                          });
     memory.activations +=
         sets.stored[std::size_t(i)] * capture::retained_bytes([&] { stage.store(kept); });
+    if (stage.options().split) {  // what waits for the weights' gradient
+      stages::Tensors gradients, made;
+      for (std::size_t k = 0; !range.last && k < kept.outputs.size(); ++k)
+        gradients.push_back(at::zeros_like(kept.outputs[k]));
+      std::int64_t more =
+          capture::retained_bytes([&] { made = stage.backward_input(kept, gradients); });
+      for (const at::Tensor& one : made) more -= std::int64_t(one.nbytes());
+      memory.activations += sets.inner[std::size_t(i)] * more;
+    }
     kept = {};
     program::Arena arena;
     run_step(stage, inputs, target, schedule.samples_an_update(i), [&](const auto& body) {

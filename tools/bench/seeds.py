@@ -43,7 +43,8 @@ def seeds(machine, options):
                "microbatches": m, **medians(figures), "memory_bytes": max(stage["total"] for stage in held)}
         if schedule in FLUSHING:  # by the paper, with equal stages, and as measured
             chunks = 2 * m if schedule == "interleaved" else m
-            row["bubble"] = {"formula": (workers - 1) / (chunks + workers - 1),
+            whole = 3 * chunks if schedule == "zb-h1" else chunks  # of which a bubble is one third
+            row["bubble"] = {"formula": (workers - 1) / (whole + workers - 1),
                              "equal_stages": machine.equal_stages_bubble(arm=arm),
                              "measured": 1 - row["work_ms"] / (workers * row["measured_ms"])}
         results.append(row)
