@@ -72,7 +72,7 @@ LabelRow parse_label(std::string_view text) {
   const auto json = nlohmann::json::parse(text.substr(0, kLongestJson), nullptr, false);
   const auto fail = [] {
     throw std::invalid_argument(
-        "a label is JSON as {\"frame\": 17, \"class\": \"day\"}; \"time\" are seconds");
+        "a label is JSON, as {\"frame\": 17, \"class\": \"day\"}, or with a \"time\" in seconds");
   };
   if (!json.is_object() || !json.contains("class")) fail();
   LabelRow row;

@@ -75,7 +75,7 @@ class StreamHealth {
   std::atomic<std::int64_t> reconnects{0};     ///< attempts that gave a picture
   std::atomic<std::int64_t> frames_since{0};   ///< since the last connection
   std::atomic<std::int64_t> lost_upstream{0};  ///< estimate: frames that never arrived
-  std::atomic<std::int64_t> away_ms{0};        ///< over all breaks that ended
+  std::atomic<std::int64_t> away_ms{0};        ///< over all breaks
 
   /// Why it last broke or could not be opened: one line without credentials; "": never.
   std::string last_error() const {

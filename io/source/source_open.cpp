@@ -56,8 +56,8 @@ std::unique_ptr<Source> open_file(const SourceOptions& options) {
   }
 }
 
-// A user's pipeline may end. Cameras and endless streams only break, and so do RTSP streams: many
-// have a length, or say goodbye when their server restarts.
+// A user's pipeline may end, and a playlist says so. Cameras and endless streams only break, and so
+// do RTSP streams: many have a length, or say goodbye when their server restarts.
 std::unique_ptr<Source> open_stream(const SourceOptions& options) {
   std::unique_ptr<Source> first = open_gstreamer(options);
   const SourceInfo info = first->info();
@@ -66,7 +66,9 @@ std::unique_ptr<Source> open_stream(const SourceOptions& options) {
   parts.first = std::move(first);
   parts.reopen = [options] { return open_gstreamer(options, /*wait=*/false); };
   parts.probe = make_origin_probe(options.uri);
-  parts.end_is_loss = split_uri(options.uri).scheme != "gst";
+  const bool is_playlist =
+      options.uri.substr(0, options.uri.find_first_of("?#")).ends_with(".m3u8");
+  parts.end_is_loss = split_uri(options.uri).scheme != "gst" && !is_playlist;
   return std::make_unique<ReconnectingSource>(std::move(parts), options.reconnect);
 }
 

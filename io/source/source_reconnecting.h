@@ -78,6 +78,7 @@ class ReconnectingSource : public Source {
   /// From the latest connection with a picture.
   SourceInfo info() const override { return info_; }
   ReadStatus read(Frame& out, std::chrono::milliseconds timeout) override {
+    if (!health_->connected) count_away();
     if (!health_->connected && came_back()) attempt();
     if (now_) return read_connected(out, timeout);
     attempt_when_due(timeout);
@@ -136,8 +137,8 @@ class ReconnectingSource : public Source {
     if (!health_->connected) {
       info_ = now_->info();
       connected_since_ = now;
-      health_->away_ms +=
-          std::chrono::duration_cast<std::chrono::milliseconds>(now - last_frame_).count();
+      count_away();
+      away_before_ = health_->away_ms;
       health_->frames_since = 0;
       ++health_->reconnects;
       health_->connected = true;
@@ -149,6 +150,11 @@ class ReconnectingSource : public Source {
     last_frame_ = now;
     ++health_->frames_since;
     health_->lost_upstream = timeline_.lost();
+  }
+  void count_away() {
+    health_->away_ms =
+        away_before_ +
+        std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - last_frame_).count();
   }
   // Loses a connection, or an attempt at one.
   void lose(const std::string& cause) {
@@ -227,7 +233,8 @@ class ReconnectingSource : public Source {
   Clock::time_point last_frame_;        // over all connections
   Clock::time_point connected_since_;   // first picture of this connection
   Clock::time_point next_attempt_;
-  std::optional<bool> reached_;  // the probe's last answer in this break
+  std::int64_t away_before_ = 0;  // milliseconds, in breaks that ended
+  std::optional<bool> reached_;   // the probe's last answer in this break
 };
 
 }  // namespace millrace::io

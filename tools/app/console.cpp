@@ -100,7 +100,10 @@ void Console::tell_source() {
   if (connected == connected_) return;
   connected_ = connected;
   if (connected) {
-    tell("source: back after " + std::to_string(health.attempts.load()) + " attempts");
+    const std::int64_t attempts =
+        health.attempts.load() - std::exchange(attempts_, health.attempts);
+    tell("source: back after " + std::to_string(attempts) +
+         (attempts == 1 ? " attempt" : " attempts"));
   } else {
     tell("source: away: " + health.last_error() + "; training is paused");
     const auto event = records_.novelty.lose_camera(intake_.queue.received());

@@ -52,6 +52,7 @@ class Console {
   Checkpoints& checkpoints_;
   LiveView* const page_;
   // Values last reported.
+  std::int64_t attempts_ = 0;  ///< to reopen the source, by when it was last back
   bool connected_ = true, in_event_ = false, dead_told_ = false;
   std::int64_t events_ = 0;
   RollBackWatch roll_backs_;
