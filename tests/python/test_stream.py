@@ -102,6 +102,10 @@ class Live(PackageTest):
         one.submit(frames[0])  # goes on
         self.assertEqual(one.poll(PATIENCE).index, 0)
         self.assertEqual(len(one.state_dict()), 6)
+        for _ in range(2):  # results stay
+            one.submit(frames[0])
+            one.close()
+        self.assertEqual([one.poll().frame, one.poll().frame], [0, 0])
 
     def test_targets_are_submitted_too(self):
         one = trainer(schedule="sequential", stages=1, cut=[])
@@ -254,6 +258,18 @@ class Notebook(PackageTest):
         fresh = one.clone({"lr": 0.2})
         torch.testing.assert_close(fresh.predict(frames[:1])[0], network()(frames[0][None])[0])
         self.assertIn("lr=0.2", repr(fresh))
+
+    def test_frames_are_their_own_targets_however_they_come(self):
+        frames = pictures(10)
+        for way in (lambda one: one.fit(frames) and one.predict(frames) and list(one.run(frames)),
+                    lambda one: list(one.run(frames)) and one.partial_fit(frames),
+                    lambda one: one.fit(frames) and [one.submit(frame) for frame in frames]):
+            one = trainer(source={"drop": "never"})
+            way(one)
+            one.close()
+            self.assertEqual(one.report()["frames"]["trained"], 10)
+        with self.assertRaisesRegex(millrace.Error, "there are 10 frames and 9 targets"):
+            one.fit(frames, frames[:9])
 
 
 class OneByOne(PackageTest):

@@ -156,10 +156,11 @@ class Inbox:
 
     KEPT = 256
 
-    def __init__(self, stream: Stream, see: Callable[[Result], None] | None) -> None:
+    def __init__(self, stream: Stream, see: Callable[[Result], None] | None, before: "Inbox | None") -> None:
+        """`before`: whose results have not all been taken."""
         self._stream, self.see = stream, see
         self._changed = threading.Condition()
-        self._results: collections.deque[Result] = collections.deque(maxlen=self.KEPT)
+        self._results: collections.deque[Result] = collections.deque(before._results if before else (), self.KEPT)
         self._over = False
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._take, name="millrace-results", daemon=True)

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sized
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -58,6 +58,7 @@ class Trainer:
         self._run: _millrace.GivenRun | None = None
         self._shape: tuple[int, int, int] | None = None
         self._targets = False
+        self._own_targets = False  # of submit()'s frames: each is its own
         self._stream: Stream | None = None  # in progress
         self._inbox: Inbox | None = None  # the latest submit()'s
         self._mode = ""  # "run", "submit" or "one": who uses the stream
@@ -198,6 +199,10 @@ class Trainer:
             self._named = isinstance(item[1], str)
         return item
 
+    def _reproduces(self) -> bool:
+        """Whether it has learned from pairs whose target can be the frame."""
+        return self._run is not None and self._targets and self._output == list(self._shape or ())
+
     def _source_frames(self) -> Iterator[Item]:
         """Frames of the config's source, for labels with their classes."""
         source = _millrace.GivenFrames(self._config())
@@ -221,8 +226,10 @@ class Trainer:
         there. A frame without a target is its own, except with task="next-frame"."""
         self.close()
         if frames is not None and targets is not None:
+            if isinstance(frames, Sized) and isinstance(targets, Sized) and len(frames) != len(targets):
+                raise Error(f"fit: there are {len(frames)} frames and {len(targets)} targets; it needs as many of each")
             frames = zip(frames, targets, strict=True)
-        elif frames is not None and self._task != "next-frame":
+        elif frames is not None and self._task != "next-frame" and (self._run is None or self._targets):
             frames = (one if _frames.is_pair(one) else (one, one) for one in frames)
         for _ in progress(self.run(frames)):
             pass
@@ -230,7 +237,11 @@ class Trainer:
 
     def predict(self, frames: Iterable[Any]) -> list[Any]:
         """predict_one() of each frame."""
-        return [self.predict_one(frame) for frame in frames]
+        begun = self._mode == "one"
+        predictions = [self.predict_one(frame) for frame in frames]
+        if not begun:
+            self.close()
+        return predictions
 
     def _results(self, items: Iterator[Item], ahead: int) -> Iterator[Result]:
         try:
@@ -239,6 +250,9 @@ class Trainer:
             return
         if item is END:
             return
+        if not _frames.is_pair(item) and self._reproduces():
+            items = ((one if one is END else (one, one), *place) for one, *place in itertools.chain([first], items))
+            first = item, _, _ = next(items)
         pairs = _frames.is_pair(item)
         with inside():
             stream = self._start("run", item[0] if pairs else item, pairs, ahead)
@@ -278,10 +292,14 @@ class Trainer:
         """
         self._require_elsewhere("submit()")
         with inside(), self._giving:
+            if self._mode != "submit":
+                self._own_targets = target is _NOTHING and self._reproduces()
+            if target is _NOTHING and self._own_targets:
+                target = frame
             targets = target is not _NOTHING
             if self._mode != "submit":
                 stream = self._start("submit", frame, targets)
-                self._inbox = Inbox(stream, self._see)
+                self._inbox = Inbox(stream, self._see, self._inbox)
                 weakref.finalize(self, _halt, stream, self._inbox).atexit = False
             assert self._stream is not None and self._inbox is not None
             self._inbox.check()
