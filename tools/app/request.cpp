@@ -42,12 +42,12 @@ std::vector<std::unique_ptr<Sink>> make_sinks(const Config& config) {
 void require_launcher(const Config& config) {
   if (config.pipeline.tensor > 1)
     throw config.error("pipeline.tensor",
-                       engine::format("%d ranks are to share modules: run it by mpirun -n",
-                                      config.pipeline.tensor));
+                       engine::format("%d ranks are to share modules: run it by mpirun -n %d",
+                                      config.pipeline.tensor, config.pipeline.tensor));
   if (config.source.uris.size() > 1)
     throw config.error("source.uris",
-                       engine::format("%zu pipelines learn one network: run it by mpirun -n",
-                                      config.source.uris.size()));
+                       engine::format("%zu pipelines learn one network: run it by mpirun -n %zu",
+                                      config.source.uris.size(), config.source.uris.size()));
 }
 
 /// kOwn: the reader, the pipeline's thread, writers. Adds workers and GStreamer's elements.

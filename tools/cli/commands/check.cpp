@@ -13,6 +13,7 @@
 #include "tools/app/assembly.h"
 #include "tools/app/feeds/replay_feed.h"
 #include "tools/app/intake.h"
+#include "tools/app/ranks/rank_grid.h"
 #include "tools/cli/commands/command.h"
 
 namespace millrace::cli {
@@ -190,6 +191,7 @@ int check(const CheckArguments& arguments) {
   if (!classes.empty() && !masks)
     app::require_classes(config, *options.network, int(classes.size()));
   app::require_outputs(config);
+  app::require_grid(config, options, config.pipeline.tensor * app::copies_of(config));
   if (config.empty_file) std::cerr << config.name << " is empty, so every key has its default\n";
   describe_source(config);
   describe_pipeline(options);

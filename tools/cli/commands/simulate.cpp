@@ -91,6 +91,10 @@ SimulationInput input_of(const SimulateArguments& arguments, const Schedule& sch
     input.machine.sums.reset();  // measured for other links
   }
   if (!arguments.profile.empty()) {
+    const auto shared = [](const auto& module) { return module.tensor_ways > 1; };
+    if (arguments.tensor > 1 && std::ranges::none_of(profile.modules, shared))
+      throw app::ConfigError("--tensor " + std::to_string(arguments.tensor) + ": no module of " +
+                             arguments.profile + " can be shared");
     const Profile each =
         engine::plan::shared_by(std::move(profile), arguments.tensor, input.machine);
     input.stages = profiled_costs(arguments, each, schedule.stages);
