@@ -75,7 +75,8 @@ class Timeline {
   static constexpr int kBursts = 5;  ///< all time over that within bursts, at least
   static constexpr nanoseconds kLeastStep{1000};
 
-  // The mean of the steps near the median, so that gaps don't count and jitter cancels out.
+  // The mean of the steps near the median, so that gaps don't count and jitter cancels out; of all
+  // steps where few are near it, since frame times then alternate.
   // `by_time`: the median is taken over time rather than over steps, so that frames that come in a
   // burst, having waited for their reader, don't count either. Where nearly all time is between
   // bursts, as behind a proxy that buffers, it is the mean of all steps.
@@ -98,7 +99,8 @@ class Timeline {
       sum += step;
       ++near;
     }
-    if (!by_time && kBursts * sum < all) return all / std::ssize(steps);
+    const bool alternates = 4 * near < 3 * std::ssize(steps);
+    if (!by_time && (kBursts * sum < all || alternates)) return all / std::ssize(steps);
     return sum / near;
   }
   bool is_jump(nanoseconds step, nanoseconds elapsed) const {

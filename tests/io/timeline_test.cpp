@@ -141,6 +141,18 @@ TEST(Timeline, LearnsTheRealRate) {
   EXPECT_LE(wrong.lost(), 16);
 }
 
+TEST(Timeline, FrameTimesThatAlternateHaveTheirMeanRate) {
+  for (const std::int64_t first : {10, 20, 30}) {  // milliseconds of 100 for two frames
+    Timeline time(nanoseconds(0), kSlack);
+    nanoseconds at(0);
+    for (int n = 0; n < 200; ++n) {
+      time.map(at, kPeriod);
+      at += milliseconds(n % 2 == 0 ? first : 100 - first);
+      if (n > 100) ASSERT_NEAR(time.rate(), 20, 1) << first << " ms, frame " << n;
+    }
+  }
+}
+
 double rate_of(const std::vector<nanoseconds>& stamps) {
   Timeline time(nanoseconds(0), kSlack);
   for (const nanoseconds stamp : stamps) time.map(stamp, kPeriod);
