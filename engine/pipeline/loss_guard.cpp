@@ -112,7 +112,16 @@ SceneWatch::Errors SceneWatch::Frames::compare(std::span<const Element> frame, f
       sum += (at(i) - prediction[i]) * (at(i) - prediction[i]);
     return seen_ == 0 && std::isfinite(sum) ? 0 : sum / float(count);
   };
-  const float error = error_of(mean_);
+  const auto surprise = [&] {
+    const auto seen = float(std::min(seen_, kMemory));
+    float sum = 0, told = 0;
+    for (std::size_t i = 0; i < count; ++i) {  // as if half a frame had shown each class
+      sum -= at(i) * std::log((mean_[i] * seen + 0.5f) / (seen + 1));
+      told += at(i);
+    }
+    return told > 0 && seen_ > 0 ? sum / told : 0;
+  };
+  const float error = classes_ ? surprise() : error_of(mean_);
   if (!std::isfinite(error)) return last_;  // a broken frame says nothing about the scene
   if (!learns) return {error, last_.change};
   last_ = {error, std::max(error_of(previous_), kDecay * last_.change)};

@@ -19,11 +19,14 @@ enum class Alarm : std::uint8_t {
 /// Distinguishes a change of scene from other causes of a loss jump. Measures the errors of trivial
 /// predictors, which jump when the scene changes and do not depend on the weights: of the mean of
 /// the latest 200 frames, on each sample's input and target, and of the previous input. Where
-/// scenes alternate the mean frame is always wrong, but one that moves more still shows. Estimated
-/// from at most 1,024 elements spread over a frame. Thread-bound; allocates at the first sample
-/// only.
+/// scenes alternate the mean frame is always wrong, but one that moves more still shows. The error
+/// of class scores' targets is, as their loss, a cross-entropy: that of how often each class came.
+/// Estimated from at most 1,024 elements spread over a frame. Thread-bound; allocates at the first
+/// sample only.
 class SceneWatch {
  public:
+  /// `classes`: targets are those of class scores.
+  explicit SceneWatch(bool classes = false) : target_(classes) {}
   /// Sets `sample.info.scene`. `target`: whether it is already known. A replayed sample is compared
   /// but changes no predictor.
   void see(Sample& sample, bool target);
@@ -36,10 +39,12 @@ class SceneWatch {
   };
   class Frames {
    public:
+    explicit Frames(bool classes = false) : classes_(classes) {}
     template <class Element>
     Errors compare(std::span<const Element> frame, float scale, bool learns);
 
    private:
+    const bool classes_;
     std::vector<float> mean_, previous_;
     std::int64_t seen_ = 0;
     Errors last_;
@@ -96,8 +101,10 @@ class LossGuard {
     int probed = 0, not_finite = 0, raised_for = 0;  ///< the latter two count consecutive losses
   };
 
-  /// `in_flight`: samples in flight at a roll-back, whose gradients are discarded.
-  explicit LossGuard(std::int64_t in_flight) : in_flight_(in_flight) {}
+  /// `in_flight`: samples in flight at a roll-back, whose gradients are discarded. `classes`: the
+  /// network gives class scores.
+  explicit LossGuard(std::int64_t in_flight, bool classes = false)
+      : scene(classes), in_flight_(in_flight) {}
   Alarm judge(const SampleInfo& sample, float loss);
   SceneWatch scene;  ///< sees each sample before it is judged
 

@@ -21,6 +21,7 @@
 #include "engine/trainer/rank_wires.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer_sample.h"
+#include "stages/loss.h"
 #include "stages/parameters.h"
 #include "stages/safetensors.h"
 
@@ -37,6 +38,25 @@ void call_mkl_first() {
   at::mm(ones, ones.t()).add_(at::mm(ones.t(), ones)).sqrt_();
 }
 
+/// Milliseconds of each module's step program; empty if one can't be recorded, as the run will say.
+std::vector<double> recorded_module_times(const TrainerOptions& options) {
+  try {
+    return module_times_by_programs(options, 1);
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+std::vector<double> profiled_module_times(const TrainerOptions& options) {
+  ProfilerOptions how;
+  if (device_of(options, 0).is_cuda())
+    how = {.device = options.devices.front(), .recorded = records_any(options)};
+  std::vector<double> ms;
+  for (const plan::ModuleProfile& module : measure_profile(options, how).modules)
+    ms.push_back(module.ms().total());
+  return ms;
+}
+
 /// Fills in unset options: cut, threads, devices, weights.
 TrainerOptions completed(TrainerOptions options) {
   at::set_num_threads(1);  // stages are the parallelism; workers inherit this
@@ -49,22 +69,16 @@ TrainerOptions completed(TrainerOptions options) {
   }
   require_threads(options);
   const bool balances = options.cut.empty() && options.stages > 1;
-  const bool programs = runs_programs(options, 0);
   const bool measures = options.module_ms.empty() && (balances || options.may_recut);
-  if (measures && programs) {
-    options.module_ms = module_times_by_programs(options, 1);
-  } else if (measures) {
-    ProfilerOptions how;
-    if (device_of(options, 0).is_cuda())
-      how = {.device = options.devices.front(), .recorded = records_any(options)};
-    const plan::Profile profile = measure_profile(options, how);
-    for (const plan::ModuleProfile& module : profile.modules)
-      options.module_ms.push_back(module.ms().total());
-  }
+  const bool programs = measures && runs_programs(options, 0);
+  if (programs) options.module_ms = recorded_module_times(options);
+  const bool failed = programs && options.module_ms.empty();
+  if (measures && options.module_ms.empty()) options.module_ms = profiled_module_times(options);
   options.module_ms = cuttable(options, std::move(options.module_ms));
   std::map<int, std::vector<double>> costs;
-  if (measures && programs) costs[1] = options.module_ms;
-  if (!balance_threads(options, std::move(costs)) && balances)
+  if (programs) costs[1] = options.module_ms;
+  if (failed) std::replace(options.threads.begin(), options.threads.end(), 0, 1);
+  if ((failed || !balance_threads(options, std::move(costs))) && balances)
     options.cut = balanced_cut(options.module_ms, options.stages);
   require_cut(options.cut, options.stages, modules);
   if (options.weights.empty())
@@ -119,7 +133,7 @@ Trainer::Trainer(TrainerOptions options)
       schedule_(schedule_to_run(options_)),
       recording_{records_any(options_)},
       monitor_(schedule_.replica_counts(), options_.fps, schedule_.group),
-      guard_(2 * schedule_.slots()),
+      guard_(2 * schedule_.slots(), stages::Loss(options_.loss).scores()),
       samples_(schedule_.slots(), options_.sample.sizes(),
                options_.target_is_input ? std::vector<std::int64_t>()
                                         : options_.network->output().sizes(),

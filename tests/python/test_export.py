@@ -218,6 +218,14 @@ class Export(PackageTest):
         part = millrace.export(nn.Sequential(Of(shuffled)), torch.rand(1, 4, 12, 16)).parts[0].traced
         self.assertEqual(list(part(torch.rand(1, 4, 20, 8)).shape), [1, 4, 10, 8], "other sizes as well")
 
+    def test_what_can_not_be_recorded_runs_eagerly_and_is_cut_all_the_same(self):
+        net = nn.Sequential(nn.Conv2d(3, 2, 3, padding=1), Of(lambda x: x.prod(1, keepdim=True)), nn.Conv2d(1, 3, 3, padding=1))
+        trainer = millrace.Trainer(net, stages=2)
+        self.assertEqual(len(list(trainer.run(pictures(4)))), 4)
+        report = trainer.report()
+        self.assertEqual((report["capture"], len(report["cut"])), ("eager", 1))
+        self.assertIn("_local_scalar_dense", report["capture_error"])
+
     def test_what_is_frozen_stays_and_the_rest_learns_as_in_pytorch(self):
         samples = class_samples(8, (3, 32, 32))
         own = made(networks.ResNet)

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -85,6 +86,19 @@ TEST(SceneWatch, AChangeOfSceneShowsInFramesThatComeTwice) {
   EXPECT_NEAR(change, 0.01f * 0.9f, 1e-4f);
   see(0.4f, 10);
   EXPECT_NEAR(change, 0.16f * 0.9f, 1e-3f);
+}
+
+TEST(SceneWatch, TheErrorOfClassesIsACrossEntropy) {
+  SceneWatch watch(/*classes=*/true);
+  float error = 0;
+  for (int n = 0; n < 300; ++n) {
+    std::vector<float> target(3, 0);
+    target[std::size_t(n / 10 % 3)] = 1;
+    error = watch.see(std::vector<float>(8), target).target;
+    if (n == 9) EXPECT_LT(error, 0.1f) << "one class so far";
+    if (n == 10) EXPECT_NEAR(error, std::log(11 / 0.5), 1e-3) << "its first change";
+  }
+  EXPECT_NEAR(error, std::log(3.0), 0.15);
 }
 
 /// A rate far too high for a while: each roll-back is judged by the losses before the first.
