@@ -107,11 +107,13 @@ const std::vector<CorrectionKind>& corrections() {
        .memory = [](const Delay&, const Tensor& w) -> Memory {
          return {at::zeros_like(w), at::zeros_like(w)};
        },
+       .names = {"correction_shift", "correction_change"},
        .updated = discrepancy},
       {.name = "weight-prediction",
        .summary = "a forward sees an estimate of the weights of its own backward",
        .kernel = CorrectionRule::weight_prediction,
        .memory = [](const Delay&, const Tensor& w) -> Memory { return {at::zeros_like(w)}; },
+       .names = {"correction_shift"},
        .updated = weight_prediction},
       {.name = "spike-compensation",
        .summary = "momentum as if the gradient had come when its sample did; sgd with momentum"},
@@ -125,6 +127,7 @@ const std::vector<CorrectionKind>& corrections() {
              memory.push_back(at::zeros({}, w.options().dtype(at::kBool)));
              return memory;
            },
+       .names = {"", "", "correction_step", "correction_stepped"},
        .correct = divide_by_gap,
        .updated = measure_step},
       {.name = "dc-asgd",
@@ -136,6 +139,7 @@ const std::vector<CorrectionKind>& corrections() {
              memory.push_back(at::zeros_like(w));
              return memory;
            },
+       .names = {"", "", "correction_square"},
        .correct = compensate,
        .updated = push},
       {.name = "local",
@@ -169,6 +173,13 @@ void Correction::restart(const at::Tensor& weights) {
   if (!kind_.memory) return;
   const Memory fresh = kind_.memory(delay_, weights);
   for (std::size_t i = 0; i < fresh.size(); ++i) memory_[i].copy_(fresh[i]);
+}
+
+std::vector<std::pair<std::string, at::Tensor>> Correction::state() const {
+  std::vector<std::pair<std::string, at::Tensor>> state;
+  for (std::size_t i = 0; i < kind_.names.size(); ++i)
+    if (!kind_.names[i].empty()) state.emplace_back(kind_.names[i], memory_[i]);
+  return state;
 }
 
 at::Tensor Correction::forward_shift() const {

@@ -25,6 +25,8 @@ struct CorrectionKind {
   /// The rest is null if only the rate changes. `kernel`: formulas in the update kernel.
   CorrectionRule kernel = CorrectionRule::none;
   Memory (*memory)(const Delay& delay, const at::Tensor& weights) = nullptr;
+  /// The memory's names in checkpoints, in order; "": not in them, since it is of older weights.
+  std::vector<std::string> names = {};
   // `finite` (0-dim, bool; undefined: true): whether the update is applied; otherwise memory stays
   // unchanged.
   /// Changes the mean `gradient` before the optimizer uses it. Null: unchanged.
@@ -52,6 +54,8 @@ class Correction {
 
   const CorrectionNumbers& numbers() const { return numbers_; }
   const Memory& memory() const { return memory_; }  ///< aliases
+  /// The named part of memory(), with its names.
+  std::vector<std::pair<std::string, at::Tensor>> state() const;
 
  private:
   const CorrectionKind& kind_;

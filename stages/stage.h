@@ -113,7 +113,7 @@ class Stage {
     return spec_.lr * rate_ * asked_rate_ * scheduled_rate(spec_, updates_);
   }
   void reset_count() {
-    newest_ = applied_ = added_ = 0;
+    newest_ = added_ = 0;
     has_local_ = false;
   }
 
@@ -233,7 +233,7 @@ class Stage {
   void add_found(const Segment& segment, const Activations& activations, const Tensors& found,
                  bool first);
   Tensors lasting(int buffer) const;  ///< the contents of a snapshot; aliases
-  bool keeps_count() const { return !has_constant_rate(spec_) && parameters().learn(); }
+  bool keeps_count() const;
   StateDict optimizer_entries() const;  ///< named as in checkpoint(); aliases
 
   std::shared_ptr<const Network> network_;
@@ -256,8 +256,7 @@ class Stage {
   at::Tensor mean_;                       ///< of the replicas' gradients
   std::optional<Correction> correction_;  ///< none: not needed
   std::unique_ptr<AuxiliaryHead> head_;   ///< null: none
-  std::int64_t applied_ = 0;              ///< updates counted for the correction's rate
-  std::int64_t updates_ = 0;              ///< counted for the rate's schedule; in checkpoints
+  std::int64_t updates_ = 0;              ///< counted for the rate's schedule and the correction's
   double rate_ = 1.0;                     ///< backed_off()
   double asked_rate_ = 1.0;               ///< set_rate()
   std::vector<Tensors> snapshots_;        ///< two, the older first

@@ -74,7 +74,9 @@ std::int64_t Stage::gradient_bytes() const {
 
 StateDict Stage::optimizer_entries() const {
   StateDict all;
-  for (const auto& [name, buffer] : optimizer_.state()) {
+  NamedTensors state = optimizer_.state();
+  if (correction_) std::ranges::copy(correction_->state(), std::back_inserter(state));
+  for (const auto& [name, buffer] : state) {
     const bool one_number = buffer.numel() == 1;
     const Tensors views = one_number ? Tensors() : parameters().views_of(buffer);
     for (std::size_t i = 0; i < parameters().specs().size(); ++i) {
@@ -90,11 +92,16 @@ StateDict Stage::optimizer_entries() const {
   return all;
 }
 
+bool Stage::keeps_count() const {
+  const bool anneals = correction_ && correction_->rate(0) != correction_->rate(1);
+  return (anneals || !has_constant_rate(spec_)) && parameters().learn();
+}
+
 StateDict Stage::checkpoint() const {
   revive_head();
   StateDict all = parameters().state();
   for (const auto& [name, value] : optimizer_entries())
-    all.emplace_back(name, value.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
+    all.emplace_back(name, value.to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true));
   if (!keeps_count()) return all;
   const at::Tensor count = at::empty({2});
   count[0].fill_(double(updates_ / kCountBase));
@@ -117,6 +124,7 @@ void Stage::set_fixed(const StateDict& state) {
 void Stage::restore(const StateDict& state) {
   load_state(parameters(), state);
   const c10::NoGradGuard no_grad;
+  if (correction_) correction_->restart(parameters().flat());  // its memory is of other weights
   const std::unordered_map<std::string, at::Tensor> by_name(state.begin(), state.end());
   for (auto& [name, value] : optimizer_entries()) {
     const auto found = by_name.find(name);
@@ -129,7 +137,6 @@ void Stage::restore(const StateDict& state) {
     updates_ = std::int64_t(found->second[0].item<float>()) * kCountBase +
                std::int64_t(found->second[1].item<float>());
   }
-  if (correction_) correction_->restart(parameters().flat());  // its memory is of other weights
 }
 
 }  // namespace millrace::stages

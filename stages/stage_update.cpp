@@ -28,8 +28,9 @@ bool Stage::update(const Change& change, double rate) {
 double Stage::next_rate() {
   static const double recovery = std::exp2(1.0 / 50);
   rate_ = std::min(1.0, rate_ * recovery);
-  return rate_ * asked_rate_ * scheduled_rate(spec_, updates_++) *
-         (correction_ ? correction_->rate(applied_++) : 1.0);
+  const std::int64_t update = updates_++;
+  return rate_ * asked_rate_ * scheduled_rate(spec_, update) *
+         (correction_ ? correction_->rate(update) : 1.0);
 }
 
 void Stage::update(const Change& change, const at::Tensor& rate, at::Tensor& skipped) {

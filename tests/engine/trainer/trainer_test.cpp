@@ -65,6 +65,23 @@ TEST(Recut, IsARunThatGoesOnFromACheckpoint) {
   }
 }
 
+TEST(Checkpoint, HoldsWhatACorrectionHasMeasured) {
+  for (const auto& [kind, more] : std::vector<std::pair<std::string, std::size_t>>{
+           {"none", 0}, {"pipemare", 1}, {"discrepancy", 2}, {"gap-aware", 2}, {"dc-asgd", 1}}) {
+    TrainerOptions options = tiny(2, {2});
+    options.schedule = "pb";
+    options.optimizer = {.kind = "sgd", .lr = 0.05};
+    const std::size_t plain = Trainer(options).checkpoint().size();
+    options.correction.kind = kind;
+    Trainer first(options);
+    SampleFeed feed(kTiny, 16);
+    first.run(feed, nullptr);
+    options.weights = first.checkpoint();
+    EXPECT_EQ(options.weights.size(), plain + more * 2) << kind;  // the first stage's parameters
+    expect_equal_bits(Trainer(options).checkpoint(), options.weights);
+  }
+}
+
 TEST(Recut, CountsOn) {
   Trainer trainer(tiny(2, {2}));
   SampleFeed feed(kTiny, 30);
