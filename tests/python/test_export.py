@@ -96,6 +96,19 @@ def hooked_later():
     return net
 
 
+class Sized(nn.Module):
+    """Makes tensors of its input's size."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(5, 3, 3, padding=1)
+
+    def forward(self, x):
+        y = self.first(x) + torch.full((x.shape[0], 4, 1, 1), 0.1, device=x.device)
+        ramp = torch.linspace(0, 1, y.shape[3]).expand(x.size(0), 1, y.size(2), -1)
+        return self.last(torch.cat([y, ramp], 1))
+
+
 class Changes(nn.Module):
     """Statements that change a tensor in place; `gain` starts at 0, so that its branch shows in no output. Constants."""
 
@@ -156,7 +169,7 @@ class Export(PackageTest):
     def test_every_network_learns_as_in_pytorch(self):
         cases = [(networks.ResNet, (3, 32, 32), [[], [4], [5, 8]], True), (networks.UNet, (3, 16, 24), [[], [5], [3, 10]], False),
                  (networks.ViT, (3, 16, 16), [[], [5], [4, 6]], True), (Optional, (3, 8, 8), [[], [1]], False),
-                 (Changes, (3, 8, 8), [[], [2]], False)]
+                 (Changes, (3, 8, 8), [[], [2]], False), (Sized, (3, 8, 8), [[], [1]], False)]
         for kind, shape, cuts, classes in cases:
             samples = class_samples(10, shape) if classes else [(x, x) for x in pictures(10, shape=shape)]
             own = made(kind)

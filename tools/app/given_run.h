@@ -43,6 +43,7 @@ class GivenFrames {
   std::optional<GivenFrame> next(std::chrono::milliseconds patience);
   bool over() const { return over_; }
   double fps() const { return intake_.info.fps; }  ///< 0: unknown
+  bool live() const { return intake_.live; }
   /// The latest frame's segment: dropped frames, outages and the restarts of a loop begin another.
   std::int64_t segment() const { return segment_; }
   /// Frames that were dropped, and rejected, since the last call.

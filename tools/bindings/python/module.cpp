@@ -154,6 +154,7 @@ PYBIND11_MODULE(_millrace, m) {
       .def(py::init<const app::Config&>())
       .def("next", &next_frame)
       .def_property_readonly("fps", &app::GivenFrames::fps)
+      .def_property_readonly("live", &app::GivenFrames::live)
       .def_property_readonly("segment", &app::GivenFrames::segment)
       .def("lost", &app::GivenFrames::lost);
   py::class_<app::GivenRun>(m, "GivenRun")

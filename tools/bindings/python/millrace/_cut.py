@@ -48,12 +48,35 @@ class _Tracer(fx.Tracer):
         return not isinstance(m, nn.Sequential) and module_qualified_name not in self.opened
 
 
+@contextlib.contextmanager
+def _sized_by_proxies() -> Generator[None]:
+    """Lets functions that make a tensor of given sizes take those of a traced tensor, which FX doesn't see."""
+    names = ("arange", "empty", "eye", "full", "linspace", "ones", "zeros")
+
+    def traced(make: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            proxies: list[fx.Proxy] = []
+            fx.node.map_aggregate((args, kwargs), lambda one: proxies.append(one) if isinstance(one, fx.Proxy) else None)
+            return proxies[0].tracer.create_proxy("call_function", make, args, kwargs) if proxies else make(*args, **kwargs)
+        return call
+
+    before = {name: getattr(torch, name) for name in names}
+    for name, make in before.items():
+        setattr(torch, name, traced(make))
+    try:
+        yield
+    finally:
+        for name, make in before.items():
+            setattr(torch, name, make)
+
+
 def _trace(module: nn.Module, opened: set[str]) -> fx.Graph:
     """Binds forward's remaining arguments to their defaults."""
     optional = list(inspect.signature(module.forward).parameters.values())[1:]
     fixed = {one.name: one.default for one in optional if isinstance(one.default, (type(None), bool, int, float, str))}
     try:
-        graph = _Tracer(opened).trace(module, concrete_args=fixed or None)
+        with _sized_by_proxies():
+            graph = _Tracer(opened).trace(module, concrete_args=fixed or None)
         for node in reversed(list(graph.nodes)):  # drop argument checks, and those arguments
             checks = node.op == "call_function" and getattr(node.target, "__name__", "").startswith("_assert")
             if checks or (node.op == "placeholder" and not node.users and node.name.startswith(tuple(fixed))):

@@ -18,6 +18,7 @@ class GivenFrames:
     def next(self, ms: int) -> tuple[()] | tuple[NDArray[float32], int] | None: ...
     segment: int
     fps: float
+    live: bool
     def lost(self) -> tuple[int, int]: ...
 
 class GivenRun:

@@ -57,6 +57,7 @@ class Trainer:
         self._settings: list[tuple[str, str]] = []
         self._run: _millrace.GivenRun | None = None
         self._shape: tuple[int, int, int] | None = None
+        self._live = False  # the config's own source
         self._targets = False
         self._own_targets = False  # of submit()'s frames: each is its own
         self._stream: Stream | None = None  # in progress
@@ -174,7 +175,7 @@ class Trainer:
                                           live=live, ahead=ahead), mode
         return self._stream
 
-    def run(self, frames: Iterable[Any] | None = None, *, ahead: int = 32) -> Iterator[Result]:
+    def run(self, frames: Iterable[Any] | None = None, *, ahead: int | None = None) -> Iterator[Result]:
         """Learns from `frames` and yields one Result per trained frame, in order. Without `frames`, reads the config's
         source and labels.
 
@@ -182,13 +183,14 @@ class Trainer:
         target has the prediction's shape, or is a class number, or None: the frame is only predicted. If frames come
         without targets, each is its own target; with task="next-frame" the target is the frame `task.horizon` later,
         and the network sees `task.context` frames as channels, the latest last. Frames are read ahead on a separate
-        thread, until about `ahead` results wait for the loop, and copied. None is dropped, unless
+        thread, until about `ahead` results (32; 2 of a live source) wait for the loop, and copied. None is dropped, unless
         source.drop = "newest".
 
         A schedule with minibatches leaves out frames at the end that do not fill one. Breaking out of the loop, or
         Ctrl-C, stops the run: frames in flight are finished, waiting frames are dropped.
         """
         self._require_idle()
+        self._live = False
         if frames is not None:
             return self._results(((self._seen(item), 0, (0, 0)) for item in frames), ahead)
         return self._results(self._source_frames(), ahead)
@@ -206,7 +208,7 @@ class Trainer:
     def _source_frames(self) -> Iterator[Item]:
         """Frames of the config's source, for labels with their classes."""
         source = _millrace.GivenFrames(self._config())
-        self._fps = source.fps
+        self._fps, self._live = source.fps, source.live
         while (found := source.next(WAIT_MS)) is not None:
             if found:
                 frame, label = found
@@ -243,7 +245,7 @@ class Trainer:
             self.close()
         return predictions
 
-    def _results(self, items: Iterator[Item], ahead: int) -> Iterator[Result]:
+    def _results(self, items: Iterator[Item], ahead: int | None) -> Iterator[Result]:
         try:
             first = item, _, _ = next(items)
         except StopIteration:
@@ -255,7 +257,7 @@ class Trainer:
             first = item, _, _ = next(items)
         pairs = _frames.is_pair(item)
         with inside():
-            stream = self._start("run", item[0] if pairs else item, pairs, ahead)
+            stream = self._start("run", item[0] if pairs else item, pairs, ahead or (2 if self._live else 32))
         raised: list[BaseException] = []
 
         def give() -> None:
