@@ -217,6 +217,13 @@ std::string detail_of(const gchar* debug) {
   return line == std::string::npos ? "" : trimmed(text.substr(line + 1));
 }
 
+/// Without what follows the reason: the URL, which the line names anyway, and places in GStreamer.
+std::string reason_of(std::string text) {
+  for (const char* const rest : {", URL: ", ": ../"})
+    text.resize(std::min(text.size(), text.find(rest)));
+  return text;
+}
+
 }  // namespace
 
 void bound_pictures(GstElement* pipeline, std::int64_t most) {
@@ -284,8 +291,9 @@ void GstTrouble::note_error(GstMessage* message) {
   gst_message_parse_error(message, &raw_error, &raw_debug);
   const GstOwned<GError> error(raw_error);
   const GstOwned<gchar> debug(raw_debug);
-  cause_ = trimmed(error->message);
-  const std::string detail = detail_of(debug.get()), all = cause_ + detail;
+  const std::string all = trimmed(error->message) + detail_of(debug.get()),
+                    detail = reason_of(detail_of(debug.get()));
+  cause_ = reason_of(trimmed(error->message));
   if (detail.find("reason not-linked") != std::string::npos) {
     cause_ = "there is no video in it";
   } else if (detail.find("reason not-negotiated") != std::string::npos) {
@@ -296,7 +304,7 @@ void GstTrouble::note_error(GstMessage* message) {
              all.find(" (30") != std::string::npos) {
     cause_ = "a part of it is redirected, which is not followed";
   } else if (!detail.empty() && detail != cause_) {
-    cause_ += " (" + detail + ")";
+    cause_ = detail.starts_with(cause_) ? detail : cause_ + " (" + detail + ")";
   }
   if (means_no_decoder(*error) && !missing_.empty()) cause_ = "GStreamer has no " + missing_;
 }

@@ -243,22 +243,23 @@ void add_options(CLI::App& options, RunArguments& arguments) {
       .add_flag("--trace-operators", arguments.options.trace_operators,
                 "Trace each operator of the step programs as well, with its name and time")
       ->needs(trace);
-  options
-      .add_option_function<std::string>(
-          "--serve",
-          [&](const std::string& at) {
-            arguments.options.serve = true;
-            arguments.options.serve_at = at;
-          },
-          "Serve a page to watch the run, at ADDR:PORT (default 127.0.0.1:8080); an address other "
-          "than loopback needs --token")
-      ->expected(0, 1);
+  CLI::Option* const serve = options.add_option_function<std::string>(
+      "--serve",
+      [&](const std::string& at) {
+        arguments.options.serve = true;
+        arguments.options.serve_at = at;
+      },
+      "Serve a page to watch the run, at ADDR:PORT (default 127.0.0.1:8080); an address other "
+      "than loopback needs --token");
+  serve->expected(0, 1);
   CLI::Option* const token =
-      options.add_option("--token", arguments.options.token, "Token that viewers must give");
+      options.add_option("--token", arguments.options.token, "Token that viewers must give")
+          ->needs(serve);
   options
       .add_option("--token-file", arguments.token_file,
                   "A file that holds the token, which keeps it out of the list of processes")
-      ->excludes(token);
+      ->excludes(token)
+      ->needs(serve);
   CLI::Option* const quiet =
       options.add_flag("--quiet", arguments.quiet, "No progress and no summary");
   options
