@@ -113,22 +113,31 @@ Value& Values::insert(const at::Tensor& tensor) {
     found = by_address_.erase(found);
   }
   by_address_[range.begin] = all_.size();
-  return all_.emplace_back(Value{range, tensor.storage()});
+  return all_.emplace_back(Value{all_.size(), range, tensor.storage()});
 }
 
-Value* Values::value_of(const at::Tensor& tensor) {
+const Value* Values::of(const at::Tensor& tensor) const {
   if (!tensor.defined() || tensor.numel() == 0) return nullptr;
   const auto* const begin = static_cast<const char*>(tensor.const_data_ptr());
   const auto next = by_address_.upper_bound(begin);
   if (next == by_address_.begin()) return nullptr;
-  Value& value = all_[std::prev(next)->second];
+  const Value& value = all_[std::prev(next)->second];
   return begin < value.range.end ? &value : nullptr;
+}
+
+Value* Values::mine(const at::Tensor& tensor) {
+  const Value* const value = of(tensor);
+  return value ? &all_[value->id] : nullptr;
+}
+
+void Values::fix(const at::Tensor& tensor) {
+  if (Value* const value = mine(tensor)) value->own = false;
 }
 
 void Values::link(std::span<const Node> nodes) {
   for (const Node& node : nodes) {
     each_operand(node, [&](const at::Tensor& tensor, bool) {
-      if (!value_of(tensor) && tensor.numel() > 0) insert(tensor);
+      if (!of(tensor) && tensor.numel() > 0) insert(tensor);
     });
   }
   for (Value& value : all_) value.uses.clear();
@@ -137,7 +146,7 @@ void Values::link(std::span<const Node> nodes) {
 
 void Values::link(std::size_t index, const Node& node) {
   each_operand(node, [&](const at::Tensor& tensor, bool writes) {
-    Value* const value = value_of(tensor);
+    Value* const value = mine(tensor);
     if (!value) return;
     const auto after = std::ranges::upper_bound(value->uses, index, {}, &Use::node);
     value->uses.insert(after, {index, range_of(tensor), writes});
@@ -146,7 +155,7 @@ void Values::link(std::size_t index, const Node& node) {
 
 void Values::unlink(std::size_t index, const Node& node) {
   each_operand(node, [&](const at::Tensor& tensor, bool) {
-    if (Value* const value = value_of(tensor))
+    if (Value* const value = mine(tensor))
       std::erase_if(value->uses, [&](const Use& use) { return use.node == index; });
   });
 }

@@ -34,6 +34,7 @@ struct Use {
 
 /// Memory of one storage, or of several that overlap.
 struct Value {
+  std::size_t id = 0;  ///< index in Values::all()
   Range range;
   c10::Storage storage;  ///< held, so that no other tensor gets the same address
   bool own = false;      ///< only the recording holds it: it may be moved or eliminated
@@ -50,14 +51,10 @@ class Values {
   /// Adds memory that only the recording holds.
   void add(const at::Tensor& tensor);
   /// From now on its memory stays where it is.
-  void fix(const at::Tensor& tensor) {
-    if (Value* const value = value_of(tensor)) value->own = false;
-  }
+  void fix(const at::Tensor& tensor);
 
   /// Null for an undefined or empty tensor.
-  const Value* of(const at::Tensor& tensor) const {
-    return const_cast<Values*>(this)->value_of(tensor);
-  }
+  const Value* of(const at::Tensor& tensor) const;
   bool own(const at::Tensor& tensor) const {
     const Value* const value = of(tensor);
     return value && value->own;
@@ -75,7 +72,7 @@ class Values {
 
  private:
   Value& insert(const at::Tensor& tensor);
-  Value* value_of(const at::Tensor& tensor);
+  Value* mine(const at::Tensor& tensor);  ///< of(), to change
 
   std::deque<Value> all_;                          ///< in the order of their first calls
   std::map<const char*, std::size_t> by_address_;  ///< indices by where they begin

@@ -100,9 +100,9 @@ std::string heads_text(app::Config config, const engine::plan::Plan& plan) {
 }
 
 /// The plan in the simulator, where stages also wait for each other; none where a worker takes more
-/// than one device.
+/// than one device. `fps`: of a live source; 0: samples are always ready.
 std::optional<engine::Simulation> simulated(const Profile& profile, const Request& request,
-                                            const engine::plan::Plan& plan) {
+                                            const engine::plan::Plan& plan, double fps = 0) {
   const engine::plan::Method& method = plan.method;
   engine::ScheduleSpec spec{.stages = int(plan.cut.stages.size()),
                             .microbatches = method.microbatches,
@@ -123,7 +123,19 @@ std::optional<engine::Simulation> simulated(const Profile& profile, const Reques
                                      .stages = engine::plan::stage_costs(profile, cut),
                                      .input_bytes = profile.input_bytes,
                                      .frames = profile.frames,
-                                     .machine = request.machine});
+                                     .machine = request.machine,
+                                     .source_period_ms = fps > 0 ? 1e3 * profile.frames / fps : 0});
+}
+
+std::string simulated_text(const engine::Simulation& busy,
+                           const std::optional<engine::Simulation>& live, double fps) {
+  std::string text =
+      engine::format("simulated %.4g frames a second, latency %.4g ms, with stages that wait",
+                     busy.fps(), busy.latency_p50_ms);
+  if (live && live->dropped > 0)
+    text += engine::format("; at %.4g frames a second %.3g of them are dropped", fps,
+                           double(live->dropped) / double(live->samples + live->dropped));
+  return text + "\n";
 }
 
 using Json = nlohmann::ordered_json;
@@ -202,8 +214,8 @@ int plan(const PlanArguments& arguments) {
   Json json = planned_json(profile, plans);
   std::cout << engine::plan::plan_text(profile, request, plans);
   if (const auto run = simulated(profile, request, best)) {
-    std::cout << engine::format("simulated %.4g frames a second, latency %.4g ms: with waiting\n",
-                                run->fps(), run->latency_p50_ms);
+    const auto live = request.fps > 0 ? simulated(profile, request, best, request.fps) : run;
+    std::cout << simulated_text(*run, live, request.fps);
     json["simulated"] = {{"frames_a_second", run->fps()}, {"latency_ms", run->latency_p50_ms}};
   }
   if (measured) std::cout << heads_text(config, best);
