@@ -57,7 +57,7 @@ bool touches(const std::vector<at::Tensor>& tensors, const Range& range) {
 
 Values::Values(const std::vector<Call>& calls) {
   struct Held {
-    at::Tensor tensor;      ///< the first; no tensor is another's object, so it holds no more
+    at::Tensor tensor;      ///< the first; this adds no reference to its storage
     std::size_t count = 0;  ///< of tensors in calls
     const Call* maker = nullptr;
   };
