@@ -147,6 +147,8 @@ Json about_run(const Request& request, const Progress& progress, const Learner& 
                std::int64_t trained, engine::Clock::time_point ended) {
   const std::chrono::duration<double> seconds = ended - progress.began;
   Config config = as_run(request.config, learner.assembled);
+  config.source.width = learner.assembled.sample.width;  // also the source's own
+  config.source.height = learner.assembled.sample.height;
   if (request.labels) config.task.classes = request.labels->classes();
   Json about = {{"uri", request.source()},
                 {"seed", config.weights.seed},
