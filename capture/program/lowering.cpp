@@ -112,7 +112,8 @@ void Lowering::left(const Call& call) {
     each_tensor({call.arguments[i]}, [&](const at::Tensor& t) { writes.push_back(t); });
   }
   static const std::set<std::string> constants = {
-      "aten::ones", "aten::ones_like", "aten::full", "aten::full_like", "aten::scalar_tensor",
+      "aten::arange", "aten::full",      "aten::full_like",     "aten::linspace",
+      "aten::ones",   "aten::ones_like", "aten::scalar_tensor",
   };
   const auto prepared = [call](const Node&, int = 1) { return std::make_unique<TorchCall>(call); };
   add({.name = call.name(),

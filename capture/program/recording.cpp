@@ -108,14 +108,24 @@ void run_once(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   operation.callBoxed(*stack);
 }
 
+/// Whether nothing can change the number before a replay: neither a recorded call nor anyone else
+/// holds it, as a size that TorchScript turned into a tensor.
+bool is_fixed(const c10::IValue& number) {
+  return number.isTensor() && number.toTensor().is_cpu() &&
+         number.toTensor().storage().use_count() == 1;
+}
+
 void record(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   static const std::set<std::string> asking = {"aten::item", "aten::_local_scalar_dense",
                                                "aten::equal", "aten::is_nonzero", "aten::nonzero"};
   const std::string& name = operation.schema().name();
-  if (asking.count(name) > 0) throw std::runtime_error(name + " is not permitted while recording");
-  const c10::impl::ExcludeDispatchKeyGuard once(kRecording);
-  if (!recording) return run_once(operation, stack);
   const auto arguments = std::ptrdiff_t(operation.schema().arguments().size());
+  const c10::impl::ExcludeDispatchKeyGuard once(kRecording);
+  if (asking.count(name) > 0) {
+    if (arguments == 1 && is_fixed(stack->back())) return operation.callBoxed(*stack);
+    throw std::runtime_error(name + " is not permitted while recording");
+  }
+  if (!recording) return run_once(operation, stack);
   Call call{operation, {}, {}, capture::KeptIn::current()};
   for (auto at = stack->end() - arguments; at != stack->end(); ++at)
     call.arguments.push_back(bare(*at));

@@ -208,6 +208,7 @@ class Export(PackageTest):
         cases = {"sizes": Of(lambda x: functional.interpolate(shuffled(x), (12, 16))),
                  "an operand of each row": Of(lambda x: x * x.mean(3, keepdim=True)),
                  "instance norm": nn.InstanceNorm2d(4),
+                 "positions": Of(lambda x: x + torch.arange(x.shape[3]) / x.shape[3] + torch.linspace(0, 1, x.shape[2])[:, None]),
                  "norms of rows": nn.Sequential(nn.Flatten(2), nn.BatchNorm1d(4), nn.GroupNorm(2, 4), nn.InstanceNorm1d(4, affine=True),
                                                 nn.Unflatten(2, (12, 16))),
                  "a norm that begins": nn.GroupNorm(1, 4),
