@@ -222,7 +222,9 @@ TEST(RealTime, ForgetsWhatIsOlderThanItsWindowAndWhileThePipelineFilled) {
   real_time.note({.received = 3, .dropped = 3}, false, now);  // nothing was trained yet
   real_time.note({.received = 10, .trained = 5, .dropped = 5}, false, now += 1s);
   EXPECT_EQ(real_time.verdict(reading(1, 25)).window.dropped, 2);
-  for (int second = 1; second <= 12; ++second)
+  real_time.note({.received = 11, .trained = 6, .dropped = 5}, false, now += 1s);
+  EXPECT_EQ(real_time.verdict(reading(1, 25)).window.dropped, 0) << "while the pipeline filled";
+  for (int second = 2; second <= 12; ++second)
     real_time.note({.received = 10 + second, .trained = 5 + second, .dropped = 5}, false,
                    now += 1s);
   const Verdict verdict = real_time.verdict(reading(1, 25));
