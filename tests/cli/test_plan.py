@@ -52,7 +52,7 @@ class Plan(program.CliTest):
 
     def test_memory_is_shared_with_samples_to_replay(self):
         path = write_profile(self.folder, *[module(name, 1, weight=100, stash=400) for name in "abcd"], input_bytes=10)
-        arguments = (path, "--schedules", "pipedream", "--recompute", "--memory", "3.2e-6", "--fps", "50")
+        arguments = (path, "--schedules", "pipedream", "--recompute", "--memory", "2.6e-6", "--fps", "50")
         table, _ = self.planned(*arguments)
         self.assertNotIn("recompute", table)
         results = self.folder / "o.json"
@@ -63,8 +63,8 @@ class Plan(program.CliTest):
         self.assertEqual(replay, {"kind": "reservoir", "size": found["replay"]["size"]})
         self.assertGreaterEqual(replay["size"], 80)
         first = found["plans"][0]["memory"][0]["total_bytes"]  # with 80 of them
-        self.assertLessEqual(first + 10 * (replay["size"] - 80), 3200)
-        self.assertGreater(first + 10 * (replay["size"] - 79), 3200, "all the room there is")
+        self.assertLessEqual(first + 10 * (replay["size"] - 80), 2600)
+        self.assertGreater(first + 10 * (replay["size"] - 79), 2600, "all the room there is")
         self.assertAlmostEqual(found["replay"]["share"], 1 - 50 / found["plans"][0]["frames_a_second"])
         self.assertIn(f"replay    {replay['size']} samples", out)
 
