@@ -99,7 +99,7 @@ class Timeline {
       sum += step;
       ++near;
     }
-    const bool alternates = 4 * near < 3 * std::ssize(steps);
+    const bool alternates = 5 * near < 3 * std::ssize(steps);  // a third may be lost
     if (!by_time && (kBursts * sum < all || alternates)) return all / std::ssize(steps);
     return sum / near;
   }
