@@ -1,7 +1,6 @@
 #include "capture/program/values.h"
 
 #include <algorithm>
-#include <set>
 
 #include "capture/program/node.h"
 
@@ -37,6 +36,30 @@ bool any_use(const Value* value, const at::Tensor& tensor, std::size_t begin, st
   return false;
 }
 
+/// A storage in a recording.
+struct Held {
+  at::Tensor tensor;            ///< the first; this adds no reference to its storage
+  std::size_t count = 0;        ///< of tensors in calls
+  const Call* maker = nullptr;  ///< null: it was there before
+};
+
+/// In the order of their first calls.
+std::vector<Held> storages_of(const std::vector<Call>& calls) {
+  std::vector<Held> all;
+  std::map<const c10::StorageImpl*, std::size_t> places;
+  const auto hold = [&](const at::Tensor& tensor, const Call* maker) {
+    const auto [found, is_new] =
+        places.emplace(tensor.storage().unsafeGetStorageImpl(), all.size());
+    if (is_new) all.push_back({.tensor = tensor, .maker = maker});
+    ++all[found->second].count;
+  };
+  for (const Call& call : calls) {
+    each_tensor(call.arguments, [&](const at::Tensor& t) { hold(t, nullptr); });
+    each_tensor(call.results, [&](const at::Tensor& t) { hold(t, &call); });
+  }
+  return all;
+}
+
 }  // namespace
 
 Range range_of(const at::Tensor& tensor) {
@@ -56,24 +79,7 @@ bool touches(const std::vector<at::Tensor>& tensors, const Range& range) {
 }
 
 Values::Values(const std::vector<Call>& calls) {
-  struct Held {
-    at::Tensor tensor;      ///< the first; this adds no reference to its storage
-    std::size_t count = 0;  ///< of tensors in calls
-    const Call* maker = nullptr;
-  };
-  std::vector<Held> all;
-  std::map<const c10::StorageImpl*, std::size_t> places;
-  const auto hold = [&](const at::Tensor& tensor, const Call* maker) {
-    const auto [found, is_new] =
-        places.emplace(tensor.storage().unsafeGetStorageImpl(), all.size());
-    if (is_new) all.push_back({.tensor = tensor, .maker = maker});
-    ++all[found->second].count;
-  };
-  for (const Call& call : calls) {
-    each_tensor(call.arguments, [&](const at::Tensor& t) { hold(t, nullptr); });
-    each_tensor(call.results, [&](const at::Tensor& t) { hold(t, &call); });
-  }
-  for (const Held& held : all) {
+  for (const Held& held : storages_of(calls)) {
     const c10::Storage& storage = held.tensor.storage();
     const bool own = held.maker && storage.use_count() == held.count;
     if (storage.nbytes() == 0) continue;
@@ -84,14 +90,8 @@ Values::Values(const std::vector<Call>& calls) {
 }
 
 void Values::add_made(const std::vector<Call>& calls) {
-  std::set<const c10::StorageImpl*> seen;
-  for (const Call& call : calls) {
-    each_tensor(call.arguments,
-                [&](const at::Tensor& t) { seen.insert(t.storage().unsafeGetStorageImpl()); });
-    each_tensor(call.results, [&](const at::Tensor& t) {
-      if (seen.insert(t.storage().unsafeGetStorageImpl()).second) add(t);
-    });
-  }
+  for (const Held& held : storages_of(calls))
+    if (held.maker) add(held.tensor);
 }
 
 void Values::add(const at::Tensor& tensor) {
