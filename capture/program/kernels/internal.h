@@ -42,7 +42,7 @@ std::string faster_transform(const Convolution& convolution);
 /// Null if transforms() doesn't list the name.
 std::unique_ptr<Kernel> make_transformed(const Convolution& convolution, const std::string& name);
 
-/// For depthwise convolutions: vectors along the channels.
+/// For depthwise convolutions.
 constexpr const char* kDepthwise = "depthwise";
 std::unique_ptr<Kernel> make_depthwise(const Convolution& convolution);
 
@@ -80,6 +80,26 @@ struct Axis {
 /// Splits a gradient's side by the remainder of its index by the stride, since pixels of one
 /// remainder meet one part of the taps; pieces may be empty. The forward has one piece.
 std::vector<Axis> axes_of(Pass pass, const Taps& taps, int size);
+
+/// Along one side of a depthwise pass's result: index to + to_step * i, i < size, takes `taps`,
+/// each from source index from + pace * i.
+struct DepthwiseSide {
+  struct Tap {
+    int index = 0, from = 0;
+    int first = 0, last = 0;  ///< i in [first, last): the source index is inside the source
+    bool meets(int i) const { return i >= first && i < last; }
+  };
+  int to = 0, to_step = 1, size = 0, pace = 1;
+  bool adjacent = false;    ///< neighbours take neighbouring source pixels, as neighbouring taps do
+  int first = 0, last = 0;  ///< i in [first, last): all taps are inside
+  std::vector<Tap> taps{};
+};
+/// A weight gradient has the sides of its forward.
+struct Depthwise {
+  Convolution convolution;
+  std::vector<DepthwiseSide> rows, columns;
+  int row_taps = 0;  ///< of the kernel
+};
 
 /// Elements of an update summed together, so that sums don't depend on the team.
 constexpr std::size_t kUpdateBlock = 1024;
