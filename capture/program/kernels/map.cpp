@@ -129,14 +129,19 @@ void map(const MapArguments& given, Share share) {
 void copy(const MapArguments& m) {
   const int last = m.dimensions - 1;
   const int row = m.sizes[last], from = m.left.strides[last], to = m.made_strides[last];
+  const float* x = m.left.at;
+  float* made = m.made;
+  int index[kMostDimensions] = {};
   for (int r = 0; r < m.count / row; ++r) {
-    const float* x = m.left.at;
-    float* made = m.made;
-    for (int d = last, rest = r; d-- > 0; rest /= m.sizes[d]) {
-      x += rest % m.sizes[d] * m.left.strides[d];
-      made += rest % m.sizes[d] * m.made_strides[d];
+    for (int i = 0; i < row; ++i) made[i * to] = x[i * from];
+    for (int d = last; d-- > 0;) {
+      x += m.left.strides[d];
+      made += m.made_strides[d];
+      if (++index[d] < m.sizes[d]) break;
+      x -= m.left.strides[d] * m.sizes[d];
+      made -= m.made_strides[d] * m.sizes[d];
+      index[d] = 0;
     }
-    for (int i = 0; i < row; ++i, x += from, made += to) *made = *x;
   }
 }
 
