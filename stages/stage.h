@@ -21,7 +21,8 @@ struct SegmentGraph {
   Tensors inputs;       ///< leaves
   Tensors outputs;      ///< with their graph; only the loss, if the segment ends in it
   at::Tensor compared;  ///< in that case, the loss's prediction, with its graph
-  Tensors gradients;    ///< of the outputs, between the two parts of a backward
+  Tensors roots;        ///< outputs with gradients, and those, between the two parts of a backward
+  Tensors gradients;
 };
 
 /// A sample's data from forward to backward.
@@ -227,7 +228,7 @@ class Stage {
   Tensors backward_segment(const Segment& segment, const Activations& activations,
                            SegmentGraph& graph, Gradients& gradients, bool with_parameters,
                            bool retain);
-  Tensors finish(Gradients& gradients) const;
+  Tensors finish(const Activations& activations, Gradients& gradients) const;
   bool passes_on() const { return !range_.first && !learns_locally() && learns_before_; }
   Tensors wanted_of(const Segment& segment, const Activations& activations) const;
   void add_found(const Segment& segment, const Activations& activations, const Tensors& found,

@@ -76,15 +76,19 @@ Tensors Stage::backward_segment(const Segment& segment, const Activations& activ
   const bool loss = ends_in_loss(segment, activations);
   Tensors roots, root_gradients;
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
-    if (!graph.outputs[i].requires_grad()) continue;
+    const at::Tensor gradient = loss ? at::Tensor() : gradients[segment.gives[i] + 1];
+    if (!graph.outputs[i].requires_grad() || !(loss || gradient.defined())) continue;
     roots.push_back(graph.outputs[i]);
-    root_gradients.push_back(loss ? at::Tensor() : gradients[segment.gives[i] + 1]);
+    root_gradients.push_back(gradient);
   }
   if (roots.empty()) return {};
   Tensors wanted = wanted_of(segment, activations);
   const std::size_t mine = with_parameters ? wanted.size() : 0;
   const bool again = !with_parameters && !wanted.empty();  // the weights' gradient comes later
-  if (again) graph.gradients = root_gradients;
+  if (again) {
+    graph.roots = roots;
+    graph.gradients = root_gradients;
+  }
   wanted.resize(mine);
   for (const at::Tensor& input : graph.inputs) {
     if (input.requires_grad()) wanted.push_back(input);
@@ -99,10 +103,12 @@ Tensors Stage::backward_segment(const Segment& segment, const Activations& activ
   return found;
 }
 
-Tensors Stage::finish(Gradients& gradients) const {
+Tensors Stage::finish(const Activations& activations, Gradients& gradients) const {
   Tensors inputs;
-  for (std::size_t i = 0; passes_on() && i < before_.size(); ++i)
-    inputs.push_back(std::move(gradients[before_[i] + 1]));
+  for (std::size_t i = 0; passes_on() && i < before_.size(); ++i) {
+    at::Tensor& found = gradients[before_[i] + 1];
+    inputs.push_back(found.defined() ? std::move(found) : at::zeros_like(activations.inputs[i]));
+  }
   return inputs;
 }
 
@@ -122,8 +128,9 @@ Stage::Gradients Stage::backpropagate(Activations& activations, const Tensors& o
 
 Tensors Stage::backward(Activations& activations, const Tensors& output_gradients, Adding adding) {
   Gradients gradients = backpropagate(activations, output_gradients, adding);
+  Tensors inputs = finish(activations, gradients);
   if (!adding.retain) activations = {};
-  return finish(gradients);
+  return inputs;
 }
 
 void Stage::backward_local(Activations& activations, Adding adding) {
@@ -142,7 +149,7 @@ Tensors Stage::backward_input(Activations& activations, const Tensors& output_gr
                      adding.retain);
     if (graph.gradients.empty() && !adding.retain) graph = {};
   }
-  return finish(gradients);
+  return finish(activations, gradients);
 }
 
 void Stage::backward_weight(Activations& activations, Adding adding) {
@@ -150,7 +157,7 @@ void Stage::backward_weight(Activations& activations, Adding adding) {
     SegmentGraph& graph = activations.graphs[i];
     if (graph.gradients.empty()) continue;
     add_found(segments_[i], activations,
-              gradients_of(graph.outputs, wanted_of(segments_[i], activations), graph.gradients,
+              gradients_of(graph.roots, wanted_of(segments_[i], activations), graph.gradients,
                            adding.retain),
               adding.first);
   }

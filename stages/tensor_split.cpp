@@ -187,10 +187,11 @@ std::shared_ptr<const Network> TensorSplit::part(std::shared_ptr<Reducer> reduce
 }
 
 int TensorSplit::dimension(const std::string& name, const at::Tensor& entry) const {
-  const auto found =
-      dimensions_.find(parameter_of(name));  // an optimizer's buffer has the parameter's layout
-  // A count of updates does not have the parameter's shape.
-  return found == dimensions_.end() || entry.dim() <= found->second ? -1 : found->second;
+  const std::string parameter = parameter_of(name);
+  const auto found = dimensions_.find(parameter);
+  // An optimizer's buffer has the parameter's layout, but for counts of updates.
+  const bool count = name != parameter && entry.numel() == 1;
+  return found == dimensions_.end() || count || entry.dim() <= found->second ? -1 : found->second;
 }
 
 StateDict TensorSplit::part_of(const StateDict& whole, int part) const {

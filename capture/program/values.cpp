@@ -131,7 +131,10 @@ Value* Values::mine(const at::Tensor& tensor) {
 }
 
 void Values::fix(const at::Tensor& tensor) {
-  if (Value* const value = mine(tensor)) value->own = false;
+  Value* const value = mine(tensor);
+  if (!value) return;
+  value->own = false;
+  value->kept_in = nullptr;
 }
 
 void Values::link(std::span<const Node> nodes) {

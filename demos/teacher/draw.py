@@ -7,8 +7,9 @@ import onnxruntime
 import torch
 from teacher import make
 
-frame = torch.tensor(plt.imread(sys.argv[1])[..., :3]).permute(2, 0, 1)[None]
 student = onnxruntime.InferenceSession("out/teacher/student.onnx")
+frame = torch.tensor(plt.imread(sys.argv[1])[..., :3]).permute(2, 0, 1)[None]
+frame = torch.nn.functional.interpolate(frame, student.get_inputs()[0].shape[2:], mode="area")
 with torch.no_grad():
     of_teacher = make()(frame).numpy()
 of_student = student.run(None, {student.get_inputs()[0].name: frame.numpy()})[0]

@@ -59,7 +59,7 @@ class Histogram {
     std::int64_t seen = 0;
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
       seen += buckets_[i];
-      if (seen > rank) return middle(i);
+      if (seen > rank) return std::min(middle(i), double(max()));
     }
     return double(max());
   }

@@ -81,6 +81,8 @@ class Feed {
   virtual Status target(Sample&, std::chrono::microseconds) { return Status::ready; }
   /// ready once target() would not return wait for any sample taken. Blocks as target() does.
   virtual Status targets_known(std::chrono::microseconds) { return Status::ready; }
+  /// Whether it works for targets; else they arrive with the stream.
+  virtual bool computes_targets() const { return false; }
   /// Samples taken whose target never came. Any thread.
   virtual std::int64_t missed() const { return 0; }
 };

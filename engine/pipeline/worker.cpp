@@ -238,7 +238,8 @@ bool Worker::compare(const Action& action, Fate& fate) {
     if (status == Feed::Status::wait) end_group();  // predictions do not wait for targets
     if (over(action)) return false;
   }
-  if (admits_) shared_.pipeline.monitor.paused(Clock::now() - asked);
+  if (admits_ && !shared_.feed.computes_targets())
+    shared_.pipeline.monitor.paused(Clock::now() - asked);
   mine.timer.lap(Part::waiting);
   const bool has_target = status == Feed::Status::ready;
   if (has_target) {

@@ -75,7 +75,8 @@ class Compose(CliTest):
                 self.assertTrue(port.startswith("127.0.0.1:"), f"{name}: others can reach it")
         for kind, names in named.items():
             self.assertEqual(names, set(self.whole[kind]))
-        self.assertTrue((self.FOLDER / self.whole["secrets"]["token"]["file"]).is_file())
+        token = self.FOLDER / self.whole["secrets"]["token"]["file"]
+        self.succeed("run", "synth:shapes", "--frames", "2", "--quiet", "--serve", "127.0.0.1:0", "--token-file", token)
         listens = {"prometheus": "9090", "broker": re.search(r"listener (\d+)", self.contents["broker"])[1],
                    **{name: re.search(r"\d+$", services[name]["command"][-1])[0] for name in ("camera", "home")},
                    "millrace": re.search(r"0\.0\.0\.0:(\d+)", " ".join(services["millrace"]["command"]))[1]}

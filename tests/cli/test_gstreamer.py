@@ -46,9 +46,17 @@ class Element(program.CliTest):
         bad.write_text("[pipeline]\nstags = 2\n")
         nearest = f"{bad}:2:1: unknown key pipeline.stags; the nearest is pipeline.stages"
         for outcome, told in ((self.launch(config=bad), nearest),
-                              (self.launch("weights=/proc/none/w"), "/proc/none/w")):
+                              (self.launch("weights=/proc/none/w"), "/proc/none/w"),
+                              (self.launch(f"weights={'w' * 300}"), "w" * 300)):
             self.assertNotEqual(outcome.code, 0)
             self.assertIn(told, outcome.out + outcome.err)
+
+    def test_it_takes_gray_where_the_config_says_so(self):
+        config = self.write(program.bare(program.small(model={"features": 4})))
+        gray = (BALL % 10).replace("RGB", "GRAY8")
+        for channels, code in ((1, 0), (3, 1)):
+            outcome = gst("gst-launch-1.0", *f"{gray} ! millrace config={config} set=source.channels={channels} ! fakesink".split())
+            self.assert_code(code, outcome)
 
     def test_it_ends_where_what_follows_ends(self):
         self.assert_code(0, self.launch(sink="identity eos-after=3 ! fakesink", frames=40))

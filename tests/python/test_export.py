@@ -209,6 +209,8 @@ class Export(PackageTest):
                  "an operand of each row": Of(lambda x: x * x.mean(3, keepdim=True)),
                  "instance norm": nn.InstanceNorm2d(4),
                  "positions": Of(lambda x: x + torch.arange(x.shape[3]) / x.shape[3] + torch.linspace(0, 1, x.shape[2])[:, None]),
+                 "constants for the backward": Of(lambda x: torch.minimum(x * torch.linspace(0.5, 1.5, x.shape[3]),
+                                                                          torch.ones_like(x)) * torch.full_like(x, 0.3)),
                  "norms of rows": nn.Sequential(nn.Flatten(2), nn.BatchNorm1d(4), nn.GroupNorm(2, 4), nn.InstanceNorm1d(4, affine=True),
                                                 nn.Unflatten(2, (12, 16))),
                  "a norm that begins": nn.GroupNorm(1, 4),
@@ -231,6 +233,30 @@ class Export(PackageTest):
                                                   stages=1 + len(cut), cut=cut)
         part = millrace.export(nn.Sequential(Of(shuffled)), torch.rand(1, 4, 12, 16)).parts[0].traced
         self.assertEqual(list(part(torch.rand(1, 4, 20, 8)).shape), [1, 4, 10, 8], "other sizes as well")
+
+    def test_zb_h1_leaves_out_parts_whose_output_gets_no_gradient(self):
+        class Rounds(nn.Module):
+            """Through whose middle gradients go straight."""
+
+            def __init__(self):
+                super().__init__()
+                self.a, self.b, self.c = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 3, 1)
+
+            def forward(self, x):
+                y = self.a(x)
+                return self.c(y + (self.b(y) - y).detach())
+
+        def weights(schedule, capture):
+            torch.manual_seed(0)
+            trainer = millrace.Trainer(Rounds(), stages=2, schedule=schedule, capture=capture, pipeline={"microbatches": 4},
+                                       optimizer={"kind": "sgd", "lr": 0.1})
+            list(trainer.run(pictures(8)))
+            return trainer.state_dict()
+        for capture in ("eager", "graph"):
+            with self.subTest(capture):
+                wanted = weights("gpipe", capture)
+                for name, found in weights("zb-h1", capture).items():
+                    self.assertTrue(torch.allclose(found, wanted[name], atol=1e-6), name)
 
     def test_what_can_not_be_recorded_runs_eagerly_and_is_cut_all_the_same(self):
         net = nn.Sequential(nn.Conv2d(3, 2, 3, padding=1), Of(lambda x: x.prod(1, keepdim=True)), nn.Conv2d(1, 3, 3, padding=1))

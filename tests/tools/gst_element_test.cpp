@@ -174,7 +174,7 @@ TEST_F(GstElement, ToStopBeforeTheEndSavesToo) {
   EXPECT_NE(millrace::io::bytes_of(report).find("\"in_flight\": 0"), std::string::npos);
 }
 
-TEST_F(GstElement, StoppedAndStartedAgainItShowsPictures) {
+TEST_F(GstElement, StoppedAndStartedAgainItShowsPicturesByItsPropertiesThen) {
   Harness harness;
   for (const GstState stopped : {GST_STATE_READY, GST_STATE_NULL}) {
     for (int i = 0; i < 3; ++i) {
@@ -182,10 +182,12 @@ TEST_F(GstElement, StoppedAndStartedAgainItShowsPictures) {
       EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);
     }
     gst_element_set_state(harness->element, stopped);
+    g_object_set(harness->element, "report", report.c_str(), nullptr);
     gst_element_set_state(harness->element, GST_STATE_PLAYING);
     harness.push_event(gst_event_new_stream_start("again"));
   }
   harness.start();
+  expect_trained(3);  // the property was set while it was stopped
 }
 
 TEST_F(GstElement, ALiveStreamIsNeverBlocked) {

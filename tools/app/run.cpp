@@ -340,12 +340,13 @@ std::vector<std::string> Run::remarks(bool verbose) const {
     all.push_back("correction: " + describe_correction(config, assembled));
   if (verbose && (p.learner.replay || p.learner.memory))
     all.push_back("replay: " + describe_replay(config, assembled, p.intake.live));
-  if (config.task.kind == "label" && config.weights.learn && config.replay.kind == "auto" &&
-      !p.learner.memory) {
+  if (config.task.kind == "label" && config.weights.learn && !p.learner.memory &&
+      (config.replay.kind == "auto" || p.team)) {
     all.push_back(
         "replay: none, so the network may forget a class while another is seen: " +
         std::string(
-            stages::ends_in_linear(*assembled.network)
+            p.team ? "several ranks remember no frame; one process does"
+            : stages::ends_in_linear(*assembled.network)
                 ? "[optimizer], [correction] or [guard] is set; replay.kind = \"ridge\" remembers"
                 : "it does not end in a linear layer; replay.kind = \"reservoir\" remembers"));
   }

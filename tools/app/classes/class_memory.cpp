@@ -79,12 +79,16 @@ class Ridge {
            at::cholesky_solve(solution_.index_select(0, rows),
                               std::get<0>(at::linalg_cholesky_ex(among)));
   }
+  /// Each frame's scores if it were left out: [n,classes], double.
+  at::Tensor left_out() const {
+    return (target_ - solution_ / inverse_.diagonal().unsqueeze(1))
+        .masked_fill(known_.logical_not(), kUnknown);
+  }
   /// What makes the softmax of the scores as sure as it may be: each frame is scored as if it were
   /// left out.
   double sharpness() const {
     if (taught_ < 2) return 1;
-    const at::Tensor scores = (target_ - solution_ / inverse_.diagonal().unsqueeze(1))
-                                  .masked_fill(known_.logical_not(), kUnknown);
+    const at::Tensor scores = left_out();
     std::pair<double, double> best{};  // cross-entropy, sharpness
     for (const double sharpness : {1.0, 2.0, 4.0, 8.0}) {
       const at::Tensor logs = at::log_softmax(scores * sharpness, 1).gather(1, labels_).squeeze(1);
@@ -128,12 +132,18 @@ ClassMemory::ClassMemory(std::shared_ptr<const stages::Network> network,
       features_(at::zeros({options.places, layer_[0].shape[1]})),
       thumbnails_(
           at::zeros({options.places, std::int64_t(Likeness::values(int(frame_.channels)))})),
-      counts_(std::size_t(layer_[0].shape[0])),
+      known_features_(std::size_t(layer_[0].shape[0])),
+      counts_(known_features_.size()),
       seen_(counts_.size()),
       random_(options.seed),
       likeness_(options.known) {
   kept_.reserve(std::size_t(options.places));
-  all_told_ = {counts_, 0, likeness_.json().dump()};
+  for (std::size_t label = 0; label < counts_.size(); ++label) {
+    const std::span<const float> known = options.known.features(label);
+    if (std::int64_t(known.size()) == features_.size(1))
+      known_features_[label] = at::tensor(c10::ArrayRef(known.data(), known.size())).unsqueeze(0);
+  }
+  all_told_ = {counts_, 0, likeness_.json(/*features=*/true).dump()};
   // LAPACK's first calls run alone: concurrent with a worker's they might choose other kernels.
   const at::Tensor factor = at::linalg_cholesky(at::eye(2, at::kDouble));
   at::cholesky_solve(factor, at::cholesky_inverse(factor));
@@ -146,7 +156,7 @@ void ClassMemory::see(std::span<const float> input, int label, int answer, doubl
     label_ = label;
     began_ = seconds;
     if (label >= 0 && label != labelled_ && counts_[std::size_t(label)] > 0) {
-      if (changes_ > 0 && !awaits()) fit();
+      if (changes_ > 0) fit();
       judging_ = kJudged;
     }
   }
@@ -170,7 +180,7 @@ void ClassMemory::see(std::span<const float> input, int label, int answer, doubl
 }
 
 bool ClassMemory::solve(bool now) {
-  if (changes_ > 0 && (now || (judging_ == 0 && changes_ * kShare >= count())) && !awaits()) fit();
+  if (changes_ > 0 && (now || (judging_ == 0 && changes_ * kShare >= count()))) fit();
   return !std::exchange(told_, true);
 }
 
@@ -242,12 +252,6 @@ void ClassMemory::forget_late(double seconds) {
   }
 }
 
-bool ClassMemory::awaits() const {
-  for (std::size_t label = 0; label < counts_.size(); ++label)
-    if (counts_[label] == 0 && options_.known.knows(label)) return true;
-  return count() == 0;
-}
-
 std::vector<std::int64_t> ClassMemory::believed(const Ridge& ridge) const {
   std::map<std::int64_t, std::vector<std::int64_t>> groups;
   for (std::int64_t place = 0; place < count(); ++place)
@@ -268,22 +272,49 @@ std::vector<std::int64_t> ClassMemory::believed(const Ridge& ridge) const {
   return all;
 }
 
+Ridge ClassMemory::solved(const std::vector<std::int64_t>& rows) const {
+  std::vector<std::int64_t> labels;
+  for (const std::int64_t row : rows) labels.push_back(kept_[std::size_t(row)].label);
+  std::vector<at::Tensor> features = {rows.size() == kept_.size()
+                                          ? features_.narrow(0, 0, count())
+                                          : features_.index_select(0, at::tensor(rows, at::kLong))};
+  for (std::size_t label = 0; label < counts_.size(); ++label) {
+    if (!stands_in(label)) continue;
+    labels.push_back(std::int64_t(label));
+    features.push_back(known_features_[label]);
+  }
+  return Ridge(features.size() == 1 ? features[0] : at::cat(features), labels,
+               std::int64_t(counts_.size()), layer_.size() > 1);
+}
+
+bool ClassMemory::contradicted(const Ridge& ridge) {
+  const at::Tensor answers = ridge.left_out().argmax(1);
+  std::int64_t judged = 0;
+  std::vector<std::int64_t> taken(counts_.size());
+  for (std::int64_t i = 0; i < count(); ++i) {
+    if (counts_[std::size_t(kept_[std::size_t(i)].label)] < kJudged) continue;
+    ++judged;
+    ++taken[std::size_t(answers[i].item<std::int64_t>())];
+  }
+  bool any = false;
+  for (std::size_t label = 0; label < counts_.size(); ++label) {
+    if (!stands_in(label) || taken[label] == 0 || 10 * taken[label] < judged) continue;
+    known_features_[label].reset();
+    any = true;
+  }
+  return any;
+}
+
 void ClassMemory::fit() {
   const c10::NoGradGuard no_grad;
+  if (count() == 0) return;
   std::vector<std::int64_t> rows(kept_.size());
   std::iota(rows.begin(), rows.end(), 0);
-  const auto solved = [&] {
-    std::vector<std::int64_t> labels;
-    for (const std::int64_t row : rows) labels.push_back(kept_[std::size_t(row)].label);
-    const at::Tensor features = rows.size() == kept_.size()
-                                    ? features_.narrow(0, 0, count())
-                                    : features_.index_select(0, at::tensor(rows, at::kLong));
-    return Ridge(features, labels, std::int64_t(counts_.size()), layer_.size() > 1);
-  };
-  std::optional<Ridge> ridge(solved());
+  std::optional<Ridge> ridge(solved(rows));
+  if (contradicted(*ridge)) ridge.emplace(solved(rows));
   if (std::ranges::any_of(kept_, &Kept::follows)) {
     rows = believed(*ridge);
-    ridge.emplace(solved());
+    ridge.emplace(solved(rows));
   }
   const double sharpness = options_.scores ? ridge->sharpness() : 1;
   const at::Tensor weight = ridge->weight(sharpness);
@@ -299,13 +330,20 @@ void ClassMemory::know(const std::vector<std::int64_t>& rows) {
   const float* const all = thumbnails_.const_data_ptr<float>();
   const std::size_t values = std::size_t(thumbnails_.size(1));
   for (std::size_t label = 0; label < counts_.size(); ++label) {
+    if (stands_in(label)) continue;
     std::vector<const float*> own;
-    for (const std::int64_t row : rows)
-      if (kept_[std::size_t(row)].label == int(label))
-        own.push_back(all + std::size_t(row) * values);
+    std::vector<std::int64_t> own_rows;
+    for (const std::int64_t row : rows) {
+      if (kept_[std::size_t(row)].label != int(label)) continue;
+      own.push_back(all + std::size_t(row) * values);
+      own_rows.push_back(row);
+    }
     likeness_.learn(label, own, values);
+    if (own.empty()) continue;
+    const at::Tensor mean = features_.index_select(0, at::tensor(own_rows, at::kLong)).mean(0);
+    likeness_.set_features(label, {mean.const_data_ptr<float>(), std::size_t(mean.numel())});
   }
-  std::string likeness = likeness_.json().dump();
+  std::string likeness = likeness_.json(/*features=*/true).dump();
   const std::lock_guard lock(mutex_);
   all_told_ = {counts_, all_told_.solved + 1, std::move(likeness)};
 }
@@ -356,7 +394,7 @@ void ClassMemory::restore(const stages::StateDict& state) {
   group_ = n;
   for (std::int64_t i = 0; i < seen.numel(); ++i)
     seen_[std::size_t(i)] = std::int64_t(seen[i].item<float>());
-  if (!awaits()) fit();
+  fit();
 }
 
 }  // namespace millrace::app

@@ -29,7 +29,9 @@ struct ClassMemoryOptions {
   /// class, up to the next label, unless the others contradict.
   double following_s = 0;
   bool scores = true;  ///< the loss takes class scores (logits); otherwise outputs are near 0 and 1
-  Likeness known;      ///< classes that `weights` know, each until it is labelled again
+  /// Classes that `weights` know: the mean of its features stands for each until it is labelled
+  /// again, or a tenth of the labelled frames would be taken for it.
+  Likeness known;
 };
 
 /// Remembers labelled frames, equally many per class, and sets the last linear layer of a network
@@ -95,9 +97,15 @@ class ClassMemory {
   void put(int place, const Kept& kept, std::span<const float> input);
   void remove(int place);
   void forget_late(double seconds);
-  bool awaits() const;
   /// Indices of labelled frames, and of following frames that agree with `ridge`.
   std::vector<std::int64_t> believed(const Ridge& ridge) const;
+  bool stands_in(std::size_t label) const {
+    return counts_[label] == 0 && known_features_[label].defined();
+  }
+  /// The regression of frames `rows` and of what stands in.
+  Ridge solved(const std::vector<std::int64_t>& rows) const;
+  /// Forgets classes of the weights file that labelled frames contradict. Returns whether any.
+  bool contradicted(const Ridge& ridge);
   void fit();
   void know(const std::vector<std::int64_t>& rows);
 
@@ -106,8 +114,9 @@ class ClassMemory {
   const std::unique_ptr<stages::Stage> body_;  ///< null: the linear layer is the whole network
   std::vector<stages::ParameterSpec> layer_;   ///< its parameters: weight, maybe bias
   stages::ImageShape frame_;
-  at::Tensor features_;    ///< [places, features]
-  at::Tensor thumbnails_;  ///< [places, values]
+  at::Tensor features_;                     ///< [places, features]
+  std::vector<at::Tensor> known_features_;  ///< [class]: [1, features], or undefined
+  at::Tensor thumbnails_;                   ///< [places, values]
   std::vector<Kept> kept_;
   std::vector<std::int64_t> counts_, seen_;  ///< [class]: remembered, labelled
   io::Random random_;

@@ -9,11 +9,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/format.h"
+
 namespace millrace::app {
 
 /// Recognises frames that are unlike every class. A class is known by the mean and the variance of
 /// each value of its frames' thumbnails; a frame is unlike it if the mean squared distance of its
-/// thumbnail, over those variances, exceeds kMost. Needs no network. Thread-bound.
+/// thumbnail, over those variances, exceeds kMost. Keeps beside it the mean of what a network makes
+/// of the class's frames. Needs no network. Thread-bound.
 class Likeness {
  public:
   static constexpr int kWidth = 16, kHeight = 12;
@@ -58,6 +61,15 @@ class Likeness {
       known.deviation[i] = float(std::sqrt(squares / std::max(1.0, count - 1) * (1 + 1 / count)));
     }
   }
+  /// The mean of the network's features of `label`; empty: not known.
+  std::span<const float> features(std::size_t label) const {
+    return knows(label) ? std::span<const float>(classes_[label].features)
+                        : std::span<const float>();
+  }
+  /// `label` must be known.
+  void set_features(std::size_t label, std::span<const float> mean) {
+    classes_[label].features.assign(mean.begin(), mean.end());
+  }
   bool knows(std::size_t label) const {
     return label < classes_.size() && !classes_[label].mean.empty();
   }
@@ -78,11 +90,14 @@ class Likeness {
     return least > kMost;
   }
 
-  /// [{"mean": [...], "deviation": [...]}, ...] by class, in 255ths, for a weights file.
-  nlohmann::json json() const {
+  /// [{"mean": [...], "deviation": [...], "features": [...]}, ...] by class, the first two in
+  /// 255ths, for a weights file. `features`: whether the file has the weights that made them.
+  nlohmann::json json(bool features) const {
     nlohmann::json all = nlohmann::json::array();
-    for (const Known& known : classes_)
+    for (const Known& known : classes_) {
       all.push_back({{"mean", rounded(known.mean)}, {"deviation", rounded(known.deviation)}});
+      if (features) all.back()["features"] = short_numbers(known.features);
+    }
     return all;
   }
   /// Reads json(); anything else gives one that knows no class.
@@ -90,7 +105,8 @@ class Likeness {
     Likeness all;
     if (!json.is_array()) return all;
     for (const auto& one : json) {
-      Known known{numbers(one, "mean"), numbers(one, "deviation")};
+      Known known{numbers(one, "mean", 255), numbers(one, "deviation", 255),
+                  numbers(one, "features", 1)};
       if (known.mean.size() != known.deviation.size()) known = {};
       all.classes_.push_back(std::move(known));
     }
@@ -100,6 +116,7 @@ class Likeness {
  private:
   struct Known {
     std::vector<float> mean, deviation;  ///< empty: not known
+    std::vector<float> features;
   };
   /// The pixels of cell `at` of `cells` along a side; at least one.
   static std::pair<int, int> cells(int at, int cells, int side) {
@@ -111,12 +128,17 @@ class Likeness {
     for (const float value : values) all.push_back(int(std::lround(255 * value)));
     return all;
   }
-  static std::vector<float> numbers(const nlohmann::json& json, const char* key) {
+  static std::vector<double> short_numbers(const std::vector<float>& values) {
+    std::vector<double> all;
+    for (const float value : values) all.push_back(std::stod(engine::format("%.5g", value)));
+    return all;
+  }
+  static std::vector<float> numbers(const nlohmann::json& json, const char* key, float unit) {
     std::vector<float> all;
     if (!json.is_object() || !json.contains(key) || !json[key].is_array()) return all;
     for (const auto& value : json[key]) {
       if (!value.is_number()) return {};
-      all.push_back(value.get<float>() / 255);
+      all.push_back(value.get<float>() / unit);
     }
     return all;
   }

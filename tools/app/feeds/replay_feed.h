@@ -105,6 +105,7 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   Status target(engine::Sample& sample, std::chrono::microseconds patience) override {
     return entry(sample).place >= 0 ? Status::ready : stream_.target(sample, patience);
   }
+  bool computes_targets() const override { return stream_.computes_targets(); }
   Status targets_known(std::chrono::microseconds patience) override {
     return stream_.targets_known(patience);
   }

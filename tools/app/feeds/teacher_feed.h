@@ -104,6 +104,7 @@ class TeacherFeed final : public FrameFeed {
   Status target(engine::Sample& sample, std::chrono::microseconds patience) override {
     return wait(patience, [&] { return !unknown_[std::size_t(sample.slot)]; });
   }
+  bool computes_targets() const override { return true; }
   Status targets_known(std::chrono::microseconds patience) override {
     return wait(patience, [&] { return asked_.empty(); });
   }

@@ -259,8 +259,11 @@ stages::Metadata about_weights(const Request& request, const Progress& progress,
   stages::Metadata all = {{"millrace", MILLRACE_VERSION},
                           {"frames", std::to_string(request.resumed.frames + samples)}};
   const ClassMemory* const memory = learner.memory.get();
-  const std::string taught = memory ? memory->told().likeness : request.resumed.taught;
-  if (!taught.empty()) all["taught"] = taught;
+  if (memory) {
+    all["taught"] = memory->told().likeness;
+  } else if (learner.known.any()) {
+    all["taught"] = learner.known.json(/*features=*/false).dump();  // of other weights
+  }
   const Json about = about_run(request, progress, learner, samples, now);
   for (const auto& [key, value] : about.items())
     all[key] = value.is_string() ? value.get<std::string>() : value.dump();

@@ -73,26 +73,26 @@ class Element {
 
   /// False after posting an error.
   bool read_config() {
-    try {
+    return posts_error([&] {
       config_ = config_of(copy_of_settings(), std::string(GST_OBJECT_NAME(element_)) + ".sink");
-      return true;
-    } catch (const std::exception& error) {
-      GST_ELEMENT_ERROR(element_, RESOURCE, SETTINGS, ("%s", error.what()), (nullptr));
-      return false;
-    }
+    });
   }
 
-  void reset() {
+  /// Before a stream, with the properties as they are now. False after posting an error.
+  bool begin() {
+    if (!read_config()) return false;
     outlet_.reset();
     position_ = pushed_ = late_ = 0;
     eos_ = false;
     downstream_ = GST_FLOW_OK;
-    earliest_ = GST_CLOCK_TIME_NONE;
+    earliest_ = next_pts_ = GST_CLOCK_TIME_NONE;
     latency_ = 0;
     picture_.reset();
     in_.reset();
     gst_segment_init(&segment_, GST_FORMAT_TIME);
     discont_ = true;
+    running_ = true;
+    return true;
   }
 
   /// Before the pads are deactivated.
@@ -107,6 +107,11 @@ class Element {
     const std::unique_ptr<Learner> ended = std::move(learner_);
     lock.unlock();
   }
+  /// After a stream: the properties may change.
+  void stop() {
+    finish();
+    running_ = false;
+  }
 
   // The sink pad: frames, events and queries from upstream.
 
@@ -115,7 +120,7 @@ class Element {
     if (const GstFlowReturn flow = downstream_; flow != GST_FLOW_OK) return flow;
     if (!in_) return GST_FLOW_NOT_NEGOTIATED;
     if (eos_ || (learner_ && learner_->over())) return GST_FLOW_EOS;
-    if (!learner_) start_learner();
+    if (!learner_ && !posts_error([&] { start_learner(); })) return GST_FLOW_ERROR;
     GstVideoFrame from;
     if (!gst_video_frame_map(&from, &*in_, buffer, GST_MAP_READ)) {
       GST_ELEMENT_ERROR(element_, STREAM, FORMAT, ("a frame can't be read"), (nullptr));
@@ -124,9 +129,11 @@ class Element {
     io::copy_pixels(from, frame_);
     gst_video_frame_unmap(&from);
     const Stamp stamp{position_++, GST_BUFFER_PTS(buffer), GST_BUFFER_DURATION(buffer)};
+    const bool jumped = std::exchange(new_segment_, false) && !follows(stamp.pts);
+    const bool gap = GST_BUFFER_IS_DISCONT(buffer) || jumped;
+    next_pts_ = GST_CLOCK_TIME_IS_VALID(stamp.pts) ? stamp.pts + frame_time() : stamp.pts;
     if (GST_CLOCK_TIME_IS_VALID(stamp.pts)) frame_.pts = std::chrono::nanoseconds(stamp.pts);
-    return learner_->mailbox().put(frame_, stamp, GST_BUFFER_IS_DISCONT(buffer),
-                                   !learner_->drops());
+    return learner_->mailbox().put(frame_, stamp, gap, !learner_->drops());
   }
 
   gboolean sink_event(GstEvent* event) {
@@ -164,6 +171,9 @@ class Element {
       case GST_EVENT_STREAM_START:
         restart_if_over();
         break;
+      case GST_EVENT_SEGMENT:
+        new_segment_ = true;
+        break;
       default:
         break;
     }
@@ -177,8 +187,9 @@ class Element {
       case GST_QUERY_CAPS: {
         const io::GstOwned<GstCaps> all(gst_pad_get_pad_template_caps(sink_));
         const io::GstOwned<GstCaps> taken(
-            gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING,
-                                config_.source.channels == 1 ? "GRAY8" : "RGB", nullptr));
+            running_ ? gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING,
+                                           config_.source.channels == 1 ? "GRAY8" : "RGB", nullptr)
+                     : gst_caps_new_any());
         io::GstOwned<GstCaps> caps(gst_caps_intersect(all.get(), taken.get()));
         GstCaps* filter = nullptr;
         gst_query_parse_caps(query, &filter);
@@ -243,6 +254,24 @@ class Element {
     if (learner_) use(*learner_);
   }
 
+  /// Whether a frame of that time comes right after the last one.
+  bool follows(GstClockTime pts) const {
+    if (!GST_CLOCK_TIME_IS_VALID(pts) || !GST_CLOCK_TIME_IS_VALID(next_pts_)) return true;
+    return std::abs(GST_CLOCK_DIFF(next_pts_, pts)) < GstClockTimeDiff(frame_time());
+  }
+
+  /// Whether `work` ends without an exception, which is posted.
+  template <class Work>
+  bool posts_error(const Work& work) {
+    try {
+      work();
+      return true;
+    } catch (const std::exception& error) {
+      GST_ELEMENT_ERROR(element_, RESOURCE, SETTINGS, ("%s", error.what()), (nullptr));
+      return false;
+    }
+  }
+
   Settings copy_of_settings() const {
     GST_OBJECT_LOCK(element_);
     Settings copy = settings;
@@ -264,7 +293,8 @@ class Element {
     live_ = live;
     const Settings asked = copy_of_settings();
     // Asked at each start: an earlier run may have saved them.
-    if (std::filesystem::exists(asked.weights)) config_.weights.file = asked.weights;
+    std::error_code unknown;
+    if (std::filesystem::exists(asked.weights, unknown)) config_.weights.file = asked.weights;
     auto learner = std::make_unique<Learner>(config_, info, asked, element_, outlet_);
     const std::lock_guard lock(mutex_);
     learner_ = std::move(learner);
@@ -422,14 +452,17 @@ class Element {
   GstPad* const sink_;
   GstPad* const src_;
   app::Config config_;
+  std::atomic<bool> running_{false};  ///< config_ is this stream's
   Outlet outlet_;
   mutable std::mutex mutex_;
   std::unique_ptr<Learner> learner_;  ///< under mutex_; null before the first frame
   std::optional<GstVideoInfo> in_;    ///< under mutex_; frame format; none before the caps event
 
   // Owned by the sink pad.
-  std::atomic<std::int64_t> position_{0};  ///< buffers received
-  io::Frame frame_;                        ///< swapped with the mailbox's
+  std::atomic<std::int64_t> position_{0};        ///< buffers received
+  io::Frame frame_;                              ///< swapped with the mailbox's
+  bool new_segment_ = false;                     ///< since the last frame
+  GstClockTime next_pts_ = GST_CLOCK_TIME_NONE;  ///< after the last frame
   std::atomic<bool> eos_{false}, live_{false};
   std::atomic<guint32> eos_seqnum_{0};
 

@@ -74,11 +74,12 @@ GstStateChangeReturn change_state(GstElement* object, GstStateChange change) {
   Element& element = element_of(object);
   if (change == GST_STATE_CHANGE_NULL_TO_READY && !element.read_config())
     return GST_STATE_CHANGE_FAILURE;
-  if (change == GST_STATE_CHANGE_READY_TO_PAUSED) element.reset();
+  if (change == GST_STATE_CHANGE_READY_TO_PAUSED && !element.begin())
+    return GST_STATE_CHANGE_FAILURE;
   if (change == GST_STATE_CHANGE_PAUSED_TO_READY) element.unblock();
   const GstStateChangeReturn done =
       GST_ELEMENT_CLASS(gst_millrace_parent_class)->change_state(object, change);
-  if (change == GST_STATE_CHANGE_PAUSED_TO_READY) element.finish();
+  if (change == GST_STATE_CHANGE_PAUSED_TO_READY) element.stop();
   return done;
 }
 
