@@ -137,6 +137,36 @@ class Shares(nn.Module):
         return self.conv(self.conv(x))
 
 
+class Tied(nn.Module):
+    """Two convolutions with one weight; their pictures are normalised by buffers, before and after."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.middle = (nn.Conv2d(3, 3, 3, padding=1) for _ in range(3))
+        self.last.weight = self.first.weight
+        self.register_buffer("mean", torch.full((1, 3, 1, 1), 0.4))
+        self.register_buffer("grid", torch.rand(1, 3, 1, 24))
+
+    def forward(self, x):
+        x = x - self.mean + self.grid.expand(x.size(0), -1, x.size(2), -1)
+        return self.middle(self.last(torch.tanh(self.first(x)))) + self.mean
+
+
+class Rows(nn.Module):
+    """A recurrent cell that goes from row to row."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.out = nn.GRUCell(72, 16), nn.Linear(16, 72)
+
+    def forward(self, x):
+        state, rows = x.new_zeros(x.size(0), 16), []
+        for i in range(x.size(2)):
+            state = self.cell(x[:, :, i].flatten(1), state)
+            rows.append(self.out(state).view(-1, 3, 24))
+        return torch.stack(rows, 2)
+
+
 def make():
     torch.manual_seed(1)
     return small()

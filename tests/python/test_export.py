@@ -205,7 +205,8 @@ class Export(PackageTest):
             x = x.view(b, 2, c // 2, h, w).transpose(1, 2).reshape(b, -1, h, w)
             return functional.pad(x, (0, 0, 0, (5 - h % 5) % 5))[:, :, :h * 2 - h // 2 - h]
 
-        cases = {"sizes": Of(lambda x: functional.interpolate(shuffled(x), (12, 16))),
+        cases = {"bounds": Of(lambda x: x.clamp(min=torch.tensor(-0.1)) * functional.cosine_similarity(x, x * x + 1)),
+                 "sizes": Of(lambda x: functional.interpolate(shuffled(x), (12, 16))),
                  "an operand of each row": Of(lambda x: x * x.mean(3, keepdim=True)),
                  "instance norm": nn.InstanceNorm2d(4),
                  "positions": Of(lambda x: x + torch.arange(x.shape[3]) / x.shape[3] + torch.linspace(0, 1, x.shape[2])[:, None]),
@@ -281,8 +282,18 @@ class Export(PackageTest):
                 self.assertEqual([r.loss for r in trainer.run(samples)], losses)
                 self.assert_same(trainer.state_dict(), own)
 
+    def test_what_shares_parameters_or_loops_learns_as_in_pytorch(self):
+        for kind, parts in ((networks.Shares, 1), (networks.Tied, 2), (networks.Rows, 1)):
+            own, frames = made(kind), pictures(8)
+            losses = loop(own, [(x, x) for x in frames], of_picture)
+            trainer = millrace.Trainer(made(kind), schedule="sequential", stages=1, **PLAIN)
+            with self.subTest(kind.__name__):
+                self.assertEqual([r.loss for r in trainer.run(frames)], losses)
+                self.assert_same(trainer.state_dict(), own)
+                self.assertGreaterEqual(len(millrace.export(made(kind), frames[0][None]).parts), parts)
+
     def test_what_cant_be_cut_is_said_in_a_line(self):
-        cases = {"data-dependent control flow: networks.py, line": networks.Asks, "share conv": networks.Shares,
+        cases = {"data-dependent control flow: networks.py, line": networks.Asks,
                  "Sign is an autograd.Function": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(Sign.apply)),
                  "gives a tuple": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(lambda x: (x + 1, x))),
                  "draw random numbers": lambda: Of(lambda x: nn.functional.dropout(x + 0.1)),

@@ -37,14 +37,15 @@ bool power(Lowering& lower, const Call& call) {
          is(2, [&] { return x * x; }) || is(3, [&] { return x * x * x; });
 }
 
-// clamp(x, least?, most?), clamp_min(x, least)
-void clamp(const Call& call) {
+// clamp(x, least?, most?), clamp_min(x, least): by numbers
+bool clamp(Lowering& lower, const Call& call) {
   constexpr double endless = std::numeric_limits<double>::infinity();
-  const auto bound = [&](std::size_t i, double none) {
-    const bool given = i < call.arguments.size() && !call.arguments[i].isNone();
-    return given ? call.arguments[i].toScalar().toDouble() : none;
-  };
-  put(at::hardtanh(tensor(call, 0), bound(1, -endless), bound(2, endless)), call);
+  double bounds[] = {-endless, endless};
+  for (std::size_t i = 1; i < call.arguments.size(); ++i) {
+    if (call.arguments[i].isTensor()) return false;
+    if (!call.arguments[i].isNone()) bounds[i - 1] = call.arguments[i].toScalar().toDouble();
+  }
+  return lower.compose([&] { put(at::hardtanh(tensor(call, 0), bounds[0], bounds[1]), call); });
 }
 
 // _prelu_kernel_backward(gradient, x, weight) -> (gradient of x, of each use of the weight)
@@ -233,8 +234,8 @@ bool attention_gradient(Lowering& lower, const Call& call) {
 const Rules compositions_rules = {
     {"aten::bmm", {composed(products).lower, false}},
     {"aten::pow", {power}},
-    {"aten::clamp", composed(clamp)},
-    {"aten::clamp_min", composed(clamp)},
+    {"aten::clamp", {clamp}},
+    {"aten::clamp_min", {clamp}},
     {"aten::_prelu_kernel_backward", composed(prelu_gradient)},
     {"aten::glu", composed(gate)},
     {"aten::glu_backward", composed(gate_gradient)},

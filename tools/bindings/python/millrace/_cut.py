@@ -21,6 +21,10 @@ MOST = 0.75  # of a network's weights; a larger module is looked into
 _TRACING = threading.RLock()
 
 
+class Untraced(Error):
+    """FX can't see the calls of a forward."""
+
+
 @contextlib.contextmanager
 def alone() -> Generator[None]:
     """One thread at a time: tracing replaces nn.Module's call for the whole process."""
@@ -33,12 +37,14 @@ class Part:
     """A part of a module: `graph` is a function of `sources`: part numbers or SAMPLE, the previous part first."""
 
     name: str
-    graph: fx.GraphModule
+    graph: nn.Module
     sources: list[int]
 
 
 class _Tracer(fx.Tracer):
     """Traces into nn.Sequential and the modules in `opened`."""
+
+    proxy_buffer_attributes = True
 
     def __init__(self, opened: set[str]) -> None:
         super().__init__()
@@ -84,7 +90,7 @@ def _trace(module: nn.Module, opened: set[str]) -> fx.Graph:
         return graph
     except Exception as error:  # forward may do anything with a proxy
         why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise Error(f"{type(module).__name__} can't be cut: its forward can't be traced: {why}") from error
+        raise Untraced(f"{type(module).__name__} can't be cut: its forward can't be traced: {why}") from error
 
 
 def _fold_batch(graph: fx.Graph) -> None:
@@ -151,13 +157,30 @@ def _inputs(node: fx.Node) -> Iterator[fx.Node]:
     return (one for one in node.all_input_nodes if one.op != "get_attr")
 
 
-def _chain(calls: list[fx.Node], sample: fx.Node, fit: set[fx.Node]) -> list[list[fx.Node]]:
+def _parameters(module: nn.Module, call: fx.Node) -> set[int]:
+    """Identifies the parameters that a call uses."""
+    used = [operator.attrgetter(str(one.target))(module) for one in (call, *call.all_input_nodes)
+            if one.op == "get_attr" or (one is call and one.op == "call_module")]
+    return {id(parameter) for one in used
+            for parameter in (one.parameters() if isinstance(one, nn.Module) else [one] if isinstance(one, nn.Parameter) else [])}
+
+
+def _together(module: nn.Module, calls: list[fx.Node]) -> set[int]:
+    """Where a cut would part two uses of a parameter."""
+    inside, first = set[int](), dict[int, int]()
+    for i, call in enumerate(calls):
+        for parameter in _parameters(module, call):
+            inside |= set(range(first.setdefault(parameter, i) + 1, i + 1))
+    return inside
+
+
+def _chain(calls: list[fx.Node], sample: fx.Node, fit: set[fx.Node], together: set[int]) -> list[list[fx.Node]]:
     """The longest chain of parts. A cut is valid if the next part uses the last one's output, every other live value is
     an earlier part's output, and no part takes more than one of those."""
     place = {node: i for i, node in enumerate(calls)}
     place[sample] = -1
     last_use = {node: max((place.get(user, len(calls)) for user in node.users), default=-1) for node in place}
-    cuts = [i for i in range(1, len(calls)) if calls[i - 1] in fit]  # before calls[i]
+    cuts = [i for i in range(1, len(calls)) if calls[i - 1] in fit and i not in together]  # before calls[i]
     while True:
         starts, ends = [0, *cuts], [*cuts, len(calls)]
         given = {calls[end - 1] for end in ends} | {sample}
@@ -200,8 +223,10 @@ def _label(nodes: list[fx.Node]) -> str:
     return modules[0] if modules else str(getattr(nodes[0].target, "__name__", nodes[0].target))
 
 
-def ends_in_sigmoid(graph: fx.GraphModule) -> bool:
-    """Whether the output comes from a sigmoid: a picture, not a change."""
+def ends_in_sigmoid(graph: nn.Module) -> bool:
+    """Whether the output comes from a sigmoid, as far as can be seen: a picture, not a change."""
+    if not isinstance(graph, fx.GraphModule):
+        return False
     last, = next(node for node in graph.graph.nodes if node.op == "output").all_input_nodes
     if last.op == "call_module":
         return isinstance(graph.get_submodule(str(last.target)), nn.Sigmoid)
@@ -241,7 +266,7 @@ def _cut_with(module: nn.Module, opened: set[str], example: torch.Tensor | None)
         watch = _Watch(traced)
         watch.run(example)
         fit = watch.fit
-    chain = _chain(calls, samples[0], fit) if calls[-1] is output else [calls]
+    chain = _chain(calls, samples[0], fit, _together(module, calls)) if calls[-1] is output else [calls]
     return _Cut(traced, samples[0], output, chain)
 
 
@@ -280,7 +305,10 @@ def _longest(module: nn.Module, example: torch.Tensor | None) -> _Cut:
 def cut(module: nn.Module, example: torch.Tensor | None) -> list[Part]:
     """The parts of `module`, in order. Calls in its forward and in its nn.Sequentials are not split further, except for
     modules with most of the weights. `example` ([1,C,H,W]) shows which values may be passed on; None: all."""
-    found = _longest(module, example)
+    try:
+        found = _longest(module, example)
+    except Untraced:
+        return [Part(type(module).__name__, module, [SAMPLE])]
     number: dict[fx.Node, int] = {found.sample: SAMPLE}
     parts: list[Part] = []
     for i, chain in enumerate(found.chain):

@@ -97,26 +97,32 @@ def _own_gradient(output: object) -> str | None:
 class _Function(nn.Module):
     """A part whose parameters and buffers are arguments, [..., names...]."""
 
-    held: tuple[fx.GraphModule, list[str], int]
+    held: tuple[nn.Module, list[list[tuple[dict[str, Any], str]]], int]
 
     def __init__(self, part: Part, names: list[str]) -> None:
         super().__init__()
-        object.__setattr__(self, "held", (part.graph, names, len(part.sources)))  # not registered as a child
+        places: dict[int, list[tuple[dict[str, Any], str]]] = {}  # of a tensor: several if it is tied
+        for module in part.graph.modules():
+            for table in (module._parameters, module._buffers):
+                for key, tensor in table.items():
+                    places.setdefault(id(tensor), []).append((table, key))
+        own = dict([*part.graph.named_parameters(), *part.graph.named_buffers()])
+        object.__setattr__(self, "held", (part.graph, [places[id(own[name])] for name in names],
+                                          len(part.sources)))  # not registered as a child
 
     def forward(self, *given: torch.Tensor) -> Any:
-        graph, names, inputs = self.held
-        places: list[tuple[dict[str, Any], str, Any]] = []
-        for name, value in zip(names, given[inputs:]):
-            owner, _, key = name.rpartition(".")
-            module = graph.get_submodule(owner)
-            table: dict[str, Any] = module._parameters if key in module._parameters else module._buffers
-            places.append((table, key, table[key]))
-            table[key] = value
+        graph, places, inputs = self.held
+        before = [table[key] for (table, key), *_ in places]
+
+        def put(values: Sequence[Any]) -> None:
+            for tied, value in zip(places, values):
+                for table, key in tied:
+                    table[key] = value
+        put(given[inputs:])
         try:
             return graph(*given[:inputs])
         finally:
-            for table, key, value in reversed(places):
-                table[key] = value
+            put(before)
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
@@ -248,8 +254,8 @@ def _values(part: Part, owners: dict[int, Part]) -> list[Value]:
     for name, tensor in named:
         if tensor.dtype != torch.float32:
             continue  # a buffer: stays in the graph, as a constant
-        if (owner := owners.setdefault(id(tensor), part)) is not part:
-            raise Error(f"can't be cut: parts {owner.name} and {part.name} share {name}")
+        if owners.setdefault(id(tensor), part) is not part:
+            continue  # a buffer of two parts: a constant of the second
         fixed = not (isinstance(tensor, nn.Parameter) and tensor.requires_grad)
         values.append(Value(name, tensor.detach().clone(), fixed))
     return values
