@@ -82,6 +82,10 @@ MILLRACE_OPERATION_FILES(DECLARE)
 Operation make_copy();
 Operation channel_sums_of(const at::Tensor& x, float factor);
 
+/// A pool's taps along a side: kernel, stride and padding, then perhaps dilation, from argument
+/// `first` on.
+kernels::Taps taps_of(const Call& call, std::size_t first, std::size_t side);
+
 /// A map's arguments: the node's operands, each broadcast to its result.
 kernels::MapArguments bind_map(const Node& node, const kernels::Map& map);
 Operation operation_of(const kernels::Map& map);

@@ -262,9 +262,8 @@ std::vector<std::string> every_kernel() {
                                             "7, 7, 2, 2, 1, 1, 3, 3", "15, 15, 1, 1, 1, 1, 7, 7"};
   std::vector<std::string> names(
       {"add_up_parts", "squared_error", "squared_error_gradient", "channel_sums", "column_sums",
-       "layer_norm_weight_gradients", "look_at_gradient", "measure_step", "pool<true>",
-       "pool<false>", "pool_gradient<true>", "pool_gradient<false>", "softmax<512>",
-       "softmax_gradient<512>", "norm_parts<4, 512>", "norm_gradient_parts<4, 512>",
+       "layer_norm_weight_gradients", "look_at_gradient", "measure_step", "pool", "pool_gradient",
+       "softmax<512>", "softmax_gradient<512>", "norm_parts<4, 512>", "norm_gradient_parts<4, 512>",
        "plain_convolution<millrace::gpu::Window<" + windows[0] + ">, true>",
        "plain_weight_gradient<millrace::gpu::Window<" + windows[0] + ">>"});
   for (const char* const function : {"copy", "gelu_tanh_gradient", "elu", "divide"})

@@ -84,12 +84,6 @@ NORMS(4, 512);
 ROWS(64);
 ROWS(512);
 
-#define POOLS(largest)                             \
-  template KERNEL(0) pool<largest>(PoolArguments); \
-  template KERNEL(0) pool_gradient<largest>(PoolArguments)
-POOLS(true);
-POOLS(false);
-
 #define UPDATE(optimizer)                                                                   \
   template KERNEL(0) update<optimizer, CorrectionRule::none>(UpdateArguments);              \
   template KERNEL(0) update<optimizer, CorrectionRule::discrepancy>(UpdateArguments);       \

@@ -90,15 +90,13 @@ struct MapArguments {
   int dimensions = 0, count = 0;
 };
 
+/// Of max pooling; ties go to the first.
 struct PoolArguments {
   const float* dy = nullptr;  ///< read by the gradient
-  const float* x = nullptr;   ///< the gradient reads it only for max pooling, to find the largest
+  const float* x = nullptr;
   float* to = nullptr;
   Layout input, output;
   TapGrid window;
-  bool largest = false;      ///< max pooling; ties go to the first. Else the mean
-  bool counts_zeros = true;  ///< the mean: padding counts as zeros; else it isn't counted
-  float divisor = 0;         ///< of the sum, if not the number of taps
 };
 
 /// The weights that a picture's outputs give to inputs along a side.

@@ -1,4 +1,4 @@
-// Windows over each channel alone, vectors along the channels: pooling and resampling.
+// Windows over each channel alone, vectors along the channels: max pooling and resampling.
 #include <algorithm>
 #include <limits>
 
@@ -65,15 +65,8 @@ void pool_channels(const PoolArguments& p, std::size_t first, Lanes part) {
   const float* const x = p.x + first;
   const std::size_t step = std::size_t(p.input.channels);
   each_window(p, [&](std::size_t pixel, const PoolWindow& window) HWY_ATTR {
-    V made = hn::Zero(D()), which;
-    if (p.largest) {
-      made = largest_of(window, x, part, which);
-    } else {
-      window.each([&](int at) HWY_ATTR {
-        made = hn::Add(made, load_part(part, x + std::size_t(at) * step));
-      });
-      made = hn::Mul(made, constant(window.share()));
-    }
+    V which;
+    const V made = largest_of(window, x, part, which);
     store_part(made, part, p.to + first + pixel * step);
   });
 }
@@ -85,16 +78,12 @@ void pool_gradient_channels(const PoolArguments& p, std::size_t first, Lanes par
   for (std::size_t i = 0; i < std::size_t(p.input.pixels()); ++i)
     store_part(hn::Zero(d), part, dx + i * step);
   each_window(p, [&](std::size_t pixel, const PoolWindow& window) HWY_ATTR {
-    V gradient = load_part(part, p.dy + first + pixel * step);
-    V which = hn::Zero(d), count = hn::Zero(d);
-    if (p.largest) {
-      largest_of(window, p.x + first, part, which);
-    } else {
-      gradient = hn::Mul(gradient, constant(window.share()));
-    }
+    const V gradient = load_part(part, p.dy + first + pixel * step);
+    V which, count = hn::Zero(d);
+    largest_of(window, p.x + first, part, which);
     window.each([&](int at) HWY_ATTR {
       float* const to = dx + std::size_t(at) * step;
-      const V added = p.largest ? hn::IfThenElseZero(hn::Eq(which, count), gradient) : gradient;
+      const V added = hn::IfThenElseZero(hn::Eq(which, count), gradient);
       store_part(hn::Add(load_part(part, to), added), part, to);
       count = hn::Add(count, hn::Set(d, 1));
     });

@@ -18,9 +18,4 @@ struct PoolWindow {
         work(y * p.input.width + columns.begin + j * p.window.columns.dilation);
     }
   }
-  /// What a mean multiplies the sum by.
-  FORMULA float share() const {
-    const int taps = p.counts_zeros ? taps_of(p.window) : rows.count() * columns.count();
-    return 1 / (p.divisor > 0 ? p.divisor : float(taps));
-  }
 };

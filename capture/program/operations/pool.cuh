@@ -1,4 +1,4 @@
-// Pooling and its gradient. One thread per element.
+// Max pooling and its gradient. One thread per element.
 #pragma once
 
 #include "capture/program/cuda/device.cuh"
@@ -22,23 +22,14 @@ DEVICE float largest_of(const PoolWindow& window, const float* plane, int& where
   return best;
 }
 
-template <bool kLargest>
-KERNEL(kThreads)
-pool(BY_VALUE PoolArguments p) {
+KERNEL(kThreads) pool(BY_VALUE PoolArguments p) {
   start();
   const int i = block() * kThreads + thread(), pixels = p.output.pixels();
   if (i >= p.output.channels * pixels) return;
   const float* const plane = p.x + (long long)(i / pixels) * p.input.height * p.input.width;
   const PoolWindow window(p, i % pixels / p.output.width, i % p.output.width);
   int where;
-  float made = 0;
-  if constexpr (kLargest) {
-    made = largest_of(window, plane, where);
-  } else {
-    window.each([&](int at) { made += plane[at]; });
-    made *= window.share();
-  }
-  p.to[i] = made;
+  p.to[i] = largest_of(window, plane, where);
 }
 
 /// The outputs along a side whose windows may cover an input: [first, last).
@@ -56,9 +47,7 @@ DEVICE bool meets(const Taps& taps, int output, int input) {
 }
 
 /// Each input gathers from its windows in their order.
-template <bool kLargest>
-KERNEL(kThreads)
-pool_gradient(BY_VALUE PoolArguments p) {
+KERNEL(kThreads) pool_gradient(BY_VALUE PoolArguments p) {
   start();
   const int i = block() * kThreads + thread(), pixels = p.input.pixels();
   if (i >= p.input.channels * pixels) return;
@@ -71,13 +60,9 @@ pool_gradient(BY_VALUE PoolArguments p) {
       if (!meets(p.window.rows, oy, y) || !meets(p.window.columns, ox, x)) continue;
       const PoolWindow window(p, oy, ox);
       const float dy = p.dy[(channel * p.output.height + oy) * p.output.width + ox];
-      if constexpr (kLargest) {
-        int where;
-        largest_of(window, p.x + (long long)(channel)*pixels, where);
-        sum += where == y * p.input.width + x ? dy : 0;
-      } else {
-        sum += dy * window.share();
-      }
+      int where;
+      largest_of(window, p.x + (long long)(channel)*pixels, where);
+      sum += where == y * p.input.width + x ? dy : 0;
     }
   }
   p.to[i] = sum;

@@ -1,5 +1,5 @@
 // Pictures of weighted sums of another's pixels, along each side alone: interpolation, padding that
-// repeats pixels, {x} -> {y}, and their gradients, {dy} -> {dx}.
+// repeats pixels, mean pools, {x} -> {y}, and their gradients, {dy} -> {dx}.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -153,14 +153,79 @@ bool padding(Lowering& lower, const Call& call) {
                   });
 }
 
+/// Sums them all, many at a time on a GPU.
+bool mean_of_all(Lowering& lower, const Call& call) {
+  at::Tensor made = result(call);
+  return lower.compose([&] { made.copy_(tensor(call, 0).mean({2, 3}, /*keepdim=*/true)); });
+}
+
+// avg_pool2d(x, kernel, stride, padding, ceil, counts zeros, divisor?), avg_pool2d_backward(
+// gradient, x, kernel, ...) alike
+bool mean_pool(Lowering& lower, const Call& call) {
+  const bool gradient = call.name().ends_with("_backward");
+  const std::size_t first = gradient ? 2 : 1;
+  const bool counts_zeros = call.arguments[first + 4].toBool();
+  const c10::IValue& divisor = call.arguments[first + 5];
+  const auto side_of = [&](int side, int inputs, int outputs) {
+    const kernels::Taps taps = taps_of(call, first, std::size_t(side));
+    Side made;
+    for (int output = 0; output < outputs; ++output) {
+      const int begin = output * taps.stride - taps.padding,
+                end = std::min(begin + taps.count, inputs + taps.padding),
+                from = std::max(begin, 0), to = std::min(end, inputs);
+      float share = 1 / float(counts_zeros ? end - begin : to - from);
+      if (!divisor.isNone()) share = side == 0 ? 1 / float(divisor.toInt()) : 1;
+      std::map<int, float>& weights = made.emplace_back();
+      for (int input = from; input < to; ++input) weights[input] = share;
+    }
+    return made;
+  };
+  const at::Tensor &from = tensor(call, 0), &to = result(call);
+  const auto whole = [&](int side) {
+    const kernels::Taps taps = taps_of(call, first, std::size_t(side));
+    return to.size(2 + side) == 1 && taps.padding == 0 && taps.count == from.size(2 + side);
+  };
+  if (!gradient && are_pictures(from) && divisor.isNone() && whole(0) && whole(1))
+    return mean_of_all(lower, call);
+  return resample(lower, from, to, gradient, side_of);
+}
+
+// _adaptive_avg_pool2d(x, size), _adaptive_avg_pool2d_backward(gradient, x)
+bool adaptive_mean_pool(Lowering& lower, const Call& call) {
+  const bool gradient = call.name().ends_with("_backward");
+  const auto side_of = [](int, int inputs, int outputs) {
+    Side made;
+    for (int output = 0; output < outputs; ++output) {
+      const int from = output * inputs / outputs,
+                to = kernels::divided_up((output + 1) * inputs, outputs);
+      std::map<int, float>& weights = made.emplace_back();
+      for (int input = from; input < to; ++input) weights[input] = 1 / float(to - from);
+    }
+    return made;
+  };
+  const at::Tensor &from = tensor(call, 0), &to = result(call);
+  if (!gradient && are_pictures(from, to) && to.size(2) * to.size(3) == 1)
+    return mean_of_all(lower, call);
+  return resample(lower, from, to, gradient, side_of);
+}
+
 }  // namespace
 
 const Rules resample_rules = {
-    {"aten::upsample_nearest2d", {upsample}},  {"aten::upsample_nearest2d_backward", {upsample}},
-    {"aten::upsample_bilinear2d", {upsample}}, {"aten::upsample_bilinear2d_backward", {upsample}},
-    {"aten::upsample_bicubic2d", {upsample}},  {"aten::upsample_bicubic2d_backward", {upsample}},
-    {"aten::reflection_pad2d", {padding}},     {"aten::reflection_pad2d_backward", {padding}},
-    {"aten::replication_pad2d", {padding}},    {"aten::replication_pad2d_backward", {padding}},
+    {"aten::avg_pool2d", {mean_pool}},
+    {"aten::avg_pool2d_backward", {mean_pool}},
+    {"aten::_adaptive_avg_pool2d", {adaptive_mean_pool}},
+    {"aten::_adaptive_avg_pool2d_backward", {adaptive_mean_pool}},
+    {"aten::upsample_nearest2d", {upsample}},
+    {"aten::upsample_nearest2d_backward", {upsample}},
+    {"aten::upsample_bilinear2d", {upsample}},
+    {"aten::upsample_bilinear2d_backward", {upsample}},
+    {"aten::upsample_bicubic2d", {upsample}},
+    {"aten::upsample_bicubic2d_backward", {upsample}},
+    {"aten::reflection_pad2d", {padding}},
+    {"aten::reflection_pad2d_backward", {padding}},
+    {"aten::replication_pad2d", {padding}},
+    {"aten::replication_pad2d_backward", {padding}},
 };
 
 }  // namespace millrace::program

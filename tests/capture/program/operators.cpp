@@ -182,7 +182,8 @@ Operators rows(Random& random) {
 
 Operators pools(Random& random) {
   const auto side = [&](int most) { return Sides{random.up_to(most), random.up_to(most)}; };
-  const Sides kernel = side(3), stride = side(4), dilation = side(2), tiles = side(4);
+  const Sides kernel = side(3), stride = side(4), dilation = side(2), tiles = side(4),
+              uneven = side(6);
   const Sides padding = {(random.up_to(4) - 1) * kernel[0] / 6,
                          (random.up_to(4) - 1) * kernel[1] / 6};
   const std::int64_t channels = random.up_to(20),
@@ -196,8 +197,8 @@ Operators pools(Random& random) {
             const Tensor& x = t[0];
             const auto [y, places] =
                 at::max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil);
-            const Tensor mean = at::avg_pool2d(x, kernel, stride, padding, false, counts, divisor),
-                         adapted = at::_adaptive_avg_pool2d(x, tiles),
+            const Tensor mean = at::avg_pool2d(x, kernel, stride, padding, ceil, counts, divisor),
+                         adapted = at::_adaptive_avg_pool2d(x, uneven),
                          all = at::_adaptive_avg_pool2d(x, {1, 1});
             const auto [most, where] = at::adaptive_max_pool2d(x, tiles);
             return Tensors{y,
@@ -208,7 +209,7 @@ Operators pools(Random& random) {
                            at::max_pool2d_with_indices_backward(at::sigmoid(y), x, kernel, stride,
                                                                 padding, dilation, ceil, places),
                            at::avg_pool2d_backward(at::sigmoid(mean), x, kernel, stride, padding,
-                                                   false, counts, divisor),
+                                                   ceil, counts, divisor),
                            at::_adaptive_avg_pool2d_backward(adapted, x),
                            at::_adaptive_avg_pool2d_backward(all, x),
                            at::adaptive_max_pool2d_backward(at::sigmoid(most), x, where)};
