@@ -150,6 +150,11 @@ std::shared_ptr<Network> make(const File& file, const ImageShape& input, bool ch
   std::vector<std::unique_ptr<Layer>> modules;
   std::vector<int> from;
   std::vector<ImageShape> shapes = {input};
+  const json size = file.about.value("size", json());
+  if (!size.is_null() && input.height && size != json{input.height, input.width})
+    throw std::invalid_argument(
+        "holds for samples of " + text({input.channels, size.at(0), size.at(1)}) +
+        " alone, since its forward counts with sizes: export it with " + "--sample " + text(input));
   for (const json& part : file.about.at("parts")) {
     const std::string name = part.at("name"), number = std::to_string(modules.size());
     auto layer = std::make_unique<ScriptLayer>(name, file.module.attr("part_" + number).toModule(),

@@ -50,6 +50,16 @@ class Labels(program.CliTest):
                                         *program.sets("source.fps=10.0", rest), *more)
         return report, outcome.out
 
+    def test_a_run_that_goes_on_names_the_same_classes(self):
+        self.teach(output={"weights": self.folder / "w.safetensors"}, checkpoint={"dir": self.folder / "state"})
+        for table, classes, code in (({"model": {"weights": self.folder / "w.safetensors"}}, ["parcel", "empty"], 2),
+                                     ({"model": {"weights": self.folder / "w.safetensors"}}, ["empty", "parcel"], 0),
+                                     ({"checkpoint": {"dir": self.folder / "state", "resume": True}}, ["parcel", "empty"], 2)):
+            tables = program.merged(self.config(self.pictures("seen", 4, 1), self.labels("seen.csv", 4)), table)
+            outcome = program.call("run", self.write(program.merged(tables, {"task": {"classes": classes}})), "--frames", "9", "--quiet")
+            self.assert_code(code, outcome)
+            self.assertEqual("its classes are [\"empty\",\"parcel\"], in this order" in outcome.err, code == 2, outcome.err)
+
     def test_what_is_taught_stays_for_every_schedule(self):
         for schedule in ("sequential", "pb", "partime", "pipedream", "gpipe"):
             for late in (0.0, 1.0):

@@ -292,8 +292,23 @@ class Export(PackageTest):
                 self.assert_same(trainer.state_dict(), own)
                 self.assertGreaterEqual(len(millrace.export(made(kind), frames[0][None]).parts), parts)
 
+    def test_a_file_of_what_counts_with_sizes_is_of_one_size(self):
+        for of, fixed in ((lambda x, last: last(x) * float(x.shape[2]) ** 0.5, True), (lambda x, last: last(x), False)):
+            millrace.export(Of(of, nn.Conv2d(3, 3, 1)), torch.rand(1, 3, 12, 16)).save(self.folder / "net.pt")
+            sets = program.settings({"source": {"uri": "synth:shapes", "width": 16}, "task": {"kind": "autoencode"},
+                                     "pipeline": {"stages": 1}, "model": {"preset": "file", "file": "net.pt"}})
+            for height in (12, 24):
+                done = self.program("run", *sets, "--set", f"source.height={height}", "--frames", "4", "--quiet")
+                self.assertEqual(done.returncode, 2 if fixed and height == 24 else 0, done.stderr)
+            self.assertIn("--sample 3x24x16" if fixed else "", done.stderr)
+
     def test_what_cant_be_cut_is_said_in_a_line(self):
-        cases = {"data-dependent control flow: networks.py, line": networks.Asks,
+        def tied():
+            net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Conv2d(4, 3, 1))
+            net[1].weight.data = net[0].weight.data.transpose(0, 1)
+            return net
+        cases = {"0.weight and 1.weight share their memory": tied,
+                 "data-dependent control flow: networks.py, line": networks.Asks,
                  "Sign is an autograd.Function": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(Sign.apply)),
                  "gives a tuple": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(lambda x: (x + 1, x))),
                  "draw random numbers": lambda: Of(lambda x: nn.functional.dropout(x + 0.1)),

@@ -93,6 +93,7 @@ Resumed find_start(const Config& config, const stages::Network& network) {
       stages::Metadata about;
       start.state = read_checked(file, &about);
       start.taught = about["taught"];
+      start.config = about["config"];
     }
     require_fit(start.state, network);
   } catch (const stages::WeightsError& error) {

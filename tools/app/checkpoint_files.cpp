@@ -149,8 +149,13 @@ Resumed CheckpointFiles::read() const {
   const auto load = [](const std::string& path, const std::string& note) {
     stages::Metadata metadata;
     stages::StateDict state = read_checked(path, &metadata);
-    return Resumed{
-        path, std::move(state), frames_of(metadata), metadata["kernels"], metadata["taught"], note};
+    return Resumed{path,
+                   std::move(state),
+                   frames_of(metadata),
+                   metadata["kernels"],
+                   metadata["taught"],
+                   metadata["config"],
+                   note};
   };
   std::string why;
   try {

@@ -13,6 +13,7 @@ struct Resumed {
   std::int64_t frames = 0;   ///< trained before it was written
   std::string kernels;       ///< chosen GPU kernels, as JSON {task: name}; "": none
   std::string taught;        ///< Likeness::json() of the weights; "": none
+  std::string config;        ///< the run's that wrote it, TOML; "": unknown
   std::string note;          ///< why it is not the newest; "": it is
   bool none_intact = false;  ///< checkpoints exist, but all are damaged
 };

@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "engine/format.h"
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
@@ -48,6 +50,26 @@ void require_launcher(const Config& config) {
     throw config.error("source.uris",
                        engine::format("%zu pipelines learn one network: run it by mpirun -n %zu",
                                       config.source.uris.size(), config.source.uris.size()));
+}
+
+/// What was learned is of classes by number: another run must name the same ones in the same order.
+/// Of a weights file with other classes it keeps the weights alone.
+void require_same_classes(const Config& config, const std::vector<std::string>& names,
+                          Resumed& resumed) {
+  std::vector<std::string> before;
+  try {
+    before = parse_config(resumed.config, "", {}).task.classes;
+  } catch (const ConfigError&) {
+    return;  // another program's file
+  }
+  if (before.empty() || names.empty() || before == names) return;
+  const bool resumes = !resumed.path.empty();
+  if (resumes || std::ranges::is_permutation(before, names))
+    throw config.error("task.classes", (resumes ? resumed.path : config.weights.file) +
+                                           ": its classes are " + nlohmann::json(before).dump() +
+                                           ", in this order; this run's are " +
+                                           nlohmann::json(names).dump());
+  resumed.taught.clear();
 }
 
 /// kOwn: the reader, the pipeline's thread, writers. Adds workers and GStreamer's elements.
@@ -99,6 +121,7 @@ Request::Request(const Config& given, RunOptions asked)
     require_ranks(config, trainer, options.ranks->ranks());
   else
     require_launcher(config);
+  require_same_classes(config, labels ? labels->classes() : config.task.classes, resumed);
   const std::size_t classes = labels        ? labels->classes().size()
                               : live_labels ? config.task.classes.size()
                                             : 0;

@@ -167,6 +167,7 @@ class Exported:
     name: str
     parts: list[Function]
     output: list[int]  #: the output's shape for the example, [1,...]
+    size: list[int] | None  #: [H,W], if its parts hold for samples of the example's size alone
     remarks: list[str]  #: notes for users, one line each
 
     def save(self, file: str | os.PathLike[str]) -> None:
@@ -181,7 +182,8 @@ class Exported:
                 count += 1
             about.append({"name": part.name, "inputs": part.inputs, "channels": part.channels,
                           "from": part.sources[1] if len(part.sources) > 1 else NONE, "parameters": values})
-        text = json.dumps({"format": FORMAT, "module": self.name, "parts": about, "remarks": self.remarks})
+        text = json.dumps({"format": FORMAT, "module": self.name, "parts": about, "remarks": self.remarks,
+                           "size": self.size})
         memory = io.BytesIO()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -197,6 +199,20 @@ class Exported:
             joins = "".join(f", joins {'the sample' if source < 0 else source}" for source in part.sources[1:])
             rows.append(f"  {i}  {part.name}{joins}")
         return "\n".join(rows)
+
+
+def _require_own_memory(module: nn.Module) -> None:
+    """A copy parts tensors that share memory but are not one."""
+    begun: list[tuple[int, int, str]] = []
+    for name, one in (*module.named_parameters(), *module.named_buffers()):
+        last = sum((size - 1) * stride for size, stride in zip(one.shape, one.stride()))
+        if one.numel() and not one.is_meta:
+            begun.append((one.data_ptr(), one.data_ptr() + last * one.element_size(), name))
+    begun.sort()
+    for (_, end, name), (begin, _, other) in zip(begun, begun[1:]):
+        if begin <= end:
+            raise Error(f"{name} and {other} share their memory, and would be learned apart: make them one parameter, as in "
+                        "decoder.weight = encoder.weight")
 
 
 _WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
@@ -224,6 +240,7 @@ def prepared(module: nn.Module) -> nn.Module:
     for name, child in module.named_modules():
         if child._backward_hooks or child._backward_pre_hooks:
             raise Error(f"{name or kind} has a backward hook, which would be lost")
+    _require_own_memory(module)
     module = copy.deepcopy(module).cpu().eval()
     for child in module.modules():
         if getattr(child, "inplace", False) is True:
@@ -349,6 +366,19 @@ def _run(functions: list[Function], sample: torch.Tensor) -> torch.Tensor:
     return made[len(functions) - 1]
 
 
+def _holds_for(sample: torch.Tensor, module: nn.Module, functions: list[Function]) -> bool:
+    """Whether the parts compute what the module does, if it takes the sample: tracing turns into constants what Python
+    makes of sizes."""
+    try:
+        whole = module(sample.clone())
+    except Exception:  # it takes no such sample
+        return True
+    try:
+        return _alike(_run(functions, sample), whole)
+    except RuntimeError:
+        return False
+
+
 def _other_gradient(module: nn.Module, functions: list[Function], sample: torch.Tensor) -> str | None:
     """The first parameter whose gradient differs between `module` and its parts: tracing sees neither torch.no_grad()
     nor backward hooks."""
@@ -434,4 +464,7 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
             raise Error(f"{name} can't be cut: {other_gradient} has another gradient in its parts than in the whole "
                         "module; does its forward use torch.no_grad(), or has it a backward hook? To stop a gradient, "
                         "use .detach() or requires_grad_(False)")
-    return Exported(name, functions, list(output.shape), remarks)
+        larger = torch.rand(*example.shape[:2], 2 * example.shape[2], 2 * example.shape[3],
+                            generator=torch.Generator().manual_seed(3))
+        size = None if _holds_for(larger, module, functions) else list(example.shape[2:])
+    return Exported(name, functions, list(output.shape), size, remarks)
