@@ -65,6 +65,18 @@ void RealTime::note(const FrameCounts& now, bool late, Clock::time_point time) {
     seen_.pop_front();
 }
 
+void RealTime::pause(const FrameCounts& now, Clock::time_point time) {
+  const std::lock_guard lock(mutex_);
+  if (seen_.empty()) return;
+  const auto [last, before] = seen_.back();
+  for (auto& [then, counts] : seen_) {
+    then += time - last;
+    counts.dropped += now.dropped - before.dropped;
+    counts.predicted_only += now.predicted_only - before.predicted_only;
+  }
+  trained_ += time - last;
+}
+
 bool RealTime::began() const {
   const std::lock_guard lock(mutex_);
   return !seen_.empty() && seen_.back().second.trained > 0;

@@ -46,6 +46,8 @@ class RealTime {
   static constexpr std::chrono::seconds kWindow{10};
 
   void note(const FrameCounts& now, bool late, Clock::time_point time = Clock::now());
+  /// Instead of note() while a viewer has paused the run: what is dropped meanwhile does not count.
+  void pause(const FrameCounts& now, Clock::time_point time = Clock::now());
   Verdict verdict(const Reading& reading) const;
   /// Whether a frame had been trained on at the last note().
   bool began() const;

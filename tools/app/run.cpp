@@ -37,8 +37,12 @@ void look(RunParts& p, std::int64_t limit) {
   // Frames left over at the end say nothing about the rate, unless the run is over this soon.
   const bool ending = p.progress.stopping.load(std::memory_order_relaxed) ||
                       (limit > 0 && p.learner.feed->taken() >= limit);
-  if (!ending || !p.learner.real_time.began())
-    p.learner.real_time.note(p.learner.frames(p.intake), p.learner.overload.late());
+  const engine::FrameCounts frames = p.learner.frames(p.intake);
+  if (p.paused()) {
+    p.learner.real_time.pause(frames);
+  } else if (!ending || !p.learner.real_time.began()) {
+    p.learner.real_time.note(frames, p.learner.overload.late());
+  }
   if (!p.team) return;
   p.console.tell(p.team->look(p.learner.rate, p.checkpoints.writer.get()));
   p.team->grid().beat();

@@ -198,6 +198,20 @@ TEST(RealTime, TheLineOfProgressTellsWhatTheFiguresDoNot) {
       << line(25, 1);
 }
 
+TEST(RealTime, WhatIsDroppedInAPauseDoesNotCount) {
+  RealTime real_time;
+  Clock::time_point now{};
+  real_time.note({.received = 5, .trained = 5}, false, now);
+  for (int second = 1; second < 30; ++second)
+    real_time.pause({.received = 5 + second, .trained = 5, .dropped = second}, now += 1s);
+  real_time.note({.received = 36, .trained = 7, .dropped = 29}, false, now += 1s);
+  const Verdict verdict = real_time.verdict(reading(1, 25));
+  EXPECT_TRUE(verdict.holds) << verdict.reason;
+  EXPECT_EQ(verdict.window.trained, 2);
+  real_time.note({.received = 38, .trained = 8, .dropped = 30}, false, now += 1s);
+  EXPECT_FALSE(real_time.verdict(reading(1, 25)).holds);
+}
+
 TEST(RealTime, NothingHoldsBeforeAFrameOrOnceNoneComes) {
   RealTime real_time;
   Clock::time_point now{};

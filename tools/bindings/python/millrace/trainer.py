@@ -402,7 +402,8 @@ class Trainer:
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Copies of all weights under the uncut network's names; for a module with its buffers, ready for the module's
-        load_state_dict(). Not during a run(); calls close() after submit() or learn_one()."""
+        load_state_dict(). Of classes it holds weights alone, without the remembered frames: a Trainer that loads it answers
+        them until it learns its first label. Not during a run(); calls close() after submit() or learn_one()."""
         if self._mode == "run":
             raise Error("weights cannot be read during a run")
         self.close()
