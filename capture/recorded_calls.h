@@ -11,7 +11,8 @@
 namespace millrace::capture {
 
 /// Calls keyed by the numbers their recordings depend on. Between two launches, a backend that
-/// defers gets them as one graph, any other one by one. Thread-bound. Replay allocates nothing.
+/// defers gets them as one graph; any other gets each at once. Thread-bound. Replay allocates
+/// nothing.
 class RecordedCalls {
  public:
   enum class Kind {
@@ -41,14 +42,18 @@ class RecordedCalls {
   void end_capture_pass() { capturing_ = false; }
   bool capturing() const { return capturing_; }
 
-  /// Notes a call for the next launch. In the capture pass, records `body` in memory pool `pool` if
-  /// `key` is new, as the rest of `node`. Throws std::logic_error for a key not recorded there.
+  /// Makes a call, or notes it for the next launch. In the capture pass, records `body` in memory
+  /// pool `pool` if `key` is new, as the rest of `node`. Throws std::logic_error for a key not
+  /// recorded there.
   template <class Body>
   void call(const Key& key, int pool, GraphNode node, const Body& body) {
     auto found = numbers_.find(key);
     if (found == numbers_.end()) found = record(key, pool, node, body);
-    called_.push_back(found->second);
-    if (!backend_.defers()) launch();
+    if (backend_.defers()) {
+      called_.push_back(found->second);
+    } else if (!capturing_) {
+      alone_[std::size_t(found->second)]->launch();
+    }
   }
   /// Records `body` in the capture pass if `key` is new, without calling it.
   template <class Body>

@@ -90,8 +90,11 @@ class Fuser {
       const Node& next = nodes_[*user];
       const at::Tensor there = next.writes[0];
       const bool any_layout = node.operation.copy;
+      const auto is_there = [range = range_of(there)](const at::Tensor& tensor) {
+        return tensor.defined() && range_of(tensor).overlaps(range);
+      };
       if (!same_memory(next.reads[0], made) || !(any_layout || lie_alike(made, there)) ||
-          values_.used(there, i + 1, *user) || touches(node.reads, range_of(there)))
+          values_.used(there, i + 1, *user) || std::ranges::any_of(node.reads, is_there))
         continue;
       erase(*user);
       values_.unlink(i, node);

@@ -195,12 +195,8 @@ void Program::run_timed() {
 }
 
 void Program::run(std::size_t begin, std::size_t end) {
-  begin = parts_->first_steps[begin];
-  end = parts_->first_steps[end];
-  run(std::span(parts_->steps).subspan(begin, end - begin));
-}
-
-void Program::run(std::span<const Step> steps) {
+  const auto& first = parts_->first_steps;
+  const auto steps = std::span(parts_->steps).subspan(first[begin], first[end] - first[begin]);
   const at::AutoDispatchBelowADInplaceOrView plain;
   if (parts_->team) return run_by_team(steps);
   const auto here = denormals_are_zeros();

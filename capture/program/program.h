@@ -49,7 +49,6 @@ class Program {
   struct Step;
   struct Parts;
   void run(std::size_t begin, std::size_t end);  ///< indices into operations()
-  void run(std::span<const Step> steps);
   void run_by_team(std::span<const Step> steps);
 
   std::unique_ptr<Parts> parts_;

@@ -72,12 +72,6 @@ Range range_of(const at::Tensor& tensor) {
   return {begin, begin + (last + 1) * std::int64_t(tensor.itemsize())};
 }
 
-bool touches(const std::vector<at::Tensor>& tensors, const Range& range) {
-  return std::ranges::any_of(tensors, [&](const at::Tensor& tensor) {
-    return tensor.defined() && range_of(tensor).overlaps(range);
-  });
-}
-
 Values::Values(const std::vector<Call>& calls) {
   for (const Held& held : storages_of(calls)) {
     const c10::Storage& storage = held.tensor.storage();

@@ -22,8 +22,6 @@ struct Range {
 };
 /// What a tensor may touch.
 Range range_of(const at::Tensor& tensor);
-/// Whether any of them (undefined allowed) overlaps `range`.
-bool touches(const std::vector<at::Tensor>& tensors, const Range& range);
 
 /// An operand or a result of a node.
 struct Use {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+#include <utility>
 
 #include "engine/format.h"
 #include "engine/plan/balance.h"
@@ -183,16 +184,14 @@ bool Overload::has_room(const Load& load) const {
 }
 
 Change Overload::give_way(const Load& load) {
-  if (late_) {
-    late_ = false;
-    return {.kind = Change::Kind::in_time};
-  }
-  Change change{.kind = Change::Kind::train_every, .from_every = every_};
-  every_ = std::max<std::int64_t>(
-      1, std::int64_t(std::ceil(double(every_) * load.took() / (kRoom * load.budget))));
-  change.train_every = every_;
+  const double enough = std::ceil(double(every_) * load.took() / (kRoom * load.budget));
+  const std::int64_t every = std::max<std::int64_t>(1, std::int64_t(enough));
+  late_ = false;
+  if (every == every_) return {.kind = Change::Kind::in_time};
   settling_ = true;
-  return change;
+  return {.kind = Change::Kind::train_every,
+          .from_every = std::exchange(every_, every),
+          .train_every = every};
 }
 
 std::string slow_clock(const std::string& sys) {

@@ -122,10 +122,11 @@ std::vector<std::string> worker_names(const Schedule& schedule) {
   const bool staged = int(schedule.workers.size()) < schedule.stages;
   std::vector<std::string> names;
   for (const Program& program : schedule.workers) {
-    names.push_back(schedule.replicas.empty()
-                        ? (staged ? "worker " : "stage ") + std::to_string(names.size())
-                        : "stage " + std::to_string(stages_of(program)[0]) + "." +
-                              std::to_string(program.replica));
+    const std::vector<int> own = stages_of(program);
+    const int number = staged || own.empty() ? int(names.size()) : own[0];
+    std::string name = (staged ? "worker " : "stage ") + std::to_string(number);
+    if (!schedule.replicas.empty()) name += "." + std::to_string(program.replica);
+    names.push_back(std::move(name));
   }
   return names;
 }

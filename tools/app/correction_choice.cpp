@@ -57,8 +57,6 @@ void choose_correction(const Config& config, const engine::Schedule& schedule,
     // After a cut of the scene, old gradients push a long pipeline far before it sees the effect.
     if (change && adaptive && unset("optimizer.clip"))
       options.optimizer.clip = options.stages > 4 ? 0.5 : 1;
-    if (change && adaptive && options.stages <= 2 && unset("optimizer.lr"))
-      options.optimizer.lr = 0.0015;
     return;
   }
   options.correction.kind = "inverse-age";
@@ -79,7 +77,6 @@ std::string describe_correction(const Config& config, const engine::TrainerOptio
        << (fresh(engine::gradient_ages(engine::schedule_of(options))) ? "gradients are fresh"
                                                                       : summary_of(kind));
   if (has_beta1(optimizer)) text << ", " << optimizer.kind << "'s beta1 " << optimizer.beta1;
-  text << ", rate " << optimizer.lr;
   if (optimizer.clip > 0) text << ", clip " << optimizer.clip;
   if (optimizer.warmup > 0) text << ", warm-up of " << optimizer.warmup << " updates";
   if (kind != "none" && !options.network->predicts_change())

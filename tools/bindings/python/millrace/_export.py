@@ -317,6 +317,32 @@ def _count_in_numbers(graph: torch.Graph) -> None:
     torch._C._jit_pass_dce(graph)
 
 
+def _reshape(graph: torch.Graph) -> None:
+    """Replaces unflatten, whose rank ONNX's exporter does not know."""
+    def number(node: Any, kind: str, *inputs: Any, value: int | None = None) -> Any:
+        made = graph.create(kind, list(inputs), 1).insertBefore(node)
+        if value is not None:
+            made.i_("value", value)
+        made.output().setType(torch._C.IntType.get())
+        return made.output()
+
+    for node in graph.findAllNodes("aten::unflatten"):
+        x, dim, inner = node.inputs()
+        rank, at, given = cast(Any, x.type()).dim(), dim.toIValue(), inner.toIValue()
+        if rank is None or at is None:
+            continue
+        sizes = [number(node, "aten::size", x, number(node, "prim::Constant", value=i)) for i in range(rank)]
+        sizes[at % rank:at % rank + 1] = ([number(node, "prim::Constant", value=size) for size in given] if given
+                                   else list(inner.node().inputs()))
+        shape = graph.create("prim::ListConstruct", sizes, 1).insertBefore(node)
+        shape.output().setType(torch._C.ListType.ofInts())
+        made = graph.create("aten::reshape", [x, shape.output()], 1).insertBefore(node)
+        made.output().setType(node.output().type())
+        node.output().replaceAllUsesWith(made.output())
+        node.destroy()
+    torch._C._jit_pass_dce(graph)
+
+
 def _out_of_place(graph: torch.Graph) -> None:
     """Replaces `relu(x, inplace=True)` and `x += y`, since x may be a stage's input or saved. Keeps writes to views."""
     def views(node: Any) -> bool:
@@ -347,6 +373,7 @@ def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> torc
             raise Error(f"can't be cut: the output of {part.name} can't be traced to its input; does it use .data or "
                         "numpy? Use .detach()") from error
     _count_in_numbers(traced.graph)
+    _reshape(traced.graph)
     _out_of_place(traced.graph)
     arguments = list(traced.graph.inputs())[1 + len(inputs):]
     for value, argument in zip(values, arguments):

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import sys
 import warnings
 from typing import cast
 
@@ -30,8 +29,9 @@ def widened(module: "torch.jit.ScriptModule") -> "torch.jit.ScriptModule":
 def main(net: str, out: str, *shape: str) -> int:
     """Writes `out`, for samples of `shape`: channels, height, width. Returns the exit code."""
     made = io.BytesIO()
+    torch._C._jit_set_onnx_log_enabled(False)  # whole graphs
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")  # the exporter's, about itself
             network = cast("torch.jit.ScriptModule", torch.jit.load(net))
             torch.onnx.export(widened(network), (torch.zeros(1, *map(int, shape)),),
