@@ -173,7 +173,7 @@ TEST(ClassMemory, WhatAWeightsFileKnowsOfAClassStandsForItUntilItIsLabelledAgain
   Teaching before(3);
   for (int n = 0; n < 60; ++n) before.see(n % 2, n % 2);
   before.memory.solve(true);
-  const auto file = nlohmann::json::parse(before.memory.told().likeness);
+  const auto file = before.memory.told().likeness->json(/*features=*/true);
   Teaching after(3, {.known = Likeness::from(file)});
   for (int n = 0; n < 20; ++n) after.see(2, 2);  // a new class
   EXPECT_TRUE(after.memory.solve(true));

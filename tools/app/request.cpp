@@ -56,13 +56,14 @@ void require_launcher(const Config& config) {
 /// Of a weights file with other classes it keeps the weights alone.
 void require_same_classes(const Config& config, const std::vector<std::string>& names,
                           Resumed& resumed) {
+  if (names.empty()) return;
   std::vector<std::string> before;
   try {
     before = parse_config(resumed.config, "", {}).task.classes;
   } catch (const ConfigError&) {
     return;  // another program's file
   }
-  if (before.empty() || names.empty() || before == names) return;
+  if (before.empty() || before == names) return;
   const bool resumes = !resumed.path.empty();
   if (resumes || std::ranges::is_permutation(before, names))
     throw config.error("task.classes", (resumes ? resumed.path : config.weights.file) +

@@ -143,7 +143,7 @@ ClassMemory::ClassMemory(std::shared_ptr<const stages::Network> network,
     if (std::int64_t(known.size()) == features_.size(1))
       known_features_[label] = at::tensor(c10::ArrayRef(known.data(), known.size())).unsqueeze(0);
   }
-  all_told_ = {counts_, 0, likeness_.json(/*features=*/true).dump()};
+  all_told_ = {counts_, 0, std::make_shared<const Likeness>(likeness_)};
   // LAPACK's first calls run alone: concurrent with a worker's they might choose other kernels.
   const at::Tensor factor = at::linalg_cholesky(at::eye(2, at::kDouble));
   at::cholesky_solve(factor, at::cholesky_inverse(factor));
@@ -343,7 +343,7 @@ void ClassMemory::know(const std::vector<std::int64_t>& rows) {
     const at::Tensor mean = features_.index_select(0, at::tensor(own_rows, at::kLong)).mean(0);
     likeness_.set_features(label, {mean.const_data_ptr<float>(), std::size_t(mean.numel())});
   }
-  std::string likeness = likeness_.json(/*features=*/true).dump();
+  auto likeness = std::make_shared<const Likeness>(likeness_);
   const std::lock_guard lock(mutex_);
   all_told_ = {counts_, all_told_.solved + 1, std::move(likeness)};
 }

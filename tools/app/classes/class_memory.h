@@ -67,9 +67,9 @@ class ClassMemory {
   std::int64_t bytes() const { return std::int64_t(features_.nbytes()); }
 
   struct Told {
-    std::vector<std::int64_t> counts;  ///< [class]: frames remembered
-    std::int64_t solved = 0;           ///< times
-    std::string likeness;              ///< Likeness::json(), for a weights file
+    std::vector<std::int64_t> counts;          ///< [class]: frames remembered
+    std::int64_t solved = 0;                   ///< times
+    std::shared_ptr<const Likeness> likeness;  ///< at the latest solution, for a weights file
   };
   Told told() const {
     const std::lock_guard lock(mutex_);

@@ -260,7 +260,7 @@ stages::Metadata about_weights(const Request& request, const Progress& progress,
                           {"frames", std::to_string(request.resumed.frames + samples)}};
   const ClassMemory* const memory = learner.memory.get();
   if (memory) {
-    all["taught"] = memory->told().likeness;
+    all["taught"] = memory->told().likeness->json(/*features=*/true).dump();
   } else if (learner.known.any()) {
     all["taught"] = learner.known.json(/*features=*/false).dump();  // of other weights
   }

@@ -85,7 +85,7 @@ class Element {
     position_ = pushed_ = late_ = 0;
     eos_ = false;
     downstream_ = GST_FLOW_OK;
-    earliest_ = next_pts_ = GST_CLOCK_TIME_NONE;
+    earliest_ = last_pts_ = GST_CLOCK_TIME_NONE;
     latency_ = 0;
     picture_.reset();
     in_.reset();
@@ -131,7 +131,7 @@ class Element {
     const Stamp stamp{position_++, GST_BUFFER_PTS(buffer), GST_BUFFER_DURATION(buffer)};
     const bool jumped = std::exchange(new_segment_, false) && !follows(stamp.pts);
     const bool gap = GST_BUFFER_IS_DISCONT(buffer) || jumped;
-    next_pts_ = GST_CLOCK_TIME_IS_VALID(stamp.pts) ? stamp.pts + frame_time() : stamp.pts;
+    last_pts_ = stamp.pts;
     if (GST_CLOCK_TIME_IS_VALID(stamp.pts)) frame_.pts = std::chrono::nanoseconds(stamp.pts);
     return learner_->mailbox().put(frame_, stamp, gap, !learner_->drops());
   }
@@ -186,10 +186,8 @@ class Element {
     switch (GST_QUERY_TYPE(query)) {
       case GST_QUERY_CAPS: {
         const io::GstOwned<GstCaps> all(gst_pad_get_pad_template_caps(sink_));
-        const io::GstOwned<GstCaps> taken(
-            running_ ? gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING,
-                                           config_.source.channels == 1 ? "GRAY8" : "RGB", nullptr)
-                     : gst_caps_new_any());
+        const io::GstOwned<GstCaps> taken(gst_caps_new_simple(
+            "video/x-raw", "format", G_TYPE_STRING, channels() == 1 ? "GRAY8" : "RGB", nullptr));
         io::GstOwned<GstCaps> caps(gst_caps_intersect(all.get(), taken.get()));
         GstCaps* filter = nullptr;
         gst_query_parse_caps(query, &filter);
@@ -254,10 +252,21 @@ class Element {
     if (learner_) use(*learner_);
   }
 
+  /// Of the stream or, between two, as the properties are now: pads are linked before it starts.
+  int channels() const {
+    if (running_) return config_.source.channels;
+    try {
+      return config_of(copy_of_settings(), "").source.channels;
+    } catch (const std::exception&) {
+      return config_.source.channels;  // the start posts the error
+    }
+  }
+
   /// Whether a frame of that time comes right after the last one.
   bool follows(GstClockTime pts) const {
-    if (!GST_CLOCK_TIME_IS_VALID(pts) || !GST_CLOCK_TIME_IS_VALID(next_pts_)) return true;
-    return std::abs(GST_CLOCK_DIFF(next_pts_, pts)) < GstClockTimeDiff(frame_time());
+    if (!GST_CLOCK_TIME_IS_VALID(pts) || !GST_CLOCK_TIME_IS_VALID(last_pts_)) return true;
+    const GstClockTime frame = frame_time();
+    return std::abs(GST_CLOCK_DIFF(last_pts_ + frame, pts)) < GstClockTimeDiff(frame);
   }
 
   /// Whether `work` ends without an exception, which is posted.
@@ -462,7 +471,7 @@ class Element {
   std::atomic<std::int64_t> position_{0};        ///< buffers received
   io::Frame frame_;                              ///< swapped with the mailbox's
   bool new_segment_ = false;                     ///< since the last frame
-  GstClockTime next_pts_ = GST_CLOCK_TIME_NONE;  ///< after the last frame
+  GstClockTime last_pts_ = GST_CLOCK_TIME_NONE;  ///< of the last frame
   std::atomic<bool> eos_{false}, live_{false};
   std::atomic<guint32> eos_seqnum_{0};
 
