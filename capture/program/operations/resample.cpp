@@ -153,60 +153,63 @@ bool padding(Lowering& lower, const Call& call) {
                   });
 }
 
-/// Sums them all, many at a time on a GPU.
-bool mean_of_all(Lowering& lower, const Call& call) {
-  at::Tensor made = result(call);
-  return lower.compose([&] { made.copy_(tensor(call, 0).mean({2, 3}, /*keepdim=*/true)); });
+/// The inputs [from, to) of a mean along a side, and what each counts.
+struct Mean {
+  int from, to;
+  float share;
+};
+using MeanOf = std::function<Mean(int side, int output, int inputs, int outputs)>;
+
+/// {x} -> {y} or, by an operator named _backward, {dy} -> {dx}.
+bool mean(Lowering& lower, const Call& call, const MeanOf& mean_of) {
+  const at::Tensor &from = tensor(call, 0), &to = result(call);
+  const bool gradient = call.name().ends_with("_backward");
+  if (!are_pictures(from, to)) return false;
+  const auto takes_all = [&](int side) {
+    const int inputs = int(from.size(2 + side));
+    const Mean all = mean_of(side, 0, inputs, 1);
+    return to.size(2 + side) == 1 && all.from == 0 && all.to == inputs &&
+           all.share == 1 / float(inputs);
+  };
+  if (!gradient && takes_all(0) && takes_all(1)) {  // summed by many threads of a GPU
+    at::Tensor made = to;
+    return lower.compose([&] { made.copy_(from.mean({2, 3}, /*keepdim=*/true)); });
+  }
+  return resample(lower, from, to, gradient, [&](int side, int inputs, int outputs) {
+    Side made(static_cast<std::size_t>(outputs));
+    for (int output = 0; output < outputs; ++output) {
+      const Mean mean = mean_of(side, output, inputs, outputs);
+      for (int input = mean.from; input < mean.to; ++input)
+        made[std::size_t(output)][input] = mean.share;
+    }
+    return made;
+  });
 }
 
 // avg_pool2d(x, kernel, stride, padding, ceil, counts zeros, divisor?), avg_pool2d_backward(
 // gradient, x, kernel, ...) alike
 bool mean_pool(Lowering& lower, const Call& call) {
-  const bool gradient = call.name().ends_with("_backward");
-  const std::size_t first = gradient ? 2 : 1;
+  const std::size_t first = call.name().ends_with("_backward") ? 2 : 1;
   const bool counts_zeros = call.arguments[first + 4].toBool();
   const c10::IValue& divisor = call.arguments[first + 5];
-  const auto side_of = [&](int side, int inputs, int outputs) {
+  return mean(lower, call, [&](int side, int output, int inputs, int) {
     const kernels::Taps taps = taps_of(call, first, std::size_t(side));
-    Side made;
-    for (int output = 0; output < outputs; ++output) {
-      const int begin = output * taps.stride - taps.padding,
-                end = std::min(begin + taps.count, inputs + taps.padding),
-                from = std::max(begin, 0), to = std::min(end, inputs);
-      float share = 1 / float(counts_zeros ? end - begin : to - from);
-      if (!divisor.isNone()) share = side == 0 ? 1 / float(divisor.toInt()) : 1;
-      std::map<int, float>& weights = made.emplace_back();
-      for (int input = from; input < to; ++input) weights[input] = share;
-    }
-    return made;
-  };
-  const at::Tensor &from = tensor(call, 0), &to = result(call);
-  const auto whole = [&](int side) {
-    const kernels::Taps taps = taps_of(call, first, std::size_t(side));
-    return to.size(2 + side) == 1 && taps.padding == 0 && taps.count == from.size(2 + side);
-  };
-  if (!gradient && are_pictures(from) && divisor.isNone() && whole(0) && whole(1))
-    return mean_of_all(lower, call);
-  return resample(lower, from, to, gradient, side_of);
+    const int begin = output * taps.stride - taps.padding,
+              end = std::min(begin + taps.count, inputs + taps.padding), from = std::max(begin, 0),
+              to = std::min(end, inputs);
+    const float share = 1 / float(counts_zeros ? end - begin : to - from);
+    const float given = side == 0 && !divisor.isNone() ? 1 / float(divisor.toInt()) : 1;
+    return Mean{from, to, divisor.isNone() ? share : given};
+  });
 }
 
 // _adaptive_avg_pool2d(x, size), _adaptive_avg_pool2d_backward(gradient, x)
 bool adaptive_mean_pool(Lowering& lower, const Call& call) {
-  const bool gradient = call.name().ends_with("_backward");
-  const auto side_of = [](int, int inputs, int outputs) {
-    Side made;
-    for (int output = 0; output < outputs; ++output) {
-      const int from = output * inputs / outputs,
-                to = kernels::divided_up((output + 1) * inputs, outputs);
-      std::map<int, float>& weights = made.emplace_back();
-      for (int input = from; input < to; ++input) weights[input] = 1 / float(to - from);
-    }
-    return made;
-  };
-  const at::Tensor &from = tensor(call, 0), &to = result(call);
-  if (!gradient && are_pictures(from, to) && to.size(2) * to.size(3) == 1)
-    return mean_of_all(lower, call);
-  return resample(lower, from, to, gradient, side_of);
+  return mean(lower, call, [](int, int output, int inputs, int outputs) {
+    const int from = output * inputs / outputs,
+              to = kernels::divided_up((output + 1) * inputs, outputs);
+    return Mean{from, to, 1 / float(to - from)};
+  });
 }
 
 }  // namespace

@@ -265,14 +265,16 @@ def example_for(module: nn.Module) -> torch.Tensor:
     return torch.rand(1, channels, 96, 128, generator=torch.Generator().manual_seed(0))
 
 
-def _values(part: Part, owners: dict[int, Part]) -> list[Value]:
+def _values(part: Part, seen: set[int]) -> list[Value]:
+    """Adds them to `seen`, which holds those of earlier parts."""
     named = [*part.graph.named_parameters(), *part.graph.named_buffers()]
     values: list[Value] = []
     for name, tensor in named:
         if tensor.dtype != torch.float32:
             continue  # a buffer: stays in the graph, as a constant
-        if owners.setdefault(id(tensor), part) is not part:
+        if id(tensor) in seen:
             continue  # a buffer of two parts: a constant of the second
+        seen.add(id(tensor))
         fixed = not (isinstance(tensor, nn.Parameter) and tensor.requires_grad)
         values.append(Value(name, tensor.detach().clone(), fixed))
     return values
@@ -280,6 +282,13 @@ def _values(part: Part, owners: dict[int, Part]) -> list[Value]:
 
 _OF_SIZES = {"aten::floor_divide": "aten::floordiv", "aten::rsub": "aten::sub",
              **{same: same for same in ("aten::mul", "aten::add", "aten::sub", "aten::remainder")}}
+
+
+def _number(graph: torch.Graph, kind: str, node: Any, inputs: Sequence[Any] = ()) -> Any:
+    """A new node before `node` that gives an integer."""
+    made = graph.create(kind, list(inputs), 1)
+    made.output().setType(torch._C.IntType.get())
+    return made.insertBefore(node)
 
 
 def _count_in_numbers(graph: torch.Graph) -> None:
@@ -294,9 +303,7 @@ def _count_in_numbers(graph: torch.Graph) -> None:
         return _OF_SIZES.get(kind) if all(alpha == 1 for alpha in given) else None
 
     def number(kind: str, node: Any, inputs: Sequence[Any] = ()) -> Any:
-        made = graph.create(kind, list(inputs), 1)
-        made.output().setType(torch._C.IntType.get())
-        made.insertBefore(node)
+        made = _number(graph, kind, node, inputs)
         numbers[node.output().debugName()] = made.output()
         return made
 
@@ -319,21 +326,16 @@ def _count_in_numbers(graph: torch.Graph) -> None:
 
 def _reshape(graph: torch.Graph) -> None:
     """Replaces unflatten, whose rank ONNX's exporter does not know."""
-    def number(node: Any, kind: str, *inputs: Any, value: int | None = None) -> Any:
-        made = graph.create(kind, list(inputs), 1).insertBefore(node)
-        if value is not None:
-            made.i_("value", value)
-        made.output().setType(torch._C.IntType.get())
-        return made.output()
-
     for node in graph.findAllNodes("aten::unflatten"):
         x, dim, inner = node.inputs()
         rank, at, given = cast(Any, x.type()).dim(), dim.toIValue(), inner.toIValue()
         if rank is None or at is None:
             continue
-        sizes = [number(node, "aten::size", x, number(node, "prim::Constant", value=i)) for i in range(rank)]
-        sizes[at % rank:at % rank + 1] = ([number(node, "prim::Constant", value=size) for size in given] if given
-                                   else list(inner.node().inputs()))
+
+        def constant(value: int, node: Any = node) -> Any:
+            return _number(graph, "prim::Constant", node).i_("value", value).output()
+        sizes = [_number(graph, "aten::size", node, [x, constant(i)]).output() for i in range(rank)]
+        sizes[at % rank:at % rank + 1] = map(constant, given) if given else inner.node().inputs()
         shape = graph.create("prim::ListConstruct", sizes, 1).insertBefore(node)
         shape.output().setType(torch._C.ListType.ofInts())
         made = graph.create("aten::reshape", [x, shape.output()], 1).insertBefore(node)
@@ -469,10 +471,10 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
     with _differentiable():
         parts = cut(module, example)
         made, functions = dict[int, Any]({-1: example}), list[Function]()
-        owners: dict[int, Part] = {}
+        seen = set[int]()
         for i, part in enumerate(parts):
             inputs = [made[source] for source in part.sources]
-            values = _values(part, owners)
+            values = _values(part, seen)
             traced = _traced(part, inputs, values)
             made[i] = traced(*inputs, *(value.tensor for value in values))
             if not isinstance(made[i], torch.Tensor):
