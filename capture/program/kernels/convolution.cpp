@@ -1,6 +1,7 @@
 // The choice of a kernel, and kernels that run another one on copies: by group, or for any window.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 
 #include "capture/program/kernels/internal.h"
@@ -222,15 +223,23 @@ std::unique_ptr<Kernel> kernel_of(const Convolution& c, const std::string& name)
 
 std::vector<Axis> axes_of(Pass pass, const Taps& taps, int size) {
   if (pass == Pass::kForward)
-    return {{.count = taps.count, .from = -taps.padding, .pace = taps.stride, .size = size}};
+    return {{.count = taps.count,
+             .from = -taps.padding,
+             .pace = taps.stride,
+             .spread = taps.dilation,
+             .size = size}};
   std::vector<Axis> axes;
-  const int s = taps.stride;
+  const int s = taps.stride, common = std::gcd(s, taps.dilation), period = s / common;
   for (int to = 0; to < s; ++to) {
-    const int first = (to + taps.padding) % s, count = (taps.count - first + s - 1) / s;
+    int first = 0;
+    while (first < period && (to + taps.padding - first * taps.dilation) % s != 0) ++first;
+    const int count = first < period ? (taps.count - first + period - 1) / period : 0;
+    const int last = first + period * (count - 1);
     axes.push_back({.count = count,
-                    .first = first + s * (count - 1),
-                    .step = -s,
-                    .from = (to + taps.padding - first) / s - (count - 1),
+                    .first = last,
+                    .step = -period,
+                    .from = (to + taps.padding - last * taps.dilation) / s,
+                    .spread = taps.dilation / common,
                     .to = to,
                     .to_step = s,
                     .size = (size - to + s - 1) / s});

@@ -92,10 +92,10 @@ HWY_INLINE void make_rows(const Depthwise& d, const Operands& o, const Depthwise
                           const DepthwiseSide& columns, const auto& e) {
   for (int y = 0; y < rows.size; ++y) {
     for (int x = 0; x < columns.size;) {
-      if (x < columns.first || x >= columns.last) {
+      if (x < columns.begin || x >= columns.end) {
         make_pixels<1, 0>(d, o, rows, y, columns, x++, e);
       } else {  // the last ones may be computed twice
-        x = std::min(x, columns.last - kPixels);
+        x = std::min(x, columns.end - kPixels);
         make_pixels<kPixels, kTaps>(d, o, rows, y, columns, x, e);
         x += kPixels;
       }
@@ -163,8 +163,8 @@ HWY_INLINE void make_image(const Depthwise& d, const Operands& o, const auto& e)
   pack_weights(d.convolution, e.at, o.weights, o.scratch);
   for (const DepthwiseSide& rows : d.rows) {
     for (const DepthwiseSide& columns : d.columns) {
-      const int inside = columns.last - columns.first;
-      const int taps = columns.adjacent && inside >= kMostPixels ? int(columns.taps.size()) : 0;
+      const int inside = columns.end - columns.begin;
+      const int taps = columns.adjacent() && inside >= kMostPixels ? int(columns.taps.size()) : 0;
       if (taps == 3) {
         make_rows<kMostPixels, 3>(d, o, rows, columns, e);
       } else if (taps == 5) {
@@ -210,36 +210,28 @@ HWY_EXPORT(depthwise);
 
 namespace {
 
-void add_tap(DepthwiseSide& side, int index, int from, int sources) {
-  const auto bound = [&](int source) {  // the first output whose source is there or later
-    return std::clamp(divided_up(std::max(0, source - from), side.pace), 0, side.size);
-  };
-  side.taps.push_back({index, from, bound(0), bound(sources)});
-  side.first = std::max(side.first, side.taps.back().first);
-  side.last = std::min(side.last, side.taps.back().last);
+DepthwiseSide side_of(const Axis& axis, int sources) {
+  DepthwiseSide side{axis};
+  side.end = side.size;
+  for (int m = 0; m < side.count; ++m) {
+    const int from = side.from + side.spread * m;
+    const auto bound = [&](int source) {  // the first output whose source is there or later
+      return std::clamp(divided_up(std::max(0, source - from), side.pace), 0, side.size);
+    };
+    const auto& tap =
+        side.taps.emplace_back(side.first + side.step * m, from, bound(0), bound(sources));
+    side.begin = std::max(side.begin, tap.first);
+    side.end = std::min(side.end, tap.last);
+  }
+  return side;
 }
 
-/// The forward has one side; the data gradient one for each remainder of an index by the stride.
 std::vector<DepthwiseSide> sides_of(Pass pass, const Taps& taps, int inputs, int outputs) {
   const bool gradient = pass == Pass::kDataGradient;
   std::vector<DepthwiseSide> sides;
-  for (int to = 0; to < (gradient ? taps.stride : 1); ++to) {
-    const int size = gradient ? divided_up(inputs - to, taps.stride) : outputs;
-    DepthwiseSide side{.to = to,
-                       .to_step = gradient ? taps.stride : 1,
-                       .size = size,
-                       .pace = gradient ? 1 : taps.stride,
-                       .adjacent = taps.dilation == 1 && (gradient || taps.stride == 1),
-                       .last = size};
-    for (int i = 0; i < taps.count; ++i) {  // in the order of the source
-      const int tap = gradient ? taps.count - 1 - i : i;
-      const int offset = tap * taps.dilation - taps.padding;
-      if (!gradient) add_tap(side, tap, offset, inputs);
-      if (gradient && (to - offset) % taps.stride == 0)
-        add_tap(side, tap, (to - offset) / taps.stride, outputs);
-    }
-    sides.push_back(std::move(side));
-  }
+  for (const Axis& axis :
+       axes_of(gradient ? pass : Pass::kForward, taps, gradient ? inputs : outputs))
+    sides.push_back(side_of(axis, gradient ? outputs : inputs));
   return sides;
 }
 

@@ -71,28 +71,27 @@ inline std::size_t round_up(std::size_t count, std::size_t unit) {
 }
 
 /// Along one side of a forward's or data gradient's result: index to + to_step * i, i < size, takes
-/// `count` kernel indices, first + step * m, from source indices from + pace * i + m.
+/// `count` kernel indices, first + step * m, from source indices from + pace * i + spread * m.
 struct Axis {
   int count = 0, first = 0, step = 1;
-  int from = 0, pace = 1;
+  int from = 0, pace = 1, spread = 1;
   int to = 0, to_step = 1, size = 0;
 };
 /// Splits a gradient's side by the remainder of its index by the stride, since pixels of one
 /// remainder meet one part of the taps; pieces may be empty. The forward has one piece.
 std::vector<Axis> axes_of(Pass pass, const Taps& taps, int size);
 
-/// Along one side of a depthwise pass's result: index to + to_step * i, i < size, takes `taps`,
-/// each from source index from + pace * i.
-struct DepthwiseSide {
+/// An axis of a depthwise pass with its taps.
+struct DepthwiseSide : Axis {
   struct Tap {
-    int index = 0, from = 0;
+    int index = 0, from = 0;  ///< of the kernel; source index of output 0
     int first = 0, last = 0;  ///< i in [first, last): the source index is inside the source
     bool meets(int i) const { return i >= first && i < last; }
   };
-  int to = 0, to_step = 1, size = 0, pace = 1;
-  bool adjacent = false;    ///< neighbours take neighbouring source pixels, as neighbouring taps do
-  int first = 0, last = 0;  ///< i in [first, last): all taps are inside
+  int begin = 0, end = 0;  ///< i in [begin, end): all taps are inside
   std::vector<Tap> taps{};
+  /// Neighbouring outputs take neighbouring source pixels, as neighbouring taps do.
+  bool adjacent() const { return pace == 1 && spread == 1; }
 };
 /// A weight gradient has the sides of its forward.
 struct Depthwise {
