@@ -21,10 +21,11 @@ std::vector<Parameters> buffers(const Network& network, StageRange range,
   return all;
 }
 
-/// `spec` with the spike compensation that `options` require.
+/// `spec` with what the correction changes in it.
 OptimizerSpec corrected(OptimizerSpec spec, const StageOptions& options) {
-  if (options.correction.kind != "spike-compensation" || options.delay.updates == 0) return spec;
-  spec.spike_delay = options.delay.updates;
+  const CorrectionSpec& correction = options.correction;
+  if (correction.kind == "spike-compensation") spec.spike_delay = options.delay.updates;
+  if (correction.kind == "deep-supervision") spec.lr *= correction.step;
   return spec;
 }
 
@@ -48,7 +49,7 @@ Stage::Stage(std::shared_ptr<const Network> network, StageRange range,
                                   parameters().count())) {
   const std::string& kind = options.correction.kind;
   if ((kind == "local" || kind == "deep-supervision") && !range.last)
-    head_ = make_head(optimizer, tensors);
+    head_ = make_head(spec_, tensors);
   for (int index = range.begin; index < range.end; ++index)
     parameter_counts_.push_back(network_->module(index).parameters().size());
   segments_ = make_segments();

@@ -53,6 +53,7 @@ struct CorrectionSpec {
   double rate = 3.0;          ///< local, deep-supervision: the heads' rate over the stage's
   /// deep-supervision: weight of downstream's gradient relative to the head's, over sqrt(1 + age)
   double weight = 0.87;
+  double step = 1.0;  ///< deep-supervision: factor on the learning rate
   /// deep-supervision: form of what stages recompute from: uint8, copies as in Quantized (unless a
   /// stage is on a GPU), or float32, the inputs themselves
   std::string inputs = "uint8";

@@ -16,7 +16,7 @@ KEYS = {
                 "capture convolution precision kernels",
     "optimizer": "kind lr momentum weight_decay beta1 beta2 alpha eps clip orthogonal schedule step_size gamma T_max eta_min warmup "
                  "start_factor",
-    "correction": "kind anneal lambda decay kernel rate weight inputs",
+    "correction": "kind anneal lambda decay kernel rate weight step inputs",
     "guard": "kind",
     "replay": "kind size share",
     "monitor": "fps policy",

@@ -115,20 +115,22 @@ class Contents(ReportTest):
                 self.assertEqual(bool(re.search(said, told)), report["correction"] != "none", told)
 
     def test_auto_adds_small_heads_for_changes_after_a_warm_up(self):
-        """(what the config names, and what auto makes of it: correction, the heads' kernel, warm-up, clip)"""
+        """(what the config names, and what auto makes of it: correction, the heads' kernel, warm-up, clip, factor on the rate)"""
         config = program.sets("source.uri=synth:shapes?frames=8", "source.width=16", "source.height=16", "model.layers=8",
                               "pipeline.schedule=partime")
-        for named, *expected in (((), "deep-supervision", 3, 50, 1), (("pipeline.stages=1",), "none", 5, 50, 0),
-                                 (("pipeline.stages=5",), "deep-supervision", 3, 50, 0.5),
-                                 (("correction.kernel=5", "optimizer.warmup=0"), "deep-supervision", 5, 0, 1),
-                                 (("optimizer.kind=sgd",), "deep-supervision", 3, 0, 0),
-                                 (("optimizer.schedule=cosine",), "deep-supervision", 3, 0, 1),
-                                 (("correction.kind=none",), "none", 5, 0, 0),
-                                 (("task.kind=autoencode",), "deep-supervision", 3, 0, 0)):
+        for named, *expected in (((), "deep-supervision", 3, 50, 1, 1.5), (("pipeline.stages=1",), "none", 5, 50, 0, 1),
+                                 (("pipeline.stages=5",), "deep-supervision", 3, 50, 0.5, 1.5),
+                                 (("correction.kernel=5", "optimizer.warmup=0"), "deep-supervision", 5, 0, 1, 1.5),
+                                 (("optimizer.lr=0.001",), "deep-supervision", 3, 50, 1, 1),
+                                 (("correction.step=2",), "deep-supervision", 3, 50, 1, 2),
+                                 (("optimizer.kind=sgd",), "deep-supervision", 3, 0, 0, 1),
+                                 (("optimizer.schedule=cosine",), "deep-supervision", 3, 0, 1, 1.5),
+                                 (("correction.kind=none",), "none", 5, 0, 0, 1),
+                                 (("task.kind=autoencode",), "deep-supervision", 3, 0, 0, 1)):
             with self.subTest(named=named):
                 checked = program.call("check", *config, *program.sets("pipeline.stages=4", *named)).out
                 for line in (f"# correction {expected[0]}", f"kernel = {expected[1]}\n", f"warmup = {expected[2]}\n",
-                             f"clip = {float(expected[3])}\n"):
+                             f"clip = {float(expected[3])}\n", f"step = {float(expected[4])}\n"):
                     self.assertIn(line, re.sub(r"#   corr", "# corr", checked))
         # The last stage has two layers, or it would learn no more than the head before it.
         self.succeed("run", *config, "--set", "pipeline.stages=7", "--report", self.folder / "report.json")

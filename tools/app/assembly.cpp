@@ -309,6 +309,7 @@ Config as_run(Config config, const engine::TrainerOptions& options) {
   config.optimizer = options.optimizer;
   config.correction.kernel = options.correction.kernel;
   config.correction.weight = options.correction.weight;
+  config.correction.step = options.correction.step;
   if (predicts_later_frame(config)) config.task.context = options.context;
   return config;
 }

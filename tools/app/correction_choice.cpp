@@ -54,6 +54,8 @@ void choose_correction(const Config& config, const engine::Schedule& schedule,
     if (same && unset("correction.weight")) options.correction.weight = 0.1;
     if (adaptive && unset("optimizer.beta1"))
       options.optimizer.beta1 = change ? 0.7 : same ? 0.8 : 0.5;
+    if (change && adaptive && unset("optimizer.lr") && unset("correction.step"))
+      options.correction.step = 1.5;
     // After a cut of the scene, old gradients push a long pipeline far before it sees the effect.
     if (change && adaptive && unset("optimizer.clip"))
       options.optimizer.clip = options.stages > 4 ? 0.5 : 1;
@@ -77,6 +79,8 @@ std::string describe_correction(const Config& config, const engine::TrainerOptio
        << (fresh(engine::gradient_ages(engine::schedule_of(options))) ? "gradients are fresh"
                                                                       : summary_of(kind));
   if (has_beta1(optimizer)) text << ", " << optimizer.kind << "'s beta1 " << optimizer.beta1;
+  if (kind == "deep-supervision" && options.correction.step != 1)
+    text << ", " << options.correction.step << " x the rate";
   if (optimizer.clip > 0) text << ", clip " << optimizer.clip;
   if (optimizer.warmup > 0) text << ", warm-up of " << optimizer.warmup << " updates";
   if (kind != "none" && !options.network->predicts_change())

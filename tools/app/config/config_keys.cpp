@@ -304,6 +304,9 @@ std::vector<ConfigKey> make_table() {
       KEY(correction.weight, from(0, 1000),
           "deep-supervision: weight of downstream's gradient beside the head's, over the square "
           "root of 1 + its age"),
+      KEY(correction.step, from(0, 1000),
+          "deep-supervision: factor on optimizer.lr; what auto takes has 1.5 for a network of "
+          "changes that learns by adam unless one of the two is set"),
       KEY(correction.inputs, one_of({"uint8", "float32"}),
           "deep-supervision: form of the inputs that stages recompute from; uint8: copies, each "
           "line of a map in 255 steps of its range, a quarter of the memory; float32: the inputs "
