@@ -5,10 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <optional>
-#include <string_view>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -36,20 +33,19 @@ std::string_view trimmed(std::string_view text) {
 std::string field_of(std::string_view text) {
   text = trimmed(text);
   if (text.size() < 2 || text.front() != '"' || text.back() != '"') return std::string(text);
-  std::string field;
-  bool doubled = false;
-  for (const char c : text.substr(1, text.size() - 2)) {
-    doubled = c == '"' && !doubled && !field.empty() && field.back() == '"';
-    if (!doubled) field += c;
-  }
+  std::string field(text.substr(1, text.size() - 2));
+  for (std::size_t at = 0; (at = field.find("\"\"", at)) != field.npos; ++at) field.erase(at, 1);
   return field;
+}
+
+bool is_control(unsigned char c) {
+  return c < ' ';
 }
 
 /// The beginning of arbitrary text, on one line.
 std::string shown(std::string_view text) {
   std::string out = "\"" + std::string(text.substr(0, 40)) + "\"";
-  std::replace_if(
-      out.begin(), out.end(), [](unsigned char c) { return c < ' '; }, '?');
+  std::ranges::replace_if(out, is_control, '?');
   return out;
 }
 
@@ -95,8 +91,7 @@ LabelRow parse_label(std::string_view text) {
     if (place == &row.frame && number != std::floor(number)) fail();
     *place = number;
   }
-  const auto control = [](unsigned char c) { return c < ' '; };
-  if (row.name && (row.name->empty() || std::ranges::any_of(*row.name, control))) fail();
+  if (row.name && (row.name->empty() || std::ranges::any_of(*row.name, is_control))) fail();
   if (row.frame && row.time) fail();
   return row;
 }
@@ -208,9 +203,8 @@ class LabelReader {
     if (name.empty() && !labels_.by_time_) fail("the class is missing");
     if (name.empty()) return -1;
     if (!given_.empty() && std::ranges::find(given_, name) == given_.end()) {
-      const std::vector<std::string_view> names(given_.begin(), given_.end());
       fail("task.classes has no " + shown(name) + "; the nearest is \"" +
-           nearest_name(std::string(name), names) + "\"");
+           nearest_name(name, given_) + "\"");
     }
     const int number = known_.try_emplace(std::string(name), int(known_.size())).first->second;
     if (known_.size() > kMostClasses) fail("more than 1000 classes");
@@ -256,12 +250,11 @@ std::string LiveLabels::hear(std::string_view text) {
   if (row.time) return "during a run a label is for a frame number, or for all frames from now on";
   const auto found = std::find(classes_.begin(), classes_.end(), row.name.value_or(""));
   if (row.name && found == classes_.end()) {
-    const std::vector<std::string_view> names(classes_.begin(), classes_.end());
     const std::string told = row.name->substr(0, 40);
     std::string known;
     for (const std::string& name : classes_) known += (known.empty() ? "" : ", ") + name;
     return "unknown class \"" + told + "\"; there are " + known + "; the nearest is \"" +
-           nearest_name(told, names) + "\"";
+           nearest_name(told, classes_) + "\"";
   }
   const int label = row.name ? int(found - classes_.begin()) : -1;
   const std::lock_guard lock(mutex_);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,10 +26,10 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 /// The known name with the fewest edits to `name`, the first if several; `known` is not empty.
-inline std::string nearest_name(std::string_view name, std::span<const std::string_view> known) {
-  return std::string(*std::min_element(known.begin(), known.end(), [&](auto a, auto b) {
-    return edit_distance(name, a) < edit_distance(name, b);
-  }));
+template <class Names>
+std::string nearest_name(std::string_view name, const Names& known) {
+  return std::string(
+      *std::ranges::min_element(known, {}, [&](auto& one) { return edit_distance(name, one); }));
 }
 
 }  // namespace millrace::io
