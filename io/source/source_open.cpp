@@ -60,16 +60,13 @@ std::unique_ptr<Source> open_file(const SourceOptions& options) {
 // do RTSP streams: many have a length, or say goodbye when their server restarts.
 std::unique_ptr<Source> open_stream(const SourceOptions& options) {
   std::unique_ptr<Source> first = open_gstreamer(options);
-  const SourceInfo info = first->info();
-  if (!info.live || !options.reconnect.enabled) return first;
-  ReconnectParts parts;
-  parts.first = std::move(first);
-  parts.reopen = [options] { return open_gstreamer(options, /*wait=*/false); };
-  parts.probe = make_origin_probe(options.uri);
+  if (!first->info().live || !options.reconnect.enabled) return first;
   const bool is_playlist =
       options.uri.substr(0, options.uri.find_first_of("?#")).ends_with(".m3u8");
-  parts.end_is_loss = split_uri(options.uri).scheme != "gst" && !is_playlist;
-  return std::make_unique<ReconnectingSource>(std::move(parts), options.reconnect);
+  return std::make_unique<ReconnectingSource>(
+      options.reconnect, std::move(first),
+      [options] { return open_gstreamer(options, /*wait=*/false); }, make_origin_probe(options.uri),
+      /*end_is_loss=*/split_uri(options.uri).scheme != "gst" && !is_playlist);
 }
 
 }  // namespace millrace::io

@@ -51,26 +51,26 @@ using OriginProbe = std::function<std::optional<bool>()>;
 /// the device exists. Null for other schemes, or without an address. Asks the name service.
 OriginProbe make_origin_probe(const std::string& uri);
 
-struct ReconnectParts {
-  std::unique_ptr<Source> first;  ///< open
-  /// Starts reopening the stream and returns at once; errors come through read(), or SourceError.
-  std::function<std::unique_ptr<Source>()> reopen;
-  OriginProbe probe;        ///< null: attempts follow time alone
-  bool end_is_loss = true;  ///< the end of the stream counts as a break
-};
-
 /// Joins the frames of successive connections with strictly growing stamps. While the stream is
 /// away, read() returns `timeout` and takes little longer than that. Attempts follow a Backoff,
 /// from start to start; one begins at once when the origin becomes reachable again.
 class ReconnectingSource : public Source {
  public:
-  ReconnectingSource(ReconnectParts parts, const ReconnectOptions& options)
+  /// Starts reopening the stream and returns at once; errors come through read(), or SourceError.
+  using Reopen = std::function<std::unique_ptr<Source>()>;
+
+  /// `first`: open. `probe` null: attempts follow time alone. `end_is_loss`: the end of the stream
+  /// counts as a break.
+  ReconnectingSource(const ReconnectOptions& options, std::unique_ptr<Source> first, Reopen reopen,
+                     OriginProbe probe, bool end_is_loss)
       : options_(options),
-        parts_(std::move(parts)),
-        info_(parts_.first->info()),
+        reopen_(std::move(reopen)),
+        probe_(std::move(probe)),
+        end_is_loss_(end_is_loss),
+        info_(first->info()),
         backoff_(options.least, options.most, options.seed ? options.seed : std::random_device{}()),
         timeline_(frame_period(info_.fps), kSlack),
-        now_(std::move(parts_.first)),
+        now_(std::move(first)),
         last_frame_(Clock::now()),
         connected_since_(last_frame_) {}
   ~ReconnectingSource() override { let_go(); }
@@ -126,7 +126,7 @@ class ReconnectingSource : public Source {
         }
         break;
       case ReadStatus::end:
-        if (!parts_.end_is_loss) return ReadStatus::end;
+        if (!end_is_loss_) return ReadStatus::end;
         lose("the stream ended");
         return ReadStatus::timeout;
     }
@@ -190,7 +190,7 @@ class ReconnectingSource : public Source {
     }
     ++health_->attempts;
     try {
-      now_ = parts_.reopen();
+      now_ = reopen_();
     } catch (const SourceError& refused) {
       lose(refused.what());
     }
@@ -206,8 +206,8 @@ class ReconnectingSource : public Source {
   // True once when the origin becomes reachable again. A reachable origin isn't probed any more:
   // that would fill the accept queue of a frozen server.
   bool came_back() {
-    if (!parts_.probe || reached_ == true) return false;
-    const std::optional<bool> answer = parts_.probe();
+    if (!probe_ || reached_ == true) return false;
+    const std::optional<bool> answer = probe_();
     if (!answer) return false;
     const bool back = *answer && reached_ == false;
     reached_ = answer;
@@ -221,7 +221,9 @@ class ReconnectingSource : public Source {
   }
 
   const ReconnectOptions options_;
-  ReconnectParts parts_;
+  const Reopen reopen_;
+  const OriginProbe probe_;
+  const bool end_is_loss_;
   const std::shared_ptr<StreamHealth> health_ = std::make_shared<StreamHealth>();
   SourceInfo info_;
   Backoff backoff_;

@@ -52,11 +52,10 @@ OriginProbe scripted_probe(const bool& there, int& asked) {
 }
 
 ReconnectOptions quick() {
-  ReconnectOptions options;
-  options.silence = milliseconds(100);
-  options.open_limit = milliseconds(200);
-  options.least = options.most = milliseconds(0);
-  return options;
+  return {.silence = milliseconds(100),
+          .open_limit = milliseconds(200),
+          .least = milliseconds(0),
+          .most = milliseconds(0)};
 }
 
 /// A source of one connection after another; the last one repeats.
@@ -64,12 +63,8 @@ struct Bench {
   explicit Bench(std::vector<Connection> script, ReconnectOptions options = quick(),
                  OriginProbe probe = nullptr, bool end_is_loss = true)
       : script(std::move(script)) {
-    ReconnectParts parts;
-    parts.first = open();
-    parts.reopen = [this] { return open(); };
-    parts.probe = std::move(probe);
-    parts.end_is_loss = end_is_loss;
-    source = std::make_unique<ReconnectingSource>(std::move(parts), options);
+    source = std::make_unique<ReconnectingSource>(
+        options, open(), [this] { return open(); }, std::move(probe), end_is_loss);
     health = source->health();
   }
   std::unique_ptr<Source> open() {
