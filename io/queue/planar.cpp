@@ -1,5 +1,7 @@
 #include "io/queue/planar.h"
 
+#include <stdexcept>
+
 namespace millrace::io {
 namespace {
 
@@ -63,6 +65,22 @@ Frame from_planar(const float* planar, int channels, int height, int width) {
   Frame frame;
   from_planar(planar, channels, height, width, frame);
   return frame;
+}
+
+void side_by_side(const Frame& left, const Frame& right, Frame& out) {
+  if (left.height != right.height || left.channels != right.channels)
+    throw std::invalid_argument("pictures side by side must have one height and one format");
+  out.id = left.id;
+  out.captured = left.captured;
+  out.pts = left.pts;
+  out.reshape(left.width + right.width, left.height, left.channels);
+  auto to = out.pixels.begin();
+  for (int y = 0; y < out.height; ++y) {
+    for (const Frame* const from : {&left, &right}) {
+      const std::size_t row = std::size_t(from->width) * from->channels;
+      to = std::copy_n(from->pixels.begin() + y * row, row, to);
+    }
+  }
 }
 
 }  // namespace millrace::io

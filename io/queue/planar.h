@@ -1,4 +1,4 @@
-// Converts a picture's bytes to a sample's floats, and back.
+// Converts a picture's bytes to a sample's floats, and back; puts pictures together.
 #pragma once
 
 #include <algorithm>
@@ -38,6 +38,10 @@ void to_planar(const Frame& frame, float* out);
 Frame from_planar(const float* planar, int channels, int height, int width);
 /// Reuses the storage of `out`.
 void from_planar(const float* planar, int channels, int height, int width, Frame& out);
+
+/// Writes `left` and `right`, of the same height and channels, side by side into `out`, with
+/// `left`'s id and times. Reuses out's storage.
+void side_by_side(const Frame& left, const Frame& right, Frame& out);
 
 /// Draws a rectangle's outline, clipped to the picture: orange, or white on grey.
 inline void outline(Frame& frame, int left, int top, int width, int height) {

@@ -140,13 +140,13 @@ class PythonVideo : public Source {
  public:
   PythonVideo(const SourceOptions& options, const std::string& path)
       : options_(options), path_(path) {
-    rewind();
-    info_.kind = "ffmpeg";
-    info_.caps = "FFmpeg " + opened_["codec"].get<std::string>();
-    info_.fps = plausible_rate(opened_["fps"].get<double>());
-    info_.duration_s = opened_["duration"].get<double>();
-    info_.width = opened_["width"].get<int>();
-    info_.height = opened_["height"].get<int>();
+    const Json opened = open();
+    info_ = {.kind = "ffmpeg",
+             .caps = "FFmpeg " + opened["codec"].get<std::string>(),
+             .width = opened["width"].get<int>(),
+             .height = opened["height"].get<int>(),
+             .fps = plausible_rate(opened["fps"].get<double>()),
+             .duration_s = opened["duration"].get<double>()};
   }
 
   SourceInfo info() const override { return info_; }
@@ -155,9 +155,7 @@ class PythonVideo : public Source {
     const Json said = of_source([&] { return python_->answer(); });
     if (said.contains("corrupt")) return ReadStatus::corrupt;
     if (said.contains("end")) {
-      const double period = info_.fps > 0.0 ? 1.0 / info_.fps : 0.0;
-      if (info_.duration_s > 0.0)
-        require_whole(options_, said["end"].get<double>() + period, info_.duration_s);
+      require_whole(options_, info_, said["end"].get<double>());
       return ReadStatus::end;
     }
     out.reshape(said["width"].get<int>(), said["height"].get<int>(), options_.channels);
@@ -167,16 +165,21 @@ class PythonVideo : public Source {
   }
 
   bool rewind() override {
-    opened_ = of_source([&] {
+    open();
+    return true;
+  }
+
+ private:
+  /// Gives the video's properties.
+  Json open() {
+    return of_source([&] {
       python_ = std::make_unique<Python>();
       python_->ask(
           {{"video", path_}, {"channels", options_.channels}, {"most", options_.max_pixels}});
       return python_->answer();
     });
-    return true;
   }
 
- private:
   /// Names the source in what `work` throws.
   template <class Work>
   Json of_source(const Work& work) {
@@ -191,7 +194,6 @@ class PythonVideo : public Source {
   const std::string path_;
   SourceInfo info_;
   std::unique_ptr<Python> python_;
-  Json opened_;
 };
 
 }  // namespace

@@ -36,6 +36,15 @@ struct GstRelease {
 template <typename T>
 using GstOwned = std::unique_ptr<T, GstRelease>;
 
+struct GstStop {
+  void operator()(GstElement* pipeline) const {
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+    gst_object_unref(pipeline);
+  }
+};
+/// A pipeline, stopped before it is released.
+using GstRunning = std::unique_ptr<GstElement, GstStop>;
+
 /// Null if there is none.
 inline GstOwned<GstElement> child(GstElement* pipeline, const char* name) {
   return GstOwned<GstElement>(gst_bin_get_by_name(GST_BIN(pipeline), name));

@@ -1,9 +1,11 @@
 #include "io/source/gst_pipeline.h"
 
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <string_view>
 
 #include <fcntl.h>
 
@@ -27,9 +29,9 @@ constexpr char kConvert[] = " ! videoconvert name=millrace_convert";
 constexpr char kTurn[] = " ! videoflip video-direction=auto";
 constexpr char kSink[] = " ! appsink name=millrace_sink";
 
-GstOwned<GstElement> parse(const SourceOptions& options, const std::string& text) {
+GstRunning parse(const SourceOptions& options, const std::string& text) {
   GError* raw_error = nullptr;
-  GstOwned<GstElement> made(
+  GstRunning made(
       gst_parse_launch_full(text.c_str(), nullptr, GST_PARSE_FLAG_FATAL_ERRORS, &raw_error));
   // New elements have a floating reference.
   if (made) gst_object_ref_sink(made.get());
@@ -118,6 +120,32 @@ void set_up_sink(const SourceOptions& options, const GstParts& parts, bool own) 
   }
 }
 
+constexpr guint kLeastHead = 2 << 10,
+                kMostHead = 64 << 10;      // bytes; a viewer may join during a picture
+constexpr std::size_t kPartHeaders = 512;  // bytes before a picture
+
+bool ends_in_headers(std::string_view before) {
+  if (!before.ends_with("\n\r\n") && !before.ends_with("\n\n")) return false;
+  std::string text(before.substr(before.size() - std::min(before.size(), kPartHeaders)));
+  for (char& c : text) c = char(std::tolower(static_cast<unsigned char>(c)));
+  return text.find("content-") != text.npos || text.find("--") != text.npos;
+}
+
+/// Finds JPEG pictures among the headers of a web camera's parts by their bytes, since GStreamer's
+/// demuxer believes each part's type and needs a boundary before the first.
+void find_pictures(GstTypeFind* head, gpointer) {
+  for (guint size = kLeastHead; size <= kMostHead; size *= 2) {
+    const guint8* const bytes = gst_type_find_peek(head, 0, size);
+    if (!bytes) return;
+    const std::string_view text(reinterpret_cast<const char*>(bytes), size);
+    for (std::size_t at = 0; (at = text.find("\xff\xd8\xff", at)) != text.npos; ++at) {
+      if (!ends_in_headers(text.substr(0, at))) continue;
+      gst_type_find_suggest_simple(head, GST_TYPE_FIND_MAXIMUM, "image/jpeg", nullptr, nullptr);
+      return;
+    }
+  }
+}
+
 GstParts build(const SourceOptions& options, const Uri& uri) {
   if (uri.is_file()) return decode_file(options, file_path(uri));
   if (uri.scheme == "v4l2") return read_camera(options, uri);
@@ -143,7 +171,8 @@ void start_gstreamer() {
       throw SourceError(std::string("GStreamer: ") + (error ? error->message : "did not start"));
     }
     watch_sources();
-    find_parts();
+    gst_type_find_register(nullptr, "millrace_parts", GST_RANK_PRIMARY + 1, find_pictures, nullptr,
+                           nullptr, nullptr, nullptr);
   });
 }
 

@@ -15,7 +15,7 @@ namespace millrace::io {
 
 /// A pipeline in state NULL. `sink` and `converter` live as long as `pipeline`.
 struct GstParts {
-  GstOwned<GstElement> pipeline;
+  GstRunning pipeline;
   GstAppSink* sink = nullptr;
   GstElement* converter = nullptr;  ///< null if the user's own text ends in an appsink
 };
@@ -44,9 +44,6 @@ void watch_sources();
 /// From now on `pipeline`, and its downloads, read only from the scheme, host and port of the http
 /// `uri`, or from another `uri` itself; any other address that its data names becomes an error.
 void keep_to_origin(GstElement* pipeline, const std::string& uri);
-
-/// Registers the detection of multipart JPEG streams by the pictures' bytes. Once per process.
-void find_parts();
 
 /// Whether `pipeline` reads a playlist, as of HLS or DASH.
 bool reads_playlist(GstElement* pipeline);

@@ -146,8 +146,7 @@ class FfmpegSource : public Source {
     }
     const int error = decode();
     if (error == AVERROR_EOF) {
-      const double period = info_.fps > 0.0 ? 1.0 / info_.fps : 0.0;
-      if (info_.duration_s > 0.0) require_whole(options_, reached_s_ + period, info_.duration_s);
+      require_whole(options_, info_, reached_s_);
       return ReadStatus::end;
     }
     if (error == 0 && picture_->decode_error_flags == 0) {

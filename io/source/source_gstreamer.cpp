@@ -27,7 +27,6 @@ class GStreamerSource : public Source {
     start();
     if (wait) wait_for_first();
   }
-  ~GStreamerSource() override { close(); }
 
   SourceInfo info() const override { return info_; }
 
@@ -45,7 +44,8 @@ class GStreamerSource : public Source {
   bool rewind() override {
     if (info_.live) return false;
     // Rebuilds the pipeline: not every demuxer or user's element can seek after the end.
-    close();
+    first_.reset();
+    parts_ = {};
     start();
     wait_for_first();
     return true;
@@ -63,39 +63,23 @@ class GStreamerSource : public Source {
     gst_element_set_state(parts_.pipeline.get(), GST_STATE_PLAYING);
   }
 
-  void wait_for_first() {
-    try {
-      pull_first();
-      describe(first_.get());
-    } catch (...) {
-      close();  // the constructor may be the caller
-      throw;
-    }
-  }
-
-  void close() {
-    first_.reset();
-    if (parts_.pipeline) gst_element_set_state(parts_.pipeline.get(), GST_STATE_NULL);
-    parts_ = {};
-  }
-
   GstOwned<GstSample> pull(milliseconds timeout) {
     const GstClockTime wait = GstClockTime(timeout.count()) * GST_MSECOND;
     return GstOwned<GstSample>(gst_app_sink_try_pull_sample(parts_.sink, wait));
   }
 
-  void pull_first() {
+  void wait_for_first() {
     const Clock::time_point limit = Clock::now() + options_.reconnect.open_limit;
     while (!(first_ = pull(milliseconds(20)))) {
       if (trouble_.look()) trouble_.raise(options_);
       if (gst_app_sink_is_eos(parts_.sink))
         throw source_error(options_, "there is no picture in it");
-      if (Clock::now() > limit) {
+      if (Clock::now() > limit)
         throw source_error(options_, "no picture came within " +
                                          std::to_string(options_.reconnect.open_limit.count()) +
                                          " ms");
-      }
     }
+    describe(first_.get());
   }
 
   // Fills info_ from the first picture and the running pipeline.
@@ -181,7 +165,8 @@ class GStreamerSource : public Source {
         throw source_error(options_, "hangs: it neither ends nor gives another picture");
       return ReadStatus::timeout;
     }
-    check_whole();
+    if ((uri_.is_file() || uri_.is_http()) && !info_.live)
+      require_whole(options_, info_, seconds(std::max(end_, reached_->load())));
     return ReadStatus::end;
   }
 
@@ -190,14 +175,6 @@ class GStreamerSource : public Source {
     std::error_code ignored;
     return !info_.live && (uri_.is_http() || (uri_.is_file() && std::filesystem::is_regular_file(
                                                                     file_path(uri_), ignored)));
-  }
-
-  // Throws if the file is clearly shorter than its header says.
-  void check_whole() const {
-    if (!(uri_.is_file() || uri_.is_http()) || info_.live || info_.duration_s <= 0.0) return;
-    const double reached = seconds(std::max(end_, reached_->load()));
-    const double period = info_.fps > 0.0 ? 1.0 / info_.fps : 0.0;
-    require_whole(options_, reached + period, info_.duration_s);
   }
 
   // Each sample has its own caps: the size may change at any frame.

@@ -48,12 +48,13 @@ inline std::string too_many_pixels(std::int64_t width, std::int64_t height, std:
          " has more pixels than source.max_pixels = " + std::to_string(most) + " allows";
 }
 
-/// Throws if a file that should last `duration_s` clearly ended before, at `reached_s`.
-inline void require_whole(const SourceOptions& options, double reached_s, double duration_s) {
-  if (reached_s >= 0.95 * duration_s) return;  // containers are often slightly off
+/// Throws if a file, read up to `reached_s`, clearly ended before its duration, if that is known.
+inline void require_whole(const SourceOptions& options, const SourceInfo& info, double reached_s) {
+  const double end_s = reached_s + (info.fps > 0.0 ? 1.0 / info.fps : 0.0);
+  if (end_s >= 0.95 * info.duration_s) return;  // containers are often slightly off
   char cause[80];
-  std::snprintf(cause, sizeof cause, "ends at %.1f s of %.1f s (truncated?)", reached_s,
-                duration_s);
+  std::snprintf(cause, sizeof cause, "ends at %.1f s of %.1f s (truncated?)", end_s,
+                info.duration_s);
   throw source_error(options, cause);
 }
 

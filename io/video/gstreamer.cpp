@@ -2,8 +2,8 @@
 
 #include <dlfcn.h>
 
+#include "io/network/dial.h"
 #include "io/source/source_kinds.h"
-#include "io/source/uri.h"
 
 namespace millrace::io {
 namespace {
@@ -38,12 +38,26 @@ std::string gstreamer_version() {
   return gstreamer ? gstreamer->version() : "";
 }
 
+std::string video_target_error(const std::string& to) {
+  Uri uri = split_uri(to);
+  if (uri.scheme != "rtsp") {
+    const bool known = to.ends_with(".mp4") || to.ends_with(".mkv");
+    return known ? "" : "a video is FILE.mp4, FILE.mkv or rtsp://ADDRESS:PORT/PATH";
+  }
+  const Authority at = authority(uri);
+  if (at.host.empty()) uri.rest = "//localhost" + (at.port.empty() ? "" : ":" + at.port);
+  const std::string wrong = authority_error(uri, 0);
+  const bool safe =
+      at.host.empty() || is_loopback(at.host) || (!at.user.empty() && !at.password.empty());
+  if (!wrong.empty() || safe) return wrong;
+  return "others can reach " + at.host + ": serving there needs rtsp://USER:PASSWORD@" + at.host;
+}
+
 std::unique_ptr<VideoWriter> open_video_writer(const VideoWriterOptions& options) {
   const std::string to = redacted(options.to);
   if (options.width <= 0 || options.height <= 0 || options.waiting <= 0 ||
-      (options.channels != 1 && options.channels != 3)) {
+      (options.channels != 1 && options.channels != 3))
     throw std::runtime_error(to + ": a video needs a size and 1 or 3 channels");
-  }
   const std::string wrong = video_target_error(options.to);
   const auto& [gstreamer, why] = loaded();
   if (!wrong.empty() || !gstreamer)

@@ -3,7 +3,6 @@
 
 #include <gst/app/gstappsrc.h>
 
-#include <atomic>
 #include <stdexcept>
 #include <string>
 
@@ -13,8 +12,7 @@
 
 namespace millrace::io {
 
-/// Copies frames into a fixed pool of buffers; drops a frame if none is free. push(): one thread at
-/// a time; the counts are thread-safe.
+/// Copies frames into a fixed pool of buffers. push(): one thread at a time.
 class VideoFeed {
  public:
   explicit VideoFeed(const VideoWriterOptions& options) : options_(options) {
@@ -38,41 +36,31 @@ class VideoFeed {
     gst_app_src_set_max_bytes(source, 0);  // the pool is the bound
     gst_app_src_set_caps(source, caps_.get());
   }
-  /// `pts` may be GST_CLOCK_TIME_NONE if `source` stamps buffers itself. Throws
-  /// std::invalid_argument if `frame` doesn't have the options' size.
-  void push(GstAppSrc* source, const Frame& frame, GstClockTime pts) {
+  /// False if the frame is dropped, as no buffer is free or `source` takes none. `pts` may be
+  /// GST_CLOCK_TIME_NONE if `source` stamps buffers itself. Throws std::invalid_argument if `frame`
+  /// doesn't have the options' size.
+  bool push(GstAppSrc* source, const Frame& frame, GstClockTime pts) {
     require_size(frame);
     GstBuffer* buffer = nullptr;
     GstBufferPoolAcquireParams at_once{};
     at_once.flags = GST_BUFFER_POOL_ACQUIRE_FLAG_DONTWAIT;
-    if (gst_buffer_pool_acquire_buffer(pool_.get(), &buffer, &at_once) != GST_FLOW_OK) {
-      ++dropped_;
-      return;
-    }
+    if (gst_buffer_pool_acquire_buffer(pool_.get(), &buffer, &at_once) != GST_FLOW_OK) return false;
     copy_pixels(frame, info_, buffer);
     GST_BUFFER_PTS(buffer) = pts;
-    const bool taken = gst_app_src_push_buffer(source, buffer) == GST_FLOW_OK;
-    ++(taken ? written_ : dropped_);
+    return gst_app_src_push_buffer(source, buffer) == GST_FLOW_OK;
   }
-
-  std::int64_t written() const { return written_.load(); }
-  std::int64_t dropped() const { return dropped_.load(); }
 
  private:
   void require_size(const Frame& frame) const {
-    if (frame.width == options_.width && frame.height == options_.height &&
-        frame.channels == options_.channels && frame.pixels.size() >= frame.bytes()) {
-      return;
-    }
-    throw std::invalid_argument(options_.to + ": every frame of a video must have its size");
+    if (frame.width != options_.width || frame.height != options_.height ||
+        frame.channels != options_.channels || frame.pixels.size() < frame.bytes())
+      throw std::invalid_argument(options_.to + ": every frame of a video must have its size");
   }
 
   const VideoWriterOptions options_;
   GstVideoInfo info_;
   GstOwned<GstCaps> caps_;
   GstOwned<GstBufferPool> pool_{gst_buffer_pool_new()};
-  std::atomic<std::int64_t> written_{0};
-  std::atomic<std::int64_t> dropped_{0};
 };
 
 enum class VideoUse { mp4, mkv, rtsp };

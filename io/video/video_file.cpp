@@ -65,30 +65,26 @@ class VideoFile : public VideoWriter {
 
   void write(const Frame& frame) override {
     if (first_ < std::chrono::nanoseconds(0)) first_ = frame.pts;
-    feed_.push(from_, frame, GstClockTime((frame.pts - first_).count()));
+    count(feed_.push(from_, frame, GstClockTime((frame.pts - first_).count())));
   }
 
   void finish() override {
     finished_ = true;
-    if (feed_.written() == 0) return give_up();
-    gst_app_src_end_of_stream(from_);
-    wait_for_end();
-    gst_element_set_state(pipeline_.get(), GST_STATE_NULL);
-    put_in_place(part_, path_);
+    if (written() > 0) {
+      gst_app_src_end_of_stream(from_);
+      wait_for_end();
+    }
+    pipeline_.reset();
+    std::error_code ignored;
+    if (written() > 0)
+      put_in_place(part_, path_);
+    else
+      fs::remove(part_, ignored);
   }
 
-  std::int64_t written() const override { return feed_.written(); }
-  std::int64_t dropped() const override { return feed_.dropped(); }
   std::string where() const override { return path_; }
 
  private:
-  // Removes the file, which has no frames.
-  void give_up() {
-    gst_element_set_state(pipeline_.get(), GST_STATE_NULL);
-    std::error_code ignored;
-    fs::remove(part_, ignored);
-  }
-
   void make_folder() const {
     const fs::path folder = fs::path(path_).parent_path();
     std::error_code error;
@@ -117,9 +113,8 @@ class VideoFile : public VideoWriter {
     feed_.set_up(from_);
     keep_quiet_at_end(encoder.get());
     g_object_set(to.get(), "location", part_.c_str(), nullptr);
-    if (gst_element_set_state(pipeline_.get(), GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) {
+    if (gst_element_set_state(pipeline_.get(), GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE)
       wait_for_end();  // throws what went wrong
-    }
   }
 
   void wait_for_end() {
@@ -128,7 +123,6 @@ class VideoFile : public VideoWriter {
     const GstOwned<GstMessage> last(gst_bus_timed_pop_filtered(
         bus.get(), limit, GstMessageType(GST_MESSAGE_EOS | GST_MESSAGE_ERROR)));
     if (last && GST_MESSAGE_TYPE(last.get()) == GST_MESSAGE_EOS) return;
-    gst_element_set_state(pipeline_.get(), GST_STATE_NULL);
     throw std::runtime_error(path_ + ": " +
                              (last ? error_text(last.get()) : "was not finished in 30 s"));
   }
@@ -137,7 +131,7 @@ class VideoFile : public VideoWriter {
   const std::string part_;
   Descriptor claim_;  ///< part_, locked
   VideoFeed feed_;
-  GstOwned<GstElement> pipeline_;
+  GstRunning pipeline_;
   GstAppSrc* from_ = nullptr;
   std::chrono::nanoseconds first_{-1};  // pts of the first frame
   bool finished_ = false;

@@ -157,7 +157,7 @@ class VideoServer : public VideoWriter {
     const std::lock_guard lock(stage_->mutex);
     if (!stage_->source) return;
     // Stamped on arrival: viewers want to see the present.
-    stage_->feed.push(GST_APP_SRC_CAST(stage_->source.get()), frame, GST_CLOCK_TIME_NONE);
+    count(stage_->feed.push(GST_APP_SRC_CAST(stage_->source.get()), frame, GST_CLOCK_TIME_NONE));
   }
 
   void finish() override {
@@ -176,8 +176,6 @@ class VideoServer : public VideoWriter {
     server_.reset();
   }
 
-  std::int64_t written() const override { return stage_->feed.written(); }
-  std::int64_t dropped() const override { return stage_->feed.dropped(); }
   std::string where() const override {
     const bool v6 = host_.find(':') != std::string::npos;
     return "rtsp://" + (v6 ? "[" + host_ + "]" : host_) + ":" + std::to_string(port_) + path_;

@@ -1,11 +1,12 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 
-#include "io/source/frame.h"
+#include "io/queue/planar.h"
 
 namespace millrace::io {
 
@@ -34,10 +35,16 @@ class VideoWriter {
   virtual void finish() = 0;
 
   /// Frames passed to the encoder; for RTSP, only while somebody watches.
-  virtual std::int64_t written() const = 0;
-  virtual std::int64_t dropped() const = 0;
+  std::int64_t written() const { return written_; }
+  std::int64_t dropped() const { return dropped_; }
   /// The file, or the URI with the actual port.
   virtual std::string where() const = 0;
+
+ protected:
+  void count(bool taken) { ++(taken ? written_ : dropped_); }
+
+ private:
+  std::atomic<std::int64_t> written_{0}, dropped_{0};
 };
 
 /// "" if video can go to `to`, otherwise why not. Opens nothing.
@@ -49,9 +56,5 @@ std::string video_target_error(const std::string& to);
 /// others. Frames that are too small for encoders or have odd sides are enlarged by an integer
 /// factor. Throws std::runtime_error "WHERE: cause".
 std::unique_ptr<VideoWriter> open_video_writer(const VideoWriterOptions& options);
-
-/// Writes `left` and `right`, of the same height and channels, side by side into `out`, with
-/// `left`'s id and times. Reuses out's storage.
-void side_by_side(const Frame& left, const Frame& right, Frame& out);
 
 }  // namespace millrace::io

@@ -19,14 +19,13 @@ using std::chrono::milliseconds, std::chrono::nanoseconds;
 // Runs a pipeline that ends by itself.
 void run(const std::string& text) {
   gst_init(nullptr, nullptr);
-  const GstOwned<GstElement> pipeline(gst_parse_launch(text.c_str(), nullptr));
+  const GstRunning pipeline(gst_parse_launch(text.c_str(), nullptr));
   ASSERT_TRUE(pipeline) << text;
   gst_element_set_state(pipeline.get(), GST_STATE_PLAYING);
   const GstOwned<GstBus> bus(gst_element_get_bus(pipeline.get()));
   const GstOwned<GstMessage> last(gst_bus_timed_pop_filtered(
       bus.get(), 20 * GST_SECOND, GstMessageType(GST_MESSAGE_EOS | GST_MESSAGE_ERROR)));
   EXPECT_TRUE(last && GST_MESSAGE_TYPE(last.get()) == GST_MESSAGE_EOS) << text;
-  gst_element_set_state(pipeline.get(), GST_STATE_NULL);
 }
 
 // 30 different pictures; 50 x 38: rows of RGB are no multiple of four bytes.
