@@ -11,22 +11,13 @@
 namespace millrace::io {
 namespace {
 
-void check_host(const SourceOptions& options) {
-  const std::string wrong = authority_error(split_uri(options.uri));
-  if (!wrong.empty()) throw source_error(options, wrong);
-}
-
 std::vector<SourceKind>& kinds() {
   static std::vector<SourceKind> all = {
       {"file", "file:///PATH", "a video file; a bare path will do", "", false, open_file},
-      {"rtsp", "rtsp://HOST:PORT/PATH", "a camera or a server", "554", true, open_stream,
-       check_host},
-      {"rtsps", "rtsps://HOST:PORT/PATH", "the same over TLS", "322", true, open_stream,
-       check_host},
-      {"http", "http://HOST:PORT/PATH", "a video, or a web camera", "80", false, open_stream,
-       check_host},
-      {"https", "https://HOST:PORT/PATH", "the same over TLS", "443", false, open_stream,
-       check_host},
+      {"rtsp", "rtsp://HOST:PORT/PATH", "a camera or a server", "554", true, open_stream},
+      {"rtsps", "rtsps://HOST:PORT/PATH", "the same over TLS", "322", true, open_stream},
+      {"http", "http://HOST:PORT/PATH", "a video, or a web camera", "80", false, open_stream},
+      {"https", "https://HOST:PORT/PATH", "the same over TLS", "443", false, open_stream},
       {"v4l2", "v4l2:///dev/video0", "a camera of this machine", "", true, open_stream},
       {"gst", "gst:ELEMENT ! ELEMENT", "a GStreamer pipeline", "", false, open_stream},
       {"images", "images:DIR/%05d.png", "pictures: a pattern, a folder or a glob", "", false,
@@ -105,19 +96,18 @@ std::string scheme_error(const std::string& uri) {
 
 void check_source(const SourceOptions& options) {
   const SourceKind* const kind = source_kind(options.uri);
-  if (!kind) throw source_error(options, scheme_error(options.uri));
+  std::string wrong = scheme_error(options.uri);
+  if (kind && *kind->port != '\0') wrong = authority_error(split_uri(options.uri));
+  if (!wrong.empty()) throw source_error(options, wrong);
   if (kind->check) kind->check(options);
 }
 
 std::unique_ptr<Source> open_source(const SourceOptions& options) {
-  if (options.channels != 1 && options.channels != 3) {
+  if (options.channels != 1 && options.channels != 3)
     throw source_error(options, "channels must be 1 or 3");
-  }
   if (options.uri.empty()) throw SourceError("source: no URI is given");
-  const SourceKind* const kind = source_kind(options.uri);
-  if (!kind) throw source_error(options, scheme_error(options.uri));
-  if (*kind->port != '\0') check_host(options);
-  return kind->open(options);
+  check_source(options);
+  return source_kind(options.uri)->open(options);
 }
 
 std::future<void> destroy(std::unique_ptr<Source> source) {

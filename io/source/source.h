@@ -146,7 +146,7 @@ struct SourceKind {
   const char* scheme;   ///< "rtsp"
   const char* example;  ///< "rtsp://HOST:PORT/PATH"
   const char* summary;  ///< "a camera or a server"
-  const char* port;     ///< default of a server's port; "": no server
+  const char* port;     ///< default of a server's port, whose URI needs a host; "": no server
   bool live;            ///< always live; false: depends on the stream
   std::unique_ptr<Source> (*open)(const SourceOptions&);
   /// Throws SourceError if the URI itself is wrong; opens nothing. Null: only opening can say.

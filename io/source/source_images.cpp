@@ -217,7 +217,6 @@ void check_images(const SourceOptions& options) {
 }
 
 std::unique_ptr<Source> open_images(const SourceOptions& options) {
-  check_images(options);
   try {
     return std::make_unique<ImagesSource>(options,
                                           PictureNames(split_uri(options.uri).rest, options.seed));
