@@ -41,8 +41,6 @@ constexpr int kGap = 20;
 constexpr int kTop = kBorder + 34 + 24;  // of the panels, below the strip's title and theirs
 constexpr int kBottom = 30 + kBorder;    // below the panels, for their captions
 constexpr int kPanelWidth = 320;         // least
-constexpr double kTitle = 17.0;
-constexpr double kLabel = 13.0;
 
 struct Plot {
   Axis x, y;
@@ -60,8 +58,9 @@ double draw_legend(Canvas& canvas, const std::vector<Series>& all, double right,
   bool any = false;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i].label.empty()) continue;
-    const std::string label = canvas.fitted(all[i].label, right - kMargin - swatch - gap, size);
-    const double needed = swatch + gap + canvas.text_width(label, size);
+    const Lettering lettering{.size = size, .most = right - kMargin - swatch - gap};
+    const std::string label = canvas.fitted(all[i].label, lettering);
+    const double needed = swatch + gap + canvas.text_width(label, lettering);
     if (any && x + needed > right) {
       x = kMargin;
       y += row;
@@ -70,7 +69,7 @@ double draw_legend(Canvas& canvas, const std::vector<Series>& all, double right,
     const double middle = y + row / 2.0;
     canvas.path({{x, middle}, {x + swatch, middle}},
                 {.colour = ink::series(i), .width = 2.5, .dashed = all[i].dashed});
-    canvas.text(label, {x + swatch + gap, middle + 0.36 * size}, {size, ink::text});
+    canvas.text(label, {x + swatch + gap, middle + 0.36 * size}, lettering);
     x += needed + between;
   }
   return any ? y + row - top : 0.0;
@@ -90,7 +89,7 @@ Plot lay_out(const Chart& chart, Canvas& canvas) {
   plot.y = chart.log_y ? Axis::logarithmic(ys.low, ys.high, 8) : Axis::linear(ys.low, ys.high, 7);
   double widest = 0.0;
   for (const Tick& tick : plot.y.ticks())
-    widest = std::max(widest, canvas.text_width(tick.label, kTickSize));
+    widest = std::max(widest, canvas.text_width(tick.label, {kTickSize}));
   plot.left = kMargin + widest + 10.0;
   plot.right = kWidth - kMargin;
   plot.bottom = kHeight - 66.0;
@@ -177,14 +176,13 @@ void write_chart(const Chart& chart, const std::string& path) {
   Canvas canvas(kWidth, kHeight);
   Plot plot = lay_out(chart, canvas);
   const double wide = kWidth - 2.0 * kMargin;
-  canvas.text(canvas.fitted(chart.title, wide, 19.0, true), {kMargin, 46.0},
-              {19.0, ink::text, Align::left, true});
+  canvas.text(chart.title, {kMargin, 46.0}, {.size = 19.0, .bold = true, .most = wide});
   const double legend_height = draw_legend(canvas, chart.series, plot.right, 62.0);
   // The y axis's label is above it, so that it reads horizontally.
   const double label_line = 62.0 + legend_height + 24.0;
   const bool crowd = std::ranges::any_of(chart.series, crowded);
   const std::string y_label = chart.y_label + (crowd ? ", and smoothed (thick)" : "");
-  canvas.text(canvas.fitted(y_label, wide, 13.0), {kMargin, label_line}, {13.0, ink::muted});
+  canvas.text(y_label, {kMargin, label_line}, {.colour = ink::muted, .most = wide});
   plot.top = label_line + 14.0;
 
   draw_axes(canvas, chart, plot);
@@ -210,16 +208,15 @@ void write_strip(const std::string& title, const std::vector<Panel>& panels,
   }
   const int top = title.empty() ? kTop - 34 : kTop;
   Canvas canvas(std::max(width, kPanelWidth), top + height + kBottom);
-  canvas.text(canvas.fitted(title, canvas.width() - 2.0 * kBorder, kTitle, true),
-              {kBorder, kBorder + 14.0}, {kTitle, ink::text, Align::left, true});
-
+  canvas.text(title, {kBorder, kBorder + 14.0},
+              {.size = 17.0, .bold = true, .most = canvas.width() - 2.0 * kBorder});
   int left = kBorder;
   for (std::size_t i = 0; i < panels.size(); ++i) {
-    canvas.text(canvas.fitted(panels[i].title, wide(i), kLabel, true), {double(left), top - 10.0},
-                {kLabel, ink::text, Align::left, true});
+    const double most = wide(i);
+    canvas.text(panels[i].title, {double(left), top - 10.0}, {.bold = true, .most = most});
     canvas.picture(panels[i].picture, left, top, factors[i]);
-    canvas.text(canvas.fitted(panels[i].caption, wide(i), kLabel),
-                {double(left), top + height + 24.0}, {kLabel, ink::muted});
+    canvas.text(panels[i].caption, {double(left), top + height + 24.0},
+                {.colour = ink::muted, .most = most});
     left += wide(i) + kGap;
   }
   write_whole(path, canvas.png());

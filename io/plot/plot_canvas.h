@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,14 +40,15 @@ inline std::string legible(const std::string& text) {
   return Json::parse(json).get<std::string>();
 }
 
-enum class Align { left, centre, right };
+enum class Align { left, centre, right };  // half the width apart
 
-/// `size`: of the font, in pixels.
+/// `size`: of the font, in pixels. Text wider than `most` is cut with an ellipsis.
 struct Lettering {
   double size = 13.0;
   unsigned colour = ink::text;
   Align align = Align::left;
   bool bold = false;
+  double most = INFINITY;
 };
 
 struct Pen {
@@ -93,13 +95,11 @@ class Canvas {
 
   /// `at` is on the base line.
   void text(const std::string& text, Point at, const Lettering& lettering) {
-    const double length = text_width(text, lettering.size, lettering.bold);
-    const double share = lettering.align == Align::left     ? 0.0
-                         : lettering.align == Align::centre ? 0.5
-                                                            : 1.0;
-    cairo_move_to(pen_.get(), at.x - share * length, at.y);
+    const std::string shown = fitted(text, lettering);
+    const double share = int(lettering.align) / 2.0;
+    cairo_move_to(pen_.get(), at.x - share * text_width(shown, lettering), at.y);
     use(lettering.colour);
-    cairo_show_text(pen_.get(), legible(text).c_str());
+    cairo_show_text(pen_.get(), shown.c_str());
     cairo_new_path(pen_.get());
   }
 
@@ -133,20 +133,19 @@ class Canvas {
     cairo_surface_destroy(small);
   }
 
-  double text_width(const std::string& text, double size, bool bold = false) {
+  double text_width(const std::string& text, const Lettering& lettering) {
     cairo_select_font_face(pen_.get(), "sans-serif", CAIRO_FONT_SLANT_NORMAL,
-                           bold ? CAIRO_FONT_WEIGHT_BOLD : CAIRO_FONT_WEIGHT_NORMAL);
-    cairo_set_font_size(pen_.get(), size);
+                           lettering.bold ? CAIRO_FONT_WEIGHT_BOLD : CAIRO_FONT_WEIGHT_NORMAL);
+    cairo_set_font_size(pen_.get(), lettering.size);
     cairo_text_extents_t extents{};
     cairo_text_extents(pen_.get(), legible(text).c_str(), &extents);
     return extents.x_advance;
   }
 
-  /// `text`, cut with an ellipsis to be at most `width` wide.
-  std::string fitted(const std::string& text, double width, double size, bool bold = false) {
+  std::string fitted(const std::string& text, const Lettering& lettering) {
     std::string kept = legible(text);
-    if (text_width(kept, size, bold) <= width) return kept;
-    while (!kept.empty() && text_width(kept + "…", size, bold) > width) {
+    if (text_width(kept, lettering) <= lettering.most) return kept;
+    while (!kept.empty() && text_width(kept + "…", lettering) > lettering.most) {
       while (!kept.empty() && (kept.back() & 0xc0) == 0x80) kept.pop_back();
       if (!kept.empty()) kept.pop_back();
     }

@@ -18,13 +18,11 @@ int scaled(int side, int numerator, int denominator) {
 
 /// The largest centred part of `outer` with aspect ratio width : height.
 Region centred(const Region& outer, int width, int height) {
-  const bool wide = std::int64_t(outer.width) * height > std::int64_t(outer.height) * width;
   Region inner = outer;
-  if (wide) {
+  if (std::int64_t(outer.width) * height > std::int64_t(outer.height) * width)
     inner.width = std::min(outer.width, scaled(outer.height, width, height));
-  } else {
+  else
     inner.height = std::min(outer.height, scaled(outer.width, height, width));
-  }
   inner.x += (outer.width - inner.width) / 2;
   inner.y += (outer.height - inner.height) / 2;
   return inner;
@@ -56,15 +54,8 @@ bool lies_within(const Region& region, int width, int height) {
 
 Placement place(const Region& view, int width, int height, Fit fit) {
   const Region all{0, 0, width, height};
-  switch (fit) {
-    case Fit::crop:
-      return {centred(view, width, height), all};
-    case Fit::pad:
-      return {view, centred(all, view.width, view.height)};
-    case Fit::stretch:
-      break;
-  }
-  return {view, all};
+  return {fit == Fit::crop ? centred(view, width, height) : view,
+          fit == Fit::pad ? centred(all, view.width, view.height) : all};
 }
 
 std::string squash_note(const Region& view, int width, int height, Fit fit) {
@@ -81,10 +72,8 @@ const Frame& Resizer::fit(const Frame& frame) {
   const Region view = clipped(options_.region, frame.width, frame.height);
   if (options_.width <= 0) options_.width = view.width;
   if (options_.height <= 0) options_.height = view.height;
-  if (view.width == frame.width && view.height == frame.height && frame.width == options_.width &&
-      frame.height == options_.height) {
-    return frame;
-  }
+  const Region all{0, 0, frame.width, frame.height};
+  if (view == all && all == Region{0, 0, options_.width, options_.height}) return frame;
   scaled_.id = frame.id;
   scaled_.captured = frame.captured;
   scaled_.pts = frame.pts;
@@ -92,9 +81,7 @@ const Frame& Resizer::fit(const Frame& frame) {
   scaled_.reshape(options_.width, options_.height, frame.channels);
   const Placement placement = place(view, options_.width, options_.height, options_.fit);
   const Region &from = placement.from, &to = placement.to;
-  if (to.width < scaled_.width || to.height < scaled_.height) {
-    std::fill(scaled_.pixels.begin(), scaled_.pixels.end(), 0);
-  }
+  if (to.width < scaled_.width || to.height < scaled_.height) std::ranges::fill(scaled_.pixels, 0);
   if (from.width != to.width || from.height != to.height) {
     scale(frame, placement);
     return scaled_;
