@@ -110,21 +110,15 @@ Descriptor open_temporary(const fs::path& target, std::string& name, const std::
   fail(path, "cannot create a temporary beside it");
 }
 
-/// Gives `target` a second name; `target` exists throughout.
+/// Gives `target` a second name; `target` exists throughout, where the system has hard links.
 void keep_as(const fs::path& previous, const fs::path& target, const std::string& path) {
   std::error_code error;
   if (!fs::exists(target, error)) return;
-  const fs::path name = temporary_name(target);
-  fs::create_hard_link(target, name, error);
-  if (error) {  // no hard links here
-    fs::rename(target, previous, error);
-    if (error) fail(path, error.message());
-    return;
-  }
-  fs::rename(name, previous, error);
-  // rename() leaves both if they were already links to one file.
-  std::error_code ignored;
-  fs::remove(name, ignored);
+  // Removed at the end: rename() leaves both if they were already links to one file.
+  const Temporary link{temporary_name(target)};
+  fs::create_hard_link(target, link.name, error);
+  const fs::path from = error ? target : fs::path(link.name);
+  fs::rename(from, previous, error);
   if (error) fail(path, error.message());
 }
 

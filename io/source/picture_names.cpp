@@ -109,19 +109,13 @@ Numbers numbers_from(const NumberedName& name, std::int64_t least) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(name.folder, error)) {
     const std::string file = entry.path().filename().string();
-    const std::size_t around = name.before.size() + name.after.size();
-    if (file.size() <= around || !file.starts_with(name.before) || !file.ends_with(name.after)) {
-      continue;
-    }
-    const std::size_t start =
-        std::min(file.find_first_not_of(' ', name.before.size()), file.size());
-    const char* const end = file.data() + file.size() - name.after.size();
+    if (file.size() <= name.before.size() + name.after.size()) continue;
+    const std::size_t end = file.size() - name.after.size();
+    const std::size_t start = std::min(file.find_first_not_of(' ', name.before.size()), end);
     std::int64_t number = -1;
-    const auto [rest, bad] = std::from_chars(file.data() + start, end, number);
+    std::from_chars(file.data() + start, file.data() + end, number);
     // %05d doesn't match "7.png".
-    const bool fits = bad == std::errc() && rest == end && number >= least &&
-                      fs::path(name.path(number)).filename() == file;
-    if (!fits) continue;
+    if (number < least || fs::path(name.path(number)).filename() != file) continue;
     if (found.count++ == 0 || number < found.first) found.first = number;
   }
   return found;

@@ -39,7 +39,9 @@ constexpr std::int64_t kPixel = 256;
 
 using Colour = std::array<int, 3>;
 
-Colour as_grey(Colour c) {
+/// In a grey stream the colour's luma.
+Colour toned(const StreamOptions& options, Colour c) {
+  if (options.channels > 1) return c;
   const int luma = (77 * c[0] + 150 * c[1] + 29 * c[2]) >> 8;
   return {luma, luma, luma};
 }
@@ -93,27 +95,26 @@ constexpr std::array<std::array<std::int64_t, 2>, 4> kQuadrant = {
     {{251, 50}, {213, 142}, {142, 213}, {50, 251}}};
 
 Bounce make_bounce(Random& random, int side, std::int64_t radius, std::int64_t velocity) {
-  Bounce way;
-  way.span = std::max<std::int64_t>(0, side * kPixel - 2 * radius);
-  way.low = way.span > 0 ? radius : side * kPixel / 2;
-  way.start = random.below(way.span + 1);
-  way.velocity = velocity;
-  return way;
+  const std::int64_t span = std::max<std::int64_t>(0, side * kPixel - 2 * radius);
+  return {span > 0 ? radius : side * kPixel / 2, span, random.below(span + 1), velocity};
 }
 
-Shape make_shape(Random& random, int number, int width, int height, std::int64_t speed) {
+Shape make_shape(Random& random, int number, const StreamOptions& options) {
   Shape shape;
   shape.kind = Kind(number % 3);
-  const std::int64_t side = std::min(width, height) * kPixel;
+  const std::int64_t speed = std::llround(options.speed * double(kPixel));
+  const std::int64_t side = std::min(options.width, options.height) * kPixel;
   shape.radius = std::max(kPixel, side / 10 + random.below(side / 8));
   const auto& [cosine, sine] = kQuadrant[random.below(4)];
   const std::int64_t sign_x = random.below(2) * 2 - 1, sign_y = random.below(2) * 2 - 1;
-  shape.x = make_bounce(random, width, shape.radius, sign_x * speed * cosine / kPixel);
-  shape.y = make_bounce(random, height, shape.radius, sign_y * speed * sine / kPixel);
+  shape.x = make_bounce(random, options.width, shape.radius, sign_x * speed * cosine / kPixel);
+  shape.y = make_bounce(random, options.height, shape.radius, sign_y * speed * sine / kPixel);
   for (int c = 0; c < 3; ++c) {
     shape.light[c] = 120 + int(random.below(136));
     shape.dark[c] = int(random.below(90));
   }
+  shape.light = toned(options, shape.light);
+  shape.dark = toned(options, shape.dark);
   shape.stripe_x = random.below(2 * kPixel + 1) - kPixel;
   shape.stripe_y = random.below(2 * kPixel + 1) - kPixel;
   return shape;
@@ -124,9 +125,8 @@ class Noise {
  public:
   Noise(Random& random, int width, int height) : columns_(width / kCell + 2) {
     lattice_.resize(std::size_t(columns_) * (height / kCell + 2));
-    for (Colour& node : lattice_) {
+    for (Colour& node : lattice_)
       for (int& value : node) value = 50 + int(random.below(110));
-    }
   }
   Colour at(int x, int y) const {
     const int fx = x % kCell, fy = y % kCell;
@@ -152,7 +152,7 @@ std::vector<std::uint8_t> paint_background(Random& random, const StreamOptions& 
   pixels.reserve(std::size_t(options.width) * options.height * options.channels);
   for (int y = 0; y < options.height; ++y) {
     for (int x = 0; x < options.width; ++x) {
-      const Colour colour = options.channels == 1 ? as_grey(noise.at(x, y)) : noise.at(x, y);
+      const Colour colour = toned(options, noise.at(x, y));
       for (int c = 0; c < options.channels; ++c) pixels.push_back(std::uint8_t(colour[c]));
     }
   }
@@ -195,14 +195,7 @@ class Scene {
   Scene(const StreamOptions& options, std::uint64_t seed) {
     Random random(seed);
     background_ = paint_background(random, options);
-    const std::int64_t speed = std::llround(options.speed * double(kPixel));
-    for (int i = 0; i < options.shapes; ++i) {
-      Shape& shape =
-          shapes_.emplace_back(make_shape(random, i, options.width, options.height, speed));
-      if (options.channels > 1) continue;
-      shape.light = as_grey(shape.light);
-      shape.dark = as_grey(shape.dark);
-    }
+    for (int i = 0; i < options.shapes; ++i) shapes_.push_back(make_shape(random, i, options));
   }
 
   /// Fills `pixels` with frame `number`; storage is reused.
@@ -325,15 +318,13 @@ void set_parameter(const SourceOptions& options, std::string_view name, std::str
 StreamOptions asked_of(const SourceOptions& options) {
   const std::string rest = split_uri(options.uri).rest;
   const std::size_t question = std::min(rest.find('?'), rest.size());
-  if (rest.substr(0, question) != "shapes") {
+  if (rest.substr(0, question) != "shapes")
     throw source_error(options, "unknown synthetic stream; the one there is: synth:shapes");
-  }
   StreamOptions stream;
   if (options.width > 0) stream.width = options.width;
   if (options.height > 0) stream.height = options.height;
-  if (stream.width > kMaxSide || stream.height > kMaxSide) {
+  if (stream.width > kMaxSide || stream.height > kMaxSide)
     throw source_error(options, "a side is at most " + std::to_string(kMaxSide) + " pixels");
-  }
   stream.channels = options.channels;
   stream.seed = options.seed;
   std::string_view query = std::string_view(rest).substr(std::min(question + 1, rest.size()));

@@ -12,15 +12,15 @@ namespace millrace::io {
 namespace {
 
 bool can_be_scheme(std::string_view text) {
-  if (text.empty() || !std::isalpha(static_cast<unsigned char>(text[0]))) return false;
-  return std::all_of(text.begin(), text.end(), [](unsigned char c) {
+  const auto fits = [](unsigned char c) {
     return std::isalnum(c) || c == '+' || c == '-' || c == '.';
-  });
+  };
+  return !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) &&
+         std::ranges::all_of(text, fits);
 }
 
 bool all_digits(std::string_view text) {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
 }
 
 // Length of the "user:password@" at the start of `text`, which follows "://"; 0 if none. A password
@@ -53,16 +53,14 @@ bool names_a_secret(std::string_view text) {
   constexpr std::size_t kLongest = 11;  // more would take time quadratic in a text of many '='
   std::string lower(text.substr(text.size() - std::min(text.size(), kLongest)));
   for (char& c : lower) c = char(std::tolower(static_cast<unsigned char>(c)));
-  return std::any_of(endings.begin(), endings.end(),
-                     [&](std::string_view ending) { return lower.ends_with(ending); });
+  return std::ranges::any_of(endings, [&](auto ending) { return lower.ends_with(ending); });
 }
 
 // Hides values in queries and in properties of GStreamer elements: "token=x", "user-pw = x".
 void hide_secrets(std::string& text) {
   for (std::size_t at = 0; (at = text.find('=', at)) != std::string::npos; ++at) {
-    const std::size_t last = at == 0 ? text.npos : text.find_last_not_of(' ', at - 1);
-    if (last == std::string::npos) continue;
-    if (!names_a_secret(std::string_view(text).substr(0, last + 1))) continue;
+    const std::string_view before = std::string_view(text).substr(0, at);
+    if (!names_a_secret(before.substr(0, before.find_last_not_of(' ') + 1))) continue;  // npos: 0
     const std::size_t begin = text.find_first_not_of(' ', at + 1);
     if (begin == std::string::npos) return;
     const bool quoted = text[begin] == '"' || text[begin] == '\'';
@@ -149,9 +147,8 @@ std::string redacted(const std::string& uri) {
   std::string text = uri;
   for (std::size_t at = 0; (at = text.find("://", at)) != std::string::npos;) {
     at += 3;
-    if (const std::size_t length = credentials_length(std::string_view(text).substr(at))) {
+    if (const std::size_t length = credentials_length(std::string_view(text).substr(at)))
       text.replace(at, length, "***@");
-    }
   }
   hide_secrets(text);
   return text;

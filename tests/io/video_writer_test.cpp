@@ -188,32 +188,16 @@ TEST_F(VideoFile, AFullDiskIsToldAtTheEnd) {
   EXPECT_FALSE(std::filesystem::exists(folder / "out.mkv"));
 }
 
-/// Writes some frames in turn at 25 a second until it is stopped; none given: ten pictures.
-class Camera {
- public:
-  explicit Camera(VideoWriter& writer, std::vector<Frame> frames = {})
-      : writer_(writer), frames_(std::move(frames)) {
-    for (int n = 0; frames_.size() < 8; ++n) frames_.push_back(picture(n, 64, 48));
-    thread_ = std::thread([this] { run(); });
-  }
-  ~Camera() { stop(); }
-  void stop() {
-    stop_ = true;
-    if (thread_.joinable()) thread_.join();
-  }
-
- private:
-  void run() {
-    for (std::size_t n = 0; !stop_; ++n) {
-      writer_.write(frames_[n % frames_.size()]);
+/// Writes some frames in turn at 25 a second until it is stopped; none given: eight pictures.
+std::jthread film(VideoWriter& writer, std::vector<Frame> frames = {}) {
+  for (int n = 0; frames.size() < 8; ++n) frames.push_back(picture(n, 64, 48));
+  return std::jthread([&writer, frames = std::move(frames)](std::stop_token stop) {
+    for (std::size_t n = 0; !stop.stop_requested(); ++n) {
+      writer.write(frames[n % frames.size()]);
       std::this_thread::sleep_for(milliseconds(40));
     }
-  }
-  VideoWriter& writer_;
-  std::vector<Frame> frames_;
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
+  });
+}
 
 // Pictures that no encoder can compress much.
 std::vector<Frame> noise(int count, int width, int height) {
@@ -279,7 +263,7 @@ void expect_pictures(Source& source, int count) {
 TEST(VideoServer, SeveralMayLookOn) {
   const auto writer = open_video_writer(writer_options("rtsp://:0/seen"));
   EXPECT_EQ(writer->where().find("rtsp://127.0.0.1:"), 0u) << writer->where();
-  Camera camera(*writer);
+  std::jthread camera = film(*writer);
   std::this_thread::sleep_for(milliseconds(200));
   EXPECT_EQ(writer->written(), 0) << "nobody looks on, nothing is encoded";
   const auto one = open_source({.uri = writer->where()});
@@ -288,7 +272,7 @@ TEST(VideoServer, SeveralMayLookOn) {
   expect_pictures(*two, 20);
   expect_pictures(*one, 20);
   EXPECT_GT(writer->written(), 30);
-  camera.stop();
+  camera = {};
   writer->finish();
 }
 
@@ -296,13 +280,13 @@ TEST(VideoServer, ASlowViewerHoldsUpNobody) {
   VideoWriterOptions options = writer_options("rtsp://:0/noise", 640, 480);
   options.fps = 300.0;  // for more bits
   const auto writer = open_video_writer(options);
-  Camera camera(*writer, noise(8, 640, 480));
+  std::jthread camera = film(*writer, noise(8, 640, 480));
   const auto source = open_source({.uri = writer->where(), .reconnect = {.enabled = false}});
   SlowViewer slow(writer->where());
   EXPECT_TRUE(slow.plays);
   Frame frame;
   EXPECT_TRUE(frames_come(*source, 100, frame)) << "4 s, of which 2 fill the slow one's socket";
-  camera.stop();
+  camera = {};
   EXPECT_LT(writer->dropped(), 50);
 }
 
@@ -310,7 +294,7 @@ TEST(VideoServer, AViewerByUdpThatVanishesIsNotSentToForEver) {
   VideoWriterOptions options = writer_options("rtsp://:0");
   options.patience = seconds(1);
   const auto writer = open_video_writer(options);
-  Camera camera(*writer);
+  std::jthread camera = film(*writer);
   EXPECT_TRUE(SlowViewer(writer->where(), "RTP/AVP;unicast;client_port=47110-47111").plays);
   const Clock::time_point end = Clock::now() + seconds(20);
   std::int64_t before = -1;
@@ -328,7 +312,7 @@ TEST(VideoServer, WhereOthersReachItViewersNeedThePassword) {
   EXPECT_EQ(refusal("rtsp://u:@0.0.0.0:0/live").find("0.0.0.0"), std::string("rtsp://***@").size());
   const auto writer = open_video_writer(writer_options("rtsp://eve:pass%20word@127.0.0.1:0/live"));
   EXPECT_EQ(writer->where().find("pass"), std::string::npos);
-  Camera camera(*writer);
+  std::jthread camera = film(*writer);
   const std::string rest = writer->where().substr(std::string("rtsp://").size());
   EXPECT_THROW(open_source({.uri = "rtsp://" + rest}), SourceError);
   EXPECT_THROW(open_source({.uri = "rtsp://eve:password@" + rest}), SourceError);
@@ -337,7 +321,7 @@ TEST(VideoServer, WhereOthersReachItViewersNeedThePassword) {
 
 TEST(VideoServer, SilentConnectionsGiveWay) {
   const auto writer = open_video_writer(writer_options("rtsp://eve:password@127.0.0.1:0/live"));
-  Camera camera(*writer);
+  std::jthread camera = film(*writer);
   const int port = port_of(writer->where());
   std::vector<Descriptor> crowd;
   for (int i = 0; i < 100; ++i) crowd.push_back(connected(port));
@@ -375,13 +359,13 @@ TEST(VideoServer, ComesAndGoes) {
   EXPECT_NE(refusal(first->where()), "") << "the port is taken";
   EXPECT_THROW(open_source({.uri = first->where() + "/not_here"}), SourceError);
   {
-    Camera camera(*first);
+    std::jthread camera = film(*first);
     expect_pictures(*open_source({.uri = first->where()}), 5);
     expect_pictures(*open_source({.uri = first->where()}), 5);
   }
   first->finish();
   const auto second = open_video_writer(writer_options(first->where()));
-  Camera camera(*second);
+  std::jthread camera = film(*second);
   expect_pictures(*open_source({.uri = second->where()}), 5);
 }
 
