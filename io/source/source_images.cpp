@@ -2,12 +2,7 @@
 // DIR has folders of pictures, each folder is a class, and the pictures are shuffled.
 #include "io/source/source_images.h"
 
-#include <algorithm>
-#include <filesystem>
-#include <optional>
 #include <set>
-#include <stdexcept>
-#include <utility>
 
 #include <opencv2/core/utility.hpp>
 #include <opencv2/core/utils/logger.hpp>
@@ -95,9 +90,10 @@ class ImagesSource : public Source {
       : options_(options), names_(std::move(names)) {
     cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
     if (!names_.has(0)) throw source_error(options_, "no pictures found");
-    for (std::int64_t i = 0;; ++i) {
-      if (!names_.has(i)) throw source_error(options_, "no picture can be decoded: " + wrong_);
-      if (decode(names_.at(i))) break;
+    std::string wrong = decode(names_.at(0));
+    for (std::int64_t i = 1; !wrong.empty(); ++i) {
+      if (!names_.has(i)) throw source_error(options_, "no picture can be decoded: " + wrong);
+      wrong = decode(names_.at(i));
     }
     info_.kind = "images";
     info_.caps = fs::path(names_.at(0)).extension().string() + " files";
@@ -114,8 +110,8 @@ class ImagesSource : public Source {
     if (next_ >= resumes_ && !names_.has(next_) && !pass_gap()) return ReadStatus::end;
     const std::int64_t number = next_++;
     if (number < resumes_) return ReadStatus::corrupt;
-    if (!decode(names_.at(number))) {
-      health_->note(wrong_);
+    if (const std::string wrong = decode(names_.at(number)); !wrong.empty()) {
+      health_->note(wrong);
       return ReadStatus::corrupt;
     }
     out.reshape(picture_.cols, picture_.rows, options_.channels);
@@ -150,43 +146,36 @@ class ImagesSource : public Source {
     return on;
   }
 
-  /// False if the file is no whole picture or too large; wrong_ says why.
-  bool decode(const std::string& path) {
+  /// Why the file is no whole picture or too large; "": it is picture_.
+  std::string decode(const std::string& path) {
     const std::optional<PictureSize> size = picture_size(path);
     if (!size) return decode_other(path);
-    wrong_ = path + ": cannot be decoded";
-    if (size->exceeds(options_.max_pixels)) {
-      wrong_ = path + ": " + too_many_pixels(size->width, size->height, options_.max_pixels);
-      return false;
-    }
-    if (is_cut_jpeg(path)) {
-      wrong_ = path + ": ends before the picture does";
-      return false;
-    }
+    if (size->exceeds(options_.max_pixels))
+      return path + ": " + too_many_pixels(size->width, size->height, options_.max_pixels);
+    if (is_cut_jpeg(path)) return path + ": ends before the picture does";
     try {
       picture_ =
           codecs().imread(path, options_.channels == 1 ? cv::IMREAD_GRAYSCALE : cv::IMREAD_COLOR);
-      if (picture_.empty()) return false;
+      if (picture_.empty()) return path + ": cannot be decoded";
       if (options_.channels == 3) cv::cvtColor(picture_, picture_, cv::COLOR_BGR2RGB);
       turn(picture_, webp_orientation(path), picture_);
-      return true;
+      return "";
     } catch (const cv::Exception&) {  // some decoders throw
-      return false;
+      return path + ": cannot be decoded";
     }
   }
 
   /// A picture whose header picture_size() does not know.
-  bool decode_other(const std::string& path) {
+  std::string decode_other(const std::string& path) {
     try {
       SourceOptions options = options_;
       options.uri = path;
       codecs().open_ffmpeg(options, path)->read(other_, {});
       picture_ = cv::Mat(other_.height, other_.width, options_.channels == 1 ? CV_8UC1 : CV_8UC3,
                          other_.pixels.data());
-      return true;
+      return "";
     } catch (const SourceError& refused) {
-      wrong_ = refused.what();
-      return false;
+      return refused.what();
     }
   }
 
@@ -196,7 +185,6 @@ class ImagesSource : public Source {
   const std::shared_ptr<StreamHealth> health_ = std::make_shared<StreamHealth>();
   cv::Mat picture_;                      // RGB or grey
   Frame other_;                          // its pixels, if FFmpeg decoded it
-  std::string wrong_;                    // why the latest picture was refused
   std::int64_t next_ = 0, resumes_ = 0;  // the end of the latest gap
 };
 
