@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <string_view>
-
 #include "io/source/gst_pipeline.h"
 #include "io/source/picture_headers.h"
 #include "io/source/source_kinds.h"
@@ -66,7 +63,7 @@ void check_buffer(GstPad* pad, GstBuffer* buffer, Watch& watch) {
       watch.refuse("GStreamer mistakes the colours of such JPEG pictures");
   } else if (!watch.begun || !format.starts_with("image/") || format == "image/png") {
     watch.check(coded_size(format, bytes));  // of other pictures only the first bytes are known
-    if (format == "image/png" && bytes.substr(24, 2) == "\x10\2")
+    if (format == "image/png" && bytes.substr(0, 26).ends_with("\x10\2"))
       watch.refuse("GStreamer mistakes the colours of a PNG with 48 bits a pixel");
     if (format == "image/png" && is_animated(bytes))
       watch.refuse("GStreamer reads only the first picture of an animated PNG");
