@@ -1,7 +1,4 @@
-#include <stdexcept>
-
 #include "io/plot/plot.h"
-#include "io/queue/resizer.h"
 #include "io/queue/targets.h"
 #include "io/source/source_kinds.h"
 

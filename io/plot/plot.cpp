@@ -1,8 +1,5 @@
 #include "io/plot/plot.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "io/files/whole_file.h"
 #include "io/plot/plot_axis.h"
 #include "io/plot/plot_canvas.h"

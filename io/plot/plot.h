@@ -1,9 +1,7 @@
 #pragma once
 
 #include <array>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "io/source/frame.h"
 

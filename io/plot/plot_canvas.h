@@ -3,12 +3,9 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <numbers>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include <cairo.h>
 #include <nlohmann/json.hpp>
@@ -40,7 +37,7 @@ inline std::string legible(const std::string& text) {
   return Json::parse(json).get<std::string>();
 }
 
-enum class Align { left, centre, right };  // half the width apart
+enum class Align { left, centre, right };  // in halves of the width
 
 /// `size`: of the font, in pixels. Text wider than `most` is cut with an ellipsis.
 struct Lettering {

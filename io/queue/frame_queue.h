@@ -3,9 +3,6 @@
 #include <concurrentqueue/blockingconcurrentqueue.h>
 
 #include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <vector>
 
 #include "io/source/frame.h"
 

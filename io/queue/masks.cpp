@@ -1,7 +1,6 @@
 #include "io/queue/targets.h"
 
 #include <charconv>
-#include <filesystem>
 #include <map>
 
 #include <opencv2/imgcodecs.hpp>

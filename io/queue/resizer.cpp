@@ -1,7 +1,6 @@
 #include "io/queue/resizer.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <stdexcept>
 

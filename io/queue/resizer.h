@@ -1,8 +1,5 @@
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "io/source/frame.h"
 
 namespace millrace::io {

@@ -4,8 +4,6 @@
 
 #include <dlfcn.h>
 
-#include <stdexcept>
-
 #include <opencv2/core.hpp>
 
 #include "io/source/source.h"

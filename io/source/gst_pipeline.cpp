@@ -2,10 +2,7 @@
 
 #include <cctype>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <mutex>
-#include <string_view>
 
 #include <fcntl.h>
 

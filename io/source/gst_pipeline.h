@@ -3,11 +3,6 @@
 
 #include <gst/app/gstappsink.h>
 
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <string>
-
 #include "io/source/gst_handles.h"
 #include "io/source/source.h"
 

@@ -1,6 +1,5 @@
 #include "io/source/labels.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>

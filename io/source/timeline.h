@@ -1,12 +1,7 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <chrono>
-#include <cstdint>
 #include <numeric>
-#include <span>
-#include <utility>
 
 #include "io/source/source_kinds.h"  // frame_period, kLatest
 

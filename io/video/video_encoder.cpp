@@ -1,7 +1,3 @@
-#include <algorithm>
-#include <cmath>
-#include <stdexcept>
-
 #include "io/video/video_feed.h"
 
 namespace millrace::io {

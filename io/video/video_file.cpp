@@ -2,15 +2,9 @@
 #include <sys/file.h>
 
 #include <cerrno>
-#include <chrono>
-#include <cstring>
-#include <filesystem>
-#include <stdexcept>
-#include <string_view>
 
 #include "io/files/whole_file.h"
 #include "io/source/gst_pipeline.h"
-#include "io/source/uri.h"
 #include "io/video/gstreamer.h"
 #include "io/video/video_feed.h"
 
@@ -19,14 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string error_text(GstMessage* message) {
-  GError* raw_error = nullptr;
-  gst_message_parse_error(message, &raw_error, nullptr);
-  return GstOwned<GError>(raw_error)->message;
-}
-
-// Time for the encoder to finish and the muxer to write its index.
-constexpr std::chrono::seconds kFinishLimit(30);
+// For the encoder to finish and the muxer to write its index.
+constexpr GstClockTime kFinishLimit = 30 * GST_SECOND;
 
 // OpenH264 complains on stderr at EOS. It holds no frame back, so EOS bypasses it.
 void keep_quiet_at_end(GstElement* encoder) {
@@ -119,12 +107,13 @@ class VideoFile : public VideoWriter {
 
   void wait_for_end() {
     const GstOwned<GstBus> bus(gst_element_get_bus(pipeline_.get()));
-    const GstClockTime limit = GstClockTime(std::chrono::nanoseconds(kFinishLimit).count());
     const GstOwned<GstMessage> last(gst_bus_timed_pop_filtered(
-        bus.get(), limit, GstMessageType(GST_MESSAGE_EOS | GST_MESSAGE_ERROR)));
+        bus.get(), kFinishLimit, GstMessageType(GST_MESSAGE_EOS | GST_MESSAGE_ERROR)));
     if (last && GST_MESSAGE_TYPE(last.get()) == GST_MESSAGE_EOS) return;
-    throw std::runtime_error(path_ + ": " +
-                             (last ? error_text(last.get()) : "was not finished in 30 s"));
+    GError* raw_error = nullptr;
+    if (last) gst_message_parse_error(last.get(), &raw_error, nullptr);
+    const GstOwned<GError> error(raw_error);
+    throw std::runtime_error(path_ + ": " + (error ? error->message : "was not finished in 30 s"));
   }
 
   const std::string path_;

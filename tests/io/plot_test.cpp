@@ -1,8 +1,5 @@
 #include "io/plot/plot.h"
 
-#include <cmath>
-
-#include <gtest/gtest.h>
 #include <opencv2/imgcodecs.hpp>
 
 #include "io/plot/plot_axis.h"

@@ -1,8 +1,6 @@
 #include "io/queue/reader.h"
 
 #include <algorithm>
-#include <atomic>
-#include <mutex>
 
 #include <gtest/gtest.h>
 

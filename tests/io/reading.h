@@ -1,21 +1,12 @@
 // Opening sources and reading them to their end.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <gtest/gtest.h>
 
 #include "io/source/source.h"
 #include "tests/complaint.h"
 
 namespace millrace::io {
-
-inline SourceOptions options_for(const std::string& uri, int channels = 3) {
-  return {.uri = uri, .channels = channels};
-}
 
 /// Why `options` can't be opened; "" if they can.
 inline std::string open_error(const SourceOptions& options) {
@@ -36,16 +27,14 @@ struct Seen {
 };
 
 /// Reads to the end, or to the error that ends it.
-inline Seen read_all(Source& source, bool keep_pixels = true) {
+inline Seen read_all(Source& source) {
   Seen seen;
   Frame frame;
   try {
     for (;;) {
       const ReadStatus status = source.read(frame, std::chrono::milliseconds(100));
       if (status == ReadStatus::end) return seen;
-      if (status != ReadStatus::frame) continue;
-      seen.frames.push_back(keep_pixels ? frame : Frame{});
-      seen.frames.back().pts = frame.pts;
+      if (status == ReadStatus::frame) seen.frames.push_back(frame);
     }
   } catch (const SourceError& broken) {
     seen.error = broken.what();

@@ -3,9 +3,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <string>
-
-#include <gtest/gtest.h>
 
 #include "io/source/source.h"
 #include "tests/io/reading.h"
@@ -37,17 +34,15 @@ struct Held {
 };
 
 TEST(ReconnectSoak, ReconnectsLeaveNothingBehind) {
-  SourceOptions options;
-  options.uri =
-      "gst:videotestsrc is-live=true ! video/x-raw,format=RGB,width=32,height=32,framerate=1000/1 "
-      "! "
-      "identity error-after=3";
+  SourceOptions options{.uri =
+                            "gst:videotestsrc is-live=true ! video/x-raw,format=RGB,width=32,"
+                            "height=32,framerate=1000/1 ! identity error-after=3"};
   options.reconnect.least = options.reconnect.most = milliseconds(0);
   const auto source = open_source(options);
   const auto health = source->health();
   const auto reconnected = [&](std::int64_t times) {
-    return read_until(
-        *source, [&] { return health->reconnects >= times; }, seconds(100));
+    const auto enough = [&] { return health->reconnects >= times; };
+    return read_until(*source, enough, seconds(100));
   };
   ASSERT_TRUE(reconnected(100));
   const Held early;

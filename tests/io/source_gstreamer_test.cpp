@@ -1,9 +1,5 @@
-#include <gst/gst.h>
-#include <gtest/gtest.h>
-
 #include "io/source/codecs.h"
 #include "io/source/gst_handles.h"
-#include "io/source/source.h"
 #include "io/source/source_kinds.h"
 #include "tests/io/reading.h"
 #include "tests/io/test_folder.h"
@@ -37,8 +33,9 @@ TEST_F(GStreamer, BytesOfAPipelineAreExact) {
   const std::string colour =
       "gst:videotestsrc num-buffers=5 pattern=solid-color foreground-color=0xff12c856 ! "
       "video/x-raw,format=RGB,width=7,height=5,framerate=20/1";
-  const auto source = open_source(options_for(colour));
+  const auto source = open_source({.uri = colour});
   const SourceInfo info = source->info();
+  constexpr int kColour[] = {0x12, 0xc8, 0x56};
   EXPECT_EQ(info.kind, "gstreamer");
   EXPECT_EQ(info.width, 7);
   EXPECT_EQ(info.height, 5);
@@ -52,11 +49,8 @@ TEST_F(GStreamer, BytesOfAPipelineAreExact) {
     const Frame& frame = seen.frames[n];
     EXPECT_EQ(frame.pts, milliseconds(50 * n));
     ASSERT_EQ(frame.pixels.size(), 7u * 5u * 3u);
-    for (std::size_t i = 0; i < frame.pixels.size(); i += 3) {
-      ASSERT_EQ(frame.pixels[i], 0x12);
-      ASSERT_EQ(frame.pixels[i + 1], 0xc8);
-      ASSERT_EQ(frame.pixels[i + 2], 0x56);
-    }
+    for (std::size_t i = 0; i < frame.pixels.size(); ++i)
+      ASSERT_EQ(frame.pixels[i], kColour[i % 3]) << i;
   }
 }
 
@@ -105,7 +99,7 @@ TEST_F(GStreamer, LosslessFilesComeBackBitForBit) {
       {"raw.avi", "videoconvert ! video/x-raw,format=BGR ! avimux"}};
   for (const auto& [name, encode] : kinds) {
     run(kBall + " ! " + encode + " ! filesink location=\"" + folder / name + "\"");
-    const auto source = open_source(options_for(folder / name));
+    const auto source = open_source({.uri = folder / name});
     for (int pass = 0; pass < 2; ++pass) {
       const Seen seen = read_all(*source);
       EXPECT_EQ(seen.error, "");
@@ -156,9 +150,9 @@ TEST_F(GStreamer, ATruncatedFileGivesItsFramesAndThenAnError) {
   run(noise + "jpegenc ! qtmux faststart=true ! filesink location=" + folder / "whole.mov");
   run(noise + "jpegenc ! avimux ! filesink location=" + folder / "whole.avi");
   for (const std::string ending : {"mkv", "mov", "avi"}) {
-    const auto source = open_source(options_for(folder / ("whole." + ending)));
+    const auto source = open_source({.uri = folder / ("whole." + ending)});
     EXPECT_NEAR(source->info().duration_s, 10, 0.1) << ending;
-    const Seen whole = read_all(*source, false);
+    const Seen whole = read_all(*source);
     for (std::size_t n = 1; n < whole.frames.size(); ++n)
       ASSERT_GT(whole.frames[n].pts, whole.frames[n - 1].pts);
     EXPECT_EQ(whole.frames.size(), 100u) << ending;
@@ -172,8 +166,8 @@ TEST_F(GStreamer, ATruncatedFileGivesItsFramesAndThenAnError) {
 }
 
 TEST_F(GStreamer, ALiveSourceSaysSoAndCannotRewind) {
-  const auto source = open_source(options_for(
-      "gst:videotestsrc is-live=true num-buffers=3 ! video/x-raw,framerate=50/1,width=8,height=8"));
+  const auto source = open_source({.uri = "gst:videotestsrc is-live=true num-buffers=3 ! "
+                                          "video/x-raw,framerate=50/1,width=8,height=8"});
   EXPECT_TRUE(source->info().live);
   EXPECT_EQ(source->info().duration_s, 0.0);
   EXPECT_EQ(read_all(*source).frames.size(), 3u);
@@ -183,13 +177,13 @@ TEST_F(GStreamer, ALiveSourceSaysSoAndCannotRewind) {
 TEST_F(FfmpegSource, StandsInForAMissingDecoder) {
   run(kBall + " ! videoconvert ! video/x-raw,format=BGRx ! avenc_ffv1 ! matroskamux ! " +
       "filesink location=" + folder / "ball.mkv");
-  EXPECT_EQ(open_source(options_for(folder / "ball.mkv"))->info().kind, "gstreamer");
+  EXPECT_EQ(open_source({.uri = folder / "ball.mkv"})->info().kind, "gstreamer");
   GstPluginFeature* const decoder = gst_registry_lookup_feature(gst_registry_get(), "avdec_ffv1");
   ASSERT_NE(decoder, nullptr);
   const guint rank = gst_plugin_feature_get_rank(decoder);
   gst_plugin_feature_set_rank(decoder, GST_RANK_NONE);
-  EXPECT_THROW(open_gstreamer(options_for(folder / "ball.mkv")), SourceError);
-  const auto source = open_source(options_for(folder / "ball.mkv"));
+  EXPECT_THROW(open_gstreamer({.uri = folder / "ball.mkv"}), SourceError);
+  const auto source = open_source({.uri = folder / "ball.mkv"});
   EXPECT_EQ(source->info().kind, "ffmpeg");
   EXPECT_EQ(read_all(*source).frames.size(), 30u);
   gst_plugin_feature_set_rank(decoder, rank);
@@ -200,7 +194,7 @@ TEST_F(FfmpegSource, ReadsAFileByItselfAndRefusesWhatIsNone) {
   run(kBall + " ! videoconvert ! video/x-raw,format=BGR ! avimux ! filesink location=" +
       folder / "ball.avi");
   const std::vector<Frame> expected = read_uri("gst:" + kBall).frames;
-  const auto source = codecs().open_ffmpeg(options_for(folder / "ball.avi"), folder / "ball.avi");
+  const auto source = codecs().open_ffmpeg({.uri = folder / "ball.avi"}, folder / "ball.avi");
   EXPECT_EQ(source->info().kind, "ffmpeg");
   EXPECT_EQ(source->info().fps, 15.0);
   for (int pass = 0; pass < 2; ++pass) {
@@ -209,10 +203,11 @@ TEST_F(FfmpegSource, ReadsAFileByItselfAndRefusesWhatIsNone) {
     for (int n = 0; n < 30; ++n) ASSERT_EQ(seen.frames[n].pixels, expected[n].pixels) << n;
     EXPECT_TRUE(source->rewind());
   }
-  const auto grey = codecs().open_ffmpeg(options_for(folder / "ball.avi", 1), folder / "ball.avi");
+  const auto grey =
+      codecs().open_ffmpeg({.uri = folder / "ball.avi", .channels = 1}, folder / "ball.avi");
   EXPECT_EQ(read_all(*grey).frames.at(0).pixels.size(), 50u * 38u);
   put_bytes(folder / "x.avi", "RIFF but no more");
-  EXPECT_THROW(codecs().open_ffmpeg(options_for(folder / "x.avi"), folder / "x.avi"), SourceError);
+  EXPECT_THROW(codecs().open_ffmpeg({.uri = folder / "x.avi"}, folder / "x.avi"), SourceError);
 }
 
 }  // namespace

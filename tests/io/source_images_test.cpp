@@ -1,11 +1,8 @@
-#include <gtest/gtest.h>
 #include <opencv2/imgcodecs.hpp>
 
 #include "io/queue/targets.h"
 #include "io/source/picture_headers.h"
-#include "io/source/source.h"
 #include "io/source/source_images.h"
-#include "tests/complaint.h"
 #include "tests/io/reading.h"
 #include "tests/io/test_folder.h"
 
@@ -40,12 +37,12 @@ std::vector<int> marks(Source& source) {
 }
 
 std::vector<int> marks(const std::string& uri) {
-  return marks(*open_source(options_for(uri)));
+  return marks(*open_source({.uri = uri}));
 }
 
 TEST_F(Images, BytesAreExact) {
   put_picture(folder / "00000.png", 100);
-  const auto source = open_source(options_for("images:" + folder / "%05d.png"));
+  const auto source = open_source({.uri = "images:" + folder / "%05d.png"});
   EXPECT_EQ(source->info().kind, "images");
   EXPECT_EQ(source->info().width, 8);
   EXPECT_EQ(source->info().height, 6);
@@ -81,12 +78,12 @@ TEST_F(Images, NumbersStartAtTheLowestAndAGapIsNamedAndCounted) {
     }
     const std::string uri = "images:" + folder / "img%d.png";
     EXPECT_EQ(marks(uri), (std::vector<int>{first, first + 1, -1, -1, first + 4, first + 5}));
-    EXPECT_EQ(notes(*open_source(options_for(uri))),
+    EXPECT_EQ(notes(*open_source({.uri = uri})),
               std::vector<std::string>{folder / ("img" + std::to_string(first + 2) + ".png") +
                                        " is missing; 2 files follow, from img" +
                                        std::to_string(first + 4) + ".png on"});
     put_picture(folder / "img100000.png", 1);
-    const auto said = notes(*open_source(options_for(uri)));
+    const auto said = notes(*open_source({.uri = uri}));
     ASSERT_EQ(said.size(), 2u);
     EXPECT_NE(said[1].find("1 file follows, img100000.png, and will not be read"), said[1].npos);
   }
@@ -112,7 +109,7 @@ TEST_F(Images, ACorruptFileIsPassedOver) {
   put_picture(folder / "1.png", 1);
   put_bytes(folder / "2.png", "");
   put_picture(folder / "3.png", 3);
-  const auto source = open_source(options_for("images:" + folder / "%d.png"));
+  const auto source = open_source({.uri = "images:" + folder / "%d.png"});
   EXPECT_EQ(source->info().width, 8);
   EXPECT_EQ(marks(*source), (std::vector<int>{-1, 1, -1, 3}));
   EXPECT_TRUE(source->rewind());
@@ -125,7 +122,7 @@ TEST_F(Images, EachRefusedPictureIsNamed) {
   put_bytes(folder / "b.jpg", whole.substr(0, whole.size() / 2));
   put_bytes(folder / "c.tga", "this is no Targa");
   put_bytes(folder / "d.png", "this is no PNG");
-  const auto said = notes(*open_source(options_for("images:" + folder.path())));
+  const auto said = notes(*open_source({.uri = "images:" + folder.path()}));
   ASSERT_EQ(said.size(), 3u);
   EXPECT_EQ(said[0], folder / "b.jpg: ends before the picture does");
   EXPECT_TRUE(said[1].starts_with(folder / "c.tga: FFmpeg cannot ")) << said[1];
@@ -139,7 +136,7 @@ TEST_F(Images, AHeaderMayBeLargerThanAMebibyte) {
   put_bytes(folder / "b.jpg", bytes);
   ASSERT_TRUE(picture_size(folder / "b.jpg"));
   EXPECT_EQ(marks("images:" + folder.path()), marks("images:" + folder / "?.jpg"));
-  const auto source = open_source(options_for("images:" + folder.path()));
+  const auto source = open_source({.uri = "images:" + folder.path()});
   EXPECT_EQ(notes(*source), std::vector<std::string>{});
 }
 
@@ -148,7 +145,7 @@ TEST_F(Images, FfmpegReadsWhatOpenCvDoesNotWithinTheBound) {
       "ffmpeg -v error -f lavfi -i color=c=0x402080:size=90x61 -frames:v 1 ";
   for (const std::string name : {"a.tga", "a.pam", "a.jp2", "a.qoi", "a.pcx"}) {
     ASSERT_EQ(std::system((command + folder / name).c_str()), 0);
-    SourceOptions options = options_for("images:" + folder / name);
+    SourceOptions options{.uri = "images:" + folder / name};
     Frame frame;
     ASSERT_EQ(open_source(options)->read(frame, {}), ReadStatus::frame) << name;
     EXPECT_NEAR(frame.pixels.at(0), 0x40, 2) << name;
@@ -165,11 +162,11 @@ TEST_F(Images, HiddenFilesAreNoPicturesNorHiddenFoldersOrThoseBesidePicturesClas
   }
   put_bytes(folder / "cat/._0.png", "a Mac's notes");
   put_bytes(folder / "._0.png", "a Mac's notes");
-  const auto source = open_source(options_for("images:" + folder.path()));
+  const auto source = open_source({.uri = "images:" + folder.path()});
   EXPECT_EQ(source->info().classes, 1);
   EXPECT_EQ(marks(*source), std::vector<int>{5});
   put_picture(folder / "0.png", 1);
-  const auto pictures = open_source(options_for("images:" + folder.path()));
+  const auto pictures = open_source({.uri = "images:" + folder.path()});
   EXPECT_EQ(pictures->info().classes, 0);
   EXPECT_EQ(marks(*pictures), std::vector<int>{1});
 }
@@ -210,9 +207,7 @@ TEST_F(Images, NothingToReadAndAPatternWithoutOneWholeNumberAreErrors) {
 
 /// Labels and marks in the order in which they come.
 std::vector<std::pair<int, int>> labelled(const std::string& folder, std::uint64_t seed) {
-  SourceOptions options = options_for("images:" + folder);
-  options.seed = seed;
-  const auto source = open_source(options);
+  const auto source = open_source({.uri = "images:" + folder, .seed = seed});
   EXPECT_EQ(source->info().classes, 2);
   std::vector<std::pair<int, int>> seen;
   Frame frame;
@@ -285,7 +280,7 @@ TEST_F(Images, APhotographIsTurnedWithoutTheScheme) {
       "Exif\0\0MM\0*\0\0\0\10\0\1\1\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0",
       36);
   put_bytes(folder / "a.jpg", bytes.substr(0, 2) + exif + bytes.substr(2));
-  EXPECT_EQ(open_source(options_for(folder / "a.jpg"))->info().width, 96);
+  EXPECT_EQ(open_source({.uri = folder / "a.jpg"})->info().width, 96);
 }
 
 TEST_F(GStreamer, AFileOfTooManyPixelsIsRefusedBeforeItIsDecoded) {

@@ -1,13 +1,10 @@
 // Which backend opens what, and the errors if none can.
 #include <csignal>
-#include <future>
 #include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <gtest/gtest.h>
 
 #include "io/source/source.h"
 #include "io/source/source_kinds.h"
@@ -34,8 +31,7 @@ TEST_F(OpenSource, SaysWhatIsWrong) {
   const std::pair<std::string, std::string> cases[] = {
       {"rtps://u:p@host/x",
        "rtps://***@host/x: unknown scheme \"rtps\"; known ones: file, rtsp, rtsps, http, https, "
-       "v4l2, "
-       "gst, images, synth"},
+       "v4l2, gst, images, synth"},
       {"/no/such/clip.mp4", "/no/such/clip.mp4: no such file"},
       {"file:///no/such/clip.mp4", "file:///no/such/clip.mp4: no such file"},
       {empty, empty + ": the file is empty"},

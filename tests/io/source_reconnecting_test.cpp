@@ -1,10 +1,6 @@
 // The rules of reconnecting, with scripted sources.
 #include "io/source/source_reconnecting.h"
 
-#include <thread>
-
-#include <gtest/gtest.h>
-
 #include "tests/io/loopback.h"
 #include "tests/io/test_folder.h"
 
@@ -72,14 +68,13 @@ struct Bench {
     if (now.then == Connection::refused) throw SourceError("scripted: refused");
     return std::make_unique<ScriptedConnection>(now);
   }
-  /// Reads until `enough`; false if that takes more than ten seconds.
+  /// Reads until `enough` or the end; false if that takes more than a minute.
   bool read_until(const std::function<bool()>& enough) {
     const Clock::time_point limit = Clock::now() + seconds(60);
     while (!enough()) {
       if (Clock::now() > limit) return false;
       const ReadStatus status = source->read(frame, milliseconds(5));
-      if (status == ReadStatus::end) ended = true;
-      if (ended) return true;
+      if (status == ReadStatus::end) return ended = true;
       if (status == ReadStatus::frame) seen.push_back(frame);
     }
     return true;

@@ -6,11 +6,8 @@
 
 #include <malloc.h>
 
-#include <gtest/gtest.h>
 #include <opencv2/core.hpp>
 
-#include "io/source/source.h"
-#include "tests/complaint.h"
 #include "tests/io/loopback.h"
 #include "tests/io/reading.h"
 #include "tests/io/test_folder.h"
@@ -138,10 +135,8 @@ TEST_F(VideoFile, WhatWasBrokenOffCanBePlayed) {
 }
 
 TEST_F(VideoFile, TheWriterIsNeverHeldUp) {
-  VideoWriterOptions options = writer_options(folder / "out.mkv", 640, 480);
-  const auto writer = open_video_writer(options);
-  const Frame frame = picture(0, 640, 480);
-  Frame moving = frame;
+  const auto writer = open_video_writer(writer_options(folder / "out.mkv", 640, 480));
+  Frame moving = picture(0, 640, 480);
   for (int n = 0; n < 500; ++n) {
     moving.pts = n * milliseconds(10);
     writer->write(moving);
