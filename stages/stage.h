@@ -148,8 +148,6 @@ class Stage {
   /// the weights unchanged and increments `skipped`. `rate`: next_rate(). Both are 0-dim, double
   /// and float, on the stage's device: a GPU does not synchronize with the host.
   void update(const Change& change, const at::Tensor& rate, at::Tensor& skipped);
-  /// Blocking update. Returns whether the gradient was finite.
-  bool update(const Change& change, double rate);
   void copy_weights(int from, int to);
   /// Copies the weights of buffer `from` and the optimizer's state; two snapshots exist.
   void take_snapshot(int from);
