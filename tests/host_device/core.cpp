@@ -23,7 +23,7 @@ std::set<CUstream_st*>& streams = *new std::set<CUstream_st*>;
 thread_local int current_device = 0;
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 cudaError_t sticky = cudaSuccess;
-int events_held = 0, graphs_held = 0, executables_held = 0;
+int graphs_held = 0, executables_held = 0;
 
 namespace {
 

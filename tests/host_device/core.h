@@ -98,12 +98,41 @@ struct Operation {
   Time::time_point not_before{};
 };
 
-struct Capture;
-using Node = ::CUgraphNode_st;
-struct Graph;
 constexpr unsigned kAlive = 0xFACEC0DE;
 
 }  // namespace host_device
+
+/// A node of a graph: waits for an event, sets one, does work, or nothing.
+struct CUgraphNode_st {
+  cudaGraphNodeType type;
+  std::vector<std::size_t> after;  ///< numbers of the nodes that it follows
+  std::shared_ptr<host_device::Work> work;
+  cudaEvent_t event = nullptr;
+};
+
+namespace host_device {
+
+using Node = ::CUgraphNode_st;
+/// Each node comes after those that it follows.
+using Graph = std::deque<Node>;
+
+/// What one stream has captured: each node follows the last.
+struct Capture {
+  std::uint64_t id;
+  cudaStreamCaptureMode mode;
+  std::thread::id thread;
+  CUstream_st* stream;
+  Graph graph;
+  Node* last = nullptr;
+  bool invalid = false;
+};
+
+}  // namespace host_device
+
+struct CUgraph_st {
+  unsigned alive = host_device::kAlive;
+  host_device::Graph graph;
+};
 
 struct CUstream_st {
   unsigned alive = host_device::kAlive;
@@ -116,7 +145,6 @@ struct CUstream_st {
   host_device::Progress before;  ///< what precedes the next operation
   std::uint64_t position = 0;
   std::shared_ptr<host_device::Capture> capture;
-  std::vector<host_device::Node*> after;  ///< of the capture: what the next node follows
 };
 
 struct CUevent_st {
@@ -140,7 +168,7 @@ bool there(const Handle* handle, const char* what) {
 }
 
 extern std::set<CUstream_st*>& streams;
-extern int events_held, graphs_held, executables_held;
+extern int graphs_held, executables_held;
 CUstream_st* new_stream(int device);
 /// The stream of a handle, the legacy one of a null; null, and a violation, if there is none.
 CUstream_st* stream_of(cudaStream_t handle);
@@ -165,16 +193,14 @@ void look_for_races(const std::shared_ptr<Work>& work, CUstream_st& stream, cons
 bool overlap(const Range& a, const Range& b);
 
 // ---- Capture.
-void invalidate(Capture& capture);
 /// For calls that may be unsafe while something is captured.
 cudaError_t unsafe();
-/// For waiting for all of a device.
-cudaError_t unsafe_for_device(int device);
 /// A node of the graph that the stream captures.
 cudaError_t add_captured(CUstream_st& stream, std::shared_ptr<Work> work);
 /// For calls that a stream under capture must not be in.
 cudaError_t refuse_captured(CUstream_st& stream);
 int captures_under_way();
+cudaGraph_t new_graph(Graph graph);
 
 #define TRY(...)                             \
   do {                                       \

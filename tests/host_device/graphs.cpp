@@ -1,125 +1,80 @@
 // Graphs: built of nodes or captured, instantiated, launched.
-#include "tests/host_device/graphs.h"
-
 #include <algorithm>
 #include <random>
+#include <span>
+
+#include "tests/host_device/core.h"
 
 struct CUgraphExec_st {
-  /// A node, with the numbers of those that it follows.
-  struct Item {
-    cudaGraphNodeType type;
-    std::shared_ptr<host_device::Work> work;
-    cudaEvent_t event;
-    std::vector<std::size_t> after;
-  };
   unsigned alive = host_device::kAlive;
-  std::vector<Item> items;    ///< in an order that they allow
-  host_device::MarkPtr last;  ///< launch
+  std::vector<host_device::Node> nodes;  ///< in an order that they allow
+  host_device::MarkPtr last;             ///< launch
 };
 
 namespace host_device {
 namespace {
 
-using Item = CUgraphExec_st::Item;
-
-std::shared_ptr<Graph> copy_of(const Graph& graph) {
-  auto copy = std::make_shared<Graph>();
-  std::map<const Node*, Node*> copied;
-  for (const auto& node : graph.nodes) {
-    std::vector<Node*> after;
-    for (const Node* before : node->after) after.push_back(copied.at(before));
-    Node* made = add_node(*copy, node->type, after);
-    made->work = node->work;
-    made->event = node->event;
-    if (node->child) made->child = copy_of(*node->child);
-    copied[node.get()] = made;
+/// Adds `node`, behind copies of a child's nodes.
+cudaError_t add(cudaGraphNode_t* made, cudaGraph_t to, const cudaGraphNode_t* after,
+                std::size_t count, Node node, const Graph& child = {}) {
+  if (!there(to, "a node")) return cudaErrorInvalidValue;
+  Graph& graph = to->graph;
+  for (const Node* const before : std::span(after, count)) {
+    const auto found = std::ranges::find(graph, before, [](const Node& one) { return &one; });
+    if (found == graph.end()) return cudaErrorInvalidValue;
+    node.after.push_back(std::size_t(found - graph.begin()));
   }
-  return copy;
-}
-
-cudaError_t add(cudaGraphNode_t* made, cudaGraph_t graph, const cudaGraphNode_t* after,
-                std::size_t count, Node node) {
-  if (!there(graph, "a node")) return cudaErrorInvalidValue;
-  std::vector<Node*> before(after, after + count);
-  for (const Node* one : before) {
-    const auto& nodes = graph->graph->nodes;
-    if (std::none_of(nodes.begin(), nodes.end(), [&](const auto& n) { return n.get() == one; }))
-      return cudaErrorInvalidValue;
+  const std::vector<std::size_t> begins_after = node.after;
+  const std::size_t first = graph.size();
+  for (Node copy : child) {
+    for (std::size_t& before : copy.after) before += first;
+    if (copy.after.empty()) copy.after = begins_after;
+    node.after.push_back(graph.size());
+    graph.push_back(std::move(copy));
   }
-  Node* const added = add_node(*graph->graph, node.type, before);
-  added->event = node.event;
-  added->child = node.child;
-  *made = added;
+  *made = &graph.emplace_back(std::move(node));
   return cudaSuccess;
 }
 
-/// Puts the nodes of `graph` behind `items`; what follows nothing there follows `first`. Returns
-/// the last ones: those that nothing follows.
-std::vector<std::size_t> flatten(const Graph& graph, const std::vector<std::size_t>& first,
-                                 std::vector<Item>& items) {
-  std::map<const Node*, std::vector<std::size_t>> ends;
-  std::set<const Node*> followed;
-  for (const auto& node : graph.nodes) {
-    std::vector<std::size_t> after;
-    for (const Node* before : node->after) {
-      followed.insert(before);
-      after.insert(after.end(), ends[before].begin(), ends[before].end());
-    }
-    if (node->after.empty()) after = first;
-    if (node->child) {
-      ends[node.get()] = flatten(*node->child, after, items);
-      if (ends[node.get()].empty()) ends[node.get()] = after;
-    } else {
-      ends[node.get()] = {items.size()};
-      items.push_back({node->type, node->work, node->event, after});
-    }
-  }
-  std::vector<std::size_t> last;
-  for (const auto& node : graph.nodes)
-    if (!followed.count(node.get()))
-      last.insert(last.end(), ends[node.get()].begin(), ends[node.get()].end());
-  return last;
-}
-
 /// A violation for nodes that meet in memory and follow each other in neither way.
-void look_for_races_in(const std::vector<Item>& items) {
-  std::vector<std::vector<bool>> follows(items.size(), std::vector<bool>(items.size()));
-  const auto meet = [](const Item& a, const Item& b) {
+void look_for_races_in(const Graph& nodes) {
+  std::vector<std::vector<bool>> follows(nodes.size(), std::vector<bool>(nodes.size()));
+  const auto meet = [](const Node& a, const Node& b) {
     if (!a.work || !b.work) return false;
     for (const Range& x : a.work->ranges)
       for (const Range& y : b.work->ranges)
         if ((x.written || y.written) && overlap(x, y)) return true;
     return false;
   };
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    for (const std::size_t before : items[i].after) {
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    for (const std::size_t before : nodes[i].after) {
       follows[i][before] = true;
       for (std::size_t j = 0; j < before; ++j)
         if (follows[before][j]) follows[i][j] = true;
     }
     for (std::size_t j = 0; j < i; ++j)
-      if (!follows[i][j] && meet(items[i], items[j]))
-        violation("a graph has %s and %s in no order", items[j].work->name.c_str(),
-                  items[i].work->name.c_str());
+      if (!follows[i][j] && meet(nodes[i], nodes[j]))
+        violation("a graph has %s and %s in no order", nodes[j].work->name.c_str(),
+                  nodes[i].work->name.c_str());
   }
 }
 
 /// Some order that the nodes allow: a device need not take the one in which they were made.
-std::vector<Item> in_some_order(const std::vector<Item>& items) {
+std::vector<Node> in_some_order(const Graph& nodes) {
   static std::minstd_rand random(1);
-  std::vector<Item> ordered;
-  std::vector<std::size_t> left(items.size()), ready, at(items.size());
-  std::vector<std::vector<std::size_t>> followers(items.size());
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    left[i] = items[i].after.size();
-    for (const std::size_t before : items[i].after) followers[before].push_back(i);
+  std::vector<Node> ordered;
+  std::vector<std::size_t> left(nodes.size()), ready;
+  std::vector<std::vector<std::size_t>> followers(nodes.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    left[i] = nodes[i].after.size();
+    for (const std::size_t before : nodes[i].after) followers[before].push_back(i);
     if (left[i] == 0) ready.push_back(i);
   }
   while (!ready.empty()) {
     std::swap(ready[random() % ready.size()], ready.back());
     const std::size_t next = ready.back();
     ready.pop_back();
-    ordered.push_back(items[next]);
+    ordered.push_back(nodes[next]);
     for (const std::size_t follower : followers[next])
       if (--left[follower] == 0) ready.push_back(follower);
   }
@@ -127,47 +82,37 @@ std::vector<Item> in_some_order(const std::vector<Item>& items) {
 }
 
 /// What a launch has the stream do for one node. False: it can't be launched.
-bool append(const Item& item, CUstream_st& stream, Operation& operation) {
-  if (item.event && !alive(item.event)) {
+bool append(const Node& node, CUstream_st& stream, Operation& operation) {
+  if (node.event && !alive(node.event)) {
     violation("a graph is launched whose event was destroyed");
     return false;
   }
-  if (item.type == cudaGraphNodeTypeWaitEvent) {
-    if (!item.event->mark) violation("a graph waits for an event that nobody has recorded");
-    wait_for(operation, stream, item.event->mark);
-  } else if (item.type == cudaGraphNodeTypeEventRecord) {
+  if (node.type == cudaGraphNodeTypeWaitEvent) {
+    if (!node.event->mark) violation("a graph waits for an event that nobody has recorded");
+    wait_for(operation, stream, node.event->mark);
+  } else if (node.type == cudaGraphNodeTypeEventRecord) {
     auto mark = std::make_shared<Mark>();
-    if (item.after.empty()) mark->when = Time::now();
+    if (node.after.empty()) mark->when = Time::now();
     mark->stream = stream.number;
     mark->at = ++stream.position;
     mark->before = stream.before;
-    mark->older = item.event->mark;
+    mark->older = node.event->mark;
     if (mark->older) mark->older->older.reset();
     stream.before[stream.number] = mark->at;
-    item.event->mark = mark;
+    node.event->mark = mark;
     operation.steps.push_back({.set = mark});
-  } else if (item.work) {
-    require_memory(*item.work);
-    if (item.work->given) item.work->given(stream);
-    look_for_races(item.work, stream, operation.over);
-    operation.steps.push_back({.work = item.work});
+  } else if (node.work) {
+    require_memory(*node.work);
+    if (node.work->given) node.work->given(stream);
+    look_for_races(node.work, stream, operation.over);
+    operation.steps.push_back({.work = node.work});
   }
   return true;
 }
 
 }  // namespace
 
-Node* add_node(Graph& graph, cudaGraphNodeType type, std::vector<Node*> after) {
-  auto node = std::make_unique<Node>();
-  node->type = type;
-  std::sort(after.begin(), after.end());
-  after.erase(std::unique(after.begin(), after.end()), after.end());
-  node->after = std::move(after);
-  graph.nodes.push_back(std::move(node));
-  return graph.nodes.back().get();
-}
-
-cudaGraph_t new_graph(std::shared_ptr<Graph> graph) {
+cudaGraph_t new_graph(Graph graph) {
   ++graphs_held;
   auto* made = new_handle<CUgraph_st>();
   made->graph = std::move(graph);
@@ -178,12 +123,11 @@ cudaGraph_t new_graph(std::shared_ptr<Graph> graph) {
 
 using namespace host_device;
 
-CALL(cudaGraphCreate, (cudaGraph_t * made, unsigned),
-     { *made = new_graph(std::make_shared<Graph>()); })
+CALL(cudaGraphCreate, (cudaGraph_t * made, unsigned), { *made = new_graph({}); })
 CALL(cudaGraphDestroy, (cudaGraph_t graph), {
   if (!there(graph, "cudaGraphDestroy")) return cudaErrorInvalidValue;
   graph->alive = 0;
-  graph->graph.reset();
+  graph->graph.clear();
   --graphs_held;
 })
 CALL(cudaGraphAddEventWaitNode,
@@ -204,17 +148,14 @@ CALL(cudaGraphAddChildGraphNode,
       cudaGraph_t child),
      {
        if (!there(child, "a child node")) return cudaErrorInvalidValue;
-       return add(made, graph, after, count,
-                  {.type = cudaGraphNodeTypeGraph, .child = copy_of(*child->graph)});
+       return add(made, graph, after, count, {.type = cudaGraphNodeTypeGraph}, child->graph);
      })
 CALL(cudaGraphInstantiateWithFlags, (cudaGraphExec_t * made, cudaGraph_t graph, unsigned long long),
      {
        if (!there(graph, "cudaGraphInstantiate")) return cudaErrorInvalidValue;
-       std::vector<Item> items;
-       flatten(*graph->graph, {}, items);
-       look_for_races_in(items);
+       look_for_races_in(graph->graph);
        *made = new_handle<CUgraphExec_st>();
-       (*made)->items = in_some_order(items);
+       (*made)->nodes = in_some_order(graph->graph);
        ++executables_held;
      })
 API cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph,
@@ -234,8 +175,8 @@ CALL(cudaGraphLaunch, (cudaGraphExec_t graph, cudaStream_t handle), {
   TRY(refuse_captured(*stream));  // a device would make a child of it
   Operation operation;
   if (stream->tail != graph->last) wait_for(operation, *stream, graph->last);
-  for (const Item& item : graph->items)
-    if (!append(item, *stream, operation)) return cudaErrorInvalidValue;
+  for (const Node& node : graph->nodes)
+    if (!append(node, *stream, operation)) return cudaErrorInvalidValue;
   graph->last = submit(*stream, std::move(operation));
 })
 CALL(cudaGraphExecDestroy, (cudaGraphExec_t graph), {
@@ -243,7 +184,7 @@ CALL(cudaGraphExecDestroy, (cudaGraphExec_t graph), {
   if (graph->last && !graph->last->over)
     violation("cudaGraphExecDestroy of a graph that is under way");
   graph->alive = 0;
-  graph->items.clear();
+  graph->nodes.clear();
   graph->last.reset();
   --executables_held;
 })

@@ -43,7 +43,7 @@ struct Launch {
 
 /// What the program holds. Bytes count what was asked for, on all devices.
 struct Held {
-  int streams = 0, events = 0, graphs = 0, executables = 0, captures = 0;
+  int streams = 0, graphs = 0, executables = 0, captures = 0;
   std::size_t device_bytes = 0, pinned_bytes = 0;
 };
 

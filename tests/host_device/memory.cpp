@@ -149,7 +149,6 @@ API bool hostDeviceHolds(const void* address) {
 API void hostDeviceHeld(Held* held) {
   const Guard guard(lock);
   *held = {.streams = int(streams.size()),
-           .events = events_held,
            .graphs = graphs_held,
            .executables = executables_held,
            .captures = captures_under_way(),

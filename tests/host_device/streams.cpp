@@ -1,9 +1,32 @@
-// Streams and events.
-#include "tests/host_device/graphs.h"
+// Streams, events, and capture: what a stream under capture is given becomes nodes, and what CUDA
+// forbids meanwhile.
+#include <algorithm>
 
-using namespace host_device;
+#include "tests/host_device/core.h"
 
+namespace host_device {
 namespace {
+
+using CapturePtr = std::shared_ptr<Capture>;
+std::vector<CapturePtr>& captures = *new std::vector<CapturePtr>;
+
+/// Spoils the captures that `meets` holds of, and refuses if there are any.
+template <class Meets>
+cudaError_t refuse_if_any(cudaError_t error, const Meets& meets) {
+  cudaError_t result = cudaSuccess;
+  for (const CapturePtr& capture : captures) {
+    if (!meets(*capture)) continue;
+    capture->invalid = true;
+    result = error;
+  }
+  return result;
+}
+
+/// For waiting for all of a device.
+cudaError_t unsafe_for_device(int device) {
+  return refuse_if_any(cudaErrorStreamCaptureUnsupported,
+                       [=](const Capture& capture) { return capture.stream->device == device; });
+}
 
 const bool kStale = setting("HOST_DEVICE_STALE", 0) != 0;
 
@@ -15,6 +38,38 @@ bool seen_over(const CUevent_st& event) {
 }
 
 }  // namespace
+
+cudaError_t unsafe() {
+  if (thread_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
+  return refuse_if_any(cudaErrorStreamCaptureUnsupported, [](const Capture& capture) {
+    if (capture.thread == std::this_thread::get_id())
+      return capture.mode != cudaStreamCaptureModeRelaxed;
+    return thread_mode == cudaStreamCaptureModeGlobal && capture.mode == thread_mode;
+  });
+}
+
+cudaError_t refuse_captured(CUstream_st& stream) {
+  if (!stream.capture) return cudaSuccess;
+  stream.capture->invalid = true;
+  return cudaErrorStreamCaptureUnsupported;
+}
+
+cudaError_t add_captured(CUstream_st& stream, std::shared_ptr<Work> work) {
+  if (stream.capture->invalid) return cudaErrorStreamCaptureInvalidated;
+  Graph& graph = stream.capture->graph;
+  Node node{.type = work->type, .work = std::move(work)};
+  if (!graph.empty()) node.after = {graph.size() - 1};
+  stream.capture->last = &graph.emplace_back(std::move(node));
+  return cudaSuccess;
+}
+
+int captures_under_way() {
+  return int(captures.size());
+}
+
+}  // namespace host_device
+
+using namespace host_device;
 
 CALL(cudaStreamCreateWithPriority, (cudaStream_t * made, unsigned flags, int), {
   if (!(flags & cudaStreamNonBlocking)) violation("a stream that the legacy stream waits for");
@@ -29,7 +84,7 @@ CALL(cudaStreamDestroy, (cudaStream_t handle), {
   if (!stream || stream->legacy) return cudaErrorInvalidResourceHandle;
   if (stream->capture) {
     violation("cudaStreamDestroy of a stream that is being captured");
-    invalidate(*stream->capture);
+    stream->capture->invalid = true;
   }
   streams.erase(stream);  // its work goes on
   stream->stop = true;
@@ -57,13 +112,11 @@ CALL(cudaEventCreateWithFlags, (cudaEvent_t * made, unsigned flags), {
   *made = new_handle<CUevent_st>();
   (*made)->device = current_device;
   (*made)->flags = flags;
-  ++events_held;
 })
 CALL(cudaEventDestroy, (cudaEvent_t event), {
   if (!there(event, "cudaEventDestroy")) return cudaErrorInvalidResourceHandle;
   event->alive = 0;  // the handle is never used again, so that later uses are seen
   event->mark.reset();
-  --events_held;
 })
 CALL(cudaEventRecord, (cudaEvent_t event, cudaStream_t handle), {
   CUstream_st* stream = stream_of(handle);
@@ -85,3 +138,51 @@ CALL(cudaEventElapsedTime, (float* ms, cudaEvent_t start, cudaEvent_t end), {
   if (!start->mark->over || !end->mark->over) return cudaErrorNotReady;
   *ms = std::chrono::duration<float, std::milli>(end->mark->when - start->mark->when).count();
 })
+
+SUCCEEDS(cudaError_t, cudaThreadExchangeStreamCaptureMode, (cudaStreamCaptureMode * mode),
+         std::swap(thread_mode, *mode))
+CALL(cudaStreamBeginCapture, (cudaStream_t handle, cudaStreamCaptureMode mode), {
+  static std::uint64_t begun = 0;
+  CUstream_st* stream = stream_of(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (stream->legacy) return cudaErrorStreamCaptureUnsupported;
+  if (stream->capture) return cudaErrorIllegalState;
+  stream->capture = std::make_shared<Capture>(
+      Capture{.id = ++begun, .mode = mode, .thread = std::this_thread::get_id(), .stream = stream});
+  captures.push_back(stream->capture);
+})
+CALL(cudaStreamEndCapture, (cudaStream_t handle, cudaGraph_t* made), {
+  *made = nullptr;
+  CUstream_st* stream = stream_of(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  const CapturePtr capture = stream->capture;
+  if (!capture) return cudaErrorIllegalState;
+  if (capture->mode != cudaStreamCaptureModeRelaxed &&
+      capture->thread != std::this_thread::get_id())
+    return cudaErrorStreamCaptureWrongThread;
+  stream->capture.reset();
+  std::erase(captures, capture);
+  if (capture->invalid) return cudaErrorStreamCaptureInvalidated;
+  *made = new_graph(std::move(capture->graph));
+})
+CALL(cudaStreamGetCaptureInfo,
+     (cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long* id,
+      cudaGraph_t* graph, const cudaGraphNode_t** after, const cudaGraphEdgeData** edges,
+      std::size_t* count),
+     {
+       const CUstream_st* stream = stream_of(handle);
+       if (!stream) return cudaErrorInvalidResourceHandle;
+       const Capture* capture = stream->capture.get();
+       *status = !capture           ? cudaStreamCaptureStatusNone
+                 : capture->invalid ? cudaStreamCaptureStatusInvalidated
+                                    : cudaStreamCaptureStatusActive;
+       if (edges) *edges = nullptr;
+       if (*status != cudaStreamCaptureStatusActive) return cudaSuccess;
+       if (id) *id = capture->id;
+       if (graph) *graph = nullptr;  // nobody adds nodes to it meanwhile
+       if (after) *after = &capture->last;
+       if (count) *count = capture->last ? 1 : 0;
+     })
+API cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  return cudaStreamGetCaptureInfo(stream, status, nullptr, nullptr, nullptr, nullptr, nullptr);
+}
