@@ -15,6 +15,7 @@ struct LayerFunction {
   std::string text;  ///< describe()
   std::vector<ParameterSpec> parameters{};
   std::function<at::Tensor(Values x, Values p)> of{};  ///< forward()
+  bool names_are_whole = false;                        ///< as Layer's
   /// Treats each channel alone: any part of its input gives that part of its output.
   bool by_channel = false;
   // For tensor parallelism, for a matrix between channels (a convolution, a linear layer): makes
@@ -30,6 +31,7 @@ class FunctionLayer final : public Layer {
   explicit FunctionLayer(LayerFunction function) : is(std::move(function)) {}
   std::string describe() const override { return is.text; }
   std::vector<ParameterSpec> parameters() const override { return is.parameters; }
+  bool names_are_whole() const override { return is.names_are_whole; }
   at::Tensor forward(Values x, Values p) const override { return is.of(x, p); }
 
   const LayerFunction is;

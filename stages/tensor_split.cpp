@@ -60,41 +60,35 @@ struct Gather : Function<Gather> {
   }
 };
 
-/// A module of one rank, split or whole.
-class Part final : public Layer {
- public:
-  enum class Role { whole, first, second };
-  Part(std::shared_ptr<const Network> network, int module, Role role, std::unique_ptr<Layer> layer,
-       std::shared_ptr<Reducer> reducer)
-      : network_(std::move(network)),
-        module_(module),
-        role_(role),
-        layer_(std::move(layer)),
-        reducer_(c10::make_intrusive<ReducerArgument>(std::move(reducer))) {}
+// A rank's modules: whole, or its part of the first or the second of a pair.
 
-  std::string describe() const override { return layer().describe(); }
-  std::vector<ParameterSpec> parameters() const override { return layer().parameters(); }
-  bool names_are_whole() const override { return layer().names_are_whole(); }
-  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
-    if (role_ == Role::first && x[0].requires_grad()) {
-      const at::Tensor fanned[] = {Fan::apply(x[0], reducer_, module_), at::Tensor()};
-      return layer().forward(fanned, p);
-    }
-    if (role_ != Role::second) return layer().forward(x, p);
-    const at::Tensor unbiased[] = {p[0], at::Tensor()};
-    return Gather::apply(layer().forward(x, unbiased), reducer_, module_) +
-           p[1].view({1, -1, 1, 1});
-  }
+std::unique_ptr<Layer> whole_module(const std::shared_ptr<const Network>& network, int index) {
+  const Layer& layer = network->module(index);
+  return layer_of({.text = layer.describe(),
+                   .parameters = layer.parameters(),
+                   .of = [=](Values x, Values p) { return network->module(index).forward(x, p); },
+                   .names_are_whole = layer.names_are_whole()});
+}
 
- private:
-  const Layer& layer() const { return layer_ ? *layer_ : network_->module(module_); }
+std::unique_ptr<Layer> first_part(std::shared_ptr<const Layer> part, std::int64_t module,
+                                  const ReducerPointer& reducer) {
+  return layer_of(
+      {.text = part->describe(), .parameters = part->parameters(), .of = [=](Values x, Values p) {
+         if (!x[0].requires_grad()) return part->forward(x, p);
+         const at::Tensor fanned = Fan::apply(x[0], reducer, module);
+         return part->forward({&fanned, 1}, p);
+       }});
+}
 
-  std::shared_ptr<const Network> network_;
-  std::int64_t module_;
-  Role role_;
-  std::unique_ptr<Layer> layer_;  ///< null: the network's
-  ReducerPointer reducer_;
-};
+std::unique_ptr<Layer> second_part(std::shared_ptr<const Layer> part, std::int64_t module,
+                                   const ReducerPointer& reducer) {
+  return layer_of(
+      {.text = part->describe(), .parameters = part->parameters(), .of = [=](Values x, Values p) {
+         const at::Tensor unbiased[] = {p[0], at::Tensor()};
+         return Gather::apply(part->forward(x, unbiased), reducer, module) +
+                p[1].view({1, -1, 1, 1});
+       }});
+}
 
 /// Whether a later join uses an output of modules [begin, end).
 bool is_joined_later(const Network& network, int begin, int end) {
@@ -158,20 +152,19 @@ std::shared_ptr<const Network> TensorSplit::part(std::shared_ptr<Reducer> reduce
   std::vector<std::unique_ptr<Layer>> modules;
   std::vector<int> from;
   std::vector<ImageShape> shapes = {whole_->shape(kSample)};
+  const auto argument = c10::make_intrusive<ReducerArgument>(std::move(reducer));
   auto pair = pairs_.begin();
   for (int module = 0; module < whole_->size(); ++module) {
     if (pair != pairs_.end() && module > pair->second) ++pair;
     const bool inside = pair != pairs_.end() && module >= pair->first;
-    auto role = Part::Role::whole;
-    std::unique_ptr<Layer> layer;
+    const LayerFunction* const function = function_of(*whole_, module);
     if (inside && module == pair->first) {
-      role = Part::Role::first;
-      layer = function_of(*whole_, module)->column(ways_);
+      modules.push_back(first_part(function->column(ways_), module, argument));
     } else if (inside && module == pair->second) {
-      role = Part::Role::second;
-      layer = function_of(*whole_, module)->row(ways_);
+      modules.push_back(second_part(function->row(ways_), module, argument));
+    } else {
+      modules.push_back(whole_module(whole_, module));
     }
-    modules.push_back(std::make_unique<Part>(whole_, module, role, std::move(layer), reducer));
     from.push_back(whole_->from(module));
     shapes.push_back(whole_->shape(module));
     if (inside && module < pair->second) shapes.back().channels /= ways_;

@@ -13,6 +13,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "stages/layers.h"
+
 namespace millrace::stages {
 namespace {
 
@@ -58,36 +60,24 @@ std::shared_ptr<torch::jit::Graph> graph_of(const torch::jit::Module& module) {
   return graph;
 }
 
-/// A part, run operator by operator without fusion, for PyTorch's own bits.
-class ScriptLayer final : public Layer {
- public:
-  ScriptLayer(std::string name, const torch::jit::Module& module, std::vector<std::int64_t> inputs,
-              std::vector<ParameterSpec> parameters)
-      : name_(std::move(name)),
-        self_(module._ivalue()),
-        code_(graph_of(module), name_),
-        inputs_(std::move(inputs)),
-        parameters_(std::move(parameters)) {}
-
-  std::string describe() const override { return name_; }
-  std::vector<ParameterSpec> parameters() const override { return parameters_; }
-  bool names_are_whole() const override { return true; }
-  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
-    torch::jit::Stack stack = {self_};
-    for (std::size_t i = 0; i < inputs_.size(); ++i)
-      stack.emplace_back(with_dimensions(x[i], inputs_[i]));
+/// A part, run operator by operator without fusion, for PyTorch's own bits. `inputs`: the number of
+/// dimensions of each.
+std::unique_ptr<Layer> script_layer(const std::string& name, const torch::jit::Module& module,
+                                    const std::vector<std::int64_t>& inputs,
+                                    std::vector<ParameterSpec> parameters) {
+  const auto forward = [self = c10::IValue(module._ivalue()),
+                        code = torch::jit::Code(graph_of(module), name),
+                        inputs](Values x, Values p) {
+    torch::jit::Stack stack = {self};
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      stack.emplace_back(with_dimensions(x[i], inputs[i]));
     for (const at::Tensor& parameter : p) stack.emplace_back(parameter);
-    torch::jit::InterpreterState(code_).run(stack);
+    torch::jit::InterpreterState(code).run(stack);
     return as_picture(stack.back().toTensor());
-  }
-
- private:
-  const std::string name_;
-  const c10::IValue self_;
-  const torch::jit::Code code_;
-  const std::vector<std::int64_t> inputs_;  ///< number of dimensions of each
-  const std::vector<ParameterSpec> parameters_;
-};
+  };
+  return layer_of(
+      {.text = name, .parameters = std::move(parameters), .of = forward, .names_are_whole = true});
+}
 
 struct File {
   torch::jit::Module module;
@@ -157,9 +147,9 @@ std::shared_ptr<Network> make(const File& file, const ImageShape& input, bool ch
         " alone, since its forward counts with sizes: export it with " + "--sample " + text(input));
   for (const json& part : file.about.at("parts")) {
     const std::string name = part.at("name"), number = std::to_string(modules.size());
-    auto layer = std::make_unique<ScriptLayer>(name, file.module.attr("part_" + number).toModule(),
-                                               part.at("inputs").get<std::vector<std::int64_t>>(),
-                                               parameters_of(part, file.module));
+    auto layer = script_layer(name, file.module.attr("part_" + number).toModule(),
+                              part.at("inputs").get<std::vector<std::int64_t>>(),
+                              parameters_of(part, file.module));
     const int source = part.at("from");
     if (source >= int(modules.size()) || source < kNone)
       throw std::invalid_argument("part " + number + " takes what comes later");
