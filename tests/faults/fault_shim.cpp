@@ -24,11 +24,11 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <numeric>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,11 +48,6 @@ struct Fault {
   std::string kind;
 };
 
-struct Plan {
-  std::string folder;
-  std::vector<Fault> faults;
-};
-
 /// allocations until one fails; 0: none will
 std::atomic<long> allocations_left{0};
 
@@ -60,11 +55,11 @@ std::atomic<long> allocations_left{0};
 struct State {
   std::mutex mutex;
   pid_t owner = 0;
-  Plan plan;
+  std::string folder;
+  std::vector<Fault> faults;
   long calls = 0, reads = 0, waits = 0, sent = 0;
-  // Lost by a power cut: files written to since their last sync, by inode.
-  std::set<ino_t> unsynced;
-  std::map<ino_t, std::string> paths;  ///< their current paths
+  /// Lost by a power cut: files written to since their last sync, by inode.
+  std::map<ino_t, std::string> unsynced;
 };
 
 State& state() {
@@ -74,12 +69,10 @@ State& state() {
 
 /// The path of an open file below the folder, otherwise "".
 std::string path_of(const State& s, int fd) {
-  char link[64], path[PATH_MAX];
-  std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  const ssize_t size = readlink(link, path, sizeof path);
-  if (size <= 0) return "";
-  const std::string name(path, std::size_t(size));
-  return name.starts_with(s.plan.folder) ? name : "";
+  std::error_code error;
+  const std::string name =
+      std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), error);
+  return name.starts_with(s.folder) ? name : "";
 }
 
 bool is_tcp(int fd) {
@@ -95,16 +88,17 @@ std::size_t bytes_of(const iovec* parts, int count) {
 }
 
 bool below(const State& s, const char* path) {
-  if (path[0] == '/') return std::string(path).starts_with(s.plan.folder);
+  if (path[0] == '/') return std::string(path).starts_with(s.folder);
   char here[PATH_MAX];
-  return getcwd(here, sizeof here) && (std::string(here) + "/" + path).starts_with(s.plan.folder);
+  return getcwd(here, sizeof here) && (std::string(here) + "/" + path).starts_with(s.folder);
 }
 
 /// Reads the plan once per process; false: there is none.
 bool planned(State& s) {
-  if (s.owner == getpid()) return !s.plan.faults.empty();
+  if (s.owner == getpid()) return !s.faults.empty();
   s.owner = getpid();
-  s.plan = {};
+  s.folder.clear();
+  s.faults.clear();
   s.calls = s.reads = s.waits = s.sent = 0;
   char text[PATH_MAX + 64] = "", folder[PATH_MAX], kind[32];
   const int fd = NEXT(open)("fault", O_RDONLY | O_CLOEXEC);
@@ -113,19 +107,19 @@ bool planned(State& s) {
   close(fd);
   int at = 0, size = 0;
   long number = 0;
-  if (std::sscanf(text, "%4095s%n", folder, &at) == 1) s.plan.folder = folder;
+  if (std::sscanf(text, "%4095s%n", folder, &at) == 1) s.folder = folder;
   for (; std::sscanf(text + at, "%ld %31s%n", &number, kind, &size) == 2; at += size) {
-    s.plan.faults.push_back({number, kind});
-    if (s.plan.faults.back().kind == "memory") allocations_left = number;
-    if (s.plan.faults.back().kind == "count") allocations_left = LONG_MAX;
+    s.faults.push_back({number, kind});
+    if (s.faults.back().kind == "memory") allocations_left = number;
+    if (s.faults.back().kind == "count") allocations_left = LONG_MAX;
   }
-  return !s.plan.faults.empty();
+  return !s.faults.empty();
 }
 
 /// The fault of that kind; null: it is not planned.
 Fault* planned(State& s, const char* kind) {
   if (!planned(s)) return nullptr;
-  for (Fault& fault : s.plan.faults) {
+  for (Fault& fault : s.faults) {
     if (fault.kind == kind) return &fault;
   }
   return nullptr;
@@ -143,7 +137,7 @@ void note_fired(const char* kind) {
 
 /// Empties the files that were not synced and ends the process.
 [[noreturn]] void cut_power(State& s) {
-  for (const ino_t inode : s.unsynced) (void)!NEXT(truncate)(s.paths[inode].c_str(), 0);
+  for (const auto& [inode, path] : s.unsynced) (void)!NEXT(truncate)(path.c_str(), 0);
   _exit(99);
 }
 
@@ -216,9 +210,7 @@ void written(int fd) {
     struct stat status {};
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
     const std::string path = path_of(s, fd);
-    if (path.empty()) return;
-    s.unsynced.insert(status.st_ino);
-    s.paths[status.st_ino] = path;
+    if (!path.empty()) s.unsynced[status.st_ino] = path;
   });
 }
 void synced(int fd) {
@@ -230,7 +222,8 @@ void synced(int fd) {
 void renamed(const char* to) {
   if_planned([=](State& s) {
     struct stat status {};
-    if (::stat(to, &status) == 0 && s.paths.contains(status.st_ino)) s.paths[status.st_ino] = to;
+    if (::stat(to, &status) == 0 && s.unsynced.contains(status.st_ino))
+      s.unsynced[status.st_ino] = to;
   });
 }
 
