@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <set>
 
 namespace host_device {
 
@@ -19,7 +20,7 @@ long setting(const char* name, long otherwise) {
 // Never destroyed: streams' threads outlive main().
 std::mutex& lock = *new std::mutex;
 std::condition_variable& changed = *new std::condition_variable;
-std::set<CUstream_st*>& streams = *new std::set<CUstream_st*>;
+std::vector<CUstream_st*>& streams = *new std::vector<CUstream_st*>;
 thread_local int current_device = 0;
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 cudaError_t sticky = cudaSuccess;
@@ -34,7 +35,6 @@ thread_local bool in_work = false;
 thread_local cudaError_t last_error = cudaSuccess;
 std::map<std::string, int>& counts = *new std::map<std::string, int>;
 std::string& to_fail = *new std::string;
-std::vector<CUstream_st*>& all_streams = *new std::vector<CUstream_st*>;  // destroyed ones, too
 int to_fail_in = 0, to_fail_with = 0;
 
 /// A program with violations has failed, whatever its tests say.
@@ -130,8 +130,7 @@ CUstream_st* new_stream(int device) {
   auto* stream = new_handle<CUstream_st>();
   stream->number = ++made;
   stream->device = device;
-  streams.insert(stream);
-  all_streams.push_back(stream);
+  streams.push_back(stream);
   return stream;
 }
 
@@ -145,7 +144,7 @@ CUstream_st* stream_of(cudaStream_t handle) {
     }
     return legacy;
   }
-  if (streams.count(handle)) return handle;
+  if (alive(handle)) return handle;
   violation("a stream that is not, or no longer, there: %p", static_cast<void*>(handle));
   return nullptr;
 }
@@ -201,7 +200,7 @@ void wait_until_over(Guard& guard, const MarkPtr& mark) {
 
 void wait_for_device(Guard& guard, int device) {
   std::vector<MarkPtr> tails;
-  for (const CUstream_st* stream : all_streams)
+  for (const CUstream_st* stream : streams)
     if (stream->device == device) tails.push_back(stream->tail);
   for (const MarkPtr& tail : tails) wait_until_over(guard, tail);
 }
@@ -225,9 +224,9 @@ API void hostDeviceFail(const char* name, int nth, int code) {
   to_fail_in = nth;
   to_fail_with = code;
 }
-API void hostDeviceCalls(std::map<std::string, int>* made) {
+API std::map<std::string, int> hostDeviceCalls() {
   const Guard guard(lock);
-  *made = counts;
+  return counts;
 }
 API int hostDeviceViolations() {
   return told.exchange(0);

@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <thread>
 
 #include "tests/host_device/host_device.h"
@@ -167,7 +166,7 @@ bool there(const Handle* handle, const char* what) {
   return alive(handle);
 }
 
-extern std::set<CUstream_st*>& streams;
+extern std::vector<CUstream_st*>& streams;  ///< destroyed ones, too
 extern int graphs_held, executables_held;
 CUstream_st* new_stream(int device);
 /// The stream of a handle, the legacy one of a null; null, and a violation, if there is none.

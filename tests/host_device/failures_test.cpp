@@ -1,6 +1,6 @@
 // Whatever CUDA function fails, and whenever: a run ends in fallback to eager steps with the right
 // weights, or in one clear line, and leaves nothing behind that a later run could see. What memory
-// a run and a backend leave, and what a backend's first work waits for.
+// a run and a backend leave, what a backend's first work waits for, and when graphs are made.
 #include <ATen/ATen.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -45,13 +45,11 @@ Ended train(Capture capture = Capture::automatic) {
   return ended;
 }
 
-using host_device::calls;
-
 /// What is held when LibTorch's caches are empty.
 host_device::Held held() {
   c10::cuda::CUDACachingAllocator::emptyCache();
   at::getHostAllocator(at::kCUDA)->empty_cache();
-  return host_device::held();
+  return hostDeviceHeld();
 }
 
 void expect_right(const Ended& ended, const Ended& expected) {
@@ -72,14 +70,13 @@ std::set<int> chosen(int count) {
 class Failures : public testing::TestWithParam<int> {};
 
 TEST_P(Failures, NeverLeadToWrongWeightsOrLeaks) {
-  ASSERT_TRUE(host_device::present());
   const Ended eager = train(Capture::eager);  // LibTorch's operators, what is fallen back to
   train();                                    // libraries have set themselves up
-  const std::map<std::string, int> before = calls();
+  const std::map<std::string, int> before = hostDeviceCalls();
   const Ended expected = train();
   ASSERT_EQ(expected.error, "");
   ASSERT_TRUE(expected.recorded);
-  std::map<std::string, int> made = calls();
+  std::map<std::string, int> made = hostDeviceCalls();
   for (const auto& [name, count] : before) made[name] -= count;
   host_device::Held clean = held();
 
@@ -88,9 +85,9 @@ TEST_P(Failures, NeverLeadToWrongWeightsOrLeaks) {
     if (count == 0) continue;
     for (const int nth : chosen(count)) {
       SCOPED_TRACE(name + " fails in its call " + std::to_string(nth));
-      host_device::fail(name.c_str(), nth, GetParam());
+      hostDeviceFail(name.c_str(), nth, GetParam());
       const Ended ended = train();
-      host_device::fail("", 0, 0);
+      hostDeviceFail("", 0, 0);
       if (ended.error.empty()) {
         expect_right(ended, ended.recorded ? expected : eager);
         ++(ended.recorded ? unseen : fallbacks);
@@ -99,7 +96,7 @@ TEST_P(Failures, NeverLeadToWrongWeightsOrLeaks) {
         ++errors;
       }
       expect_right(train(), expected);
-      EXPECT_EQ(host_device::violations(), 0);
+      EXPECT_EQ(hostDeviceViolations(), 0);
       const host_device::Held now = held();
       EXPECT_EQ(now.captures, 0);
       if (name.find("Destroy") != std::string::npos || name.find("Free") != std::string::npos) {
@@ -112,7 +109,7 @@ TEST_P(Failures, NeverLeadToWrongWeightsOrLeaks) {
       EXPECT_EQ(now.device_bytes, clean.device_bytes);
     }
   }
-  host_device::fail("cudaStreamBeginCapture", 1, GetParam());
+  hostDeviceFail("cudaStreamBeginCapture", 1, GetParam());
   EXPECT_NE(train(Capture::graph).error, "") << "a run that must be recorded ends";
   std::cout << fallbacks << " fallbacks, " << errors << " errors, " << unseen << " not noticed\n";
   EXPECT_GT(fallbacks, 0);
@@ -136,7 +133,7 @@ TEST(Memory, OfARecordedTrainerIsTheNextOnes) {
   for (int run = 0; run < 4; ++run) {
     const PastRun last(on_device(), kSamples);
     ASSERT_TRUE(last.trainer.now().recording.on);
-    const std::size_t now = host_device::held().device_bytes;
+    const std::size_t now = hostDeviceHeld().device_bytes;
     if (run == 1) first = now;
     if (run > 1) {
       EXPECT_LE(now, first);
@@ -147,9 +144,9 @@ TEST(Memory, OfARecordedTrainerIsTheNextOnes) {
 TEST(Memory, ThatOthersHaveDoneWithGoesBackBeforeABackendRecords) {
   const std::size_t before = held().device_bytes;
   at::empty({kMany}, at::TensorOptions(kDevice));
-  ASSERT_GT(host_device::held().device_bytes, before);
+  ASSERT_GT(hostDeviceHeld().device_bytes, before);
   const auto backend = capture::make_graph_backend(kDevice);
-  EXPECT_EQ(host_device::held().device_bytes, before);
+  EXPECT_EQ(hostDeviceHeld().device_bytes, before);
 }
 
 TEST(Memory, OnTheHostThatARecordingTookGoesWithItsBackend) {
@@ -161,14 +158,14 @@ TEST(Memory, OnTheHostThatARecordingTookGoesWithItsBackend) {
       at::Tensor host = at::empty({kMany}, at::TensorOptions().pinned_memory(true));
       backend->copy(host, made);
     });
-    ASSERT_GT(host_device::held().pinned_bytes, before);
+    ASSERT_GT(hostDeviceHeld().pinned_bytes, before);
   }
   EXPECT_EQ(held().pinned_bytes, before);
 }
 
 TEST(Memory, ThatIsStillBeingWrittenIsWaitedForByAnEagerStage) {
   const auto backend = capture::make_eager_backend(kDevice);
-  host_device::delay(2000);
+  hostDeviceDelay(2000);
   at::Tensor made;
   {
     const c10::cuda::CUDAStreamGuard elsewhere(
@@ -176,9 +173,61 @@ TEST(Memory, ThatIsStillBeingWrittenIsWaitedForByAnEagerStage) {
     made = at::ones({kMany}, at::TensorOptions(kDevice));
   }
   backend->run([&] { made.add_(1); });
-  host_device::delay(0);
+  hostDeviceDelay(0);
   EXPECT_EQ(made.cpu()[kMany - 1].item<float>(), 2);
-  EXPECT_EQ(host_device::violations(), 0);
+  EXPECT_EQ(hostDeviceViolations(), 0);
+}
+
+// Once frames are learned from, no graph is made any more: that takes milliseconds, and memory that
+// may be gone.
+
+int graphs_made() {
+  return hostDeviceCalls()["cudaGraphInstantiateWithFlags"];
+}
+
+/// Waits now and then, ends, and has a spoiled stretch that the guard rolls back at.
+class Uneven final : public CountedFeed {
+ public:
+  Uneven() : CountedFeed(223) {}
+  Status poll(std::chrono::microseconds patience) override {
+    const bool waits = next_ % 7 == 3 && !std::exchange(waited_, !waited_);
+    return waits ? Status::wait : CountedFeed::poll(patience);
+  }
+  int begun_with = 0;
+
+ private:
+  void fill(std::int64_t n, Sample& sample) override {
+    if (n == 1) begun_with = graphs_made();
+    const at::Tensor x = spoiled_at(n, kShape, n >= 130 && n < 135).first;
+    std::copy_n(x.const_data_ptr<float>(), x.numel(), sample.input().begin());
+  }
+  bool waited_ = false;
+};
+
+TEST(LateGraphs, NoneIsMadeOnceFramesAreLearnedFrom) {
+  for (const std::string& schedule : guarded_schedules("gpipe")) {
+    SCOPED_TRACE(schedule);
+    TrainerOptions options = small(schedule, 3, {2, 5});
+    options.capture = Capture::automatic;
+    options.optimizer = {.kind = "adam", .lr = 1e-3};
+    options.devices.assign(3, {.cuda = true, .index = 0});
+    options.guard = true;
+    std::atomic<double> rate{1.0};
+    std::atomic<std::int64_t> every{1};
+    Trainer trainer(options);
+    Uneven feed;
+    PipelineOptions how;
+    how.rate = &rate;
+    how.train_every = &every;
+    how.after_sample = [&](int, std::int64_t sample) {
+      rate = sample % 50 < 25 ? 1.0 : 0.5;
+      every = sample % 90 < 60 ? 1 : 3;
+    };
+    trainer.run(feed, nullptr, how);
+    EXPECT_TRUE(trainer.now().recording.on);
+    EXPECT_GE(trainer.guard().roll_backs(), 1);
+    EXPECT_EQ(graphs_made(), feed.begun_with);
+  }
 }
 
 }  // namespace

@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -21,6 +19,7 @@
 #include "capture/program/operations/convolution.h"
 #include "capture/program/program.h"
 #include "tests/capture/program/operators.h"
+#include "tests/io/test_folder.h"
 #include "tests/repetitions.h"
 
 namespace millrace::program {
@@ -182,17 +181,10 @@ INSTANTIATE_TEST_SUITE_P(GpuKernels, AnyGpuConvolution,
                          });
 
 /// A cache folder of a test's own.
-class GpuChoices : public testing::Test {
+class GpuChoices : public io::FolderTest {
  protected:
-  GpuChoices() {
-    const char* const own = std::getenv("XDG_CACHE_HOME");
-    before_ = own ? own : "";
-    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
-  }
-  ~GpuChoices() override {
-    setenv("XDG_CACHE_HOME", before_.c_str(), 1);
-    std::filesystem::remove_all(folder_);
-  }
+  GpuChoices() { setenv("XDG_CACHE_HOME", cache_.c_str(), 1); }
+  ~GpuChoices() override { setenv("XDG_CACHE_HOME", before_.c_str(), 1); }
   /// How often kernels were timed to make this choice.
   int timed(const std::string& task, std::size_t wanted) {
     int count = 0;
@@ -204,9 +196,9 @@ class GpuChoices : public testing::Test {
     return count;
   }
 
-  const std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / ("choices-" + std::to_string(getpid()));
-  std::string before_;
+  const std::string cache_ = folder / "cache";
+  const std::string before_ =
+      std::getenv("XDG_CACHE_HOME") ? std::getenv("XDG_CACHE_HOME") : std::string();
 };
 
 TEST_F(GpuChoices, AreTimedOnceAndGiveWayToACheckpoints) {
@@ -224,14 +216,14 @@ TEST_F(GpuChoices, SurviveACacheThatIsDamagedOrCannotBeWritten) {
   EXPECT_TRUE(gpu::read_cached("key", content));
   EXPECT_EQ(content, "content");
   EXPECT_FALSE(gpu::read_cached("another key", content));
-  for (const auto& file : std::filesystem::recursive_directory_iterator(folder_)) {
+  for (const auto& file : std::filesystem::recursive_directory_iterator(cache_)) {
     if (file.is_regular_file()) std::ofstream(file.path(), std::ios::app) << "more";
   }
   EXPECT_FALSE(gpu::read_cached("key", content));
   gpu::write_cached("key", "content");
   EXPECT_TRUE(gpu::read_cached("key", content));
-  std::filesystem::remove_all(folder_);
-  std::ofstream(folder_) << "a file, where a folder should be";
+  std::filesystem::remove_all(cache_);
+  std::ofstream(cache_) << "a file, where a folder should be";
   testing::internal::CaptureStderr();
   EXPECT_EQ(timed("c", 1), 3);
   EXPECT_EQ(timed("d", 1), 3);

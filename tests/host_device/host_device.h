@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -60,41 +59,16 @@ cudaError_t hostDeviceLaunch(cudaStream_t stream, host_device::Work* work);
 void hostDevicePlay(const char* part, host_device::Work (*make)(const host_device::Launch&));
 /// A kernel has failed: every later call says so.
 void hostDeviceFault(const char* what);
-}
 
-namespace host_device {
+// For tests, whose programs are linked to it.
 
-/// For tests, whose programs don't link the host device: null where it is not preloaded.
-template <class Function>
-Function* find(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
-}
-/// Whether the process runs on it.
-inline bool present() {
-  return find<void()>("hostDeviceFail") != nullptr;
-}
 /// The `nth` call (1: the next) of the CUDA function `name` fails with `code`. 0: none does.
-inline void fail(const char* name, int nth, int code) {
-  find<void(const char*, int, int)>("hostDeviceFail")(name, nth, code);
-}
+void hostDeviceFail(const char* name, int nth, int code);
 /// Calls of each CUDA function so far.
-inline std::map<std::string, int> calls() {
-  std::map<std::string, int> made;
-  find<void(std::map<std::string, int>*)>("hostDeviceCalls")(&made);
-  return made;
-}
+std::map<std::string, int> hostDeviceCalls();
 /// Violations since the last time this was asked; those left at exit make the process fail.
-inline int violations() {
-  return find<int()>("hostDeviceViolations")();
-}
-inline Held held() {
-  Held now;
-  find<void(Held*)>("hostDeviceHeld")(&now);
-  return now;
-}
+int hostDeviceViolations();
+host_device::Held hostDeviceHeld();
 /// The most microseconds by which each operation starts late, from now on.
-inline void delay(int microseconds) {
-  find<void(int)>("hostDeviceDelay")(microseconds);
+void hostDeviceDelay(int microseconds);
 }
-
-}  // namespace host_device

@@ -4,8 +4,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "tests/host_device/core.h"
@@ -146,14 +148,14 @@ API void* hostDeviceReach(const void* address) {
 API bool hostDeviceHolds(const void* address) {
   return holding(address) != allocations.end();
 }
-API void hostDeviceHeld(Held* held) {
+API Held hostDeviceHeld() {
   const Guard guard(lock);
-  *held = {.streams = int(streams.size()),
-           .graphs = graphs_held,
-           .executables = executables_held,
-           .captures = captures_under_way(),
-           .pinned_bytes = pinned};
-  for (const std::size_t bytes : used) held->device_bytes += bytes;
+  return {.streams = int(std::ranges::count_if(streams, alive<CUstream_st>)),
+          .graphs = graphs_held,
+          .executables = executables_held,
+          .captures = captures_under_way(),
+          .device_bytes = std::accumulate(used, used + kMostDevices, std::size_t(0)),
+          .pinned_bytes = pinned};
 }
 
 CALL(cudaMalloc, (void** made, std::size_t bytes), {

@@ -8,15 +8,14 @@ namespace {
 class HostDevice : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(host_device::present()) << "to be run with the host device preloaded";
     cudaStreamCreateWithFlags(&a, cudaStreamNonBlocking);
     cudaStreamCreateWithFlags(&b, cudaStreamNonBlocking);
     cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
     cudaMalloc(reinterpret_cast<void**>(&device), 64);
   }
   void TearDown() override {
-    host_device::delay(0);
-    EXPECT_EQ(host_device::violations(), 0);
+    hostDeviceDelay(0);
+    EXPECT_EQ(hostDeviceViolations(), 0);
   }
   void begin(cudaStream_t stream) {
     EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
@@ -58,16 +57,14 @@ TEST_F(HostDevice, RefusesUnderCaptureWhatMayBeUnsafe) {
 }
 
 TEST_F(HostDevice, SaysWhatADeviceWouldNot) {
-  const auto is_violation = [&](const char* what) {
-    EXPECT_GE(host_device::violations(), 1) << what;
-  };
+  const auto is_violation = [&](const char* what) { EXPECT_GE(hostDeviceViolations(), 1) << what; };
   begin(a);
   fill(1, a);
   const cudaGraphExec_t graph = executable(end(a));
-  host_device::delay(20000);
+  hostDeviceDelay(20000);
   fill(1, a), fill(2, b);
   is_violation("two streams write in no order");
-  host_device::delay(0);
+  hostDeviceDelay(0);
   cudaDeviceSynchronize();
   cudaFree(device);
   cudaGraphLaunch(graph, a), cudaStreamSynchronize(a);
@@ -89,7 +86,7 @@ TEST_F(HostDevice, SaysWhatAGraphLeavesOpen) {
   cudaGraphCreate(&waits, 0);
   cudaGraphAddEventWaitNode(&node, waits, nullptr, 0, event);
   cudaGraphLaunch(executable(waits), a), cudaStreamSynchronize(a);
-  EXPECT_GE(host_device::violations(), 1) << "waits for what nobody has signalled";
+  EXPECT_GE(hostDeviceViolations(), 1) << "waits for what nobody has signalled";
   begin(a);
   fill(1, a);
   const cudaGraph_t one = end(a);
@@ -98,7 +95,7 @@ TEST_F(HostDevice, SaysWhatAGraphLeavesOpen) {
   cudaGraphAddChildGraphNode(&node, both, nullptr, 0, one);
   cudaGraphAddChildGraphNode(&node, both, nullptr, 0, one);
   executable(both);
-  EXPECT_GE(host_device::violations(), 1) << "two nodes write in no order";
+  EXPECT_GE(hostDeviceViolations(), 1) << "two nodes write in no order";
 }
 
 }  // namespace

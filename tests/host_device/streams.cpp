@@ -86,7 +86,7 @@ CALL(cudaStreamDestroy, (cudaStream_t handle), {
     violation("cudaStreamDestroy of a stream that is being captured");
     stream->capture->invalid = true;
   }
-  streams.erase(stream);  // its work goes on
+  stream->alive = 0;  // its work goes on
   stream->stop = true;
   changed.notify_all();
   if (stream->thread.joinable()) stream->thread.detach();

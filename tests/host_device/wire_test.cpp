@@ -11,7 +11,7 @@ namespace millrace::engine {
 namespace {
 
 int calls_of(const std::string& name) {
-  return host_device::calls()[name];
+  return hostDeviceCalls()[name];
 }
 
 TrainerOptions on_two_gpus(const std::string& schedule) {
@@ -91,7 +91,7 @@ TEST_F(Wires, ThatCannotBeConnectedSaySo) {
   const c10::Device place(c10::kCUDA, 0);
   way.tensors[0] = {at::zeros({2}, at::TensorOptions(place))};
   const auto wire = capture::make_wire(place, way, false);
-  host_device::fail("ncclCommInitRank", 1, 999);
+  hostDeviceFail("ncclCommInitRank", 1, 999);
   EXPECT_THROW(wire->connect(capture::new_wire_name()), std::runtime_error);
 }
 
