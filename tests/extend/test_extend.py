@@ -132,18 +132,10 @@ def put(path, before, text):
     return path, edit
 
 
-def copy(path, model, **words):
-    def edit(_):
-        text = (ROOT / model).read_text()
-        for old, fresh in words.items():
-            text = text.replace(old, fresh)
-        return text
-    return path, edit
-
-
 # Section of docs/extend.md: the files, and what is done to each.
 ADDITIONS = {
-    "A schedule": [copy("engine/schedule/generators/mine.cpp", "engine/schedule/generators/sequential.cpp", sequential="mine")],
+    "A schedule": [("engine/schedule/generators/mine.cpp", lambda _: (
+        ROOT / "engine/schedule/generators/sequential.cpp").read_text().replace("sequential", "mine"))],
     "A layer": [new("stages/layers_mine.cpp", LAYER)],
     "An optimizer or a correction": [
         put("stages/optimizer_formulas-inl.h", "template <class... Kinds>",
