@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -34,13 +35,12 @@ using Place = void* [5];  ///< for __builtin_setjmp(), several times as fast as 
 /// the kernel of the host nothing.
 struct Fiber {
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStack);
-  ucontext_t context;
   Place here;
-  bool begun = false;                ///< a fiber serves many kernels
-  bool waited;                       ///< for the launch before
-  bool says;                         ///< in meet_any()
-  std::vector<Copy> copies;          ///< that have not arrived
-  std::vector<std::size_t> commits;  ///< the number of copies until each, of those not waited for
+  bool begun = false;  ///< a fiber serves many kernels
+  bool waited;         ///< for the launch before
+  bool says;           ///< in meet_any()
+  std::deque<std::vector<Copy>>
+      groups;  ///< copies that have not arrived; the last is not committed
   // A product that its warp makes together.
   std::array<unsigned, 4> a;
   std::array<unsigned, 2> b;
@@ -101,11 +101,12 @@ void run(int index, int first_block) {
   if (__builtin_setjmp(current->scheduler) != 0) return;
   if (next.begun) jump(next.here);
   next.begun = true;
-  getcontext(&next.context);
-  next.context.uc_stack = {.ss_sp = next.stack.get(), .ss_flags = 0, .ss_size = kStack};
-  next.context.uc_link = nullptr;
-  makecontext(&next.context, enter, 0);
-  setcontext(&next.context);
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack = {.ss_sp = next.stack.get(), .ss_flags = 0, .ss_size = kStack};
+  context.uc_link = nullptr;
+  makecontext(&context, enter, 0);
+  setcontext(&context);
 }
 
 /// Lets those that rest in `where` go on, group by group of so many: where all of a group do that
@@ -150,8 +151,7 @@ void run_cluster(int first_block, bool early) {
   current->states.assign(order.size(), State::ready);
   for (const int i : order) {
     fiber(i).waited = false;
-    fiber(i).copies.clear();
-    fiber(i).commits.clear();
+    fiber(i).groups.assign(1, {});
   }
   while (run_round(order, first_block)) {
     if (release(State::at_block, current->threads) || release(State::at_cluster, count)) continue;
@@ -246,8 +246,9 @@ constinit thread_local Turn turn;
 namespace {
 
 void begin_copy(float* to, const float* from, int floats, bool there) {
-  self().copies.push_back({to, from, floats, there});
-  check(self().copies.back());
+  std::vector<Copy>& group = self().groups.back();
+  group.push_back({to, from, floats, there});
+  check(group.back());
 }
 
 /// By the last of a warp's lanes, when all others are there.
@@ -310,20 +311,15 @@ void copy_async_4(float* to, const float* from, bool there) {
   begin_copy(to, from, 4, there);
 }
 void commit() {
-  self().commits.push_back(self().copies.size());
+  self().groups.emplace_back();
 }
 void wait_until(int open) {
-  Fiber& of = self();
-  if (of.commits.size() <= std::size_t(open)) return;
-  const auto last = of.commits.end() - open;
-  const std::size_t arrived = last[-1];
-  for (std::size_t n = 0; n < arrived; ++n) {
-    const Copy& copy = of.copies[n];
-    for (int i = 0; i < copy.floats; ++i) copy.to[i] = copy.there ? copy.from[i] : 0;
+  auto& groups = self().groups;
+  for (; groups.size() > std::size_t(open) + 1; groups.pop_front()) {
+    for (const Copy& copy : groups.front()) {
+      for (int i = 0; i < copy.floats; ++i) copy.to[i] = copy.there ? copy.from[i] : 0;
+    }
   }
-  of.copies.erase(of.copies.begin(), of.copies.begin() + std::ptrdiff_t(arrived));
-  of.commits.erase(of.commits.begin(), last);
-  for (std::size_t& count : of.commits) count -= arrived;
 }
 
 }  // namespace millrace::gpu

@@ -22,7 +22,6 @@ std::mutex& lock = *new std::mutex;
 std::condition_variable& changed = *new std::condition_variable;
 std::vector<CUstream_st*>& streams = *new std::vector<CUstream_st*>;
 thread_local int current_device = 0;
-thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 cudaError_t sticky = cudaSuccess;
 int graphs_held = 0, executables_held = 0;
 

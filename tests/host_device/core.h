@@ -38,7 +38,6 @@ void violation(const char* format, ...) __attribute__((format(printf, 1, 2)));
 extern std::mutex& lock;                  ///< of all state
 extern std::condition_variable& changed;  ///< something is over
 extern thread_local int current_device;
-extern thread_local cudaStreamCaptureMode thread_mode;
 extern cudaError_t sticky;  ///< what a kernel's failure leaves for good
 /// Counts a call; what a test made it fail with, else cudaSuccess. Under the lock.
 cudaError_t begin_call(const char* name);

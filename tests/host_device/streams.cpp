@@ -9,6 +9,7 @@ namespace {
 
 using CapturePtr = std::shared_ptr<Capture>;
 std::vector<CapturePtr>& captures = *new std::vector<CapturePtr>;
+thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
 /// Spoils the captures that `meets` holds of, and refuses if there are any.
 template <class Meets>
