@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "capture/retained_bytes.h"
-#include "stages/sample_of_bytes.h"
+#include "stages/bytes.h"
 
 namespace millrace::capture {
 namespace {

@@ -95,8 +95,9 @@ std::vector<Stage::Segment> Stage::make_segments() const {
   for (int begin = range_.begin; begin < range_.end; begin += length) {
     Segment segment{.begin = begin, .end = begin + length, .first_parameter = used};
     std::set<int> uses = {begin - 1};
+    std::size_t end = used;
     for (int index = begin; index < segment.end; ++index) {
-      segment.parameters += parameter_counts_[index - range_.begin];
+      end += parameter_counts_[index - range_.begin];
       if (network_->from(index) != kNone && network_->from(index) < begin)
         uses.insert(network_->from(index));
     }
@@ -104,7 +105,7 @@ std::vector<Stage::Segment> Stage::make_segments() const {
     for (const int source : network_->crossing(segment.end)) {
       if (source >= begin) segment.gives.push_back(source);
     }
-    for (; used < segment.first_parameter + segment.parameters; ++used) {
+    for (; used < end; ++used) {
       if (!parameters().specs()[used].fixed) segment.learned.push_back(used);
     }
     segments.push_back(std::move(segment));

@@ -5,12 +5,12 @@
 #include <memory>
 
 #include "stages/auxiliary_head.h"
+#include "stages/bytes.h"
 #include "stages/correction.h"
 #include "stages/loss.h"
 #include "stages/network.h"
 #include "stages/optimizer.h"
 #include "stages/parameters.h"
-#include "stages/quantized.h"
 
 namespace millrace::stages {
 
@@ -203,7 +203,7 @@ class Stage {
     int begin = 0, end = 0;
     std::vector<int> uses;   ///< earlier modules whose outputs they use
     std::vector<int> gives;  ///< its modules whose outputs later segments use
-    std::size_t first_parameter = 0, parameters = 0;
+    std::size_t first_parameter = 0;
     std::vector<std::size_t> learned;  ///< indices of its parameters that are not fixed
   };
   /// [module + 1]: gradient of the module's output.

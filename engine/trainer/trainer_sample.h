@@ -7,7 +7,7 @@
 
 #include "capture/buffers.h"
 #include "engine/pipeline/feed.h"
-#include "stages/sample_of_bytes.h"
+#include "stages/bytes.h"
 
 namespace millrace::engine {
 

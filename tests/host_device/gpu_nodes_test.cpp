@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "stages/sample_of_bytes.h"
+#include "stages/bytes.h"
 #include "tests/capture/program/operators.h"
 #include "tests/repetitions.h"
 
@@ -34,13 +34,6 @@ TEST_P(GpuNodes, EqualDoubleOnAnyShape) {
 INSTANTIATE_TEST_SUITE_P(, GpuNodes, testing::ValuesIn(families()),
                          [](const auto& info) { return info.param.name; });
 
-/// On a GPU and on a core by own kernels.
-void expect_as_on_a_core(const Operators& of) {
-  const Tensors got = on_gpu(of), wanted = by_program(of, at::kCPU).results;
-  for (std::size_t i = 0; i < wanted.size(); ++i)
-    EXPECT_TRUE(at::allclose(got[i], wanted[i], 1e-5, 1e-6, true)) << i << got[i] << wanted[i];
-}
-
 TEST(GpuFunctions, KeepNaNAndInfinitiesAsOnACore) {
   const Tensor x = at::tensor({-200.f, -3.f, -1e-9f, -0.f, 0.f, 2.f, 3.f, 90.f, NAN});
   const float inf = INFINITY;
@@ -52,8 +45,11 @@ TEST(GpuFunctions, KeepNaNAndInfinitiesAsOnACore) {
       },
       {rows}};
   for (const Operators& all :
-       {functions_of(x, at::ones_like(x)), gradients_of(x, at::ones_like(x)), softmaxes})
-    expect_as_on_a_core(all);
+       {functions_of(x, at::ones_like(x)), gradients_of(x, at::ones_like(x)), softmaxes}) {
+    const Tensors got = on_gpu(all), wanted = by_program(all, at::kCPU).results;
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_TRUE(at::allclose(got[i], wanted[i], 1e-5, 1e-6, true)) << i << got[i] << wanted[i];
+  }
 }
 
 /// What a mean far from zero leaves of a variance.

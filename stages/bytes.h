@@ -1,3 +1,4 @@
+// Tensors as bytes: samples' pixels, and what is stored from forward to backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,5 +17,10 @@ struct Quantized {
 /// its line so.
 Quantized quantize(const at::Tensor& values);
 at::Tensor dequantize(const Quantized& values);
+
+/// Converts `bytes`, uint8 [H,W,C], to `sample`, float32 [1,C,H,W], value / 255: exactly the
+/// nearest float. Both contiguous and on one device; an undefined `sample` is allocated there. On
+/// the current stream, so it can be recorded once `sample` exists. Reentrant; no-grad mode.
+void sample_of_bytes(const at::Tensor& bytes, at::Tensor& sample);
 
 }  // namespace millrace::stages

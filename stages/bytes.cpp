@@ -1,4 +1,4 @@
-#include "stages/quantized.h"
+#include "stages/bytes.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -36,7 +36,16 @@ at::Tensor from_bytes(const at::Tensor& bytes, const at::Tensor& ranges) {
   return bytes.to(at::kFloat).mul_(of_lines(ranges, 1, bytes)).add_(of_lines(ranges, 0, bytes));
 }
 
+void fill_sample(const at::Tensor& bytes, const at::Tensor& made) {
+  at::Tensor sample = made;
+  // The divisor is a tensor: CUDA would multiply with the reciprocal of a number, which is one bit
+  // off for half of the values.
+  sample.copy_(bytes.permute({2, 0, 1}).unsqueeze(0)).div_(at::full({}, 255, sample.options()));
+}
+
 TORCH_LIBRARY_FRAGMENT(millrace, library) {
+  library.def("sample_of_bytes(Tensor bytes, Tensor(a!) sample) -> ()",
+              torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &fill_sample));
   library.def("quantize(Tensor values) -> (Tensor, Tensor)",
               torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &to_bytes));
   library.def("dequantize(Tensor bytes, Tensor ranges) -> Tensor",
@@ -58,6 +67,18 @@ at::Tensor dequantize(const Quantized& values) {
                                  .findSchemaOrThrow("millrace::dequantize", "")
                                  .typed<decltype(from_bytes)>();
   return called.call(values.bytes, values.ranges);
+}
+
+void sample_of_bytes(const at::Tensor& bytes, at::Tensor& sample) {
+  if (!sample.defined()) {
+    sample = at::empty({1, bytes.size(2), bytes.size(0), bytes.size(1)},
+                       bytes.options().dtype(at::kFloat));
+  }
+  if (!bytes.is_cuda()) return fill_sample(bytes, sample);
+  static const auto called = c10::Dispatcher::singleton()
+                                 .findSchemaOrThrow("millrace::sample_of_bytes", "")
+                                 .typed<decltype(fill_sample)>();
+  called.call(bytes, sample);
 }
 
 }  // namespace millrace::stages
