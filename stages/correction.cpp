@@ -152,8 +152,7 @@ const std::vector<CorrectionKind>& corrections() {
 }
 
 const CorrectionKind& correction_kind(CorrectionRule rule) {
-  return *std::find_if(corrections().begin(), corrections().end(),
-                       [&](const CorrectionKind& kind) { return kind.kernel == rule; });
+  return *std::ranges::find(corrections(), rule, &CorrectionKind::kernel);
 }
 
 Correction::Correction(const CorrectionKind& kind, const CorrectionSpec& spec, const Delay& delay,

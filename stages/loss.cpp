@@ -100,17 +100,14 @@ const std::deque<LossType>& loss_types() {
 }
 
 void add_loss_type(LossType type) {
-  for (const LossType& other : loss_table()) {
-    if (other.name == type.name)
-      throw std::invalid_argument("loss " + type.name + " is already registered");
-  }
+  if (std::ranges::count(loss_table(), type.name, &LossType::name) > 0)
+    throw std::invalid_argument("loss " + type.name + " is already registered");
   loss_table().push_back(std::move(type));
 }
 
 const LossType& loss_type(const std::string& name) {
   const auto& all = loss_types();
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const LossType& type) { return type.name == name; });
+  const auto found = std::ranges::find(all, name, &LossType::name);
   if (found == all.end()) throw std::invalid_argument("task.loss: unknown loss \"" + name + "\"");
   return *found;
 }
@@ -164,8 +161,7 @@ const LossType* Loss::single() const {
 }
 
 bool Loss::scores() const {
-  return std::all_of(terms_.begin(), terms_.end(),
-                     [](const Term& term) { return term.type->scores; });
+  return std::ranges::all_of(terms_, [](const Term& term) { return term.type->scores; });
 }
 
 void Loss::require_fit(std::int64_t channels, std::int64_t height, std::int64_t width) const {

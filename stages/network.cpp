@@ -162,8 +162,7 @@ std::vector<ParameterSpec> Network::parameters(int begin, int end) const {
 }
 
 bool Network::learns_before(int end) const {
-  const std::vector<ParameterSpec> all = parameters(0, end);
-  return std::any_of(all.begin(), all.end(), [](const auto& spec) { return !spec.fixed; });
+  return !std::ranges::all_of(parameters(0, end), &ParameterSpec::fixed);
 }
 
 void Network::freeze(const std::vector<std::string>& patterns) {
@@ -180,7 +179,7 @@ void Network::freeze(const std::vector<std::string>& patterns) {
                                 "\" is no parameter's name; there are " +
                                 (all.empty() ? "none" : names + (all.size() > 6 ? ", ..." : "")));
   }
-  std::sort(frozen_.begin(), frozen_.end());
+  std::ranges::sort(frozen_);
 }
 
 void Network::predict_change(std::int64_t channels) {

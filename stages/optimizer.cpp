@@ -17,22 +17,10 @@ using Number = at::Tensor;
 void mul_(Number& a, double b) {
   a.mul_(b);
 }
-void add_(Number& a, double b) {
+void add_(Number& a, const auto& b) {
   a.add_(b);
 }
-void add_(Number& a, const Number& b) {
-  a.add_(b);
-}
-void add_(Number& a, const Number& b, double factor) {
-  a.add_(b, factor);
-}
-void add_(Number& a, const Number& b, const at::Tensor& factor) {
-  a.add_(b * factor);
-}
-void div_(Number& a, double b) {
-  a.div_(b);
-}
-void div_(Number& a, const at::Tensor& b) {
+void div_(Number& a, const auto& b) {
   a.div_(b);
 }
 void lerp_(Number& a, const Number& b, double share) {
@@ -47,12 +35,15 @@ void addcdiv_(Number& a, const Number& b, const Number& c, double factor = 1) {
 void addcdiv_(Number& a, const Number& b, const Number& c, const at::Tensor& factor) {
   a.add_(b / c * factor);
 }
-void addcdiv_within_(Number& a, const Number& b, const Number& c, double factor, double bound) {
-  a.add_((b / c).clamp_(-bound, bound), factor);
+void add_(Number& a, const Number& b, double factor) {
+  a.add_(b, factor);
 }
-void addcdiv_within_(Number& a, const Number& b, const Number& c, const at::Tensor& factor,
-                     const at::Tensor& bound) {
-  a.add_((b / c).clamp_(-bound, bound) * factor);
+void add_(Number& a, const Number& b, const at::Tensor& factor) {
+  a.add_(b * factor);
+}
+void addcdiv_within_(Number& a, const Number& b, const Number& c, const auto& factor,
+                     const auto& bound) {
+  add_(a, (b / c).clamp_(-bound, bound), factor);
 }
 void sqrt_of(Number& a, const Number& b) {
   if (!a.defined()) a = at::empty_like(b);

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <tuple>
+#include <utility>
 
 #include "stages/json_bounds.h"
 
@@ -64,9 +64,7 @@ void require_bounds(const std::string& header) {
 
 /// Sorts by offset. Ranges may not overlap, so tensors take no more than the file's bytes.
 void sort_entries(std::vector<Entry>& entries) {
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
-  });
+  std::ranges::sort(entries, {}, [](const Entry& one) { return std::pair(one.begin, one.end); });
   for (std::size_t i = 1; i < entries.size(); ++i) {
     if (entries[i].begin < entries[i - 1].end)
       throw WeightsError("\"" + entries[i].name + "\" overlaps \"" + entries[i - 1].name + "\"");
