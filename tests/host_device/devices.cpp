@@ -1,4 +1,6 @@
-// What devices are there, kernels, and the words for errors.
+// What devices are there, kernels, the words for errors, and as much of the driver as is asked for.
+#include <cuda.h>
+
 #include <cstdio>
 #include <map>
 #include <string>
@@ -149,3 +151,13 @@ API const char* cudaGetErrorString(cudaError_t error) {
 API const char* cudaGetErrorName(cudaError_t error) {
   return cudaGetErrorString(error);
 }
+
+SUCCEEDS(CUresult, cuInit, (unsigned))
+/// NVRTC asks, and takes no missing function for an answer.
+API CUresult cuGetExportTable(const void** table, const CUuuid*) {
+  *table = nullptr;
+  return CUDA_ERROR_NOT_FOUND;
+}
+SUCCEEDS(CUresult, cuDeviceGetCount, (int* count), *count = kDevices)
+SUCCEEDS(CUresult, cuDevicePrimaryCtxGetState, (CUdevice, unsigned* flags, int* active), *flags = 0,
+         *active = 1)
