@@ -12,10 +12,15 @@ import test_ranks
 import test_reference
 
 
-class OnDevice:
-    """Every run is recorded on a CUDA device, and the report says so."""
+class Schedules(test_reference.Schedules):
+    """All that the base class has: each schedule of PyTorch's rules. One cut in a short run, since each takes its time."""
+
+    cuts = test_reference.Schedules.cuts if program.LONG else [[2, 4, 6]]
+    seed = 2  # with 1, a ReLU under pb takes 1.5e-8, whose sign is the order of a sum
+    test_replicated_stages = None  # can't be recorded
 
     def learn(self, tables, *options, **named):
+        """Every run is recorded on a CUDA device, and the report says so."""
         pipeline = {"kernels": "fixed", **tables["pipeline"], "devices": "cuda", "capture": "graph"}
         report, outcome = super().learn({**tables, "pipeline": pipeline}, *options, **named)
         self.assertEqual(set(report["devices"]), {"cuda:0"})
@@ -24,14 +29,6 @@ class OnDevice:
     def assert_weights(self, expected, **near):
         """Recorded steps are kernels of our own, as step programs on cores are."""
         super().assert_weights(expected, **(near or {"rtol": 1e-4, "atol": 1e-5}))
-
-
-class Schedules(OnDevice, test_reference.Schedules):
-    """All that the base class has: each schedule of PyTorch's rules. One cut in a short run, since each takes its time."""
-
-    cuts = test_reference.Schedules.cuts if program.LONG else [[2, 4, 6]]
-    seed = 2  # with 1, a ReLU under pb takes 1.5e-8, whose sign is the order of a sum
-    test_replicated_stages = None  # can't be recorded
 
 
 class Kernels(program.CliTest):
