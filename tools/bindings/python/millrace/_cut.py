@@ -45,35 +45,16 @@ class _Tracer(fx.Tracer):
     """Traces into nn.Sequential and the modules in `opened`."""
 
     proxy_buffer_attributes = True
+    # They make a tensor of given sizes, which may be those of a traced one.
+    sized = (torch.arange, torch.empty, torch.eye, torch.full, torch.linspace, torch.ones, torch.zeros)
 
     def __init__(self, opened: set[str]) -> None:
-        super().__init__()
+        super().__init__(autowrap_functions=self.sized)
+        self._autowrap_search.append(torch)
         self.opened = opened
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return not isinstance(m, nn.Sequential) and module_qualified_name not in self.opened
-
-
-@contextlib.contextmanager
-def _sized_by_proxies() -> Generator[None]:
-    """Lets functions that make a tensor of given sizes take those of a traced tensor, which FX doesn't see."""
-    names = ("arange", "empty", "eye", "full", "linspace", "ones", "zeros")
-
-    def traced(make: Any) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            proxies: list[fx.Proxy] = []
-            fx.node.map_aggregate((args, kwargs), lambda one: proxies.append(one) if isinstance(one, fx.Proxy) else None)
-            return proxies[0].tracer.create_proxy("call_function", make, args, kwargs) if proxies else make(*args, **kwargs)
-        return call
-
-    before = {name: getattr(torch, name) for name in names}
-    for name, make in before.items():
-        setattr(torch, name, traced(make))
-    try:
-        yield
-    finally:
-        for name, make in before.items():
-            setattr(torch, name, make)
 
 
 def _trace(module: nn.Module, opened: set[str]) -> fx.Graph:
@@ -81,9 +62,9 @@ def _trace(module: nn.Module, opened: set[str]) -> fx.Graph:
     optional = list(inspect.signature(module.forward).parameters.values())[1:]
     fixed = {one.name: one.default for one in optional if isinstance(one.default, (type(None), bool, int, float, str))}
     try:
-        with _sized_by_proxies():
-            graph = _Tracer(opened).trace(module, concrete_args=fixed or None)
+        graph = _Tracer(opened).trace(module, concrete_args=fixed or None)
         for node in reversed(list(graph.nodes)):  # drop argument checks, and those arguments
+            node.meta.pop("is_wrapped", None)  # or FX would wrap the function in all later traces as well
             checks = node.op == "call_function" and getattr(node.target, "__name__", "").startswith("_assert")
             if checks or (node.op == "placeholder" and not node.users and node.name.startswith(tuple(fixed))):
                 graph.erase_node(node)
