@@ -6,9 +6,8 @@ import sys
 from measuring import HERE, Failure, OtherLoad, call, in_turns, median_ratio, medians
 
 MICROBATCHES, FEWEST = 4, 48  # FEWEST: frames of a run
-# Per kind of arm: the reference's figure, and the reference's name.
-AGAINST = {"handoff": ("bare_ms", "bare MPI"), "step": ("one_process_ms", "one process"),
-           "pytorch": ("pytorch_ms", "PyTorch"), "delay": ("predicted_ms", "predicted")}
+# By kind of arm: the figure that ours is compared with.
+AGAINST = {"handoff": "bare_ms", "step": "one_process_ms", "pytorch": "pytorch_ms", "delay": "predicted_ms"}
 
 
 def even_cut(stages):
@@ -146,6 +145,6 @@ def ranks(machine, options):
         row = {key: arm[key] for key in ("arm", "kind", "schedule", "place", "size", "ranks")}
         if arm["arm"] in bench.bytes:
             row["bytes"] = bench.bytes[arm["arm"]]
-        rows.append({**row, **medians(figures), "ratio": median_ratio(figures["ours_ms"], figures[AGAINST[arm["kind"]][0]])})
+        rows.append({**row, **medians(figures), "ratio": median_ratio(figures["ours_ms"], figures[AGAINST[arm["kind"]]])})
     return {"rounds": rounds, "microbatches": MICROBATCHES, "lacks_hosts": bench.lacks_hosts,
             "others_cores": others.cores(), "arms": rows, "threads": 2}
