@@ -192,7 +192,12 @@ class LongestStay:
 
 
 def seen(path):
-    """The video's pictures as all rivals see them, [96,128,3]."""
+    """[H,W,3] of a folder's PPMs; or of a video, as all rivals see it."""
+    if path.is_dir():
+        for file in sorted(path.glob("**/*.ppm")):
+            _, size, _, pixels = file.read_bytes().split(b"\n", 3)
+            yield numpy.frombuffer(bytearray(pixels), numpy.uint8).reshape(*map(int, reversed(size.split())), 3)
+        return
     video = opencv().VideoCapture(str(path))
     while (read := video.read())[0]:
         yield opencv().resize(read[1], (WIDTH // SCALE, HEIGHT // SCALE), interpolation=opencv().INTER_AREA)

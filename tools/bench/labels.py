@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy
 
+from events import seen
 from measuring import call, one_by_one, toml
 
 DATA = "file:///usr/share/doc/opencv-doc/examples/data/"
@@ -29,8 +30,7 @@ def clip(machine, name, folder):
     """[frames,H,W,3] of the file's beginning."""
     folder.mkdir()
     machine.frames(uri=DATA + name, seed=0, width=WIDTH, height=HEIGHT, frames=CLIPS[name], folder=str(folder))
-    return numpy.stack([numpy.frombuffer(path.read_bytes()[-WIDTH * HEIGHT * 3:], numpy.uint8).reshape(HEIGHT, WIDTH, 3)
-                        for path in sorted(folder.iterdir())])
+    return numpy.stack(list(seen(folder)))
 
 
 def there_and_back(frames, t):

@@ -5,14 +5,11 @@ they cost, from the file to the figure. {"path": a folder of PPMs, "classes", "l
 frames, whose classes were told.
 """
 
-import json
 import sys
 from pathlib import Path
 
-import numpy
-
 import events
-from measuring import Costs
+from measuring import Costs, serve
 
 
 def mog2(frames):
@@ -77,19 +74,13 @@ def river_labels(frames, classes, learn):
     return sum(right) / len(right)
 
 
-def main():
-    rival = {"MOG2": mog2, "PaDiM-like": padim, "River": river}[sys.argv[1]]
-    for job in map(json.loads, sys.stdin):
-        if "classes" in job:
-            frames = (numpy.frombuffer(file.read_bytes()[-96 * 128 * 3:], numpy.uint8).reshape(96, 128, 3)
-                      for file in sorted(Path(job["path"]).glob("**/*.ppm")))
-            answer = {"accuracy": river_labels(frames, job["classes"], job["learn"])}
-        else:
-            costs = Costs()
-            figures = list(rival(events.seen(job["path"])))
-            answer = {"figures": figures, **costs.of(len(figures))}
-        print(json.dumps(answer), flush=True)
+def answer(job):
+    frames, costs = events.seen(Path(job["path"])), Costs()
+    if "classes" in job:
+        return {"accuracy": river_labels(frames, job["classes"], job["learn"])}
+    figures = list({"MOG2": mog2, "PaDiM-like": padim, "River": river}[sys.argv[1]](frames))
+    return {"figures": figures, **costs.of(len(figures))}
 
 
 if __name__ == "__main__":
-    main()
+    serve(answer)

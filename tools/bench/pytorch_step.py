@@ -7,13 +7,13 @@ back, with a "precision", and instead of eager "deterministic" or "benchmark" (o
 kernels, too). No "way": the device's limits. Failures are {"error": words}.
 """
 import json
-import os
 import statistics
 import subprocess
-import sys
 import time
 
 import torch
+
+from measuring import serve
 
 
 class Block(torch.nn.Module):
@@ -150,23 +150,15 @@ def limits(seconds):
 
 
 def answer(question):
-    if "way" not in question:
-        return limits(question["seconds"])
-    if question.get("device") == "cuda":
-        return {"ms": back_to_back_ms(captured(make_step(question, "cuda")), question["seconds"])}
-    return {"ms": on_cores_ms(question)}
-
-
-def main():
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # separates library output from answers
-    for line in sys.stdin:
-        try:
-            found = answer(json.loads(line))
-        except Exception as error:
-            found = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
-        print(json.dumps(found), file=answers, flush=True)
+    try:
+        if "way" not in question:
+            return limits(question["seconds"])
+        if question.get("device") == "cuda":
+            return {"ms": back_to_back_ms(captured(make_step(question, "cuda")), question["seconds"])}
+        return {"ms": on_cores_ms(question)}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
 
 
 if __name__ == "__main__":
-    main()
+    serve(answer)

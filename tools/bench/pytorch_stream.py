@@ -6,8 +6,6 @@ and for those after them, with the bytes of weights, gradients, state and saved 
 """
 
 import contextlib
-import json
-import sys
 from pathlib import Path
 
 import torch
@@ -15,7 +13,8 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional
 
-from measuring import Costs
+from events import seen
+from measuring import Costs, serve
 
 
 class Residual(nn.Conv2d):
@@ -55,23 +54,9 @@ def network(layers, sample, weights):
     return made
 
 
-def picture(path):
-    """A binary PPM as [1,3,H,W], value/255."""
-    _, size, _, pixels = path.read_bytes().split(b"\n", 3)
-    width, height = map(int, size.split())
-    return torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(1, height, width, 3).permute(0, 3, 1, 2).float() / 255
-
-
-def pictures(path):
-    """Of a folder's PPMs, or of a video."""
-    if path.is_dir():
-        return map(picture, sorted(path.glob("**/*.ppm")))
-    from events import seen
-    return (torch.from_numpy(frame).permute(2, 0, 1)[None].float() / 255 for frame in seen(path))
-
-
 def learn(job):
-    stream, classes = pictures(Path(job["path"])), job["classes"]
+    stream = (torch.from_numpy(frame).permute(2, 0, 1)[None].float() / 255 for frame in seen(Path(job["path"])))
+    classes = job["classes"]
     before = now = next(stream)
     net = network(job["layers"], now if classes else torch.cat([now, now], 1), job["weights"])
     optimizer = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop, "sgd": torch.optim.SGD}[job["optimizer"]](
@@ -118,12 +103,7 @@ def learn(job):
     return {"learned": report(0, job["learn"]), **after, "memory_bytes": memory, **costs}
 
 
-def main():
+if __name__ == "__main__":
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    for line in sys.stdin:
-        print(json.dumps(learn(json.loads(line))), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    serve(learn)
