@@ -14,7 +14,8 @@ from collections.abc import Generator, Sequence
 from typing import Any, NoReturn, cast
 
 import torch
-from torch import fx, nn
+from torch import nn
+from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -97,32 +98,16 @@ def _own_gradient(output: object) -> str | None:
 class _Function(nn.Module):
     """A part whose parameters and buffers are arguments, [..., names...]."""
 
-    held: tuple[nn.Module, list[list[tuple[dict[str, Any], str]]], int]
+    held: tuple[nn.Module, list[str], int]
 
     def __init__(self, part: Part, names: list[str]) -> None:
         super().__init__()
-        places: dict[int, list[tuple[dict[str, Any], str]]] = {}  # of a tensor: several if it is tied
-        for module in part.graph.modules():
-            for table in (module._parameters, module._buffers):
-                for key, tensor in table.items():
-                    places.setdefault(id(tensor), []).append((table, key))
-        own = dict([*part.graph.named_parameters(), *part.graph.named_buffers()])
-        object.__setattr__(self, "held", (part.graph, [places[id(own[name])] for name in names],
-                                          len(part.sources)))  # not registered as a child
+        object.__setattr__(self, "held", (part.graph, names, len(part.sources)))  # not registered as a child
 
     def forward(self, *given: torch.Tensor) -> Any:
-        graph, places, inputs = self.held
-        before = [table[key] for (table, key), *_ in places]
-
-        def put(values: Sequence[Any]) -> None:
-            for tied, value in zip(places, values):
-                for table, key in tied:
-                    table[key] = value
-        put(given[inputs:])
-        try:
+        graph, names, inputs = self.held
+        with _reparametrize_module(graph, dict(zip(names, given[inputs:])), tie_weights=True):
             return graph(*given[:inputs])
-        finally:
-            put(before)
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:

@@ -87,11 +87,11 @@ Item = tuple[Any, int, tuple[int, int]]
 
 
 class Stream:
-    """One start of `run`. One thread gives frames, one thread takes results."""
+    """One start of `run`. One thread gives frames, one takes results. `own`: a frame without a target is its own."""
 
     def __init__(self, run: _millrace.GivenRun, shape: tuple[int, int, int], pairs: bool, output: list[int] | None,
-                 features: list[Any], classes: list[str] | None, *, live: bool = False, ahead: int = 32) -> None:
-        self.run, self._shape, self.pairs = run, shape, pairs
+                 features: list[Any], classes: list[str] | None, *, own: bool, live: bool, ahead: int) -> None:
+        self.run, self._shape, self.pairs, self.own = run, shape, pairs, own
         self._features, self._classes = features, classes  # their names
         channels, height, width = run.prediction_shape()
         self._goal = channels, height, width
@@ -101,7 +101,7 @@ class Stream:
         self._count = 0
         run.start(live, max(min(ahead, _MOST_NUMBERS // math.prod(self._goal)), 2))
 
-    def give(self, frame: Any, target: Any = None, time: float | None = None, segment: int = 0) -> int:
+    def give(self, frame: Any, target: Any, time: float | None = None, segment: int = 0) -> int:
         """Copies a frame and, for pairs, its target (None: unknown). A frame of another segment is not the next of the
         one before. Returns its number; -1: the stream is over."""
         number = self._count
@@ -121,12 +121,12 @@ class Stream:
             self.run.lose(*lost)
             if item is END:
                 return
-            if _frames.is_pair(item) != self.pairs or (self.pairs and len(item) != 2):
+            pair = _frames.is_pair(item)
+            if (pair or self.own) != self.pairs or (pair and len(item) != 2):
                 due = "an (input, target) pair" if self.pairs else "a frame without a target"
                 raise Error(f"frame {self._count}: {due} is due")
             with inside():
-                frame, target = item if self.pairs else (item, None)
-                number = self.give(frame, target, segment=segment)
+                number = self.give(*(item if pair else (item, item)), segment=segment)
             if number < 0:
                 return
 

@@ -59,7 +59,6 @@ class Trainer:
         self._shape: tuple[int, int, int] | None = None
         self._live = False  # the config's own source
         self._targets = False
-        self._own_targets = False  # of submit()'s frames: each is its own
         self._stream: Stream | None = None  # in progress
         self._inbox: Inbox | None = None  # the latest submit()'s
         self._mode = ""  # "run", "submit" or "one": who uses the stream
@@ -162,8 +161,8 @@ class Trainer:
                          "one": "learn_one() or predict_one() uses it: close() it first"}[self._mode])
 
     @own_modes()
-    def _start(self, mode: str, frame: Any, targets: bool, ahead: int = 32) -> Stream:
-        """Starts learning from frames with the shape of `frame`."""
+    def _start(self, mode: str, frame: Any, targets: bool, *, own: bool = False, ahead: int = 32) -> Stream:
+        """Starts learning from frames with the shape of `frame`; `own`: one without a target is its own."""
         self._require_idle()
         live = mode == "submit"
         shape: tuple[int, int, int] = tuple(_frames.frame(frame, 0, self._features).shape)  # type: ignore[assignment]
@@ -172,7 +171,7 @@ class Trainer:
             raise Error(f"pipeline.schedule: learns from {run.frames_an_update()} frames at a time; one by one, take "
                         "\"sequential\", \"partime\", \"pb\" or \"pipedream\"")
         self._stream, self._mode = Stream(run, shape, targets, self._output, self._features, self._classes,
-                                          live=live, ahead=ahead), mode
+                                          own=own, live=live, ahead=ahead), mode
         return self._stream
 
     def run(self, frames: Iterable[Any] | None = None, *, ahead: int | None = None) -> Iterator[Result]:
@@ -189,11 +188,13 @@ class Trainer:
         A schedule with minibatches leaves out frames at the end that do not fill one. Breaking out of the loop, or
         Ctrl-C, stops the run: frames in flight are finished, waiting frames are dropped.
         """
+        return self._learn(frames, ahead)
+
+    def _learn(self, frames: Iterable[Any] | None, ahead: int | None = None, own: bool = False) -> Iterator[Result]:
         self._require_idle()
         self._live = False
-        if frames is not None:
-            return self._results(((self._seen(item), 0, (0, 0)) for item in frames), ahead)
-        return self._results(self._source_frames(), ahead)
+        items = self._source_frames() if frames is None else ((self._seen(item), 0, (0, 0)) for item in frames)
+        return self._results(items, ahead, own)
 
     def _seen(self, item: Any) -> Any:
         """Notes whether classes are learned by name."""
@@ -231,9 +232,8 @@ class Trainer:
             if isinstance(frames, Sized) and isinstance(targets, Sized) and len(frames) != len(targets):
                 raise Error(f"fit: there are {len(frames)} frames and {len(targets)} targets; it needs as many of each")
             frames = zip(frames, targets, strict=True)
-        elif frames is not None and self._task != "next-frame" and (self._run is None or self._targets):
-            frames = (one if _frames.is_pair(one) else (one, one) for one in frames)
-        for _ in progress(self.run(frames)):
+        own = frames is not None and self._task != "next-frame" and (self._run is None or self._targets)
+        for _ in progress(self._learn(frames, own=own)):
             pass
         return self
 
@@ -245,19 +245,18 @@ class Trainer:
             self.close()
         return predictions
 
-    def _results(self, items: Iterator[Item], ahead: int | None) -> Iterator[Result]:
+    def _results(self, items: Iterator[Item], ahead: int | None, own: bool) -> Iterator[Result]:
         try:
             first = item, _, _ = next(items)
         except StopIteration:
             return
         if item is END:
             return
-        if not _frames.is_pair(item) and self._reproduces():
-            items = ((one if one is END else (one, one), *place) for one, *place in itertools.chain([first], items))
-            first = item, _, _ = next(items)
-        pairs = _frames.is_pair(item)
+        pair = _frames.is_pair(item)
+        own = own or (not pair and self._reproduces())
         with inside():
-            stream = self._start("run", item[0] if pairs else item, pairs, ahead or (2 if self._live else 32))
+            stream = self._start("run", item[0] if pair else item, pair or own, own=own,
+                                 ahead=ahead or (2 if self._live else 32))
         raised: list[BaseException] = []
 
         def give() -> None:
@@ -294,21 +293,18 @@ class Trainer:
         """
         self._require_elsewhere("submit()")
         with inside(), self._giving:
+            told = target is not _NOTHING
             if self._mode != "submit":
-                self._own_targets = target is _NOTHING and self._reproduces()
-            if target is _NOTHING and self._own_targets:
-                target = frame
-            targets = target is not _NOTHING
-            if self._mode != "submit":
-                stream = self._start("submit", frame, targets)
+                own = not told and self._reproduces()
+                stream = self._start("submit", frame, told or own, own=own)
                 self._inbox = Inbox(stream, self._see, self._inbox)
                 weakref.finalize(self, _halt, stream, self._inbox).atexit = False
             assert self._stream is not None and self._inbox is not None
             self._inbox.check()
-            if targets != self._stream.pairs:
-                due = "no targets" if targets else "targets (or None)"
+            if (told or self._stream.own) != self._stream.pairs:
+                due = "no targets" if told else "targets (or None)"
                 raise Error(f"submit: earlier frames had {due}, and so must this one")
-            number = self._stream.give(frame, target if targets else None, time)
+            number = self._stream.give(frame, target if told else frame, time)
             if number < 0:
                 self.close()
                 raise Error("submit: the run is over")
@@ -366,7 +362,7 @@ class Trainer:
                 if self._run is not None and not self._targets:
                     raise Error("it has learned from frames without targets: run() and submit() give its predictions; "
                                 "learn_one() and predict() are for frames with targets")
-                weakref.finalize(self, _halt, self._start("one", frame, True, 2), None).atexit = False
+                weakref.finalize(self, _halt, self._start("one", frame, True, ahead=2), None).atexit = False
             assert self._stream is not None
             number = self._stream.give(frame, target)
             while number >= 0 and not self._stream.run.over():
