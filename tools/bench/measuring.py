@@ -159,14 +159,14 @@ def one_by_one(text, jobs):
     progress("")
 
 
-def in_turns(arms, rounds, turn, rotate=False):
-    """Calls turn(arm, round) for each arm in each round. Returns a dict of lists of figures per arm. `rotate`: each round
-    begins with another arm, so that none always follows the same one."""
+def in_turns(arms, rounds, turn):
+    """Calls turn(arm, round) for each arm in each round; every round begins with another arm. Returns a dict of lists of
+    figures per arm."""
     figures = [{} for _ in arms]
     for number in range(rounds):
         for done in range(len(arms)):
             progress(f"round {number + 1} of {rounds}, arm {done + 1} of {len(arms)}")
-            place = (done + number) % len(arms) if rotate else done
+            place = (done + number) % len(arms)
             for name, value in turn(arms[place], number).items():
                 figures[place].setdefault(name, []).append(value)
     progress("")

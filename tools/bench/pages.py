@@ -11,8 +11,8 @@ TABLE = re.compile(r"^(\|.*\|\n)(\|[-|]+\|\n)\{([\w ]+?)(?: with (\w+))?\}(\|.*\
 
 
 class Cell(string.Formatter):
-    """Formats a row's figures. After a format, a factor or divisor (.0f/1024), and a limit outside of which a figure is bold
-    (.2f!<1.05); "ms": of milliseconds. Missing figures give empty cells."""
+    """Formats a row's figures. After a format comes a factor or divisor (.0f/1024) and a limit outside of which a figure
+    is bold (.2f!<1.05); "ms" suits milliseconds. Missing figures give empty cells."""
 
     def get_field(self, name, args, row):
         try:
@@ -34,9 +34,9 @@ class Cell(string.Formatter):
         return f"**{text}**" if missed else text
 
 
-def filled(name, results, **parts):
-    """The text of words/NAME.md with the results' figures and `parts`. Its tables have one line "{LIST}| cells |" or, for rows
-    that have a figure, "{LIST with FIGURE}| cells |". A column with a head in "?" is there if it has a value."""
+def filled(name, results, /, **parts):
+    """The text of words/NAME.md with the results' figures and `parts`. In its tables a line "{LIST}| cells |" stands for all
+    rows, "{LIST with FIGURE}| cells |" for those that have it. A column whose head ends in "?" is there if it has a value."""
     values = {**results["provenance"], **results, **parts}
 
     def table(found):
@@ -46,7 +46,7 @@ def filled(name, results, **parts):
         made = [[Cell().vformat(cell, (), row) for cell in cells.split("|")[1:-1]] for row in values[rows]
                 if needed is None or needed in row]
         heads = head.split("|")[1:-1]
-        shown = [i for i, one in enumerate(heads) if not one.endswith("? ") or any(row[i].strip() for row in made)]
+        shown = [i for i, head in enumerate(heads) if not head.endswith("? ") or any(row[i].strip() for row in made)]
         body = "".join("|" + "|".join(row[i] for i in shown) + "|\n" for row in made)
         return ("|" + "|".join(heads[i].replace("? ", " ") for i in shown) + "|\n|" + "---|" * len(shown) + "\n"
                 + body.replace("{", "{{").replace("}", "}}"))
@@ -60,13 +60,13 @@ def framerate(results):
 
     def beside(one):
         place = one["network"], one["size"]
-        return {"several": arms.get((*place, most, 1, one["capture"])), "threaded": arms.get((*place, 1, most, one["capture"])),
-                "eager": arms.get((*place, most, 1, "eager"))}
+        return {"several": arms.get((*place, most, 1, one["capture"])), "eager": arms.get((*place, most, 1, "eager")),
+                "threaded": arms.get((*place, 1, most, one["capture"]))}
 
-    peers = "pytorch" in results and filled("framerate-pytorch", results,
-                                            rows=[row for row in results["pytorch"] if row["capture"] != "eager"])
-    return filled("framerate", results, most=most, pytorch=peers or "", rows=[
-        {**arm, **beside(arm)} for arm in results["arms"] if arm["stages"] == arm["threads"] == 1 and arm["capture"] != "eager"])
+    rivals = [row for row in results.get("pytorch", []) if row["capture"] != "eager"]
+    alone = [arm for arm in results["arms"] if arm["stages"] == arm["threads"] == 1 and arm["capture"] != "eager"]
+    return filled("framerate", results, most=most, rows=[{**arm, **beside(arm)} for arm in alone],
+                  pytorch=filled("framerate-pytorch", results, rows=rivals) if "pytorch" in results else "")
 
 
 # --- GPU ---
@@ -154,10 +154,12 @@ def prediction(results):
         bold = "**" if abs(arm["ratio"] - 1) > goal else ""
         return {**arm, "ratio": f"{bold}{arm['ratio']:.3f}{bold}"}
 
-    return filled("prediction", results, count=len(arms), near=100 * goal, worst=100 * max(abs(arm["ratio"] - 1) for arm in arms),
-                  by_network="".join(filled("prediction-network", results, network=network, size=size, rows=[
-                      row(arm) for arm in arms if (arm["network"], arm["size"]) == (network, size)])
-                      for network, size in dict.fromkeys((arm["network"], arm["size"]) for arm in arms)))
+    text = ""
+    for network, size in dict.fromkeys((arm["network"], arm["size"]) for arm in arms):
+        rows = [row(arm) for arm in arms if (arm["network"], arm["size"]) == (network, size)]
+        text += filled("prediction-network", results, network=network, size=size, rows=rows)
+    return filled("prediction", results, count=len(arms), near=100 * goal, by_network=text,
+                  worst=100 * max(abs(arm["ratio"] - 1) for arm in arms))
 
 
 def ranks(results):
@@ -176,17 +178,20 @@ def seeds(results):
 
 def stream_section(results, stream):
     """Figures are means and deviations over the seeds; shares missed become shares hit."""
-    def spread(figure):
-        shown = 100 * (1 - figure["mean"]) if stream["labels"] else 1e6 * figure["mean"]
-        return f"{shown:.1f} ± {100 * figure['std']:.1f}" if stream["labels"] else f"{shown:.0f} ± {1e6 * figure['std']:.0f}"
+    name, labels, figures = stream["stream"], stream["labels"], ("error", "last_100", "out_of_stream")
 
-    figures = "error", "last_100", "out_of_stream"
-    rival = {key: f"{100 * (1 - stream['rival'][key]):.1f} %" if stream["labels"] else f"{1e6 * stream['rival'][key]:.0f}"
-             for key in figures}
-    return filled("streams-stream", results, **{**stream, "rival": rival}, suffix=f"-{stream['stream']}" if stream["stream"] != "street" else "",
-                  what="accuracy in %" if stream["labels"] else "squared error in millionths",
-                  simple="The most frequent class" if stream["labels"] else "Copying the last frame",
-                  rows=[{**arm, **{key: spread(arm[key]) for key in figures}} for arm in results["arms"] if arm["stream"] == stream["stream"]])
+    def shown(figure):
+        return f"{100 * (1 - figure):.1f}" if labels else f"{1e6 * figure:.0f}"
+
+    def row(arm):
+        scale, pattern = (100, ".1f") if labels else (1e6, ".0f")
+        return {**arm, **{key: f"{shown(arm[key]['mean'])} ± {scale * arm[key]['std']:{pattern}}" for key in figures}}
+
+    return filled("streams-stream", results, name=name, uri=stream["uri"], suffix=f"-{name}" if name != "street" else "",
+                  what="accuracy in %" if labels else "squared error in millionths",
+                  simple="The most frequent class" if labels else "Copying the last frame",
+                  rival={key: shown(stream["rival"][key]) + (" %" if labels else "") for key in figures},
+                  rows=[row(arm) for arm in results["arms"] if arm["stream"] == name])
 
 
 def streams(results):
@@ -197,13 +202,21 @@ def streams(results):
 
 def comparisons(results, rows):
     """One table per source, in row order."""
+    sources = dict.fromkeys(row["source"] for row in rows)
     return "\n".join(filled("tables-source", results, source=source, rows=[row for row in rows if row["source"] == source])
-                     for source in dict.fromkeys(row["source"] for row in rows))
+                     for source in sources)
 
 
-PAGES = {"framerate": framerate, "gpu": gpu, "partime": partime, "prediction": prediction, "ranks": ranks, "seeds": seeds,
-         "streams": streams, "tables": lambda results: filled("tables", results, rows=comparisons(results, results["arms"])),
-         "peers": lambda results: filled("peers", results, planted=", ".join(f"`{kind}`" for kind in results["kinds"]))}
+def tables(results):
+    return filled("tables", results, rows=comparisons(results, results["arms"]))
+
+
+def peers(results):
+    return filled("peers", results, planted=", ".join(f"`{kind}`" for kind in results["kinds"]))
+
+
+PAGES = {"framerate": framerate, "gpu": gpu, "partime": partime, "peers": peers, "prediction": prediction, "ranks": ranks,
+         "seeds": seeds, "streams": streams, "tables": tables}
 
 
 def page(results):

@@ -1,6 +1,7 @@
 """PyTorch's side of `millrace bench ranks`: torch.distributed.pipelining over gloo, two processes on one machine.
 
-Takes "size microbatches seconds schedule" (gpipe, 1f1b) and prints the median milliseconds per sample. The network is Millrace's `basic`: ten convolutions of 16 features, kernel 5, cut in half.
+Takes "size microbatches seconds schedule" (gpipe, 1f1b) and prints the median milliseconds per sample. The network is
+Millrace's `basic`: ten convolutions of 16 features, kernel 5, cut in half.
 """
 import os
 import sys
