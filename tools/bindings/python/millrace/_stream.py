@@ -126,7 +126,8 @@ class Stream:
                 due = "an (input, target) pair" if self.pairs else "a frame without a target"
                 raise Error(f"frame {self._count}: {due} is due")
             with inside():
-                number = self.give(*(item if pair else (item, item)), segment=segment)
+                frame, target = item if pair else (item, item)
+                number = self.give(frame, target, segment=segment)
             if number < 0:
                 return
 
