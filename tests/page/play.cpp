@@ -1,6 +1,8 @@
 // Serves an invented run, to develop and test the page with.
 //   page_play SERVE TOKEN CLASSES SNAPSHOTS
-// Prints its URL, then takes a command a line from stdin until that ends.
+// Prints its URL, then takes a command a line from stdin until that ends: "event REASON", "fail",
+// "work", or JSON that is merged into the state. Answers each with the numbers of frames trained
+// and pictures shown.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -73,25 +75,28 @@ class InventedRun {
   }
 
   // Any thread.
+  WebSubject subject() {
+    return {.look =
+                [this] {
+                  if (fails) throw std::bad_alloc();
+                  return look();
+                },
+            .pictures = &board_,
+            .camera = &camera_,
+            .controls = &controls_,
+            .snapshots = snapshots_,
+            .event_picture = snapshots_.empty() ? &event_board_ : nullptr,
+            .is_normal = [this](std::int64_t event) { return is_normal(event); }};
+  }
   Snapshot look() const {
     const std::lock_guard lock(mutex_);
     return now_;
   }
-  PictureBoard& board() { return board_; }
-  PictureBoard* event_board() { return snapshots_.empty() ? &event_board_ : nullptr; }
-  FrameBoard& camera() { return camera_; }
-  const std::string& snapshots() const { return snapshots_; }
-  Controls& controls() { return controls_; }
   std::int64_t shown() const { return shown_; }
-  /// The source breaks off.
-  void disconnect() {
+  void change(const Json& parts) {
     const std::lock_guard lock(mutex_);
-    now_.state["stream"].update(
-        {{"connected", false},
-         {"breaks", 1},
-         {"last_error", "rtsp://viewer:secret@camera.example/street: no picture for 2.5 s"}});
+    now_.state.update(parts, true);
   }
-
   /// An event begins: "local".
   void begin_event(const std::string& reason) {
     const std::lock_guard lock(mutex_);
@@ -110,24 +115,15 @@ class InventedRun {
       novelty["last"].update({{"box", {10, 20, 16, 12}}, {"size", {kSide, kSide}}});
     if (!snapshots_.empty()) write_snapshot(number, novelty["last"].dump());
   }
-  void end_event() {
-    const std::lock_guard lock(mutex_);
-    now_.state["novelty"]["in_event"] = false;
-  }
+
+  std::atomic<bool> fails{false};  ///< as when memory is short for a moment
+
+ private:
   bool is_normal(std::int64_t event) {
     const std::lock_guard lock(mutex_);
     now_.state["novelty"]["taught"].push_back(event);
     return event != 1;
   }
-  /// The answer of a task with classes, as JSON.
-  void answer(const std::string& json) {
-    const std::lock_guard lock(mutex_);
-    now_.state["answer"] = Json::parse(json);
-  }
-  /// From now on frames have no target.
-  void lose_targets() { targets_ = false; }
-
- private:
   void write_snapshot(int number, const std::string& about) {
     io::Frame frame;
     frame.reshape(kSide, kSide, 3);
@@ -161,12 +157,11 @@ class InventedRun {
   }
   void step() {
     engine::FrameCounts& frames = now_.frames;
-    ++(controls_.paused() ? frames.dropped : targets_ ? frames.trained : frames.rejected);
-    frames.without_target += !controls_.paused() && !targets_;
-    ++frames.received;
     Json& state = now_.state;
-    state["realtime"]["judged"] = targets_.load();
-    if (!targets_) state["realtime"]["reason"] = "no frame was learned from lately";
+    const bool targets = state["realtime"]["judged"] == true;
+    ++(controls_.paused() ? frames.dropped : targets ? frames.trained : frames.rejected);
+    frames.without_target += !controls_.paused() && !targets;
+    ++frames.received;
     state["frames"].update(
         {{"received", frames.received}, {"trained", frames.trained}, {"dropped", frames.dropped}});
     if (controls_.paused()) return;
@@ -192,13 +187,10 @@ class InventedRun {
                         {"dead_units", 32 * i},
                         {"units", 128}});
     }
-    state["timing_ms"] = {{"T", sum},
-                          {"T_over_N", sum / kStages},
+    state["timing_ms"] = {{"T_over_N", sum / kStages},
                           {"bottleneck", stages.back()["busy_ms"]},
                           {"bottleneck_stage", kStages - 1},
-                          {"step_p50", 1e3 * kBudget},
-                          {"step_p99", 1.1e3 * kBudget},
-                          {"speedup_K", sum / (1e3 * kBudget)}};
+                          {"step_p50", 1e3 * kBudget}};
     state["stages"] = std::move(stages);
     state["realtime"].update(Json{{"F", kFps}, {"budget_ms", 1e3 * kBudget}});
     state["latency_ms"] = {{"p50", now_.latency.median_ms()},
@@ -249,7 +241,6 @@ class InventedRun {
   mutable std::mutex mutex_;
   Snapshot now_;              ///< under mutex_
   bool event_began_ = false;  ///< under mutex_
-  std::atomic<bool> targets_{true};
   std::atomic<std::int64_t> shown_{0};
   std::atomic<bool> stop_{false};
   std::thread thread_;
@@ -257,32 +248,14 @@ class InventedRun {
 
 void play(const std::string& serve, const std::string& token, int classes,
           const std::string& snapshots) {
-  const WebOptions options = web_options(serve, token);
   InventedRun run(classes, snapshots);
-  std::atomic<bool> fails{false};  // fails as when memory is short for a moment
-  const auto server = start_server(
-      options, {.look =
-                    [&] {
-                      if (fails) throw std::bad_alloc();
-                      return run.look();
-                    },
-                .pictures = &run.board(),
-                .camera = &run.camera(),
-                .controls = &run.controls(),
-                .snapshots = run.snapshots(),
-                .event_picture = run.event_board(),
-                .is_normal = [&](std::int64_t event) { return run.is_normal(event); }});
+  const auto server = start_server(web_options(serve, token), run.subject());
   std::printf("%s\n", server->url().c_str());
   std::fflush(stdout);
   for (std::string command; std::getline(std::cin, command);) {
-    if (command == "break") run.disconnect();
-    if (command == "fail") fails = true;
-    if (command == "work") fails = false;
+    if (command == "fail" || command == "work") run.fails = command == "fail";
     if (command.starts_with("event ")) run.begin_event(command.substr(6));
-    if (command == "calm") run.end_event();
-    if (command.starts_with("answer ")) run.answer(command.substr(7));
-    if (command == "unlabelled") run.lose_targets();
-    // Every command is answered: {frames trained, pictures shown}.
+    if (command.starts_with("{")) run.change(Json::parse(command));
     std::printf("%lld %lld\n", static_cast<long long>(run.look().frames.trained),
                 static_cast<long long>(run.shown()));
     std::fflush(stdout);

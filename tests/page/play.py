@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLAY = os.environ.get("PAGE_PLAY", str(ROOT / "build" / "release" / "tests" / "page" / "page_play"))
 NEXT = b"\x81\x84\0\0\0\0next"  # a masked text message
 TOKEN = "a-token-of-at-least-16-characters"
+AWAY = {"connected": False, "last_error": "rtsp://viewer:secret@camera.example/street: no picture for 2.5 s"}
 
 
 class Play:
@@ -38,6 +39,10 @@ class Play:
         self.process.stdin.write(command + "\n")
         self.process.stdin.flush()
         return tuple(map(int, self.process.stdout.readline().split()))
+
+    def change(self, **parts):
+        """Merges parts into the run's state."""
+        self.tell(json.dumps(parts))
 
     def memory(self):
         """Resident bytes."""

@@ -7,7 +7,7 @@ import shutil
 import time
 import unittest
 
-from play import TOKEN, Play, PlayTest
+from play import AWAY, TOKEN, Play, PlayTest
 
 try:
     from selenium import webdriver
@@ -250,22 +250,22 @@ class PageTest(PlayTest):
         self.assertEqual([float(box.get_attribute(name)) for name in ("x", "y", "width", "height")], [40, 60, 64, 36],
                          "in pixels of the camera's picture, 256x192 instead of 64x64")
         self.assertEqual(self.text("status-text"), "Something new at door")
-        play.tell("calm")
+        play.change(novelty={"in_event": False})
         self.wait_for(lambda: not self.browser.find_elements(By.CSS_SELECTOR, "#marks rect.box"), "the box stays")
 
     def test_what_it_sees_is_large(self):
         play = self.play()
         self.open(play.url)
-        for answer, word, why in (('{"class": "night", "probability": 0.973}', "night", "97 % sure"),
-                                  ('{"class": null, "neither": true}', "None of them", "unlike all")):
-            play.tell("answer " + answer)
+        for answer, word, why in (({"class": "night", "probability": 0.973}, "night", "97 % sure"),
+                                  ({"class": None, "neither": True}, "None of them", "unlike all")):
+            play.change(answer=answer)
             self.wait_for(lambda: self.text("answer-class") == word and why in self.text("answer-why"), word)
         self.assertGreater(self.find("answer-class").size["height"], 40)
 
     def test_frames_without_a_label_are_watched_all_the_same(self):
         play = self.play()
         self.open(play.url)
-        play.tell("unlabelled")
+        play.change(realtime={"judged": False, "reason": "no frame was learned from lately"})
         self.wait_for(lambda: "only predicted now" in self.text("fps-why"), "they are not counted")
         self.assertEqual(self.text("status-text"), "Watching")
         self.assertEqual(self.find("status").get_attribute("data-mood"), "good")
@@ -306,7 +306,7 @@ class PageTest(PlayTest):
         fits_everywhere("with the engine")
         self.wait_for(lambda: self.find("chart-latency").find_elements(By.TAG_NAME, "canvas"), "no charts")
         pictures = [self.run_script(LOOK_AT, self.find(name))[0] for name in PICTURES]
-        play.tell("break")
+        play.change(stream=AWAY)
         self.wait_for(lambda: self.text("status-text") == "Source away", "nothing noticed")
         fits_everywhere("while the source is away")
         self.assertEqual([self.run_script(LOOK_AT, self.find(name))[0] > 50 for name in PICTURES],
@@ -330,6 +330,6 @@ class PageTest(PlayTest):
         again = self.play(serve=f"127.0.0.1:{first.port}")
         self.assertEqual(again.port, first.port)
         self.wait_for(lambda: self.text("status-text") == "Watching", "does not come back")
-        again.tell("break")
+        again.change(stream=AWAY)
         self.wait_for(lambda: self.text("status-text") == "Source away", "nothing noticed")
         self.assertNotIn("secret", self.text("status-why"))

@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from play import TOKEN, Play, PlayTest, messages
+from play import AWAY, TOKEN, Play, PlayTest, messages
 
 PATHS = ["/", "/app.js", "/app.css", "/dygraph.js", "/state", "/history", "/metrics", "/healthz", "/live",
          "/events", "/events/NAME", "/picture/input", "/picture/target", "/picture/prediction", "/picture/error",
@@ -192,7 +192,7 @@ class Texts(PlayTest):
 
     def test_no_answer_names_a_password(self):
         play = self.play()
-        play.tell("break")
+        play.change(stream=AWAY)
         for path in ("/", "/state", "/history", "/metrics", "/healthz"):
             self.assertNotIn("secret", play.ask(path)[2], path)
         self.assertIn("***@camera.example", play.ask("/state")[2])
