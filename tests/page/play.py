@@ -1,9 +1,11 @@
 """A simulated run (page_play) and its viewers, driven from outside."""
 
 import base64
+import contextlib
 import http.client
 import json
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -46,26 +48,14 @@ class Play:
 
     def memory(self):
         """Resident bytes."""
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) << 10
-        raise AssertionError("no VmRSS")
+        return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())[1]) << 10
 
     def ask(self, path, method="GET", body=None, **headers):
         """(status, headers, text) of one request; header names have _ for -."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
-            connection.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
-            data = body.encode() if body is not None else b""
-            if body is not None:
-                connection.putheader("Content-Length", str(len(data)))
-            for name, value in headers.items():
-                connection.putheader(name.replace("_", "-"), value)
-            connection.endheaders(data)
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+            connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read().decode(errors="replace")
-        finally:
-            connection.close()
 
     def status(self, path, *args, **headers):
         return self.ask(path, *args, **headers)[0]
@@ -96,11 +86,10 @@ class Play:
     def watch(self, buffer=None, **headers):
         """A TCP connection that has asked for the WebSocket."""
         one = self.connect(buffer)
-        lines = ["GET /live HTTP/1.1", f"Host: 127.0.0.1:{self.port}", "Upgrade: websocket",
-                 "Connection: Upgrade", "Sec-WebSocket-Version: 13",
-                 f"Sec-WebSocket-Key: {base64.b64encode(bytes(16)).decode()}",
-                 *(f"{name}: {value}" for name, value in headers.items())]
-        one.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
+        headers = {"Host": f"127.0.0.1:{self.port}", "Upgrade": "websocket", "Connection": "Upgrade",
+                   "Sec-WebSocket-Version": 13, "Sec-WebSocket-Key": base64.b64encode(bytes(16)).decode(), **headers}
+        lines = ["GET /live HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        one.sendall("\r\n".join(lines).encode())
         return one
 
 

@@ -77,6 +77,12 @@ class PageTest(PlayTest):
         if engine:
             self.find("engine").find_element(By.TAG_NAME, "summary").click()
 
+    def opened(self, engine=False, **options):
+        """A run whose page is open."""
+        play = self.play(**options)
+        self.open(play.url, engine)
+        return play
+
     def found(self):
         """The events on the page: (reason, width of its picture as loaded), the newest first."""
         return [tuple(one) for one in self.run_script("""
@@ -109,9 +115,7 @@ class PageTest(PlayTest):
                 if entry["level"] != "INFO" and entry["source"] != "rendering"]
 
     def test_numbers_pictures_and_charts_are_live(self):
-        play = self.play()
-        self.complaints()
-        self.open(play.url, engine=True)
+        self.opened(engine=True)
         for name in ("run", "loss", "latency-why"):
             before = self.text(name)
             self.wait_for(lambda: self.text(name) != before, f"{name} stands still")
@@ -136,9 +140,7 @@ class PageTest(PlayTest):
         self.assertEqual(self.complaints(), [])
 
     def test_each_pixels_class_has_a_colour_that_the_legend_names(self):
-        play = self.play(classes=4)
-        self.complaints()
-        self.open(play.url)
+        self.opened(classes=4)
         self.wait_for(lambda: self.run_script(LOOK_AT, self.find("map"))[0] > 3, "no class map")
         self.assertTrue(self.find("map").is_displayed())
         legend = self.wait_for(lambda: self.find("classes").find_elements(By.TAG_NAME, "span"), "no legend")
@@ -153,8 +155,7 @@ class PageTest(PlayTest):
         self.assertEqual(self.complaints(), [])
 
     def test_controls_reach_the_run(self):
-        play = self.play()
-        self.open(play.url, engine=True)
+        play = self.opened(engine=True)
         self.find("pause").click()
         self.wait_for(lambda: self.text("status-text") == "Paused", "not paused")
         trained = play.tell()[0]
@@ -176,8 +177,7 @@ class PageTest(PlayTest):
         self.wait_for(lambda: rate.get_attribute("value") == "0.01", "what was refused still stands there")
 
     def test_a_button_says_what_frames_show(self):
-        play = self.play()
-        self.open(play.url)
+        play = self.opened()
         day, night = self.find("labels").find_elements(By.TAG_NAME, "button")
         for pressed, label in ((day, "day"), (night, "night"), (night, None)):
             pressed.click()
@@ -210,14 +210,12 @@ class PageTest(PlayTest):
             self.find("shown").find_element(By.TAG_NAME, "button").click()
             self.wait_for(lambda: not self.find("shown").is_displayed(), "it stays")
             self.assertEqual(self.complaints(), [])
-        again = self.play(snapshots=folder)  # after a restart
-        self.open(again.url)
+        self.opened(snapshots=folder)  # after a restart
         self.wait_for(lambda: [wide > 0 for _, wide in self.found()] == [True, True], self.found)
 
     def test_what_is_said_of_events_lasts_and_teaches(self):
         folder = self.folder()
-        play = self.play(snapshots=folder)
-        self.open(play.url)
+        play = self.opened(snapshots=folder)
         for number in (1, 2):
             play.tell("event local")
             self.wait_for(lambda: len(self.found()) == number, "not found")
@@ -233,15 +231,13 @@ class PageTest(PlayTest):
         press(0, "normal")
         self.wait_for(lambda: self.find("unseen").is_displayed() is False, "not marked")
         self.assertEqual(play.state()["novelty"]["taught"], [1, 2])
-        again = self.play(snapshots=folder)
-        self.open(again.url)
+        self.opened(snapshots=folder)
         self.wait_for(lambda: [one.text for one in self.browser.find_elements(By.CLASS_NAME, "mark")]
                       == ["Learned as normal", "Seen"], "forgotten")
         self.assertEqual(self.browser.find_elements(By.CSS_SELECTOR, "#events button.normal"), [], "of an earlier run")
 
     def test_an_event_is_drawn_on_the_picture(self):
-        play = self.play()
-        self.open(play.url)
+        play = self.opened()
         self.wait_for(lambda: self.browser.find_elements(By.CSS_SELECTOR, "#marks polygon.zone + text"), "no zone")
         self.assertEqual(len(self.browser.find_elements(By.CSS_SELECTOR, "#marks polygon.ignored")), 1)
         self.assertEqual(self.text("status-text"), "Watching")
@@ -254,8 +250,7 @@ class PageTest(PlayTest):
         self.wait_for(lambda: not self.browser.find_elements(By.CSS_SELECTOR, "#marks rect.box"), "the box stays")
 
     def test_what_it_sees_is_large(self):
-        play = self.play()
-        self.open(play.url)
+        play = self.opened()
         for answer, word, why in (({"class": "night", "probability": 0.973}, "night", "97 % sure"),
                                   ({"class": None, "neither": True}, "None of them", "unlike all")):
             play.change(answer=answer)
@@ -263,8 +258,7 @@ class PageTest(PlayTest):
         self.assertGreater(self.find("answer-class").size["height"], 40)
 
     def test_frames_without_a_label_are_watched_all_the_same(self):
-        play = self.play()
-        self.open(play.url)
+        play = self.opened()
         play.change(realtime={"judged": False, "reason": "no frame was learned from lately"})
         self.wait_for(lambda: "only predicted now" in self.text("fps-why"), "they are not counted")
         self.assertEqual(self.text("status-text"), "Watching")
@@ -272,9 +266,8 @@ class PageTest(PlayTest):
         self.wait_for(lambda: float(self.text("fps")) > 5, "no frames")
 
     def test_dark_and_light(self):
-        play = self.play()
         self.prefer("light")
-        self.open(play.url)
+        self.opened()
         brightness = "return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).reduce((a, b) => a + +b, 0)"
         self.assertGreater(self.run_script(brightness), 600)
         self.prefer("dark")
