@@ -43,13 +43,6 @@ Response refuse(const Request& request, http::status status, const std::string& 
   return reply(request, status, kText, why + "\n");
 }
 
-Credentials credentials(const Request& request) {
-  return {.host = view(request[http::field::host]),
-          .origin = view(request[http::field::origin]),
-          .authorization = view(request[http::field::authorization]),
-          .cookie = view(request[http::field::cookie])};
-}
-
 std::string_view token_of(const Request& request) {
   constexpr std::string_view start = "/?token=";
   const std::string_view target = view(request.target());
@@ -66,43 +59,46 @@ Response welcome(const Site& site, const Request& request) {
   return response;
 }
 
-struct Outcome {
-  http::status status = http::status::accepted;
-  std::string why = {};  ///< why it was refused
-};
+Response accept(Site& site, const Request& request) {
+  site.publisher.look();
+  return reply(request, http::status::accepted, kJson, "{\"accepted\": true}");
+}
 
-Outcome control(Site& site, const Request& request) {
+Response control(Site& site, const Request& request) {
   const bool label = path_of(request) == "/label";
   Controls* const controls = site.subject.controls;
-  if (!controls) return {http::status::not_found, "this page has no controls"};
+  if (!controls) return refuse(request, http::status::not_found, "this page has no controls");
   if (label && !controls->offered().hear_label)
-    return {http::status::not_found, "this run takes no labels: task.labels = \"http\""};
+    return refuse(request, http::status::not_found,
+                  "this run takes no labels: task.labels = \"http\"");
   const std::string wrong =
       label ? controls->offered().hear_label(request.body()) : obey(request.body(), *controls);
-  return wrong.empty() ? Outcome() : Outcome{http::status::bad_request, wrong};
+  return wrong.empty() ? accept(site, request) : refuse(request, http::status::bad_request, wrong);
 }
 
 bool is_event(std::string_view path) {
   return path.size() > kEvent.size() && path.starts_with(kEvent);
 }
 
-Outcome mark(Site& site, const Request& request) {
+Response mark(Site& site, const Request& request) {
   const std::string_view path = path_of(request);
   const std::string_view name = is_event(path) ? path.substr(kEvent.size()) : "";
   const Json asked = Json::parse(request.body(), nullptr, /*allow_exceptions=*/false);
   const Json as = asked.is_object() ? asked.value("mark", Json()) : Json();
   if (as != "seen" && (as != "normal" || name.empty()))
-    return {http::status::bad_request, "expected {\"mark\": \"seen\"}, or \"normal\" of one event"};
+    return refuse(request, http::status::bad_request,
+                  "expected {\"mark\": \"seen\"}, or \"normal\" of one event");
   if (as == "normal") {
     const std::int64_t number = site.events.number_in_this_run(name);
     if (number < 0 || !site.subject.is_normal || !site.subject.is_normal(number))
-      return {http::status::conflict, "the detector has forgotten what that event looked like"};
+      return refuse(request, http::status::conflict,
+                    "the detector has forgotten what that event looked like");
   }
   try {
-    if (site.events.mark(name, as.get<std::string>())) return {};
-    return {http::status::not_found, "there is no such event"};
+    if (site.events.mark(name, as.get<std::string>())) return accept(site, request);
+    return refuse(request, http::status::not_found, "there is no such event");
   } catch (const std::runtime_error& error) {
-    return {http::status::internal_server_error, error.what()};
+    return refuse(request, http::status::internal_server_error, error.what());
   }
 }
 
@@ -113,11 +109,7 @@ Response obeyed(Site& site, const Request& request) {
     return refuse(request, http::status::forbidden,
                   "a request must be JSON with the header \"X-Millrace: control\"");
   }
-  const bool events = path_of(request).starts_with(kEvents);
-  const auto [status, why] = events ? mark(site, request) : control(site, request);
-  if (!why.empty()) return refuse(request, status, why);
-  site.publisher.look();
-  return reply(request, status, kJson, "{\"accepted\": true}");
+  return path_of(request).starts_with(kEvents) ? mark(site, request) : control(site, request);
 }
 
 Response event_picture(Site& site, const Request& request) {
@@ -134,18 +126,18 @@ std::string_view path_of(const Request& request) {
 }
 
 bool admitted(const Site& site, const Request& request, Response& refusal) {
-  const Credentials from = credentials(request);
-  if (!site.gate.host_is_ours(from.host)) {
+  const auto header = [&](http::field name) { return view(request[name]); };
+  if (!site.gate.host_is_ours(header(http::field::host))) {
     refusal = refuse(request, http::status::misdirected_request, "unknown host name");
   } else if (site.gate.is_token(token_of(request))) {
     refusal = welcome(site, request);
-  } else if (!site.gate.admits(from)) {
+  } else if (!site.gate.admits(header(http::field::authorization), header(http::field::cookie))) {
     refusal = refuse(request, http::status::unauthorized,
                      "Open this page with ?token=TOKEN, the run's token, or send the header "
                      "\"Authorization: Bearer TOKEN\".");
     refusal.set(http::field::www_authenticate, "Bearer");
     refusal.keep_alive(false);  // don't hold connections for strangers
-  } else if (!Gate::same_origin(from)) {
+  } else if (!Gate::same_origin(header(http::field::origin), header(http::field::host))) {
     refusal = refuse(request, http::status::forbidden, "cross-site request refused");
   } else {
     return true;

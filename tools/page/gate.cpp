@@ -43,6 +43,14 @@ std::string_view cookie_value(std::string_view cookies, std::string_view name) {
   return {};
 }
 
+/// Constant time, against timing attacks. `secret`: not empty.
+bool equal_secrets(std::string_view given, std::string_view secret) {
+  volatile unsigned char different = given.size() == secret.size() ? 0 : 1;
+  for (std::size_t i = 0; i < given.size(); ++i)
+    different = different | (unsigned(given[i]) ^ unsigned(secret[i % secret.size()]));
+  return different == 0;
+}
+
 std::string random_secret() {
   std::random_device random;
   std::string secret;
@@ -87,14 +95,6 @@ WebOptions web_options(std::string_view where, std::string_view token) {
   return options;
 }
 
-bool equal_secrets(std::string_view given, std::string_view secret) {
-  if (secret.empty()) return given.empty();
-  volatile unsigned char different = given.size() == secret.size() ? 0 : 1;
-  for (std::size_t i = 0; i < given.size(); ++i)
-    different = different | (unsigned(given[i]) ^ unsigned(secret[i % secret.size()]));
-  return different == 0;
-}
-
 Gate::Gate(const WebOptions& options, std::uint16_t port)
     : loopback_(io::is_loopback(options.address)),
       token_(options.token),
@@ -112,18 +112,17 @@ bool Gate::is_token(std::string_view token) const {
   return !token_.empty() && equal_secrets(token, token_);
 }
 
-bool Gate::admits(const Credentials& from) const {
+bool Gate::admits(std::string_view authorization, std::string_view cookies) const {
   if (token_.empty()) return true;
   constexpr std::string_view bearer = "Bearer ";
-  if (from.authorization.starts_with(bearer))
-    return is_token(from.authorization.substr(bearer.size()));
-  return equal_secrets(cookie_value(from.cookie, cookie_name_), session_);
+  if (authorization.starts_with(bearer)) return is_token(authorization.substr(bearer.size()));
+  return equal_secrets(cookie_value(cookies, cookie_name_), session_);
 }
 
-bool Gate::same_origin(const Credentials& from) {
-  if (from.origin.empty()) return true;
-  const std::size_t slashes = from.origin.find("://");
-  return slashes != std::string_view::npos && from.origin.substr(slashes + 3) == from.host;
+bool Gate::same_origin(std::string_view origin, std::string_view host) {
+  if (origin.empty()) return true;
+  const std::size_t slashes = origin.find("://");
+  return slashes != origin.npos && origin.substr(slashes + 3) == host;
 }
 
 std::string Gate::cookie() const {

@@ -21,18 +21,7 @@ WebOptions web_options(std::string_view where, std::string_view token);
 /// Accepts "": no token.
 void check_token(std::string_view token);
 
-/// Constant time, against timing attacks.
-bool equal_secrets(std::string_view given, std::string_view secret);
-
-/// Headers that identify a request's origin and sender; "": missing.
-struct Credentials {
-  std::string_view host;
-  std::string_view origin;
-  std::string_view authorization;
-  std::string_view cookie;
-};
-
-/// Access control by a request's headers alone. Immutable, so thread-safe.
+/// Access control by a request's headers alone; "": missing. Immutable, so thread-safe.
 class Gate {
  public:
   /// `port`: the actual one; it makes the cookies of two runs on one machine differ.
@@ -41,10 +30,10 @@ class Gate {
   /// On loopback only loopback names are accepted, which stops DNS rebinding.
   bool host_is_ours(std::string_view host) const;
   /// Whether the request has the token, if required, as "Authorization: Bearer TOKEN" or cookie.
-  bool admits(const Credentials& from) const;
+  bool admits(std::string_view authorization, std::string_view cookies) const;
   bool is_token(std::string_view token) const;
   /// True for requests from our own page, and for those from no page.
-  static bool same_origin(const Credentials& from);
+  static bool same_origin(std::string_view origin, std::string_view host);
   /// "Set-Cookie" for a browser that has the token: another secret, valid while this object lives.
   std::string cookie() const;
 

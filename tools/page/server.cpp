@@ -12,8 +12,6 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include "tools/page/site.h"
 
@@ -83,9 +81,7 @@ struct Server final : WebServer {
       } catch (const std::exception&) {
       }
       net::steady_timer pause(context, std::chrono::milliseconds(100));
-      boost::system::error_code ignored;
-      if (!site.publisher.stopped())
-        co_await pause.async_wait(net::redirect_error(net::use_awaitable, ignored));
+      if (!site.publisher.stopped()) co_await wait(pause);
     }
   }
 
@@ -122,8 +118,7 @@ struct Server final : WebServer {
   net::awaitable<void> watch_deadlines() {
     while (!site.publisher.stopped()) {
       clock.expires_after(std::chrono::seconds(1));
-      boost::system::error_code early;
-      co_await clock.async_wait(net::redirect_error(net::use_awaitable, early));
+      co_await wait(clock);
       const Clock::time_point now = Clock::now();
       for (Line& line : site.lines)
         if (now > line.deadline) line.hang_up();

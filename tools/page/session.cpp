@@ -5,9 +5,6 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
@@ -39,7 +36,7 @@ net::awaitable<boost::system::error_code> read_request(beast::tcp_stream& stream
   parser.body_limit(kMostBody);
   stream.expires_after(kPatience);  // for the whole request, however slowly it arrives
   boost::system::error_code error;
-  co_await http::async_read(stream, buffer, parser, net::redirect_error(net::use_awaitable, error));
+  co_await http::async_read(stream, buffer, parser, tells(error));
   if (!error) request = parser.release();
   co_return error;
 }
@@ -53,7 +50,7 @@ bool is_malformed(const boost::system::error_code& error) {
 net::awaitable<bool> say(beast::tcp_stream& stream, const Response& response) {
   stream.expires_after(kPatience);
   boost::system::error_code error;
-  co_await http::async_write(stream, response, net::redirect_error(net::use_awaitable, error));
+  co_await http::async_write(stream, response, tells(error));
   co_return !error && response.keep_alive();
 }
 
@@ -83,7 +80,7 @@ net::awaitable<void> read_to_end(std::shared_ptr<Socket> socket) {
   beast::flat_buffer buffer;
   boost::system::error_code error;
   while (!error) {
-    co_await socket->ws.async_read(buffer, net::redirect_error(net::use_awaitable, error));
+    co_await socket->ws.async_read(buffer, tells(error));
     buffer.clear();
     socket->room = std::min(socket->room + 1, kUnderWay);
     socket->gone = bool(error);
@@ -94,10 +91,7 @@ net::awaitable<void> read_to_end(std::shared_ptr<Socket> socket) {
 /// Returns when a message may be sent or the time is up.
 net::awaitable<void> room(Socket& socket, Line& line) {
   line.deadline = Clock::now() + kPatience;
-  while (socket.room == 0 && !socket.gone) {
-    boost::system::error_code woken;
-    co_await socket.wake.async_wait(net::redirect_error(net::use_awaitable, woken));
-  }
+  while (socket.room == 0 && !socket.gone) co_await wait(socket.wake);
   line.deadline = Clock::time_point::max();
 }
 
@@ -111,7 +105,7 @@ net::awaitable<bool> accept(Socket& socket, const Request& request) {
   socket.ws.read_message_max(1024);
   socket.ws.auto_fragment(false);
   boost::system::error_code error;
-  co_await socket.ws.async_accept(request, net::redirect_error(net::use_awaitable, error));
+  co_await socket.ws.async_accept(request, tells(error));
   co_return !error;
 }
 
@@ -120,8 +114,7 @@ net::awaitable<bool> send(Socket& socket, Line& line, Bytes message, bool text) 
   socket.ws.text(text);
   line.deadline = Clock::now() + kPatience;
   boost::system::error_code error;
-  co_await socket.ws.async_write(net::buffer(*message),
-                                 net::redirect_error(net::use_awaitable, error));
+  co_await socket.ws.async_write(net::buffer(*message), tells(error));
   line.deadline = Clock::time_point::max();
   co_return !error;
 }
@@ -158,7 +151,7 @@ net::awaitable<void> watch_picture(Site& site, beast::tcp_stream& stream, std::s
   boost::system::error_code error;
   const auto write = [&](const auto& buffers) {
     stream.expires_after(kPatience);
-    return net::async_write(stream, buffers, net::redirect_error(net::use_awaitable, error));
+    return net::async_write(stream, buffers, tells(error));
   };
   const std::string head =
       "HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=frame\r\n"

@@ -28,6 +28,16 @@ namespace millrace::page {
 using Request = boost::beast::http::request<boost::beast::http::string_body>;
 using Response = boost::beast::http::response<boost::beast::http::string_body>;
 
+/// Makes an operation put its failure into `error` instead of throwing it.
+inline auto tells(boost::system::error_code& error) {
+  return boost::asio::redirect_error(boost::asio::use_awaitable, error);
+}
+/// Until `timer` expires or is cancelled.
+inline boost::asio::awaitable<void> wait(boost::asio::steady_timer& timer) {
+  boost::system::error_code cancelled;
+  co_await timer.async_wait(tells(cancelled));
+}
+
 /// Polls the run once a second, or four times while somebody watches, and requests pictures 15
 /// times a second while a viewer is ready for one. Nothing is queued: a viewer that is ready takes
 /// the latest. Server thread only.
@@ -46,8 +56,7 @@ class Publisher {
       if (now - looked_ > (viewers_ > 0 ? kWatchedLook : kLook) - kPictureBeat / 2) look();
       take_pictures();
       beat_.expires_after(viewers_ > 0 ? kPictureBeat : kLook);
-      boost::system::error_code early;
-      co_await beat_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, early));
+      co_await wait(beat_);
     }
   }
   void stop() {
@@ -60,9 +69,7 @@ class Publisher {
   /// Returns when there may be news, or after stop(). A waiting viewer requests pictures.
   boost::asio::awaitable<void> changed() {
     ++ready_;
-    boost::system::error_code woken;
-    if (!stopped_)
-      co_await wake_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
+    if (!stopped_) co_await wait(wake_);
     --ready_;
   }
 
