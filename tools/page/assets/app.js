@@ -3,14 +3,14 @@ import {addPoint, drawCharts, fetchPast, paintCharts, showSpan} from './charts.j
 import {showControls, startControls} from './controls.js';
 import {showEngine} from './engine.js';
 import {lastFound, reasonOf, showEvents, startEvents} from './events.js';
-import {ago, clock, say, three} from './format.js';
+import {ago, clock, find, say, three} from './format.js';
 import {showMarks, showPictures} from './pictures.js';
 import {showStages} from './stages.js';
 
 const RETRY_MS = [500, 1000, 2000, 5000];
 const MANY_DROPPED = 0.1;  // share of frames
 
-const engine = document.getElementById('engine');
+const engine = find('engine');
 let socket = null;
 let failures = 0;
 let latest = null;
@@ -81,17 +81,17 @@ function showStatus({stream, controls, frames, rate, realtime, novelty, t}) {
 }
 
 function setStatus(mood, text, why) {
-  document.getElementById('status').dataset.mood = mood;
+  find('status').dataset.mood = mood;
   say('status-text', text);
   say('status-why', why);
 }
 
 // The class of what it sees, where the task is to know one.
 function showAnswer({answer, frames, controls: {label, offered}}) {
-  document.getElementById('answer').hidden = !answer && offered.labels.length === 0;
+  find('answer').hidden = !answer && offered.labels.length === 0;
   const sure = answer?.class != null && Number.isFinite(answer.probability) ? answer.probability : 0;
   say('answer-class', answer?.class ?? (answer?.neither ? 'None of them' : '–'));
-  document.getElementById('answer-bar').style.width = `${100 * sure}%`;
+  find('answer-bar').style.width = `${100 * sure}%`;
   say('answer-why', [
     sure > 0 ? `${Math.min(99, Math.round(100 * sure))} % sure` : answer?.neither ? 'unlike all that it was taught'
         : frames.trained === 0 ? 'nothing taught yet' : '',
@@ -108,7 +108,7 @@ function startTheme() {
     if (latest && engine.open) showStages(latest);
   };
   system.addEventListener('change', apply);
-  document.getElementById('theme').addEventListener('click', () => {
+  find('theme').addEventListener('click', () => {
     localStorage.setItem('theme', document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
     apply();
   });

@@ -1,6 +1,6 @@
 // The charts: the page fetches the history when it connects and adds points as they arrive.
 import {markEvents} from './events.js';
-import {colour, three} from './format.js';
+import {colour, find, make, three} from './format.js';
 
 const SERIES = {
   'chart-novelty': {
@@ -40,7 +40,7 @@ const charts = new Map();
 // Called with the first points: an empty chart has no scale.
 function makeChart(id, rows) {
   const {log, zero, lines} = SERIES[id];
-  const at = document.getElementById(id);
+  const at = find(id);
   const chart = new Dygraph(at, rows, {
     labels: ['t', ...lines.map((line) => line[1])],
     logscale: Boolean(log),
@@ -141,7 +141,7 @@ export function drawCharts() {
     return v === 0 && (name === 'budget' || name === 'loss') ? null : v;
   };
   for (const [id, {lines}] of Object.entries(SERIES)) {
-    if (!document.getElementById(id).offsetParent) continue;
+    if (!find(id).offsetParent) continue;
     const file = rows.map((row) => [row[0], ...lines.map(([name]) => value(row, name))]);
     if (charts.has(id)) charts.get(id).updateOptions({file});
     else makeChart(id, file);
@@ -162,11 +162,7 @@ function keyOf(id, data) {
     const shown = data.series.find((one) => one.label === label);
     const y = data.x !== undefined ? shown?.y : chart?.getValue(chart.numRows() - 1, i + 1);
     if (y === null || y === undefined) return;
-    const entry = document.createElement('span');
-    entry.className = name;
-    entry.textContent = `${label} `;
-    entry.append(Object.assign(document.createElement('b'), {textContent: three(y)}));
-    key.append(entry);
+    key.append(make('span', name, `${label} `, make('b', '', three(y))));
   });
   return key;
 }

@@ -1,36 +1,30 @@
 // The controls: commands for the run.
-import {count} from './format.js';
+import {count, find, makeButton} from './format.js';
 
 /// Sends the commands of the controls.
 export function startControls() {
-  const rate = document.getElementById('rate');
-  document.getElementById('rate-form').addEventListener('submit', (event) => {
+  const rate = find('rate');
+  find('rate-form').addEventListener('submit', (event) => {
     event.preventDefault();
     const wanted = Number(rate.value.replace(',', '.'));
     rate.blur();
     if (rate.value.trim() !== '' && Number.isFinite(wanted)) ask({learning_rate: wanted});
   });
   rate.addEventListener('blur', () => { rate.dataset.shown = ''; });
-  document.getElementById('pause').addEventListener('click', (event) => {
+  find('pause').addEventListener('click', (event) => {
     ask({action: event.currentTarget.dataset.action});
   });
-  document.getElementById('save').addEventListener('click', () => ask({action: 'save'}));
+  find('save').addEventListener('click', () => ask({action: 'save'}));
 }
 
 // One button per class: pressed, it labels all frames from now on; pressed again, none.
 function showLabels(names, label) {
-  const buttons = document.getElementById('labels');
+  const buttons = find('labels');
   buttons.hidden = names.length === 0;
   if (buttons.children.length !== names.length) {
-    buttons.replaceChildren(...names.map((name) => {
-      const button = document.createElement('button');
-      button.type = 'button';
-      button.textContent = name;
-      button.addEventListener('click', () => {
-        ask({label: button.getAttribute('aria-pressed') === 'true' ? null : name});
-      });
-      return button;
-    }));
+    buttons.replaceChildren(...names.map((name) => makeButton('', name, ({currentTarget: button}) => {
+      ask({label: button.getAttribute('aria-pressed') === 'true' ? null : name});
+    })));
   }
   for (const button of buttons.children)
     button.setAttribute('aria-pressed', String(button.textContent === label));
@@ -38,12 +32,12 @@ function showLabels(names, label) {
 
 export function showControls({offered, pause_asked: asked, paused, learning_rate: now, notice, trouble, saves, label}) {
   showLabels(offered.labels, label);
-  const rate = document.getElementById('rate');
-  const pause = document.getElementById('pause');
-  document.getElementById('controls').hidden = !(offered.pause || offered.save);
-  document.getElementById('rate-form').hidden = !offered.learning_rate;
+  const rate = find('rate');
+  const pause = find('pause');
+  find('controls').hidden = !(offered.pause || offered.save);
+  find('rate-form').hidden = !offered.learning_rate;
   pause.hidden = !offered.pause;
-  document.getElementById('save').hidden = !offered.save;
+  find('save').hidden = !offered.save;
   pause.dataset.action = asked ? 'resume' : 'pause';
   pause.textContent = asked ? (paused ? 'Resume' : 'Pausing…') : 'Pause';
   if (document.activeElement !== rate && rate.dataset.shown !== String(now)) {
@@ -79,7 +73,7 @@ function tell(text, wrong = false) {
   if (wrong) until = Date.now() + 5000;
   if (text === told) return;
   told = text;
-  const notice = document.getElementById('notice');
+  const notice = find('notice');
   notice.textContent = text;
   notice.classList.toggle('wrong', wrong);
 }

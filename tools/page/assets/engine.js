@@ -1,5 +1,5 @@
 // The tiles of the engine: whether it keeps up, how well it predicts.
-import {count, say, three} from './format.js';
+import {count, find, say, three} from './format.js';
 
 export function showEngine(state) {
   const {frames, latency_ms: latency, rate, realtime, task, schedule} = state;
@@ -31,12 +31,12 @@ function verdict({F, judged, holds}) {
 function showVerdict({realtime, timing_ms: timing}) {
   const {budget_ms: budget, judged, holds, reason} = realtime;
   const [mood, text] = verdict(realtime);
-  const mean = document.getElementById('gauge-mean');
-  const busy = document.getElementById('gauge-busy');
+  const mean = find('gauge-mean');
+  const busy = find('gauge-busy');
   busy.parentElement.hidden = !(budget > 0);
   busy.style.width = `${Math.min(100, timing.bottleneck / budget * 100 || 0)}%`;
   mean.style.left = `${Math.min(100, timing.T_over_N / budget * 100 || 0)}%`;
-  document.getElementById('verdict').dataset.mood = mood;
+  find('verdict').dataset.mood = mood;
   say('verdict-text', text);
   say('verdict-why', judged && holds
       ? `slowest stage ${three(timing.bottleneck)} of ${three(budget)} ms, T/N ${three(timing.T_over_N)}` : reason);
@@ -54,7 +54,7 @@ function eager({capture_error: error}) {
 
 function showLoss({loss: {recent}, learned: {yes, strongest, times}, psnr_db: psnr}) {
   say('loss', three(recent));
-  const why = document.getElementById('loss-why');
+  const why = find('loss-why');
   why.dataset.mood = yes ? 'good' : 'rests';
   say('loss-why', strongest && times > 0
       ? `${three(yes ? times : 1 / times)}× ${yes ? 'better' : 'worse'} than the ${strongest}` : ' ');
@@ -69,7 +69,7 @@ function showAccuracy({accuracy, iou, loss, learned: {yes, strongest}}) {
   const percent = (share) => `${Math.round(100 * share)} %`;
   say('loss-title', iou ? 'IoU' : 'Accuracy');
   say('loss', percent(recent));
-  document.getElementById('loss-why').dataset.mood = yes ? 'good' : 'rests';
+  find('loss-why').dataset.mood = yes ? 'good' : 'rests';
   say('loss-why', `majority class ${percent(majority.recent)}, loss ${three(loss.recent)}`
       + (strongest ? `; ${yes ? 'better' : 'no better'} than the ${strongest}` : ''));
 }

@@ -1,5 +1,5 @@
 // What it found: the list of events, with their pictures.
-import {ago, moment, say, three} from './format.js';
+import {ago, find, make, makeButton, moment, say, three} from './format.js';
 import {order} from './controls.js';
 
 const REASONS = {
@@ -20,8 +20,8 @@ export function reasonOf({reason, zone}) {
 export const lastFound = () => found[0];
 
 export function startEvents() {
-  document.getElementById('all-seen').addEventListener('click', () => order('/events', {mark: 'seen'}));
-  const shown = document.getElementById('shown');
+  find('all-seen').addEventListener('click', () => order('/events', {mark: 'seen'}));
+  const shown = find('shown');
   shown.addEventListener('click', ({target}) => { if (target === shown) shown.close(); });
   setInterval(showTimes, 20000);
 }
@@ -32,7 +32,7 @@ export function showEvents({events}) {
   revision = events.revision;
   teachable = events.teachable;
   say('unseen', `${events.unseen} new`);
-  document.getElementById('unseen').hidden = document.getElementById('all-seen').hidden = events.unseen === 0;
+  find('unseen').hidden = find('all-seen').hidden = events.unseen === 0;
   document.title = events.unseen > 0 ? `(${events.unseen}) Millrace` : 'Millrace';
   fetchEvents().catch(() => { revision = null; });  // again with the next state
 }
@@ -41,9 +41,9 @@ async function fetchEvents() {
   const answer = await fetch('/events');
   if (!answer.ok) throw new Error(`events: ${answer.status}`);
   found = (await answer.json()).events;
-  document.getElementById('none-found').hidden = found.length > 0;
+  find('none-found').hidden = found.length > 0;
   // What is shown already stays, so that pictures aren't loaded again.
-  const list = document.getElementById('events');
+  const list = find('events');
   const before = new Map([...list.children].map((row) => [row.dataset.name, row]));
   list.replaceChildren(...found.map((event) => {
     const row = before.get(event.name) ?? makeRow(event);
@@ -53,19 +53,10 @@ async function fetchEvents() {
   showTimes();
 }
 
-function make(tag, name, ...parts) {
-  const element = document.createElement(tag);
-  element.className = name;
-  element.append(...parts);
-  return element;
-}
-
 function makeRow(event) {
   const picture = Object.assign(new Image(), {loading: 'lazy', src: event.picture, alt: `The picture of frame ${event.frame ?? event.event}`});
   picture.addEventListener('load', () => place(picture, event));
-  const thumb = make('button', 'thumb', picture);
-  thumb.type = 'button';
-  thumb.addEventListener('click', () => enlarge(event));
+  const thumb = makeButton('thumb', picture, () => enlarge(event));
   const row = make('li', 'event', thumb, make('div', 'about',
       make('b', 'reason'), make('time', ''), make('p', 'small detail'), make('p', 'marks')));
   row.dataset.name = event.name;
@@ -98,12 +89,8 @@ function fill(row, event) {
   const marks = row.querySelector('.marks');
   const offers = [['seen', 'Mark seen', !event.mark],
                   ['normal', 'This is normal', teachable && event.this_run && event.mark !== 'normal']];
-  marks.replaceChildren(...offers.filter(([, , offered]) => offered).map(([mark, text]) => {
-    const button = make('button', mark, text);
-    button.type = 'button';
-    button.addEventListener('click', () => order(event.picture, {mark}));
-    return button;
-  }));
+  marks.replaceChildren(...offers.filter(([, , offered]) => offered).map(
+      ([mark, text]) => makeButton(mark, text, () => order(event.picture, {mark}))));
   if (event.mark) marks.prepend(make('span', 'mark', event.mark === 'seen' ? 'Seen' : 'Learned as normal'));
 }
 
@@ -116,9 +103,9 @@ function showTimes() {
 }
 
 function enlarge(event) {
-  document.getElementById('shown-picture').src = event.picture;
+  find('shown-picture').src = event.picture;
   say('shown-what', `${reasonOf(event)}, ${moment(event.time)}`);
-  document.getElementById('shown').showModal();
+  find('shown').showModal();
 }
 
 /// Draws a line in `chart` wherever the number of events in `counts`, [[t, events], ...], grows.

@@ -1,4 +1,4 @@
-// Numbers formatted for people.
+// What all parts of the page use: numbers formatted for people, and elements.
 
 /// Three significant digits: 0.00421, 34.2, 1 240.
 export function three(value) {
@@ -49,8 +49,27 @@ export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
+/// The element of that id.
+export const find = (id) => document.getElementById(id);
+
 /// Sets an element's text only if it changes, which avoids needless layout.
 export function say(id, text) {
-  const element = document.getElementById(id);
+  const element = find(id);
   if (element.textContent !== text) element.textContent = text;
+}
+
+/// A new element of that class.
+export function make(tag, name, ...parts) {
+  const element = document.createElement(tag);
+  element.className = name;
+  element.append(...parts);
+  return element;
+}
+
+/// A new button that calls `press`.
+export function makeButton(name, text, press) {
+  const button = make('button', name, text);
+  button.type = 'button';
+  button.addEventListener('click', press);
+  return button;
 }

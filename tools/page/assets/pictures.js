@@ -1,4 +1,6 @@
 // The pictures: a large one of what the camera sees, with marks on it, and the four of the engine.
+import {find, make} from './format.js';
+
 const NAMES = ['input', 'target', 'prediction', 'error', 'camera'];
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -17,7 +19,7 @@ export async function showPictures(message, state, all) {
     return length > 0 && (all || name === seen || name === mapped) ? createImageBitmap(file) : null;
   }));
   pictures.forEach((picture, i) => {
-    const canvas = document.getElementById(NAMES[i]);
+    const canvas = find(NAMES[i]);
     if (all && canvas) canvas.parentElement.hidden = !picture;  // a class is not a picture
     if (!picture) return;
     if (NAMES[i] === seen) draw('scene', picture, sample);
@@ -28,7 +30,7 @@ export async function showPictures(message, state, all) {
 }
 
 function draw(id, picture, sample) {
-  const canvas = document.getElementById(id);
+  const canvas = find(id);
   if (canvas.width !== picture.width) canvas.width = picture.width;
   if (canvas.height !== picture.height) canvas.height = picture.height;
   canvas.style.setProperty('--aspect', picture.width / picture.height);
@@ -42,13 +44,13 @@ let marked = '';
 /// Outlines the zones, what is ignored, and the box of a current event.
 export function showMarks({novelty, zones = [], ignore = [], classes}) {
   showClasses(classes);
-  const {width, height, dataset} = document.getElementById('scene');
+  const {width, height, dataset} = find('scene');
   if (!dataset.sample) return;
   const last = novelty.in_event ? novelty.last ?? {} : null;
   const text = JSON.stringify([zones, ignore, last, width, height]);
   if (text === marked) return;
   marked = text;
-  const marks = document.getElementById('marks');
+  const marks = find('marks');
   marks.setAttribute('viewBox', `0 0 ${width} ${height}`);
   const outline = (points, name) => {
     const shape = add(marks, 'polygon', name);
@@ -64,7 +66,7 @@ export function showMarks({novelty, zones = [], ignore = [], classes}) {
     label.setAttribute('font-size', height / 26);
     label.textContent = name;
   }
-  document.getElementById('scene').classList.toggle('alarm', Boolean(last));
+  find('scene').classList.toggle('alarm', Boolean(last));
   if (!last?.box) return;
   const [x, y, wide, high] = last.box.map((v, i) => v / last.size[i % 2] * (i % 2 ? height : width));
   const box = add(marks, 'rect', 'box');
@@ -80,14 +82,13 @@ function add(parent, tag, name) {
 
 // The colours of pixel classes, which tint the picture and don't change during a run.
 function showClasses(classes) {
-  const legend = document.getElementById('classes');
+  const legend = find('classes');
   if (!legend.hidden || classes.length === 0) return;
-  legend.hidden = document.getElementById('map').hidden = false;
+  legend.hidden = find('map').hidden = false;
   document.querySelector('#error + figcaption small').hidden = true;
   legend.replaceChildren(...classes.map(({name, colour}) => {
-    const one = document.createElement('span');
+    const one = make('span', '', name);
     one.style.setProperty('--colour', colour);
-    one.textContent = name;
     return one;
   }));
 }

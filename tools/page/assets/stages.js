@@ -1,14 +1,13 @@
 // The stages as rows: their load, and a staircase that shows one frame pass through them. Each
 // column is a step; a stage's bar is as long as its median compute plus hand-off time.
-import {colour, count, three} from './format.js';
+import {colour, count, find, make, three} from './format.js';
 
 let rows = [];
 
 export function showStages(state) {
-  const box = document.getElementById('stage-rows');
   if (rows.length !== state.stages.length) {
     rows = state.stages.map((_, i) => makeRow(i));
-    box.replaceChildren(...rows.map((row) => row.element));
+    find('stage-rows').replaceChildren(...rows.map((row) => row.element));
   }
   const oldest = Math.max(1, ...state.stages.map((stage) => stage.gradient_age));
   state.stages.forEach((stage, i) => {
@@ -29,28 +28,16 @@ export function showStages(state) {
 }
 
 function makeRow(index) {
-  const element = document.createElement('div');
-  element.className = 'stage';
-  const add = (tag, name, parent = element) => {
-    const part = document.createElement(tag);
-    part.className = name;
-    parent.append(part);
-    return part;
+  const row = {
+    device: make('span', 'device'), meter: make('i', ''), load: make('span', 'percent'), lane: make('canvas', 'lane'),
+    time: make('p', 'time'), age: make('span', 'age'), updates: make('span', 'updates'), misses: make('span', 'misses'),
+    dead: make('span', 'dead'),
   };
-  const name = add('p', 'name');
-  add('b', '', name).textContent = `Stage ${index}`;
-  const device = add('span', 'device', name);
-  const busy = add('p', 'load');
-  const track = add('span', 'track', busy);
-  const meter = add('i', '', track);
-  const load = add('span', 'percent', busy);
-  const lane = add('canvas', 'lane');
-  const time = add('p', 'time');
-  const facts = add('p', 'facts');
-  const age = add('span', 'age', facts);
-  age.title = 'Frames between the one whose loss gave the gradient and the one it is applied at';
-  return {element, device, meter, load, lane, time, age, updates: add('span', 'updates', facts),
-          misses: add('span', 'misses', facts), dead: add('span', 'misses', facts)};
+  row.age.title = 'Frames between the one whose loss gave the gradient and the one it is applied at';
+  row.element = make('div', 'stage', make('p', 'name', make('b', '', `Stage ${index}`), row.device),
+      make('p', 'load', make('span', 'track', row.meter), row.load), row.lane, row.time,
+      make('p', 'facts', row.age, row.updates, row.misses, row.dead));
+  return row;
 }
 
 function drawLane(canvas, state, stage, index) {
