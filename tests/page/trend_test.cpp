@@ -72,6 +72,7 @@ TEST(Trend, NoEventFallsBetweenTwoPoints) {
   novelty["last"]["deviation"] = 9.0;
   looks.look(4);
   EXPECT_EQ(looks.trend.recent().back().back(), 9);
+  EXPECT_EQ(looks.trend.live().now.state["point"].back(), 9);
   looks.look(4);
   EXPECT_EQ(looks.trend.recent().back().back(), 1);
 }

@@ -18,8 +18,8 @@ using io::Clock;
 
 struct Live {
   /// The state also has "t", in seconds since the first snapshot; "rate" and the stages' "load",
-  /// over the last two seconds; the latency's "recent_p50" and "recent_p99", over the last ten; and
-  /// "trained_since_reconnect", a lower bound.
+  /// over the last two seconds; the latency's "recent_p50" and "recent_p99", over the last ten;
+  /// "trained_since_reconnect", a lower bound; and "point", the newest of Trend::recent().
   Snapshot now;
   double still_s = 0;    ///< since the last finished frame
   bool stalled = false;  ///< still_s is long for this stream's rate
@@ -70,6 +70,7 @@ class Trend {
     count_since_reconnect();
     derive(now);
     remember(now);
+    state()["point"] = recent_.empty() ? Json() : Json(recent_.back());
     return live_;
   }
   const Live& live() const { return live_; }

@@ -33,8 +33,6 @@ let span = 'recent';
 let fetched = 0;
 let began = 0;  // the run, in seconds since 1970
 let threshold = null;
-let known = Infinity;  // events
-let peak = 0;  // deviation since the last point
 const charts = new Map();
 
 // Called with the first points: an empty chart has no scale.
@@ -92,29 +90,14 @@ export async function fetchPast() {
   drawCharts();
 }
 
-/// Adds the state's values, at most once per second.
-export function addPoint(state) {
-  const last = past.recent[past.recent.length - 1];
-  began = Date.now() / 1000 - state.t;
-  threshold = state.novelty.threshold ?? null;
-  const {events, deviation, last: event} = state.novelty;
-  peak = Math.max(peak, deviation ?? 0, events > known ? event?.deviation ?? 0 : 0);
-  known = events;
-  if (columns.length === 0) return;
-  if (last && state.t - last[0] < 0.95) return;
-  const values = {
-    deviation: peak, t: state.t, frame: state.frames.trained, loss: state.loss.recent,
-    mean_frame: state.loss.mean_frame.recent, fps: state.rate.fps,
-    dropped_fps: state.rate.dropped_fps, T_over_N: state.timing_ms.T_over_N,
-    bottleneck: state.timing_ms.bottleneck, budget: state.realtime.budget_ms,
-    latency_p50: state.latency_ms.recent_p50, latency_p99: state.latency_ms.recent_p99,
-    events,
-  };
-  peak = 0;
-  const row = columns.map((name) => values[name] ?? null);
-  past.recent.push(row);
+/// Adds the state's point, a row of the history, unless it is there already.
+export function addPoint({t, point, novelty}) {
+  began = Date.now() / 1000 - t;
+  threshold = novelty.threshold ?? null;
+  if (columns.length === 0 || !point || point[0] <= past.recent.at(-1)?.[0]) return;
+  past.recent.push(point);
   if (past.recent.length > RECENT) past.recent.shift();
-  if (span === 'whole') past.whole.push(row);
+  if (span === 'whole') past.whole.push(point);
   if (span === 'whole' && Date.now() - fetched > REFRESH_MS) {
     fetchPast().catch(() => {});
   } else {
