@@ -66,13 +66,12 @@ Response accept(Site& site, const Request& request) {
 
 Response control(Site& site, const Request& request) {
   const bool label = path_of(request) == "/label";
-  Controls* const controls = site.subject.controls;
-  if (!controls) return refuse(request, http::status::not_found, "this page has no controls");
-  if (label && !controls->offered().hear_label)
+  Controls& controls = *site.subject.controls;
+  if (label && !controls.offered().hear_label)
     return refuse(request, http::status::not_found,
                   "this run takes no labels: task.labels = \"http\"");
   const std::string wrong =
-      label ? controls->offered().hear_label(request.body()) : obey(request.body(), *controls);
+      label ? controls.offered().hear_label(request.body()) : obey(request.body(), controls);
   return wrong.empty() ? accept(site, request) : refuse(request, http::status::bad_request, wrong);
 }
 
@@ -90,7 +89,7 @@ Response mark(Site& site, const Request& request) {
                   "expected {\"mark\": \"seen\"}, or \"normal\" of one event");
   if (as == "normal") {
     const std::int64_t number = site.events.number_in_this_run(name);
-    if (number < 0 || !site.subject.is_normal || !site.subject.is_normal(number))
+    if (number < 0 || !site.subject.is_normal(number))
       return refuse(request, http::status::conflict,
                     "the detector has forgotten what that event looked like");
   }

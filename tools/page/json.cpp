@@ -34,13 +34,12 @@ std::string text(Json json) {
 
 }  // namespace
 
-std::string state_json(const Live& live, const Controls* controls, int viewers, Json events) {
-  const Controls::Offered offered =
-      controls ? controls->offered() : Controls::Offered{.pause = false, .save = false};
+std::string state_json(const Live& live, const Controls& controls, int viewers, Json events) {
+  const Controls::Offered& offered = controls.offered();
   Json state = live.now.state;
   state["viewers"] = viewers;
   if (!events.is_null()) state["events"] = std::move(events);
-  state["controls"]["pause_asked"] = controls && controls->paused();
+  state["controls"]["pause_asked"] = controls.paused();
   state["controls"]["offered"] = {{"pause", offered.pause},
                                   {"save", offered.save},
                                   {"learning_rate", bool(offered.set_learning_rate)},

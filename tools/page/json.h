@@ -8,9 +8,8 @@
 
 namespace millrace::page {
 
-/// One line of JSON. `controls` may be null. Non-finite numbers become null. `events`: null if no
-/// list of them is served.
-std::string state_json(const Live& live, const Controls* controls, int viewers, Json events = {});
+/// One line of JSON. Non-finite numbers become null. `events`: null if no list of them is served.
+std::string state_json(const Live& live, const Controls& controls, int viewers, Json events = {});
 
 /// {"events": [...]}: EventStore::list().
 std::string events_json(const EventStore& events);

@@ -17,13 +17,13 @@ struct WebSubject {
   std::function<Snapshot()> look;
   PictureBoard* pictures = nullptr;  ///< null: none
   FrameBoard* camera = nullptr;      ///< null: only pictures as large as the network's
-  Controls* controls = nullptr;      ///< null: view only
+  Controls* controls;                ///< not null
   std::string snapshots = {};        ///< folder of the events' pictures; "": in memory
   /// Without snapshots: receives the picture with which an event begins, as its input; may be null.
   PictureBoard* event_picture = nullptr;
   /// Teaches the detector that the content of the event of that number is normal; false: the event
-  /// is no longer known. Thread-safe; may be empty.
-  std::function<bool(std::int64_t event)> is_normal = {};
+  /// is no longer known. Thread-safe.
+  std::function<bool(std::int64_t event)> is_normal;
 };
 
 /// Serves the page and what assets/openapi.json lists, on one thread of low priority until

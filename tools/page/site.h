@@ -78,9 +78,9 @@ class Publisher {
     if (state_version_ == 0) look();
     if (!state_) {
       Json events = events_.summary();
-      events["teachable"] = bool(subject_.is_normal);
+      events["teachable"] = true;
       state_ = std::make_shared<const std::string>(
-          state_json(trend_.live(), subject_.controls, viewers_, std::move(events)));
+          state_json(trend_.live(), *subject_.controls, viewers_, std::move(events)));
     }
     version = state_version_;
     return state_;

@@ -197,7 +197,7 @@ void MqttView::run() {
     if (!client->connected() || (now < next && !last)) continue;
     next = now + 1s;
     client->publish(
-        {prefix + "/state", page::state_json(trend.add(look_(), now), &controls_, 0), true});
+        {prefix + "/state", page::state_json(trend.add(look_(), now), controls_, 0), true});
     if (const std::string path = alerts_ ? alerts_->last_snapshot() : ""; path != shown)
       client->publish({prefix + "/event", bytes_of(shown = path), true});
   }
