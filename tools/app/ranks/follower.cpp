@@ -3,13 +3,11 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -112,24 +110,22 @@ class Follower {
         checkpointer_->after_sample(stage, sample);
       };
     }
-    if (intake_) return learn_from_source(std::move(options));
-    NoFeed none;
-    std::unique_ptr<ReceivedFeed> received;
-    if (leads()) received = std::make_unique<ReceivedFeed>(grid_.group(), trainer_);
-    trainer_.run(received ? static_cast<engine::Feed&>(*received) : none, nullptr,
-                 std::move(options));
-  }
-  void learn_from_source(engine::PipelineOptions options) {
-    feed_ = make_feed(config_, *intake_, trainer_);
-    LockstepFeed lockstep(*feed_, grid_.copies_group());
-    std::unique_ptr<SharedFeed> shared;
-    if (grid_.tensor() > 1)
-      shared = std::make_unique<SharedFeed>(lockstep, grid_.group(), trainer_);
-    if (shared) grid_.pipeline().on_end_of_stream = [&] { shared->end(); };
-    intake_->start();
-    outcome_ = trainer_.run(shared ? static_cast<engine::Feed&>(*shared) : lockstep, nullptr,
-                            std::move(options));
-    grid_.pipeline().on_end_of_stream = nullptr;
+    std::unique_ptr<engine::Feed> lockstep, feed = std::make_unique<NoFeed>();
+    if (intake_) {
+      feed_ = make_feed(config_, *intake_, trainer_);
+      feed = std::make_unique<LockstepFeed>(*feed_, grid_.copies_group());
+      if (grid_.tensor() > 1) {
+        lockstep = std::move(feed);
+        auto shared = std::make_unique<SharedFeed>(*lockstep, grid_.group(), trainer_);
+        grid_.pipeline().on_end_of_stream = [to = shared.get()] { to->end(); };
+        feed = std::move(shared);
+      }
+      intake_->start();
+    } else if (leads()) {
+      feed = std::make_unique<ReceivedFeed>(grid_.group(), trainer_);
+    }
+    outcome_ = trainer_.run(*feed, nullptr, std::move(options));
+    if (intake_) grid_.pipeline().on_end_of_stream = nullptr;
   }
   SourceReport end_source() {
     intake_->stop();
@@ -212,11 +208,8 @@ int launched_processes() {
 /// these, too; after 0 they would wait for this one.
 void watch_start(const Waits& waits, const std::stop_token& started) {
   constexpr char kWhom[] = "the other ranks to start";
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  std::condition_variable_any never;
   while (!started.stop_requested()) {
-    never.wait_for(lock, started, 50ms, [] { return false; });
+    std::this_thread::sleep_for(50ms);
     if (started.stop_requested() || !waits(kWhom)) continue;
     std::fprintf(stderr, "stopped while waiting for %s\n", kWhom);
     std::_Exit(1);
