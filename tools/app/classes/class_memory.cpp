@@ -350,20 +350,17 @@ void ClassMemory::know(const std::vector<std::int64_t>& rows) {
 
 stages::StateDict ClassMemory::entries() const {
   if (count() == 0) return {};
-  at::Tensor labels = at::empty({count()}), seen = at::empty({std::int64_t(seen_.size())});
-  at::Tensor groups = at::empty({count()});  // from 1; negative: follows its labelled frame
-  for (std::int64_t i = 0; i < count(); ++i) {
-    const Kept& one = kept_[std::size_t(i)];
+  std::vector<std::int64_t> labels, groups;  // from 1; negative: follows its labelled frame
+  for (const Kept& one : kept_) {
     const auto first = std::ranges::find(kept_, one.group, &Kept::group) - kept_.begin() + 1;
-    labels[i] = one.label;
-    groups[i] = one.follows ? -first : first;
+    labels.push_back(one.label);
+    groups.push_back(one.follows ? -first : first);
   }
-  for (std::int64_t i = 0; i < seen.numel(); ++i) seen[i] = double(seen_[std::size_t(i)]);
   return {{kFeatures, features_.narrow(0, 0, count()).clone()},
           {kThumbnails, thumbnails_.narrow(0, 0, count()).clone()},
-          {kClasses, labels},
-          {kGroups, groups},
-          {kSeen, seen}};
+          {kClasses, at::tensor(labels, at::kFloat)},
+          {kGroups, at::tensor(groups, at::kFloat)},
+          {kSeen, at::tensor(seen_, at::kFloat)}};
 }
 
 void ClassMemory::restore(const stages::StateDict& state) {

@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "io/source/split_mix.h"
@@ -115,8 +114,8 @@ class ClassMemory {
   std::vector<stages::ParameterSpec> layer_;   ///< its parameters: weight, maybe bias
   stages::ImageShape frame_;
   at::Tensor features_;                     ///< [places, features]
-  std::vector<at::Tensor> known_features_;  ///< [class]: [1, features], or undefined
   at::Tensor thumbnails_;                   ///< [places, values]
+  std::vector<at::Tensor> known_features_;  ///< [class]: [1, features], or undefined
   std::vector<Kept> kept_;
   std::vector<std::int64_t> counts_, seen_;  ///< [class]: remembered, labelled
   io::Random random_;

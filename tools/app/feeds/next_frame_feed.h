@@ -6,7 +6,6 @@
 #include <thread>
 #include <vector>
 
-#include "tools/app/config/config.h"
 #include "tools/app/feeds/frame_feed.h"
 
 namespace millrace::app {
