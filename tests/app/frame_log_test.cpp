@@ -20,11 +20,16 @@ namespace {
 
 class FrameLogTest : public io::FolderTest {
  protected:
-  std::vector<nlohmann::json> lines() const {
+  static std::vector<nlohmann::json> lines_of(std::istream&& file) {
     std::vector<nlohmann::json> lines;
-    std::ifstream file(path_);
     for (std::string text; std::getline(file, text);) lines.push_back(nlohmann::json::parse(text));
     return lines;
+  }
+  std::vector<nlohmann::json> lines() const { return lines_of(std::ifstream(path_)); }
+  /// Checks that there is one for each of so many frames.
+  static void expect_all(const std::vector<nlohmann::json>& lines, std::size_t frames) {
+    ASSERT_EQ(lines.size(), frames);
+    for (std::size_t n = 0; n < frames; ++n) EXPECT_EQ(lines[n]["frame"], n);
   }
 
   static void predicted(FrameLog& log, std::int64_t number, float loss) {
@@ -97,12 +102,7 @@ TEST_F(FrameLogTest, ADiskThatIsFullForAWhileCostsNoLine) {
   std::signal(SIGXFSZ, handler);
   log.write();
   EXPECT_EQ(log.error(), "");
-
-  std::ifstream file(path_);
-  int frame = 0;
-  for (std::string text; std::getline(file, text);)
-    EXPECT_EQ(nlohmann::json::parse(text)["frame"], frame++) << "none is cut short";
-  EXPECT_EQ(frame, 5);
+  expect_all(lines(), 5);  // none is cut short
 }
 
 TEST_F(FrameLogTest, APipeThatNobodyReadsHoldsUpNothing) {
@@ -120,10 +120,7 @@ TEST_F(FrameLogTest, APipeThatNobodyReadsHoldsUpNothing) {
     ASSERT_GT(got, 0);
     read.append(block, std::size_t(got));
   }
-  std::istringstream lines(read);
-  int frame = 0;
-  for (std::string text; std::getline(lines, text);)
-    EXPECT_EQ(nlohmann::json::parse(text)["frame"], frame++);
+  expect_all(lines_of(std::istringstream(read)), kFrames);
   close(reader);
 }
 
