@@ -1,6 +1,5 @@
 """Starts the program quickly: as forks of a process that has already loaded LibTorch."""
 
-import array
 import atexit
 import ctypes
 import os
@@ -36,12 +35,12 @@ class ForkServer:
 
     def fork(self, words, streams):
         """Starts the program as a child of ours, with these words and streams; returns its process id."""
-        request = b"".join(os.fsencode(word) + b"\0" for word in [os.getcwd(), *words])
-        control = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))]
+        files = [f"/proc/{os.getpid()}/fd/{stream}" for stream in streams]
+        request = b"".join(os.fsencode(word) + b"\0" for word in [*files, os.getcwd(), *words])
         with self.lock:
             if self.socket is None:
                 self.begin()
-            self.socket.sendmsg([request], control)
+            self.socket.send(request)
             return struct.unpack("i", self.socket.recv(4))[0]
 
 
