@@ -1,5 +1,6 @@
 """Runs the built program from outside, as a user's scripts do, and writes its input."""
 
+import functools
 import json
 import os
 import shutil
@@ -74,6 +75,18 @@ def output_of(*command, env=None, **settings):
 def needs(name):
     """For tests that another program takes part in."""
     return unittest.skipUnless(shutil.which(name), f"no {name} here")
+
+
+def each(*cases):
+    """Runs a test with each of these cases, an argument or a tuple of them."""
+    def decorate(test):
+        @functools.wraps(test)
+        def run(self):
+            for case in cases:
+                with self.subTest(case=case):
+                    test(self, *(case if isinstance(case, tuple) else (case,)))
+        return run
+    return decorate
 
 
 def call_all(commands):
@@ -214,16 +227,18 @@ class CliTest(unittest.TestCase):
             with self.subTest(command):
                 self.assert_refused(code, outcome, *parts)
 
-    def assert_check_refuses(self, tables, *parts):
-        self.assert_refused(BAD_USAGE, call("check", self.write(tables)), *parts)
+    def assert_refuses(self, command, tables, *parts, code=BAD_USAGE):
+        """`check` or `run`, of a config of `tables`."""
+        self.assert_refused(code, call(command, self.write(tables)), *parts)
 
-    def assert_run_refuses(self, tables, *parts, code=BAD_USAGE):
-        self.assert_refused(code, call("run", self.write(tables)), *parts)
-
-    def reported(self, *words):
-        """(report, outcome) of a command that ends with 0."""
-        outcome = self.succeed(*words, "--report", self.folder / "report.json")
-        return self.report(), outcome
+    def reported(self, *words, code=DONE, trained=None, **options):
+        """(report, outcome) of a command that ends so and, where that is asked, learns from so many frames."""
+        (self.folder / "report.json").unlink(missing_ok=True)
+        outcome = call(*words, "--report", self.folder / "report.json", **options)
+        self.assert_code(code, outcome)
+        report = self.report()
+        self.assertEqual(report["frames"]["trained"] if trained else None, trained, outcome)
+        return report, outcome
 
     def assert_one_error(self, outcome, *parts):
         self.assertEqual(len(outcome.err.splitlines()), 1, outcome)
@@ -236,15 +251,10 @@ class CliTest(unittest.TestCase):
         for part in parts:
             self.assertIn(str(part), errors[0])
 
-    def learn(self, tables, *options, code=DONE):
-        """`millrace run` of the bare rule with a config of `tables`; returns (report, outcome)."""
-        output = {"weights": str(self.folder / "out.safetensors"), **tables.get("output", {})}
-        config = self.write({**bare(tables), "output": output})
-        report = self.folder / "report.json"
-        report.unlink(missing_ok=True)
-        outcome = call("run", config, "--quiet", "--report", report, *options)
-        self.assert_code(code, outcome)
-        return json.loads(report.read_text()), outcome
+    def learn(self, tables, *options, **expected):
+        """reported() of `millrace run` of the bare rule with a config of `tables`."""
+        output = {"weights": self.folder / "out.safetensors", **tables.get("output", {})}
+        return self.reported("run", self.write({**bare(tables), "output": output}), "--quiet", *options, **expected)
 
     def ends(self, process):
         """`process`, which ends with the test if not before."""

@@ -1,12 +1,10 @@
 """The update rules in plain PyTorch, written from their definitions, independently of the program.
 
 A network is an nn.Sequential, a stage a slice of it with an optimizer of its own, a sample a pair
-(input, target) of float32 [1,C,H,W]. Each rule trains the stages in place and returns a Trace. Most are
+(input, target) of float32 [1,C,H,W]. Each rule trains the stages in place and returns the losses. Most are
 written by versions: W[i][v] is what v updates made of stage i's weights, and a sample names the version at
 which each stage runs it. There is no pipeline, so there is no timing to get wrong.
 """
-
-from dataclasses import dataclass, field
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -39,10 +37,9 @@ class ReferenceTest(program.CliTest):
 
     def learn_as(self, network, samples, loss_of, tables, *options, lr=0.1):
         """Learns as train() does, to the bit. Returns the report and what the network told."""
-        report, _ = self.learn(tables, *options)
+        report, _ = self.learn(tables, *options, trained=len(samples))
         losses, told = train(network, samples, loss_of, lr)
         self.assert_weights(network.state_dict())
-        self.assertEqual(report["frames"]["trained"], len(samples))
         self.assertAlmostEqual(report["loss"]["mean"], sum(losses) / len(samples), places=6)
         return report, told
 
@@ -128,34 +125,22 @@ def train(network, samples, loss_of, lr=0.1):
     return losses, told
 
 
-def orthogonal_part(g, c, decay):
-    """Of the gradient of one tensor, which then enters its running mean c (arXiv 2504.01961)."""
-    part = torch.addcmul(g, c, (g * c).sum() / (c * c).sum().clamp_min(1e-30), value=-1)
-    c.mul_(decay).add_(g, alpha=1 - decay)
-    return part
-
-
 def orthogonal(make, decay):
-    """Optimizers that see of each tensor's gradient what is orthogonal to its running mean."""
+    """Optimizers that see of each tensor's gradient what is orthogonal to its running mean (arXiv 2504.01961)."""
     def made(parameters):
         optimizer = make(parameters)
         means, step = [torch.zeros_like(parameter) for parameter in parameters], optimizer.step
 
         def project_and_step():
             for parameter, c in zip(parameters, means):
-                parameter.grad = orthogonal_part(parameter.grad, c, decay)
+                g = parameter.grad
+                parameter.grad = torch.addcmul(g, c, (g * c).sum() / (c * c).sum().clamp_min(1e-30), value=-1)
+                c.mul_(decay).add_(g, alpha=1 - decay)
             step()
 
         optimizer.step = project_and_step
         return optimizer
     return made
-
-
-@dataclass
-class Trace:
-    losses: list = field(default_factory=list)
-    updates: list = field(default_factory=list)       # by stage
-    gradient_age: list = field(default_factory=list)  # of the last update, by stage
 
 
 class Stage:
@@ -168,7 +153,7 @@ class Stage:
         self.optimizer = make_optimizer(self.parameters) if self.parameters else None
         self.versions = []  # after 0, 1, ... updates
         self.keep()
-        self.age = 0
+        self.age = 0  # of the last update's gradient
 
     def keep(self):
         self.versions.append([parameter.detach().clone() for parameter in self.parameters])
@@ -204,10 +189,6 @@ def cut_network(network, cut, make_optimizer):
     return [Stage(network[begin:end], make_optimizer) for begin, end in zip(places, places[1:])]
 
 
-def traced(stages, losses):
-    return Trace(losses, [len(stage.versions) - 1 for stage in stages], [stage.age for stage in stages])
-
-
 def loss_and_gradient(y, sample):
     loss = loss_of(y, sample)
     return loss.item(), torch.autograd.grad(loss, y, retain_graph=True)[0]
@@ -231,7 +212,7 @@ def train_by_versions(stages, samples, spans, version_of):
             if len(waiting) == span:
                 stage.update(waiting)
                 waiting.clear()
-    return traced(stages, losses)
+    return losses
 
 
 def by_versions(version_of, groups=False):
@@ -250,50 +231,30 @@ flushed = by_versions(lambda m, i, n, group: m // group, groups=True)
 
 
 def partime(stages, samples, **_):
-    """Step t: stage i forwards sample t-i and backpropagates through it the gradient that stage i+1
-    sent at step t-1; the last stage that of its own loss, at once. Then it updates."""
-    count, losses = len(stages), []
-    activations, gradients = {}, {}  # sent at the step before, by receiving stage
-    for step in range(len(samples) + count - 1):
-        sent_activations, sent_gradients = {}, {}
-        for index, stage in enumerate(stages):
-            sample = step - index
-            if not 0 <= sample < len(samples):
-                continue
-            end = stage.forward(samples[sample][0] if index == 0 else activations[index], index == 0)
-            if index == count - 1:
-                loss, gradient = loss_and_gradient(end[2], samples[sample])
+    """Through sample m a stage backpropagates the gradient that the next one found at sample m-2; the last stage that of its own
+    loss, at once. Then it updates."""
+    losses, sent = [], {}  # (gradient, the sample of its loss), by the stage and sample at which it was found
+    for m, sample in enumerate(samples):
+        x = sample[0]
+        for i, stage in enumerate(stages):
+            end = stage.forward(x, i == 0)
+            x = end[2]
+            if stage is stages[-1]:
+                loss, gradient = loss_and_gradient(x, sample)
                 losses.append(loss)
-                arrived = gradient, sample
-            else:
-                sent_activations[index + 1] = end[2]
-                arrived = gradients.get(index)
-            if arrived is None:
-                continue  # no gradient yet, no update
-            gradient, origin = arrived
-            found, into = stage.backward(*end, gradient)
-            sent_gradients[index - 1] = into, origin
-            stage.update([found], age=sample - origin)
-        activations, gradients = sent_activations, sent_gradients
-    return traced(stages, losses)
+                sent[i + 1, m - 2] = gradient, m
+            if (i + 1, m - 2) in sent:  # no gradient yet, no update
+                gradient, origin = sent.pop((i + 1, m - 2))
+                found, into = stage.backward(*end, gradient)
+                sent[i, m] = into, origin
+                stage.update([found], age=m - origin)
+    return losses
 
 
-class AuxiliaryHead:
-    """A convolution from a stage's maps to the target, sigmoid, mean squared error; initialised as nn.Conv2d is,
-    from the number of the module after the stage."""
-
-    def __init__(self, channels, target, kernel, place, make_optimizer):
-        bound = 1 / (channels * kernel * kernel) ** 0.5
-        count = target * channels * kernel * kernel
-        flat = torch.empty(count + target).uniform_(-bound, bound, generator=torch.Generator().manual_seed(place))
-        self.parameters = [flat[:count].view(target, channels, kernel, kernel).clone().requires_grad_(),
-                           flat[count:].clone().requires_grad_()]
-        self.padding = kernel // 2
-        self.optimizer = make_optimizer(self.parameters)
-
-    def loss(self, y, target):
-        return nn.functional.mse_loss(torch.sigmoid(nn.functional.conv2d(y, *self.parameters, padding=self.padding)),
-                                      target)
+def auxiliary_head(channels, target, kernel, place, make_optimizer):
+    """From a stage's maps to the target; its weights begin from the number of the module after the stage."""
+    torch.manual_seed(place)
+    return Stage(nn.Sequential(nn.Conv2d(channels, target, kernel, padding=kernel // 2), nn.Sigmoid()), make_optimizer)
 
 
 def in_8_bits(x):
@@ -322,7 +283,7 @@ def deep_supervision(stages, heads, samples, weight, stored=in_8_bits):
                 for parameter in heads[i].parameters:
                     parameter.grad = torch.zeros_like(parameter)
             if i < last and 0 <= m and n < len(samples):
-                found = torch.autograd.grad(heads[i].loss(y, target), weights + heads[i].parameters)
+                found = torch.autograd.grad(nn.functional.mse_loss(heads[i].modules(y), target), weights + heads[i].parameters)
                 total = [gradient.clone() for gradient in found[:len(weights)]]
                 for parameter, gradient in zip(heads[i].parameters, found[len(weights):]):
                     parameter.grad = gradient
@@ -374,7 +335,7 @@ def pb(stages, samples, **_):
                 weight.data.copy_(now)
             found, gradient = stage.backward(*end, gradient)
             stage.update([found])
-    return traced(stages, losses)
+    return losses
 
 
 RULES = {"sequential": sequential, "partime": partime, "pb": pb, "pipedream": pipedream, "2bw": two_buffered,

@@ -43,35 +43,23 @@ def written_by_pytorch(name, ranks):
     return count, getattr(schedules, name)(stages, MICROBATCHES, loss_fn=mse).pipeline_order
 
 
-def write_csv(path, order):
-    """As PyTorch's _dump_csv does."""
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file)
-        for rank in order:
-            writer.writerow(order[rank])
-
-
 class FromPyTorch(reference.ReferenceTest):
-    def test_each_is_read_verified_and_run(self):
+    @program.each("ScheduleGPipe", "Schedule1F1B", "ScheduleInterleaved1F1B", "ScheduleLoopedBFS",
+                  "ScheduleZBVZeroBubble", "ScheduleInterleavedZeroBubble")
+    def test_each_is_read_verified_and_run(self, name):
+        count, order = written_by_pytorch(name, ranks=2)
+        path = self.folder / f"{name}.csv"
+        with open(path, "w", newline="") as file:  # as PyTorch's _dump_csv does
+            csv.writer(file).writerows(order[rank] for rank in order)
+        shown = self.succeed("schedule", path, "--samples", MICROBATCHES)
+        self.assertIn("bubble", shown.out)
         frames = program.random_frames(seed=3, count=12)
-        uri = program.write_frames(self.folder / "frames", frames)
-        for name in ("ScheduleGPipe", "Schedule1F1B", "ScheduleInterleaved1F1B", "ScheduleLoopedBFS",
-                     "ScheduleZBVZeroBubble", "ScheduleInterleavedZeroBubble"):
-            with self.subTest(name):
-                count, order = written_by_pytorch(name, ranks=2)
-                path = self.folder / f"{name}.csv"
-                write_csv(path, order)
-                shown = self.succeed("schedule", path, "--samples", MICROBATCHES)
-                self.assertIn("bubble", shown.out)
-                self.compare(uri, frames, path, count)
-
-    def compare(self, uri, frames, path, count):
         network, cut = made(), CUT[count]
         start = self.start_file(network)
         stages = reference.cut_network(network, cut, reference.sgd(0.0, LR))
         reference.flushed(stages, reference.autoencode(frames), group=MICROBATCHES)
         report, _ = self.learn({
-            "source": {"uri": uri, "width": 24, "height": 16},
+            "source": {"uri": program.write_frames(self.folder / "frames", frames), "width": 24, "height": 16},
             "model": {"layers": 4, "features": 6, "kernel": 3, "weights": start},
             "pipeline": {"schedule": path, "stages": count, "cut": cut}, "optimizer": {"lr": LR}})
         self.assertEqual(report["updates"], [3] * count)

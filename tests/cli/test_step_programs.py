@@ -27,25 +27,21 @@ class StepPrograms(reference.ReferenceTest):
         report, _ = self.learn(self.config(**options))
         return report, self.weights()
 
-    def assert_same_bits(self, one, two):
-        for name, value in one.items():
-            self.assertTrue(torch.equal(value, two[name]), name)
-
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "a stage's threads want cores of their own")
     def test_threads_that_share_a_stage_leave_the_same_bits(self):
         _, weights = self.train()
         for threads in (2, [1, 2]):
-            report, others = self.train(threads=threads)
+            report, _ = self.train(threads=threads)
             self.assertEqual(report["capture"], "graph")
-            self.assert_same_bits(weights, others)
-        shown = program.call("check", program.write_toml(self.folder / "c.toml", program.bare(self.config(threads=[1, 2]))))
+            self.assert_weights(weights)
+        shown = program.call("check", self.write(program.bare(self.config(threads=[1, 2]))))
         self.assertRegex(shown.out, r"stage 1 on cpu:1 with 2 threads, gradients 0 ")
         report, _ = self.train(cut=[], threads=[1, 2])  # balanced for the threads that stages have
         self.assertEqual((report["threads"], len(report["cut"])), ([1, 2], 1))
         for pipeline, words in (({"threads": 2, "capture": "eager"}, "runs no step program"),
                                 ({"threads": [1, 1, 1]}, "3 counts, pipeline.stages is 2"),
                                 ({"threads": 1000}, "usable cores")):
-            self.assert_check_refuses(program.bare(self.config(**pipeline)), "config.toml:", "threads", words)
+            self.assert_refuses("check", program.bare(self.config(**pipeline)), "config.toml:", "threads", words)
 
     def test_threads_and_cut_that_are_left_to_the_start_of_a_run(self):
         cores = len(os.sched_getaffinity(0))
@@ -55,22 +51,22 @@ class StepPrograms(reference.ReferenceTest):
                 self.assertEqual((report["stages"], len(report["threads"])), (stages, stages))
                 self.assertLessEqual(sum(report["threads"]), max(cores, stages))
                 self.assertEqual(len(report["cut"]), stages - 1)
-                named, others = self.train(stages=stages, cut=report["cut"], threads=report["threads"])
+                named, _ = self.train(stages=stages, cut=report["cut"], threads=report["threads"])
                 self.assertEqual(named["devices"], report["devices"])
-                self.assert_same_bits(weights, others)
-        shown = self.succeed("check", program.write_toml(self.folder / "c.toml", program.bare(self.config(threads="auto"))))
+                self.assert_weights(weights)
+        shown = self.succeed("check", self.write(program.bare(self.config(threads="auto"))))
         self.assertIn("threads = 'auto'", shown.out)
         self.assertIn("threads of each stage, and its core, chosen by module times measured at the start", shown.out)
 
     def test_auto_is_graph_on_cores_and_eager_another_way_to_the_same_step(self):
-        (auto, weights), (graph, others), (eager, plain) = (self.train(**how) for how in (
-            {}, {"capture": "graph"}, {"capture": "eager"}))
+        auto, weights = self.train()
         self.assertEqual([stage["capture"] for stage in auto["steps"]], ["graph", "graph"])
+        graph, _ = self.train(capture="graph")
         self.assertEqual((auto["capture"], graph["capture"]), ("graph", "graph"))
-        self.assert_same_bits(weights, others)
+        self.assert_weights(weights)
+        eager, _ = self.train(capture="eager")
         self.assertEqual(eager["steps"], [{"capture": "eager", "left_to_libtorch": []}] * 2)
-        for name, value in weights.items():
-            self.assertTrue(torch.allclose(value, plain[name], rtol=1e-4, atol=1e-5), name)
+        self.assert_weights(weights, rtol=1e-4, atol=1e-5)
         self.assertAlmostEqual(auto["loss"]["last"], eager["loss"]["last"], delta=1e-5)
 
     def test_a_norm_before_which_nothing_is_learned(self):
@@ -83,16 +79,15 @@ class StepPrograms(reference.ReferenceTest):
             report, _ = self.train(model={"layers": 3, "features": 1, "kernel": 3, "norm": "instance", "freeze": ["0.*"]}, capture=capture)
             self.assertEqual(report["loss"]["not_finite"], 0)
 
-    def test_frozen_parameters_stay_and_all_others_learn(self):
-        for freeze in (["0.*"], ["*.weight"], ["*.bias"]):
-            with self.subTest(freeze=freeze):
-                model = {"layers": 4, "features": 8, "kernel": 5, "freeze": freeze}
-                (_, weights), (_, others) = (self.train(model=model, capture=capture) for capture in ("graph", "eager"))
-                for name, value in weights.items():
-                    self.assertTrue(torch.allclose(value, others[name], rtol=1e-4, atol=1e-5), name)
-                _, start = self.train(model={**model, "freeze": ["*"]})
-                for name, value in weights.items():
-                    self.assertEqual(torch.equal(value, start[name]), any(fnmatch.fnmatch(name, one) for one in freeze), name)
+    @program.each(["0.*"], ["*.weight"], ["*.bias"])
+    def test_frozen_parameters_stay_and_all_others_learn(self, freeze):
+        model = {"layers": 4, "features": 8, "kernel": 5, "freeze": freeze}
+        _, weights = self.train(model=model, capture="graph")
+        self.train(model=model, capture="eager")
+        self.assert_weights(weights, rtol=1e-4, atol=1e-5)
+        _, start = self.train(model={**model, "freeze": ["*"]})
+        for name, value in weights.items():
+            self.assertEqual(torch.equal(value, start[name]), any(fnmatch.fnmatch(name, one) for one in freeze), name)
 
     def test_what_has_no_kernel_is_told_before_and_after(self):
         config = self.config(model={"preset": "layers", "layer": LAYERS}) | {"task": {"loss": "ssim"}}
@@ -100,11 +95,11 @@ class StepPrograms(reference.ReferenceTest):
         left = [" ".join(stage["left_to_libtorch"]) for stage in report["steps"]]
         self.assertEqual(left[0], "")
         self.assertIn("aten::exp", left[1])
-        shown = program.call("check", program.write_toml(self.folder / "checked.toml", program.bare(config)))
+        shown = program.call("check", self.write(program.bare(config)))
         self.assertIn("stage 0 leaves to LibTorch's operators: none\n", shown.out)
         self.assertIn("stage 1 leaves to LibTorch's operators: " + left[1] + "\n", shown.out)
         # Where the source alone knows how large its pictures are, it is opened.
         config["source"].update(width=0, height=0)
-        shown = program.call("inspect", program.write_toml(self.folder / "open.toml", program.bare(config)))
+        shown = program.call("inspect", self.write(program.bare(config)))
         self.assertIn("sample     3x16x24\n", shown.out)
         self.assertRegex(shown.out, r"stage 0 (?!.*LibTorch).*\nstage 1 .* LibTorch x\d+\b.*\n(LibTorch   aten::\w+( x\d+)?\n)+")

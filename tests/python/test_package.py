@@ -14,10 +14,11 @@ from torch import nn
 
 import millrace
 import networks
-import profiles
 import program
 import reference
+from test_plan import module, write_profile
 
+DAEMON = "threading.Thread(target=lambda: [%s], daemon=True).start()"
 LR = 0.1
 PLAIN = {"optimizer": {"kind": "sgd", "lr": LR}, "correction": "none", "guard": "none", "capture": "eager"}
 
@@ -37,9 +38,10 @@ def not_in_place(net):
     return nn.Sequential(*[nn.ReLU() if isinstance(m, nn.ReLU) else m for m in net])
 
 
-def expected(net, schedule, samples, cut, group=4):
-    """Losses, and `net` trained, by tests/cli's rules in plain PyTorch."""
-    return reference.RULES[schedule](reference.cut_network(net, cut, reference.sgd(0.0, LR)), samples, group=group).losses
+def expected(net, schedule, frames, cut, group=4):
+    """Losses, and `net` trained, by tests/cli's rules in plain PyTorch; frames are their own targets."""
+    samples = [(x[None], x[None]) for x in frames]
+    return reference.RULES[schedule](reference.cut_network(net, cut, reference.sgd(0.0, LR)), samples, group=group)
 
 
 class PackageTest(program.CliTest):
@@ -68,22 +70,19 @@ class Package(PackageTest):
     def test_pyright_finds_its_types_complete(self):
         program.output_of(sys.executable, "-m", "pyright", "--pythonpath", sys.executable, cwd=program.ROOT)
 
-    def test_every_schedule_gives_pytorchs_own_bits(self):
+    @program.each(*reference.RULES)  # at every cut: test_reference.py
+    def test_every_schedule_gives_pytorchs_own_bits(self, schedule):
         frames = pictures(22)
-        samples = [(x[None], x[None]) for x in frames]
-        for schedule in reference.RULES:  # at every cut: test_reference.py
-            with self.subTest(schedule=schedule):
-                net, own = network(), not_in_place(network())
-                losses = expected(own, schedule, samples, [1, 4])
-                trainer = millrace.Trainer(net, schedule=schedule, stages=3, cut=[1, 4], devices="cpu",
-                                           microbatches=4, **PLAIN)
-                results = list(trainer.run(frames))
-                self.assertEqual([r.loss for r in results], losses)
-                self.assertEqual([r.index for r in results], list(range(len(losses))))
-                self.assertEqual(trainer.report()["frames"], {"received": 22, "trained": len(losses), "dropped": 0,
-                                                              "rejected": 22 - len(losses), "in_flight": 0})
-                self.assert_same(trainer.state_dict(), own)
-                self.assert_same(net.state_dict(), network())  # a copy was trained
+        net, own = network(), not_in_place(network())
+        losses = expected(own, schedule, frames, [1, 4])
+        trainer = millrace.Trainer(net, schedule=schedule, stages=3, cut=[1, 4], devices="cpu", microbatches=4, **PLAIN)
+        results = list(trainer.run(frames))
+        self.assertEqual([r.loss for r in results], losses)
+        self.assertEqual([r.index for r in results], list(range(len(losses))))
+        self.assertEqual(trainer.report()["frames"], {"received": 22, "trained": len(losses), "dropped": 0,
+                                                      "rejected": 22 - len(losses), "in_flight": 0})
+        self.assert_same(trainer.state_dict(), own)
+        self.assert_same(net.state_dict(), network())  # a copy was trained
 
     def test_targets_of_every_kind(self):
         """A picture, a class by number or none, a mask of classes; or the next frame, or the change to it."""
@@ -186,39 +185,40 @@ class Package(PackageTest):
             list(trainer.run(slow()))
         self.assertGreater(trainer.report()["frames"]["trained"], 0)
 
-    def test_neither_an_open_trainer_nor_a_daemon_thread_holds_up_the_exit(self):
+    def assert_exits(self, script):
+        """By itself, with 7, where the script has a trainer and a frame."""
         begin = """
-import itertools, sys, threading, time, torch, millrace
+import itertools, os, signal, sys, threading, time, torch, millrace
 net = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(3, 3, 3, padding=1))
 trainer, frame = millrace.Trainer(net, stages=2, cut=[2], devices="cpu"), torch.zeros(3, 8, 8)
+"""
+        done = subprocess.run([sys.executable, "-c", begin + script], stderr=subprocess.PIPE, text=True, timeout=120)
+        self.assertEqual((done.returncode, done.stderr), (7, ""))
+
+    @program.each(("pass", "trainer.submit(frame)"), ("time.sleep(1e6)", "trainer.submit(frame)"),
+                  ("pass", DAEMON % "trainer.submit(frame) for _ in itertools.count()"),
+                  ("pass", DAEMON % "see(result) for result in trainer.run(itertools.repeat(frame))"))
+    def test_neither_an_open_trainer_nor_a_daemon_thread_holds_up_the_exit(self, see, give):
+        self.assert_exits(f"""
 seen = threading.Event()
 def see(result):
     seen.set()
-    %s
+    {see}
 trainer.on_result(see)
-%s
+{give}
 seen.wait(60)
 sys.exit(7)
-"""
-        daemon = "threading.Thread(target=lambda: [%s], daemon=True).start()"
-        for see, give in (
-                ("pass", "trainer.submit(frame)"), ("time.sleep(1e6)", "trainer.submit(frame)"),
-                ("pass", daemon % "trainer.submit(frame) for _ in itertools.count()"),
-                ("pass", daemon % "see(result) for result in trainer.run(itertools.repeat(frame))")):
-            with self.subTest(see=see, give=give):
-                done = subprocess.run([sys.executable, "-c", begin % (see, give)], stderr=subprocess.PIPE, text=True, timeout=120)
-                self.assertEqual((done.returncode, done.stderr), (7, ""))
+""")
 
-    def test_a_forked_process_neither_learns_nor_waits(self):
-        begin = """
-import os, signal, sys, torch, millrace
-net = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(3, 3, 3, padding=1))
-trainer, frame = millrace.Trainer(net, stages=2, cut=[2], devices="cpu"), torch.zeros(3, 8, 8)
-%s
+    @program.each(("trainer.submit(frame)", "lambda: trainer.submit(frame), trainer.poll, trainer.close, trainer.report, trainer.state_dict"),
+                  ("results = trainer.run([frame] * 50); next(results)", "trainer.report,"))
+    def test_a_forked_process_neither_learns_nor_waits(self, start, refused):
+        self.assert_exits(f"""
+{start}
 if child := os.fork():
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 signal.alarm(60)
-for use in (%s):
+for use in ({refused}):
     try:
         use()
     except millrace.Error as error:
@@ -226,12 +226,7 @@ for use in (%s):
     else:
         assert False, "not refused"
 sys.exit(7)
-"""
-        uses = "lambda: trainer.submit(frame), trainer.poll, trainer.close, trainer.report, trainer.state_dict"
-        for start, refused in (("trainer.submit(frame)", uses), ("results = trainer.run([frame] * 50); next(results)", "trainer.report,")):
-            with self.subTest(start):
-                done = subprocess.run([sys.executable, "-c", begin % (start, refused)], stderr=subprocess.PIPE, text=True, timeout=120)
-                self.assertEqual((done.returncode, done.stderr), (7, ""))
+""")
 
     def test_an_error_of_the_users_own_comes_through(self):
         def breaks():
@@ -249,7 +244,7 @@ sys.exit(7)
         losses = [r.loss for r in trainer.run(frames)]
         torch.manual_seed(3)
         own = reference.partime_cnn(2, 4, 3, 3)
-        self.assertEqual(losses, expected(own, "sequential", [(x[None], x[None]) for x in frames], []))
+        self.assertEqual(losses, expected(own, "sequential", frames, []))
         self.assert_same(trainer.state_dict(), own)
         path = program.write_toml(self.folder / "my.toml", {**config, "task": {"kind": "next-frame"}})
         again = millrace.Trainer(path, task="autoencode", correction="none", guard="none", capture="eager")
@@ -292,8 +287,6 @@ sys.exit(7)
                 lambda: list(millrace.Trainer(net, stages=1).run([(frames[0], torch.rand(2, 2))])),
         })
 
-
-class Schedules(PackageTest):
     def test_one_written_in_python_is_verified_simulated_and_run(self):
         mine = millrace.Schedule.from_actions([["0F0", "0F1", "", "0B0", "0B1"], ["", "1F0", "1B0", "1F1", "1B1"]])
         mine.verify()
@@ -303,13 +296,13 @@ class Schedules(PackageTest):
         self.assertGreater(done.bubble, 0)
         frames = pictures(8)
         own = not_in_place(network())
-        losses = expected(own, "gpipe", [(x[None], x[None]) for x in frames], [2], group=2)
+        losses = expected(own, "gpipe", frames, [2], group=2)
         trainer = millrace.Trainer(network(), schedule=mine, cut=[2], **PLAIN)
         self.assertEqual([r.loss for r in trainer.run(frames)], losses)
 
     def test_plans_are_the_programs(self):
-        path = profiles.write_profile(self.folder, *(
-            profiles.module(name, ms, weight=1e6) for name, ms in (("a", 2), ("b", 1), ("c", 1), ("d", 1))))
+        path = write_profile(self.folder, *(
+            module(name, ms, weight=1e6) for name, ms in (("a", 2), ("b", 1), ("c", 1), ("d", 1))))
         best, *others = millrace.plan(path, devices=2, schedules=["partime", "gpipe"])
         self.assertEqual((best.schedule, best.stages, best.cut, best.gradient_age), ("partime", 2, [2], [2, 0]))
         self.assertEqual([plan.schedule for plan in others], ["gpipe"])
