@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -21,12 +22,25 @@ RTSP_SERVER = os.environ.get("RTSP_SERVER", str(program.ROOT / "build" / "releas
 needs_rtsp = unittest.skipUnless(os.path.exists(RTSP_SERVER), "this build has no GStreamer")
 
 
-class Camera:
-    """An RTSP camera; a `port` makes it come back where another was."""
+def free_port():
+    """One that a server may listen on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
-    def __init__(self, *options, port=None):
-        options = [*options, *([f"port={port}"] if port else [])]
+
+def listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Camera:
+    """An RTSP camera until the test ends; a `port` makes it come back where another was."""
+
+    def __init__(self, test, *options, port=None):
+        options = ["tcp", *options, *([f"port={port}"] if port else [])]
         self.process = subprocess.Popen([RTSP_SERVER, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        test.addCleanup(self.stop)
         self.port = int(self.process.stdout.readline())
         self.uri = f"rtsp://127.0.0.1:{self.port}"
 
@@ -53,10 +67,6 @@ class CameraRun:
         self.addCleanup(self.process.kill)
         self.wait_until(lambda: "page: " in self.told(), "no page", self.process)
         self.page = Page(self.told().partition("page: ")[2].split()[0])
-
-    def open_camera(self, rate):
-        self.camera = Camera("tcp", f"rate={rate}")
-        self.addCleanup(lambda: self.camera.stop())
 
     def told(self):
         return (self.folder / "stderr").read_text()

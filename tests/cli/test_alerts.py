@@ -69,8 +69,7 @@ class Alerts(program.CliTest):
         there = self.receiver().url.split("//")[1]
         for place, told in (("127.0.0.1:1", "127.0.0.1:1"), (f"{there}/refuse", "answered 500")):
             with self.subTest(place):
-                report, outcome = self.learn(self.config(webhook=f"http://eve:hunter2@{place}"))
-                self.assertEqual(report["frames"]["trained"], 400)
+                report, outcome = self.learn(self.config(webhook=f"http://eve:hunter2@{place}"), trained=400)
                 self.assertEqual(report["novelty"]["alerts"]["failed"], 1)
                 self.assertIn(told, report["novelty"]["alerts"]["last_error"])
                 self.assertNotIn("hunter2", json.dumps(report) + outcome.err)

@@ -5,7 +5,6 @@ import itertools
 import json
 import math
 import os
-import shutil
 import sys
 import unittest
 
@@ -66,7 +65,7 @@ class Bench(program.CliTest):
             for kind in {"predicted", "measured"} & arm.keys():
                 self.assert_positive(arm[kind], "step_ms", "T_ms", "slowest_ms", "K")
 
-    @unittest.skipUnless(shutil.which("mpirun"), "no MPI")
+    @program.needs("mpirun")
     def test_ranks(self):
         results, _ = self.results("ranks", "--quick", env=test_ranks.AS_RANKS, positive=("ours_ms", "ratio"),
                                   parts=("hand-off, shared memory, 16 px", "bare MPI"))

@@ -64,12 +64,8 @@ class Combinations(program.CliTest):
         config = program.write_toml(folder / "config.toml", drawn(number, folder))
         return config, program.call("run", config, "--quiet")
 
-    def test_what_check_accepts_runs(self):
-        for number in range(COUNT):
-            with self.subTest(combination=number):
-                self.one(number)
-
-    def one(self, number):
+    @program.each(*range(COUNT))
+    def test_what_check_accepts_runs(self, number):
         folder = self.folder / str(number)
         config, outcome = self.run_in(folder, number)
         checked = program.call("check", config)

@@ -4,12 +4,11 @@ import functools
 import importlib.util
 import re
 import shutil
-import socket
 import sys
 import unittest
 
 from program import MILLRACE, ROOT, VIDEO, CliTest, needs, output_of, png_size, sets, start
-from servers import needs_rtsp
+from servers import free_port, listens, needs_rtsp
 
 DEMOS = ROOT / "demos"
 
@@ -40,6 +39,45 @@ class Demos(CliTest):
             settings = sets(*outputs, f"checkpoint.dir={self.folder}/{name}", "source.pace=asap")
             self.succeed("run", DEMOS / name / f"{name}.toml", *SYNTHETIC, *settings, "--frames", 60)
             self.assertGreater(png_size(self.folder / f"{name}-prediction.png")[0], 100)
+
+    def test_survives_power_loss_by_its_last_checkpoint(self):
+        config = DEMOS / "embedded/embedded.toml"
+        checkpoint = self.folder / "checkpoint/checkpoint.safetensors"
+        settings = [*SYNTHETIC, "--quiet", *sets(
+            "source.pace=asap", f"checkpoint.dir={checkpoint.parent}", "checkpoint.every=50",
+            "output.report=", "output.loss_plot=", "output.prediction=")]
+        process = self.ends(start("run", config, *settings))
+        self.wait_until(checkpoint.exists, "it learns until the power fails", process)
+        self.end(process)
+        resumed, _ = self.reported("run", config, *settings, "--frames", 10)
+        shutil.rmtree(checkpoint.parent)
+        anew, _ = self.reported("run", config, *settings, "--frames", 10)
+        # Anew it is that of the copy of the last frame.
+        self.assertLess(resumed["loss"]["first"], anew["loss"]["first"])
+
+    @needs("systemd-analyze")
+    def test_unit_is_accepted_exposes_little_and_asks_for_real_time_and_no_other_privilege(self):
+        text = (DEMOS / "embedded/millrace.service").read_text()
+        unit = self.folder / "millrace.service"
+        unit.write_text(text.replace("/usr/local/bin/millrace", MILLRACE))
+        self.assertEqual(output_of("systemd-analyze", "verify", "--man=no", unit), "")
+        output_of("systemd-analyze", "security", "--offline=true", "--threshold=15", DEMOS / "embedded/millrace.service")
+        self.assertLessEqual({"CapabilityBoundingSet=", "AmbientCapabilities=", "NoNewPrivileges=yes", "LimitRTPRIO=20"},
+                             set(text.splitlines()))
+
+    @unittest.skipUnless((ROOT / "build/release/millrace").exists(), "install.sh installs the release build, which is not here")
+    def test_install_lays_out_all_that_the_unit_names(self):
+        root = self.folder / "root"
+        install = functools.partial(output_of, DEMOS / "embedded/install.sh", env={"DESTDIR": str(root)})
+        install()
+        unit = (root / "etc/systemd/system/millrace.service").read_text()
+        program, config = re.search(r"^ExecStart=(\S+) run (\S+)", unit, re.M).groups()
+        for path in [program, config]:
+            self.assertTrue((root / path[1:]).exists(), path)
+        kept = root / config[1:]
+        kept.write_text("# the user's own\n")
+        install()
+        self.assertEqual(kept.read_text(), "# the user's own\n")
 
 
 @unittest.skipUnless(importlib.util.find_spec("yaml"), "no PyYAML")
@@ -98,55 +136,7 @@ class Compose(CliTest):
     @needs("ffmpeg")
     @needs_rtsp
     def test_its_camera_is_one_that_a_run_reads(self):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self.spawn([sys.executable, self.FOLDER / "camera.py", VIDEO, port])
-
-        def listens():
-            with socket.socket() as probe:
-                return probe.connect_ex(("127.0.0.1", port)) == 0
-        self.wait_until(listens)
-        report, told = self.reported("run", "--set", f"source.uri=http://127.0.0.1:{port}/", *sets("source.width=16", "source.height=12"), "--frames", 15)
-        self.assertEqual(report["frames"]["trained"], 15, told.err)
-
-
-class Embedded(CliTest):
-    def test_survives_power_loss_by_its_last_checkpoint(self):
-        config = DEMOS / "embedded/embedded.toml"
-        checkpoint = self.folder / "checkpoint/checkpoint.safetensors"
-        settings = [*SYNTHETIC, "--quiet", *sets(
-            "source.pace=asap", f"checkpoint.dir={checkpoint.parent}", "checkpoint.every=50",
-            "output.report=", "output.loss_plot=", "output.prediction=")]
-        process = self.ends(start("run", config, *settings))
-        self.wait_until(checkpoint.exists, "it learns until the power fails", process)
-        self.end(process)
-        resumed, _ = self.reported("run", config, *settings, "--frames", 10)
-        shutil.rmtree(checkpoint.parent)
-        anew, _ = self.reported("run", config, *settings, "--frames", 10)
-        # Anew it is that of the copy of the last frame.
-        self.assertLess(resumed["loss"]["first"], anew["loss"]["first"])
-
-    @needs("systemd-analyze")
-    def test_unit_is_accepted_exposes_little_and_asks_for_real_time_and_no_other_privilege(self):
-        text = (DEMOS / "embedded/millrace.service").read_text()
-        unit = self.folder / "millrace.service"
-        unit.write_text(text.replace("/usr/local/bin/millrace", MILLRACE))
-        self.assertEqual(output_of("systemd-analyze", "verify", "--man=no", unit), "")
-        output_of("systemd-analyze", "security", "--offline=true", "--threshold=15", DEMOS / "embedded/millrace.service")
-        self.assertLessEqual({"CapabilityBoundingSet=", "AmbientCapabilities=", "NoNewPrivileges=yes", "LimitRTPRIO=20"},
-                             set(text.splitlines()))
-
-    @unittest.skipUnless((ROOT / "build/release/millrace").exists(), "install.sh installs the release build, which is not here")
-    def test_install_lays_out_all_that_the_unit_names(self):
-        root = self.folder / "root"
-        install = functools.partial(output_of, DEMOS / "embedded/install.sh", env={"DESTDIR": str(root)})
-        install()
-        unit = (root / "etc/systemd/system/millrace.service").read_text()
-        program, config = re.search(r"^ExecStart=(\S+) run (\S+)", unit, re.M).groups()
-        for path in [program, config]:
-            self.assertTrue((root / path[1:]).exists(), path)
-        kept = root / config[1:]
-        kept.write_text("# the user's own\n")
-        install()
-        self.assertEqual(kept.read_text(), "# the user's own\n")
+        self.wait_until(lambda: listens(port))
+        self.reported("run", *sets(f"source.uri=http://127.0.0.1:{port}/", "source.width=16", "source.height=12"), "--frames", 15, trained=15)

@@ -99,7 +99,7 @@ class PairsFromOutside(CameraRun, KeepingTest):
     def lose_the_camera(self):
         self.camera.stop()
         time.sleep(0.8)
-        self.camera = Camera("tcp", "rate=50", port=self.camera.port)
+        self.camera = Camera(self, "rate=50", port=self.camera.port)
 
     def freeze_the_camera(self):
         self.camera.process.send_signal(signal.SIGSTOP)
@@ -137,7 +137,7 @@ class PairsFromOutside(CameraRun, KeepingTest):
               read_the_config_again, break_the_config, crowd_the_page, raise_the_rate, pause_and_resume)
 
     def begin_some_frames(self):
-        self.open_camera(rate=50)
+        self.camera = Camera(self, "rate=50")
         self.tables_there = program.small(
             f"{self.camera.uri}/ball", source={"width": 48, "height": 32},
             checkpoint={"dir": self.kept, "every": 20, "resume": True},
@@ -150,7 +150,7 @@ class PairsFromOutside(CameraRun, KeepingTest):
         for pair in pairs if program.LONG else random.Random(5).sample(pairs, 2):
             with self.subTest([happens.__name__ for happens in pair]), ThreadPoolExecutor(2) as pool:
                 self.begin_some_frames()
-                list(pool.map(lambda happens: self.try_to(happens), pair))
+                list(pool.map(self.try_to, pair))
                 learned = self.learned()
                 self.wait_until(lambda: self.learned() > learned, "it does not go on", self.process)
                 self.process.send_signal(signal.SIGTERM)

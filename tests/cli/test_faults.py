@@ -1,6 +1,7 @@
 """Whatever happens to disk, power or process: what was learned stays, and every file is whole."""
 
 import ctypes
+import filecmp
 import json
 import os
 import random
@@ -76,7 +77,7 @@ class FaultTest(program.CliTest):
                 self.assertTrue(file.read_bytes().endswith(b"IEND\xaeB`\x82"), name)
 
 
-class WriteFaults(FaultTest):
+class Faults(FaultTest):
     def test_any_call_that_writes_may_fail(self):
         kinds = ("enospc", "eio", "erofs", "short")
         numbers, runs = self.numbers(), 0
@@ -108,8 +109,6 @@ class WriteFaults(FaultTest):
                 self.assert_all_whole()
         figure("power cuts", f"{len(numbers)} cuts, one at each call; each discards everything not synced")
 
-
-class Kills(FaultTest):
     def test_killed_at_any_moment_it_goes_on(self):
         self.write(program.merged(self.tables, {
             "source": {"pace": "live", "fps": FPS, "drop": "never", "loop": True},
@@ -166,8 +165,6 @@ class Kills(FaultTest):
         self.assertEqual(program.tensors_of(self.out / NEWEST), program.tensors_of(again / NEWEST))
         shutil.rmtree(again)
 
-
-class Limits(FaultTest):
     def test_too_few_threads_end_in_a_line(self):
         for number in range(6):
             with self.subTest(threads=number):
@@ -176,8 +173,6 @@ class Limits(FaultTest):
                 self.assert_one_error(outcome, "threads")
         figure("too few threads", "0 to 5 besides the first: the run ends with one line before it opens anything")
 
-
-class Names(FaultTest):
     def test_a_silent_name_service_keeps_nothing_from_being_saved(self):
         uri = program.write_frames(self.folder / "events", program.frames_with_an_event())
         Path("fault").write_text(f"{self.out} 0 names")
@@ -264,3 +259,76 @@ class WallClock(program.CliTest):
         self.assertLess(report["frames"]["received"], 100 * report["run"]["duration_s"] + 100, "an hour's frames at once")
         figure("wall clock", f"moved an hour forward and back: latency at most {report['latency_ms']['max']:.0f} ms, "
                              f"{report['frames']['received']} frames in {report['run']['duration_s']:.1f} s")
+
+
+CUTS = int(os.environ.get("MILLRACE_CUTS", 300 if program.LONG else 6))
+
+
+@unittest.skipUnless(os.geteuid() == 0 and Path("/dev/loop-control").exists() and shutil.which("mkfs.ext4"),
+                     "only root can mount a disk")
+class PowerCut(KeepingTest):
+    """A file system in a file: a power cut takes whatever it has not yet written to that file."""
+
+    def mount(self, image, name):
+        there = self.folder / name
+        there.mkdir(exist_ok=True)
+        done = subprocess.run(["mount", "-o", "loop", image, there], capture_output=True, text=True)
+        if done.returncode != 0:
+            self.skipTest(done.stderr.strip())
+        return there
+
+    def begin(self):
+        self.image = self.folder / "image"
+        with open(self.image, "wb") as file:
+            file.truncate(16 << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-F", self.image], check=True, capture_output=True)
+        self.disk = self.mount(self.image, "disk")
+        self.addCleanup(subprocess.run, ["umount", "-l", self.disk], stderr=subprocess.DEVNULL)
+        self.config = self.write(self.tables(
+            source={"fps": FPS}, pipeline={"schedule": "sequential", "capture": "eager"},
+            checkpoint={"dir": self.disk / "kept"}, output={"log": self.folder / "log.jsonl", "log_every": 1}))
+        self.process = self.ends(program.start("run", self.config, "--quiet"))
+        self.wait_until((self.disk / "kept" / PREVIOUS).exists, "no checkpoint is written", self.process)
+
+    def cut(self):
+        """The disk as the power leaves it; how many frames had certainly been learned, and how many of them kept: a
+        checkpoint is the previous one only after it was synced."""
+        told = frames_logged(self.folder / "log.jsonl")
+        synced = frames_of(self.disk / "kept" / PREVIOUS)
+        self.process.send_signal(signal.SIGSTOP)
+        left = self.folder / "left"
+        shutil.copyfile(self.image, left)
+        while not filecmp.cmp(self.image, left, shallow=False):  # the kernel wrote meanwhile
+            shutil.copyfile(self.image, left)
+        self.process.send_signal(signal.SIGCONT)
+        return left, told, synced
+
+    def look_after(self, left, told, synced, goes_on):
+        """Both checkpoints are whole, and a run continues from the newest; returns how many frames were lost."""
+        there = self.mount(left, "after")
+        try:
+            kept = there / "kept"
+            now = frames_of(kept / NEWEST)
+            self.assertGreaterEqual(now, synced, "what was synced is lost")
+            for name in (NEWEST, PREVIOUS):
+                load_file(kept / name)
+            if goes_on:
+                options = {"checkpoint": {"dir": kept}, "output": {"log": ""}, "source": {"pace": "asap"}}
+                outcome = self.succeed("run", self.config, "--quiet", "--frames", "5", *program.settings(options))
+                self.assertEqual(outcome.err, "", "it fell back")
+                self.assertEqual(frames_of(kept / NEWEST), now + 5)
+                self.assertEqual({file.name for file in kept.iterdir()}, {NEWEST, PREVIOUS}, "the cut left something behind")
+            return told - now
+        finally:
+            subprocess.run(["umount", there], check=True)
+
+    def test_what_was_synced_is_enough(self):
+        self.begin()
+        chance, most = random.Random(3), 0
+        for number in range(CUTS):
+            with self.subTest(cut=number):
+                time.sleep(chance.uniform(0, EVERY / FPS))
+                left, told, synced = self.cut()
+                most = max(most, self.look_after(left, told, synced, number % 3 == 0))
+        figure(f"power cuts below ext4, {CUTS} times", f"{CUTS} cuts of a disk that loses what was not synced; every checkpoint complete, one "
+                                        f"every {EVERY} frames, at most {most} frames lost")

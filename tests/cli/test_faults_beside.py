@@ -69,14 +69,13 @@ class Ranks(KeepingTest):
         self.assert_saved()
         figure("ranks that are stopped", "both stopped for 7 s: they continue, and no frame is lost")
 
-    def test_stopped_while_they_load_they_end(self):
-        for moment in (0.0, 0.6, 1.2):
-            with self.subTest(moment=moment):
-                process = self.start()
-                self.wait_until(lambda: len(processes_under(process.pid)) == 2, "no ranks", process)
-                time.sleep(moment)
-                os.kill(processes_under(process.pid)[1], signal.SIGTERM)
-                process.communicate(timeout=60)
+    @program.each(0.0, 0.6, 1.2)
+    def test_stopped_while_they_load_they_end(self, moment):
+        process = self.start()
+        self.wait_until(lambda: len(processes_under(process.pid)) == 2, "no ranks", process)
+        time.sleep(moment)
+        os.kill(processes_under(process.pid)[1], signal.SIGTERM)
+        process.communicate(timeout=60)
 
 
 @unittest.skipUnless(LOADABLE, "a build without GStreamer, or under a sanitizer")
@@ -126,10 +125,9 @@ class Plugins(KeepingTest):
         self.assert_saved()
         self.assertEqual(self.learned(), 20)
 
-    def test_a_sink_that_throws_ends_the_run_and_what_is_intact_is_saved(self):
-        for how, told in (("error", "out of paper"), ("other", "unknown")):
-            with self.subTest(how=how):
-                self.run_with(os.environ["FAULTY_SINK"], f"breaks:{how}", 100, told)
-                self.assert_accounted(json.loads((self.folder / "report.json").read_text())["frames"])
-                self.assertGreaterEqual(self.learned(), EVERY)
-                load_file(self.kept / NEWEST)
+    @program.each(("error", "out of paper"), ("other", "unknown"))
+    def test_a_sink_that_throws_ends_the_run_and_what_is_intact_is_saved(self, how, told):
+        self.run_with(os.environ["FAULTY_SINK"], f"breaks:{how}", 100, told)
+        self.assert_accounted(json.loads((self.folder / "report.json").read_text())["frames"])
+        self.assertGreaterEqual(self.learned(), EVERY)
+        load_file(self.kept / NEWEST)

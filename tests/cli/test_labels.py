@@ -1,4 +1,5 @@
-"""What is taught stays learned, whatever is seen meanwhile, and its answer can be read."""
+"""What is taught stays learned, whatever is seen meanwhile, and its answer can be read. Samples that are learned from again: as many
+as asked, counted apart, the same in every run."""
 
 import numpy
 import torch
@@ -77,21 +78,33 @@ class Labels(program.CliTest):
         self.assertEqual(report["accuracy_on_return"]["mean"], 0, "and so it is exposed, however well it scores")
         self.assertGreater(report["accuracy"]["mean"], 0.8)
 
-    def test_two_runs_end_alike_and_pytorch_computes_the_same(self):
+    def test_two_runs_end_alike_with_the_answer_written_or_not_and_pytorch_computes_the_same(self):
         report, weights = self.teach()
         first = load_file(weights)
-        self.teach()
+        log, video = self.folder / "log.jsonl", self.folder / "v.mkv"
+        self.teach(output={"log": log, "log_every": 1, "video": video})
         self.assertTrue(all(torch.equal(first[name], value) for name, value in load_file(weights).items()))
+        answers = [line["answer"] for line in program.lines_of(log)]
+        self.assertEqual((answers[0]["class"], answers[-1]["class"]), (None, "parcel"))
+        self.assertGreater(answers[-1]["probability"], 0.9)
+        self.assertTrue(video.exists())
         net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, 2, padding=1), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(768, 2))
         net.load_state_dict(first)
         rest = torch.from_numpy(self.frames(6, 2)).permute(0, 3, 1, 2).float() / 255
         hits = (net(rest).argmax(1) == torch.arange(6 * TURN) // TURN % 2).float().mean().item()
-        self.assertAlmostEqual(self.evaluated(weights)[0]["accuracy"]["mean"], hits)
+        rested, out = self.evaluated(weights)
+        self.assertAlmostEqual(rested["accuracy"]["mean"], hits)
+        self.assertEqual(rested["neither"], 0, out)
         self.assertGreater(report["accuracy_on_return"]["mean"], 0.95)
         self.assertEqual(report["learned"]["strongest"], "majority class")
         self.assertTrue(report["learned"]["yes"])
         self.assertEqual(set(report["answer"]), {"class", "probability", "neither"})
         self.assertEqual(report["answer"]["class"], "parcel")
+        # A frame unlike all that was taught.
+        noise = program.write_frames(self.folder / "noise", program.random_frames(3, 20))
+        report, outcome = self.reported("evaluate", weights, noise, *program.sets("task.labels=", "source.width=24", "source.height=16"))
+        self.assertIn("neither   1 of the frames", outcome.out)
+        self.assertEqual(report["answer"], {"class": None, "probability": None, "neither": True})
 
     def test_a_resumed_run_remembers(self):
         checkpoint = {"dir": self.folder / "state", "resume": True}
@@ -105,23 +118,6 @@ class Labels(program.CliTest):
         self.assertNotIn("does not fit", said)
         self.assertGreaterEqual(self.evaluated(weights)[0]["accuracy"]["mean"], 0.98)
 
-    def test_a_frame_unlike_all_is_neither_and_the_answer_is_written(self):
-        _, weights = self.teach()
-        log, video = self.folder / "log.jsonl", self.folder / "v.mkv"
-        noise = program.write_frames(self.folder / "noise", program.random_frames(3, 20))
-        report, out = self.evaluated(weights)
-        self.assertEqual(report["neither"], 0, out)
-        outcome = program.call(
-            "evaluate", weights, noise, "--report", self.folder / "report.json",
-            *program.sets("task.labels=", "source.width=24", "source.height=16"))
-        self.assertIn("neither   1 of the frames", outcome.out)
-        self.assertEqual(self.report()["answer"], {"class": None, "probability": None, "neither": True})
-        self.teach(output={"log": log, "log_every": 1, "video": video})
-        first, *_, last = (line["answer"] for line in program.lines_of(log))
-        self.assertEqual((first["class"], last["class"]), (None, "parcel"))
-        self.assertGreater(last["probability"], 0.9)
-        self.assertTrue(video.exists())
-
     def test_what_does_not_fit_is_one_line(self):
         uri, labels = self.pictures("seen", 1, 1), self.labels("seen.csv", 2)
         good = self.config(uri, labels)
@@ -132,6 +128,39 @@ class Labels(program.CliTest):
                               ({"replay": {"kind": "ridge"}, "model": {"layer": [{"type": "conv", "out": 2, "kernel": 3}, {"type": "avgpool", "kernel": 16}]}},
                                ("replay.kind", "ends in a linear layer"))):
             with self.subTest(words=words):
-                self.assert_check_refuses(program.merged(good, tables), *words)
+                self.assert_refuses("check", program.merged(good, tables), *words)
         (self.folder / "three.csv").write_text("time,class\n0,a\n1,b\n2,c\n")
-        self.assert_check_refuses(program.merged(good, {"task": {"labels": self.folder / "three.csv"}}), "model.layer", "2 outputs, the source 3 classes")
+        self.assert_refuses("check", program.merged(good, {"task": {"labels": self.folder / "three.csv"}}), "model.layer", "2 outputs, the source 3 classes")
+
+
+class Replay(program.CliTest):
+    def config(self, uri="synth:shapes?frames=60", task="autoencode", source={}, **replay):
+        return program.small(uri, source=source, task={"kind": task}, replay=replay)
+
+    def test_summary_log_and_picture_show_only_fresh_frames(self):
+        log = self.folder / "log.jsonl"
+        output = {"log": log, "log_every": 1, "prediction": self.folder / "last.png"}
+        report, outcome = self.reported("run", self.write({**self.config(kind="recent", size=8, share=0.5), "output": output}))
+        self.assertEqual(report["updates"][1], 60 + report["frames"]["replayed"])
+        self.assertEqual(report["replay"]["kept"], 8)
+        self.assertRegex(outcome.out, r"60 trained .* replayed, 0\.\d+ of all trained samples")
+        lines = program.lines_of(log)
+        self.assertEqual([line["frame"] for line in lines], list(range(60)))
+        self.assertEqual([line["source_frame"] for line in lines], list(range(60)))
+        self.assertTrue((self.folder / "last.png").exists())
+
+    def test_frames_and_checkpoints_count_fresh_frames(self):
+        config = self.config("synth:shapes", kind="recent", size=8, share=0.5)
+        config["checkpoint"] = {"dir": self.folder / "kept", "every": 10, "resume": True}
+        self.learn(config, "--frames", 40, trained=40)
+        report, _ = self.learn(config, "--frames", 5, trained=5)
+        self.assertEqual(report["run"]["resumed"]["frames"], 40)
+
+    def test_a_file_read_as_fast_as_it_goes_leaves_none(self):
+        report, _ = self.learn(self.config(kind="reservoir", size=16))
+        self.assertEqual(report["frames"]["replayed"], 0)
+
+    def test_what_cannot_be_is_refused(self):
+        self.assert_refuses("check", self.config(share=0.5), "replay.share", "needs replay.kind")
+        config = self.config(kind="recent", size=1 << 24, source={"width": 1280, "height": 720})
+        self.assert_refuses("check", config, "replay.size", "GB")

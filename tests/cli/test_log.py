@@ -23,30 +23,29 @@ class Log(program.CliTest):
         uri = program.write_frames(self.folder / "frames", program.random_frames(1, FRAMES))
         return program.small(uri, model=MODEL, output={"log": log or self.log, "log_every": log_every})
 
-    def test_every_nth_frame_has_its_line(self):
-        for every in (1, 7, 1000):
-            with self.subTest(every=every):
-                self.log.unlink(missing_ok=True)
-                report, _ = self.learn(self.config(log_every=every))
-                lines = program.lines_of(self.log)
-                self.assertEqual([line["frame"] for line in lines], list(range(0, FRAMES, every)))
-                for line in lines:
-                    for key in NUMBERS:
-                        self.assertIsInstance(line[key], (int, float), key)
-                    for key in LISTS:
-                        self.assertEqual(len(line[key]), 2, key)
-                    self.assertEqual(line["source_frame"], line["frame"])  # nothing was dropped
-                    self.assertEqual(line["missed"], 0)
-                self.assertIsNone(lines[0]["fps"])
-                self.assertTrue(all(line["fps"] > 0 for line in lines[1:]))
-                times = [line["time"] for line in lines]
-                self.assertEqual(times, sorted(times))
-                self.assertTrue(math.isclose(lines[0]["loss"], report["loss"]["first"], rel_tol=1e-6))
-                if every == 1:
-                    self.assertTrue(math.isclose(lines[-1]["loss"], report["loss"]["last"], rel_tol=1e-6))
-                    # The first frame has no mean to compare with.
-                    mean = sum(line["mean_frame_loss"] for line in lines[1:]) / (FRAMES - 1)
-                    self.assertTrue(math.isclose(mean, report["loss"]["mean_frame"]["mean"], rel_tol=1e-6))
+    @program.each(1, 7, 1000)
+    def test_every_nth_frame_has_its_line(self, every):
+        self.log.unlink(missing_ok=True)
+        report, _ = self.learn(self.config(log_every=every))
+        lines = program.lines_of(self.log)
+        self.assertEqual([line["frame"] for line in lines], list(range(0, FRAMES, every)))
+        for line in lines:
+            for key in NUMBERS:
+                self.assertIsInstance(line[key], (int, float), key)
+            for key in LISTS:
+                self.assertEqual(len(line[key]), 2, key)
+            self.assertEqual(line["source_frame"], line["frame"])  # nothing was dropped
+            self.assertEqual(line["missed"], 0)
+        self.assertIsNone(lines[0]["fps"])
+        self.assertTrue(all(line["fps"] > 0 for line in lines[1:]))
+        times = [line["time"] for line in lines]
+        self.assertEqual(times, sorted(times))
+        self.assertTrue(math.isclose(lines[0]["loss"], report["loss"]["first"], rel_tol=1e-6))
+        if every == 1:
+            self.assertTrue(math.isclose(lines[-1]["loss"], report["loss"]["last"], rel_tol=1e-6))
+            # The first frame has no mean to compare with.
+            mean = sum(line["mean_frame_loss"] for line in lines[1:]) / (FRAMES - 1)
+            self.assertTrue(math.isclose(mean, report["loss"]["mean_frame"]["mean"], rel_tol=1e-6))
 
     def test_a_second_run_appends_even_after_a_torn_line(self):
         self.learn(self.config())
@@ -70,15 +69,12 @@ class Log(program.CliTest):
         self.stop(process)
 
     def test_a_log_that_cannot_be_written_costs_no_other_output(self):
-        report, outcome = self.learn(self.config(log="/dev/full"), code=program.FAILED)
-        self.assertEqual(report["frames"]["trained"], FRAMES)
+        _, outcome = self.learn(self.config(log="/dev/full"), code=program.FAILED, trained=FRAMES)
         while_running, at_the_end = outcome.err.splitlines()
         self.assertTrue(while_running.startswith("log: /dev/full: "), outcome)
         self.assertTrue(at_the_end.startswith("millrace: error: /dev/full: "), outcome)
         self.assertTrue((self.folder / "out.safetensors").exists())
 
-
-class Progress(program.CliTest):
     def test_one_line_that_is_rewritten_on_a_terminal(self):
         config = self.write(program.small(
             source={"fps": 100.0, "pace": "live"}, pipeline={"stages": 1, "cut": []},

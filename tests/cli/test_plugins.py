@@ -18,14 +18,14 @@ def c_library(path, text):
 
 @unittest.skipUnless(PLUGINS.is_dir(), "a build without demos")
 class Plugins(program.CliTest):
-    def config(self, **tables):
+    def config(self):
         text = (program.ROOT / "demos/plugins/my.toml").read_text()
         text = text.replace('"./lib', f'"{PLUGINS}/lib').replace("csv:loss.csv", f"csv:{self.folder}/loss.csv")
         (self.folder / "my.toml").write_text(text)
         return self.folder / "my.toml"
 
     def test_each_kind_takes_part_in_a_run(self):
-        outcome = self.succeed("run", self.config(), "--frames", 200, "--report", self.folder / "report.json")
+        self.reported("run", self.config(), "--frames", 200)
         rows = (self.folder / "loss.csv").read_text().splitlines()
         self.assertEqual(rows[0], "frame,loss,latency_ms")
         self.assertEqual(len(rows), 201)
@@ -33,8 +33,7 @@ class Plugins(program.CliTest):
         self.assertLess(sum(losses[-20:]), 0.7 * sum(losses[:20]))
 
     def test_check_and_the_key_list_name_what_they_add(self):
-        outcome = self.succeed("check", self.config())
-        self.assertIn("charbonnier", outcome.out)
+        self.assertIn("charbonnier", self.succeed("check", self.config()).out)
         outcome = program.call("check", "--set", "task.loss=charbonier", "--set", f"plugins={ALL}".replace("'", '"'))
         self.assert_refused(program.BAD_USAGE, outcome, "task.loss", "charbonnier")
 

@@ -38,8 +38,7 @@ class RankFaults(RanksTest):
         frames = frames_of(self.folder / "state" / NEWEST)
         self.assertGreaterEqual(frames, 20)
         file = self.write(self.live(checkpoint={"resume": True}))
-        self.assert_code(program.DONE, program.call("run", file, "--frames", "5", "--quiet", "--report", self.folder / "report.json"))
-        self.assertEqual(self.report()["run"]["resumed"]["frames"], frames)
+        self.assertEqual(self.reported("run", file, "--frames", "5", "--quiet")[0]["run"]["resumed"]["frames"], frames)
 
 
 @unittest.skipUnless(MPI, "no MPI")
@@ -93,18 +92,17 @@ class Hosts(RankFaults):
             line = f"millrace: error: lost rank {other}: no message for 5 s"
             self.assertEqual(self.stderr_of(rank).count(line), 1, self.stderr_of(rank))
 
-    def test_a_killed_rank_ends_the_others_with_a_line_and_a_whole_checkpoint(self):
-        for what, tables, seconds in (
-                ("neighbours", {}, 5), ("ranks that share its modules", {"pipeline": {"tensor": 2, "capture": "graph"}}, 6),
-                ("the pipeline of another source", {"source": {"uris": ["synth:shapes", "synth:shapes"]}}, 6)):
-            with self.subTest(what):
-                shutil.rmtree(self.folder / "state", ignore_errors=True)
-                (self.folder / "out.safetensors").unlink(missing_ok=True)
-                # Without recovery mpirun itself would end the others.
-                self.assert_all_end_soon(lambda bed, processes: os.kill(processes[1], 9), "--enable-recovery", **tables)
-                # Now and then it is killed while rank 0 writes to it, and MPI does not return.
-                self.assertRegex(self.stderr_of(0), f"millrace: error: (lost rank 1: no message for {seconds} s|"
-                                                    "lost a rank: MPI does not return); the last checkpoint is kept")
+    @program.each(
+        ("neighbours", {}, 5), ("ranks that share its modules", {"pipeline": {"tensor": 2, "capture": "graph"}}, 6),
+        ("the pipeline of another source", {"source": {"uris": ["synth:shapes", "synth:shapes"]}}, 6))
+    def test_a_killed_rank_ends_the_others_with_a_line_and_a_whole_checkpoint(self, _, tables, seconds):
+        shutil.rmtree(self.folder / "state", ignore_errors=True)
+        (self.folder / "out.safetensors").unlink(missing_ok=True)
+        # Without recovery mpirun itself would end the others.
+        self.assert_all_end_soon(lambda bed, processes: os.kill(processes[1], 9), "--enable-recovery", **tables)
+        # Now and then it is killed while rank 0 writes to it, and MPI does not return.
+        self.assertRegex(self.stderr_of(0), f"millrace: error: (lost rank 1: no message for {seconds} s|"
+                                            "lost a rank: MPI does not return); the last checkpoint is kept")
 
     def test_mpirun_ends_all_when_a_rank_is_killed(self):
         self.assert_all_end_soon(lambda bed, processes: os.kill(processes[0], 9))

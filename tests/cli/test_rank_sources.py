@@ -30,17 +30,16 @@ class Sources(RanksTest):
                 others = [rank["source"] for rank in got[2]["ranks"] if "source" in rank]
                 self.assertEqual([(one["received"], one["trained"]) for one in others], [(20, 20)] * 2)
 
-    def test_each_kind_of_schedule_learns_from_two_equal_sources_what_it_learns_from_one(self):
+    @program.each(("partime", "graph"), ("gpipe", "eager"), ("2bw", "graph"))
+    def test_each_kind_of_schedule_learns_from_two_equal_sources_what_it_learns_from_one(self, schedule, capture):
         folders, _ = self.sources(1, frames=24)
-        for schedule, capture in (("partime", "graph"), ("gpipe", "eager"), ("2bw", "graph")):
-            with self.subTest(schedule=schedule):
-                tables = self.config(schedule=schedule, capture=capture)
-                tables["source"]["uri"] = folders[0]
-                expected = self.run_over(1, tables, "one")
-                tables["source"]["uris"] = [folders[0]] * 2
-                got = self.run_over(2, tables, "two")
-                self.assertEqual(got[0], expected[0], "weights differ")
-                self.assertEqual(got[1], expected[1], "losses differ")
+        tables = self.config(schedule=schedule, capture=capture)
+        tables["source"]["uri"] = folders[0]
+        expected = self.run_over(1, tables, "one")
+        tables["source"]["uris"] = [folders[0]] * 2
+        got = self.run_over(2, tables, "two")
+        self.assertEqual(got[0], expected[0], "weights differ")
+        self.assertEqual(got[1], expected[1], "losses differ")
 
     def test_modules_may_be_shared_within_each_pipeline(self):
         """2 places x 2 parts x 2 copies."""

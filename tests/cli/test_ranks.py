@@ -122,19 +122,18 @@ class Ranks(RanksTest):
         self.assertEqual({link["carries"] for link in report["ranks"][3]["links"]},
                          {"activation", "target", "gradients of a replica", "turn"})
 
-    def test_ranks_that_share_modules_learn_what_one_learns_up_to_rounding(self):
-        for count, schedule, capture in ((2, "2bw", "graph"), (4, "gpipe", "eager"), (4, "zb-h1", "graph")):
-            with self.subTest(count=count, schedule=schedule, capture=capture):
-                tables = self.config(schedule=schedule, capture=capture)
-                expected, losses, _ = self.run_over(1, tables, "alone")
-                tables["pipeline"]["tensor"] = 2
-                got, shared_losses, report = self.run_over(count, tables, "shared")
-                self.assert_close(got, expected)
-                for mine, other in zip(shared_losses, losses, strict=True):
-                    self.assertAlmostEqual(mine, other, delta=BOUND * other)
-                self.assertEqual([rank["part"] for rank in report["ranks"]], [0, 1] * (count // 2))
-                if count == 2:
-                    self.assertEqual(self.run_over(count, tables, "again")[0], got, "it is repeatable")
+    @program.each((2, "2bw", "graph"), (4, "gpipe", "eager"), (4, "zb-h1", "graph"))
+    def test_ranks_that_share_modules_learn_what_one_learns_up_to_rounding(self, count, schedule, capture):
+        tables = self.config(schedule=schedule, capture=capture)
+        expected, losses, _ = self.run_over(1, tables, "alone")
+        tables["pipeline"]["tensor"] = 2
+        got, shared_losses, report = self.run_over(count, tables, "shared")
+        self.assert_close(got, expected)
+        for mine, other in zip(shared_losses, losses, strict=True):
+            self.assertAlmostEqual(mine, other, delta=BOUND * other)
+        self.assertEqual([rank["part"] for rank in report["ranks"]], [0, 1] * (count // 2))
+        if count == 2:
+            self.assertEqual(self.run_over(count, tables, "again")[0], got, "it is repeatable")
 
     def test_a_gradient_that_overflows_on_one_rank_is_skipped_by_all_that_share_its_modules(self):
         """Half of the first convolution's channels shrink what the second blows up: only one gradient overflows."""

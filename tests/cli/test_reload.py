@@ -36,8 +36,11 @@ class Reload(program.CliTest):
         self.wait_until(lambda: file.exists() and file.stat().st_mtime_ns > after, "no checkpoint is written")
         return load_file(file), file.stat().st_mtime_ns
 
-    def test_the_learning_rate(self):
-        process = self.start()
+    def test_checkpoints_the_learning_rate_and_where_results_go(self):
+        process = self.start(checkpoint={"every": 0})
+        self.assertFalse((self.folder / NEWEST).exists())
+        self.assertEqual(self.change(process, checkpoint={"every": 20}), "checkpoint.every 0 -> 20")
+        self.next_checkpoint(0)
         self.assertEqual(self.change(process, optimizer={"lr": 0.0}), "optimizer.lr 0.01 -> 0.0")
         _, written = self.next_checkpoint(time.time_ns())  # the first one may be older than the signal
         first, written = self.next_checkpoint(written)
@@ -47,7 +50,10 @@ class Reload(program.CliTest):
         _, written = self.next_checkpoint(written)
         third, _ = self.next_checkpoint(written)
         self.assertFalse(all(first[name].equal(third[name]) for name in first))
-        self.end_run(process)
+        told = self.change(process, output={"report": self.folder / "other.json"})
+        self.assertTrue(told.startswith("output.report "), told)
+        self.end_run(process, "other.json")
+        self.assertFalse((self.folder / "report.json").exists())
 
     def test_the_rate_that_is_to_be_held(self):
         process = self.start(monitor={"fps": 100000.0, "policy": "skip"})
@@ -58,25 +64,6 @@ class Reload(program.CliTest):
         report = self.end_run(process)
         self.assertEqual(report["overload"]["train_every"], 1)
         self.assertEqual(report["realtime"]["F"], 0.001)
-
-    def test_checkpoints_and_where_results_go(self):
-        process = self.start(checkpoint={"every": 0})
-        self.assertFalse((self.folder / NEWEST).exists())
-        self.assertEqual(self.change(process, checkpoint={"every": 20}), "checkpoint.every 0 -> 20")
-        self.next_checkpoint(0)
-        told = self.change(process, output={"report": self.folder / "other.json"})
-        self.assertTrue(told.startswith("output.report "), told)
-        self.end_run(process, "other.json")
-        self.assertFalse((self.folder / "report.json").exists())
-
-    def test_what_needs_a_restart_is_named(self):
-        process = self.start("--set", "source.height=12", model={"features": 4})
-        told = self.change(process, source={"width": 32, "height": 20}, model={"features": 5}, optimizer={"lr": 0.02})
-        self.assertEqual(told, "optimizer.lr 0.01 -> 0.02; needs a restart: source.width 24 -> 32, "
-                               "model.features 4 -> 5")
-        self.assertEqual(self.change(process), "nothing has changed; needs a restart: source.width 24 -> 32, "
-                                               "model.features 4 -> 5")
-        self.end_run(process)
 
     def test_a_network_that_would_fill_the_memory_is_not_allocated(self):
         process = self.start(checkpoint={"resume": True})
@@ -97,8 +84,8 @@ class Reload(program.CliTest):
         self.assertIn("can be read only once; nothing has changed", self.read_until(process, "config: "))
         self.stop(process, signal.SIGTERM)
 
-    def test_a_broken_config_leaves_everything_as_it_was(self):
-        process = self.start()
+    def test_a_broken_config_leaves_everything_as_it_was_and_what_needs_a_restart_is_named(self):
+        process = self.start("--set", "source.height=12", model={"features": 4})
         for text, place in (("[optimizer]\nlr =\n", ":2:"), ("[optimizer]\nlr = -1.0\n", ":2:1: optimizer.lr"),
                             ("[optimiser]\nlr = 0.5\n", ":1:2: unknown table"),
                             ("[optimizer]\nlr = 0.5\n[pipeline]\nstages = 99\n", ":4:1: pipeline.stages")):
@@ -112,4 +99,9 @@ class Reload(program.CliTest):
         process.send_signal(signal.SIGHUP)
         self.assertIn("cannot be read", self.read_until(process, "config: "))
         self.assertEqual(self.change(process), "nothing has changed")  # the first config again
+        told = self.change(process, source={"width": 32, "height": 20}, model={"features": 5}, optimizer={"lr": 0.02})
+        self.assertEqual(told, "optimizer.lr 0.01 -> 0.02; needs a restart: source.width 24 -> 32, "
+                               "model.features 4 -> 5")
+        self.assertEqual(self.change(process), "nothing has changed; needs a restart: source.width 24 -> 32, "
+                                               "model.features 4 -> 5")
         self.end_run(process)

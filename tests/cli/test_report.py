@@ -1,12 +1,18 @@
-"""What a run leaves: the report's keys and values, the summary, the pictures, and where they go. Every frame is accounted for."""
+"""What a run leaves: the report's keys and values, the summary, the pictures, and where they go. Every frame is accounted for, and
+so is the memory; where results go is checked before anything is learned, so that a typing error costs no night and no file."""
 
 import json
 import math
+import os
 import re
+import subprocess
+import unittest
+from pathlib import Path
 
-from safetensors.numpy import load_file, save_file
+from safetensors.torch import load_file, save_file
 
 import program
+from keeping import NEWEST
 
 NUMBER, COUNT, TEXT, FLAG = (int, float), int, str, bool
 # Keys that every report has. A list has one item a stage.
@@ -29,14 +35,12 @@ KEYS = {
 }
 
 
-class ReportTest(program.CliTest):
+class Reports(program.CliTest):
     def config(self, cut=(2,), count=30, pipeline={}, **tables):
         uri = program.write_frames(self.folder / f"frames{count}", program.random_frames(1, count))
         return {"source": {"uri": uri, "width": 24, "height": 16}, "model": {"layers": 4, "features": 4, "kernel": 3},
                 "pipeline": {"stages": len(cut) + 1, "cut": list(cut), **pipeline}, **tables}
 
-
-class Contents(ReportTest):
     def assert_typed(self, value, kind, stages, path):
         if isinstance(kind, dict):
             for key, inner in kind.items():
@@ -91,28 +95,25 @@ class Contents(ReportTest):
         told = program.call("run", config, "--verbose").err
         self.assertTrue(told.startswith(first + "\ncorrection: "), told)
         self.assertRegex(told, r"\nframe \d+ .* T/N .* latency")
-        self.assertEqual(program.call("run", config, "--quiet").err, "")
 
-    def test_auto_learns_by_gradients_from_downstream_and_says_so(self):
+    @program.each(("partime", {}, "deep-supervision", 0.8, [2, 0]),
+                  ("partime", {"beta1": 0.3}, "deep-supervision", 0.3, [2, 0]),
+                  ("pipedream", {"kind": "adamw"}, "inverse-age", 0, [1, 0]),
+                  ("sequential", {}, "none", 0.9, [0, 0]),
+                  ("gpipe", {}, "none", 0.9, [0, 0]))
+    def test_auto_learns_by_gradients_from_downstream_and_says_so(self, schedule, named, correction, beta1, ages):
         """(schedule, what the config names, and what auto makes of it: correction, beta1, ages)"""
-        for schedule, named, *expected in (("partime", {}, "deep-supervision", 0.8, [2, 0]),
-                                           ("partime", {"beta1": 0.3}, "deep-supervision", 0.3, [2, 0]),
-                                           ("pipedream", {"kind": "adamw"}, "inverse-age", 0, [1, 0]),
-                                           ("sequential", {}, "none", 0.9, [0, 0]),
-                                           ("gpipe", {}, "none", 0.9, [0, 0])):
-            with self.subTest(schedule=schedule, named=named):
-                log = self.folder / "log.jsonl"
-                log.unlink(missing_ok=True)
-                optimizer = {"kind": "adam", "lr": 0.001, **named}
-                report, _ = self.learn(self.config(count=32, pipeline={"schedule": schedule}, optimizer=optimizer,
-                                                   correction={"kind": "auto"}, output={"log": log}))
-                beta1, lines = report["optimizer"]["beta1"], program.lines_of(log)
-                self.assertEqual([report["correction"], beta1, report["gradient_age"]], expected)
-                self.assertEqual({line["correction"] for line in lines}, {report["correction"]})
-                self.assertIn(f"beta1 = {beta1}", report["run"]["config"])
-                told = program.call("run", self.folder / "config.toml", "--verbose").err
-                said = rf"correction: {report['correction']} \(auto\): .*, {optimizer['kind']}'s beta1 {beta1:g}; where one core"
-                self.assertEqual(bool(re.search(said, told)), report["correction"] != "none", told)
+        log = self.folder / "log.jsonl"
+        log.unlink(missing_ok=True)
+        optimizer = {"kind": "adam", "lr": 0.001, **named}
+        report, _ = self.learn(self.config(count=32, pipeline={"schedule": schedule}, optimizer=optimizer,
+                                           correction={"kind": "auto"}, output={"log": log}))
+        self.assertEqual((report["correction"], report["optimizer"]["beta1"], report["gradient_age"]), (correction, beta1, ages))
+        self.assertEqual({line["correction"] for line in program.lines_of(log)}, {correction})
+        self.assertIn(f"beta1 = {float(beta1)}", report["run"]["config"])
+        told = program.call("run", self.folder / "config.toml", "--verbose").err
+        said = rf"correction: {correction} \(auto\): .*, {optimizer['kind']}'s beta1 {beta1:g}; where one core"
+        self.assertEqual(bool(re.search(said, told)), correction != "none", told)
 
     def test_auto_adds_small_heads_for_changes_after_a_warm_up(self):
         """(what the config names, and what auto makes of it: correction, the heads' kernel, warm-up, clip, factor on the rate)"""
@@ -133,69 +134,51 @@ class Contents(ReportTest):
                              f"clip = {float(expected[3])}\n", f"step = {float(expected[4])}\n"):
                     self.assertIn(line, re.sub(r"#   corr", "# corr", checked))
         # The last stage has two layers, or it would learn no more than the head before it.
-        self.succeed("run", *config, "--set", "pipeline.stages=7", "--report", self.folder / "report.json")
-        self.assertLessEqual(self.report()["cut"][-1], 7)
+        self.assertLessEqual(self.reported("run", *config, "--set", "pipeline.stages=7")[0]["cut"][-1], 7)
 
-    def test_every_key_is_there_and_makes_sense(self):
-        version = program.call("--version").out.strip()
-        # The verdict on 10 s a frame, of a run that is over at once, too; on 11 microseconds; and on
-        # the source's rate.
-        for schedule, cut, count, fps, holds in (("partime", (2, 4, 6), 3, 0.1, True),
-                                                 ("sequential", (3,), 30, 90000.0, False),
-                                                 ("partime", (), 30, 0.0, None)):
-            with self.subTest(schedule=schedule, cut=cut):
-                stages = len(cut) + 1
-                devices = ["cpu:0"] * stages if stages == 4 else "auto"
-                pipeline = {"schedule": schedule, "devices": devices}
-                report, _ = self.learn(self.config(cut, count, pipeline, monitor={"fps": fps}))
-                self.assert_typed(report, KEYS, stages, "report")
-                self.assert_balanced(report)
-                self.assert_consistent(report)
-                if fps:
-                    verdict = report["realtime"]
-                    self.assertEqual(verdict, {**verdict, "F": fps, "holds": holds, "judged": True})
-                self.assertEqual((report["schedule"], report["stages"], report["cut"]), (schedule, stages, list(cut)))
-                if devices != "auto":
-                    self.assertEqual(report["devices"], devices)
-                provenance = report["provenance"]
-                self.assertEqual((provenance["version"], provenance["threads"]), (version, stages))
-                for key in ("compiler", "libtorch", "cpu"):
-                    self.assertNotEqual(provenance[key], "", key)
-
-    def test_a_report_holds_what_its_run_was(self):
-        config = self.config(model={"layers": 3, "features": 4, "kernel": 3, "seed": 5})
+    @program.each(("partime", (2, 4, 6), 3, 0.1, True), ("sequential", (3,), 30, 90000.0, False), ("partime", (), 30, 0.0, None))
+    def test_every_key_is_there_and_makes_sense(self, schedule, cut, count, fps, holds):
+        """With the verdict on 10 s a frame, of a run that is over at once, too; on 11 microseconds; and on the source's rate."""
+        stages = len(cut) + 1
+        devices = ["cpu:0"] * stages if stages == 4 else "auto"
+        config = self.config(cut, count, {"schedule": schedule, "devices": devices}, monitor={"fps": fps})
+        config["model"]["seed"] = 5
         report, _ = self.learn(config)
-        run = report["run"]
+        self.assert_typed(report, KEYS, stages, "report")
+        self.assert_consistent(report)
+        if fps:
+            verdict = report["realtime"]
+            self.assertEqual(verdict, {**verdict, "F": fps, "holds": holds, "judged": True})
+        self.assertEqual((report["schedule"], report["stages"], report["cut"]), (schedule, stages, list(cut)))
+        if devices != "auto":
+            self.assertEqual(report["devices"], devices)
+        provenance, run = report["provenance"], report["run"]
+        self.assertEqual((provenance["version"], provenance["threads"]), (self.succeed("--version").out.strip(), stages))
+        for key in ("compiler", "libtorch", "cpu"):
+            self.assertNotEqual(provenance[key], "", key)
         self.assertEqual((run["seed"], run["uri"]), (5, config["source"]["uri"]))
         self.assertGreater(run["duration_s"], 0)
-        self.assertTrue(math.isclose(run["fps"] * run["duration_s"], 30))
-        again = self.folder / "again.toml"
-        again.write_text(run["config"])
-        self.assert_code(program.DONE, program.call("check", again))
+        self.assertTrue(math.isclose(run["fps"] * run["duration_s"], count))
+        (again := self.folder / "again.toml").write_text(run["config"])
+        self.succeed("check", again)
 
-    def test_so_many_frames_are_trained_as_are_asked_for(self):
+    @program.each(
+        (20, False, "autoencode", 7, 7, 7), (20, False, "next-frame", 7, 8, 7), (5, False, "autoencode", 50, 5, 5),
+        (5, False, "autoencode", 0, 5, 5), (4, True, "autoencode", 23, 23, 23),
+        (4, True, "next-frame", 23, 31, 23))  # three pairs a pass, none across the seam
+    def test_so_many_frames_are_trained_as_are_asked_for(self, count, loop, task, frames, received, trained):
         """Of a stream of so many frames, and of its passes where it is a loop."""
-        for count, loop, task, frames, received, trained in (
-                (20, False, "autoencode", 7, 7, 7), (20, False, "next-frame", 7, 8, 7), (5, False, "autoencode", 50, 5, 5),
-                (5, False, "autoencode", 0, 5, 5), (4, True, "autoencode", 23, 23, 23),
-                (4, True, "next-frame", 23, 31, 23)):  # three pairs a pass, none across the seam
-            with self.subTest(count=count, loop=loop, task=task, frames=frames):
-                config = program.merged(self.config(count=count), {"source": {"loop": loop}, "task": {"kind": task}})
-                report, _ = self.learn(config, "--frames", frames)
-                self.assertEqual(report["frames"], {"received": received, "trained": trained, "dropped": 0,
-                                                    "rejected": received - trained, "in_flight": 0})
+        config = program.merged(self.config(count=count), {"source": {"loop": loop}, "task": {"kind": task}})
+        report, _ = self.learn(config, "--frames", frames)
+        self.assertEqual(report["frames"], {"received": received, "trained": trained, "dropped": 0,
+                                            "rejected": received - trained, "in_flight": 0})
 
     def test_a_loss_that_is_nan_stays_json(self):
         # A rate that throws the weights out of float's range.
         report, _ = self.learn(self.config(optimizer={"lr": 1000.0, "momentum": 1.0, "weight_decay": 1.0}, count=60))
-        self.assert_balanced(report)
         self.assertTrue(math.isfinite(report["loss"]["first"]))
         self.assertIsNone(report["loss"]["last"])  # JSON has null, but no nan
         self.assertNotIn("NaN", (self.folder / "report.json").read_text())
-
-
-class Outputs(ReportTest):
-    """Results go to stdout or files, progress to stderr, nothing anywhere under --quiet."""
 
     def run_with(self, *options, code=program.DONE, **output):
         outcome = program.call("run", self.write(self.config(task={"kind": "autoencode"}, output=output)), *options)
@@ -213,10 +196,9 @@ class Outputs(ReportTest):
         # Frames that are all alike, which "mean frame" predicts without an error; and labels of none of them.
         still = program.write_frames(self.folder / "still", program.random_frames(1, 1).repeat(150, axis=0))
         (self.folder / "labels.csv").write_text("frame,class\n100000,0\n")
-        picture = {"type": "flatten"}, {"type": "linear", "out": 1}
-        for tables in ({"task": {"kind": "autoencode"}},
-                       {"task": {"kind": "label", "labels": self.folder / "labels.csv"},
-                        "model": {"preset": "layers", "layer": list(picture)}, "pipeline": {"stages": 1, "cut": []}}):
+        labels = {"task": {"kind": "label", "labels": self.folder / "labels.csv"}, "pipeline": {"stages": 1, "cut": []},
+                  "model": {"preset": "layers", "layer": [{"type": "flatten"}, {"type": "linear", "out": 1}]}}
+        for tables in ({"task": {"kind": "autoencode"}}, labels):
             with self.subTest(tables["task"]["kind"]):
                 outcome = self.succeed("run", self.write({**self.config(), "source": {
                     "uri": still, "width": 24, "height": 16, "fps": 100.0, "pace": "live"}, **tables}))
@@ -274,3 +256,124 @@ class Compare(program.CliTest):
         self.assert_each_refused((("compare", path), f"{path}: ", part) for path, part in (
             (none, ""), (empty, "no report"), (broken, "")))
         self.assert_code(program.BAD_USAGE, program.call("compare"))
+
+
+class Places(program.CliTest):
+    def refused(self, *parts, uri="synth:shapes?frames=3", options=(), **tables):
+        """Both `check` and `run` refuse it, before a frame is learned from."""
+        file = self.write(program.small(uri, **tables))
+        for outcome in program.call_all([("check", file), ("run", file, *options)][bool(options):]):
+            self.assert_refused(program.BAD_USAGE, outcome, *parts)
+
+    def test_where_nothing_can_be_written(self):
+        (self.folder / "file").write_text("no folder")
+        (self.folder / "folder.png").mkdir()
+        for key, ending in (("report", ".json"), ("weights", ".safetensors"), ("loss_plot", ".png"), ("prediction", ".png"),
+                            ("log", ""), ("video", ".mp4")):
+            for path in (f"/proc/foo/file{ending}", self.folder / "file" / f"out{ending}"):
+                with self.subTest(key=key, path=path):
+                    self.refused(f"output.{key}", path, output={key: path})
+        (self.folder / "loop").symlink_to("loop")
+        for path in ("x" * 300, "x" * 250, f"{'x' * 300}/file", "loop"):
+            self.refused("output.report", path, output={"report": self.folder / path})
+        (self.folder / "loop").unlink()
+        for key in ("report", "loss_plot", "prediction", "log"):
+            self.refused(f"output.{key}", "folder.png", output={key: self.folder / "folder.png"})
+        self.refused("novelty.snapshots", "/proc/foo", novelty={"snapshots": "/proc/foo"})
+        self.refused("checkpoint.dir", "/proc/foo", checkpoint={"dir": "/proc/foo"})
+        self.assertEqual(sorted(os.listdir(self.folder)), ["config.toml", "file", "folder.png"])
+
+    @program.each(("prediction", "p.gif", "FILE.png"), ("loss_plot", "l.jpg", "FILE.png"),
+                  ("video", "v.avi", "FILE.mp4"), ("weights", "w.pt", "FILE.safetensors"),
+                  ("weights", "w.json", "FILE.safetensors"),
+                  ("video", "rtsp://127.0.0.1:99999/x", "65535"),
+                  ("video", "rtsp://0.0.0.0:8554/x", "rtsp://USER:PASSWORD@0.0.0.0"))
+    def test_endings_of_other_formats(self, key, path, part):
+        self.refused(f"output.{key}", part, output={key: path if "://" in path else self.folder / path})
+
+    def test_no_output_replaces_an_input(self):
+        video = self.folder / "clip.mp4"
+        video.write_bytes(bytes(100))
+        os.link(video, self.folder / "hard.mp4")
+        (self.folder / "soft.mp4").symlink_to(video)
+        for name in ("clip.mp4", "hard.mp4", "soft.mp4", f"../{self.folder.name}/clip.mp4"):
+            for key in ("video", "log"):
+                with self.subTest(name=name, key=key):
+                    self.refused(f"output.{key}", "is the file of source.uri", uri=str(video), output={key: self.folder / name})
+        uri = program.write_frames(self.folder / "frames", program.random_frames(seed=1, count=2, channels=3))
+        self.refused("output.prediction", "is a picture of source.uri", uri=uri, output={"prediction": sorted((self.folder / "frames").iterdir())[1]})
+        config = self.folder / "config.toml"
+        self.refused("output.report", "is the file of the config", options=("--report", config))
+        self.refused("--trace", "is the file of the config", options=("--trace", config))
+        self.refused("/proc/nowhere/trace.json", options=("--trace", "/proc/nowhere/trace.json"))
+        self.assertEqual(video.read_bytes(), bytes(100))
+
+    def test_no_command_replaces_what_it_reads(self):
+        self.learn(program.small("synth:shapes?frames=3"))
+        config, report, weights = (self.folder / name for name in ("config.toml", "report.json", "out.safetensors"))
+        before = [file.read_bytes() for file in (config, report, weights)]
+        self.assert_each_refused((words, words[-1]) for words in (
+            ("evaluate", weights, "synth:shapes?frames=3", "--report", weights), ("export", weights, "--onnx", weights),
+            ("profile", config, "--json", config), ("plan", config, "--json", config), ("compare", report, "--plot", report),
+            ("simulate", "partime", "--profile", report, "--svg", report)))
+        self.assertEqual([file.read_bytes() for file in (config, report, weights)], before)
+
+    def test_each_output_is_a_file_of_its_own(self):
+        self.refused("output.prediction", "is the file of output.loss_plot", output={"loss_plot": "-", "prediction": "-"})
+        one = self.folder / "one"
+        self.refused("output.weights", "is the file of output.report", output={"weights": one, "report": one})
+        (self.folder / "dangling").symlink_to(one)
+        self.refused("output.weights", "is the file of output.report",
+                     output={"weights": one, "report": self.folder / "dangling"})
+        self.refused("output.weights", "is the file of checkpoint.dir", checkpoint={"dir": self.folder},
+                     output={"weights": self.folder / NEWEST})
+        nowhere = {"report": "/dev/null", "weights": "/dev/null"}
+        self.learn(program.small("synth:shapes?frames=3", output={**nowhere, "weights": one}), "--set", "output.log=/dev/null")
+        # Going on where an earlier run ended is no mistake.
+        self.learn(program.small("synth:shapes?frames=3", model={"weights": one}, output={"weights": one}))
+
+    @program.each("out.mkv", "out.mp4")
+    def test_prediction_beside_input_is_a_video(self, name):
+        uri = program.write_frames(self.folder / "frames", program.random_frames(1, 30, height=32, width=48))
+        report, _ = self.learn(program.small(uri, source={"width": 48, "height": 32}, output={"video": self.folder / name}))
+        self.assertEqual(report["video"]["written"] + report["video"]["dropped"], 30)
+        self.assertIn("96x32", self.succeed("inspect", self.folder / name).out)
+
+    def test_without_standard_streams_no_file_takes_their_place(self):
+        tables = program.small("synth:shapes?frames=60", source={"pace": "live", "fps": 10.0},
+                               checkpoint={"dir": self.folder / "kept", "every": 1},
+                               output={"log": self.folder / "log.jsonl", "log_every": 1})
+        done = subprocess.run(["bash", "-c", 'exec "$0" run "$1" <&- >&- 2>&-', program.MILLRACE, self.write(tables)], timeout=120)
+        self.assertEqual(done.returncode, program.DONE)
+        lines = (self.folder / "log.jsonl").read_text().splitlines()
+        self.assertEqual([line for line in lines if not line.startswith('{"frame"')], [])
+        load_file(self.folder / "kept" / NEWEST)
+
+
+class Memory(program.CliTest):
+    @unittest.skipIf(Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists(), "a GPU is here")
+    def test_a_run_on_cores_loads_no_cuda_and_no_codecs(self):
+        run = self.start_run(self.write(program.small()), "--set", "source.pace=live")
+        maps = Path(f"/proc/{run.pid}/maps").read_text()
+        self.stop(run)
+        libraries = {Path(line.split()[-1]).name for line in maps.splitlines() if ".so" in line}
+        self.assertIn("libtorch_cpu.so", libraries)
+        # LibTorch's wheel links libcudart and libcupti, a megabyte each, to its part for cores.
+        unused = [name for name in libraries if re.match(r"lib(.*cu|.*cuda|nccl|nv)|libavcodec|libopencv_imgcodecs", name)
+                  and not re.match("libcudart|libcupti|libicu", name)]
+        self.assertEqual(unused, [])
+
+    @program.each("partime", "pb", "pipedream")
+    def test_the_report_accounts_for_what_more_stages_take(self, schedule):
+        accounted, peaks = [], []
+        for stages in (1, 4):
+            cut = list(range(2, 2 * stages, 2))
+            config = self.write(program.bare(program.small(
+                source={"width": 128, "height": 96}, model={"layers": 8, "features": 32},
+                pipeline={"stages": stages, "cut": cut, "schedule": schedule})))
+            report, _ = self.reported("run", config, "--frames", 8, "--quiet", env={})
+            accounted.append(sum(report["memory_bytes"]["total"]))
+            peaks.append(report["process"]["peak_bytes"])
+        self.assertGreater((accounted[1] - accounted[0]) / (peaks[1] - peaks[0]), 0.9)
+        foretold = re.search(r"memory: ([\d.]+) MiB", self.succeed("check", config).out)
+        self.assertLess(abs(float(foretold[1]) * 2**20 / accounted[1] - 1), 0.1)

@@ -23,14 +23,6 @@ class Serve(KeepingTest):
         process, self.page = serve(self, self.write(self.tables_there), *options)
         return process
 
-    def start_paused(self, *options, **tables):
-        """A run that pauses after some frames."""
-        process = self.start(*options, **tables)
-        self.wait_until(lambda: self.page.trained() > 5, "nothing is trained")
-        self.ask(action="pause")
-        self.wait_until(self.rests, "it does not pause")
-        return process
-
     def ask(self, **command):
         self.assertEqual(self.page.ask(**command), 202)
 
@@ -43,18 +35,31 @@ class Serve(KeepingTest):
     def wait_for_rate(self, rate):
         self.wait_until(lambda: abs(self.page.controls()["learning_rate"] - rate) < 1e-9, "the rate stays")
 
-    def test_what_a_viewer_sees_and_asks_for(self):
-        process = self.start_paused()
+    def test_what_a_viewer_sees_and_asks_for_of_a_run_that_pauses_and_reads_its_config_again(self):
+        process = self.start()
+        self.wait_until(lambda: self.page.trained() > 5, "nothing is trained")
+        self.ask(action="pause")
+        self.wait_until(self.rests, "it does not pause")
         self.assertEqual(self.page.state()["schedule"], "partime")
         self.assertIn("millrace_frames_trained_total", self.page.request("metrics")[1])
         rested = self.page.trained()
         self.ask(action="resume")
         self.wait_until(lambda: self.page.trained() > rested, "it stays paused")
         self.wait_until(lambda: self.page.health()[1]["frames_trained_since_reconnect"] > 0, "no health")
-        self.ask(learning_rate=0.002)
-        self.wait_for_rate(0.002)
+        self.ask(learning_rate=0.003)
+        self.wait_for_rate(0.003)
+        self.ask(action="pause")
+        self.wait_until(self.rests, "it does not pause")
         self.ask(action="save")
-        self.wait_until((self.kept / NEWEST).exists, "nothing is saved")
+        self.wait_until(lambda: self.page.controls()["saves"] == 1 and (self.kept / NEWEST).exists(), "nothing is saved")
+        config = self.write({**self.tables_there, "optimizer": {"lr": 0.002}})
+        process.send_signal(signal.SIGHUP)
+        self.wait_for_rate(0.002)
+        self.wait_until(self.rests, "it goes on")
+        config.write_text("a" + ".a" * 100000 + " = 0")
+        process.send_signal(signal.SIGHUP)
+        while "too many parts" not in self.read_until(process, ""):
+            pass
         self.stop(process)
 
     def test_openapi_tells_of_every_number(self):
@@ -81,20 +86,6 @@ class Serve(KeepingTest):
         schemas["/state"] = api["components"]["schemas"]["State"]
         for path, schema in schemas.items():
             self.assertEqual(sorted(differ(json.loads(self.page.request(path[1:])[1]), schema, path)), [])
-
-    def test_a_paused_run_saves_reads_its_config_again_and_ends_on_a_broken_one(self):
-        process = self.start_paused()
-        self.ask(action="save")
-        self.wait_until(lambda: self.page.controls()["saves"] == 1, "nothing is saved")
-        config = self.write({**self.tables_there, "optimizer": {"lr": 0.002}})
-        process.send_signal(signal.SIGHUP)
-        self.wait_for_rate(0.002)
-        self.wait_until(self.rests, "it goes on")
-        config.write_text("a" + ".a" * 100000 + " = 0")
-        process.send_signal(signal.SIGHUP)
-        while "too many parts" not in self.read_until(process, ""):
-            pass
-        self.stop(process)
 
     def test_a_checkpoint_that_fails_is_reported_while_the_run_goes_on(self):
         process = self.start(checkpoint={"every": 20})

@@ -29,30 +29,27 @@ class Signals(program.CliTest):
         self.assertEqual(report["updates"][-1], report["frames"]["trained"])
         self.assertEqual(len(load_file(self.folder / "weights.safetensors")), 4)
 
-    def test_one_signal_drains_and_saves(self):
-        sources = {"drop": "newest"}, {"drop": "never", "fps": 2000.0}
-        for number, source in zip((signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM), 3 * sources):
-            with self.subTest(signal=number, source=source):
-                out, err = self.stop(self.start_run(self.config(source=source)), number)
-                self.assertNotIn("error", err)
-                self.assertIn("received", out)  # the summary
-                self.assert_saved()
+    @program.each(*zip((signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM),
+                       3 * ({"drop": "newest"}, {"drop": "never", "fps": 2000.0})))
+    def test_one_signal_drains_and_saves(self, number, source):
+        out, err = self.stop(self.start_run(self.config(source=source)), number)
+        self.assertNotIn("error", err)
+        self.assertIn("received", out)  # the summary
+        self.assert_saved()
 
-    def test_a_second_signal_aborts(self):
+    @program.each((signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT))
+    def test_a_second_signal_aborts(self, first, second):
         # A network so slow that the waiting frames take minutes to drain.
-        config = self.config(source={"drop": "never", "fps": 1000.0, "width": 512, "height": 512},
-                             model={"features": 64, "kernel": 31})
-        for first, second in ((signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT)):
-            with self.subTest(first=first, second=second):
-                process = self.start_run(config)
-                process.send_signal(first)
-                while "draining" not in self.read_until(process, ""):
-                    pass
-                while process.poll() is None:  # at once it would be the same signal
-                    process.send_signal(second)
-                    time.sleep(0.1)
-                self.assertNotEqual(process.returncode, program.DONE)
-                self.assertFalse((self.folder / "weights.safetensors").exists())
+        process = self.start_run(self.config(source={"drop": "never", "fps": 1000.0, "width": 512, "height": 512},
+                                             model={"features": 64, "kernel": 31}))
+        process.send_signal(first)
+        while "draining" not in self.read_until(process, ""):
+            pass
+        while process.poll() is None:  # at once it would be the same signal
+            process.send_signal(second)
+            time.sleep(0.1)
+        self.assertNotEqual(process.returncode, program.DONE)
+        self.assertFalse((self.folder / "weights.safetensors").exists())
 
     def test_a_terminal_that_is_closed_leaves_no_orphan(self):
         file = self.config()

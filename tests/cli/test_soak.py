@@ -39,7 +39,7 @@ class Soak(CameraRun, program.CliTest):
         self.small_disk = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", self.disk], capture_output=True).returncode == 0
         if self.small_disk:
             self.addCleanup(subprocess.run, ["umount", self.disk])
-        self.open_camera(RATE)
+        self.camera = Camera(self, f"rate={RATE}")
         self.state = Path(os.environ.get("MILLRACE_SOAK_STATE", self.folder / "state"))
         self.state.mkdir(parents=True, exist_ok=True)
 
@@ -79,7 +79,7 @@ class Soak(CameraRun, program.CliTest):
         self.camera.stop()
         self.breaks += 1
         time.sleep(CYCLE / 12)
-        self.camera = Camera("tcp", f"rate={RATE}", port=self.camera.port)
+        self.camera = Camera(self, f"rate={RATE}", port=self.camera.port)
         time.sleep(CYCLE / 2)
         self.wait_until(self.is_at_rest, "it does not come back", self.process)
 

@@ -31,24 +31,23 @@ class Trace(program.CliTest):
         report, _ = self.learn(self.config(name, stages, **pipeline), "--trace", file, *options)
         return json.loads(file.read_text())["traceEvents"], report
 
-    def test_each_action_of_each_stage_is_there_once_and_none_overlap(self):
-        for name, stages, pipeline in (("partime", 3, {}), ("interleaved", 4, {"microbatches": 4}),
-                                       ("gpipe", 3, {"microbatches": 4, "recompute": True})):
-            with self.subTest(name):
-                events, report = self.traced(name, stages, **pipeline)
-                counted = [event["name"] for event in events if event["ph"] == "C"]
-                self.assertEqual(set(counted), {"frames waiting", "frames dropped", "latency, ms"})
-                self.assertEqual(counted.count("latency, ms"), report["frames"]["trained"])
-                self.assertFalse([event for event in events if event.get("cat") == "operator"])
-                done = [event for event in events if event["ph"] == "X" and event["cat"] != "waiting"]
-                for worker in {event["tid"] for event in done}:
-                    times = [(event["ts"], event["ts"] + event["dur"]) for event in done if event["tid"] == worker]
-                    self.assertTrue(all(a[1] <= b[0] for a, b in zip(times, times[1:])), times)
-                forwards = {(event["args"]["stage"], event["args"]["frame"]) for event in done if event["cat"] == "forward"}
-                self.assertEqual(len(forwards), stages * report["frames"]["trained"])
-                updates = [sum(e["args"]["stage"] == s for e in done if e["cat"] == "update") for s in range(stages)]
-                self.assertEqual(updates, report["updates"])
-                self.assertTrue(all(event["args"]["version"] >= 0 for event in done))
+    @program.each(("partime", 3, {}), ("interleaved", 4, {"microbatches": 4}),
+                  ("gpipe", 3, {"microbatches": 4, "recompute": True}))
+    def test_each_action_of_each_stage_is_there_once_and_none_overlap(self, name, stages, pipeline):
+        events, report = self.traced(name, stages, **pipeline)
+        counted = [event["name"] for event in events if event["ph"] == "C"]
+        self.assertEqual(set(counted), {"frames waiting", "frames dropped", "latency, ms"})
+        self.assertEqual(counted.count("latency, ms"), report["frames"]["trained"])
+        self.assertFalse([event for event in events if event.get("cat") == "operator"])
+        done = [event for event in events if event["ph"] == "X" and event["cat"] != "waiting"]
+        for worker in {event["tid"] for event in done}:
+            times = [(event["ts"], event["ts"] + event["dur"]) for event in done if event["tid"] == worker]
+            self.assertTrue(all(a[1] <= b[0] for a, b in zip(times, times[1:])), times)
+        forwards = {(event["args"]["stage"], event["args"]["frame"]) for event in done if event["cat"] == "forward"}
+        self.assertEqual(len(forwards), stages * report["frames"]["trained"])
+        updates = [sum(e["args"]["stage"] == s for e in done if e["cat"] == "update") for s in range(stages)]
+        self.assertEqual(updates, report["updates"])
+        self.assertTrue(all(event["args"]["version"] >= 0 for event in done))
 
     def test_operators_lie_within_their_actions(self):
         events, _ = self.traced("partime", 2, "--trace-operators")
@@ -78,8 +77,8 @@ class Trace(program.CliTest):
     def test_a_profiler_sees_a_range_around_each_action(self):
         config = program.write_toml(self.folder / "config.toml", self.config("pipedream", 2))
         ranges, file = self.folder / "ranges", self.folder / "trace.json"
-        outcome = self.succeed("run", config, "--quiet", "--trace", file,
-                               env={"NVTX_INJECTION64_PATH": os.environ["PROFILER"], "RANGES_FILE": str(ranges)})
+        self.succeed("run", config, "--quiet", "--trace", file,
+                     env={"NVTX_INJECTION64_PATH": os.environ["PROFILER"], "RANGES_FILE": str(ranges)})
         first, *lines = ranges.read_text().splitlines()
         self.assertEqual(first, "domain millrace")
         threads = {}
