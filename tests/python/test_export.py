@@ -166,21 +166,21 @@ class Export(PackageTest):
             found = [part.name for part in _cut.cut(net, torch.rand(1, 3, 8, 8))]
             self.assertEqual(found, names)
 
-    def test_every_network_learns_as_in_pytorch(self):
-        cases = [(networks.ResNet, (3, 32, 32), [[], [4], [5, 8]], True), (networks.UNet, (3, 16, 24), [[], [5], [3, 10]], False),
-                 (networks.ViT, (3, 16, 16), [[], [5], [4, 6]], True), (Optional, (3, 8, 8), [[], [1]], False),
-                 (Changes, (3, 8, 8), [[], [2]], False), (Sized, (3, 8, 8), [[], [1]], False)]
-        for kind, shape, cuts, classes in cases:
-            samples = class_samples(10, shape) if classes else [(x, x) for x in pictures(10, shape=shape)]
-            own = made(kind)
-            losses = loop(own, samples, of_class if classes else of_picture)
-            for cut in cuts:
-                with self.subTest(kind.__name__, cut=cut):
-                    trainer = millrace.Trainer(made(kind), schedule="sequential", stages=len(cut) + 1, cut=cut,
-                                               task={"loss": "cross-entropy" if classes else "mse"}, **PLAIN)
-                    results = list(trainer.run(samples if classes else [x for x, _ in samples]))
-                    self.assertEqual([r.loss for r in results], losses)
-                    self.assert_same(trainer.state_dict(), own)
+    def assert_learns_as(self, own, losses, net, samples, cut, **keys):
+        """`net` ends as `own`, which learned the samples with these losses."""
+        with self.subTest(cut=cut, **keys):
+            trainer = millrace.Trainer(net, schedule="sequential", stages=len(cut) + 1, cut=cut, **keys, **PLAIN)
+            self.assertEqual([r.loss for r in trainer.run(samples)], losses)
+            self.assert_same(trainer.state_dict(), own)
+
+    @program.each((networks.ResNet, (3, 32, 32), [[], [4], [5, 8]], True), (networks.UNet, (3, 16, 24), [[], [5], [3, 10]], False),
+                  (networks.ViT, (3, 16, 16), [[], [5], [4, 6]], True), (Optional, (3, 8, 8), [[], [1]], False),
+                  (Changes, (3, 8, 8), [[], [2]], False), (Sized, (3, 8, 8), [[], [1]], False))
+    def test_every_network_learns_as_in_pytorch(self, kind, shape, cuts, classes):
+        own, frames = made(kind), class_samples(10, shape) if classes else pictures(10, shape=shape)
+        losses = loop(own, frames, of_class) if classes else loop(own, zip(frames, frames), of_picture)
+        for cut in cuts:
+            self.assert_learns_as(own, losses, made(kind), frames, cut, task={"loss": "cross-entropy" if classes else "mse"})
 
     def assert_recorded_as_eager(self, make, frames, rtol, **keys):
         """A run of recorded steps and one of eager steps, each of a network that make() gives."""
@@ -189,13 +189,11 @@ class Export(PackageTest):
             for capture in ("graph", "eager"))
         self.assertTrue(numpy.allclose(graph, eager, rtol=rtol), (graph, eager))
 
-    def test_recorded_networks_learn_what_eager_ones_do(self):
-        for kind, shape, classes in [(networks.UNet, (3, 16, 24), False), (networks.ResNet, (3, 32, 32), True),
-                                     (networks.ViT, (3, 16, 16), True)]:
-            frames = class_samples(12, shape) if classes else pictures(12, shape=shape)
-            with self.subTest(kind.__name__):
-                self.assert_recorded_as_eager(lambda: made(kind), frames, 1e-3, stages=2, cut=[6],
-                                              task={"loss": "cross-entropy" if classes else "mse"})
+    @program.each((networks.UNet, (3, 16, 24), False), (networks.ResNet, (3, 32, 32), True), (networks.ViT, (3, 16, 16), True))
+    def test_recorded_networks_learn_what_eager_ones_do(self, kind, shape, classes):
+        frames = class_samples(12, shape) if classes else pictures(12, shape=shape)
+        self.assert_recorded_as_eager(lambda: made(kind), frames, 1e-3, stages=2, cut=[6],
+                                      task={"loss": "cross-entropy" if classes else "mse"})
 
     def test_recorded_operators_learn_what_eager_ones_do(self):
         functional = nn.functional
@@ -276,21 +274,14 @@ class Export(PackageTest):
         losses = loop(own, samples, of_class)
         named = {"freeze": ["conv1.*", "bn1.*", "layer1.*"]}
         for net, cut, keys in ((fixed, [], {}), *((made(networks.ResNet), cut, named) for cut in ([], [3], [6], [2, 7]))):
-            with self.subTest(cut=cut, **keys):
-                trainer = millrace.Trainer(net, schedule="sequential", stages=len(cut) + 1, cut=cut,
-                                           task={"loss": "cross-entropy"}, **keys, **PLAIN)
-                self.assertEqual([r.loss for r in trainer.run(samples)], losses)
-                self.assert_same(trainer.state_dict(), own)
+            self.assert_learns_as(own, losses, net, samples, cut, task={"loss": "cross-entropy"}, **keys)
 
-    def test_what_shares_parameters_or_loops_learns_as_in_pytorch(self):
-        for kind, parts in ((networks.Shares, 1), (networks.Tied, 2), (networks.Rows, 1)):
-            own, frames = made(kind), pictures(8)
-            losses = loop(own, [(x, x) for x in frames], of_picture)
-            trainer = millrace.Trainer(made(kind), schedule="sequential", stages=1, **PLAIN)
-            with self.subTest(kind.__name__):
-                self.assertEqual([r.loss for r in trainer.run(frames)], losses)
-                self.assert_same(trainer.state_dict(), own)
-                self.assertGreaterEqual(len(millrace.export(made(kind), frames[0][None]).parts), parts)
+    @program.each((networks.Shares, 1), (networks.Tied, 2), (networks.Rows, 1))
+    def test_what_shares_parameters_or_loops_learns_as_in_pytorch(self, kind, parts):
+        own, frames = made(kind), pictures(8)
+        losses = loop(own, zip(frames, frames), of_picture)
+        self.assert_learns_as(own, losses, made(kind), frames, [])
+        self.assertGreaterEqual(len(millrace.export(made(kind), frames[0][None]).parts), parts)
 
     def test_a_file_of_what_counts_with_sizes_is_of_one_size(self):
         for of, fixed in ((lambda x, last: last(x) * float(x.shape[2]) ** 0.5, True), (lambda x, last: last(x), False)):
@@ -394,12 +385,10 @@ class Export(PackageTest):
         self.assertIn("batch norms keep their running statistics", done.stdout)
         self.assertIn("TorchScript", done.stdout)
 
-    def test_the_command_says_what_is_wrong(self):
-        for words, function in {"no such file": "none.py:make", "has no function": f"{HERE}/networks.py:mak",
-                                "data-dependent": f"{HERE}/networks.py:Asks",
-                                "must be CxHxW": f"{HERE}/networks.py:make --sample 3x"}.items():
-            with self.subTest(words):
-                code, err = self.exported(function)
-                self.assertEqual((code, err.count("\n")), (2, 1), err)
-                self.assertIn(words, err)
-                self.assertFalse((self.folder / "net.pt").exists())
+    @program.each(("no such file", "none.py:make"), ("has no function", f"{HERE}/networks.py:mak"),
+                  ("data-dependent", f"{HERE}/networks.py:Asks"), ("must be CxHxW", f"{HERE}/networks.py:make --sample 3x"))
+    def test_the_command_says_what_is_wrong(self, words, function):
+        code, err = self.exported(function)
+        self.assertEqual((code, err.count("\n")), (2, 1), err)
+        self.assertIn(words, err)
+        self.assertFalse((self.folder / "net.pt").exists())

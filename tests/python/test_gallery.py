@@ -5,9 +5,7 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import unittest
-from pathlib import Path
 
 import matplotlib
 import numpy
@@ -31,7 +29,7 @@ def commands(text):
     return shown
 
 
-class Readme(program.CliTest):
+class Gallery(program.CliTest):
     @unittest.skipUnless(program.VIDEO.exists() and shutil.which("gst-launch-1.0"), "no street scene or no GStreamer")
     def test_every_command_prints_what_is_shown(self):
         text = (program.ROOT / "README.md").read_text()
@@ -56,9 +54,6 @@ class Readme(program.CliTest):
         self.assertEqual((self.folder / "pipeline.svg").read_bytes(), (program.ROOT / "docs/pipeline.svg").read_bytes())
         self.assertEqual(len(list(self.folder.glob("out/unexpected/*-event-1-frame-*.png"))), 1)
         self.assertLessEqual(len(text.splitlines()), 120)
-
-
-class Gallery(unittest.TestCase):
     def test_the_notebook_learns(self):
         matplotlib.use("Agg")
         cells = json.loads((DEMOS / "notebook/street.ipynb").read_text())["cells"]
@@ -73,23 +68,22 @@ class Gallery(unittest.TestCase):
         self.assertGreater(names["copy"], names["report"]["loss"]["recent"])
 
     def test_after_a_change_of_scene_the_one_that_learns_is_ahead(self):
-        with tempfile.TemporaryDirectory() as folder:
-            said = program.output_of(sys.executable, DEMOS / "drift/drift.py", 60, f"{folder}/drift.png", env={"MPLBACKEND": "Agg"})
-            self.assertEqual(image.imread(f"{folder}/drift.png").shape[1], 1080)
+        picture = self.folder / "drift.png"
+        said = program.output_of(sys.executable, DEMOS / "drift/drift.py", 60, picture, env={"MPLBACKEND": "Agg"})
+        self.assertEqual(image.imread(picture).shape[1], 1080)
         rows = re.findall(r"^([AB], (?:first|last) 20) +([0-9.]+) +([0-9.]+) +([0-9.]+)$", said, re.M)
         self.assertEqual([row[0] for row in rows], ["A, last 20", "B, first 20", "B, last 20", "A, first 20", "A, last 20"], said)
         self.assertLess(float(rows[2][1]), float(rows[2][2]))
 
     def test_a_teacher_teaches_and_the_student_leaves_as_onnx(self):
-        with tempfile.TemporaryDirectory() as folder:
-            def call(*command):
-                return program.output_of(*command, cwd=folder, env={"MPLBACKEND": "Agg"})
+        def call(*command):
+            return program.output_of(*command, cwd=self.folder, env={"MPLBACKEND": "Agg"})
 
-            out = Path(folder) / "out/teacher"
-            out.mkdir(parents=True)
-            call(sys.executable, "-m", "millrace.export", f"{DEMOS}/teacher/teacher.py:make", "-o", out / "teacher.pt")
-            self.assertIn("150 trained", call(program.MILLRACE, "run", DEMOS / "teacher/teacher.toml", *SMALL))
-            call(program.MILLRACE, "export", out / "student.safetensors", "--onnx", out / "student.onnx")
-            image.imsave(out / "frame.png", numpy.full((32, 48, 3), 0.5))
-            call(sys.executable, DEMOS / "teacher/draw.py", out / "frame.png", out / "teacher.png")
-            self.assertEqual(image.imread(out / "teacher.png").shape[1], 720)
+        out = self.folder / "out/teacher"
+        out.mkdir(parents=True)
+        call(sys.executable, "-m", "millrace.export", f"{DEMOS}/teacher/teacher.py:make", "-o", out / "teacher.pt")
+        self.assertIn("150 trained", call(program.MILLRACE, "run", DEMOS / "teacher/teacher.toml", *SMALL))
+        call(program.MILLRACE, "export", out / "student.safetensors", "--onnx", out / "student.onnx")
+        image.imsave(out / "frame.png", numpy.full((32, 48, 3), 0.5))
+        call(sys.executable, DEMOS / "teacher/draw.py", out / "frame.png", out / "teacher.png")
+        self.assertEqual(image.imread(out / "teacher.png").shape[1], 720)

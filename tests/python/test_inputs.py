@@ -38,7 +38,7 @@ def pixel_classifier():
     return nn.Sequential(nn.Conv2d(3, 3, 3, padding=1))
 
 
-class Pictures(PackageTest):
+class Inputs(PackageTest):
     def assert_alike(self, kinds, *args, **keys):
         right, *others = kinds.values()
         for name, value in zip(list(kinds)[1:], others):
@@ -103,8 +103,6 @@ class Pictures(PackageTest):
             "Trainer: a torch.nn.Module, the path of a config or a dict is due, not 3": lambda: millrace.Trainer(3),
         })
 
-
-class Modes(PackageTest):
     def test_a_callers_modes_do_not_change_what_is_learned(self):
         right = losses([FLOATS] * 3)
         for mode in (torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode(), torch.no_grad(), torch.device("meta")):
@@ -132,8 +130,6 @@ class Modes(PackageTest):
             for use in (millrace.Trainer, millrace.export):
                 self.assert_errors({words: lambda: use(net)})
 
-
-class Features(PackageTest):
     def learner(self, **keys):
         torch.manual_seed(3)
         net = nn.Sequential(nn.Flatten(), nn.Linear(3, 2))
@@ -175,8 +171,6 @@ class Features(PackageTest):
         one.learn_one(x, 1)
         self.assertEqual(one.predict_one(x), 1)
 
-
-class Tidy(PackageTest):
     def test_a_trainer_leaves_no_folder_and_no_warning(self):
         with mock.patch.object(tempfile, "tempdir", self.folder), \
                 warnings.catch_warnings(record=True) as warned:

@@ -55,15 +55,14 @@ class Onnx(program.CliTest):
             apart = numpy.abs(theirs.reshape(ours.shape) - ours).max()
             self.assertLessEqual(apart, within * max(1, numpy.abs(ours).max()))
 
-    def test_every_preset_and_layer(self):
-        for name, model, shape in list(models())[::None if program.LONG else 3]:  # each imports PyTorch
-            with self.subTest(name):
-                one = millrace.Trainer({"model": model}, task="autoencode", schedule="sequential", stages=1)
-                outputs, weights = self.outputs(one, shape), self.folder / "weights.safetensors"
-                save_file(one.state_dict(), weights)
-                config = self.write({"source": {"width": shape[2], "height": shape[1]}, "model": model,
-                                     "task": {"kind": "autoencode"}})
-                self.assert_same(self.export(weights, "--config", config), outputs, ROUNDED.get(name, 1e-6))
+    @program.each(*list(models())[::None if program.LONG else 3])  # each imports PyTorch
+    def test_every_preset_and_layer(self, name, model, shape):
+        one = millrace.Trainer({"model": model}, task="autoencode", schedule="sequential", stages=1)
+        outputs, weights = self.outputs(one, shape), self.folder / "weights.safetensors"
+        save_file(one.state_dict(), weights)
+        config = self.write({"source": {"width": shape[2], "height": shape[1]}, "model": model,
+                             "task": {"kind": "autoencode"}})
+        self.assert_same(self.export(weights, "--config", config), outputs, ROUNDED.get(name, 1e-6))
 
     def test_weights_of_a_run_say_what_network_they_are_of(self):
         config = program.small(model={"layers": 3, "features": 8}, output={"weights": self.folder / "out.safetensors"})

@@ -5,10 +5,8 @@ import contextlib
 import importlib.util
 import io
 import itertools
-import pathlib
 import runpy
 import sys
-import tempfile
 import threading
 import time
 import types
@@ -30,26 +28,24 @@ def trainer(**keys):
     return millrace.Trainer(network(), **{**PLAIN, "schedule": "partime", "stages": 2, "cut": [2], **keys})
 
 
-class Live(PackageTest):
-
-    def test_a_result_comes_before_the_generators_next_frame(self):
+class Stream(PackageTest):
+    @program.each(("sequential", []), ("partime", [2]), ("pipedream", [2]))
+    def test_a_result_comes_before_the_generators_next_frame(self, schedule, cut):
         """After a burst, a camera that shows frame n + 1 only when the result of frame n is there."""
-        for schedule, cut in (("sequential", []), ("partime", [2]), ("pipedream", [2])):
-            with self.subTest(schedule):
-                arrived, late = [threading.Event() for _ in range(60)], []
+        arrived, late = [threading.Event() for _ in range(60)], []
 
-                def camera():
-                    for n, frame in enumerate(pictures(60)):
-                        if n > 20 and not arrived[n - 1].wait(PATIENCE):
-                            late.append(n - 1)
-                            return
-                        yield frame
+        def camera():
+            for n, frame in enumerate(pictures(60)):
+                if n > 20 and not arrived[n - 1].wait(PATIENCE):
+                    late.append(n - 1)
+                    return
+                yield frame
 
-                one = trainer(schedule=schedule, stages=len(cut) + 1, cut=cut)
-                for result in one.run(camera()):
-                    arrived[result.frame].set()
-                self.assertEqual(late, [])
-                self.assertEqual(one.report()["frames"]["trained"], 60)
+        one = trainer(schedule=schedule, stages=len(cut) + 1, cut=cut)
+        for result in one.run(camera()):
+            arrived[result.frame].set()
+        self.assertEqual(late, [])
+        self.assertEqual(one.report()["frames"]["trained"], 60)
 
     def test_the_newest_frame_wins_and_drops_are_counted(self):
         go_on, seen = threading.Event(), []
@@ -174,16 +170,11 @@ class Live(PackageTest):
                           lambda: trainer().learn_one(frame)):
                 self.assert_errors({words: learn})
 
-
-class Taught(PackageTest):
-    """Bright on the left or on the right, in turns, given as (frame, class)."""
-
-    TURN = 30
-
     def frames(self, turns, seed):
+        """Bright on the left or on the right, in turns of 30, given as (frame, class)."""
         noise = torch.Generator().manual_seed(seed)
-        for n in range(turns * self.TURN):
-            frame, side = 0.5 * torch.rand(3, 12, 16, generator=noise), n // self.TURN % 2
+        for n in range(turns * 30):
+            frame, side = 0.5 * torch.rand(3, 12, 16, generator=noise), n // 30 % 2
             frame[:, :, 8 * side:8 * side + 8] += 0.3
             yield frame, side
 
@@ -218,16 +209,13 @@ class Taught(PackageTest):
         with self.assertRaisesRegex(millrace.Error, "task.classes: 3 names for 2 classes"):
             next(iter(millrace.Trainer(path, classes=["a", "b", "c"]).run(self.frames(1, 1))))
 
-
-class Notebook(PackageTest):
     def test_three_lines_watch_a_stream_and_show_what_is_new(self):
         bars = []
         stub = types.SimpleNamespace(tqdm=lambda items, **_: bars.append(1) or items)
         self.enterContext(mock.patch.dict(sys.modules, {"tqdm": stub, "tqdm.auto": stub}))
         frames = program.frames_with_an_event()
-        with tempfile.TemporaryDirectory() as folder:
-            stream = program.write_frames(pathlib.Path(folder) / "frames", frames)
-            seen = list(millrace.watch(stream, source={"width": 16, "height": 16, "fps": 10.0}, novelty={"minimum": 1}))
+        stream = program.write_frames(self.folder / "frames", frames)
+        seen = list(millrace.watch(stream, source={"width": 16, "height": 16, "fps": 10.0}, novelty={"minimum": 1}))
         self.assertEqual(bars, [1])
         last = seen[-1]
         self.assertEqual((last.picture * 255).round().permute(1, 2, 0).tolist(), frames[-1].tolist())
@@ -271,8 +259,6 @@ class Notebook(PackageTest):
         with self.assertRaisesRegex(millrace.Error, "there are 10 frames and 9 targets"):
             one.fit(frames, frames[:9])
 
-
-class OneByOne(PackageTest):
     def test_learn_one_is_pytorchs_step(self):
         torch.manual_seed(3)
         net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))

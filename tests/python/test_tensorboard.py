@@ -9,13 +9,6 @@ import program
 
 @unittest.skipUnless(importlib.util.find_spec("tensorboard"), "needs the package tensorboard")
 class Tensorboard(program.CliTest):
-    def log(self):
-        file = self.folder / "run.jsonl"
-        uri = program.write_frames(self.folder / "frames", program.random_frames(1, 300, 8, 8))
-        self.learn({"source": {"uri": uri, "width": 8, "height": 8}, "model": {"layers": 3, "features": 2, "kernel": 3},
-                    "pipeline": {"stages": 2, "cut": [2]}, "output": {"log": file, "log_every": 10}})
-        return file
-
     def assert_holds(self, log, lines):
         """Returns what the command says."""
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -31,8 +24,11 @@ class Tensorboard(program.CliTest):
         return said
 
     def test_it_holds_the_log_and_again_when_that_has_grown(self):
-        log = self.log()
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        log = self.folder / "run.jsonl"
+        uri = program.write_frames(self.folder / "frames", program.random_frames(1, 300, 8, 8))
+        self.learn({"source": {"uri": uri, "width": 8, "height": 8}, "model": {"layers": 3, "features": 2, "kernel": 3},
+                    "pipeline": {"stages": 2, "cut": [2]}, "output": {"log": log, "log_every": 10}})
+        lines = program.lines_of(log)
         self.assertEqual(len(lines), 30)
         self.assert_holds(log, lines)
         more = {"frame": 310, "time": 2e9, "loss": 0.5, "stage_ms": [1, 2], "fps": None}
