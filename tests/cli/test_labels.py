@@ -102,7 +102,8 @@ class Labels(program.CliTest):
         self.assertEqual(report["answer"]["class"], "parcel")
         # A frame unlike all that was taught.
         noise = program.write_frames(self.folder / "noise", program.random_frames(3, 20))
-        report, outcome = self.reported("evaluate", weights, noise, *program.sets("task.labels=", "source.width=24", "source.height=16"))
+        report, outcome = self.reported("evaluate", weights, noise, *program.sets("task.labels=", "source.width=24", "source.height=16"),
+                                        code=program.FAILED)
         self.assertIn("neither   1 of the frames", outcome.out)
         self.assertEqual(report["answer"], {"class": None, "probability": None, "neither": True})
 

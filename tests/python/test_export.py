@@ -289,7 +289,7 @@ class Export(PackageTest):
             sets = program.settings({"source": {"uri": "synth:shapes", "width": 16}, "task": {"kind": "autoencode"},
                                      "pipeline": {"stages": 1}, "model": {"preset": "file", "file": "net.pt"}})
             for height in (12, 24):
-                done = self.program("run", *sets, "--set", f"source.height={height}", "--frames", "4", "--quiet")
+                done = self.run_program("run", *sets, "--set", f"source.height={height}", "--frames", "4", "--quiet")
                 self.assertEqual(done.returncode, 2 if fixed and height == 24 else 0, done.stderr)
             self.assertIn("--sample 3x24x16" if fixed else "", done.stderr)
 
@@ -323,7 +323,7 @@ class Export(PackageTest):
             code = export_main([*function.split(), "-o", str(self.folder / "net.pt")])
         return code, err.getvalue()
 
-    def program(self, *words):
+    def run_program(self, *words):
         return subprocess.run([os.environ["MILLRACE"], *words], capture_output=True, text=True, cwd=self.folder)
 
     def test_its_module_does_not_hide_the_function(self):
@@ -340,7 +340,7 @@ class Export(PackageTest):
         keys = program.settings({"source": {"uri": uri, "width": 24, "height": 16}, "task": {"kind": "autoencode"},
                                  "model": {"preset": "file", "file": "net.pt"}, "optimizer": {"kind": "sgd", "lr": LR},
                                  "correction": {"kind": "none"}, "guard": {"kind": "none"}})
-        done = self.program("run", *keys, *program.settings({"pipeline": {"cut": [2], "capture": "eager"}}),
+        done = self.run_program("run", *keys, *program.settings({"pipeline": {"cut": [2], "capture": "eager"}}),
                             "--set", "output.weights=out.safetensors", "--quiet")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         weights = load_file(self.folder / "out.safetensors")
@@ -348,9 +348,9 @@ class Export(PackageTest):
             self.assertTrue(torch.equal(weights[name], value), name)
         # Weights of its own names load, and what knows no such file says so.
         save_file(made(networks.make).state_dict(), self.folder / "start.safetensors")
-        self.assertEqual(self.program("check", *keys, "--set", "model.weights=start.safetensors").returncode, 0)
+        self.assertEqual(self.run_program("check", *keys, "--set", "model.weights=start.safetensors").returncode, 0)
         (self.folder / "net.pt").write_bytes(b"no archive")
-        done = self.program("check", *keys)
+        done = self.run_program("check", *keys)
         self.assertEqual(done.returncode, 2)
         self.assertIn("net.pt: not a TorchScript file", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
@@ -367,7 +367,7 @@ class Export(PackageTest):
         frames[6:] = 255 - frames[6:]
         uri = program.write_frames(folder / "frames", frames)
         for schedule in ("sequential", "partime"):
-            done = self.program("run", "--quiet", *program.settings({
+            done = self.run_program("run", "--quiet", *program.settings({
                 "source": {"uri": uri, "width": 24, "height": 16}, "task": {"kind": "teacher", "teacher": "net.pt"},
                 "pipeline": {"schedule": schedule}, "output": {"weights": "out.safetensors", "report": "report.json"}}))
             self.assertEqual(done.returncode, 1, done.stderr)
@@ -379,7 +379,7 @@ class Export(PackageTest):
 
     def test_batch_norms_and_code_are_told_of(self):
         self.assertEqual(self.exported(f"{HERE}/networks.py:make_resnet --sample 3x64x64"), (0, ""))
-        done = self.program("check", "--set", "model.preset=file", "--set", "model.file=net.pt", "--set",
+        done = self.run_program("check", "--set", "model.preset=file", "--set", "model.file=net.pt", "--set",
                             "task.kind=label", "--set", "task.loss=cross-entropy")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("batch norms keep their running statistics", done.stdout)
