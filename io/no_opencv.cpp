@@ -1,4 +1,7 @@
+#include <stdexcept>
+
 #include "io/plot/plot.h"
+#include "io/queue/resizer.h"
 #include "io/queue/targets.h"
 #include "io/source/source_kinds.h"
 

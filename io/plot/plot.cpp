@@ -1,5 +1,8 @@
 #include "io/plot/plot.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "io/files/whole_file.h"
 #include "io/plot/plot_axis.h"
 #include "io/plot/plot_canvas.h"

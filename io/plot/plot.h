@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "io/source/frame.h"
 

@@ -3,9 +3,12 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <numbers>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include <cairo.h>
 #include <nlohmann/json.hpp>

@@ -3,6 +3,9 @@
 #include <concurrentqueue/blockingconcurrentqueue.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <vector>
 
 #include "io/source/frame.h"
 

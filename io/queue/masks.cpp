@@ -1,6 +1,7 @@
 #include "io/queue/targets.h"
 
 #include <charconv>
+#include <filesystem>
 #include <map>
 
 #include <opencv2/imgcodecs.hpp>

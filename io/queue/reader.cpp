@@ -1,7 +1,11 @@
 #include "io/queue/reader.h"
 
+#include <algorithm>
+#include <atomic>
 #include <exception>
+#include <utility>
 
+#include "io/source/source.h"
 #include "io/source/timeline.h"
 
 namespace millrace::io {

@@ -1,6 +1,7 @@
 #include "io/queue/resizer.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <stdexcept>
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "io/source/frame.h"
 
 namespace millrace::io {

@@ -1,6 +1,10 @@
 // Targets from pictures in a folder, or from another stream such as a second camera.
 #pragma once
 
+#include <memory>
+#include <stdexcept>
+#include <string>
+
 #include "io/queue/resizer.h"
 #include "io/source/source.h"
 

@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 
+#include <stdexcept>
+
 #include <opencv2/core.hpp>
 
 #include "io/source/source.h"

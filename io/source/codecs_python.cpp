@@ -1,12 +1,15 @@
 // The wheel's codecs: Pillow and PyAV, in a Python process of their own (_decode.py, beside this
 // module). A request is a line of JSON, its answer another, each followed by as many bytes as its
 // "bytes" says.
+#include <dlfcn.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include <opencv2/imgcodecs.hpp>

@@ -1,9 +1,13 @@
 // Confines a stream to its origin: a playlist of a camera, or a file that names others, could make
 // this machine ask for any address and open its own files.
 #define GST_USE_UNSTABLE_API  // tracer hooks, as GStreamer's own plug-ins use them
+#include <gst/gst.h>
 #include <gst/gsttracer.h>
 
+#include <algorithm>
 #include <list>
+#include <mutex>
+#include <vector>
 
 #include "io/source/gst_pipeline.h"
 

@@ -2,7 +2,10 @@
 
 #include <cctype>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <string_view>
 
 #include <fcntl.h>
 

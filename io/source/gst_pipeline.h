@@ -3,6 +3,11 @@
 
 #include <gst/app/gstappsink.h>
 
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
 #include "io/source/gst_handles.h"
 #include "io/source/source.h"
 

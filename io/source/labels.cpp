@@ -1,5 +1,6 @@
 #include "io/source/labels.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>

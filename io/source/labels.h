@@ -1,7 +1,15 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "io/source/source.h"
 

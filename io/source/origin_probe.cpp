@@ -1,6 +1,10 @@
+#include <unistd.h>
+
+#include <chrono>
 
 #include "io/network/dial.h"
 #include "io/source/source_reconnecting.h"
+#include "io/source/uri.h"
 
 namespace millrace::io {
 namespace {

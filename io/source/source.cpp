@@ -1,6 +1,10 @@
 #include "io/source/source.h"
 
+#include <algorithm>
+#include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "io/source/source_kinds.h"
 

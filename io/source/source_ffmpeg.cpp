@@ -1,4 +1,6 @@
 // Files that GStreamer or OpenCV cannot decode, through FFmpeg's libraries.
+#include <cstdio>
+#include <memory>
 
 extern "C" {
 #include <libavcodec/avcodec.h>

@@ -1,5 +1,6 @@
 // Files, network streams, cameras and pipelines through GStreamer's appsink, which reads with a
 // time-out. cv::VideoCapture may hang forever.
+#include <algorithm>
 #include <filesystem>
 
 #include "io/source/gst_pipeline.h"

@@ -1,9 +1,11 @@
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "io/source/codecs.h"
 #include "io/source/source_images.h"
+#include "io/source/source_kinds.h"
 #include "io/source/source_reconnecting.h"
 
 namespace millrace::io {

@@ -1,9 +1,17 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <future>
+#include <memory>
 #include <optional>
 #include <random>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "io/source/source.h"
 #include "io/source/timeline.h"
 
 namespace millrace::io {

@@ -2,9 +2,14 @@
 // endless). &scenes=3&switch=100: scenes take turns of that many frames. &order=random: a scene
 // lasts that many frames on average, then a random other one follows. &drift=0.4: every 500 frames
 // the light falls by that share and rises again. A frame's label is its scene.
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <cstdint>
 #include <cstdlib>
+#include <span>
+#include <vector>
 
 #include "io/source/source_kinds.h"
 #include "io/source/split_mix.h"

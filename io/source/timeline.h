@@ -1,7 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdint>
 #include <numeric>
+#include <span>
+#include <utility>
 
 #include "io/source/source_kinds.h"  // frame_period, kLatest
 

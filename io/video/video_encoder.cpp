@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
 #include "io/video/video_feed.h"
 
 namespace millrace::io {

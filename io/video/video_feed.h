@@ -3,6 +3,9 @@
 
 #include <gst/app/gstappsrc.h>
 
+#include <stdexcept>
+#include <string>
+
 #include "io/source/gst_handles.h"
 #include "io/source/source_kinds.h"  // rate_or_default
 #include "io/video/video_writer.h"

@@ -2,9 +2,15 @@
 #include <sys/file.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+#include <string_view>
 
 #include "io/files/whole_file.h"
 #include "io/source/gst_pipeline.h"
+#include "io/source/uri.h"
 #include "io/video/gstreamer.h"
 #include "io/video/video_feed.h"
 

@@ -1,10 +1,14 @@
 // Encodes once for all RTSP viewers, and only while there are any.
+#include <mutex>
+#include <stdexcept>
+#include <string_view>
 #include <thread>
 
 #include <gst/rtsp-server/rtsp-server.h>
 
 #include "io/network/dial.h"
 #include "io/source/gst_pipeline.h"
+#include "io/source/uri.h"
 #include "io/video/video_feed.h"
 
 namespace millrace::io {

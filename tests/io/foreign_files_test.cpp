@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <thread>
 
+#include <sys/socket.h>
+
 #include <opencv2/core.hpp>
 
 #include "io/source/source.h"

@@ -1,6 +1,8 @@
 // Labels of a stream: a wrong one would silently teach the network nonsense.
 #include "io/source/labels.h"
 
+#include <gtest/gtest.h>
+
 #include "tests/complaint.h"
 #include "tests/io/test_folder.h"
 

@@ -1,7 +1,11 @@
 // A build without GStreamer and OpenCV says so in its errors.
+#include <stdexcept>
+
+#include <gtest/gtest.h>
 
 #include "io/plot/plot.h"
 #include "io/queue/resizer.h"
+#include "io/source/source.h"
 #include "io/video/video_writer.h"
 #include "tests/io/reading.h"
 

@@ -1,5 +1,8 @@
 #include "io/plot/plot.h"
 
+#include <cmath>
+
+#include <gtest/gtest.h>
 #include <opencv2/imgcodecs.hpp>
 
 #include "io/plot/plot_axis.h"

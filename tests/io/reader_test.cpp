@@ -1,6 +1,8 @@
 #include "io/queue/reader.h"
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
 
 #include <gtest/gtest.h>
 

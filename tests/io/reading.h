@@ -1,6 +1,11 @@
 // Opening sources and reading them to their end.
 #pragma once
 
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "io/source/source.h"

@@ -3,6 +3,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string>
+
+#include <gtest/gtest.h>
 
 #include "io/source/source.h"
 #include "tests/io/reading.h"

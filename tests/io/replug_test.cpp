@@ -1,6 +1,7 @@
 // A camera that is unplugged and plugged in again: a test double of GStreamer's v4l2src, with a
 // file as its device.
 #include <gst/base/gstpushsrc.h>
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "io/source/source.h"

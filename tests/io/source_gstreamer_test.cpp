@@ -1,5 +1,9 @@
+#include <gst/gst.h>
+#include <gtest/gtest.h>
+
 #include "io/source/codecs.h"
 #include "io/source/gst_handles.h"
+#include "io/source/source.h"
 #include "io/source/source_kinds.h"
 #include "tests/io/reading.h"
 #include "tests/io/test_folder.h"

@@ -1,8 +1,11 @@
+#include <gtest/gtest.h>
 #include <opencv2/imgcodecs.hpp>
 
 #include "io/queue/targets.h"
 #include "io/source/picture_headers.h"
+#include "io/source/source.h"
 #include "io/source/source_images.h"
+#include "tests/complaint.h"
 #include "tests/io/reading.h"
 #include "tests/io/test_folder.h"
 

@@ -1,10 +1,13 @@
 // Which backend opens what, and the errors if none can.
 #include <csignal>
+#include <future>
 #include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <gtest/gtest.h>
 
 #include "io/source/source.h"
 #include "io/source/source_kinds.h"

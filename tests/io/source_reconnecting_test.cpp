@@ -1,6 +1,10 @@
 // The rules of reconnecting, with scripted sources.
 #include "io/source/source_reconnecting.h"
 
+#include <thread>
+
+#include <gtest/gtest.h>
+
 #include "tests/io/loopback.h"
 #include "tests/io/test_folder.h"
 

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include <gtest/gtest.h>
+
 #include "io/network/dial.h"
 #include "io/source/source.h"
 #include "io/text/nearest_name.h"

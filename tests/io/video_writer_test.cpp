@@ -6,8 +6,11 @@
 
 #include <malloc.h>
 
+#include <gtest/gtest.h>
 #include <opencv2/core.hpp>
 
+#include "io/source/source.h"
+#include "tests/complaint.h"
 #include "tests/io/loopback.h"
 #include "tests/io/reading.h"
 #include "tests/io/test_folder.h"

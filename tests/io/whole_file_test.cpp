@@ -1,11 +1,15 @@
 #include "io/files/whole_file.h"
 
 #include <csignal>
+#include <stdexcept>
 
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
 
 #include "tests/complaint.h"
 #include "tests/io/test_folder.h"
