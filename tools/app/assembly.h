@@ -48,8 +48,12 @@ std::int64_t channels_before(const Config& config);
 /// Whether users give labels during the run, on the page or standard input.
 bool told_live(const Config& config);
 
-/// Resolves correction.kind "auto" and what goes with it, as docs/old-gradients.md says. Keys that
-/// the config sets stay.
+/// Resolves correction.kind "auto": "none" if gradients are fresh; for networks that predict
+/// changes, "deep-supervision" where it fits, with heads of kernel 3; otherwise "inverse-age", the
+/// best rule for gradients from downstream alone, with beta1 = 0, since a running mean makes old
+/// gradients even older. Networks that predict changes also get a warm-up of 50 updates unless the
+/// config sets the optimizer's kind or schedule. Keys that the config sets stay. See
+/// docs/old-gradients.md.
 void choose_correction(const Config& config, const engine::Schedule& schedule,
                        engine::TrainerOptions& options);
 bool has_beta1(const stages::OptimizerSpec& optimizer);

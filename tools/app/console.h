@@ -4,7 +4,9 @@
 #include <functional>
 #include <string>
 
-#include "tools/app/run.h"
+#include "tools/app/outputs/checkpoints.h"
+#include "tools/app/outputs/live_view.h"
+#include "tools/app/outputs/records.h"
 #include "tools/app/watches.h"
 
 namespace millrace::app {
@@ -12,8 +14,9 @@ namespace millrace::app {
 /// Status and events for users during learning, and their requests. Main thread only.
 class Console {
  public:
-  /// `run`, whose other parts are there, outlives this.
-  explicit Console(RunParts& run);
+  /// All arguments outlive this; `page` may be null.
+  Console(const Request& request, Intake& intake, Learner& learner, Records& records,
+          Checkpoints& checkpoints, LiveView* page);
 
   void tell(const std::string& line) {
     if (on_event && !line.empty()) on_event(line);
@@ -42,7 +45,12 @@ class Console {
   /// Returns false for a key that needs a restart.
   bool apply(const Difference& change, const Config& fresh);
 
-  RunParts& run_;
+  const Request& request_;
+  Intake& intake_;
+  Learner& learner_;
+  Records& records_;
+  Checkpoints& checkpoints_;
+  LiveView* const page_;
   // Values last reported.
   std::int64_t attempts_ = 0;  ///< to reopen the source, by when it was last back
   bool connected_ = true, in_event_ = false, dead_told_ = false;

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "stages/loss.h"
 #include "tools/app/assembly.h"
 #include "tools/app/config/task.h"
+#include "tools/app/events/event_json.h"
 #include "tools/app/parts.h"
 
 namespace millrace::app {

@@ -90,6 +90,14 @@ std::unique_ptr<ClassMemory> make_memory(const Request& request,
   return memory;
 }
 
+std::string unfit_of(const stages::StateDict& kept, const engine::Trainer& trainer,
+                     const ClassMemory* memory) {
+  if (kept.empty()) return "";
+  stages::StateDict wanted = trainer.checkpoint();
+  if (memory) std::ranges::move(memory->entries(), std::back_inserter(wanted));
+  return unfit_state(kept, wanted);
+}
+
 }  // namespace
 
 std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
@@ -116,9 +124,9 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team)
     : libraries_bytes(resident_bytes("VmRSS")),
       assembled(complete(std::move(request.trainer), request, intake, team)),
       trainer(assembled),
-      known(Likeness::from(nlohmann::json::parse(request.resumed.about["taught"], nullptr, false))),
+      known(Likeness::from(nlohmann::json::parse(request.resumed.taught, nullptr, false))),
       memory(make_memory(request, assembled, trainer, known)),
-      unfit(assembled.weights.empty() ? "" : unfit_state(assembled.weights, checkpoint())),
+      unfit(unfit_of(assembled.weights, trainer, memory.get())),
       feed(make_feed(request.config, intake, trainer)),
       overload(request.config, trainer, intake.live),
       rate_watch(trainer.monitor()) {
@@ -136,7 +144,7 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team)
   if (grid.copies() > 1) lockstep = std::make_unique<LockstepFeed>(*feed, grid.copies_group());
   if (grid.tensor() > 1)
     shared_feed = std::make_unique<SharedFeed>(samples(), grid.group(), trainer);
-  if (weights_are_apart(request.config)) return;
+  if (!spread()) return;
   grid.pipeline().on_end_of_stream = [this] {
     if (lockstep) lockstep->end();
     if (shared_feed) shared_feed->end();

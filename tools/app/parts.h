@@ -3,14 +3,11 @@
 #include <memory>
 
 #include "tools/app/console.h"
-#include "tools/app/outputs/checkpoints.h"
-#include "tools/app/outputs/live_view.h"
-#include "tools/app/outputs/records.h"
 
 namespace millrace::app {
 
-/// The parts of a run in the order in which a frame passes through them; each gets those it needs,
-/// or all. Ready to learn once constructed. Thread-bound, except progress.stopping.
+/// The parts of a run in the order in which a frame passes through them; each gets those it needs.
+/// Ready to learn once constructed. Thread-bound, except progress.stopping.
 struct RunParts {
   /// Checks config and options, then opens the source. Throws as Run does.
   RunParts(const Config& given, RunOptions options);

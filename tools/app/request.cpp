@@ -59,7 +59,7 @@ void require_same_classes(const Config& config, const std::vector<std::string>& 
   if (names.empty()) return;
   std::vector<std::string> before;
   try {
-    before = parse_config(resumed.about["config"], "", {}).task.classes;
+    before = parse_config(resumed.config, "", {}).task.classes;
   } catch (const ConfigError&) {
     return;  // another program's file
   }
@@ -70,7 +70,7 @@ void require_same_classes(const Config& config, const std::vector<std::string>& 
                                            ": its classes are " + nlohmann::json(before).dump() +
                                            ", in this order; this run's are " +
                                            nlohmann::json(names).dump());
-  resumed.about.erase("taught");
+  resumed.taught.clear();
 }
 
 /// kOwn: the reader, the pipeline's thread, writers. Adds workers and GStreamer's elements.
@@ -122,9 +122,11 @@ Request::Request(const Config& given, RunOptions asked)
     require_ranks(config, trainer, options.ranks->ranks());
   else
     require_launcher(config);
-  require_same_classes(config, classes(), resumed);
-  if ((labels || live_labels) && !classes().empty())
-    require_classes(config, *trainer.network, int(classes().size()));
+  require_same_classes(config, labels ? labels->classes() : config.task.classes, resumed);
+  const std::size_t classes = labels        ? labels->classes().size()
+                              : live_labels ? config.task.classes.size()
+                                            : 0;
+  if (classes > 0) require_classes(config, *trainer.network, int(classes));
   if (config.task.labels == "http" && !options.serve && config.mqtt.broker.empty())
     throw config.error("task.labels", "\"http\" needs the page, --serve, or mqtt.broker");
   require_outputs(config, options.trace);

@@ -22,7 +22,7 @@ engine::PipelineOptions pipeline_options(RunParts& p, std::int64_t limit) {
   engine::Checkpointer* const checkpointer = p.checkpoints.writer.get();
   engine::PipelineOptions pipeline{.limit = limit, .actions = p.records.actions.get()};
   // Ranks training one network together would apply a new rate at different samples.
-  if (weights_are_apart(p.request.config)) pipeline.rate = &learner.rate;
+  if (!learner.spread()) pipeline.rate = &learner.rate;
   if (!checkpointer && !learner.memory) return pipeline;
   pipeline.after_sample = [&learner, checkpointer](int stage, std::int64_t sample) {
     if (learner.memory && stage + 1 == learner.trainer.schedule().stages) learner.recall(false);
@@ -61,6 +61,22 @@ void tell_of_labels(RunParts& p) {
                  (count == 1 ? " label is" : " labels are") + " for frames beyond the end, up to " +
                  std::to_string(last) + "; the run received " + std::to_string(came));
 }
+
+class DrainWatch {
+ public:
+  bool is_stuck(engine::Monitor& monitor) {
+    const engine::Clock::time_point now = engine::Clock::now();
+    const std::int64_t trained = monitor.trained();
+    if (trained != std::exchange(trained_, trained)) moved_ = now;
+    // A single step may take that long in a slow pipeline.
+    const std::chrono::duration<double> patience(std::max(20.0, 20e-3 * monitor.read().bottleneck));
+    return now - moved_ > patience;
+  }
+
+ private:
+  std::int64_t trained_ = -1;
+  engine::Clock::time_point moved_;
+};
 
 /// Reports classes that users could have labelled but never did.
 void tell_of_classes(RunParts& p) {
@@ -104,17 +120,11 @@ Running begin(RunParts& p, std::int64_t limit) {
 /// Serves users until the pipeline has ended. Throws Wedged if it doesn't after a stop.
 void attend(RunParts& p, std::int64_t limit, Running& running) {
   engine::Monitor& monitor = p.learner.trainer.monitor();
-  std::int64_t trained = -1;
-  engine::Clock::time_point moved;
+  DrainWatch drain;
   while (running->wait_for(50ms) != std::future_status::ready) {
     if (p.progress.stopping.load()) {
       p.intake.end();
-      const engine::Clock::time_point now = engine::Clock::now();
-      const std::int64_t before = std::exchange(trained, monitor.trained());
-      if (trained != before) moved = now;
-      // A single step may take that long in a slow pipeline.
-      if (now - moved >
-          std::chrono::duration<double>(std::max(20.0, 20e-3 * monitor.read().bottleneck))) {
+      if (drain.is_stuck(monitor)) {
         (void)running.release();  // its thread can't be joined
         throw Wedged(
             "the pipeline is stuck: no frame finished in 20 s; the last checkpoint is kept");
@@ -158,6 +168,10 @@ void finish(RunParts& p, std::future<engine::Outcome>& running) {
   if (failure) std::rethrow_exception(failure);
 }
 
+nlohmann::ordered_json report_of(RunParts& p) {
+  return make_report(p.request, p.progress, p.team.get(), p.intake, p.learner, p.records);
+}
+
 }  // namespace
 
 RunParts::RunParts(const Config& given, RunOptions options)
@@ -168,11 +182,11 @@ RunParts::RunParts(const Config& given, RunOptions options)
       intake(request.config, request.options.open_source, request.options.given),
       learner(request, intake, team.get()),
       records(request, intake, learner),
-      checkpoints(*this),
+      checkpoints(request, progress, learner, team.get()),
       page(request.options.serve || !request.config.mqtt.broker.empty()
-               ? std::make_unique<LiveView>(*this)
+               ? std::make_unique<LiveView>(request, intake, learner, records, checkpoints)
                : nullptr),
-      console(*this) {
+      console(request, intake, learner, records, checkpoints, page.get()) {
   if (page) records.observers.add(page.get());
   learner.feed->rest_while(
       [this] { return paused() && !progress.stopping.load(std::memory_order_relaxed); });
@@ -230,7 +244,7 @@ std::vector<std::string> Run::save() {
   Records& records = p.records;
   engine::Trainer& trainer = p.learner.trainer;
   const auto& output = p.console.config.output;
-  const bool predicted = records.log.losses().network.count() > 0, whole = trainer.is_whole();
+  const bool predicted = records.log.network().count() > 0, whole = trainer.is_whole();
   std::vector<std::string> failures;
   const auto write = [&](const std::string& path, const auto& how) {
     if (path.empty()) return;
@@ -286,11 +300,11 @@ std::string Run::status(bool verbose) const {
 }
 
 std::string Run::report() const {
-  return make_report(*parts_).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return report_of(*parts_).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::string Run::summary() const {
-  return summarize(make_report(*parts_));
+  return summarize(report_of(*parts_));
 }
 
 std::string Run::page() const {
@@ -346,15 +360,8 @@ std::vector<std::string> Run::remarks(bool verbose) const {
                     "\"");
   }
   for (const std::string& line : assembled.network->remarks) all.push_back("model: " + line);
-  const engine::LossGuard::Status guard = p.learner.trainer.guard().status();
-  if (verbose && guard.roll_backs > 0) {
-    const capture::RateInForce rate = p.learner.trainer.now().rate;
-    all.push_back(
-        engine::format("guard: %ld roll-backs, the last at frame %ld; the learning rate is %.3g",
-                       guard.roll_backs, guard.last_frame, rate.lr) +
-        (rate.backed_off < 1 ? engine::format(", %.3g of what was asked for", rate.backed_off)
-                             : ""));
-  }
+  if (const std::string line = guard_remark(p.learner.trainer); verbose && !line.empty())
+    all.push_back(line);
   if (!resumed.path.empty())
     all.push_back("checkpoint: resuming from " + resumed.path + ", after " +
                   std::to_string(resumed.frames) + " frames");

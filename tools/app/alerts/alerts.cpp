@@ -19,6 +19,7 @@
 #include "io/source/source.h"
 #include "io/video/video_writer.h"
 #include "tools/app/alerts/channels.h"
+#include "tools/app/events/event_json.h"
 
 namespace millrace::app {
 namespace {
@@ -139,22 +140,6 @@ class ClipRecorder {
   std::atomic<Turn> turn_{Turn::recording};
 };
 
-nlohmann::ordered_json event_json(const NoveltyEvent& event) {
-  using Seconds = std::chrono::duration<double>;
-  nlohmann::ordered_json json = {{"kind", "unexpected"},
-                                 {"event", event.event},
-                                 {"frame", event.frame},
-                                 {"time", Seconds(event.time.time_since_epoch()).count()},
-                                 {"reason", name_of(event.reason)},
-                                 {"deviation", event.deviation}};
-  if (event.has_box()) {
-    json["box"] = {event.left, event.top, event.width, event.height};
-    json["size"] = {event.across, event.down};
-    json["zone"] = event.zone;
-  }
-  return json;
-}
-
 std::string alert_json(const Alert& alert, const std::string& source) {
   nlohmann::ordered_json json = event_json(alert.event);
   json["source_frame"] = alert.event.frame;  // deprecated name of "frame"
@@ -187,8 +172,10 @@ Alerts::Alerts(AlertOptions options) : options_(std::move(options)), slots_(kWai
     clips_ = std::make_unique<ClipRecorder>(options_);
   for (int slot = 0; slot < kWaiting; ++slot) {
     Slot& mine = slots_[std::size_t(slot)];
-    if (!options_.snapshots.empty())
-      for (std::vector<float>& picture : mine.pictures) picture.resize(elements);
+    if (!options_.snapshots.empty()) {
+      for (auto* const picture : {&mine.frame, &mine.usual, &mine.difference})
+        picture->resize(elements);
+    }
     free_.put(slot);
   }
   thread_ = std::thread([this] { run(); });
@@ -217,10 +204,13 @@ void Alerts::raise(const Alert& alert, const EventPictures& pictures) {
   }
   Slot& slot = slots_[std::size_t(number)];
   slot.alert = alert;
-  slot.shown = pictures[0] && !slot.pictures[0].empty();
-  slot.films = pictures[0] && clips_ && clips_->keep();
-  for (std::size_t i = 0; slot.shown && i < pictures.size(); ++i)
-    std::copy_n(pictures[i], slot.pictures[i].size(), slot.pictures[i].begin());
+  slot.pictures = pictures.frame && !slot.frame.empty();
+  slot.films = pictures.frame && clips_ && clips_->keep();
+  if (slot.pictures) {
+    std::copy_n(pictures.frame, slot.frame.size(), slot.frame.begin());
+    std::copy_n(pictures.usual, slot.usual.size(), slot.usual.begin());
+    std::copy_n(pictures.difference, slot.difference.size(), slot.difference.begin());
+  }
   ready_.put(number);
 }
 
@@ -266,14 +256,11 @@ std::chrono::milliseconds Alerts::patience() {
 
 void Alerts::tell(Slot& slot) {
   bool all = true;
-  if (slot.shown) all = attempt([&] { write_snapshot(slot); });
+  if (slot.pictures) all = attempt([&] { write_snapshot(slot); });
   if (slot.films) slot.alert.clip = clip_path_ = path_of(options_.snapshots, slot.alert, ".mp4");
+  if (!slot.alert.snapshot.empty()) all = attempt([&] { write_sidecar(slot); }) && all;
   const auto limit = patience();
   const std::string json = alert_json(slot.alert, options_.source);
-  if (std::filesystem::path sidecar = slot.alert.snapshot; !sidecar.empty()) {
-    sidecar.replace_extension(".json");
-    all = attempt([&] { io::write_whole(sidecar, json + "\n"); }) && all;
-  }
   if (!options_.webhook.empty())
     all = attempt([&] { post_json(options_.webhook, json, limit); }) && all;
   if (!options_.mqtt.empty())
@@ -296,19 +283,25 @@ void Alerts::write_snapshot(Slot& slot) {
   const auto picture = [&](const std::vector<float>& data) {
     return io::from_planar(data.data(), options_.channels, options_.height, options_.width);
   };
-  io::Frame seen = picture(slot.pictures[0]);
+  io::Frame seen = picture(slot.frame);
   if (event.has_box()) io::outline(seen, event.left, event.top, event.width, event.height);
   io::write_strip(
       "Unexpected: frame " + std::to_string(event.frame),
       {{"seen", std::string(name_of(event.reason)) + (event.zone.empty() ? "" : ", " + event.zone),
         std::move(seen)},
-       {"usual", engine::format("deviation %.1f", event.deviation), picture(slot.pictures[1])},
-       {"difference x4", "seen - usual", picture(slot.pictures[2])}},
+       {"usual", engine::format("deviation %.1f", event.deviation), picture(slot.usual)},
+       {"difference x4", "seen - usual", picture(slot.difference)}},
       path);
   slot.alert.snapshot = path;
   keep(path);
   const std::lock_guard lock(mutex_);
   last_snapshot_ = path;
+}
+
+void Alerts::write_sidecar(const Slot& slot) {
+  const std::filesystem::path picture = slot.alert.snapshot;
+  io::write_whole(std::filesystem::path(picture).replace_extension(".json"),
+                  alert_json(slot.alert, options_.source) + "\n");
 }
 
 void Alerts::keep(const std::string& path) {
@@ -319,6 +312,16 @@ void Alerts::keep(const std::string& path) {
     std::filesystem::remove(std::filesystem::path(written_.front()).replace_extension(".json"),
                             ignored);
   }
+}
+
+std::string Alerts::last_snapshot() const {
+  const std::lock_guard lock(mutex_);
+  return last_snapshot_;
+}
+
+std::string Alerts::last_error() const {
+  const std::lock_guard lock(mutex_);
+  return last_error_;
 }
 
 }  // namespace millrace::app

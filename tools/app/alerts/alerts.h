@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -9,8 +8,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "io/queue/frame_queue.h"
 #include "tools/app/events/event.h"
@@ -26,11 +23,11 @@ struct Alert {
   std::string clip;      ///< path of the video, complete some time after the event; "": none
 };
 
-/// What was seen, what is usual and the difference: float32 [channels][height][width] in 0..1.
-using EventPictures = std::array<const float*, 3>;
+/// float32 [channels][height][width] in 0..1, or null.
+struct EventPictures {
+  const float *frame = nullptr, *usual = nullptr, *difference = nullptr;
+};
 
-/// The form used by webhooks, MQTT, reports and files beside snapshots.
-nlohmann::ordered_json event_json(const NoveltyEvent& event);
 /// One line of JSON, without the credentials of the URI `source`. A non-finite loss is null.
 std::string alert_json(const Alert& alert, const std::string& source);
 
@@ -56,7 +53,7 @@ class Alerts {
   explicit Alerts(AlertOptions options);
   ~Alerts();
 
-  /// Copies `alert` and its pictures (null: none). Waits only for another raise(). Any thread.
+  /// Copies `alert` and its pictures, if any. Waits only for another raise(). Any thread.
   void raise(const Alert& alert, const EventPictures& pictures = {});
   /// Records the frame for clips. Call it before raise() for the same frame.
   void film(const float* frame, const float* prediction);
@@ -67,27 +64,22 @@ class Alerts {
   std::int64_t told() const { return told_.load(std::memory_order_relaxed); }
   std::int64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
   std::int64_t failed() const { return failed_.load(std::memory_order_relaxed); }
-  std::string last_snapshot() const {
-    const std::lock_guard lock(mutex_);
-    return last_snapshot_;
-  }
+  std::string last_snapshot() const;
   /// "WHERE: cause" of the latest failure; "" if none.
-  std::string last_error() const {
-    const std::lock_guard lock(mutex_);
-    return last_error_;
-  }
+  std::string last_error() const;
 
  private:
   struct Slot {
     Alert alert;
-    bool shown = false, films = false;  ///< its pictures are to be written; with a clip
-    std::array<std::vector<float>, 3> pictures;
+    bool pictures = false, films = false;
+    std::vector<float> frame, usual, difference;
   };
 
   void run();
   std::chrono::milliseconds patience();
   void tell(Slot& slot);
   void write_snapshot(Slot& slot);
+  void write_sidecar(const Slot& slot);
   void lose_clip();  ///< counts the event of a clip that can't be written as failed
   void keep(const std::string& path);  ///< removes the oldest beyond options_.keep
   template <class Act>

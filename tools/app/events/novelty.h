@@ -74,6 +74,7 @@ class Novelty {
   std::int64_t events_of(Reason reason) const { return by_reason_[std::size_t(reason)]; }
   double event_peak() const { return event_peak_; }
   std::vector<NoveltyEvent> latest() const;
+  std::optional<NoveltyEvent> last() const;
 
  private:
   /// Seconds at the start that raise nothing: for the picture, and for places, where first sights

@@ -7,9 +7,8 @@
 #include <string>
 #include <thread>
 
-#include "engine/pipeline/feed.h"
-#include "tools/app/alerts/alerts.h"
-#include "tools/app/run.h"
+#include "tools/app/outputs/checkpoints.h"
+#include "tools/app/outputs/records.h"
 #include "tools/page/server.h"
 
 namespace millrace::app {
@@ -47,9 +46,9 @@ class MqttView {
 /// stage's worker calls predicted(), the main thread obey() and take_note(), any thread paused().
 class LiveView final : public engine::Observer {
  public:
-  /// `run`, which has the parts up to Checkpoints, outlives this. Throws std::runtime_error if the
-  /// page can't be served.
-  explicit LiveView(RunParts& run);
+  /// All arguments outlive this. Throws std::runtime_error if the page can't be served.
+  LiveView(const Request& request, Intake& intake, Learner& learner, Records& records,
+           Checkpoints& checkpoints);
 
   void predicted(engine::Sample& sample, float loss) override;
   void obey();
@@ -66,7 +65,11 @@ class LiveView final : public engine::Observer {
   void show_event(engine::Sample& sample);
   page::Snapshot look() const;
 
-  RunParts& run_;
+  const Request& request_;
+  Intake& intake_;
+  Learner& learner_;
+  Records& records_;
+  Checkpoints& checkpoints_;
   const Config& config_;
   const std::string correction_, local_note_;
   page::Controls controls_;
@@ -74,7 +77,6 @@ class LiveView final : public engine::Observer {
   page::Peak peak_;                ///< of the deviation, between two looks of the page
   std::int64_t saves_before_ = 0;  ///< written and failed
   const page::Json classes_;       ///< of pixels: names and colours; empty: no classes
-  std::vector<float> best_;        ///< scratch, a value per pixel; the last stage's worker's
   std::unique_ptr<page::PictureBoard> board_, event_board_;  ///< the second is null with snapshots
   std::shared_ptr<page::FrameBoard> camera_;                 ///< also the reader's
   std::int64_t events_ = 0;                                  ///< the last stage's worker's

@@ -1,7 +1,7 @@
+#include "tools/app/outputs/mean_frame.h"
+
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
-
-#include "tools/app/outputs/run_log.h"
 
 namespace millrace::app {
 namespace {

@@ -16,8 +16,20 @@ NoveltyOptions novelty_options(const Config& config, const Intake& intake) {
   for (std::size_t i = 0; i < kReasons; ++i)
     if (std::ranges::find(config.novelty.reasons, kReasonNames[i]) == config.novelty.reasons.end())
       options.without.push_back(Reason(i));
-  require_zones(config, int(intake.shape().width), int(intake.shape().height));
+  const auto check = [&](const char* key, const std::vector<Zone>& zones) {
+    for (const Zone& zone : zones) {
+      const std::string wrong =
+          zone_error(zone, int(intake.shape().width), int(intake.shape().height));
+      if (!wrong.empty()) throw config.error(key, wrong);
+    }
+  };
+  check("novelty.zones", config.novelty.zones);
+  check("novelty.ignore", config.novelty.ignore);
   return options;
+}
+
+std::vector<std::string> class_names(const Request& request) {
+  return request.labels ? request.labels->classes() : request.config.task.classes;
 }
 
 std::unique_ptr<Answers> make_answers(const Request& request, const Intake& intake,
@@ -26,7 +38,7 @@ std::unique_ptr<Answers> make_answers(const Request& request, const Intake& inta
   if (config.task.kind != "label") return nullptr;
   return std::make_unique<Answers>(intake.shape(), stages::Loss(config.task.loss).scores(),
                                    learner.memory ? learner.memory->likeness() : learner.known,
-                                   learner.memory != nullptr, request.classes());
+                                   learner.memory != nullptr, class_names(request));
 }
 
 /// The largest of `values`; -1: all are 0.
@@ -73,8 +85,8 @@ Records::Records(Request& request, const Intake& intake, Learner& learner)
   if (!config.output.log.empty()) {
     lines = std::make_unique<FrameLog>(
         config.output.log, config.output.log_every,
-        LogSubject{trainer.monitor(), intake.queue, log.losses().network, log.losses().mean_frame,
-                   novelty, learner.assembled.correction.kind, answers.get()});
+        LogSubject{trainer.monitor(), intake.queue, log.network(), log.baseline(), novelty,
+                   learner.assembled.correction.kind, answers.get()});
     if (!request.resumed.path.empty()) lines->resumed(request.resumed.frames);
     observers.add(lines.get());
   }

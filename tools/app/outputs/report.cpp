@@ -8,7 +8,8 @@
 #include "capture/program/cuda/cuda_module.h"
 #include "engine/format.h"
 #include "tools/app/assembly.h"
-#include "tools/app/parts.h"
+#include "tools/app/events/event_json.h"
+#include "tools/app/outputs/records.h"
 #include "tools/app/provenance.h"
 
 namespace millrace::app {
@@ -35,7 +36,7 @@ void add_trivial(Json& json, const Compared& errors, const Show& show) {
 }
 
 Json loss_json(const RunLog& log) {
-  const engine::LossHistory& net = log.losses().network;
+  const engine::LossHistory& net = log.network();
   Json json = {{"first", number(net.first())},
                {"last", number(net.last())},
                {"mean", number(net.mean())},
@@ -57,9 +58,9 @@ Json psnr_json(const Compared& squared) {
 }
 
 template <class History>
-Json score_json(const Scores<History>& scores) {
-  Json json = mean_json(scores.network);
-  json["majority"] = mean_json(scores.majority);
+Json score_json(const History& network, const History& majority) {
+  Json json = mean_json(network);
+  json["majority"] = mean_json(majority);
   return json;
 }
 
@@ -142,14 +143,13 @@ Json optimizer_json(const stages::OptimizerSpec& optimizer, double rate) {
 }
 
 /// The fields by which two runs are compared: config, source, host, duration.
-Json about_run(const RunParts& run, std::int64_t trained, engine::Clock::time_point ended) {
-  const Request& request = run.request;
-  const engine::TrainerOptions& assembled = run.learner.assembled;
-  const std::chrono::duration<double> seconds = ended - run.progress.began;
-  Config config = as_run(request.config, assembled);
-  config.source.width = assembled.sample.width;  // also the source's own
-  config.source.height = assembled.sample.height;
-  config.task.classes = request.classes();
+Json about_run(const Request& request, const Progress& progress, const Learner& learner,
+               std::int64_t trained, engine::Clock::time_point ended) {
+  const std::chrono::duration<double> seconds = ended - progress.began;
+  Config config = as_run(request.config, learner.assembled);
+  config.source.width = learner.assembled.sample.width;  // also the source's own
+  config.source.height = learner.assembled.sample.height;
+  if (request.labels) config.task.classes = request.labels->classes();
   Json about = {{"uri", request.source()},
                 {"seed", config.weights.seed},
                 {"host", host_name()},
@@ -162,6 +162,18 @@ Json about_run(const RunParts& run, std::int64_t trained, engine::Clock::time_po
   return about;
 }
 
+double share_replayed(const engine::FrameCounts& frames) {
+  return double(frames.replayed) /
+         double(std::max<std::int64_t>(1, frames.replayed + frames.trained));
+}
+
+/// {"dead": [3, 0], "units": [32, 64]}, per stage: channels followed by a ReLU.
+Json dead_units_json(const engine::TrainerNow& now) {
+  Json all;
+  for (const auto& [dead, units] : now.dead_units) append(all, {{"dead", dead}, {"units", units}});
+  return all;
+}
+
 /// Prediction quality: loss, psnr_db, accuracy, iou, and whether it beats trivial predictors.
 Json learned_report(const RunLog& log) {
   const Standing standing = log.standing();
@@ -172,14 +184,16 @@ Json learned_report(const RunLog& log) {
                    {"times", number(standing.times)}}}};
   if (log.squared()) report["psnr_db"] = psnr_json(*log.squared());
   if (const ClassScores* const classes = log.classes()) {
-    report["accuracy"] = score_json(classes->hits());
+    report["accuracy"] = score_json(classes->hits(), classes->majority_hits());
     if (classes->pixels()) {
       report["accuracy"]["last_class"] = mean_json(classes->last_hits());
-      report["iou"] = score_json(classes->overlap());
-    } else if (const auto& returned = classes->returned(); returned.network.count() > 0) {
-      report["accuracy_on_return"] = score_json(returned);
-      report["accuracy_on_return"]["frames"] = returned.network.count();
+    } else if (classes->returned().count() > 0) {
+      report["accuracy_on_return"] =
+          score_json(classes->returned(), classes->majority_of_returned());
+      report["accuracy_on_return"]["frames"] = classes->returned().count();
     }
+    if (classes->pixels())
+      report["iou"] = score_json(classes->overlap(), classes->majority_overlap());
   }
   return report;
 }
@@ -219,29 +233,6 @@ Json trainer_report(const engine::Trainer& trainer, const engine::TrainerNow& no
           {"steps", steps}};
 }
 
-Json by_reason(const Novelty& novelty) {
-  Json counts = Json::object();
-  for (std::size_t i = 0; i < kReasons; ++i) counts[kReasonNames[i]] = novelty.events_of(Reason(i));
-  return counts;
-}
-
-Json zones_json(const std::vector<Zone>& zones) {
-  Json all = Json::array();
-  for (const Zone& zone : zones)
-    all.push_back(
-        {{"name", zone.name}, {"points", zone.points}, {"sensitivity", zone.sensitivity}});
-  return all;
-}
-
-Json live_novelty(const Novelty& novelty) {
-  Json json = {{"unexpected", novelty.marked()},   {"events", novelty.events()},
-               {"by_reason", by_reason(novelty)},  {"deviation", novelty.deviation()},
-               {"threshold", novelty.threshold()}, {"in_event", novelty.in_event()}};
-  if (const auto latest = novelty.latest(); !latest.empty())
-    json["last"] = event_json(latest.back());
-  return json;
-}
-
 }  // namespace
 
 Json frames_json(const engine::FrameCounts& frames) {
@@ -252,31 +243,63 @@ Json frames_json(const engine::FrameCounts& frames) {
           {"in_flight", frames.in_flight()}};
 }
 
-stages::Metadata about_weights(const RunParts& run, std::int64_t samples,
+std::string guard_remark(const engine::Trainer& trainer) {
+  const engine::LossGuard::Status guard = trainer.guard().status();
+  if (guard.roll_backs == 0) return "";
+  const capture::RateInForce rate = trainer.now().rate;
+  return engine::format("guard: %ld roll-backs, the last at frame %ld; the learning rate is %.3g",
+                        guard.roll_backs, guard.last_frame, rate.lr) +
+         (rate.backed_off < 1 ? engine::format(", %.3g of what was asked for", rate.backed_off)
+                              : "");
+}
+
+stages::Metadata about_weights(const Request& request, const Progress& progress,
+                               const Learner& learner, std::int64_t samples,
                                engine::Clock::time_point now) {
-  const Learner& learner = run.learner;
   stages::Metadata all = {{"millrace", MILLRACE_VERSION},
-                          {"frames", std::to_string(run.request.resumed.frames + samples)}};
+                          {"frames", std::to_string(request.resumed.frames + samples)}};
   const ClassMemory* const memory = learner.memory.get();
   if (memory) {
     all["taught"] = memory->told().likeness->json(/*features=*/true).dump();
   } else if (learner.known.any()) {
     all["taught"] = learner.known.json(/*features=*/false).dump();  // of other weights
   }
-  const Json about = about_run(run, samples, now);
+  const Json about = about_run(request, progress, learner, samples, now);
   for (const auto& [key, value] : about.items())
     all[key] = value.is_string() ? value.get<std::string>() : value.dump();
   return all;
 }
 
-Json live_report(RunParts& run) {
-  const Request& request = run.request;
-  const Records& records = run.records;
-  engine::Trainer& trainer = run.learner.trainer;
+static Json by_reason(const Novelty& novelty) {
+  Json counts = Json::object();
+  for (std::size_t i = 0; i < kReasons; ++i) counts[kReasonNames[i]] = novelty.events_of(Reason(i));
+  return counts;
+}
+
+static Json zones_json(const std::vector<Zone>& zones) {
+  Json all = Json::array();
+  for (const Zone& zone : zones) {
+    all.push_back(
+        {{"name", zone.name}, {"points", zone.points}, {"sensitivity", zone.sensitivity}});
+  }
+  return all;
+}
+
+static Json live_novelty(const Novelty& novelty) {
+  Json json = {{"unexpected", novelty.marked()},   {"events", novelty.events()},
+               {"by_reason", by_reason(novelty)},  {"deviation", novelty.deviation()},
+               {"threshold", novelty.threshold()}, {"in_event", novelty.in_event()}};
+  if (const auto last = novelty.last()) json["last"] = event_json(*last);
+  return json;
+}
+
+Json live_report(const Request& request, const Intake& intake, Learner& learner,
+                 const Records& records) {
+  engine::Trainer& trainer = learner.trainer;
   const engine::TrainerNow now = trainer.now();
   const RunLog& log = records.log;
   const engine::Reading r = trainer.monitor().read();
-  const engine::FrameCounts frames = run.learner.frames(run.intake);
+  const engine::FrameCounts frames = learner.frames(intake);
   const Json none = {{"recent", nullptr}};
   Json report = {{"version", MILLRACE_VERSION},
                  {"source", request.source()},
@@ -297,9 +320,9 @@ Json live_report(RunParts& run) {
                  {"learning_rate", now.rate.lr},
                  {"capture_error", capture_error(now)},
                  {"timing_ms", timing_json(r)},
-                 {"realtime", real_time_json(r, run.learner.real_time.verdict(r))},
+                 {"realtime", real_time_json(r, learner.real_time.verdict(r))},
                  {"latency_ms", latency_json(r)},
-                 {"stream", source_json(run.intake)}};
+                 {"stream", source_json(intake)}};
   report.update(learned_report(log), /*merge_objects=*/true);
   if (const Answers* const answers = records.answers.get())
     report["answer"] = answers->json(answers->now());
@@ -307,7 +330,7 @@ Json live_report(RunParts& run) {
   report["frames"]["replayed"] = frames.replayed;
   report["frames"]["before"] = request.resumed.frames;
   // Sources that can't break off don't count frames_since.
-  const io::StreamHealth& health = *run.intake.health;
+  const io::StreamHealth& health = *intake.health;
   const std::int64_t since = health.frames_since.load();
   report["stream"]["frames_since"] =
       since > 0 || health.breaks.load() > 0 ? since : frames.received;
@@ -327,15 +350,14 @@ Json live_report(RunParts& run) {
   return report;
 }
 
-Json make_report(RunParts& run) {
-  const Config& config = run.request.config;
-  const Progress& progress = run.progress;
-  const Records& records = run.records;
-  Learner& learner = run.learner;
-  engine::Trainer& trainer = learner.trainer;
-  const engine::Reading r = trainer.monitor().read();
+Json make_report(const Request& request, const Progress& progress, const RankTeam* team,
+                 const Intake& intake, Learner& learner, const Records& records) {
+  const Config& config = request.config;
+  const engine::Trainer& trainer = learner.trainer;
+  const engine::Reading r = learner.trainer.monitor().read();
   const bool idle = !progress.learning;
-  const engine::FrameCounts frames = idle ? progress.frames : learner.frames(run.intake);
+  const engine::FrameCounts frames = idle ? progress.frames : learner.frames(intake);
+  const RunLog& log = records.log;
   const engine::TrainerNow now = trainer.now();
   Json report = trainer_report(trainer, now, r, frames, idle);
   report["task"] = {{"kind", config.task.kind},
@@ -343,33 +365,32 @@ Json make_report(RunParts& run) {
                     {"without_target", frames.without_target}};
   report["realtime"] = real_time_json(r, learner.real_time.verdict(r));
   report["realtime"]["F_estimated"] = learner.rate_watch.estimated();
-  for (const auto& [dead, units] : now.dead_units)  // of each stage: channels followed by a ReLU
-    append(report["dead_units"], {{"dead", dead}, {"units", units}});
-  report.update(learned_report(records.log));
+  report["dead_units"] = dead_units_json(now);
+  report.update(learned_report(log));
   if (idle) report["memory_bytes"] = memory_json(trainer);
   report["process"] = {{"resident_bytes", resident_bytes("VmRSS")},
                        {"peak_bytes", resident_bytes("VmHWM")},
                        {"libraries_bytes", learner.libraries_bytes}};
   report["provenance"] = provenance(int(trainer.schedule().workers.size()));
-  report["source"] = source_json(run.intake);
+  report["source"] = source_json(intake);
   report["overload"] = learner.overload.report();
   report["overload"]["predicted_only"] = frames.predicted_only;
-  report["run"] = about_run(run, frames.trained, idle ? progress.ended : engine::Clock::now());
+  report["run"] = about_run(request, progress, learner, frames.trained,
+                            idle ? progress.ended : engine::Clock::now());
   const Novelty& novelty = records.novelty;
-  report["novelty"] = {{"marked", novelty.marked()},
-                       {"events", novelty.events()},
-                       {"by_reason", by_reason(novelty)},
-                       {"latest", Json::array()}};
+  report["novelty"] = {{"marked", novelty.marked()}, {"events", novelty.events()}};
+  report["novelty"]["by_reason"] = by_reason(novelty);
+  report["novelty"]["latest"] = Json::array();
   for (const NoveltyEvent& event : novelty.latest())
     report["novelty"]["latest"].push_back(event_json(event));
   if (novelty.events() > 0)
     report["novelty"]["frame"] = report["novelty"]["latest"].back()["frame"];
   if (!config.weights.learn) report["updates"] = std::vector<int>(r.updates.size(), 0);
-  if (run.team) {
-    report["ranks"] = run.team->report(trainer, r);
-    report["bottleneck_link"] = run.team->bottleneck_link();
+  if (team) {
+    report["ranks"] = team->report(trainer, r);
+    report["bottleneck_link"] = team->bottleneck_link();
   }
-  if (const Resumed& resumed = run.request.resumed; !resumed.path.empty())
+  if (const Resumed& resumed = request.resumed; !resumed.path.empty())
     report["run"]["resumed"] = {{"from", resumed.path}, {"frames", resumed.frames}};
   if (const Answers* const answers = records.answers.get()) {
     report["answer"] = answers->json(answers->now());
@@ -389,10 +410,9 @@ Json make_report(RunParts& run) {
   }
   if (learner.replay) {
     const ReplayBuffer& buffer = learner.replay->buffer();
-    const auto all = std::max<std::int64_t>(1, frames.replayed + frames.trained);
     report["frames"]["replayed"] = frames.replayed;
     report["replay"] = {{"kind", config.replay.kind},
-                        {"share", double(frames.replayed) / double(all)},
+                        {"share", share_replayed(frames)},
                         {"kept", buffer.count()},
                         {"size", buffer.places()},
                         {"bytes", buffer.bytes()}};

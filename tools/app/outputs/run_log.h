@@ -1,63 +1,19 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
+#include <cmath>
 #include <limits>
 #include <optional>
-#include <vector>
 
 #include "engine/monitor/loss_history.h"
 #include "engine/pipeline/feed.h"
 #include "engine/trainer/trainer.h"
-#include "stages/loss.h"
 #include "tools/app/assembly.h"
 #include "tools/app/config/task.h"
 #include "tools/app/outputs/class_scores.h"
+#include "tools/app/outputs/mean_frame.h"
 
 namespace millrace::app {
-
-/// The sum of term(0), ..., term(count - 1), in independent partial sums, so that it vectorizes.
-template <class Term>
-float sum_in_lanes(std::size_t count, const Term& term) {
-  constexpr std::size_t kLanes = 16;
-  float sums[kLanes] = {};
-  std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes)
-    for (std::size_t lane = 0; lane < kLanes; ++lane) sums[lane] += term(i + lane);
-  for (; i < count; ++i) sums[0] += term(i);
-  float sum = 0;
-  for (const float lane : sums) sum += lane;
-  return sum;
-}
-
-/// The running mean of targets and its loss; for classes, their frequencies. If the loss is a sum
-/// over elements, only the constructor allocates.
-class MeanFrame {
- public:
-  MeanFrame(const stages::ImageShape& target, const stages::LossSpec& loss);
-
-  /// The loss of the mean so far (black before the first) against `target`; then adds `target`.
-  float compare(const float* target);
-  float loss_of(const float* prediction, const float* target) const;
-
-  const std::vector<float>& mean() const { return mean_; }
-  /// Whether there is a mean yet: for pictures, after the first one.
-  bool known() const {
-    return seen_ > 0 || std::any_of(counts_.begin(), counts_.end(), [](float n) { return n > 0; });
-  }
-
- private:
-  template <class Element>
-  float compare(const float* target, const Element& element);
-  float compare_tensors(const float* target);
-
-  const stages::ImageShape shape_;
-  const stages::Loss loss_;
-  const stages::LossType* single_;  ///< null: computed with tensors
-  std::vector<float> mean_;
-  std::int64_t seen_;
-  std::vector<float> counts_;  ///< per element, only with tensors: targets seen
-};
 
 /// Losses of the network and of trivial predictors; empty where the task has none.
 struct Compared {
@@ -111,6 +67,8 @@ class RunLog final : public engine::Observer {
     compare(sample, loss);
   }
 
+  const engine::LossHistory& network() const { return losses_.network; }
+  const engine::LossHistory& baseline() const { return losses_.mean_frame; }
   const Compared& losses() const { return losses_; }
   /// Any thread.
   Standing standing() const {
@@ -122,13 +80,16 @@ class RunLog final : public engine::Observer {
         best.strongest = name;
       }
     };
-    if (classes_) {
-      // Who learns labels could repeat the last one, except when a class returns.
-      const bool all = classes_->pixels() || !learns_;
-      const Scores<engine::LossHistory>& of = all ? classes_->hits() : classes_->returned();
-      mine = 1 - of.network.recent();
-      meet("majority class", 1 - of.majority.recent());
-      if (classes_->pixels()) meet("last class", 1 - classes_->last_hits().recent());
+    if (classes_ && classes_->pixels()) {
+      mine = 1 - classes_->hits().recent();
+      meet("majority class", 1 - classes_->majority_hits().recent());
+      meet("last class", 1 - classes_->last_hits().recent());
+    } else if (classes_ && !learns_) {
+      mine = 1 - classes_->hits().recent();
+      meet("majority class", 1 - classes_->majority_hits().recent());
+    } else if (classes_) {
+      mine = 1 - classes_->returned().recent();
+      meet("majority class", 1 - classes_->majority_of_returned().recent());
     } else {
       meet("mean frame", losses_.mean_frame.recent());
       meet("last frame", losses_.last_frame.recent());

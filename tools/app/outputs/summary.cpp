@@ -197,9 +197,9 @@ void draw_prediction(const RunLog& log, const stages::ImageShape& shape, const s
       {{"input", copies.count() > 0 ? text(copies.recent(), kLoss) + " as the prediction" : "",
         picture(log.input())},
        {"target", "", picture(target)},
-       {"prediction", text(log.losses().network.recent(), kLoss) + " (last 100 frames)",
+       {"prediction", text(log.network().recent(), kLoss) + " (last 100 frames)",
         picture(prediction)},
-       {"mean frame", text(log.losses().mean_frame.recent(), kLoss) + " (last 100 frames)",
+       {"mean frame", text(log.baseline().recent(), kLoss) + " (last 100 frames)",
         picture(log.mean_frame().mean().data())},
        {"error x4", "target - prediction", picture(error.data())}},
       path);
