@@ -10,13 +10,7 @@ namespace millrace::app {
 namespace {
 
 bool fresh(const std::vector<std::int64_t>& ages) {
-  return std::all_of(ages.begin(), ages.end(), [](std::int64_t age) { return age == 0; });
-}
-
-std::string summary_of(const std::string& kind) {
-  const auto& all = stages::corrections();
-  return std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.name == kind; })
-      ->summary;
+  return std::ranges::all_of(ages, [](std::int64_t age) { return age == 0; });
 }
 
 /// Whether schedule and network allow deep supervision.
@@ -66,18 +60,18 @@ void choose_correction(const Config& config, const engine::Schedule& schedule,
 }
 
 bool has_beta1(const stages::OptimizerSpec& optimizer) {
-  const auto& keys = stages::optimizer_info(optimizer.kind).keys;
-  return std::any_of(std::begin(keys), std::end(keys),
-                     [](const char* key) { return key && key == std::string("beta1"); });
+  return std::ranges::any_of(stages::optimizer_info(optimizer.kind).keys,
+                             [](const char* key) { return key && key == std::string("beta1"); });
 }
 
 std::string describe_correction(const Config& config, const engine::TrainerOptions& options) {
   const std::string& kind = options.correction.kind;
+  const auto known = std::ranges::find(stages::corrections(), kind, &stages::CorrectionKind::name);
   const stages::OptimizerSpec& optimizer = options.optimizer;
   std::ostringstream text;
   text << kind << (config.correction.kind == "auto" ? " (auto): " : ": ")
        << (fresh(engine::gradient_ages(engine::schedule_of(options))) ? "gradients are fresh"
-                                                                      : summary_of(kind));
+                                                                      : known->summary);
   if (has_beta1(optimizer)) text << ", " << optimizer.kind << "'s beta1 " << optimizer.beta1;
   if (kind == "deep-supervision" && options.correction.step != 1)
     text << ", " << options.correction.step << " x the rate";
