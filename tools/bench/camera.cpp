@@ -1,8 +1,8 @@
 // Latency from a camera's picture to its prediction, over RTSP on loopback. The time is drawn into
 // the picture itself, so the figure includes encoder, network, decoder and all queues.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -51,36 +51,18 @@ std::uint32_t stamp_of(std::span<const float> picture, int width, int height) {
   return stamp;
 }
 
-/// Streams stamped pictures over RTSP while it lives.
-class Camera {
- public:
-  Camera()
-      : writer_(io::open_video_writer(
-            {.to = "rtsp://127.0.0.1:0/camera", .width = kWidth, .height = kHeight, .fps = 25})),
-        thread_([this] { show(); }) {}
-  ~Camera() {
-    stop_ = true;
-    thread_.join();
+/// Writes stamped pictures until it is stopped.
+void show(const std::stop_token& stop, io::VideoWriter& writer) {
+  io::Frame frame;
+  frame.reshape(kWidth, kHeight, 3);
+  for (auto due = engine::Clock::now(); !stop.stop_requested(); due += kPeriod) {
+    std::this_thread::sleep_until(due);
+    frame.captured = engine::Clock::now();
+    frame.pts = frame.captured.time_since_epoch();
+    stamp(frame, now_us());
+    writer.write(frame);
   }
-  std::string uri() const { return writer_->where(); }
-
- private:
-  void show() {
-    io::Frame frame;
-    frame.reshape(kWidth, kHeight, 3);
-    for (auto due = engine::Clock::now(); !stop_; due += kPeriod) {
-      std::this_thread::sleep_until(due);
-      frame.captured = engine::Clock::now();
-      frame.pts = frame.captured.time_since_epoch();
-      stamp(frame, now_us());
-      writer_->write(frame);
-    }
-  }
-
-  std::unique_ptr<io::VideoWriter> writer_;
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
+}
 
 Json quantiles(const std::vector<double>& values) {
   return {{"p50", engine::quantile(values, 0.5)},
@@ -92,11 +74,13 @@ Json quantiles(const std::vector<double>& values) {
 
 /// {"size", "frames"}: latency from an RTSP camera's picture to its prediction.
 const Question kCamera("camera", [](const Json& question) -> Json {
-  const Camera camera;
+  const auto writer = io::open_video_writer(
+      {.to = "rtsp://127.0.0.1:0/camera", .width = kWidth, .height = kHeight, .fps = 25});
+  const std::jthread camera(show, std::ref(*writer));
   const int width = question.at("size"), height = width * kHeight / kWidth;
   const std::int64_t frames = question.at("frames");
   app::Config config;
-  config.set("source.uri", camera.uri());
+  config.set("source.uri", writer->where());
   config.set("source.width", std::to_string(width));
   config.set("source.height", std::to_string(height));
   std::vector<double> whole, inside;

@@ -23,13 +23,12 @@
 namespace millrace::bench {
 namespace {
 
-constexpr int kFrames = 9;  // a run's queue when nothing is dropped, and the frame being written
-constexpr int kSlots = 3;   // partime's with two stages
+constexpr int kRoom = 8;            // in a run's queue when nothing is dropped
+constexpr int kFrames = kRoom + 1;  // and the frame being written
+constexpr int kSlots = 3;           // partime's with two stages
 
-using Clock = std::chrono::steady_clock;
+using engine::Clock;
 using namespace std::chrono_literals;
-
-constexpr int kRoom = 8;  // the room in a run's queue when nothing is dropped
 
 /// One sender and one receiver: each frame is sent when the previous one has arrived and `pause` is
 /// over. Measures from before the sender's call until the receiver has the frame.

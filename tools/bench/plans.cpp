@@ -30,7 +30,7 @@ const Question kProfile("profile", [](const Json& question) -> Json {
 });
 
 /// {"profile", "devices", "links", "overlap", "schedule"}: periods of the best cut with and without
-/// replicas and of data parallelism, and the work of all modules.
+/// replicas and of data parallelism.
 const Question kCuts("cuts", [](const Json& question) -> Json {
   const Profile profile = profile_in(question);
   const Machine machine = machine_in(question, profile);
@@ -41,8 +41,7 @@ const Question kCuts("cuts", [](const Json& question) -> Json {
   return {{"replicas", replicas},
           {"best_ms", best.period_ms},
           {"straight_ms", best_cut(model, {}).value().period_ms},
-          {"parallel_ms", weigh(model, {{0, model.modules(), 0, machine.devices(), 1}}).period_ms},
-          {"work_ms", model.step(0, model.modules()).total()}};
+          {"parallel_ms", weigh(model, {{0, model.modules(), 0, machine.devices(), 1}}).period_ms}};
 });
 
 /// {"profile", "devices", "schedule", "microbatches", "virtual_stages"}: the best plan's figures.

@@ -22,10 +22,6 @@
 namespace millrace::bench {
 namespace {
 
-double milliseconds(Clock::duration d) {
-  return std::chrono::duration<double, std::milli>(d).count();
-}
-
 /// The arm's options, without weights, and without a cut unless it names one.
 engine::TrainerOptions options_of(const Json& arm) {
   static const std::map<std::string, engine::Capture> captures = {
@@ -71,18 +67,20 @@ engine::plan::Link link_of(const Json& question) {
 double period_ms(const std::vector<Clock::time_point>& at, std::size_t group) {
   std::vector<double> periods;
   for (std::size_t m = at.size() / 4 / group * group; m + group < at.size(); m += group)
-    periods.push_back(milliseconds(at[m + group] - at[m]) / double(group));
+    periods.push_back(std::chrono::duration<double, std::milli>(at[m + group] - at[m]).count() /
+                      double(group));
   return median(periods);
 }
 
-engine::plan::StepCosts total_of(const std::vector<engine::plan::StageCosts>& stages, int group) {
+/// Milliseconds of a step of all stages, which update once in `group` samples.
+double total_ms(const std::vector<engine::plan::StageCosts>& stages, int group = 1) {
   engine::plan::StepCosts sum;
   for (const engine::plan::StageCosts& stage : stages) {
     engine::plan::StepCosts ms = stage.ms;
     ms.update /= group;
     sum += ms;
   }
-  return sum;
+  return sum.total();
 }
 
 /// The costs of modules as their steps will run: if recorded, the best times of a step program's
@@ -138,8 +136,7 @@ const Question kPredict("predict", [](const Json& question) -> Json {
   const engine::TrainerOptions& options = arm_of(question);
   const auto stages = engine::measure_stages(options, question.at("seconds"));
   engine::Schedule schedule = engine::schedule_of(options);
-  Json figures = {{"work_ms", total_of(stages, schedule.group).total()},
-                  {"stages_ms", total_of(stages, 1).total()}};
+  Json figures = {{"work_ms", total_ms(stages, schedule.group)}, {"stages_ms", total_ms(stages)}};
   if (!question.contains("delay_ms")) {
     figures["predicted_ms"] =
         engine::predict(schedule, stages, link_of(question), engine::usable_cores());
@@ -172,7 +169,7 @@ const Question kPredictByModules("predict_by_modules", [](const Json& question) 
     slowest = std::max(slowest, stage.ms.total());
   return {{"cut", options.cut},
           {"step_ms", engine::predict(engine::schedule_of(options), stages, link_of(question))},
-          {"T_ms", total_of(stages, 1).total()},
+          {"T_ms", total_ms(stages)},
           {"slowest_ms", slowest}};
 });
 
@@ -208,8 +205,8 @@ const Question kEqualStagesBubble("equal_stages_bubble", [](const Json& question
     input.stages.push_back(
         {.ms = {.forward = 1, .input_gradient = behind, .weight_gradient = 2 - behind}});
   }
-  const double work = total_of(input.stages, 1).total();
-  return 1 - work / (double(schedule.workers.size()) * simulate(schedule, input).period_ms);
+  const double most = double(schedule.workers.size()) * simulate(schedule, input).period_ms;
+  return 1 - total_ms(input.stages) / most;
 });
 
 /// {"arm"}: floating-point operations of a step's multiply-adds.

@@ -1,6 +1,7 @@
 #include "tools/bench/gpu/arms.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <atomic>
@@ -171,20 +172,18 @@ class CalledStep {
   std::int64_t sample_ = 0, launched_ = 0;
 };
 
-/// The engine's frames per second with a full pipeline, as a function of the seconds it may take.
-std::function<double(double)> engine_fps(const engine::TrainerOptions& options) {
-  return [options](double seconds) {
-    // Earlier, stages have no gradients yet; and when the stream ends, as many samples as there are
-    // slots may be reported together.
-    const std::int64_t filled = 2 * options.stages;
-    const std::int64_t slots = engine::for_recording(engine::schedule_of(options)).slots();
-    const double warm_up = std::chrono::duration<double>(kWarmUp).count();
-    engine::Trainer trainer(options);
-    const auto at = take_turn(trainer, warm_up + seconds, filled + slots + 6);
-    // A mean, like that of back-to-back launches: the monitor's median has buckets 1.6 % wide.
-    const auto begin = std::lower_bound(at.begin() + filled, at.end() - 1, at[0] + kWarmUp);
-    return double(at.end() - begin - 1) / std::chrono::duration<double>(at.back() - *begin).count();
-  };
+/// The engine's frames per second with a full pipeline, measured for about `seconds`.
+double engine_fps(const engine::TrainerOptions& options, double seconds) {
+  // Earlier, stages have no gradients yet; and when the stream ends, as many samples as there are
+  // slots may be reported together.
+  const std::int64_t filled = 2 * options.stages;
+  const std::int64_t slots = engine::for_recording(engine::schedule_of(options)).slots();
+  const double warm_up = std::chrono::duration<double>(kWarmUp).count();
+  engine::Trainer trainer(options);
+  const auto at = take_turn(trainer, warm_up + seconds, filled + slots + 6);
+  // A mean, like that of back-to-back launches: the monitor's median has buckets 1.6 % wide.
+  const auto begin = std::lower_bound(at.begin() + filled, at.end() - 1, at[0] + kWarmUp);
+  return double(at.end() - begin - 1) / std::chrono::duration<double>(at.back() - *begin).count();
 }
 
 /// Multiplications per module. Counted rather than measured, so that a network is always cut alike.
@@ -193,11 +192,8 @@ std::vector<double> multiplications(const stages::Network& network) {
   for (int module = 0; module < network.size(); ++module) {
     const stages::ImageShape& shape = network.shape(module);
     double each = double(shape.channels);  // some for an activation, too
-    for (const stages::ParameterSpec& parameter : network.parameters(module, module + 1)) {
-      double weights = 1;
-      for (const std::int64_t length : parameter.shape) weights *= double(length);
-      each += weights;
-    }
+    for (const stages::ParameterSpec& parameter : network.parameters(module, module + 1))
+      each += double(c10::multiply_integers(parameter.shape));
     all.push_back(each * double(shape.height * shape.width));
   }
   return all;
@@ -250,65 +246,66 @@ using Arm = Json (*)(const Json& question);
 
 Json step_arm(const Json& question) {
   const engine::TrainerOptions options = options_of(question, 1);
-  const auto alone = std::make_shared<BareStep>(options, BareWork::compute);
-  return in_turn(
-      {{"engine_ms", [fps = engine_fps(options)](double seconds) { return 1e3 / fps(seconds); }},
-       {"step_ms", [=](double seconds) { return back_to_back_ms(*alone, seconds); }}},
-      question);
+  BareStep alone(options, BareWork::compute);
+  return in_turn({{"engine_ms", [&](double seconds) { return 1e3 / engine_fps(options, seconds); }},
+                  {"step_ms", [&](double seconds) { return back_to_back_ms(alone, seconds); }}},
+                 question);
 }
 
 Json stages_arm(const Json& question) {
-  return in_turn({{"staged_fps", engine_fps(options_of(question, question.at("stages")))},
-                  {"one_fps", engine_fps(options_of(question, 1))}},
+  const engine::TrainerOptions staged = options_of(question, question.at("stages"));
+  const engine::TrainerOptions one = options_of(question, 1);
+  return in_turn({{"staged_fps", [&](double seconds) { return engine_fps(staged, seconds); }},
+                  {"one_fps", [&](double seconds) { return engine_fps(one, seconds); }}},
                  question);
 }
 
 Json processor_time_arm(const Json& question) {
   const engine::TrainerOptions options = options_of(question, 1);
-  const auto called = std::make_shared<CalledStep>(options);
-  const auto bare = std::make_shared<BareStep>(options);
-  const auto launch_us = [=] {
+  CalledStep called(options);
+  BareStep bare(options);
+  const auto launch_us = [&] {
     const double begin = processor_us();
-    for (int i = 0; i < kBatch; ++i) bare->launch();
+    for (int i = 0; i < kBatch; ++i) bare.launch();
     const double us = (processor_us() - begin) / kBatch;
-    bare->synchronize();
+    bare.synchronize();
     return us;
   };
+  const auto engine_us = [&] { return called.us(); };
   return in_turn(
-      {{"engine_us",
-        [=](double seconds) { return median(repeated(seconds, [&] { return called->us(); })); }},
-       {"launch_us", [=](double seconds) { return median(repeated(seconds, launch_us)); }}},
+      {{"engine_us", [&](double seconds) { return median(repeated(seconds, engine_us)); }},
+       {"launch_us", [&](double seconds) { return median(repeated(seconds, launch_us)); }}},
       question);
 }
 
 Json latency_arm(const Json& question) {
   const engine::TrainerOptions options = options_of(question, question.at("stages"));
-  const auto forward = std::make_shared<BareStep>(options, BareWork::forward);
-  const auto tail = std::make_shared<double>(), bare_tail = std::make_shared<double>();
+  BareStep forward(options, BareWork::forward);
+  double tail = 0, bare_tail = 0;
   const auto noted = [](const std::vector<double>& ms, double& last_tail) {
     last_tail = engine::quantile(ms, 0.999) / median(ms);
     return median(ms);
   };
-  const auto engine_ms = [=](double seconds) {
+  const auto engine_ms = [&](double seconds) {
     engine::Trainer trainer(options);
     LoneFeed feed(trainer.options().target_elements(), options.devices[0], seconds,
                   2 * options.stages);
     trainer.run(feed, &feed);
-    return noted(feed.ms(), *tail);
+    return noted(feed.ms(), tail);
   };
   return in_turn(
       {{"engine_ms", engine_ms},
        {"bare_ms",
-        [=](double seconds) { return noted(lone_launches_ms(*forward, seconds), *bare_tail); }},
-       {"tail", [=](double) { return *tail; }},
-       {"bare_tail", [=](double) { return *bare_tail; }}},
+        [&](double seconds) { return noted(lone_launches_ms(forward, seconds), bare_tail); }},
+       {"tail", [&](double) { return tail; }},
+       {"bare_tail", [&](double) { return bare_tail; }}},
       question);
 }
 
 Json profile_arm(const Json& question) {
   const engine::TrainerOptions options = options_of(question, 1);
-  const auto alone = std::make_shared<BareStep>(options, BareWork::compute);
-  const auto modules_ms = [=](double) {
+  BareStep alone(options, BareWork::compute);
+  const auto modules_ms = [&](double) {
     const engine::plan::Profile profile =
         engine::measure_profile(options, {.device = options.devices[0], .recorded = true});
     double ms = 0;
@@ -316,7 +313,7 @@ Json profile_arm(const Json& question) {
     return ms;
   };
   return in_turn({{"modules_ms", modules_ms},
-                  {"step_ms", [=](double seconds) { return back_to_back_ms(*alone, seconds); }}},
+                  {"step_ms", [&](double seconds) { return back_to_back_ms(alone, seconds); }}},
                  question);
 }
 
