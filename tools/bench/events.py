@@ -51,6 +51,11 @@ def street():
     return numpy.stack(frames), numpy.median(frames[::5], 0).astype(numpy.uint8)
 
 
+def there_and_back(frames, t):
+    at = t % (2 * len(frames) - 2)
+    return frames[min(at, 2 * len(frames) - 2 - at)]
+
+
 @functools.cache
 def calm():
     """How much each pixel changes over the clip."""
@@ -136,8 +141,7 @@ class Scene:
     def pictures(self, count, noise):
         clip, empty = street()
         for t in range(count):
-            at = (t + self.start) % (2 * len(clip) - 2)
-            frame = (empty if self.place == "yard" else clip[min(at, 2 * len(clip) - 2 - at)]).copy()
+            frame = (empty if self.place == "yard" else there_and_back(clip, t + self.start)).copy()
             if self.kind != "frozen" or t <= AT:
                 frame, gain = self.changed(frame, t)
                 grain, y, x = (int(self.chance.integers(most)) for most in (len(noises()), 16, 16))

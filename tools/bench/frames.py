@@ -1,5 +1,7 @@
 """`millrace bench camera` and `ingest`: the path of a frame into the pipeline."""
 
+from functools import partial
+
 from measuring import in_turns, median_ratio, medians
 
 
@@ -10,21 +12,12 @@ def camera(machine, options):
 
 
 def ingest(machine, options):
-    pictures = [(channels, width, height) for channels in (3, 1)
-                for width, height in ((640, 480), (1280, 720), (1920, 1080))]
-    pauses = {"at once": 0, "every ms": 1000}
-
-    def turn(arm, _):
-        if arm in pauses:
-            return machine.hop(pause_us=pauses[arm], seconds=options.seconds)
-        channels, width, height = arm
-        return machine.ingest(width=width, height=height, channels=channels, seconds=options.seconds)
-
-    arms = [*pictures, *pauses]
+    arms = {f"{kind} {width}x{height}": partial(machine.ingest, width=width, height=height, channels=channels)
+            for kind, channels in (("rgb", 3), ("grey", 1)) for width, height in ((640, 480), (1280, 720), (1920, 1080))}
+    arms |= {f"hop {name}": partial(machine.hop, pause_us=pause) for name, pause in (("at once", 0), ("every ms", 1000))}
+    taken = in_turns(list(arms.values()), options.rounds, lambda ask, _: ask(seconds=options.seconds))
     results = []
-    for arm, figures in zip(arms, in_turns(arms, options.rounds, turn)):
-        kind = {3: "rgb", 1: "grey"}.get(arm[0])
-        name = f"{kind} {arm[1]}x{arm[2]}" if kind else f"hop {arm}"
+    for name, figures in zip(arms, taken):
         ours, *others = figures
         results.append({"arm": name, **medians(figures),
                         **{f"over_{other[:-3]}": median_ratio(figures[ours], figures[other]) for other in others}})

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy
 
-from events import seen
+from events import DATA, seen, there_and_back
 from measuring import call, one_by_one, toml
 
-DATA = "file:///usr/share/doc/opencv-doc/examples/data/"
 WIDTH, HEIGHT, FPS, TURN = 128, 96, 10, 150  # TURN: frames
 CLIPS = {"vtest.avi": 400, "tree.avi": 60, "Megamind.avi": 260}  # as many frames, played on and back
 PARCEL = {"parcel of 18 px": 18, "parcel of 8 px": 8}
@@ -29,13 +28,8 @@ def layers(classes):
 def clip(machine, name, folder):
     """[frames,H,W,3] of the file's beginning."""
     folder.mkdir()
-    machine.frames(uri=DATA + name, seed=0, width=WIDTH, height=HEIGHT, frames=CLIPS[name], folder=str(folder))
+    machine.frames(uri=f"file://{DATA}{name}", seed=0, width=WIDTH, height=HEIGHT, frames=CLIPS[name], folder=str(folder))
     return numpy.stack(list(seen(folder)))
-
-
-def there_and_back(frames, t):
-    at = t % (2 * len(frames) - 2)
-    return frames[min(at, 2 * len(frames) - 2 - at)]
 
 
 def pictures(clips, kind, chance):

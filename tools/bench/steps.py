@@ -29,11 +29,8 @@ def framerate(machine, options):
         for capture in options.captures or ["auto"]:
             base = {"network": network, "size": size, "capture": capture,
                     "channels_last": options.memory_format == "channels_last"}
-            several = [{**base, "stages": n} for n in range(1, most + 1)]
-            for arm in several:
-                about = machine.describe(arm=arm)
-                arms.append({**arm, "cut": about["cut"]})
-            if 1 < most <= machine.cores and about["programs"]:  # one stage on as many cores
+            arms += cut_once(machine, [{**base, "stages": n} for n in range(1, most + 1)])
+            if 1 < most <= machine.cores and machine.describe(arm=arms[-1])["programs"]:  # one stage on as many cores
                 arms.append({**base, "stages": 1, "threads": [most]})
     modes = [(network, size, mode, 2**power) for network, size in cases
              for mode in ("eager", "channels_last", "compile") for power in range(machine.cores.bit_length())
