@@ -131,47 +131,6 @@ class LoneFeed final : public engine::Feed, public engine::Observer {
   std::vector<double> ms_;
 };
 
-/// A worker's recorded step, and its calls per sample.
-class CalledStep {
- public:
-  explicit CalledStep(const engine::TrainerOptions& options)
-      : schedule_(engine::for_recording(engine::schedule_of(options))),
-        samples_(schedule_.slots(), {1, 3, options.sample.height, options.sample.width}, {},
-                 /*pinned=*/true) {
-    capture::use_repeatable_kernels();
-    std::vector<stages::Stage> stages = engine::build_stages(options, schedule_);
-    const c10::Device device = stages[0].parameters().flat().device();
-    step_ = std::make_unique<capture::StageStep>(
-        std::move(stages[0]), std::move(engine::make_backends(options, 1, true)[0]), device,
-        samples_, nullptr, nullptr);
-    engine::capture_steps(schedule_, {step_.get()});
-  }
-
-  /// CPU time in microseconds per sample. Excludes waiting for the device: a worker sleeps then,
-  /// and the driver's work meanwhile is not the step's.
-  double us() {
-    const double begin = processor_us();
-    for (int i = 0; i < kBatch; ++i) {
-      const int slot = int(sample_++ % schedule_.slots());
-      step_->forward(slot, stages::kNewest);
-      step_->backward(slot, slot);
-      step_->update();
-      launched_ = step_->launch();
-    }
-    const double launched = processor_us();
-    step_->synchronize();
-    const double over = processor_us();
-    for (int i = kBatch; i-- > 0;) step_->over(launched_ - i);
-    return (processor_us() - over + launched - begin) / kBatch;
-  }
-
- private:
-  const engine::Schedule schedule_;
-  capture::SampleBuffers samples_;
-  std::unique_ptr<capture::StageStep> step_;
-  std::int64_t sample_ = 0, launched_ = 0;
-};
-
 /// The engine's frames per second with a full pipeline, measured for about `seconds`.
 double engine_fps(const engine::TrainerOptions& options, double seconds) {
   // Earlier, stages have no gradients yet; and when the stream ends, as many samples as there are
@@ -262,7 +221,35 @@ Json stages_arm(const Json& question) {
 
 Json processor_time_arm(const Json& question) {
   const engine::TrainerOptions options = options_of(question, 1);
-  CalledStep called(options);
+  const engine::Schedule schedule = engine::for_recording(engine::schedule_of(options));
+  capture::SampleBuffers samples(schedule.slots(),
+                                 {1, 3, options.sample.height, options.sample.width}, {},
+                                 /*pinned=*/true);
+  capture::use_repeatable_kernels();
+  std::vector<stages::Stage> stages = engine::build_stages(options, schedule);
+  const c10::Device device = stages[0].parameters().flat().device();
+  capture::StageStep step(std::move(stages[0]),
+                          std::move(engine::make_backends(options, 1, true)[0]), device, samples,
+                          nullptr, nullptr);
+  engine::capture_steps(schedule, {&step});
+  std::int64_t sample = 0, launched = 0;
+  // Excludes waiting for the device: a worker sleeps then, and the driver's work meanwhile is not
+  // the step's.
+  const auto engine_us = [&] {
+    const double begin = processor_us();
+    for (int i = 0; i < kBatch; ++i) {
+      const int slot = int(sample++ % schedule.slots());
+      step.forward(slot, stages::kNewest);
+      step.backward(slot, slot);
+      step.update();
+      launched = step.launch();
+    }
+    const double end = processor_us();
+    step.synchronize();
+    const double over = processor_us();
+    for (int i = kBatch; i-- > 0;) step.over(launched - i);
+    return (processor_us() - over + end - begin) / kBatch;
+  };
   BareStep bare(options);
   const auto launch_us = [&] {
     const double begin = processor_us();
@@ -271,7 +258,6 @@ Json processor_time_arm(const Json& question) {
     bare.synchronize();
     return us;
   };
-  const auto engine_us = [&] { return called.us(); };
   return in_turn(
       {{"engine_us", [&](double seconds) { return median(repeated(seconds, engine_us)); }},
        {"launch_us", [&](double seconds) { return median(repeated(seconds, launch_us)); }}},
