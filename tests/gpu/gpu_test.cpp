@@ -19,8 +19,15 @@ namespace {
 const stages::ImageShape kLarger{3, 16, 20};
 constexpr int kSamples = 16;  // few: the host device is slow
 
-#define NEEDS_A_GPU() \
-  if (capture::cuda_devices() == 0) GTEST_SKIP() << "no CUDA device here: nothing of this ran"
+template <class Test>
+class NeedsAGpu : public Test {
+ protected:
+  void SetUp() override {
+    if (capture::cuda_devices() == 0) GTEST_SKIP() << "no CUDA device here: nothing of this ran";
+  }
+};
+using Gpu = NeedsAGpu<testing::TestWithParam<std::string>>;
+using GpuStep = NeedsAGpu<testing::Test>;
 
 /// The oracle's result for `options` on a core, computed once for all tests of a process.
 const Trained& by_core(const TrainerOptions& options) {
@@ -58,10 +65,7 @@ void expect_near(const Trained& a, const Trained& b) {
   }
 }
 
-class Gpu : public testing::TestWithParam<std::string> {};
-
 TEST_P(Gpu, RecordedStepsLearnAsTheOracleDoes) {
-  NEEDS_A_GPU();
   for (const int stages : {1, 2, 4}) {
     SCOPED_TRACE(stages);
     const TrainerOptions options = on_gpu(GetParam(), stages, Capture::graph);
@@ -70,14 +74,12 @@ TEST_P(Gpu, RecordedStepsLearnAsTheOracleDoes) {
 }
 
 TEST_P(Gpu, RecordedStepsAreTheOracleOfTheSameKernels) {
-  NEEDS_A_GPU();
   const TrainerOptions options = on_gpu(GetParam(), 4, Capture::graph);
   expect_equal(by_pipeline(options, kSamples),
                by_oracle(options, kSamples, 1, /*as_recorded=*/true));
 }
 
 TEST_P(Gpu, BesideStagesOnCores) {
-  NEEDS_A_GPU();
   const TrainerOptions options = on_gpu(GetParam(), 4, Capture::graph, {1});
   expect_near(by_pipeline(options, kSamples), by_core(options));
 }
@@ -85,8 +87,7 @@ TEST_P(Gpu, BesideStagesOnCores) {
 INSTANTIATE_TEST_SUITE_P(Schedules, Gpu, testing::Values("partime", "pipedream", "gpipe", "2bw"),
                          [](const auto& info) { return "of_" + info.param; });
 
-TEST(GpuStep, AllocatesNothingOnceRecorded) {
-  NEEDS_A_GPU();
+TEST_F(GpuStep, AllocatesNothingOnceRecorded) {
   Trainer trainer(on_gpu("partime", 4, Capture::graph));
   MeasuringFeed feed(20, 70, 75, [] {
     return long(c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocation[0].allocated);
@@ -125,8 +126,7 @@ Trained by_frames(const TrainerOptions& options) {
   return {trainer.state(), log.losses};
 }
 
-TEST(GpuStep, BytesAndFloatsAreAlikeToTheBit) {
-  NEEDS_A_GPU();
+TEST_F(GpuStep, BytesAndFloatsAreAlikeToTheBit) {
   for (const Capture capture : {Capture::graph, Capture::eager}) {
     for (const auto& [cpu, correction] :  // of local losses every stage reads the target
          std::vector<std::pair<std::vector<int>, std::string>>{
@@ -144,8 +144,7 @@ TEST(GpuStep, BytesAndFloatsAreAlikeToTheBit) {
 }
 
 /// Loss and prediction, though backward and update are under way.
-TEST(GpuStep, APredictionIsThereBeforeItsLaunchIsOver) {
-  NEEDS_A_GPU();
+TEST_F(GpuStep, APredictionIsThereBeforeItsLaunchIsOver) {
   const TrainerOptions options = on_gpu("partime", 1, Capture::graph);
   const Schedule schedule = for_recording(schedule_of(options));
   const c10::Device device(at::kCUDA, 0);
@@ -172,8 +171,7 @@ TEST(GpuStep, APredictionIsThereBeforeItsLaunchIsOver) {
   EXPECT_GT(early, 0);
 }
 
-TEST(GpuStep, OtherOptimizersAndCorrections) {
-  NEEDS_A_GPU();
+TEST_F(GpuStep, OtherOptimizersAndCorrections) {
   for (const auto& [optimizer, correction] :
        {std::pair("adam", "inverse-age"), {"adamw", "local"}, {"rmsprop", "none"}}) {
     TrainerOptions options = on_gpu("partime", 2, Capture::graph);
@@ -184,8 +182,7 @@ TEST(GpuStep, OtherOptimizersAndCorrections) {
 }
 
 /// Two launches in flight: the second one's time begins when the first is over.
-TEST(GpuStep, TakesItsOwnTimeAlone) {
-  NEEDS_A_GPU();
+TEST_F(GpuStep, TakesItsOwnTimeAlone) {
   const auto backend = capture::make_graph_backend({at::kCUDA, 0});
   const at::Tensor a = at::rand({700, 700}, at::kCUDA);
   const auto recording = backend->record(0, [&] { at::mm(a, a); });

@@ -23,8 +23,10 @@ class Table {
     std::barrier<> all{kWays};
     std::span<float> parts[kWays];
   };
-  Place& at(int place) {
+  /// Also notes it in `visited`.
+  Place& at(int place, std::vector<int>& visited) {
     const std::lock_guard lock(mutex_);
+    visited.push_back(place);
     return places_[place];
   }
 
@@ -37,11 +39,7 @@ class ThreadReducer final : public Reducer {
  public:
   ThreadReducer(std::shared_ptr<Table> table, int rank) : table_(std::move(table)), rank_(rank) {}
   void add_up(std::span<float> numbers, int place) override {
-    Table::Place& here = table_->at(place);
-    {
-      const std::lock_guard lock(mutex_);
-      places.push_back(place);
-    }
+    Table::Place& here = table_->at(place, places);
     here.parts[rank_] = numbers;
     here.all.arrive_and_wait();
     std::vector<float> sum(numbers.size());
@@ -56,7 +54,6 @@ class ThreadReducer final : public Reducer {
  private:
   std::shared_ptr<Table> table_;
   int rank_;
-  std::mutex mutex_;
 };
 
 /// Each rank's result of make(network, weights, reducer) for its parts, in a thread each.
