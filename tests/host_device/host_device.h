@@ -60,15 +60,15 @@ void hostDevicePlay(const char* part, host_device::Work (*make)(const host_devic
 /// A kernel has failed: every later call says so.
 void hostDeviceFault(const char* what);
 
-// For tests, whose programs are linked to it.
+// For tests. Weak, since their programs are not linked to it: null where it is not preloaded.
 
 /// The `nth` call (1: the next) of the CUDA function `name` fails with `code`. 0: none does.
-void hostDeviceFail(const char* name, int nth, int code);
+[[gnu::weak]] void hostDeviceFail(const char* name, int nth, int code);
 /// Calls of each CUDA function so far.
-std::map<std::string, int> hostDeviceCalls();
+[[gnu::weak]] std::map<std::string, int> hostDeviceCalls();
 /// Violations since the last time this was asked; those left at exit make the process fail.
-int hostDeviceViolations();
-host_device::Held hostDeviceHeld();
+[[gnu::weak]] int hostDeviceViolations();
+[[gnu::weak]] host_device::Held hostDeviceHeld();
 /// The most microseconds by which each operation starts late, from now on.
-void hostDeviceDelay(int microseconds);
+[[gnu::weak]] void hostDeviceDelay(int microseconds);
 }

@@ -8,6 +8,7 @@ namespace {
 class HostDevice : public testing::Test {
  protected:
   void SetUp() override {
+    ASSERT_TRUE(hostDeviceViolations != nullptr) << "to be run with the host device preloaded";
     cudaStreamCreateWithFlags(&a, cudaStreamNonBlocking);
     cudaStreamCreateWithFlags(&b, cudaStreamNonBlocking);
     cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
