@@ -1,11 +1,10 @@
 // `millrace check`. Touches no device or source.
 #include <algorithm>
-#include <iomanip>
 #include <iostream>
 #include <optional>
-#include <sstream>
 
 #include "capture/program/kernels/kernels.h"
+#include "engine/format.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/stage_memory.h"
 #include "engine/trainer/trainer.h"
@@ -55,12 +54,6 @@ void describe_pipeline(const engine::TrainerOptions& options) {
                  "start\n";
 }
 
-/// Empty until the size of pictures is known.
-std::vector<engine::PredictedStage> predicted(const engine::TrainerOptions& options) {
-  if (options.sample.width == 0 || options.sample.height == 0) return {};
-  return engine::predict_stages(options);
-}
-
 /// Prints the operators that step programs leave to LibTorch, per stage if the cut is known.
 void describe_programs(const engine::TrainerOptions& options,
                        const std::vector<engine::PredictedStage>& stages) {
@@ -79,12 +72,9 @@ void describe_programs(const engine::TrainerOptions& options,
 /// Prints the memory that stages on cores would use.
 void describe_memory(const engine::TrainerOptions& options,
                      const std::vector<engine::PredictedStage>& stages) {
-  const auto on_core = [](const engine::Device& device) { return !device.cuda; };
-  if (stages.empty() || !std::ranges::all_of(options.devices, on_core)) return;
+  if (stages.empty() || std::ranges::any_of(options.devices, &engine::Device::cuda)) return;
   const auto mib = [](std::int64_t bytes) {
-    std::ostringstream text;
-    text << std::fixed << std::setprecision(1) << double(bytes) / (1 << 20);
-    return text.str();
+    return engine::format("%.1f", double(bytes) / (1 << 20));
   };
   std::int64_t all = 0;
   for (const engine::PredictedStage& stage : stages) all += stage.memory.total();
@@ -103,9 +93,8 @@ void describe_memory(const engine::TrainerOptions& options,
 
 void describe_capture(const engine::TrainerOptions& options,
                       const std::vector<engine::PredictedStage>& stages) {
-  const auto on_cuda = [](const engine::Device& device) { return device.cuda; };
-  const bool cuda = std::any_of(options.devices.begin(), options.devices.end(), on_cuda);
-  const bool cores = !std::all_of(options.devices.begin(), options.devices.end(), on_cuda);
+  const bool cuda = std::ranges::any_of(options.devices, &engine::Device::cuda);
+  const bool cores = !std::ranges::all_of(options.devices, &engine::Device::cuda);
   const std::string why = options.capture == engine::Capture::eager ? "pipeline.capture is eager"
                                                                     : engine::unrecordable(options);
   bool programs = false;
@@ -122,13 +111,6 @@ void describe_capture(const engine::TrainerOptions& options,
                            : "eager, since this machine has no vectors\n");
   }
   if (programs) describe_programs(options, stages);
-}
-
-void print_replay(const app::Config& config, const engine::TrainerOptions& options) {
-  std::optional<bool> live;
-  if (config.source.pace != "auto") live = config.source.pace == "live";
-  const std::string replay = app::describe_replay(config, options, live);
-  if (replay != "none") std::cout << "#   replay " << replay << "\n";
 }
 
 /// Prints the source. Throws ConfigError for a malformed URI.
@@ -207,8 +189,13 @@ int check(const CheckArguments& arguments) {
               << " frames\n";
   if (!resumed.note.empty()) std::cout << "#   checkpoint: " << resumed.note << "\n";
   std::cout << "#   guard " << config.guard.kind << "\n";
-  print_replay(config, options);
-  const std::vector<engine::PredictedStage> stages = predicted(options);
+  std::optional<bool> live;
+  if (config.source.pace != "auto") live = config.source.pace == "live";
+  const std::string replay = app::describe_replay(config, options, live);
+  if (replay != "none") std::cout << "#   replay " << replay << "\n";
+  const bool sized = options.sample.width > 0 && options.sample.height > 0;
+  const auto stages =
+      sized ? engine::predict_stages(options) : std::vector<engine::PredictedStage>();
   describe_capture(options, stages);
   describe_memory(options, stages);
   describe_policy(config, options);

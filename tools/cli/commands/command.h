@@ -52,5 +52,10 @@ void add_set(CLI::App& options, std::vector<std::string>& settings);
 void add_config(CLI::App& options, std::string& config, std::vector<std::string>& settings);
 /// Prints an exception as one line. Returns its exit code.
 int report_failure(const std::exception& error);
+/// Replaces this program by Python: main() of millrace._`module` with `arguments`, its result as
+/// exit code. `asker`: the command or option in error messages. Throws std::runtime_error if Python
+/// can't be started.
+[[noreturn]] void run_python(const std::string& asker, const std::string& module,
+                             const std::vector<std::string>& arguments);
 
 }  // namespace millrace::cli

@@ -8,7 +8,6 @@
 #include "stages/torchscript.h"
 #include "tools/app/assembly.h"
 #include "tools/cli/commands/command.h"
-#include "tools/cli/commands/python.h"
 
 namespace millrace::cli {
 namespace {

@@ -13,19 +13,15 @@
 namespace millrace::cli {
 namespace {
 
-std::string or_none(const std::string& text) {
-  return text.empty() ? "none" : text;
-}
-
 void print_machine() {
   const nlohmann::ordered_json p = app::provenance(engine::usable_cores());
-  std::cout << "millrace   " << p["version"].get<std::string>() << " ("
-            << p["compiler"].get<std::string>() << ")\n"
-            << "libtorch   " << p["libtorch"].get<std::string>() << "\n"
-            << "cuda       " << or_none(p["cuda"].get<std::string>()) << "\n"
+  const auto or_none = [](const std::string& text) { return text.empty() ? "none" : text; };
+  std::cout << "millrace   " << p.value("version", "") << " (" << p.value("compiler", "") << ")\n"
+            << "libtorch   " << p.value("libtorch", "") << "\n"
+            << "cuda       " << or_none(p.value("cuda", "")) << "\n"
             << "gstreamer  " << or_none(io::gstreamer_version()) << "\n"
             << "opencv     " << or_none(io::opencv_version()) << "\n"
-            << "cpu        " << p["cpu"].get<std::string>() << "\n";
+            << "cpu        " << p.value("cpu", "") << "\n";
   for (const io::SourceKind& kind : io::source_kinds())
     std::cout << "source     " << kind.example << "  " << kind.summary << "\n";
   for (int i = 0; i < engine::usable_cores(); ++i) std::cout << "device     cpu:" << i << "\n";

@@ -51,35 +51,6 @@ Request request_of(const PlanArguments& arguments, const app::Config& config,
   return request;
 }
 
-/// Samples stored for replay, and the time left to train on them.
-struct Replay {
-  std::int64_t size = 0;
-  double bytes = 0;
-  double share = -1;  ///< replayed samples of all; negative: unknown, for lack of a rate
-};
-
-/// The most samples that the memory limit allows; without a limit as many as requested.
-Replay replay_of(const PlanArguments& arguments, const Request& request,
-                 const engine::plan::Plan& plan, double sample) {
-  Replay replay{.size = arguments.replay};
-  const double room = request.machine.memory_bytes - plan.outcome.memory.front().total();
-  if (request.machine.memory_bytes > 0)
-    replay.size = std::min(kMostReplay, replay.size + std::int64_t(std::max(0.0, room) / sample));
-  replay.bytes = double(replay.size) * sample;
-  if (request.fps > 0) replay.share = std::max(0.0, 1 - request.fps / plan.outcome.frames_a_second);
-  return replay;
-}
-
-std::string replay_text(const Replay& replay) {
-  std::string text = "replay    " + std::to_string(replay.size) + " samples, " +
-                     engine::plan::bytes_text(replay.bytes) + " beside the first stage";
-  if (replay.share >= 0) {
-    text += engine::format("; time for %.3g of them a frame, %.3g of all samples",
-                           replay.share / (1 - replay.share), replay.share);
-  }
-  return text + "\n";
-}
-
 /// A remark if stages would also learn by losses of their own, from heads that a profile lacks.
 std::string heads_text(app::Config config, const engine::plan::Plan& plan) {
   config.pipeline.schedule = plan.method.schedule;
@@ -140,21 +111,37 @@ std::string simulated_text(const engine::Simulation& busy,
 
 using Json = nlohmann::ordered_json;
 
-Json cut_json(const engine::plan::Cut& cut) {
-  Json stages = Json::array();
-  for (const engine::plan::Stage& stage : cut.stages) {
+/// Prints how many samples can be stored for replay, and the time left to train on them: the most
+/// that the memory limit allows, without a limit as many as requested. Adds them to the results.
+void add_replay(std::int64_t size, const Request& request, const engine::plan::Plan& plan,
+                double sample_bytes, std::string& table, Json& json) {
+  const double room = request.machine.memory_bytes - plan.outcome.memory.front().total();
+  if (request.machine.memory_bytes > 0)
+    size = std::min(kMostReplay, size + std::int64_t(std::max(0.0, room) / sample_bytes));
+  const double bytes = double(size) * sample_bytes;
+  table += "\n[replay]\nkind = \"reservoir\"\nsize = " + std::to_string(size) + "\n";
+  json["replay"] = {{"size", size}, {"bytes", bytes}};
+  std::cout << "replay    " << size << " samples, " << engine::plan::bytes_text(bytes)
+            << " beside the first stage";
+  if (request.fps > 0) {
+    const double share = std::max(0.0, 1 - request.fps / plan.outcome.frames_a_second);
+    json["replay"]["share"] = share;
+    std::cout << engine::format("; time for %.3g of them a frame, %.3g of all samples",
+                                share / (1 - share), share);
+  }
+  std::cout << "\n";
+}
+
+Json plan_json(const engine::plan::Plan& plan) {
+  const engine::plan::Method& method = plan.method;
+  Json stages = Json::array(), memory = Json::array();
+  for (const engine::plan::Stage& stage : plan.cut.stages) {
     stages.push_back({{"begin", stage.begin},
                       {"end", stage.end},
                       {"place", stage.place},
                       {"replicas", stage.replicas},
                       {"threads", stage.threads}});
   }
-  return {{"period_ms", cut.period_ms}, {"bottleneck", cut.bottleneck}, {"stages", stages}};
-}
-
-Json plan_json(const engine::plan::Plan& plan) {
-  const engine::plan::Method& method = plan.method;
-  Json memory = Json::array();
   for (const engine::plan::StageMemory& stage : plan.outcome.memory) {
     memory.push_back(
         {{"versions", stage.versions}, {"samples", stage.samples}, {"total_bytes", stage.total()}});
@@ -165,7 +152,10 @@ Json plan_json(const engine::plan::Plan& plan) {
           {"recompute", method.recompute},
           {"tensor", method.tensor},
           {"copies", method.copies},
-          {"cut", cut_json(plan.cut)},
+          {"cut",
+           {{"period_ms", plan.cut.period_ms},
+            {"bottleneck", plan.cut.bottleneck},
+            {"stages", stages}}},
           {"sample_ms", plan.outcome.sample_ms},
           {"frames_a_second", plan.outcome.frames_a_second},
           {"bubble", plan.outcome.bubble},
@@ -174,12 +164,6 @@ Json plan_json(const engine::plan::Plan& plan) {
           {"peak_bytes", plan.outcome.peak_bytes},
           {"memory", memory},
           {"gradient_age", plan.outcome.gradient_age}};
-}
-
-Json planned_json(const Profile& profile, const std::vector<engine::plan::Plan>& plans) {
-  Json json = {{"network", profile.network}, {"modules", profile.modules.size()}};
-  for (const engine::plan::Plan& plan : plans) json["plans"].push_back(plan_json(plan));
-  return json;
 }
 
 int plan(const PlanArguments& arguments) {
@@ -211,7 +195,8 @@ int plan(const PlanArguments& arguments) {
   }
   const engine::plan::Plan& best = plans.front();
   std::string table = engine::plan::pipeline_toml(best, request.machine, arguments.kind);
-  Json json = planned_json(profile, plans);
+  Json json = {{"network", profile.network}, {"modules", profile.modules.size()}};
+  for (const engine::plan::Plan& one : plans) json["plans"].push_back(plan_json(one));
   std::cout << engine::plan::plan_text(profile, request, plans);
   if (const auto run = simulated(profile, request, best)) {
     const auto live = request.fps > 0 ? simulated(profile, request, best, request.fps) : run;
@@ -219,13 +204,7 @@ int plan(const PlanArguments& arguments) {
     json["simulated"] = {{"frames_a_second", run->fps()}, {"latency_ms", run->latency_p50_ms}};
   }
   if (measured) std::cout << heads_text(config, best);
-  if (arguments.replay > 0) {
-    const Replay replay = replay_of(arguments, request, best, sample_bytes);
-    std::cout << replay_text(replay);
-    table += "\n[replay]\nkind = \"reservoir\"\nsize = " + std::to_string(replay.size) + "\n";
-    json["replay"] = {{"size", replay.size}, {"bytes", replay.bytes}};
-    if (replay.share >= 0) json["replay"]["share"] = replay.share;
-  }
+  if (arguments.replay > 0) add_replay(arguments.replay, request, best, sample_bytes, table, json);
   if (request.most_tensor > 1 && arguments.links.empty() && !request.machine.sums)
     std::cout << "sums      between ranks are costed as thread hand-offs, which are faster: "
                  "profile with mpirun -n 2 millrace profile for real costs\n";

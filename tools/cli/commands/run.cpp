@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -33,12 +34,6 @@ struct RunArguments {
   std::string token_file;  ///< file with the token; "": none
   bool quiet = false, verbose = false;
 };
-
-std::string fitted(const std::string& line) {
-  winsize size{};
-  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-  return known ? line.substr(0, size.ws_col - 1) : line;
-}
 
 /// Reports a run's progress to users, on stderr, and to systemd, and handles signals. One thread.
 class Attendant {
@@ -73,7 +68,9 @@ class Attendant {
   void show(const std::string& progress) {
     next_ = Clock::now() + std::chrono::milliseconds(terminal_ ? 200 : 5000);
     if (terminal_) {
-      std::fprintf(stderr, "\r%s\x1b[K", fitted(progress).c_str());
+      winsize size{};
+      const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+      std::fprintf(stderr, "\r%.*s\x1b[K", known ? size.ws_col - 1 : INT_MAX, progress.c_str());
       open_ = true;
     } else {
       std::fprintf(stderr, "%s\n", progress.c_str());

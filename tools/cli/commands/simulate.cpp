@@ -118,20 +118,6 @@ std::string rows(const std::string& head, std::size_t count, const Row& row) {
   return text;
 }
 
-std::string stage_row(const Simulation& simulation, std::size_t stage) {
-  const engine::plan::StageMemory& memory = simulation.memory[stage];
-  return format("%5zu %8d %7d %9s %9s %11s %9s %4ld\n", stage, memory.versions, memory.samples,
-                bytes_text(memory.weights).c_str(), bytes_text(memory.optimizer).c_str(),
-                bytes_text(memory.stash).c_str(), bytes_text(memory.total()).c_str(),
-                simulation.gradient_age[stage]);
-}
-
-std::string worker_row(const Simulation& simulation, std::size_t worker, const std::string& name) {
-  const double work = 100 * simulation.compute_share(int(worker));
-  const double hand = 100 * simulation.handoff_share(int(worker));
-  return format("%-11s %5.1f %5.1f %5.1f\n", name.c_str(), work, hand, 100 - work - hand);
-}
-
 std::string simulation_text(const Schedule& schedule, const Simulation& simulation) {
   double most = 0;
   for (const engine::WorkerUse& use : simulation.workers) most = std::max(most, use.peak_bytes);
@@ -147,13 +133,23 @@ std::string simulation_text(const Schedule& schedule, const Simulation& simulati
   text += format("total        %.4g ms\n", simulation.total_ms);
   if (simulation.dropped > 0) text += format("dropped      %ld frames\n", simulation.dropped);
   if (most > 0) text += "memory       " + bytes_text(most) + " on the fullest device\n";
+  const auto stage = [&](std::size_t i) {
+    const engine::plan::StageMemory& memory = simulation.memory[i];
+    return format("%5zu %8d %7d %9s %9s %11s %9s %4ld\n", i, memory.versions, memory.samples,
+                  bytes_text(memory.weights).c_str(), bytes_text(memory.optimizer).c_str(),
+                  bytes_text(memory.stash).c_str(), bytes_text(memory.total()).c_str(),
+                  simulation.gradient_age[i]);
+  };
   const std::vector<std::string> names = engine::worker_names(schedule);
+  const auto worker = [&](std::size_t i) {
+    const double work = 100 * simulation.compute_share(int(i));
+    const double hand = 100 * simulation.handoff_share(int(i));
+    return format("%-11s %5.1f %5.1f %5.1f\n", names[i].c_str(), work, hand, 100 - work - hand);
+  };
   return text + "\n" +
          rows("stage versions samples   weights optimizer activations     total  age",
-              simulation.memory.size(), [&](std::size_t i) { return stage_row(simulation, i); }) +
-         "\n" + rows("worker       work  hand  idle %", names.size(), [&](std::size_t i) {
-           return worker_row(simulation, i, names[i]);
-         });
+              simulation.memory.size(), stage) +
+         "\n" + rows("worker       work  hand  idle %", names.size(), worker);
 }
 
 std::string simulation_json(const Schedule& schedule, const Simulation& simulation) {
