@@ -61,6 +61,13 @@ class Harness {
     gst_buffer_unref(buffer);
     return pts;
   }
+  /// Frames from `begin` to before `end`, each of which shows its picture.
+  void push_and_pull(int begin, int end) {
+    for (int i = begin; i < end; ++i) {
+      ASSERT_EQ(push(i), GST_FLOW_OK);
+      EXPECT_EQ(pull(), GstClockTime(i) * kFrame);
+    }
+  }
   /// Ends the stream, and waits for its end.
   void end() {
     push_event(gst_event_new_eos());
@@ -96,11 +103,7 @@ class GstElement : public millrace::io::FolderTest {
 };
 
 TEST_F(GstElement, EachPictureBearsTheTimeOfTheFrameThatItPredicts) {
-  Harness harness;
-  for (int i = 0; i < 10; ++i) {
-    ASSERT_EQ(harness.push(i), GST_FLOW_OK);
-    EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);
-  }
+  Harness().push_and_pull(0, 10);
 }
 
 TEST_F(GstElement, ASegmentOfBytesHasNoTimes) {
@@ -135,10 +138,7 @@ TEST_F(GstElement, AFlushThrowsAwayPicturesButNothingThatWasLearned) {
   ASSERT_TRUE(harness.push_event(gst_event_new_flush_start()));
   EXPECT_EQ(harness.push(4), GST_FLOW_FLUSHING);
   harness.begin_again();
-  for (int i = 100; i < 103; ++i) {
-    ASSERT_EQ(harness.push(i), GST_FLOW_OK);
-    EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);  // none from before the flush
-  }
+  harness.push_and_pull(100, 103);  // no picture from before the flush
   harness.end();
   expect_trained(7);
 }
@@ -177,10 +177,7 @@ TEST_F(GstElement, ToStopBeforeTheEndSavesToo) {
 TEST_F(GstElement, StoppedAndStartedAgainItShowsPicturesByItsPropertiesThen) {
   Harness harness;
   for (const GstState stopped : {GST_STATE_READY, GST_STATE_NULL}) {
-    for (int i = 0; i < 3; ++i) {
-      ASSERT_EQ(harness.push(i), GST_FLOW_OK);
-      EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);
-    }
+    harness.push_and_pull(0, 3);
     gst_element_set_state(harness->element, stopped);
     g_object_set(harness->element, "report", report.c_str(), nullptr);
     gst_element_set_state(harness->element, GST_STATE_PLAYING);

@@ -48,22 +48,20 @@ class WatchdogTest : public testing::Test {
 
 TEST_F(WatchdogTest, SpeaksOnlyWhenMoreFramesWereTrained) {
   Watchdog watchdog;
-  const auto trained = [&](std::int64_t frames, const char* status,
-                           std::chrono::seconds later = {}) {
+  const auto look = [&](std::int64_t frames, const char* status, int second, bool paused = false) {
     watchdog.look(
-        frames, false, [=] { return status; }, now_ + later);
+        frames, paused, [=] { return status; }, now_ + second * 1s);
   };
-  trained(0, "");
+  look(0, "", 0);
   EXPECT_EQ(heard(), "") << "nothing trained yet";
-  trained(1, "frame 1\nREADY=1");
+  look(1, "frame 1\nREADY=1", 0);
   EXPECT_EQ(heard(), "WATCHDOG=1\nSTATUS=frame 1 READY=1") << "a status is one line";
-  for (int second = 1; second < 60; ++second) trained(1, "", second * 1s);
+  for (int second = 1; second < 60; ++second) look(1, "", second);
   EXPECT_EQ(heard(), "") << "the main thread lives, but nothing is learned";
-  trained(2, "", 60s);
+  look(2, "", 60);
   EXPECT_TRUE(heard().starts_with("WATCHDOG=1\n"));
   for (int second = 61; second < 120; ++second) {
-    watchdog.look(
-        2, true, [] { return "paused on demand"; }, now_ + second * 1s);
+    look(2, "paused on demand", second, true);
     EXPECT_EQ(heard(), "WATCHDOG=1\nSTATUS=paused on demand") << "a run at rest on demand is alive";
   }
 }
