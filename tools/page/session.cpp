@@ -205,17 +205,13 @@ net::awaitable<void> serve(Site& site, net::ip::tcp::socket socket) {
     const bool pictures = picture < kPictureNames.size();
     const bool live =
         welcome && !brief && path_of(request) == "/live" && beast::websocket::is_upgrade(request);
-    const bool stays = (pictures || live) && site.has_room_to_watch();
-    if (stays) {
+    if ((pictures || live) && site.has_room_to_watch()) {
       line->doing = Doing::watches;
       site.publisher.came();
-    }
-    if (stays && pictures) {
-      co_await watch_picture(site, stream, picture, brief);
-      break;
-    }
-    if (stays) {
-      co_await watch_live(site, std::move(stream), *line, std::move(request));
+      if (pictures)
+        co_await watch_picture(site, stream, picture, brief);
+      else
+        co_await watch_live(site, std::move(stream), *line, std::move(request));
       break;
     }
     if (welcome) response = pictures || live ? crowded(request) : answer(site, request);
