@@ -131,6 +131,7 @@ class Keys(program.CliTest):
         told += [("optimizer.lr", value) for value in ("nan", "inf", "true", "1e999")]
         self.assert_each_refused((("check", "--set", f"{path}={value}"), f"millrace: error: --set {path}: ") for path, value in told)
 
+
 class Values(program.CliTest):
     def test_defaults_are_the_same_with_and_without_a_file(self):
         file = self.folder / "empty.toml"
@@ -222,6 +223,7 @@ class Values(program.CliTest):
     def test_set_wins_over_the_file_and_the_last_over_the_first(self):
         file = program.write_toml(self.folder / "config.toml", {"model": {"layers": 3, "features": 5}})
         self.assert_shown(program.call("check", file, *program.sets("model.layers=4", "model.layers=6")), {"model": {"layers": 6, "features": 5}})
+
 
 class Mistakes(program.CliTest):
     def refused(self, text, *parts, command="check"):

@@ -84,7 +84,7 @@ class ClippedAdam(torch.optim.Adam):
 
 
 def torch_optimizer(kind, parameters, clip=None, beta1=0.9, beta2=0.999, **options):
-    """That of the config's keys; others than those of adam are named alike."""
+    """What torch.optim has for these keys of a config."""
     if kind in ("sgd", "rmsprop"):
         return {"sgd": torch.optim.SGD, "rmsprop": torch.optim.RMSprop}[kind](parameters, **options)
     made = {"adamw": torch.optim.AdamW, "adam": ClippedAdam if clip else torch.optim.Adam}[kind]
