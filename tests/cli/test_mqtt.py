@@ -81,7 +81,7 @@ class Mqtt(program.CliTest):
         home = self.home()
         run = self.start_run(self.config())
         self.wait_until(lambda: home.text("door/cam 1/state"))
-        self.wait_until(lambda: float(home.shows("sensor", "Loss") or 0) > 0)
+        self.wait_until(lambda: re.match("[0-9.]*[1-9]", home.shows("sensor", "Loss")), "no loss, or none above 0")
         self.assertEqual(home.text("door/cam 1/availability"), "online")
         self.wait_until(lambda: home.shows("sensor", "Real time") == "holds")
         self.wait_until(lambda: float(home.shows("sensor", "Frame rate")) > 1)
