@@ -10,7 +10,6 @@
 
 #include "engine/schedule/registry.h"
 #include "tests/engine/fake_pipeline.h"
-#include "tests/engine/random_sleeps.h"
 
 namespace millrace::engine {
 namespace {

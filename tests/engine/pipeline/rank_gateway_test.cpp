@@ -1,6 +1,4 @@
 // A run over several ranks equals one process; its steps compute nothing. Run by ThreadSanitizer.
-#include "engine/pipeline/rank_gateway.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,10 +10,10 @@
 #include <thread>
 
 #include "engine/pipeline/rank_patience.h"
+#include "engine/pipeline/rank_pulse.h"
 #include "engine/schedule/registry.h"
 #include "tests/complaint.h"
 #include "tests/engine/fake_pipeline.h"
-#include "tests/engine/random_sleeps.h"
 #include "tests/engine/thread_exchange.h"
 
 namespace millrace::engine {
