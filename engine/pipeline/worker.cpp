@@ -25,8 +25,7 @@ Worker::Worker(Shared& shared, int index)
       launches_(by_stage_, shared.schedule().slots()),
       verdicts_(2 * std::size_t(shared.schedule().slots()), Alarm::none) {
   const Pipeline& pipeline = shared.pipeline;
-  const std::vector<std::int64_t> ages =
-      pipeline.own_losses ? own_gradient_ages(pipeline.schedule) : gradient_ages(pipeline.schedule);
+  const std::vector<std::int64_t> ages = gradient_ages(pipeline.schedule, pipeline.own_losses);
   for (const int stage : stages_) {
     const int replica_id = shared.lowering.replica_id(stage, program_.replica);
     capture::Step* const step = pipeline.steps[replica_id];

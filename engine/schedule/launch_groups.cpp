@@ -79,10 +79,7 @@ Schedule for_recording(Schedule schedule) {
 }
 
 std::int64_t samples_to_record(const Schedule& schedule) {
-  std::int64_t begins = 0;
-  for (const Program& program : schedule.workers) {
-    for (const Action& action : program.period) begins = std::max(begins, action.sample);
-  }
+  const std::int64_t begins = last_sample(schedule, &Program::period);
   const std::int64_t round = std::int64_t(schedule.slots()) * schedule.group;
   return schedule.applied(begins + 2 * round * schedule.most_versions() + schedule.group);
 }

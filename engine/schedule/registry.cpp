@@ -48,8 +48,9 @@ void refuse_replicas(const ScheduleSpec& spec) {
 
 void require_options(const ScheduleEntry& entry, const ScheduleSpec& spec) {
   if (spec.recompute && !entry.recomputes)
-    throw std::invalid_argument(spec.schedule + " can't recompute: its backward needs activations "
-                                                "at its forward's weights, which are gone");
+    throw std::invalid_argument(spec.schedule +
+                                " can't recompute: its backward needs activations "
+                                "at its forward's weights, which are gone");
   if (!entry.replicas) refuse_replicas(spec);
   if (entry.fits_minibatch && spec.microbatches < spec.stages) {
     throw std::invalid_argument(spec.schedule + " needs at least as many microbatches as stages (" +

@@ -104,6 +104,14 @@ std::int64_t Schedule::trained(std::int64_t samples) const {
   return least;
 }
 
+std::int64_t last_sample(const Schedule& schedule, std::vector<Action> Program::*list) {
+  std::int64_t last = -1;
+  for (const Program& program : schedule.workers) {
+    for (const Action& action : program.*list) last = std::max(last, action.sample);
+  }
+  return last;
+}
+
 std::vector<int> workers_of_replicas(const Schedule& schedule) {
   std::vector<int> first;  // replica_id of each stage's replica 0
   for (int stage = 0, id = 0; stage < schedule.stages; id += schedule.replicas_of(stage++))
@@ -150,56 +158,34 @@ std::vector<std::int64_t> first_backwards(const Schedule& schedule) {
   return first;
 }
 
-namespace {
-
-/// `label`: samples between a gradient's own sample and the one whose activations it meets;
-/// `behind`: samples that the stage has forwarded since the latter.
-struct Lag {
-  std::int64_t label = 0;
-  std::int64_t behind = 0;
-};
-
-std::vector<Lag> lags(const Schedule& schedule) {
-  std::vector<Lag> lags(schedule.stages);
+std::vector<std::int64_t> gradient_ages(const Schedule& schedule, bool own_losses) {
+  // [stage]: samples between a gradient's own sample and the one whose activations it meets;
+  // samples that the stage has forwarded since the latter.
+  std::vector<std::int64_t> labels(schedule.stages, 0), ages(labels);
   for (const Program& program : schedule.workers) {
     std::vector<std::int64_t> newest(schedule.stages, 0), updates(schedule.stages, 0);
     std::map<std::pair<int, std::int64_t>, std::int64_t> updates_at_forward;
     const auto steady = std::int64_t(program.prologue.size() + 2 * program.period.size());
     for (std::int64_t at = 0; at < steady; ++at) {
       const Action a = program.at(at);
-      Lag& lag = lags[a.stage];
       if (a.op == Op::forward) {
         newest[a.stage] = a.sample;
         updates_at_forward[{a.stage, a.sample}] = a.version >= 0 ? a.version : updates[a.stage];
       } else if (adds_gradient(a.op)) {
-        lag.label = a.sample - a.gradient;
-        lag.behind = schedule.group == 1
-                         ? newest[a.stage] - a.sample
-                         : schedule.samples_an_update(a.stage) *
-                               (updates[a.stage] - updates_at_forward[{a.stage, a.sample}]);
+        labels[a.stage] = a.sample - a.gradient;
+        ages[a.stage] = schedule.group == 1
+                            ? newest[a.stage] - a.sample
+                            : schedule.samples_an_update(a.stage) *
+                                  (updates[a.stage] - updates_at_forward[{a.stage, a.sample}]);
       } else if (a.op == Op::update) {
         ++updates[a.stage];
       }
     }
   }
-  return lags;
-}
-
-}  // namespace
-
-std::vector<std::int64_t> own_gradient_ages(const Schedule& schedule) {
-  std::vector<std::int64_t> ages;
-  for (const Lag& lag : lags(schedule)) ages.push_back(lag.behind);
-  return ages;
-}
-
-std::vector<std::int64_t> gradient_ages(const Schedule& schedule) {
-  const std::vector<Lag> lag = lags(schedule);
-  std::vector<std::int64_t> ages(schedule.stages, 0);
   std::int64_t label = 0;  // sum over this stage and those after it
-  for (int stage = schedule.stages - 1; stage >= 0; --stage) {
-    label += lag[stage].label;
-    ages[stage] = label + lag[stage].behind;
+  for (int stage = schedule.stages - 1; stage >= 0 && !own_losses; --stage) {
+    label += labels[stage];
+    ages[stage] += label;
   }
   return ages;
 }

@@ -122,6 +122,9 @@ struct ScheduleSpec {
   bool deep_supervision = false;
 };
 
+/// The last sample in all workers' `list`, prologue or period; -1: there is none.
+std::int64_t last_sample(const Schedule& schedule, std::vector<Action> Program::*list);
+
 /// The worker that runs each replica, by replica_id.
 std::vector<int> workers_of_replicas(const Schedule& schedule);
 
@@ -140,11 +143,9 @@ std::vector<StageNeeds> stage_needs(const Schedule& schedule);
 std::vector<std::int64_t> first_backwards(const Schedule& schedule);
 
 /// For each stage in the steady state: frames between the sample whose loss made a gradient and the
-/// sample it is applied on. 0 if a minibatch runs at one version and then updates it.
-std::vector<std::int64_t> gradient_ages(const Schedule& schedule);
-
-/// gradient_ages() if each stage learned only from its own loss on its own sample.
-std::vector<std::int64_t> own_gradient_ages(const Schedule& schedule);
+/// sample it is applied on. 0 if a minibatch runs at one version and then updates it. `own_losses`:
+/// if each stage learned only from its own loss on its own sample.
+std::vector<std::int64_t> gradient_ages(const Schedule& schedule, bool own_losses = false);
 
 /// Makes every stage store only a sample's input and repeat its forward before its backward: costs
 /// a forward's time, saves all but one sample's activations (Chen et al., arXiv 1604.06174; GPipe).

@@ -155,13 +155,10 @@ struct Replica {
 
 /// Enough samples to reuse every slot and version several times in the steady state.
 std::int64_t samples_to_walk(const Schedule& schedule) {
-  std::int64_t last = 0, stride = 1;
-  for (const Program& program : schedule.workers) {
-    for (const auto* list : {&program.prologue, &program.period}) {
-      for (const Action& action : *list) last = std::max(last, action.sample);
-    }
-    stride = std::max(stride, program.stride);
-  }
+  const std::int64_t last = std::max<std::int64_t>(
+      {0, last_sample(schedule, &Program::prologue), last_sample(schedule, &Program::period)});
+  std::int64_t stride = 1;
+  for (const Program& program : schedule.workers) stride = std::max(stride, program.stride);
   const std::int64_t together = schedule.samples_a_choice();
   const std::int64_t least =
       last + stride * (3 + 2 * schedule.most_versions()) + 2 * schedule.slots();

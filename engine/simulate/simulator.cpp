@@ -21,14 +21,6 @@ bool fine_number(double value) {
   return std::isfinite(value) && value >= 0;
 }
 
-std::int64_t last_of_prologues(const Schedule& schedule) {
-  std::int64_t last = -1;
-  for (const Program& program : schedule.workers) {
-    for (const Action& action : program.prologue) last = std::max(last, action.sample);
-  }
-  return last;
-}
-
 /// Throws std::invalid_argument, one line, for the first invalid value.
 void check_input(const Schedule& schedule, const SimulationInput& input) {
   require(int(input.stages.size()) == schedule.stages,
@@ -363,8 +355,8 @@ class Run {
       return;
     }
     made_.period_ms = (predicted_[end - 1] - predicted_[end - 1 - half]) / double(half);
-    made_.settled =
-        end - 1 - half > last_of_prologues(schedule_) && (end == undrained || schedule_.flushes());
+    made_.settled = end - 1 - half > last_sample(schedule_, &Program::prologue) &&
+                    (end == undrained || schedule_.flushes());
   }
   void set_latency() {
     std::vector<double> latencies;
@@ -452,7 +444,7 @@ double Simulation::bubble() const {
 
 std::int64_t enough_samples(const Schedule& schedule) {
   // A stage almost as slow as the slowest takes long to work off the queue left by filling.
-  const std::int64_t fill = last_of_prologues(schedule) + 1 + schedule.in_flight;
+  const std::int64_t fill = last_sample(schedule, &Program::prologue) + 1 + schedule.in_flight;
   const std::int64_t together = schedule.samples_a_choice();
   return (std::max<std::int64_t>(4 * fill, 2000) + 7 * together) / together * together;
 }

@@ -253,9 +253,8 @@ int GivenRun::frames_an_update() const {
 }
 
 std::vector<std::int64_t> GivenRun::gradient_age() const {
-  return trainer().options().correction.kind == "local"
-             ? engine::own_gradient_ages(trainer().schedule())
-             : engine::gradient_ages(trainer().schedule());
+  return engine::gradient_ages(trainer().schedule(),
+                               trainer().options().correction.kind == "local");
 }
 
 stages::StateDict GivenRun::weights() const {

@@ -7,29 +7,21 @@
 //   stage 2   .  .  F0 B0 F1 B1 F2 B2 F3 B3 U
 #include <algorithm>
 
-#include "engine/schedule/registry.h"
+#include "engine/schedule/generators/per_stage.h"
 
 namespace millrace::engine::schedules {
 namespace {
 
 Schedule one_forward_one_backward_schedule(const ScheduleSpec& spec) {
-  const int group = spec.microbatches;
-  Schedule schedule{
-      .stages = spec.stages, .in_flight = std::min(group, spec.stages), .group = group};
-  for (int stage = 0; stage < spec.stages; ++stage) {
-    const int warm_up = std::min(group, spec.stages - stage - 1);
-    Program program;
-    for (std::int64_t m = 0; m < warm_up; ++m) program.period.push_back({Op::forward, stage, m, m});
+  const int n = spec.stages, group = spec.microbatches;
+  return by_minibatches(n, std::min(group, n), group, [&](int stage, const auto& add) {
+    const int warm_up = std::min(group, n - stage - 1);
+    for (std::int64_t m = 0; m < warm_up; ++m) add(Op::forward, m);
     for (std::int64_t m = 0; m < group; ++m) {
-      if (m + warm_up < group)
-        program.period.push_back({Op::forward, stage, m + warm_up, m + warm_up});
-      program.period.push_back({Op::backward, stage, m, m});
+      if (m + warm_up < group) add(Op::forward, m + warm_up);
+      add(Op::backward, m);
     }
-    program.period.push_back({Op::update, stage, group - 1, group - 1});
-    program.stride = group;
-    schedule.workers.push_back(program);
-  }
-  return schedule;
+  });
 }
 
 }  // namespace

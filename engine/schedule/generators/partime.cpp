@@ -9,7 +9,7 @@
 //
 // Stage N-1-d gets its first gradient at sample 2d, and gradients there are 2d samples old. With
 // deep supervision each goes back through its own sample, run again, as in pb: F4 L4 R0 B0 U.
-#include "engine/schedule/registry.h"
+#include "engine/schedule/generators/per_stage.h"
 
 namespace millrace::engine::schedules {
 namespace {
@@ -18,20 +18,7 @@ Schedule partime_schedule(const ScheduleSpec& spec) {
   const bool own = spec.deep_supervision;  // a gradient meets its own sample
   // N samples are at work; one more lets stage 0 start the next while the last stage finishes, so
   // neighbours never wait for a third stage. Stage 0 buffers its input for 2(N-1) samples.
-  Schedule schedule{.stages = spec.stages, .in_flight = own ? 2 * spec.stages : spec.stages + 1};
-  for (int stage = 0; stage < spec.stages; ++stage) {
-    const std::int64_t d = spec.stages - 1 - stage;
-    Program program;
-    for (std::int64_t sample = 0; sample < 2 * d; ++sample) {
-      program.prologue.push_back({Op::forward, stage, sample, sample});
-    }
-    const std::int64_t back = own ? 0 : 2 * d, gradient = own || d == 0 ? back : back - 2;
-    program.period = {{Op::forward, stage, 2 * d, 2 * d},
-                      {Op::backward, stage, back, gradient},
-                      {Op::update, stage, back, back}};
-    schedule.workers.push_back(program);
-  }
-  return schedule;
+  return by_frames(spec.stages, own ? 2 * spec.stages : spec.stages + 1, own);
 }
 
 }  // namespace

@@ -6,25 +6,14 @@
 //   stage 0   F0  F1  F2      F3           F4 B0 U      F5 B1 U
 //   stage 1   .   F0  F1      F2 B0 U      F3 B1 U      F4 B2 U
 //   stage 2   .   .   F0 B0 U F1 B1 U      F2 B2 U      F3 B3 U
-#include "engine/schedule/registry.h"
+#include "engine/schedule/generators/per_stage.h"
 
 namespace millrace::engine::schedules {
 namespace {
 
 Schedule pb_schedule(const ScheduleSpec& spec) {
   // Stage 0 holds a sample from its forward to its backward, 2(N-1) samples later.
-  Schedule schedule{.stages = spec.stages, .in_flight = 2 * spec.stages};
-  for (int stage = 0; stage < spec.stages; ++stage) {
-    const std::int64_t d = spec.stages - 1 - stage;
-    Program program;
-    for (std::int64_t sample = 0; sample < 2 * d; ++sample) {
-      program.prologue.push_back({Op::forward, stage, sample, sample});
-    }
-    program.period = {
-        {Op::forward, stage, 2 * d, 2 * d}, {Op::backward, stage, 0, 0}, {Op::update, stage, 0, 0}};
-    schedule.workers.push_back(program);
-  }
-  return schedule;
+  return by_frames(spec.stages, 2 * spec.stages, /*own=*/true);
 }
 
 }  // namespace

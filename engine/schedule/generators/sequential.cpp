@@ -4,20 +4,16 @@
 //   stage 0   F0 .  .  .  B0 U  F1 .  .  .  B1 U
 //   stage 1   .  F0 .  B0 U  .  .  F1 .  B1 U  .
 //   stage 2   .  .  F0 B0 U  .  .  .  F1 B1 U  .
-#include "engine/schedule/registry.h"
+#include "engine/schedule/generators/per_stage.h"
 
 namespace millrace::engine::schedules {
 namespace {
 
 Schedule sequential_schedule(const ScheduleSpec& spec) {
-  Schedule schedule{.stages = spec.stages, .in_flight = 2};
-  for (int stage = 0; stage < spec.stages; ++stage) {
-    Program program;
-    program.period = {
-        {Op::forward, stage, 0, 0}, {Op::backward, stage, 0, 0}, {Op::update, stage, 0, 0}};
-    schedule.workers.push_back(program);
-  }
-  return schedule;
+  return by_minibatches(spec.stages, 2, 1, [](int, const auto& add) {
+    add(Op::forward, 0);
+    add(Op::backward, 0);
+  });
 }
 
 }  // namespace

@@ -10,18 +10,15 @@
 // If F, I and W take one tick each, N-1 ticks of 3 m + N-1 are idle, a third of 1f1b's 3 (N-1).
 #include <algorithm>
 
-#include "engine/schedule/registry.h"
+#include "engine/schedule/generators/per_stage.h"
 
 namespace millrace::engine::schedules {
 namespace {
 
 Schedule zb_h1_schedule(const ScheduleSpec& spec) {
   const int n = spec.stages, group = spec.microbatches;
-  Schedule schedule{.stages = n, .in_flight = std::min(group, 2 * n), .group = group};
-  for (int stage = 0; stage < n; ++stage) {
+  return by_minibatches(n, std::min(group, 2 * n), group, [&](int stage, const auto& add) {
     const int warm_up = std::min(group, n - stage - 1);
-    Program program;
-    const auto add = [&](Op op, std::int64_t m) { program.period.push_back({op, stage, m, m}); };
     for (std::int64_t m = 0; m < warm_up; ++m) add(Op::forward, m);
     for (std::int64_t m = 0; m < group; ++m) {
       if (m + warm_up < group) add(Op::forward, m + warm_up);
@@ -29,11 +26,7 @@ Schedule zb_h1_schedule(const ScheduleSpec& spec) {
       if (m >= stage) add(Op::backward_weight, m - stage);
     }
     for (std::int64_t m = std::max(0, group - stage); m < group; ++m) add(Op::backward_weight, m);
-    add(Op::update, group - 1);
-    program.stride = group;
-    schedule.workers.push_back(program);
-  }
-  return schedule;
+  });
 }
 
 }  // namespace

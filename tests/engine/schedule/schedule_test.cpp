@@ -118,9 +118,9 @@ TEST(GradientAges, FollowFromTheActions) {
   for (const auto& [name, expected] : ages)
     EXPECT_EQ(gradient_ages(make_schedule(name, {.stages = 3})), expected) << name;
   // For a stage's own loss: 0 where the stage goes backward at once.
-  EXPECT_EQ(own_gradient_ages(make_schedule("partime", {.stages = 3})), (Ages{0, 0, 0}));
-  EXPECT_EQ(own_gradient_ages(make_schedule("pb", {.stages = 3})), (Ages{4, 2, 0}));
-  EXPECT_EQ(own_gradient_ages(make_schedule("pipedream", {.stages = 3})), (Ages{2, 1, 0}));
+  EXPECT_EQ(gradient_ages(make_schedule("partime", {.stages = 3}), true), (Ages{0, 0, 0}));
+  EXPECT_EQ(gradient_ages(make_schedule("pb", {.stages = 3}), true), (Ages{4, 2, 0}));
+  EXPECT_EQ(gradient_ages(make_schedule("pipedream", {.stages = 3}), true), (Ages{2, 1, 0}));
 }
 
 TEST(ScheduleTable, HoldsEachNameOnceAndSaysWhatItsGeneratorWrites) {

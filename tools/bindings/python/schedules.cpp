@@ -126,9 +126,10 @@ void bind_schedules(py::module_& m) {
           "bubble",
           [](const Schedule& s, std::int64_t n) { return engine::draw_staircase(s, n).bubble(); },
           "samples"_a = 8, "The share of idle ticks in `staircase(samples)`.")
-      .def("gradient_age", &engine::gradient_ages,
-           "By stage, in the steady state: frames between the sample that made a gradient and the "
-           "sample it is applied on.")
+      .def(
+          "gradient_age", [](const Schedule& s) { return engine::gradient_ages(s); },
+          "By stage, in the steady state: frames between the sample that made a gradient and the "
+          "sample it is applied on.")
       .def("_simulate", &simulate);
   m.def("schedule_names", &engine::schedule_names);
   m.def("plan", &plan);

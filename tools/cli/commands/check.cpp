@@ -26,9 +26,8 @@ struct CheckArguments {
 
 void describe_pipeline(const engine::TrainerOptions& options) {
   const engine::Schedule schedule = engine::schedule_of(options);
-  const std::vector<std::int64_t> ages = options.correction.kind == "local"
-                                             ? engine::own_gradient_ages(schedule)
-                                             : engine::gradient_ages(schedule);
+  const std::vector<std::int64_t> ages =
+      engine::gradient_ages(schedule, options.correction.kind == "local");
   std::cout << "# would run: " << options.network->size() << " modules in " << options.stages
             << " stages, schedule " << options.schedule << "\n";
   for (int stage = 0; stage < options.stages; ++stage) {
