@@ -23,8 +23,8 @@ class Patience {
 };
 
 /// Connects workers to the feed, the observer and other processes. Workers do not know where these
-/// are: here, in this process, with all workers; see RankGateway for ranks that share a pipeline.
-/// Samples are numbered from 0 in order of admission.
+/// are: here, in this process, with all workers; see make_rank_gateway() for ranks that share a
+/// pipeline. Samples are numbered from 0 in order of admission.
 class Gateway {
  public:
   /// `shared` must outlive this.
@@ -52,16 +52,56 @@ class Gateway {
     return shared_.pool.acquire(sample, patience);
   }
   /// Whether the feed has `sample`; end: the stream ends before it. Blocks for at most `patience`.
-  virtual Feed::Status poll(std::int64_t sample, std::chrono::microseconds patience);
+  virtual Feed::Status poll(std::int64_t sample, std::chrono::microseconds patience) {
+    bool ends = shared_.options.drain && sample % shared_.choice == 0 &&
+                shared_.options.drain->load(std::memory_order_relaxed);
+    Feed::Status status = Feed::Status::wait;
+    if (!ends && full()) {
+      // A sample whose target never comes makes room for another one.
+      ends = shared_.feed.targets_known(patience) == Feed::Status::ready && full();
+    } else if (!ends) {
+      status = shared_.feed.poll(patience);
+      ends = status == Feed::Status::end;
+    }
+    if (!ends) return status;
+    end_of_stream(sample);
+    return Feed::Status::end;
+  }
   /// Fills the slot of `sample`, for which the worker has waited since `asked`.
-  virtual void take(std::int64_t sample, Clock::time_point asked);
+  virtual void take(std::int64_t sample, Clock::time_point asked) {
+    shared_.pipeline.monitor.admitted(asked, Clock::now());
+    Sample& taken = shared_.in_flight(sample);
+    SampleInfo& info = taken.info = {};
+    shared_.feed.take(taken);
+    const Pipeline& pipeline = shared_.pipeline;
+    info.sample = pipeline.before + sample;
+    if (info.index < 0) info.index = info.sample;
+    info.fate = choose(sample) ? Fate::trained : Fate::predicted_only;
+    if (!info.has_target) info.fate = Fate::without_target;
+    if (pipeline.guard) pipeline.guard->scene.see(taken, info.has_target && !pipeline.late_targets);
+    shared_.set_replayed(sample, info.replayed);
+    Admission& admission = shared_.admission;
+    admission.admitted = sample + 1;
+    if (info.replayed) {
+      ++admission.replays;
+    } else if (info.fate != Fate::trained) {
+      ++admission.left_out;
+    }
+  }
 
   // Output side: called by the last stage's worker, in sample order.
 
   /// Whether the target of `sample` is in its slot. Not for late targets. Any worker.
   virtual bool has_target(std::int64_t) const { return true; }
-  virtual void shown(std::int64_t sample);
-  virtual void predicted(std::int64_t sample, float loss);
+  virtual void shown(std::int64_t sample) {
+    Sample& ready = shared_.in_flight(sample);
+    if (!ready.info.replayed)
+      shared_.pipeline.monitor.predicted(ready.info.captured, ready.info.predicted);
+    if (shared_.observer) shared_.observer->shown(ready);
+  }
+  virtual void predicted(std::int64_t sample, float loss) {
+    if (shared_.observer) shared_.observer->predicted(shared_.in_flight(sample), loss);
+  }
   /// Called when a stage has finished with `sample`. Any worker.
   virtual void release(std::int64_t sample) { shared_.pool.release(sample); }
 
@@ -78,15 +118,35 @@ class Gateway {
   FateCounts counts_since_construction() const {
     return shared_.pipeline.monitor.tally().counts() - before_;
   }
-  virtual void end_of_stream(std::int64_t samples);
+  virtual void end_of_stream(std::int64_t samples) {
+    shared_.end.store(samples, std::memory_order_relaxed);
+  }
 
   Shared& shared_;
 
  private:
-  bool full() const;                 ///< the limit on samples to train on is reached
-  bool choose(std::int64_t sample);  ///< whether to train on a fresh sample
+  /// The limit on samples to train on is reached.
+  bool full() const {
+    const Admission& now = shared_.admission;
+    const std::int64_t limit = shared_.options.limit;
+    return limit > 0 && now.admitted - now.replays - now.left_out - shared_.feed.missed() >= limit;
+  }
+  /// Whether to train on a fresh sample.
+  bool choose(std::int64_t sample) {
+    Admission& now = shared_.admission;
+    if (sample % shared_.choice == 0) {
+      const auto* const train_every = shared_.options.train_every;
+      const std::int64_t every = train_every ? train_every->load(std::memory_order_relaxed) : 1;
+      now.learns = sample == 0 || now.left_out_groups + 1 >= every;
+      now.left_out_groups = now.learns ? 0 : now.left_out_groups + 1;
+    }
+    return now.learns;
+  }
 
   const FateCounts before_;
 };
+
+/// The gateway of a pipeline over ranks. `shared` must outlive it.
+std::unique_ptr<Gateway> make_rank_gateway(Shared& shared);
 
 }  // namespace millrace::engine

@@ -9,9 +9,10 @@
 #include <string>
 #include <thread>
 
+#include "engine/pipeline/gateway.h"
 #include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
-#include "engine/pipeline/rank_gateway.h"
+#include "engine/pipeline/rank_options.h"
 #include "engine/pipeline/worker.h"
 #include "engine/schedule/verifier.h"
 
@@ -83,7 +84,7 @@ Outcome run_pipeline(const Pipeline& pipeline, Feed& feed, Observer* observer,
                 .fates = Fates(pipeline.monitor.tally(), latest),
                 .again = std::vector<char>(std::size_t(latest))};
   const std::unique_ptr<Gateway> gateway =
-      pipeline.ranks ? std::make_unique<RankGateway>(shared) : std::make_unique<Gateway>(shared);
+      pipeline.ranks ? make_rank_gateway(shared) : std::make_unique<Gateway>(shared);
   shared.gateway = gateway.get();
 
   std::exception_ptr failure;  // the first failure, which stops all
@@ -107,7 +108,7 @@ Outcome run_pipeline(const Pipeline& pipeline, Feed& feed, Observer* observer,
         prepare(pipeline, worker);
         arrived = true;
         prepared.arrive_and_wait();
-        Worker(shared, worker).run();
+        run_worker(shared, worker);
       });
       if (!arrived) prepared.count_down();
     });

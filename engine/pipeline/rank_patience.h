@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/pipeline/rank_gateway.h"
-#include "engine/schedule/schedule.h"
+#include "engine/pipeline/gateway.h"
+#include "engine/pipeline/rank_ports.h"
 
 namespace millrace::engine {
 
@@ -54,9 +54,9 @@ class WaitForecast {
 /// long as earlier waits at the same action lasted, then polls often.
 class RankPatience final : public Patience {
  public:
-  /// Called by the worker. `gateway` must outlive this.
-  RankPatience(const RankGateway& gateway, const Program& program)
-      : gateway_(gateway), waits_(program) {
+  /// Called by the worker. `exchange` and `ports` must outlive this.
+  RankPatience(Exchange& exchange, const RankPorts& ports, const Program& program)
+      : exchange_(exchange), ports_(ports), waits_(program) {
     prctl(PR_SET_TIMERSLACK, 1);  // short sleeps must not oversleep
   }
 
@@ -73,8 +73,8 @@ class RankPatience final : public Patience {
     constexpr std::chrono::milliseconds kLooks{5};
     const Clock::time_point now = Clock::now();
     const Clock::duration early = due_ - now;
-    if (early > kImpatience && own == kPatience && !gateway_.is_sending()) {
-      const microseconds rest = gateway_.admits() ? kShows : kRests;
+    if (early > kImpatience && own == kPatience && !is_sending()) {
+      const microseconds rest = exchange_.rank() == 0 ? kShows : kRests;
       return std::min(rest, std::chrono::duration_cast<microseconds>(early));
     }
     if (now - (early > kImpatience ? since_ : due_) > kLooks) return kImpatience;
@@ -83,7 +83,14 @@ class RankPatience final : public Patience {
   }
 
  private:
-  const RankGateway& gateway_;
+  /// Whether a message sent here still needs progress.
+  bool is_sending() const {
+    const std::lock_guard lock(exchange_.mutex());
+    return ports_.is_sending();
+  }
+
+  Exchange& exchange_;
+  const RankPorts& ports_;
   WaitForecast waits_;
   Clock::time_point since_, due_;
 };

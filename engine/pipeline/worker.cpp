@@ -6,403 +6,449 @@
 #include <thread>
 #include <utility>
 
+#include "engine/pipeline/gateway.h"
 #include "engine/pipeline/perform.h"
 
 namespace millrace::engine {
+namespace {
 
 using Part = StageMeter::Part;
 
-Worker::Worker(Shared& shared, int index)
-    : shared_(shared),
-      index_(index),
-      program_(shared.schedule().workers[index]),
-      options_(shared.options),
-      gateway_(*shared.gateway),
-      patience_(gateway_.patience(program_)),
-      track_(options_.actions ? &options_.actions->track(index) : nullptr),
-      by_stage_(shared.schedule().stages),
-      stages_(stages_of(program_)),
-      launches_(by_stage_, shared.schedule().slots()),
-      verdicts_(2 * std::size_t(shared.schedule().slots()), Alarm::none) {
-  const Pipeline& pipeline = shared.pipeline;
-  const std::vector<std::int64_t> ages = gradient_ages(pipeline.schedule, pipeline.own_losses);
-  for (const int stage : stages_) {
-    const int replica_id = shared.lowering.replica_id(stage, program_.replica);
-    capture::Step* const step = pipeline.steps[replica_id];
-    StageMeter& meter = pipeline.monitor.meter(replica_id);
-    by_stage_[stage] = {.step = step,
-                        .meter = &meter,
-                        .timer = {*step, meter, track_, pipeline.schedule.group},
-                        .age = ages[stage],
-                        .fates = std::vector<Fate>(std::size_t(pipeline.schedule.slots()))};
+class Worker {
+ public:
+  Worker(Shared& shared, int index)
+      : shared_(shared),
+        index_(index),
+        program_(shared.schedule().workers[index]),
+        options_(shared.options),
+        gateway_(*shared.gateway),
+        patience_(gateway_.patience(program_)),
+        track_(options_.actions ? &options_.actions->track(index) : nullptr),
+        by_stage_(shared.schedule().stages),
+        stages_(stages_of(program_)),
+        launches_(by_stage_, shared.schedule().slots()),
+        verdicts_(2 * std::size_t(shared.schedule().slots()), Alarm::none) {
+    const Pipeline& pipeline = shared.pipeline;
+    const std::vector<std::int64_t> ages = gradient_ages(pipeline.schedule, pipeline.own_losses);
+    for (const int stage : stages_) {
+      const int replica_id = shared.lowering.replica_id(stage, program_.replica);
+      capture::Step* const step = pipeline.steps[replica_id];
+      StageMeter& meter = pipeline.monitor.meter(replica_id);
+      by_stage_[stage] = {.step = step,
+                          .meter = &meter,
+                          .track = track_,
+                          .samples = pipeline.schedule.group,
+                          .age = ages[stage],
+                          .fates = std::vector<Fate>(std::size_t(pipeline.schedule.slots()))};
+    }
   }
-}
 
-void Worker::run() {
-  if (track_ && options_.actions->operations()) capture::operation_watch = track_;
-  const bool watched = track_ || options_.before_action || options_.after_action;
-  for (at_ = 0; !shared_.stop.load(std::memory_order_relaxed); ++at_) {
-    const std::int64_t end = shared_.end.load(std::memory_order_relaxed);
-    if (end != Shared::kEndless && program_.over(at_, end)) break;
-    const Action action = program_.at(at_);
-    if (!over(action)) {
-      const Lowered next = shared_.lowering(index_, action);
-      if (watched) {
-        perform_watched(next);
-      } else {
-        perform(next);
+  void run() {
+    if (track_ && options_.actions->operations()) capture::operation_watch = track_;
+    const bool watched = track_ || options_.before_action || options_.after_action;
+    for (at_ = 0; !shared_.stop.load(std::memory_order_relaxed); ++at_) {
+      const std::int64_t end = shared_.end.load(std::memory_order_relaxed);
+      if (end != Shared::kEndless && program_.over(at_, end)) break;
+      const Action action = program_.at(at_);
+      if (!over(action)) {
+        const Lowered next = shared_.lowering(index_, action);
+        if (watched) {
+          perform_watched(next);
+        } else {
+          perform(next);
+        }
       }
+      if (shared_.groups.ends(index_, at_)) end_group();
     }
-    if (shared_.groups.ends(index_, at_)) end_group();
-  }
-  drain();
-  for (const int stage : stages_) {
-    by_stage_[stage].meter->finish();
-    shared_.channels.close(shared_.lowering.replica_id(stage, program_.replica));
-  }
-}
-
-void Worker::perform_watched(const Lowered& next) {
-  if (options_.before_action) options_.before_action(index_, next.action);
-  if (track_) track_->begin(next.action, Clock::now());
-  const bool done = perform(next);
-  if (track_ && done) track_->end(version_of(next.action), Clock::now());
-  if (options_.after_action) options_.after_action(index_, next.action);
-}
-
-std::int64_t Worker::version_of(const Action& action) {
-  const Schedule& schedule = shared_.schedule();
-  if (action.op != Op::update && schedule.version_rule)
-    return schedule.version_rule(action.stage, action.sample);
-  return stage(action).versions;
-}
-
-bool Worker::perform(const Lowered& next) {
-  const Action& action = next.action;
-  WorkerStage& mine = stage(action);
-  if (action.op == Op::forward && !mine.step->defers()) {
-    mine.meter->begin(Clock::now(), shared_.schedule().group);
-  } else if (action.op == Op::forward || stages_.size() > 1) {
-    // The time since this stage's last action was spent on other stages of this worker, or idle.
-    mine.meter->pass(Clock::now());
-  }
-  Token token{.sample = action.sample, .origin = action.sample};
-  for (const Signal& need : next.needs) {
-    if (!wait_for(action, need, token)) return false;
-  }
-  if (!await_target(action)) return false;
-  if (shared_.lowering.begins_at_loss(action, shared_.pipeline.own_losses)) {
-    token.fate = info(action.sample).fate;
-    if (!compare(action, token.fate)) return false;
-    mine.fates[slot(action.sample)] = token.fate;
-  }
-  if (takes_gradient(action.op)) take_gradient(action, token);
-  work(next);
-  mine.timer.lap(Part::compute);
-  for (const Signal& signal : next.gives) give(action, signal);
-  if (action.op != Op::update) mine.timer.lap(Part::handoff);
-  const bool ends = action.op == Op::update ||
-                    (action.op == Op::forward && next.gives.find(Signal::Kind::release));
-  if (ends && options_.after_sample && program_.replica == 0)
-    options_.after_sample(action.stage, shared_.pipeline.before + action.sample);
-  return true;
-}
-
-template <class Attempt>
-bool Worker::await(const Action& action, const Attempt& attempt, std::int64_t at) {
-  patience_->begin(at);
-  while (!attempt(patience())) {
-    complete_finished();
-    if (over(action)) return false;
-  }
-  return true;
-}
-
-bool Worker::wait_for(const Action& action, const Signal& need, Token& token) {
-  using Kind = Signal::Kind;
-  switch (need.kind) {
-    case Kind::admission:
-      return !gateway_.admits() || receive(action, need, token);
-    case Kind::activation:
-    case Kind::gradient:
-      return receive(action, need, token);
-    case Kind::release:
-      return admit(action);
-    case Kind::meeting:
-      return meet(action, need);
-    case Kind::prediction:  // waited for when this one's is shown
-      return true;
-  }
-  return false;
-}
-
-bool Worker::receive(const Action& action, const Signal& need, Token& token) {
-  TokenQueue& queue = *shared_.channels.of(need).queue;
-  WorkerStage& mine = stage(action);
-  Clock::duration waited{};
-  if (!queue.try_receive(token)) {
-    const Clock::time_point began = Clock::now();
-    mine.timer.lap(Part::handoff, began);
-    if (!await(
-            action, [&](auto patience) { return queue.receive(token, patience); }, at_))
-      return false;
-    waited = Clock::now() - began;
-    if (token.sent != Clock::time_point{}) {
-      // From another process: waiting until the token was sent, then in transit.
-      mine.timer.lap(Part::waiting, std::max(token.sent, mine.meter->last()));
-    } else {
-      mine.timer.lap(Part::waiting);
+    drain();
+    for (const int stage : stages_) {
+      by_stage_[stage].meter->finish();
+      shared_.channels.close(shared_.lowering.replica_id(stage, program_.replica));
     }
   }
-  patience_->came(at_, waited);
-  if (token.sample != need.sample)
-    throw std::logic_error("a link delivered another sample than the schedule says");
-  mine.timer.lap(Part::handoff);
-  return true;
-}
 
-bool Worker::meet(const Action& action, const Signal& need) {
-  Token token;
-  WorkerStage& mine = stage(action);
-  const WorkerStage::Update own = mine.next;
-  for (const bool sends : {true, false}) {
-    for (int replica = 0; replica < shared_.lowering.replicas(action.stage); ++replica) {
-      Signal signal = need;
-      signal.to = shared_.lowering.replica_id(action.stage, replica);
-      if (signal.to == need.from) continue;
-      if (sends) {
-        pass_on(signal, own.fate, own.alarm);
-        continue;
-      }
-      std::swap(signal.from, signal.to);
-      if (!receive(action, signal, token)) return false;
-      // Replicas learn from all of an update's samples, or from none.
-      if (mine.next.fate == Fate::trained) mine.next.fate = token.fate;
-      mine.next.alarm = std::max(mine.next.alarm, token.alarm);
+ private:
+  /// False if the action is skipped because one of its waits was given up.
+  bool perform(const Lowered& next) {
+    const Action& action = next.action;
+    WorkerStage& mine = stage(action);
+    if (action.op == Op::forward && !mine.step->defers()) {
+      mine.meter->begin(Clock::now(), shared_.schedule().group);
+    } else if (action.op == Op::forward || stages_.size() > 1) {
+      // The time since this stage's last action was spent on other stages of this worker, or idle.
+      mine.meter->pass(Clock::now());
     }
-  }
-  return true;
-}
-
-void Worker::pass_on(const Signal& signal, Fate fate, Alarm alarm) {
-  if (signal.from == signal.to) return;
-  shared_.channels.of(signal).send({.sample = signal.sample, .alarm = alarm, .fate = fate},
-                                   [&] { return over(signal.sample); });
-}
-
-bool Worker::admit(const Action& action) {
-  WorkerStage& mine = stage(action);
-  const std::int64_t sample = action.sample;
-  if (!gateway_.acquire(sample, std::chrono::microseconds(0))) {
-    mine.timer.lap(Part::handoff);
-    if (!await(action, [&](auto patience) { return gateway_.acquire(sample, patience); }))
-      return false;
-    mine.timer.lap(Part::waiting);
-  }
-  if (!gateway_.admits()) return true;
-  const Clock::time_point asked = Clock::now();
-  patience_->begin(-1);
-  for (Feed::Status status = Feed::Status::wait; status != Feed::Status::ready;) {
-    status = gateway_.poll(sample, patience());
-    // Show predictions while the stream pauses.
-    if (status == Feed::Status::wait) end_group();
-    if (status == Feed::Status::end || over(sample)) return false;
-  }
-  mine.timer.lap(Part::waiting);
-  gateway_.take(sample, asked);
-  admits_ = true;
-  pass_on(*shared_.lowering(index_, action).gives.find(Signal::Kind::admission));
-  mine.timer.lap(Part::handoff);
-  return true;
-}
-
-bool Worker::await_target(const Action& action) {
-  if (action.op != Op::forward || !shared_.takes_target(action.stage) ||
-      gateway_.has_target(action.sample))
+    Token token{.sample = action.sample, .origin = action.sample};
+    for (const Signal& need : next.needs) {
+      if (!wait_for(action, need, token)) return false;
+    }
+    if (!await_target(action)) return false;
+    if (shared_.lowering.begins_at_loss(action, shared_.pipeline.own_losses)) {
+      token.fate = info(action.sample).fate;
+      if (!compare(action, token.fate)) return false;
+      mine.fates[slot(action.sample)] = token.fate;
+    }
+    if (takes_gradient(action.op)) take_gradient(action, token);
+    work(next);
+    mine.lap(Part::compute);
+    for (const Signal& signal : next.gives) give(action, signal);
+    if (action.op != Op::update) mine.lap(Part::handoff);
+    const bool ends = action.op == Op::update ||
+                      (action.op == Op::forward && next.gives.find(Signal::Kind::release));
+    if (ends && options_.after_sample && program_.replica == 0)
+      options_.after_sample(action.stage, shared_.pipeline.before + action.sample);
     return true;
-  return await(action, [&](std::chrono::microseconds patience) {
-    if (gateway_.has_target(action.sample)) return true;
-    if (patience.count() > 0) std::this_thread::sleep_for(patience);
+  }
+  /// With logging and hooks.
+  void perform_watched(const Lowered& next) {
+    if (options_.before_action) options_.before_action(index_, next.action);
+    if (track_) track_->begin(next.action, Clock::now());
+    const bool done = perform(next);
+    if (track_ && done) track_->end(version_of(next.action), Clock::now());
+    if (options_.after_action) options_.after_action(index_, next.action);
+  }
+  void work(const Lowered& next) {
+    const Action& action = next.action;
+    WorkerStage& mine = stage(action);
+    if (action.op == Op::update) return update(action);
+    if (action.op == Op::forward) {
+      mine.newest = action.sample;
+      ++mine.group.forwards;
+      mine.next.forwarded = true;
+      return engine::perform(*mine.step, next, shared_.schedule().slots());
+    }
+    const Fate fate =
+        action.op == Op::recompute ? info(action.sample).fate : mine.fates[slot(action.sample)];
+    if (fate == Fate::trained) {
+      engine::perform(*mine.step, next, shared_.schedule().slots());
+    } else if (adds_gradient(action.op)) {
+      mine.step->leave_out(slot(action.sample));
+      mine.next.fate = std::max(mine.next.fate, fate);
+    }
+  }
+  void give(const Action& action, const Signal& signal) {
+    using Kind = Signal::Kind;
+    switch (signal.kind) {
+      case Kind::activation:
+        return launches_.send(shared_.channels.of(signal), {action.sample});
+      case Kind::gradient:
+        return launches_.send(shared_.channels.of(signal), stage(action).gradient);
+      case Kind::prediction:
+        return launches_.complete({.kind = Completion::Kind::predicted, .action = action});
+      case Kind::release:
+        return launches_.complete({.kind = Completion::Kind::released, .action = action});
+      case Kind::admission:
+      case Kind::meeting:
+        return;
+    }
+  }
+  /// Updates in the weights it used or updated.
+  std::int64_t version_of(const Action& action) {
+    const Schedule& schedule = shared_.schedule();
+    if (action.op != Op::update && schedule.version_rule)
+      return schedule.version_rule(action.stage, action.sample);
+    return stage(action).versions;
+  }
+  void take_gradient(const Action& action, const Token& token) {
+    WorkerStage& mine = stage(action);
+    mine.gradient = token;
+    mine.gradient.sample = action.sample;
+    mine.gradient.sent = {};
+    if (shared_.pipeline.own_losses) mine.gradient.origin = action.sample;
+    if (shared_.lowering.last(action.stage)) {
+      // The guard's verdict on this sample is always known by now, so that runs repeat.
+      const std::int64_t judged =
+          action.sample - (mine.step->defers() ? shared_.schedule().slots() : 0);
+      mine.gradient.alarm = judged < 0 ? Alarm::none : verdict(judged);
+    }
+    mine.fates[slot(action.sample)] = token.fate;
+    mine.next.alarm = std::max(mine.next.alarm, mine.gradient.alarm);
+  }
+  void update(const Action& action) {
+    WorkerStage& mine = stage(action);
+    auto [fate, alarm, forwarded] = std::exchange(mine.next, {});
+    // An update is the mean over all of its samples, or is skipped.
+    gateway_.agree(action.stage, fate, alarm);
+    ++mine.versions;
+    // All samples of a minibatch have its age. A stage that goes backward without forwards drains.
+    const std::int64_t age =
+        shared_.schedule().group > 1 ? mine.age : mine.newest - mine.gradient.origin;
+    const double rate = options_.rate ? options_.rate->load(std::memory_order_relaxed) : rate_;
+    if (rate != rate_) {
+      rate_ = rate;
+      for (const int stage : stages_) by_stage_[stage].step->set_rate(rate);
+    }
+    bool asked = false;
+    if (alarm == Alarm::roll_back) {
+      mine.step->roll_back();
+    } else if (alarm == Alarm::discard || fate != Fate::trained) {
+      mine.step->skip_update();  // the version still advances
+    } else {
+      if (shared_.pipeline.guard && mine.asked++ % LossGuard::kSnapshotEvery == 0)
+        mine.step->take_snapshot();
+      mine.step->update();
+      asked = true;
+    }
+    launches_.complete({.kind = asked ? Completion::Kind::updated : Completion::Kind::left_out,
+                        .action = action,
+                        .staleness = forwarded ? age : -1,
+                        .fate = fate});
+  }
+
+  // Waits: return false if given up.
+  bool wait_for(const Action& action, const Signal& need, Token& token) {
+    using Kind = Signal::Kind;
+    switch (need.kind) {
+      case Kind::admission:
+        return !gateway_.admits() || receive(action, need, token);
+      case Kind::activation:
+      case Kind::gradient:
+        return receive(action, need, token);
+      case Kind::release:
+        return admit(action);
+      case Kind::meeting:
+        return meet(action, need);
+      case Kind::prediction:  // waited for when this one's is shown
+        return true;
+    }
     return false;
-  });
-}
+  }
+  bool receive(const Action& action, const Signal& need, Token& token) {
+    TokenQueue& queue = *shared_.channels.of(need).queue;
+    WorkerStage& mine = stage(action);
+    Clock::duration waited{};
+    if (!queue.try_receive(token)) {
+      const Clock::time_point began = Clock::now();
+      mine.lap(Part::handoff, began);
+      if (!await(
+              action, [&](auto patience) { return queue.receive(token, patience); }, at_))
+        return false;
+      waited = Clock::now() - began;
+      if (token.sent != Clock::time_point{}) {
+        // From another process: waiting until the token was sent, then in transit.
+        mine.lap(Part::waiting, std::max(token.sent, mine.meter->last()));
+      } else {
+        mine.lap(Part::waiting);
+      }
+    }
+    patience_->came(at_, waited);
+    if (token.sample != need.sample)
+      throw std::logic_error("a link delivered another sample than the schedule says");
+    mine.lap(Part::handoff);
+    return true;
+  }
+  /// All replicas, before an update.
+  bool meet(const Action& action, const Signal& need) {
+    Token token;
+    WorkerStage& mine = stage(action);
+    const WorkerStage::Update own = mine.next;
+    for (const bool sends : {true, false}) {
+      for (int replica = 0; replica < shared_.lowering.replicas(action.stage); ++replica) {
+        Signal signal = need;
+        signal.to = shared_.lowering.replica_id(action.stage, replica);
+        if (signal.to == need.from) continue;
+        if (sends) {
+          pass_on(signal, own.fate, own.alarm);
+          continue;
+        }
+        std::swap(signal.from, signal.to);
+        if (!receive(action, signal, token)) return false;
+        // Replicas learn from all of an update's samples, or from none.
+        if (mine.next.fate == Fate::trained) mine.next.fate = token.fate;
+        mine.next.alarm = std::max(mine.next.alarm, token.alarm);
+      }
+    }
+    return true;
+  }
+  bool admit(const Action& action) {
+    WorkerStage& mine = stage(action);
+    const std::int64_t sample = action.sample;
+    if (!gateway_.acquire(sample, std::chrono::microseconds(0))) {
+      mine.lap(Part::handoff);
+      if (!await(action, [&](auto patience) { return gateway_.acquire(sample, patience); }))
+        return false;
+      mine.lap(Part::waiting);
+    }
+    if (!gateway_.admits()) return true;
+    const Clock::time_point asked = Clock::now();
+    patience_->begin(-1);
+    for (Feed::Status status = Feed::Status::wait; status != Feed::Status::ready;) {
+      status = gateway_.poll(sample, patience());
+      // Show predictions while the stream pauses.
+      if (status == Feed::Status::wait) end_group();
+      if (status == Feed::Status::end || over(sample)) return false;
+    }
+    mine.lap(Part::waiting);
+    gateway_.take(sample, asked);
+    admits_ = true;
+    pass_on(*shared_.lowering(index_, action).gives.find(Signal::Kind::admission));
+    mine.lap(Part::handoff);
+    return true;
+  }
+  bool await_target(const Action& action) {
+    if (action.op != Op::forward || !shared_.takes_target(action.stage) ||
+        gateway_.has_target(action.sample))
+      return true;
+    return await(action, [&](std::chrono::microseconds patience) {
+      if (gateway_.has_target(action.sample)) return true;
+      if (patience.count() > 0) std::this_thread::sleep_for(patience);
+      return false;
+    });
+  }
+  /// Waits for a late target and takes the loss. `fate`: of the sample; changed without a target.
+  bool compare(const Action& action, Fate& fate) {
+    if (!shared_.pipeline.late_targets) return true;
+    WorkerStage& mine = stage(action);
+    const Clock::time_point asked = Clock::now();
+    Feed::Status status = Feed::Status::wait;
+    while (status == Feed::Status::wait) {
+      status = shared_.feed.target(shared_.in_flight(action.sample), patience());
+      if (status == Feed::Status::wait) end_group();  // predictions do not wait for targets
+      if (over(action)) return false;
+    }
+    if (admits_ && !shared_.feed.computes_targets())
+      shared_.pipeline.monitor.paused(Clock::now() - asked);
+    mine.lap(Part::waiting);
+    const bool has_target = status == Feed::Status::ready;
+    if (has_target) {
+      mine.step->compare(slot(action.sample));
+    } else {
+      fate = Fate::without_target;
+    }
+    if (!shared_.lowering.last(action.stage)) return true;
+    info(action.sample).has_target = has_target;
+    launches_.complete({.kind = Completion::Kind::compared, .action = action});
+    if (!mine.step->defers()) end_group();  // the guard must judge it before its gradient is taken
+    return true;
+  }
+  /// Tries until `attempt` succeeds. `at`: the program's action whose token it waits for.
+  template <class Attempt>
+  bool await(const Action& action, const Attempt& attempt, std::int64_t at = -1) {
+    patience_->begin(at);
+    while (!attempt(patience())) {
+      complete_finished();
+      if (over(action)) return false;
+    }
+    return true;
+  }
+  /// Sends `signal` at once, to another replica.
+  void pass_on(const Signal& signal, Fate fate = Fate::trained, Alarm alarm = Alarm::none) {
+    if (signal.from == signal.to) return;
+    shared_.channels.of(signal).send({.sample = signal.sample, .alarm = alarm, .fate = fate},
+                                     [&] { return over(signal.sample); });
+  }
 
-bool Worker::compare(const Action& action, Fate& fate) {
-  if (!shared_.pipeline.late_targets) return true;
-  WorkerStage& mine = stage(action);
-  const Clock::time_point asked = Clock::now();
-  Feed::Status status = Feed::Status::wait;
-  while (status == Feed::Status::wait) {
-    status = shared_.feed.target(shared_.in_flight(action.sample), patience());
-    if (status == Feed::Status::wait) end_group();  // predictions do not wait for targets
-    if (over(action)) return false;
-  }
-  if (admits_ && !shared_.feed.computes_targets())
-    shared_.pipeline.monitor.paused(Clock::now() - asked);
-  mine.timer.lap(Part::waiting);
-  const bool has_target = status == Feed::Status::ready;
-  if (has_target) {
-    mine.step->compare(slot(action.sample));
-  } else {
-    fate = Fate::without_target;
-  }
-  if (!shared_.lowering.last(action.stage)) return true;
-  info(action.sample).has_target = has_target;
-  launches_.complete({.kind = Completion::Kind::compared, .action = action});
-  if (!mine.step->defers()) end_group();  // the guard must judge it before its gradient is taken
-  return true;
-}
-
-void Worker::take_gradient(const Action& action, const Token& token) {
-  WorkerStage& mine = stage(action);
-  mine.gradient = token;
-  mine.gradient.sample = action.sample;
-  mine.gradient.sent = {};
-  if (shared_.pipeline.own_losses) mine.gradient.origin = action.sample;
-  if (shared_.lowering.last(action.stage)) {
-    // The guard's verdict on this sample is always known by now, so that runs repeat.
-    const std::int64_t judged =
-        action.sample - (mine.step->defers() ? shared_.schedule().slots() : 0);
-    mine.gradient.alarm = judged < 0 ? Alarm::none : verdict(judged);
-  }
-  mine.fates[slot(action.sample)] = token.fate;
-  mine.next.alarm = std::max(mine.next.alarm, mine.gradient.alarm);
-}
-
-void Worker::work(const Lowered& next) {
-  const Action& action = next.action;
-  WorkerStage& mine = stage(action);
-  if (action.op == Op::update) return update(action);
-  if (action.op == Op::forward) {
-    mine.newest = action.sample;
-    mine.timer.forwarded();
-    mine.next.forwarded = true;
-    return engine::perform(*mine.step, next, shared_.schedule().slots());
-  }
-  const Fate fate =
-      action.op == Op::recompute ? info(action.sample).fate : mine.fates[slot(action.sample)];
-  if (fate == Fate::trained) {
-    engine::perform(*mine.step, next, shared_.schedule().slots());
-  } else if (adds_gradient(action.op)) {
-    mine.step->leave_out(slot(action.sample));
-    mine.next.fate = std::max(mine.next.fate, fate);
-  }
-}
-
-void Worker::give(const Action& action, const Signal& signal) {
-  using Kind = Signal::Kind;
-  switch (signal.kind) {
-    case Kind::activation:
-      return launches_.send(shared_.channels.of(signal), {action.sample});
-    case Kind::gradient:
-      return launches_.send(shared_.channels.of(signal), stage(action).gradient);
-    case Kind::prediction:
-      return launches_.complete({.kind = Completion::Kind::predicted, .action = action});
-    case Kind::release:
-      return launches_.complete({.kind = Completion::Kind::released, .action = action});
-    case Kind::admission:
-    case Kind::meeting:
-      return;
-  }
-}
-
-void Worker::update(const Action& action) {
-  WorkerStage& mine = stage(action);
-  auto [fate, alarm, forwarded] = std::exchange(mine.next, {});
-  // An update is the mean over all of its samples, or is skipped.
-  gateway_.agree(action.stage, fate, alarm);
-  ++mine.versions;
-  // All samples of a minibatch have its age. A stage that goes backward without forwards drains.
-  const std::int64_t age =
-      shared_.schedule().group > 1 ? mine.age : mine.newest - mine.gradient.origin;
-  const double rate = options_.rate ? options_.rate->load(std::memory_order_relaxed) : rate_;
-  if (rate != rate_) {
-    rate_ = rate;
-    for (const int stage : stages_) by_stage_[stage].step->set_rate(rate);
-  }
-  const bool asked = mine.apply(alarm, fate == Fate::trained, shared_.pipeline.guard != nullptr);
-  launches_.complete({.kind = asked ? Completion::Kind::updated : Completion::Kind::left_out,
-                      .action = action,
-                      .staleness = forwarded ? age : -1,
-                      .fate = fate});
-}
-
-void Worker::end_group() {
-  for (const int index : stages_) {
-    WorkerStage& mine = by_stage_[index];
-    if (!mine.step->defers()) continue;
-    mine.timer.lap(Part::handoff);
-    launches_.complete({.action = {.stage = index}, .group = mine.timer.end_group()});
-  }
-  launches_.end_group([&](std::int64_t sample) { return over(sample); });
-  complete_finished();
-}
-
-void Worker::complete_finished() {
-  gateway_.progress();
-  // Not reentrant: completing a prediction may wait for another replica's, and waiting completes.
-  if (std::exchange(completing_, true)) return;
-  while (const Completion* const completion = launches_.finished()) {
-    complete(*completion);
-    launches_.pop();
-  }
-  completing_ = false;
-}
-
-void Worker::drain() {
-  end_group();
-  while (!launches_.empty() && !shared_.stop.load(std::memory_order_relaxed)) {
-    for (const int index : stages_) by_stage_[index].step->synchronize();
+  // Launch groups, and reactions to their end.
+  void end_group() {
+    for (const int index : stages_) {
+      WorkerStage& mine = by_stage_[index];
+      if (!mine.step->defers()) continue;
+      mine.lap(Part::handoff);
+      launches_.complete({.action = {.stage = index}, .group = std::exchange(mine.group, {})});
+    }
+    launches_.end_group([&](std::int64_t sample) { return over(sample); });
     complete_finished();
   }
-}
-
-void Worker::complete(const Completion& completion) {
-  switch (completion.kind) {
-    case Completion::Kind::timed:
-      return stage(completion.action).timer.record(completion.group);
-    case Completion::Kind::predicted:
-      return predicted(completion.action);
-    case Completion::Kind::compared:
-      return compared(completion.action);
-    case Completion::Kind::released:
-      return gateway_.release(completion.action.sample);
-    case Completion::Kind::updated:
-    case Completion::Kind::left_out:
-      return updated(completion);
+  void complete_finished() {
+    gateway_.progress();
+    // Not reentrant: completing a prediction may wait for another replica's, and waiting completes.
+    if (std::exchange(completing_, true)) return;
+    while (const Completion* const completion = launches_.finished()) {
+      complete(*completion);
+      launches_.pop();
+    }
+    completing_ = false;
   }
-}
+  void drain() {
+    end_group();
+    while (!launches_.empty() && !shared_.stop.load(std::memory_order_relaxed)) {
+      for (const int index : stages_) by_stage_[index].step->synchronize();
+      complete_finished();
+    }
+  }
+  void complete(const Completion& completion) {
+    switch (completion.kind) {
+      case Completion::Kind::timed:
+        return stage(completion.action).record(completion.group);
+      case Completion::Kind::predicted:
+        return predicted(completion.action);
+      case Completion::Kind::compared:
+        return compared(completion.action);
+      case Completion::Kind::released:
+        return gateway_.release(completion.action.sample);
+      case Completion::Kind::updated:
+      case Completion::Kind::left_out:
+        return updated(completion);
+    }
+  }
+  /// Shows the last stage's prediction.
+  void predicted(const Action& action) {
+    const Lowered lowered = shared_.lowering(index_, action);
+    Token token;
+    const Signal* before = lowered.needs.find(Signal::Kind::prediction);
+    if (before && !receive(action, *before, token)) return;
+    info(action.sample).predicted = Clock::now();
+    gateway_.shown(action.sample);
+    if (!shared_.pipeline.late_targets) compared(action);
+    pass_on(*lowered.gives.find(Signal::Kind::prediction));
+  }
+  /// Shows the last stage's loss, and judges it.
+  void compared(const Action& action) {
+    const SampleInfo& info = this->info(action.sample);
+    const float loss =
+        info.has_target ? stage(action).step->loss(slot(action.sample)) : std::nanf("");
+    gateway_.predicted(action.sample, loss);
+    if (LossGuard* const guard = shared_.pipeline.guard)
+      verdict(action.sample) = guard->judge(info, loss);
+  }
+  void updated(const Completion& update) {
+    const Fate fate = update.fate;
+    WorkerStage& mine = stage(update.action);
+    const bool asked = update.kind == Completion::Kind::updated;
+    if (asked && mine.step->skipped() == mine.skipped) {
+      mine.meter->updated(update.staleness);
+    } else if (fate == Fate::trained) {
+      mine.skipped += asked ? 1 : 0;  // the step itself may have skipped it
+      mine.meter->skipped();
+    }
+    if (!shared_.lowering.last(update.action.stage)) return;
+    // Replicas update together, each on one sample; the action names the last replica's.
+    const int later = shared_.lowering.replicas(update.action.stage) - 1 - program_.replica;
+    const std::int64_t end = update.action.sample - later + 1;
+    for (std::int64_t sample = end - shared_.schedule().group; sample < end; ++sample)
+      shared_.fates.set(sample, shared_.replayed(sample) ? again(fate) : fate);
+  }
+  /// How long to wait before polling launched work again.
+  std::chrono::microseconds patience() { return patience_->next(launches_.patience()); }
 
-void Worker::predicted(const Action& action) {
-  const Lowered lowered = shared_.lowering(index_, action);
-  Token token;
-  const Signal* before = lowered.needs.find(Signal::Kind::prediction);
-  if (before && !receive(action, *before, token)) return;
-  info(action.sample).predicted = Clock::now();
-  gateway_.shown(action.sample);
-  if (!shared_.pipeline.late_targets) compared(action);
-  pass_on(*lowered.gives.find(Signal::Kind::prediction));
-}
+  bool over(std::int64_t sample) const { return shared_.over(sample); }
+  bool over(const Action& action) const { return shared_.over(action); }
+  WorkerStage& stage(const Action& action) { return by_stage_[std::size_t(action.stage)]; }
+  SampleInfo& info(std::int64_t sample) { return shared_.in_flight(sample).info; }
+  int slot(std::int64_t sample) const { return shared_.pool.slot_of(sample); }
+  Alarm& verdict(std::int64_t sample) { return verdicts_[std::size_t(sample) % verdicts_.size()]; }
 
-void Worker::compared(const Action& action) {
-  const SampleInfo& info = this->info(action.sample);
-  const float loss =
-      info.has_target ? stage(action).step->loss(slot(action.sample)) : std::nanf("");
-  gateway_.predicted(action.sample, loss);
-  if (LossGuard* const guard = shared_.pipeline.guard)
-    verdict(action.sample) = guard->judge(info, loss);
-}
+  Shared& shared_;
+  const int index_;
+  const Program& program_;
+  const PipelineOptions& options_;
+  Gateway& gateway_;
+  const std::unique_ptr<Patience> patience_;
+  ActionTrack* track_;                 ///< null: no log
+  std::vector<WorkerStage> by_stage_;  ///< [stage]; only this worker's are filled
+  std::vector<int> stages_;            ///< this worker's
+  Launches launches_;
+  double rate_ = 1.0;  ///< last passed on to the stages
+  bool completing_ = false;
+  std::int64_t at_ = 0;  ///< index of the current action in its program
+  bool admits_ = false;
+  std::vector<Alarm> verdicts_;  ///< [sample % size]: the guard's, on the latest samples
+};
 
-void Worker::updated(const Completion& update) {
-  const Fate fate = update.fate;
-  stage(update.action)
-      .count(update.kind == Completion::Kind::updated, fate == Fate::trained, update.staleness);
-  if (!shared_.lowering.last(update.action.stage)) return;
-  // Replicas update together, each on one sample; the action names the last replica's.
-  const int later = shared_.lowering.replicas(update.action.stage) - 1 - program_.replica;
-  const std::int64_t end = update.action.sample - later + 1;
-  for (std::int64_t sample = end - shared_.schedule().group; sample < end; ++sample)
-    shared_.fates.set(sample, shared_.replayed(sample) ? again(fate) : fate);
+}  // namespace
+
+void run_worker(Shared& shared, int index) {
+  Worker(shared, index).run();
 }
 
 }  // namespace millrace::engine
