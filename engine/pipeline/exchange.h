@@ -82,8 +82,9 @@ class Exchange {
   using Parts = std::vector<std::span<std::byte>>;
   /// Opens a port to or from `peer`, which opens its side with the same tag (0 to kTags - 1) and
   /// parts of equal sizes. The buffers must outlive it.
-  virtual int open_to(int peer, int tag, const Parts& parts) = 0;
-  virtual int open_from(int peer, int tag, const Parts& parts) = 0;
+  virtual int open(int peer, int tag, const Parts& parts, bool sends) = 0;
+  int open_to(int peer, int tag, const Parts& parts) { return open(peer, tag, parts, true); }
+  int open_from(int peer, int tag, const Parts& parts) { return open(peer, tag, parts, false); }
   /// Closes all ports; messages in flight to this rank are lost.
   virtual void close_ports() = 0;
   /// Sends the port's buffers, or receives into them. The port must be over().

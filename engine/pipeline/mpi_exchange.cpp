@@ -135,19 +135,25 @@ class MpiExchange final : public Exchange {
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
 
-  int open_to(int peer, int tag, const Parts& parts) override {
-    return open(sending_, parts, [&](MPI_Datatype type, MPI_Request* request) {
-      require(MPI_Send_init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, request),
-              "MPI_Send_init");
-    });
-  }
   // The standard forbids reading a started receive's buffer; no MPI writes there before a message.
-  int open_from(int peer, int tag, const Parts& parts) override {
-    const int port = open(receiving_, parts, [&](MPI_Datatype type, MPI_Request* request) {
-      require(MPI_Recv_init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, request),
-              "MPI_Recv_init");
-    });
-    port_of_.resize(receiving_.size(), port);
+  int open(int peer, int tag, const Parts& parts, bool sends) override {
+    const auto messages = messages_of(parts);
+    std::vector<MPI_Request>& all = sends ? sending_ : receiving_;
+    ports_.push_back({&all, all.size(), int(messages.size())});
+    for (const auto& message : messages) {
+      MPI_Datatype type = type_of(message);
+      MPI_Request* const request = &all.emplace_back();
+      if (sends) {
+        require(MPI_Send_init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, request),
+                "MPI_Send_init");
+      } else {
+        require(MPI_Recv_init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, request),
+                "MPI_Recv_init");
+      }
+      MPI_Type_free(&type);  // the request keeps a reference
+    }
+    const int port = int(ports_.size()) - 1;
+    if (!sends) port_of_.resize(receiving_.size(), port);
     return port;
   }
   void close_ports() override {
@@ -251,17 +257,6 @@ class MpiExchange final : public Exchange {
     MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(all_, &rank_);
     MPI_Comm_size(all_, &ranks_);
-  }
-  template <class Init>
-  int open(std::vector<MPI_Request>& all, const Parts& parts, const Init& init) {
-    const auto messages = messages_of(parts);
-    ports_.push_back({&all, all.size(), int(messages.size())});
-    for (const auto& message : messages) {
-      MPI_Datatype type = type_of(message);
-      init(type, &all.emplace_back());
-      MPI_Type_free(&type);  // the request keeps a reference
-    }
-    return int(ports_.size()) - 1;
   }
   void sweep() {
     for (auto letter = posted_.begin(); letter != posted_.end();) {

@@ -207,9 +207,7 @@ class RankPorts {
       const Exchange::Parts parts = fill(buffer, route, int(&buffer - route.buffers.data()));
       route.bytes = 0;
       for (const auto& part : parts) route.bytes += std::int64_t(part.size());
-      buffer.port =
-          sends ? exchange_.open_to(peer, tag, parts) : exchange_.open_from(peer, tag, parts);
-      ++tag;
+      buffer.port = exchange_.open(peer, tag++, parts, sends);
       of_port_.resize(std::max(of_port_.size(), std::size_t(buffer.port) + 1));
       of_port_[std::size_t(buffer.port)] = {&route, &buffer};
       if (!sends) exchange_.start(buffer.port);

@@ -29,12 +29,9 @@ class ThreadExchange final : public Exchange {
       : sea_(std::move(sea)), rank_(rank), ranks_(ranks) {}
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
-  int open_to(int peer, int tag, const Parts& parts) override {
-    ports_.push_back({{rank_, peer, tag}, parts, true});
-    return int(ports_.size()) - 1;
-  }
-  int open_from(int peer, int tag, const Parts& parts) override {
-    ports_.push_back({{peer, rank_, tag}, parts, false});
+  int open(int peer, int tag, const Parts& parts, bool sends) override {
+    const auto [from, to] = sends ? std::pair(rank_, peer) : std::pair(peer, rank_);
+    ports_.push_back({{from, to, tag}, parts, sends});
     return int(ports_.size()) - 1;
   }
   void close_ports() override {
