@@ -38,10 +38,14 @@ class RankLetters {
   }
   /// Sends this rank's measurements to rank 0.
   void report() {
-    tell_times();
-    if (exchange_.rank() == 0) return;
-    tell(0, letter('M').raw(meters()));
-    if (options_.facts) tell(0, letter('D').raw(options_.facts()));
+    if (exchange_.rank() == 0) return note(ports_.times());
+    ByteWriter all = letter('M');
+    all.put(ports_.times()).put(options_.facts ? options_.facts() : std::string());
+    for (int replica_id = 0; replica_id < shared_.lowering.replica_ids(); ++replica_id) {
+      if (ports_.here(replica_id))
+        all.put(replica_id).raw(shared_.pipeline.monitor.meter(replica_id).bytes());
+    }
+    tell(0, all);
   }
   /// Reads the letters that have arrived, up to one of a later run.
   void read() {
@@ -69,8 +73,8 @@ class RankLetters {
   void end(const Final& final) {
     if (ports_.has_last(exchange_.rank())) finals_[std::size_t(exchange_.rank())] = final;
     ended_ = true;
-    tell_times();
-    tell_all(letter('F').put(final).raw(meters()));
+    report();
+    tell_all(letter('F').put(final));
   }
   /// Ends all waits here. `lost`: a rank is lost.
   void give_up(const std::string& why, bool lost) {
@@ -117,18 +121,18 @@ class RankLetters {
     } else if (kind == 'B') {
       const auto beat = bytes.get<RankClocks::Beat>();
       if (clocks_.heard(letter.from, beat, Clock::now()) && !ended_) send_beat(letter.from);
-    } else if (kind == 'L') {
-      while (!bytes.empty()) exchange_.times().note(bytes.get<LinkTime>());
     } else if (kind == 'M') {
-      take_meters(bytes);
-    } else if (kind == 'D') {
-      if (options_.take_facts) options_.take_facts(bytes.rest());
+      note(bytes.list<LinkTime>());
+      const std::string_view facts = bytes.text();
+      if (options_.take_facts) options_.take_facts(facts);
+      while (!bytes.empty()) {
+        StageMeter& meter = shared_.pipeline.monitor.meter(bytes.get<int>());
+        meter.take(bytes.raw(sizeof(StageMeter::Measurements)));
+      }
     } else if (kind == 'F') {
       pulse_.ended(letter.from);
       ++finished_;
-      const auto final = bytes.get<Final>();
-      if (ports_.has_last(letter.from)) finals_[std::size_t(letter.from)] = final;
-      if (exchange_.rank() == 0) take_meters(bytes);
+      if (ports_.has_last(letter.from)) finals_[std::size_t(letter.from)] = bytes.get<Final>();
     }
     return true;
   }
@@ -140,28 +144,8 @@ class RankLetters {
     exchange_.post_to_others(Exchange::About::pipeline, letter.bytes());
   }
   void send_beat(int rank) { tell(rank, letter('B').put(clocks_.beat_for(rank, Clock::now()))); }
-  void tell_times() {
-    const std::vector<LinkTime> times = ports_.times();
-    if (exchange_.rank() != 0) {
-      ByteWriter all = letter('L');
-      for (const LinkTime& time : times) all.put(time);
-      return tell(0, all);
-    }
+  void note(const std::vector<LinkTime>& times) {
     for (const LinkTime& time : times) exchange_.times().note(time);
-  }
-  std::string meters() const {
-    ByteWriter all;
-    for (int replica_id = 0; replica_id < shared_.lowering.replica_ids(); ++replica_id) {
-      if (ports_.here(replica_id))
-        all.put(replica_id).raw(shared_.pipeline.monitor.meter(replica_id).bytes());
-    }
-    return all.bytes();
-  }
-  void take_meters(ByteReader& bytes) {
-    while (!bytes.empty()) {
-      const int replica_id = bytes.get<int>();
-      shared_.pipeline.monitor.meter(replica_id).take(bytes.raw(sizeof(StageMeter::Measurements)));
-    }
   }
   void stop(bool lost) {
     if (lost) exchange_.abandon();

@@ -52,8 +52,8 @@ struct RankOptions {
   Freight* freight = nullptr;
   std::vector<int> rank_of_worker;
   int run = 0;  ///< 0, 1, ...: counts runs, equal on every rank
-  /// A rank's report to rank 0 twice a second besides its meters, and its receiver there; any
-  /// thread, under Exchange::mutex().
+  /// A rank's report to rank 0, twice a second and at the end, besides its meters; its receiver
+  /// there. Any thread, under Exchange::mutex().
   std::function<std::string()> facts;
   std::function<void(std::string_view)> take_facts;
 };

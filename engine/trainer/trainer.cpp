@@ -115,17 +115,6 @@ void post_to_all(Exchange& exchange, const std::string& text) {
   await_ranks(exchange, [&] { return exchange.all_posted(); });
 }
 
-void write(ByteWriter& to, int stage, const StageFacts& facts) {
-  to.put(stage).put(facts.memory).put(facts.dead_units).put(facts.recorded).put(facts.left);
-}
-
-StageFacts read_facts(ByteReader& from) {
-  return {.memory = from.get<StageMemory>(),
-          .dead_units = from.get<DeadUnits>(),
-          .recorded = from.get<bool>(),
-          .left = from.list<std::string>()};
-}
-
 }  // namespace
 
 Trainer::Trainer(TrainerOptions options)
@@ -138,7 +127,8 @@ Trainer::Trainer(TrainerOptions options)
                options_.target_is_input ? std::vector<std::int64_t>()
                                         : options_.network->output().sizes(),
                recording_.on, {options_.input_as_bytes, options_.target_as_bytes}),
-      facts_elsewhere_(std::size_t(schedule_.stages)) {
+      facts_elsewhere_(std::size_t(schedule_.stages)),
+      dead_elsewhere_(facts_elsewhere_.size()) {
   for (int slot = 0; slot < schedule_.slots(); ++slot)
     sample_in_.push_back(std::make_unique<TrainerSample>(samples_, slot, options_.context));
   samples_.late_target = options_.late_targets;
@@ -209,26 +199,20 @@ void Trainer::build() {
   for (int i = 0; i < options_.stages; ++i) {
     for (int replica = 0; replica < schedule_.replicas_of(i); ++replica) {
       const int replica_id = schedule_.replica_id(i, replica);
-      std::unique_ptr<capture::StageStep>& step = steps_[std::size_t(replica_id)];
-      if (backends[replica_id])
-        step = make_step(build_stage(options_, schedule_, i, replica_id), i, replica_id,
-                         std::move(backends[replica_id]));
-      stages.push_back(step ? &step->stage() : nullptr);
+      stages.push_back(nullptr);
+      if (!backends[replica_id]) continue;
+      const c10::Device place = device_of(options_, replica_id);
+      if (place.is_cuda()) capture::use_repeatable_kernels();
+      steps_[std::size_t(replica_id)] = std::make_unique<capture::StageStep>(
+          build_stage(options_, schedule_, i, replica_id), std::move(backends[replica_id]), place,
+          samples_, i > 0 ? boundaries_[i - 1].get() : nullptr,
+          i + 1 < options_.stages ? boundaries_[i].get() : nullptr, sets_.inner[i],
+          sets_.stored[i]);
+      stages.back() = &steps_[std::size_t(replica_id)]->stage();
     }
   }
   tie_replicas(schedule_, stages,
                [this](int from, int to) { return freight_->gradients_of(from, to); });
-}
-
-std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int index,
-                                                       int replica_id,
-                                                       std::unique_ptr<capture::Backend> backend) {
-  const c10::Device place = device_of(options_, replica_id);
-  capture::Boundary* up = index > 0 ? boundaries_[index - 1].get() : nullptr;
-  capture::Boundary* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
-  if (place.is_cuda()) capture::use_repeatable_kernels();
-  return std::make_unique<capture::StageStep>(std::move(stage), std::move(backend), place, samples_,
-                                              up, down, sets_.inner[index], sets_.stored[index]);
 }
 
 void Trainer::join(int stage, const capture::Backend* above, const capture::Backend* below) {
@@ -309,8 +293,8 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
                           freight_.get(),
                           options_.rank_of_worker,
                           runs_++,
-                          [this] { return live_facts(); },
-                          [this](std::string_view facts) { take_facts(facts); }};
+                          [this] { return dead_here(); },
+                          [this](std::string_view counts) { take_dead(counts); }};
   if (options_.exchange) pipeline.ranks = &ranks;
   Outcome outcome;
   try {
@@ -349,7 +333,8 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
 }
 
 void Trainer::recut(const std::vector<int>& cut) {
-  require_cut(options_, schedule_, cut);
+  require_cut(cut, options_.stages, options_.network->size());
+  require_correction(options_, schedule_, cut);
   stages::StateDict weights = checkpoint();
   const double backed_off = first_here()->stage().backed_off();
   if (options_.exchange) {
@@ -396,7 +381,8 @@ void Trainer::gather() {
     for (int stage = 0; stage < schedule_.stages; ++stage) {
       // Replicas have equal weights: the first reports.
       if (!steps_[std::size_t(schedule_.replica_id(stage, 0))]) continue;
-      write(text, stage, facts(stage));
+      const StageFacts made = facts(stage);
+      text.put(stage).put(made.memory).put(made.recorded).put(made.left);
       text.put(stages::to_safetensors(checkpoint(stage)));
     }
     {
@@ -412,26 +398,28 @@ void Trainer::gather() {
     const std::lock_guard lock(cut_mutex_);
     for (ByteReader bytes(letter->text); !bytes.empty();) {
       const int stage = bytes.get<int>();
-      facts_elsewhere_[std::size_t(stage)] = read_facts(bytes);
+      StageFacts& known = facts_elsewhere_[std::size_t(stage)];
+      known.memory = bytes.get<StageMemory>();
+      known.recorded = bytes.get<bool>();
+      known.left = bytes.list<std::string>();
       learned_elsewhere_[stage] = stages::from_safetensors(std::string(bytes.text()));
     }
   }
 }
 
-std::string Trainer::live_facts() const {
+std::string Trainer::dead_here() const {
   ByteWriter all;
   for (int stage = 0; stage < schedule_.stages; ++stage) {
-    if (steps_[std::size_t(schedule_.replica_id(stage, 0))])
-      write(all, stage, {.dead_units = dead_units(stage)});
+    if (steps_[std::size_t(schedule_.replica_id(stage, 0))]) all.put(stage).put(dead_units(stage));
   }
   return all.bytes();
 }
 
-void Trainer::take_facts(std::string_view facts) {
+void Trainer::take_dead(std::string_view counts) {
   const std::lock_guard lock(cut_mutex_);
-  for (ByteReader bytes(facts); !bytes.empty();) {
+  for (ByteReader bytes(counts); !bytes.empty();) {
     const int stage = bytes.get<int>();
-    facts_elsewhere_[std::size_t(stage)] = read_facts(bytes);
+    dead_elsewhere_[std::size_t(stage)] = bytes.get<DeadUnits>();
   }
 }
 
@@ -464,7 +452,7 @@ TrainerNow Trainer::now() const {
 
 DeadUnits Trainer::dead_units(int stage) const {
   const capture::StageStep* const step = step_of(stage);
-  if (!step) return facts_elsewhere_[std::size_t(stage)].dead_units;
+  if (!step) return dead_elsewhere_[std::size_t(stage)];
   const stages::DeadUnits& counted = step->dead_units();
   const bool looks = device_of(options_, schedule_.replica_id(stage, 0)).is_cpu();
   return {counted.dead(), looks ? counted.units() : 0};
@@ -497,7 +485,6 @@ StageFacts Trainer::facts(int stage) const {
                      .cuts = step->cut_bytes(),
                      .scratch = step->scratch_bytes(),
                      .samples = samples},
-          .dead_units = dead_units(stage),
           .recorded = step->records(),
           .left = left_to_libtorch(step->operations())};
 }

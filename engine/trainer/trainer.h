@@ -31,7 +31,6 @@ struct DeadUnits {
 
 struct StageFacts {
   StageMemory memory;
-  DeadUnits dead_units;
   bool recorded = false;
   std::vector<std::string> left;  ///< left_to_libtorch() of its step program
 };
@@ -70,7 +69,8 @@ class Trainer {
   Outcome run(Feed& feed, Observer* observer, PipelineOptions options = {});
 
   /// Moves the cut. Weights and optimizer state stay; messages between stages and older weight
-  /// versions are lost, as with a checkpoint. Throws as require_cut(). Not during run().
+  /// versions are lost, as with a checkpoint. Throws as require_cut() and
+  /// require_correction(). Not during run().
   void recut(const std::vector<int>& cut);
 
   // With ranks, each trains its own stages only. run() on rank 0 has the feed and the observer, and
@@ -115,8 +115,6 @@ class Trainer {
   void record(const std::function<void()>& work);
   /// Sets how data crosses the cut after `stage`. Null: the neighbour is on another rank.
   void join(int stage, const capture::Backend* above, const capture::Backend* below);
-  std::unique_ptr<capture::StageStep> make_step(stages::Stage stage, int index, int replica_id,
-                                                std::unique_ptr<capture::Backend> backend);
   void recut(const std::vector<int>& cut, stages::StateDict weights, double backed_off);
   void check_ranks();
   void gather();  ///< every rank's weights to rank 0
@@ -127,8 +125,8 @@ class Trainer {
   std::vector<capture::Step*> steps() const;
   StageFacts facts(int stage) const;
   DeadUnits dead_units(int stage) const;
-  std::string live_facts() const;           ///< of local stages, during run()
-  void take_facts(std::string_view facts);  ///< on rank 0
+  std::string dead_here() const;  ///< dead_units() of local stages, for rank 0
+  void take_dead(std::string_view counts);
 
   TrainerOptions options_;
   std::vector<Device> devices_;   ///< as requested; in options_ those of other ranks are cores
@@ -146,9 +144,10 @@ class Trainer {
   // Null without ranks.
   std::unique_ptr<TensorFreight> freight_;
   std::unique_ptr<RankWires> wires_;
-  // On rank 0, other ranks' stages: checkpoint() after run(), and their latest facts.
+  // On rank 0, other ranks' stages: checkpoint() and facts() after run(), the latest dead_units().
   std::map<int, stages::StateDict> learned_elsewhere_;
   std::vector<StageFacts> facts_elsewhere_;  ///< by stage
+  std::vector<DeadUnits> dead_elsewhere_;    ///< by stage
   int runs_ = 0;
   bool whole_ = true;
   std::int64_t admitted_ = 0;  ///< by earlier runs

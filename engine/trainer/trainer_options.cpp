@@ -91,16 +91,11 @@ void require_correction(const TrainerOptions& options, const Schedule& schedule,
   }
 }
 
-void require_cut(const TrainerOptions& options, const Schedule& schedule,
-                 const std::vector<int>& cut) {
-  require_cut(cut, options.stages, options.network->size());
-  require_correction(options, schedule, cut);
-}
-
 bool may_cut_at(const TrainerOptions& options, const Schedule& schedule,
                 const std::vector<int>& cut) {
   try {
-    require_cut(options, schedule, cut);
+    require_cut(cut, options.stages, options.network->size());
+    require_correction(options, schedule, cut);
     return true;
   } catch (const std::invalid_argument&) {
     return false;

@@ -88,10 +88,7 @@ inline void require_correction(const TrainerOptions& options, const Schedule& sc
   require_correction(options, schedule, options.cut);
 }
 
-/// Calls require_cut() and require_correction() for a trainer of these options.
-void require_cut(const TrainerOptions& options, const Schedule& schedule,
-                 const std::vector<int>& cut);
-/// Whether require_cut() would not throw.
+/// Whether neither require_cut() nor require_correction() would throw.
 bool may_cut_at(const TrainerOptions& options, const Schedule& schedule,
                 const std::vector<int>& cut);
 

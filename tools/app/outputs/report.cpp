@@ -71,7 +71,7 @@ void append(Json& lists, const Json& stage) {
 
 Json memory_json(const engine::Trainer& trainer) {
   Json memory;
-  for (const auto& [stage, dead_units, recorded, left] : trainer.facts())
+  for (const auto& [stage, recorded, left] : trainer.facts())
     append(memory, {{"weights", stage.weights},
                     {"stashes", stage.stashes},
                     {"optimizer", stage.optimizer},
