@@ -43,14 +43,6 @@ std::vector<WorkerTime> worker_times(const CostModel& model, const Cut& cut) {
   return workers;
 }
 
-/// A sample's messages there and back where they overlap with computing; otherwise `step` has them.
-double way_ms(const CostModel& model, const Cut& cut) {
-  double ms = 0;
-  if (model.machine().overlap == Overlap::none) return ms;
-  for (const Stage& stage : cut.stages) ms += model.arrive_ms(stage);
-  return ms;
-}
-
 void rate_flushing(const CostModel& model, const Cut& cut, Outcome& outcome) {
   const Method& method = model.method();
   double slowest = 0, longest = 0, all = 0, flushing = 0;
@@ -64,8 +56,11 @@ void rate_flushing(const CostModel& model, const Cut& cut, Outcome& outcome) {
   }
   const double fill = (all - longest) / method.virtual_stages;
   const double m = method.microbatches;
+  double way = 0;  // a sample's messages there and back; without overlap, in the workers' steps
+  for (const Stage& stage : cut.stages)
+    way += model.machine().overlap == Overlap::none ? 0 : model.arrive_ms(stage);
   outcome.bubble = slowest > 0 ? fill / (m * slowest) : 0;
-  outcome.sample_ms = (m * slowest + fill + way_ms(model, cut) + flushing) / (m * method.copies);
+  outcome.sample_ms = (m * slowest + fill + way + flushing) / (m * method.copies);
 }
 
 /// A replica passes on a sample every `replicas` periods; the last stage predicts after its
@@ -296,16 +291,12 @@ class Cutter {
   std::vector<std::pair<Candidate, std::optional<Cut>>> cuts_;
 };
 
-std::int64_t oldest(const Plan& plan) {
-  const auto& ages = plan.outcome.gradient_age;
-  return *std::max_element(ages.begin(), ages.end());
-}
-
 /// Sort key. Times that differ only by rounding are equal.
 std::tuple<double, double, std::int64_t> rank(const Plan& plan) {
   const double ms = plan.outcome.sample_ms;
   const double unit = ms > 0 ? std::pow(10.0, std::floor(std::log10(ms)) - 9) : 1.0;
-  return {std::round(ms / unit) * unit, plan.outcome.peak_bytes, oldest(plan)};
+  return {std::round(ms / unit) * unit, plan.outcome.peak_bytes,
+          std::ranges::max(plan.outcome.gradient_age)};
 }
 
 /// The stage that needs most memory, and for what; not for interleaved, whose workers have several.
