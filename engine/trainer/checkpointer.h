@@ -1,9 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -37,14 +41,38 @@ class Checkpointer {
   /// samples; may throw. `guard`: a snapshot is written once later losses have proved its weights
   /// good, and dropped if the guard rolls back first; null: written at once.
   Checkpointer(int stages, std::int64_t every, std::function<stages::StateDict(int stage)> copy,
-               Write write, const LossGuard* guard = nullptr);
-  ~Checkpointer();
+               Write write, const LossGuard* guard = nullptr)
+      : stages_(stages),
+        every_(every),
+        progress_(stages, Progress{.every = every}),
+        copy_(std::move(copy)),
+        write_(std::move(write)),
+        guard_(guard),
+        writer_([this] { write_loop(); }) {}
+  ~Checkpointer() { finish(); }
 
-  void after_sample(int stage, std::int64_t sample);
+  void after_sample(int stage, std::int64_t sample) {
+    Part part{.stage = stage, .sample = sample};
+    if (!reached(progress_[stage], sample, part.due)) return;
+    part.state = copy_(stage);
+    pass_on_ ? pass_on_(part) : add(std::move(part));
+  }
   /// Sends parts to another process's checkpointer, which add()s them. Call before the run.
   void pass_on(std::function<void(const Part&)> to) { pass_on_ = std::move(to); }
   /// Any thread.
-  void add(Part part);
+  void add(Part part) {
+    const Due due = part.due;
+    const std::lock_guard lock(mutex_);
+    Snapshot& snapshot = gathering_[due];
+    snapshot.parts[part.stage] = std::move(part.state);
+    snapshot.samples = std::max(snapshot.samples, part.sample + 1);
+    if (int(snapshot.parts.size()) < stages_) return;
+    if (guard_) snapshot.guard = guard_->status();
+    whole_ = std::move(snapshot);
+    // Earlier incomplete snapshots of this kind never complete: set_every() came between stages.
+    gathering_.erase(gathering_.lower_bound({due.first, 0}), std::next(gathering_.find(due)));
+    changed_.notify_one();
+  }
   /// Requests a snapshot of the first samples from `sample` on. Any thread.
   void ask(std::int64_t sample) { asked_.store(sample, std::memory_order_relaxed); }
   /// Samples between regular snapshots; 0: none. Any thread.
@@ -56,9 +84,19 @@ class Checkpointer {
   std::int64_t written() const { return written_.load(std::memory_order_relaxed); }
   std::int64_t failed() const { return failed_.load(std::memory_order_relaxed); }
   /// Why the latest snapshot failed; "" if it was written. Any thread.
-  std::string error() const;
+  std::string error() const {
+    const std::lock_guard lock(mutex_);
+    return error_;
+  }
   /// Writes the complete snapshot if it is proved good, then ends the writer.
-  void finish();
+  void finish() {
+    {
+      const std::lock_guard lock(mutex_);
+      finished_ = true;
+      changed_.notify_one();
+    }
+    if (writer_.joinable()) writer_.join();
+  }
 
  private:
   struct Snapshot {
@@ -72,9 +110,52 @@ class Checkpointer {
     std::int64_t due = 0;        ///< the last regular one it reached
     std::int64_t answered = -1;  ///< the last ask()
   };
-  bool reached(Progress& progress, std::int64_t sample, Due& due) const;
-  void write_loop();
-  bool proved(const Snapshot& snapshot, std::unique_lock<std::mutex>& lock);  ///< waits
+  bool reached(Progress& progress, std::int64_t sample, Due& due) const {
+    // Updates may cover several samples: the first that reaches a multiple counts for it.
+    const std::int64_t every = every_.load(std::memory_order_relaxed);
+    const std::int64_t multiple = every > 0 ? (sample + 1) / every * every : 0;
+    const bool regular = multiple != progress.due && every == progress.every;
+    progress.due = multiple;
+    progress.every = every;  // a new interval counts from here
+    due = {false, multiple};
+    if (regular) return true;
+    const std::int64_t asked = asked_.load(std::memory_order_relaxed);
+    if (sample < asked || progress.answered == asked) return false;
+    progress.answered = asked;
+    due = {true, asked};
+    return true;
+  }
+  void write_loop() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return finished_ || !whole_.parts.empty(); });
+      if (whole_.parts.empty()) return;
+      const Snapshot snapshot = std::exchange(whole_, {});
+      if (!proved(snapshot, lock)) continue;
+      lock.unlock();
+      std::string error;
+      try {
+        stages::StateDict all;
+        for (const auto& [stage, part] : snapshot.parts)
+          all.insert(all.end(), part.begin(), part.end());
+        write_(all, snapshot.samples);
+        written_.fetch_add(1, std::memory_order_relaxed);
+      } catch (const std::exception& failure) {
+        error = failure.what();
+        failed_.fetch_add(1, std::memory_order_relaxed);
+      }
+      lock.lock();
+      error_ = error;
+    }
+  }
+  /// Waits until later losses have proved or disproved the weights.
+  bool proved(const Snapshot& snapshot, std::unique_lock<std::mutex>& lock) {
+    while (guard_ && !guard_->proved(snapshot.guard)) {
+      if (finished_ || guard_->disproved(snapshot.guard)) return false;
+      changed_.wait_for(lock, std::chrono::milliseconds(20));
+    }
+    return true;
+  }
 
   const int stages_;
   std::atomic<std::int64_t> every_;
