@@ -54,7 +54,7 @@ bool comes_true(const std::function<bool()>& what) {
 TEST(Alerts, TheLatestSnapshotsAreKeptOverRuns) {
   const io::TestFolder folder;
   const std::vector<float> picture(3 * 4 * 6, 0.5f);
-  for (const auto [keep, first, last] : {std::tuple(2u, 1, 3), {1u, 4, 4}}) {
+  for (const auto& [keep, first, last] : {std::tuple(2u, 1, 3), {1u, 4, 4}}) {
     Alerts alerts(
         {.snapshots = folder / "shots", .channels = 3, .height = 4, .width = 6, .keep = keep});
     for (int n = first; n <= last; ++n) {
