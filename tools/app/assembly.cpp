@@ -22,9 +22,10 @@ namespace {
 
 constexpr int kMostModules = 4096;  // also the most stages
 
-template <std::size_t kCount>
-std::size_t place_of(const char* const (&names)[kCount], const std::string& name) {
-  return std::size_t(std::find(names, names + kCount, name) - names);
+/// The entry of an enumeration that is named so.
+template <class Enum, std::size_t kCount>
+Enum named(const char* const (&names)[kCount], const std::string& name) {
+  return Enum(std::find(names, names + kCount, name) - names);
 }
 
 /// Reuses the kernels that a checkpoint's run chose by timing, for bit-identical results.
@@ -89,12 +90,7 @@ Resumed find_start(const Config& config, const stages::Network& network) {
                        (resumes ? start.path : file) + ": " + error.what());
   };
   try {
-    if (!resumes) {
-      stages::Metadata about;
-      start.state = read_checked(file, &about);
-      start.taught = about["taught"];
-      start.config = about["config"];
-    }
+    if (!resumes) start.state = read_checked(file, &start.about);
     require_fit(start.state, network);
   } catch (const stages::WeightsError& error) {
     refuse(error);
@@ -186,14 +182,6 @@ void check_output(const Config& config, const TaskType& task, const stages::Imag
     throw std::invalid_argument(
         engine::format("the network has %d output channels, the stream that it predicts has %d",
                        told, config.source.channels));
-}
-
-void check_told(const Config& config, const stages::ImageShape& sample,
-                const stages::ImageShape& made) {
-  if (const std::string& masks = config.task.masks; !masks.empty())
-    check_key<io::MaskError>(config, "task.masks", [&] { io::require_masks(masks); });
-  if (!config.task.teacher.empty() && sample.width > 0 && sample.height > 0)
-    Teacher(config, sample, made);
 }
 
 void check_preset(const Config& config, const std::string& preset) {
@@ -369,7 +357,10 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
     }
     check_output(config, task, shape, options.network->output());
   });
-  check_told(config, shape, options.network->output());
+  if (const std::string& masks = config.task.masks; !masks.empty())
+    check_key<io::MaskError>(config, "task.masks", [&] { io::require_masks(masks); });
+  if (!config.task.teacher.empty() && shape.width > 0 && shape.height > 0)
+    Teacher(config, shape, options.network->output());
   check_cut(config, options.network->size());
   check_policy(config);
   options.sample = {shape.channels * forecast.context, shape.height, shape.width};
@@ -381,9 +372,8 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
                     : config.pipeline.capture == "eager" ? engine::Capture::eager
                                                          : engine::Capture::automatic;
   options.numerics = {
-      .method = kernels::Method(place_of(kernels::kMethodNames, config.pipeline.convolution)),
-      .precision =
-          kernels::Precision(place_of(kernels::kPrecisionNames, config.pipeline.precision)),
+      .method = named<kernels::Method>(kernels::kMethodNames, config.pipeline.convolution),
+      .precision = named<kernels::Precision>(kernels::kPrecisionNames, config.pipeline.precision),
       .tuned = config.pipeline.kernels == "tuned"};
   options.cut = config.pipeline.cut;
   options.threads = config.pipeline.threads;
@@ -399,7 +389,7 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.seed = config.weights.seed;
   Resumed start = find_start(config, *options.network);
   options.weights = std::move(start.state);
-  take_kernels(start.kernels);
+  if (!start.path.empty()) take_kernels(start.about["kernels"]);
   if (resumed) *resumed = std::move(start);
   return options;
 }

@@ -147,15 +147,10 @@ bool CheckpointFiles::any() const {
 
 Resumed CheckpointFiles::read() const {
   const auto load = [](const std::string& path, const std::string& note) {
-    stages::Metadata metadata;
-    stages::StateDict state = read_checked(path, &metadata);
-    return Resumed{path,
-                   std::move(state),
-                   frames_of(metadata),
-                   metadata["kernels"],
-                   metadata["taught"],
-                   metadata["config"],
-                   note};
+    Resumed all{.path = path, .note = note};
+    all.state = read_checked(path, &all.about);
+    all.frames = frames_of(all.about);
+    return all;
   };
   std::string why;
   try {

@@ -8,12 +8,10 @@
 namespace millrace::app {
 
 struct Resumed {
-  std::string path;          ///< "": none
+  std::string path;          ///< "": none, but perhaps a weights file
   stages::StateDict state;   ///< until a trainer takes it
+  stages::Metadata about;    ///< of either file: see about_weights()
   std::int64_t frames = 0;   ///< trained before it was written
-  std::string kernels;       ///< chosen GPU kernels, as JSON {task: name}; "": none
-  std::string taught;        ///< Likeness::json() of the weights; "": none
-  std::string config;        ///< the run's that wrote it, TOML; "": unknown
   std::string note;          ///< why it is not the newest; "": it is
   bool none_intact = false;  ///< checkpoints exist, but all are damaged
 };

@@ -90,14 +90,6 @@ std::unique_ptr<ClassMemory> make_memory(const Request& request,
   return memory;
 }
 
-std::string unfit_of(const stages::StateDict& kept, const engine::Trainer& trainer,
-                     const ClassMemory* memory) {
-  if (kept.empty()) return "";
-  stages::StateDict wanted = trainer.checkpoint();
-  if (memory) std::ranges::move(memory->entries(), std::back_inserter(wanted));
-  return unfit_state(kept, wanted);
-}
-
 }  // namespace
 
 std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
@@ -124,9 +116,9 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team)
     : libraries_bytes(resident_bytes("VmRSS")),
       assembled(complete(std::move(request.trainer), request, intake, team)),
       trainer(assembled),
-      known(Likeness::from(nlohmann::json::parse(request.resumed.taught, nullptr, false))),
+      known(Likeness::from(nlohmann::json::parse(request.resumed.about["taught"], nullptr, false))),
       memory(make_memory(request, assembled, trainer, known)),
-      unfit(unfit_of(assembled.weights, trainer, memory.get())),
+      unfit(assembled.weights.empty() ? "" : unfit_state(assembled.weights, checkpoint())),
       feed(make_feed(request.config, intake, trainer)),
       overload(request.config, trainer, intake.live),
       rate_watch(trainer.monitor()) {

@@ -59,7 +59,7 @@ void require_same_classes(const Config& config, const std::vector<std::string>& 
   if (names.empty()) return;
   std::vector<std::string> before;
   try {
-    before = parse_config(resumed.config, "", {}).task.classes;
+    before = parse_config(resumed.about["config"], "", {}).task.classes;
   } catch (const ConfigError&) {
     return;  // another program's file
   }
@@ -70,7 +70,7 @@ void require_same_classes(const Config& config, const std::vector<std::string>& 
                                            ": its classes are " + nlohmann::json(before).dump() +
                                            ", in this order; this run's are " +
                                            nlohmann::json(names).dump());
-  resumed.taught.clear();
+  resumed.about.erase("taught");
 }
 
 /// kOwn: the reader, the pipeline's thread, writers. Adds workers and GStreamer's elements.
