@@ -122,11 +122,9 @@ Request::Request(const Config& given, RunOptions asked)
     require_ranks(config, trainer, options.ranks->ranks());
   else
     require_launcher(config);
-  require_same_classes(config, labels ? labels->classes() : config.task.classes, resumed);
-  const std::size_t classes = labels        ? labels->classes().size()
-                              : live_labels ? config.task.classes.size()
-                                            : 0;
-  if (classes > 0) require_classes(config, *trainer.network, int(classes));
+  require_same_classes(config, classes(), resumed);
+  if ((labels || live_labels) && !classes().empty())
+    require_classes(config, *trainer.network, int(classes().size()));
   if (config.task.labels == "http" && !options.serve && config.mqtt.broker.empty())
     throw config.error("task.labels", "\"http\" needs the page, --serve, or mqtt.broker");
   require_outputs(config, options.trace);

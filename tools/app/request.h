@@ -22,6 +22,10 @@ struct Request {
 
   /// The source's name in reports; "": the caller's own source.
   std::string source() const;
+  /// Names of classes; empty: none are known.
+  const std::vector<std::string>& classes() const {
+    return labels ? labels->classes() : config.task.classes;
+  }
 
   const Config config;
   const RunOptions options;

@@ -194,10 +194,7 @@ Config settled(Config config) {
   require("novelty.topic", topic_error(config.novelty.topic));
   require("mqtt.topic_prefix", topic_error(config.mqtt.topic_prefix));
   require("mqtt.discovery_prefix", if_any(config.mqtt.discovery_prefix, topic_error));
-  for (const auto& [key, zones] : {std::pair{"novelty.zones", &config.novelty.zones},
-                                   std::pair{"novelty.ignore", &config.novelty.ignore}})
-    for (const Zone& zone : *zones)
-      require(key, zone_error(zone, config.source.width, config.source.height));
+  require_zones(config, config.source.width, config.source.height);
   if (!config.places.contains("model.out_channels"))
     config.model.out_channels = config.source.channels;
   if (config.model.preset == "layers" && config.model.layer.empty())
@@ -221,6 +218,14 @@ Config settled(Config config) {
     throw config.error(key, "needs checkpoint.dir");
   }
   return config;
+}
+
+void require_zones(const Config& config, int width, int height) {
+  for (const auto& [key, zones] : {std::pair{"novelty.zones", &config.novelty.zones},
+                                   std::pair{"novelty.ignore", &config.novelty.ignore}})
+    for (const Zone& zone : *zones)
+      if (const std::string wrong = zone_error(zone, width, height); !wrong.empty())
+        throw config.error(key, wrong);
 }
 
 ConfigError Config::error(const std::string& key, const std::string& what) const {

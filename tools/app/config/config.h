@@ -143,6 +143,8 @@ Config parse_config(const std::string& text, const std::string& name,
 
 /// Resolves keys that depend on one another, as load_config() does. Throws ConfigError.
 Config settled(Config config);
+/// Throws ConfigError unless the zones fit a picture of that size; 0: unknown.
+void require_zones(const Config& config, int width, int height);
 
 std::string to_toml(Config config);
 

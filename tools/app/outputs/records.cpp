@@ -16,20 +16,8 @@ NoveltyOptions novelty_options(const Config& config, const Intake& intake) {
   for (std::size_t i = 0; i < kReasons; ++i)
     if (std::ranges::find(config.novelty.reasons, kReasonNames[i]) == config.novelty.reasons.end())
       options.without.push_back(Reason(i));
-  const auto check = [&](const char* key, const std::vector<Zone>& zones) {
-    for (const Zone& zone : zones) {
-      const std::string wrong =
-          zone_error(zone, int(intake.shape().width), int(intake.shape().height));
-      if (!wrong.empty()) throw config.error(key, wrong);
-    }
-  };
-  check("novelty.zones", config.novelty.zones);
-  check("novelty.ignore", config.novelty.ignore);
+  require_zones(config, int(intake.shape().width), int(intake.shape().height));
   return options;
-}
-
-std::vector<std::string> class_names(const Request& request) {
-  return request.labels ? request.labels->classes() : request.config.task.classes;
 }
 
 std::unique_ptr<Answers> make_answers(const Request& request, const Intake& intake,
@@ -38,7 +26,7 @@ std::unique_ptr<Answers> make_answers(const Request& request, const Intake& inta
   if (config.task.kind != "label") return nullptr;
   return std::make_unique<Answers>(intake.shape(), stages::Loss(config.task.loss).scores(),
                                    learner.memory ? learner.memory->likeness() : learner.known,
-                                   learner.memory != nullptr, class_names(request));
+                                   learner.memory != nullptr, request.classes());
 }
 
 /// The largest of `values`; -1: all are 0.
