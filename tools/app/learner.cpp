@@ -9,6 +9,7 @@
 #include "tools/app/feeds/teacher_feed.h"
 #include "tools/app/learner.h"
 #include "tools/app/provenance.h"
+#include "tools/app/ranks/rank_grid.h"
 
 namespace millrace::app {
 namespace {
@@ -136,7 +137,7 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team)
   if (grid.copies() > 1) lockstep = std::make_unique<LockstepFeed>(*feed, grid.copies_group());
   if (grid.tensor() > 1)
     shared_feed = std::make_unique<SharedFeed>(samples(), grid.group(), trainer);
-  if (!spread()) return;
+  if (weights_are_apart(request.config)) return;
   grid.pipeline().on_end_of_stream = [this] {
     if (lockstep) lockstep->end();
     if (shared_feed) shared_feed->end();

@@ -39,8 +39,6 @@ struct Learner {
   void recall(bool all);
   /// Trainer::checkpoint() of `stage`, or of all, with the memory of labels.
   stages::StateDict checkpoint(std::optional<int> stage = {}) const;
-  /// Whether other pipelines train the same network, or other ranks share its modules.
-  bool spread() const { return lockstep || shared_feed; }
 
   const std::int64_t libraries_bytes;  ///< resident memory before there was a network
   engine::TrainerOptions assembled;    ///< without the weights

@@ -11,6 +11,7 @@
 #include "tools/app/feeds/replay_feed.h"
 #include "tools/app/outputs/report.h"
 #include "tools/app/parts.h"
+#include "tools/app/ranks/rank_grid.h"
 
 namespace millrace::app {
 namespace {
@@ -22,7 +23,7 @@ engine::PipelineOptions pipeline_options(RunParts& p, std::int64_t limit) {
   engine::Checkpointer* const checkpointer = p.checkpoints.writer.get();
   engine::PipelineOptions pipeline{.limit = limit, .actions = p.records.actions.get()};
   // Ranks training one network together would apply a new rate at different samples.
-  if (!learner.spread()) pipeline.rate = &learner.rate;
+  if (weights_are_apart(p.request.config)) pipeline.rate = &learner.rate;
   if (!checkpointer && !learner.memory) return pipeline;
   pipeline.after_sample = [&learner, checkpointer](int stage, std::int64_t sample) {
     if (learner.memory && stage + 1 == learner.trainer.schedule().stages) learner.recall(false);

@@ -103,8 +103,7 @@ class Follower {
   }
 
   void run() {
-    const bool alone = grid_.tensor() == 1 && grid_.copies() == 1;
-    engine::PipelineOptions options{.rate = alone ? &rate_ : nullptr};
+    engine::PipelineOptions options{.rate = weights_are_apart(config_) ? &rate_ : nullptr};
     if (checkpointer_) {
       options.after_sample = [this](int stage, std::int64_t sample) {
         checkpointer_->after_sample(stage, sample);
