@@ -3,14 +3,15 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 
 #include "io/queue/planar.h"
 #include "stages/loss.h"
+#include "tools/app/alerts/alerts.h"
 #include "tools/app/assembly.h"
 #include "tools/app/config/task.h"
-#include "tools/app/events/event_json.h"
 #include "tools/app/parts.h"
 
 namespace millrace::app {

@@ -19,7 +19,6 @@
 #include "io/source/source.h"
 #include "io/video/video_writer.h"
 #include "tools/app/alerts/channels.h"
-#include "tools/app/events/event_json.h"
 
 namespace millrace::app {
 namespace {
@@ -140,6 +139,22 @@ class ClipRecorder {
   std::atomic<Turn> turn_{Turn::recording};
 };
 
+nlohmann::ordered_json event_json(const NoveltyEvent& event) {
+  using Seconds = std::chrono::duration<double>;
+  nlohmann::ordered_json json = {{"kind", "unexpected"},
+                                 {"event", event.event},
+                                 {"frame", event.frame},
+                                 {"time", Seconds(event.time.time_since_epoch()).count()},
+                                 {"reason", name_of(event.reason)},
+                                 {"deviation", event.deviation}};
+  if (event.has_box()) {
+    json["box"] = {event.left, event.top, event.width, event.height};
+    json["size"] = {event.across, event.down};
+    json["zone"] = event.zone;
+  }
+  return json;
+}
+
 std::string alert_json(const Alert& alert, const std::string& source) {
   nlohmann::ordered_json json = event_json(alert.event);
   json["source_frame"] = alert.event.frame;  // deprecated name of "frame"
@@ -258,9 +273,12 @@ void Alerts::tell(Slot& slot) {
   bool all = true;
   if (slot.pictures) all = attempt([&] { write_snapshot(slot); });
   if (slot.films) slot.alert.clip = clip_path_ = path_of(options_.snapshots, slot.alert, ".mp4");
-  if (!slot.alert.snapshot.empty()) all = attempt([&] { write_sidecar(slot); }) && all;
-  const auto limit = patience();
   const std::string json = alert_json(slot.alert, options_.source);
+  if (std::filesystem::path beside = slot.alert.snapshot; !beside.empty()) {
+    beside.replace_extension(".json");
+    all = attempt([&] { io::write_whole(beside, json + "\n"); }) && all;
+  }
+  const auto limit = patience();
   if (!options_.webhook.empty())
     all = attempt([&] { post_json(options_.webhook, json, limit); }) && all;
   if (!options_.mqtt.empty())
@@ -296,12 +314,6 @@ void Alerts::write_snapshot(Slot& slot) {
   keep(path);
   const std::lock_guard lock(mutex_);
   last_snapshot_ = path;
-}
-
-void Alerts::write_sidecar(const Slot& slot) {
-  const std::filesystem::path picture = slot.alert.snapshot;
-  io::write_whole(std::filesystem::path(picture).replace_extension(".json"),
-                  alert_json(slot.alert, options_.source) + "\n");
 }
 
 void Alerts::keep(const std::string& path) {

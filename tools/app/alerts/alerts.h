@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "io/queue/frame_queue.h"
 #include "tools/app/events/event.h"
 
@@ -28,6 +30,8 @@ struct EventPictures {
   const float *frame = nullptr, *usual = nullptr, *difference = nullptr;
 };
 
+/// The form used by webhooks, MQTT, reports and files beside snapshots.
+nlohmann::ordered_json event_json(const NoveltyEvent& event);
 /// One line of JSON, without the credentials of the URI `source`. A non-finite loss is null.
 std::string alert_json(const Alert& alert, const std::string& source);
 
@@ -79,7 +83,6 @@ class Alerts {
   std::chrono::milliseconds patience();
   void tell(Slot& slot);
   void write_snapshot(Slot& slot);
-  void write_sidecar(const Slot& slot);
   void lose_clip();  ///< counts the event of a clip that can't be written as failed
   void keep(const std::string& path);  ///< removes the oldest beyond options_.keep
   template <class Act>

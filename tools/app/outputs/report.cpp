@@ -7,8 +7,8 @@
 
 #include "capture/program/cuda/cuda_module.h"
 #include "engine/format.h"
+#include "tools/app/alerts/alerts.h"
 #include "tools/app/assembly.h"
-#include "tools/app/events/event_json.h"
 #include "tools/app/outputs/records.h"
 #include "tools/app/provenance.h"
 
