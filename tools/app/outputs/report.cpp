@@ -149,7 +149,7 @@ Json about_run(const Request& request, const Progress& progress, const Learner& 
   Config config = as_run(request.config, learner.assembled);
   config.source.width = learner.assembled.sample.width;  // also the source's own
   config.source.height = learner.assembled.sample.height;
-  if (request.labels) config.task.classes = request.labels->classes();
+  config.task.classes = request.classes();
   Json about = {{"uri", request.source()},
                 {"seed", config.weights.seed},
                 {"host", host_name()},
