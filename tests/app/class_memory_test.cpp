@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <vector>
 
 #include "tools/app/outputs/class_scores.h"
 
@@ -228,12 +230,25 @@ TEST(ClassScores, WhoRepeatsTheLastLabelDoesNotScoreOnReturn) {
     knows.see(target, target, n);
     std::copy_n(target, 2, last);
   }
-  EXPECT_GT(lazy.hits().mean(), 0.9);
-  EXPECT_EQ(lazy.returned().count(), 8);
-  EXPECT_EQ(lazy.returned().mean(), 0);
-  EXPECT_EQ(knows.returned().count(), 40);
-  EXPECT_EQ(knows.returned().mean(), 1);
-  EXPECT_NEAR(knows.majority_of_returned().mean(), 0.5, 0.1);
+  EXPECT_GT(lazy.hits().network.mean(), 0.9);
+  EXPECT_EQ(lazy.returned().network.count(), 8);
+  EXPECT_EQ(lazy.returned().network.mean(), 0);
+  EXPECT_EQ(knows.returned().network.count(), 40);
+  EXPECT_EQ(knows.returned().network.mean(), 1);
+  EXPECT_NEAR(knows.returned().majority.mean(), 0.5, 0.1);
+}
+
+/// Values of three classes at four pixels.
+TEST(FindLargest, APixelWithNoValueAboveTheFloorHasNoClass) {
+  const float nan = std::nanf(""), least = -std::numeric_limits<float>::infinity();
+  const std::vector<float> numbers = {0, -1, nan, nan,  //
+                                      0, -2, nan, -3,   //
+                                      1, -1, nan, -5};
+  std::vector<float> most(4), classes(4);
+  find_largest(numbers.data(), 3, least, -1.0f, most, classes);
+  EXPECT_EQ(classes, (std::vector<float>{2, 0, -1, 1}));
+  find_largest(numbers.data(), 3, 0, -1.0f, most, classes);
+  EXPECT_EQ(classes, (std::vector<float>{2, -1, -1, -1}));
 }
 
 }  // namespace

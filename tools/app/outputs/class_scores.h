@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,31 @@ class Overlap {
   engine::Counter<double> mean_, recent_;
 };
 
+/// Per pixel of `numbers` [classes][pixels], the class of the largest value above `floor`; `none`
+/// where there is no such value, as among NaNs. `most` is scratch; it and `out` have a value per
+/// pixel.
+template <class Class>
+void find_largest(const float* numbers, std::size_t classes, float floor, Class none,
+                  std::vector<float>& most, std::vector<Class>& out) {
+  std::fill(most.begin(), most.end(), floor);
+  std::fill(out.begin(), out.end(), none);
+  for (std::size_t k = 0; k < classes; ++k) {
+    const float* const plane = numbers + k * out.size();
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (plane[i] > most[i]) {
+        most[i] = plane[i];
+        out[i] = Class(k);
+      }
+    }
+  }
+}
+
+/// A score of the network, and of always predicting each pixel's most frequent class so far.
+template <class History>
+struct Scores {
+  History network, majority;
+};
+
 /// Accuracy of class predictions per frame or pixel, compared with the majority class. Written by
 /// the last stage's worker, without allocation; readers: see LossHistory, Overlap.
 class ClassScores {
@@ -73,15 +99,15 @@ class ClassScores {
         told_(pixels),
         majority_(pixels),
         latest_(pixels, kNone),
-        best_(pixels),
+        most_(pixels),
         counts_(classes * pixels),
-        overlap_(classes),
-        majority_overlap_(classes) {}
+        overlap_{Overlap(classes), Overlap(classes)} {}
 
   /// Scores frame number `frame`, then counts it for the majority. An all-zero target has no class.
   void see(const float* target, const float* prediction, std::int64_t frame) {
-    largest(target + offset_, true, truth_);
-    largest(prediction + offset_, false, told_);
+    constexpr float kLeast = -std::numeric_limits<float>::infinity();
+    find_largest(target + offset_, classes_, 0, kNone, most_, truth_);
+    find_largest(prediction + offset_, classes_, kLeast, std::size_t(0), most_, told_);
     std::int64_t seen = 0, right = 0, usual = 0, again = 0;
     for (std::size_t i = 0; i < pixels_; ++i) {
       const std::size_t truth = truth_[i];
@@ -91,35 +117,30 @@ class ClassScores {
       usual += majority_[i] == truth;
       again += (latest_[i] == kNone ? told_[i] : latest_[i]) == truth;
       before_ = std::exchange(latest_[i], truth);
-      overlap_.add(truth, told_[i]);
-      majority_overlap_.add(truth, majority_[i]);
+      overlap_.network.add(truth, told_[i]);
+      overlap_.majority.add(truth, majority_[i]);
       const std::int32_t count = ++counts_[truth * pixels_ + i],
                          most = counts_[majority_[i] * pixels_ + i];
       if (count > most || (count == most && truth < majority_[i])) majority_[i] = truth;
     }
     if (seen == 0) return;
     if (pixels_ == 1) judge(truth_[0], frame, right > 0, usual > 0);
-    hits_.add(float(right) / float(seen));
-    majority_hits_.add(float(usual) / float(seen));
+    hits_.network.add(float(right) / float(seen));
+    hits_.majority.add(float(usual) / float(seen));
     last_hits_.add(float(again) / float(seen));
-    overlap_.end_frame();
-    majority_overlap_.end_frame();
+    overlap_.network.end_frame();
+    overlap_.majority.end_frame();
   }
 
   /// Per frame: the share of pixels predicted right; for labels 1 or 0.
-  const engine::LossHistory& hits() const { return hits_; }
-  /// hits() when always predicting each pixel's most frequent class so far.
-  const engine::LossHistory& majority_hits() const { return majority_hits_; }
+  const Scores<engine::LossHistory>& hits() const { return hits_; }
   /// hits() when always predicting each pixel's latest class; before there is one, the network's,
   /// so that both are judged on the same frames.
   const engine::LossHistory& last_hits() const { return last_hits_; }
   /// hits() in the first frames of a class that has been labelled before, after another was:
   /// repeating the last label is wrong there.
-  const engine::LossHistory& returned() const { return returned_; }
-  /// majority_hits() in the frames of returned().
-  const engine::LossHistory& majority_of_returned() const { return majority_of_returned_; }
-  const Overlap& overlap() const { return overlap_; }
-  const Overlap& majority_overlap() const { return majority_overlap_; }
+  const Scores<engine::LossHistory>& returned() const { return returned_; }
+  const Scores<Overlap>& overlap() const { return overlap_; }
   bool pixels() const { return pixels_ > 1; }
 
  private:
@@ -129,24 +150,8 @@ class ClassScores {
     const bool returns = before_ != kNone && before_ != truth && counts_[truth] > 1;
     if (before_ != truth) judged_until_ = returns ? frame + judged_ : frame;
     if (frame >= judged_until_) return;
-    returned_.add(right ? 1.0f : 0.0f);
-    majority_of_returned_.add(usual ? 1.0f : 0.0f);
-  }
-  /// Per pixel, the class with the largest value; with `any`, kNone if all are 0.
-  void largest(const float* numbers, bool any, std::vector<std::size_t>& classes) {
-    std::copy_n(numbers, pixels_, best_.begin());
-    std::fill(classes.begin(), classes.end(), 0);
-    for (std::size_t k = 1; k < classes_; ++k) {
-      const float* const plane = numbers + k * pixels_;
-      for (std::size_t i = 0; i < pixels_; ++i) {
-        if (plane[i] > best_[i]) {
-          best_[i] = plane[i];
-          classes[i] = k;
-        }
-      }
-    }
-    for (std::size_t i = 0; any && i < pixels_; ++i)
-      if (best_[i] <= 0) classes[i] = kNone;
+    returned_.network.add(right ? 1.0f : 0.0f);
+    returned_.majority.add(usual ? 1.0f : 0.0f);
   }
 
   const std::size_t classes_, pixels_, offset_;
@@ -154,10 +159,11 @@ class ClassScores {
   std::int64_t judged_until_ = 0;
   std::size_t before_ = kNone;  ///< with one pixel: the class labelled before this frame's
   std::vector<std::size_t> truth_, told_, majority_, latest_;
-  std::vector<float> best_;
+  std::vector<float> most_;
   std::vector<std::int32_t> counts_;  ///< [classes][pixels]: frames so far
-  engine::LossHistory hits_, majority_hits_, last_hits_, returned_, majority_of_returned_;
-  Overlap overlap_, majority_overlap_;
+  Scores<engine::LossHistory> hits_, returned_;
+  engine::LossHistory last_hits_;
+  Scores<Overlap> overlap_;
 };
 
 }  // namespace millrace::app

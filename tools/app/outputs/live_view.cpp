@@ -7,6 +7,7 @@
 #include "engine/format.h"
 #include "tools/app/assembly.h"
 #include "tools/app/config/task.h"
+#include "tools/app/outputs/class_scores.h"
 #include "tools/app/outputs/report.h"
 #include "tools/app/ranks/rank_grid.h"
 
@@ -48,21 +49,6 @@ std::string trouble(const std::string& checkpoint, const std::string& log) {
   return log.empty() ? "" : "log: " + log;
 }
 
-/// Per pixel of `numbers` [classes][pixels], the class of the largest value above `floor`, or -1.
-void largest(const float* numbers, std::size_t classes, float floor, std::vector<float>& out) {
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    float most = floor;
-    out[i] = -1;
-    for (std::size_t k = 0; k < classes; ++k) {
-      const float number = numbers[k * out.size() + i];
-      if (number > most) {
-        most = number;
-        out[i] = float(k);
-      }
-    }
-  }
-}
-
 }  // namespace
 
 LiveView::LiveView(const Request& request, Intake& intake, Learner& learner, Records& records,
@@ -95,6 +81,7 @@ void LiveView::serve_page() {
   else if (task_type(config_.task.kind).pictures && made.channels == sample.channels)
     shown = shape(made);
   board_ = std::make_unique<page::PictureBoard>(shape(sample), shown);
+  most_.resize(std::size_t(made.height * made.width));
   page::WebSubject subject{.look =
                                [this] {
                                  page::Snapshot now = look();
@@ -158,9 +145,9 @@ void LiveView::predicted(engine::Sample& sample, float) {
     std::copy_n(prediction, room->prediction.size(), room->prediction.begin());
   } else {
     const std::size_t before = std::size_t(channels_before(config_)) * room->target.size();
-    largest(target + before, classes_.size(), 0, room->target);
-    largest(prediction + before, classes_.size(), -std::numeric_limits<float>::infinity(),
-            room->prediction);
+    constexpr float kNone = -1, kLeast = -std::numeric_limits<float>::infinity();
+    find_largest(target + before, classes_.size(), 0, kNone, most_, room->target);
+    find_largest(prediction + before, classes_.size(), kLeast, kNone, most_, room->prediction);
   }
   if (!sample.info.has_target)
     std::fill(room->target.begin(), room->target.end(), std::numeric_limits<float>::quiet_NaN());

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tools/app/outputs/checkpoints.h"
 #include "tools/app/outputs/records.h"
@@ -77,6 +78,7 @@ class LiveView final : public engine::Observer {
   page::Peak peak_;                ///< of the deviation, between two looks of the page
   std::int64_t saves_before_ = 0;  ///< written and failed
   const page::Json classes_;       ///< of pixels: names and colours; empty: no classes
+  std::vector<float> most_;        ///< of each pixel's classes; scratch of the last stage's worker
   std::unique_ptr<page::PictureBoard> board_, event_board_;  ///< the second is null with snapshots
   std::shared_ptr<page::FrameBoard> camera_;                 ///< also the reader's
   std::int64_t events_ = 0;                                  ///< the last stage's worker's

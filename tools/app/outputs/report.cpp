@@ -58,9 +58,9 @@ Json psnr_json(const Compared& squared) {
 }
 
 template <class History>
-Json score_json(const History& network, const History& majority) {
-  Json json = mean_json(network);
-  json["majority"] = mean_json(majority);
+Json score_json(const Scores<History>& scores) {
+  Json json = mean_json(scores.network);
+  json["majority"] = mean_json(scores.majority);
   return json;
 }
 
@@ -184,16 +184,14 @@ Json learned_report(const RunLog& log) {
                    {"times", number(standing.times)}}}};
   if (log.squared()) report["psnr_db"] = psnr_json(*log.squared());
   if (const ClassScores* const classes = log.classes()) {
-    report["accuracy"] = score_json(classes->hits(), classes->majority_hits());
+    report["accuracy"] = score_json(classes->hits());
     if (classes->pixels()) {
       report["accuracy"]["last_class"] = mean_json(classes->last_hits());
-    } else if (classes->returned().count() > 0) {
-      report["accuracy_on_return"] =
-          score_json(classes->returned(), classes->majority_of_returned());
-      report["accuracy_on_return"]["frames"] = classes->returned().count();
+      report["iou"] = score_json(classes->overlap());
+    } else if (const auto& returned = classes->returned(); returned.network.count() > 0) {
+      report["accuracy_on_return"] = score_json(returned);
+      report["accuracy_on_return"]["frames"] = returned.network.count();
     }
-    if (classes->pixels())
-      report["iou"] = score_json(classes->overlap(), classes->majority_overlap());
   }
   return report;
 }

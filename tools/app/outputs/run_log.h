@@ -80,16 +80,13 @@ class RunLog final : public engine::Observer {
         best.strongest = name;
       }
     };
-    if (classes_ && classes_->pixels()) {
-      mine = 1 - classes_->hits().recent();
-      meet("majority class", 1 - classes_->majority_hits().recent());
-      meet("last class", 1 - classes_->last_hits().recent());
-    } else if (classes_ && !learns_) {
-      mine = 1 - classes_->hits().recent();
-      meet("majority class", 1 - classes_->majority_hits().recent());
-    } else if (classes_) {
-      mine = 1 - classes_->returned().recent();
-      meet("majority class", 1 - classes_->majority_of_returned().recent());
+    if (classes_) {
+      // Who learns labels could repeat the last one, except when a class returns.
+      const bool all = classes_->pixels() || !learns_;
+      const Scores<engine::LossHistory>& scores = all ? classes_->hits() : classes_->returned();
+      mine = 1 - scores.network.recent();
+      meet("majority class", 1 - scores.majority.recent());
+      if (classes_->pixels()) meet("last class", 1 - classes_->last_hits().recent());
     } else {
       meet("mean frame", losses_.mean_frame.recent());
       meet("last frame", losses_.last_frame.recent());
