@@ -3,12 +3,17 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "tools/app/outputs/class_scores.h"
+#include "tools/app/outputs/live_view.h"
 
 namespace millrace::app {
 namespace {
@@ -249,6 +254,26 @@ TEST(FindLargest, APixelWithNoValueAboveTheFloorHasNoClass) {
   EXPECT_EQ(classes, (std::vector<float>{2, 0, -1, 1}));
   find_largest(numbers.data(), 3, 0, -1.0f, most, classes);
   EXPECT_EQ(classes, (std::vector<float>{2, -1, -1, -1}));
+}
+
+TEST(MqttView, AFailureIsToldAndItTriesAgain) {
+  Config config;
+  config.mqtt.broker = "mqtt://127.0.0.1:1";
+  page::Controls controls({});
+  std::atomic<int> looks{0};
+  MqttView view(
+      config,
+      [&]() -> page::Snapshot {
+        ++looks;
+        throw std::runtime_error("no picture");
+      },
+      nullptr, controls);
+  std::string told;
+  while (looks < 2) {
+    if (told.empty()) told = view.take_note();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(told, "mqtt: no picture");
 }
 
 }  // namespace

@@ -30,7 +30,10 @@ class MqttView {
   std::string take_note();
 
  private:
+  /// Calls publish() until the view ends; again some seconds after a failure, which it notes.
   void run();
+  /// Connects, then publishes until the view ends.
+  void publish();
   void note(const std::string& line);
 
   const Config& config_;

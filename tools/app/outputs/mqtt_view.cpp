@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <exception>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -167,13 +168,34 @@ void MqttView::note(const std::string& line) {
 }
 
 void MqttView::run() {
+  for (std::chrono::seconds pause = 1s;; pause = std::min(2 * pause, 60s)) {
+    try {
+      return publish();
+    } catch (const std::exception& error) {
+      note(error.what());
+    } catch (...) {
+      note("an exception of an unknown type");
+    }
+    const io::Clock::time_point again = io::Clock::now() + pause;
+    while (io::Clock::now() < again) {
+      if (stop_) return;
+      std::this_thread::sleep_for(100ms);
+    }
+  }
+}
+
+void MqttView::publish() {
   const std::string& prefix = config_.mqtt.topic_prefix;
   const std::string control = prefix + "/control";
   const auto hear = [&](std::string_view topic, std::string_view text) {
-    const std::string wrong =
-        topic == control
-            ? page::obey(std::string(text), controls_)
-            : obey_word(std::string(topic.substr(control.size() + 1)), text, controls_);
+    std::string wrong;
+    try {
+      wrong = topic == control
+                  ? page::obey(std::string(text), controls_)
+                  : obey_word(std::string(topic.substr(control.size() + 1)), text, controls_);
+    } catch (const std::exception& error) {  // the caller is a library in C
+      wrong = error.what();
+    }
     if (!wrong.empty()) note(std::string(topic.substr(0, control.size() + 200)) + ": " + wrong);
   };
   const bool snapshots = alerts_ && !config_.novelty.snapshots.empty();
