@@ -5,9 +5,11 @@
 #include <thread>
 
 #include "io/queue/planar.h"
+#include "tests/engine/thread_exchange.h"
 #include "tests/engine/trained.h"
 #include "tools/app/feeds/next_frame_feed.h"
 #include "tools/app/outputs/records.h"
+#include "tools/app/request.h"
 
 namespace millrace::app {
 namespace {
@@ -312,6 +314,18 @@ TEST_F(LiveNextFrame, SamplesAreReplayedWhenAFrameHasComeForHalfOfItsTime) {
   std::this_thread::sleep_for(2ms);
   ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
   EXPECT_FALSE(pass().replayed);
+}
+
+TEST(ReplayKind, TheDefaultIsNoneWithRanksAndAnyOtherIsRefused) {
+  RunOptions with_ranks;
+  engine::ThreadExchange ranks(std::make_shared<engine::Sea>(), 0, 2);
+  with_ranks.ranks = &ranks;
+  const Config config = parse_config("pipeline.stages = 2", "two.toml", {});
+  EXPECT_EQ(Request(config, {}).config.replay.kind, "auto");
+  EXPECT_EQ(Request(config, with_ranks).config.replay.kind, "none");
+  Config replays = config;
+  replays.replay.kind = "reservoir";
+  EXPECT_THROW(Request(replays, with_ranks), ConfigError);
 }
 
 }  // namespace

@@ -188,7 +188,7 @@ std::string Console::reload() {
   if (!request_.options.read_again) return "there is no file to read";
   Config fresh;
   try {
-    fresh = request_.options.read_again();
+    fresh = as_ranks_run(request_.options.read_again(), request_.options.ranks);
     assemble(fresh, configured_shape(fresh));  // finds errors that a restart would
     require_outputs(fresh, request_.options.trace);
   } catch (const std::exception& error) {

@@ -111,7 +111,7 @@ void require_system_threads(const Config& config) {
 }  // namespace
 
 Request::Request(const Config& given, RunOptions asked)
-    : config(settled(given)),
+    : config(as_ranks_run(settled(given), asked.ranks)),
       options(std::move(asked)),
       trainer(assemble(config, configured_shape(config), &resumed,
                        options.given && options.given->targets)),

@@ -248,7 +248,7 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
   int code = 0;
   Config config;
   try {
-    config = read();
+    config = as_ranks_run(read(), &exchange);
     post(exchange, 0, hello(config));
   } catch (const ConfigError& error) {
     fail(exchange, error);

@@ -58,6 +58,12 @@ inline int copies_of(const Config& config) {
   return std::max(1, int(config.source.uris.size()));
 }
 
+/// `config` as `ranks` run it; null: one process. Ranks replay nothing, so "auto" is "none".
+inline Config as_ranks_run(Config config, const engine::Exchange* ranks) {
+  if (ranks && config.replay.kind == "auto") config.replay.kind = "none";
+  return config;
+}
+
 /// Whether each weight is on one rank only. Ranks sharing one would apply a new learning rate, or
 /// take a requested snapshot, at different samples.
 inline bool weights_are_apart(const Config& config) {

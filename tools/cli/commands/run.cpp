@@ -126,8 +126,7 @@ std::string token_in(const std::string& path) {
 }
 
 /// Returns a function that reads the arguments' config anew at each call. Pipes are read once.
-/// `ranks`: there are several processes, which cache nothing.
-std::function<app::Config()> config_reader(const RunArguments& arguments, bool ranks) {
+std::function<app::Config()> config_reader(const RunArguments& arguments) {
   std::vector<std::string> settings = arguments.settings;
   if (!arguments.report.empty())
     settings.push_back("output.report=" + app::value_text(arguments.report));
@@ -139,7 +138,6 @@ std::function<app::Config()> config_reader(const RunArguments& arguments, bool r
   return [=, again = false]() mutable {
     if (again && once) throw app::ConfigError(file + ": is a pipe, which can be read only once");
     app::Config read = app::load_argument(file, settings);
-    if (ranks && read.replay.kind == "auto") read.replay.kind = "none";
     if (again && read.empty_file) throw app::ConfigError(file + ": is empty");
     again = true;
     return read;
@@ -162,7 +160,7 @@ app::Waits waits(bool quiet) {
 
 /// Runs everything, or with `ranks` the part that has the source.
 int learn(const RunArguments& arguments, engine::Exchange* ranks) {
-  const auto read = config_reader(arguments, ranks);
+  const auto read = config_reader(arguments);
   const app::Config config = read();
   app::RunOptions options = arguments.options;
   if (!arguments.token_file.empty()) options.token = token_in(arguments.token_file);
@@ -209,7 +207,7 @@ int run(const RunArguments& arguments) {
       throw io::SourceError(error.what() + std::string(path ? " (a config is called *.toml)" : ""));
     }
   }
-  if (ranks->rank() != 0) return app::follow(*ranks, config_reader(arguments, true), asked_to_stop);
+  if (ranks->rank() != 0) return app::follow(*ranks, config_reader(arguments), asked_to_stop);
   try {
     return learn(arguments, ranks.get());
   } catch (const app::Stopped& stopped) {
