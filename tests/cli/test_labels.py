@@ -57,9 +57,11 @@ class Labels(program.CliTest):
                                      ({"model": {"weights": self.folder / "w.safetensors"}}, ["empty", "parcel"], 0),
                                      ({"checkpoint": {"dir": self.folder / "state", "resume": True}}, ["parcel", "empty"], 2)):
             tables = program.merged(self.config(self.pictures("seen", 4, 1), self.labels("seen.csv", 4)), table)
-            outcome = program.call("run", self.write(program.merged(tables, {"task": {"classes": classes}})), "--frames", "9", "--quiet")
-            self.assert_code(code, outcome)
-            self.assertEqual("its classes are [\"empty\",\"parcel\"], in this order" in outcome.err, code == 2, outcome.err)
+            config = self.write(program.merged(tables, {"task": {"classes": classes}}))
+            for call in (("check", config), ("run", config, "--frames", "9", "--quiet")):
+                outcome = program.call(*call)
+                self.assert_code(code, outcome)
+                self.assertEqual("its classes are [\"empty\",\"parcel\"], in this order" in outcome.err, code == 2, outcome.err)
 
     def test_what_is_taught_stays_for_every_schedule(self):
         for schedule in ("sequential", "pb", "partime", "pipedream", "gpipe"):

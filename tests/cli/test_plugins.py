@@ -51,4 +51,5 @@ class Plugins(program.CliTest):
 
     def test_a_sink_that_nobody_brings_and_one_that_can_not_write_are_refused(self):
         self.assert_each_refused(((("run", "--set", 'output.sinks=["cvs:x"]'), "output.sinks", "cvs"),
+                                  (("check", "--set", 'output.sinks=["cvs:x"]'), "output.sinks", "cvs"),
                                   (("run", self.config(), "--set", 'output.sinks=["csv:/none/x.csv"]'), "output.sinks", "/none/x.csv")))

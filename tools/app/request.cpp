@@ -19,23 +19,27 @@
 namespace millrace::app {
 namespace {
 
+/// The type of a sink "NAME:ARGUMENT" and its argument. Throws ConfigError for an unknown name.
+std::pair<const SinkType&, std::string> find_sink(const Config& config, const std::string& asked) {
+  const std::size_t colon = std::min(asked.find(':'), asked.size());
+  const std::string name = asked.substr(0, colon);
+  const auto& types = sink_types();
+  const auto type = std::ranges::find(types, name, &SinkType::name);
+  if (type != types.end()) return {*type, asked.substr(std::min(colon + 1, asked.size()))};
+  std::string known;
+  for (const SinkType& one : types) known += (known.empty() ? "" : ", ") + one.name;
+  throw config.error("output.sinks", "unknown sink \"" + name + "\"; plug-ins bring " +
+                                         (known.empty() ? "none" : known));
+}
+
 std::vector<std::unique_ptr<Sink>> make_sinks(const Config& config) {
   std::vector<std::unique_ptr<Sink>> made;
   for (const std::string& asked : config.output.sinks) {
-    const std::size_t colon = std::min(asked.find(':'), asked.size());
-    const std::string name = asked.substr(0, colon);
-    const auto& types = sink_types();
-    const auto type = std::ranges::find(types, name, &SinkType::name);
-    if (type == types.end()) {
-      std::string known;
-      for (const SinkType& one : types) known += (known.empty() ? "" : ", ") + one.name;
-      throw config.error("output.sinks", "unknown sink \"" + name + "\"; plug-ins bring " +
-                                             (known.empty() ? "none" : known));
-    }
+    const auto& [type, argument] = find_sink(config, asked);
     try {
-      made.push_back(type->make(asked.substr(std::min(colon + 1, asked.size()))));
+      made.push_back(type.make(argument));
     } catch (const std::invalid_argument& error) {
-      throw config.error("output.sinks", name + ": " + error.what());
+      throw config.error("output.sinks", type.name + ": " + error.what());
     }
   }
   return made;
@@ -50,27 +54,6 @@ void require_launcher(const Config& config) {
     throw config.error("source.uris",
                        engine::format("%zu pipelines learn one network: run it by mpirun -n %zu",
                                       config.source.uris.size(), config.source.uris.size()));
-}
-
-/// What was learned is of classes by number: another run must name the same ones in the same order.
-/// Of a weights file with other classes it keeps the weights alone.
-void require_same_classes(const Config& config, const std::vector<std::string>& names,
-                          Resumed& resumed) {
-  if (names.empty()) return;
-  std::vector<std::string> before;
-  try {
-    before = parse_config(resumed.about["config"], "", {}).task.classes;
-  } catch (const ConfigError&) {
-    return;  // another program's file
-  }
-  if (before.empty() || before == names) return;
-  const bool resumes = !resumed.path.empty();
-  if (resumes || std::ranges::is_permutation(before, names))
-    throw config.error("task.classes", (resumes ? resumed.path : config.weights.file) +
-                                           ": its classes are " + nlohmann::json(before).dump() +
-                                           ", in this order; this run's are " +
-                                           nlohmann::json(names).dump());
-  resumed.about.erase("taught");
 }
 
 /// kOwn: the reader, the pipeline's thread, writers. Adds workers and GStreamer's elements.
@@ -109,6 +92,29 @@ void require_system_threads(const Config& config) {
 }
 
 }  // namespace
+
+void require_same_classes(const Config& config, const std::vector<std::string>& names,
+                          Resumed& resumed) {
+  if (names.empty()) return;
+  std::vector<std::string> before;
+  try {
+    before = parse_config(resumed.about["config"], "", {}).task.classes;
+  } catch (const ConfigError&) {
+    return;  // another program's file
+  }
+  if (before.empty() || before == names) return;
+  const bool resumes = !resumed.path.empty();
+  if (resumes || std::ranges::is_permutation(before, names))
+    throw config.error("task.classes", (resumes ? resumed.path : config.weights.file) +
+                                           ": its classes are " + nlohmann::json(before).dump() +
+                                           ", in this order; this run's are " +
+                                           nlohmann::json(names).dump());
+  resumed.about.erase("taught");
+}
+
+void require_sinks(const Config& config) {
+  for (const std::string& asked : config.output.sinks) find_sink(config, asked);
+}
 
 Request::Request(const Config& given, RunOptions asked)
     : config(as_ranks_run(settled(given), asked.ranks)),

@@ -36,6 +36,13 @@ struct Request {
   std::vector<std::unique_ptr<Sink>> sinks;
 };
 
+/// What was learned is of classes by number: another run must name the same ones in the same order.
+/// Of a weights file with other classes it keeps the weights alone. Throws ConfigError.
+void require_same_classes(const Config& config, const std::vector<std::string>& names,
+                          Resumed& resumed);
+/// Throws ConfigError unless plug-ins bring all sinks. Makes none: that may overwrite its file.
+void require_sinks(const Config& config);
+
 struct Progress {
   std::atomic<bool> stopping{false};       ///< no more frames are wanted; any thread
   engine::Clock::time_point began, ended;  ///< of learning

@@ -13,6 +13,7 @@
 #include "tools/app/feeds/replay_feed.h"
 #include "tools/app/intake.h"
 #include "tools/app/ranks/rank_grid.h"
+#include "tools/app/request.h"
 #include "tools/cli/commands/command.h"
 
 namespace millrace::cli {
@@ -169,9 +170,11 @@ int check(const CheckArguments& arguments) {
   const std::optional<io::Labels> labels = app::configured_labels(config);
   const std::vector<std::string>& classes = labels ? labels->classes() : config.task.classes;
   const bool masks = !config.task.masks.empty();
+  app::require_same_classes(config, classes, resumed);
   if (!classes.empty() && !masks)
     app::require_classes(config, *options.network, int(classes.size()));
   app::require_outputs(config);
+  app::require_sinks(config);
   app::require_grid(config, options, config.pipeline.tensor * app::copies_of(config));
   if (config.empty_file) std::cerr << config.name << " is empty, so every key has its default\n";
   describe_source(config);
