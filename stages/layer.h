@@ -27,8 +27,9 @@ struct ParameterSpec {
   std::vector<std::int64_t> shape;
   Init init = Init::zeros;
   std::int64_t fan_in = 0;
-  at::Tensor given;    ///< the initial value, instead of `init`
-  bool fixed = false;  ///< gets no gradient and no update
+  at::Tensor given;                    ///< the initial value, instead of `init`
+  bool fixed = false;                  ///< gets no gradient and no update
+  std::vector<std::string> also = {};  ///< its other names: a parameter that several modules share
 };
 
 /// A module as a function of input and parameters, which are passed in, so that it can run at any

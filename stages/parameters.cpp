@@ -121,7 +121,9 @@ void load_state(Parameters& parameters, const StateDict& state) {
   for (const auto& [name, tensor] : state) by_name[name] = &tensor;
   for (std::size_t i = 0; i < parameters.specs().size(); ++i) {
     const ParameterSpec& spec = parameters.specs()[i];
-    const auto found = by_name.find(spec.name);
+    auto found = by_name.find(spec.name);
+    for (const std::string& other : spec.also)
+      if (found == by_name.end()) found = by_name.find(other);
     if (found == by_name.end()) throw std::invalid_argument("holds no \"" + spec.name + "\"");
     if (found->second->sizes() != at::IntArrayRef(spec.shape)) {
       throw std::invalid_argument("\"" + spec.name + "\" has shape " +

@@ -113,7 +113,8 @@ std::vector<ParameterSpec> parameters_of(const json& part, const torch::jit::Mod
     all.push_back({.name = one.at("name"),
                    .shape = value.sizes().vec(),
                    .given = value.detach(),
-                   .fixed = one.at("fixed")});
+                   .fixed = one.at("fixed"),
+                   .also = one.value("also", std::vector<std::string>())});
   }
   return all;
 }

@@ -283,6 +283,26 @@ class Export(PackageTest):
         self.assert_learns_as(own, losses, made(kind), frames, [])
         self.assertGreaterEqual(len(millrace.export(made(kind), frames[0][None]).parts), parts)
 
+    def test_weights_of_a_shared_parameter_travel_under_all_its_names(self):
+        net, start = made(networks.Tied), self.folder / "start.safetensors"
+        millrace.export(net, torch.rand(1, 3, 16, 24)).save(self.folder / "net.pt")
+        sets = program.settings({"source": {"uri": "synth:shapes", "width": 24, "height": 16}, "task": {"kind": "autoencode"},
+                                 "model": {"preset": "file", "file": "net.pt"}, "output": {"weights": "out.safetensors"}})
+        whole = {name: value.clone() for name, value in net.state_dict().items()}
+        only = {name: value for name, value in whole.items() if name != "first.weight"}  # as safetensors' save_model()
+        for state in ({}, whole, only):
+            save_file(state, start)
+            weights = ["--set", f"model.weights={start}"] if state else []
+            done = self.run_program("run", *sets, *weights, "--frames", "4", "--quiet")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            learned = load_file(self.folder / "out.safetensors")
+            net.load_state_dict(learned)
+            self.assertTrue(torch.equal(learned["first.weight"], learned["last.weight"]))
+        save_file({**whole, "last.weight": whole["last.weight"] + 1}, start)
+        done = self.run_program("check", *sets, *weights)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("\"first.weight\" and \"last.weight\" are one parameter of the network, but differ", done.stderr)
+
     def test_a_file_of_what_counts_with_sizes_is_of_one_size(self):
         for of, fixed in ((lambda x, last: last(x) * float(x.shape[2]) ** 0.5, True), (lambda x, last: last(x), False)):
             millrace.export(Of(of, nn.Conv2d(3, 3, 1)), torch.rand(1, 3, 12, 16)).save(self.folder / "net.pt")

@@ -1,6 +1,7 @@
 #include "tools/app/assembly.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -55,9 +56,19 @@ void check_located(const Config& config, const std::string& fallback, const Chec
 /// Throws std::invalid_argument unless `state` fits; it may include optimizer state.
 void require_fit(const stages::StateDict& state, const stages::Network& network) {
   std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
+  std::map<const stages::ParameterSpec*, std::pair<std::string, at::Tensor>> found;
   for (const auto& [name, tensor] : state) {
-    const bool known = std::ranges::find(specs, name, &stages::ParameterSpec::name) != specs.end();
-    if (known || name.starts_with("optimizer.")) continue;
+    const auto spec = std::ranges::find_if(specs, [&](const stages::ParameterSpec& one) {
+      return one.name == name || std::ranges::find(one.also, name) != one.also.end();
+    });
+    if (spec != specs.end()) {
+      const auto& [first, same] = found.try_emplace(&*spec, name, tensor).first->second;
+      if (!same.equal(tensor))
+        throw std::invalid_argument("\"" + first + "\" and \"" + name +
+                                    "\" are one parameter of the network, but differ");
+      continue;
+    }
+    if (name.starts_with("optimizer.")) continue;
     const bool norm = name.ends_with("running_mean") || name.ends_with("running_var");
     throw std::invalid_argument("has \"" + name + "\", which is not in the network" +
                                 (norm ? ": it belongs to a batch norm; the ResNets here use group "

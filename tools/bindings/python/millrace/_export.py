@@ -132,6 +132,7 @@ class Value:
     name: str
     tensor: torch.Tensor = dataclasses.field(repr=False)
     fixed: bool  #: no gradient: a buffer, or a parameter that requires none or is unused
+    also: list[str]  #: its other names there
 
 
 @dataclasses.dataclass
@@ -163,7 +164,7 @@ class Exported:
             values: list[dict[str, Any]] = []
             for value in part.values:
                 archive.register_buffer(f"w{count}", value.tensor)
-                values.append({"name": value.name, "fixed": value.fixed, "value": count})
+                values.append({"name": value.name, "also": value.also, "fixed": value.fixed, "value": count})
                 count += 1
             about.append({"name": part.name, "inputs": part.inputs, "channels": part.channels,
                           "from": part.sources[1] if len(part.sources) > 1 else NONE, "parameters": values})
@@ -250,7 +251,15 @@ def example_for(module: nn.Module) -> torch.Tensor:
     return torch.rand(1, channels, 96, 128, generator=torch.Generator().manual_seed(0))
 
 
-def _values(part: Part, seen: set[int]) -> list[Value]:
+def _other_names(module: nn.Module) -> dict[str, list[str]]:
+    """By each name: the other names of the same parameter or buffer."""
+    names: dict[int, list[str]] = {}
+    for name, one in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)):
+        names.setdefault(id(one), []).append(name)
+    return {name: [other for other in group if other != name] for group in names.values() for name in group}
+
+
+def _values(part: Part, seen: set[int], other_names: dict[str, list[str]]) -> list[Value]:
     """Adds them to `seen`, which holds those of earlier parts."""
     named = [*part.graph.named_parameters(), *part.graph.named_buffers()]
     values: list[Value] = []
@@ -261,7 +270,7 @@ def _values(part: Part, seen: set[int]) -> list[Value]:
             continue  # a buffer of two parts: a constant of the second
         seen.add(id(tensor))
         fixed = not (isinstance(tensor, nn.Parameter) and tensor.requires_grad)
-        values.append(Value(name, tensor.detach().clone(), fixed))
+        values.append(Value(name, tensor.detach().clone(), fixed, other_names.get(name, [])))
     return values
 
 
@@ -456,10 +465,10 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
     with _differentiable():
         parts = cut(module, example)
         made, functions = dict[int, Any]({-1: example}), list[Function]()
-        seen = set[int]()
+        seen, other_names = set[int](), _other_names(module)
         for i, part in enumerate(parts):
             inputs = [made[source] for source in part.sources]
-            values = _values(part, seen)
+            values = _values(part, seen, other_names)
             traced = _traced(part, inputs, values)
             made[i] = traced(*inputs, *(value.tensor for value in values))
             if not isinstance(made[i], torch.Tensor):
