@@ -116,7 +116,8 @@ UpdateNumbers update_numbers(const OptimizerSpec& spec, int count) {
                   .correction = {}};
   if (spec.spike_delay > 0) {
     n.spike_momentum = std::pow(spec.momentum, double(spec.spike_delay));
-    n.spike_gradient = (1 - n.spike_momentum) / (1 - spec.momentum);
+    n.spike_gradient = spec.momentum == 1 ? double(spec.spike_delay)
+                                          : (1 - n.spike_momentum) / (1 - spec.momentum);
   }
   return n;
 }

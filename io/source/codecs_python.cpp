@@ -102,7 +102,12 @@ auto with_pictures(const Work& work) {
   static std::unique_ptr<Python> python;
   const std::lock_guard lock(mutex);
   if (!python) python = std::make_unique<Python>();
-  return work(*python);
+  try {
+    return work(*python);
+  } catch (...) {
+    python.reset();  // it may have ended: the next picture gets a new one
+    throw;
+  }
 }
 
 cv::Mat imread(const std::string& path, int flags) {

@@ -153,7 +153,7 @@ class FfmpegSource : public Source {
       show(out);
       return ReadStatus::frame;
     }
-    wrong_ = why("FFmpeg cannot decode it", error);
+    wrong_ = error == 0 ? "FFmpeg finds it damaged" : why("FFmpeg cannot decode it", error);
     return ReadStatus::corrupt;
   }
 

@@ -101,6 +101,9 @@ TEST(Correction, SpikeCompensation) {
   momentum.momentum = 0.9;
   expect_near(train({.kind = "spike-compensation"}, {4, 4}, momentum).weights,
               {0.59049, 0.736196, 0.6101989, 0.36942401});
+  momentum.momentum = 1;
+  for (const double weight : train({.kind = "spike-compensation"}, {4, 4}, momentum).weights)
+    EXPECT_TRUE(std::isfinite(weight));
 }
 
 TEST(Correction, DelayCompensation) {

@@ -127,15 +127,17 @@ def serve() -> None:
         if "video" in asked:
             try:
                 video(asked["video"], asked["channels"], asked["most"])
-            except BrokenPipeError:
+            except (BrokenPipeError, ImportError):
                 raise
-            except (OSError, ValueError) as error:
+            except Exception as error:
                 cause = getattr(error, "strerror", None)
                 answer({"error": f"FFmpeg cannot read it ({cause})" if cause else str(error)})
         elif "read" in asked:
             try:
                 pixels = read(asked["read"], asked["mode"])
-            except (OSError, SyntaxError, ValueError):  # as Pillow finds a file broken
+            except ImportError:
+                raise
+            except Exception:  # Pillow's decoders raise many kinds at a broken file
                 pixels = numpy.zeros((0, 0), numpy.uint8)
             height, width, channels = numpy.atleast_3d(pixels).shape
             answer({"height": height, "width": width, "channels": channels}, numpy.ascontiguousarray(pixels).data)
