@@ -52,7 +52,10 @@ class Labels(program.CliTest):
         return report, outcome.out
 
     def test_a_run_that_goes_on_names_the_same_classes(self):
-        self.teach(output={"weights": self.folder / "w.safetensors"}, checkpoint={"dir": self.folder / "state"})
+        weights = self.folder / "w.safetensors"
+        self.teach(output={"weights": weights}, checkpoint={"dir": self.folder / "state"})
+        # Of a plug-in that somebody else's file names, nothing is loaded.
+        weights.write_bytes(weights.read_bytes().replace(b"plugins = []", b"plugins=['']"))
         for table, classes, code in (({"model": {"weights": self.folder / "w.safetensors"}}, ["parcel", "empty"], 2),
                                      ({"model": {"weights": self.folder / "w.safetensors"}}, ["empty", "parcel"], 0),
                                      ({"checkpoint": {"dir": self.folder / "state", "resume": True}}, ["parcel", "empty"], 2)):

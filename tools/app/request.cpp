@@ -96,12 +96,7 @@ void require_system_threads(const Config& config) {
 void require_same_classes(const Config& config, const std::vector<std::string>& names,
                           Resumed& resumed) {
   if (names.empty()) return;
-  std::vector<std::string> before;
-  try {
-    before = parse_config(resumed.about["config"], "", {}).task.classes;
-  } catch (const ConfigError&) {
-    return;  // another program's file
-  }
+  const std::vector<std::string> before = classes_in(resumed.about["config"]);
   if (before.empty() || before == names) return;
   const bool resumes = !resumed.path.empty();
   if (resumes || std::ranges::is_permutation(before, names))

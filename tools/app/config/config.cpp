@@ -245,6 +245,17 @@ Config parse_config(const std::string& text, const std::string& name,
   return settled(std::move(config));
 }
 
+std::vector<std::string> classes_in(const std::string& text) {
+  std::vector<std::string> classes;
+  try {
+    const toml::table root = toml::parse(text);
+    if (const toml::array* const named = root["task"]["classes"].as_array())
+      for (const toml::node& one : *named) classes.push_back(one.value_or(std::string()));
+  } catch (const toml::parse_error&) {
+  }
+  return classes;
+}
+
 Config load_config(const std::string& path, const std::vector<std::string>& settings) {
   if (path.empty()) return parse_config("", kNoFile, settings);
   if (std::filesystem::is_directory(path))

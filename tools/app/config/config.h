@@ -141,6 +141,9 @@ Config load_argument(const std::string& argument, std::vector<std::string> setti
 Config parse_config(const std::string& text, const std::string& name,
                     const std::vector<std::string>& settings);
 
+/// task.classes of a config that another run left; {} if it has none. Loads no plug-in it names.
+std::vector<std::string> classes_in(const std::string& text);
+
 /// Resolves keys that depend on one another, as load_config() does. Throws ConfigError.
 Config settled(Config config);
 /// Throws ConfigError unless the zones fit a picture of that size; 0: unknown.
