@@ -105,10 +105,10 @@ int evaluate(const EvaluateArguments& arguments) {
   if (!run.source_error().empty()) throw std::runtime_error(run.source_error());
   const Json report = Json::parse(text);
   const std::optional<Figure> loss = filled({"loss", ""}, report, "loss");
-  if (!loss) throw std::runtime_error(arguments.source + ": no frame could be evaluated");
   if (report.contains("neither"))
     std::cout << engine::format("neither   %.4g of the frames are unlike every class\n",
                                 report["neither"].get<double>());
+  if (!loss) throw std::runtime_error(arguments.source + ": no frame could be evaluated");
   std::cout << "frames    " << report["frames"]["trained"] << ", without training\n" << line(*loss);
   const auto accuracy = filled({"accuracy", "", true}, report, "accuracy");
   for (const auto& one : {filled({"PSNR", " dB", true}, report, "psnr_db"), accuracy,
