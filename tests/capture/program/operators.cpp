@@ -170,6 +170,7 @@ Operators rows(Random& random) {
                            t[0].sum(1),
                            t[0].pow(2),
                            t[0].sum(),
+                           at::linalg_vector_norm(t[0], 2, Sides{1}, true),
                            t[0] * at::scalar_tensor(3, at::kLong),
                            at::scalar_tensor(0.3, at::kDouble) - t[0],
                            t[3].sum(Sides{0, 1}, true),
@@ -257,11 +258,17 @@ Operators copies(Random& random) {
             const Tensor all = at::cat({t[0], t[1]}, 1);
             Tensor part = at::zeros_like(all);
             part.narrow(1, a, b).copy_(t[1]);
+            Tensor gone = t[2].to(t[2].scalar_type(), false, /*copy=*/true).mul_(2);
+            const Tensor other = gone.clone(), nothing = gone.zero_();
             const Tensor square = t[2].clone(), turned = square.t().contiguous();
             const Tensor twice = at::cat({t[0], t[0]}, 1), four = at::cat({twice, twice}, 1);
             const Tensor shuffled = at::pixel_shuffle(four, 2);
             return Tensors{all,
                            part,
+                           other,
+                           nothing,
+                           at::zeros({h, h}, all.options()) + square,
+                           all.new_zeros({h}) + square,
                            turned,
                            all.permute({0, 2, 3, 1}).contiguous(),
                            all.contiguous(at::MemoryFormat::ChannelsLast),

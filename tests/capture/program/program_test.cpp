@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "capture/program/lowering.h"
 #include "stages/stage.h"
 #include "tests/capture/program/kernels_reference.h"
 #include "tests/capture/program/operators.h"
@@ -165,6 +166,36 @@ TEST_P(ProgramOf, EqualsDoubleOnAnyShape) {
 
 INSTANTIATE_TEST_SUITE_P(Operators, ProgramOf, testing::ValuesIn(families()),
                          [](const auto& info) { return info.param.name; });
+
+/// So a new rule, too, needs operators here that show it.
+TEST(Program, EveryRuleIsInAFamilyOfOperators) {
+  std::set<std::string> called;
+  const auto call = [&](const Operators& of) {
+    for (const Call& call : record_calls([&] { of.body(of.given); }))
+      called.insert(call.name().substr(0, call.name().find_last_not_of('_') + 1));
+  };
+  for (const Family& family : families()) {
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      Random random(seed);
+      call(family.any(random));
+    }
+  }
+  const at::Tensor x = at::rand({3});
+  call(functions_of(x, x));
+  call(gradients_of(x, x));
+  std::set<std::string> missed;
+#define ADDRESS(name) &name##_rules,
+  for (const Rules* const rules : {MILLRACE_OPERATION_FILES(ADDRESS)}) {
+#undef ADDRESS
+    for (const auto& [name, rule] : *rules)
+      if (!called.contains(name.substr(0, name.find_last_not_of('_') + 1))) missed.insert(name);
+  }
+  // These have tests of their own, or, cuDNN's, are the same rule as one that is here.
+  EXPECT_EQ(missed, (std::set<std::string>{"aten::_convolution", "aten::convolution",
+                                           "aten::convolution_backward", "aten::cudnn_batch_norm",
+                                           "millrace::add_up", "millrace::check_and_update",
+                                           "millrace::copy_bytes", "millrace::sample_of_bytes"}));
+}
 
 TEST(Program, FunctionsOfElementsAreTheirDefinitions) {
   const at::Tensor x = at::arange(-900, 901).to(at::kFloat) / 100 + 0.0031f;
