@@ -5,6 +5,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/util/accumulate.h>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <unordered_map>
@@ -132,6 +133,16 @@ void load_state(Parameters& parameters, const StateDict& state) {
     }
     at::Tensor view = parameters.views()[i].detach();
     view.copy_(*found->second);
+  }
+}
+
+void add_other_names(StateDict& state, const Network& network) {
+  for (const ParameterSpec& spec : network.parameters(0, network.size())) {
+    for (const std::string& other : spec.also) {
+      const at::Tensor same =
+          std::ranges::find(state, spec.name, &StateDict::value_type::first)->second;
+      state.emplace_back(other, same);
+    }
   }
 }
 

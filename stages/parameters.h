@@ -79,5 +79,7 @@ StateDict initial_state(const Network& network, std::uint64_t seed);
 /// Copies the entries of `state` with the parameters' names; ignores others. Throws
 /// std::invalid_argument for a missing name or another shape.
 void load_state(Parameters& parameters, const StateDict& state);
+/// Adds the other names of parameters that modules share, with the same tensors.
+void add_other_names(StateDict& state, const Network& network);
 
 }  // namespace millrace::stages

@@ -32,9 +32,7 @@ bool only_names(const Call& call) {
 }
 
 const Rule* rule_of(const std::string& name, bool on_gpu) {
-#define ADDRESS(name) &name##_rules,
-  for (const Rules* rules : {MILLRACE_OPERATION_FILES(ADDRESS)}) {
-#undef ADDRESS
+  for (const Rules* const rules : kRules) {
     const auto found = rules->find(name);
     if (found != rules->end() && (!on_gpu || found->second.on_gpu)) return &found->second;
   }

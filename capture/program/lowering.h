@@ -76,6 +76,9 @@ using Rules = std::map<std::string, Rule>;  ///< by the operator's name
 #define DECLARE(name) extern const Rules name##_rules;
 MILLRACE_OPERATION_FILES(DECLARE)
 #undef DECLARE
+#define ADDRESS(name) &name##_rules,
+inline const Rules* const kRules[] = {MILLRACE_OPERATION_FILES(ADDRESS)};
+#undef ADDRESS
 
 // Operations that several rules use.
 

@@ -56,15 +56,16 @@ void check_located(const Config& config, const std::string& fallback, const Chec
 /// Throws std::invalid_argument unless `state` fits; it may include optimizer state.
 void require_fit(const stages::StateDict& state, const stages::Network& network) {
   std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
-  std::map<const stages::ParameterSpec*, std::pair<std::string, at::Tensor>> found;
-  for (const auto& [name, tensor] : state) {
+  std::map<const stages::ParameterSpec*, const stages::StateDict::value_type*> found;
+  for (const stages::StateDict::value_type& entry : state) {
+    const std::string& name = entry.first;
     const auto spec = std::ranges::find_if(specs, [&](const stages::ParameterSpec& one) {
       return one.name == name || std::ranges::find(one.also, name) != one.also.end();
     });
     if (spec != specs.end()) {
-      const auto& [first, same] = found.try_emplace(&*spec, name, tensor).first->second;
-      if (!same.equal(tensor))
-        throw std::invalid_argument("\"" + first + "\" and \"" + name +
+      const auto [known, is_first] = found.try_emplace(&*spec, &entry);
+      if (!is_first && !known->second->second.equal(entry.second))
+        throw std::invalid_argument("\"" + known->second->first + "\" and \"" + name +
                                     "\" are one parameter of the network, but differ");
       continue;
     }

@@ -261,6 +261,7 @@ std::vector<std::int64_t> GivenRun::gradient_age() const {
 stages::StateDict GivenRun::weights() const {
   if (!closed_) throw std::logic_error("weights are read when the run is over");
   stages::StateDict all = trainer().state();
+  stages::add_other_names(all, *trainer().options().network);
   for (auto& [name, tensor] : all) tensor = tensor.clone(at::MemoryFormat::Contiguous);
   return all;
 }

@@ -1,7 +1,5 @@
 #include "tools/app/outputs/checkpoints.h"
 
-#include <algorithm>
-
 #include "tools/app/outputs/report.h"
 
 namespace millrace::app {
@@ -38,12 +36,7 @@ void Checkpoints::finish() {
 void Checkpoints::write_weights(const std::string& path) const {
   stages::StateDict state = learner_.trainer.state();
   if (team_) state = team_->whole(std::move(state));
-  const stages::Network& network = *learner_.assembled.network;
-  for (const stages::ParameterSpec& spec : network.parameters(0, network.size())) {
-    const auto own = std::ranges::find(state, spec.name, &stages::StateDict::value_type::first);
-    const at::Tensor value = own->second;
-    for (const std::string& other : spec.also) state.emplace_back(other, value);
-  }
+  stages::add_other_names(state, *learner_.assembled.network);
   io::write_whole(path, stages::to_safetensors(state, about_final()));
 }
 

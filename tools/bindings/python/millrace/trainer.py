@@ -408,12 +408,7 @@ class Trainer:
         state = {} if self._run is None else {name: torch.from_numpy(value) for name, value in self._run.weights()}
         if self._module is None:
             return state
-        whole = self._module.state_dict()
-        # A tensor may have several names, of which the run knows one.
-        learned = {(whole[name].data_ptr(), whole[name].shape): value for name, value in state.items()
-                   if name in whole and value.numel()}
-        return {name: state[name] if name in state else learned.get((value.data_ptr(), value.shape), value).clone()
-                for name, value in whole.items()}
+        return {name: state[name] if name in state else value.clone() for name, value in self._module.state_dict().items()}
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Sets weights by the names of state_dict(); the optimizer's state stays. When state_dict() is allowed."""
