@@ -102,7 +102,7 @@ class Reader {
       char* end = nullptr;
       const double value = std::strtod(from, &end);
       if (end == from) fail(field + " is not a number");
-      if (value < 0) fail(field + " is negative");
+      if (!(value >= 0) || !std::isfinite(value)) fail(field + " is negative or not finite");
       sum += value;
       from = end;
       if (!list || *from != ';') return sum;

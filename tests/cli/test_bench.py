@@ -149,6 +149,14 @@ class Bench(program.CliTest):
         # On a busy machine the others may find no time, either.
         self.assertEqual(results["arms"][0]["replayed"], 0)
 
+    def test_operations(self):
+        config = self.write({"source": {"uri": "synth:moving", "width": 16, "height": 16}})
+        results, _ = self.results("operations", "--config", config, parts=("| `convolution` |", "| `copy_` |"),
+                                  positive=("ours_us", "libtorch_us", "times"))
+        self.assertIn("convolution_backward", {arm["operator"] for arm in results["arms"]})
+        whole, _ = self.results("operations", parts=("| residual |", "| attention |"))
+        self.assertFalse([arm for arm in whole["arms"] if "aten::" in arm["kernels"]], "each has a kernel")
+
     def test_ingest(self):
         results, _ = self.results("ingest", parts=("| grey 1920x1080 |", "| hop every ms |"))
         self.assertEqual(len(results["arms"]), 6 + 2)

@@ -9,6 +9,7 @@ from pathlib import Path
 import events
 import frames
 import labels
+import operations
 import pages
 import peers
 import plots
@@ -26,6 +27,7 @@ SUITES = {
     "framerate": (steps.framerate, "networks by size, stages and threads, beside PyTorch and the cores' limit"),
     "ingest": (frames.ingest, "from a decoded frame to a sample, and from thread to thread"),
     "labels": (labels.labels, "whether what is taught stays learned, by kind of replay"),
+    "operations": (operations.operations, "each operator of a step beside LibTorch's, of three networks or yours"),
     "partime": (steps.partime, "the PARTIME paper's experiments, measured and predicted"),
     "peers": (peers.peers, "what the same stream gives here, with PyTorch's loop, River, MOG2 and a PaDiM-like rule"),
     "prediction": (steps.prediction, "the simulator's prediction against the clock"),
@@ -89,6 +91,7 @@ def parser():
         help="streams: learned from of each (0: 480); replay: of the stream (0: 800)")
     add("--streams", type=one_of(*streams.STREAMS), default=[], help="streams: which of " + ", ".join(streams.STREAMS))
     add("--arms", default="", help="ranks, streams: only those with this in their names")
+    add("--config", help="operations: whose network, instead of the suite's three")
     add("--profiles", default="", help='tables: the folder "profiler" of a copy of PipeDream\'s repository')
     add("--json", help="where to write the results")
     add("--page", help="where to write a page of them, Markdown")

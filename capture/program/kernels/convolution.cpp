@@ -129,24 +129,22 @@ class Unfolded final : public Kernel {
  private:
   /// Sums for each input pixel the gradients of the taps on it. Threads share the input's rows.
   void fold(const float* unfolded, const Operands& operands, Share share) const {
-    const auto [rows, columns] = window_of(c_);
-    const int taps = rows.count * columns.count;
-    const Layout &in = c_.input, &out = c_.output;
+    const Taps columns = window_of(c_).columns;
+    const int taps = taps_of(window_of(c_));
+    const Layout& in = c_.input;
     const auto [begin, end] = share.of(std::size_t(in.height));
     for (int y = int(begin); y < int(end); ++y) {
       for (int x = 0; x < in.width; ++x) {
         const std::size_t at = y * in.row() + std::size_t(x) * in.channels;
         float* const to = operands.made + at;
         std::fill_n(to, in.channels, 0.0f);
-        for (int tap = 0; tap < taps; ++tap) {
-          const int down = y + rows.padding - tap / columns.count * rows.dilation;
-          const int right = x + columns.padding - tap % columns.count * columns.dilation;
-          if (down < 0 || right < 0 || down % rows.stride || right % columns.stride) continue;
-          const int v = down / rows.stride, u = right / columns.stride;
-          if (v >= out.height || u >= out.width) continue;
-          const float* const from =
-              unfolded + v * one_.input.row() + std::size_t(u) * one_.input.channels + tap;
-          for (int i = 0; i < in.channels; ++i) to[i] += from[std::size_t(i) * taps];
+        for (const TapOn& down : on_rows_[y]) {
+          for (const TapOn& right : on_columns_[x]) {
+            const float* const from = unfolded + down.output * one_.input.row() +
+                                      std::size_t(right.output) * one_.input.channels +
+                                      down.tap * columns.count + right.tap;
+            for (int i = 0; i < in.channels; ++i) to[i] += from[std::size_t(i) * taps];
+          }
         }
         if (operands.mask)
           finish_rows({.values = to,
@@ -157,8 +155,27 @@ class Unfolded final : public Kernel {
     }
   }
 
+  /// A tap that lies on a row or column of the input, and the output's row or column it is for.
+  struct TapOn {
+    int tap, output;
+  };
+  using TapsOn = std::vector<std::vector<TapOn>>;  ///< [row or column of the input]
+  static TapsOn taps_on(const Taps& taps, int inputs, int outputs) {
+    TapsOn all;
+    all.resize(std::size_t(inputs));
+    for (int tap = 0; tap < taps.count; ++tap) {
+      for (int output = 0; output < outputs; ++output) {
+        const int at = output * taps.stride - taps.padding + tap * taps.dilation;
+        if (at >= 0 && at < inputs) all[std::size_t(at)].push_back({tap, output});
+      }
+    }
+    return all;
+  }
+
   const Convolution c_, one_;
   const std::unique_ptr<Kernel> kernel_;
+  const TapsOn on_rows_ = taps_on(window_of(c_).rows, c_.input.height, c_.output.height);
+  const TapsOn on_columns_ = taps_on(window_of(c_).columns, c_.input.width, c_.output.width);
 };
 
 void put_first(std::vector<std::string>& names, const std::string& name) {

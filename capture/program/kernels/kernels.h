@@ -136,9 +136,8 @@ inline double flops(const Convolution& c) {
 
 // ---- Images.
 
-/// Convert from NCHW, contiguous [channels][height][width], and back.
-void from_planes(const float* planes, float* destination, const Layout& to);
-void to_planes(const float* source, const Layout& from, float* planes);
+/// to [columns][rows] = from [rows][columns] transposed: an image's planes to pixels, or back.
+void turn(const float* from, std::size_t rows, std::size_t columns, float* to);
 
 /// sums[c] (+)= factor times the sum over all pixels. A team shares the channels.
 void channel_sums(const Layout& layout, const float* source, float factor, float* sums, Share share,

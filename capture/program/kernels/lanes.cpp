@@ -130,6 +130,40 @@ void from_lanes(const float* packed, std::span<const std::uint32_t> places, floa
   }
 }
 
+void turn(const float* from, std::size_t rows, std::size_t columns, float* to) {
+  constexpr int kFew = 4;
+  if (rows <= kFew) {
+    return with_constant<kFew>(int(rows), [&](auto n) HWY_ATTR {
+      for (std::size_t c = 0; c < columns; ++c) {
+        for (std::size_t r = 0; r < n; ++r) to[c * n + r] = from[r * columns + c];
+      }
+    });
+  }
+  if (columns <= kFew) {
+    return with_constant<kFew>(int(columns), [&](auto n) HWY_ATTR {
+      for (std::size_t r = 0; r < rows; ++r) {
+        for (std::size_t c = 0; c < n; ++c) to[c * rows + r] = from[r * n + c];
+      }
+    });
+  }
+  for (std::size_t r = 0; r < rows; r += kLanes) {
+    const std::size_t row_count = std::min(rows - r, kLanes);
+    const Lanes in_row = first_lanes(row_count);
+    for (std::size_t q = 0; q < columns; q += kLanes) {
+      const std::size_t count = std::min(columns - q, kLanes);
+      const Lanes part = first_lanes(count);
+      V v[kLanes];
+#pragma GCC unroll 16
+      for (std::size_t i = 0; i < kLanes; ++i)
+        v[i] = i < row_count ? load_part(part, from + (r + i) * columns + q) : hn::Zero(D());
+      transpose(v);
+#pragma GCC unroll 16
+      for (std::size_t i = 0; i < kLanes; ++i)
+        if (i < count) store_part(v[i], in_row, to + (q + i) * rows + r);
+    }
+  }
+}
+
 void finish_rows(const FinishRows& given) {
   const FinishRows f = given;  // a copy that no store can alias
   // finished(sum, elements, place in the mask or destination)
@@ -217,6 +251,7 @@ HWY_EXPORT(lanes);
 HWY_EXPORT(target_name);
 HWY_EXPORT(to_lanes);
 HWY_EXPORT(from_lanes);
+HWY_EXPORT(turn);
 HWY_EXPORT(finish_rows);
 HWY_EXPORT(sum_channels);
 HWY_EXPORT(multiply_add);
@@ -262,30 +297,8 @@ void channel_sums(const Layout& layout, const float* source, float factor, float
   HWY_DYNAMIC_DISPATCH(sum_channels)(source, layout, begin, end, sums, accumulate, factor);
 }
 
-namespace {
-
-/// Calls copy(index among pixels, index among planes) for each number. Unrolled for 3 channels.
-template <int kChannels, class Copy>
-void each_number(const Layout& layout, const Copy& copy) {
-  const std::size_t plane = std::size_t(layout.height) * layout.width;
-  const std::size_t channels = kChannels ? kChannels : layout.channels;
-  for (std::size_t i = 0; i < plane; ++i) {
-    for (std::size_t c = 0; c < channels; ++c) copy(i * channels + c, c * plane + i);
-  }
-}
-template <class Copy>
-void each_number(const Layout& layout, const Copy& copy) {
-  layout.channels == 3 ? each_number<3>(layout, copy) : each_number<0>(layout, copy);
-}
-
-}  // namespace
-
-void from_planes(const float* planes, float* destination, const Layout& to) {
-  each_number(to, [&](std::size_t pixel, std::size_t at) { destination[pixel] = planes[at]; });
-}
-
-void to_planes(const float* source, const Layout& from, float* planes) {
-  each_number(from, [&](std::size_t pixel, std::size_t at) { planes[at] = source[pixel]; });
+void turn(const float* from, std::size_t rows, std::size_t columns, float* to) {
+  HWY_DYNAMIC_DISPATCH(turn)(from, rows, columns, to);
 }
 
 }  // namespace millrace::kernels

@@ -137,10 +137,13 @@ namespace {
 
 /// Depth summed at a time: long sums are split into short ones.
 constexpr std::size_t kDepth = 512;
-/// Rows of the result at a time.
-constexpr std::size_t kRows = 48;
+/// Rows of the result at a time, and whose sums wait for the next part of a long sum.
+constexpr std::size_t kRows = 48, kWaitingRows = 5 * kRows;
 /// Floats of the right side at a time, which stay in the core's own cache.
 constexpr std::size_t kBlockFloats = 64 << 10;
+/// Most floats of the right side, or rows of the left one, for which the right side is read in
+/// place: copying it would take longer than it gains.
+constexpr std::size_t kFloatsInPlace = 32 << 10, kRowsInPlace = 2 * kRows;
 constexpr std::size_t kAhead = 8;  ///< rows
 
 /// result [rows][columns] = left [rows][depth] times right [depth][columns], packed by panels.
@@ -152,25 +155,25 @@ class MatrixKernel final : public Kernel {
     columns_ = made_by(c).channels;
     if (of_weights()) std::swap(rows_, depth_);
     most_depth_ = std::min(depth_, kDepth);
-    const std::size_t floats = width_ * (most_depth_ + (in_parts() ? rows_ : 0));
+    const std::size_t floats = width_ * (most_depth_ + (in_parts() ? kWaitingRows : 0));
     block_ = std::clamp<std::size_t>(kBlockFloats / floats, 1, panels());
     for (std::size_t k = 0; k < most_depth_; ++k) places_.push_back(std::uint32_t(k * width_));
   }
 
   std::size_t scratch_floats() const override {
-    return block_ * of_panel() + (in_parts() ? block_ * rows_ : kRows) * width_;
+    return left_floats() + block_ * (of_panel() + (in_parts() ? kWaitingRows : kRows) * width_);
   }
-  std::size_t shared_floats(int) const override { return spreads() ? lines() * (line() + 16) : 0; }
-  int phases(int) const override { return spreads() ? 2 : 1; }
 
-  void run(const Operands& operands, int phase, Share share) const override {
-    if (spreads() && phase == 0) return spread(operands, share);
+  void run(const Operands& operands, int, Share share) const override {
     const Share whole;
     const bool by_rows = rows_ >= 4 * kRows * std::size_t(share.count) || panels() == 1;
-    const auto [row, last_row] = (by_rows ? share : whole).of(rows_, 4);
+    const auto [begin, end] = (by_rows ? share : whole).of(rows_, 4);
     const auto [panel, last_panel] = (by_rows ? whole : share).of(panels());
-    for (std::size_t p = panel; p < last_panel; p += block_)
-      make_panels(operands, p, std::min(p + block_, last_panel), row, last_row);
+    const std::size_t rows = in_parts() && !sums_there(operands) ? kWaitingRows : rows_;
+    for (std::size_t p = panel; p < last_panel; p += block_) {
+      for (std::size_t row = begin; row < end; row += rows)
+        make_panels(operands, p, std::min(p + block_, last_panel), row, std::min(row + rows, end));
+    }
     bias_gradient(c_, operands, share);
   }
 
@@ -178,9 +181,16 @@ class MatrixKernel final : public Kernel {
   bool of_weights() const { return c_.pass == Pass::kWeightGradient; }
   std::size_t panels() const { return (columns_ + width_ - 1) / width_; }
   std::size_t of_panel() const { return most_depth_ * width_; }
+  const float* right(const Operands& operands) const {
+    return of_weights() ? operands.x : operands.weights;
+  }
 
   /// Whether the right side is read in place: whole vectors, in the order of the sums.
-  bool reads_there() const { return of_weights() && columns_ % lanes() == 0; }
+  bool reads_there() const {
+    const bool small = depth_ * columns_ <= kFloatsInPlace;
+    return !forward(c_) && columns_ % lanes() == 0 &&
+           (small || (rows_ <= kRowsInPlace && !compete(columns_)));
+  }
   /// Whether the sums are the final result.
   bool sums_there(const Operands& operands) const {
     return columns_ % lanes() == 0 && !operands.mask && !operands.bias &&
@@ -189,42 +199,56 @@ class MatrixKernel final : public Kernel {
   /// Whether sums wait for their next part, so that each row needs its own.
   bool in_parts() const { return depth_ > kDepth; }
 
-  // The left side in place: one line of channels per pixel.
+  /// Whether lines of so many floats compete for a few of the cache's sets.
+  static bool compete(std::size_t floats) { return floats % 512 == 0; }
+
+  // The left side has a line of channels per pixel. What is summed at a time is copied if the lines
+  // compete, or are many and far apart.
   std::size_t line() const { return of_weights() ? rows_ : depth_; }
-  std::size_t lines() const { return of_weights() ? depth_ : rows_; }
-  /// Page-sized lines would compete for one cache set; a copy spaces them apart.
-  bool spreads() const { return !of_weights() && depth_ % 512 == 0 && rows_ > 8; }
-  void spread(const Operands& operands, Share share) const {
-    const auto [begin, end] = share.of(lines());
-    for (std::size_t i = begin; i < end; ++i)
-      std::copy_n(operands.source + i * line(), line(), operands.shared + i * (line() + 16));
+  bool copies_left() const { return compete(line()) || (of_weights() && line() > 512); }
+  std::size_t copied_line() const { return of_weights() ? kRows : most_depth_ + 16; }
+  std::size_t left_floats() const {
+    return copies_left() ? copied_line() * (of_weights() ? most_depth_ : kRows) : 0;
+  }
+  /// Returns the left side from row `row` and depth `k` on.
+  const float* copied(const Operands& operands, std::size_t row, std::size_t rows, std::size_t k,
+                      std::size_t depth) const {
+    const std::size_t lines = of_weights() ? depth : rows, floats = of_weights() ? rows : depth;
+    const float* from = operands.source + (of_weights() ? k * line() + row : row * line() + k);
+    if (!copies_left()) return from;
+    float* to = operands.scratch;
+    for (std::size_t i = 0; i < lines; ++i, from += line(), to += copied_line()) {
+      for (std::size_t at = 0; of_weights() && at < floats; at += 16)
+        __builtin_prefetch(from + kAhead * line() + at);
+      std::copy_n(from, floats, to);
+    }
+    return operands.scratch;
   }
 
   void make_panels(const Operands& operands, std::size_t panel, std::size_t last_panel,
                    std::size_t row, std::size_t last_row) const {
-    const std::size_t of_line = line() + (spreads() ? 16 : 0);
-    const float* const left = spreads() ? operands.shared : operands.source;
-    float* const sums = operands.scratch + block_ * of_panel();
+    float* const packed = operands.scratch + left_floats();
+    float* const sums = packed + block_ * of_panel();
     const bool sums_there = this->sums_there(operands);
     Products p{.transposed = of_weights(),
-               .a_pitch = of_line,
+               .a_pitch = copies_left() ? copied_line() : line(),
                .b_row = reads_there() ? columns_ : width_,
                .c_row = sums_there ? columns_ : width_};
-    const std::size_t to_row = of_weights() ? 1 : of_line, to_k = of_weights() ? of_line : 1;
     for (std::size_t k = 0; k < depth_; k += kDepth) {
       const std::size_t depth = std::min(kDepth, depth_ - k);
-      if (!reads_there()) pack_panels(operands, k, depth, panel, last_panel);
+      if (!reads_there()) pack_panels(operands, k, depth, panel, last_panel, packed);
       p.depth = int(depth);
       p.accumulate = k > 0 || (sums_there && c_.accumulate);
       for (std::size_t r = row; r < last_row; r += kRows) {
-        p.a = left + r * to_row + k * to_k;
         p.rows = int(std::min(kRows, last_row - r));
+        p.a = copied(operands, r, std::size_t(p.rows), k, depth);
         for (std::size_t i = panel; i < last_panel; ++i) {
           const std::size_t column = i * width_, count = std::min(width_, columns_ - column);
-          p.b = reads_there() ? operands.x + k * columns_ + column
-                              : operands.scratch + (i - panel) * of_panel();
-          p.c = sums_there ? operands.made + r * columns_ + column
-                           : sums + (in_parts() ? (i - panel) * rows_ + r - row : 0) * width_;
+          p.b = reads_there() ? right(operands) + k * columns_ + column
+                              : packed + (i - panel) * of_panel();
+          p.c = sums_there
+                    ? operands.made + r * columns_ + column
+                    : sums + (in_parts() ? (i - panel) * kWaitingRows + r - row : 0) * width_;
           p.vectors = int(round_up(count, lanes()) / lanes());
           products(p);
           if (!sums_there && k + depth == depth_) finish(operands, p, r, column, count);
@@ -235,26 +259,25 @@ class MatrixKernel final : public Kernel {
 
   /// The right side's rows [k, k + depth), zeros beyond the last column.
   void pack_panels(const Operands& operands, std::size_t k, std::size_t depth, std::size_t panel,
-                   std::size_t last_panel) const {
+                   std::size_t last_panel, float* packed) const {
     const std::size_t last_column = std::min(last_panel * width_, columns_);
     if (forward(c_)) {
       for (std::size_t c = panel * width_; c < last_column; c += lanes()) {
         to_lanes(operands.weights + c * depth_ + k, depth_, std::min(lanes(), last_column - c),
                  std::span(places_).first(depth),
-                 operands.scratch + (c / width_ - panel) * of_panel() + c % width_);
+                 packed + (c / width_ - panel) * of_panel() + c % width_);
       }
       return;
     }
-    const float* const from = (of_weights() ? operands.x : operands.weights) + k * columns_;
-    for (std::size_t i = 0; i < depth; ++i) {
-      const float* const ahead = from + (i + kAhead) * columns_;
-      for (std::size_t c = panel * width_; i + kAhead < depth && c < last_column; c += 16)
-        __builtin_prefetch(ahead + c);
-      for (std::size_t c = panel * width_; c < last_column; c += width_) {
-        const std::size_t count = std::min(width_, last_column - c);
-        float* const to = operands.scratch + (c / width_ - panel) * of_panel() + i * width_;
-        std::copy_n(from + i * columns_ + c, count, to);
-        std::fill(to + count, to + round_up(count, lanes()), 0.0f);
+    for (std::size_t c = panel * width_; c < last_column; c += width_, packed += of_panel()) {
+      const float* const from = right(operands) + k * columns_ + c;
+      const std::size_t count = std::min(width_, last_column - c), all = round_up(count, lanes());
+      for (std::size_t i = 0; i < depth; ++i) {
+        for (std::size_t line = 0; i + kAhead < depth && line < count; line += 16)
+          __builtin_prefetch(from + (i + kAhead) * columns_ + line);
+        float* const to = packed + i * width_;
+        std::copy_n(from + i * columns_, count, to);
+        std::fill(to + count, to + all, 0.0f);
       }
     }
   }

@@ -11,19 +11,16 @@ namespace {
 
 std::unique_ptr<Prepared> prepare_copy(const Node& node, int) {
   const at::Tensor from = node.reads[0], to = node.writes[0];
-  const auto call = [&](const char* kind, const auto& copy) {
-    auto made = by_one(ends, copy)(node, 1);
+  const auto turned = [&](const char* kind, std::size_t rows, std::size_t columns) {
+    const auto turn = [=](const Ends& at) { kernels::turn(at.from, rows, columns, at.to); };
+    auto made = by_one(ends, turn)(node, 1);
     made->info.name = kind;
     return made;
   };
-  if (!lie_alike(from, to) && is_image(to) && from.is_contiguous()) {
-    return call("copy of planes to pixels",
-                [=](const Ends& at) { kernels::from_planes(at.from, at.to, layout_of(to)); });
-  }
-  if (!lie_alike(from, to) && is_image(from) && to.is_contiguous()) {
-    return call("copy of pixels to planes",
-                [=](const Ends& at) { kernels::to_planes(at.from, layout_of(from), at.to); });
-  }
+  if (!lie_alike(from, to) && is_image(to) && from.is_contiguous())
+    return turned("copy of planes to pixels", to.size(1), layout_of(to).pixels());
+  if (!lie_alike(from, to) && is_image(from) && to.is_contiguous())
+    return turned("copy of pixels to planes", layout_of(from).pixels(), from.size(1));
   const kernels::MapArguments m = bind_map(node, {});
   const int last = m.dimensions - 1;
   const bool in_rows = m.left.strides[last] == 1 && m.made_strides[last] == 1;

@@ -50,6 +50,8 @@ const Shape kShapes[] = {
     // Few pixels and many weights.
     {7, 7, 512, 130, 1}, {1, 50, 96, 160, 1}, {2, 2, 64, 70, 3}, {1, 3, 61, 67, 3},
     {5, 7, 64, 64, 3, 2}, {4, 4, 130, 256, 1}, {8, 7, 64, 96, 3, 2}, {4, 3, 200, 180, 1, 2},
+    // Sums in parts, and lines that compete for the cache.
+    {20, 30, 700, 40, 1}, {27, 20, 16, 560, 1}, {16, 33, 512, 50, 1},
     // Enough for a bfloat16 kernel to go band by band.
     {20, 40, 32, 32, 5}, {60, 100, 32, 16, 3}, {61, 90, 64, 32, 3, 2}, {50, 120, 48, 48, 1},
     // Each channel by itself.

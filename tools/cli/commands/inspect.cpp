@@ -72,7 +72,8 @@ int inspect(const std::string& what) {
     print_machine();
   } else if (what.ends_with(".toml")) {
     const app::Config config = app::load_config(what, {});
-    print_source(config.source.uri);
+    if (config.source.uris.empty()) print_source(config.source.uri);
+    for (const std::string& uri : config.source.uris) print_source(uri);
     print_steps(config);
   } else {
     print_source(what);

@@ -108,12 +108,16 @@ std::string token_in(const std::string& path) {
   constexpr std::size_t kMost = 4096;
   constexpr int kPatienceMs = 5000;
   const io::Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  std::string token(kMost, '\0');
+  std::string token(kMost + 1, '\0');
   pollfd input{.fd = file.get(), .events = POLLIN};
   ssize_t size = file ? 0 : -1;
-  if (file && poll(&input, 1, kPatienceMs) > 0) size = read(file.get(), token.data(), kMost);
+  int ready = 0;
+  while (file && (ready = poll(&input, 1, kPatienceMs)) < 0 && errno == EINTR) continue;
+  if (ready > 0) size = read(file.get(), token.data(), token.size());
   if (size < 0)
     throw app::ConfigError("--token-file: " + path + ": cannot be read: " + std::strerror(errno));
+  if (std::size_t(size) > kMost)
+    throw app::ConfigError("--token-file: " + path + ": holds more than 4096 bytes");
   token.resize(std::size_t(size));
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
   if (token.empty()) throw app::ConfigError("--token-file: " + path + ": holds no token");

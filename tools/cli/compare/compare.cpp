@@ -180,7 +180,8 @@ Json config_in(const std::string& path, const Json& report) {
 NamedReport read_report(const std::string& path) {
   std::error_code failed;
   if (!std::filesystem::is_regular_file(path, failed))
-    throw std::invalid_argument(path + ": no such file");
+    throw std::invalid_argument(
+        path + (std::filesystem::exists(path, failed) ? ": is not a file" : ": no such file"));
   if (std::filesystem::file_size(path, failed) > kMostBytes)
     throw std::invalid_argument(path + ": is larger than 64 MiB");
   std::ifstream file(path);
