@@ -36,27 +36,49 @@ at::Tensor with_dimensions(const at::Tensor& picture, std::int64_t dimensions) {
   return tensor;
 }
 
-/// Replaces view by reshape, which also works where a step program has pictures channels-last.
-void allow_any_layout(torch::jit::Block& block) {
+void replace(torch::jit::Node* node, c10::Symbol kind, at::ArrayRef<torch::jit::Value*> inputs) {
+  torch::jit::Node* const made = node->owningGraph()->create(kind, inputs);
+  made->insertBefore(node);
+  made->output()->copyMetadata(node->output());
+  node->output()->replaceAllUsesWith(made->output());
+  node->destroy();
+}
+
+/// Sets an argument, if the operator has it.
+void set_argument(torch::jit::Node* node, const c10::FunctionSchema& schema,
+                  const std::string& name, const c10::IValue& value) {
+  const std::optional<int> index = schema.argumentIndexWithName(name);
+  if (!index) return;
+  const torch::jit::WithInsertPoint before(node);
+  node->replaceInput(std::size_t(*index), node->owningGraph()->insertConstant(value));
+}
+
+/// Undoes what tracing has fixed: view becomes reshape, which also works where a step program has
+/// pictures channels-last; convolutions obey this process's settings for cuDNN; and recurrent
+/// layers train, as cuDNN has no gradients of them in evaluation. None has dropout.
+void let_run_anywhere(torch::jit::Block& block) {
   for (auto at = block.nodes().begin(); at != block.nodes().end();) {
     torch::jit::Node* const node = *at++;
-    for (torch::jit::Block* const inner : node->blocks()) allow_any_layout(*inner);
-    if (node->kind() != c10::aten::view) continue;
+    for (torch::jit::Block* const inner : node->blocks()) let_run_anywhere(*inner);
     const c10::FunctionSchema* const schema = node->maybeSchema();
-    if (!schema || !schema->overload_name().empty()) continue;  // to another type, not shape
-    torch::jit::Node* const reshape =
-        block.owningGraph()->create(c10::aten::reshape, node->inputs());
-    reshape->insertBefore(node);
-    reshape->output()->copyMetadata(node->output());
-    node->output()->replaceAllUsesWith(reshape->output());
-    node->destroy();
+    if (!schema) continue;
+    const std::string& name = schema->name();
+    if (name == "aten::view" && schema->overload_name().empty()) {  // to another shape, not type
+      replace(node, c10::aten::reshape, node->inputs());
+    } else if (name == "aten::_convolution") {
+      constexpr std::size_t kOfConvolution = 9;
+      replace(node, c10::aten::convolution, node->inputs().slice(0, kOfConvolution));
+    } else if (name == "aten::gru" || name == "aten::lstm" || name.starts_with("aten::rnn_")) {
+      set_argument(node, *schema, "dropout", 0.0);
+      set_argument(node, *schema, "train", true);
+    }
   }
 }
 
 std::shared_ptr<torch::jit::Graph> graph_of(const torch::jit::Module& module) {
   const auto graph = module.get_method("forward").graph()->copy();
   torch::jit::Inline(*graph);
-  allow_any_layout(*graph->block());
+  let_run_anywhere(*graph->block());
   return graph;
 }
 
@@ -128,6 +150,9 @@ ImageShape run_once(const Layer& layer, const ImageShape& x, const ImageShape* j
   const at::Tensor made = layer.forward(inputs, weights);
   if (made.dim() != 4 || made.size(0) != 1)
     throw std::invalid_argument("gives no picture of one sample");
+  if (made.is_floating_point() && made.scalar_type() != at::kFloat)
+    throw std::invalid_argument(std::string("gives ") + c10::toString(made.scalar_type()) +
+                                ", not Float: end its forward with .float()");
   return {made.size(1), made.size(2), made.size(3)};
 }
 

@@ -13,5 +13,6 @@ MILLRACE_FMA_TILES(TILE)
 MILLRACE_FMA_GRADIENT_TILES(TILE)
 HOST_WINDOWS(PLAIN, )
 HOST_LARGE_WINDOW(PLAIN, )
+PLAIN((31, 31, 32, 32, 1, 1, 15, 15), )  // no tile of it fits
 
 }  // namespace millrace::gpu

@@ -65,6 +65,7 @@ bool read_cached(const std::string& key, std::string& content) {
 void write_cached(const std::string& key, const std::string& content) {
   static std::atomic<unsigned> count = 0;
   static std::atomic<bool> said = false;
+  if (folder().empty()) return;  // neither XDG_CACHE_HOME nor HOME is set
   std::error_code error;
   fs::create_directories(folder(), error);
   const fs::path place = file_of(key);

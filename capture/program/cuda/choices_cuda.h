@@ -85,14 +85,14 @@ struct Candidate {
 };
 
 /// The most promising, the cheapest first. In 8,275 timings on an H100, the fastest of them was on
-/// average 0.1 % slower than the fastest of all.
+/// average 0.1 % slower than the fastest of all. Empty if none fits.
 template <class Tile>
 std::vector<Candidate<Tile>> best_of(std::vector<Candidate<Tile>> all) {
   constexpr double kTimesTheCheapest = 2.2;
   std::stable_sort(all.begin(), all.end(),
                    [](const auto& a, const auto& b) { return a.cost < b.cost; });
+  if (all.front().cost == kNever) return {};
   const double most = kTimesTheCheapest * all.front().cost;
-  TORCH_CHECK(most < kNever, "no kernel for a convolution");
   std::erase_if(all, [&](const auto& candidate) { return candidate.cost > most; });
   return all;
 }

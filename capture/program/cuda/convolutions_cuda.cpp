@@ -85,15 +85,16 @@ class GpuConvolution final : public Prepared {
                    .activation = gpu::Activation(int(c_.activation))} {
     info.name = describe(c_);
     info.flops = shape_.flops;
-    if (shape_.plain()) {
+    const std::vector<Choice> choices =
+        shape_.plain() ? std::vector<Choice>() : candidates(c_, shape_);
+    if (choices.empty()) {
       info.kernel = "gpu plain";
       blocks_ = dim3(unsigned(gpu::divided_up(int(shape_.to.floats()), gpu::kThreads)));
       launch_ =
           Launch("plain_convolution<" + shape_.window + flag() + ">", {gpu::kThreads, 0, 1, true});
     } else {
       Choice chosen = choose<gpu::ConvolutionTile>(
-          candidates(c_, shape_), c_.tuned, task_of(c_),
-          [&](const Choice& choice) { return expression(choice); },
+          choices, c_.tuned, task_of(c_), [&](const Choice& choice) { return expression(choice); },
           [&](const Choice& choice) { return time(choice); });
       take(chosen);
       if (c_.tuned || launch_.lies_evenly(blocks_)) return;
@@ -166,8 +167,11 @@ class GpuConvolution final : public Prepared {
 KernelChoice kernel_choice(const kernels::Convolution& c) {
   const ConvolutionShape shape(c);
   if (shape.plain()) return {};
-  return {task_of(c), c.pass == kernels::Pass::kWeightGradient ? weight_gradient_kernels(c)
-                                                               : names_of(candidates(c, shape))};
+  std::vector<std::string> names = c.pass == kernels::Pass::kWeightGradient
+                                       ? weight_gradient_kernels(c)
+                                       : names_of(candidates(c, shape));
+  if (names.empty()) return {};
+  return {task_of(c), std::move(names)};
 }
 
 std::unique_ptr<Prepared> launched_convolution(const Node& node) {

@@ -75,6 +75,9 @@ void use_repeatable_kernels() {
   context.setBenchmarkCuDNN(false);  // its choice varies from run to run
   context.setAllowTF32CuDNN(false);
   context.setAllowTF32CuBLAS(false);
+  // Their gradients are summed by atomics.
+  context.setSDPUseMemEfficient(false);
+  context.setSDPUseCuDNN(false);
 }
 
 std::unique_ptr<Backend> make_eager_backend(c10::Device device) {

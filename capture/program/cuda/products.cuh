@@ -211,9 +211,11 @@ class TileSums<Cut, Products::fma> {
              place % kRunsOfRow * kTile.run * kPlan.x.step + kPlan.run.first;
     weights += owner / kPlaces * kTile.channels;
     // With few sums, or in a block alone on an SM, registers suffice for all rows of taps at once.
+    // Beyond 15x15 taps the compiler takes minutes for that.
     [[maybe_unused]] constexpr int kUnroll =
-        kTile.channels * kTile.run <= 32 ||
-                (kPlan.y.taps <= 3 && kTile.threads(Products::fma) > 256)
+        kPlan.y.taps * kPlan.x.taps <= 225 &&
+                (kTile.channels * kTile.run <= 32 ||
+                 (kPlan.y.taps <= 3 && kTile.threads(Products::fma) > 256))
             ? kPlan.y.taps
             : 1;
     constexpr int kOwn = divided_up(kTile.chunk, kTile.parts);

@@ -71,6 +71,11 @@ std::vector<WeightGradientChoice> candidates(const kernels::Convolution& c,
   return best_of(std::move(all));
 }
 
+/// Whether tiles would be mostly empty, or none fits.
+bool is_plain(const kernels::Convolution& c, const ConvolutionShape& shape) {
+  return shape.plain() || candidates(c, shape).empty();
+}
+
 /// Weight gradients of several convolutions: one launch per kernel, and one that sums all parts.
 class GpuWeightGradients final : public Prepared {
   using Choice = WeightGradientChoice;
@@ -191,16 +196,17 @@ class GpuWeightGradients final : public Prepared {
 
   /// Whether both would be in one launch if each took its best kernel: they share a window and both
   /// or neither have few channels. A small launch holds all of a window.
-  bool meets(const ConvolutionShape& a, const ConvolutionShape& b) const {
+  bool meets(const ConvolutionShape& a, std::size_t other) const {
     constexpr int kFew = 8;
-    return !a.plain() && !b.plain() && a.window == b.window &&
+    const ConvolutionShape b(all_[other]);
+    return !is_plain(all_[other], b) && a.window == b.window &&
            (info.flops < kTogether ||
             ((a.in < kFew) == (b.in < kFew) && (a.out < kFew) == (b.out < kFew)));
   }
 
   void choose_for(std::size_t index) {
     const ConvolutionShape own(all_[index]);
-    if (own.plain()) {
+    if (is_plain(all_[index], own)) {
       Group& group = group_of("plain_weight_gradient<" + own.window + ">", "plain", 1,
                               {gpu::kThreads, 2 * gpu::kThreads, 1, true});
       group.members.push_back({index, work_of(all_[index], own)});
@@ -209,10 +215,10 @@ class GpuWeightGradients final : public Prepared {
     std::vector<std::size_t> together;
     std::size_t largest = index;  // decides for a whole small launch
     for (std::size_t i = 0; i < all_.size(); ++i) {
-      const ConvolutionShape other(all_[i]);
-      if (!meets(own, other)) continue;
+      if (!meets(own, i)) continue;
       together.push_back(i);
-      if (info.flops < kTogether && other.flops > kernels::flops(all_[largest])) largest = i;
+      if (info.flops < kTogether && kernels::flops(all_[i]) > kernels::flops(all_[largest]))
+        largest = i;
     }
     const Choice choice = choose_kernel(together, largest);
     Group& group = group_of(expression(own, choice), choice.name(), gpu::kMostWeightGradients,

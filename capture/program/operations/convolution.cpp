@@ -176,12 +176,12 @@ std::optional<kernels::Convolution> described(const at::Tensor& input, const at:
            t.dilation == 1;
   };
   if (c.kernel % 2 == 0 || !usual(window.rows) || !usual(window.columns)) c.window = window;
+  if (input.is_cuda())
+    return window.columns.count <= kLargestOnGpu ? std::optional(c) : std::nullopt;
   const bool each_alone = c.groups == c.input.channels && c.groups == c.output.channels;
   const double unfolded = double(c.output.height) * c.output.width * c.input.channels / c.groups *
                           kernels::taps_of(window);
   if (c.window && !each_alone && unfolded > kLargestUnfolded) return {};
-  if (input.is_cuda())
-    return window.columns.count <= kLargestOnGpu ? std::optional(c) : std::nullopt;
   return c;
 }
 
@@ -238,8 +238,6 @@ Operation convolution_of(const kernels::Convolution& convolution) {
 
 const Rules convolution_rules = {
     {"aten::convolution", {convolution}},
-    // In traced modules; more flags follow.
-    {"aten::_convolution", {convolution}},
     {"aten::convolution_backward", {convolution_backward}},
 };
 

@@ -418,6 +418,13 @@ const std::vector<LayeredNet>& layered_nets() {
         {"pixel-shuffle", {{"factor", 4}}},
         {"sigmoid"}},
        {}},
+      {"PatchesEmbedded",  // no tile of such a kernel fits into a GPU's shared memory
+       {{"conv", {{"out", 24}, {"kernel", 31}, {"stride", 32}}},
+        {"gelu"},
+        {"conv", {{"out", 3}, {"kernel", 1}}},
+        {"upsample", {{"factor", 32}}},
+        {"sigmoid"}},
+       {}},
       {"FrozenBatchNorms",
        {{"conv", {{"out", 8}, {"kernel", 3}}},
         {"batchnorm"},
