@@ -47,6 +47,7 @@ float LossWatch::see(float loss, double looks, bool settled, double memory) {
 Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)
     : options_(std::move(options)),
       every_(std::max(1, int(options_.fps / kLooks))),
+      apart_(options_.fps > 0 ? (every_ - 0.5) / options_.fps : 0.9 / kLooks),
       pace_(std::max(kLooks, options_.fps / every_)),
       memory_(kMemory * pace_),
       view_(channels, height, width),
@@ -57,14 +58,16 @@ Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)
 
 bool Novelty::see(const Sight& now) {
   begun_.reset();
-  if (frames_++ % every_ != 0) return false;
+  const double elapsed = now.seconds - looked_;
+  if (elapsed > 0 && elapsed < apart_) return false;
+  looked_ = now.seconds;
   ++looks_;
   const bool settled = double(looks_) > kSettling * pace_;
   if (accepting_.load(std::memory_order_acquire)) accept_asked();
   view_.take(now.picture);
   background_.see(view_);
   const WholePicture::Found whole = whole_.see(view_, background_, settled);
-  if (whole.begins) places_.hold_all();
+  if (whole.begins || whole.restarts) places_.hold_all();
   constexpr float kMostOfIt = 0.3f;  // a larger change isn't local
   constexpr int kYoung = 60;         // looks that a background needs
   const bool calm =
@@ -79,7 +82,7 @@ bool Novelty::see(const Sight& now) {
   deviation_ = settled ? options_.threshold * double(ratio) : 0;
   if (unexpected) marked_ += 1;
   if (whole.begins) {
-    raise(now, whole.reason, {}, options_.minimum);
+    raise(now, whole.reason, {}, whole.looks);
   } else if (place.ratio >= 1) {
     raise(now, Reason::local, place.box, options_.minimum);
   } else if (loss >= 1 && settled && calm && !places_.active() && !loss_event_) {
@@ -155,7 +158,10 @@ void Novelty::compare(std::vector<float>& usual, std::vector<float>& difference)
 }
 
 std::optional<NoveltyEvent> Novelty::lose_camera(std::int64_t frame) {
-  if (!raises(Reason::camera)) return std::nullopt;
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> cooldown(options_.cooldown);
+  if (!raises(Reason::camera) || (lost_ && now - *lost_ < cooldown)) return std::nullopt;
+  lost_ = now;
   NoveltyEvent event{.frame = frame, .reason = Reason::camera};
   store(event);
   return event;

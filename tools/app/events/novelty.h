@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <mutex>
@@ -61,7 +62,8 @@ class Novelty {
   /// Writes the usual picture, and how the latest one differs from it, magnified; for an event at a
   /// place in the same light. Both are float32 [channels][height][width]. Thread of see().
   void compare(std::vector<float>& usual, std::vector<float>& difference) const;
-  /// Raises an event for a lost camera, unless the options leave it out.
+  /// Raises an event for a lost camera, unless the options leave it out or one was lost within the
+  /// cooldown. One thread.
   std::optional<NoveltyEvent> lose_camera(std::int64_t frame);
   /// Makes the event's content usual from now on. False: the event is no longer known.
   bool accept(std::int64_t event);
@@ -92,6 +94,7 @@ class Novelty {
 
   const NoveltyOptions options_;
   const int every_;      ///< frames from look to look
+  const double apart_;   ///< seconds from look to look, at least
   const double pace_;    ///< looks a second
   const double memory_;  ///< looks
   Reduced view_;
@@ -99,7 +102,8 @@ class Novelty {
   WholePicture whole_;
   Places places_;
   LossWatch loss_;
-  std::int64_t frames_ = 0, looks_ = 0;
+  std::int64_t looks_ = 0;
+  double looked_ = -1e9;     ///< seconds: the last look
   double rests_until_ = -1;  ///< no event begins earlier
   int quiet_ = 0;
   bool loss_event_ = false;
@@ -108,6 +112,7 @@ class Novelty {
   engine::Counter<bool> in_event_;
   engine::Counter<std::int64_t> marked_;
   std::optional<NoveltyEvent> begun_;
+  std::optional<std::chrono::steady_clock::time_point> lost_;  ///< the camera, with an event
   std::atomic<std::int64_t> events_{0}, by_reason_[kReasons] = {};
   mutable std::mutex mutex_;  ///< taken when an event begins, and by readers of events
   std::deque<NoveltyEvent> latest_;

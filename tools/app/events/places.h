@@ -210,7 +210,7 @@ class Places {
     largest_nearby(near_, before_);
     active_ = false;
     for (std::size_t i = 0; i < held_.size(); ++i) {
-      if (held_[i] > 0) held_[i] = changed[i] > 0 ? kHold : held_[i] - 1;
+      if (held_[i] > 0) held_[i] = changed[i] > 0 || stay_[i] > 0 ? kHold : held_[i] - 1;
       const bool moved_on = fresh_[i] > 0 && wander_[i] > 1 && before_[i] > 0;
       if (carried_[i] > 0 || moved_on) carried_[i] = fresh_[i] > 0 ? kCarry : carried_[i] - 1;
       active_ = active_ || (held_[i] > 0 && changed[i] > 0) || (carried_[i] > 0 && fresh_[i] > 0);

@@ -24,7 +24,7 @@ class WholePicture {
         memory_(memory),
         last_(like.levels),
         gains_(kGains, 1.0f),
-        moves_(std::size_t(minimum) + 1, 255.0f),
+        moves_(std::size_t(std::max(minimum + 1, kFreeze)), 255.0f),
         lit_(std::min(minimum, int(kGains) - 1), {1, 0.5, 1.5f}),
         grey_now_(like.pixels()),
         grey_usual_(like.pixels()),
@@ -35,6 +35,8 @@ class WholePicture {
     float ratio = 0;  ///< the strongest sign over its limit
     bool begins = false;
     Reason reason = Reason::picture;
+    int looks = 0;          ///< since it began
+    bool restarts = false;  ///< the background starts anew
   };
   /// Restarts the background after a change of scene.
   Found see(const Reduced& now, Background& background, bool settled) {
@@ -61,18 +63,22 @@ class WholePicture {
                        : odd                ? Reason::picture
                                             : Reason::frozen;
         if (lit >= 1) lit_.add(settled);
+        found.looks = found.reason == Reason::frozen ? int(moves_.size()) : minimum_;
         active_ = true;
         calm_ = 0;
-        if (many > 1 || found.reason == Reason::covered) background.restart();
+        another_ = many > 1 || found.reason == Reason::covered;
+        found.restarts = another_;
       }
     } else if (settled) {
       calm_ = found.ratio > 1 || frozen ? 0 : calm_ + 1;
-      if (many > 1 && background.age() > 50) background.restart();
       active_ = calm_ < kCalm;
+      // When a camera that turned is at rest, the background still has pictures of the turn.
+      found.restarts = (many > 1 && background.age() > 50) || (!active_ && another_);
     }
-    const float fade = float(1 - 1 / memory_);
+    if (found.restarts) background.restart();
     if (active_ || (looks_ > 60 && !(odd && settled))) {
-      usual_share_ = std::max(usual_share_ * fade, std::min(share_, 0.9f));
+      learn_share(settled);
+      const float fade = float(1 - 1 / memory_);
       usual_difference_ = std::max(usual_difference_ * fade, background.typical_difference());
     }
     return found;
@@ -86,12 +92,24 @@ class WholePicture {
   static constexpr float kJump = 0.08f;  ///< of the gain's logarithm within three looks
   static constexpr std::size_t kGains = 4;
   static constexpr float kNoisier = 2, kNoise = 4;  ///< times the most so far, plus levels squared
-  static constexpr float kStill = 0.1f;             ///< levels squared from look to look
-  static constexpr float kStiller = 4;              ///< times below the least so far
-  static constexpr float kUniform = 0.25f;          ///< of the usual gradients
-  static constexpr int kBlock = 4;                  ///< pixels a side
+  static constexpr int kFreeze = 30;     ///< looks without a move: a clock may tick once a second
+  static constexpr float kStill = 0.1f;  ///< levels squared from look to look
+  static constexpr float kStiller = 4;   ///< times below the least so far
+  static constexpr float kUniform = 0.25f;                         ///< of the usual gradients
+  static constexpr int kBlock = 4;                                 ///< pixels a side
   static constexpr int kFarRight = 12, kFarDown = 8, kCoarse = 4;  ///< half pixels
 
+  /// A share becomes usual once it has passed, or after a while: one that grows as the camera
+  /// begins to turn must not raise its own limit.
+  void learn_share(bool settled) {
+    constexpr int kWhile = 100;  // looks
+    usual_share_ *= float(1 - 1 / memory_);
+    risen_ = std::max(risen_, std::min(share_, 0.9f));
+    if (settled && !active_ && share_ > risen_ / 2 && ++rising_ < kWhile) return;
+    usual_share_ = std::max(usual_share_, risen_);
+    risen_ = 0;
+    rising_ = 0;
+  }
   /// Between blocks' means: in the dark noise has gradients, too, from pixel to pixel.
   static float gradients(const std::vector<float>& grey, int height, int width) {
     Cells means(height / kBlock, width / kBlock);
@@ -201,7 +219,10 @@ class WholePicture {
   /// Jumps of the gain: a camera's own exposure makes them usual.
   LastingSign lit_;
   int looks_ = 0, odd_ = 0, calm_ = 0;
+  int rising_ = 0;   ///< looks since risen_ was 0
+  float risen_ = 0;  ///< the largest share that isn't usual yet
   bool active_ = false;
+  bool another_ = false;  ///< the event is another picture, not another light
   std::vector<float> grey_now_, grey_usual_;
   Cells fine_now_, fine_usual_;  ///< at half resolution, without low frequencies
 };

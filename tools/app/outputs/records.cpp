@@ -6,12 +6,19 @@
 namespace millrace::app {
 namespace {
 
+/// Frames per second of the stream's own time; 0: its frames come as the clock goes.
+double rate_of(const Intake& intake) {
+  constexpr double kWithout = 10;  // of files that don't tell theirs: each frame is looked at
+  if (intake.live || intake.info.fps > 0) return intake.info.fps;
+  return intake.fps() > 0 ? intake.fps() : kWithout;
+}
+
 NoveltyOptions novelty_options(const Config& config, const Intake& intake) {
   NoveltyOptions options{.minimum = int(config.novelty.minimum),
                          .cooldown = config.novelty.cooldown,
                          .zones = config.novelty.zones,
                          .ignored = config.novelty.ignore,
-                         .fps = intake.fps()};
+                         .fps = intake.fps() > 0 ? intake.fps() : rate_of(intake)};
   if (config.novelty.threshold > 0) options.threshold = config.novelty.threshold;
   for (std::size_t i = 0; i < kReasons; ++i)
     if (std::ranges::find(config.novelty.reasons, kReasonNames[i]) == config.novelty.reasons.end())
@@ -39,7 +46,7 @@ int largest(std::span<const float> values) {
 
 Records::Records(Request& request, const Intake& intake, Learner& learner)
     : answers(make_answers(request, intake, learner)),
-      log(request.config, learner.trainer, intake.info.fps,
+      log(request.config, learner.trainer, rate_of(intake),
           learner.memory ? ClassMemory::kJudged : 1),
       novelty(int(intake.shape().channels), int(intake.shape().height), int(intake.shape().width),
               novelty_options(request.config, intake)) {
