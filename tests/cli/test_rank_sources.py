@@ -1,9 +1,13 @@
 """Several sources train one network: each feeds a pipeline on its own ranks, and only gradients travel between them."""
 
+import os
+import signal
+import time
 import unittest
 
 import program
-from test_ranks import MPI, RanksTest, ranks
+from servers import web_camera
+from test_ranks import ENVIRONMENT, LAUNCH, MPI, RanksTest, processes_under, ranks
 
 
 @unittest.skipUnless(MPI, "no MPI")
@@ -69,6 +73,20 @@ class Sources(RanksTest):
         tables["source"]["uris"] = folders
         report = self.run_over(2, tables, "next")[2]
         self.assertEqual((report["frames"]["trained"], report["ranks"][1]["source"]["trained"]), (19, 19))
+
+    def test_a_stop_does_not_wait_for_a_camera_that_is_away(self):
+        server = web_camera(self, self.folder, plain={}, stalls={"count": 12, "after": b"--x\r\n"})
+        tables = self.config(schedule="pipedream", stages=1, cut=())
+        tables["source"] |= {"uris": [f"{server.url}/plain", f"{server.url}/stalls"], "pace": "live"}
+        del tables["source"]["uri"]
+        report = self.folder / "report.json"
+        process = self.spawn([*LAUNCH, "-n", "2", program.MILLRACE, "run", self.write(tables), "--report", report], env=ENVIRONMENT)
+        self.read_until(process, "frame ")
+        self.wait_until(lambda: len(processes_under(process.pid)) == 2, process=process)
+        time.sleep(1)  # the other camera gives no more
+        os.kill(processes_under(process.pid)[0], signal.SIGTERM)
+        self.finish(process)
+        self.assertGreater(self.report()["frames"]["trained"], 0)
 
     def test_what_does_not_go_with_several_sources_is_one_line(self):
         folders, _ = self.sources(2)

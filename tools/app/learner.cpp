@@ -113,7 +113,8 @@ std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
   }
 }
 
-Learner::Learner(Request& request, Intake& intake, RankTeam* team)
+Learner::Learner(Request& request, Intake& intake, RankTeam* team,
+                 const std::atomic<bool>& stopping)
     : libraries_bytes(resident_bytes("VmRSS")),
       assembled(complete(std::move(request.trainer), request, intake, team)),
       trainer(assembled),
@@ -134,7 +135,8 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team)
   if (!team) return;
   RankGrid& grid = team->grid();
   team->prepare(trainer, intake.fps());
-  if (grid.copies() > 1) lockstep = std::make_unique<LockstepFeed>(*feed, grid.copies_group());
+  if (grid.copies() > 1)
+    lockstep = std::make_unique<LockstepFeed>(*feed, grid.copies_group(), &stopping);
   if (grid.tensor() > 1)
     shared_feed = std::make_unique<SharedFeed>(samples(), grid.group(), trainer);
   if (weights_are_apart(request.config)) return;

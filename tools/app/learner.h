@@ -23,8 +23,8 @@ std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
                                      const engine::Trainer& trainer);
 
 struct Learner {
-  /// `team`: the other ranks, or null. All arguments outlive this.
-  Learner(Request& request, Intake& intake, RankTeam* team);
+  /// `team`: the other ranks, or null. `stopping`: Progress::stopping. All arguments outlive this.
+  Learner(Request& request, Intake& intake, RankTeam* team, const std::atomic<bool>& stopping);
 
   /// All frames so far. Any thread.
   engine::FrameCounts frames(const Intake& intake) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,9 +22,11 @@ namespace millrace::app {
 /// answers go or end. Frames stay on their rank. Threads as engine::Feed; poll() throws RankLost.
 class LockstepFeed final : public engine::Feed {
  public:
-  /// `own`: this copy's source. `copies`: the first ranks of all copies. Both outlive this.
-  LockstepFeed(engine::Feed& own, engine::SumGroup& copies)
-      : own_(own), copies_(copies), exchange_(copies.exchange()) {
+  /// `own`: this copy's source. `copies`: the first ranks of all copies. `stopping`, on the first
+  /// one: whether the run ends without waiting for copies that have no sample. All outlive this.
+  LockstepFeed(engine::Feed& own, engine::SumGroup& copies,
+               const std::atomic<bool>* stopping = nullptr)
+      : own_(own), copies_(copies), exchange_(copies.exchange()), stopping_(stopping) {
     const std::lock_guard lock(exchange_.mutex());
     peers_.resize(leads() ? std::size_t(exchange_.ranks() - 1) : 1);
     for (std::size_t i = 0; i < peers_.size(); ++i) {
@@ -53,7 +56,9 @@ class LockstepFeed final : public engine::Feed {
         said_ = true;
       }
     }
-    const Status all = all_ready();
+    Status all = all_ready();
+    if (all == Status::wait && stopping_ && stopping_->load(std::memory_order_relaxed))
+      all = Status::end;
     over_ = all == Status::end;
     if (all == Status::wait && patience.count() > 0) std::this_thread::sleep_for(patience);
     return all;
@@ -117,6 +122,7 @@ class LockstepFeed final : public engine::Feed {
   engine::Feed& own_;
   engine::SumGroup& copies_;
   engine::Exchange& exchange_;
+  const std::atomic<bool>* const stopping_;
   std::vector<Peer> peers_;  ///< the first copy: all others; another copy: the first
   bool said_ = false;        ///< other copies: the next sample is reported
   bool over_ = false;
