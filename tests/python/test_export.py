@@ -321,6 +321,7 @@ class Export(PackageTest):
         cases = {"0.weight and 1.weight share their memory": tied,
                  "data-dependent control flow: networks.py, line": networks.Asks,
                  "Sign is an autograd.Function": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(Sign.apply)),
+                 "it gives torch.float64": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(torch.Tensor.double)),
                  "gives a tuple": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(lambda x: (x + 1, x))),
                  "draw random numbers": lambda: Of(lambda x: nn.functional.dropout(x + 0.1)),
                  "changes a part of a tensor": lambda: Of(lambda x, last: [x[:, :1].mul_(2), last(x)][1], nn.Conv2d(3, 3, 1)),

@@ -103,6 +103,27 @@ class Stream(PackageTest):
             one.close()
         self.assertEqual([one.poll().frame, one.poll().frame], [0, 0])
 
+    def test_report_and_weights_may_be_asked_for_by_other_threads(self):
+        made, over = trainer(), threading.Event()
+
+        def ask():
+            while not over.is_set():
+                made.report()
+                self.assertIsInstance(made.remarks, list)
+                made.load_state_dict(made.state_dict())
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        for _ in range(6):
+            for frame in pictures(5):
+                made.submit(frame)
+            made.close()
+        over.set()
+        asking.join(PATIENCE)
+        self.assertFalse(asking.is_alive())
+        made.close()
+        self.assertFalse(made._halting.alive, "one series after another needs no more memory")
+
     def test_targets_are_submitted_too(self):
         one = trainer(schedule="sequential", stages=1, cut=[])
         for frame, told in zip(pictures(3), [pictures(1)[0], None, pictures(1)[0]]):

@@ -38,6 +38,10 @@ Config for_given(const Config& asked, const stages::ImageShape& shape, bool targ
   config.task.labels.clear();
   config.checkpoint = {};
   config.output = {};
+  for (std::string* const to : {&config.novelty.snapshots, &config.novelty.webhook,
+                                &config.novelty.mqtt, &config.mqtt.broker})
+    to->clear();
+  config.novelty.clip_seconds = 0;
   return config;
 }
 
@@ -126,6 +130,7 @@ void GivenRun::build(bool live) {
   };
   ready_ = {};
   stream->ready = [this] { ready_.set_value(); };
+  const std::lock_guard lock(mutex_);  // others may ask for the report
   run_.reset();
   run_ = std::make_unique<Run>(config_, RunOptions{.given = std::move(stream)});
   run_->on_tick([this] { answer(false); });
@@ -173,7 +178,10 @@ void GivenRun::start(bool live, int ahead) {
   given_ = 0;
   timeline_.emplace(0ns, 10s);
   const std::future<void> ready = ready_.get_future();
-  learning_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    learning_ = true;
+  }
   running_ = std::async(std::launch::async, [this] { learn(); });
   while (ready.wait_for(1ms) != std::future_status::ready &&
          running_.wait_for(0s) != std::future_status::ready) {
@@ -277,6 +285,11 @@ void GivenRun::set_weights(const stages::StateDict& weights) {
     tensor = given->second;
   }
   rebuild(std::move(state), live_);
+}
+
+std::vector<std::string> GivenRun::remarks() const {
+  const std::lock_guard lock(mutex_);
+  return run_->remarks();
 }
 
 std::string GivenRun::report() const {

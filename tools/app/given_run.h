@@ -71,7 +71,8 @@ struct GivenResult {
 
 /// A Run on frames that the caller passes in. Uses all of the config but [source], [checkpoint],
 /// [output] and task.labels. One thread calls give() and end(), one calls next() and over(), and
-/// any single thread calls the rest. Throws as Run does.
+/// any single thread calls the rest, except report() and remarks(), which any thread may call.
+/// Throws as Run does.
 class GivenRun {
  public:
   /// Frames are float32 [C,H,W]. `targets`: each comes with a target of the prediction's shape;
@@ -107,7 +108,7 @@ class GivenRun {
   /// Replaces weights of the same names, but not the optimizer's state. Allowed when weights() is.
   void set_weights(const stages::StateDict& weights);
   std::string report() const;  ///< of the latest start(); see Run::report()
-  std::vector<std::string> remarks() const { return run_->remarks(); }
+  std::vector<std::string> remarks() const;
 
  private:
   using Results = moodycamel::BlockingReaderWriterCircularBuffer<GivenResult>;

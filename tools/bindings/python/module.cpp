@@ -187,7 +187,7 @@ PYBIND11_MODULE(_millrace, m) {
       .def("weights", &weights_of)
       .def("set_weights", &set_weights)
       .def("report", &app::GivenRun::report, py::call_guard<GilRelease>())
-      .def("remarks", &app::GivenRun::remarks);
+      .def("remarks", &app::GivenRun::remarks, py::call_guard<GilRelease>());
   bind_schedules(m);
 }
 

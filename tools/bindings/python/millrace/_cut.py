@@ -4,6 +4,7 @@ at most one earlier part's."""
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import inspect
 import operator
@@ -57,18 +58,32 @@ class _Tracer(fx.Tracer):
         return not isinstance(m, nn.Sequential) and module_qualified_name not in self.opened
 
 
-def _trace(module: nn.Module, opened: set[str]) -> fx.Graph:
+def _require_stateless(traced: nn.Module) -> None:
+    for name, child in traced.named_modules():
+        for attribute, value in vars(child).items():
+            if isinstance(value, fx.Proxy):
+                where = f"{name}.{attribute}" if name else attribute
+                raise Error(f"{type(traced).__name__} can't be cut: its forward sets self.{where}; what it computes may "
+                            "depend on the sample alone")
+
+
+def _trace(module: nn.Module, opened: set[str]) -> fx.GraphModule:
     """Binds forward's remaining arguments to their defaults."""
+    # What forward assigns to itself must not stay, but its tensors are the module's.
+    module = copy.deepcopy(module, {id(one): one for one in (*module.parameters(), *module.buffers())})
     optional = list(inspect.signature(module.forward).parameters.values())[1:]
     fixed = {one.name: one.default for one in optional if isinstance(one.default, (type(None), bool, int, float, str))}
     try:
         graph = _Tracer(opened).trace(module, concrete_args=fixed or None)
+        _require_stateless(module)
         for node in reversed(list(graph.nodes)):  # drop argument checks, and those arguments
             node.meta.pop("is_wrapped", None)  # or FX would wrap the function in all later traces as well
             checks = node.op == "call_function" and getattr(node.target, "__name__", "").startswith("_assert")
             if checks or (node.op == "placeholder" and not node.users and node.name.startswith(tuple(fixed))):
                 graph.erase_node(node)
-        return graph
+        return fx.GraphModule(module, graph)
+    except Error:
+        raise
     except Exception as error:  # forward may do anything with a proxy
         why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise Untraced(f"{type(module).__name__} can't be cut: its forward can't be traced: {why}") from error
@@ -225,7 +240,7 @@ class _Cut:
 
 
 def _cut_with(module: nn.Module, opened: set[str], example: torch.Tensor | None) -> _Cut:
-    traced = fx.GraphModule(module, _trace(module, opened))
+    traced = _trace(module, opened)
     graph = traced.graph
     _fold_batch(graph)
     _use_changed(graph)
@@ -247,7 +262,7 @@ def _cut_with(module: nn.Module, opened: set[str], example: torch.Tensor | None)
         watch = _Watch(traced)
         watch.run(example)
         fit = watch.fit
-    chain = _chain(calls, samples[0], fit, _together(module, calls)) if calls[-1] is output else [calls]
+    chain = _chain(calls, samples[0], fit, _together(traced, calls)) if calls[-1] is output else [calls]
     return _Cut(traced, samples[0], output, chain)
 
 
@@ -296,6 +311,6 @@ def cut(module: nn.Module, example: torch.Tensor | None) -> list[Part]:
         taken = {one for node in chain for one in _inputs(node) if one not in chain}
         sources = sorted(taken, key=lambda node: number[node] != i - 1)  # SAMPLE is -1
         result = found.output if i + 1 == len(found.chain) else chain[-1]
-        parts.append(Part(_label(chain), _part(module, chain, sources, result), [number[node] for node in sources]))
+        parts.append(Part(_label(chain), _part(found.traced, chain, sources, result), [number[node] for node in sources]))
         number[chain[-1]] = i
     return parts

@@ -227,7 +227,11 @@ def prepared(module: nn.Module) -> nn.Module:
         if child._backward_hooks or child._backward_pre_hooks:
             raise Error(f"{name or kind} has a backward hook, which would be lost")
     _require_own_memory(module)
-    module = copy.deepcopy(module).cpu().eval()
+    try:
+        module = copy.deepcopy(module).cpu().eval()
+    except RuntimeError as error:
+        raise Error(f"{kind} can't be copied: {str(error).splitlines()[0]} Take weight_norm and spectral_norm of "
+                    "torch.nn.utils.parametrizations, and prune.remove() what is pruned") from error
     for child in module.modules():
         if getattr(child, "inplace", False) is True:
             setattr(child, "inplace", False)
@@ -455,6 +459,8 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
             output = module(example.clone())  # it may change its input in place
         if in_place and not _alike(output.detach(), copy.deepcopy(given_module).cpu().eval()(example.clone()).detach()):
             raise Error("a module that works in place changes what is used later; assign its result instead")
+        if isinstance(output, torch.Tensor) and output.dtype != torch.float32:
+            raise Error(f"it gives {output.dtype}; end its forward with .float()")
         if own := _own_gradient(output):
             raise Error(f"{own} is an autograd.Function, whose backward would be lost")
     except Error as error:

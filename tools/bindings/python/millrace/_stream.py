@@ -86,6 +86,14 @@ END = object()
 Item = tuple[Any, int, tuple[int, int]]
 
 
+def halt(run: _millrace.GivenRun) -> None:
+    """Discards what waits in a run, if it has started."""
+    if not run.over():
+        run.stop()
+    while not run.over():
+        run.next(WAIT_MS)
+
+
 class Stream:
     """One start of `run`. One thread gives frames, one takes results. `own`: a frame without a target is its own."""
 
@@ -147,9 +155,7 @@ class Stream:
 
     def stop(self) -> None:
         """Discards waiting frames and results."""
-        self.run.stop()
-        while not self.run.over():
-            self.run.next(WAIT_MS)
+        halt(self.run)
 
 
 class Inbox:
@@ -158,10 +164,10 @@ class Inbox:
     KEPT = 256
 
     def __init__(self, stream: Stream, see: Callable[[Result], None] | None, before: "Inbox | None") -> None:
-        """`before`: whose results have not all been taken."""
+        """`before`: whose results have not all been taken; they move here."""
         self._stream, self.see = stream, see
         self._changed = threading.Condition()
-        self._results: collections.deque[Result] = collections.deque(before._results if before else (), self.KEPT)
+        self._results: collections.deque[Result] = collections.deque(before._give_up() if before else (), self.KEPT)
         self._over = False
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._take, name="millrace-results", daemon=True)
@@ -186,6 +192,12 @@ class Inbox:
         with self._changed:
             self._over = True
             self._changed.notify_all()
+
+    def _give_up(self) -> list[Result]:
+        with self._changed:
+            kept = list(self._results)
+            self._results.clear()
+        return kept
 
     def require_elsewhere(self, method: str) -> None:
         """Refuses, in the function that sees results, a call that may wait for them."""

@@ -23,7 +23,7 @@ from millrace._cut import cut, ends_in_sigmoid
 from millrace._error import Error
 from millrace._export import export, own_modes, prepared
 from millrace._show import progress
-from millrace._stream import END, WAIT_MS, Elsewhere, Inbox, Item, Result, Stream, forget, inside
+from millrace._stream import END, WAIT_MS, Elsewhere, Inbox, Item, Result, Stream, forget, halt, inside
 from millrace.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Trainer:
         self._inbox: Inbox | None = None  # the latest submit()'s
         self._mode = ""  # "run", "submit" or "one": who uses the stream
         self._giving = threading.RLock()
+        self._halting: weakref.finalize[Any, Any] | None = None
         self._see: Callable[[Result], None] | None = None
         self._output: list[int] | None = None  # the module's, without the batch
         self._features: list[Any] = []  # their names, once a dict was learned from
@@ -170,8 +171,14 @@ class Trainer:
         if mode == "one" and run.frames_an_update() > 1:
             raise Error(f"pipeline.schedule: learns from {run.frames_an_update()} frames at a time; one by one, take "
                         "\"sequential\", \"partime\", \"pb\" or \"pipedream\"")
-        self._stream, self._mode = Stream(run, shape, targets, self._output, self._features, self._classes,
-                                          own=own, live=live, ahead=ahead), mode
+        try:
+            self._stream = Stream(run, shape, targets, self._output, self._features, self._classes,
+                                  own=own, live=live, ahead=ahead)
+            self._mode = mode
+        except BaseException:  # Ctrl-C, say
+            halt(run)
+            self._stream = None
+            raise
         return self._stream
 
     def run(self, frames: Iterable[Any] | None = None, *, ahead: int | None = None) -> Iterator[Result]:
@@ -254,12 +261,9 @@ class Trainer:
             return
         pair = _frames.is_pair(item)
         own = own or (not pair and self._reproduces())
-        with inside():
-            stream = self._start("run", item[0] if pair else item, pair or own, own=own,
-                                 ahead=ahead or (2 if self._live else 32))
         raised: list[BaseException] = []
 
-        def give() -> None:
+        def give(stream: Stream) -> None:
             try:
                 stream.give_all(itertools.chain([first], items))
             except BaseException as error:  # the user's; it ends the loop
@@ -267,10 +271,14 @@ class Trainer:
             finally:
                 stream.run.end()
 
-        # The iterator may block for as long as it likes; results come meanwhile.
-        giver = threading.Thread(target=give, name="millrace-frames", daemon=True)
-        giver.start()
+        giver: threading.Thread | None = None
         try:
+            with inside(), self._giving:
+                stream = self._start("run", item[0] if pair else item, pair or own, own=own,
+                                     ahead=ahead or (2 if self._live else 32))
+            # The iterator may block for as long as it likes; results come meanwhile.
+            giver = threading.Thread(target=give, args=(stream,), name="millrace-frames", daemon=True)
+            giver.start()
             while not stream.run.over():
                 with inside():
                     result = stream.take(WAIT_MS)
@@ -279,9 +287,11 @@ class Trainer:
             if raised:
                 raise raised[0]
         finally:
-            stream.stop()
-            giver.join(1.0)  # for the current frame, but not for ever
-            self._mode, self._stream = "", None
+            if self._mode == "run" and self._stream is not None:
+                self._stream.stop()
+                if giver is not None and giver.ident is not None:
+                    giver.join(1.0)  # for the current frame, but not for ever
+                self._mode, self._stream = "", None
 
     def submit(self, frame: Any, target: Any = _NOTHING, *, time: float | None = None) -> int:
         """Copies a frame of a live source and its target, as for run(), and returns at once with the frame's number: 0,
@@ -298,7 +308,7 @@ class Trainer:
                 own = not told and self._reproduces()
                 stream = self._start("submit", frame, told or own, own=own)
                 self._inbox = Inbox(stream, self._see, self._inbox)
-                weakref.finalize(self, _halt, stream, self._inbox).atexit = False
+                self._halt_when_gone(stream, self._inbox)
             assert self._stream is not None and self._inbox is not None
             self._inbox.check()
             if (told or self._stream.own) != self._stream.pairs:
@@ -328,8 +338,9 @@ class Trainer:
     async def __aiter__(self) -> AsyncIterator[Result]:
         """The results of submitted frames, until close()."""
         loop = asyncio.get_running_loop()
+        ended = self._inbox if self._inbox is not None and self._inbox.over() else None
         while True:
-            if self._inbox is None:
+            if self._inbox is None or self._inbox is ended:
                 await asyncio.sleep(WAIT_MS / 1000)
                 continue
             # Only waits elsewhere: if it is cancelled, no result is lost.
@@ -352,8 +363,15 @@ class Trainer:
             else:
                 self._stream.stop()
             self._mode, self._stream = "", None
+            if self._halting is not None:
+                self._halting.detach()
         if self._inbox is not None:
             self._inbox.check()
+
+    def _halt_when_gone(self, stream: Stream, inbox: Inbox | None) -> None:
+        """Until close()."""
+        self._halting = weakref.finalize(self, _halt, stream, inbox)
+        self._halting.atexit = False
 
     def _one(self, frame: Any, target: Any) -> torch.Tensor:
         """Learns from one frame and waits for its prediction."""
@@ -362,7 +380,7 @@ class Trainer:
                 if self._run is not None and not self._targets:
                     raise Error("it has learned from frames without targets: run() and submit() give its predictions; "
                                 "learn_one() and predict() are for frames with targets")
-                weakref.finalize(self, _halt, self._start("one", frame, True, ahead=2), None).atexit = False
+                self._halt_when_gone(self._start("one", frame, True, ahead=2), None)
             assert self._stream is not None
             number = self._stream.give(frame, target)
             while number >= 0 and not self._stream.run.over():
@@ -400,42 +418,45 @@ class Trainer:
         """Copies of all weights under the uncut network's names; for a module with its buffers, ready for the module's
         load_state_dict(). Of classes it holds weights alone, without the remembered frames: a Trainer that loads it answers
         them until it learns its first label. Not during a run(); calls close() after submit() or learn_one()."""
-        if self._mode == "run":
-            raise Error("weights cannot be read during a run")
-        self.close()
-        if self._run is None and self._module is None:
-            raise Error("a config's network has weights once it has seen a frame")
-        state = {} if self._run is None else {name: torch.from_numpy(value) for name, value in self._run.weights()}
-        if self._module is None:
-            return state
-        return {name: state[name] if name in state else value.clone() for name, value in self._module.state_dict().items()}
+        with self._giving:
+            if self._mode == "run":
+                raise Error("weights cannot be read during a run")
+            self.close()
+            if self._run is None and self._module is None:
+                raise Error("a config's network has weights once it has seen a frame")
+            state = {} if self._run is None else {name: torch.from_numpy(value) for name, value in self._run.weights()}
+            if self._module is None:
+                return state
+            return {name: state[name] if name in state else value.clone()
+                    for name, value in self._module.state_dict().items()}
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Sets weights by the names of state_dict(); the optimizer's state stays. When state_dict() is allowed."""
-        if self._mode == "run":
-            raise Error("weights cannot be set during a run")
-        self.close()
-        if self._module is not None:
-            module = copy.deepcopy(self._module)
-            try:
-                module.load_state_dict(state)
-            except RuntimeError as error:  # by then it has loaded what fits
-                raise Error(" ".join(str(error).split())) from error
-            self._module = module
-        elif self._run is None:
-            raise Error("a config's network has weights once it has seen a frame; before that, name model.weights")
-        if self._run is None:
-            return
-        known = self._module.state_dict() if self._module is not None else None
-        weights: list[tuple[str, Any]] = []
-        for name, now in self._run.weights():
-            if name in state:
-                weights.append((name, state[name].detach().cpu().float().numpy()))
-            elif known is None or name in known:
-                raise Error(f"\"{name}\" is missing")
-            else:
-                weights.append((name, now))  # a constant of the module's forward
-        self._run.set_weights(weights)
+        with self._giving:
+            if self._mode == "run":
+                raise Error("weights cannot be set during a run")
+            self.close()
+            if self._module is not None:
+                module = copy.deepcopy(self._module)
+                try:
+                    module.load_state_dict(state)
+                except RuntimeError as error:  # by then it has loaded what fits
+                    raise Error(" ".join(str(error).split())) from error
+                self._module = module
+            elif self._run is None:
+                raise Error("a config's network has weights once it has seen a frame; before that, name model.weights")
+            if self._run is None:
+                return
+            known = self._module.state_dict() if self._module is not None else None
+            weights: list[tuple[str, Any]] = []
+            for name, now in self._run.weights():
+                if name in state:
+                    weights.append((name, state[name].detach().cpu().float().numpy()))
+                elif known is None or name in known:
+                    raise Error(f"\"{name}\" is missing")
+                else:
+                    weights.append((name, now))  # a constant of the module's forward
+            self._run.set_weights(weights)
 
     def report(self) -> dict[str, Any]:
         """The report of the latest run, as by `millrace run`, as a dict; {} before the first. Also while it learns."""
