@@ -21,6 +21,7 @@ struct FrameCounts {
   std::int64_t rejected = 0;
   std::int64_t without_target = 0;  ///< of the rejected: predicted, but without a target
   std::int64_t replayed = 0;        ///< trained on again; in no other count
+  std::int64_t predicted() const { return trained + predicted_only + without_target; }
   std::int64_t in_flight() const { return received - trained - dropped - rejected; }
 };
 

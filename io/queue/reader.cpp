@@ -116,6 +116,8 @@ struct Reader::Work {
 
   void stamp() {
     frame.captured = Clock::now();
+    const std::int64_t now = health->reconnects.load();
+    if (std::exchange(reconnects, now) != now) timeline.broke_off();  // an outage is no frame time
     // Elapsed time means nothing for a file.
     frame.pts = timeline.map(frame.pts, live ? frame.captured - last_captured : nanoseconds(0));
     last_captured = frame.captured;
@@ -146,6 +148,7 @@ struct Reader::Work {
   Clock::time_point start;  // when pts 0 fell due
   std::int64_t delivered = 0;
   std::int64_t breaks = 0;      // before the current frame
+  std::int64_t reconnects = 0;  // before the current frame
   std::int64_t in_segment = 0;  // delivered in the current segment
   std::int64_t counted = 0;     // towards the limit
   std::int64_t last_segment = -1;

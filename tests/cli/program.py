@@ -261,10 +261,10 @@ class CliTest(unittest.TestCase):
         self.addCleanup(self.end, process)
         return process
 
-    def spawn(self, command, env=None):
+    def spawn(self, command, env=None, stderr=subprocess.PIPE):
         """Any command at work, its output in pipes."""
         return self.ends(subprocess.Popen(list(map(str, command)), env=env, text=True, stdin=subprocess.DEVNULL,
-                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+                                          stdout=subprocess.PIPE, stderr=stderr))
 
     def start_run(self, config, *options):
         """`millrace run` on an endless source, after its first progress line."""
@@ -303,8 +303,8 @@ class CliTest(unittest.TestCase):
         if process.poll() is None:
             process.kill()
         process.wait()
-        process.stdout.close()
-        process.stderr.close()
+        for stream in filter(None, (process.stdout, process.stderr)):
+            stream.close()
 
     def assert_accounted(self, frames):
         """received = trained + dropped + rejected + in_flight."""

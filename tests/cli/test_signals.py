@@ -1,6 +1,7 @@
 """SIGINT and SIGTERM: the first drains and saves, the second aborts."""
 
 import array
+import contextlib
 import fcntl
 import os
 import pty
@@ -35,6 +36,19 @@ class Signals(program.CliTest):
         out, err = self.stop(self.start_run(self.config(source=source)), number)
         self.assertNotIn("error", err)
         self.assertIn("received", out)  # the summary
+        self.assert_saved()
+
+    def test_a_reader_of_stderr_that_has_stopped_halts_nothing(self):
+        reader, full = os.pipe()
+        os.set_blocking(full, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(full, bytes(4096))
+        os.set_blocking(full, True)
+        process = self.spawn([program.MILLRACE, "run", self.config(), "--frames", 30], stderr=full)
+        os.close(full)
+        self.assertEqual(process.wait(120), program.DONE)
+        os.close(reader)
         self.assert_saved()
 
     @program.each((signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT))

@@ -181,7 +181,7 @@ RunParts::RunParts(const Config& given, RunOptions options)
                                                               request.config, request.options.waits)
                                  : nullptr),
       intake(request.config, request.options.open_source, request.options.given),
-      learner(request, intake, team.get()),
+      learner(request, intake, team.get(), progress.stopping),
       records(request, intake, learner),
       checkpoints(request, progress, learner, team.get()),
       page(request.options.serve || !request.config.mqtt.broker.empty()
@@ -288,8 +288,8 @@ std::array<int, 3> Run::shape() const {
   return {int(shape.channels), int(shape.height), int(shape.width)};
 }
 
-std::int64_t Run::trained() const {
-  return parts_->learner.trainer.monitor().trained();
+std::int64_t Run::predicted() const {
+  return parts_->learner.frames(parts_->intake).predicted();
 }
 
 bool Run::paused() const {

@@ -109,7 +109,7 @@ class Run {
   void save_weights(const std::string& path) const;
 
   std::array<int, 3> shape() const;  ///< of a prediction's input: channels, height, width
-  std::int64_t trained() const;
+  std::int64_t predicted() const;  ///< frames, trained on or not
   bool paused() const;  ///< by a viewer
   /// One line; rates are since the last call. `verbose`: with times, latencies and loss.
   std::string status(bool verbose = false) const;

@@ -49,11 +49,11 @@ class Trend {
  public:
   const Live& add(Snapshot snapshot, Clock::time_point now) {
     if (marks_.empty()) first_ = last_moved_ = now;
-    if (done(snapshot.frames) != done(live_.now.frames)) last_moved_ = now;
+    if (snapshot.frames.predicted() != live_.now.frames.predicted()) last_moved_ = now;
     live_.now = std::move(snapshot);
     state()["t"] = seconds(now - first_);
     live_.still_s = seconds(now - last_moved_);
-    const std::int64_t frames = done(live_.now.frames);
+    const std::int64_t frames = live_.now.frames.predicted();
     const double period = seconds(last_moved_ - first_) / double(std::max<std::int64_t>(1, frames));
     live_.stalled =
         frames > 0 && live_.still_s > std::max(kStalledSeconds, kStalledPeriods * period);
@@ -62,7 +62,8 @@ class Trend {
     // Not for every snapshot: a mark takes some KiB, and there may be thousands of requests.
     if (marks_.empty() || seconds(now - marks_.back().at) >= kMarkSeconds) {
       const engine::FrameCounts& frames = live_.now.frames;
-      marks_.push_back({now, done(frames), frames.trained, frames.dropped, {}, live_.now.latency});
+      marks_.push_back(
+          {now, frames.predicted(), frames.trained, frames.dropped, {}, live_.now.latency});
       for (const engine::Histogram& busy : live_.now.busy)
         marks_.back().busy_ns.push_back(busy.sum());
     }
@@ -87,13 +88,10 @@ class Trend {
   static constexpr std::size_t kRecentPoints = 300;
 
   /// Frames that have left the pipeline, trained on or not.
-  static std::int64_t done(const engine::FrameCounts& frames) {
-    return frames.trained + frames.predicted_only + frames.without_target;
-  }
   static double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
   struct Mark {
     Clock::time_point at;
-    std::int64_t done, trained, dropped;
+    std::int64_t predicted, trained, dropped;
     std::vector<double> busy_ns;  ///< per stage, summed over all steps
     engine::Histogram latency;
   };
@@ -110,7 +108,7 @@ class Trend {
     const double passed = seconds(now - mark.at);
     const auto rate = [&](double count) { return passed > 0 ? count / passed : 0.0; };
     state()["rate"] = {{"fps", rate(double(latest.frames.trained - mark.trained))},
-                       {"predicted_fps", rate(double(done(latest.frames) - mark.done))},
+                       {"predicted_fps", rate(double(latest.frames.predicted() - mark.predicted))},
                        {"dropped_fps", rate(double(latest.frames.dropped - mark.dropped))}};
     for (std::size_t i = 0; i < latest.busy.size(); ++i) {
       const double before = i < mark.busy_ns.size() ? mark.busy_ns[i] : latest.busy[i].sum();
@@ -143,7 +141,7 @@ class Trend {
     const bool first = whole_.points().empty() && recent_.empty();
     if (!first && seconds(now - last_point_) < kPointSeconds) return;
     last_point_ = now;
-    if (done(live_.now.frames) == 0) return;
+    if (live_.now.frames.predicted() == 0) return;
     TrendPoint point;
     std::ranges::transform(kTrendColumns, point.begin(), [&](const TrendColumn& column) {
       return number_at(state(), column.where);

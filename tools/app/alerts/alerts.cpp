@@ -238,11 +238,7 @@ void Alerts::run() {
       tell(slots_[std::size_t(number)]);
       free_.put(number);
     } else if (clips_ && clips_->ready()) {
-      if (attempt([&] { clips_->write(clip_path_); })) {
-        keep(clip_path_);
-      } else {
-        lose_clip();
-      }
+      if (!attempt([&] { clips_->write(clip_path_); })) lose_clip();
     } else if (last) {
       return;
     }
@@ -320,9 +316,9 @@ void Alerts::keep(const std::string& path) {
   written_.push_back(path);
   std::error_code ignored;
   for (; written_.size() > options_.keep; written_.pop_front()) {
-    std::filesystem::remove(written_.front(), ignored);
-    std::filesystem::remove(std::filesystem::path(written_.front()).replace_extension(".json"),
-                            ignored);
+    std::filesystem::path of_event = written_.front();
+    for (const char* ending : {".png", ".json", ".mp4"})
+      std::filesystem::remove(of_event.replace_extension(ending), ignored);
   }
 }
 

@@ -60,7 +60,9 @@ class Client final : public MqttClient {
       }
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
       const int failed = mosquitto_loop(client_, int(std::max(0ms, left).count()), 1);
-      if (failed && dialled_) fail(mosquitto_strerror(failed));
+      if (failed && dialled_)
+        fail(failed == MOSQ_ERR_KEEPALIVE ? "the broker does not answer"
+                                          : mosquitto_strerror(failed));
     } while (Clock::now() < end);
   }
   bool connected() const override { return connected_; }

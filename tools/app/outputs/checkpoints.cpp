@@ -42,8 +42,7 @@ void Checkpoints::write_weights(const std::string& path) const {
 
 stages::Metadata Checkpoints::about_final() const {
   const engine::FrameCounts& frames = progress_.frames;
-  return about_weights(request_, progress_, learner_, frames.trained + frames.predicted_only,
-                       progress_.ended);
+  return about_weights(request_, progress_, learner_, frames.predicted(), progress_.ended);
 }
 
 }  // namespace millrace::app

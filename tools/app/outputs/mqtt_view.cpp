@@ -188,6 +188,7 @@ void MqttView::publish() {
   const std::string& prefix = config_.mqtt.topic_prefix;
   const std::string control = prefix + "/control";
   const auto hear = [&](std::string_view topic, std::string_view text) {
+    if (!topic.starts_with(control)) return;  // a broker may send anything
     std::string wrong;
     try {
       wrong = topic == control

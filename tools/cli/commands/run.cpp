@@ -56,17 +56,24 @@ class Attendant {
   }
 
  private:
+  /// Whether a line can be written at once: a reader that has stopped must not halt the run.
+  static bool is_read() {
+    pollfd out{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+    return poll(&out, 1, 0) > 0;
+  }
   void say(const std::string& line) {
+    if (!is_read()) return;
     end_line();
     std::fprintf(stderr, "%s\n", line.c_str());
   }
   void end_line() {
-    if (open_) std::fputc('\n', stderr);
+    if (open_ && is_read()) std::fputc('\n', stderr);
     open_ = false;
   }
   /// Progress is rewritten in place on a terminal; otherwise a line every few seconds.
   void show(const std::string& progress) {
     next_ = Clock::now() + std::chrono::milliseconds(terminal_ ? 200 : 5000);
+    if (!is_read()) return;
     if (terminal_) {
       winsize size{};
       const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
@@ -86,9 +93,9 @@ class Attendant {
       if (!quiet_) say("stopping: draining the pipeline");
     }
     if (asked_to_reload()) say("config: " + run_.reload());
-    const std::int64_t trained = run_.trained();
     const bool paused = run_.paused() && !stopping_;
-    watchdog_.look(trained, paused, [&] { return paused ? "paused on demand" : run_.status(); });
+    watchdog_.look(run_.predicted(), paused,
+                   [&] { return paused ? "paused on demand" : run_.status(); });
     if (!quiet_ && Clock::now() >= next_) show(run_.status(verbose_));
   }
 

@@ -7,8 +7,8 @@
 
 namespace millrace::cli {
 
-/// systemd's notifications (Type=notify, WatchdogSec=). Notifies only if more frames were trained,
-/// so a stuck camera, stage or main thread leads to a restart. No-op without systemd. One thread.
+/// systemd's notifications (Type=notify, WatchdogSec=). Notifies only if more frames were
+/// predicted, so a stuck camera, stage or main thread leads to a restart. No-op without systemd. One thread.
 class Watchdog {
  public:
   using Clock = std::chrono::steady_clock;
@@ -17,7 +17,7 @@ class Watchdog {
   Watchdog();
 
   void ready();
-  /// Call it often, with the number of frames trained and what gives a line for `systemctl status`.
+  /// Call it often, with the number of frames predicted and what gives a line for `systemctl status`.
   /// Notifies at most four times within WatchdogSec, and only if `frames` has grown or training is
   /// `paused` on request.
   void look(std::int64_t frames, bool paused, const std::function<std::string()>& status,
@@ -28,7 +28,7 @@ class Watchdog {
  private:
   const bool listened_to_;
   std::chrono::microseconds period_{1'000'000};  ///< between notifications
-  std::int64_t told_ = 0;                        ///< frames trained at the last notification
+  std::int64_t told_ = 0;                        ///< frames at the last notification
   Clock::time_point next_{};
 };
 
