@@ -228,6 +228,9 @@ TEST(Novelty, ACameraThatIsGoneIsAnEventAndAnAcceptedPlaceRaisesNone) {
   ASSERT_TRUE(lost);
   EXPECT_EQ(lost->reason, Reason::camera);
   EXPECT_EQ(scene.novelty.events_of(Reason::camera), 1);
+  Scene flapping({.cooldown = 600});
+  EXPECT_TRUE(flapping.novelty.lose_camera(1));
+  EXPECT_FALSE(flapping.novelty.lose_camera(2));
   EXPECT_FALSE(scene.novelty.accept(99));
   scene.show(5, Scene::parcel);
   ASSERT_EQ(scene.novelty.events(), 2);

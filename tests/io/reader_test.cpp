@@ -19,6 +19,7 @@ struct Script {
   bool rewinds = true;
   bool endless = false;
   double fps = 100.0;
+  std::size_t back = 0;  ///< number of the first frame after an outage
 };
 
 class ScriptedSource : public Source {
@@ -26,6 +27,7 @@ class ScriptedSource : public Source {
   explicit ScriptedSource(Script script) : script_(std::move(script)) {}
 
   SourceInfo info() const override { return {.fps = script_.fps}; }
+  std::shared_ptr<const StreamHealth> health() const override { return health_; }
   ReadStatus read(Frame& out, milliseconds timeout) override {
     if (script_.endless) {
       std::this_thread::sleep_for(std::min(timeout, milliseconds(1)));
@@ -36,6 +38,7 @@ class ScriptedSource : public Source {
       return ReadStatus::end;
     }
     const std::size_t number = next_++;
+    if (number > 0 && number == script_.back) ++health_->reconnects;
     if (std::ranges::count(script_.corrupt, int(number)) > 0) return ReadStatus::corrupt;
     out.pts = script_.pts[number];
     out.width = int(number);
@@ -48,6 +51,7 @@ class ScriptedSource : public Source {
 
  private:
   const Script script_;
+  const std::shared_ptr<StreamHealth> health_ = std::make_shared<StreamHealth>();
   std::size_t next_ = 0;
 };
 
@@ -251,6 +255,9 @@ TEST(Reader, TellsTheRateThatStampsShowWhereTheSourceNamesNone) {
   EXPECT_EQ(rate_of({.pts = every(milliseconds(20), 5), .fps = 0.0}), 0.0) << "too few to say";
   EXPECT_NEAR(rate_of({.pts = every(milliseconds(20), 30), .fps = 30.0}), 30.0, 1e-6)
       << "the source's word";
+  std::vector<nanoseconds> away = every(milliseconds(20), 60);
+  for (std::size_t n = 50; n < away.size(); ++n) away[n] += seconds(9);
+  EXPECT_NEAR(rate_of({.pts = away, .fps = 0.0, .back = 50}), 50.0, 0.5) << "an outage is no frame";
 }
 
 }  // namespace

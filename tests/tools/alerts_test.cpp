@@ -55,6 +55,13 @@ TEST(Alerts, TheLatestSnapshotsAreKeptOverRuns) {
   const io::TestFolder folder;
   const std::vector<float> picture(3 * 4 * 6, 0.5f);
   for (const auto& [keep, first, last] : {std::tuple(2u, 1, 3), {1u, 4, 4}}) {
+    for (const char* event : {"2-frame-20", "3-frame-30"}) {  // and their clips
+      std::error_code none_yet;
+      for (const auto& entry : std::filesystem::directory_iterator(folder / "shots", none_yet))
+        if (std::filesystem::path path = entry.path();
+            path.string().ends_with(event + std::string(".png")))
+          io::put_bytes(path.replace_extension(".mp4"), "film");
+    }
     Alerts alerts(
         {.snapshots = folder / "shots", .channels = 3, .height = 4, .width = 6, .keep = keep});
     for (int n = first; n <= last; ++n) {

@@ -32,6 +32,8 @@ constexpr Metric kMetrics[] = {
     {"millrace_frames_replayed_total",
      "Samples replayed in spare time; counted in no other metric.", "/frames/replayed"},
     {"millrace_frames_rejected_total", "Frames that gave no sample.", "/frames/rejected"},
+    {"millrace_frames_without_target_total",
+     "Rejected frames that were predicted but had no target.", "/task/without_target"},
     {"millrace_loss", "Mean loss of the last 100 predictions.", "/loss/recent", "network"},
     {"millrace_loss", "", "/loss/mean_frame/recent", "mean_frame"},
     {"millrace_loss", "", "/loss/last_frame/recent", "last_frame"},

@@ -194,20 +194,21 @@ NormArguments rows_of(const at::Tensor& x, const c10::IValue& normalized_shape, 
 bool layer_norm(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &y = result(call);
   const at::Tensor weight = optional(call, 2), bias = optional(call, 3);
-  return are_plain(x, y, weight, bias) &&
+  return is_copyable(x) && are_plain(y, weight, bias) &&
          lower.add(
              layer_norm_of(rows_of(x, call.arguments[1], call.arguments[4].toDouble()), false),
-             {x, weight, bias}, {y, result(call, 1), result(call, 2)});
+             {lower.contiguous(x), weight, bias}, {y, result(call, 1), result(call, 2)});
 }
 // native_layer_norm_backward(gradient, input, normalized_shape, mean, rstd, weight?, bias?, mask)
 bool layer_norm_backward(Lowering& lower, const Call& call) {
   const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1), &dx = result(call, 0),
                    &dw = result(call, 1), &db = result(call, 2);
   const at::Tensor weight = optional(call, 5);
-  if (!is_copyable(dy) || !are_plain(x, dx, dw, db, weight)) return false;
-  return lower.add(layer_norm_of(rows_of(x, call.arguments[2]), true),
-                   {lower.contiguous(dy), x, tensor(call, 3), tensor(call, 4), weight},
-                   {dx, dw, db});
+  if (!is_copyable(dy) || !is_copyable(x) || !are_plain(dx, dw, db, weight)) return false;
+  return lower.add(
+      layer_norm_of(rows_of(x, call.arguments[2]), true),
+      {lower.contiguous(dy), lower.contiguous(x), tensor(call, 3), tensor(call, 4), weight},
+      {dx, dw, db});
 }
 
 }  // namespace

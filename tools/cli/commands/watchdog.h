@@ -8,7 +8,8 @@
 namespace millrace::cli {
 
 /// systemd's notifications (Type=notify, WatchdogSec=). Notifies only if more frames were
-/// predicted, so a stuck camera, stage or main thread leads to a restart. No-op without systemd. One thread.
+/// predicted, so a stuck camera, stage or main thread leads to a restart. No-op without systemd.
+/// One thread.
 class Watchdog {
  public:
   using Clock = std::chrono::steady_clock;
@@ -17,9 +18,9 @@ class Watchdog {
   Watchdog();
 
   void ready();
-  /// Call it often, with the number of frames predicted and what gives a line for `systemctl status`.
-  /// Notifies at most four times within WatchdogSec, and only if `frames` has grown or training is
-  /// `paused` on request.
+  /// Call it often, with the number of frames predicted and what gives a line for `systemctl
+  /// status`. Notifies at most four times within WatchdogSec, and only if `frames` has grown or
+  /// training is `paused` on request.
   void look(std::int64_t frames, bool paused, const std::function<std::string()>& status,
             Clock::time_point now = Clock::now());
   /// Call when the pipeline drains and everything is saved.
