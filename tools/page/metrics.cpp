@@ -32,8 +32,6 @@ constexpr Metric kMetrics[] = {
     {"millrace_frames_replayed_total",
      "Samples replayed in spare time; counted in no other metric.", "/frames/replayed"},
     {"millrace_frames_rejected_total", "Frames that gave no sample.", "/frames/rejected"},
-    {"millrace_frames_without_target_total",
-     "Rejected frames that were predicted but had no target.", "/task/without_target"},
     {"millrace_loss", "Mean loss of the last 100 predictions.", "/loss/recent", "network"},
     {"millrace_loss", "", "/loss/mean_frame/recent", "mean_frame"},
     {"millrace_loss", "", "/loss/last_frame/recent", "last_frame"},
@@ -142,6 +140,9 @@ std::string metrics_text(const Snapshot& now, int viewers) {
   const Json& state = now.state;
   Sheet sheet;
   for (const Metric& metric : kMetrics) sheet.add(metric, state);
+  sheet.add("millrace_frames_without_target_total",
+            "Rejected frames that were predicted but had no target.",
+            double(now.frames.without_target));
   const auto place = [](std::size_t stage) { return "/stages/" + std::to_string(stage); };
   const auto labels = [&](std::size_t stage) {
     return Labels{{"stage", std::to_string(stage)},
