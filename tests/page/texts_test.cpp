@@ -77,6 +77,21 @@ std::string status_of(const Live& live) {
   return json::parse(health.text)["status"].get<std::string>() + (health.ok ? " 200" : " 503");
 }
 
+TEST(HealthJson, AStreamOfTargetsThatIsAwayIsTold) {
+  Trend trend;
+  Clock::time_point now{};
+  Snapshot s = snapshot();
+  s.state["task"] = "stream";
+  const auto status = [&] { return status_of(trend.add(s, now += std::chrono::seconds(6))); };
+  for (s.frames.trained = 5; s.frames.trained < 8; ++s.frames.trained)
+    EXPECT_EQ(status(), "ok 200");
+  for (s.frames.without_target = 9; s.frames.without_target < 12; ++s.frames.without_target)
+    status();
+  EXPECT_EQ(status(), "no targets 503");
+  ++s.frames.trained;
+  EXPECT_EQ(status(), "ok 200");
+}
+
 TEST(HealthJson, SaysWhatIsWrong) {
   Trend trend;
   Clock::time_point now{};

@@ -63,13 +63,14 @@ Health health_json(const Live& live) {
   const std::string trouble = text_at(state, "/controls/trouble");
   const double trained = number_at(state, "/frames/trained_since_reconnect");
   const bool unlabelled = trained <= 0 && live.now.frames.without_target > 0;
-  const char* status = number_at(state, "/stream/connected") == 0 ? "source away"
-                       : !trouble.empty()                         ? "not saving"
-                       : number_at(state, "/controls/paused") > 0 ? "paused"
-                       : live.stalled                             ? "stalled"
-                       : unlabelled                               ? "waiting for labels"
-                       : trained <= 0                             ? "starting"
-                                                                  : "ok";
+  const char* status = number_at(state, "/stream/connected") == 0             ? "source away"
+                       : !trouble.empty()                                     ? "not saving"
+                       : number_at(state, "/controls/paused") > 0             ? "paused"
+                       : live.stalled                                         ? "stalled"
+                       : unlabelled                                           ? "waiting for labels"
+                       : live.untaught && text_at(state, "/task") == "stream" ? "no targets"
+                       : trained <= 0                                         ? "starting"
+                                                                              : "ok";
   const bool ok = std::ranges::count(std::array{"ok", "paused", "waiting for labels"},
                                      std::string_view(status)) > 0;
   return {ok, text({{"status", status},

@@ -21,8 +21,9 @@ struct Live {
   /// over the last two seconds; the latency's "recent_p50" and "recent_p99", over the last ten;
   /// "trained_since_reconnect", a lower bound; and "point", the newest of Trend::recent().
   Snapshot now;
-  double still_s = 0;    ///< since the last finished frame
-  bool stalled = false;  ///< still_s is long for this stream's rate
+  double still_s = 0;     ///< since the last finished frame
+  bool stalled = false;   ///< still_s is long for this stream's rate
+  bool untaught = false;  ///< for seconds, every frame had no target
 };
 
 struct TrendColumn {
@@ -68,6 +69,9 @@ class Trend {
         marks_.back().busy_ns.push_back(busy.sum());
     }
     while (marks_.size() > 1 && seconds(now - marks_[1].at) >= kLatencySeconds) marks_.pop_front();
+    live_.untaught =
+        seconds(now - marks_.front().at) >= kUntaughtSeconds && frames > marks_.front().predicted &&
+        live_.now.frames.trained == marks_.front().trained && live_.now.frames.without_target > 0;
     count_since_reconnect();
     derive(now);
     remember(now);
@@ -84,10 +88,10 @@ class Trend {
   static constexpr double kLatencySeconds = 10;  ///< a p99 needs some frames
   static constexpr double kPointSeconds = 1;
   static constexpr double kStalledSeconds = 3, kStalledPeriods = 5;  ///< without a frame
+  static constexpr double kUntaughtSeconds = 5;
   static constexpr double kMarkSeconds = 0.1;
   static constexpr std::size_t kRecentPoints = 300;
 
-  /// Frames that have left the pipeline, trained on or not.
   static double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
   struct Mark {
     Clock::time_point at;
