@@ -102,7 +102,8 @@ class Reader {
       char* end = nullptr;
       const double value = std::strtod(from, &end);
       if (end == from) fail(field + " is not a number");
-      if (!(value >= 0) || !std::isfinite(value)) fail(field + " is negative or not finite");
+      if (value < 0) fail(field + " is negative");
+      if (!std::isfinite(value)) fail(field + " is not finite");
       sum += value;
       from = end;
       if (!list || *from != ';') return sum;

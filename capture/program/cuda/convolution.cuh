@@ -272,6 +272,7 @@ plain_convolution(BY_VALUE ConvolutionArguments a) {
   start();
   constexpr Side kY = kWindow::rows(kGradient), kX = kWindow::columns(kGradient);
   constexpr int kTaps = kY.taps * kX.taps;
+  [[maybe_unused]] constexpr int kUnroll = kTaps <= 225 ? kTaps : 1;  // or compiling takes minutes
   const int i = block() * kThreads + thread(), plane = a.out_height * a.out_width;
   if (i >= a.groups * a.out_channels * plane) return;
   const int channel = i / plane, group = channel / a.out_channels, y = i % plane / a.out_width,
@@ -284,7 +285,7 @@ plain_convolution(BY_VALUE ConvolutionArguments a) {
         a.weights + (kGradient ? (long long)(in)*a.out_channels + channel % a.out_channels
                                : (long long)(channel)*a.in_channels + c) *
                         kTaps;
-#pragma unroll
+#pragma unroll kUnroll
     for (int tap = 0; tap < kTaps; ++tap) {
       const int from_y = y * kY.step - kY.pad + tap / kX.taps * kY.dilation;
       const int from_x = x * kX.step - kX.pad + tap % kX.taps * kX.dilation;

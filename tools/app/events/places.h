@@ -197,11 +197,11 @@ class Places {
         score_peak_[i] = std::max(score_peak_[i], score_[i]);
         continue;
       }
-      // The edge of a standing object says nothing about how long objects stay.
-      if (stay_peak_[i] > before_[i]) {
-        longest_[i] = std::max(longest_[i], stay_peak_[i]);
-        if (held_[i] <= 0 && looks_ > kFirstRecords) stay_record_.add(score_peak_[i], settled);
-      }
+      // The edge of a standing object says nothing about how long objects stay, unless it was told.
+      const bool whole = stay_peak_[i] > before_[i];
+      if (whole || held_[i] > 0) longest_[i] = std::max(longest_[i], stay_peak_[i]);
+      if (whole && held_[i] <= 0 && looks_ > kFirstRecords)
+        stay_record_.add(score_peak_[i], settled);
       score_[i] = stay_peak_[i] = score_peak_[i] = 0;
     }
   }

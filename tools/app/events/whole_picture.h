@@ -53,17 +53,24 @@ class WholePicture {
                 lit =
                     scale_ * lit_.see(jump(background.gain()), !active_, looks_, settled, memory_);
     const bool frozen = is_frozen(now), odd = many > 1 || noisy > 1;
+    // What moves into the picture is judged once it is there.
+    const bool rests = moves_.front() < background.typical_difference() / 8;
     Found found{.ratio = std::max({many, noisy, lit, frozen ? 1.0f : 0.0f})};
     odd_ = odd ? odd_ + 1 : 0;
     ++looks_;
     if (settled && !active_) {
-      found.begins = odd_ >= minimum_ || lit >= 1 || frozen;
+      found.begins = (odd_ >= minimum_ && (rests || odd_ >= kMostComing)) || lit >= 1 || frozen;
+      if (odd_ == minimum_) early_ = many > 1 ? why(now, background) : Reason::picture;
       if (found.begins) {
         found.reason = many > 1 || lit >= 1 ? why(now, background)
                        : odd                ? Reason::picture
                                             : Reason::frozen;
+        // By now it may have turned too far to match.
+        if (odd_ > minimum_ && early_ == Reason::moved && found.reason != Reason::covered)
+          found.reason = early_;
         if (lit >= 1) lit_.add(settled);
-        found.looks = found.reason == Reason::frozen ? int(moves_.size()) : minimum_;
+        found.looks =
+            found.reason == Reason::frozen ? int(moves_.size()) : std::max(odd_, minimum_);
         active_ = true;
         calm_ = 0;
         another_ = many > 1 || found.reason == Reason::covered;
@@ -72,10 +79,12 @@ class WholePicture {
     } else if (settled) {
       calm_ = found.ratio > 1 || frozen ? 0 : calm_ + 1;
       active_ = calm_ < kCalm;
+      another_ = another_ || many > 1;
       // When a camera that turned is at rest, the background still has pictures of the turn.
       found.restarts = (many > 1 && background.age() > 50) || (!active_ && another_);
     }
     if (found.restarts) background.restart();
+    if (found.begins || (found.restarts && !active_)) forget_share();
     if (active_ || (looks_ > 60 && !(odd && settled))) {
       learn_share(settled);
       const float fade = float(1 - 1 / memory_);
@@ -92,21 +101,25 @@ class WholePicture {
   static constexpr float kJump = 0.08f;  ///< of the gain's logarithm within three looks
   static constexpr std::size_t kGains = 4;
   static constexpr float kNoisier = 2, kNoise = 4;  ///< times the most so far, plus levels squared
-  static constexpr int kFreeze = 30;     ///< looks without a move: a clock may tick once a second
-  static constexpr float kStill = 0.1f;  ///< levels squared from look to look
-  static constexpr float kStiller = 4;   ///< times below the least so far
+  static constexpr int kMostComing = 10;  ///< odd looks that make an event, if nothing rests
+  static constexpr int kFreeze = 30;      ///< looks without a move: a clock may tick once a second
+  static constexpr float kStill = 0.1f;   ///< levels squared from look to look
+  static constexpr float kStiller = 4;    ///< times below the least so far
   static constexpr float kUniform = 0.25f;                         ///< of the usual gradients
   static constexpr int kBlock = 4;                                 ///< pixels a side
   static constexpr int kFarRight = 12, kFarDown = 8, kCoarse = 4;  ///< half pixels
 
   /// A share becomes usual once it has passed, or after a while: one that grows as the camera
-  /// begins to turn must not raise its own limit.
+  /// begins to turn must not raise its own limit, nor the turn that of the next.
   void learn_share(bool settled) {
     constexpr int kWhile = 100;  // looks
     usual_share_ *= float(1 - 1 / memory_);
     risen_ = std::max(risen_, std::min(share_, 0.9f));
-    if (settled && !active_ && share_ > risen_ / 2 && ++rising_ < kWhile) return;
+    if (settled && (active_ || share_ > risen_ / 2) && ++rising_ < kWhile) return;
     usual_share_ = std::max(usual_share_, risen_);
+    forget_share();
+  }
+  void forget_share() {
     risen_ = 0;
     rising_ = 0;
   }
@@ -222,6 +235,8 @@ class WholePicture {
   int rising_ = 0;   ///< looks since risen_ was 0
   float risen_ = 0;  ///< the largest share that isn't usual yet
   bool active_ = false;
+  Reason early_ =
+      Reason::picture;    ///< of the event that may begin, when it was odd for long enough
   bool another_ = false;  ///< the event is another picture, not another light
   std::vector<float> grey_now_, grey_usual_;
   Cells fine_now_, fine_usual_;  ///< at half resolution, without low frequencies
