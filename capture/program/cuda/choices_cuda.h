@@ -28,7 +28,7 @@ constexpr double kCopy = 18, kWeightCopy = 10;
 struct ConvolutionShape {
   explicit ConvolutionShape(const kernels::Convolution& c);
   int taps() const { return y.taps * x.taps; }
-  /// Tiles would be mostly empty.
+  /// Tiles would be mostly empty. Then, or if none fits, there are no candidates.
   bool plain() const { return groups > 1 && std::min(in, out) < 8; }
 
   /// Channels per group read and written.

@@ -272,7 +272,7 @@ plain_convolution(BY_VALUE ConvolutionArguments a) {
   start();
   constexpr Side kY = kWindow::rows(kGradient), kX = kWindow::columns(kGradient);
   constexpr int kTaps = kY.taps * kX.taps;
-  [[maybe_unused]] constexpr int kUnroll = kTaps <= 225 ? kTaps : 1;  // or compiling takes minutes
+  [[maybe_unused]] constexpr int kUnroll = kTaps <= kMostUnrolled ? kTaps : 1;
   const int i = block() * kThreads + thread(), plane = a.out_height * a.out_width;
   if (i >= a.groups * a.out_channels * plane) return;
   const int channel = i / plane, group = channel / a.out_channels, y = i % plane / a.out_width,

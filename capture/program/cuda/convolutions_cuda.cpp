@@ -45,6 +45,7 @@ double cost_of(const ConvolutionShape& shape, const ConvolutionChoice& choice) {
 
 std::vector<ConvolutionChoice> candidates(const kernels::Convolution& c,
                                           const ConvolutionShape& shape) {
+  if (shape.plain()) return {};
   std::vector<ConvolutionChoice> all;
   for (const gpu::Products products : products_of(c, shape)) {
     for (const auto& tile : of_kind(products, kTensorTiles, kFmaTiles)) {
@@ -85,8 +86,7 @@ class GpuConvolution final : public Prepared {
                    .activation = gpu::Activation(int(c_.activation))} {
     info.name = describe(c_);
     info.flops = shape_.flops;
-    const std::vector<Choice> choices =
-        shape_.plain() ? std::vector<Choice>() : candidates(c_, shape_);
+    const std::vector<Choice> choices = candidates(c_, shape_);
     if (choices.empty()) {
       info.kernel = "gpu plain";
       blocks_ = dim3(unsigned(gpu::divided_up(int(shape_.to.floats()), gpu::kThreads)));
@@ -165,11 +165,9 @@ class GpuConvolution final : public Prepared {
 }  // namespace
 
 KernelChoice kernel_choice(const kernels::Convolution& c) {
-  const ConvolutionShape shape(c);
-  if (shape.plain()) return {};
   std::vector<std::string> names = c.pass == kernels::Pass::kWeightGradient
                                        ? weight_gradient_kernels(c)
-                                       : names_of(candidates(c, shape));
+                                       : names_of(candidates(c, ConvolutionShape(c)));
   if (names.empty()) return {};
   return {task_of(c), std::move(names)};
 }

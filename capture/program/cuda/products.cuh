@@ -9,6 +9,9 @@
 
 namespace millrace::gpu {
 
+/// Most taps whose sums are unrolled: beyond that compiling takes minutes.
+constexpr int kMostUnrolled = 15 * 15;
+
 /// Rounds to TF32; the tensor core ignores the remaining bits.
 DEVICE unsigned rounded_tf32(float value) {
   return float_bits(value) + 0x1000u;
@@ -211,9 +214,8 @@ class TileSums<Cut, Products::fma> {
              place % kRunsOfRow * kTile.run * kPlan.x.step + kPlan.run.first;
     weights += owner / kPlaces * kTile.channels;
     // With few sums, or in a block alone on an SM, registers suffice for all rows of taps at once.
-    // Beyond 15x15 taps the compiler takes minutes for that.
     [[maybe_unused]] constexpr int kUnroll =
-        kPlan.y.taps * kPlan.x.taps <= 225 &&
+        kPlan.y.taps * kPlan.x.taps <= kMostUnrolled &&
                 (kTile.channels * kTile.run <= 32 ||
                  (kPlan.y.taps <= 3 && kTile.threads(Products::fma) > 256))
             ? kPlan.y.taps

@@ -52,6 +52,7 @@ int tiles(const kernels::Convolution& c, const gpu::WeightGradientTile& t) {
 /// \param share of this work in all concurrent work.
 std::vector<WeightGradientChoice> candidates(const kernels::Convolution& c,
                                              const ConvolutionShape& shape, double share = 1) {
+  if (shape.plain()) return {};
   std::vector<WeightGradientChoice> all;
   for (const gpu::Products products : products_of(c, shape)) {
     for (const auto& tile : of_kind(products, kTensorTiles, kFmaTiles)) {
@@ -71,18 +72,16 @@ std::vector<WeightGradientChoice> candidates(const kernels::Convolution& c,
   return best_of(std::move(all));
 }
 
-/// Whether tiles would be mostly empty, or none fits.
-bool is_plain(const kernels::Convolution& c, const ConvolutionShape& shape) {
-  return shape.plain() || candidates(c, shape).empty();
-}
-
 /// Weight gradients of several convolutions: one launch per kernel, and one that sums all parts.
 class GpuWeightGradients final : public Prepared {
   using Choice = WeightGradientChoice;
 
  public:
   explicit GpuWeightGradients(const std::vector<kernels::Convolution>& all) : all_(all) {
-    for (const kernels::Convolution& c : all_) info.flops += kernels::flops(c);
+    for (const kernels::Convolution& c : all_) {
+      info.flops += kernels::flops(c);
+      plain_.push_back(candidates(c, ConvolutionShape(c)).empty());
+    }
     add_up_ = Launch("add_up_parts", {gpu::kThreads, 0, 1, true});
     info.name = "weight gradients of " + std::to_string(all_.size()) + " convolutions";
     info.kernel = "gpu";
@@ -199,14 +198,14 @@ class GpuWeightGradients final : public Prepared {
   bool meets(const ConvolutionShape& a, std::size_t other) const {
     constexpr int kFew = 8;
     const ConvolutionShape b(all_[other]);
-    return !is_plain(all_[other], b) && a.window == b.window &&
+    return !plain_[other] && a.window == b.window &&
            (info.flops < kTogether ||
             ((a.in < kFew) == (b.in < kFew) && (a.out < kFew) == (b.out < kFew)));
   }
 
   void choose_for(std::size_t index) {
     const ConvolutionShape own(all_[index]);
-    if (is_plain(all_[index], own)) {
+    if (plain_[index]) {
       Group& group = group_of("plain_weight_gradient<" + own.window + ">", "plain", 1,
                               {gpu::kThreads, 2 * gpu::kThreads, 1, true});
       group.members.push_back({index, work_of(all_[index], own)});
@@ -291,6 +290,7 @@ class GpuWeightGradients final : public Prepared {
   }
 
   const std::vector<kernels::Convolution> all_;
+  std::vector<bool> plain_;  ///< takes no tiles; like all_
   Launch add_up_;
   std::vector<Group> groups_;
   Sums sums_;
