@@ -21,6 +21,7 @@ struct SampleInfo {
   std::int64_t index = -1;   ///< counts samples without replayed ones; may come from the feed
   std::int64_t frame = -1;   ///< the frame's number at its source
   Clock::time_point captured;
+  Clock::duration pts{0};     ///< position in the stream, monotonic; 0 for replayed samples
   Fate fate = Fate::trained;  ///< as admitted; for a replayed sample, as if it were new
   bool has_target = true;     ///< false: the loss is meaningless
   SceneErrors scene;          ///< set if there is a guard

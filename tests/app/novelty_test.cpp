@@ -221,7 +221,7 @@ TEST(Novelty, ZonesReasonsAndCooldownAreKept) {
   EXPECT_EQ(scene.events().size(), 1u);
 }
 
-TEST(Novelty, ACameraThatIsGoneIsAnEventAndAnAcceptedPlaceRaisesNone) {
+TEST(Novelty, ACameraThatIsGoneIsAnEventAndWhatIsAcceptedRaisesNone) {
   Scene scene;
   scene.show(910);
   const auto lost = scene.novelty.lose_camera(scene.frame);
@@ -232,12 +232,20 @@ TEST(Novelty, ACameraThatIsGoneIsAnEventAndAnAcceptedPlaceRaisesNone) {
   EXPECT_TRUE(flapping.novelty.lose_camera(1));
   EXPECT_FALSE(flapping.novelty.lose_camera(2));
   EXPECT_FALSE(scene.novelty.accept(99));
+  EXPECT_TRUE(scene.novelty.accept(1));
+  EXPECT_FALSE(scene.novelty.lose_camera(scene.frame));
   scene.show(5, Scene::parcel);
   ASSERT_EQ(scene.novelty.events(), 2);
   EXPECT_TRUE(scene.novelty.accept(2));
   scene.show(200);
   scene.show(200, Scene::parcel);
   EXPECT_EQ(scene.novelty.events(), 2);
+  for (int i = 0; i < 2; ++i) {
+    scene.show(10, [](Scene::Picture& on) { Scene::dim(on, 0.5f); });
+    EXPECT_EQ(scene.novelty.events(), 3);
+    EXPECT_TRUE(scene.novelty.accept(3));
+    scene.show(40);
+  }
 }
 
 TEST(Zones, BadPolygonsAreNamed) {

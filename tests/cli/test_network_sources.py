@@ -180,6 +180,16 @@ class RtspCamera(NetworkTest):
         source = self.report()["source"]
         self.assertEqual((source["reconnects"] > 0, source["lost_upstream"] > 0, source["connected"]), (back,) * 3)
 
+    def test_a_second_stream_that_is_away_is_told(self):
+        config = self.write(program.small("gst:videotestsrc is-live=true ! video/x-raw,width=64,height=48",
+                                          task={"kind": "stream", "stream": f"{self.uri}/ball"},
+                                          checkpoint={"dir": self.folder, "every": 5}))
+        process = self.ends(program.start("run", config, "--report", self.folder / "report.json"))
+        self.wait_for_checkpoint(process)
+        self.camera.stop()
+        self.assertIn("no targets come", self.read_until(process, "task.stream: away"))
+        self.stop(process)
+
     def test_without_reconnecting_a_break_ends_the_run(self):
         config = self.write(program.small(f"{self.uri}/ball", source={"reconnect": False}, checkpoint={"dir": self.folder, "every": 5}))
         process = self.ends(program.start("run", config, "--report", self.folder / "report.json"))

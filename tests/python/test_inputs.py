@@ -101,6 +101,9 @@ class Inputs(PackageTest):
                 lambda: losses([(FLOATS, "cat")], classifier(), task={"loss": "cross-entropy"}),
             "target 0: class 1.5 is out of range": lambda: losses([(FLOATS, 1.5)], classifier(), task=names),
             "Trainer: a torch.nn.Module, the path of a config or a dict is due, not 3": lambda: millrace.Trainer(3),
+            "a frame is a list of 0": lambda: losses([[]]),
+            "fit: there are 1 targets and more frames": lambda: millrace.Trainer(network()).fit(iter([FLOATS] * 2), iter([FLOATS])),
+            "optimizer.lr: a config has no values of type object": lambda: millrace.Trainer(network(), lr=object()),
         })
 
     def test_a_callers_modes_do_not_change_what_is_learned(self):

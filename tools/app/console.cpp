@@ -37,11 +37,14 @@ Console::Console(const Request& request, Intake& intake, Learner& learner, Recor
       records_(records),
       checkpoints_(checkpoints),
       page_(page),
-      stdin_open_(config.task.labels == "-") {}
+      stdin_open_(config.task.labels == "-") {
+  streams_.push_back({"source", "training is paused", intake.health});
+  if (learner.targets) streams_.push_back({"task.stream", "no targets come", learner.targets});
+}
 
 void Console::look(bool last) {
   tell(roll_backs_.look(learner_.trainer.guard().status(), last));
-  tell_source();
+  for (Stream& stream : streams_) tell_source(stream);
   tell_novelty();
   tell_dead_units();
   const std::string rate = learner_.rate_watch.look(intake_.seen_fps());
@@ -93,22 +96,26 @@ void Console::tell_novelty() {
   in_event_ = now;
 }
 
-void Console::tell_source() {
-  const io::StreamHealth& health = *intake_.health;
-  for (const std::string& line : health.take_notes()) complain("source: " + line);
+void Console::tell_source(Stream& stream) {
+  const io::StreamHealth& health = *stream.health;
+  for (const std::string& line : health.take_notes()) complain(stream.name + ": " + line);
   const bool connected = health.connected.load();
-  if (connected == connected_) return;
-  connected_ = connected;
+  if (connected == stream.connected) return;
+  stream.connected = connected;
   if (connected) {
     const std::int64_t attempts =
-        health.attempts.load() - std::exchange(attempts_, health.attempts);
-    tell("source: back after " + std::to_string(attempts) +
+        health.attempts.load() - std::exchange(stream.attempts, health.attempts);
+    tell(stream.name + ": back after " + std::to_string(attempts) +
          (attempts == 1 ? " attempt" : " attempts"));
   } else {
-    tell("source: away: " + health.last_error() + "; training is paused");
-    const auto event = records_.novelty.lose_camera(intake_.queue.received());
-    if (event && records_.alerts) records_.alerts->raise({.event = *event});
+    tell(stream.name + ": away: " + health.last_error() + "; " + stream.away);
+    if (&stream == &streams_.front()) lose_camera();
   }
+}
+
+void Console::lose_camera() {
+  const auto event = records_.novelty.lose_camera(intake_.queue.received());
+  if (event && records_.alerts) records_.alerts->raise({.event = *event});
 }
 
 void Console::complain(const std::string& line) {

@@ -34,7 +34,15 @@ class Console {
   Config config;  ///< as last reloaded
 
  private:
-  void tell_source();
+  struct Stream {
+    std::string name, away;  ///< what it means that the stream is away
+    std::shared_ptr<const io::StreamHealth> health;
+    std::int64_t attempts = 0;  ///< to reopen it, by when it was last back
+    bool connected = true;
+  };
+
+  void tell_source(Stream& stream);
+  void lose_camera();
   void tell_novelty();
   void tell_dead_units();
   /// Reports when an output can't be written, and when it can again.
@@ -52,8 +60,8 @@ class Console {
   Checkpoints& checkpoints_;
   LiveView* const page_;
   // Values last reported.
-  std::int64_t attempts_ = 0;  ///< to reopen the source, by when it was last back
-  bool connected_ = true, in_event_ = false, dead_told_ = false;
+  std::vector<Stream> streams_;  ///< the source first
+  bool in_event_ = false, dead_told_ = false;
   std::int64_t events_ = 0;
   RollBackWatch roll_backs_;
   std::string alert_error_, checkpoint_error_, log_error_;

@@ -217,7 +217,10 @@ std::int64_t GivenRun::give(const float* input, const float* target, double time
   frame.target.clear();
   if (target) frame.target.assign(target, target + trainer().options().target_elements());
   frame.captured = engine::Clock::now();
-  const io::Timeline::nanoseconds stamp = io::stamp_of(time);
+  const double fps = run_->parts().intake.fps();
+  constexpr double kWithout = 10;  // a second: without times, each frame is a look for Novelty
+  const io::Timeline::nanoseconds stamp =
+      io::stamp_of(live_ || time != 0 ? time : double(given_) / (fps > 0 ? fps : kWithout));
   frame.pts = timeline_->map(stamp, live_ && given_ > 0 ? frame.captured - last_ : 0ns);
   last_ = frame.captured;
   if (live_ || time != 0) run_->parts().intake.given_fps.store(timeline_->rate());

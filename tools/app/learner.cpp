@@ -38,9 +38,11 @@ engine::TrainerOptions complete(engine::TrainerOptions options, const Request& r
 }
 
 /// Gives frames targets: labels, masks of the part in view, or another stream's frames of the
-/// target's size. Empty: frames or the task bring them. Throws ConfigError, io::SourceError.
+/// target's size, whose health is `second`. Empty: frames or the task bring them. Throws
+/// ConfigError, io::SourceError.
 io::Teller make_teller(const Request& request, const Intake& intake,
-                       const stages::ImageShape& target) {
+                       const stages::ImageShape& target,
+                       std::shared_ptr<const io::StreamHealth>& second) {
   const Config& config = request.config;
   if (intake.given) return {};
   if (request.labels) return io::teller_of(*request.labels);
@@ -59,6 +61,7 @@ io::Teller make_teller(const Request& request, const Intake& intake,
   options.height = int(target.height);
   std::unique_ptr<io::Source> source = io::open_source(options);
   const bool live = intake.info.live || source->info().live;
+  second = source->health();
   return io::stream_teller(
       std::move(source),
       {.width = options.width, .height = options.height, .fit = io::fit_of(config.source.fit)},
@@ -125,7 +128,8 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team,
       overload(request.config, trainer, intake.live),
       rate_watch(trainer.monitor()) {
   assembled.weights.clear();
-  if (io::Teller teller = make_teller(request, intake, trainer.options().output()); teller.tell)
+  io::Teller teller = make_teller(request, intake, trainer.options().output(), targets);
+  if (teller.tell)
     intake.source = io::with_teller(std::move(intake.source), std::move(teller));
   const auto& again = request.config.replay;
   if (const auto kind = replay_kind(again.kind)) {

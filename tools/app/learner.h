@@ -46,6 +46,7 @@ struct Learner {
   const Likeness known;                 ///< classes that the weights knew at the start
   std::unique_ptr<ClassMemory> memory;  ///< null: replay.kind is not "ridge"
   const std::string unfit;              ///< optimizer state that was not restored; "": none
+  std::shared_ptr<const io::StreamHealth> targets;  ///< of task.stream; null: none
   std::unique_ptr<FrameFeed> feed;
   std::unique_ptr<ReplayFeed> replay;
   std::unique_ptr<LockstepFeed> lockstep;   ///< null: no other pipeline trains this network

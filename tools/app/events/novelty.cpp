@@ -105,7 +105,8 @@ void Novelty::end_or_go_on(const Sight& now, bool unexpected) {
 }
 
 bool Novelty::raises(Reason reason) const {
-  return std::ranges::find(options_.without, reason) == options_.without.end();
+  return !usual_[std::size_t(reason)] &&
+         std::ranges::find(options_.without, reason) == options_.without.end();
 }
 
 void Novelty::raise(const Sight& now, Reason reason, const CellBox& box, int looks) {
@@ -171,6 +172,7 @@ bool Novelty::accept(std::int64_t event) {
   const std::lock_guard lock(mutex_);
   for (const NoveltyEvent& one : latest_) {
     if (one.event != event) continue;
+    if (!one.has_box()) return usual_[std::size_t(one.reason)] = true;
     const int side = view_.cell * view_.factor;
     accepted_.push_back({one.left / side, one.top / side, (one.left + one.width) / side,
                          (one.top + one.height) / side});

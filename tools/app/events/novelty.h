@@ -65,7 +65,8 @@ class Novelty {
   /// Raises an event for a lost camera, unless the options leave it out or one was lost within the
   /// cooldown. One thread.
   std::optional<NoveltyEvent> lose_camera(std::int64_t frame);
-  /// Makes the event's content usual from now on. False: the event is no longer known.
+  /// Makes usual what is at the event's place; an event of the whole picture: its reason raises no
+  /// other. False: the event is no longer known.
   bool accept(std::int64_t event);
 
   double threshold() const { return options_.threshold; }
@@ -107,7 +108,7 @@ class Novelty {
   double rests_until_ = -1;  ///< no event begins earlier
   int quiet_ = 0;
   bool loss_event_ = false;
-  std::atomic<bool> accepting_{false};
+  std::atomic<bool> accepting_{false}, usual_[kReasons] = {};
   engine::Counter<double> deviation_, event_peak_;
   engine::Counter<bool> in_event_;
   engine::Counter<std::int64_t> marked_;

@@ -76,7 +76,7 @@ class FrameFeed : public engine::Feed {
   engine::SampleInfo info_of(const io::Frame& frame) {
     const std::int64_t index = taken();
     taken_.store(index + 1, std::memory_order_relaxed);
-    return {.index = index, .frame = frame.id, .captured = frame.captured};
+    return {.index = index, .frame = frame.id, .captured = frame.captured, .pts = frame.pts};
   }
   /// Copies a frame of the samples' size as bytes or floats, as the slot requires.
   static void write_input(const io::Frame& frame, engine::Sample& sample) {

@@ -6,19 +6,12 @@
 namespace millrace::app {
 namespace {
 
-/// Frames per second of the stream's own time; 0: its frames come as the clock goes.
-double rate_of(const Intake& intake) {
-  constexpr double kWithout = 10;  // of files that don't tell theirs: each frame is looked at
-  if (intake.live || intake.info.fps > 0) return intake.info.fps;
-  return intake.fps() > 0 ? intake.fps() : kWithout;
-}
-
 NoveltyOptions novelty_options(const Config& config, const Intake& intake) {
   NoveltyOptions options{.minimum = int(config.novelty.minimum),
                          .cooldown = config.novelty.cooldown,
                          .zones = config.novelty.zones,
                          .ignored = config.novelty.ignore,
-                         .fps = intake.fps() > 0 ? intake.fps() : rate_of(intake)};
+                         .fps = intake.fps()};
   if (config.novelty.threshold > 0) options.threshold = config.novelty.threshold;
   for (std::size_t i = 0; i < kReasons; ++i)
     if (std::ranges::find(config.novelty.reasons, kReasonNames[i]) == config.novelty.reasons.end())
@@ -46,7 +39,7 @@ int largest(std::span<const float> values) {
 
 Records::Records(Request& request, const Intake& intake, Learner& learner)
     : answers(make_answers(request, intake, learner)),
-      log(request.config, learner.trainer, rate_of(intake),
+      log(request.config, learner.trainer,
           learner.memory ? ClassMemory::kJudged : 1),
       novelty(int(intake.shape().channels), int(intake.shape().height), int(intake.shape().width),
               novelty_options(request.config, intake)) {
@@ -64,7 +57,7 @@ Records::Records(Request& request, const Intake& intake, Learner& learner)
   }
   if (answers) observers.add(answers.get());  // first: the video shows it
   if (!config.output.video.empty()) {
-    video = std::make_unique<VideoOut>(intake.shape(), intake.info.fps, intake.live,
+    video = std::make_unique<VideoOut>(intake.shape(), intake.info.fps,
                                        config.output.video, answers.get());
     observers.add(video.get());
   }

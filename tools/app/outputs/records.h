@@ -62,15 +62,13 @@ class Observers final : public engine::Observer {
 /// finish() after the run.
 class VideoOut final : public engine::Observer {
  public:
-  /// `to`: see io::VideoWriterOptions. `live`: pictures are timed by their arrival, otherwise 1 /
-  /// fps apart. `answers`: null for predictions that are pictures. Throws std::runtime_error if the
-  /// video can't be opened.
-  VideoOut(const stages::ImageShape& shape, double fps, bool live, const std::string& to,
+  /// `to`: see io::VideoWriterOptions. `answers`: null for predictions that are pictures. Throws
+  /// std::runtime_error if the video can't be opened.
+  VideoOut(const stages::ImageShape& shape, double fps, const std::string& to,
            const Answers* answers)
       : shape_(shape),
         answers_(answers),
         factor_(answers ? int((kLegible + shape.width - 1) / shape.width) : 1),
-        period_ns_(live || fps <= 0 ? 0 : 1e9 / fps),
         writer_(io::open_video_writer(
             {.to = to,
              .width = int((answers ? factor_ : 2) * shape.width),
@@ -84,9 +82,7 @@ class VideoOut final : public engine::Observer {
     io::from_planar(sample.shown_input().data(), channels, height, width, input_);
     input_.id = info.frame;
     input_.captured = info.captured;
-    input_.pts = info.captured.time_since_epoch();
-    if (period_ns_ > 0)
-      input_.pts = std::chrono::nanoseconds(std::llround(period_ns_ * double(info.frame)));
+    input_.pts = info.pts;
     if (answers_) {
       const Answer answer = answers_->now();
       io::write_below(input_, factor_,
@@ -108,8 +104,7 @@ class VideoOut final : public engine::Observer {
 
   stages::ImageShape shape_;
   const Answers* answers_;
-  int factor_;        ///< enlargement of the input
-  double period_ns_;  ///< 0: timed by arrival
+  int factor_;  ///< enlargement of the input
   std::unique_ptr<io::VideoWriter> writer_;
   io::Frame input_, prediction_, both_;
 };

@@ -35,12 +35,11 @@ struct Standing {
 /// worker; for other threads see LossHistory.
 class RunLog final : public engine::Observer {
  public:
-  /// `fps`: of the stream; 0: unknown. `judged`: see ClassScores. `trainer` outlives this.
-  RunLog(const Config& config, engine::Trainer& trainer, double fps, std::int64_t judged)
+  /// `judged`: see ClassScores. `trainer` outlives this.
+  RunLog(const Config& config, engine::Trainer& trainer, std::int64_t judged)
       : task_(task_type(config.task.kind)),
         learns_(config.weights.learn),
         horizon_(later_frame() ? config.task.horizon : 0),
-        fps_(fps),
         mean_frame_(trainer.options().output(), trainer.options().loss),
         last_(&trainer.in_slot(0)) {
     const stages::ImageShape made = trainer.options().output();
@@ -102,11 +101,9 @@ class RunLog final : public engine::Observer {
   const ClassScores* classes() const { return classes_ ? &*classes_ : nullptr; }
   /// The source's number of the predicted frame.
   std::int64_t frame_of(const engine::SampleInfo& sample) const { return sample.frame + horizon_; }
-  /// When a sample was filmed, in seconds.
-  double seconds_of(const engine::SampleInfo& sample) const {
-    // Files may be read faster than they were filmed.
-    if (fps_ > 0) return double(sample.frame) / fps_;
-    return std::chrono::duration<double>(sample.captured.time_since_epoch()).count();
+  /// Its time in the stream, in seconds.
+  static double seconds_of(const engine::SampleInfo& sample) {
+    return std::chrono::duration<double>(sample.pts).count();
   }
   const MeanFrame& mean_frame() const { return mean_frame_; }
   /// Copies each sample's pictures from now on, for runs that reuse the slot before they end. Call
@@ -164,7 +161,6 @@ class RunLog final : public engine::Observer {
   const TaskType& task_;
   const bool learns_;
   const std::int64_t horizon_;  ///< frames from the input to the predicted one
-  const double fps_;
   Compared losses_;
   std::optional<Compared> squared_;  ///< none: the loss is already the MSE
   std::optional<ClassScores> classes_;

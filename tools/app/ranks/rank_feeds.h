@@ -164,18 +164,14 @@ class SharedFeed final : public engine::Feed {
     for (int rank = 1; rank < group.ranks(); ++rank)
       ports_.push_back(group.open_to(rank, engine::Exchange::kFeedTag, {message_.bytes()}));
   }
-  Status poll(std::chrono::microseconds patience) override { return own_.poll(patience); }
+  Status poll(std::chrono::microseconds patience) override {
+    constexpr std::chrono::microseconds kSoon{20};  // the other ranks take each sample at once
+    if (sent()) return own_.poll(patience);
+    std::this_thread::sleep_for(std::min(patience, kSoon));
+    return Status::wait;
+  }
   void take(engine::Sample& sample) override {
     own_.take(sample);
-    const auto all_over = [&] {
-      const std::lock_guard lock(group_.mutex());
-      for (const int port : ports_)
-        if (!group_.over(port)) return false;
-      return true;
-    };
-    // The other ranks take each sample at once; the pipeline notices a lost one.
-    for (int looks = 0; !all_over() && looks < 200'000; ++looks)
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
     message_.pack(sample);
     const std::lock_guard lock(group_.mutex());
     for (const int port : ports_) group_.start(port);
@@ -188,6 +184,12 @@ class SharedFeed final : public engine::Feed {
   }
 
  private:
+  /// Whether all ranks have the last sample, so that the message may be used again.
+  bool sent() {
+    const std::lock_guard lock(group_.mutex());
+    return std::ranges::all_of(ports_, [this](int port) { return group_.over(port); });
+  }
+
   engine::Feed& own_;
   engine::Exchange& group_;
   SampleMessage message_;

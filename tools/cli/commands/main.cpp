@@ -140,8 +140,7 @@ void open_standard_streams() {
   } catch (...) {
     what = "an exception of an unknown type";
   }
-  std::fprintf(stderr, "millrace: error: %s\n", what);
-  _exit(kRunFailed);
+  _exit(fail(kRunFailed, what));
 }
 
 /// Ends the program if a limit on address space leaves too little for the libraries' constructors.

@@ -30,7 +30,7 @@ def toml(value: Any) -> str:
         return "{" + ", ".join(f"{name} = {toml(item)}" for name, item in cast(Table, value).items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(toml, cast(Iterable[Any], value))) + "]"
-    raise Error(f"{type(value).__name__} cannot be a value of a config")
+    raise Error(f"a config has no values of type {type(value).__name__}")
 
 
 def _keys_of(name: str) -> list[str]:
@@ -40,23 +40,30 @@ def _keys_of(name: str) -> list[str]:
 
 
 def settings(tables: Table) -> list[tuple[str, str]]:
-    """(key, TOML) of each entry: a table as a dict, a table by its `kind`, or a single key."""
-    found: list[tuple[str, str]] = []
+    """(key, TOML) of each entry: a table as a dict, a table by its `kind`, or a single key. None: left at its default."""
+    found: list[tuple[str, Any]] = []
     for name, value in tables.items():
         if "." in name:
-            found.append((name, toml(value)))
+            found.append((name, value))
         elif name in _TABLES and isinstance(value, Mapping):
-            found += [(f"{name}.{key}", toml(item)) for key, item in cast(Table, value).items()]
-        elif name in _TABLES and f"{name}.kind" in _KEYS and isinstance(value, str):
-            found.append((f"{name}.kind", toml(value)))
+            found += [(f"{name}.{key}", item) for key, item in cast(Table, value).items()]
+        elif name in _TABLES and f"{name}.kind" in _KEYS and isinstance(value, (str, type(None))):
+            found.append((f"{name}.kind", value))
         elif name in _TABLES:
             raise Error(f"{name}: must be a dict of its keys" + (
                 ", or its kind as a word" if f"{name}.kind" in _KEYS else ""))
         elif len(keys := _keys_of(name)) == 1:
-            found.append((keys[0], toml(value)))
+            found.append((keys[0], value))
         elif keys:
             raise Error(f"{name}: is a key of several tables, {', '.join(keys)}: give the table as a dict")
         else:
             names = _TABLES + [key.split(".")[-1] for key in _KEYS]
             raise Error(f"unknown key {name}; the nearest is {nearest(name, names)}")
-    return found
+    return [(key, _text(key, value)) for key, value in found if value is not None]
+
+
+def _text(key: str, value: Any) -> str:
+    try:
+        return toml(value)
+    except Error as error:
+        raise Error(f"{key}: {error}") from None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy
@@ -79,7 +80,21 @@ def _features(x: Named, what: str, names: list[Any]) -> torch.Tensor:
 
 def is_pair(item: Any) -> bool:
     """Whether it is a frame and its target."""
-    return isinstance(item, (tuple, list))
+    if not isinstance(item, (tuple, list)):
+        return False
+    if len(item) != 2:
+        raise Error(f"a frame is a {type(item).__name__} of {len(item)}; it must be an array, or a pair of it and its target")
+    return True
+
+
+def pairs(frames: Iterable[Any], targets: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Each frame and its target."""
+    none = object()
+    for number, pair in enumerate(itertools.zip_longest(frames, targets, fillvalue=none)):
+        if pair[0] is none or pair[1] is none:
+            fewer, more = ("frames", "targets") if pair[0] is none else ("targets", "frames")
+            raise Error(f"fit: there are {number} {fewer} and more {more}; it needs as many of each")
+        yield pair
 
 
 def frame(value: Any, number: int, names: list[Any]) -> torch.Tensor:

@@ -39,8 +39,8 @@ class Trainer:
     `net`: a torch.nn.Module (see `millrace.export` for which), of which a copy is trained; or the path of a config
     file; or a config as a dict of tables; or None for the defaults. Keyword arguments are config keys: a table as a
     dict (`optimizer={"kind": "sgd", "lr": 0.1}`) or, if it has a `kind`, as that word (`correction="none"`), and single
-    keys by name (`schedule="1f1b"`, `stages=2`, `cut=[4]`, `lr=0.1`). `schedule` may be a millrace.Schedule. Raises
-    millrace.Error, with the program's message, for whatever the program would refuse.
+    keys by name (`schedule="1f1b"`, `stages=2`, `cut=[4]`, `lr=0.1`); None leaves a key at its default. `schedule` may
+    be a millrace.Schedule. Raises millrace.Error, with the program's message, for whatever the program would refuse.
 
     Sets the process to one intra-op thread, as the engine uses one per stage.
     """
@@ -238,7 +238,7 @@ class Trainer:
         if frames is not None and targets is not None:
             if isinstance(frames, Sized) and isinstance(targets, Sized) and len(frames) != len(targets):
                 raise Error(f"fit: there are {len(frames)} frames and {len(targets)} targets; it needs as many of each")
-            frames = zip(frames, targets, strict=True)
+            frames = _frames.pairs(frames, targets)
         own = frames is not None and self._task != "next-frame" and (self._run is None or self._targets)
         for _ in progress(self._learn(frames, own=own)):
             pass
