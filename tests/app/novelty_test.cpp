@@ -95,15 +95,24 @@ TEST(Novelty, ASmallThingIsFoundAtItsPlaceAndBecomesUsual) {
   EXPECT_FALSE(scene.novelty.in_event()) << "what lasts is usual";
 }
 
-TEST(Novelty, PlacesRaiseNothingFor90SecondsAndThenWhatIsThin) {
+TEST(Novelty, PlacesSettleAtRestOrAfter90Seconds) {
+  const auto thin = [](Scene::Picture& on) { Scene::put(on, 20, 30, 1, 14, {0.9f, 0.1f, 0.8f}); };
   for (const int fps : {10, 25}) {
-    Scene scene({.fps = double(fps)});
-    scene.show(80 * fps);
-    scene.show(10, Scene::parcel);
-    scene.show(12 * fps);
-    EXPECT_TRUE(scene.events().empty()) << fps;
-    scene.show(10, [](Scene::Picture& on) { Scene::put(on, 20, 70, 1, 14, {0.9f, 0.1f, 0.8f}); });
-    EXPECT_EQ(scene.events().size(), 1u) << fps;
+    Scene quiet({.fps = double(fps)}), busy({.fps = double(fps)});
+    quiet.show(8 * fps);
+    quiet.show(10, thin);
+    EXPECT_EQ(quiet.events().size(), 1u) << fps;
+    const auto pass = [&](Scene::Picture& on) {
+      Scene::put(on, int(busy.frame * 20 / fps % kWide), 70, 6, 10, {0.2f, 0.2f, 0.8f});
+    };
+    busy.show(80 * fps, pass);
+    busy.show(10, [&](Scene::Picture& on) { pass(on), Scene::parcel(on); });
+    busy.show(12 * fps, pass);
+    EXPECT_TRUE(busy.events().empty()) << fps;
+    busy.show(20, [&](Scene::Picture& on) {
+      pass(on), Scene::put(on, 20, 30, 8, 8, {0.9f, 0.9f, 0.1f});
+    });
+    EXPECT_EQ(busy.events().size(), 1u) << fps;
   }
 }
 
@@ -140,13 +149,28 @@ TEST(Novelty, AutomaticExposureBecomesUsualAndASwitchedLightDoesNot) {
     for (int i = 0; i < 10; ++i)
       exposed.show(1, [i](Scene::Picture& on) { Scene::dim(on, 1 - 0.04f * float(i)); });
   }
-  EXPECT_LE(exposed.events().size(), 1u);
+  EXPECT_LE(exposed.events().size(), 2u);
   switched.show(400);
   for (int time = 0; time < 4; ++time) {
     switched.show(100, [](Scene::Picture& on) { Scene::dim(on, 0.4f); });
     switched.show(100);
   }
   EXPECT_EQ(switched.events().size(), 8u);
+}
+
+TEST(Novelty, LargeThingsThatPassBecomeUsual) {
+  Scene scene;
+  scene.show(400);
+  for (int time = 0; time < 8; ++time) {
+    scene.show(20, [](Scene::Picture& on) {
+      Scene::put(on, 0, 0, kWide / 2, kHigh, {0.9f, 0.8f, 0.7f});
+    });
+    scene.show(150);
+  }
+  EXPECT_GE(scene.events().size(), 1u);
+  EXPECT_LE(scene.events().size(), 3u);
+  scene.show(10, [](Scene::Picture& on) { std::ranges::fill(on, 0.07f); });
+  EXPECT_EQ(scene.events().back().reason, Reason::covered);
 }
 
 TEST(Novelty, AFrozenPictureIsFound) {

@@ -129,8 +129,7 @@ Learner::Learner(Request& request, Intake& intake, RankTeam* team,
       rate_watch(trainer.monitor()) {
   assembled.weights.clear();
   io::Teller teller = make_teller(request, intake, trainer.options().output(), targets);
-  if (teller.tell)
-    intake.source = io::with_teller(std::move(intake.source), std::move(teller));
+  if (teller.tell) intake.source = io::with_teller(std::move(intake.source), std::move(teller));
   const auto& again = request.config.replay;
   if (const auto kind = replay_kind(again.kind)) {
     const ReplayOptions options{*kind, again.size, again.share, seed_of(request)};

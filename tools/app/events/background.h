@@ -100,6 +100,44 @@ class LastingSign {
   float lasting_ = 0;
 };
 
+/// Whether what comes now is news: once the stream is `full` looks old; earlier, if nothing has
+/// come for a third of the time so far. While something comes, as it was before, for as long.
+class Settling {
+ public:
+  explicit Settling(double full) : full_(full) {}
+
+  /// `sign`: whether this look shows more than the stream does at rest.
+  void see(bool sign) {
+    signs_ = kForget * signs_ + (sign ? 1.0f : 0.0f);
+    const bool comes = signs_ >= kFlicker;
+    const std::int64_t rest = ++looks_ - last_;
+    if (comes && rest > kPause) {
+      began_ = looks_;
+      rested_ = rest;
+    }
+    if (comes) last_ = looks_;
+    if (old())
+      settled_ = true;
+    else if (rest > kPause && !comes)
+      settled_ = rest >= std::max(kLeast, looks_ / 3);
+    else if (looks_ - began_ > rested_)
+      settled_ = false;
+  }
+  bool settled() const { return settled_; }
+  bool old() const { return double(looks_) > full_; }
+  std::int64_t looks() const { return looks_; }
+
+ private:
+  static constexpr float kForget = 0.9f, kFlicker = 2.5f;  ///< three signs within about ten looks
+  static constexpr std::int64_t kPause = 15;  ///< looks without anything that end what came
+  static constexpr std::int64_t kLeast = 40;  ///< looks
+
+  const double full_;
+  std::int64_t looks_ = 0, last_ = 0, began_ = 0, rested_ = 0;
+  float signs_ = 0;
+  bool settled_ = false;
+};
+
 /// A picture in levels 0..255, planar, at most 160 x 120 pixels: each averages a square of the
 /// sample's pixels; cut to whole cells.
 struct Reduced {
@@ -194,7 +232,8 @@ class Background {
   }
   /// Takes the next picture as the background, after a change of scene.
   void restart() { age_ = 0; }
-  int age() const { return age_; }  ///< looks since the start
+  int age() const { return age_; }                     ///< looks since the start
+  bool young() const { return age_ <= 2 * kAverage; }  ///< too much for events at places
 
   /// Light of the picture over that of the background.
   float gain() const { return gain_; }

@@ -54,40 +54,43 @@ Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)
       background_(view_),
       whole_(view_, sensitivity(view_, options_), options_.minimum, float(4 / options_.threshold),
              memory_),
-      places_(view_, sensitivity(view_, options_), memory_) {}
+      places_(view_, sensitivity(view_, options_), memory_),
+      settling_(kSettling * pace_),
+      settling_places_(kSettlingPlaces * pace_) {}
 
 bool Novelty::see(const Sight& now) {
   begun_.reset();
   const double elapsed = now.seconds - looked_;
   if (elapsed > 0 && elapsed < apart_) return false;
   looked_ = now.seconds;
-  ++looks_;
-  const bool settled = double(looks_) > kSettling * pace_;
   if (accepting_.load(std::memory_order_acquire)) accept_asked();
   view_.take(now.picture);
   background_.see(view_);
+  const bool settled = settling_.settled(), old = settling_.old();
   const WholePicture::Found whole = whole_.see(view_, background_, settled);
   if (whole.begins || whole.restarts) places_.hold_all();
   constexpr float kMostOfIt = 0.3f;  // a larger change isn't local
-  constexpr int kYoung = 60;         // looks that a background needs
-  const bool calm =
-      !whole_.active() && whole_.changed_share() < kMostOfIt && background_.age() > kYoung;
-  const bool places_settled = double(looks_) > kSettlingPlaces * pace_;
-  Places::Found place = places_.see(view_, background_, settled, places_settled, calm);
+  const bool calm = !whole_.active() && whole_.changed_share() < kMostOfIt && !background_.young();
+  const bool places_settled = settling_places_.settled();
+  Places::Found place =
+      places_.see(view_, background_, old || places_settled, settling_places_.old(), calm);
+  constexpr float kSign = 0.7f;  // less is the picture at rest
+  settling_.see(whole.ratio > kSign);
+  settling_places_.see(places_.moves() || place.ratio > kSign);
   if (!places_settled) place = {};
   const float loss =
-      float(4 / options_.threshold) * loss_.see(now.loss, double(looks_), settled, memory_);
-  const float ratio = std::max({whole.ratio, place.ratio, loss});
-  const bool unexpected = settled && ratio >= 1;
-  deviation_ = settled ? options_.threshold * double(ratio) : 0;
+      float(4 / options_.threshold) * loss_.see(now.loss, double(settling_.looks()), old, memory_);
+  const float ratio = std::max({settled ? whole.ratio : 0, place.ratio, old ? loss : 0});
+  const bool unexpected = ratio >= 1;
+  deviation_ = options_.threshold * double(ratio);
   if (unexpected) marked_ += 1;
   if (whole.begins) {
     raise(now, whole.reason, {}, whole.looks);
   } else if (place.ratio >= 1) {
     raise(now, Reason::local, place.box, options_.minimum);
-  } else if (loss >= 1 && settled && calm && !places_.active() && !loss_event_) {
+  } else if (loss >= 1 && old && calm && !places_.active() && !loss_event_) {
     raise(now, Reason::picture, {}, LossWatch::kLasting);
-    loss_.add(settled);
+    loss_.add(old);
   }
   loss_event_ = loss >= 1;
   end_or_go_on(now, unexpected);

@@ -80,7 +80,7 @@ class Novelty {
   std::optional<NoveltyEvent> last() const;
 
  private:
-  /// Seconds at the start that raise nothing: for the picture, and for places, where first sights
+  /// Seconds until a stream that never rests is settled: the picture; places, where first sights
   /// are frequent for longer.
   static constexpr double kSettling = 30, kSettlingPlaces = 90;
   static constexpr double kLooks = 10;    ///< per second, at least
@@ -103,7 +103,7 @@ class Novelty {
   WholePicture whole_;
   Places places_;
   LossWatch loss_;
-  std::int64_t looks_ = 0;
+  Settling settling_, settling_places_;
   double looked_ = -1e9;     ///< seconds: the last look
   double rests_until_ = -1;  ///< no event begins earlier
   int quiet_ = 0;

@@ -102,6 +102,7 @@ class Places {
   /// `stays_settled`, so does what stays. `calm`: the whole picture is usual: an event may begin.
   Found see(const Reduced& now, const Background& background, bool settled, bool stays_settled,
             bool calm) {
+    see_what_moves(background);
     Found found;
     ++looks_;
     see_what_is_new(now, background, settled, calm);
@@ -109,21 +110,24 @@ class Places {
     hold_what_was_raised(background.changed());
     record_of_new_.fade(double(looks_), 3 * memory_);
     stay_record_.fade(double(looks_), memory_);
-    if (!settled || !calm) return found;
+    if (!calm) return found;
     const Cells& changed = background.changed();
     part_ = fresh_;
-    if (find(wander_, carried_, record_of_new_.limit(), found)) {
+    if (find(wander_, carried_, record_of_new_.limit(), settled, found)) {
       record_of_new_.add(record_of_new_.limit(), true);
       return found;
     }
+    if (!stays_settled) return found;
     const float limit = stay_record_.limit();
     for (std::size_t i = 0; i < part_.size(); ++i)
       part_[i] = changed[i] > 0 && score_[i] > limit / 3 ? 1.0f : 0.0f;
-    if (find(score_, held_, limit, found)) stay_record_.add(limit, true);
+    if (find(score_, held_, limit, true, found)) stay_record_.add(limit, true);
     return found;
   }
   /// Whether the object that raised an event is still there.
   bool active() const { return active_; }
+  /// Whether something moves.
+  bool moves() const { return moves_; }
   /// Suppresses events at all places for a while, after the whole picture changed.
   void hold_all() {
     held_.fill(kHold);
@@ -148,6 +152,13 @@ class Places {
   static constexpr float kMinute = 600;          ///< looks
   static constexpr int kNear = 3;                ///< radius in cells
 
+  void see_what_moves(const Background& background) {
+    constexpr float kTogether = 2;  // cells; one alone is noise
+    for (std::size_t i = 0; i < part_.size(); ++i)
+      part_[i] = background.changed()[i] * background.moving()[i];
+    sum_nearby(part_, near_);
+    moves_ = std::ranges::any_of(near_.values, [](float cells) { return cells >= kTogether; });
+  }
   void see_what_is_new(const Reduced& now, const Background& background, bool settled, bool calm) {
     near_.fill(0);
     if (looks_ > kBlind && calm) {
@@ -217,13 +228,13 @@ class Places {
     }
   }
   /// Finds the best cell not held whose score reaches the limit, and the blob of `part` around it.
-  bool find(const Cells& score, const Cells& held, float limit, Found& found) {
+  bool find(const Cells& score, const Cells& held, float limit, bool settled, Found& found) {
     std::size_t best = 0;
     float most = 0;
     for (std::size_t i = 0; i < score.size(); ++i)
       if (part_[i] > 0 && held[i] <= 0 && score[i] > most) most = score[best = i];
     found.ratio = std::max(found.ratio, most / limit);
-    if (most < limit) return false;
+    if (most < limit || !settled) return false;
     spread(best, found.box);
     if (blob_.size() < 2 && most < 2 * limit) return found.ratio = 0.99f, false;  // a flicker
     hold_blob();
@@ -269,7 +280,7 @@ class Places {
   SeenColours colours_;
   Record stay_record_, record_of_new_;
   std::int64_t looks_ = 0;
-  bool active_ = false;
+  bool active_ = false, moves_ = false;
   float busy_ = 0;  ///< mean of the last minute: cells that change in a look
   Cells stay_, longest_, stay_peak_, score_peak_, score_, held_;  ///< for standing objects
   Cells fresh_, fresh_near_, wander_, carried_;                   ///< for new objects

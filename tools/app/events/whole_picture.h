@@ -47,11 +47,14 @@ class WholePicture {
       all += counts;
     }
     share_ = all > 0 ? changed / all : 0;
-    const float many = scale_ * share_ / (usual_share_ + kMany * (1 - usual_share_)),
-                noisy = scale_ * std::sqrt(background.typical_difference() /
-                                           (kNoisier * usual_difference_ + kNoise)),
-                lit =
-                    scale_ * lit_.see(jump(background.gain()), !active_, looks_, settled, memory_);
+    const float many = scale_ * share_ / limit_of_share(),
+                noisy = looks_ < kNoiseKnown
+                            ? 0
+                            : scale_ * std::sqrt(background.typical_difference() /
+                                                 (kNoisier * usual_difference_ + kNoise)),
+                jumps =
+                    scale_ * lit_.see(jump(background.gain()), !active_, looks_, settled, memory_),
+                lit = background.young() ? 0 : jumps;
     const bool frozen = is_frozen(now), odd = many > 1 || noisy > 1;
     // What moves into the picture is judged once it is there.
     const bool rests = moves_.front() < background.typical_difference() / 8;
@@ -69,6 +72,8 @@ class WholePicture {
         if (odd_ > minimum_ && early_ == Reason::moved && found.reason != Reason::covered)
           found.reason = early_;
         if (lit >= 1) lit_.add(settled);
+        // Large things that pass become usual; another turn of the camera doesn't.
+        if (found.reason == Reason::picture && many > 1) usual_share_ = limit_of_share();
         found.looks =
             found.reason == Reason::frozen ? int(moves_.size()) : std::max(odd_, minimum_);
         active_ = true;
@@ -101,14 +106,16 @@ class WholePicture {
   static constexpr float kJump = 0.08f;  ///< of the gain's logarithm within three looks
   static constexpr std::size_t kGains = 4;
   static constexpr float kNoisier = 2, kNoise = 4;  ///< times the most so far, plus levels squared
-  static constexpr int kMostComing = 10;  ///< odd looks that make an event, if nothing rests
-  static constexpr int kFreeze = 30;      ///< looks without a move: a clock may tick once a second
-  static constexpr float kStill = 0.1f;   ///< levels squared from look to look
-  static constexpr float kStiller = 4;    ///< times below the least so far
+  static constexpr int kNoiseKnown = 300;  ///< looks: keyframes of some encoders are as rare
+  static constexpr int kMostComing = 10;   ///< odd looks that make an event, if nothing rests
+  static constexpr int kFreeze = 30;       ///< looks without a move: a clock may tick once a second
+  static constexpr float kStill = 0.1f;    ///< levels squared from look to look
+  static constexpr float kStiller = 4;     ///< times below the least so far
   static constexpr float kUniform = 0.25f;                         ///< of the usual gradients
   static constexpr int kBlock = 4;                                 ///< pixels a side
   static constexpr int kFarRight = 12, kFarDown = 8, kCoarse = 4;  ///< half pixels
 
+  float limit_of_share() const { return usual_share_ + kMany * (1 - usual_share_); }
   /// A share becomes usual once it has passed, or after a while: one that grows as the camera
   /// begins to turn must not raise its own limit, nor the turn that of the next.
   void learn_share(bool settled) {
@@ -174,7 +181,8 @@ class WholePicture {
     moves_.front() = sum / float(last_.size());
     const float most = *std::ranges::max_element(moves_);
     // A stream that was equally still before may only be quiet.
-    const bool frozen = most < kStill && least_move_ >= kStill && most < least_move_ / kStiller;
+    const bool frozen = looks_ > 3 * kFreeze && most < kStill && least_move_ >= kStill &&
+                        most < least_move_ / kStiller;
     if (looks_ > 10) least_move_ = std::min(float(least_move_ * (1 + 1 / memory_)), most);
     return frozen;
   }

@@ -39,8 +39,7 @@ int largest(std::span<const float> values) {
 
 Records::Records(Request& request, const Intake& intake, Learner& learner)
     : answers(make_answers(request, intake, learner)),
-      log(request.config, learner.trainer,
-          learner.memory ? ClassMemory::kJudged : 1),
+      log(request.config, learner.trainer, learner.memory ? ClassMemory::kJudged : 1),
       novelty(int(intake.shape().channels), int(intake.shape().height), int(intake.shape().width),
               novelty_options(request.config, intake)) {
   const Config& config = request.config;
@@ -57,8 +56,8 @@ Records::Records(Request& request, const Intake& intake, Learner& learner)
   }
   if (answers) observers.add(answers.get());  // first: the video shows it
   if (!config.output.video.empty()) {
-    video = std::make_unique<VideoOut>(intake.shape(), intake.info.fps,
-                                       config.output.video, answers.get());
+    video = std::make_unique<VideoOut>(intake.shape(), intake.info.fps, config.output.video,
+                                       answers.get());
     observers.add(video.get());
   }
   observers.add(&log);  // first: the observers below read its histories
