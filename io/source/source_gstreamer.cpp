@@ -84,12 +84,14 @@ class GStreamerSource : public Source {
 
   // Fills info_ from the first picture and the running pipeline.
   void describe(GstSample* first) {
+    constexpr double kClock = 500;  // per second: a recording of varying rate tells its clock's
     info_ = SourceInfo{};
     info_.kind = "gstreamer";
     const GstVideoInfo video = format_of(first);
     info_.width = GST_VIDEO_INFO_WIDTH(&video);
     info_.height = GST_VIDEO_INFO_HEIGHT(&video);
-    info_.fps = plausible_rate(rate_of(video));
+    const double told = rate_of(video);
+    info_.fps = told < kClock ? plausible_rate(told) : 0;
     info_.caps = own_caps(gst_sample_get_caps(first));
     info_.live = is_live();
     // A live playlist's parts have many frames each, which come at once.

@@ -56,7 +56,8 @@ Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)
              memory_),
       places_(view_, sensitivity(view_, options_), memory_),
       settling_(kSettling * pace_),
-      settling_places_(kSettlingPlaces * pace_) {}
+      settling_places_(kSettlingPlaces * pace_),
+      frames_(std::size_t(options_.minimum) + kLongest, -1) {}
 
 bool Novelty::see(const Sight& now) {
   begun_.reset();
@@ -77,6 +78,7 @@ bool Novelty::see(const Sight& now) {
   constexpr float kSign = 0.7f;  // less is the picture at rest
   settling_.see(whole.ratio > kSign);
   settling_places_.see(places_.moves() || place.ratio > kSign);
+  frames_[std::size_t(settling_.looks() % std::ssize(frames_))] = now.frame;
   if (!places_settled) place = {};
   const float loss =
       float(4 / options_.threshold) * loss_.see(now.loss, double(settling_.looks()), old, memory_);
@@ -116,7 +118,9 @@ void Novelty::raise(const Sight& now, Reason reason, const CellBox& box, int loo
   if (!raises(reason)) return;
   if (options_.cooldown > 0 && (in_event_ || now.seconds < rests_until_)) return;
   const int side = view_.cell * view_.factor;
-  begun_ = {.frame = std::max<std::int64_t>(0, now.frame - std::int64_t(looks) * every_ + 1),
+  const std::int64_t last = settling_.looks(),
+                     back = std::min({std::int64_t(looks), last, std::ssize(frames_) - 1});
+  begun_ = {.frame = frames_[std::size_t((last - back) % std::ssize(frames_))] + 1,
             .reason = reason,
             .left = box.left * side,
             .top = box.top * side,

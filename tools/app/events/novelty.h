@@ -86,6 +86,7 @@ class Novelty {
   static constexpr double kLooks = 10;    ///< per second, at least
   static constexpr double kMemory = 600;  ///< seconds
   static constexpr std::size_t kLatest = 100;
+  static constexpr std::size_t kLongest = 40;  ///< looks from a sign's beginning to its event
 
   void raise(const Sight& now, Reason reason, const CellBox& box, int looks);
   bool raises(Reason reason) const;
@@ -104,8 +105,9 @@ class Novelty {
   Places places_;
   LossWatch loss_;
   Settling settling_, settling_places_;
-  double looked_ = -1e9;     ///< seconds: the last look
-  double rests_until_ = -1;  ///< no event begins earlier
+  std::vector<std::int64_t> frames_;  ///< of the latest looks: [look % size]
+  double looked_ = -1e9;              ///< seconds: the last look
+  double rests_until_ = -1;           ///< no event begins earlier
   int quiet_ = 0;
   bool loss_event_ = false;
   std::atomic<bool> accepting_{false}, usual_[kReasons] = {};

@@ -43,11 +43,13 @@ def settings(tables: Table) -> list[tuple[str, str]]:
     """(key, TOML) of each entry: a table as a dict, a table by its `kind`, or a single key. None: left at its default."""
     found: list[tuple[str, Any]] = []
     for name, value in tables.items():
+        if value is None and name in _TABLES:
+            continue
         if "." in name:
             found.append((name, value))
         elif name in _TABLES and isinstance(value, Mapping):
             found += [(f"{name}.{key}", item) for key, item in cast(Table, value).items()]
-        elif name in _TABLES and f"{name}.kind" in _KEYS and isinstance(value, (str, type(None))):
+        elif name in _TABLES and f"{name}.kind" in _KEYS and isinstance(value, str):
             found.append((f"{name}.kind", value))
         elif name in _TABLES:
             raise Error(f"{name}: must be a dict of its keys" + (
