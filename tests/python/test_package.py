@@ -258,7 +258,9 @@ sys.exit(7)
                   **PLAIN, "stages": 1}
         net = network()
         own = millrace.Trainer(net, **tables)
-        found = [result.loss for result in own.run()]
+        results = list(own.run())
+        found = [result.loss for result in results]
+        self.assertEqual([round(result.time, 6) for result in results], [n / 25 for n in range(8)])
         given = millrace.Trainer(net, **PLAIN, stages=1)
         self.assertEqual(found, [r.loss for r in given.run(x[0] for x in reference.tensors(bytes_))])
         looped = millrace.Trainer(network(), **PLAIN, stages=1, task="next-frame", source={**tables["source"], "loop": True})

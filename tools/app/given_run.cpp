@@ -95,6 +95,7 @@ std::optional<GivenFrame> GivenFrames::next(std::chrono::milliseconds patience) 
   if (frame->id != last_ + 1 || frame->segment != last_segment_) ++segment_;
   last_ = frame->id;
   last_segment_ = frame->segment;
+  time_ = std::chrono::duration<double>(frame->pts).count();
   GivenFrame given{at::empty({fit.channels, fit.height, fit.width}, at::kFloat), frame->label};
   io::to_planar(fit, given.input.mutable_data_ptr<float>());
   intake_.queue.release(frame);

@@ -46,6 +46,7 @@ class GivenFrames {
   bool live() const { return intake_.live; }
   /// The latest frame's segment: dropped frames, outages and the restarts of a loop begin another.
   std::int64_t segment() const { return segment_; }
+  double time() const { return time_; }  ///< the latest frame's position in the stream, in seconds
   /// Frames that were dropped, and rejected, since the last call.
   std::pair<std::int64_t, std::int64_t> lost();
 
@@ -54,7 +55,8 @@ class GivenFrames {
   Intake intake_;
   std::int64_t segment_ = 0;
   std::int64_t last_ = -1, last_segment_ = 0;  ///< the latest frame's id, and its source's segment
-  io::FrameCounts told_;                       ///< by lost()
+  double time_ = 0;
+  io::FrameCounts told_;  ///< by lost()
   bool over_ = false;
 };
 

@@ -101,10 +101,11 @@ class LastingSign {
 };
 
 /// Whether what comes now is news: once the stream is `full` looks old; earlier, if nothing has
-/// come for a third of the time so far. While something comes, as it was before, for as long.
+/// come for `least` looks and a third of the time so far. While something comes, as it was before,
+/// for as long.
 class Settling {
  public:
-  explicit Settling(double full) : full_(full) {}
+  Settling(double least, double full) : least_(std::int64_t(least)), full_(full) {}
 
   /// `sign`: whether this look shows more than the stream does at rest.
   void see(bool sign) {
@@ -119,7 +120,7 @@ class Settling {
     if (old())
       settled_ = true;
     else if (rest > kPause && !comes)
-      settled_ = rest >= std::max(kLeast, looks_ / 3);
+      settled_ = rest >= std::max(least_, looks_ / 3);
     else if (looks_ - began_ > rested_)
       settled_ = false;
   }
@@ -130,8 +131,8 @@ class Settling {
  private:
   static constexpr float kForget = 0.9f, kFlicker = 2.5f;  ///< three signs within about ten looks
   static constexpr std::int64_t kPause = 15;  ///< looks without anything that end what came
-  static constexpr std::int64_t kLeast = 40;  ///< looks
 
+  const std::int64_t least_;
   const double full_;
   std::int64_t looks_ = 0, last_ = 0, began_ = 0, rested_ = 0;
   float signs_ = 0;

@@ -55,8 +55,8 @@ Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)
       whole_(view_, sensitivity(view_, options_), options_.minimum, float(4 / options_.threshold),
              memory_),
       places_(view_, sensitivity(view_, options_), memory_),
-      settling_(kSettling * pace_),
-      settling_places_(kSettlingPlaces * pace_),
+      settling_(kRest * pace_, kSettling * pace_),
+      settling_places_(kRestOfPlaces * pace_, kSettlingPlaces * pace_),
       frames_(std::size_t(options_.minimum) + kLongest, -1) {}
 
 bool Novelty::see(const Sight& now) {

@@ -106,11 +106,12 @@ class WholePicture {
   static constexpr float kJump = 0.08f;  ///< of the gain's logarithm within three looks
   static constexpr std::size_t kGains = 4;
   static constexpr float kNoisier = 2, kNoise = 4;  ///< times the most so far, plus levels squared
-  static constexpr int kNoiseKnown = 300;  ///< looks: keyframes of some encoders are as rare
-  static constexpr int kMostComing = 10;   ///< odd looks that make an event, if nothing rests
-  static constexpr int kFreeze = 30;       ///< looks without a move: a clock may tick once a second
-  static constexpr float kStill = 0.1f;    ///< levels squared from look to look
-  static constexpr float kStiller = 4;     ///< times below the least so far
+  /// Looks until noise and stillness are known: keyframes of some encoders are as rare.
+  static constexpr int kNoiseKnown = 300;
+  static constexpr int kMostComing = 10;  ///< odd looks that make an event, if nothing rests
+  static constexpr int kFreeze = 30;      ///< looks without a move: a clock may tick once a second
+  static constexpr float kStill = 0.1f;   ///< levels squared from look to look
+  static constexpr float kStiller = 4;    ///< times below the least so far
   static constexpr float kUniform = 0.25f;                         ///< of the usual gradients
   static constexpr int kBlock = 4;                                 ///< pixels a side
   static constexpr int kFarRight = 12, kFarDown = 8, kCoarse = 4;  ///< half pixels
@@ -181,7 +182,7 @@ class WholePicture {
     moves_.front() = sum / float(last_.size());
     const float most = *std::ranges::max_element(moves_);
     // A stream that was equally still before may only be quiet.
-    const bool frozen = looks_ > 3 * kFreeze && most < kStill && least_move_ >= kStill &&
+    const bool frozen = looks_ > kNoiseKnown && most < kStill && least_move_ >= kStill &&
                         most < least_move_ / kStiller;
     if (looks_ > 10) least_move_ = std::min(float(least_move_ * (1 + 1 / memory_)), most);
     return frozen;

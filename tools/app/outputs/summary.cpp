@@ -28,6 +28,7 @@ void tell_frames(std::ostream& out, const Json& report) {
   const Json& frames = report["frames"];
   out << "frames    " << frames["received"] << " received = " << frames["trained"] << " trained + "
       << frames["dropped"] << " dropped + " << frames["rejected"] << " rejected";
+  if (frames["in_flight"] > 0) out << " + " << frames["in_flight"] << " in flight";
   const Json& predicted = report["overload"]["predicted_only"];
   if (predicted > 0) out << "; of the dropped " << predicted << " were predicted";
   const Json& without_target = report["task"]["without_target"];

@@ -156,6 +156,7 @@ PYBIND11_MODULE(_millrace, m) {
       .def_property_readonly("fps", &app::GivenFrames::fps)
       .def_property_readonly("live", &app::GivenFrames::live)
       .def_property_readonly("segment", &app::GivenFrames::segment)
+      .def_property_readonly("time", &app::GivenFrames::time)
       .def("lost", &app::GivenFrames::lost);
   py::class_<app::GivenRun>(m, "GivenRun")
       .def(py::init([](const app::Config& config, const std::array<std::int64_t, 3>& s,

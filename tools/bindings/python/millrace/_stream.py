@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from typing import Any, Optional
 
 import torch
 
@@ -43,11 +43,11 @@ class Result:
     frame: int = 0
     """the frame's number, as returned by submit()"""
     time: float | None = None
-    """as passed to submit()"""
+    """as passed to submit(); of the config's own source: seconds in the stream"""
     picture: torch.Tensor | None = dataclasses.field(default=None, repr=False)
     """[C,H,W] that was to be predicted, else the input"""
     novelty: float = 0.0
-    """4 (novelty.threshold) and more: unlike all that came before; 0 at first, for 300 frames"""
+    """4 (novelty.threshold) and more: unlike all that came before; 0 at first, for some seconds"""
     event: dict[str, Any] | None = None
     """the event that begins here, with reason and box"""
 
@@ -82,8 +82,8 @@ def inside() -> Generator[None]:
 
 #: The end of a source whose last frames were lost.
 END = object()
-#: A frame or pair, or END, its segment, and how many before it were dropped and rejected.
-Item = tuple[Any, int, tuple[int, int]]
+#: A frame or pair, or END, its time, its segment, and how many before it were dropped and rejected.
+Item = tuple[Any, Optional[float], int, tuple[int, int]]
 
 
 def halt(run: _millrace.GivenRun) -> None:
@@ -125,7 +125,7 @@ class Stream:
 
     def give_all(self, items: Iterator[Item]) -> None:
         """Gives all frames, or pairs, until the run is stopped."""
-        for item, segment, lost in items:
+        for item, time, segment, lost in items:
             self.run.lose(*lost)
             if item is END:
                 return
@@ -135,7 +135,7 @@ class Stream:
                 raise Error(f"frame {self._count}: {due} is due")
             with inside():
                 frame, target = item if pair else (item, item)
-                number = self.give(frame, target, segment=segment)
+                number = self.give(frame, target, time, segment)
             if number < 0:
                 return
 

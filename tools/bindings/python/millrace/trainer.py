@@ -200,7 +200,7 @@ class Trainer:
     def _learn(self, frames: Iterable[Any] | None, ahead: int | None = None, own: bool = False) -> Iterator[Result]:
         self._require_idle()
         self._live = False
-        items = self._source_frames() if frames is None else ((self._seen(item), 0, (0, 0)) for item in frames)
+        items = self._source_frames() if frames is None else ((self._seen(item), None, 0, (0, 0)) for item in frames)
         return self._results(items, ahead, own)
 
     def _seen(self, item: Any) -> Any:
@@ -221,8 +221,8 @@ class Trainer:
             if found:
                 frame, label = found
                 item = (frame, None if label < 0 else label) if self._task == "label" else frame
-                yield item, source.segment, source.lost()
-        yield END, source.segment, source.lost()
+                yield item, source.time, source.segment, source.lost()
+        yield END, None, source.segment, source.lost()
 
     def fit(self, frames: Iterable[Any] | None = None, targets: Iterable[Any] | None = None) -> Self:
         """Forgets what it has learned and learns from the stream, once: partial_fit() from the initial weights."""
@@ -254,7 +254,7 @@ class Trainer:
 
     def _results(self, items: Iterator[Item], ahead: int | None, own: bool) -> Iterator[Result]:
         try:
-            first = item, _, _ = next(items)
+            first = item, _, _, _ = next(items)
         except StopIteration:
             return
         if item is END:
