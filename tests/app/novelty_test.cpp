@@ -173,6 +173,22 @@ TEST(Novelty, LargeThingsThatPassBecomeUsual) {
   EXPECT_EQ(scene.events().back().reason, Reason::covered);
 }
 
+TEST(Novelty, AHandThatLeavesTheLensIsNoEventAndOneThatComesBackIs) {
+  Scene scene;
+  scene.show(400);
+  for (const int long_for : {10, 100, 400}) {
+    const std::size_t before = scene.events().size();
+    scene.show(long_for, [](Scene::Picture& on) { std::ranges::fill(on, 0.07f); });
+    EXPECT_EQ(scene.events().size(), before + 1) << long_for;
+    EXPECT_EQ(scene.events().back().reason, Reason::covered);
+    scene.show(200);
+    EXPECT_EQ(scene.events().size(), before + 1) << long_for;
+    EXPECT_FALSE(scene.novelty.in_event());
+  }
+  scene.show(10, [](Scene::Picture& on) { Scene::dim(on, 0.5f); });
+  EXPECT_EQ(scene.events().back().reason, Reason::light);
+}
+
 TEST(Novelty, AFrozenPictureIsFound) {
   Scene scene;
   scene.show(400);

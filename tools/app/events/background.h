@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 namespace millrace::app {
@@ -232,9 +234,27 @@ class Background {
     ++seen_;
   }
   /// Takes the next picture as the background, after a change of scene.
-  void restart() { age_ = 0; }
-  int age() const { return age_; }                     ///< looks since the start
-  bool young() const { return age_ <= 2 * kAverage; }  ///< too much for events at places
+  void restart() {
+    if (!young()) before_ = levels_;
+    age_ = 0;
+  }
+  /// Whether `now` is the scene before the last restart, which is then the background again, once.
+  bool returns(const Reduced& now) {
+    constexpr float kOther = 0.15f;  // share of cells that differ: another scene
+    if (before_.empty()) return false;
+    std::swap(levels_, before_);
+    compare(now);
+    if (share_changed() < kOther) {
+      before_.clear();
+      age_ = std::max(age_, kYoung + 1);
+      return true;
+    }
+    std::swap(levels_, before_);
+    compare(now);
+    return false;
+  }
+  int age() const { return age_; }               ///< looks since the start
+  bool young() const { return age_ <= kYoung; }  ///< too much for events at places
 
   /// Light of the picture over that of the background.
   float gain() const { return gain_; }
@@ -269,7 +289,7 @@ class Background {
   static constexpr float kMoves = 2, kLeastMotion = 10;
   static constexpr float kDark = 2;  ///< keeps ratios of dark levels finite
 
-  static constexpr int kAverage = 30;             ///< looks that are averaged at the start
+  static constexpr int kAverage = 30, kYoung = 60;  ///< looks: averaged at the start; see young()
   static constexpr float kStep = 0.1f;            ///< levels a pixel may follow, from 600 looks on
   static constexpr float kHaste = 60, kRate = 6;  ///< faster at the start: divided by the age
   static constexpr float kShare = 0.02f;          ///< followed share of a difference
@@ -325,7 +345,13 @@ class Background {
     }
   }
 
+  float share_changed() const {
+    return std::accumulate(changed_.values.begin(), changed_.values.end(), 0.0f) /
+           float(changed_.size());
+  }
+
   std::vector<float> levels_, recent_;  ///< recent_: the mean of the last few looks
+  std::vector<float> before_;           ///< the scene before the last restart; empty: none
   Cells difference_, noise_, changed_, moving_, light_, usual_light_;
   std::vector<float> scratch_;
   int age_ = 0;

@@ -69,7 +69,7 @@ bool Novelty::see(const Sight& now) {
   background_.see(view_);
   const bool settled = settling_.settled(), old = settling_.old();
   const WholePicture::Found whole = whole_.see(view_, background_, settled);
-  if (whole.begins || whole.restarts) places_.hold_all();
+  if (whole.begins || whole.restarts || whole.returns) places_.hold_all();
   constexpr float kMostOfIt = 0.3f;  // a larger change isn't local
   const bool calm = !whole_.active() && whole_.changed_share() < kMostOfIt && !background_.young();
   const bool places_settled = settling_places_.settled();

@@ -83,7 +83,7 @@ class Novelty {
   /// Seconds of rest that settle a stream, and seconds until one that never rests is settled: the
   /// picture, which a camera's exposure may change at first; places, where first sights are
   /// frequent for longer.
-  static constexpr double kRest = 8, kSettling = 30, kRestOfPlaces = 4, kSettlingPlaces = 90;
+  static constexpr double kRest = 8, kSettling = 30, kRestOfPlaces = 5, kSettlingPlaces = 90;
   static constexpr double kLooks = 10;    ///< per second, at least
   static constexpr double kMemory = 600;  ///< seconds
   static constexpr std::size_t kLatest = 100;

@@ -37,6 +37,7 @@ class WholePicture {
     Reason reason = Reason::picture;
     int looks = 0;          ///< since it began
     bool restarts = false;  ///< the background starts anew
+    bool returns = false;   ///< the scene before the last event is back
   };
   /// Restarts the background after a change of scene.
   Found see(const Reduced& now, Background& background, bool settled) {
@@ -64,29 +65,20 @@ class WholePicture {
     if (settled && !active_) {
       found.begins = (odd_ >= minimum_ && (rests || odd_ >= kMostComing)) || lit >= 1 || frozen;
       if (odd_ == minimum_) early_ = many > 1 ? why(now, background) : Reason::picture;
-      if (found.begins) {
-        found.reason = many > 1 || lit >= 1 ? why(now, background)
-                       : odd                ? Reason::picture
-                                            : Reason::frozen;
-        // By now it may have turned too far to match.
-        if (odd_ > minimum_ && early_ == Reason::moved && found.reason != Reason::covered)
-          found.reason = early_;
-        if (lit >= 1) lit_.add(settled);
-        // Large things that pass become usual; another turn of the camera doesn't.
-        if (found.reason == Reason::picture && many > 1) usual_share_ = limit_of_share();
-        found.looks =
-            found.reason == Reason::frozen ? int(moves_.size()) : std::max(odd_, minimum_);
-        active_ = true;
-        calm_ = 0;
-        another_ = many > 1 || found.reason == Reason::covered;
-        found.restarts = another_;
-      }
+      found.returns = found.begins && background.returns(now);
+      if (found.returns)
+        resume(found);
+      else if (found.begins)
+        begin(now, background, many > 1, lit >= 1, settled, found);
     } else if (settled) {
       calm_ = found.ratio > 1 || frozen ? 0 : calm_ + 1;
       active_ = calm_ < kCalm;
       another_ = another_ || many > 1;
       // When a camera that turned is at rest, the background still has pictures of the turn.
-      found.restarts = (many > 1 && background.age() > 50) || (!active_ && another_);
+      const bool rested = many > 1 && background.age() > 50;
+      found.returns = rested && background.returns(now);
+      found.restarts = rested || (!active_ && another_);
+      if (found.returns) resume(found);
     }
     if (found.restarts) background.restart();
     if (found.begins || (found.restarts && !active_)) forget_share();
@@ -116,6 +108,30 @@ class WholePicture {
   static constexpr int kBlock = 4;                                 ///< pixels a side
   static constexpr int kFarRight = 12, kFarDown = 8, kCoarse = 4;  ///< half pixels
 
+  void begin(const Reduced& now, const Background& background, bool many, bool lit, bool settled,
+             Found& found) {
+    found.reason = many || lit ? why(now, background) : odd_ > 0 ? Reason::picture : Reason::frozen;
+    // By now it may have turned too far to match.
+    if (odd_ > minimum_ && early_ == Reason::moved && found.reason != Reason::covered)
+      found.reason = early_;
+    if (lit) lit_.add(settled);
+    // Large things that pass become usual; another turn of the camera doesn't.
+    if (found.reason == Reason::picture && many) usual_share_ = limit_of_share();
+    found.looks = found.reason == Reason::frozen ? int(moves_.size()) : std::max(odd_, minimum_);
+    active_ = true;
+    calm_ = 0;
+    another_ = many || found.reason == Reason::covered;
+    found.restarts = another_;
+  }
+  /// The scene is the one before the last event: a hand is gone from the lens. No event.
+  void resume(Found& found) {
+    found.begins = found.restarts = false;
+    active_ = true;
+    calm_ = odd_ = 0;
+    another_ = false;
+    std::ranges::fill(gains_, 1.0f);
+    forget_share();
+  }
   float limit_of_share() const { return usual_share_ + kMany * (1 - usual_share_); }
   /// A share becomes usual once it has passed, or after a while: one that grows as the camera
   /// begins to turn must not raise its own limit, nor the turn that of the next.
