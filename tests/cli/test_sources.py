@@ -81,8 +81,8 @@ class Sources(program.CliTest):
         cut = self.folder / "cut.avi"
         whole = program.VIDEO.read_bytes()
         cut.write_bytes(whole[:len(whole) * 2 // 5])
-        # leaky: a dead unit would be a second line on stderr
-        config = program.small(f"file://{cut}", model={"activation": "leaky-relu"})
+        # A dead unit or an event would be a second line on stderr.
+        config = program.small(f"file://{cut}", model={"activation": "leaky-relu"}, novelty={"reasons": []})
         report, outcome = self.learn(config, code=program.FAILED)
         self.assert_one_error(outcome, "cut.avi")
         self.assertGreater(report["frames"]["trained"], 100)  # all that came
