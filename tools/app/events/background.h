@@ -93,7 +93,7 @@ class LastingSign {
     return lasting_ / record_.limit();
   }
   /// An event has begun.
-  void add(bool settled) { record_.add(lasting_, settled); }
+  void add() { record_.add(lasting_, true); }
 
  private:
   const int looks_;

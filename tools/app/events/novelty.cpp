@@ -9,6 +9,12 @@
 namespace millrace::app {
 namespace {
 
+constexpr double kLooks = 10;  // per second, at least
+
+int frames_a_look(double fps) {
+  return std::max(1, int(fps / kLooks));
+}
+
 /// For each cell, by its centre: the highest of its zones, 0 outside all of them (no zones: 1
 /// everywhere) and in ignored ones; times what the threshold makes of it.
 Cells sensitivity(const Reduced& view, const NoveltyOptions& options) {
@@ -46,9 +52,8 @@ float LossWatch::see(float loss, double looks, bool settled, double memory) {
 
 Novelty::Novelty(int channels, int height, int width, NoveltyOptions options)
     : options_(std::move(options)),
-      every_(std::max(1, int(options_.fps / kLooks))),
-      apart_(options_.fps > 0 ? (every_ - 0.5) / options_.fps : 0.9 / kLooks),
-      pace_(std::max(kLooks, options_.fps / every_)),
+      apart_(options_.fps > 0 ? (frames_a_look(options_.fps) - 0.5) / options_.fps : 0.9 / kLooks),
+      pace_(std::max(kLooks, options_.fps / frames_a_look(options_.fps))),
       memory_(kMemory * pace_),
       view_(channels, height, width),
       background_(view_),
@@ -92,7 +97,7 @@ bool Novelty::see(const Sight& now) {
     raise(now, Reason::local, place.box, options_.minimum);
   } else if (loss >= 1 && old && calm && !places_.active() && !loss_event_) {
     raise(now, Reason::picture, {}, LossWatch::kLasting);
-    loss_.add(old);
+    loss_.add();
   }
   loss_event_ = loss >= 1;
   end_or_go_on(now, unexpected);

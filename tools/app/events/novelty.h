@@ -39,7 +39,7 @@ class LossWatch {
 
   /// The deviation over its limit; an event from 1 on. `looks`: so far.
   float see(float loss, double looks, bool settled, double memory);
-  void add(bool settled) { sign_.add(settled); }
+  void add() { sign_.add(); }
 
  private:
   double mean_ = 0, variance_ = 0;
@@ -84,7 +84,6 @@ class Novelty {
   /// picture, which a camera's exposure may change at first; places, where first sights are
   /// frequent for longer.
   static constexpr double kRest = 8, kSettling = 30, kRestOfPlaces = 5, kSettlingPlaces = 90;
-  static constexpr double kLooks = 10;    ///< per second, at least
   static constexpr double kMemory = 600;  ///< seconds
   static constexpr std::size_t kLatest = 100;
   static constexpr std::size_t kLongest = 40;  ///< looks from a sign's beginning to its event
@@ -96,7 +95,6 @@ class Novelty {
   void accept_asked();
 
   const NoveltyOptions options_;
-  const int every_;      ///< frames from look to look
   const double apart_;   ///< seconds from look to look, at least
   const double pace_;    ///< looks a second
   const double memory_;  ///< looks

@@ -41,13 +41,7 @@ class WholePicture {
   };
   /// Restarts the background after a change of scene.
   Found see(const Reduced& now, Background& background, bool settled) {
-    float changed = 0, all = 0;
-    for (std::size_t i = 0; i < counts_.size(); ++i) {
-      const float counts = counts_[i] > 0 ? 1.0f : 0.0f;
-      changed += counts * background.changed()[i];
-      all += counts;
-    }
-    share_ = all > 0 ? changed / all : 0;
+    share_ = share_of(background.changed());
     const float many = scale_ * share_ / limit_of_share(),
                 noisy = looks_ < kNoiseKnown
                             ? 0
@@ -69,7 +63,7 @@ class WholePicture {
       if (found.returns)
         resume(found);
       else if (found.begins)
-        begin(now, background, many > 1, lit >= 1, settled, found);
+        begin(now, background, many > 1, lit >= 1, found);
     } else if (settled) {
       calm_ = found.ratio > 1 || frozen ? 0 : calm_ + 1;
       active_ = calm_ < kCalm;
@@ -108,13 +102,21 @@ class WholePicture {
   static constexpr int kBlock = 4;                                 ///< pixels a side
   static constexpr int kFarRight = 12, kFarDown = 8, kCoarse = 4;  ///< half pixels
 
-  void begin(const Reduced& now, const Background& background, bool many, bool lit, bool settled,
-             Found& found) {
+  float share_of(const Cells& cells) const {
+    float changed = 0, all = 0;
+    for (std::size_t i = 0; i < counts_.size(); ++i) {
+      const float counts = counts_[i] > 0 ? 1.0f : 0.0f;
+      changed += counts * cells[i];
+      all += counts;
+    }
+    return all > 0 ? changed / all : 0;
+  }
+  void begin(const Reduced& now, const Background& background, bool many, bool lit, Found& found) {
     found.reason = many || lit ? why(now, background) : odd_ > 0 ? Reason::picture : Reason::frozen;
     // By now it may have turned too far to match.
     if (odd_ > minimum_ && early_ == Reason::moved && found.reason != Reason::covered)
       found.reason = early_;
-    if (lit) lit_.add(settled);
+    if (lit) lit_.add();
     // Large things that pass become usual; another turn of the camera doesn't.
     if (found.reason == Reason::picture && many) usual_share_ = limit_of_share();
     found.looks = found.reason == Reason::frozen ? int(moves_.size()) : std::max(odd_, minimum_);

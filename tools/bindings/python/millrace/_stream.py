@@ -130,7 +130,7 @@ class Stream:
             if item is END:
                 return
             pair = _frames.is_pair(item)
-            if (pair or self.own) != self.pairs or (pair and len(item) != 2):
+            if (pair or self.own) != self.pairs:
                 due = "an (input, target) pair" if self.pairs else "a frame without a target"
                 raise Error(f"frame {self._count}: {due} is due")
             with inside():
