@@ -166,29 +166,41 @@ std::vector<int> divisors(int number, int most) {
   return list;
 }
 
-/// Adds one method's candidates. Flushing pipelines of one width take all devices. Where links
-/// differ, it matters which devices stay idle.
-void add(Method method, const Request& request, std::vector<Candidate>& list) {
-  constexpr int kMostPlaces = 16;  // planning for more would take too long
-  const ScheduleEntry& entry = schedule_entry(method.schedule);
-  const int places = request.machine.devices() / (method.tensor * method.copies);
-  Freedom freedom{.replicas = request.replicas && entry.replicates,
-                  .threads = request.threads,
-                  .stages = request.stages};
-  if (entry.virtual_stages) {
-    freedom = {.stages = places * method.virtual_stages};
-    if (request.stages > 0 && request.stages != freedom.stages) return;
-  } else if (entry.flushes && !freedom.replicas && !freedom.threads && request.stages == 0) {
-    freedom.stages = places;
-  }
+constexpr int kMostPlaces = 16;  ///< planning all choices for more would take too long
+
+/// Adds one method's candidates of this freedom. Where links differ, it matters which devices stay
+/// idle.
+void add(Method method, const Freedom& freedom, int places, const Request& request,
+         std::vector<Candidate>& list) {
   if (freedom.stages > 0 && !suits(method, freedom.stages)) return;
   list.push_back({method, freedom});
-  // Where stages wait for one another, the cut with the least bottleneck is not always the best.
-  if (freedom.threads && !entry.virtual_stages && places > 1)
-    list.push_back({method, {.together = true}});
-  if (request.machine.levels.size() < 2 || entry.virtual_stages || places > kMostPlaces) return;
+  if (request.machine.levels.size() < 2 || method.virtual_stages > 1 || places > kMostPlaces)
+    return;
   for (method.idle = 1; method.idle <= places - std::max(1, freedom.stages); ++method.idle)
     list.push_back({method, freedom});
+}
+
+/// Adds one method's candidates. A pipeline that flushes isn't always the faster, the more stages
+/// it has: each number is tried.
+void add(const Method& method, const Request& request, std::vector<Candidate>& list) {
+  const ScheduleEntry& entry = schedule_entry(method.schedule);
+  const int places = request.machine.devices() / (method.tensor * method.copies);
+  const bool wide = (request.replicas && entry.replicates) || request.threads;
+  if (entry.virtual_stages || (entry.flushes && !wide && request.stages == 0)) {
+    for (int workers = places; workers >= (places > kMostPlaces ? places : 1); --workers) {
+      const int stages = workers * method.virtual_stages;
+      if (request.stages == 0 || request.stages == stages)
+        add(method, {.stages = stages}, places, request, list);
+    }
+    return;
+  }
+  add(method,
+      {.replicas = request.replicas && entry.replicates,
+       .threads = request.threads,
+       .stages = request.stages},
+      places, request, list);
+  // Where stages wait for one another, the cut with the least bottleneck is not always the best.
+  if (request.threads && places > 1) list.push_back({method, {.together = true}});
 }
 
 /// Whether two methods differ at most in which devices stay idle.

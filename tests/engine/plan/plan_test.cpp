@@ -230,8 +230,11 @@ TEST(Plan, NamesWhatBinds) {
   EXPECT_EQ(complaint_about({.machine = {.levels = {{8, {}}}}, .stages = 5}),
             "5 stages do not fit 4 modules on 8 devices");
   EXPECT_EQ(
-      complaint_about(
-          {.machine = {.levels = {{4, {}}}}, .schedules = {"interleaved"}, .microbatches = {6}}),
+      complaint_about({.machine = {.levels = {{4, {}}}},
+                       .schedules = {"interleaved"},
+                       .microbatches = {6},
+                       .virtual_stages = {1},
+                       .stages = 4}),
       "no method fits: 2bw needs microbatches >= stages, interleaved microbatches in multiples "
       "of its workers");
 }
@@ -248,6 +251,20 @@ Profile small() {
     profile.modules.push_back(module);
   }
   return profile;
+}
+
+TEST(Plan, AFlushingPipelineHasAsManyStagesAsAreFastest) {
+  const Profile profile = small();
+  for (const char* const schedule : {"gpipe", "1f1b", "zb-h1"}) {
+    for (const double ms : {0.0, 3.0, 30.0}) {
+      Request request{.machine = {.levels = {{8, {ms, 1e6}}}}, .schedules = {schedule}};
+      const double best = make_plans(profile, request).front().outcome.sample_ms;
+      double least = 1e9;
+      for (request.stages = 1; request.stages <= 4; ++request.stages)
+        least = std::min(least, make_plans(profile, request).front().outcome.sample_ms);
+      EXPECT_DOUBLE_EQ(best, least) << schedule << " " << ms;
+    }
+  }
 }
 
 TEST(PlanText, SaysPlanWhyOthersAndWhatToExpect) {
