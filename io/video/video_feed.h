@@ -1,10 +1,12 @@
-// Feeds frames to a GStreamer pipeline without waiting for it; picks the best installed encoder.
+// Feeds frames to a GStreamer pipeline; picks the best installed encoder.
 #pragma once
 
 #include <gst/app/gstappsrc.h>
 
+#include <chrono>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "io/source/gst_handles.h"
 #include "io/source/source_kinds.h"  // rate_or_default
@@ -36,7 +38,8 @@ class VideoFeed {
     gst_app_src_set_max_bytes(source, 0);  // the pool is the bound
     gst_app_src_set_caps(source, caps_.get());
   }
-  /// False if the frame is dropped, as no buffer is free or `source` takes none. `pts` may be
+  /// False if the frame is dropped, as no buffer is free (with `every_frame` it waits for one) or
+  /// `source` takes none. `pts` may be
   /// GST_CLOCK_TIME_NONE if `source` stamps buffers itself. Throws std::invalid_argument if `frame`
   /// doesn't have the options' size.
   bool push(GstAppSrc* source, const Frame& frame, GstClockTime pts) {
@@ -44,13 +47,21 @@ class VideoFeed {
     GstBuffer* buffer = nullptr;
     GstBufferPoolAcquireParams at_once{};
     at_once.flags = GST_BUFFER_POOL_ACQUIRE_FLAG_DONTWAIT;
-    if (gst_buffer_pool_acquire_buffer(pool_.get(), &buffer, &at_once) != GST_FLOW_OK) return false;
+    while (gst_buffer_pool_acquire_buffer(pool_.get(), &buffer, &at_once) != GST_FLOW_OK) {
+      if (!options_.every_frame || !takes_more(source)) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     copy_pixels(frame, info_, buffer);
     GST_BUFFER_PTS(buffer) = pts;
     return gst_app_src_push_buffer(source, buffer) == GST_FLOW_OK;
   }
 
  private:
+  /// False once the elements after `source` have failed: no buffer comes back from there.
+  static bool takes_more(GstAppSrc* source) {
+    const GstOwned<GstPad> out(gst_element_get_static_pad(GST_ELEMENT(source), "src"));
+    return gst_pad_get_last_flow_return(out.get()) == GST_FLOW_OK;
+  }
   void require_size(const Frame& frame) const {
     if (frame.width != options_.width || frame.height != options_.height ||
         frame.channels != options_.channels || frame.pixels.size() < frame.bytes())

@@ -133,7 +133,11 @@ class VideoFile : public VideoWriter {
 };
 
 std::unique_ptr<VideoWriter> open_writer(const VideoWriterOptions& options) {
-  if (split_uri(options.to).scheme == "rtsp") return open_video_server(options);
+  if (split_uri(options.to).scheme == "rtsp") {
+    VideoWriterOptions served = options;
+    served.every_frame = false;  // a viewer may be slow
+    return open_video_server(served);
+  }
   start_gstreamer();
   return std::make_unique<VideoFile>(options);
 }

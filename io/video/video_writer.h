@@ -14,9 +14,10 @@ struct VideoWriterOptions {
   std::string to;  ///< FILE.mp4, FILE.mkv, or rtsp://[USER:PASSWORD@]ADDRESS:PORT/PATH to serve at
   int width = 0;   ///< of every frame
   int height = 0;
-  int channels = 3;  ///< 3: RGB, 1: grey
-  double fps = 0.0;  ///< approximate frame rate; 0: 25
-  int waiting = 4;   ///< most frames waiting for the encoder
+  int channels = 3;          ///< 3: RGB, 1: grey
+  double fps = 0.0;          ///< approximate frame rate; 0: 25
+  int waiting = 4;           ///< most frames waiting for the encoder
+  bool every_frame = false;  ///< to a file: write() waits for the encoder, and drops none
   /// RTSP: a viewer silent for this long is dropped
   std::chrono::seconds patience{60};
 };
@@ -27,8 +28,9 @@ class VideoWriter {
   /// Calls finish() if necessary and ignores its errors.
   virtual ~VideoWriter() = default;
 
-  /// Copies `frame` and returns at once. Drops and counts it if the encoder is behind or has
-  /// failed. Throws std::invalid_argument if the frame doesn't have the options' size.
+  /// Copies `frame` and returns at once, unless `every_frame`. Drops and counts it if the encoder
+  /// is behind or has failed. Throws std::invalid_argument if the frame doesn't have the options'
+  /// size.
   virtual void write(const Frame& frame) = 0;
   /// Waits until everything is encoded, then closes the file or stops serving. Throws
   /// std::runtime_error "WHERE: cause" if this or any encoding before failed. Call it once.

@@ -57,7 +57,7 @@ Records::Records(Request& request, const Intake& intake, Learner& learner)
   if (answers) observers.add(answers.get());  // first: the video shows it
   if (!config.output.video.empty()) {
     video = std::make_unique<VideoOut>(intake.shape(), intake.info.fps, config.output.video,
-                                       answers.get());
+                                       !intake.live, answers.get());
     observers.add(video.get());
   }
   observers.add(&log);  // first: the observers below read its histories

@@ -62,9 +62,9 @@ class Observers final : public engine::Observer {
 /// finish() after the run.
 class VideoOut final : public engine::Observer {
  public:
-  /// `to`: see io::VideoWriterOptions. `answers`: null for predictions that are pictures. Throws
-  /// std::runtime_error if the video can't be opened.
-  VideoOut(const stages::ImageShape& shape, double fps, const std::string& to,
+  /// `to`, `every_frame`: see io::VideoWriterOptions. `answers`: null for predictions that are
+  /// pictures. Throws std::runtime_error if the video can't be opened.
+  VideoOut(const stages::ImageShape& shape, double fps, const std::string& to, bool every_frame,
            const Answers* answers)
       : shape_(shape),
         answers_(answers),
@@ -74,7 +74,8 @@ class VideoOut final : public engine::Observer {
              .width = int((answers ? factor_ : 2) * shape.width),
              .height = int(factor_ * shape.height) + (answers ? io::kLine : 0),
              .channels = int(shape.channels),
-             .fps = fps})) {}
+             .fps = fps,
+             .every_frame = every_frame})) {}
   void shown(engine::Sample& sample) override {
     const engine::SampleInfo& info = sample.info;
     const int channels = int(shape_.channels), height = int(shape_.height),
