@@ -264,6 +264,7 @@ std::string LiveLabels::hear(std::string_view text) {
   const std::lock_guard lock(mutex_);
   if (!row.frame) {
     now_ = label;
+    if (limit_) ends_ = std::chrono::steady_clock::now() + *limit_;
     return "";
   }
   const auto frame = std::int64_t(*row.frame);
@@ -274,16 +275,22 @@ std::string LiveLabels::hear(std::string_view text) {
   return "";
 }
 
+void LiveLabels::end_after(std::chrono::steady_clock::duration limit) {
+  const std::lock_guard lock(mutex_);
+  limit_ = limit;
+}
+
 std::string LiveLabels::now() const {
   const std::lock_guard lock(mutex_);
-  return now_ < 0 ? "" : classes_[std::size_t(now_)];
+  const int label = label_now();
+  return label < 0 ? "" : classes_[std::size_t(label)];
 }
 
 int LiveLabels::of(std::int64_t number) {
   const std::lock_guard lock(mutex_);
   next_ = number + 1;
   const auto told = to_come_.extract(number);
-  return told ? told.mapped() : now_;
+  return told ? told.mapped() : label_now();
 }
 
 std::pair<std::size_t, std::int64_t> LiveLabels::waiting() const {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -61,6 +62,8 @@ class LiveLabels {
   /// {"class": "day"} labels every frame from now on, null none; {"frame": 17, "class": "day"}
   /// labels that frame alone. Returns "" or a one-line error.
   std::string hear(std::string_view text);
+  /// Labels that aren't for one frame end after `limit`: a scene changes, and nobody says so.
+  void end_after(std::chrono::steady_clock::duration limit);
   /// "": none
   std::string now() const;
   /// The class of frame `number`, the next one; -1: none.
@@ -69,9 +72,13 @@ class LiveLabels {
   std::pair<std::size_t, std::int64_t> waiting() const;
 
  private:
+  int label_now() const { return std::chrono::steady_clock::now() < ends_ ? now_ : -1; }
+
   const std::vector<std::string> classes_;
   mutable std::mutex mutex_;
   int now_ = -1;
+  std::optional<std::chrono::steady_clock::duration> limit_;
+  std::chrono::steady_clock::time_point ends_ = std::chrono::steady_clock::time_point::max();
   std::int64_t next_ = 0;
   std::map<std::int64_t, int> to_come_;
 };

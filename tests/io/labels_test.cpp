@@ -130,6 +130,18 @@ TEST(LiveLabels, HoldUntilTheNextAndThoseOfAFrameAreItsAlone) {
   EXPECT_EQ(labels.of(4), -1);
 }
 
+TEST(LiveLabels, EndAfterTheLimitByThemselves) {
+  LiveLabels labels({"day", "night"});
+  labels.end_after(std::chrono::seconds(0));
+  EXPECT_EQ(labels.hear("{\"class\": \"night\"}"), "");
+  EXPECT_EQ(labels.of(0), -1);
+  EXPECT_EQ(labels.now(), "");
+  labels.end_after(std::chrono::hours(1));
+  EXPECT_EQ(labels.hear("{\"class\": \"night\"}"), "");
+  EXPECT_EQ(labels.of(1), 1);
+  EXPECT_EQ(labels.now(), "night");
+}
+
 /// Five frames, the second of them corrupt, 100 ms apart from 7 s on.
 class Frames : public Source {
  public:

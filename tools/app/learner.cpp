@@ -77,8 +77,9 @@ std::uint64_t seed_of(const Request& request) {
 std::unique_ptr<ClassMemory> make_memory(const Request& request,
                                          const engine::TrainerOptions& assembled,
                                          const engine::Trainer& trainer, const Likeness& known) {
-  constexpr double kLate = 3;       // seconds a person takes to see a change and click
-  constexpr double kFollowing = 2;  // seconds that a single label is likely to hold
+  constexpr double kLate = 3;                  // seconds a person takes to see a change and click
+  constexpr double kFollowing = 2;             // seconds that a single label is likely to hold
+  constexpr std::chrono::seconds kLesson(10);  // enough to know a scene by
   const Config& config = request.config;
   if (replay_of(config, *assembled.network) != "ridge") return nullptr;
   const bool lasting = request.live_labels || (request.labels && request.labels->lasting());
@@ -91,6 +92,7 @@ std::unique_ptr<ClassMemory> make_memory(const Request& request,
                          .scores = stages::Loss(config.task.loss).scores(),
                          .known = known});
   memory->restore(assembled.weights);
+  if (request.live_labels) request.live_labels->end_after(kLesson);
   return memory;
 }
 

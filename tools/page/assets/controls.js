@@ -17,7 +17,7 @@ export function startControls() {
   find('save').addEventListener('click', () => ask({action: 'save'}));
 }
 
-// One button per class: pressed, it labels all frames from now on; pressed again, none.
+// One button per class: pressed, it labels the frames of the next seconds; pressed again, none.
 function showLabels(names, label) {
   const buttons = find('labels');
   buttons.hidden = names.length === 0;
