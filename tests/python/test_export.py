@@ -84,6 +84,15 @@ class Of(nn.Module):
         return self.work(x, *self.modules_)
 
 
+class Checkpointed(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *x):
+        return torch.utils.checkpoint.checkpoint(self.inner, *x, use_reentrant=False) + 1
+
+
 def hooked():
     net = nn.Conv2d(3, 3, 1)
     net.weight.register_hook(lambda gradient: 0 * gradient)
@@ -276,6 +285,15 @@ class Export(PackageTest):
         for net, cut, keys in ((fixed, [], {}), *((made(networks.ResNet), cut, named) for cut in ([], [3], [6], [2, 7]))):
             self.assert_learns_as(own, losses, net, samples, cut, task={"loss": "cross-entropy"}, **keys)
 
+    def test_what_no_gradient_reaches_does_not_decay(self):
+        net = Of(lambda x, first, last: last(first(x).detach()), nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1))
+        first, last = (one.weight.detach().clone() for one in net.modules_)
+        trainer = millrace.Trainer(net, **{**PLAIN, "optimizer": {"kind": "adamw", "weight_decay": 0.5}})
+        list(trainer.run(pictures(4)))
+        after = [weight for name, weight in trainer.state_dict().items() if name.endswith("weight")]
+        self.assertTrue(torch.equal(after[0], first))
+        self.assertFalse(torch.equal(after[1], last))
+
     @program.each((networks.Shares, 1), (networks.Tied, 2), (networks.Rows, 1))
     def test_what_shares_parameters_or_loops_learns_as_in_pytorch(self, kind, parts):
         own, frames = made(kind), pictures(8)
@@ -321,6 +339,7 @@ class Export(PackageTest):
         cases = {"0.weight and 1.weight share their memory": tied,
                  "data-dependent control flow: networks.py, line": networks.Asks,
                  "Sign is an autograd.Function": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(Sign.apply)),
+                 "torch.utils.checkpoint is one": lambda: Checkpointed(nn.Conv2d(3, 3, 1)),
                  "it gives torch.float64": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(torch.Tensor.double)),
                  "gives a tuple": lambda: nn.Sequential(nn.Conv2d(3, 3, 1), Of(lambda x: (x + 1, x))),
                  "draw random numbers": lambda: Of(lambda x: nn.functional.dropout(x + 0.1)),

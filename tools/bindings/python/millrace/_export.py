@@ -372,6 +372,9 @@ def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> torc
         except RuntimeError as error:  # its message holds the whole output
             raise Error(f"can't be cut: the output of {part.name} can't be traced to its input; does it use .data or "
                         "numpy? Use .detach()") from error
+    if traced.inlined_graph.findNode("prim::PythonOp"):
+        raise Error(f"can't be cut: {part.name} calls an autograd.Function, whose backward would be lost; "
+                    "torch.utils.checkpoint is one: pipeline.recompute saves the same memory")
     _count_in_numbers(traced.graph)
     _reshape(traced.graph)
     _out_of_place(traced.graph)
@@ -408,18 +411,24 @@ def _holds_for(sample: torch.Tensor, module: nn.Module, functions: list[Function
 
 def _other_gradient(module: nn.Module, functions: list[Function], sample: torch.Tensor) -> str | None:
     """The first parameter whose gradient differs between `module` and its parts: tracing sees neither torch.no_grad()
-    nor backward hooks."""
+    nor backward hooks. Parameters that no gradient reaches become fixed."""
     learned = {name: one for name, one in module.named_parameters(remove_duplicate=False) if one.requires_grad}
     values = {value.name: value.tensor for part in functions for value in part.values if value.name in learned}
     taken = {id(learned[name]) for name in values}
     left = {name: one for name, one in learned.items() if id(one) not in taken}
 
-    def gradients(output: torch.Tensor, of: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def gradients(output: torch.Tensor, of: dict[str, torch.Tensor]) -> dict[str, torch.Tensor | None]:
         weights = torch.rand(output.shape, generator=torch.Generator().manual_seed(2))
         found: Sequence[torch.Tensor | None] = [None] * len(of)
         if of and output.requires_grad:
             found = torch.autograd.grad((output * weights).sum(), list(of.values()), allow_unused=True)
-        return {name: torch.zeros_like(one) if got is None else got for (name, one), got in zip(of.items(), found)}
+        return dict(zip(of, found))
+
+    def norm(gradient: torch.Tensor | None) -> float:
+        return 0 if gradient is None else float(gradient.norm())
+
+    def apart(one: torch.Tensor | None, other: torch.Tensor | None) -> float:
+        return norm(other) if one is None else norm(one) if other is None else norm(one - other)
 
     for tensor in values.values():
         tensor.requires_grad_()
@@ -432,8 +441,10 @@ def _other_gradient(module: nn.Module, functions: list[Function], sample: torch.
     finally:
         for tensor in values.values():
             tensor.requires_grad_(False)
-    differ = [name for name, got in parts.items() if float((got - whole[name]).norm()) > 0.01 * float(got.norm())]
-    return next(iter(differ + [name for name in left if whole[name].any()]), None)
+    for value in (value for part in functions for value in part.values):
+        value.fixed = value.fixed or parts[value.name] is None
+    differ = [name for name, got in parts.items() if apart(got, whole[name]) > 0.01 * norm(got)]
+    return next(iter(differ + [name for name in left if norm(whole[name]) > 0]), None)
 
 
 @alone()
