@@ -168,13 +168,13 @@ std::vector<int> divisors(int number, int most) {
 
 constexpr int kMostPlaces = 16;  ///< planning all choices for more would take too long
 
-/// Adds one method's candidates of this freedom. Where links differ, it matters which devices stay
-/// idle.
-void add(Method method, const Freedom& freedom, int places, const Request& request,
-         std::vector<Candidate>& list) {
+/// Adds a method with this freedom. Where links differ, it matters which devices stay idle.
+void add_idle(Method method, const Freedom& freedom, int places, const Request& request,
+              std::vector<Candidate>& list) {
   if (freedom.stages > 0 && !suits(method, freedom.stages)) return;
   list.push_back({method, freedom});
-  if (request.machine.levels.size() < 2 || method.virtual_stages > 1 || places > kMostPlaces)
+  if (request.machine.levels.size() < 2 || schedule_entry(method.schedule).virtual_stages ||
+      places > kMostPlaces)
     return;
   for (method.idle = 1; method.idle <= places - std::max(1, freedom.stages); ++method.idle)
     list.push_back({method, freedom});
@@ -190,15 +190,15 @@ void add(const Method& method, const Request& request, std::vector<Candidate>& l
     for (int workers = places; workers >= (places > kMostPlaces ? places : 1); --workers) {
       const int stages = workers * method.virtual_stages;
       if (request.stages == 0 || request.stages == stages)
-        add(method, {.stages = stages}, places, request, list);
+        add_idle(method, {.stages = stages}, places, request, list);
     }
     return;
   }
-  add(method,
-      {.replicas = request.replicas && entry.replicates,
-       .threads = request.threads,
-       .stages = request.stages},
-      places, request, list);
+  add_idle(method,
+           {.replicas = request.replicas && entry.replicates,
+            .threads = request.threads,
+            .stages = request.stages},
+           places, request, list);
   // Where stages wait for one another, the cut with the least bottleneck is not always the best.
   if (request.threads && places > 1) list.push_back({method, {.together = true}});
 }

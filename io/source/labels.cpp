@@ -264,7 +264,7 @@ std::string LiveLabels::hear(std::string_view text) {
   const std::lock_guard lock(mutex_);
   if (!row.frame) {
     now_ = label;
-    if (limit_) ends_ = std::chrono::steady_clock::now() + *limit_;
+    heard_ = Clock::now();
     return "";
   }
   const auto frame = std::int64_t(*row.frame);

@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -72,13 +71,14 @@ class LiveLabels {
   std::pair<std::size_t, std::int64_t> waiting() const;
 
  private:
-  int label_now() const { return std::chrono::steady_clock::now() < ends_ ? now_ : -1; }
+  using Clock = std::chrono::steady_clock;
+  int label_now() const { return Clock::now() - heard_ < limit_ ? now_ : -1; }
 
   const std::vector<std::string> classes_;
   mutable std::mutex mutex_;
   int now_ = -1;
-  std::optional<std::chrono::steady_clock::duration> limit_;
-  std::chrono::steady_clock::time_point ends_ = std::chrono::steady_clock::time_point::max();
+  Clock::time_point heard_;  ///< now_
+  Clock::duration limit_ = Clock::duration::max();
   std::int64_t next_ = 0;
   std::map<std::int64_t, int> to_come_;
 };

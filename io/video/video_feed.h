@@ -38,17 +38,16 @@ class VideoFeed {
     gst_app_src_set_max_bytes(source, 0);  // the pool is the bound
     gst_app_src_set_caps(source, caps_.get());
   }
-  /// False if the frame is dropped, as no buffer is free (with `every_frame` it waits for one) or
-  /// `source` takes none. `pts` may be
-  /// GST_CLOCK_TIME_NONE if `source` stamps buffers itself. Throws std::invalid_argument if `frame`
-  /// doesn't have the options' size.
-  bool push(GstAppSrc* source, const Frame& frame, GstClockTime pts) {
+  /// False if the frame is dropped, as no buffer is free (with `wait`, it waits for one) or
+  /// `source` takes none. `pts` may be GST_CLOCK_TIME_NONE if `source` stamps buffers itself.
+  /// Throws std::invalid_argument if `frame` doesn't have the options' size.
+  bool push(GstAppSrc* source, const Frame& frame, GstClockTime pts, bool wait = false) {
     require_size(frame);
     GstBuffer* buffer = nullptr;
     GstBufferPoolAcquireParams at_once{};
     at_once.flags = GST_BUFFER_POOL_ACQUIRE_FLAG_DONTWAIT;
     while (gst_buffer_pool_acquire_buffer(pool_.get(), &buffer, &at_once) != GST_FLOW_OK) {
-      if (!options_.every_frame || !takes_more(source)) return false;
+      if (!wait || !takes_more(source)) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     copy_pixels(frame, info_, buffer);

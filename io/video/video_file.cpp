@@ -43,7 +43,10 @@ constexpr char kMatroska[] = "matroskamux";
 class VideoFile : public VideoWriter {
  public:
   explicit VideoFile(const VideoWriterOptions& options)
-      : path_(options.to), part_(path_ + ".part"), feed_(options) {
+      : path_(options.to),
+        part_(path_ + ".part"),
+        every_frame_(options.every_frame),
+        feed_(options) {
     const bool mp4 = path_.ends_with(".mp4");
     make_folder();
     claim();
@@ -59,7 +62,7 @@ class VideoFile : public VideoWriter {
 
   void write(const Frame& frame) override {
     if (first_ < std::chrono::nanoseconds(0)) first_ = frame.pts;
-    count(feed_.push(from_, frame, GstClockTime((frame.pts - first_).count())));
+    count(feed_.push(from_, frame, GstClockTime((frame.pts - first_).count()), every_frame_));
   }
 
   void finish() override {
@@ -124,6 +127,7 @@ class VideoFile : public VideoWriter {
 
   const std::string path_;
   const std::string part_;
+  const bool every_frame_;
   Descriptor claim_;  ///< part_, locked
   VideoFeed feed_;
   GstRunning pipeline_;
@@ -133,11 +137,7 @@ class VideoFile : public VideoWriter {
 };
 
 std::unique_ptr<VideoWriter> open_writer(const VideoWriterOptions& options) {
-  if (split_uri(options.to).scheme == "rtsp") {
-    VideoWriterOptions served = options;
-    served.every_frame = false;  // a viewer may be slow
-    return open_video_server(served);
-  }
+  if (split_uri(options.to).scheme == "rtsp") return open_video_server(options);
   start_gstreamer();
   return std::make_unique<VideoFile>(options);
 }
