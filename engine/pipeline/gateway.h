@@ -53,10 +53,11 @@ class Gateway {
   }
   /// Whether the feed has `sample`; end: the stream ends before it. Blocks for at most `patience`.
   virtual Feed::Status poll(std::int64_t sample, std::chrono::microseconds patience) {
-    bool ends = shared_.options.drain && sample % shared_.choice == 0 &&
+    const bool whole = sample % shared_.choice == 0;  // ends between minibatches
+    bool ends = whole && shared_.options.drain &&
                 shared_.options.drain->load(std::memory_order_relaxed);
     Feed::Status status = Feed::Status::wait;
-    if (!ends && full()) {
+    if (!ends && whole && full()) {
       // A sample whose target never comes makes room for another one.
       ends = shared_.feed.targets_known(patience) == Feed::Status::ready && full();
     } else if (!ends) {

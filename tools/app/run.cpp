@@ -219,8 +219,8 @@ void Run::on_tick(std::function<void()> look) {
 void Run::learn(std::int64_t limit) {
   RunParts& p = *parts_;
   if (p.progress.began != engine::Clock::time_point()) throw std::logic_error("a run learns once");
-  const std::int64_t group = p.learner.trainer.schedule().group;
-  limit = (limit + group - 1) / group * group;  // whole minibatches
+  const std::int64_t choice = p.learner.trainer.schedule().samples_a_choice();
+  limit = (limit + choice - 1) / choice * choice;  // whole minibatches
   prepare(p);
   Running running = begin(p, limit);
   attend(p, limit, running);

@@ -33,7 +33,8 @@ struct ReplayOptions {
 /// half of the time to the one after it is over.
 ///
 /// Not live (the stream waits for the pipeline): replay follows the share alone; a replayed sample
-/// precedes a fresh one that already waits.
+/// precedes a fresh one that already waits. At the stream's end, replayed samples complete the last
+/// minibatch.
 ///
 /// A sample is stored when its slot is about to be reused: every stage is done with it then, its
 /// target and loss are known, and only stage 0's worker holds it, so that worker does all copying
@@ -47,6 +48,7 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
         live_(live),
         all_that_fits_(options.share < 0),
         ratio_(all_that_fits_ ? 0 : options.share / (1 - options.share)),
+        choice_(trainer.schedule().samples_a_choice()),
         entries_(std::size_t(trainer.schedule().slots())),
         buffer_(options.kind, options.places, bytes_of(trainer.in_slot(0)), options.seed),
         // A stage lags by no more than the samples in flight.
@@ -57,8 +59,10 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
     const bool may = buffer_.count() > 0 && owes();
     if (!live_) {
       const Status status = stream_.poll(patience);
-      again_ = may && status == Status::ready;
-      return status;
+      // Fills the minibatch that the stream's end leaves incomplete.
+      const bool fills = status == Status::end && buffer_.count() > 0 && taken_ % choice_ != 0;
+      again_ = fills || (may && status == Status::ready);
+      return fills ? Status::ready : status;
     }
     if (may && trainer_.options().late_targets) {
       const Status status = stream_.poll(patience);
@@ -228,6 +232,7 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   FrameFeed& stream_;
   const bool live_, all_that_fits_;
   const double ratio_;          ///< replayed samples per fresh one
+  const std::int64_t choice_;   ///< samples of a minibatch, over all replicas
   std::vector<Entry> entries_;  ///< [slot]
   ReplayBuffer buffer_;
   // Stage 0's worker.
