@@ -163,8 +163,11 @@ std::string Console::status(bool verbose) {
                      replayed = learner_.trainer.monitor().tally().counts().replayed,
                      dropped = intake_.queue.dropped();
   const RunLog& log = records_.log;
-  std::string text = engine::format("frame %ld  %.1f fps", request_.resumed.frames + trained,
-                                    double(trained - shown_) / std::max(1e-9, seconds));
+  std::string text = engine::format("frame %ld  ", request_.resumed.frames + trained);
+  if (request_.live_labels && trained == shown_)
+    text += "waiting for a label";
+  else
+    text += engine::format("%.1f fps", double(trained - shown_) / std::max(1e-9, seconds));
   if (verbose) {
     text += "  " + engine::rule_text(r, verdict) +
             engine::format("  latency %.0f/%.0f ms", r.latency_p50, r.latency_p99);
