@@ -9,7 +9,7 @@ import dataclasses
 import inspect
 import operator
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, cast
 
 import torch
@@ -59,7 +59,7 @@ class _Tracer(fx.Tracer):
 
 
 def _require_stateless(traced: nn.Module) -> None:
-    for name, child in traced.named_modules():
+    for name, child in cast("Iterable[tuple[str, nn.Module]]", traced.named_modules()):
         for attribute, value in vars(child).items():
             if isinstance(value, fx.Proxy):
                 where = f"{name}.{attribute}" if name else attribute

@@ -10,7 +10,7 @@ import json
 import os
 import traceback
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, NoReturn, cast
 
 import torch
@@ -28,7 +28,7 @@ _READS_VALUES = {_aten._local_scalar_dense.default, _aten.is_nonzero.default, _a
                  _aten.masked_select.default, _aten._unique2.default, _aten.equal.default,
                  _aten.unique_consecutive.default, _aten.unique_dim.default, _aten.bincount.default,
                  _aten.repeat_interleave.Tensor}
-_GIVES_VALUES = {torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.__array__, torch.allclose,
+_GIVES_VALUES: set[Any] = {torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.__array__, torch.allclose,
                  torch.Tensor.allclose}
 
 
@@ -223,7 +223,7 @@ def prepared(module: nn.Module) -> nn.Module:
                         "float32: call module.float()")
         if tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None):
             raise Error(f"{name} has a hook on its gradient, which would be lost")
-    for name, child in module.named_modules():
+    for name, child in cast("Iterable[tuple[str, nn.Module]]", module.named_modules()):
         if child._backward_hooks or child._backward_pre_hooks:
             raise Error(f"{name or kind} has a backward hook, which would be lost")
     _require_own_memory(module)
@@ -322,11 +322,11 @@ def _count_in_numbers(graph: torch.Graph) -> None:
     torch._C._jit_pass_dce(graph)
 
 
-def _reshape(graph: torch.Graph) -> None:
+def _reshape(graph: Any) -> None:
     """Replaces unflatten, whose rank ONNX's exporter does not know."""
     for node in graph.findAllNodes("aten::unflatten"):
         x, dim, inner = node.inputs()
-        rank, at, given = cast(Any, x.type()).dim(), dim.toIValue(), inner.toIValue()
+        rank, at, given = x.type().dim(), dim.toIValue(), inner.toIValue()
         if rank is None or at is None:
             continue
 
@@ -372,7 +372,7 @@ def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> torc
         except RuntimeError as error:  # its message holds the whole output
             raise Error(f"can't be cut: the output of {part.name} can't be traced to its input; does it use .data or "
                         "numpy? Use .detach()") from error
-    if traced.inlined_graph.findNode("prim::PythonOp"):
+    if cast(Any, traced.inlined_graph).findNode("prim::PythonOp"):
         raise Error(f"can't be cut: {part.name} calls an autograd.Function, whose backward would be lost; "
                     "torch.utils.checkpoint is one: pipeline.recompute saves the same memory")
     _count_in_numbers(traced.graph)
@@ -425,7 +425,7 @@ def _other_gradient(module: nn.Module, functions: list[Function], sample: torch.
         return dict(zip(of, found))
 
     def norm(gradient: torch.Tensor | None) -> float:
-        return 0 if gradient is None else float(gradient.norm())
+        return 0 if gradient is None else float(gradient.square().sum().sqrt())
 
     def apart(one: torch.Tensor | None, other: torch.Tensor | None) -> float:
         return norm(other) if one is None else norm(one) if other is None else norm(one - other)

@@ -82,6 +82,7 @@ def is_pair(item: Any) -> bool:
     """Whether it is a frame and its target."""
     if not isinstance(item, (tuple, list)):
         return False
+    item = cast("Sequence[Any]", item)
     if len(item) != 2:
         raise Error(f"a frame is a {type(item).__name__} of {len(item)}; it must be an array, or a pair of it and its target")
     return True
