@@ -54,8 +54,8 @@ class Gateway {
   /// Whether the feed has `sample`; end: the stream ends before it. Blocks for at most `patience`.
   virtual Feed::Status poll(std::int64_t sample, std::chrono::microseconds patience) {
     const bool whole = sample % shared_.choice == 0;  // ends between minibatches
-    bool ends = whole && shared_.options.drain &&
-                shared_.options.drain->load(std::memory_order_relaxed);
+    bool ends =
+        whole && shared_.options.drain && shared_.options.drain->load(std::memory_order_relaxed);
     Feed::Status status = Feed::Status::wait;
     if (!ends && whole && full()) {
       // A sample whose target never comes makes room for another one.

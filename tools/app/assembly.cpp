@@ -16,6 +16,7 @@
 #include "stages/safetensors.h"
 #include "tools/app/config/task.h"
 #include "tools/app/feeds/replay_feed.h"
+#include "tools/app/memory_check.h"
 #include "tools/app/feeds/teacher_feed.h"
 
 namespace millrace::app {
@@ -397,6 +398,7 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.guard = learns && config.guard.kind == "roll-back";
   place(config, options);
   choose_frames(config, options);
+  require_memory(config, options);
   require_replay_memory(config, options);
   options.seed = config.weights.seed;
   Resumed start = find_start(config, *options.network);

@@ -48,7 +48,8 @@ class Asked:
         return json.loads(answer)
 
     def close(self):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has ended
+            self.process.stdin.close()
         self.process.wait()
 
 

@@ -1,10 +1,9 @@
 #include "tools/app/feeds/replay_feed.h"
 
-#include <unistd.h>
-
 #include "engine/format.h"
 #include "engine/plan/plan_text.h"
 #include "tools/app/assembly.h"
+#include "tools/app/memory_check.h"
 
 namespace millrace::app {
 namespace {
@@ -31,8 +30,7 @@ double bytes_of(const Config& config, const engine::TrainerOptions& options) {
 }  // namespace
 
 void require_replay_memory(const Config& config, const engine::TrainerOptions& options) {
-  const double bytes = bytes_of(config, options),
-               there = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  const double bytes = bytes_of(config, options), there = memory_there();
   if (replay_of(config, *options.network) == "none" || bytes <= there) return;
   throw config.error("replay.size", std::to_string(config.replay.size) + " samples take " +
                                         engine::plan::bytes_text(bytes) + "; the machine has " +
