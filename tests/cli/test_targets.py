@@ -309,6 +309,12 @@ class Targets(reference.ReferenceTest):
         self.assertIn("2 labels are for frames beyond the end, up to 9; the run received 4", outcome.err)
         self.assertIn("learned   not judged yet: there is nothing to compare with\n", outcome.out)
 
+    def test_a_stream_of_targets_that_ended_early_leaves_no_verdict(self):
+        report, _ = self.reported("run", "--frames", 60, *program.settings({
+            "source": {"uri": "synth:shapes?frames=200", "pace": "live"}, "task": {"kind": "stream", "stream": "synth:shapes?frames=20"},
+            "model": {"preset": "partime-cnn", "layers": 2, "features": 2}}), trained=20)
+        self.assertIs(report["realtime"]["judged"], False)
+
     def test_what_does_not_fit_is_one_line(self):
         frames = program.random_frames(1, 4)
         folder, _ = self.masks(3)

@@ -158,14 +158,13 @@ std::string Console::status(bool verbose) {
   const engine::Verdict verdict = learner_.real_time.verdict(r);
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - shown_at_).count();
-  const std::int64_t trained = learner_.trainer.monitor().trained(),
-                     every = learner_.overload.train_every(),
-                     replayed = learner_.trainer.monitor().tally().counts().replayed,
+  const engine::FateCounts fates = learner_.trainer.monitor().tally().counts();
+  const std::int64_t trained = fates.trained, every = learner_.overload.train_every(),
                      dropped = intake_.queue.dropped();
   const RunLog& log = records_.log;
   std::string text = engine::format("frame %ld  ", request_.resumed.frames + trained);
-  if (request_.live_labels && trained == shown_)
-    text += "waiting for a label";
+  if (trained == shown_ && fates.without_target > without_target_)
+    text += request_.live_labels ? "waiting for a label" : "no targets come";
   else
     text += engine::format("%.1f fps", double(trained - shown_) / std::max(1e-9, seconds));
   if (verbose) {
@@ -188,8 +187,9 @@ std::string Console::status(bool verbose) {
       text += "  " + name + (answer.neither ? "" : engine::format(" %.2f", answer.probability));
   }
   shown_ = trained;
+  without_target_ = fates.without_target;
   shown_at_ = now;
-  if (verbose && replayed > 0) text += "  replayed " + std::to_string(replayed);
+  if (verbose && fates.replayed > 0) text += "  replayed " + std::to_string(fates.replayed);
   if (every > 1) text += "  1 in " + std::to_string(every) + " learned";
   return text;
 }

@@ -36,9 +36,11 @@ engine::PipelineOptions pipeline_options(RunParts& p, std::int64_t limit) {
 void look(RunParts& p, std::int64_t limit) {
   p.console.look(!p.progress.learning);
   // Frames left over at the end say nothing about the rate, unless the run is over this soon.
-  const bool ending = p.progress.stopping.load(std::memory_order_relaxed) ||
-                      (limit > 0 && p.learner.feed->taken() >= limit);
   const engine::FrameCounts frames = p.learner.frames(p.intake);
+  const std::int64_t learnable =
+      p.learner.feed->taken() - frames.without_target - frames.predicted_only;
+  const bool ending =
+      p.progress.stopping.load(std::memory_order_relaxed) || (limit > 0 && learnable >= limit);
   if (p.paused()) {
     p.learner.real_time.pause(frames);
   } else if (!ending || !p.learner.real_time.began()) {
