@@ -57,7 +57,8 @@ void add_set(CLI::App& options, std::vector<std::string>& settings) {
 }
 
 void add_config(CLI::App& options, std::string& config, std::vector<std::string>& settings) {
-  options.add_option("config", config, "Config file; none: every key at its default");
+  options.add_option("config", config, "Config file; none: every key at its default")
+      ->check([](const std::string& path) { return path.empty() ? "a file's name is empty" : ""; });
   add_set(options, settings);
 }
 
@@ -77,6 +78,19 @@ std::string unknown_command(int argc, char** argv) {
   }
   return "unknown command \"" + std::string(argv[1]) + "\"; the nearest is \"" +
          io::nearest_name(argv[1], names) + "\"";
+}
+
+/// "; the nearest is --frames" if an argument is no option of the command; else "".
+std::string nearest_option(const CLI::App& program) {
+  for (const CLI::App* const command : program.get_subcommands()) {
+    std::vector<std::string> names;
+    for (const CLI::Option* const option : command->get_options())
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& word : command->remaining())
+      if (word.starts_with("--"))
+        return "; the nearest is " + io::nearest_name(word.substr(0, word.find('=')), names);
+  }
+  return "";
 }
 
 /// Options that print something and end the program.
@@ -117,7 +131,7 @@ int main_program(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return program.exit(success);
   } catch (const CLI::ParseError& error) {
-    return fail(kBadUsage, std::string(error.what()) + " (see millrace --help)");
+    return fail(kBadUsage, error.what() + nearest_option(program) + " (see millrace --help)");
   } catch (const std::exception& error) {
     return report_failure(error);
   }
