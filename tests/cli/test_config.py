@@ -292,10 +292,8 @@ class Mistakes(program.CliTest):
 
     def test_what_is_misspelt_is_named(self):
         self.assert_each_refused(((("rnu",), '"rnu"', '"run"'), (("chekc", "config.toml"), '"check"'), (("inspct", "--help"), '"inspect"'),
-                                  (("run", "--fames", "3"), "--fames"), (("--fast", "run"),), (("check", "a.toml", "b.toml"), "b.toml"),
+                                  (("run", "--fames", "3"), "--fames; the nearest is --frames"), (("run", ""), "config:"), (("--fast", "run"),), (("check", "a.toml", "b.toml"), "b.toml"),
                                   (("check", "--set"),)))
-        self.assert_refused(program.BAD_USAGE, program.call("run", "--fames", 3), "--fames; the nearest is --frames")
-        self.assert_refused(program.BAD_USAGE, program.call("run", ""), "config: a file's name is empty")
 
     def test_bad_frames(self):
         for frames in ("-1", "many", "1.5"):
