@@ -16,8 +16,8 @@
 #include "stages/safetensors.h"
 #include "tools/app/config/task.h"
 #include "tools/app/feeds/replay_feed.h"
-#include "tools/app/memory_check.h"
 #include "tools/app/feeds/teacher_feed.h"
+#include "tools/app/memory_check.h"
 
 namespace millrace::app {
 namespace {
@@ -170,7 +170,9 @@ const TaskType& check_task(const Config& config) {
     const bool shown =
         task.pictures || (config.task.kind == "label" && file == &config.output.video);
     if (!shown && !file->empty())
-      throw config.error(key, (task.classes ? "labels" : "a teacher's outputs") +
+      throw config.error(key, (task.pixel_classes() ? "masks"
+                               : task.classes       ? "labels"
+                                                    : "a teacher's outputs") +
                                   std::string(" are not pictures"));
   }
   return task;

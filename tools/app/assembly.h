@@ -66,7 +66,7 @@ std::string local_note(const engine::TrainerOptions& options);
 /// is a file that the run reads or writes under another key: by its path, a link or a second hard
 /// link. `trace`: the file of --trace. Tests each folder by creating and removing a file.
 void require_outputs(const Config& config, const std::string& trace = "");
-/// Checks one file named by an option. Throws std::invalid_argument "PATH: cause".
+/// Checks one file named by an option. Throws ConfigError "PATH: cause".
 void require_writable(const std::string& path);
 
 /// The shape of a sample; 0 for sizes that the config leaves open.

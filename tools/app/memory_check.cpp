@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <fstream>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/verifier.h"
@@ -42,9 +42,12 @@ Need need_of(const stages::Network& network, int begin, int end) {
   return need;
 }
 
-Need need_of(const engine::TrainerOptions& options) {
+/// `counts` sets of activations, which takes long where there are many microbatches; else a bound:
+/// one for each sample in flight.
+Need need_of(const engine::TrainerOptions& options, bool counts) {
   const engine::Schedule schedule = engine::schedule_of(options);
-  const engine::TensorSets sets = engine::tensor_sets(schedule);
+  const std::vector<int> inner = counts ? engine::tensor_sets(schedule).inner
+                                        : std::vector<int>(options.stages, schedule.slots());
   const stages::Network& network = *options.network;
   const double moments = options.optimizer.kind.starts_with("adam") ? 2 : 0;
   const bool cut = int(options.cut.size()) == options.stages - 1;
@@ -57,7 +60,7 @@ Need need_of(const engine::TrainerOptions& options) {
     const Need one = need_of(network, begin, end_of(stage));
     const int replicas = schedule.replicas_of(stage);
     all.weights += one.weights * (schedule.versions_of(stage) + moments) * replicas;
-    all.activations += one.activations * sets.inner[std::size_t(stage)] * replicas;
+    all.activations += one.activations * inner[std::size_t(stage)] * replicas;
   }
   return all;
 }
@@ -68,7 +71,7 @@ std::string what_fits(const engine::TrainerOptions& options, double there) {
     engine::TrainerOptions other = options;
     change(other);
     try {
-      const double bytes = need_of(other).all();
+      const double bytes = need_of(other, true).all();
       if (bytes <= there)
         return std::string("; ") + text + " would take at least " + bytes_text(bytes);
     } catch (const std::invalid_argument&) {  // the schedule can't
@@ -93,8 +96,9 @@ double memory_there() {
 
 void require_memory(const Config& config, const engine::TrainerOptions& options) {
   if (std::ranges::any_of(options.devices, &engine::Device::cuda)) return;
-  const Need need = need_of(options);
   const double there = memory_there();
+  if (need_of(options, false).all() <= there) return;
+  const Need need = need_of(options, true);
   if (need.all() <= there) return;
   throw config.error("model.preset", "the network takes at least " + bytes_text(need.all()) +
                                          " (weights and optimizer " + bytes_text(need.weights) +

@@ -353,6 +353,8 @@ std::vector<std::string> Run::remarks(bool verbose) const {
         "replay: none, so the network may forget a class while another is seen: " +
         std::string(
             p.team ? "several ranks remember no frame; one process does"
+            : !config.pipeline.replicas.empty()
+                ? "replicated stages remember no frame; without pipeline.replicas they do"
             : stages::ends_in_linear(*assembled.network)
                 ? "[optimizer], [correction] or [guard] is set; replay.kind = \"ridge\" remembers"
                 : "it does not end in a linear layer; replay.kind = \"reservoir\" remembers"));

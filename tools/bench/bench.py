@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -133,8 +134,17 @@ def measure(program, options):
                 "provenance": provenance}
 
 
+def require_writable(option, path):
+    path = Path(path)
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise Failure(f"{option} {path}: can't be written", 2)
+
+
 def main():
     options = parser().parse_args(sys.argv[2:])
+    for name in ("json", "page", "plot"):
+        if path := getattr(options, name):
+            require_writable(f"--{name}", path)
     if "resnet18" in options.networks and options.suite != "framerate":
         raise Failure("--networks: resnet18 is for bench framerate", 2)
     if options.plot and options.suite not in plots.PLOTS:

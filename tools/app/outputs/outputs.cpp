@@ -169,7 +169,7 @@ void require_outputs(const Config& config, const std::string& trace) {
 
 void require_writable(const std::string& path) {
   const std::string why = obstacle(path, false);
-  if (!why.empty()) throw std::invalid_argument(path + ": " + why);
+  if (!why.empty()) throw ConfigError(path + ": " + why);
 }
 
 }  // namespace millrace::app
