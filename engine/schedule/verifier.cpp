@@ -4,7 +4,6 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <set>
 #include <stdexcept>
 
 #include "engine/schedule/mailbox.h"
@@ -81,8 +80,12 @@ class Buffers {
   /// \param group the stream may end after any number of so many samples: slots that meet at the
   /// end of this one stand for all as far apart.
   int sets(Kind kind, int owner, int group) const {
-    const auto found = meetings_.find({kind, owner});
-    if (found == meetings_.end()) return 1;
+    const auto found = slots_of_.find({kind, owner});
+    if (found == slots_of_.end()) return 1;
+    std::vector<std::pair<std::int64_t, std::int64_t>> meetings;
+    for (std::int64_t one = 0; one < slots_; ++one)
+      for (std::int64_t other = 0; other < slots_; ++other)
+        if (found->second.meet[std::size_t(one * slots_ + other)]) meetings.push_back({one, other});
     int sets = 1;
     const int step = std::gcd(group, slots_);
     const auto clash = [&](const auto& slots) {
@@ -92,7 +95,7 @@ class Buffers {
       }
       return false;
     };
-    while (std::any_of(found->second.begin(), found->second.end(), clash)) ++sets;
+    while (std::ranges::any_of(meetings, clash)) ++sets;
     return sets;
   }
 
@@ -102,10 +105,22 @@ class Buffers {
     std::int64_t written = 0;                         ///< serial number of the write
     std::vector<std::pair<int, std::int64_t>> reads;  ///< since the last write: worker, its action
   };
+  struct Slots {
+    std::vector<Buffer> buffers;
+    std::vector<bool> meet;  ///< [slot][slot]: must not share a set
+  };
 
+  Slots& slots_of(Kind kind, int owner) {
+    const std::size_t count = kind == Kind::sum ? 2 : std::size_t(slots_);
+    Slots& slots = slots_of_[{kind, owner}];
+    if (slots.buffers.empty()) slots = {std::vector<Buffer>(count), {}};
+    if (notes_meetings_ && slots.meet.empty()) slots.meet.resize(count * count);
+    return slots;
+  }
   /// Samples share slots. Sums of consecutive updates alternate between two buffers.
   Buffer& at(Kind kind, int owner, std::int64_t item) {
-    return buffers_[{kind, owner, item % (kind == Kind::sum ? 2 : slots_)}];
+    std::vector<Buffer>& buffers = slots_of(kind, owner).buffers;
+    return buffers[std::size_t(item) % buffers.size()];
   }
   /// A reader of `buffer` that may, as far as `worker` knows, not have finished.
   std::optional<int> unfinished(int worker, const Buffer& buffer) const {
@@ -118,21 +133,17 @@ class Buffers {
   template <class Needed>
   void meet(Kind kind, int owner, std::int64_t item, const Needed& needed) {
     if (!notes_meetings_ || kind == Kind::sum) return;
-    const std::int64_t mine = item % slots_;
-    for (auto at = buffers_.lower_bound({kind, owner, 0});
-         at != buffers_.end() && at->first < std::tuple(kind, owner, std::int64_t(slots_)); ++at) {
-      const std::int64_t slot = std::get<2>(at->first);
-      if (slot != mine && needed(at->second)) meetings_[{kind, owner}].insert({mine, slot});
-    }
+    Slots& slots = slots_of(kind, owner);
+    const std::size_t count = slots.buffers.size(), mine = std::size_t(item) % count;
+    for (std::size_t slot = 0; slot < count; ++slot)
+      if (slot != mine && needed(slots.buffers[slot])) slots.meet[mine * count + slot] = true;
   }
 
   const HappensBefore& order_;
   int slots_;
   const bool notes_meetings_;
   std::int64_t writes_ = 0;
-  std::map<std::tuple<Kind, int, std::int64_t>, Buffer> buffers_;
-  /// [kind, owner]: pairs of slots
-  std::map<std::pair<Kind, int>, std::set<std::pair<std::int64_t, std::int64_t>>> meetings_;
+  std::map<std::pair<Kind, int>, Slots> slots_of_;  ///< [kind, owner]
 };
 
 struct Kept {
