@@ -112,10 +112,11 @@ class Buffers {
 
   Slots& slots_of(Kind kind, int owner) {
     const std::size_t count = kind == Kind::sum ? 2 : std::size_t(slots_);
-    Slots& slots = slots_of_[{kind, owner}];
-    if (slots.buffers.empty()) slots = {std::vector<Buffer>(count), {}};
-    if (notes_meetings_ && slots.meet.empty()) slots.meet.resize(count * count);
-    return slots;
+    const auto [at, fresh] = slots_of_.try_emplace({kind, owner});
+    if (fresh)
+      at->second = {std::vector<Buffer>(count),
+                    std::vector<bool>(notes_meetings_ ? count * count : 0)};
+    return at->second;
   }
   /// Samples share slots. Sums of consecutive updates alternate between two buffers.
   Buffer& at(Kind kind, int owner, std::int64_t item) {
