@@ -17,16 +17,19 @@ std::int64_t sample_bytes(const stages::ImageShape& shape, bool as_bytes, int sl
 
 }  // namespace
 
+std::vector<int> even_cut(int modules, int stages) {
+  std::vector<int> cut;
+  for (int stage = 1; stage < stages; ++stage) cut.push_back(stage * modules / stages);
+  return cut;
+}
+
 std::vector<PredictedStage> predict_stages(TrainerOptions options) {
   at::set_num_threads(1);
   const bool records = records_any(options);
   options.replicas.clear();
   options.devices.clear();
   const stages::Network& network = *options.network;
-  if (options.cut.empty()) {
-    for (int stage = 1; stage < options.stages; ++stage)
-      options.cut.push_back(stage * network.size() / options.stages);
-  }
+  if (options.cut.empty()) options.cut = even_cut(network.size(), options.stages);
   if (options.weights.empty()) options.weights = stages::initial_state(network, options.seed);
   const Schedule schedule = schedule_to_run(options);
   const int slots = schedule.slots();

@@ -22,6 +22,9 @@ struct StageMemory {
   }
 };
 
+/// The cut into stages with the same number of modules, for where none is given yet.
+std::vector<int> even_cut(int modules, int stages);
+
 struct PredictedStage {
   StageMemory memory;
   std::vector<capture::OperationInfo> operations;  ///< of its step program

@@ -65,9 +65,9 @@ class Console {
   std::int64_t events_ = 0;
   RollBackWatch roll_backs_;
   std::string alert_error_, checkpoint_error_, log_error_;
-  // Time and trained frames at the last status line.
+  // Time and frames, trained on and without a target, at the last status line.
   std::chrono::steady_clock::time_point shown_at_ = std::chrono::steady_clock::now();
-  std::int64_t shown_ = 0, without_target_ = 0;  ///< at shown_at_: trained, without a target
+  std::int64_t shown_ = 0, without_target_ = 0;
   bool stdin_open_;
   std::string stdin_line_;
   std::int64_t complaints_ = 0, untold_ = 0;

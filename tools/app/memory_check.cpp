@@ -9,6 +9,7 @@
 
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/verifier.h"
+#include "engine/trainer/stage_memory.h"
 #include "tools/app/assembly.h"
 
 namespace millrace::app {
@@ -50,14 +51,13 @@ Need need_of(const engine::TrainerOptions& options, bool counts) {
                                         : std::vector<int>(options.stages, schedule.slots());
   const stages::Network& network = *options.network;
   const double moments = options.optimizer.kind.starts_with("adam") ? 2 : 0;
-  const bool cut = int(options.cut.size()) == options.stages - 1;
-  const auto end_of = [&](int stage) {
-    if (stage == options.stages - 1) return network.size();
-    return cut ? options.cut[std::size_t(stage)] : (stage + 1) * network.size() / options.stages;
-  };
+  std::vector<int> ends =
+      options.cut.empty() ? engine::even_cut(network.size(), options.stages) : options.cut;
+  ends.push_back(network.size());
   Need all;
-  for (int stage = 0, begin = 0; stage < options.stages; begin = end_of(stage++)) {
-    const Need one = need_of(network, begin, end_of(stage));
+  for (int stage = 0; stage < options.stages; ++stage) {
+    const Need one =
+        need_of(network, stage == 0 ? 0 : ends[std::size_t(stage - 1)], ends[std::size_t(stage)]);
     const int replicas = schedule.replicas_of(stage);
     all.weights += one.weights * (schedule.versions_of(stage) + moments) * replicas;
     all.activations += one.activations * inner[std::size_t(stage)] * replicas;

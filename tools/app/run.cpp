@@ -35,8 +35,8 @@ engine::PipelineOptions pipeline_options(RunParts& p, std::int64_t limit) {
 
 void look(RunParts& p, std::int64_t limit) {
   p.console.look(!p.progress.learning);
-  // Frames left over at the end say nothing about the rate, unless the run is over this soon.
   const engine::FrameCounts frames = p.learner.frames(p.intake);
+  // Frames left over at the end say nothing about the rate, unless the run is over this soon.
   const std::int64_t learnable =
       p.learner.feed->taken() - frames.without_target - frames.predicted_only;
   const bool ending =

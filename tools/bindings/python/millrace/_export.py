@@ -29,7 +29,7 @@ _READS_VALUES = {_aten._local_scalar_dense.default, _aten.is_nonzero.default, _a
                  _aten.unique_consecutive.default, _aten.unique_dim.default, _aten.bincount.default,
                  _aten.repeat_interleave.Tensor}
 _GIVES_VALUES: set[Any] = {torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.__array__, torch.allclose,
-                 torch.Tensor.allclose}
+                           torch.Tensor.allclose}
 
 
 def _refuse_values() -> NoReturn:
