@@ -10,13 +10,11 @@
 #include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace::kernels {
-namespace HWY_NAMESPACE {
+namespace millrace::kernels::HWY_NAMESPACE {
 
 /// B blocks of channels, from `channel` on, of P output pixels at (y, x).
 template <int B, int P>
 HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, const float* weights) {
-  const D d;
   const float* HWY_RESTRICT source = c.source + y * c.row_step * c.source_row + x * c.pixel_step;
   // The kernel's rows that meet source rows with values.
   const int top = c.top + y * c.row_step;
@@ -118,7 +116,7 @@ HWY_INLINE void store_sums_of_four(V a, V b, V c, V d, float* to) {
 /// Sums over the lanes, a pixel's channels contiguous, padded with zeros to a multiple of four.
 template <int O, int P>
 HWY_INLINE void store_sums(const V (&sums)[O][P], float* to) {
-  const auto sum = [&](int i) { return i < O * P ? sums[i % O][i / O] : hn::Zero(D()); };
+  const auto sum = [&](int i) { return i < O * P ? sums[i % O][i / O] : hn::Zero(d); };
 #pragma GCC unroll 8
   for (int i = 0; i < O * P; i += 4)
     store_sums_of_four(sum(i), sum(i + 1), sum(i + 2), sum(i + 3), to + i);
@@ -126,7 +124,6 @@ HWY_INLINE void store_sums(const V (&sums)[O][P], float* to) {
 
 template <int O, int P>
 HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
-  const D d;
   const std::size_t vectors = (c.taps + kLanes - 1) / kLanes;
   const std::size_t of_channel = c.kernel_rows * vectors * kLanes;
   const float* source = c.source + y * c.row_step * c.source_row + x * c.pixel_step;
@@ -184,8 +181,7 @@ void correlate_narrow(const Correlation& c) {
                    [&](auto left) HWY_ATTR { narrow_channels<left()>(c, channel); });
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace millrace::kernels
+}  // namespace millrace::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

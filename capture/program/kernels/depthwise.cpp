@@ -11,8 +11,7 @@
 #include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace::kernels {
-namespace HWY_NAMESPACE {
+namespace millrace::kernels::HWY_NAMESPACE {
 
 /// The weights of the vector of channels from `channel` on, one vector per tap.
 void pack_weights(const Convolution& c, std::size_t channel, const float* weights, float* packed) {
@@ -199,8 +198,7 @@ void depthwise(const Depthwise& d, const Operands& o, std::size_t begin, std::si
   });
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace millrace::kernels
+}  // namespace millrace::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

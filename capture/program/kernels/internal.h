@@ -109,6 +109,13 @@ inline std::int64_t oldest(const stages::CorrectionNumbers& n, const stages::Cor
 
 // ---- Compiled for each instruction set.
 
+/// Defines a kernel that a team shares: the function of its name in the machine's namespace.
+#define TEAM_KERNEL(name, Arguments)               \
+  HWY_EXPORT(name);                                \
+  void name(const Arguments& given, Share share) { \
+    HWY_DYNAMIC_DISPATCH(name)(given, share);      \
+  }
+
 /// Floats per vector on this machine.
 std::size_t lanes();
 

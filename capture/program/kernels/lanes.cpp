@@ -12,8 +12,7 @@
 #include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace::kernels {
-namespace HWY_NAMESPACE {
+namespace millrace::kernels::HWY_NAMESPACE {
 
 std::size_t lanes() {
   return kLanes;
@@ -26,18 +25,17 @@ const char* target_name() {
 /// 12 chains of fused multiply-adds, `rounds` each. Returns the operations done.
 double multiply_add(int rounds, float* result) {
   constexpr int kChains = 12;
-  const hn::ScalableTag<float> d;
-  const auto factor = hn::Set(d, result[0]), term = hn::Set(d, result[1]);
-  hn::Vec<decltype(d)> chains[kChains];
+  const V factor = hn::Set(d, result[0]), term = hn::Set(d, result[1]);
+  V chains[kChains];
 #pragma GCC unroll 16
   for (int i = 0; i < kChains; ++i) chains[i] = hn::Set(d, result[0] * i);  // else one would do
   for (int i = 0; i < rounds; ++i) {
 #pragma GCC unroll 16
-    for (auto& chain : chains) chain = hn::MulAdd(chain, factor, term);
+    for (V& chain : chains) chain = hn::MulAdd(chain, factor, term);
   }
 #pragma GCC unroll 16
-  for (auto& chain : chains) result[2] += hn::GetLane(chain);
-  return 2.0 * kChains * hn::Lanes(d) * rounds;
+  for (const V chain : chains) result[2] += hn::GetLane(chain);
+  return 2.0 * kChains * kLanes * rounds;
 }
 
 #if HWY_TARGET == HWY_SCALAR
@@ -59,7 +57,6 @@ HWY_INLINE void transpose_in_blocks(V& a, V& b, V& c, V& d) {
 /// Lane c of v[r] becomes lane r of v[c].
 template <std::size_t kCount>
 HWY_INLINE void transpose(V (&v)[kCount]) {
-  const D d;
 #pragma GCC unroll 4
   for (std::size_t i = 0; i < kCount; i += 4)
     transpose_in_blocks(v[i], v[i + 1], v[i + 2], v[i + 3]);
@@ -89,7 +86,6 @@ HWY_INLINE void transpose(V (&v)[kCount]) {
 
 void to_lanes(const float* rows, std::size_t stride, std::size_t row_count,
               std::span<const std::uint32_t> places, float* packed) {
-  const D d;
   const std::size_t count = places.size();
   if (count == 1 && stride == 1) {  // a column already in place
     const V v = load_part(first_lanes(row_count), rows);
@@ -111,7 +107,6 @@ void to_lanes(const float* rows, std::size_t stride, std::size_t row_count,
 
 void from_lanes(const float* packed, std::span<const std::uint32_t> places, float* rows,
                 std::size_t stride, std::size_t row_count, bool add) {
-  const D d;
   const std::size_t count = places.size();
   for (std::size_t q = 0; q < count; q += kLanes) {
     const auto part = first_lanes(count - q);
@@ -155,7 +150,7 @@ void turn(const float* from, std::size_t rows, std::size_t columns, float* to) {
       V v[kLanes];
 #pragma GCC unroll 16
       for (std::size_t i = 0; i < kLanes; ++i)
-        v[i] = i < row_count ? load_part(part, from + (r + i) * columns + q) : hn::Zero(D());
+        v[i] = i < row_count ? load_part(part, from + (r + i) * columns + q) : hn::Zero(d);
       transpose(v);
 #pragma GCC unroll 16
       for (std::size_t i = 0; i < kLanes; ++i)
@@ -180,7 +175,7 @@ void finish_rows(const FinishRows& given) {
   };
   if (f.mask) {
     finish([](V v, const auto& e, const float* mask)
-               HWY_ATTR { return hn::IfThenZeroElse(hn::Le(e.load(mask), hn::Zero(D())), v); });
+               HWY_ATTR { return hn::IfThenZeroElse(hn::Le(e.load(mask), hn::Zero(d)), v); });
   } else if (f.accumulate) {
     finish([](V v, const auto& e, const float* total)
                HWY_ATTR { return hn::Add(e.load(total), v); });
@@ -198,7 +193,6 @@ template <int C>
 HWY_INLINE void sum_blocks(const float* source, const Layout& layout, std::size_t count,
                            float* sums, bool accumulate, float factor) {
   constexpr int kSums = 4;
-  const D d;
   const Lanes part[] = {first_lanes(count), first_lanes(C == 1 ? 0 : count - kLanes)};
   V total[C];
 #pragma GCC unroll 2
@@ -240,8 +234,7 @@ void sum_channels(const float* source, const Layout& layout, std::size_t begin, 
     sum_blocks<1>(source + channel, layout, end - channel, sums + channel, accumulate, factor);
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace millrace::kernels
+}  // namespace millrace::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

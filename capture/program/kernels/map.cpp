@@ -9,8 +9,7 @@
 #include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace::kernels {
-namespace HWY_NAMESPACE {
+namespace millrace::kernels::HWY_NAMESPACE {
 
 template <class Condition>
 HWY_INLINE V where(Condition condition, V yes, V no) {
@@ -22,13 +21,13 @@ HWY_INLINE V within(V v, float most) {  // Min and Max treat NaN as the processo
   return hn::IfThenElse(hn::Gt(v, limit), limit, v);
 }
 HWY_INLINE V tanh_of(V v) {
-  return hn::IfThenElse(hn::IsNaN(v), v, hn::Tanh(D(), within(v, 20)));
+  return hn::IfThenElse(hn::IsNaN(v), v, hn::Tanh(d, within(v, 20)));
 }
 HWY_INLINE V log1p_of(V v) {
-  return hn::IfThenElse(hn::IsNaN(v), v, hn::Log1p(D(), v));
+  return hn::IfThenElse(hn::IsNaN(v), v, hn::Log1p(d, v));
 }
 HWY_INLINE V expm1_below(V v) {
-  return hn::Expm1(D(), within(v, 104));
+  return hn::Expm1(d, within(v, 104));
 }
 
 /// erf(x) = x P(x^2) / Q(x^2), fitted for least relative error in +-3.95, beyond which it is 1 to
@@ -65,7 +64,6 @@ void with(Function function, const Action& action) {
 template <bool kEachLeft, bool kEachRight, class F>
 HWY_INLINE void map_row(const F&, const Map& map, const float* left, const float* right,
                         float* made, std::size_t count) {
-  const D d;
   const auto& [a_, b_, c_] = map.numbers;
   const V a = hn::Set(d, a_), b = hn::Set(d, b_), c = hn::Set(d, c_);
   const auto f = [=](V x, V y) HWY_ATTR { return F::of(x, y, a, b, c); };
@@ -108,8 +106,7 @@ void map_rows(const MapArguments& m, std::size_t begin, std::size_t end, std::si
   });
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace millrace::kernels
+}  // namespace millrace::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

@@ -11,14 +11,12 @@
 #include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace::kernels {
-namespace HWY_NAMESPACE {
+namespace millrace::kernels::HWY_NAMESPACE {
 
 /// R rows of C vectors, complex or real. Integer operations displace multiply-adds, so there are
 /// few: an address is a base and up to twice a register, and three rows share a base.
 template <bool kComplex, bool kTransposed, int R, int C>
 HWY_INLINE void product(const Products& p, int row, int column) {
-  const D d;
   constexpr int kParts = kComplex ? 2 : 1, kBases = kTransposed ? 1 : (R + 2) / 3;
   // In rows of complex elements, a vector's real parts are followed by its imaginary parts.
   constexpr bool kSplit = kComplex && !kTransposed;
@@ -120,8 +118,7 @@ void products(const Products& p) {
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace millrace::kernels
+}  // namespace millrace::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

@@ -1,4 +1,4 @@
-// Functions with sums over groups or rows: norms, softmax, squared errors.
+// Functions with sums or extremes of groups or rows: norms, softmax, squared errors, bytes.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,8 +12,7 @@
 #include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace::kernels {
-namespace HWY_NAMESPACE {
+namespace millrace::kernels::HWY_NAMESPACE {
 
 constexpr std::size_t kChunk = 64;  ///< pixels summed in float
 
@@ -23,7 +22,6 @@ template <bool kSquares>
 void add_up(const float* left, const float* right, const float* origin, std::size_t pixels,
             std::size_t channels, std::size_t first, std::size_t last, double* sums,
             double* products) {
-  const D d;
   HWY_ALIGN float s[kLanes], p[kLanes];
   std::fill(sums + first, sums + last, 0.0);
   std::fill(products + first, products + last, 0.0);
@@ -86,20 +84,20 @@ struct Row {
   std::size_t count;
   template <class Of>
   HWY_INLINE float sum(const Of& of) const {
-    V sum = hn::Zero(D());
+    V sum = hn::Zero(d);
     each_vector(0, count, [&](const auto& e) HWY_ATTR { sum = hn::Add(sum, e.only(of(e))); });
-    return hn::GetLane(hn::SumOfLanes(D(), sum));
+    return hn::GetLane(hn::SumOfLanes(d, sum));
   }
   HWY_INLINE float largest(const float* x) const {
     const auto larger = [](float v, float most) { return v > most || std::isnan(v) ? v : most; };
     HWY_ALIGN float most[kLanes];
-    V all = hn::Set(D(), -std::numeric_limits<float>::infinity());
+    V all = hn::Set(d, -std::numeric_limits<float>::infinity());
     std::size_t i = 0;
     for (; i + kLanes <= count; i += kLanes) {
-      const V v = hn::LoadU(D(), x + i);
+      const V v = hn::LoadU(d, x + i);
       all = hn::IfThenElse(hn::Or(hn::Gt(v, all), hn::IsNaN(v)), v, all);
     }
-    hn::Store(all, D(), most);
+    hn::Store(all, d, most);
     for (std::size_t lane = 1; lane < kLanes; ++lane) most[0] = larger(most[lane], most[0]);
     for (; i < count; ++i) most[0] = larger(x[i], most[0]);
     return most[0];
@@ -110,8 +108,7 @@ struct Row {
   }
 };
 
-void norm_row(const NormArguments& o, std::size_t r) {
-  const D d;
+HWY_INLINE void norm_row(const NormArguments& o, std::size_t r) {
   const Row row{std::size_t(o.size)};
   const float *const x = o.source + r * row.count, n = float(o.size);
   const float mean = row.sum([&](const auto& e) HWY_ATTR { return e.load(x); }) / n;
@@ -133,9 +130,13 @@ void norm_row(const NormArguments& o, std::size_t r) {
   o.rstd[r] = rstd;
 }
 
+void layer_norm(const NormArguments& o, Share share) {
+  const auto [begin, end] = share.of(std::size_t(o.groups));
+  for (std::size_t r = begin; r < end; ++r) norm_row(o, r);
+}
+
 /// With g = dy * weight and h the normalized x: rstd * (g - mean of g - h * mean of g * h).
-void norm_gradient_row(const NormArguments& o, std::size_t r) {
-  const D d;
+HWY_INLINE void norm_gradient_row(const NormArguments& o, std::size_t r) {
   const Row row{std::size_t(o.size)};
   const V mean = hn::Set(d, o.mean[r]), rstd = hn::Set(d, o.rstd[r]);
   const float *x = o.source + r * row.count, *dy = o.gradient + r * row.count;
@@ -157,8 +158,7 @@ void norm_gradient_row(const NormArguments& o, std::size_t r) {
 }
 
 /// Gradients of weight and bias, elements [begin, end).
-void norm_weight_gradients(const NormArguments& o, std::size_t begin, std::size_t end) {
-  const D d;
+HWY_INLINE void norm_weight_gradients(const NormArguments& o, std::size_t begin, std::size_t end) {
   const std::size_t size = std::size_t(o.size);
   each_vector(begin, end, [&](const auto& e) HWY_ATTR {
     V of_weight = hn::Zero(d), of_bias = hn::Zero(d);
@@ -173,12 +173,21 @@ void norm_weight_gradients(const NormArguments& o, std::size_t begin, std::size_
   });
 }
 
+void layer_norm_gradient(const NormArguments& o, Share share) {
+  const auto [begin, end] = share.of(std::size_t(o.groups));
+  for (std::size_t r = begin; r < end && o.destination; ++r) norm_gradient_row(o, r);
+  if (!o.weight_gradient && !o.bias_gradient) return;
+  const auto [first, last] = share.of(std::size_t(o.size), kLanes);
+  norm_weight_gradients(o, first, last);
+}
+
 #define FORMULA HWY_INLINE
 #include "capture/program/operations/softmax-inl.h"
 #undef FORMULA
 
-void softmax_rows(const RowArguments& r, std::size_t begin, std::size_t end) {
+void softmax(const RowArguments& r, Share share) {
   const std::size_t count = std::size_t(r.row);
+  const auto [begin, end] = share.of(std::size_t(r.rows));
   for (std::size_t at = begin * count; at < end * count; at += count) {
     if (r.b) {
       softmax_gradient_row(Row{count}, r, r.a + at, r.b + at, r.to + at);
@@ -190,7 +199,6 @@ void softmax_rows(const RowArguments& r, std::size_t begin, std::size_t end) {
 
 /// One row of the loss: returns the sum of squares and writes scale * difference if wanted.
 float squared_error_row(const SquaredErrorArguments& a, std::size_t first, float scale) {
-  const D d;
   const float *const prediction = a.prediction + first, *const target = a.target + first;
   const V factor = hn::Set(d, scale);
   V sum = hn::Zero(d);
@@ -204,8 +212,58 @@ float squared_error_row(const SquaredErrorArguments& a, std::size_t first, float
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace millrace::kernels
+using Integers = hn::Rebind<std::int32_t, D>;
+using Bytes = hn::Rebind<std::uint8_t, D>;
+
+void quantize(const QuantizedArguments& q, Share share) {
+  const auto [begin, end] = share.of(std::size_t(q.lines));
+  const std::size_t count = std::size_t(q.width), whole = count / kLanes * kLanes;
+  for (std::size_t line = begin; line < end; ++line) {
+    const float* const x = q.values + line * count;
+    std::uint8_t* const to = q.bytes + line * count;
+    V lows = hn::Set(d, x[0]), highs = lows;
+    for (std::size_t i = 0; i < whole; i += kLanes) {
+      const V v = hn::LoadU(d, x + i);
+      lows = hn::Min(lows, v);
+      highs = hn::Max(highs, v);
+    }
+    float least = hn::GetLane(hn::MinOfLanes(d, lows));
+    float most = hn::GetLane(hn::MaxOfLanes(d, highs));
+    for (std::size_t i = whole; i < count; ++i) {
+      least = std::min(least, x[i]);
+      most = std::max(most, x[i]);
+    }
+    const float step = (most - least) * (1.0f / 255),
+                inverse = step >= std::numeric_limits<float>::min() ? 1 / step : 0;
+    const V low = hn::Set(d, least), factor = hn::Set(d, inverse);
+    for (std::size_t i = 0; i < whole; i += kLanes) {
+      const V scaled = hn::Mul(hn::Sub(hn::LoadU(d, x + i), low), factor);
+      hn::StoreU(hn::DemoteTo(Bytes(), hn::NearestInt(scaled)), Bytes(), to + i);
+    }
+    for (std::size_t i = whole; i < count; ++i)
+      to[i] = std::uint8_t(std::min(255.0f, std::nearbyint((x[i] - least) * inverse)));
+    q.ranges[2 * line] = least;
+    q.ranges[2 * line + 1] = step;
+  }
+}
+
+void dequantize(const QuantizedArguments& q, Share share) {
+  const auto [begin, end] = share.of(std::size_t(q.lines));
+  const std::size_t count = std::size_t(q.width), whole = count / kLanes * kLanes;
+  for (std::size_t line = begin; line < end; ++line) {
+    const std::uint8_t* const x = q.bytes + line * count;
+    float* const to = q.made + line * count;
+    const float least = q.ranges[2 * line], step = q.ranges[2 * line + 1];
+    const V low = hn::Set(d, least), factor = hn::Set(d, step);
+    for (std::size_t i = 0; i < whole; i += kLanes) {
+      const auto bytes = hn::PromoteTo(Integers(), hn::LoadU(Bytes(), x + i));
+      hn::StoreU(hn::MulAdd(hn::ConvertTo(d, bytes), factor, low), d, to + i);
+    }
+    for (std::size_t i = whole; i < count; ++i) to[i] = std::fma(float(x[i]), step, least);
+  }
+}
+
+}  // namespace millrace::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -214,11 +272,12 @@ namespace millrace::kernels {
 HWY_EXPORT(products);
 HWY_EXPORT(scale_and_shift);
 HWY_EXPORT(combine);
-HWY_EXPORT(norm_row);
-HWY_EXPORT(norm_gradient_row);
-HWY_EXPORT(norm_weight_gradients);
-HWY_EXPORT(softmax_rows);
 HWY_EXPORT(squared_error_row);
+TEAM_KERNEL(layer_norm, NormArguments)
+TEAM_KERNEL(layer_norm_gradient, NormArguments)
+TEAM_KERNEL(softmax, RowArguments)
+TEAM_KERNEL(quantize, QuantizedArguments)
+TEAM_KERNEL(dequantize, QuantizedArguments)
 
 namespace {
 
@@ -339,25 +398,6 @@ void group_norm_gradient(const NormArguments& o, int phase, Share share) {
   HWY_DYNAMIC_DISPATCH(combine)
   (o.gradient + at, room.first, o.source + at, room.second, room.third, end - begin, room.channels,
    o.destination + at);
-}
-
-void layer_norm(const NormArguments& o, Share share) {
-  const auto [begin, end] = share.of(std::size_t(o.groups));
-  for (std::size_t r = begin; r < end; ++r) HWY_DYNAMIC_DISPATCH(norm_row)(o, r);
-}
-
-void layer_norm_gradient(const NormArguments& o, Share share) {
-  const auto [begin, end] = share.of(std::size_t(o.groups));
-  for (std::size_t r = begin; r < end && o.destination; ++r)
-    HWY_DYNAMIC_DISPATCH(norm_gradient_row)(o, r);
-  if (!o.weight_gradient && !o.bias_gradient) return;
-  const auto [first, last] = share.of(std::size_t(o.size), lanes());
-  HWY_DYNAMIC_DISPATCH(norm_weight_gradients)(o, first, last);
-}
-
-void softmax(const RowArguments& r, Share share) {
-  const auto [begin, end] = share.of(std::size_t(r.rows));
-  HWY_DYNAMIC_DISPATCH(softmax_rows)(r, begin, end);
 }
 
 void squared_error(const SquaredErrorArguments& a) {

@@ -15,8 +15,7 @@
 #include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace::kernels {
-namespace HWY_NAMESPACE {
+namespace millrace::kernels::HWY_NAMESPACE {
 
 constexpr int kPixels = kManyRegisters ? 4 : 2;  ///< at a time, so that sums fit registers
 
@@ -34,7 +33,6 @@ HWY_INLINE void load_rows(const auto& e, const float* HWY_RESTRICT weights, std:
 /// sums[p][o] = row o times column p, for O rows and P columns.
 template <int O, int P>
 HWY_INLINE void products(const Rows& r, std::size_t row, int pixel) {
-  const D d;
   const float* HWY_RESTRICT weights = r.rows + row * r.row;
   const float* HWY_RESTRICT columns = r.columns + std::size_t(pixel) * r.row;
   V sums[O][P];
@@ -73,7 +71,6 @@ void row_products(const Rows& r) {
 template <int O, int P>
 HWY_INLINE void add_rows(const Rows& r, std::size_t row, int pixel, std::size_t begin,
                          std::size_t end) {
-  const D d;
   const float* HWY_RESTRICT weights = r.rows + row * r.row;
   const float* HWY_RESTRICT values = r.values + std::size_t(pixel) * r.channels + row;
   float* HWY_RESTRICT columns = r.columns + std::size_t(pixel) * r.row;
@@ -116,8 +113,7 @@ void row_sums(const Rows& r) {
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace millrace::kernels
+}  // namespace millrace::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

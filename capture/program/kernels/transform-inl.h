@@ -6,8 +6,7 @@
 
 #if HWY_TARGET != HWY_SCALAR
 HWY_BEFORE_NAMESPACE();
-namespace millrace::kernels {
-namespace HWY_NAMESPACE {
+namespace millrace::kernels::HWY_NAMESPACE {
 
 struct Complex {
   HWY_INLINE Complex() {}  // GCC generates its own without NEON
@@ -26,14 +25,14 @@ HWY_INLINE Complex operator-(Complex a, Complex b) {
 }
 /// a + factor * b.
 HWY_INLINE Complex mul_add(float factor, Complex b, Complex a) {
-  const V f = hn::Set(D(), factor);
+  const V f = hn::Set(d, factor);
   return {hn::MulAdd(f, b.re, a.re), hn::MulAdd(f, b.im, a.im)};
 }
 /// a - i * factor * b.
 HWY_INLINE Complex minus_i(float factor, Complex a, Complex b) {
   if (factor == 1) return {hn::Add(a.re, b.im), hn::Sub(a.im, b.re)};
   if (factor == -1) return {hn::Sub(a.re, b.im), hn::Add(a.im, b.re)};
-  const V f = hn::Set(D(), factor);
+  const V f = hn::Set(d, factor);
   return {hn::MulAdd(f, b.im, a.re), hn::NegMulAdd(f, b.re, a.im)};
 }
 
@@ -85,7 +84,7 @@ HWY_INLINE void dft(const Load& load, const Store& store) {
     constexpr int kHalf = N / 2;
     Complex sum[kHalf + 1], difference[kHalf + 1];
     float sign[kHalf + 1] = {};  // of the difference; 0: neither is there
-    const Complex first = kFilled & 1 ? load(0) : Complex{hn::Zero(D()), hn::Zero(D())};
+    const Complex first = kFilled & 1 ? load(0) : Complex{hn::Zero(d), hn::Zero(d)};
     Complex total = first;
 #pragma GCC unroll 8
     for (int j = 1; j <= kHalf; ++j) {
@@ -159,7 +158,6 @@ struct Row {
 /// Writes a square's row y of pixels [side][lanes].
 HWY_INLINE void finish_row(const float* pixels, int y, const Finish& f, const Window& w) {
   if (y < w.top || y >= w.bottom) return;
-  const D d;
   const auto part = first_lanes(std::size_t(w.channels));
   const bool full = w.channels >= int(kLanes);
   const V bias = f.bias ? load_part(part, f.bias) : hn::Zero(d);
@@ -202,12 +200,12 @@ struct Fourier {
   }
   HWY_INLINE static void store(Complex z, const Spectrum& s, int k, int y) {
     float* const to = s.first + place(s, k, y);
-    hn::Store(z.re, D(), to);
-    hn::Store(z.im, D(), to + kLanes);
+    hn::Store(z.re, d, to);
+    hn::Store(z.im, d, to + kLanes);
   }
   HWY_INLINE static Complex load(const Spectrum& s, int k, int y) {
     const float* const from = s.first + place(s, k, y);
-    return {hn::Load(D(), from), hn::Load(D(), from + kLanes)};
+    return {hn::Load(d, from), hn::Load(d, from + kLanes)};
   }
 
   /// Splits the transform of x + i y (`a` is element k, `b` element -k) into 2 x's and 2 y's.
@@ -226,7 +224,6 @@ struct Fourier {
   static void forward(const float* image, const Window& window, const Spectrum& to) {
     constexpr int kFilled = kWeights ? kKernel : N;  // columns and rows; the others are zeros
     constexpr unsigned kBits = (1u << kFilled) - 1;
-    const D d;
     const auto scaled = [&](V v) HWY_ATTR { return kWeights ? hn::Mul(hn::Set(d, kScale), v) : v; };
     Complex columns[kHalf][N];  // column 0 and, as its imaginary part, column N / 2
     for (int y = 0; y < kFilled; y += 2) {
@@ -270,7 +267,6 @@ struct Fourier {
   static void inverse(const Spectrum& from, const Finish& finish, const Window& window) {
     constexpr int kWanted = kWeights ? kKernel : N;  // the window is no larger
     constexpr unsigned kBits = (1u << N) - 1;
-    const D d;
     const auto scaled = [&](V v) HWY_ATTR { return kWeights ? hn::Mul(hn::Set(d, kScale), v) : v; };
     Complex columns[kHalf][N];  // as in forward()
     // With real and imaginary parts swapped before and after, dft() is the inverse.
@@ -322,7 +318,6 @@ struct Fourier {
 template <const auto& kMatrix>
 HWY_INLINE void multiply(const V* x, V* y) {
   constexpr int kRows = kMatrix.rows, kColumns = kMatrix.columns;
-  const D d;
   const auto add = [&](V sum, bool& any, float factor, V value) HWY_ATTR {
     if (factor == 0) return sum;
     const V scaled = factor == 1 ? value : hn::Mul(hn::Set(d, factor), value);
@@ -387,7 +382,6 @@ struct Winograd {
   template <const auto& kMatrix>
   static void there(const float* image, const Window& window, Spectrum to) {
     constexpr int kFrom = kMatrix.columns, kTo = kMatrix.rows;
-    const D d;
     V half[kFrom][kTo];
     for (int y = 0; y < kFrom; ++y) {
       const Row pixels(image, window, y);
@@ -409,7 +403,6 @@ struct Winograd {
   template <const auto& kMatrix>
   static void back(Spectrum from, const Finish& finish, const Window& window) {
     constexpr int kTo = kMatrix.rows;
-    const D d;
     V half[N][kTo];
     HWY_ALIGN float square[kTo][kTo * kLanes];
     for (int y = 0; y < N; ++y) {
@@ -440,7 +433,6 @@ struct Winograd {
   }
 };
 
-}  // namespace HWY_NAMESPACE
-}  // namespace millrace::kernels
+}  // namespace millrace::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif

@@ -13,8 +13,7 @@
 #include "capture/program/kernels/transform-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace::kernels {
-namespace HWY_NAMESPACE {
+namespace millrace::kernels::HWY_NAMESPACE {
 
 template <class T>
 constexpr Functions kFunctions = {T::spread, T::gather};
@@ -30,8 +29,7 @@ Functions functions_of(Transform transform) {
 #endif
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace millrace::kernels
+}  // namespace millrace::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

@@ -13,11 +13,9 @@
 #include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace::kernels {
-namespace HWY_NAMESPACE {
+namespace millrace::kernels::HWY_NAMESPACE {
 
 bool all_finite(const float* values, std::size_t count) {
-  const D d;
   const V most = hn::Set(d, std::numeric_limits<float>::max());
   const auto finite = [&](V v) { return hn::Le(hn::Abs(v), most); };
   std::size_t i = 0;
@@ -36,7 +34,6 @@ bool all_finite(const float* values, std::size_t count) {
 }
 
 float largest(std::span<const float> values) {
-  const D d;
   const V infinity = hn::Set(d, std::numeric_limits<float>::infinity());
   V most = hn::Zero(d);
   each_vector(0, values.size(), [&](const auto& e) HWY_ATTR {
@@ -76,7 +73,6 @@ using std::pow, std::sqrt;
 template <class Formula, class Corrected>
 HWY_INLINE void sweep(const UpdateArguments& arguments, double lr, std::size_t begin,
                       std::size_t end, Corrected corrected) {
-  const D d;
   const UpdateArguments o = arguments;
   const UpdateNumbers& n = arguments.numbers;
   const Formula formula(n, lr, o.state.steps ? o.state.steps[0] + 1 : 0);
@@ -119,8 +115,7 @@ void update(const UpdateArguments& o, std::size_t begin, std::size_t end) {
   });
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace millrace::kernels
+}  // namespace millrace::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

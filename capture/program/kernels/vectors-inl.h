@@ -12,13 +12,13 @@
 #include "capture/program/kernels/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace::kernels {
-namespace HWY_NAMESPACE {
+namespace millrace::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
-constexpr std::size_t kLanes = hn::MaxLanes(D());
+constexpr D d;  ///< as Highway's functions take it
+constexpr std::size_t kLanes = hn::MaxLanes(d);
 constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;  ///< else tiles are made for 16
 
 /// The first `count` lanes of a vector. Memory beyond is neither read nor written (another thread
@@ -26,13 +26,13 @@ constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;  ///< else tiles are mad
 #if HWY_TARGET == HWY_AVX3
 using Lanes = hn::Mask<D>;
 HWY_INLINE Lanes first_lanes(std::size_t count) {
-  return hn::FirstN(D(), count);
+  return hn::FirstN(d, count);
 }
 HWY_INLINE V load_part(Lanes part, const float* from) {
-  return hn::MaskedLoad(part, D(), from);
+  return hn::MaskedLoad(part, d, from);
 }
 HWY_INLINE void store_part(V v, Lanes part, float* to) {
-  hn::BlendedStore(v, part, D(), to);
+  hn::BlendedStore(v, part, d, to);
 }
 HWY_INLINE V only_part(Lanes part, V v) {
   return hn::IfThenElseZero(part, v);
@@ -43,14 +43,14 @@ struct Lanes {
   hn::Mask<D> mask;
 };
 HWY_INLINE Lanes first_lanes(std::size_t count) {
-  return {std::min(count, kLanes), hn::FirstN(D(), count)};
+  return {std::min(count, kLanes), hn::FirstN(d, count)};
 }
 /// With AVX2, a masked store takes AMD's processors 20 times as long as another one.
 HWY_INLINE void store_part(V v, Lanes part, float* to) {
-  if (part.count == kLanes) return hn::StoreU(v, D(), to);
+  if (part.count == kLanes) return hn::StoreU(v, d, to);
   if constexpr (kLanes > 1) {
     HWY_ALIGN float lanes[kLanes];
-    hn::Store(v, D(), lanes);
+    hn::Store(v, d, lanes);
     const std::size_t fours = part.count & 4, twos = part.count & 2;
     if (fours) std::memcpy(to, lanes, 16);
     if (twos) std::memcpy(to + fours, lanes + fours, 8);
@@ -59,12 +59,12 @@ HWY_INLINE void store_part(V v, Lanes part, float* to) {
 }
 HWY_INLINE V load_part(Lanes part, const float* from) {
 #if HWY_TARGET != HWY_NEON
-  return hn::MaskedLoad(part.mask, D(), from);
+  return hn::MaskedLoad(part.mask, d, from);
 #else
-  if (part.count == kLanes) return hn::LoadU(D(), from);
+  if (part.count == kLanes) return hn::LoadU(d, from);
   HWY_ALIGN float lanes[kLanes] = {};
   for (std::size_t i = 0; i < part.count; ++i) lanes[i] = from[i];
-  return hn::Load(D(), lanes);
+  return hn::Load(d, lanes);
 #endif
 }
 HWY_INLINE V only_part(Lanes part, V v) {
@@ -75,8 +75,8 @@ HWY_INLINE V only_part(Lanes part, V v) {
 /// Elements of a buffer from `at` on: a vector or the last few. Some processors mask stores slowly.
 struct Whole {
   std::size_t at;
-  HWY_INLINE V load(const float* buffer) const { return hn::LoadU(D(), buffer + at); }
-  HWY_INLINE void store(float* buffer, V v) const { hn::StoreU(v, D(), buffer + at); }
+  HWY_INLINE V load(const float* buffer) const { return hn::LoadU(d, buffer + at); }
+  HWY_INLINE void store(float* buffer, V v) const { hn::StoreU(v, d, buffer + at); }
   HWY_INLINE V only(V v) const { return v; }
 };
 struct Rest {
@@ -106,14 +106,14 @@ HWY_INLINE void clear(V (&sums)[R][P]) {
 #pragma GCC unroll 32
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 32
-    for (int p = 0; p < P; ++p) sums[r][p] = hn::Zero(D());
+    for (int p = 0; p < P; ++p) sums[r][p] = hn::Zero(d);
   }
 }
 
 // What formulas for cores and GPUs are written in.
 using Number = V;
 HWY_INLINE V constant(double value) {
-  return hn::Set(D(), float(value));
+  return hn::Set(d, float(value));
 }
 HWY_INLINE V times_plus(V a, V b, V c) {
   return hn::MulAdd(a, b, c);
@@ -129,11 +129,10 @@ HWY_INLINE V size_of(V v) {
 }
 
 HWY_INLINE V relu_of(V v) {  // keeps NaN, as LibTorch does
-  return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(D())), v);
+  return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);
 }
 
 HWY_INLINE V sigmoid_of(V v) {
-  const D d;
   const V one = hn::Set(d, 1.0f);
   const V most = hn::Set(d, 104.0f);  // Exp is undefined beyond; here it is infinite
   const V made = hn::Div(one, hn::Add(one, hn::Exp(d, hn::Min(hn::Neg(v), most))));
@@ -142,12 +141,11 @@ HWY_INLINE V sigmoid_of(V v) {
 
 /// The gradient with respect to the sigmoid's input.
 HWY_INLINE V sigmoid_gradient_of(V gradient, V made) {
-  return hn::Mul(hn::Mul(gradient, hn::Sub(hn::Set(D(), 1.0f), made)), made);
+  return hn::Mul(hn::Mul(gradient, hn::Sub(hn::Set(d, 1.0f), made)), made);
 }
 
 /// exp of values up to 0. Exp takes NaN for a small number.
 HWY_INLINE V exp_below(V v) {
-  const D d;
   return hn::IfThenElse(hn::IsNaN(v), v, hn::Exp(d, hn::Max(v, hn::Set(d, -104.0f))));
 }
 
@@ -157,6 +155,5 @@ HWY_INLINE V activated(V v, Activation activation) {
   return v;
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace millrace::kernels
+}  // namespace millrace::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

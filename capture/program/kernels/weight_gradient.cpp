@@ -9,8 +9,7 @@
 #include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace::kernels {
-namespace HWY_NAMESPACE {
+namespace millrace::kernels::HWY_NAMESPACE {
 
 constexpr int kMostRows = kManyRegisters ? 5 : 3;  ///< kernel rows in registers at once
 /// Taps that fit in registers with that many kernel rows.
@@ -33,7 +32,6 @@ template <int R, int T>
 HWY_INLINE void add_row(const float* HWY_RESTRICT broadcast, std::size_t broadcast_step,
                         const float* const (&vectors)[R], std::size_t vectors_step, int width,
                         V (&sums)[R][T]) {
-  const D d;
   std::size_t at = 0;
   for (int x = 0; x < width; ++x, at += vectors_step, broadcast += broadcast_step) {
     V v[R];
@@ -53,7 +51,6 @@ template <int R, int T>
 HWY_INLINE void add_partial_row(const float* broadcast, std::size_t broadcast_step,
                                 const float* const (&vectors)[R], std::size_t vectors_step,
                                 int width, std::size_t channels, V (&sums)[R][T]) {
-  const D d;
   const auto part = first_lanes(channels);
   for (int x = 0; x < width; ++x) {
     for (int k = 0; k < R; ++k) {
@@ -67,7 +64,6 @@ HWY_INLINE void add_partial_row(const float* broadcast, std::size_t broadcast_st
 /// Kernel rows first_row.. and taps first_tap.. of one block of channels, over one part.
 template <int R, int T>
 HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap) {
-  const D d;
   const WeightSums& w = part.w;
   const int padding = w.kernel / 2, width = part.column_end - part.column_begin;
   const std::size_t step = std::size_t(w.stride) * w.broadcast_channels;
@@ -148,8 +144,7 @@ void weight_sums(const WeightSums& w) {
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace millrace::kernels
+}  // namespace millrace::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

@@ -11,18 +11,17 @@
 #include "capture/program/kernels/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace millrace::kernels {
-namespace HWY_NAMESPACE {
+namespace millrace::kernels::HWY_NAMESPACE {
 
 #define FORMULA HWY_INLINE
 #include "capture/program/operations/pool-inl.h"
 #include "capture/program/operations/resample-inl.h"
 #undef FORMULA
 
-/// Rows [begin, end).
-void resample_rows(const ResampleArguments& r, int begin, int end) {
+void resample(const ResampleArguments& r, Share share) {
   const std::size_t step = std::size_t(r.input.channels);
-  for (int y = begin; y < end; ++y) {
+  const auto [begin, end] = share.of(std::size_t(r.output.height));
+  for (int y = int(begin); y < int(end); ++y) {
     for (int x = 0; x < r.output.width; ++x) {
       float* const to = r.to + std::size_t(y) * r.output.row() + std::size_t(x) * step;
       for (std::size_t c = 0; c < step; c += kLanes) {
@@ -47,7 +46,6 @@ HWY_INLINE void each_window(const PoolArguments& p, const Work& work) {
 
 /// The first maximum of a window, or its first NaN, and its index in the window.
 HWY_INLINE V largest_of(const PoolWindow& window, const float* x, Lanes part, V& which) {
-  const D d;
   V best = hn::Set(d, -std::numeric_limits<float>::infinity()), count = hn::Zero(d);
   which = hn::Zero(d);
   const std::size_t step = std::size_t(window.p.input.channels);
@@ -72,7 +70,6 @@ void pool_channels(const PoolArguments& p, std::size_t first, Lanes part) {
 }
 
 void pool_gradient_channels(const PoolArguments& p, std::size_t first, Lanes part) {
-  const D d;
   const std::size_t step = std::size_t(p.input.channels);
   float* const dx = p.to + first;
   for (std::size_t i = 0; i < std::size_t(p.input.pixels()); ++i)
@@ -90,31 +87,20 @@ void pool_gradient_channels(const PoolArguments& p, std::size_t first, Lanes par
   });
 }
 
-/// Channels [begin, end).
-void pool_all(const PoolArguments& p, std::size_t begin, std::size_t end) {
+void pool(const PoolArguments& p, Share share) {
+  const auto [begin, end] = share.of(std::size_t(p.input.channels), kLanes);
   for (std::size_t c = begin; c < end; c += kLanes)
     (p.dy ? pool_gradient_channels : pool_channels)(p, c, first_lanes(end - c));
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace millrace::kernels
+}  // namespace millrace::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace millrace::kernels {
 
-HWY_EXPORT(pool_all);
-HWY_EXPORT(resample_rows);
-
-void pool(const PoolArguments& p, Share share) {
-  const auto [begin, end] = share.of(std::size_t(p.input.channels), lanes());
-  HWY_DYNAMIC_DISPATCH(pool_all)(p, begin, end);
-}
-
-void resample(const ResampleArguments& r, Share share) {
-  const auto [begin, end] = share.of(std::size_t(r.output.height));
-  HWY_DYNAMIC_DISPATCH(resample_rows)(r, int(begin), int(end));
-}
+TEAM_KERNEL(pool, PoolArguments)
+TEAM_KERNEL(resample, ResampleArguments)
 
 }  // namespace millrace::kernels
 #endif
