@@ -437,6 +437,26 @@ class Bf16WeightGradient final : public Kernel {
 
 }  // namespace
 
+std::unique_ptr<Kernel> make_bf16(const Convolution& convolution) {
+  if (convolution.pass == Pass::kWeightGradient)
+    return std::make_unique<Bf16WeightGradient>(convolution);
+  return std::make_unique<Bf16Correlation>(convolution);
+}
+
+#else
+
+namespace millrace::kernels {
+
+constexpr std::size_t kTile = 16;
+static bool ask_for_tiles() {
+  return false;
+}
+std::unique_ptr<Kernel> make_bf16(const Convolution&) {
+  return nullptr;
+}
+
+#endif
+
 bool has_bf16() {
   static const bool has = ask_for_tiles();
   return has;
@@ -456,30 +476,4 @@ bool bf16_is_faster(const Convolution& c) {
   return channels >= (c.pass == Pass::kWeightGradient ? 8 : 3) && pixels >= 256;
 }
 
-std::unique_ptr<Kernel> make_bf16(const Convolution& convolution) {
-  if (convolution.pass == Pass::kWeightGradient)
-    return std::make_unique<Bf16WeightGradient>(convolution);
-  return std::make_unique<Bf16Correlation>(convolution);
-}
-
 }  // namespace millrace::kernels
-
-#else
-
-namespace millrace::kernels {
-
-bool has_bf16() {
-  return false;
-}
-bool bf16_can_do(const Convolution&) {
-  return false;
-}
-bool bf16_is_faster(const Convolution&) {
-  return false;
-}
-std::unique_ptr<Kernel> make_bf16(const Convolution&) {
-  return nullptr;
-}
-
-}  // namespace millrace::kernels
-#endif

@@ -143,11 +143,9 @@ struct Correlation {
 /// [tap_begin, tap_end) of `sums`, [kernel_rows][taps][lanes] for each `lanes` channels.
 struct WeightSums {
   const float* broadcast = nullptr;  ///< the side with the taps, zeros left and right: pixel (0, 0)
-  std::size_t broadcast_row = 0;
-  int broadcast_height = 0, broadcast_channels = 0;
-  const float* vectors = nullptr;  ///< pixel (0, 0) of the other side
-  std::size_t vectors_row = 0;
-  int height = 0, width = 0, channels = 0;  ///< of `vectors`
+  Layout taps_side;                  ///< without those zeros
+  const float* vectors = nullptr;    ///< pixel (0, 0) of the other side
+  Layout lane_side;
   int channel = 0, last_channel = 0;
   int kernel = 1, stride = 1;
   int tap_begin = 0, tap_end = 0;  ///< of a kernel row's columns times channels

@@ -62,28 +62,18 @@ consteval int unit(int p, int q) {
   return index;
 }
 
-/// cos and sin of 2 pi i / N by Taylor series to double precision.
+/// cos and sin of 2 pi i / N, for the odd prime factors of the squares' sides.
 template <int N>
 struct Roots {
-  float cos[N] = {}, sin[N] = {};
-
-  constexpr Roots() {
-    for (int i = 0; i < N; ++i) {
-      // Within -pi .. pi the series are exact enough.
-      const double angle = 6.283185307179586476925 * (2 * i > N ? i - N : i) / N;
-      double term = 1, c = 0, s = 0;
-      for (int n = 0; n < 40; n += 2) {
-        c += term;
-        s += term * angle / (n + 1);
-        term *= -angle * angle / ((n + 1) * (n + 2));
-      }
-      cos[i] = float(4 * i % N == 0 && 2 * i % N != 0 ? 0 : c);
-      sin[i] = float(2 * i % N == 0 ? 0 : s);
-    }
-  }
+  float cos[N], sin[N];
 };
 template <int N>
-inline constexpr Roots<N> kRoots;
+extern const Roots<N> kRoots;
+template <>
+inline constexpr Roots<3> kRoots<3> = {{1, -0.5f, -0.5f}, {0, 0.8660254f, -0.8660254f}};
+template <>
+inline constexpr Roots<5> kRoots<5> = {{1, 0.309017f, -0.809017f, -0.809017f, 0.309017f},
+                                       {0, 0.95105654f, 0.58778524f, -0.58778524f, -0.95105654f}};
 
 template <int Rows, int Columns>
 struct Factors {

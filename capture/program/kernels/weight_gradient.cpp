@@ -27,16 +27,16 @@ struct Part {
   bool first;  ///< the first part, which starts the totals
 };
 
-/// sums[ky][t] += over one row of pixels: vectors[ky][x] * broadcast[x + t].
+/// sums[ky][t] += over one row of pixels: elements e of vectors[ky][x] * broadcast[x + t].
 template <int R, int T>
-HWY_INLINE void add_row(const float* HWY_RESTRICT broadcast, std::size_t broadcast_step,
-                        const float* const (&vectors)[R], std::size_t vectors_step, int width,
-                        V (&sums)[R][T]) {
+HWY_INLINE void add_row(const auto& e, const float* HWY_RESTRICT broadcast,
+                        std::size_t broadcast_step, const float* const (&vectors)[R],
+                        std::size_t vectors_step, int width, V (&sums)[R][T]) {
   std::size_t at = 0;
   for (int x = 0; x < width; ++x, at += vectors_step, broadcast += broadcast_step) {
     V v[R];
 #pragma GCC unroll 8
-    for (int k = 0; k < R; ++k) v[k] = hn::LoadU(d, vectors[k] + at);
+    for (int k = 0; k < R; ++k) v[k] = e.load(vectors[k] + at);
 #pragma GCC unroll 32
     for (int t = 0; t < T; ++t) {
       const V value = hn::Set(d, broadcast[t]);
@@ -46,50 +46,38 @@ HWY_INLINE void add_row(const float* HWY_RESTRICT broadcast, std::size_t broadca
   }
 }
 
-/// add_row() for channels that don't fill a vector.
-template <int R, int T>
-HWY_INLINE void add_partial_row(const float* broadcast, std::size_t broadcast_step,
-                                const float* const (&vectors)[R], std::size_t vectors_step,
-                                int width, std::size_t channels, V (&sums)[R][T]) {
-  const auto part = first_lanes(channels);
-  for (int x = 0; x < width; ++x) {
-    for (int k = 0; k < R; ++k) {
-      const V v = load_part(part, vectors[k] + x * vectors_step);
-      for (int t = 0; t < T; ++t)
-        sums[k][t] = hn::MulAdd(hn::Set(d, broadcast[x * broadcast_step + t]), v, sums[k][t]);
-    }
-  }
-}
-
 /// Kernel rows first_row.. and taps first_tap.. of one block of channels, over one part.
 template <int R, int T>
 HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap) {
   const WeightSums& w = part.w;
   const int padding = w.kernel / 2, width = part.column_end - part.column_begin;
-  const std::size_t step = std::size_t(w.stride) * w.broadcast_channels;
-  const std::size_t channels = w.channels - part.channel;
+  const std::size_t step = std::size_t(w.stride) * w.taps_side.channels;
+  const std::size_t broadcast_row = padded_row(w.taps_side, padding);
+  const std::size_t vectors_row = w.lane_side.row();
+  const std::size_t channels = w.lane_side.channels - part.channel;
   float* const sums_begin = w.sums + part.channel / kLanes * w.sums_block;
   V sums[R][T];
   clear(sums);
   for (int r = part.row_begin; r < part.row_end; ++r) {
     // The broadcast side's row, and for each kernel row the row that it meets there.
     const int source = w.stride == 1 ? r : r * w.stride + first_row - padding;
-    if (source < 0 || source >= w.broadcast_height) continue;
+    if (source < 0 || source >= w.taps_side.height) continue;
     const float* vectors[R];
     for (int k = 0; k < R; ++k) {
       const int y = w.stride == 1 ? r + padding - first_row - k : r;
-      const float* row = y < 0 || y >= w.height ? w.zeros : w.vectors + y * w.vectors_row;
-      vectors[k] = row + std::size_t(part.column_begin) * w.channels + part.channel;
+      const float* row = y < 0 || y >= w.lane_side.height ? w.zeros : w.vectors + y * vectors_row;
+      vectors[k] = row + std::size_t(part.column_begin) * w.lane_side.channels + part.channel;
     }
-    const float* broadcast = w.broadcast + source * w.broadcast_row + part.column_begin * step +
-                             first_tap - std::ptrdiff_t(padding) * w.broadcast_channels;
+    const float* broadcast = w.broadcast + source * broadcast_row + part.column_begin * step +
+                             first_tap - std::ptrdiff_t(padding) * w.taps_side.channels;
     if (channels >= kLanes) {
-      add_row(broadcast, step, vectors, w.channels, width, sums);
+      add_row(Whole{0}, broadcast, step, vectors, w.lane_side.channels, width, sums);
     } else {
-      add_partial_row(broadcast, step, vectors, w.channels, width, channels, sums);
+      add_row(Rest{0, first_lanes(channels)}, broadcast, step, vectors, w.lane_side.channels, width,
+              sums);
     }
   }
-  const std::size_t row = std::size_t(w.kernel) * w.broadcast_channels * kLanes;
+  const std::size_t row = std::size_t(w.kernel) * w.taps_side.channels * kLanes;
 #pragma GCC unroll 8
   for (int k = 0; k < R; ++k) {
 #pragma GCC unroll 32
@@ -127,18 +115,19 @@ void weight_sums(const WeightSums& w) {
   // Parts whose rows stay in L1 while every block of taps passes over them. Each part's sums begin
   // at zero, which also limits the rounding error of long sums.
   constexpr int kCache = (kManyRegisters ? 40 : 28) << 10, kColumns = 64, kLine = 16;
-  const int columns = std::min(w.width, kColumns);
-  const int vectors_row = 4 * std::min(w.channels, std::max(int(kLanes), kLine)) * columns;
-  const int broadcast_row = 4 * std::min(w.broadcast_channels * w.stride, 64) * columns;
+  const int columns = std::min(w.lane_side.width, kColumns);
+  const int vectors_row =
+      4 * std::min(w.lane_side.channels, std::max(int(kLanes), kLine)) * columns;
+  const int broadcast_row = 4 * std::min(w.taps_side.channels * w.stride, 64) * columns;
   const int spare = kCache - (std::min(w.kernel, kMostRows) - 1) * vectors_row;
   const int most = std::max(1, spare / (vectors_row + broadcast_row));
-  const int height = w.stride == 1 ? w.broadcast_height : w.height;
+  const int height = w.stride == 1 ? w.taps_side.height : w.lane_side.height;
   const int parts = (height + most - 1) / most;
   for (int i = 0; i < parts; ++i) {
-    for (int x = 0; x < w.width; x += columns) {
+    for (int x = 0; x < w.lane_side.width; x += columns) {
       for (int channel = w.channel; channel < w.last_channel; channel += int(kLanes)) {
         sum_part({w, channel, height * i / parts, height * (i + 1) / parts, x,
-                  std::min(x + columns, w.width), i == 0 && x == 0});
+                  std::min(x + columns, w.lane_side.width), i == 0 && x == 0});
       }
     }
   }
@@ -189,14 +178,9 @@ class WeightGradientKernel final : public Kernel {
     std::fill(zeros, zeros + zeros_, 0.0f);
     const float* taps = swapped_ ? operands.source : operands.x;
     WeightSums w{.broadcast = taps,
-                 .broadcast_row = padded_row(taps_side_, c_.kernel / 2),
-                 .broadcast_height = taps_side_.height,
-                 .broadcast_channels = taps_side_.channels,
+                 .taps_side = taps_side_,
                  .vectors = swapped_ ? operands.x : operands.source,
-                 .vectors_row = lane_side_.row(),
-                 .height = lane_side_.height,
-                 .width = lane_side_.width,
-                 .channels = lane_side_.channels,
+                 .lane_side = lane_side_,
                  .last_channel = int(channels),
                  .kernel = c_.kernel,
                  .stride = c_.stride,
