@@ -116,21 +116,21 @@ const auto all_maps = maps(std::make_integer_sequence<int, kFunctions>());
 // ---- What they reach.
 
 void reach(ConvolutionArguments& a, Reached& at) {
-  const long long in = 1ll * a.groups * a.in_channels * a.in_height * a.in_width;
-  const long long out = 1ll * a.groups * a.out_channels * a.out_height * a.out_width;
+  const long long in = 1ll * a.groups * a.from.channels * a.from.height * a.from.width;
+  const long long out = 1ll * a.groups * a.to.channels * a.to.height * a.to.width;
   at.read(a.in, in);
-  at.read(a.weights, 1ll * a.groups * a.in_channels * a.out_channels * a.taps);
-  at.read(a.bias, a.groups * a.out_channels);
+  at.read(a.weights, 1ll * a.groups * a.from.channels * a.to.channels * a.taps);
+  at.read(a.bias, a.groups * a.to.channels);
   at.read(a.mask, out);
   at.write(a.out, out);
 }
 void reach(WeightGradientArguments& a, Reached& at) {
   for (WeightGradient& g : a.all) {
     if (!g.parts) continue;
-    at.read(g.x, 1ll * g.groups * g.in_channels * g.in_height * g.in_width);
-    at.read(g.dy, 1ll * g.groups * g.out_channels * g.out_height * g.out_width);
-    at.write(g.parts, 1ll * g.slices * g.groups * g.out_channels * g.in_channels * g.taps);
-    at.write(g.bias_parts, 1ll * g.slices * g.groups * g.out_channels);
+    at.read(g.x, 1ll * g.groups * g.from.channels * g.from.height * g.from.width);
+    at.read(g.dy, 1ll * g.groups * g.to.channels * g.to.height * g.to.width);
+    at.write(g.parts, 1ll * g.slices * g.groups * g.to.channels * g.from.channels * g.taps);
+    at.write(g.bias_parts, 1ll * g.slices * g.groups * g.to.channels);
   }
 }
 void reach(PartsArguments& a, Reached& at) {

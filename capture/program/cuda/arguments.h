@@ -7,8 +7,6 @@ namespace millrace::gpu {
 
 using namespace kernels;
 
-enum class Activation { none, relu, sigmoid };  // as kernels::Activation
-
 struct ConvolutionArguments {
   const float* in;
   const float* weights;  ///< [groups * out][in][taps]; data gradient: [groups * in][out][taps]
@@ -16,8 +14,7 @@ struct ConvolutionArguments {
   const float* mask;     ///< like out: zeros where it is not above 0; or null
   float* out;
   int groups;
-  int in_channels, in_height, in_width;  ///< channels per group
-  int out_channels, out_height, out_width;
+  Layout from, to;  ///< of a group
   int taps;
   Activation activation;
   bool fours;          ///< rows of `in` are aligned in fours
@@ -26,12 +23,12 @@ struct ConvolutionArguments {
 };
 
 struct WeightGradient {
-  const float* x;     ///< [groups * in][in_height][in_width]
-  const float* dy;    ///< [groups * out][out_height][out_width]
+  const float* x;     ///< [groups * in][height][width]
+  const float* dy;    ///< [groups * out][height][width]
   float* parts;       ///< [slices][groups * out][in][taps]
   float* bias_parts;  ///< [slices][groups * out], or null
   int groups;
-  int in_channels, in_height, in_width, out_channels, out_height, out_width;
+  Layout from, to;  ///< of a group of x and of dy
   int taps, slices, blocks;
   bool fours;  ///< rows of x are aligned in fours
   bool dy_fours;

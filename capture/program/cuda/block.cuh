@@ -34,27 +34,25 @@ DEVICE double sum_of_block(double own) {
 
 struct Planes {
   const float* first;  ///< [channels][height][width]
-  int channels, height, width;
+  Layout size;
 };
 
-/// Starts copying a tile of kChannels planes, from pixel (y, x) of `channel`, to rows of kRow
-/// floats of which kColumns are filled, with zeros outside the image. kApart: 4 if rows, like the
-/// tile's, are aligned in fours. A thread copies one pixel of several channels: few addresses.
+/// fetch_tile(), kApart floats at a time.
 template <int kThreads, int kChannels, int kRows, int kColumns, int kRow, int kPlane, int kApart>
-DEVICE void fetch_tile(float* to, const Planes& from, int channel, int y, int x) {
+DEVICE void fetch_tile_by(float* to, const Planes& from, int channel, int y, int x) {
   constexpr int kAcross = kColumns / kApart, kPlaces = kRows * kAcross;
   constexpr int kAtOnce = kPlaces <= kThreads ? kThreads / kPlaces : 1;  // channels
-  const int own = kPlaces <= kThreads ? thread() / kPlaces : 0, plane = from.height * from.width;
+  const int own = kPlaces <= kThreads ? thread() / kPlaces : 0, plane = from.size.pixels();
   if (own >= kAtOnce) return;
 #pragma unroll 1
   for (int place = kPlaces <= kThreads ? thread() % kPlaces : thread(); place < kPlaces;
        place += kThreads) {
     const int row = place / kAcross, column = place % kAcross * kApart;
-    const bool inside =
-        unsigned(x + column) < unsigned(from.width) && unsigned(y + row) < unsigned(from.height);
-    const int channels = inside ? from.channels - channel - own : 0;
+    const bool inside = unsigned(x + column) < unsigned(from.size.width) &&
+                        unsigned(y + row) < unsigned(from.size.height);
+    const int channels = inside ? from.size.channels - channel - own : 0;
     const float* const pixel =
-        from.first + (long long)(channel + own) * plane + (y + row) * from.width + x + column;
+        from.first + (long long)(channel + own) * plane + (y + row) * from.size.width + x + column;
     float* const there = to + own * kPlane + row * kRow + column;
 #pragma unroll 2
     for (int c = 0; c < kChannels - own; c += kAtOnce) {
@@ -65,6 +63,17 @@ DEVICE void fetch_tile(float* to, const Planes& from, int channel, int y, int x)
       }
     }
     if (kPlaces <= kThreads) return;  // so that there is no loop
+  }
+}
+/// Starts copying a tile of kChannels planes, from pixel (y, x) of `channel`, to rows of kRow
+/// floats of which kColumns are filled, with zeros outside the image. `fours`: its rows, like the
+/// tile's, are aligned in fours. A thread copies one pixel of several channels: few addresses.
+template <int kThreads, int kChannels, int kRows, int kColumns, int kRow, int kPlane>
+DEVICE void fetch_tile(float* to, const Planes& from, int channel, int y, int x, bool fours) {
+  if (fours) {
+    fetch_tile_by<kThreads, kChannels, kRows, kColumns, kRow, kPlane, 4>(to, from, channel, y, x);
+  } else {
+    fetch_tile_by<kThreads, kChannels, kRows, kColumns, kRow, kPlane, 1>(to, from, channel, y, x);
   }
 }
 

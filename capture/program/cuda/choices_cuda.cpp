@@ -14,6 +14,8 @@ ConvolutionShape::ConvolutionShape(const kernels::Convolution& c)
       gradient(c.pass == kernels::Pass::kDataGradient),
       from(gradient ? c.output : c.input),
       to(gradient ? c.input : c.output) {
+  from.channels /= groups;
+  to.channels /= groups;
   const auto [rows, columns] = kernels::window_of(c);
   window = in_namespace("Window<" +
                         numbers(rows.count, columns.count, rows.stride, columns.stride,

@@ -31,14 +31,10 @@ struct ConvolutionShape {
   /// Tiles would be mostly empty. Then, or if none fits, there are no candidates.
   bool plain() const { return groups > 1 && std::min(in, out) < 8; }
 
-  /// Channels per group read and written.
-  int taken() const { return gradient ? out : in; }
-  int made() const { return gradient ? in : out; }
-
   int groups, in, out;
   double flops;
   bool gradient;
-  kernels::Layout from, to;  ///< of the forward or the data gradient
+  kernels::Layout from, to;  ///< of a group in the forward or the data gradient
   std::string window;
   gpu::Side y{}, x{};
 };

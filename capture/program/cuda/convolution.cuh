@@ -38,16 +38,15 @@ class Convolution {
     group = 0;
     first_channel = block_z() * kTile.block_channels;
     if (a.groups > 1) {
-      const int channel_blocks = divided_up(a.out_channels, kTile.block_channels);
+      const int channel_blocks = divided_up(a.to.channels, kTile.block_channels);
       group = block_z() / channel_blocks;
       first_channel = block_z() % channel_blocks * kTile.block_channels;
     }
-    image = {a.in + (long long)(group)*a.in_channels * a.in_height * a.in_width, a.in_channels,
-             a.in_height, a.in_width};
+    image = {a.in + group * a.from.floats(), a.from};
   }
 
   DEVICE void run() {
-    const int chunks = divided_up(a.in_channels, kTile.chunk);
+    const int chunks = divided_up(a.from.channels, kTile.chunk);
     const int of_block = cluster_size() == 1 ? chunks : divided_up(chunks, cluster_size());
     const int first = of_block * cluster_rank();
     const int end = first + of_block < chunks ? first + of_block : chunks;
@@ -91,12 +90,9 @@ class Convolution {
     const int x = first_x * kPlan.x.step - kPlan.run.lead;
     if constexpr (kPlan.x.apart > 1 || kPlan.y.apart > 1) {
       fetch_apart(stage(chunk), channel, y, x);
-    } else if (kPlan.x.step == 1 && a.fours) {
-      fetch_tile<kThreads, kTile.chunk, kPlan.rows, kPlan.columns, kPlan.row, kPlan.plane, 4>(
-          stage(chunk), image, channel, y, x);
     } else {
-      fetch_tile<kThreads, kTile.chunk, kPlan.rows, kPlan.columns, kPlan.row, kPlan.plane, 1>(
-          stage(chunk), image, channel, y, x);
+      fetch_tile<kThreads, kTile.chunk, kPlan.rows, kPlan.columns, kPlan.row, kPlan.plane>(
+          stage(chunk), image, channel, y, x, kPlan.x.step == 1 && a.fours);
     }
   }
   /// Pixels with zeros between them (transposed convolution).
@@ -106,11 +102,11 @@ class Convolution {
     for (int i = thread(); i < kTile.chunk * kAll; i += kThreads) {
       const int c = channel + i / kAll;
       const int y = first_row + i % kAll / kPlan.row, x = first_column + i % kPlan.row;
-      const bool there = c < image.channels && y >= 0 && y % kPlan.y.apart == 0 &&
-                         y / kPlan.y.apart < image.height && x >= 0 && x % kPlan.x.apart == 0 &&
-                         x / kPlan.x.apart < image.width;
+      const bool there = c < a.from.channels && y >= 0 && y % kPlan.y.apart == 0 &&
+                         y / kPlan.y.apart < a.from.height && x >= 0 && x % kPlan.x.apart == 0 &&
+                         x / kPlan.x.apart < a.from.width;
       const long long source =
-          (long long)(c * image.height + y / kPlan.y.apart) * image.width + x / kPlan.x.apart;
+          (long long)(c * a.from.height + y / kPlan.y.apart) * a.from.width + x / kPlan.x.apart;
       copy_async(to + i / kAll * kPlan.plane + i % kAll, image.first + source, there);
     }
   }
@@ -123,8 +119,8 @@ class Convolution {
     constexpr int kOnce = inner_at_once(kInner), kRun = kOnce * kTaps;
     constexpr int kWarps = kThreads / 32, kEach = divided_up(kRun, 32);
     const int lane = thread_again() % 32, channel = chunk * kTile.chunk;
-    const int outers = kGradient ? a.in_channels : a.out_channels;
-    const int inners = kGradient ? a.out_channels : a.in_channels;
+    const int outers = kGradient ? a.from.channels : a.to.channels;
+    const int inners = kGradient ? a.to.channels : a.from.channels;
     int places[kEach];
 #pragma unroll
     for (int k = 0; k < kEach; ++k) {
@@ -186,10 +182,10 @@ class Convolution {
   DEVICE Outputs outputs(int four) const {
     const TilePlace at = Sums::place(four % kOwners, four / kOwners);
     const int o = first_channel + at.channel, y = first_y + at.y, x = first_x + at.x;
-    const bool there = o < a.out_channels && y < a.out_height && x < a.out_width;
-    const int channel = group * a.out_channels + o;
-    return {channel, there ? a.out_width - x : 0,
-            (long long)(channel)*a.out_height * a.out_width + y * a.out_width + x};
+    const bool there = o < a.to.channels && y < a.to.height && x < a.to.width;
+    const int channel = group * a.to.channels + o;
+    return {channel, there ? a.to.width - x : 0,
+            (long long)(channel)*a.to.height * a.to.width + y * a.to.width + x};
   }
   DEVICE void load_beside(Outputs& to) const {
     if (to.count == 0) return;
@@ -273,26 +269,26 @@ plain_convolution(BY_VALUE ConvolutionArguments a) {
   constexpr Side kY = kWindow::rows(kGradient), kX = kWindow::columns(kGradient);
   constexpr int kTaps = kY.taps * kX.taps;
   [[maybe_unused]] constexpr int kUnroll = kTaps <= kMostUnrolled ? kTaps : 1;
-  const int i = block() * kThreads + thread(), plane = a.out_height * a.out_width;
-  if (i >= a.groups * a.out_channels * plane) return;
-  const int channel = i / plane, group = channel / a.out_channels, y = i % plane / a.out_width,
-            x = i % a.out_width;
+  const int i = block() * kThreads + thread(), plane = a.to.pixels();
+  if (i >= a.groups * a.to.channels * plane) return;
+  const int channel = i / plane, group = channel / a.to.channels, y = i % plane / a.to.width,
+            x = i % a.to.width;
   float sum = 0;
-  for (int c = 0; c < a.in_channels; ++c) {
-    const int in = group * a.in_channels + c;
-    const float* const image = a.in + (long long)(in)*a.in_height * a.in_width;
+  for (int c = 0; c < a.from.channels; ++c) {
+    const int in = group * a.from.channels + c;
+    const float* const image = a.in + (long long)(in)*a.from.pixels();
     const float* const weights =
-        a.weights + (kGradient ? (long long)(in)*a.out_channels + channel % a.out_channels
-                               : (long long)(channel)*a.in_channels + c) *
+        a.weights + (kGradient ? (long long)(in)*a.to.channels + channel % a.to.channels
+                               : (long long)(channel)*a.from.channels + c) *
                         kTaps;
 #pragma unroll kUnroll
     for (int tap = 0; tap < kTaps; ++tap) {
       const int from_y = y * kY.step - kY.pad + tap / kX.taps * kY.dilation;
       const int from_x = x * kX.step - kX.pad + tap % kX.taps * kX.dilation;
-      if (from_y >= 0 && from_y % kY.apart == 0 && from_y / kY.apart < a.in_height && from_x >= 0 &&
-          from_x % kX.apart == 0 && from_x / kX.apart < a.in_width)
+      if (from_y >= 0 && from_y % kY.apart == 0 && from_y / kY.apart < a.from.height &&
+          from_x >= 0 && from_x % kX.apart == 0 && from_x / kX.apart < a.from.width)
         sum = fmaf(weights[kGradient ? kTaps - 1 - tap : tap],
-                   image[from_y / kY.apart * a.in_width + from_x / kX.apart], sum);
+                   image[from_y / kY.apart * a.from.width + from_x / kX.apart], sum);
     }
   }
   sum = activated(a.bias ? sum + a.bias[channel] : sum, a.activation);

@@ -20,12 +20,12 @@ dim3 blocks(const ConvolutionShape& shape, const ConvolutionChoice& choice) {
   const gpu::ConvolutionTile& t = choice.tile;
   return {unsigned(gpu::divided_up(shape.to.width, t.width) * choice.cluster),
           unsigned(gpu::divided_up(shape.to.height, t.height)),
-          unsigned(gpu::divided_up(shape.made(), t.block_channels) * shape.groups)};
+          unsigned(gpu::divided_up(shape.to.channels, t.block_channels) * shape.groups)};
 }
 
 double cost_of(const ConvolutionShape& shape, const ConvolutionChoice& choice) {
   const gpu::ConvolutionTile& t = choice.tile;
-  const int chunks = gpu::divided_up(shape.taken(), t.chunk);
+  const int chunks = gpu::divided_up(shape.from.channels, t.chunk);
   const dim3 grid = blocks(shape, choice);
   const int all = int(grid.x * grid.y * grid.z);
   const bool clusters = device_properties().major >= 9 && chunks >= 2 * choice.cluster &&
@@ -76,20 +76,17 @@ class GpuConvolution final : public Prepared {
         weights_early_(of.weights_early),
         shape_(c_),
         arguments_{.groups = shape_.groups,
-                   .in_channels = shape_.taken(),
-                   .in_height = shape_.from.height,
-                   .in_width = shape_.from.width,
-                   .out_channels = shape_.made(),
-                   .out_height = shape_.to.height,
-                   .out_width = shape_.to.width,
+                   .from = shape_.from,
+                   .to = shape_.to,
                    .taps = shape_.taps(),
-                   .activation = gpu::Activation(int(c_.activation))} {
+                   .activation = c_.activation} {
     info.name = describe(c_);
     info.flops = shape_.flops;
     const std::vector<Choice> choices = candidates(c_, shape_);
     if (choices.empty()) {
       info.kernel = "gpu plain";
-      blocks_ = dim3(unsigned(gpu::divided_up(int(shape_.to.floats()), gpu::kThreads)));
+      const int made = int(shape_.to.floats()) * shape_.groups;
+      blocks_ = dim3(unsigned(gpu::divided_up(made, gpu::kThreads)));
       launch_ =
           Launch("plain_convolution<" + shape_.window + flag() + ">", {gpu::kThreads, 0, 1, true});
     } else {
@@ -127,7 +124,7 @@ class GpuConvolution final : public Prepared {
   void take(const Choice& choice) {
     info.kernel = "gpu " + choice.name();
     blocks_ = blocks(shape_, choice);
-    const int chunks = gpu::divided_up(shape_.taken(), choice.tile.chunk);
+    const int chunks = gpu::divided_up(shape_.from.channels, choice.tile.chunk);
     launch_ = Launch(expression(choice), {choice.tile.threads(choice.products),
                                           std::size_t(plan(shape_, choice).floats(chunks)),
                                           choice.cluster, choice.early});
@@ -136,7 +133,7 @@ class GpuConvolution final : public Prepared {
   /// Each launch reads what the last one wrote, with other weights, as in a step.
   double time(const Choice& choice) {
     constexpr int kLayers = 4;
-    const double larger = double(std::max(shape_.from.floats(), shape_.to.floats()));
+    const double larger = double(std::max(c_.input.floats(), c_.output.floats()));
     const at::Tensor images[] = {some_floats(larger), some_floats(larger)};
     const std::int64_t count = std::int64_t(shape_.groups) * shape_.in * shape_.out * shape_.taps();
     const at::Tensor weights = some_floats(double(kLayers * count));

@@ -206,8 +206,8 @@ struct Element {
 };
 
 DEVICE float activated(float value, Activation activation) {
-  if (activation == Activation::relu) return value <= 0 ? 0 : value;  // NaN stays NaN
-  return activation == Activation::sigmoid ? 1 / (1 + expf(-value)) : value;
+  if (activation == Activation::kRelu) return value <= 0 ? 0 : value;  // NaN stays NaN
+  return activation == Activation::kSigmoid ? 1 / (1 + expf(-value)) : value;
 }
 
 /// Loads `kCount` floats, a multiple of 4, from a 16-byte aligned address.

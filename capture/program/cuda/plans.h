@@ -101,9 +101,11 @@ struct ConvolutionPlan {
   Side y, x;
   Run run;
   int taps;
-  int rows, columns, row, plane;  ///< per input channel; a row is longer for few bank conflicts
-  int weight_row;                 ///< per tap, chosen for few bank conflicts
-  int input, stage, sums;         ///< floats per chunk; with its weights; of all threads
+  int rows, columns, row;    ///< per input channel; a row is longer for few bank conflicts
+  int weight_row;            ///< per tap, chosen for few bank conflicts
+  int sums;                  ///< floats of all threads
+  int plane = 0;             ///< floats of an input channel
+  int input = 0, stage = 0;  ///< floats per chunk; with its weights
 
   PLAN ConvolutionPlan(const Side& y, const Side& x, Products products, const ConvolutionTile& t)
       : y(y),
@@ -115,12 +117,9 @@ struct ConvolutionPlan {
             (t.width - (by_tensor_cores(products) ? 4 : t.run)) * x.step + run.first + run.window,
             4)),
         row(columns),
-        plane(0),
         weight_row(by_tensor_cores(products)
                        ? 132
                        : t.block_channels + (t.block_channels % 8 == 0 ? 4 : 0)),
-        input(0),
-        stage(0),
         sums(t.threads(products) * t.vectors(products) * 4) {
     if (!by_tensor_cores(products)) row = apart_in_banks(row, t);
     plane = by_tensor_cores(products) ? banked(rows * row, 8, 24) : rows * row;
@@ -191,12 +190,13 @@ struct WeightGradientPlan {
   Side y, x;
   int pixels;  ///< adjacent pixels a thread takes at once
   Run run;
-  int tap_rows;    ///< per block: few enough for a thread's registers
-  int row_blocks;  ///< blocks for all rows of taps
-  int in_rows, in_row, in_plane, out_plane;
-  int stage, sums, floats;  ///< sums: per thread
-  int taps_at_once;         ///< whose sums are in shared memory at the end
-  int sharer;               ///< floats of each sharer there; odd, for few bank conflicts
+  int tap_rows;  ///< per block: few enough for a thread's registers
+  int in_row, out_plane;
+  int row_blocks = 0;  ///< blocks for all rows of taps
+  int in_rows = 0, in_plane = 0;
+  int stage = 0, sums = 0, floats = 0;  ///< sums: per thread
+  int taps_at_once = 0;                 ///< whose sums are in shared memory at the end
+  int sharer = 0;  ///< floats of each sharer there; odd, for few bank conflicts
 
   PLAN WeightGradientPlan(const Side& y, const Side& x, Products products,
                           const WeightGradientTile& t)
@@ -209,16 +209,8 @@ struct WeightGradientPlan {
                           : t.warp_out > 16                                    ? 20
                                                                                : 25) /
                              x.taps)),
-        row_blocks(0),
-        in_rows(0),
         in_row(rounded_up((t.width - pixels) * x.step + run.first + run.window, 4)),
-        in_plane(0),
-        out_plane(plane(t.height * t.width, products, t)),
-        stage(0),
-        sums(0),
-        floats(0),
-        taps_at_once(0),
-        sharer(0) {
+        out_plane(plane(t.height * t.width, products, t)) {
     if (tap_rows > y.taps) tap_rows = y.taps;
     row_blocks = divided_up(y.taps, tap_rows);
     in_rows = (t.height - 1) * y.step + (tap_rows - 1) * y.dilation + 1;

@@ -7,6 +7,11 @@
 
 namespace millrace::gpu {
 
+/// Of a sum: channels within the block's, and a tap of its rows.
+struct TapPlace {
+  int out, in, tap;
+};
+
 /// For a block's tile, [out][in][taps]; `Cut` says how the work is split.
 template <class Cut, Products kProducts>
 class TapSums {
@@ -21,10 +26,7 @@ class TapSums {
  public:
   DEVICE TapSums(int owner, int sharer) : owner(owner), sharer(sharer) {}
 
-  struct Place {
-    int out, in, tap;
-  };
-  DEVICE static Place place(int owner, int i) {
+  DEVICE static TapPlace place(int owner, int i) {
     const int warp = owner / 32, lane = owner % 32, warps = kTile.in / 8;
     return {warp / warps * kTile.warp_out + i / (4 * kTaps) * 16 + lane / 4 + i % 4 / 2 * 8,
             warp % warps * 8 + lane % 4 * 2 + i % 2, i / 4 % kTaps};
@@ -123,10 +125,7 @@ class TapSums<Cut, Products::fma> {
  public:
   DEVICE TapSums(int owner, int sharer) : owner(owner), sharer(sharer) {}
 
-  struct Place {
-    int out, in, tap;
-  };
-  DEVICE static Place place(int owner, int i) {
+  DEVICE static TapPlace place(int owner, int i) {
     return {owner / kTile.in * 4 + i % 4, owner % kTile.in, i / 4};
   }
   DEVICE float& at(int i) { return sums[i]; }
@@ -187,8 +186,8 @@ class WeightGradientSum {
  public:
   /// \param block within `gradient`'s.
   DEVICE WeightGradientSum(const WeightGradient& gradient, int block) : g(gradient) {
-    const int ins = divided_up(g.in_channels, kTile.in),
-              outs = divided_up(g.out_channels, kTile.out);
+    const int ins = divided_up(g.from.channels, kTile.in),
+              outs = divided_up(g.to.channels, kTile.out);
     slice = block % g.slices;
     block /= g.slices;
     first_tap_row = block % kPlan.row_blocks * kPlan.tap_rows;
@@ -202,7 +201,7 @@ class WeightGradientSum {
   DEVICE void run() {
     Sums sums(thread() % kOwners, thread() / kOwners);
     float bias = 0;
-    const int tiles = divided_up(g.out_width, kTile.width) * divided_up(g.out_height, kTile.height);
+    const int tiles = divided_up(g.to.width, kTile.width) * divided_up(g.to.height, kTile.height);
     wait_for_last();
     int stage = 0;
 #pragma unroll 1
@@ -230,28 +229,18 @@ class WeightGradientSum {
 
   DEVICE void begin(int tile, int tiles, int stage) const {
     if (tile < tiles) {
-      const int across = divided_up(g.out_width, kTile.width);
+      const int across = divided_up(g.to.width, kTile.width);
       const int x = tile % across * kTile.width, y = tile / across * kTile.height;
       float* const to = shared_memory() + stage * kPlan.stage;
-      const long long in = (long long)(group)*g.in_channels * g.in_height * g.in_width;
-      fetch<kTile.in, kPlan.in_rows, kPlan.in_row, kPlan.in_plane>(
-          to, {g.x + in, g.in_channels, g.in_height, g.in_width}, first_in,
+      fetch_tile<kThreads, kTile.in, kPlan.in_rows, kPlan.in_row, kPlan.in_row, kPlan.in_plane>(
+          to, {g.x + group * g.from.floats(), g.from}, first_in,
           y * kPlan.y.step - kPlan.y.pad + first_tap_row * kPlan.y.dilation,
           x * kPlan.x.step - kPlan.run.lead, kPlan.x.step == 1 && g.fours);
-      const long long out = (long long)(group)*g.out_channels * g.out_height * g.out_width;
-      fetch<kTile.out, kTile.height, kTile.width, kPlan.out_plane>(
-          to + kTile.in * kPlan.in_plane, {g.dy + out, g.out_channels, g.out_height, g.out_width},
-          first_out, y, x, g.dy_fours);
+      fetch_tile<kThreads, kTile.out, kTile.height, kTile.width, kTile.width, kPlan.out_plane>(
+          to + kTile.in * kPlan.in_plane, {g.dy + group * g.to.floats(), g.to}, first_out, y, x,
+          g.dy_fours);
     }
     commit();
-  }
-  template <int kChannels, int kRows, int kRow, int kPlane>
-  DEVICE static void fetch(float* to, const Planes& from, int channel, int y, int x, bool fours) {
-    if (fours) {
-      fetch_tile<kThreads, kChannels, kRows, kRow, kRow, kPlane, 4>(to, from, channel, y, x);
-    } else {
-      fetch_tile<kThreads, kChannels, kRows, kRow, kRow, kPlane, 1>(to, from, channel, y, x);
-    }
   }
 
   DEVICE static float some_of(const float* dy) {
@@ -269,14 +258,14 @@ class WeightGradientSum {
     constexpr int kAll = kTile.out * kTile.in * kOnce;
     const int taps = kPlan.y.taps * kPlan.x.taps;
     float* const slice_parts =
-        g.parts + (long long)(slice)*g.groups * g.out_channels * g.in_channels * taps;
+        g.parts + (long long)(slice)*g.groups * g.to.channels * g.from.channels * taps;
     float* const own = shared_memory() + thread() / kOwners * kPlan.sharer;
 #pragma unroll
     for (int first = 0; first < kTaps; first += kOnce) {
       meet();
 #pragma unroll
       for (int i = 0; i < kPlan.sums; ++i) {
-        const typename Sums::Place p = Sums::place(thread() % kOwners, i);
+        const TapPlace p = Sums::place(thread() % kOwners, i);
         if (p.tap >= first && p.tap < first + kOnce)
           own[(p.out * kTile.in + p.in) * kOnce + p.tap - first] = sums.at(i);
       }
@@ -289,8 +278,8 @@ class WeightGradientSum {
           sum += shared_memory()[sharer * kPlan.sharer + i];
         const int o = first_out + i / (kTile.in * kOnce), c = first_in + i / kOnce % kTile.in;
         const int tap = first + i % kOnce, of_all = first_tap_row * kPlan.x.taps + tap;
-        if (o < g.out_channels && c < g.in_channels && tap < kTaps && of_all < taps)
-          slice_parts[(((long long)(group)*g.out_channels + o) * g.in_channels + c) * taps +
+        if (o < g.to.channels && c < g.from.channels && tap < kTaps && of_all < taps)
+          slice_parts[(((long long)(group)*g.to.channels + o) * g.from.channels + c) * taps +
                       of_all] = sum;
       }
     }
@@ -302,11 +291,11 @@ class WeightGradientSum {
     all[thread()] = bias;
     meet();
     const int o = first_out + thread();
-    if (thread() >= kTile.out || o >= g.out_channels) return;
+    if (thread() >= kTile.out || o >= g.to.channels) return;
     float sum = 0;
 #pragma unroll 8
     for (int i = 0; i < kBiasSharers; ++i) sum += all[thread() * kBiasSharers + i];
-    g.bias_parts[slice * g.groups * g.out_channels + group * g.out_channels + o] = sum;
+    g.bias_parts[slice * g.groups * g.to.channels + group * g.to.channels + o] = sum;
   }
 
   const WeightGradient& g;
@@ -331,21 +320,21 @@ plain_weight_gradient(BY_VALUE WeightGradientArguments arguments) {
   const WeightGradient& g = arguments.all[0];
   constexpr Side kY = kWindow::rows(false), kX = kWindow::columns(false);
   constexpr int kTaps = kY.taps * kX.taps;
-  const int out = block() / g.in_channels, pixels = g.out_height * g.out_width;
-  const int in = out / g.out_channels * g.in_channels + block() % g.in_channels;
-  const float* const x = g.x + (long long)(in)*g.in_height * g.in_width;
+  const int out = block() / g.from.channels, pixels = g.to.pixels();
+  const int in = out / g.to.channels * g.from.channels + block() % g.from.channels;
+  const float* const x = g.x + (long long)(in)*g.from.pixels();
   const float* const dy = g.dy + (long long)(out)*pixels;
 #pragma unroll 1
   for (int tap = 0; tap <= kTaps; ++tap) {  // the last one is the bias
-    if (tap == kTaps && (!g.bias_parts || block() % g.in_channels > 0)) return;
+    if (tap == kTaps && (!g.bias_parts || block() % g.from.channels > 0)) return;
     float sum = 0;
     for (int p = thread(); p < pixels; p += kThreads) {
-      const int y = p / g.out_width * kY.step - kY.pad + tap / kX.taps * kY.dilation;
-      const int from = p % g.out_width * kX.step - kX.pad + tap % kX.taps * kX.dilation;
+      const int y = p / g.to.width * kY.step - kY.pad + tap / kX.taps * kY.dilation;
+      const int from = p % g.to.width * kX.step - kX.pad + tap % kX.taps * kX.dilation;
       if (tap == kTaps) {
         sum += dy[p];
-      } else if (y >= 0 && y < g.in_height && from >= 0 && from < g.in_width) {
-        sum = fmaf(dy[p], x[y * g.in_width + from], sum);
+      } else if (y >= 0 && y < g.from.height && from >= 0 && from < g.from.width) {
+        sum = fmaf(dy[p], x[y * g.from.width + from], sum);
       }
     }
     sum = float(sum_of_block<kThreads>(sum));

@@ -104,7 +104,7 @@ class GpuWeightGradients final : public Prepared {
         const at::Tensor &dw = node.writes[2 * member.index],
                          &db = node.writes[2 * member.index + 1];
         gpu::WeightGradient work = member.work;
-        const int weights = weights_of(work), outs = work.groups * work.out_channels;
+        const int weights = weights_of(work), outs = work.groups * work.to.channels;
         const bool direct = writes_sums(c, work);
         point(work, floats(node.reads[2 * member.index + 1]), floats(node.reads[2 * member.index]));
         work.parts = direct ? floats(dw) : take(work.slices, weights);
@@ -148,19 +148,15 @@ class GpuWeightGradients final : public Prepared {
     return g.slices == 1 && !c.accumulate;
   }
   static int weights_of(const gpu::WeightGradient& g) {
-    return g.groups * g.out_channels * g.in_channels * g.taps;
+    return g.groups * g.to.channels * g.from.channels * g.taps;
   }
   static std::string expression(const ConvolutionShape& shape, const Choice& choice) {
     return "weight_gradients<" + shape.window + ", " + choice.arguments();
   }
-  static gpu::WeightGradient work_of(const kernels::Convolution& c, const ConvolutionShape& shape) {
+  static gpu::WeightGradient work_of(const ConvolutionShape& shape) {
     return {.groups = shape.groups,
-            .in_channels = shape.in,
-            .in_height = c.input.height,
-            .in_width = c.input.width,
-            .out_channels = shape.out,
-            .out_height = c.output.height,
-            .out_width = c.output.width,
+            .from = shape.from,
+            .to = shape.to,
             .taps = shape.taps(),
             .slices = 1,
             .blocks = shape.groups * shape.out * shape.in};
@@ -168,8 +164,8 @@ class GpuWeightGradients final : public Prepared {
   static void point(gpu::WeightGradient& work, const float* x, const float* dy) {
     work.x = x;
     work.dy = dy;
-    work.fours = work.in_width % 4 == 0 && holds_fours(x);
-    work.dy_fours = work.out_width % 4 == 0 && holds_fours(dy);
+    work.fours = work.from.width % 4 == 0 && holds_fours(x);
+    work.dy_fours = work.to.width % 4 == 0 && holds_fours(dy);
   }
 
   /// Cuts a launch into slices: the tiles per block for which the device is done first, if all
@@ -208,7 +204,7 @@ class GpuWeightGradients final : public Prepared {
     if (plain_[index]) {
       Group& group = group_of("plain_weight_gradient<" + own.window + ">", "plain", 1,
                               {gpu::kThreads, 2 * gpu::kThreads, 1, true});
-      group.members.push_back({index, work_of(all_[index], own)});
+      group.members.push_back({index, work_of(own)});
       return;
     }
     std::vector<std::size_t> together;
@@ -227,8 +223,7 @@ class GpuWeightGradients final : public Prepared {
 
   Member member_of(std::size_t index, const Choice& choice) const {
     const ConvolutionShape shape(all_[index]);
-    return {index, work_of(all_[index], shape), blocks(shape, choice),
-            tiles(all_[index], choice.tile)};
+    return {index, work_of(shape), blocks(shape, choice), tiles(all_[index], choice.tile)};
   }
 
   /// For the launch of `together`, named after the largest of them.
@@ -285,7 +280,7 @@ class GpuWeightGradients final : public Prepared {
       const gpu::WeightGradient& work = member.work;
       if (writes_sums(all_[member.index], work)) continue;
       scratch_floats_ +=
-          std::size_t(work.slices) * (weights_of(work) + work.groups * work.out_channels);
+          std::size_t(work.slices) * (weights_of(work) + work.groups * work.to.channels);
     }
   }
 

@@ -31,6 +31,8 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
+enum class Activation { kNone, kRelu, kSigmoid };
+
 /// A window's taps along one side: `dilation` inputs apart, over an input zero-padded at both ends.
 struct Taps {
   int count = 1, stride = 1, padding = 0, dilation = 1;

@@ -23,7 +23,6 @@ enum class Pass { kForward, kDataGradient, kWeightGradient, kGradients };
 inline bool makes_weights(Pass pass) {
   return pass == Pass::kWeightGradient || pass == Pass::kGradients;
 }
-enum class Activation { kNone, kRelu, kSigmoid };
 
 enum class Method {
   kAccurate,  ///< rounding error at most 2.4 times that of LibTorch's float32 sums

@@ -12,7 +12,7 @@ DEVICE float minus_times(float a, float b, float c) {
   return fmaf(-a, b, c);
 }
 DEVICE float sigmoid_of(float x) {
-  return activated(x, Activation::sigmoid);
+  return activated(x, Activation::kSigmoid);
 }
 DEVICE float tanh_of(float x) {
   return tanhf(x);
