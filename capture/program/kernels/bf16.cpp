@@ -181,10 +181,7 @@ class Bf16Correlation final : public Kernel {
                              std::size_t(columns.to + x * columns.to_step) * to_.channels + channel;
       finish_rows({.values = p.sums[t - tile][0],
                    .values_row = p.sums_line,
-                   .bias = operands.bias ? operands.bias + channel : nullptr,
-                   .activation = c_.activation,
-                   .mask = operands.mask ? operands.mask + at : nullptr,
-                   .to = operands.made + at,
+                   .finish = finish_at(c_, operands, at, channel),
                    .row = std::size_t(columns.to_step) * to_.channels,
                    .rows = std::min(kTile, std::size_t(columns.size - x)),
                    .count = std::min(2 * kTile, std::size_t(to_.channels) - channel)});

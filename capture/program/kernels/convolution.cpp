@@ -148,8 +148,7 @@ class Unfolded final : public Kernel {
         }
         if (operands.mask)
           finish_rows({.values = to,
-                       .mask = operands.mask + at,
-                       .to = to,
+                       .finish = {.mask = operands.mask + at, .to = to},
                        .count = std::size_t(in.channels)});
       }
     }

@@ -37,20 +37,21 @@ HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, con
       }
     }
   }
+  const Finish& f = c.finish;
 #pragma GCC unroll 8
   for (int b = 0; b < B; ++b, channel += kLanes) {
     const std::size_t left = c.channels - channel;
     const auto part = first_lanes(left);
-    const V bias = c.bias ? load_part(part, c.bias + channel) : hn::Zero(d);
+    const V bias = f.bias ? load_part(part, f.bias + channel) : hn::Zero(d);
     std::size_t at = y * c.step_y + x * c.step_x + channel;
 #pragma GCC unroll 32
     for (int p = 0; p < P; ++p, at += c.step_x) {
-      V v = activated(hn::Add(sums[b][p], bias), c.activation);
-      if (c.mask) v = hn::IfThenZeroElse(hn::Le(load_part(part, c.mask + at), hn::Zero(d)), v);
+      V v = activated(hn::Add(sums[b][p], bias), f.activation);
+      if (f.mask) v = masked(v, load_part(part, f.mask + at));
       if (left >= kLanes) {
-        hn::StoreU(v, d, c.destination + at);
+        hn::StoreU(v, d, f.to + at);
       } else {
-        store_part(v, part, c.destination + at);
+        store_part(v, part, f.to + at);
       }
     }
   }
@@ -149,16 +150,17 @@ HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
     }
   }
   alignas(64) float values[(P * O + 3 + kLanes) / kLanes * kLanes] = {};
+  const Finish& f = c.finish;
   float bias[O];
-  for (int o = 0; o < O; ++o) bias[o] = c.bias ? c.bias[channel + o] : 0;
+  for (int o = 0; o < O; ++o) bias[o] = f.bias ? f.bias[channel + o] : 0;
   store_sums<O, P>(sums, values);
   for (int i = 0; i < O * P; ++i) values[i] += bias[i % O];
   for (int i = 0; i < P * O; i += int(kLanes))
-    hn::Store(activated(hn::Load(d, values + i), c.activation), d, values + i);
+    hn::Store(activated(hn::Load(d, values + i), f.activation), d, values + i);
   for (int p = 0; p < P; ++p) {
     const std::size_t at = y * c.step_y + (x + p) * c.step_x + channel;
-    float* to = c.destination + at;
-    const float* mask = c.mask ? c.mask + at : nullptr;
+    float* to = f.to + at;
+    const float* mask = f.mask ? f.mask + at : nullptr;
     for (int o = 0; o < O; ++o) to[o] = mask && mask[o] <= 0 ? 0 : values[p * O + o];
   }
 }
@@ -273,8 +275,7 @@ class CorrelationKernel final : public Kernel {
                            .step_y = y.to_step * to_.row(),
                            .step_x = std::size_t(x.to_step) * to_.channels,
                            .height = y.size,
-                           .width = x.size,
-                           .activation = c_.activation};
+                           .width = x.size};
     pieces_.push_back({made, x.from, y.to * to_.row() + std::size_t(x.to) * to_.channels, weights});
     rows_ = std::max(rows_, made.height);
     top_ = std::min(top_, made.top);
@@ -321,10 +322,8 @@ class CorrelationKernel final : public Kernel {
       made.source = source + (made.top - source_row) * std::ptrdiff_t(row_) +
                     piece.left * std::ptrdiff_t(from_.channels);
       const std::size_t at = piece.destination + begin * made.step_y + channel;
-      made.destination = operands.made + at;
-      made.mask = operands.mask ? operands.mask + at : nullptr;
+      made.finish = finish_at(c_, operands, at, channel);
       made.weights = operands.scratch + piece.weights + channel / lanes() * block_;
-      made.bias = operands.bias ? operands.bias + channel : nullptr;
       narrow_ ? HWY_DYNAMIC_DISPATCH(correlate_narrow)(made)
               : HWY_DYNAMIC_DISPATCH(correlate_wide)(made);
     }

@@ -80,7 +80,7 @@ HWY_INLINE void make_pixels(const Depthwise& d, const Operands& o, const Depthwi
 #pragma GCC unroll 8
   for (int p = 0; p < kPixels; ++p) {
     V made = activated(sums[p], d.convolution.activation);
-    if (o.mask) made = hn::IfThenZeroElse(hn::Le(e.load(o.mask + place), hn::Zero(D())), made);
+    if (o.mask) made = masked(made, e.load(o.mask + place));
     e.store(o.made + place, made);
     place += std::size_t(columns.to_step) * step;
   }

@@ -119,6 +119,22 @@ inline std::int64_t oldest(const stages::CorrectionNumbers& n, const stages::Cor
 /// Floats per vector on this machine.
 std::size_t lanes();
 
+/// What sums become: activation(sum + bias), zeros where the mask is at most 0.
+struct Finish {
+  const float* bias = nullptr;  ///< or null
+  Activation activation = Activation::kNone;
+  const float* mask = nullptr;  ///< or null; laid out like `to`
+  float* to = nullptr;
+};
+/// Of a convolution's results from `at` floats on, which begin with a pixel's channel `channel`.
+inline Finish finish_at(const Convolution& c, const Operands& operands, std::ptrdiff_t at,
+                        std::size_t channel) {
+  return {.bias = operands.bias ? operands.bias + channel : nullptr,
+          .activation = c.activation,
+          .mask = operands.mask ? operands.mask + at : nullptr,
+          .to = operands.made + at};
+}
+
 /// A correlation: every output pixel is the sum over `kernel_rows` rows of `taps` adjacent floats.
 /// In NHWC a kernel row's taps, kernel columns times channels, are contiguous.
 struct Correlation {
@@ -131,12 +147,9 @@ struct Correlation {
   int kernel_rows = 0, taps = 0;
   const float* weights = nullptr;  ///< packed
   std::size_t weights_block = 0;   ///< floats between blocks of channels
-  float* destination = nullptr;
+  Finish finish;
   std::size_t step_y = 0, step_x = 0;
   int height = 0, width = 0, channels = 0;  ///< of the output
-  const float* bias = nullptr;
-  Activation activation = Activation::kNone;
-  const float* mask = nullptr;  ///< laid out like the destination
 };
 
 /// The gradient of a correlation's weights for channels [channel, last_channel) of `vectors`: taps
@@ -181,16 +194,13 @@ struct Products {
 };
 void products(const Products& p);
 
-/// Finishes rows of sums: to = activation(values + bias), zeros where the mask is at most 0.
+/// Rows of sums to finish.
 struct FinishRows {
   const float* values = nullptr;
   std::size_t values_row = 0;
-  const float* bias = nullptr;  ///< or null
-  Activation activation = Activation::kNone;
-  const float* mask = nullptr;  ///< or null
-  bool accumulate = false;      ///< if no mask and no activation: add to `to`
-  float* to = nullptr;
-  std::size_t row = 0;  ///< floats to the next row of `to` and of the mask
+  Finish finish;
+  bool accumulate = false;  ///< if no mask and no activation: add to `to`
+  std::size_t row = 0;      ///< floats to the next row of `to` and of the mask
   std::size_t rows = 1, count = 0;
 };
 void finish_rows(const FinishRows& f);

@@ -161,30 +161,24 @@ void turn(const float* from, std::size_t rows, std::size_t columns, float* to) {
 
 void finish_rows(const FinishRows& given) {
   const FinishRows f = given;  // a copy that no store can alias
-  // finished(sum, elements, place in the mask or destination)
-  const auto finish = [&](const auto& finished) HWY_ATTR {
+  const auto [bias, activation, mask, made] = f.finish;
+  // finished(sum, a function that loads the mask or destination)
+  const auto all_rows = [&](const auto& finished) HWY_ATTR {
     for (std::size_t r = 0; r < f.rows; ++r) {
       const float* const from = f.values + r * f.values_row;
-      float* const to = f.to + r * f.row;
-      const float* const with = f.mask ? f.mask + r * f.row : to;
+      float* const to = made + r * f.row;
+      const float* const with = mask ? mask + r * f.row : to;
       each_vector(0, f.count, [&](const auto& e) HWY_ATTR {
         const V v = e.load(from);
-        e.store(to, finished(f.bias ? hn::Add(v, e.load(f.bias)) : v, e, with));
+        e.store(to, finished(bias ? hn::Add(v, e.load(bias)) : v,
+                             [&]() HWY_ATTR { return e.load(with); }));
       });
     }
   };
-  if (f.mask) {
-    finish([](V v, const auto& e, const float* mask)
-               HWY_ATTR { return hn::IfThenZeroElse(hn::Le(e.load(mask), hn::Zero(d)), v); });
-  } else if (f.accumulate) {
-    finish([](V v, const auto& e, const float* total)
-               HWY_ATTR { return hn::Add(e.load(total), v); });
-  } else if (f.activation == Activation::kRelu) {
-    finish([](V v, const auto&, const float*) HWY_ATTR { return relu_of(v); });
-  } else if (f.activation == Activation::kSigmoid) {
-    finish([](V v, const auto&, const float*) HWY_ATTR { return sigmoid_of(v); });
+  if (f.accumulate && !mask) {
+    all_rows([](V v, const auto& total) HWY_ATTR { return hn::Add(total(), v); });
   } else {
-    finish([](V v, const auto&, const float*) HWY_ATTR { return v; });
+    with_finish(f.finish, all_rows);
   }
 }
 

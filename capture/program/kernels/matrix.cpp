@@ -284,11 +284,8 @@ class MatrixKernel final : public Kernel {
     const std::size_t at = row * columns_ + column;
     finish_rows({.values = p.c,
                  .values_row = width_,
-                 .bias = operands.bias ? operands.bias + column : nullptr,
-                 .activation = c_.activation,
-                 .mask = operands.mask ? operands.mask + at : nullptr,
+                 .finish = finish_at(c_, operands, at, column),
                  .accumulate = c_.accumulate,
-                 .to = operands.made + at,
                  .row = columns_,
                  .rows = std::size_t(p.rows),
                  .count = count});

@@ -166,9 +166,7 @@ class RowsKernel final : public Kernel {
     HWY_DYNAMIC_DISPATCH(row_products)(r);
     finish_rows({.values = r.values + r.begin,
                  .values_row = r.channels,
-                 .bias = operands.bias ? operands.bias + r.begin : nullptr,
-                 .activation = c_.activation,
-                 .to = operands.made + r.begin,
+                 .finish = finish_at(c_, operands, r.begin, r.begin),
                  .row = r.channels,
                  .rows = pixels(),
                  .count = r.end - r.begin});
@@ -195,8 +193,7 @@ class RowsKernel final : public Kernel {
           for (std::size_t i = begin; i < end; ++i) sum[i] += from[i * taps_];
         }
         finish_rows({.values = sum + begin,
-                     .mask = operands.mask ? operands.mask + at(y, x) + begin : nullptr,
-                     .to = operands.made + at(y, x) + begin,
+                     .finish = finish_at(c_, operands, at(y, x) + begin, begin),
                      .count = end - begin});
       }
     }
@@ -227,8 +224,8 @@ class RowsKernel final : public Kernel {
         if (!operands.taker) {
           finish_rows({.values = part,
                        .values_row = kColumns,
+                       .finish = {.to = operands.made + at},
                        .accumulate = c_.accumulate,
-                       .to = operands.made + at,
                        .row = row_,
                        .rows = std::size_t(p.rows),
                        .count = count});

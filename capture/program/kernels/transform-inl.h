@@ -161,28 +161,18 @@ HWY_INLINE void finish_row(const float* pixels, int y, const Finish& f, const Wi
   const auto part = first_lanes(std::size_t(w.channels));
   const bool full = w.channels >= int(kLanes);
   const V bias = f.bias ? load_part(part, f.bias) : hn::Zero(d);
-  const auto finish = [&](const auto& finished) HWY_ATTR {
+  with_finish(f, [&](const auto& finished) HWY_ATTR {
     std::ptrdiff_t at = y * std::ptrdiff_t(w.row) + w.left * std::ptrdiff_t(w.column);
     for (int x = w.left; x < w.right; ++x, at += w.column) {
-      const V v = finished(hn::Add(hn::Load(d, pixels + x * kLanes), bias), at);
+      const V v = finished(hn::Add(hn::Load(d, pixels + x * kLanes), bias),
+                           [&]() HWY_ATTR { return load_part(part, f.mask + at); });
       if (full) {
-        hn::StoreU(v, d, f.image + at);
+        hn::StoreU(v, d, f.to + at);
       } else {
-        store_part(v, part, f.image + at);
+        store_part(v, part, f.to + at);
       }
     }
-  };
-  if (f.mask) {
-    finish([&](V v, std::ptrdiff_t at) HWY_ATTR {
-      return hn::IfThenZeroElse(hn::Le(load_part(part, f.mask + at), hn::Zero(d)), v);
-    });
-  } else if (f.activation == Activation::kRelu) {
-    finish([](V v, std::ptrdiff_t) HWY_ATTR { return relu_of(v); });
-  } else if (f.activation == Activation::kSigmoid) {
-    finish([](V v, std::ptrdiff_t) HWY_ATTR { return sigmoid_of(v); });
-  } else {
-    finish([](V v, std::ptrdiff_t) HWY_ATTR { return v; });
-  }
+  });
 }
 
 /// Real squares and half of their spectrum: columns 0 to N / 2, the first and last of which mirror

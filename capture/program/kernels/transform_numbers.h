@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "capture/program/kernels/kernels.h"
+#include "capture/program/kernels/internal.h"
 
 namespace millrace::kernels {
 
@@ -27,15 +27,6 @@ struct Window {
   int top = 0, bottom = 0, left = 0, right = 0;
   int channels = 0;           ///< from the address on; if more than `lanes`, the first of them
   std::ptrdiff_t offset = 0;  ///< floats from the image's pixel (0, 0) to that address
-};
-
-/// Final step on a square's pixels: activation(pixel + bias), or with a mask (pixel + bias), zeros
-/// where it is at most 0. Bias and mask may be null; the mask is laid out like the image.
-struct Finish {
-  const float* bias = nullptr;
-  Activation activation = Activation::kNone;
-  const float* mask = nullptr;
-  float* image = nullptr;
 };
 
 /// A transform for one instruction set.

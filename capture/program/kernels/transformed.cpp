@@ -392,12 +392,8 @@ class TransformedKernel final : public Kernel {
   void finish_image(const Operands& operands, const Part& r) const {
     each_vector(r.made_tiles, r.columns, [&](std::size_t tile, std::size_t to) {
       const Window w = window(tile, plan_.to, to, 0, plan_.tile);
-      const Finish finish{.bias = operands.bias ? operands.bias + to : nullptr,
-                          .activation = c_.activation,
-                          .mask = operands.mask ? operands.mask + w.offset : nullptr,
-                          .image = operands.made + w.offset};
-      functions_.gather(Side::kOutput, column(b_, operands, tile - r.tiles.begin, to, r), finish,
-                        w);
+      functions_.gather(Side::kOutput, column(b_, operands, tile - r.tiles.begin, to, r),
+                        finish_at(c_, operands, w.offset, to), w);
     });
   }
 
@@ -406,8 +402,8 @@ class TransformedKernel final : public Kernel {
     float* const made = makes_image() ? operands.weight_gradient : operands.made;
     each_vector(r.made_rows, r.columns, [&](std::size_t from, std::size_t to) {
       const auto [begin, stride] = place_of(from, to);
-      functions_.gather(Side::kWeights, column(sums_, operands, from, to, r),
-                        Finish{.image = packed}, square());
+      functions_.gather(Side::kWeights, column(sums_, operands, from, to, r), Finish{.to = packed},
+                        square());
       from_lanes(packed, places_, made + begin, stride, std::min(lanes_, r.columns.end - to),
                  c_.accumulate);
     });

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "capture/program/kernels/kernels.h"
+#include "capture/program/kernels/internal.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels::HWY_NAMESPACE {
@@ -153,6 +153,22 @@ HWY_INLINE V activated(V v, Activation activation) {
   if (activation == Activation::kRelu) return relu_of(v);
   if (activation == Activation::kSigmoid) return sigmoid_of(v);
   return v;
+}
+HWY_INLINE V masked(V v, V mask) {
+  return hn::IfThenZeroElse(hn::Le(mask, hn::Zero(d)), v);
+}
+/// Calls work(finished), where finished(sum + bias, a function that loads the mask) is the result.
+template <class Work>
+HWY_INLINE void with_finish(const Finish& f, const Work& work) {
+  if (f.mask) {
+    work([](V v, const auto& mask) HWY_ATTR { return masked(v, mask()); });
+  } else if (f.activation == Activation::kRelu) {
+    work([](V v, const auto&) HWY_ATTR { return relu_of(v); });
+  } else if (f.activation == Activation::kSigmoid) {
+    work([](V v, const auto&) HWY_ATTR { return sigmoid_of(v); });
+  } else {
+    work([](V v, const auto&) HWY_ATTR { return v; });
+  }
 }
 
 }  // namespace millrace::kernels::HWY_NAMESPACE
