@@ -21,7 +21,7 @@ Convolution in_one_row(const Convolution& convolution) {
 }
 
 std::size_t blocks(const Layout& side) {
-  return round_up(std::size_t(side.channels), kTile) / kTile;
+  return divided_up(std::size_t(side.channels), kTile);
 }
 
 /// Numbers of the source at a time, which stay in the core's own cache for all weights.
@@ -92,7 +92,7 @@ class Bf16Correlation final : public Kernel {
     Axis rows, columns;
     int chunks = 0;           ///< of a kernel row's taps
     std::size_t weights = 0;  ///< offset in a block
-    std::size_t tiles_across() const { return (std::size_t(columns.size) + kTile - 1) / kTile; }
+    std::size_t tiles_across() const { return divided_up(std::size_t(columns.size), kTile); }
     std::size_t tiles() const { return std::size_t(rows.size) * tiles_across(); }
   };
 
@@ -108,7 +108,7 @@ class Bf16Correlation final : public Kernel {
     const std::size_t in = c_.input.channels, width = window_of(c_).columns.count;
     const std::size_t taps = taps_of(window_of(c_)), channels = from_.channels;
     const std::size_t of_row = std::size_t(columns.count) * channels;
-    const Piece piece{rows, columns, int(round_up(of_row, kDeep) / kDeep), offsets_.size() * kTile};
+    const Piece piece{rows, columns, int(divided_up(of_row, kDeep)), offsets_.size() * kTile};
     for (int i = 0; i < rows.count; ++i) {
       for (std::size_t k = 0; k < round_up(of_row, kDeep); ++k) {
         const std::size_t tap = std::size_t(rows.first + rows.step * i) * width +
@@ -227,7 +227,7 @@ class Bf16WeightGradient final : public Kernel {
         band_(std::clamp<std::size_t>(
             kBandNumbers / (pitch_ * kTile * (outputs_ + pictures() * inputs_)), 1,
             std::size_t(c_.output.height))),
-        chunks_(round_up(pitch_ * band_, kDeep) / kDeep),
+        chunks_(divided_up(pitch_ * band_, kDeep)),
         plane_(round_up(chunks_, 2) * kDeep + kDeep),
         line_(reach(window_.rows) * pitch_ + reach(window_.columns) + chunks_ * kDeep) {
     if (there_) return;
@@ -264,7 +264,7 @@ class Bf16WeightGradient final : public Kernel {
   };
 
   std::size_t right_tiles() const { return inputs_ * taps_; }
-  std::size_t bands() const { return (std::size_t(c_.output.height) + band_ - 1) / band_; }
+  std::size_t bands() const { return divided_up(std::size_t(c_.output.height), band_); }
   std::size_t height_of(std::size_t band) const {
     return std::min(band_, std::size_t(c_.output.height) - band * band_);
   }
@@ -338,7 +338,7 @@ class Bf16WeightGradient final : public Kernel {
   /// Calls pack(y, first x, block, whether it is the last) for a share of all 32-pixel runs.
   template <class Pack>
   void each_run(std::size_t height, std::size_t blocks, Share share, const Pack& pack) const {
-    const std::size_t across = round_up(pitch_, kDeep) / kDeep, runs = height * across;
+    const std::size_t across = divided_up(pitch_, kDeep), runs = height * across;
     const auto [begin, end] = share.of(runs);
     for (std::size_t i = begin; i < end; ++i) {
       for (std::size_t block = 0; block < blocks; ++block)
@@ -356,7 +356,7 @@ class Bf16WeightGradient final : public Kernel {
   /// Threads share the sums; each sum takes all pixels in one order.
   void sum_up(const Operands& operands, std::size_t band, Share share) const {
     const Tiles tiles;
-    const std::size_t chunks = round_up(pitch_ * height_of(band), kDeep) / kDeep;
+    const std::size_t chunks = divided_up(pitch_ * height_of(band), kDeep);
     const std::size_t across = (right_tiles() + 1) / 2;
     const bool whole = by_outputs(share.count);
     const auto [begin, end] = share.of(across * ((outputs_ + 1) / 2), whole ? across : 1);

@@ -249,7 +249,7 @@ std::vector<Axis> axes_of(Pass pass, const Taps& taps, int size) {
   for (int to = 0; to < s; ++to) {
     int first = 0;
     while (first < period && (to + taps.padding - first * taps.dilation) % s != 0) ++first;
-    const int count = first < period ? (taps.count - first + period - 1) / period : 0;
+    const int count = first < period ? divided_up(taps.count - first, period) : 0;
     const int last = first + period * (count - 1);
     axes.push_back({.count = count,
                     .first = last,
@@ -258,7 +258,7 @@ std::vector<Axis> axes_of(Pass pass, const Taps& taps, int size) {
                     .spread = taps.dilation / common,
                     .to = to,
                     .to_step = s,
-                    .size = (size - to + s - 1) / s});
+                    .size = divided_up(size - to, s)});
   }
   return axes;
 }

@@ -125,7 +125,7 @@ HWY_INLINE void store_sums(const V (&sums)[O][P], float* to) {
 
 template <int O, int P>
 HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
-  const std::size_t vectors = (c.taps + kLanes - 1) / kLanes;
+  const std::size_t vectors = divided_up(std::size_t(c.taps), kLanes);
   const std::size_t of_channel = c.kernel_rows * vectors * kLanes;
   const float* source = c.source + y * c.row_step * c.source_row + x * c.pixel_step;
   const float* channel_weights = c.weights + channel * of_channel;
@@ -210,8 +210,8 @@ class CorrelationKernel final : public Kernel {
         band_(std::max(1, int(kBandFloats / row_) / 6) * 6) {
     const std::size_t channels = to_.channels, of_row = std::size_t(c.kernel) * from_.channels;
     block_ = narrow ? 0 : of_row * c.kernel * lanes();
-    packed_ = narrow ? channels * c.kernel * round_up(of_row, lanes())
-                     : round_up(channels, lanes()) / lanes() * block_;
+    packed_ =
+        narrow ? channels * c.kernel * round_up(of_row, lanes()) : vectors_of(channels) * block_;
     const auto [rows, columns] = window_of(c);
     tap_places_.resize(c.kernel * c.kernel);
     std::size_t weights = 0;
@@ -290,16 +290,14 @@ class CorrelationKernel final : public Kernel {
   /// Minimizes the slowest thread's time; packing its weights costs each about eight pixels.
   Part part_of(Share share) const {
     constexpr std::size_t kPacking = 8;
-    const std::size_t blocks = narrow_ ? 1 : round_up(std::size_t(to_.channels), lanes()) / lanes();
+    const std::size_t blocks = narrow_ ? 1 : vectors_of(to_.channels);
     const std::size_t width = to_.width;
     std::size_t best = 0;
     int across = 1;  // threads that share the channels
     for (int n = 1; n <= share.count; ++n) {
       if (share.count % n != 0) continue;
-      const std::size_t above = std::size_t(share.count / n);
-      const std::size_t rows = (std::size_t(rows_) + above - 1) / above;
-      const std::size_t cost =
-          (blocks + std::size_t(n) - 1) / std::size_t(n) * (rows * width + kPacking);
+      const std::size_t rows = std::size_t(divided_up(rows_, share.count / n));
+      const std::size_t cost = divided_up(blocks, std::size_t(n)) * (rows * width + kPacking);
       if (n > 1 && cost >= best) continue;
       best = cost;
       across = n;
@@ -390,7 +388,7 @@ bool narrow_is_faster(const Convolution& c) {
   const Layout& made = made_by(c);
   const double to = made.channels, from = source_of(c).channels;
   const double pixels = double(made.height) * made.width;
-  const std::size_t vectors = c.kernel * round_up(std::size_t(c.kernel * from), lanes()) / lanes();
+  const std::size_t vectors = c.kernel * vectors_of(std::size_t(c.kernel * from));
   const double weights = from * to * c.kernel * c.kernel;
   const double narrow = pixels * to * (1.5 * double(vectors) + 4) + 8 * weights;
   const double wide = pixels * (from * c.kernel * c.kernel + double(lanes()) - 4);

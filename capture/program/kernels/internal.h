@@ -66,8 +66,11 @@ inline const Layout& made_by(const Convolution& c) {
   return forward(c) ? c.output : c.input;
 }
 
+inline std::size_t divided_up(std::size_t count, std::size_t unit) {
+  return (count + unit - 1) / unit;
+}
 inline std::size_t round_up(std::size_t count, std::size_t unit) {
-  return (count + unit - 1) / unit * unit;
+  return divided_up(count, unit) * unit;
 }
 
 /// Along one side of a forward's or data gradient's result: index to + to_step * i, i < size, takes
@@ -118,6 +121,10 @@ inline std::int64_t oldest(const stages::CorrectionNumbers& n, const stages::Cor
 
 /// Floats per vector on this machine.
 std::size_t lanes();
+/// Vectors for so many floats.
+inline std::size_t vectors_of(std::size_t floats) {
+  return divided_up(floats, lanes());
+}
 
 /// What sums become: activation(sum + bias), zeros where the mask is at most 0.
 struct Finish {

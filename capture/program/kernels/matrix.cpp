@@ -176,7 +176,7 @@ class MatrixKernel final : public Kernel {
 
  private:
   bool of_weights() const { return c_.pass == Pass::kWeightGradient; }
-  std::size_t panels() const { return (columns_ + width_ - 1) / width_; }
+  std::size_t panels() const { return divided_up(columns_, width_); }
   std::size_t of_panel() const { return most_depth_ * width_; }
   const float* right(const Operands& operands) const {
     return of_weights() ? operands.x : operands.weights;
@@ -246,7 +246,7 @@ class MatrixKernel final : public Kernel {
           p.c = sums_there
                     ? operands.made + r * columns_ + column
                     : sums + (in_parts() ? (i - panel) * kWaitingRows + r - row : 0) * width_;
-          p.vectors = int(round_up(count, lanes()) / lanes());
+          p.vectors = int(vectors_of(count));
           products(p);
           if (!sums_there && k + depth == depth_) finish(operands, p, r, column, count);
         }

@@ -219,7 +219,7 @@ class RowsKernel final : public Kernel {
       for (std::size_t begin = 0; begin < row_; begin += kColumns) {
         const std::size_t count = std::min(kColumns, row_ - begin), at = row * row_ + begin;
         p.b = columns + begin;
-        p.vectors = int(round_up(count, lanes()) / lanes());
+        p.vectors = int(vectors_of(count));
         products(p);
         if (!operands.taker) {
           finish_rows({.values = part,

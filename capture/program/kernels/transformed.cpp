@@ -71,7 +71,7 @@ bool to_input(const Convolution& c) {
 }
 
 double vectors(int channels) {
-  return double(round_up(std::size_t(channels), lanes()) / lanes());
+  return double(vectors_of(std::size_t(channels)));
 }
 
 /// How a kind of transform does a convolution. Products come in rounds of some tiles, or some
@@ -88,8 +88,8 @@ struct Plan {
 
   Plan(const Kind& kind, const Convolution& c)
       : kind(kind), from(c.input), to(c.output), tile(kind.side - c.kernel + 1) {
-    tiles_across = (to.width + tile - 1) / tile;
-    tiles = std::size_t((to.height + tile - 1) / tile) * tiles_across;
+    tiles_across = divided_up(to.width, tile);
+    tiles = std::size_t(divided_up(to.height, tile)) * tiles_across;
     if (to_input(c)) std::swap(from, to);
     const int half = kind.side / 2;
     frequencies =
@@ -107,14 +107,13 @@ struct Plan {
  private:
   void divide() {
     constexpr std::size_t kSome = 128 << 10, kCached = 256 << 10;  // floats
-    const auto divided = [](std::size_t all, std::size_t each) { return (all + each - 1) / each; };
     const std::size_t a = frequencies * row(from.channels), b = frequencies * row(to.channels);
     const std::size_t column = frequencies * parts() * from.channels;
     round_tiles = std::max<std::size_t>(12, kSome / (a + b));
     round_columns = std::max<std::size_t>(1, kSome / (column * lanes())) * lanes();
     const std::size_t columns = round_up(std::size_t(to.channels), lanes());
-    const std::size_t of_tiles = divided(tiles, round_tiles);
-    const std::size_t of_columns = divided(columns, round_columns);
+    const std::size_t of_tiles = divided_up(tiles, round_tiles);
+    const std::size_t of_columns = divided_up(columns, round_columns);
     // A side needed in every round is written once and read each time.
     const auto moves = [](std::size_t floats, std::size_t rounds) {
       return floats > kCached ? floats * (1 + rounds) : 0;
@@ -123,7 +122,8 @@ struct Plan {
     const std::size_t weights = moves(columns * column, of_tiles);
     by_columns = images < weights;
     moved = by_columns ? images : weights;
-    round_tiles = by_columns ? tiles : round_up(divided(tiles, of_tiles), 4);  // rows of a product
+    round_tiles =
+        by_columns ? tiles : round_up(divided_up(tiles, of_tiles), 4);  // rows of a product
     round_columns = by_columns ? std::min(columns, round_columns) : columns;
   }
 };
@@ -246,7 +246,7 @@ class TransformedKernel final : public Kernel {
               .rows = {0, std::size_t(plan_.from.channels)},
               .columns = {0, std::size_t(plan_.to.channels)}};
     part.made_rows = part.rows;
-    const bool even = round_up(part.columns.end, lanes_) / lanes_ % std::size_t(share.count) == 0;
+    const bool even = vectors_of(part.columns.end) % std::size_t(share.count) == 0;
     if (even && (makes_weights() || plan_.weights_cost() >= plan_.inputs_cost())) {
       part.columns = part.columns.of(share, lanes_);
     } else if (!makes_weights()) {
@@ -356,7 +356,7 @@ class TransformedKernel final : public Kernel {
             .a_pitch = a_.row,
             .b_row = b_.row,  // the weights', too
             .c_row = b_.row,
-            .vectors = int(round_up(r.columns.count(), lanes_) / lanes_)};
+            .vectors = int(vectors_of(r.columns.count()))};
   }
   void multiply(const Operands& operands, const Part& r) const {
     Products p = products_of(r);

@@ -153,7 +153,7 @@ void keep(const UpdateArguments& u, Share share) {
 
 std::size_t update_sums(const stages::UpdateNumbers& numbers, std::size_t count) {
   const bool sums = numbers.correction.rule == stages::CorrectionRule::gap_aware;
-  return sums ? (count + kUpdateBlock - 1) / kUpdateBlock : 0;
+  return sums ? divided_up(count, kUpdateBlock) : 0;
 }
 
 void count_step(const UpdateArguments& u) {

@@ -92,7 +92,7 @@ HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap) {
 template <int R>
 void sum_rows(const Part& part, int first_row) {
   const int taps = part.w.tap_end - part.w.tap_begin;
-  const int blocks = (taps + most_taps(R) - 1) / most_taps(R);
+  const int blocks = divided_up(taps, most_taps(R));
   for (int b = 0; b < blocks; ++b) {
     const int begin = taps * b / blocks, end = taps * (b + 1) / blocks;
     with_constant<most_taps(R)>(end - begin, [&](auto count) HWY_ATTR {
@@ -104,7 +104,7 @@ void sum_rows(const Part& part, int first_row) {
 void sum_part(const Part& part) {
   const int kernel = part.w.kernel;
   const int most = part.w.stride == 1 ? kMostRows : 1;
-  const int groups = (kernel + most - 1) / most;
+  const int groups = divided_up(kernel, most);
   for (int g = 0; g < groups; ++g) {
     const int begin = kernel * g / groups, rows = kernel * (g + 1) / groups - begin;
     with_constant<kMostRows>(rows, [&](auto count) HWY_ATTR { sum_rows<count()>(part, begin); });
@@ -122,7 +122,7 @@ void weight_sums(const WeightSums& w) {
   const int spare = kCache - (std::min(w.kernel, kMostRows) - 1) * vectors_row;
   const int most = std::max(1, spare / (vectors_row + broadcast_row));
   const int height = w.stride == 1 ? w.taps_side.height : w.lane_side.height;
-  const int parts = (height + most - 1) / most;
+  const int parts = divided_up(height, most);
   for (int i = 0; i < parts; ++i) {
     for (int x = 0; x < w.lane_side.width; x += columns) {
       for (int channel = w.channel; channel < w.last_channel; channel += int(kLanes)) {
@@ -202,7 +202,7 @@ class WeightGradientKernel final : public Kernel {
 
  private:
   bool copies() const { return c_.kernel > 1; }
-  std::size_t blocks() const { return round_up(lane_side_.channels, lanes()) / lanes(); }
+  std::size_t blocks() const { return vectors_of(lane_side_.channels); }
   /// Whether threads share the channels, each with its own sums; else the taps of few channels.
   bool by_channels(int threads) const {
     const auto all = std::size_t(threads);
