@@ -21,11 +21,8 @@ ConvolutionShape::ConvolutionShape(const kernels::Convolution& c)
                         numbers(rows.count, columns.count, rows.stride, columns.stride,
                                 rows.dilation, columns.dilation, rows.padding, columns.padding) +
                         ">");
-  const auto side = [&](const kernels::Taps& t) {
-    return gpu::side_of(t.count, t.stride, t.dilation, t.padding, gradient);
-  };
-  y = side(rows);
-  x = side(columns);
+  y = gpu::side_of(rows, gradient);
+  x = gpu::side_of(columns, gradient);
 }
 
 std::vector<gpu::Products> products_of(const kernels::Convolution& c,

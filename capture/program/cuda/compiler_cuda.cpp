@@ -30,8 +30,7 @@ class Nvrtc {
     static const Nvrtc loaded;
     return loaded;
   }
-  bool there() const { return missing_.empty(); }
-  const std::string& missing() const { return missing_; }
+  const std::string& missing() const { return missing_; }  ///< empty: nothing
 
 #define FUNCTION(name) decltype(::nvrtc##name)* name = find<decltype(::nvrtc##name)>("nvrtc" #name)
  private:
@@ -110,7 +109,7 @@ Loaded load(const Compiled& made) {
 }  // namespace
 
 std::string missing_compiler(int device) {
-  if (!Nvrtc::get().there()) return Nvrtc::get().missing();
+  if (!Nvrtc::get().missing().empty()) return Nvrtc::get().missing();
   const int architecture = architecture_of(device);
   const std::string name = "sm_" + std::to_string(architecture);
   if (architecture < 80) return name + " is older than sm_80";
@@ -124,7 +123,7 @@ std::string missing_compiler(int device) {
 
 Compiled compile(const std::string& expression, int architecture, bool tell_registers) {
   const Nvrtc& nvrtc = Nvrtc::get();
-  if (!nvrtc.there()) throw std::runtime_error(nvrtc.missing());
+  if (!nvrtc.missing().empty()) throw std::runtime_error(nvrtc.missing());
   const std::string name = "millrace::gpu::" + expression;
   nvrtcProgram program = nullptr;
   check(nvrtc.CreateProgram(&program, kMain, "millrace.cu", std::size(kNames), kSources, kNames),
@@ -155,16 +154,13 @@ Compiled compile(const std::string& expression, int architecture, bool tell_regi
 void prepare_kernels(const std::vector<std::string>& expressions, int device) {
   const int architecture = architecture_of(device);
   const std::lock_guard lock(mutex);
-  std::vector<std::string> wanted;
+  std::map<std::string, Compiled> made;
   for (const std::string& expression : expressions) {
-    if (!loaded.count({expression, architecture})) wanted.push_back(expression);
+    if (!loaded.count({expression, architecture})) made.try_emplace(expression);
   }
-  std::sort(wanted.begin(), wanted.end());
-  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
-  std::vector<Compiled> made(wanted.size());
-  std::vector<std::size_t> missing;  // indices into wanted
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (!read_compiled(key_of(wanted[i], architecture), made[i])) missing.push_back(i);
+  std::vector<std::pair<const std::string, Compiled>*> missing;
+  for (auto& one : made) {
+    if (!read_compiled(key_of(one.first, architecture), one.second)) missing.push_back(&one);
   }
   static std::atomic<bool> said = false;
   constexpr std::size_t kFew = 3;  // done soon
@@ -175,8 +171,7 @@ void prepare_kernels(const std::vector<std::string>& expressions, int device) {
   const auto work = [&] {
     for (std::size_t i; (i = next++) < missing.size();) {
       try {
-        const std::string& expression = wanted[missing[i]];
-        Compiled& one = made[missing[i]];
+        auto& [expression, one] = *missing[i];
         one = compile(expression, architecture);
         write_cached(key_of(expression, architecture), one.name + '\n' + one.binary);
       } catch (...) {
@@ -191,7 +186,7 @@ void prepare_kernels(const std::vector<std::string>& expressions, int device) {
   for (std::size_t i = 1; i < count; ++i) others.push_back(std::async(std::launch::async, work));
   work();
   for (std::future<void>& other : others) other.get();
-  for (std::size_t i = 0; i < wanted.size(); ++i) loaded[{wanted[i], architecture}] = load(made[i]);
+  for (const auto& [expression, one] : made) loaded[{expression, architecture}] = load(one);
 }
 
 const void* kernel(const std::string& expression, int device, std::size_t shared_bytes) {

@@ -28,9 +28,9 @@ struct Side {
   PLAN int reach() const { return (taps - 1) * dilation + 1; }
 };
 /// How the forward or the data gradient moves over its input.
-PLAN Side side_of(int taps, int step, int dilation, int pad, bool gradient) {
-  return gradient ? Side{taps, 1, step, dilation, (taps - 1) * dilation - pad}
-                  : Side{taps, step, 1, dilation, pad};
+PLAN Side side_of(const kernels::Taps& t, bool gradient) {
+  return gradient ? Side{t.count, 1, t.stride, t.dilation, (t.count - 1) * t.dilation - t.padding}
+                  : Side{t.count, t.stride, 1, t.dilation, t.padding};
 }
 
 /// Whether the fours that eight threads load at a time, `across` of them `along` floats apart and
@@ -46,10 +46,10 @@ template <int kRows, int kColumns, int kStepY, int kStepX, int kDilationY, int k
           int kPadY, int kPadX>
 struct Window {
   static PLAN Side rows(bool gradient) {
-    return side_of(kRows, kStepY, kDilationY, kPadY, gradient);
+    return side_of({kRows, kStepY, kPadY, kDilationY}, gradient);
   }
   static PLAN Side columns(bool gradient) {
-    return side_of(kColumns, kStepX, kDilationX, kPadX, gradient);
+    return side_of({kColumns, kStepX, kPadX, kDilationX}, gradient);
   }
 };
 
