@@ -13,14 +13,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels::HWY_NAMESPACE {
 
-/// The weights of the vector of channels from `channel` on, one vector per tap.
-void pack_weights(const Convolution& c, std::size_t channel, const float* weights, float* packed) {
-  const std::size_t taps = std::size_t(taps_of(window_of(c)));
-  const std::size_t count = std::min(kLanes, std::size_t(c.input.channels) - channel);
-  for (std::size_t tap = 0; tap < taps; ++tap) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane)
-      packed[tap * kLanes + lane] = lane < count ? weights[(channel + lane) * taps + tap] : 0;
-  }
+/// Channels in the vector from `channel` on.
+std::size_t count_from(const Depthwise& d, std::size_t channel) {
+  return std::min(kLanes, std::size_t(d.convolution.input.channels) - channel);
 }
 
 constexpr int kMostPixels = 8;  ///< summed at a time
@@ -147,19 +142,17 @@ HWY_INLINE void make_taps(const Depthwise& d, const Operands& o, const Depthwise
       total[0][t] = hn::Add(total[0][t], hn::Add(sums[0][t], sums[1][t]));
     }
   }
-  const std::size_t all = std::size_t(taps_of(window_of(c)));
-  const std::size_t channels = std::min(kLanes, std::size_t(c.input.channels) - e.at);
-  for (int t = 0; t < kTaps; ++t) {
-    HWY_ALIGN float lanes[kLanes];
-    hn::Store(total[0][t], D(), lanes);
-    float* made = o.made + e.at * all + std::size_t(down.index * d.row_taps + taps[t].index);
-    for (std::size_t lane = 0; lane < channels; ++lane, made += all)
-      *made = c.accumulate ? *made + lanes[lane] : lanes[lane];
-  }
+  HWY_ALIGN float packed[kTaps * kLanes];
+  for (int t = 0; t < kTaps; ++t) hn::Store(total[0][t], D(), packed + t * kLanes);
+  const std::size_t all = d.places.size();
+  from_lanes(packed, std::span(d.places).first(kTaps),
+             o.made + e.at * all + std::size_t(down.index * d.row_taps + first), all,
+             count_from(d, e.at), c.accumulate);
 }
 
 HWY_INLINE void make_image(const Depthwise& d, const Operands& o, const auto& e) {
-  pack_weights(d.convolution, e.at, o.weights, o.scratch);
+  const std::size_t all = d.places.size();
+  to_lanes(o.weights + e.at * all, all, count_from(d, e.at), d.places, o.scratch);
   for (const DepthwiseSide& rows : d.rows) {
     for (const DepthwiseSide& columns : d.columns) {
       const int inside = columns.end - columns.begin;
@@ -235,18 +228,19 @@ std::vector<DepthwiseSide> sides_of(Pass pass, const Taps& taps, int inputs, int
 
 Depthwise made_of(const Convolution& c) {
   const auto [rows, columns] = window_of(c);
-  return {.convolution = c,
-          .rows = sides_of(c.pass, rows, c.input.height, c.output.height),
-          .columns = sides_of(c.pass, columns, c.input.width, c.output.width),
-          .row_taps = columns.count};
+  Depthwise made{.convolution = c,
+                 .rows = sides_of(c.pass, rows, c.input.height, c.output.height),
+                 .columns = sides_of(c.pass, columns, c.input.width, c.output.width),
+                 .row_taps = columns.count};
+  for (std::size_t tap = 0; tap < std::size_t(rows.count * columns.count); ++tap)
+    made.places.push_back(std::uint32_t(tap * lanes()));
+  return made;
 }
 
 class DepthwiseKernel final : public Kernel {
  public:
   explicit DepthwiseKernel(const Convolution& c) : depthwise_(made_of(c)) {}
-  std::size_t scratch_floats() const override {
-    return std::size_t(taps_of(window_of(depthwise_.convolution))) * lanes();
-  }
+  std::size_t scratch_floats() const override { return depthwise_.places.size() * lanes(); }
   /// Threads share the channels.
   void run(const Operands& operands, int, Share share) const override {
     const Convolution& c = depthwise_.convolution;

@@ -100,7 +100,8 @@ struct DepthwiseSide : Axis {
 struct Depthwise {
   Convolution convolution;
   std::vector<DepthwiseSide> rows, columns;
-  int row_taps = 0;  ///< of the kernel
+  int row_taps = 0;                   ///< of the kernel
+  std::vector<std::uint32_t> places;  ///< of taps: for to_lanes and from_lanes
 };
 
 /// Elements of an update summed together, so that sums don't depend on the team.
