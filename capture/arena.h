@@ -34,6 +34,18 @@ class Arena {
   std::vector<Block> blocks_;  ///< each larger than the last
 };
 
+/// A value of `bytes`, alive from its first to its last use inclusive.
+struct Lifetime {
+  std::size_t first = 0, last = 0, bytes = 0;
+};
+
+/// Offsets, multiples of 64, that keep values alive at once apart; first fit, largest first.
+struct ArenaPlan {
+  std::vector<std::size_t> offsets;
+  std::size_t bytes = 0;
+};
+ArenaPlan plan_arena(const std::vector<Lifetime>& values);
+
 /// While it lives, what a body recorded on this thread allocates and still holds at its end moves
 /// to `arena`, which outlives the recording. For activations that are free before the next forward.
 class KeptIn {

@@ -7,14 +7,42 @@
 #include <torch/library.h>
 
 #include <map>
+#include <utility>
 
-#include "capture/backend.h"
+#include "capture/eager.h"
 #include "capture/graph_cuda.h"
 #include "capture/one_thread.h"
 #include "capture/plain_errors.h"
 
 namespace millrace::capture {
 namespace {
+
+/// Uses the stage's own stream and blocks: results must be written before they are handed over.
+class EagerCudaBackend final : public EagerBackend {
+ public:
+  explicit EagerCudaBackend(c10::Device device)
+      : own_(new_stream(device)),
+        stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {}
+
+  void run(std::function<void()> body) override {
+    const c10::cuda::CUDAStreamGuard on_stream(stream_);
+    // Other streams may have written the first inputs.
+    if (std::exchange(fresh_, false)) MILLRACE_CHECK_CUDA(cudaDeviceSynchronize());
+    try {
+      body();
+    } catch (...) {
+      cudaStreamSynchronize(stream_.stream());  // running work uses what is now freed
+      throw;
+    }
+    stream_.synchronize();
+  }
+  void synchronize() override { stream_.synchronize(); }
+
+ private:
+  OwnStream own_;
+  c10::cuda::CUDAStream stream_;
+  bool fresh_ = true;
+};
 
 namespace device_half = c10::cuda::CUDACachingAllocator;
 
@@ -145,6 +173,10 @@ class CudaStream final : public Backend {
 };
 
 }  // namespace
+
+std::unique_ptr<Backend> make_eager_stream(c10::Device device) {
+  return std::make_unique<EagerCudaBackend>(device);
+}
 
 std::unique_ptr<Backend> make_stream(c10::Device device, Lowering lowering) {
   return std::make_unique<CudaStream>(device, std::move(lowering));

@@ -44,9 +44,6 @@ class Prepared {
   capture::OperationInfo info;
 };
 
-/// For the device of the node's tensors.
-std::unique_ptr<Prepared> prepare(const Node& node, int threads);
-
 /// "8x16x24".
 std::string text_of(const kernels::Layout& layout);
 

@@ -56,7 +56,7 @@ void move(c10::StorageImpl& storage, char* to, c10::Device device) {
 /// A program's own values and their lifetimes, in the order of their first calls.
 struct OwnValues {
   std::vector<const Value*> values;
-  std::vector<Lifetime> lifetimes;
+  std::vector<capture::Lifetime> lifetimes;
 };
 OwnValues own_values_of(const Values& values) {
   OwnValues own;
@@ -91,13 +91,23 @@ void move_kept(const Values& values) {
       moving[value.kept_in].push_back(storage);
   }
   for (const auto& [arena, storages] : moving) {
-    std::vector<Lifetime> alive;  // all at once
+    std::vector<capture::Lifetime> alive;  // all at once
     for (const c10::StorageImpl* storage : storages) alive.push_back({0, 0, storage->nbytes()});
-    const ArenaPlan plan = plan_arena(alive);
+    const capture::ArenaPlan plan = capture::plan_arena(alive);
     char* const block = arena->block(plan.bytes);
     for (std::size_t i = 0; i < storages.size(); ++i)
       move(*storages[i], block + plan.offsets[i], arena->device());
   }
+}
+
+/// For the device of the node's tensors.
+std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
+  const auto on_gpu = [](const at::Tensor& t) { return t.defined() && t.is_cuda(); };
+  auto made = std::ranges::any_of(node.reads, on_gpu) || std::ranges::any_of(node.writes, on_gpu)
+                  ? node.operation.on_gpu(node)
+                  : node.operation.on_cores(node, threads);
+  if (made->info.name.empty()) made->info.name = node.operation.name;
+  return made;
 }
 
 /// Interned: a watch may read a name after its program is destroyed.
@@ -128,7 +138,7 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
     parts_->operations.push_back(prepare(nodes[i], options.team ? options.team->threads() : 1));
     own.lifetimes.push_back({i, i, parts_->operations.back()->scratch_bytes()});
   }
-  const ArenaPlan plan = plan_arena(own.lifetimes);
+  const capture::ArenaPlan plan = capture::plan_arena(own.lifetimes);
   char* block = arena.block(plan.bytes);
   move_kept(values);
   for (std::size_t i = 0; i < own.values.size(); ++i)

@@ -6,12 +6,13 @@
 #include <span>
 #include <vector>
 
+#include "capture/arena.h"
 #include "capture/backend.h"
-#include "capture/program/arena.h"
 #include "capture/program/kernels/kernels.h"
 
 namespace millrace::program {
 
+using capture::Arena;
 class LateGradient;
 
 /// Large weight gradients of a program that wait for the update, which computes them part by part

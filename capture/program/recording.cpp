@@ -6,6 +6,7 @@
 #include <c10/util/ScopeExit.h>
 #include <torch/library.h>
 
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -34,78 +35,74 @@ c10::IValue bare(const c10::IValue& value) {
   return list;
 }
 
-at::Tensor zeros(at::IntArrayRef sizes, const at::Tensor& like) {
-  return at::empty(sizes, like.options().memory_format(like.suggest_memory_format())).zero_();
+// What suffices for a recording instead of an operator's results; empty: the operator must run.
+
+using Arguments = at::ArrayRef<c10::IValue>;
+using MadeUp = std::vector<at::Tensor>;
+
+/// Undefined unless it is wanted.
+at::Tensor zeros(at::IntArrayRef sizes, const at::Tensor& like, bool wanted = true) {
+  if (!wanted) return {};
+  const at::MemoryFormat format = std::int64_t(sizes.size()) == like.dim()
+                                      ? like.suggest_memory_format()
+                                      : at::MemoryFormat::Contiguous;
+  return at::empty(sizes, like.options().memory_format(format)).zero_();
 }
 
 /// convolution(input, weight, bias?, stride, padding, dilation, transposed, output_padding, groups)
-bool make_up_convolution(torch::jit::Stack& stack) {
-  const auto argument = [&](std::size_t i) { return stack[stack.size() - 9 + i]; };
-  const at::Tensor input = argument(0).toTensor(), weight = argument(1).toTensor();
-  const std::vector<std::int64_t> stride = argument(3).toIntVector(),
-                                  padding = argument(4).toIntVector(),
-                                  dilation = argument(5).toIntVector();
-  if (input.dim() != 4 || stride.size() != 2 || argument(6).toBool()) return false;
-  torch::jit::drop(stack, 9);
-  torch::jit::push(stack, zeros(at::native::conv_output_size(input.sizes(), weight.sizes(), padding,
-                                                             stride, dilation),
-                                input));
-  return true;
+MadeUp convolved(Arguments a) {
+  const at::Tensor &input = a[0].toTensor(), &weight = a[1].toTensor();
+  const std::vector<std::int64_t> stride = a[3].toIntVector();
+  if (input.dim() != 4 || stride.size() != 2 || a[6].toBool()) return {};
+  return {zeros(at::native::conv_output_size(input.sizes(), weight.sizes(), a[4].toIntVector(),
+                                             stride, a[5].toIntVector()),
+                input)};
 }
 
 /// convolution_backward(gradient, input, weight, bias_sizes?, stride, ..., output_mask)
-void make_up_convolution_backward(torch::jit::Stack& stack) {
-  const auto argument = [&](std::size_t i) { return stack[stack.size() - 11 + i]; };
-  const at::Tensor input = argument(1).toTensor(), weight = argument(2).toTensor();
-  const c10::IValue bias = argument(3);
-  const c10::List<bool> wanted = argument(10).toBoolList();
-  torch::jit::drop(stack, 11);
-  torch::jit::push(stack, wanted.get(0) ? zeros(input.sizes(), input) : at::Tensor(),
-                   wanted.get(1) ? zeros(weight.sizes(), weight) : at::Tensor(),
-                   wanted.get(2) ? at::zeros(bias.toIntVector(), weight.options()) : at::Tensor());
+MadeUp convolved_back(Arguments a) {
+  const at::Tensor &input = a[1].toTensor(), &weight = a[2].toTensor();
+  const c10::List<bool> wanted = a[10].toBoolList();
+  return {zeros(input.sizes(), input, wanted[0]), zeros(weight.sizes(), weight, wanted[1]),
+          wanted[2] ? zeros(a[3].toIntVector(), weight) : at::Tensor()};
 }
 
 /// native_group_norm_backward(gradient, input, mean, rstd, weight?, N, C, HxW, group, output_mask).
 /// LibTorch 2.11's would write an input gradient that is not wanted to a null address.
-void make_up_group_norm_backward(torch::jit::Stack& stack) {
-  const auto argument = [&](std::size_t i) { return stack[stack.size() - 10 + i]; };
-  const at::Tensor input = argument(1).toTensor();
-  const std::int64_t channels = argument(6).toInt();
-  const c10::List<bool> wanted = argument(9).toBoolList();
-  torch::jit::drop(stack, 10);
-  const auto of_channels = [&](bool is) {
-    return is ? at::zeros({channels}, input.options()) : at::Tensor();
-  };
-  torch::jit::push(stack, wanted.get(0) ? zeros(input.sizes(), input) : at::Tensor(),
-                   of_channels(wanted.get(1)), of_channels(wanted.get(2)));
+MadeUp group_normed_back(Arguments a) {
+  const at::Tensor& input = a[1].toTensor();
+  const std::int64_t channels = a[6].toInt();
+  const c10::List<bool> wanted = a[9].toBoolList();
+  return {zeros(input.sizes(), input, wanted[0]), zeros({channels}, input, wanted[1]),
+          zeros({channels}, input, wanted[2])};
 }
 
 /// check_and_update(weights, to, ...) with a rejected gradient: a pass over all weights is slow.
-void make_up_update(torch::jit::Stack& stack, std::size_t arguments) {
-  const at::Tensor from = stack[stack.size() - arguments].toTensor();
-  at::Tensor to = stack[stack.size() - arguments + 1].toTensor();
+MadeUp updated(Arguments a) {
+  const at::Tensor &from = a[0].toTensor(), to = a[1].toTensor();
   if (to.const_data_ptr() != from.const_data_ptr()) to.copy_(from);
-  torch::jit::drop(stack, arguments);
-  torch::jit::push(stack, at::zeros({}, from.options().dtype(at::kBool)));
+  return {at::zeros({}, from.options().dtype(at::kBool))};
 }
 
 /// add_up(part, reducer, place): a recording doesn't involve the other ranks.
-void make_up_sum(torch::jit::Stack& stack) {
-  const at::Tensor part = stack[stack.size() - 3].toTensor();
-  torch::jit::drop(stack, 3);
-  torch::jit::push(stack, zeros(part.sizes(), part));
+MadeUp added_up(Arguments a) {
+  return {zeros(a[0].toTensor().sizes(), a[0].toTensor())};
 }
 
-/// Runs the operator, or returns values that suffice for a recording.
 void run_once(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
-  const std::string& name = operation.schema().name();
-  if (name == "aten::convolution" && make_up_convolution(*stack)) return;
-  if (name == "aten::convolution_backward") return make_up_convolution_backward(*stack);
-  if (name == "aten::native_group_norm_backward") return make_up_group_norm_backward(*stack);
-  if (name == "millrace::check_and_update")
-    return make_up_update(*stack, operation.schema().arguments().size());
-  if (name == "millrace::add_up") return make_up_sum(*stack);
-  operation.callBoxed(*stack);
+  static const std::map<std::string, MadeUp (*)(Arguments)> table = {
+      {"aten::convolution", convolved},
+      {"aten::convolution_backward", convolved_back},
+      {"aten::native_group_norm_backward", group_normed_back},
+      {"millrace::check_and_update", updated},
+      {"millrace::add_up", added_up}};
+  const std::size_t count = operation.schema().arguments().size();
+  const auto found = table.find(operation.schema().name());
+  const MadeUp made =
+      found == table.end() ? MadeUp() : found->second(torch::jit::last(*stack, count));
+  if (made.empty()) return operation.callBoxed(*stack);
+  torch::jit::drop(*stack, count);
+  stack->insert(stack->end(), made.begin(), made.end());
 }
 
 /// Whether nothing can change the number before a replay: neither a recorded call nor anyone else

@@ -296,9 +296,9 @@ TEST(Program, RefusesWhatAsksTheHost) {
 }
 
 TEST(ArenaPlan, ValuesThatLiveAtOnceLieApart) {
-  const std::vector<Lifetime> values = {
+  const std::vector<capture::Lifetime> values = {
       {0, 2, 100}, {1, 3, 64}, {3, 5, 1000}, {4, 4, 8}, {0, 5, 1}};
-  const ArenaPlan plan = plan_arena(values);
+  const capture::ArenaPlan plan = capture::plan_arena(values);
   std::size_t all = 0;
   for (std::size_t a = 0; a < values.size(); ++a) {
     all += values[a].bytes;
