@@ -39,17 +39,9 @@ StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10:
       samples_(samples),
       upstream_(upstream),
       downstream_(downstream),
-      calls_(*backend_, 4 * std::size_t(slots()) + 16),
+      slots_(samples.input.size()),
+      calls_(*backend_, 4 * slots_.size() + 16),
       kept_(kept_at(slots(), 0)),
-      recomputed_(kept_.size()),
-      made_(kept_.size()),
-      buffers_(slots(), 0),
-      inputs_(slots()),
-      targets_(slots()),
-      activations_in_(slots()),
-      gradients_in_(slots()),
-      losses_(slots()),
-      shown_(slots()),
       rate_on_device_(at::ones({}, at::TensorOptions(device).dtype(at::kDouble))),
       skipped_(pinned_zeros({})),
       skipped_on_device_(seen_by(device, skipped_)),
@@ -58,7 +50,7 @@ StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10:
   for (int set = 0; set < (stored > 0 ? stored : slots()); ++set) stored_.emplace_back(device);
   tell_rate();
   for (int slot = 0; defers() && slot < slots(); ++slot) {
-    if (!downstream_) shown_[slot] = std::make_unique<Fence>(device);
+    if (!downstream_) slots_[slot].shown = std::make_unique<Fence>(device);
     for (BoundaryBuffers* boundary : written()) {
       if (boundary->to_host) {
         boundary->arrived[slot] = std::make_unique<Fence>(device);
@@ -120,13 +112,13 @@ void StageStep::await(const BoundaryBuffers& from, int slot) const {
 
 void StageStep::forward(int slot, std::int64_t version) {
   const int buffer = stage_.buffer_of(version);
-  buffers_[slot] = buffer;
+  slots_[slot].buffer = buffer;
   if (upstream_) await(upstream_->activations, slot);
-  expect(downstream_ ? downstream_->activations.arrived[slot] : shown_[slot]);
+  expect(downstream_ ? downstream_->activations.arrived[slot] : slots_[slot].shown);
   call({Kind::forward, slot, buffer}, [this, slot, buffer] { run_forward(slot, buffer); },
        {.wait = upstream_ ? upstream_->activations.ready[slot].get() : nullptr,
         .signal = downstream_ ? downstream_->activations.ready[slot].get() : nullptr});
-  if (shown_[slot]) {  // the copies to the host delay no other work
+  if (slots_[slot].shown) {  // the copies to the host delay no other work
     call({Kind::show, slot, buffer}, [this, slot, buffer] { run_show(slot, buffer); },
          {.aside = true});
   }
@@ -134,19 +126,21 @@ void StageStep::forward(int slot, std::int64_t version) {
 
 void StageStep::compare(int slot) {
   if (!samples_.late_target || !compares()) return;
-  call({Kind::compare, slot, buffers_[slot]}, [this, slot, kept = kept_at(slot, buffers_[slot])] {
-    const c10::NoGradGuard no_grad;  // as in a forward
-    stage_.compare(kept_[kept], fed(samples_.target[slot], targets_[slot]));
-    if (downstream_) return;
-    if (records()) return show(losses_[slot], kept_[kept].loss);
-    losses_[slot] = kept_[kept].loss;
-  });
+  call({Kind::compare, slot, slots_[slot].buffer},
+       [this, slot, kept = kept_at(slot, slots_[slot].buffer)] {
+         const c10::NoGradGuard no_grad;  // as in a forward
+         stage_.compare(kept_[kept].forward, fed(samples_.target[slot], slots_[slot].target));
+         if (downstream_) return;
+         const at::Tensor& loss = kept_[kept].forward.loss;
+         if (records()) return show(slots_[slot].loss, loss);
+         slots_[slot].loss = loss;
+       });
 }
 
 void StageStep::discard(int slot) {
   if (records()) return;  // its memory stays the slot's
-  const std::size_t kept = kept_at(slot, buffers_[slot]);
-  kept_[kept] = {};
+  const std::size_t kept = kept_at(slot, slots_[slot].buffer);
+  kept_[kept].forward = {};
   keeps(kept, 0);
 }
 
@@ -157,21 +151,24 @@ void StageStep::leave_out(int slot) {
 
 void StageStep::backward_local(int slot) {
   stage_.count_local();
-  call({Kind::backward_local, slot, buffers_[slot]}, [this, kept = kept_at(slot, buffers_[slot])] {
-    stage_.backward_local(kept_[kept], {.first = true, .retain = records()});
-    keeps(kept, 0);  // the inputs are upstream's
-  });
+  call({Kind::backward_local, slot, slots_[slot].buffer},
+       [this, kept = kept_at(slot, slots_[slot].buffer)] {
+         stage_.backward_local(kept_[kept].forward, {.first = true, .retain = records()});
+         keeps(kept, 0);  // the inputs are upstream's
+       });
 }
 
 void StageStep::recompute(int slot) {
-  call({Kind::recompute, slot, buffers_[slot]}, [this, slot, kept = kept_at(slot, buffers_[slot])] {
-    if (stage_.supervised())
-      recomputed_[kept] = {.inputs = kept_[kept].inputs, .stored = kept_[kept].stored};
-    const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
-    measure(
-        recompute_bytes_, [&] { stage_.recompute(for_backward(kept)); }, measures_all());
-    keeps(kept, (stage_.supervised() ? 0 : *forward_bytes_) + *recompute_bytes_);
-  });
+  call({Kind::recompute, slot, slots_[slot].buffer},
+       [this, slot, kept = kept_at(slot, slots_[slot].buffer)] {
+         Kept& of = kept_[kept];
+         if (stage_.supervised())
+           of.recomputed = {.inputs = of.forward.inputs, .stored = of.forward.stored};
+         const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
+         measure(
+             recompute_bytes_, [&] { stage_.recompute(for_backward(kept)); }, measures_all());
+         keeps(kept, (stage_.supervised() ? 0 : *forward_bytes_) + *recompute_bytes_);
+       });
 }
 
 void StageStep::backward(int slot, int gradient_slot) {
@@ -183,7 +180,7 @@ void StageStep::backward_input(int slot, int gradient_slot) {
 }
 
 void StageStep::call_backward(Kind kind, int slot, int gradient_slot, bool first) {
-  const int buffer = buffers_[slot];
+  const int buffer = slots_[slot].buffer;
   if (downstream_) await(downstream_->gradients, gradient_slot);
   if (upstream_) expect(upstream_->gradients.arrived[slot]);
   const GraphNode node{
@@ -201,11 +198,11 @@ void StageStep::call_backward(Kind kind, int slot, int gradient_slot, bool first
 }
 
 void StageStep::backward_weight(int slot) {
-  const int buffer = buffers_[slot];
+  const int buffer = slots_[slot].buffer;
   const stages::Adding adding{.first = stage_.count_gradient(), .retain = records()};
   call({Kind::backward_weight, slot, buffer, 0, adding.first}, [=, this] {
     const std::size_t kept = kept_at(slot, buffer);
-    stage_.backward_weight(kept_[kept], adding);
+    stage_.backward_weight(kept_[kept].forward, adding);
     keeps(kept, 0);
   });
 }
@@ -261,7 +258,7 @@ void StageStep::roll_back() {
 }
 
 float StageStep::loss(int slot) const {
-  return losses_[slot].item<float>();
+  return slots_[slot].loss.item<float>();
 }
 
 std::int64_t StageStep::skipped() const {
@@ -270,7 +267,7 @@ std::int64_t StageStep::skipped() const {
 
 void StageStep::end_capture_pass() {
   for (int slot = 0; slot < slots(); ++slot) {
-    if (shown_[slot]) shown_[slot]->reset(*backend_);
+    if (slots_[slot].shown) slots_[slot].shown->reset(*backend_);
     for (BoundaryBuffers* boundary : written()) {
       if (boundary->arrived[slot]) boundary->arrived[slot]->reset(*backend_);
     }
@@ -292,14 +289,16 @@ std::int64_t StageStep::launch() {
 void StageStep::run_forward(int slot, int buffer) {
   const c10::NoGradGuard no_grad;  // for the copies; the stage enables gradients itself
   const stages::Tensors inputs =
-      stage_.entering(upstream_ ? take(upstream_->activations, slot, activations_in_)
-                                : stages::Tensors{fed(samples_.input[slot], inputs_[slot])});
+      stage_.entering(upstream_ ? take(upstream_->activations, slot, slots_[slot].activations_in)
+                                : stages::Tensors{fed(samples_.input[slot], slots_[slot].input)});
   const bool told = compares() && !samples_.late_target;
   const at::Tensor target =
-      !told                   ? at::Tensor()
-      : target_is_its_input() ? inputs[0]
-                              : stage_.entering_target(fed(samples_.target[slot], targets_[slot]));
-  stages::Activations& kept = kept_[kept_at(slot, buffer)];
+      !told ? at::Tensor()
+      : target_is_its_input()
+          ? inputs[0]
+          : stage_.entering_target(fed(samples_.target[slot], slots_[slot].target));
+  Kept& of = kept_[kept_at(slot, buffer)];
+  stages::Activations& kept = of.forward;
   measure(
       forward_bytes_,
       [&] {
@@ -315,20 +314,21 @@ void StageStep::run_forward(int slot, int buffer) {
   if (downstream_) return leave(downstream_->activations, slot, kept.outputs);
   if (!records()) {
     samples_.prediction[slot] = kept.outputs[0];
-    losses_[slot] = kept.loss;
+    slots_[slot].loss = kept.loss;
     return;
   }
-  made_[kept_at(slot, buffer)] = {.prediction = kept.outputs[0].contiguous(), .loss = kept.loss};
-  if (!shown_[slot]) return run_show(slot, buffer);
+  of.prediction = kept.outputs[0].contiguous();
+  of.loss = kept.loss;
+  if (!slots_[slot].shown) return run_show(slot, buffer);
   KeptIn::exclude(kept.outputs[0]);  // shown beside what follows
   if (kept.loss.defined()) KeptIn::exclude(kept.loss);
 }
 
 void StageStep::run_show(int slot, int buffer) {
-  const Made& made = made_[kept_at(slot, buffer)];
+  const Kept& made = kept_[kept_at(slot, buffer)];
   show(samples_.prediction[slot], made.prediction);
-  if (made.loss.defined()) show(losses_[slot], made.loss);
-  if (shown_[slot]) shown_[slot]->set(*backend_);
+  if (made.loss.defined()) show(slots_[slot].loss, made.loss);
+  if (slots_[slot].shown) slots_[slot].shown->set(*backend_);
 }
 
 void StageStep::run_backward(Kind kind, int slot, int buffer, int gradient_slot,
@@ -336,14 +336,15 @@ void StageStep::run_backward(Kind kind, int slot, int buffer, int gradient_slot,
   const c10::NoGradGuard no_grad;
   const std::size_t kept = kept_at(slot, buffer);
   stages::Tensors gradients, made;
-  if (downstream_) gradients = take(downstream_->gradients, gradient_slot, gradients_in_);
+  if (downstream_)
+    gradients = take(downstream_->gradients, gradient_slot, slots_[gradient_slot].gradients_in);
   if (kind == Kind::backward) {
     made = stage_.backward(for_backward(kept), gradients, adding);
     keeps(kept, 0);
   } else {
     const bool measured = input_gradient_bytes_.has_value();
     measure(input_gradient_bytes_,
-            [&] { made = stage_.backward_input(kept_[kept], gradients, adding); });
+            [&] { made = stage_.backward_input(kept_[kept].forward, gradients, adding); });
     // Weight gradients come with backward_weight; input gradients belong to upstream.
     for (std::size_t i = 0; !measured && i < made.size(); ++i)
       *input_gradient_bytes_ -= std::int64_t(made[i].nbytes());
@@ -367,14 +368,12 @@ at::Tensor StageStep::fed(const at::Tensor& from, Fed& mine) {
   return mine.floats;
 }
 
-stages::Tensors StageStep::take(const BoundaryBuffers& from, int slot,
-                                std::vector<stages::Tensors>& mine) {
+stages::Tensors StageStep::take(const BoundaryBuffers& from, int slot, stages::Tensors& mine) {
   const stages::Tensors& sent = from.of(slot);
-  mine[slot].resize(sent.size());
+  mine.resize(sent.size());
   stages::Tensors here;
   for (std::size_t i = 0; i < sent.size(); ++i) {
-    const at::Tensor& found =
-        sent[i].device() == device_ ? sent[i] : brought(sent[i], mine[slot][i]);
+    const at::Tensor& found = sent[i].device() == device_ ? sent[i] : brought(sent[i], mine[i]);
     // While slots are recorded, others write to their set: autograd must not count that.
     here.push_back(records() ? found.variable_data() : found);
   }

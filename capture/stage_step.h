@@ -63,7 +63,10 @@ class StageStep final : public Step {
   void end_capture_pass() override;
   std::int64_t launch() override;
   bool over(std::int64_t launch) override { return calls_.over(launch); }
-  bool shown(int slot) const override { return !shown_[slot] || shown_[slot]->is_set(); }
+  bool shown(int slot) const override {
+    const auto& shown = slots_[slot].shown;
+    return !shown || shown->is_set();
+  }
   std::int64_t duration_ns() const override { return calls_.duration_ns(); }
   void synchronize() override { backend_->synchronize(); }
 
@@ -94,13 +97,28 @@ class StageStep final : public Step {
     at::Tensor sent, floats;  ///< floats: only if bytes are sent
   };
 
-  /// Results shown on the host, held until the next forward: recomputation creates new ones.
-  struct Made {
-    at::Tensor prediction;  ///< contiguous
-    at::Tensor loss;        ///< undefined until its target arrives
+  /// Of a slot, at fixed addresses where a backend records.
+  struct Slot {
+    int buffer = 0;  ///< of weights: the one that its forward used
+    Fed input, target;
+    stages::Tensors activations_in, gradients_in;
+    at::Tensor loss;               ///< last stage
+    std::unique_ptr<Fence> shown;  ///< last stage: loss and prediction are on the host
   };
 
-  int slots() const { return int(samples_.input.size()); }
+  /// Of a slot and a weight buffer.
+  struct Kept {
+    stages::Activations forward;
+    /// With deep supervision: recompute()'s activations, for the backward. Apart from the
+    /// forward's, for backward_local(), since each is recorded once.
+    stages::Activations recomputed;
+    /// Last stage: what is shown on the host, held until the next forward, since recomputation
+    /// makes new results. The prediction is contiguous; the loss is undefined until its target
+    /// arrives.
+    at::Tensor prediction, loss;
+  };
+
+  int slots() const { return int(slots_.size()); }
   std::vector<BoundaryBuffers*> written() const;  ///< what this stage leaves for its neighbours
   /// Runs `body` or launches its recording, with the events of `node`.
   template <class Body>
@@ -117,7 +135,7 @@ class StageStep final : public Step {
   void run_backward(Kind kind, int slot, int buffer, int gradient_slot, stages::Adding adding);
   at::Tensor brought(const at::Tensor& from, at::Tensor& mine);
   at::Tensor fed(const at::Tensor& from, Fed& mine);
-  stages::Tensors take(const BoundaryBuffers& from, int slot, std::vector<stages::Tensors>& mine);
+  stages::Tensors take(const BoundaryBuffers& from, int slot, stages::Tensors& mine);
   void leave(BoundaryBuffers& to, int slot, stages::Tensors made);
   void show(at::Tensor& on_host, const at::Tensor& made);
   /// Whether the stage computes a loss, and whether the target is its own input.
@@ -127,7 +145,7 @@ class StageStep final : public Step {
     return std::size_t(slot) * std::size_t(stage_.options().versions) + std::size_t(buffer);
   }
   stages::Activations& for_backward(std::size_t kept) {
-    return stage_.supervised() ? recomputed_[kept] : kept_[kept];
+    return stage_.supervised() ? kept_[kept].recomputed : kept_[kept].forward;
   }
   /// A backward_input() is measured with the forward whose memory it frees, whichever comes first.
   bool measures_all() const {
@@ -143,22 +161,13 @@ class StageStep final : public Step {
   Boundary* upstream_;
   Boundary* downstream_;
 
+  std::vector<Slot> slots_;
   RecordedCalls calls_;
   bool update_called_ = false;  ///< since the last launch
 
   std::vector<Arena> sets_;    ///< memory of what recorded forwards keep, by slot mod size
   std::vector<Arena> stored_;  ///< of the inputs that they store, alike
-  std::vector<stages::Activations> kept_;  ///< by kept_at()
-  /// With deep supervision: recompute()'s activations, for the backward. Apart from the forward's,
-  /// for backward_local(), since each is recorded once.
-  std::vector<stages::Activations> recomputed_;
-  std::vector<Made> made_;    ///< by kept_at(), last stage
-  std::vector<int> buffers_;  ///< by slot: the buffer its forward used
-  // Per slot, at fixed addresses where a backend records.
-  std::vector<Fed> inputs_, targets_;
-  std::vector<stages::Tensors> activations_in_, gradients_in_;
-  std::vector<at::Tensor> losses_;             ///< last stage
-  std::vector<std::unique_ptr<Fence>> shown_;  ///< last stage: loss and prediction are on the host
+  std::vector<Kept> kept_;     ///< by kept_at()
 
   double rate_ = 1.0;  ///< what rate_on_device_ holds
   std::atomic<double> lr_{0}, backed_off_{1};

@@ -22,23 +22,18 @@ double pipemare(const Spec& spec, const Delay& delay, std::int64_t update) {
   return std::pow(double(delay.frames), annealed - 1);
 }
 
-/// Sets `old` to `made`, unless `finite` is false.
-void keep(const Tensor& old, const Tensor& made, const Tensor& finite) {
-  old.copy_(finite.defined() ? at::where(finite, made, old) : made);
-}
-
 // Memory of discrepancy: {shift, change}; of weight prediction: {shift}. Passes add shift.
 
-void discrepancy(const Numbers& n, const Memory& memory, const Tensor& before, const Tensor& after,
-                 const Tensor& finite) {
+void discrepancy(const Numbers& n, const Memory& memory, const Tensor& before,
+                 const Tensor& after) {
   const Tensor &shift = memory[0], &change = memory[1];
-  keep(change, change.mul(n.decay).add_(after - before, 1.0 - n.decay), finite);
+  change.mul_(n.decay).add_(after - before, 1.0 - n.decay);
   shift.copy_(change * -double(n.updates));
 }
 
 void weight_prediction(const Numbers& n, const Memory& memory, const Tensor& before,
-                       const Tensor& after, const Tensor& finite) {
-  keep(memory[0], (after - before).mul_(double(n.updates)), finite);
+                       const Tensor& after) {
+  memory[0].copy_((after - before).mul_(double(n.updates)));
 }
 
 // Memory of the other corrections begins with old weights: {ring [updates + 1, weights], newest
@@ -56,39 +51,33 @@ Tensor oldest(const Memory& memory) {
 Tensor old_of(const Memory& memory) {
   return memory[0].index_select(0, oldest(memory)).squeeze(0);
 }
-void push(const Numbers&, const Memory& memory, const Tensor&, const Tensor& after,
-          const Tensor& finite) {
-  const Tensor at = oldest(memory);
-  const Tensor row = memory[0].index_select(0, at);
-  keep(row, after.unsqueeze(0), finite);
-  Tensor(memory[0]).index_copy_(0, at, row);
-  keep(memory[1], at, finite);
+void push(const Numbers&, const Memory& memory, const Tensor&, const Tensor& after) {
+  memory[1].copy_(oldest(memory));
+  memory[0].index_copy_(0, memory[1], after.unsqueeze(0));
 }
 
 // Gap-aware adds {step, stepped}, 0-dim: the running mean, and whether it has a value.
 
-void divide_by_gap(const Numbers&, const Memory& memory, Tensor& gradient, const Tensor& weights,
-                   const Tensor&) {
+void divide_by_gap(const Numbers&, const Memory& memory, Tensor& gradient, const Tensor& weights) {
   const Tensor gap = (weights - old_of(memory)).abs_().div_(memory[2] + 1e-20).add_(1);
   gradient.div_(at::where(memory[3], gap, 1.0));
 }
 
-void measure_step(const Numbers& n, const Memory& memory, const Tensor& before, const Tensor& after,
-                  const Tensor& finite) {
+void measure_step(const Numbers& n, const Memory& memory, const Tensor& before,
+                  const Tensor& after) {
   const Tensor &mean = memory[2], &stepped = memory[3];
   const Tensor step = (after - before).abs_().sum() / n.weights;
-  keep(mean, at::where(stepped, mean.mul(0.99).add_(step, 0.01), step), finite);
-  keep(stepped, at::ones_like(stepped), finite);
-  push(n, memory, before, after, finite);
+  mean.copy_(at::where(stepped, mean.mul(0.99).add_(step, 0.01), step));
+  stepped.fill_(true);
+  push(n, memory, before, after);
 }
 
 // DC-ASGD adds {square}.
 
-void compensate(const Numbers& n, const Memory& memory, Tensor& gradient, const Tensor& weights,
-                const Tensor& finite) {
-  const Tensor square = memory[2].mul(0.95).addcmul_(gradient, gradient, 0.05);
+void compensate(const Numbers& n, const Memory& memory, Tensor& gradient, const Tensor& weights) {
+  const Tensor& square = memory[2];
+  square.mul_(0.95).addcmul_(gradient, gradient, 0.05);
   const Tensor strength = (square + 1e-7).rsqrt_().mul_(n.lambda);
-  keep(memory[2], square, finite);
   gradient.add_(gradient.square().mul_(weights - old_of(memory)).mul_(strength));
 }
 

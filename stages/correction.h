@@ -27,13 +27,11 @@ struct CorrectionKind {
   Memory (*memory)(const Delay& delay, const at::Tensor& weights) = nullptr;
   /// The memory's names in checkpoints, in order; "": not in them, since it is of older weights.
   std::vector<std::string> names = {};
-  // `finite` (0-dim, bool; undefined: true): whether the update is applied; otherwise memory stays
-  // unchanged.
   /// Changes the mean `gradient` before the optimizer uses it. Null: unchanged.
   void (*correct)(const CorrectionNumbers& n, const Memory& memory, at::Tensor& gradient,
-                  const at::Tensor& weights, const at::Tensor& finite) = nullptr;
+                  const at::Tensor& weights) = nullptr;
   void (*updated)(const CorrectionNumbers& n, const Memory& memory, const at::Tensor& before,
-                  const at::Tensor& after, const at::Tensor& finite) = nullptr;
+                  const at::Tensor& after) = nullptr;
 };
 const std::vector<CorrectionKind>& corrections();
 const CorrectionKind& correction_kind(CorrectionRule rule);

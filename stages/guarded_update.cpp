@@ -10,29 +10,36 @@
 namespace millrace::stages {
 namespace {
 
-/// `finite`, on a GPU: whether to apply the update; undefined: yes.
-void apply(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
-           const at::Tensor& finite) {
+/// `rate`: see apply_formula().
+template <class Rate>
+void apply(const UpdateNumbers& n, UpdateBuffers buffers, const Rate& rate) {
   const CorrectionKind& kind = correction_kind(n.correction.rule);
   at::Tensor &gradient = buffers.gradient, &from = buffers.from, &to = buffers.to;
   if (n.count > 1) gradient.div_(n.count);
-  if (kind.correct) kind.correct(n.correction, buffers.memory, gradient, from, finite);
+  if (kind.correct) kind.correct(n.correction, buffers.memory, gradient, from);
   // recordings have distinct tensors on the same memory
   const bool in_place = to.const_data_ptr() == from.const_data_ptr();
   const at::Tensor before = kind.updated && in_place ? from.clone() : from;
-  if (finite.defined()) {
-    at::Tensor weights = from.clone();
-    std::vector<at::Tensor> state;
-    for (const at::Tensor& buffer : buffers.state) state.push_back(buffer.clone());
-    apply_formula(n, at::Tensor(rate * n.lr), weights, gradient, state);
-    for (std::size_t i = 0; i < state.size(); ++i)
-      buffers.state[i].copy_(at::where(finite, state[i], buffers.state[i]));
-    to.copy_(at::where(finite, weights, from));
-  } else {
-    if (!in_place) to.copy_(from);
-    apply_formula(n, rate.item<double>() * n.lr, to, gradient, buffers.state);
+  if (!in_place) to.copy_(from);
+  apply_formula(n, rate, to, gradient, buffers.state);
+  if (kind.updated) kind.updated(n.correction, buffers.memory, before, to);
+}
+
+/// For a device that the host doesn't wait for: updates copies, and takes them if `finite`.
+void apply_if(const at::Tensor& finite, const UpdateNumbers& n, const UpdateBuffers& buffers,
+              const at::Tensor& rate) {
+  UpdateBuffers made = buffers;
+  made.to = at::empty_like(buffers.to);
+  for (auto* const copied : {&made.state, &made.memory}) {
+    for (at::Tensor& buffer : *copied) buffer = buffer.clone();
   }
-  if (kind.updated) kind.updated(n.correction, buffers.memory, before, to, finite);
+  apply(n, made, at::Tensor(rate * n.lr));
+  const auto take = [&](const auto& old, const auto& fresh) {
+    for (std::size_t i = 0; i < old.size(); ++i) old[i].copy_(at::where(finite, fresh[i], old[i]));
+  };
+  buffers.to.copy_(at::where(finite, made.to, buffers.from));
+  take(buffers.state, made.state);
+  take(buffers.memory, made.memory);
 }
 
 at::Tensor check_and_update_operator(const at::Tensor& from, const at::Tensor& to,
@@ -43,15 +50,17 @@ at::Tensor check_and_update_operator(const at::Tensor& from, const at::Tensor& t
                                      const std::optional<at::Tensor>& given) {
   const at::Tensor finite =
       given ? *given : at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
-  const bool on_core = from.is_cpu();
-  if (on_core && !finite.item<bool>()) {
-    at::Tensor(to).copy_(from);
+  const UpdateNumbers& n = argument->numbers;
+  const UpdateBuffers buffers{from, to, gradient, std::move(state), std::move(memory)};
+  if (!from.is_cpu()) {
+    apply_if(finite, n, buffers, rate);
+  } else if (finite.item<bool>()) {
+    apply(n, buffers, rate.item<double>() * n.lr);
   } else {
-    apply(argument->numbers, {from, to, gradient, std::move(state), std::move(memory)}, rate,
-          on_core ? at::Tensor() : finite);
+    to.copy_(from);
   }
   if (given) return finite.clone();
-  at::Tensor(skipped).add_(finite.logical_not());
+  skipped.add_(finite.logical_not());
   return finite;
 }
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "stages/guarded_update.h"
 #include "stages/optimizer.h"
 
 namespace millrace::stages {
@@ -20,20 +21,22 @@ struct Trace {
   std::vector<double> weights, shifted;  ///< after each update; plus the next pass's shift
 };
 
-void correct(const Correction& c, at::Tensor& g, const at::Tensor& w, const at::Tensor& finite) {
+void correct(const Correction& c, at::Tensor& g, const at::Tensor& w) {
   const CorrectionKind& kind = correction_kind(c.numbers().rule);
-  if (kind.correct) kind.correct(c.numbers(), c.memory(), g, w, finite);
+  if (kind.correct) kind.correct(c.numbers(), c.memory(), g, w);
 }
-void updated(const Correction& c, const at::Tensor& before, const at::Tensor& after,
-             const at::Tensor& finite) {
+void updated(const Correction& c, const at::Tensor& before, const at::Tensor& after) {
   const CorrectionKind& kind = correction_kind(c.numbers().rule);
-  if (kind.updated) kind.updated(c.numbers(), c.memory(), before, after, finite);
+  if (kind.updated) kind.updated(c.numbers(), c.memory(), before, after);
 }
-void leave_out(const Correction& correction, const at::Tensor& w) {
-  const at::Tensor finite = at::zeros({}, at::kBool);
-  at::Tensor g = at::full({1}, std::numeric_limits<float>::quiet_NaN());
-  correct(correction, g, w, finite);
-  updated(correction, w, w, finite);
+void leave_out(const Correction& correction, const Optimizer& rule, const OptimizerSpec& spec,
+               const at::Tensor& w) {
+  UpdateNumbers numbers = update_numbers(spec, 1);
+  numbers.correction = correction.numbers();
+  const at::Tensor g = at::full({1}, std::numeric_limits<float>::quiet_NaN());
+  at::Tensor skipped = at::zeros({});
+  check_and_update(numbers, {w, w, g, rule.buffers(), correction.memory()},
+                   at::ones({}, at::kDouble), skipped);
 }
 
 /// `spoiled`: before each update a skipped one with a non-finite gradient.
@@ -46,13 +49,12 @@ Trace train(const CorrectionSpec& spec, const Delay& delay, OptimizerSpec optimi
   Trace trace;
   for (std::size_t i = 0; i < kGradients.size(); ++i) {
     at::Tensor g = at::full({1}, kGradients[i]);
-    if (spoiled) leave_out(*correction, w);
-    const at::Tensor finite = spoiled ? at::ones({}, at::kBool) : at::Tensor();
-    if (correction) correct(*correction, g, w, finite);
+    if (spoiled) leave_out(*correction, rule, optimizer, w);
+    if (correction) correct(*correction, g, w);
     const at::Tensor before = w.clone();
     const double rate = correction ? correction->rate(std::int64_t(i)) : 1;
     apply_formula(update_numbers(optimizer, 1), optimizer.lr * rate, w, g, rule.buffers());
-    if (correction) updated(*correction, before, w, finite);
+    if (correction) updated(*correction, before, w);
     trace.weights.push_back(w.item<float>());
     at::Tensor shift = correction ? correction->backward_shift() : at::Tensor();
     if (!shift.defined() && correction) shift = correction->forward_shift();
@@ -129,7 +131,7 @@ TEST(Correction, GapAware) {
 TEST(Correction, GapAwareLeavesOutPadding) {
   const at::Tensor before = at::zeros({4}), after = at::tensor({1.f, 3.f, 0.f, 0.f});
   const auto correction = make_correction({.kind = "gap-aware"}, {2, 2}, before, 2);
-  updated(*correction, before, after, {});
+  updated(*correction, before, after);
   EXPECT_EQ(correction->memory()[2].item<float>(), 2);
 }
 
@@ -148,16 +150,16 @@ TEST(Correction, StartsAgainAsIfNew) {
     auto used = make_correction({.kind = kind}, {2, 2}, w, w.numel());
     for (int i = 0; i < 4; ++i) {
       at::Tensor g = at::ones({1});
-      correct(*used, g, w, {});
+      correct(*used, g, w);
       const at::Tensor before = w.clone();
-      updated(*used, before, w.add_(1), {});
+      updated(*used, before, w.add_(1));
     }
     used->restart(w);
     auto fresh = make_correction({.kind = kind}, {2, 2}, w, w.numel());
-    for (auto* correction : {&used, &fresh}) updated(**correction, w, w + 0.5, {});
+    for (auto* correction : {&used, &fresh}) updated(**correction, w, w + 0.5);
     at::Tensor a = at::full({1}, 0.3), b = a.clone();
-    correct(*used, a, w + 0.7, {});
-    correct(*fresh, b, w + 0.7, {});
+    correct(*used, a, w + 0.7);
+    correct(*fresh, b, w + 0.7);
     EXPECT_TRUE(at::equal(a, b)) << kind;
     if (used->backward_shift().defined()) {
       EXPECT_TRUE(at::equal(used->backward_shift(), fresh->backward_shift())) << kind;
