@@ -7,14 +7,12 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "stages/guarded_update.h"
-
 namespace millrace::stages {
 
 AuxiliaryHead::AuxiliaryHead(std::int64_t channels, std::int64_t target, int kernel,
                              const Loss& loss, const OptimizerSpec& optimizer,
                              std::optional<std::uint64_t> seed, const at::TensorOptions& tensors)
-    : padding_(kernel / 2), loss_(loss), spec_(optimizer) {
+    : padding_(kernel / 2), loss_(loss) {
   const c10::NoGradGuard no_grad;
   const std::int64_t weights = target * channels * kernel * kernel;
   // nn.Conv2d's rule: weights and bias from U(-b, b), b = 1 / sqrt(fan_in).
@@ -48,14 +46,7 @@ at::Tensor AuxiliaryHead::loss(const at::Tensor& activations, const at::Tensor& 
 
 void AuxiliaryHead::update(int count, const at::Tensor& rate, at::Tensor& skipped,
                            const at::Tensor& finite) {
-  optimizer_->orthogonalize(gradient_, count);
-  check_and_update(update_numbers(spec_, count),
-                   {.from = flat_,
-                    .to = flat_,
-                    .gradient = gradient_,
-                    .state = optimizer_->buffers(),
-                    .memory = {}},
-                   rate, skipped, finite);
+  optimizer_->update(flat_, flat_, gradient_, count, rate, skipped, finite);
 }
 
 NamedTensors AuxiliaryHead::state() const {

@@ -42,7 +42,6 @@ class AuxiliaryHead {
   const Loss& loss_;
   at::Tensor flat_, gradient_;
   std::vector<at::Tensor> parameters_, gradient_views_;
-  OptimizerSpec spec_;
   std::optional<Optimizer> optimizer_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/custom_class.h>
 #include <torch/library.h>
 
 #include <cmath>
@@ -85,7 +86,90 @@ void orthogonalize_operator(const at::Tensor& gradient, const at::Tensor& mean,
   mean.copy_(at::where(finite, next, mean));
 }
 
-TORCH_LIBRARY_FRAGMENT(millrace, library) {
+/// The optimizer's formula and its weight decay: changes `weights`, `gradient` and `state`
+/// (Optimizer::buffers()) in place, flat and of one layout. `Rate`: double, to round as
+/// torch.optim, or a 0-dim double tensor on the device, which rounds differently.
+template <class Rate>
+void apply_formula(const UpdateNumbers& n, const Rate& lr, at::Tensor& weights,
+                   at::Tensor& gradient, std::vector<at::Tensor> state) {
+  constexpr bool kNumber = std::is_same_v<Rate, double>;
+  using List = std::conditional_t<kNumber, rate_is_number::Optimizers, rate_is_tensor::Optimizers>;
+  if (n.weight_decay != 0 && n.decoupled) weights.mul_(1 - lr * n.weight_decay);
+  if (n.weight_decay != 0 && !n.decoupled) gradient.add_(weights, n.weight_decay);
+  Rate steps{};  // exact up to 16 million, where the corrections are 1
+  if constexpr (kNumber) {
+    if (n.counts_steps) steps = state.back().add_(1).item<float>();
+  } else {
+    if (n.counts_steps) steps = state.back().add_(1).to(at::kDouble).squeeze();
+  }
+  at::Tensor scratch;
+  List::visit(n.optimizer, [&]<class Formula>(std::type_identity<Formula>) {
+    Formula(n, lr, steps)(weights, gradient, state.data(), scratch);
+  });
+}
+
+/// `rate`: see apply_formula().
+template <class Rate>
+void apply(const UpdateNumbers& n, UpdateBuffers buffers, const Rate& rate) {
+  const CorrectionKind& kind = correction_kind(n.correction.rule);
+  at::Tensor &gradient = buffers.gradient, &from = buffers.from, &to = buffers.to;
+  if (n.count > 1) gradient.div_(n.count);
+  if (kind.correct) kind.correct(n.correction, buffers.memory, gradient, from);
+  // recordings have distinct tensors on the same memory
+  const bool in_place = to.const_data_ptr() == from.const_data_ptr();
+  const at::Tensor before = kind.updated && in_place ? from.clone() : from;
+  if (!in_place) to.copy_(from);
+  apply_formula(n, rate, to, gradient, buffers.state);
+  if (kind.updated) kind.updated(n.correction, buffers.memory, before, to);
+}
+
+/// For a device that the host doesn't wait for: updates copies, and takes them if `finite`.
+void apply_if(const at::Tensor& finite, const UpdateNumbers& n, const UpdateBuffers& buffers,
+              const at::Tensor& rate) {
+  UpdateBuffers made = buffers;
+  made.to = at::empty_like(buffers.to);
+  for (auto* const copied : {&made.state, &made.memory}) {
+    for (at::Tensor& buffer : *copied) buffer = buffer.clone();
+  }
+  apply(n, made, at::Tensor(rate * n.lr));
+  const auto take = [&](const auto& old, const auto& fresh) {
+    for (std::size_t i = 0; i < old.size(); ++i) old[i].copy_(at::where(finite, fresh[i], old[i]));
+  };
+  buffers.to.copy_(at::where(finite, made.to, buffers.from));
+  take(buffers.state, made.state);
+  take(buffers.memory, made.memory);
+}
+
+at::Tensor check_and_update_operator(const at::Tensor& from, const at::Tensor& to,
+                                     const at::Tensor& gradient, std::vector<at::Tensor> state,
+                                     std::vector<at::Tensor> memory,
+                                     const c10::intrusive_ptr<NumbersArgument>& argument,
+                                     const at::Tensor& rate, const at::Tensor& skipped,
+                                     const std::optional<at::Tensor>& given) {
+  const at::Tensor finite =
+      given ? *given : at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
+  const UpdateNumbers& n = argument->numbers;
+  const UpdateBuffers buffers{from, to, gradient, std::move(state), std::move(memory)};
+  if (!from.is_cpu()) {
+    apply_if(finite, n, buffers, rate);
+  } else if (finite.item<bool>()) {
+    apply(n, buffers, rate.item<double>() * n.lr);
+  } else {
+    to.copy_(from);
+  }
+  if (given) return finite.clone();
+  skipped.add_(finite.logical_not());
+  return finite;
+}
+
+TORCH_LIBRARY(millrace, library) {
+  library.class_<NumbersArgument>("Numbers");
+  library.def(
+      "check_and_update(Tensor weights, Tensor(a!) to, Tensor(b!) gradient, Tensor(c!)[] state, "
+      "Tensor(d!)[] memory, __torch__.torch.classes.millrace.Numbers numbers, Tensor rate, "
+      "Tensor(e!) skipped, Tensor? finite) -> "
+      "Tensor",
+      torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &check_and_update_operator));
   library.def(
       "orthogonalize(Tensor(a!) gradient, Tensor(b!) mean, int[] places, float decay, int count) "
       "-> ()",
@@ -122,16 +206,58 @@ UpdateNumbers update_numbers(const OptimizerSpec& spec, int count) {
   return n;
 }
 
+UpdateState state_of(const UpdateNumbers& n, const std::vector<at::Tensor>& state) {
+  UpdateState at;
+  const bool counts = n.counts_steps;
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    float* const data = state[i].mutable_data_ptr<float>();
+    (counts && i + 1 == state.size() ? at.steps : at.buffers[i]) = data;
+  }
+  return at;
+}
+
+CorrectionMemory memory_of(CorrectionRule rule, const Memory& memory) {
+  const auto floats = [&](std::size_t i) { return memory[i].mutable_data_ptr<float>(); };
+  switch (rule) {
+    case CorrectionRule::none:
+      return {};
+    case CorrectionRule::discrepancy:
+      return {.shift = floats(0), .change = floats(1)};
+    case CorrectionRule::weight_prediction:
+      return {.shift = floats(0)};
+    case CorrectionRule::gap_aware:
+      return {.old = floats(0),
+              .newest = memory[1].mutable_data_ptr<std::int64_t>(),
+              .step = floats(2),
+              .stepped = memory[3].mutable_data_ptr<bool>()};
+    case CorrectionRule::dc_asgd:
+      return {.old = floats(0),
+              .newest = memory[1].mutable_data_ptr<std::int64_t>(),
+              .square = floats(2)};
+  }
+  return {};
+}
+
+at::Tensor check_and_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
+                            at::Tensor& skipped, const at::Tensor& finite) {
+  static const auto called = c10::Dispatcher::singleton()
+                                 .findSchemaOrThrow("millrace::check_and_update", "")
+                                 .typed<decltype(check_and_update_operator)>();
+  return called.call(buffers.from, buffers.to, buffers.gradient, buffers.state, buffers.memory,
+                     c10::make_intrusive<NumbersArgument>(n), rate, skipped,
+                     finite.defined() ? std::optional(finite) : std::nullopt);
+}
+
 Optimizer::Optimizer(const OptimizerSpec& spec, const at::Tensor& weights,
                      std::vector<std::int64_t> places)
-    : places_(std::move(places)), decay_(spec.orthogonal) {
+    : places_(std::move(places)), spec_(spec) {
   const OptimizerInfo& info = optimizer_info(spec.kind);
   for (const char* const name : info.state) {
     if (name && (name != std::string("momentum") || spec.momentum != 0))
       state_.emplace_back(name, at::zeros_like(weights));
   }
   if (info.counts_steps) state_.emplace_back("steps", at::zeros({1}, weights.options()));
-  if (decay_ == 0) return;
+  if (spec.orthogonal == 0) return;
   mean_ = at::zeros_like(weights);
   state_.emplace_back("orthogonal", mean_);
 }
@@ -141,7 +267,18 @@ void Optimizer::orthogonalize(at::Tensor& gradient, int count) {
   static const auto called = c10::Dispatcher::singleton()
                                  .findSchemaOrThrow("millrace::orthogonalize", "")
                                  .typed<decltype(orthogonalize_operator)>();
-  called.call(gradient, mean_, places_, decay_, count);
+  called.call(gradient, mean_, places_, spec_.orthogonal, count);
+}
+
+at::Tensor Optimizer::update(const at::Tensor& from, const at::Tensor& to, at::Tensor& gradient,
+                             int count, const at::Tensor& rate, at::Tensor& skipped,
+                             const at::Tensor& finite, const Correction* correction) {
+  orthogonalize(gradient, count);
+  UpdateNumbers numbers = update_numbers(spec_, count);
+  if (correction) numbers.correction = correction->numbers();
+  return check_and_update(
+      numbers, {from, to, gradient, buffers(), correction ? correction->memory() : Memory()}, rate,
+      skipped, finite);
 }
 
 std::vector<at::Tensor> Optimizer::buffers() const {
@@ -157,29 +294,6 @@ std::int64_t Optimizer::bytes() const {
   for (const auto& [name, buffer] : state_) bytes += std::int64_t(buffer.nbytes());
   return bytes;
 }
-
-template <class Rate>
-void apply_formula(const UpdateNumbers& n, const Rate& lr, at::Tensor& weights,
-                   at::Tensor& gradient, std::vector<at::Tensor> state) {
-  constexpr bool kNumber = std::is_same_v<Rate, double>;
-  using List = std::conditional_t<kNumber, rate_is_number::Optimizers, rate_is_tensor::Optimizers>;
-  if (n.weight_decay != 0 && n.decoupled) weights.mul_(1 - lr * n.weight_decay);
-  if (n.weight_decay != 0 && !n.decoupled) gradient.add_(weights, n.weight_decay);
-  Rate steps{};  // exact up to 16 million, where the corrections are 1
-  if constexpr (kNumber) {
-    if (n.counts_steps) steps = state.back().add_(1).item<float>();
-  } else {
-    if (n.counts_steps) steps = state.back().add_(1).to(at::kDouble).squeeze();
-  }
-  at::Tensor scratch;
-  List::visit(n.optimizer, [&]<class Formula>(std::type_identity<Formula>) {
-    Formula(n, lr, steps)(weights, gradient, state.data(), scratch);
-  });
-}
-template void apply_formula(const UpdateNumbers&, const double&, at::Tensor&, at::Tensor&,
-                            std::vector<at::Tensor>);
-template void apply_formula(const UpdateNumbers&, const at::Tensor&, at::Tensor&, at::Tensor&,
-                            std::vector<at::Tensor>);
 
 double scheduled_rate(const OptimizerSpec& spec, std::int64_t updates) {
   const std::int64_t after = updates - spec.warmup;

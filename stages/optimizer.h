@@ -1,12 +1,14 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "stages/correction.h"
 #include "stages/training_spec.h"
 #include "stages/update_numbers.h"
 
@@ -20,6 +22,31 @@ const OptimizerInfo& optimizer_info(const std::string& name);
 /// The constants of an update of `spec` with the mean of `count` gradients. Throws
 /// std::invalid_argument for an unknown kind.
 UpdateNumbers update_numbers(const OptimizerSpec& spec, int count);
+
+/// Flat buffers of one layout, except single numbers of state and memory.
+struct UpdateBuffers {
+  at::Tensor from;
+  at::Tensor to;                  ///< the new weights; may be `from`
+  at::Tensor gradient;            ///< a sum of gradients; overwritten
+  std::vector<at::Tensor> state;  ///< Optimizer::buffers()
+  Memory memory;                  ///< the correction's
+};
+
+/// Applies the correction and the optimizer's step with the mean of n.count gradients. On a GPU it
+/// does not synchronize with the host, so it can be recorded. If `finite` (0-dim, bool) is false,
+/// `to` gets `from`, and state and memory stay, bit for bit. Undefined: whether the gradient is
+/// finite; if not, `skipped` (0-dim float) is incremented. `rate` (0-dim, double) multiplies n.lr.
+/// Returns `finite`. All on the buffers' device. Reentrant; no-grad mode. One operator,
+/// millrace::check_and_update, so that recorders see the update as a whole.
+at::Tensor check_and_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
+                            at::Tensor& skipped, const at::Tensor& finite = {});
+
+struct NumbersArgument final : torch::CustomClassHolder {
+  explicit NumbersArgument(const UpdateNumbers& n) : numbers(n) {}
+  const UpdateNumbers numbers;
+};
+UpdateState state_of(const UpdateNumbers& n, const std::vector<at::Tensor>& state);
+CorrectionMemory memory_of(CorrectionRule rule, const Memory& memory);
 
 /// A stage's update rule and its state, on flat buffers. Thread-bound.
 class Optimizer {
@@ -39,6 +66,11 @@ class Optimizer {
   /// whole. One call of the operator millrace::orthogonalize, which does not synchronize with the
   /// host, so it can be recorded. No-grad mode.
   void orthogonalize(at::Tensor& gradient, int count);
+  /// orthogonalize(), then check_and_update() with its own state and the correction's memory, if
+  /// there is one.
+  at::Tensor update(const at::Tensor& from, const at::Tensor& to, at::Tensor& gradient, int count,
+                    const at::Tensor& rate, at::Tensor& skipped, const at::Tensor& finite = {},
+                    const Correction* correction = nullptr);
   /// State to resume from. Aliases: copy to save, copy_ into to restore.
   const NamedTensors& state() const { return state_; }
   /// The part of state() that the optimizer's formula reads and writes.
@@ -48,16 +80,9 @@ class Optimizer {
  private:
   NamedTensors state_;  ///< the formula's, then mean_
   std::vector<std::int64_t> places_;
-  double decay_;
+  OptimizerSpec spec_;
   at::Tensor mean_;  ///< of gradients; undefined if not projected
 };
-
-/// The optimizer's formula and its weight decay: changes `weights`, `gradient` and `state`
-/// (Optimizer::buffers()) in place, flat and of one layout. `Rate`: double, to round as
-/// torch.optim, or a 0-dim double tensor on the device, which rounds differently. No-grad mode.
-template <class Rate>
-void apply_formula(const UpdateNumbers& n, const Rate& lr, at::Tensor& weights,
-                   at::Tensor& gradient, std::vector<at::Tensor> state);
 
 /// Factor on spec.lr in the update after `updates` others: the closed forms of
 /// torch.optim.lr_scheduler's StepLR and CosineAnnealingLR, after LinearLR for spec.warmup updates

@@ -6,7 +6,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "stages/guarded_update.h"
 #include "stages/stage.h"
 
 namespace millrace::stages {
@@ -47,17 +46,9 @@ void Stage::update(const Change& change, const at::Tensor& rate, at::Tensor& ski
     mean_.div_(std::exchange(count, 1));
     gradient = &mean_;
   }
-  UpdateNumbers numbers = update_numbers(spec_, count);
-  if (correction_) numbers.correction = correction_->numbers();
-  optimizer_.orthogonalize(*gradient, count);
   const at::Tensor finite =
-      check_and_update(numbers,
-                       {.from = versions_[change.from].flat(),
-                        .to = versions_[change.to].flat(),
-                        .gradient = *gradient,
-                        .state = optimizer_.buffers(),
-                        .memory = correction_ ? correction_->memory() : Memory()},
-                       rate, skipped);
+      optimizer_.update(versions_[change.from].flat(), versions_[change.to].flat(), *gradient,
+                        count, rate, skipped, {}, correction_ ? &*correction_ : nullptr);
   if (head_) head_->update(count, rate, skipped, finite);
 }
 

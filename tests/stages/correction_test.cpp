@@ -9,7 +9,6 @@
 #include <limits>
 #include <stdexcept>
 
-#include "stages/guarded_update.h"
 #include "stages/optimizer.h"
 
 namespace millrace::stages {
@@ -29,32 +28,23 @@ void updated(const Correction& c, const at::Tensor& before, const at::Tensor& af
   const CorrectionKind& kind = correction_kind(c.numbers().rule);
   if (kind.updated) kind.updated(c.numbers(), c.memory(), before, after);
 }
-void leave_out(const Correction& correction, const Optimizer& rule, const OptimizerSpec& spec,
-               const at::Tensor& w) {
-  UpdateNumbers numbers = update_numbers(spec, 1);
-  numbers.correction = correction.numbers();
-  const at::Tensor g = at::full({1}, std::numeric_limits<float>::quiet_NaN());
-  at::Tensor skipped = at::zeros({});
-  check_and_update(numbers, {w, w, g, rule.buffers(), correction.memory()},
-                   at::ones({}, at::kDouble), skipped);
-}
-
 /// `spoiled`: before each update a skipped one with a non-finite gradient.
 Trace train(const CorrectionSpec& spec, const Delay& delay, OptimizerSpec optimizer,
             bool spoiled = false) {
-  at::Tensor w = at::ones({1});
+  at::Tensor w = at::ones({1}), skipped = at::zeros({});
   if (spec.kind == "spike-compensation") optimizer.spike_delay = delay.updates;
-  const Optimizer rule(optimizer, w);
-  auto correction = make_correction(spec, delay, w, w.numel());
+  Optimizer rule(optimizer, w);
+  const auto correction = make_correction(spec, delay, w, w.numel());
   Trace trace;
   for (std::size_t i = 0; i < kGradients.size(); ++i) {
-    at::Tensor g = at::full({1}, kGradients[i]);
-    if (spoiled) leave_out(*correction, rule, optimizer, w);
-    if (correction) correct(*correction, g, w);
-    const at::Tensor before = w.clone();
-    const double rate = correction ? correction->rate(std::int64_t(i)) : 1;
-    apply_formula(update_numbers(optimizer, 1), optimizer.lr * rate, w, g, rule.buffers());
-    if (correction) updated(*correction, before, w);
+    const at::Tensor rate =
+        at::full({}, correction ? correction->rate(std::int64_t(i)) : 1.0, at::kDouble);
+    const auto update = [&](double gradient) {
+      at::Tensor g = at::full({1}, gradient);
+      rule.update(w, w, g, 1, rate, skipped, {}, correction ? &*correction : nullptr);
+    };
+    if (spoiled) update(std::numeric_limits<double>::quiet_NaN());
+    update(kGradients[i]);
     trace.weights.push_back(w.item<float>());
     at::Tensor shift = correction ? correction->backward_shift() : at::Tensor();
     if (!shift.defined() && correction) shift = correction->forward_shift();

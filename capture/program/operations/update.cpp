@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "capture/program/lowering.h"
-#include "stages/guarded_update.h"
+#include "stages/optimizer.h"
 
 namespace millrace::program {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "capture/program/program.h"
-#include "stages/guarded_update.h"
+#include "stages/optimizer.h"
 #include "tests/capture/program/kernels_reference.h"
 
 namespace millrace::program {

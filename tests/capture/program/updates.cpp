@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "stages/guarded_update.h"
+#include "stages/optimizer.h"
 #include "tests/capture/program/operators.h"
 
 namespace millrace::program {
