@@ -85,6 +85,8 @@ inline const Rules* const kRules[] = {MILLRACE_OPERATION_FILES(ADDRESS)};
 Operation make_copy();
 Operation channel_sums_of(const at::Tensor& x, float factor);
 
+/// A list's entry for a side, or its last; 0 for an empty list or no list.
+int number_of_side(const Call& call, std::size_t argument, std::size_t side);
 /// A pool's taps along a side: kernel, stride and padding, then perhaps dilation, from argument
 /// `first` on.
 kernels::Taps taps_of(const Call& call, std::size_t first, std::size_t side);

@@ -155,14 +155,10 @@ std::optional<kernels::Convolution> described(const at::Tensor& input, const at:
       !weight.is_contiguous())
     return {};
   const auto taps = [&](std::size_t side) {
-    const auto number = [&](std::size_t argument) {
-      const std::vector<std::int64_t> of_sides = call.arguments[argument].toIntVector();
-      return int(of_sides[std::min(side, of_sides.size() - 1)]);
-    };
     return kernels::Taps{.count = int(weight.size(std::int64_t(2 + side))),
-                         .stride = number(first),
-                         .padding = number(first + 1),
-                         .dilation = number(first + 2)};
+                         .stride = number_of_side(call, first, side),
+                         .padding = number_of_side(call, first + 1, side),
+                         .dilation = number_of_side(call, first + 2, side)};
   };
   const kernels::TapGrid window = {taps(0), taps(1)};
   kernels::Convolution c = {.input = layout_of(input),

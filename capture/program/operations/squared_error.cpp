@@ -52,32 +52,27 @@ Operation error_of(const at::Tensor& prediction, bool gradient) {
   return made;
 }
 
-bool is_mean(const c10::IValue& reduction) {
-  return reduction.toInt() == at::Reduction::Mean;
-}
-bool mse_loss(Lowering& lower, const Call& call) {
-  const at::Tensor &prediction = tensor(call, 0), &target = tensor(call, 1);
+// mse_loss(prediction, target, reduction), mse_loss_backward(scale, prediction, target, reduction)
+bool squared_error(Lowering& lower, const Call& call) {
+  const bool gradient = call.name().ends_with("_backward");
+  const at::Tensor &prediction = tensor(call, gradient), &target = tensor(call, 1 + gradient),
+                   &made = result(call);
   if (!are_pictures(prediction, target) || prediction.sizes() != target.sizes() ||
-      !is_mean(call.arguments[2]))
+      call.arguments.back().toInt() != at::Reduction::Mean)
     return false;
-  const at::Tensor from = lower.read(prediction), to = lower.read(target);
-  return lower.add(error_of(prediction, false), {from, to}, {result(call)});
-}
-bool mse_loss_backward(Lowering& lower, const Call& call) {
-  const at::Tensor &scale = tensor(call, 0), &prediction = tensor(call, 1),
-                   &target = tensor(call, 2), &made = result(call);
-  if (scale.numel() != 1 || !is_dense(scale) || !are_pictures(prediction, target, made) ||
-      prediction.sizes() != target.sizes() || !is_mean(call.arguments[3]))
+  if (gradient && (tensor(call, 0).numel() != 1 || !is_dense(tensor(call, 0)) || !is_picture(made)))
     return false;
-  const at::Tensor from = lower.read(prediction), to = lower.read(target);
-  return lower.add_image(made, error_of(prediction, true), {scale, from, to});
+  std::vector<at::Tensor> reads = {lower.read(prediction), lower.read(target)};
+  if (!gradient) return lower.add(error_of(prediction, false), std::move(reads), {made});
+  reads.insert(reads.begin(), tensor(call, 0));
+  return lower.add_image(made, error_of(prediction, true), std::move(reads));
 }
 
 }  // namespace
 
 const Rules squared_error_rules = {
-    {"aten::mse_loss", {mse_loss}},
-    {"aten::mse_loss_backward", {mse_loss_backward}},
+    {"aten::mse_loss", {squared_error}},
+    {"aten::mse_loss_backward", {squared_error}},
 };
 
 }  // namespace millrace::program
