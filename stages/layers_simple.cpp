@@ -92,29 +92,17 @@ std::unique_ptr<Layer> make_join(const LayerSpec& spec, ImageShape& shape,
                    }});
 }
 
-template <at::Tensor (*function)(const at::Tensor&)>
+template <auto function>
 std::unique_ptr<Layer> pointwise(const LayerSpec& spec, ImageShape&, const ImageShape*) {
   return by_channel(spec.type, function);
 }
 
-std::unique_ptr<Layer> leaky_relu(const LayerSpec& spec, ImageShape&, const ImageShape*) {
+/// A function of the key `slope`, too.
+template <auto function>
+std::unique_ptr<Layer> sloped(const LayerSpec& spec, ImageShape&, const ImageShape*) {
   return by_channel(spec.type, [slope = spec.number("slope")](const at::Tensor& x) {
-    return at::leaky_relu(x, slope);
+    return function(x, slope);
   });
-}
-
-std::unique_ptr<Layer> make_multiply(const LayerSpec& spec, ImageShape&, const ImageShape*) {
-  return by_channel(spec.type,
-                    [slope = spec.number("slope")](const at::Tensor& x) { return x * slope; });
-}
-
-/// The identity, as a view: each module returns its own tensor.
-at::Tensor same(const at::Tensor& x) {
-  return x.view(x.sizes());
-}
-
-at::Tensor gelu(const at::Tensor& x) {
-  return at::gelu(x);
 }
 
 }  // namespace
@@ -151,16 +139,22 @@ std::vector<LayerType> simple_layers() {
       {"leaky-relu",
        "x, or slope x below 0",
        {{"slope", "below 0", LayerKey::Number{}, 0.01}},
-       leaky_relu},
-      {"multiply", "slope x", {{"slope", "the factor", LayerKey::Number{}}}, make_multiply},
-      {"gelu", "x times the normal distribution's share below x", {}, pointwise<gelu>},
+       sloped<at::leaky_relu>},
+      {"multiply",
+       "slope x",
+       {{"slope", "the factor", LayerKey::Number{}}},
+       sloped<[](const at::Tensor& x, double slope) { return x * slope; }>},
+      {"gelu",
+       "x times the normal distribution's share below x",
+       {},
+       pointwise<[](const at::Tensor& x) { return at::gelu(x); }>},
       {"silu", "x sigmoid(x)", {}, pointwise<at::silu>},
       {"tanh", "tanh(x), from -1 to 1", {}, pointwise<at::tanh>},
       {"sigmoid", "1 / (1 + exp(-x)), from 0 to 1", {}, pointwise<at::sigmoid>},
       {"dropout",
        "nothing, as PyTorch's in eval(): keeps its place in the numbering",
-       {},
-       pointwise<same>},
+       {},  // a view, since each module returns its own tensor
+       pointwise<[](const at::Tensor& x) { return x.view(x.sizes()); }>},
       {"add", "its input plus what an earlier module gives", {from}, make_join},
       {"concat", "the channels of its input, then those of an earlier module", {from}, make_join}};
 }
