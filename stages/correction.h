@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/GradMode.h>
 
 #include <cstdint>
 #include <optional>
@@ -61,27 +60,6 @@ class Correction {
   Delay delay_;
   CorrectionNumbers numbers_;
   Memory memory_;
-};
-
-/// Adds `shift` (undefined: nothing) to `weights` during its lifetime.
-class Shifted {
- public:
-  Shifted(const at::Tensor& weights, const at::Tensor& shift) : weights_(weights) {
-    if (!shift.defined()) return;
-    const c10::NoGradGuard no_grad;
-    kept_ = weights.clone();
-    weights_.add_(shift);
-  }
-  ~Shifted() {
-    if (!kept_.defined()) return;
-    const c10::NoGradGuard no_grad;
-    weights_.copy_(kept_);
-  }
-  Shifted(const Shifted&) = delete;
-  Shifted& operator=(const Shifted&) = delete;
-
- private:
-  at::Tensor weights_, kept_;
 };
 
 /// None for "none", for "local", "deep-supervision" and "spike-compensation", which are implemented

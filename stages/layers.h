@@ -41,6 +41,11 @@ inline std::unique_ptr<Layer> layer_of(LayerFunction function) {
   return std::make_unique<FunctionLayer>(std::move(function));
 }
 
+/// Throws std::invalid_argument unless `groups` divides the input's `channels`.
+void require_groups(std::int64_t groups, std::int64_t channels);
+/// Throws std::invalid_argument for an even `kernel`.
+void require_odd(std::int64_t kernel);
+
 /// Convolution with bias, square odd kernel, padding kernel/2. fan_in = in * kernel^2. `init`: of
 /// its weights, with a bias of zeros; kaiming_uniform: both as in PyTorch.
 std::unique_ptr<Layer> make_conv(std::int64_t in, std::int64_t out, std::int64_t kernel,
@@ -51,7 +56,7 @@ std::unique_ptr<Layer> make_conv(std::int64_t in, std::int64_t out, std::int64_t
 std::unique_ptr<Layer> make_change(std::int64_t channels);
 at::Tensor latest_frame(const at::Tensor& sample, std::int64_t channels);
 
-/// Throws std::invalid_argument unless `groups` divides `channels`.
+/// Throws as require_groups().
 std::unique_ptr<Layer> make_group_norm(std::int64_t groups, std::int64_t channels);
 
 }  // namespace millrace::stages

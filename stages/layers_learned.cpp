@@ -62,9 +62,7 @@ std::unique_ptr<Layer> batch_norm(const LayerSpec&, ImageShape& shape, const Ima
 std::unique_ptr<Layer> attention(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
   constexpr std::int64_t kMostPixels = 4096;  // quadratic in pixels
   const std::int64_t heads = spec.whole("groups"), c = shape.channels;
-  if (c % heads != 0)
-    throw std::invalid_argument("groups " + to_string(heads) + " must divide its input's " +
-                                to_string(c) + " channels");
+  require_groups(heads, c);
   if (shape.height * shape.width > kMostPixels)
     throw std::invalid_argument("is for grids of at most " + to_string(kMostPixels) +
                                 " pixels, not " + to_string(shape.width) + "x" +
@@ -91,8 +89,7 @@ std::unique_ptr<Layer> conv_layer(const LayerSpec& spec, ImageShape& shape, cons
   const std::int64_t kernel = spec.whole("kernel"), out = spec.whole("out"),
                      groups = spec.whole("groups");
   const std::int64_t stride = spec.whole("stride"), in = shape.channels;
-  if (kernel % 2 == 0)
-    throw std::invalid_argument("kernel must be odd, so that padding keeps the size");
+  require_odd(kernel);
   if (in % groups != 0 || out % groups != 0) {
     throw std::invalid_argument("groups " + to_string(groups) + " must divide its input's " +
                                 to_string(in) + " channels and its out");
@@ -114,6 +111,17 @@ std::unique_ptr<Layer> linear_layer(const LayerSpec& spec, ImageShape& shape, co
 }
 
 }  // namespace
+
+void require_groups(std::int64_t groups, std::int64_t channels) {
+  if (channels % groups == 0) return;
+  throw std::invalid_argument("groups " + to_string(groups) + " must divide its input's " +
+                              to_string(channels) + " channels");
+}
+
+void require_odd(std::int64_t kernel) {
+  if (kernel % 2 == 0)
+    throw std::invalid_argument("kernel must be odd, so that padding keeps the size");
+}
 
 std::unique_ptr<Layer> make_conv(std::int64_t in, std::int64_t out, std::int64_t kernel,
                                  std::int64_t stride, std::int64_t groups, Init init) {
@@ -137,10 +145,7 @@ std::unique_ptr<Layer> make_conv(std::int64_t in, std::int64_t out, std::int64_t
 }
 
 std::unique_ptr<Layer> make_group_norm(std::int64_t groups, std::int64_t channels) {
-  if (channels % groups != 0) {
-    throw std::invalid_argument("groups " + to_string(groups) + " must divide its input's " +
-                                to_string(channels) + " channels");
-  }
+  require_groups(groups, channels);
   return layer_of(
       {.text = groups == channels ? "instancenorm" : "groupnorm " + to_string(groups),
        .parameters = {{"weight", {channels}, Init::ones}, {"bias", {channels}, Init::zeros}},

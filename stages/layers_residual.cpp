@@ -42,8 +42,7 @@ at::Tensor run(const Parts& parts, at::Tensor y, Values p) {
 /// gradient retain their size through many blocks, and a late gradient still fits.
 std::unique_ptr<Layer> make_residual(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
   const std::int64_t channels = shape.channels, kernel = spec.whole("kernel");
-  if (kernel % 2 == 0)
-    throw std::invalid_argument("kernel must be odd, so that padding keeps the size");
+  require_odd(kernel);
   const std::int64_t fan_in = channels * kernel * kernel;
   return layer_of(
       {.text = "residual " + std::to_string(channels) + " k" + std::to_string(kernel),

@@ -16,24 +16,15 @@ namespace {
 constexpr std::int64_t kAlign = 16;  // floats: one cache line, one AVX-512 register
 
 void init_parameter(at::Tensor& tensor, const ParameterSpec& spec, const at::Generator& generator) {
+  if (spec.init == Init::ones || spec.init == Init::zeros) {
+    tensor.fill_(spec.init == Init::ones ? 1 : 0);
+    return;
+  }
   // In double, as in torch.nn.init, so that the bounds agree to the last bit.
   const double root = std::sqrt(double(spec.fan_in)), a = std::sqrt(5.0);
-  double bound = 0;
-  switch (spec.init) {
-    case Init::kaiming_uniform:
-      bound = std::sqrt(3.0) * (std::sqrt(2.0 / (1 + a * a)) / root);
-      break;
-    case Init::fan_in_uniform:
-      bound = 1 / root;
-      break;
-    case Init::he_uniform:
-      bound = std::sqrt(3.0) * (std::sqrt(2.0) / root);
-      break;
-    case Init::ones:
-    case Init::zeros:
-      tensor.fill_(spec.init == Init::ones ? 1 : 0);
-      return;
-  }
+  const double gain = std::sqrt(spec.init == Init::he_uniform ? 2.0 : 2.0 / (1 + a * a));
+  const double bound =
+      spec.init == Init::fan_in_uniform ? 1 / root : std::sqrt(3.0) * (gain / root);
   tensor.uniform_(-bound, bound, generator);
 }
 

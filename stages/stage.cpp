@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <set>
@@ -27,6 +28,17 @@ OptimizerSpec corrected(OptimizerSpec spec, const StageOptions& options) {
   if (correction.kind == "spike-compensation") spec.spike_delay = options.delay.updates;
   if (correction.kind == "deep-supervision") spec.lr *= correction.step;
   return spec;
+}
+
+/// Adds `shift` (undefined: nothing) to `weights` while the result lives.
+[[nodiscard]] auto shifted(const at::Tensor& weights, const at::Tensor& shift) {
+  const c10::NoGradGuard no_grad;
+  const at::Tensor kept = shift.defined() ? weights.clone() : at::Tensor();
+  if (shift.defined()) weights.add_(shift);
+  return c10::make_scope_exit([=] {
+    const c10::NoGradGuard no_grad;
+    if (kept.defined()) weights.copy_(kept);
+  });
 }
 
 /// Zeros for tensors on which the roots do not depend.
@@ -63,22 +75,19 @@ Stage::Stage(std::shared_ptr<const Network> network, StageRange range,
       gradient_views_{parameters().views_of(gradients_[0])},
       correction_(make_correction(options.correction, options.delay, parameters().flat(),
                                   parameters().count())) {
-  const std::string& kind = options.correction.kind;
-  if ((kind == "local" || kind == "deep-supervision") && !range.last)
-    head_ = make_head(spec_, tensors);
+  const CorrectionSpec& correction = options.correction;
+  if ((correction.kind == "local" || correction.kind == "deep-supervision") && !range.last) {
+    OptimizerSpec of_head = spec_;
+    of_head.lr *= correction.rate;
+    head_ = std::make_unique<AuxiliaryHead>(
+        network_->shape(range.end - 1).channels, network_->output().channels, correction.kernel,
+        *loss_, of_head,
+        network_->predicts_change() ? std::nullopt : std::optional(std::uint64_t(range.end)),
+        tensors);
+  }
   for (int index = range.begin; index < range.end; ++index)
     parameter_counts_.push_back(network_->module(index).parameters().size());
   segments_ = make_segments();
-}
-
-std::unique_ptr<AuxiliaryHead> Stage::make_head(OptimizerSpec optimizer,
-                                                const at::TensorOptions& tensors) const {
-  const ImageShape &mine = network_->shape(range_.end - 1), &target = network_->output();
-  optimizer.lr *= options_.correction.rate;
-  return std::make_unique<AuxiliaryHead>(
-      mine.channels, target.channels, options_.correction.kernel, *loss_, optimizer,
-      network_->predicts_change() ? std::nullopt : std::optional(std::uint64_t(range_.end)),
-      tensors);
 }
 
 void Stage::replicate(std::vector<const Tensors*> sums) {
@@ -159,8 +168,8 @@ void Stage::recompute(Activations& activations) const {
 }
 
 void Stage::run(Activations& a, bool keep) const {
-  const Shifted shifted(versions_[a.buffer].flat(),
-                        correction_ ? correction_->forward_shift() : at::Tensor());
+  const auto here = shifted(versions_[a.buffer].flat(),
+                            correction_ ? correction_->forward_shift() : at::Tensor());
   const c10::AutoGradMode with_grad(keep);
   const Tensors& weights = versions_[a.buffer].views();
   Tensors values(std::size_t(network_->size()) + 1);  // [module + 1], no graph
@@ -310,8 +319,8 @@ Tensors Stage::finish(const Activations& activations, Gradients& gradients) cons
 
 Stage::Gradients Stage::backpropagate(Activations& activations, const Tensors& output_gradients,
                                       Adding adding) {
-  const Shifted shifted(versions_[activations.buffer].flat(),
-                        correction_ ? correction_->backward_shift() : at::Tensor());
+  const auto here = shifted(versions_[activations.buffer].flat(),
+                            correction_ ? correction_->backward_shift() : at::Tensor());
   Gradients gradients = start(activations, output_gradients);
   for (std::size_t i = segments_.size(); i-- > 0;) {
     add_found(segments_[i], activations,

@@ -212,8 +212,6 @@ class Stage {
   std::vector<Segment> make_segments() const;
   /// Restores the head from the latest snapshot, or to zeros, if it has diverged.
   void revive_head() const;
-  std::unique_ptr<AuxiliaryHead> make_head(OptimizerSpec optimizer,
-                                           const at::TensorOptions& tensors) const;
   /// `tensor` in the layout that the stage computes in.
   at::Tensor entering(const at::Tensor& tensor, bool channels_last) const;
   void run(Activations& activations, bool keep) const;

@@ -153,21 +153,15 @@ std::shared_ptr<const Network> TensorSplit::part(std::shared_ptr<Reducer> reduce
   std::vector<int> from;
   std::vector<ImageShape> shapes = {whole_->shape(kSample)};
   const auto argument = c10::make_intrusive<ReducerArgument>(std::move(reducer));
-  auto pair = pairs_.begin();
   for (int module = 0; module < whole_->size(); ++module) {
-    if (pair != pairs_.end() && module > pair->second) ++pair;
-    const bool inside = pair != pairs_.end() && module >= pair->first;
-    const LayerFunction* const function = function_of(*whole_, module);
-    if (inside && module == pair->first) {
-      modules.push_back(first_part(function->column(ways_), module, argument));
-    } else if (inside && module == pair->second) {
-      modules.push_back(second_part(function->row(ways_), module, argument));
-    } else {
-      modules.push_back(whole_module(whole_, module));
-    }
+    modules.push_back(whole_module(whole_, module));
     from.push_back(whole_->from(module));
     shapes.push_back(whole_->shape(module));
-    if (inside && module < pair->second) shapes.back().channels /= ways_;
+  }
+  for (const auto& [first, second] : pairs_) {
+    modules[first] = first_part(function_of(*whole_, first)->column(ways_), first, argument);
+    modules[second] = second_part(function_of(*whole_, second)->row(ways_), second, argument);
+    for (int module = first; module < second; ++module) shapes[module + 1].channels /= ways_;
   }
   auto network = std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),
                                            whole_->channels_last());

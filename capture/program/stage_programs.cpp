@@ -62,9 +62,8 @@ std::vector<capture::OperationInfo> timed(const Programs& step, c10::Device devi
     if (round > 0 && Clock::now() - begin > kEnough) break;
   }
   std::vector<capture::OperationInfo> all;
-  for (const auto& program : step) {
-    for (const capture::OperationInfo& info : program->operations()) all.push_back(info);
-  }
+  for (const auto& program : step)
+    std::ranges::copy(program->operations(), std::back_inserter(all));
   return all;
 }
 
