@@ -1,10 +1,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/CachingHostAllocator.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/cuda/MemPool.h>  // a new pool's number
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <torch/library.h>
 
 #include <map>
 #include <utility>
@@ -13,6 +11,7 @@
 #include "capture/graph_cuda.h"
 #include "capture/one_thread.h"
 #include "capture/plain_errors.h"
+#include "stages/operators.h"
 
 namespace millrace::capture {
 namespace {
@@ -103,12 +102,7 @@ void copy_bytes(const at::Tensor& to, const at::Tensor& from) {
                                       cudaMemcpyDefault, c10::cuda::getCurrentCUDAStream()));
 }
 
-TORCH_LIBRARY_FRAGMENT(millrace, library) {
-  library.def("copy_bytes(Tensor(a!) to, Tensor from) -> ()");
-}
-TORCH_LIBRARY_IMPL(millrace, CompositeExplicitAutograd, library) {
-  library.impl("copy_bytes", &copy_bytes);
-}
+const stages::Operator<copy_bytes> copy_operator("copy_bytes(Tensor(a!) to, Tensor from) -> ()");
 
 class CudaStream final : public Backend {
  public:
@@ -156,12 +150,7 @@ class CudaStream final : public Backend {
     const auto alone = on_one_thread();
     body();
   }
-  void copy(at::Tensor& to, const at::Tensor& from) override {
-    static const auto called = c10::Dispatcher::singleton()
-                                   .findSchemaOrThrow("millrace::copy_bytes", "")
-                                   .typed<decltype(copy_bytes)>();
-    called.call(to, from);
-  }
+  void copy(at::Tensor& to, const at::Tensor& from) override { copy_operator(to, from); }
   void synchronize() override { stream_.synchronize(); }
 
  private:

@@ -1,11 +1,11 @@
 #include "stages/bytes.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/library.h>
 
 #include <limits>
 #include <tuple>
+
+#include "stages/operators.h"
 
 namespace millrace::stages {
 namespace {
@@ -43,30 +43,20 @@ void fill_sample(const at::Tensor& bytes, const at::Tensor& made) {
   sample.copy_(bytes.permute({2, 0, 1}).unsqueeze(0)).div_(at::full({}, 255, sample.options()));
 }
 
-TORCH_LIBRARY_FRAGMENT(millrace, library) {
-  library.def("sample_of_bytes(Tensor bytes, Tensor(a!) sample) -> ()",
-              torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &fill_sample));
-  library.def("quantize(Tensor values) -> (Tensor, Tensor)",
-              torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &to_bytes));
-  library.def("dequantize(Tensor bytes, Tensor ranges) -> Tensor",
-              torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &from_bytes));
-}
+const Operator<fill_sample> sample_operator(
+    "sample_of_bytes(Tensor bytes, Tensor(a!) sample) -> ()");
+const Operator<to_bytes> quantize_operator("quantize(Tensor values) -> (Tensor, Tensor)");
+const Operator<from_bytes> dequantize_operator("dequantize(Tensor bytes, Tensor ranges) -> Tensor");
 
 }  // namespace
 
 Quantized quantize(const at::Tensor& values) {
-  static const auto called = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow("millrace::quantize", "")
-                                 .typed<decltype(to_bytes)>();
-  const auto [bytes, ranges] = called.call(values.detach());
+  const auto [bytes, ranges] = quantize_operator(values.detach());
   return {bytes, ranges};
 }
 
 at::Tensor dequantize(const Quantized& values) {
-  static const auto called = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow("millrace::dequantize", "")
-                                 .typed<decltype(from_bytes)>();
-  return called.call(values.bytes, values.ranges);
+  return dequantize_operator(values.bytes, values.ranges);
 }
 
 void sample_of_bytes(const at::Tensor& bytes, at::Tensor& sample) {
@@ -75,10 +65,7 @@ void sample_of_bytes(const at::Tensor& bytes, at::Tensor& sample) {
                        bytes.options().dtype(at::kFloat));
   }
   if (!bytes.is_cuda()) return fill_sample(bytes, sample);
-  static const auto called = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow("millrace::sample_of_bytes", "")
-                                 .typed<decltype(fill_sample)>();
-  called.call(bytes, sample);
+  sample_operator(bytes, sample);
 }
 
 }  // namespace millrace::stages

@@ -105,13 +105,6 @@ void add_loss_type(LossType type) {
   loss_table().push_back(std::move(type));
 }
 
-const LossType& loss_type(const std::string& name) {
-  const auto& all = loss_types();
-  const auto found = std::ranges::find(all, name, &LossType::name);
-  if (found == all.end()) throw std::invalid_argument("task.loss: unknown loss \"" + name + "\"");
-  return *found;
-}
-
 std::string LossSpec::text() const {
   std::ostringstream out;
   for (const LossTerm& term : terms) {
@@ -123,7 +116,12 @@ std::string LossSpec::text() const {
 }
 
 Loss::Loss(const LossSpec& spec) {
-  for (const LossTerm& term : spec.terms) terms_.push_back({&loss_type(term.kind), term});
+  for (const LossTerm& term : spec.terms) {
+    const auto found = std::ranges::find(loss_types(), term.kind, &LossType::name);
+    if (found == loss_types().end())
+      throw std::invalid_argument("task.loss: unknown loss \"" + term.kind + "\"");
+    terms_.push_back({&*found, term});
+  }
 }
 
 at::Tensor Loss::prior(const at::Tensor& target) const {

@@ -32,8 +32,6 @@ const std::deque<LossType>& loss_types();
 /// Adds a loss, before other threads use the table. Throws std::invalid_argument if the name is
 /// taken.
 void add_loss_type(LossType type);
-/// Throws std::invalid_argument for an unknown name.
-const LossType& loss_type(const std::string& name);
 
 /// A LossSpec as a function. Immutable, hence reentrant.
 class Loss {

@@ -1,14 +1,14 @@
 #include "stages/optimizer.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/custom_class.h>
-#include <torch/library.h>
 
 #include <cmath>
 #include <numbers>
 #include <stdexcept>
 #include <type_traits>
+
+#include "stages/operators.h"
 
 namespace millrace::stages {
 namespace {
@@ -72,8 +72,28 @@ int number_of(const std::string& name) {
   throw std::invalid_argument("optimizer.kind: unknown \"" + name + "\"");
 }
 
-void orthogonalize_operator(const at::Tensor& gradient, const at::Tensor& mean,
-                            at::IntArrayRef places, double decay, std::int64_t count) {
+/// The constants of an update of `spec` with the mean of `count` gradients.
+UpdateNumbers update_numbers(const OptimizerSpec& spec, int count) {
+  const int number = number_of(spec.kind);
+  UpdateNumbers n{.optimizer = number,
+                  .count = count,
+                  .share = 1.0 / count,
+#define FIELD(name, ...) .name = spec.name,
+                  MILLRACE_OPTIMIZER_KEYS(FIELD)
+#undef FIELD
+                      .decoupled = kInfos[number].decoupled,
+                  .counts_steps = kInfos[number].counts_steps,
+                  .correction = {}};
+  if (spec.spike_delay > 0) {
+    n.spike_momentum = std::pow(spec.momentum, double(spec.spike_delay));
+    n.spike_gradient = spec.momentum == 1 ? double(spec.spike_delay)
+                                          : (1 - n.spike_momentum) / (1 - spec.momentum);
+  }
+  return n;
+}
+
+void orthogonalize(const at::Tensor& gradient, const at::Tensor& mean, at::IntArrayRef places,
+                   double decay, std::int64_t count) {
   const at::Tensor finite = at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
   const at::Tensor next = mean.mul(decay).add_(gradient, (1 - decay) / double(count));
   for (std::size_t i = 0; i < places.size(); i += 2) {
@@ -108,7 +128,11 @@ void apply_formula(const UpdateNumbers& n, const Rate& lr, at::Tensor& weights,
   });
 }
 
-/// `rate`: see apply_formula().
+struct UpdateBuffers {
+  at::Tensor from, to, gradient;
+  std::vector<at::Tensor> state, memory;
+};
+
 template <class Rate>
 void apply(const UpdateNumbers& n, UpdateBuffers buffers, const Rate& rate) {
   const CorrectionKind& kind = correction_kind(n.correction.rule);
@@ -140,12 +164,12 @@ void apply_if(const at::Tensor& finite, const UpdateNumbers& n, const UpdateBuff
   take(buffers.memory, made.memory);
 }
 
-at::Tensor check_and_update_operator(const at::Tensor& from, const at::Tensor& to,
-                                     const at::Tensor& gradient, std::vector<at::Tensor> state,
-                                     std::vector<at::Tensor> memory,
-                                     const c10::intrusive_ptr<NumbersArgument>& argument,
-                                     const at::Tensor& rate, const at::Tensor& skipped,
-                                     const std::optional<at::Tensor>& given) {
+at::Tensor check_and_update(const at::Tensor& from, const at::Tensor& to,
+                            const at::Tensor& gradient, std::vector<at::Tensor> state,
+                            std::vector<at::Tensor> memory,
+                            const c10::intrusive_ptr<NumbersArgument>& argument,
+                            const at::Tensor& rate, const at::Tensor& skipped,
+                            const std::optional<at::Tensor>& given) {
   const at::Tensor finite =
       given ? *given : at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
   const UpdateNumbers& n = argument->numbers;
@@ -164,17 +188,14 @@ at::Tensor check_and_update_operator(const at::Tensor& from, const at::Tensor& t
 
 TORCH_LIBRARY(millrace, library) {
   library.class_<NumbersArgument>("Numbers");
-  library.def(
-      "check_and_update(Tensor weights, Tensor(a!) to, Tensor(b!) gradient, Tensor(c!)[] state, "
-      "Tensor(d!)[] memory, __torch__.torch.classes.millrace.Numbers numbers, Tensor rate, "
-      "Tensor(e!) skipped, Tensor? finite) -> "
-      "Tensor",
-      torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &check_and_update_operator));
-  library.def(
-      "orthogonalize(Tensor(a!) gradient, Tensor(b!) mean, int[] places, float decay, int count) "
-      "-> ()",
-      torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &orthogonalize_operator));
 }
+const Operator<check_and_update> update_operator(
+    "check_and_update(Tensor weights, Tensor(a!) to, Tensor(b!) gradient, Tensor(c!)[] state, "
+    "Tensor(d!)[] memory, __torch__.torch.classes.millrace.Numbers numbers, Tensor rate, "
+    "Tensor(e!) skipped, Tensor? finite) -> Tensor");
+const Operator<orthogonalize> orthogonalize_operator(
+    "orthogonalize(Tensor(a!) gradient, Tensor(b!) mean, int[] places, float decay, int count) -> "
+    "()");
 
 }  // namespace
 
@@ -186,24 +207,6 @@ std::vector<std::string> optimizer_names() {
 
 const OptimizerInfo& optimizer_info(const std::string& name) {
   return kInfos[number_of(name)];
-}
-
-UpdateNumbers update_numbers(const OptimizerSpec& spec, int count) {
-  UpdateNumbers n{.optimizer = number_of(spec.kind),
-                  .count = count,
-                  .share = 1.0 / count,
-#define FIELD(name, ...) .name = spec.name,
-                  MILLRACE_OPTIMIZER_KEYS(FIELD)
-#undef FIELD
-                      .decoupled = optimizer_info(spec.kind).decoupled,
-                  .counts_steps = optimizer_info(spec.kind).counts_steps,
-                  .correction = {}};
-  if (spec.spike_delay > 0) {
-    n.spike_momentum = std::pow(spec.momentum, double(spec.spike_delay));
-    n.spike_gradient = spec.momentum == 1 ? double(spec.spike_delay)
-                                          : (1 - n.spike_momentum) / (1 - spec.momentum);
-  }
-  return n;
 }
 
 UpdateState state_of(const UpdateNumbers& n, const std::vector<at::Tensor>& state) {
@@ -238,16 +241,6 @@ CorrectionMemory memory_of(CorrectionRule rule, const Memory& memory) {
   return {};
 }
 
-at::Tensor check_and_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
-                            at::Tensor& skipped, const at::Tensor& finite) {
-  static const auto called = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow("millrace::check_and_update", "")
-                                 .typed<decltype(check_and_update_operator)>();
-  return called.call(buffers.from, buffers.to, buffers.gradient, buffers.state, buffers.memory,
-                     c10::make_intrusive<NumbersArgument>(n), rate, skipped,
-                     finite.defined() ? std::optional(finite) : std::nullopt);
-}
-
 Optimizer::Optimizer(const OptimizerSpec& spec, const at::Tensor& weights,
                      std::vector<std::int64_t> places)
     : places_(std::move(places)), spec_(spec) {
@@ -264,10 +257,7 @@ Optimizer::Optimizer(const OptimizerSpec& spec, const at::Tensor& weights,
 
 void Optimizer::orthogonalize(at::Tensor& gradient, int count) {
   if (!mean_.defined()) return;
-  static const auto called = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow("millrace::orthogonalize", "")
-                                 .typed<decltype(orthogonalize_operator)>();
-  called.call(gradient, mean_, places_, spec_.orthogonal, count);
+  orthogonalize_operator(gradient, mean_, places_, spec_.orthogonal, count);
 }
 
 at::Tensor Optimizer::update(const at::Tensor& from, const at::Tensor& to, at::Tensor& gradient,
@@ -276,9 +266,10 @@ at::Tensor Optimizer::update(const at::Tensor& from, const at::Tensor& to, at::T
   orthogonalize(gradient, count);
   UpdateNumbers numbers = update_numbers(spec_, count);
   if (correction) numbers.correction = correction->numbers();
-  return check_and_update(
-      numbers, {from, to, gradient, buffers(), correction ? correction->memory() : Memory()}, rate,
-      skipped, finite);
+  return update_operator(from, to, gradient, buffers(),
+                         correction ? correction->memory() : Memory(),
+                         c10::make_intrusive<NumbersArgument>(numbers), rate, skipped,
+                         finite.defined() ? std::optional(finite) : std::nullopt);
 }
 
 std::vector<at::Tensor> Optimizer::buffers() const {

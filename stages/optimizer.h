@@ -19,32 +19,12 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// Throws std::invalid_argument for a name that is not in optimizer_formulas-inl.h.
 const OptimizerInfo& optimizer_info(const std::string& name);
-/// The constants of an update of `spec` with the mean of `count` gradients. Throws
-/// std::invalid_argument for an unknown kind.
-UpdateNumbers update_numbers(const OptimizerSpec& spec, int count);
-
-/// Flat buffers of one layout, except single numbers of state and memory.
-struct UpdateBuffers {
-  at::Tensor from;
-  at::Tensor to;                  ///< the new weights; may be `from`
-  at::Tensor gradient;            ///< a sum of gradients; overwritten
-  std::vector<at::Tensor> state;  ///< Optimizer::buffers()
-  Memory memory;                  ///< the correction's
-};
-
-/// Applies the correction and the optimizer's step with the mean of n.count gradients. On a GPU it
-/// does not synchronize with the host, so it can be recorded. If `finite` (0-dim, bool) is false,
-/// `to` gets `from`, and state and memory stay, bit for bit. Undefined: whether the gradient is
-/// finite; if not, `skipped` (0-dim float) is incremented. `rate` (0-dim, double) multiplies n.lr.
-/// Returns `finite`. All on the buffers' device. Reentrant; no-grad mode. One operator,
-/// millrace::check_and_update, so that recorders see the update as a whole.
-at::Tensor check_and_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
-                            at::Tensor& skipped, const at::Tensor& finite = {});
-
+/// An argument of the operator millrace::check_and_update.
 struct NumbersArgument final : torch::CustomClassHolder {
   explicit NumbersArgument(const UpdateNumbers& n) : numbers(n) {}
   const UpdateNumbers numbers;
 };
+/// Buffers, in order, as kernels take them.
 UpdateState state_of(const UpdateNumbers& n, const std::vector<at::Tensor>& state);
 CorrectionMemory memory_of(CorrectionRule rule, const Memory& memory);
 
@@ -66,8 +46,14 @@ class Optimizer {
   /// whole. One call of the operator millrace::orthogonalize, which does not synchronize with the
   /// host, so it can be recorded. No-grad mode.
   void orthogonalize(at::Tensor& gradient, int count);
-  /// orthogonalize(), then check_and_update() with its own state and the correction's memory, if
-  /// there is one.
+  /// orthogonalize(), then the correction's and the optimizer's step with the mean of `count`
+  /// gradients, whose sum `gradient` is overwritten. `from`, `to`: the weights before and after;
+  /// may be one. If `finite` (0-dim, bool) is false, `to` gets `from`, and state and memory stay,
+  /// bit for bit. Undefined: whether the gradient is finite; if not, `skipped` (0-dim float) is
+  /// incremented. `rate` (0-dim, double) multiplies lr. `correction` may be null. Returns `finite`.
+  /// All on one device, of one layout; on a GPU it does not synchronize with the host, so it can be
+  /// recorded. No-grad mode. One call of the operator millrace::check_and_update, so that recorders
+  /// see the update as a whole.
   at::Tensor update(const at::Tensor& from, const at::Tensor& to, at::Tensor& gradient, int count,
                     const at::Tensor& rate, at::Tensor& skipped, const at::Tensor& finite = {},
                     const Correction* correction = nullptr);

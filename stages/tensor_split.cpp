@@ -1,12 +1,11 @@
 #include "stages/tensor_split.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
-#include <torch/library.h>
 
 #include "stages/layers.h"
+#include "stages/operators.h"
 
 namespace millrace::stages {
 namespace {
@@ -16,21 +15,18 @@ using torch::autograd::AutogradContext, torch::autograd::Function, torch::autogr
 using ReducerPointer = c10::intrusive_ptr<ReducerArgument>;
 
 /// Pictures are in channels-last order, as in step programs.
-at::Tensor add_up_operator(const at::Tensor& part, const ReducerPointer& argument,
-                           std::int64_t place) {
+at::Tensor add_up(const at::Tensor& part, const ReducerPointer& argument, std::int64_t place) {
   const at::Tensor sum =
       part.clone(part.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
   argument->reducer->add_up({sum.mutable_data_ptr<float>(), std::size_t(sum.numel())}, int(place));
   return sum.contiguous();
 }
 
-/// One call of the operator millrace::add_up, so that recorders see the sum as a whole.
-at::Tensor added_up(const at::Tensor& part, const ReducerPointer& reducer, int place) {
-  static const auto called = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow("millrace::add_up", "")
-                                 .typed<decltype(add_up_operator)>();
-  return called.call(part, reducer, place);
+TORCH_LIBRARY_FRAGMENT(millrace, library) {
+  library.class_<ReducerArgument>("Reducer");
 }
+const Operator<add_up> added_up(
+    "add_up(Tensor part, __torch__.torch.classes.millrace.Reducer reducer, int place) -> Tensor");
 
 // Module m adds up at place 2 m forward, at 2 m + 1 backward.
 
@@ -113,13 +109,6 @@ bool is_by_channel(const LayerFunction* function) {
 bool are_pair(const LayerFunction* first, const LayerFunction* second, int ways) {
   return first && second && first->column && second->row && first->column(ways) &&
          second->row(ways);
-}
-
-TORCH_LIBRARY_FRAGMENT(millrace, library) {
-  library.class_<ReducerArgument>("Reducer");
-  library.def(
-      "add_up(Tensor part, __torch__.torch.classes.millrace.Reducer reducer, int place) -> Tensor",
-      torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &add_up_operator));
 }
 
 }  // namespace

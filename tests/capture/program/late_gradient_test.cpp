@@ -29,14 +29,8 @@ struct Backward {
               gradient.narrow(0, 3 + kWeights, kOut).copy_(db);
             },
             arena, {.team = team, .late = &late}),
-        update(
-            [this] {
-              stages::check_and_update(
-                  stages::update_numbers({.kind = "adam", .lr = 1e-2, .weight_decay = 0.01}, 1),
-                  {.from = weights, .to = weights, .gradient = gradient, .state = state}, rate,
-                  skipped);
-            },
-            arena, {.team = team, .late = &late}) {}
+        update([this] { optimizer.update(weights, weights, gradient, 1, rate, skipped); }, arena,
+               {.team = team, .late = &late}) {}
 
   static at::Tensor image(std::int64_t channels) {
     return at::empty({1, channels, 3, 4}, at::MemoryFormat::ChannelsLast)
@@ -58,7 +52,8 @@ struct Backward {
   }
 
   at::Tensor x = image(kIn), dy = image(kOut), weights = flat(1), gradient = flat(2);
-  std::vector<at::Tensor> state = {at::zeros({kAll}), at::zeros({kAll}), at::zeros({})};
+  stages::Optimizer optimizer{{.kind = "adam", .lr = 1e-2, .weight_decay = 0.01}, weights};
+  std::vector<at::Tensor> state = optimizer.buffers();
   at::Tensor rate = at::ones({}, at::kDouble), skipped = at::zeros({});
   Arena arena;
   LateGradients late;

@@ -14,25 +14,16 @@ namespace {
 struct Updated {
   Updated(const stages::OptimizerSpec& spec, const std::string& kind, c10::Device device,
           c10::ScalarType type, const Tensor& initial)
-      : numbers(stages::update_numbers(spec, 2)),
-        weights(initial.to(device, type, false, true)),
+      : weights(initial.to(device, type, false, true)),
         gradient(at::zeros_like(weights)),
         rate(at::full({}, 0.5, at::TensorOptions(device).dtype(at::kDouble))),
         skipped(at::zeros({}, weights.options())),
         optimizer(spec, weights),
         correction(stages::make_correction({.kind = kind}, {.frames = 2, .updates = 2}, weights,
-                                           weights.numel())) {
-    if (correction) numbers.correction = correction->numbers();
-  }
+                                           weights.numel())) {}
   Tensor update() {
-    return stages::check_and_update(
-        numbers,
-        {.from = weights,
-         .to = weights,
-         .gradient = gradient,
-         .state = optimizer.buffers(),
-         .memory = correction ? correction->memory() : stages::Memory()},
-        rate, skipped);
+    return optimizer.update(weights, weights, gradient, 2, rate, skipped, {},
+                            correction ? &*correction : nullptr);
   }
   Tensors all() const {
     Tensors made = {weights, skipped};
@@ -40,7 +31,6 @@ struct Updated {
     for (const Tensor& t : correction ? correction->memory() : stages::Memory()) made.push_back(t);
     return made;
   }
-  stages::UpdateNumbers numbers;
   Tensor weights, gradient, rate, skipped;
   stages::Optimizer optimizer;
   std::optional<stages::Correction> correction;
