@@ -318,15 +318,20 @@ Tensors Stage::finish(const Activations& activations, Gradients& gradients) cons
 }
 
 Stage::Gradients Stage::backpropagate(Activations& activations, const Tensors& output_gradients,
-                                      Adding adding) {
+                                      Adding adding, bool with_parameters) {
+  const bool shifts = with_parameters && correction_;
   const auto here = shifted(versions_[activations.buffer].flat(),
-                            correction_ ? correction_->backward_shift() : at::Tensor());
+                            shifts ? correction_->backward_shift() : at::Tensor());
   Gradients gradients = start(activations, output_gradients);
   for (std::size_t i = segments_.size(); i-- > 0;) {
-    add_found(segments_[i], activations,
-              backward_segment(segments_[i], activations, activations.graphs[i], gradients,
-                               /*with_parameters=*/true, adding.retain),
-              adding.first);
+    SegmentGraph& graph = activations.graphs[i];
+    const Tensors found = backward_segment(segments_[i], activations, graph, gradients,
+                                           with_parameters, adding.retain);
+    if (with_parameters) {
+      add_found(segments_[i], activations, found, adding.first);
+    } else if (graph.gradients.empty() && !adding.retain) {
+      graph = {};
+    }
   }
   return gradients;
 }
@@ -347,13 +352,8 @@ void Stage::backward_local(Activations& activations, Adding adding) {
 
 Tensors Stage::backward_input(Activations& activations, const Tensors& output_gradients,
                               Adding adding) {
-  Gradients gradients = start(activations, output_gradients);
-  for (std::size_t i = segments_.size(); i-- > 0;) {
-    SegmentGraph& graph = activations.graphs[i];
-    backward_segment(segments_[i], activations, graph, gradients, /*with_parameters=*/false,
-                     adding.retain);
-    if (graph.gradients.empty() && !adding.retain) graph = {};
-  }
+  Gradients gradients =
+      backpropagate(activations, output_gradients, adding, /*with_parameters=*/false);
   return finish(activations, gradients);
 }
 

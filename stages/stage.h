@@ -218,7 +218,8 @@ class Stage {
   bool ends_in_loss(const Segment& segment, const Activations& activations) const {
     return segment.end == range_.end && (range_.last || activations.local);
   }
-  Gradients backpropagate(Activations& activations, const Tensors& output_gradients, Adding adding);
+  Gradients backpropagate(Activations& activations, const Tensors& output_gradients, Adding adding,
+                          bool with_parameters = true);
   void take_loss(Activations& activations, SegmentGraph& graph) const;
   Gradients start(const Activations& activations, const Tensors& output_gradients) const;
   Tensors backward_segment(const Segment& segment, const Activations& activations,

@@ -80,6 +80,11 @@ MILLRACE_OPERATION_FILES(DECLARE)
 inline const Rules* const kRules[] = {MILLRACE_OPERATION_FILES(ADDRESS)};
 #undef ADDRESS
 
+/// One thread per element.
+inline GpuKernel per_element(const std::string& expression, int count) {
+  return {expression, gpu::kThreads, gpu::divided_up(count, gpu::kThreads)};
+}
+
 // Operations that several rules use.
 
 Operation make_copy();

@@ -39,11 +39,9 @@ bool sample_of_bytes(Lowering& lower, const Call& call) {
     return gpu::BytesArguments{static_cast<const unsigned char*>(n.reads[0].const_data_ptr()),
                                floats(n.writes[0]), l.channels, pixels};
   };
-  return lower.add(
-      {.name = "sample of bytes",
-       .on_gpu = gpu_call(
-           {{"sample_of_bytes", gpu::kThreads, gpu::divided_up(pixels, gpu::kThreads)}}, bind)},
-      {bytes}, {sample});
+  return lower.add({.name = "sample of bytes",
+                    .on_gpu = gpu_call({per_element("sample_of_bytes", pixels)}, bind)},
+                   {bytes}, {sample});
 }
 
 // copy_bytes(to, from). Each node of a graph that copies takes an H100 some 10 us longer than a

@@ -20,9 +20,7 @@ Operation pooling_of(const kernels::PoolArguments& p, bool gradient) {
   return {.name = "max pool " + text_of(p.input) + " -> " + text_of(p.output) +
                   (gradient ? " gradient" : ""),
           .on_cores = by_team(bind, kernels::pool),
-          .on_gpu = gpu_call({{gradient ? "pool_gradient" : "pool", gpu::kThreads,
-                               gpu::divided_up(made, gpu::kThreads)}},
-                             bind)};
+          .on_gpu = gpu_call({per_element(gradient ? "pool_gradient" : "pool", made)}, bind)};
 }
 
 /// Adjacent windows of equal size; none: others.

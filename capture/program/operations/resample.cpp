@@ -71,8 +71,7 @@ bool resample(Lowering& lower, const at::Tensor& from, const at::Tensor& to, boo
                                       .rows = rows.side(),
                                       .columns = columns.side()};
   };
-  const GpuKernel kernel{"resample", gpu::kThreads,
-                         gpu::divided_up(int(output.floats()), gpu::kThreads)};
+  const GpuKernel kernel = per_element("resample", int(output.floats()));
   return lower.add_image(to,
                          {.name = "resampling " + text_of(input) + " -> " + text_of(output),
                           .on_cores = by_team(bind, kernels::resample),

@@ -41,8 +41,7 @@ Operation error_of(const at::Tensor& prediction, bool gradient) {
       {"squared_error", gpu::kSumThreads, blocks, 2 * gpu::kSumThreads}};
   if (blocks > 1)
     kernels.push_back({"squared_error_of_parts", gpu::kSumThreads, 1, 2 * gpu::kSumThreads});
-  if (gradient)
-    kernels = {{"squared_error_gradient", gpu::kThreads, gpu::divided_up(count, gpu::kThreads)}};
+  if (gradient) kernels = {per_element("squared_error_gradient", count)};
   Operation made{.name = gradient ? "mean squared error's gradient" : "mean squared error",
                  .on_cores = by_one(bind, kernels::squared_error),
                  .on_gpu = gpu_call(kernels, bind, std::size_t(blocks) * sizeof(double))};
