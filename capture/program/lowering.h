@@ -73,6 +73,13 @@ struct Rule {
   bool on_gpu = true;  ///< a GPU has the kernels, too
 };
 using Rules = std::map<std::string, Rule>;  ///< by the operator's name
+/// The rules, and the same for the operators of that name with _backward behind.
+inline Rules with_gradients(Rules rules) {
+  Rules gradients;
+  for (const auto& [name, rule] : rules) gradients.emplace(name + "_backward", rule);
+  rules.merge(gradients);
+  return rules;
+}
 #define DECLARE(name) extern const Rules name##_rules;
 MILLRACE_OPERATION_FILES(DECLARE)
 #undef DECLARE

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "capture/program/node.h"
+#include "capture/program/operation.h"
 
 namespace millrace::program {
 namespace {

@@ -22,10 +22,7 @@ std::unique_ptr<Prepared> gpu_convolution(const Node& node);
 std::string describe(const kernels::Convolution& convolution);
 
 /// Null for other operations.
-inline Convolve* as_convolution(Node& node) {
-  return std::any_cast<Convolve>(&node.operation.attributes);
-}
-inline const Convolve* as_convolution(const Node& node) {
+inline auto* as_convolution(auto& node) {
   return std::any_cast<Convolve>(&node.operation.attributes);
 }
 /// Null for any other pass.

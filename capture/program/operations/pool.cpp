@@ -80,11 +80,9 @@ kernels::Taps taps_of(const Call& call, std::size_t first, std::size_t side) {
           .dilation = std::max(1, number(3))};
 }
 
-const Rules pool_rules = {
+const Rules pool_rules = with_gradients({
     {"aten::max_pool2d_with_indices", {max_pool}},
-    {"aten::max_pool2d_with_indices_backward", {max_pool}},
     {"aten::adaptive_max_pool2d", {max_pool}},
-    {"aten::adaptive_max_pool2d_backward", {max_pool}},
-};
+});
 
 }  // namespace millrace::program

@@ -213,21 +213,14 @@ bool adaptive_mean_pool(Lowering& lower, const Call& call) {
 
 }  // namespace
 
-const Rules resample_rules = {
+const Rules resample_rules = with_gradients({
     {"aten::avg_pool2d", {mean_pool}},
-    {"aten::avg_pool2d_backward", {mean_pool}},
     {"aten::_adaptive_avg_pool2d", {adaptive_mean_pool}},
-    {"aten::_adaptive_avg_pool2d_backward", {adaptive_mean_pool}},
     {"aten::upsample_nearest2d", {upsample}},
-    {"aten::upsample_nearest2d_backward", {upsample}},
     {"aten::upsample_bilinear2d", {upsample}},
-    {"aten::upsample_bilinear2d_backward", {upsample}},
     {"aten::upsample_bicubic2d", {upsample}},
-    {"aten::upsample_bicubic2d_backward", {upsample}},
     {"aten::reflection_pad2d", {padding}},
-    {"aten::reflection_pad2d_backward", {padding}},
     {"aten::replication_pad2d", {padding}},
-    {"aten::replication_pad2d_backward", {padding}},
-};
+});
 
 }  // namespace millrace::program

@@ -69,9 +69,6 @@ bool squared_error(Lowering& lower, const Call& call) {
 
 }  // namespace
 
-const Rules squared_error_rules = {
-    {"aten::mse_loss", {squared_error}},
-    {"aten::mse_loss_backward", {squared_error}},
-};
+const Rules squared_error_rules = with_gradients({{"aten::mse_loss", {squared_error}}});
 
 }  // namespace millrace::program

@@ -9,7 +9,7 @@
 #include <functional>
 #include <string_view>
 
-#include "capture/program/node.h"
+#include "capture/program/operation.h"
 #include "capture/program/stage_programs.h"
 
 namespace millrace::program {

@@ -1,4 +1,4 @@
-#include "capture/program/node.h"
+#include "capture/program/operation.h"
 
 #include <ATen/ATen.h>
 
