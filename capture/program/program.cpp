@@ -25,17 +25,6 @@ struct Program::Step {
   void run(kernels::Share share) const { operation->run(phase, share); }
 };
 
-struct Program::Parts {
-  std::vector<Node> nodes;  ///< own the memory
-  std::vector<std::unique_ptr<Prepared>> operations;
-  std::vector<const char*> names;  ///< for an OperationWatch
-  std::vector<Step> steps;
-  std::vector<std::size_t> first_steps;  ///< by operation, then the end
-  Prepared* first_update = nullptr;  ///< the first operation, if nothing else touches its gradient
-  kernels::Team* team;
-  LateGradients* late;
-};
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -121,64 +110,60 @@ const char* kept_name(const std::string& name) {
 }  // namespace
 
 Program::Program(const std::function<void()>& body, Arena& arena, const ProgramOptions& options)
-    : parts_(std::make_unique<Parts>()) {
-  parts_->team = options.team;
-  parts_->late = options.late;
+    : team_(options.team), late_(options.late) {
   capture::KeptIn::take_excluded();
   std::vector<Call> calls = record_calls(body);
   Values values(calls);
-  std::vector<Node>& nodes = parts_->nodes;
   const bool on_gpu = arena.device().is_cuda();
-  nodes = translate(calls, values, on_gpu);
-  fuse(nodes, values);
-  arrange(nodes, values, on_gpu, options);
+  nodes_ = translate(calls, values, on_gpu);
+  fuse(nodes_, values);
+  arrange(nodes_, values, on_gpu, options);
 
   OwnValues own = own_values_of(values);
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    parts_->operations.push_back(prepare(nodes[i], options.team ? options.team->threads() : 1));
-    own.lifetimes.push_back({i, i, parts_->operations.back()->scratch_bytes()});
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    operations_.push_back(prepare(nodes_[i], options.team ? options.team->threads() : 1));
+    own.lifetimes.push_back({i, i, operations_.back()->scratch_bytes()});
   }
   const capture::ArenaPlan plan = capture::plan_arena(own.lifetimes);
   char* block = arena.block(plan.bytes);
   move_kept(values);
   for (std::size_t i = 0; i < own.values.size(); ++i)
     move(*own.values[i]->storage.unsafeGetStorageImpl(), block + plan.offsets[i], arena.device());
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    Prepared& operation = *parts_->operations[i];
-    operation.bind(nodes[i], block + plan.offsets[own.values.size() + i]);
-    operation.info.bytes = bytes_of(nodes[i]);
-    parts_->names.push_back(kept_name(operation.info.name));
-    parts_->first_steps.push_back(parts_->steps.size());
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    Prepared& operation = *operations_[i];
+    operation.bind(nodes_[i], block + plan.offsets[own.values.size() + i]);
+    operation.info.bytes = bytes_of(nodes_[i]);
+    names_.push_back(kept_name(operation.info.name));
+    first_steps_.push_back(steps_.size());
     const std::vector<bool> phases = operation.phases();
     for (std::size_t phase = 0; phase < phases.size(); ++phase)
-      parts_->steps.push_back({&operation, int(phase), phases[phase]});
+      steps_.push_back({&operation, int(phase), phases[phase]});
   }
-  parts_->first_steps.push_back(parts_->steps.size());
-  if (!nodes.empty() && nodes[0].operation.update &&
-      !values.used(nodes[0].reads[1], 1, nodes.size()))
-    parts_->first_update = parts_->operations[0].get();
-  for (Node& node : nodes) node.operation = {};  // some hold calls with all their tensors
+  first_steps_.push_back(steps_.size());
+  if (!nodes_.empty() && nodes_[0].operation.update &&
+      !values.used(nodes_[0].reads[1], 1, nodes_.size()))
+    first_update_ = operations_[0].get();
+  for (Node& node : nodes_) node.operation = {};  // some hold calls with all their tensors
 }
 
 Program::~Program() = default;
 
 void Program::run() {
-  const std::size_t count = parts_->operations.size();
+  const std::size_t count = operations_.size();
   capture::OperationWatch* const watch = capture::operation_watch;
-  LateGradients* const late = parts_->late;
   bool taken = false;
-  if (late) {
-    late->none = watch;
-    taken = parts_->first_update && parts_->first_update->take(late->waiting);
-    if (!taken) late->make(parts_->team);
+  if (late_) {
+    late_->none = watch;
+    taken = first_update_ && first_update_->take(late_->waiting);
+    if (!taken) late_->make(team_);
   }
   if (!watch) run(0, count);
   for (std::size_t i = 0; watch && i < count; ++i) {
     const auto begin = Clock::now();
     run(i, i + 1);
-    watch->ran(parts_->names[i], begin, Clock::now());
+    watch->ran(names_[i], begin, Clock::now());
   }
-  if (taken) late->waiting.clear();
+  if (taken) late_->waiting.clear();
 }
 
 void LateGradients::make(kernels::Team* team) {
@@ -195,28 +180,26 @@ void LateGradients::make(kernels::Team* team) {
 }
 
 void Program::run_timed() {
-  for (std::size_t i = 0; i < parts_->operations.size(); ++i) {
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
     const auto begin = Clock::now();
     run(i, i + 1);
     const std::int64_t ns = std::chrono::nanoseconds(Clock::now() - begin).count();
-    std::int64_t& best = parts_->operations[i]->info.best_ns;
+    std::int64_t& best = operations_[i]->info.best_ns;
     best = best == 0 ? ns : std::min(best, ns);
   }
 }
 
 void Program::run(std::size_t begin, std::size_t end) {
-  const auto& first = parts_->first_steps;
-  const auto steps = std::span(parts_->steps).subspan(first[begin], first[end] - first[begin]);
+  const std::span steps(steps_.begin() + first_steps_[begin], steps_.begin() + first_steps_[end]);
   const at::AutoDispatchBelowADInplaceOrView plain;
-  if (parts_->team) return run_by_team(steps);
+  if (team_) return run_by_team(steps);
   const auto here = denormals_are_zeros();
   for (const Step& step : steps) step.run({});
 }
 
 void Program::run_by_team(std::span<const Step> steps) {
-  kernels::Team& team = *parts_->team;
   std::exception_ptr failure;
-  team.run([&](kernels::Share share) {
+  team_->run([&](kernels::Share share) {
     const auto here = denormals_are_zeros();
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const bool first = share.index == 0;
@@ -230,7 +213,7 @@ void Program::run_by_team(std::span<const Step> steps) {
         }
       }
       // Steps of the first thread alone need no barrier between them; the end of the run is one.
-      if (i + 1 < steps.size() && (steps[i].shared || steps[i + 1].shared)) team.meet();
+      if (i + 1 < steps.size() && (steps[i].shared || steps[i + 1].shared)) team_->meet();
     }
   });
   if (failure) std::rethrow_exception(failure);
@@ -238,7 +221,7 @@ void Program::run_by_team(std::span<const Step> steps) {
 
 std::vector<capture::OperationInfo> Program::operations() const {
   std::vector<capture::OperationInfo> all;
-  for (const auto& operation : parts_->operations) all.push_back(operation->info);
+  for (const auto& operation : operations_) all.push_back(operation->info);
   return all;
 }
 

@@ -14,6 +14,8 @@ namespace millrace::program {
 
 using capture::Arena;
 class LateGradient;
+class Prepared;
+struct Node;
 
 /// Large weight gradients of a program that wait for the update, which computes them part by part
 /// without memory for the whole, if it is the next program; any other computes them first.
@@ -48,11 +50,17 @@ class Program {
 
  private:
   struct Step;
-  struct Parts;
   void run(std::size_t begin, std::size_t end);  ///< indices into operations()
   void run_by_team(std::span<const Step> steps);
 
-  std::unique_ptr<Parts> parts_;
+  std::vector<Node> nodes_;  ///< own the memory
+  std::vector<std::unique_ptr<Prepared>> operations_;
+  std::vector<const char*> names_;  ///< for an OperationWatch
+  std::vector<Step> steps_;
+  std::vector<std::size_t> first_steps_;  ///< by operation, then the end
+  Prepared* first_update_ = nullptr;  ///< the first operation, if nothing else touches its gradient
+  kernels::Team* const team_;
+  LateGradients* const late_;
 };
 
 /// Makes a GPU's backend record step programs, all in one arena; empty if we have no kernels for
