@@ -19,10 +19,11 @@ RecordedCalls::RecordedCalls(Backend& backend, std::size_t room)
   called_.reserve(64);
 }
 
-RecordedCalls::Numbers::iterator RecordedCalls::record(const Key& key, int pool, GraphNode node,
-                                                       const std::function<void()>& body) {
+RecordedCalls::Numbers::iterator RecordedCalls::record(const Key& key,
+                                                       const std::function<void()>& body,
+                                                       GraphNode node) {
   if (!capturing_) throw std::logic_error("a step that the capture pass did not record");
-  recordings_.push_back(backend_.record(pool, body));
+  recordings_.push_back(backend_.record(key.slot, body));
   node.recording = recordings_.back().get();
   const int number = int(nodes_.size());
   nodes_.push_back(node);

@@ -11,8 +11,8 @@
 namespace millrace::capture {
 
 /// Calls keyed by the numbers their recordings depend on. Between two launches, a backend that
-/// defers gets them as one graph; any other gets each at once. Thread-bound. Replay allocates
-/// nothing.
+/// defers gets them as one graph; any other gets each at once, and an eager one the bodies
+/// themselves. Thread-bound. Replay allocates nothing.
 class RecordedCalls {
  public:
   enum class Kind {
@@ -29,7 +29,7 @@ class RecordedCalls {
   /// What the recording of a call depends on.
   struct Key {
     Kind kind;
-    int slot, buffer;
+    int slot, buffer;    ///< recordings of one slot share a memory pool
     int more = 0;        ///< gradient slot, or count of gradients
     bool first = false;  ///< gradients overwrite what was there
     auto operator<=>(const Key&) const = default;
@@ -42,13 +42,13 @@ class RecordedCalls {
   void end_capture_pass() { capturing_ = false; }
   bool capturing() const { return capturing_; }
 
-  /// Makes a call, or notes it for the next launch. In the capture pass, records `body` in memory
-  /// pool `pool` if `key` is new, as the rest of `node`. Throws std::logic_error for a key not
-  /// recorded there.
+  /// Makes a call, or notes it for the next launch. In the capture pass, records `body` if `key` is
+  /// new, as the rest of `node`. Throws std::logic_error for a key not recorded there.
   template <class Body>
-  void call(const Key& key, int pool, GraphNode node, const Body& body) {
+  void call(const Key& key, const Body& body, const GraphNode& node = {}) {
+    if (!backend_.records()) return run(body);
     auto found = numbers_.find(key);
-    if (found == numbers_.end()) found = record(key, pool, node, body);
+    if (found == numbers_.end()) found = record(key, body, node);
     if (backend_.defers()) {
       called_.push_back(found->second);
     } else if (!capturing_) {
@@ -57,8 +57,14 @@ class RecordedCalls {
   }
   /// Records `body` in the capture pass if `key` is new, without calling it.
   template <class Body>
-  void record_only(const Key& key, int pool, GraphNode node, const Body& body) {
-    if (capturing_ && !numbers_.contains(key)) record(key, pool, node, body);
+  void record_only(const Key& key, const Body& body, const GraphNode& node) {
+    if (capturing_ && !numbers_.contains(key)) record(key, body, node);
+  }
+  /// Runs `body` unrecorded.
+  template <class Body>
+  void run(const Body& body) {
+    if (backend_.defers()) return backend_.run(body);
+    backend_.run(std::ref(body));  // blocks, so a reference is enough and nothing is allocated
   }
   /// Launches the calls noted since; in the capture pass, assembles their graph. Returns the total.
   std::int64_t launch();
@@ -70,8 +76,7 @@ class RecordedCalls {
 
  private:
   using Numbers = std::map<Key, int>;
-  Numbers::iterator record(const Key& key, int pool, GraphNode node,
-                           const std::function<void()>& body);
+  Numbers::iterator record(const Key& key, const std::function<void()>& body, GraphNode node);
   std::unique_ptr<Graph> assembled(const std::vector<int>& numbers) const;
   void start(Graph& graph);
 

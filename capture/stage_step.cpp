@@ -94,18 +94,6 @@ std::int64_t StageStep::cut_bytes() const {
   return bytes;
 }
 
-template <class Body>
-void StageStep::call(const RecordedCalls::Key& key, const Body& body, const GraphNode& node) {
-  if (!records()) return give(body);
-  calls_.call(key, key.kind == Kind::update ? slots() : key.slot, node, body);
-}
-
-template <class Body>
-void StageStep::give(const Body& body) {
-  if (defers()) return backend_->run(body);
-  backend_->run(std::ref(body));  // blocks, so a reference is enough and nothing is allocated
-}
-
 void StageStep::await(const BoundaryBuffers& from, int slot) const {
   if (!calls_.capturing() && from.arrived[slot]) from.arrived[slot]->wait();
 }
@@ -115,26 +103,27 @@ void StageStep::forward(int slot, std::int64_t version) {
   slots_[slot].buffer = buffer;
   if (upstream_) await(upstream_->activations, slot);
   expect(downstream_ ? downstream_->activations.arrived[slot] : slots_[slot].shown);
-  call({Kind::forward, slot, buffer}, [this, slot, buffer] { run_forward(slot, buffer); },
-       {.wait = upstream_ ? upstream_->activations.ready[slot].get() : nullptr,
-        .signal = downstream_ ? downstream_->activations.ready[slot].get() : nullptr});
+  calls_.call({Kind::forward, slot, buffer}, [this, slot, buffer] { run_forward(slot, buffer); },
+              {.wait = upstream_ ? upstream_->activations.ready[slot].get() : nullptr,
+               .signal = downstream_ ? downstream_->activations.ready[slot].get() : nullptr});
   if (slots_[slot].shown) {  // the copies to the host delay no other work
-    call({Kind::show, slot, buffer}, [this, slot, buffer] { run_show(slot, buffer); },
-         {.aside = true});
+    calls_.call({Kind::show, slot, buffer}, [this, slot, buffer] { run_show(slot, buffer); },
+                {.aside = true});
   }
 }
 
 void StageStep::compare(int slot) {
   if (!samples_.late_target || !compares()) return;
-  call({Kind::compare, slot, slots_[slot].buffer},
-       [this, slot, kept = kept_at(slot, slots_[slot].buffer)] {
-         const c10::NoGradGuard no_grad;  // as in a forward
-         stage_.compare(kept_[kept].forward, fed(samples_.target[slot], slots_[slot].target));
-         if (downstream_) return;
-         const at::Tensor& loss = kept_[kept].forward.loss;
-         if (records()) return show(slots_[slot].loss, loss);
-         slots_[slot].loss = loss;
-       });
+  calls_.call({Kind::compare, slot, slots_[slot].buffer},
+              [this, slot, kept = kept_at(slot, slots_[slot].buffer)] {
+                const c10::NoGradGuard no_grad;  // as in a forward
+                stage_.compare(kept_[kept].forward,
+                               fed(samples_.target[slot], slots_[slot].target));
+                if (downstream_) return;
+                const at::Tensor& loss = kept_[kept].forward.loss;
+                if (records()) return show(slots_[slot].loss, loss);
+                slots_[slot].loss = loss;
+              });
 }
 
 void StageStep::discard(int slot) {
@@ -151,24 +140,25 @@ void StageStep::leave_out(int slot) {
 
 void StageStep::backward_local(int slot) {
   stage_.count_local();
-  call({Kind::backward_local, slot, slots_[slot].buffer},
-       [this, kept = kept_at(slot, slots_[slot].buffer)] {
-         stage_.backward_local(kept_[kept].forward, {.first = true, .retain = records()});
-         keeps(kept, 0);  // the inputs are upstream's
-       });
+  calls_.call({Kind::backward_local, slot, slots_[slot].buffer},
+              [this, kept = kept_at(slot, slots_[slot].buffer)] {
+                stage_.backward_local(kept_[kept].forward, {.first = true, .retain = records()});
+                keeps(kept, 0);  // the inputs are upstream's
+              });
 }
 
 void StageStep::recompute(int slot) {
-  call({Kind::recompute, slot, slots_[slot].buffer},
-       [this, slot, kept = kept_at(slot, slots_[slot].buffer)] {
-         Kept& of = kept_[kept];
-         if (stage_.supervised())
-           of.recomputed = {.inputs = of.forward.inputs, .stored = of.forward.stored};
-         const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
-         measure(
-             recompute_bytes_, [&] { stage_.recompute(for_backward(kept)); }, measures_all());
-         keeps(kept, (stage_.supervised() ? 0 : *forward_bytes_) + *recompute_bytes_);
-       });
+  calls_.call({Kind::recompute, slot, slots_[slot].buffer},
+              [this, slot, kept = kept_at(slot, slots_[slot].buffer)] {
+                Kept& of = kept_[kept];
+                if (stage_.supervised())
+                  of.recomputed = {.inputs = of.forward.inputs, .stored = of.forward.stored};
+                const KeptIn set(sets_[std::size_t(slot) % sets_.size()]);
+                measure(
+                    recompute_bytes_, [&] { stage_.recompute(for_backward(kept)); },
+                    measures_all());
+                keeps(kept, (stage_.supervised() ? 0 : *forward_bytes_) + *recompute_bytes_);
+              });
 }
 
 void StageStep::backward(int slot, int gradient_slot) {
@@ -191,16 +181,16 @@ void StageStep::call_backward(Kind kind, int slot, int gradient_slot, bool first
       run_backward(kind, slot, buffer, gradient_slot, {.first = overwrites, .retain = records()});
     };
   };
-  call({kind, slot, buffer, gradient_slot, first}, body(first), node);
+  calls_.call({kind, slot, buffer, gradient_slot, first}, body(first), node);
   // For samples without a local gradient, and after the stream's end.
   if (stage_.supervised() && records())
-    calls_.record_only({kind, slot, buffer, gradient_slot, true}, slot, node, body(true));
+    calls_.record_only({kind, slot, buffer, gradient_slot, true}, body(true), node);
 }
 
 void StageStep::backward_weight(int slot) {
   const int buffer = slots_[slot].buffer;
   const stages::Adding adding{.first = stage_.count_gradient(), .retain = records()};
-  call({Kind::backward_weight, slot, buffer, 0, adding.first}, [=, this] {
+  calls_.call({Kind::backward_weight, slot, buffer, 0, adding.first}, [=, this] {
     const std::size_t kept = kept_at(slot, buffer);
     stage_.backward_weight(kept_[kept].forward, adding);
     keeps(kept, 0);
@@ -215,9 +205,9 @@ void StageStep::update() {
   const stages::Change change = stage_.advance();
   // Recording warms up by running the update: with a gradient that it rejects.
   if (calls_.capturing())
-    give([this] { stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN()); });
-  call({Kind::update, 0, change.to, change.count},
-       [this, change] { stage_.update(change, rate_on_device_, skipped_on_device_); });
+    calls_.run([this] { stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN()); });
+  calls_.call({Kind::update, slots(), change.to, change.count},
+              [this, change] { stage_.update(change, rate_on_device_, skipped_on_device_); });
   update_called_ = true;
   if (!calls_.capturing() && !defers() && device_.is_cpu()) dead_units_.look(stage_.gradients());
 }
@@ -226,7 +216,7 @@ void StageStep::follow_rate(double rate) {
   if (rate == rate_) return;
   if (update_called_) launch();  // that update has the previous rate
   rate_ = rate;
-  give([this, rate] {
+  calls_.run([this, rate] {
     const c10::NoGradGuard no_grad;
     rate_on_device_.fill_(rate);
   });
@@ -241,12 +231,12 @@ void StageStep::skip_update() {
   const stages::Change change = stage_.advance();
   if (change.from == change.to) return;
   launch();
-  give([this, change] { stage_.copy_weights(change.from, change.to); });
+  calls_.run([this, change] { stage_.copy_weights(change.from, change.to); });
 }
 
 void StageStep::take_snapshot() {
   launch();
-  give([this, newest = stage_.newest_buffer()] { stage_.take_snapshot(newest); });
+  calls_.run([this, newest = stage_.newest_buffer()] { stage_.take_snapshot(newest); });
 }
 
 void StageStep::roll_back() {
@@ -254,7 +244,7 @@ void StageStep::roll_back() {
   launch();
   stage_.back_off();
   tell_rate();
-  give([this, newest = stage_.newest_buffer()] { stage_.restore_snapshot(newest); });
+  calls_.run([this, newest = stage_.newest_buffer()] { stage_.restore_snapshot(newest); });
 }
 
 float StageStep::loss(int slot) const {
@@ -272,7 +262,7 @@ void StageStep::end_capture_pass() {
       if (boundary->arrived[slot]) boundary->arrived[slot]->reset(*backend_);
     }
   }
-  give([this] { stage_.fill_gradients(0); });
+  calls_.run([this] { stage_.fill_gradients(0); });
   backend_->synchronize();
   stage_.reset_count();
   skipped_.zero_();

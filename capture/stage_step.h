@@ -120,11 +120,6 @@ class StageStep final : public Step {
 
   int slots() const { return int(slots_.size()); }
   std::vector<BoundaryBuffers*> written() const;  ///< what this stage leaves for its neighbours
-  /// Runs `body` or launches its recording, with the events of `node`.
-  template <class Body>
-  void call(const RecordedCalls::Key& key, const Body& body, const GraphNode& node = {});
-  template <class Body>
-  void give(const Body& body);  ///< unrecorded
   void call_backward(Kind kind, int slot, int gradient_slot, bool first);
   void await(const BoundaryBuffers& from, int slot) const;
   void follow_rate(double rate);

@@ -124,7 +124,8 @@ inline float* floats(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<float*>(tensor.data_ptr()) : nullptr;
 }
 
-/// Calls run(arguments, phase, share) with the arguments that `bind(node, scratch)` gives.
+/// Calls run(arguments), run(arguments, share) or run(arguments, phase, share), whichever there is,
+/// with the arguments that `bind(node, scratch)` gives.
 template <class Bind, class Run>
 class CoreCall final : public Prepared {
  public:
@@ -135,14 +136,23 @@ class CoreCall final : public Prepared {
   std::size_t scratch_bytes() const override { return scratch_bytes_; }
   std::vector<bool> phases() const override { return phases_; }
   void bind(const Node& node, char* scratch) override { arguments_ = bind_(node, scratch); }
-  void run(int phase, kernels::Share share) override { run_(arguments_, phase, share); }
+  void run(int phase, kernels::Share share) override {
+    if constexpr (std::is_invocable_v<const Run&, const Arguments&>) {
+      run_(arguments_);
+    } else if constexpr (std::is_invocable_v<const Run&, const Arguments&, kernels::Share>) {
+      run_(arguments_, share);
+    } else {
+      run_(arguments_, phase, share);
+    }
+  }
 
  private:
+  using Arguments = std::invoke_result_t<Bind, const Node&, char*>;
   const Bind bind_;
   const Run run_;
   const std::vector<bool> phases_;
   const std::size_t scratch_bytes_;
-  std::invoke_result_t<Bind, const Node&, char*> arguments_;
+  Arguments arguments_;
 };
 template <class Bind, class Run>
 Operation::OnCores core_call(Bind bind, Run run, const std::vector<bool>& phases,
@@ -154,13 +164,12 @@ Operation::OnCores core_call(Bind bind, Run run, const std::vector<bool>& phases
 /// Calls run(arguments, share) on all of a team.
 template <class Bind, class Run>
 Operation::OnCores by_team(Bind bind, Run run) {
-  return core_call(bind, [run](const auto& a, int, kernels::Share share) { run(a, share); },
-                   {true});
+  return core_call(bind, run, {true});
 }
 /// Calls run(arguments) on the first thread alone.
 template <class Bind, class Run>
 Operation::OnCores by_one(Bind bind, Run run) {
-  return core_call(bind, [run](const auto& a, int, kernels::Share) { run(a); }, {false});
+  return core_call(bind, run, {false});
 }
 /// A node's first operand and result.
 struct Ends {

@@ -22,7 +22,6 @@ struct Program::Step {
   Prepared* operation;
   int phase;
   bool shared;  ///< by the team; otherwise the first thread runs it
-  void run(kernels::Share share) const { operation->run(phase, share); }
 };
 
 namespace {
@@ -194,7 +193,7 @@ void Program::run(std::size_t begin, std::size_t end) {
   const at::AutoDispatchBelowADInplaceOrView plain;
   if (team_) return run_by_team(steps);
   const auto here = denormals_are_zeros();
-  for (const Step& step : steps) step.run({});
+  for (const Step& step : steps) step.operation->run(step.phase, {});
 }
 
 void Program::run_by_team(std::span<const Step> steps) {
@@ -202,18 +201,18 @@ void Program::run_by_team(std::span<const Step> steps) {
   team_->run([&](kernels::Share share) {
     const auto here = denormals_are_zeros();
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      const bool first = share.index == 0;
-      if (steps[i].shared) {
-        steps[i].run(share);  // a kernel, doesn't throw
-      } else if (first && !failure) {
+      const auto [operation, phase, shared] = steps[i];
+      if (shared) {
+        operation->run(phase, share);  // a kernel, doesn't throw
+      } else if (share.index == 0 && !failure) {
         try {
-          steps[i].run({});
+          operation->run(phase, {});
         } catch (...) {
           failure = std::current_exception();  // the other threads are waiting
         }
       }
       // Steps of the first thread alone need no barrier between them; the end of the run is one.
-      if (i + 1 < steps.size() && (steps[i].shared || steps[i + 1].shared)) team_->meet();
+      if (i + 1 < steps.size() && (shared || steps[i + 1].shared)) team_->meet();
     }
   });
   if (failure) std::rethrow_exception(failure);
