@@ -45,18 +45,16 @@ class Worker {
 
   void run() {
     if (track_ && options_.actions->operations()) capture::operation_watch = track_;
-    const bool watched = track_ || options_.before_action || options_.after_action;
     for (at_ = 0; !shared_.stop.load(std::memory_order_relaxed); ++at_) {
       const std::int64_t end = shared_.end.load(std::memory_order_relaxed);
       if (end != Shared::kEndless && program_.over(at_, end)) break;
       const Action action = program_.at(at_);
       if (!over(action)) {
-        const Lowered next = shared_.lowering(index_, action);
-        if (watched) {
-          perform_watched(next);
-        } else {
-          perform(next);
-        }
+        if (options_.before_action) options_.before_action(index_, action);
+        if (track_) track_->begin(action, Clock::now());
+        const bool done = perform(shared_.lowering(index_, action));
+        if (track_ && done) track_->end(version_of(action), Clock::now());
+        if (options_.after_action) options_.after_action(index_, action);
       }
       if (shared_.groups.ends(index_, at_)) end_group();
     }
@@ -70,6 +68,28 @@ class Worker {
  private:
   /// False if the action is skipped because one of its waits was given up.
   bool perform(const Lowered& next) {
+    if (!await_all(next)) return false;
+    const Action& action = next.action;
+    WorkerStage& mine = stage(action);
+    if (action.op == Op::update) {
+      update(action);
+    } else if (fate_for(action) == Fate::trained) {
+      engine::perform(*mine.step, next, shared_.schedule().slots());
+    } else if (adds_gradient(action.op)) {
+      mine.step->leave_out(slot(action.sample));
+      mine.next.fate = std::max(mine.next.fate, mine.fates[slot(action.sample)]);
+    }
+    mine.lap(Part::compute);
+    for (const Signal& signal : next.gives) give(action, signal);
+    if (action.op != Op::update) mine.lap(Part::handoff);
+    const bool ends = action.op == Op::update ||
+                      (action.op == Op::forward && next.gives.find(Signal::Kind::release));
+    if (ends && options_.after_sample && program_.replica == 0)
+      options_.after_sample(action.stage, shared_.pipeline.before + action.sample);
+    return true;
+  }
+  /// Waits for all that the action needs, and takes it.
+  bool await_all(const Lowered& next) {
     const Action& action = next.action;
     WorkerStage& mine = stage(action);
     if (action.op == Op::forward && !mine.step->defers()) {
@@ -89,42 +109,18 @@ class Worker {
       mine.fates[slot(action.sample)] = token.fate;
     }
     if (takes_gradient(action.op)) take_gradient(action, token);
-    work(next);
-    mine.lap(Part::compute);
-    for (const Signal& signal : next.gives) give(action, signal);
-    if (action.op != Op::update) mine.lap(Part::handoff);
-    const bool ends = action.op == Op::update ||
-                      (action.op == Op::forward && next.gives.find(Signal::Kind::release));
-    if (ends && options_.after_sample && program_.replica == 0)
-      options_.after_sample(action.stage, shared_.pipeline.before + action.sample);
-    return true;
-  }
-  /// With logging and hooks.
-  void perform_watched(const Lowered& next) {
-    if (options_.before_action) options_.before_action(index_, next.action);
-    if (track_) track_->begin(next.action, Clock::now());
-    const bool done = perform(next);
-    if (track_ && done) track_->end(version_of(next.action), Clock::now());
-    if (options_.after_action) options_.after_action(index_, next.action);
-  }
-  void work(const Lowered& next) {
-    const Action& action = next.action;
-    WorkerStage& mine = stage(action);
-    if (action.op == Op::update) return update(action);
     if (action.op == Op::forward) {
       mine.newest = action.sample;
       ++mine.group.forwards;
       mine.next.forwarded = true;
-      return engine::perform(*mine.step, next, shared_.schedule().slots());
     }
-    const Fate fate =
-        action.op == Op::recompute ? info(action.sample).fate : mine.fates[slot(action.sample)];
-    if (fate == Fate::trained) {
-      engine::perform(*mine.step, next, shared_.schedule().slots());
-    } else if (adds_gradient(action.op)) {
-      mine.step->leave_out(slot(action.sample));
-      mine.next.fate = std::max(mine.next.fate, fate);
-    }
+    return true;
+  }
+  /// Decides whether to do the action's work: every sample is predicted.
+  Fate fate_for(const Action& action) {
+    if (action.op == Op::forward) return Fate::trained;
+    return action.op == Op::recompute ? info(action.sample).fate
+                                      : stage(action).fates[slot(action.sample)];
   }
   void give(const Action& action, const Signal& signal) {
     using Kind = Signal::Kind;
@@ -271,13 +267,8 @@ class Worker {
     }
     if (!gateway_.admits()) return true;
     const Clock::time_point asked = Clock::now();
-    patience_->begin(-1);
-    for (Feed::Status status = Feed::Status::wait; status != Feed::Status::ready;) {
-      status = gateway_.poll(sample, patience());
-      // Show predictions while the stream pauses.
-      if (status == Feed::Status::wait) end_group();
-      if (status == Feed::Status::end || over(sample)) return false;
-    }
+    const auto poll = [&] { return gateway_.poll(sample, patience()); };
+    if (await_feed(sample, poll) != Feed::Status::ready) return false;
     mine.lap(Part::waiting);
     gateway_.take(sample, asked);
     admits_ = true;
@@ -300,12 +291,9 @@ class Worker {
     if (!shared_.pipeline.late_targets) return true;
     WorkerStage& mine = stage(action);
     const Clock::time_point asked = Clock::now();
-    Feed::Status status = Feed::Status::wait;
-    while (status == Feed::Status::wait) {
-      status = shared_.feed.target(shared_.in_flight(action.sample), patience());
-      if (status == Feed::Status::wait) end_group();  // predictions do not wait for targets
-      if (over(action)) return false;
-    }
+    const Feed::Status status = await_feed(
+        action, [&] { return shared_.feed.target(shared_.in_flight(action.sample), patience()); });
+    if (status == Feed::Status::wait) return false;
     if (admits_ && !shared_.feed.computes_targets())
       shared_.pipeline.monitor.paused(Clock::now() - asked);
     mine.lap(Part::waiting);
@@ -320,6 +308,17 @@ class Worker {
     launches_.complete({.kind = Completion::Kind::compared, .action = action});
     if (!mine.step->defers()) end_group();  // the guard must judge it before its gradient is taken
     return true;
+  }
+  /// Polls the feed until it no longer says wait, and shows finished predictions meanwhile. Returns
+  /// wait if given up. `what`: see Shared::over().
+  template <class What, class Poll>
+  Feed::Status await_feed(const What& what, const Poll& poll) {
+    patience_->begin(-1);
+    for (Feed::Status status = poll(); !over(what); status = poll()) {
+      if (status != Feed::Status::wait) return status;
+      end_group();
+    }
+    return Feed::Status::wait;
   }
   /// Tries until `attempt` succeeds. `at`: the program's action whose token it waits for.
   template <class Attempt>
