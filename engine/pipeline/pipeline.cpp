@@ -1,7 +1,5 @@
 #include "engine/pipeline/pipeline.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <exception>
 #include <latch>
@@ -19,10 +17,6 @@
 namespace millrace::engine {
 namespace {
 
-void name_thread(const std::string& name) {
-  pthread_setname_np(pthread_self(), name.c_str());
-}
-
 /// Further holders of a sample beside the stages: rank 0's observer, if other ranks predict.
 int viewers(const Schedule& schedule, const RankOptions* ranks) {
   if (!ranks || ranks->exchange->rank() != 0) return 0;
@@ -34,7 +28,7 @@ int viewers(const Schedule& schedule, const RankOptions* ranks) {
 
 /// Runs on the worker's thread.
 void prepare(const Pipeline& pipeline, int worker) {
-  name_thread("worker " + std::to_string(worker));
+  name_this_thread("worker " + std::to_string(worker));
   if (worker < int(pipeline.cores.size()) && pipeline.cores[worker] >= 0)
     pin_this_thread(pipeline.cores[worker]);
   const Program& program = pipeline.schedule.workers[worker];
@@ -116,7 +110,7 @@ Outcome run_pipeline(const Pipeline& pipeline, Feed& feed, Observer* observer,
   for (auto& [name, work] : gateway->threads()) {
     threads.emplace_back([&noting_failure, name = std::move(name), work = std::move(work)] {
       noting_failure([&] {
-        name_thread(name);
+        name_this_thread(name);
         work();
       });
     });

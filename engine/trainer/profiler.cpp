@@ -6,17 +6,15 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <limits>
 #include <thread>
 
 #include "capture/backend.h"
-#include "capture/program/program.h"
 #include "capture/retained_bytes.h"
 #include "engine/monitor/clock.h"
+#include "engine/monitor/median.h"
 #include "engine/pipeline/channels.h"
 #include "engine/pipeline/pinning.h"
-#include "engine/trainer/repeats.h"
 #include "engine/trainer/sum_group.h"
 #include "engine/trainer/trainer_options.h"
 #include "stages/stage.h"
@@ -31,14 +29,6 @@ Tensors first_input(const TrainerOptions& options, c10::Device device) {
   at::Tensor x = at::rand(options.sample.sizes());
   if (options.network->channels_last()) x = x.contiguous(at::MemoryFormat::ChannelsLast);
   return {x.to(device)};
-}
-
-std::unique_ptr<capture::Backend> backend_of(const TrainerOptions& options, c10::Device device,
-                                             bool recorded, int threads = 1) {
-  if (!recorded) return capture::make_eager_backend(device);
-  if (!device.is_cuda())
-    return capture::make_core_backend(threads, pin_this_thread, options.numerics);
-  return capture::make_graph_backend(device, program::gpu_lowering(device, options.numerics));
 }
 
 enum class Part { forward, backward, backward_weight, update };  ///< backward: or its first part
@@ -117,11 +107,15 @@ class Rig {
 
   /// Runs `part` for the first time, and records it.
   void prepare(Part part) {
+    const auto body = [this, part] { run(part); };
     // On the stream that it will run on: autograd remembers it for each leaf.
-    backend_->run([&] { first_run(part); });
+    backend_->run([&] {
+      if (part != Part::forward) return body();
+      stash_ = double(capture::retained_bytes(body));
+    });
     backend_->synchronize();
     if (!backend_->records() || nothing_to_do(part)) return;
-    recordings_.push_back(backend_->record(0, [this, part] { run(part); }));
+    recordings_.push_back(backend_->record(0, body));
     graphs_[std::size_t(part)] = backend_->assemble(std::vector<capture::GraphNode>(
         backend_->defers() ? kInARow : 1, {.recording = recordings_.back().get()}));
   }
@@ -129,11 +123,6 @@ class Rig {
     if (part == Part::backward) return split_ && stage_.range().first;
     return part != Part::forward && stage_.weight_bytes() == 0;
   }
-  void first_run(Part part) {
-    if (part != Part::forward) return run(part);
-    stash_ = double(capture::retained_bytes([&] { run(part); }));
-  }
-
   void run(Part part) {
     const stages::Adding adding{.retain = backend_->records()};
     switch (part) {
@@ -165,30 +154,21 @@ class Rig {
   std::array<std::unique_ptr<capture::Graph>, kParts> graphs_;  ///< [Part], if recording
 };
 
-/// Runs a whole-network step repeatedly on every usable core but the first.
-class Neighbours {
- public:
-  Neighbours(const TrainerOptions& options, const ProfilerOptions& how) {
-    for (int core = 1; how.neighbours && core < usable_cores(); ++core) {
-      threads_.emplace_back([=, this] {
-        pin_this_thread(core);
-        at::set_num_threads(1);
-        Rig rig(options, backend_of(options, at::kCPU, how.recorded));
-        while (!stop_.load(std::memory_order_relaxed)) {
-          for (const Part part : {Part::forward, Part::backward, Part::update}) rig.time(part);
-        }
-      });
-    }
+/// While the result lives, a whole-network step runs repeatedly on every usable core but the first.
+std::vector<std::jthread> neighbours(const TrainerOptions& options, bool recorded) {
+  std::vector<std::jthread> threads;
+  for (int core = 1; core < usable_cores(); ++core) {
+    threads.emplace_back([=](const std::stop_token& over) {
+      pin_this_thread(core);
+      at::set_num_threads(1);
+      Rig rig(options, make_backend(at::kCPU, recorded, options.numerics));
+      while (!over.stop_requested()) {
+        for (const Part part : {Part::forward, Part::backward, Part::update}) rig.time(part);
+      }
+    });
   }
-  ~Neighbours() {
-    stop_ = true;
-    for (std::thread& thread : threads_) thread.join();
-  }
-
- private:
-  std::atomic<bool> stop_{false};
-  std::vector<std::thread> threads_;
-};
+  return threads;
+}
 
 /// [Part]: repeats in milliseconds; empty if the step lacks it.
 using Times = std::array<std::vector<double>, kParts>;
@@ -219,7 +199,7 @@ plan::ModuleProfile profile_module(const TrainerOptions& options, int index, Ten
                                    const ProfilerOptions& how) {
   const c10::Device device = torch_device(how.device);
   Rig rig(options, {index, index + 1, index == 0, false}, /*split=*/true, device,
-          backend_of(options, device, how.recorded), x, {});
+          make_backend(device, how.recorded, options.numerics), x, {});
   const Times times = time_parts(rig, true, how.repeats, how.most_repeats);
   plan::ModuleProfile module{.name = options.network->module(index).describe(),
                              .bytes = rig.bytes()};
@@ -262,7 +242,8 @@ void profile_parts(plan::Profile& profile, const TrainerOptions& options, int wa
 
 plan::Profile profile_here(const TrainerOptions& options, const ProfilerOptions& how) {
   constexpr int kMostWays = 16;
-  const Neighbours neighbours(options, how);
+  std::vector<std::jthread> others;
+  if (how.neighbours) others = neighbours(options, how.recorded);
   plan::Profile profile{.device = how.device.name()};
   Tensors x = first_input(options, torch_device(how.device));
   profile.input_bytes = double(x[0].nbytes());
@@ -283,7 +264,7 @@ std::vector<double> steps_ms(const TrainerOptions& options, int threads, bool pr
     // a team pins its threads; LibTorch's spread by themselves
     if (programs) pin_this_thread(0);
     at::set_num_threads(programs ? 1 : threads);
-    Rig rig(options, backend_of(options, at::kCPU, programs, threads));
+    Rig rig(options, make_backend(at::kCPU, programs, options.numerics, threads, pin_this_thread));
     const Times times = time_parts(rig, false, count, count);
     for (int i = 0; i < count; ++i) {
       steps.push_back(0);
@@ -298,8 +279,8 @@ void put(TokenQueue& queue, const Token& token) {
   }
 }
 
-void await(TokenQueue& queue, Token& token) {
-  while (!queue.receive(token, kPatience)) {
+void await(TokenQueue& queue) {
+  for (Token token; !queue.receive(token, kPatience);) {
   }
 }
 
@@ -314,19 +295,17 @@ std::vector<double> trips_ms(std::vector<float>& message, int rounds) {
   TokenQueue there(4), back(4);
   std::thread other([&] {
     pin_this_thread(1);
-    Token token;
     for (int round = 0; round < rounds; ++round) {
-      await(there, token);
+      await(there);
       rewrite(message);
-      put(back, {token.sample + 1});
+      put(back, {round});
     }
   });
   std::vector<double> trips;
-  Token token;
   for (int round = 0; round < rounds; ++round) {
     const double start = now_ms();
     put(there, {round});
-    await(back, token);
+    await(back);
     rewrite(message);
     if (round > 10) trips.push_back(now_ms() - start);
   }

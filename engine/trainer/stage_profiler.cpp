@@ -1,5 +1,3 @@
-#include "engine/trainer/stage_profiler.h"
-
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include "engine/monitor/median.h"
 #include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
+#include "engine/trainer/profiler.h"
 
 namespace millrace::engine {
 namespace {

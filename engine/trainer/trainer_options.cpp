@@ -1,7 +1,5 @@
 #include "engine/trainer/trainer_options.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <stdexcept>
 
@@ -13,21 +11,6 @@
 #include "engine/schedule/verifier.h"
 
 namespace millrace::engine {
-namespace {
-
-/// Helpers are pinned to the cores after the stage's own.
-std::unique_ptr<capture::Backend> make_core_backend(const TrainerOptions& options, int stage) {
-  if (options.threads.empty()) return capture::make_core_backend(1, {}, options.numerics);
-  const int core = options.devices.empty() ? 0 : options.devices[std::size_t(stage)].index;
-  const auto started = [=](int index) {
-    pthread_setname_np(pthread_self(), ("stage " + std::to_string(stage) + " helper").c_str());
-    pin_this_thread(core + index);
-  };
-  return capture::make_core_backend(options.threads[std::size_t(stage)], started, options.numerics);
-}
-
-}  // namespace
-
 Schedule schedule_of(const TrainerOptions& options) {
   ScheduleSpec spec = options;
   spec.deep_supervision = options.correction.kind == "deep-supervision";
@@ -228,18 +211,30 @@ void require_threads(const TrainerOptions& options) {
   }
 }
 
+std::unique_ptr<capture::Backend> make_backend(c10::Device device, bool recorded,
+                                               const kernels::Numerics& numerics, int threads,
+                                               const std::function<void(int index)>& started) {
+  if (!recorded) return capture::make_eager_backend(device);
+  if (!device.is_cuda()) return capture::make_core_backend(threads, started, numerics);
+  return capture::make_graph_backend(device, program::gpu_lowering(device, numerics));
+}
+
 std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOptions& options,
                                                              int replica_ids, bool record,
                                                              const std::function<bool(int)>& here) {
   std::vector<std::unique_ptr<capture::Backend>> backends(replica_ids);
   for (int replica_id = 0; replica_id < replica_ids; ++replica_id) {
     if (here && !here(replica_id)) continue;
-    const c10::Device place = device_of(options, replica_id);
+    const bool recorded = record && records(options, replica_id);
+    const bool shares = recorded && !options.threads.empty();
+    const int threads = shares ? options.threads[std::size_t(replica_id)] : 1;
+    const int core = options.devices.empty() ? 0 : options.devices[std::size_t(replica_id)].index;
+    const auto pin = [=](int index) {  // helpers, to the cores after the stage's own
+      name_this_thread("stage " + std::to_string(replica_id) + " helper");
+      pin_this_thread(core + index);
+    };
     backends[replica_id] =
-        !record || !records(options, replica_id) ? capture::make_eager_backend(place)
-        : place.is_cuda()
-            ? capture::make_graph_backend(place, program::gpu_lowering(place, options.numerics))
-            : make_core_backend(options, replica_id);
+        make_backend(device_of(options, replica_id), recorded, options.numerics, threads, pin);
   }
   return backends;
 }

@@ -132,6 +132,12 @@ Schedule schedule_to_run(const TrainerOptions& options);
 /// stage that this machine's cores can serve, above 1 only for step programs.
 void require_threads(const TrainerOptions& options);
 
+/// For steps that are `recorded` or eager. `threads`, `started`: on a core, see
+/// capture::make_core_backend().
+std::unique_ptr<capture::Backend> make_backend(c10::Device device, bool recorded,
+                                               const kernels::Numerics& numerics, int threads = 1,
+                                               const std::function<void(int index)>& started = {});
+
 /// A backend for each replica that is `here` (empty: all); all eager unless `record`.
 std::vector<std::unique_ptr<capture::Backend>> make_backends(
     const TrainerOptions& options, int replica_ids, bool record,

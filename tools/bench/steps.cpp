@@ -13,7 +13,6 @@
 #include "engine/simulate/timeline.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
-#include "engine/trainer/stage_profiler.h"
 #include "engine/trainer/trainer.h"
 #include "tools/app/provenance.h"
 #include "tools/bench/bench_arm.h"

@@ -1,4 +1,4 @@
-#include "engine/trainer/repeats.h"
+#include "engine/monitor/median.h"
 
 #include <gtest/gtest.h>
 
