@@ -61,9 +61,9 @@ StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10:
   }
 }
 
-StageStep::~StageStep() {
+void StageStep::finish() {
   try {
-    backend_->synchronize();  // launches in flight use what is now freed
+    synchronize();
   } catch (const std::exception&) {
     // A failed device has no work left.
   }

@@ -36,7 +36,7 @@ class StageStep final : public Step {
   StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10::Device device,
             SampleBuffers& samples, Boundary* upstream, Boundary* downstream, int sets = 0,
             int stored = 0);
-  ~StageStep() override;
+  ~StageStep() override { finish(); }  // launches in flight use what is now freed
 
   void prepare() override;
   void forward(int slot, std::int64_t version) override;
@@ -69,6 +69,8 @@ class StageStep final : public Step {
   }
   std::int64_t duration_ns() const override { return calls_.duration_ns(); }
   void synchronize() override { backend_->synchronize(); }
+  /// Waits for the work of a failed run too: it uses memory that the caller may free now.
+  void finish();
 
   const stages::Stage& stage() const { return stage_; }
   stages::Stage& stage() { return stage_; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 namespace millrace::engine {
 namespace {
@@ -32,20 +33,16 @@ double median_of(std::int64_t count, const Value& value) {
   return *middle;
 }
 
-double usual_loss(const LossGuard::State& is) {
-  if (!measures(is)) return std::max(is.began, kLeastLoss);
-  const auto loss = [&](std::size_t i) { return is.history[i].loss; };
+/// The median over the reference losses' moments of `value(moment)`.
+template <class Value>
+double usual(const LossGuard::State& is, const Value& value) {
   const std::int64_t count = std::min<std::int64_t>(is.known, LossGuard::kHistory);
-  return std::max(median_of(count, loss), kLeastLoss);
+  return median_of(count, [&](std::size_t i) { return value(is.history[i]); });
 }
 
-SceneErrors usual_scene(const LossGuard::State& is) {
-  const std::int64_t count = std::min<std::int64_t>(is.known, LossGuard::kHistory);
-  const auto input = [&](std::size_t i) { return is.history[i].scene.input; };
-  const auto target = [&](std::size_t i) { return is.history[i].scene.target; };
-  const auto change = [&](std::size_t i) { return is.history[i].scene.change; };
-  return {float(median_of(count, input)), float(median_of(count, target)),
-          float(median_of(count, change))};
+double usual_loss(const LossGuard::State& is) {
+  const double loss = measures(is) ? usual(is, std::mem_fn(&LossGuard::Moment::loss)) : is.began;
+  return std::max(loss, kLeastLoss);
 }
 
 bool raised(const LossGuard::State& is, double loss, const SceneErrors& scene) {
@@ -58,13 +55,15 @@ bool raised(const LossGuard::State& is, double loss, const SceneErrors& scene) {
 bool excused(const LossGuard::State& is, double loss, const SceneErrors& scene) {
   if (!measures(is)) return false;
   const double times = loss / usual_loss(is);
-  const SceneErrors usual = usual_scene(is);
-  const auto excuses = [&](double error, double usual_error) {
-    const double rise = error / std::max(usual_error, kLeastError);
-    return rise >= times || (rise > 2 && error >= loss);
+  const auto excuses = [&](float SceneErrors::*error) {
+    const double now = scene.*error;
+    const double before =
+        usual(is, [&](const LossGuard::Moment& then) { return then.scene.*error; });
+    const double rise = now / std::max(before, kLeastError);
+    return rise >= times || (rise > 2 && now >= loss);
   };
-  return excuses(scene.input, usual.input) || excuses(scene.target, usual.target) ||
-         (excuses(scene.change, usual.change) && scene.change > loss / kFactor);
+  return excuses(&SceneErrors::input) || excuses(&SceneErrors::target) ||
+         (excuses(&SceneErrors::change) && scene.change > loss / kFactor);
 }
 
 /// Whether the last three losses are raised.
@@ -192,9 +191,8 @@ Alarm LossGuard::look(const SampleInfo& sample) {
   const double loss = median_of(kRecent, [&](std::size_t i) { return is_.recent[i].loss; });
   SceneErrors scene;
   for (const Moment& moment : is_.recent) {
-    scene.input = std::max(scene.input, moment.scene.input);
-    scene.target = std::max(scene.target, moment.scene.target);
-    scene.change = std::max(scene.change, moment.scene.change);
+    for (const auto error : {&SceneErrors::input, &SceneErrors::target, &SceneErrors::change})
+      scene.*error = std::max(scene.*error, moment.scene.*error);
   }
   if (!raised(is_, loss, scene)) {
     is_.raised_for = 0;

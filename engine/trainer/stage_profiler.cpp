@@ -47,78 +47,46 @@ struct Bench {
 /// [operation]: milliseconds of each run of the action.
 using ActionTimes = std::array<std::vector<double>, std::size_t(Op::update) + 1>;
 
-/// A worker's stages, and its position in its program.
-class Walk {
- public:
-  /// `benches`: [stage].
-  Walk(const Schedule& schedule, int worker, std::vector<std::unique_ptr<Bench>>& benches)
-      : schedule_(schedule),
-        program_(schedule.workers[worker]),
-        worker_(worker),
-        benches_(benches),
-        times_(schedule.stages) {}
-
-  void prepare() {
-    for (const int stage : stages_of(program_)) bench(stage).prepare();
-    // The first round touches all memory for the first time.
-    warm_ = std::int64_t(program_.prologue.size() + program_.period.size());
-    for (at_ = 0; at_ < warm_; ++at_) act(program_.at(at_));
+/// Runs a worker's program for `seconds`, on the core of its number, once all workers of `ready`
+/// have warmed up. [stage]
+std::vector<ActionTimes> walk(const Schedule& schedule, int worker,
+                              const std::vector<std::unique_ptr<Bench>>& benches, double seconds,
+                              std::latch& ready) {
+  pin_this_thread(worker);
+  const Program& program = schedule.workers[worker];
+  const Lowering lowering(schedule);
+  const auto act = [&](const Action& action) {
+    perform(benches[action.stage]->step, lowering(worker, action), schedule.slots());
+  };
+  // The first round touches all memory for the first time.
+  const auto warm = std::int64_t(program.prologue.size() + program.period.size());
+  std::int64_t at = 0;
+  try {
+    for (const int stage : stages_of(program)) benches[stage]->step.prepare();
+    for (; at < warm; ++at) act(program.at(at));
+  } catch (...) {
+    ready.count_down();  // lets the others go on
+    throw;
   }
-
-  void run(Clock::time_point until) {
-    const auto least = warm_ + std::int64_t(kLeastRounds * program_.period.size());
-    for (; at_ < least || Clock::now() < until; ++at_) {
-      const Action action = program_.at(at_);
-      const Clock::time_point start = Clock::now();
-      act(action);
-      times_[action.stage][std::size_t(action.op)].push_back(
-          std::chrono::duration<double, std::milli>(Clock::now() - start).count());
-    }
+  ready.arrive_and_wait();
+  std::vector<ActionTimes> times(schedule.stages);
+  const auto least = warm + std::int64_t(kLeastRounds * program.period.size());
+  const double end = now_ms() + 1e3 * seconds;
+  for (; at < least || now_ms() < end; ++at) {
+    const Action action = program.at(at);
+    const double start = now_ms();
+    act(action);
+    times[action.stage][std::size_t(action.op)].push_back(now_ms() - start);
   }
+  return times;
+}
 
-  plan::StepCosts costs(int stage) const {
-    const auto ms = [&](Op op) { return median(times_[stage][std::size_t(op)]); };
-    return {.forward = ms(Op::forward),
-            .input_gradient = ms(Op::backward_input),
-            .weight_gradient = ms(Op::backward_local) + ms(Op::backward) + ms(Op::backward_weight),
-            .update = ms(Op::update)};
-  }
-
- private:
-  capture::StageStep& bench(int stage) { return benches_[stage]->step; }
-
-  void act(const Action& action) {
-    perform(bench(action.stage), lowering_(worker_, action), schedule_.slots());
-  }
-
-  const Schedule& schedule_;
-  const Program& program_;
-  int worker_;
-  std::vector<std::unique_ptr<Bench>>& benches_;
-  Lowering lowering_{schedule_};
-  std::vector<ActionTimes> times_;  ///< [stage]
-  std::int64_t at_ = 0, warm_ = 0;
-};
-
-/// Runs `walks` from `begin` to `end` at once, each on the core of its number.
-void walk(std::vector<Walk>& walks, std::size_t begin, std::size_t end, double seconds) {
-  std::latch ready(std::ptrdiff_t(end - begin));
-  std::vector<std::future<void>> threads;
-  for (std::size_t worker = begin; worker < end; ++worker) {
-    threads.push_back(std::async(std::launch::async, [&, worker] {
-      pin_this_thread(int(worker));
-      try {
-        walks[worker].prepare();
-      } catch (...) {
-        ready.count_down();  // lets the others go on
-        throw;
-      }
-      ready.arrive_and_wait();
-      walks[worker].run(Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                           std::chrono::duration<double>(seconds)));
-    }));
-  }
-  for (auto& thread : threads) thread.get();
+plan::StepCosts costs_of(const ActionTimes& times) {
+  const auto ms = [&](Op op) { return median(times[std::size_t(op)]); };
+  return {.forward = ms(Op::forward),
+          .input_gradient = ms(Op::backward_input),
+          .weight_gradient = ms(Op::backward_local) + ms(Op::backward) + ms(Op::backward_weight),
+          .update = ms(Op::update)};
 }
 
 /// A bench for each stage; records the bytes that it holds and sends.
@@ -160,15 +128,21 @@ std::vector<plan::StageCosts> measure_stages(const TrainerOptions& options, doub
   std::vector<capture::Step*> steps;
   for (const auto& bench : benches) steps.push_back(&bench->step);
   capture_steps(schedule, steps);
-  std::vector<Walk> walks;
-  for (int worker = 0; worker < int(schedule.workers.size()); ++worker)
-    walks.emplace_back(schedule, worker, benches);
-  const auto cores = std::size_t(usable_cores());
-  for (std::size_t begin = 0; begin < walks.size(); begin += cores)
-    walk(walks, begin, std::min(begin + cores, walks.size()), seconds);
-  for (std::size_t worker = 0; worker < walks.size(); ++worker) {
-    for (const int stage : stages_of(schedule.workers[worker]))
-      costs[stage].ms = walks[worker].costs(stage);
+  const int workers = int(schedule.workers.size());
+  for (int begin = 0; begin < workers; begin += usable_cores()) {
+    const int end = std::min(begin + usable_cores(), workers);
+    std::latch ready(end - begin);
+    std::vector<std::future<std::vector<ActionTimes>>> threads;
+    for (int worker = begin; worker < end; ++worker) {
+      threads.push_back(std::async(std::launch::async, [&, worker] {
+        return walk(schedule, worker, benches, seconds, ready);
+      }));
+    }
+    for (int worker = begin; worker < end; ++worker) {
+      const std::vector<ActionTimes> times = threads[worker - begin].get();
+      for (const int stage : stages_of(schedule.workers[worker]))
+        costs[stage].ms = costs_of(times[stage]);
+    }
   }
   return costs;
 }

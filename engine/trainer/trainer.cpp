@@ -98,13 +98,10 @@ void name_for_profiler(PipelineOptions& options) {
   };
 }
 
-/// Waits for the work of a failed run: it uses memory that the caller may free now.
-void wait_for(capture::Step& step) {
-  try {
-    step.synchronize();
-  } catch (const std::exception&) {
-    // A failed device has no work left.
-  }
+Exchange::Letter await_letter(Exchange& exchange) {
+  std::optional<Exchange::Letter> letter;
+  await_ranks(exchange, [&] { return (letter = exchange.letter(About::state)).has_value(); });
+  return *letter;
 }
 
 void post_to_all(Exchange& exchange, const std::string& text) {
@@ -273,9 +270,8 @@ std::vector<capture::Step*> Trainer::steps() const {
 Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   prepare();
   options_.weights.clear();  // the stages have theirs
-  const std::vector<capture::Step*> steps = this->steps();
   Pipeline pipeline{.schedule = schedule_,
-                    .steps = steps,
+                    .steps = steps(),
                     .monitor = monitor_,
                     .link_capacity = sets_.capacity,
                     .before = admitted_,
@@ -303,7 +299,7 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
       outcome = run_pipeline(pipeline, feed, observer, options);
       if (wires_) wires_->drain();
       if (options_.guard && guard_.status().astray) {
-        for (capture::Step* step : steps) {
+        for (const auto& step : steps_) {
           if (!step) continue;
           step->roll_back();
           step->synchronize();
@@ -317,8 +313,8 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
     throw;
   } catch (...) {
     if (freight_) freight_->abandon();
-    for (capture::Step* step : steps) {
-      if (step) wait_for(*step);
+    for (const auto& step : steps_) {
+      if (step) step->finish();
     }
     if (options_.exchange) {  // every rank has failed, and rank 0 saves what there is
       whole_ = false;
@@ -359,10 +355,8 @@ void Trainer::recut(const std::vector<int>& cut, stages::StateDict weights, doub
 }
 
 bool Trainer::follow() {
-  Exchange& exchange = *options_.exchange;
-  std::optional<Exchange::Letter> letter;
-  await_ranks(exchange, [&] { return (letter = exchange.letter(About::state)).has_value(); });
-  ByteReader bytes(letter->text);
+  const Exchange::Letter letter = await_letter(*options_.exchange);
+  ByteReader bytes(letter.text);
   if (bytes.get<char>() == 'E') return false;
   const double backed_off = bytes.get<double>();
   const std::vector<int> cut = bytes.list<int>();
@@ -393,10 +387,9 @@ void Trainer::gather() {
   }
   learned_elsewhere_.clear();
   for (int waited = exchange.ranks() - 1; waited > 0; --waited) {
-    std::optional<Exchange::Letter> letter;
-    await_ranks(exchange, [&] { return (letter = exchange.letter(About::state)).has_value(); });
+    const Exchange::Letter letter = await_letter(exchange);
     const std::lock_guard lock(cut_mutex_);
-    for (ByteReader bytes(letter->text); !bytes.empty();) {
+    for (ByteReader bytes(letter.text); !bytes.empty();) {
       const int stage = bytes.get<int>();
       StageFacts& known = facts_elsewhere_[std::size_t(stage)];
       known.memory = bytes.get<StageMemory>();
@@ -437,8 +430,10 @@ capture::StageStep* Trainer::step_of(int stage) const {
 }
 
 capture::StageStep* Trainer::first_here() const {
-  const auto found = std::ranges::find_if(steps_, [](const auto& step) { return step != nullptr; });
-  return found == steps_.end() ? nullptr : found->get();
+  for (const auto& step : steps_) {
+    if (step) return step.get();
+  }
+  return nullptr;
 }
 
 TrainerNow Trainer::now() const {
@@ -517,22 +512,21 @@ stages::StateDict Trainer::checkpoint() const {
 }
 
 stages::StateDict Trainer::checkpoint(int stage) const {
-  capture::StageStep& step = *step_of(stage);
-  return capture::with_plain_errors([&] {
-    step.launch();  // earlier calls belong to the state, and must end first
-    step.synchronize();
-    return step.stage().checkpoint();
-  });
+  return capture::with_plain_errors([&] { return settled(stage).checkpoint(); });
 }
 
 void Trainer::set_fixed(int stage, const stages::StateDict& weights) {
-  capture::StageStep& step = *step_of(stage);
   capture::with_plain_errors([&] {
-    step.launch();  // earlier calls use the old weights
-    step.synchronize();
-    step.stage().set_fixed(weights);
-    step.synchronize();
+    settled(stage).set_fixed(weights);
+    step_of(stage)->synchronize();
   });
+}
+
+stages::Stage& Trainer::settled(int stage) const {
+  capture::StageStep& step = *step_of(stage);
+  step.launch();
+  step.synchronize();
+  return step.stage();
 }
 
 stages::StateDict share_of(const Trainer& trainer, int rank) {

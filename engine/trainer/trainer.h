@@ -121,7 +121,8 @@ class Trainer {
   bool here(int replica_id) const;
   /// A stage's first local replica; the others have the same weights. Null: there is none.
   capture::StageStep* step_of(int stage) const;
-  capture::StageStep* first_here() const;  ///< null only while the stages cannot be built
+  stages::Stage& settled(int stage) const;  ///< a local stage, once all earlier calls have ended
+  capture::StageStep* first_here() const;   ///< null only while the stages cannot be built
   std::vector<capture::Step*> steps() const;
   StageFacts facts(int stage) const;
   DeadUnits dead_units(int stage) const;
