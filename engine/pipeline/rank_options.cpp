@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/format.h"
+
 namespace millrace::engine {
 
 std::vector<int> deal_workers(int workers, int ranks) {
@@ -12,27 +14,22 @@ std::vector<int> deal_workers(int workers, int ranks) {
 }
 
 void require_ranks(const Schedule& schedule, const std::vector<int>& rank_of_worker, int ranks) {
-  const auto fail = [](const std::string& what) { throw std::invalid_argument(what); };
   const int workers = int(schedule.workers.size());
-  if (ranks > workers) {
-    fail(std::to_string(ranks) + " ranks: the schedule has " + std::to_string(workers) +
-         " workers, so 1 to " + std::to_string(workers));
-  }
-  if (int(rank_of_worker.size()) != workers) {
-    fail(std::to_string(rank_of_worker.size()) +
-         " workers are assigned to ranks, but the schedule has " + std::to_string(workers));
-  }
+  require_that(ranks <= workers, "%d ranks: the schedule has %d workers, so 1 to %d", ranks,
+               workers, workers);
+  require_that(int(rank_of_worker.size()) == workers,
+               "%zu workers are assigned to ranks, but the schedule has %d", rank_of_worker.size(),
+               workers);
   for (int rank = 0; rank < ranks; ++rank) {
-    if (std::find(rank_of_worker.begin(), rank_of_worker.end(), rank) == rank_of_worker.end())
-      fail("rank " + std::to_string(rank) + " of " + std::to_string(ranks) + " has no worker");
+    require_that(std::ranges::find(rank_of_worker, rank) != rank_of_worker.end(),
+                 "rank %d of %d has no worker", rank, ranks);
   }
   for (const int rank : rank_of_worker) {
-    if (rank < 0 || rank >= ranks)
-      fail("rank " + std::to_string(rank) +
-           " is out of range; number of ranks: " + std::to_string(ranks));
+    require_that(rank >= 0 && rank < ranks, "rank %d is out of range; number of ranks: %d", rank,
+                 ranks);
   }
-  if (rank_of_worker[std::size_t(workers_of_replicas(schedule).front())] != 0)
-    fail("the first stage must be on rank 0, which has the source");
+  require_that(rank_of_worker[std::size_t(workers_of_replicas(schedule).front())] == 0,
+               "the first stage must be on rank 0, which has the source");
 }
 
 }  // namespace millrace::engine

@@ -1,7 +1,8 @@
 #include "engine/trainer/device.h"
 
 #include <charconv>
-#include <stdexcept>
+
+#include "engine/format.h"
 
 namespace millrace::engine {
 namespace {
@@ -14,15 +15,11 @@ Device parse(const std::string& text, int cores, int cuda_devices) {
   const char* const end = index.data() + index.size();
   const auto [rest, error] = std::from_chars(index.data(), end, device.index);
   const bool known = kind == "cpu" || device.cuda;
-  if (!known || error != std::errc() || rest != end || device.index < 0)
-    throw std::invalid_argument("\"" + text +
-                                "\" is not a device; use the form \"cpu:0\" or \"cuda:0\"");
+  require_that(known && error == std::errc() && rest == end && device.index >= 0,
+               R"("%s" is not a device; use the form "cpu:0" or "cuda:0")", text.c_str());
   const int there = device.cuda ? cuda_devices : cores;
-  if (device.index >= there) {
-    throw std::invalid_argument("\"" + text + "\" does not exist: there are " +
-                                std::to_string(there) +
-                                (device.cuda ? " CUDA devices" : " usable cores"));
-  }
+  require_that(device.index < there, "\"%s\" does not exist: there are %d %s", text.c_str(), there,
+               device.cuda ? "CUDA devices" : "usable cores");
   return device;
 }
 
@@ -34,7 +31,7 @@ std::vector<Device> place_stages(const std::vector<std::string>& asked, int stag
   const std::string all = asked.size() == 1 ? asked[0] : "";
   if (all == "auto" || all == "cpu" || all == "cuda") {
     const bool cuda = all == "cuda" || (all == "auto" && cuda_devices > 0);
-    if (cuda && cuda_devices == 0) throw std::invalid_argument("\"cuda\": no CUDA device is there");
+    require_that(!cuda || cuda_devices > 0, "\"cuda\": no CUDA device is there");
     int core = 0;
     for (int i = 0; i < stages; ++i) {
       devices.push_back({cuda, cuda ? i % cuda_devices : core % cores});
@@ -43,10 +40,8 @@ std::vector<Device> place_stages(const std::vector<std::string>& asked, int stag
     return devices;
   }
   for (const std::string& text : asked) devices.push_back(parse(text, cores, cuda_devices));
-  if (int(devices.size()) != stages) {
-    throw std::invalid_argument(std::to_string(devices.size()) + " devices for " +
-                                std::to_string(stages) + " stages; name one a stage");
-  }
+  require_that(int(devices.size()) == stages, "%zu devices for %d stages; name one a stage",
+               devices.size(), stages);
   return devices;
 }
 

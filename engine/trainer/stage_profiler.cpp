@@ -4,9 +4,9 @@
 #include <array>
 #include <future>
 #include <latch>
-#include <stdexcept>
 
 #include "capture/stage_step.h"
+#include "engine/format.h"
 #include "engine/monitor/clock.h"
 #include "engine/monitor/median.h"
 #include "engine/pipeline/perform.h"
@@ -121,8 +121,7 @@ std::vector<std::unique_ptr<Bench>> make_benches(const TrainerOptions& options,
 
 std::vector<plan::StageCosts> measure_stages(const TrainerOptions& options, double seconds) {
   const Schedule schedule = schedule_to_run(options);
-  if (!schedule.replicas.empty())
-    throw std::invalid_argument("stages with replicas are not measured");
+  require_that(schedule.replicas.empty(), "stages with replicas are not measured");
   std::vector<plan::StageCosts> costs(schedule.stages);
   std::vector<std::unique_ptr<Bench>> benches = make_benches(options, schedule, costs);
   std::vector<capture::Step*> steps;

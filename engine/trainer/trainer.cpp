@@ -12,6 +12,7 @@
 #include "capture/devices.h"
 #include "capture/plain_errors.h"
 #include "capture/ranges.h"
+#include "engine/format.h"
 #include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
@@ -62,11 +63,9 @@ TrainerOptions completed(TrainerOptions options) {
   at::set_num_threads(1);  // stages are the parallelism; workers inherit this
   call_mkl_first();
   const int modules = options.network->size();
-  if (options.stages < 1 || options.stages > modules) {
-    throw std::invalid_argument(std::to_string(options.stages) + " stages: the network has " +
-                                std::to_string(modules) + " modules, so 1 to " +
-                                std::to_string(modules));
-  }
+  require_that(options.stages >= 1 && options.stages <= modules,
+               "%d stages: the network has %d modules, so 1 to %d", options.stages, modules,
+               modules);
   require_threads(options);
   const bool balances = options.cut.empty() && options.stages > 1;
   const bool measures = options.module_ms.empty() && (balances || options.may_recut);
@@ -137,11 +136,9 @@ Trainer::Trainer(TrainerOptions options)
     for (const int worker : workers_of_replicas(schedule_))
       options_.devices.push_back(cores[worker]);
   }
-  if (int(options_.devices.size()) != schedule_.replica_ids()) {
-    throw std::invalid_argument("pipeline.devices: " + std::to_string(options_.devices.size()) +
-                                " devices, " + std::to_string(schedule_.replica_ids()) +
-                                " replicas of stages to place");
-  }
+  require_that(int(options_.devices.size()) == schedule_.replica_ids(),
+               "pipeline.devices: %zu devices, %d replicas of stages to place",
+               options_.devices.size(), schedule_.replica_ids());
   devices_ = options_.devices;
   if (options_.exchange) check_ranks();
   const auto build_all = [&] { capture::with_plain_errors([&] { build(); }); };
@@ -155,7 +152,7 @@ void Trainer::check_ranks() {
   std::vector<int>& ranks = options_.rank_of_worker;
   if (ranks.empty()) ranks = deal_workers(int(schedule_.workers.size()), exchange.ranks());
   require_ranks(schedule_, ranks, exchange.ranks());
-  if (options_.late_targets) throw std::invalid_argument("ranks have no targets that come late");
+  require_that(!options_.late_targets, "ranks have no targets that come late");
   // Data to and from other ranks goes through host memory, as for a core.
   for (std::size_t replica_id = 0; replica_id < options_.devices.size(); ++replica_id) {
     if (!here(int(replica_id))) options_.devices[replica_id] = {};

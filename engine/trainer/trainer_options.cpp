@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "capture/program/program.h"
+#include "engine/format.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/schedule/launch_groups.h"
 #include "engine/schedule/registry.h"
@@ -25,17 +26,13 @@ Schedule schedule_of(const TrainerOptions& options) {
 }
 
 void require_cut(const std::vector<int>& cut, int stages, int modules) {
-  if (int(cut.size()) != stages - 1) {
-    throw std::invalid_argument(std::to_string(cut.size()) + " cut positions make " +
-                                std::to_string(cut.size() + 1) + " stages, pipeline.stages is " +
-                                std::to_string(stages));
-  }
+  require_that(int(cut.size()) == stages - 1,
+               "%zu cut positions make %zu stages, pipeline.stages is %d", cut.size(),
+               cut.size() + 1, stages);
   int before = 0;
   for (const int place : cut) {
-    if (place <= before || place >= modules) {
-      throw std::invalid_argument("cut positions must increase and lie between 1 and " +
-                                  std::to_string(modules - 1));
-    }
+    require_that(place > before && place < modules,
+                 "cut positions must increase and lie between 1 and %d", modules - 1);
     before = place;
   }
 }
@@ -176,8 +173,8 @@ bool records_any(const TrainerOptions& options) {
     any = any || records(options, int(replica_id));
   if (!any || options.capture == Capture::eager) return false;
   const std::string why = unrecordable(options);
-  if (!why.empty() && options.capture == Capture::graph)
-    throw std::invalid_argument("pipeline.capture: " + why);
+  require_that(why.empty() || options.capture != Capture::graph, "pipeline.capture: %s",
+               why.c_str());
   return why.empty();
 }
 
@@ -191,23 +188,19 @@ Schedule schedule_to_run(const TrainerOptions& options) {
 }
 
 void require_threads(const TrainerOptions& options) {
-  const auto fail = [](const std::string& what) {
-    throw std::invalid_argument("pipeline.threads: " + what);
-  };
   const std::vector<int>& threads = options.threads;
   if (threads.empty()) return;
-  if (int(threads.size()) != options.stages)
-    fail(std::to_string(threads.size()) + " counts, pipeline.stages is " +
-         std::to_string(options.stages));
+  require_that(int(threads.size()) == options.stages,
+               "pipeline.threads: %zu counts, pipeline.stages is %d", threads.size(),
+               options.stages);
   for (int stage = 0; stage < options.stages; ++stage) {
     const int count = threads[std::size_t(stage)];
-    if (count > usable_cores())
-      fail(std::to_string(count) + " are more than the " + std::to_string(usable_cores()) +
-           " usable cores");
-    if (count <= 1) continue;
-    if (!runs_programs(options, stage))
-      fail("stage " + std::to_string(stage) +
-           " runs no step program, whose operations alone threads can share");
+    require_that(count <= usable_cores(), "pipeline.threads: %d are more than the %d usable cores",
+                 count, usable_cores());
+    require_that(count <= 1 || runs_programs(options, stage),
+                 "pipeline.threads: stage %d runs no step program, whose operations alone threads "
+                 "can share",
+                 stage);
   }
 }
 
